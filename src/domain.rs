@@ -1,0 +1,12 @@
+//! The words of Relight as types: plain data that every other module speaks, without I/O and without policy.
+
+pub mod clock;
+pub mod completion;
+pub mod event;
+pub mod failure;
+pub mod fold;
+pub mod ids;
+pub mod invocation;
+pub mod message;
+pub mod target;
+pub mod wire;

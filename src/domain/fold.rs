@@ -1,0 +1,308 @@
+//! The progress of an invocation as its readers get it, and the reference way to fold it into an answer.
+//!
+//! A reader that applies every step in order, and discards what a rewind tells it to, holds exactly the answer.
+//! Offsets and hashes are checked, so a lost or doubled step is an error, never a silently wrong text.
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use super::{
+    completion::{BlockKind, Usage},
+    failure::{FailureClass, Wait},
+    ids::TargetId,
+    invocation::{AttemptCause, Outcome, RecoveryStrategy},
+    message::{Message, Opaque, Part, Reasoning, Role, ToolCall},
+};
+
+/// One step of an invocation, in the order in which it happened.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum Progress {
+    /// An attempt began on a target.
+    AttemptStarted {
+        /// 1 for the first.
+        attempt: u32,
+        /// Who is asked.
+        target: TargetId,
+        /// Why.
+        cause: AttemptCause,
+    },
+    /// The model was told of its failure.
+    ContextInjected {
+        /// The attempt that carries the note.
+        attempt: u32,
+        /// The note.
+        note: String,
+        /// Where it went.
+        vehicle: String,
+    },
+    /// A block begins; numbers are unique within the invocation.
+    BlockStart {
+        /// The block.
+        block: u32,
+        /// What it holds.
+        kind: BlockKind,
+    },
+    /// Text is added to a block.
+    BlockDelta {
+        /// The block.
+        block: u32,
+        /// The block's length so far, in UTF-8 bytes.
+        offset: u64,
+        /// What is added.
+        text: String,
+    },
+    /// A block is whole.
+    BlockStop {
+        /// The block.
+        block: u32,
+        /// Its length in UTF-8 bytes.
+        bytes: u64,
+        /// SHA-256 of its text, hex.
+        hash: String,
+        /// What the provider needs back verbatim.
+        opaque: Option<Opaque>,
+        /// Whether a tool call may be acted upon.
+        committed: bool,
+    },
+    /// Everything but what is kept is to be discarded.
+    Rewind {
+        /// Blocks to keep, and how many bytes of each.
+        keep: Vec<(u32, u64)>,
+        /// Why.
+        cause: FailureClass,
+        /// The attempt that failed.
+        attempt: u32,
+        /// SHA-256 of what stays, hex.
+        hash: String,
+    },
+    /// Recovery was decided.
+    Recovery {
+        /// The attempt that failed.
+        attempt: u32,
+        /// How it failed.
+        class: FailureClass,
+        /// What will be done.
+        strategy: RecoveryStrategy,
+        /// The wait before it.
+        wait: Wait,
+        /// Words for people.
+        display: String,
+    },
+    /// What an attempt cost.
+    Usage {
+        /// The attempt.
+        attempt: u32,
+        /// Its tokens.
+        usage: Usage,
+    },
+    /// The end; exactly one, last.
+    Terminal(Box<Outcome>),
+}
+
+/// A block as folded so far.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Block {
+    /// Its number.
+    pub id: u32,
+    /// What it holds.
+    pub kind: BlockKind,
+    /// Its text, or a tool call's raw arguments.
+    pub text: String,
+    /// What the provider needs back verbatim.
+    pub opaque: Option<Opaque>,
+    /// Whether it is whole.
+    pub stopped: bool,
+    /// Whether a tool call may be acted upon.
+    pub committed: bool,
+}
+
+/// Why progress cannot be folded: a step is missing, doubled or corrupt.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum FoldError {
+    /// A delta does not begin where the block ends.
+    #[error("block {block}: a delta begins at {got}, but the block holds {held} bytes")]
+    Offset {
+        /// The block.
+        block: u32,
+        /// Where the delta begins.
+        got: u64,
+        /// What the block holds.
+        held: u64,
+    },
+    /// A step names a block that is not there, or that is there already, or that is whole.
+    #[error("block {0} is not in the state that the step needs")]
+    State(u32),
+    /// A hash does not fit.
+    #[error("the hash of {0} does not fit")]
+    Hash(String),
+    /// Something came after the end.
+    #[error("a step came after the end")]
+    AfterEnd,
+}
+
+/// The answer as folded so far.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Fold {
+    blocks: Vec<Block>,
+    outcome: Option<Box<Outcome>>,
+}
+
+// === impl Fold ===
+
+impl Fold {
+    /// The blocks so far, in order of their begin.
+    #[must_use]
+    pub fn blocks(&self) -> &[Block] {
+        &self.blocks
+    }
+
+    /// The end, once it came.
+    #[must_use]
+    pub fn outcome(&self) -> Option<&Outcome> {
+        self.outcome.as_deref()
+    }
+
+    /// Replaces everything by a snapshot.
+    pub fn restore(&mut self, blocks: Vec<Block>) {
+        self.blocks = blocks;
+        self.outcome = None;
+    }
+
+    /// SHA-256 over all blocks, hex: the same for every legal way to the same answer.
+    #[must_use]
+    pub fn hash(&self) -> String {
+        hash_blocks(self.blocks.iter())
+    }
+
+    /// Applies one step.
+    ///
+    /// # Errors
+    /// When the step does not fit what was folded so far; the fold is then unchanged.
+    pub fn apply(&mut self, step: &Progress) -> Result<(), FoldError> {
+        if self.outcome.is_some() {
+            return Err(FoldError::AfterEnd);
+        }
+        match step {
+            Progress::BlockStart { block, kind } => {
+                if self.blocks.iter().any(|known| known.id == *block) {
+                    return Err(FoldError::State(*block));
+                }
+                self.blocks.push(Block {
+                    id: *block,
+                    kind: kind.clone(),
+                    text: String::new(),
+                    opaque: None,
+                    stopped: false,
+                    committed: false,
+                });
+            }
+            Progress::BlockDelta { block, offset, text } => {
+                let known = self.open_block(*block)?;
+                let held = known.text.len() as u64;
+                if held != *offset {
+                    return Err(FoldError::Offset { block: *block, got: *offset, held });
+                }
+                known.text.push_str(text);
+            }
+            Progress::BlockStop { block, bytes, hash, opaque, committed } => {
+                let known = self.open_block(*block)?;
+                if known.text.len() as u64 != *bytes || hash_text(&known.text) != *hash {
+                    return Err(FoldError::Hash(format!("block {block}")));
+                }
+                known.opaque.clone_from(opaque);
+                known.stopped = true;
+                known.committed = *committed;
+            }
+            Progress::Rewind { keep, hash, .. } => self.rewind(keep, hash)?,
+            Progress::Terminal(outcome) => self.outcome = Some(outcome.clone()),
+            Progress::AttemptStarted { .. }
+            | Progress::ContextInjected { .. }
+            | Progress::Recovery { .. }
+            | Progress::Usage { .. } => {}
+        }
+        Ok(())
+    }
+
+    /// The assistant's turn that the blocks make.
+    #[must_use]
+    pub fn message(&self) -> Message {
+        let parts = self.blocks.iter().map(Block::part).collect();
+        Message { role: Role::Assistant, parts }
+    }
+
+    fn open_block(&mut self, block: u32) -> Result<&mut Block, FoldError> {
+        self.blocks.iter_mut().find(|known| known.id == block && !known.stopped).ok_or(FoldError::State(block))
+    }
+
+    fn rewind(&mut self, keep: &[(u32, u64)], hash: &str) -> Result<(), FoldError> {
+        let mut kept = Vec::with_capacity(keep.len());
+        for (block, bytes) in keep {
+            let known = self.blocks.iter().find(|known| known.id == *block).ok_or(FoldError::State(*block))?;
+            let mut known = known.clone();
+            let end = usize::try_from(*bytes).map_err(|_| FoldError::State(*block))?;
+            if end > known.text.len() || !known.text.is_char_boundary(end) {
+                return Err(FoldError::State(*block));
+            }
+            if end < known.text.len() {
+                known.text.truncate(end);
+                known.stopped = false;
+                known.committed = false;
+                known.opaque = None;
+            }
+            kept.push(known);
+        }
+        if hash_blocks(kept.iter()) != hash {
+            return Err(FoldError::Hash("what a rewind keeps".to_owned()));
+        }
+        self.blocks = kept;
+        Ok(())
+    }
+}
+
+// === impl Block ===
+
+impl Block {
+    /// The block as a part of a message.
+    #[must_use]
+    pub fn part(&self) -> Part {
+        match &self.kind {
+            BlockKind::Text => Part::Text(self.text.clone()),
+            BlockKind::Refusal => Part::Refusal(self.text.clone()),
+            BlockKind::Reasoning => {
+                Part::Reasoning(Reasoning { text: self.text.clone(), opaque: self.opaque.clone() })
+            }
+            BlockKind::ToolCall { id, name } => Part::ToolCall(ToolCall {
+                id: id.clone(),
+                name: name.clone(),
+                arguments: self.text.clone(),
+                opaque: self.opaque.clone(),
+            }),
+        }
+    }
+}
+
+/// SHA-256 of a text, hex.
+#[must_use]
+pub fn hash_text(text: &str) -> String {
+    hex(&Sha256::digest(text.as_bytes()))
+}
+
+/// SHA-256 over blocks: each block's id, length and text in turn.
+pub fn hash_blocks<'a>(blocks: impl Iterator<Item = &'a Block>) -> String {
+    let mut hasher = Sha256::new();
+    for block in blocks {
+        hasher.update(block.id.to_be_bytes());
+        hasher.update((block.text.len() as u64).to_be_bytes());
+        hasher.update(block.text.as_bytes());
+    }
+    hex(&hasher.finalize())
+}
+
+fn hex(bytes: &[u8]) -> String {
+    use std::fmt::Write as _;
+    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}

@@ -1,0 +1,110 @@
+//! Names and numbers that identify things, as types of their own so that a route is never passed for a target.
+//!
+//! Every identifier is parsed once, at the edge; inside the process it is a cheap reference-counted string.
+
+use std::{fmt, sync::Arc};
+
+use serde::{Deserialize, Serialize};
+
+/// Longest identifier accepted from outside, in bytes.
+pub const MAX_ID_BYTES: usize = 256;
+
+macro_rules! string_id {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+        #[serde(transparent)]
+        pub struct $name(Arc<str>);
+
+        impl $name {
+            /// Wraps a name that is already known to be good.
+            pub fn new(name: impl Into<Arc<str>>) -> Self {
+                Self(name.into())
+            }
+
+            /// The name as text.
+            #[must_use]
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+
+            /// Whether the name is the empty string (nothing was named).
+            #[must_use]
+            pub fn is_empty(&self) -> bool {
+                self.0.is_empty()
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "{:?}", &*self.0)
+            }
+        }
+
+        impl From<&str> for $name {
+            fn from(name: &str) -> Self {
+                Self(name.into())
+            }
+        }
+
+        impl From<String> for $name {
+            fn from(name: String) -> Self {
+                Self(name.into())
+            }
+        }
+    };
+}
+
+string_id!(
+    /// One invocation, unique for ever (a version 7 UUID when Relight mints it).
+    InvocationId
+);
+string_id!(
+    /// One target: a provider, model, credential and endpoint, or a tool on a tool server.
+    TargetId
+);
+string_id!(
+    /// What a caller names: an ordered list of targets and a policy.
+    RouteName
+);
+string_id!(
+    /// What the caller is doing (`executor`, `planner`, …).
+    Operation
+);
+string_id!(
+    /// Who calls, as authenticated.
+    TenantId
+);
+string_id!(
+    /// A conversation that Relight keeps for the caller.
+    ThreadId
+);
+string_id!(
+    /// The caller's idempotency key.
+    RequestId
+);
+
+impl InvocationId {
+    /// Mints a new, time-ordered id.
+    #[must_use]
+    pub fn mint() -> Self {
+        Self::new(uuid::Uuid::now_v7().to_string())
+    }
+}
+
+/// A position in the event journal; grows by one per event of this process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Cursor(pub u64);
+
+impl fmt::Display for Cursor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}

@@ -1,0 +1,267 @@
+//! What a caller asked for, what was tried, and the one outcome.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
+
+use super::{
+    completion::{Completion, Usage},
+    failure::{Failure, FailureClass, Wait},
+    ids::{InvocationId, Operation, RequestId, RouteName, TargetId, TenantId, ThreadId},
+    message::{Message, ModelCall},
+};
+
+/// What a caller asked for.
+#[derive(Debug, Clone)]
+pub struct Invocation {
+    /// Its id.
+    pub id: InvocationId,
+    /// The caller's idempotency key.
+    pub request_id: Option<RequestId>,
+    /// The conversation that Relight keeps.
+    pub thread: Option<ThreadId>,
+    /// Who calls.
+    pub tenant: TenantId,
+    /// The route that was named, or the default one.
+    pub route: RouteName,
+    /// What the caller is doing.
+    pub operation: Operation,
+    /// The caller's labels, for filters and spans.
+    pub labels: BTreeMap<String, String>,
+    /// What to ask.
+    pub call: Call,
+    /// What the caller wants done otherwise, within the operator's bounds.
+    pub overrides: Overrides,
+    /// When everything must be over.
+    pub deadline: Instant,
+    /// Where the caller's trace goes on.
+    pub trace: TraceContext,
+}
+
+/// What to ask: a model or a tool.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Call {
+    /// A model.
+    Model(ModelCall),
+    /// A tool.
+    Tool(ToolInvocation),
+}
+
+/// A tool to call.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct ToolInvocation {
+    /// The tool's name.
+    pub name: String,
+    /// Raw JSON text of its arguments.
+    pub arguments: String,
+    /// What the caller wants to reach with it.
+    pub goal: String,
+}
+
+/// W3C trace context as it came.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TraceContext {
+    /// The `traceparent` header.
+    pub traceparent: Option<String>,
+    /// The `tracestate` header.
+    pub tracestate: Option<String>,
+    /// The `baggage` header.
+    pub baggage: Option<String>,
+}
+
+/// What a caller wants done otherwise; each is checked against what the operator allows.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Overrides {
+    /// Attempts after the first.
+    pub max_retries: Option<u32>,
+    /// Whether the model is told of its failure.
+    pub injection: Option<InjectionMode>,
+    /// Only these targets may be used.
+    pub allowed_targets: Vec<TargetId>,
+    /// A preset of the configuration in place of the operation's policy.
+    pub preset: Option<String>,
+    /// How a stream takes back what it sent.
+    pub rewind_mode: Option<RewindMode>,
+    /// How long the invocation goes on without its client.
+    pub resumable_grace: Option<Duration>,
+    /// Whether a cut text may be continued by a prompt that quotes it.
+    pub allow_continuation_prompt: bool,
+}
+
+/// When the model is told of its failure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum InjectionMode {
+    /// Where it can do something about it.
+    #[default]
+    WhenActionable,
+    /// After every retryable failure.
+    Always,
+    /// Never.
+    Never,
+}
+
+/// How a stream takes back what it sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RewindMode {
+    /// It says so, and the client discards.
+    Rewind,
+    /// It sends late, so that little has to be taken back.
+    HoldBack {
+        /// How many bytes are held back; 0 means until the block ends.
+        bytes: u64,
+    },
+    /// It sends only what is final.
+    Atomic,
+}
+
+/// Why an attempt was made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AttemptCause {
+    /// The first one.
+    Initial,
+    /// Again on the same target.
+    Retry(FailureClass),
+    /// Another target.
+    Fallback(FailureClass),
+    /// Beside a slow one.
+    Hedge,
+    /// Going on from what was delivered.
+    Continue(FailureClass),
+    /// The request was changed to fit the target.
+    Adapt(FailureClass),
+}
+
+impl AttemptCause {
+    /// The cause as in spans and displays: `initial`, `retry:timeout`, `fallback:overloaded`, …
+    #[must_use]
+    pub fn label(self) -> String {
+        match self {
+            Self::Initial => "initial".to_owned(),
+            Self::Retry(class) => format!("retry:{class}"),
+            Self::Fallback(class) => format!("fallback:{class}"),
+            Self::Hedge => "hedge".to_owned(),
+            Self::Continue(class) => format!("continue:{class}"),
+            Self::Adapt(class) => format!("adapt:{class}"),
+        }
+    }
+}
+
+/// What was done to recover.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum RecoveryStrategy {
+    /// Nothing was needed.
+    None,
+    /// The same target was asked again.
+    Retry,
+    /// Another target was asked.
+    Fallback,
+    /// The request was changed to fit the target.
+    Adapt,
+    /// The work was split.
+    Chunk,
+    /// A cut answer was continued.
+    Continue,
+    /// Nothing can help, and it was said why.
+    Impossible,
+}
+
+impl RecoveryStrategy {
+    /// The strategy as callers see it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::None => "NONE",
+            Self::Retry => "RETRY",
+            Self::Fallback => "FALLBACK",
+            Self::Adapt => "ADAPT",
+            Self::Chunk => "CHUNK",
+            Self::Continue => "CONTINUE",
+            Self::Impossible => "IMPOSSIBLE",
+        }
+    }
+}
+
+/// One attempt, as callers, spans and journals tell it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct AttemptRecord {
+    /// 1 for the first.
+    pub number: u32,
+    /// Why it was made.
+    pub cause: AttemptCause,
+    /// Who was asked; `None` when nobody could be.
+    pub target: Option<TargetId>,
+    /// The model that was asked.
+    pub model: String,
+    /// When it began, its wait included.
+    pub started_at: Timestamp,
+    /// The wait before it.
+    pub wait: Option<Wait>,
+    /// From its begin to its end, wait not included.
+    pub duration: Duration,
+    /// From the request to the first token.
+    pub first_token: Option<Duration>,
+    /// Whether anything was sent to the provider.
+    pub sent: bool,
+    /// How it failed; `None` when it answered or runs.
+    pub failure: Option<Failure>,
+    /// The note that the model was given.
+    pub note: Option<String>,
+    /// Why the model was not told, where it should have been.
+    pub injection_skipped: Option<String>,
+    /// What it cost.
+    pub usage: Usage,
+    /// Hex trace id; empty without tracing.
+    pub trace_id: String,
+    /// Whether its answer was the one that was kept.
+    pub winner: bool,
+}
+
+/// The one end of an invocation.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Outcome {
+    /// The invocation.
+    pub invocation: InvocationId,
+    /// The answer, or the decisive failure: local refusals never hide a real one.
+    pub result: Result<Completion, Failure>,
+    /// Every attempt, in order.
+    pub attempts: Vec<AttemptRecord>,
+    /// What was done to recover, in order, without repetition.
+    pub recovery_applied: Vec<RecoveryStrategy>,
+    /// Why it ended as it did: one sentence.
+    pub reasoning: String,
+    /// What else could be tried, in words.
+    pub alternatives: Vec<String>,
+    /// What all attempts cost together.
+    pub usage: Usage,
+    /// What the caller appends to its history to be at one with the model.
+    pub history_patch: Vec<Message>,
+    /// Who answered.
+    pub target: Option<TargetId>,
+}
+
+impl Outcome {
+    /// Attempts after the first.
+    #[must_use]
+    pub fn retries(&self) -> u32 {
+        u32::try_from(self.attempts.len()).unwrap_or(u32::MAX).saturating_sub(1)
+    }
+
+    /// `succeeded`, `recovered`, `cancelled` or `failed`.
+    #[must_use]
+    pub fn label(&self) -> &'static str {
+        match &self.result {
+            Ok(_) if self.attempts.len() <= 1 => "succeeded",
+            Ok(_) => "recovered",
+            Err(failure) if failure.class == FailureClass::Cancelled => "cancelled",
+            Err(_) => "failed",
+        }
+    }
+}

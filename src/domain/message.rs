@@ -1,0 +1,234 @@
+//! What a caller says to a model: the provider-neutral conversation, tools and parameters.
+//!
+//! Opaque fields (reasoning signatures and the like) are carried verbatim, in place, never merged and never
+//! re-encoded; tool arguments stay the raw JSON text that the model wrote.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+/// A model call as the caller wrote it.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ModelCall {
+    /// The conversation, oldest first.
+    pub messages: Vec<Message>,
+    /// Tools that the model may call.
+    pub tools: Vec<ToolDefinition>,
+    /// Whether and which tool must be called.
+    pub tool_choice: ToolChoice,
+    /// Whether the model may call several tools at once; unset leaves the provider's default.
+    pub parallel_tool_calls: Option<bool>,
+    /// Sampling parameters.
+    pub sampling: Sampling,
+    /// Longest answer, in tokens; unset leaves the provider's default.
+    pub max_output_tokens: Option<u32>,
+    /// Reasoning effort in the provider's words (`low`, `medium`, `high`, …).
+    pub reasoning_effort: Option<String>,
+    /// The shape the answer must have.
+    pub response_format: ResponseFormat,
+    /// Texts at which the model stops.
+    pub stop: Vec<String>,
+    /// Merged into the provider's request as is.
+    pub extra: Map<String, Value>,
+}
+
+/// Who speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Role {
+    /// Standing instructions.
+    System,
+    /// The operator's instructions, in dialects that tell them from the system's.
+    Developer,
+    /// The end user.
+    User,
+    /// The model.
+    Assistant,
+    /// Results of tool calls.
+    Tool,
+}
+
+/// One turn of the conversation.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Message {
+    /// Who speaks.
+    pub role: Role,
+    /// What is said, in order.
+    pub parts: Vec<Part>,
+}
+
+impl Message {
+    /// A message of one text part.
+    pub fn text(role: Role, text: impl Into<String>) -> Self {
+        Self { role, parts: vec![Part::Text(text.into())] }
+    }
+
+    /// All text parts, joined by line feeds.
+    #[must_use]
+    pub fn joined_text(&self) -> String {
+        let texts: Vec<&str> = self.parts.iter().filter_map(Part::as_text).collect();
+        texts.join("\n")
+    }
+}
+
+/// A typed piece of a message.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", content = "value", rename_all = "snake_case")]
+pub enum Part {
+    /// Plain text.
+    Text(String),
+    /// An image, by value or by reference.
+    Image(Media),
+    /// A file, by value or by reference.
+    File(Media),
+    /// The model's reasoning, with what the provider needs back.
+    Reasoning(Reasoning),
+    /// A tool call that the model made.
+    ToolCall(ToolCall),
+    /// What a tool answered.
+    ToolResult(ToolResult),
+    /// A refusal in the model's words.
+    Refusal(String),
+}
+
+impl Part {
+    /// The text of a text part.
+    #[must_use]
+    pub fn as_text(&self) -> Option<&str> {
+        match self {
+            Self::Text(text) => Some(text),
+            _ => None,
+        }
+    }
+}
+
+/// An image or file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Media {
+    /// MIME type, such as `image/png`.
+    pub mime_type: String,
+    /// Where the content is.
+    pub source: MediaSource,
+    /// File name, where one is known.
+    pub name: Option<String>,
+}
+
+/// Where media content is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MediaSource {
+    /// The bytes themselves.
+    Bytes(Vec<u8>),
+    /// A URL that the provider fetches.
+    Url(String),
+}
+
+/// Bytes that only their provider understands; sent back to that provider alone, as they came.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Opaque {
+    /// What it is and whose (`anthropic.signature`, `gemini.thought_signature`, …).
+    pub kind: String,
+    /// The bytes as received.
+    pub bytes: Vec<u8>,
+}
+
+/// A piece of reasoning.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Reasoning {
+    /// The part of it that may be read; may be empty.
+    pub text: String,
+    /// What the provider needs back verbatim.
+    pub opaque: Option<Opaque>,
+}
+
+/// A tool call as the model made it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ToolCall {
+    /// The call's id, which its result must name.
+    pub id: String,
+    /// The tool's name.
+    pub name: String,
+    /// Raw JSON text of the arguments, possibly invalid.
+    pub arguments: String,
+    /// What the provider needs back verbatim with this call.
+    pub opaque: Option<Opaque>,
+}
+
+/// A tool's answer to a call.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ToolResult {
+    /// The call that this answers.
+    pub call_id: String,
+    /// The tool's name.
+    pub name: String,
+    /// The answer as text.
+    pub content: String,
+    /// Whether the tool failed.
+    pub is_error: bool,
+}
+
+/// A tool that the model may call.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ToolDefinition {
+    /// Its name.
+    pub name: String,
+    /// What it does, for the model.
+    pub description: String,
+    /// JSON Schema of its arguments, as raw JSON text.
+    pub parameters: String,
+}
+
+/// Whether the model must call a tool.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ToolChoice {
+    /// The provider's default.
+    #[default]
+    Unset,
+    /// The model decides.
+    Auto,
+    /// No tool may be called.
+    None,
+    /// Some tool must be called.
+    Required,
+    /// This tool must be called.
+    Tool(String),
+}
+
+/// How the next token is drawn; each unset value leaves the provider's default.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Sampling {
+    /// 0 to 2 for most providers.
+    pub temperature: Option<f64>,
+    /// 0 to 1.
+    pub top_p: Option<f64>,
+    /// 1 and more.
+    pub top_k: Option<u32>,
+    /// Best-effort determinism.
+    pub seed: Option<i64>,
+    /// -2 to 2.
+    pub frequency_penalty: Option<f64>,
+    /// -2 to 2.
+    pub presence_penalty: Option<f64>,
+}
+
+/// The shape the answer must have.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ResponseFormat {
+    /// Free text.
+    #[default]
+    Text,
+    /// Any JSON object.
+    JsonObject,
+    /// JSON that satisfies a schema.
+    JsonSchema {
+        /// The schema's name, which some providers ask for.
+        name: String,
+        /// The schema as raw JSON text.
+        schema: String,
+        /// Whether the provider is asked to enforce it.
+        strict: bool,
+    },
+}

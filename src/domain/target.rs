@@ -1,0 +1,96 @@
+//! One place that can answer, and what it is able to.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::ids::TargetId;
+
+/// How a provider is spoken to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Dialect {
+    /// Chat completions as `OpenAI` defined them.
+    OpenaiChat,
+    /// The `OpenAI` Responses API.
+    OpenaiResponses,
+    /// The Anthropic Messages API.
+    Anthropic,
+    /// Google's `generateContent`.
+    Gemini,
+    /// AWS Bedrock Converse.
+    Bedrock,
+    /// The embedded provider that plays a script.
+    Scripted,
+}
+
+impl Dialect {
+    /// The dialect's name in snake case, as in the configuration.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::OpenaiChat => "openai_chat",
+            Self::OpenaiResponses => "openai_responses",
+            Self::Anthropic => "anthropic",
+            Self::Gemini => "gemini",
+            Self::Bedrock => "bedrock",
+            Self::Scripted => "scripted",
+        }
+    }
+}
+
+/// What a model over a transport can do; data, overridable in the configuration.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is an independent capability of the model")]
+pub struct Capabilities {
+    /// Takes a system or developer message at the tail of the history.
+    pub tail_system_message: bool,
+    /// Takes a user message right after tool results.
+    pub user_after_tool: bool,
+    /// Goes on from an assistant message that is begun.
+    pub assistant_prefill: bool,
+    /// Takes tools.
+    pub tools: bool,
+    /// Takes images.
+    pub images: bool,
+    /// Binds its reasoning to the exact prefix, so that notes must stay in the history.
+    pub prefix_bound_reasoning: bool,
+    /// Largest prompt plus answer, in tokens; unset where unknown.
+    pub context_window_tokens: Option<u64>,
+}
+
+impl Default for Capabilities {
+    fn default() -> Self {
+        Self {
+            tail_system_message: true,
+            user_after_tool: true,
+            assistant_prefill: false,
+            tools: true,
+            images: true,
+            prefix_bound_reasoning: false,
+            context_window_tokens: None,
+        }
+    }
+}
+
+/// One place that can answer: a provider, model, credential and endpoint.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Target {
+    /// Its name in the configuration.
+    pub id: TargetId,
+    /// The provider's name in the configuration.
+    pub provider: Arc<str>,
+    /// The provider's family for the classifier and for `gen_ai.provider.name` (`openai`, `anthropic`, …).
+    pub family: Arc<str>,
+    /// How it is spoken to.
+    pub dialect: Dialect,
+    /// The model, as the provider names it.
+    pub model: Arc<str>,
+    /// The name of the credential (never the credential).
+    pub credential: Arc<str>,
+    /// The base URL, without credentials.
+    pub endpoint: Arc<str>,
+    /// What it can do.
+    pub capabilities: Capabilities,
+}

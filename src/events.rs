@@ -1,0 +1,215 @@
+//! The event bus: a bounded ring of what happened, which any number of readers follow at their own pace.
+//!
+//! Publishing never blocks and never fails. A reader holds nothing but a cursor; one that falls behind the ring is
+//! told how much it missed and goes on from what is left, so a slow reader costs no memory and no publisher's time.
+
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use tokio::sync::watch;
+
+use crate::domain::{
+    clock,
+    event::{Event, EventBody, EventScope},
+    ids::{Cursor, TargetId},
+};
+
+/// How many events the ring holds unless configured otherwise.
+pub const DEFAULT_CAPACITY: usize = 65_536;
+
+/// Where events are published and read; cheap to clone.
+#[derive(Debug, Clone)]
+pub struct EventBus {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    ring: Mutex<Ring>,
+    newest: watch::Sender<Cursor>,
+    capacity: usize,
+}
+
+#[derive(Debug, Default)]
+struct Ring {
+    events: VecDeque<Arc<Event>>,
+    last: Cursor,
+}
+
+/// Follows the bus from a cursor.
+#[derive(Debug)]
+pub struct EventReader {
+    shared: Arc<Shared>,
+    newest: watch::Receiver<Cursor>,
+    after: Cursor,
+}
+
+/// What a reader gets.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Reading {
+    /// The next event.
+    Event(Arc<Event>),
+    /// Events that are gone: `count` of them, `from` and `to` included.
+    Missed {
+        /// How many.
+        count: u64,
+        /// The first that is gone.
+        from: Cursor,
+        /// The last that is gone.
+        to: Cursor,
+    },
+}
+
+// === impl EventBus ===
+
+impl Default for EventBus {
+    fn default() -> Self {
+        Self::new(DEFAULT_CAPACITY)
+    }
+}
+
+impl EventBus {
+    /// A bus that keeps the last `capacity` events (at least one).
+    #[must_use]
+    pub fn new(capacity: usize) -> Self {
+        let (newest, _) = watch::channel(Cursor(0));
+        let shared = Shared { ring: Mutex::new(Ring::default()), newest, capacity: capacity.max(1) };
+        Self { shared: Arc::new(shared) }
+    }
+
+    /// Publishes what happened and returns its place.
+    pub fn publish(
+        &self,
+        scope: Option<Arc<EventScope>>,
+        attempt: u32,
+        target: Option<TargetId>,
+        body: EventBody,
+    ) -> Cursor {
+        let mut ring = self.shared.lock();
+        let cursor = Cursor(ring.last.0 + 1);
+        ring.last = cursor;
+        if ring.events.len() == self.shared.capacity {
+            ring.events.pop_front();
+        }
+        ring.events.push_back(Arc::new(Event { cursor, at: clock::wall_now(), scope, attempt, target, body }));
+        self.shared.newest.send_replace(cursor);
+        cursor
+    }
+
+    /// The place of the newest event; 0 before the first.
+    #[must_use]
+    pub fn newest(&self) -> Cursor {
+        self.shared.lock().last
+    }
+
+    /// A reader of everything after `after`.
+    #[must_use]
+    pub fn reader(&self, after: Cursor) -> EventReader {
+        EventReader { shared: Arc::clone(&self.shared), newest: self.shared.newest.subscribe(), after }
+    }
+
+    /// A reader of everything that happens from now on.
+    #[must_use]
+    pub fn live(&self) -> EventReader {
+        self.reader(self.newest())
+    }
+}
+
+// === impl EventReader ===
+
+impl EventReader {
+    /// The cursor of the last event read, or passed over.
+    #[must_use]
+    pub fn position(&self) -> Cursor {
+        self.after
+    }
+
+    /// The next event, at once if there is one, else when it happens. Cancel safe.
+    pub async fn next(&mut self) -> Reading {
+        loop {
+            self.newest.borrow_and_update();
+            if let Some(reading) = self.try_next() {
+                return reading;
+            }
+            if self.newest.changed().await.is_err() {
+                // The reader keeps the sender alive, so this cannot be; waiting is the harmless answer.
+                std::future::pending::<()>().await;
+            }
+        }
+    }
+
+    /// The next event if there is one.
+    pub fn try_next(&mut self) -> Option<Reading> {
+        let ring = self.shared.lock();
+        let oldest = ring.events.front()?.cursor;
+        if self.after.0 >= ring.last.0 {
+            return None;
+        }
+        let next = self.after.0 + 1;
+        if next < oldest.0 {
+            let missed =
+                Reading::Missed { count: oldest.0 - next, from: Cursor(next), to: Cursor(oldest.0 - 1) };
+            self.after = Cursor(oldest.0 - 1);
+            return Some(missed);
+        }
+        let index = usize::try_from(next - oldest.0).ok()?;
+        let event = Arc::clone(ring.events.get(index)?);
+        self.after = event.cursor;
+        Some(Reading::Event(event))
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Ring> {
+        self.ring.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn happen(bus: &EventBus) -> Cursor {
+        bus.publish(None, 0, None, EventBody::ConfigurationReloaded)
+    }
+
+    #[tokio::test]
+    async fn a_reader_sees_every_event_in_order_and_waits_for_more() {
+        let bus = EventBus::new(8);
+        let mut reader = bus.live();
+        let first = happen(&bus);
+        let second = happen(&bus);
+        for expected in [first, second] {
+            assert!(matches!(reader.next().await, Reading::Event(event) if event.cursor == expected));
+        }
+        assert_eq!(reader.try_next(), None);
+        let (third, reading) = tokio::join!(async { happen(&bus) }, reader.next());
+        assert!(matches!(reading, Reading::Event(event) if event.cursor == third));
+    }
+
+    #[test]
+    fn a_slow_reader_learns_exactly_what_it_missed() {
+        let bus = EventBus::new(3);
+        let mut reader = bus.reader(Cursor(0));
+        for _ in 0..10 {
+            happen(&bus);
+        }
+        assert_eq!(reader.try_next(), Some(Reading::Missed { count: 7, from: Cursor(1), to: Cursor(7) }));
+        let cursors: Vec<u64> = std::iter::from_fn(|| reader.try_next())
+            .map(|reading| match reading {
+                Reading::Event(event) => event.cursor.0,
+                Reading::Missed { .. } => 0,
+            })
+            .collect();
+        assert_eq!(cursors, [8, 9, 10]);
+    }
+
+    #[test]
+    fn a_cursor_from_the_future_is_silence_and_not_a_panic() {
+        let bus = EventBus::new(3);
+        happen(&bus);
+        assert_eq!(bus.reader(Cursor(99)).try_next(), None);
+    }
+}

@@ -1,0 +1,3 @@
+//! Relight: relights failed model calls in flight.
+
+fn main() {}

@@ -1,0 +1,18 @@
+//! Decisions: pure functions and small state machines that are given the time, the dice and the history.
+//!
+//! No async, no clock, no I/O: a layer asks, the policy answers, the layer obeys.
+
+pub mod admission;
+pub mod backoff;
+pub mod circuit;
+pub mod classify;
+pub mod concurrency;
+pub mod dice;
+pub mod gates;
+pub mod hedge;
+pub mod inject;
+pub mod latency;
+pub mod retry;
+pub mod retry_budget;
+pub mod select;
+pub mod timers;

@@ -1,0 +1,1 @@
+//! Who may come in: bounded work in flight, shared fairly among tenants.

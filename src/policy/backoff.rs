@@ -1,0 +1,1 @@
+//! How long to wait before trying again: a pure function of the retry's number and the dice.

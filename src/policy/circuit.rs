@@ -1,0 +1,1 @@
+//! The circuit breaker's pure core: evidence in admission order, generations, probe leases, stages.

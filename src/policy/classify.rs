@@ -1,0 +1,1 @@
+//! The one place that judges failures: facts in, verdict out.

@@ -1,0 +1,1 @@
+//! Randomness that can be replayed: drawn from a seed, the invocation and the attempt.

@@ -1,0 +1,1 @@
+//! Whether and when a second attempt starts beside a slow first.

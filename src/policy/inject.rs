@@ -1,0 +1,1 @@
+//! Telling the model what went wrong: whether, what, and where it is legal.

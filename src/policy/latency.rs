@@ -1,0 +1,1 @@
+//! How fast a target answers: percentiles of its first tokens.

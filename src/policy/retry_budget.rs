@@ -1,0 +1,1 @@
+//! What attempts beyond the first cost, so that retries cannot drown a sick provider.

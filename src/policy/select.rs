@@ -1,0 +1,1 @@
+//! Which target the next attempt asks.
