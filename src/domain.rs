@@ -9,4 +9,5 @@ pub mod ids;
 pub mod invocation;
 pub mod message;
 pub mod target;
+pub mod units;
 pub mod wire;
