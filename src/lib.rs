@@ -5,7 +5,9 @@
 //! - [`domain`]: the words as types. Plain data.
 //! - [`events`]: the bus on which everything that happens is published.
 //! - [`policy`]: decisions as pure functions and small state machines.
+//! - [`config`]: what an operator says; the only module that reads files and the environment.
 
+pub mod config;
 pub mod domain;
 pub mod events;
 pub mod policy;
