@@ -3,11 +3,15 @@
 //! This is the only module that reads files and the environment, so that everything above is told its world as
 //! values. Defaults work without any file. It never decides anything about a call; policy values are passed on.
 
+mod decode;
+pub mod environment;
+pub mod fault;
 pub mod observe;
 pub mod provider;
 pub mod route;
 pub mod secret;
 pub mod server;
+mod tree;
 
 use std::collections::BTreeMap;
 

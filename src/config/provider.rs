@@ -36,13 +36,14 @@ pub struct ProviderConfig {
     /// The family for the classifier and for telemetry (`openai`, `anthropic`, …); unset: the provider's name here.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub family: Option<String>,
-    /// The region, for dialects that have one (Bedrock).
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub region: Option<String>,
     /// Header fields sent with each request; their values are treated as secrets.
     pub headers: BTreeMap<String, Secret>,
     /// More credentials, by name.
     pub credentials: BTreeMap<String, CredentialConfig>,
+    /// How keys are sent.
+    pub api_key_header: KeyHeader,
+    /// What servers of the chat completions dialect differ in.
+    pub chat: ChatConfig,
     /// The HTTP client.
     pub http: HttpConfig,
     /// Whether `base_url` may be plain `http` to another host; a key sent so can be read on the way.
@@ -60,49 +61,82 @@ pub struct ProviderConfig {
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct CredentialConfig {
-    /// The key (for Bedrock: the secret access key).
+    /// The key.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub api_key: Option<Secret>,
     /// A file that holds the key.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub api_key_file: Option<PathBuf>,
-    /// The access key's id (Bedrock).
+}
+
+/// How a key is sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum KeyHeader {
+    /// `authorization: Bearer <key>`.
+    #[default]
+    Bearer,
+    /// `api-key: <key>`, as Azure takes it.
+    ApiKey,
+    /// No key is sent.
+    None,
+}
+
+/// What servers of the chat completions dialect differ in; other dialects ignore it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct ChatConfig {
+    /// Whether answers are asked for as a stream; without it an answer comes whole, as a stream of one.
+    pub stream: bool,
+    /// Whether a stream is asked to end with its usage; some old servers refuse the option.
+    pub include_usage: bool,
+    /// The field of the output limit; unset: `max_completion_tokens` for `api.openai.com` and Azure, else `max_tokens`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub access_key_id: Option<String>,
-    /// The session token (Bedrock, where the key is temporary).
+    pub max_tokens_field: Option<MaxTokensField>,
+    /// The field in which reasoning is sent back (`reasoning_content` for `DeepSeek`); unset: none is.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub session_token: Option<Secret>,
+    pub reasoning_field: Option<String>,
+    /// Whether developer messages are sent as such, else as system messages; unset: to `api.openai.com` and Azure only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub developer_role: Option<bool>,
+    /// The path behind `base_url`.
+    pub path: String,
+}
+
+/// The field of the output limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum MaxTokensField {
+    /// The current name, the only one that reasoning models take.
+    MaxCompletionTokens,
+    /// The old name, the only one that most compatible servers know.
+    MaxTokens,
 }
 
 /// The HTTP client of one provider. First-token and idle times are in `timers`.
-#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct HttpConfig {
-    /// Time for name, connection and TLS together (100ms to 60s).
+    /// Time for name, connection and TLS together (100ms to 60s); too short makes far providers unreachable.
     #[serde(with = "units::duration")]
     #[schemars(with = "String")]
     pub connect_timeout: Duration,
-    /// How long an unused connection is kept.
+    /// How long an idle connection is kept; longer than the provider keeps it loses attempts to closed connections.
     #[serde(with = "units::duration")]
     #[schemars(with = "String")]
     pub pool_idle_timeout: Duration,
-    /// Unused connections kept per host.
-    pub pool_max_idle: usize,
-    /// How often a quiet HTTP/2 connection is asked whether it lives; 0s: never.
-    #[serde(with = "units::duration")]
-    #[schemars(with = "String")]
-    pub keepalive_interval: Duration,
-    /// Largest whole answer, decompressed (64KiB to 1GiB); a larger one is a malformed response.
+    /// Idle connections kept per host; 0 makes each attempt pay for a new one.
+    pub pool_max_idle_per_host: usize,
+    /// Largest answer, decompressed (64KiB to 1GiB); a larger one fails the attempt.
     #[serde(with = "units::bytes")]
     #[schemars(with = "String")]
-    pub max_response_bytes: u64,
-    /// Largest line of an event stream (4KiB to 64MiB).
+    pub max_body_bytes: u64,
+    /// Longest line of an event stream (4KiB to `max_body_bytes`); a longer one fails the attempt.
     #[serde(with = "units::bytes")]
     #[schemars(with = "String")]
     pub max_line_bytes: u64,
-    /// More authorities to trust, PEM; unset: the system's only.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub ca_file: Option<PathBuf>,
+    /// Whether HTTP/2 is spoken without asking, on plaintext connections too; HTTP/1.1-only servers then fail.
+    pub http2_prior_knowledge: bool,
 }
 
 /// One target: a model of a provider, with a credential.
@@ -176,9 +210,10 @@ impl Default for ProviderConfig {
             api_key: None,
             api_key_file: None,
             family: None,
-            region: None,
             headers: BTreeMap::new(),
             credentials: BTreeMap::new(),
+            api_key_header: KeyHeader::default(),
+            chat: ChatConfig::default(),
             http: HttpConfig::default(),
             allow_plaintext: false,
             allow_private_addresses: false,
@@ -220,18 +255,32 @@ impl ProviderConfig {
     }
 }
 
+// === impl ChatConfig ===
+
+impl Default for ChatConfig {
+    fn default() -> Self {
+        Self {
+            stream: true,
+            include_usage: true,
+            max_tokens_field: None,
+            reasoning_field: None,
+            developer_role: None,
+            path: "/chat/completions".to_owned(),
+        }
+    }
+}
+
 // === impl HttpConfig ===
 
 impl Default for HttpConfig {
     fn default() -> Self {
         Self {
             connect_timeout: Duration::from_secs(2),
-            pool_idle_timeout: Duration::from_secs(90),
-            pool_max_idle: 64,
-            keepalive_interval: Duration::from_secs(30),
-            max_response_bytes: 64 << 20,
-            max_line_bytes: 8 << 20,
-            ca_file: None,
+            pool_idle_timeout: Duration::from_secs(50),
+            pool_max_idle_per_host: 64,
+            max_body_bytes: 32 << 20,
+            max_line_bytes: 1 << 20,
+            http2_prior_knowledge: false,
         }
     }
 }
