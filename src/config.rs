@@ -3,10 +3,15 @@
 //! This is the only module that reads files and the environment, so that everything above is told its world as
 //! values. Defaults work without any file. It never decides anything about a call; policy values are passed on.
 
+mod check;
 mod decode;
+mod discover;
 pub mod environment;
 pub mod fault;
+mod inherit;
+mod load;
 pub mod observe;
+pub mod policy;
 pub mod provider;
 pub mod route;
 pub mod secret;
@@ -18,17 +23,27 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use self::{
-    observe::{EventsConfig, JournalConfig, TelemetryConfig},
+use self::observe::{EventsConfig, JournalConfig, TelemetryConfig};
+pub use self::{
+    environment::{Environment, GivenEnvironment, ProcessEnvironment},
+    fault::{ConfigFaults, Fault, Position},
+    load::{Loaded, load, load_text},
+    policy::PolicyConfig,
     provider::{ProviderConfig, TargetConfig},
     route::{OperationConfig, RouteConfig},
+    secret::Secret,
     server::ServerConfig,
 };
-use crate::domain::ids::{Operation, RouteName, TargetId};
+use crate::{
+    domain::ids::{Operation, RouteName, TargetId},
+    policy::{
+        admission::AdmissionPolicy, concurrency::ConcurrencyPolicy, retry_budget::BudgetPolicy, timers::TimersPolicy,
+    },
+};
 
 /// Everything that can be configured.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
+#[serde(deny_unknown_fields, default = "Config::bare")]
 pub struct Config {
     /// The listeners and what they accept.
     pub server: ServerConfig,
@@ -47,6 +62,16 @@ pub struct Config {
     /// How operations differ, on all routes.
     #[schemars(with = "BTreeMap<String, OperationConfig>")]
     pub operations: BTreeMap<Operation, OperationConfig>,
+    /// Policies by name; `standard`, `agent`, `patient` and `none` are built in, and others are laid over `standard`.
+    pub policies: BTreeMap<String, PolicyConfig>,
+    /// What pays for attempts after the first, per target.
+    pub budget: BudgetPolicy,
+    /// How long attempts may be silent.
+    pub timers: TimersPolicy,
+    /// How many calls are let in.
+    pub admission: AdmissionPolicy,
+    /// How many attempts a target may have at once.
+    pub concurrency: ConcurrencyPolicy,
     /// The ring of recent events.
     pub events: EventsConfig,
     /// Traces, metrics and logs.
@@ -60,7 +85,17 @@ pub struct Config {
 // === impl Config ===
 
 impl Default for Config {
+    /// What works without a file and without any key: the scripted provider behind the route `default`.
     fn default() -> Self {
+        let mut config = Self::bare();
+        discover::complete(&mut config, &GivenEnvironment::new(), &[]);
+        config
+    }
+}
+
+impl Config {
+    /// Before anything is completed: nobody to ask, no routes.
+    fn bare() -> Self {
         Self {
             server: ServerConfig::default(),
             providers: BTreeMap::new(),
@@ -68,10 +103,28 @@ impl Default for Config {
             routes: BTreeMap::new(),
             default_route: None,
             operations: BTreeMap::new(),
+            policies: BTreeMap::new(),
+            budget: BudgetPolicy::default(),
+            timers: TimersPolicy::default(),
+            admission: AdmissionPolicy::default(),
+            concurrency: ConcurrencyPolicy::default(),
             events: EventsConfig::default(),
             telemetry: TelemetryConfig::default(),
             journal: JournalConfig::default(),
             seed: 0,
         }
     }
+}
+
+/// The JSON Schema of the file, for editors and for the chart's values.
+#[must_use]
+pub fn schema() -> serde_json::Value {
+    schemars::schema_for!(Config).to_value()
+}
+
+/// The effective configuration as YAML, without its secrets.
+#[must_use]
+pub fn show(config: &Config) -> String {
+    // Plain data always serialises; should it ever not, the reason is shown in its place.
+    serde_saphyr::to_string(config).unwrap_or_else(|error| format!("# cannot be shown: {error}\n"))
 }

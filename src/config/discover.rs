@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use super::{
     Config,
     environment::Environment,
+    policy::PolicyConfig,
     provider::{ProviderConfig, TargetConfig},
     route::{OperationConfig, RouteConfig},
     secret::Secret,
@@ -55,7 +56,12 @@ pub(super) const WELL_KNOWN: [WellKnown; 11] = [
     chat("xai", "XAI_API_KEY", "https://api.x.ai/v1", "grok-4"),
     chat("cerebras", "CEREBRAS_API_KEY", "https://api.cerebras.ai/v1", "llama-3.3-70b"),
     chat("together", "TOGETHER_API_KEY", "https://api.together.xyz/v1", "meta-llama/Llama-3.3-70B-Instruct-Turbo"),
-    chat("fireworks", "FIREWORKS_API_KEY", "https://api.fireworks.ai/inference/v1", "accounts/fireworks/models/deepseek-v3"),
+    chat(
+        "fireworks",
+        "FIREWORKS_API_KEY",
+        "https://api.fireworks.ai/inference/v1",
+        "accounts/fireworks/models/deepseek-v3",
+    ),
     chat("openrouter", "OPENROUTER_API_KEY", "https://openrouter.ai/api/v1", "openrouter/auto"),
 ];
 
@@ -74,7 +80,8 @@ pub(super) fn complete(config: &mut Config, environment: &dyn Environment, order
             }
         }
         if found.is_empty() {
-            let target = TargetConfig { provider: SCRIPTED.to_owned(), model: SCRIPTED.to_owned(), ..TargetConfig::default() };
+            let target =
+                TargetConfig { provider: SCRIPTED.to_owned(), model: SCRIPTED.to_owned(), ..TargetConfig::default() };
             config.targets.insert(SCRIPTED.into(), target);
             order.push(SCRIPTED.into());
         }
@@ -102,6 +109,9 @@ pub(super) fn complete(config: &mut Config, environment: &dyn Environment, order
         let only = config.routes.keys().next().filter(|_| config.routes.len() == 1);
         config.default_route = if config.routes.contains_key(&default) { Some(default) } else { only.cloned() };
     }
+    for (name, policy) in PolicyConfig::built_in() {
+        config.policies.entry(name).or_insert(policy);
+    }
     complete_operations(&mut config.operations);
     if config.telemetry.otlp_endpoint.is_none() {
         config.telemetry.otlp_endpoint = environment.var("OTEL_EXPORTER_OTLP_ENDPOINT").filter(|url| !url.is_empty());
@@ -122,12 +132,7 @@ fn complete_operations(operations: &mut BTreeMap<Operation, OperationConfig>) {
 
 // === impl WellKnown ===
 
-const fn chat(
-    name: &'static str,
-    variable: &'static str,
-    base_url: &'static str,
-    model: &'static str,
-) -> WellKnown {
+const fn chat(name: &'static str, variable: &'static str, base_url: &'static str, model: &'static str) -> WellKnown {
     WellKnown { name, variable, dialect: Dialect::OpenaiChat, base_url, model }
 }
 

@@ -4,12 +4,12 @@
 //! one; a policy is laid over the built-in of its name, or over `standard`.
 
 use super::{
-    policy,
+    policy::PolicyConfig,
     tree::{Node, Value, join},
 };
 
 /// Which section each member of which maps inherits from.
-const INHERITED: [(&str, &str); 0] = [];
+const INHERITED: [(&str, &str); 2] = [("routes", "timers"), ("targets", "concurrency")];
 
 /// Lays every partial setting over what it inherits from.
 pub(super) fn lay_over(tree: &mut Node) {
@@ -24,7 +24,7 @@ pub(super) fn lay_over(tree: &mut Node) {
     }
     if let Some(Value::Map(policies)) = tree.get_mut("policies").map(|node| &mut node.value) {
         for (name, own) in policies {
-            if let Ok(built_in) = serde_json::to_value(policy::built_in_or_standard(name)) {
+            if let Ok(built_in) = serde_json::to_value(PolicyConfig::built_in_or_standard(name)) {
                 lay(own, &Node::unwritten(&join("policies", name), built_in));
             }
         }

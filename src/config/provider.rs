@@ -9,9 +9,12 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::secret::Secret;
-use crate::domain::{
-    target::{Capabilities, Dialect},
-    units,
+use crate::{
+    domain::{
+        target::{Capabilities, Dialect},
+        units,
+    },
+    policy::concurrency::ConcurrencyPolicy,
 };
 
 /// The name of the credential that a provider's own `api_key` is.
@@ -152,6 +155,9 @@ pub struct TargetConfig {
     pub credential: Option<String>,
     /// What the model can do, where it differs from what is known of it.
     pub capabilities: CapabilityOverrides,
+    /// How many attempts it may have at once, where it differs from `concurrency`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub concurrency: Option<ConcurrencyPolicy>,
 }
 
 /// What a model can do, where it differs from what is known of it; unset: as known.

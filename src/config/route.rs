@@ -1,16 +1,19 @@
 //! What callers name: routes over targets, the operations that change their policy, and what callers may override.
 //!
-//! Plain data; which policy is in force for a call is answered in `effective.rs`.
+//! Plain data; which policy is in force for a call is answered in `policy.rs`.
 
 use std::{collections::BTreeMap, time::Duration};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::domain::{
-    ids::{Operation, TargetId},
-    invocation::InjectionMode,
-    units,
+use crate::{
+    domain::{
+        ids::{Operation, TargetId},
+        invocation::InjectionMode,
+        units,
+    },
+    policy::{hedge::HedgePolicy, select::SelectPolicy, timers::TimersPolicy},
 };
 
 /// One route: its targets in the order of preference, and how calls on it are recovered.
@@ -34,6 +37,13 @@ pub struct RouteConfig {
     /// Operations on this route that differ from the ones in `operations`.
     #[schemars(with = "BTreeMap<String, OperationConfig>")]
     pub operations: BTreeMap<Operation, OperationConfig>,
+    /// How its targets are chosen among.
+    pub select: SelectPolicy,
+    /// Whether a second target is asked beside a slow first one.
+    pub hedge: HedgePolicy,
+    /// How long its attempts may be silent, where it differs from `timers`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timers: Option<TimersPolicy>,
     /// What callers may change.
     pub allow_overrides: AllowedOverrides,
 }
@@ -48,7 +58,7 @@ pub struct OperationConfig {
     /// The policy, by its name in `policies`; unset: the route's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub policy: Option<String>,
-    /// Attempts after the first, over all targets (0 to 5); unset: the policy's.
+    /// Attempts after the first, over all targets (0 to 4); unset: the policy's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_retries: Option<u32>,
     /// When the model is told of its failure; unset: the policy's.
@@ -61,7 +71,7 @@ pub struct OperationConfig {
 #[serde(deny_unknown_fields, default)]
 #[expect(clippy::struct_excessive_bools, reason = "each is an independent permission")]
 pub struct AllowedOverrides {
-    /// The most retries that a caller may ask for (0 to 5); fewer than the policy's are always allowed.
+    /// The most retries that a caller may ask for (0 to 4); fewer than the policy's are always allowed.
     pub max_retries: u32,
     /// Whether a caller may say when the model is told of its failure.
     pub injection: bool,
@@ -89,6 +99,9 @@ impl Default for RouteConfig {
             max_deadline: Duration::from_mins(10),
             policy: None,
             operations: BTreeMap::new(),
+            select: SelectPolicy::default(),
+            hedge: HedgePolicy::default(),
+            timers: None,
             allow_overrides: AllowedOverrides::default(),
         }
     }
@@ -99,7 +112,7 @@ impl Default for RouteConfig {
 impl Default for AllowedOverrides {
     fn default() -> Self {
         Self {
-            max_retries: 5,
+            max_retries: 4,
             injection: true,
             targets: true,
             policy: true,

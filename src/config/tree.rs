@@ -3,7 +3,7 @@
 //! YAML itself is read by a library; this only keeps what it tells about places. References to the environment are
 //! resolved here, and what came from there is remembered, so that no message ever repeats it.
 
-use std::{collections::BTreeMap, fmt};
+use std::fmt;
 
 use serde::{
     Deserialize, Deserializer,
@@ -40,9 +40,6 @@ pub(super) enum Value {
     List(Vec<Node>),
     Map(Vec<(String, Node)>),
 }
-
-/// Where each path is written.
-pub(super) type Places = BTreeMap<String, Option<Position>>;
 
 /// Reads the file into a tree; a path that is written twice is a fault, the first is kept.
 pub(super) fn parse(text: &str, faults: &mut Vec<Fault>) -> Option<Node> {
@@ -146,15 +143,6 @@ impl Node {
         }
     }
 
-    /// Where everything is written, this included.
-    pub(super) fn places(&self) -> Places {
-        let mut places = Places::new();
-        self.each(&mut |node| {
-            places.insert(node.path.clone(), node.at);
-        });
-        places
-    }
-
     /// The scalar as a message may show it: the reference in place of what it stands for, nothing of a secret.
     pub(super) fn shown(&self) -> Option<String> {
         if let Some(reference) = &self.reference {
@@ -202,7 +190,23 @@ impl Node {
             || matches!(&self.value, Value::Text(text) if text.contains("://") && text.contains('@'))
     }
 
-    fn each(&self, visit: &mut impl FnMut(&Self)) {
+    /// The value without what is within, for an index of all values.
+    pub(super) fn clone_scalar(&self) -> Self {
+        let value = match &self.value {
+            Value::List(_) => Value::List(Vec::new()),
+            Value::Map(_) => Value::Map(Vec::new()),
+            Value::Null => Value::Null,
+            Value::Bool(bool) => Value::Bool(*bool),
+            Value::Int(int) => Value::Int(*int),
+            Value::Uint(uint) => Value::Uint(*uint),
+            Value::Float(float) => Value::Float(*float),
+            Value::Text(text) => Value::Text(text.clone()),
+        };
+        Self { path: self.path.clone(), at: self.at, key_at: self.key_at, value, reference: self.reference.clone() }
+    }
+
+    /// Visits this and everything within.
+    pub(super) fn each(&self, visit: &mut impl FnMut(&Self)) {
         visit(self);
         match &self.value {
             Value::List(items) => items.iter().for_each(|item| item.each(visit)),
