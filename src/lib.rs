@@ -5,7 +5,9 @@
 //! - [`domain`]: the words as types. Plain data.
 //! - [`events`]: the bus on which everything that happens is published.
 //! - [`policy`]: decisions as pure functions and small state machines.
+//! - [`grpc`]: the services, and conversion between the contract and the domain.
 
 pub mod domain;
 pub mod events;
+pub mod grpc;
 pub mod policy;
