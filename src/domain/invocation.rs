@@ -151,6 +151,18 @@ impl AttemptCause {
             Self::Adapt(class) => format!("adapt:{class}"),
         }
     }
+
+    /// What an attempt for this cause means as a recovery; `None` for the first.
+    #[must_use]
+    pub const fn strategy(self) -> Option<RecoveryStrategy> {
+        match self {
+            Self::Initial => None,
+            Self::Retry(_) => Some(RecoveryStrategy::Retry),
+            Self::Fallback(_) | Self::Hedge => Some(RecoveryStrategy::Fallback),
+            Self::Continue(_) => Some(RecoveryStrategy::Continue),
+            Self::Adapt(_) => Some(RecoveryStrategy::Adapt),
+        }
+    }
 }
 
 /// What was done to recover.
@@ -222,6 +234,14 @@ pub struct AttemptRecord {
     pub trace_id: String,
     /// Whether its answer was the one that was kept.
     pub winner: bool,
+}
+
+impl AttemptRecord {
+    /// Whether Relight itself refused it, so that it cost nobody anything and counts nowhere.
+    #[must_use]
+    pub fn refused_locally(&self) -> bool {
+        !self.sent && self.failure.as_ref().is_some_and(|failure| failure.class.is_local_refusal())
+    }
 }
 
 /// The one end of an invocation.
