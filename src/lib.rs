@@ -5,7 +5,10 @@
 //! - [`domain`]: the words as types. Plain data.
 //! - [`events`]: the bus on which everything that happens is published.
 //! - [`policy`]: decisions as pure functions and small state machines.
+//! - [`layers`]: the thin services that obey them, and [`telemetry`]: what people see of it.
 
 pub mod domain;
 pub mod events;
+pub mod layers;
 pub mod policy;
+pub mod telemetry;

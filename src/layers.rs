@@ -1,0 +1,3 @@
+//! The tower layers of the recovery stack, one idea a file.
+
+pub mod spans;
