@@ -5,9 +5,12 @@
 //! - [`domain`]: the words as types. Plain data.
 //! - [`events`]: the bus on which everything that happens is published.
 //! - [`policy`]: decisions as pure functions and small state machines.
+//! - [`layers`]: the thin services that obey them, and [`telemetry`]: what people see of it.
 //! - [`grpc`]: the services, and conversion between the contract and the domain.
 
 pub mod domain;
 pub mod events;
 pub mod grpc;
+pub mod layers;
 pub mod policy;
+pub mod telemetry;
