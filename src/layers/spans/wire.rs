@@ -163,16 +163,13 @@ impl HttpSpan {
 
     /// Ends the span of a request that failed: with its status where there was one, else with the class.
     pub fn finish_failed(self, failure: &Failure) {
-        match failure.status.filter(|&status| status >= 400) {
-            Some(status) => self.finish(status),
-            None => {
-                if let Some(status) = failure.status {
-                    self.guard.node.set([KeyValue::new(attr::HTTP_STATUS, i64::from(status))]);
-                }
-                self.guard.node.fail(failure);
-                self.guard.end();
-            }
+        let status = failure.status;
+        if let Some(refused) = status.filter(|&status| status >= 400) {
+            return self.finish(refused);
         }
+        self.guard.node.set(status.map(|status| KeyValue::new(attr::HTTP_STATUS, i64::from(status))));
+        self.guard.node.fail(failure);
+        self.guard.end();
     }
 }
 
