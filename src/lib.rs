@@ -5,7 +5,9 @@
 //! - [`domain`]: the words as types. Plain data.
 //! - [`events`]: the bus on which everything that happens is published.
 //! - [`policy`]: decisions as pure functions and small state machines.
+//! - [`provider`]: the wire to the models, and the embedded model that needs none.
 
 pub mod domain;
 pub mod events;
 pub mod policy;
+pub mod provider;
