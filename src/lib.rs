@@ -5,7 +5,6 @@
 //! - [`domain`]: the words as types. Plain data.
 //! - [`events`]: the bus on which everything that happens is published.
 //! - [`policy`]: decisions as pure functions and small state machines.
-//! - [`config`]: what the operator wants, as plain data.
 //! - [`layers`]: the thin services that obey the policies; [`provider`]: the wires to models; [`telemetry`]: what
 //!   people see of it. These do not know each other.
 //! - [`stack`]: the order of the layers.
@@ -17,4 +16,5 @@ pub mod grpc;
 pub mod layers;
 pub mod policy;
 pub mod provider;
+pub mod stack;
 pub mod telemetry;

@@ -228,6 +228,8 @@ pub struct AttemptRecord {
     pub note: Option<String>,
     /// Why the model was not told, where it should have been.
     pub injection_skipped: Option<String>,
+    /// Whether the target refused the request because of its note.
+    pub note_refused: bool,
     /// What it cost.
     pub usage: Usage,
     /// Hex trace id; empty without tracing.
@@ -262,7 +264,7 @@ pub struct Outcome {
     /// What all attempts cost together.
     pub usage: Usage,
     /// What the caller appends to its history to be at one with the model.
-    pub history_patch: Vec<Message>,
+    pub history_patch: HistoryPatch,
     /// Who answered.
     pub target: Option<TargetId>,
 }

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use super::{scope::Scope, spans::AttemptSpan, targets::TargetState};
+use super::{scope::Scope, spans::AttemptTrace, targets::TargetState};
 use crate::domain::{
     failure::{FailureClass, Wait},
     ids::TargetId,
-    invocation::AttemptCause,
+    invocation::{AttemptCause, TraceContext},
     message::ModelCall,
     target::Target,
 };
@@ -24,12 +24,16 @@ pub struct Try {
     pub after: Option<FailureClass>,
     /// The target of the attempt before it.
     pub last: Option<TargetId>,
+    /// Whether that target is to be avoided while there is another.
+    pub avoid_last: bool,
+    /// Whether the request was changed so that the same target may take it now.
+    pub adapted: bool,
     /// The target that the planner would like.
     pub hint: Option<TargetId>,
     /// The wait before it.
     pub wait: Option<Wait>,
-    /// Its span.
-    pub span: Arc<AttemptSpan>,
+    /// Where its spans hang.
+    pub trace: AttemptTrace,
 }
 
 /// An attempt on a target.
@@ -51,6 +55,8 @@ pub struct Attempt {
     pub noted: bool,
     /// When the invocation must be over.
     pub deadline: Instant,
-    /// Its span.
-    pub span: Arc<AttemptSpan>,
+    /// The trace context that the provider may be sent.
+    pub outgoing: TraceContext,
+    /// Where its spans hang.
+    pub trace: AttemptTrace,
 }

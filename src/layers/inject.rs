@@ -1,10 +1,12 @@
 //! Puts the failure note into this attempt's copy of the conversation, where that is legal and may help.
 //!
-//! The caller's history is never touched. If a target refuses a request that carries a note, it is asked once more
-//! without, and remembered: a note must never be the reason why a request fails.
+//! The caller's history is never touched. That a target refuses a request with a note is remembered; the planner then
+//! asks it once more without: a note must never be the reason why a request fails.
 
 use std::{sync::Arc, task::Poll};
 
+use async_stream::stream;
+use futures_util::StreamExt as _;
 use tower::{Service, ServiceExt as _};
 
 use super::{BoxFuture, Deltas, attempt::Attempt};
@@ -54,19 +56,28 @@ where
     fn call(&mut self, attempt: Attempt) -> Self::Future {
         let inner = self.inner.clone();
         Box::pin(async move {
-            let plain = attempt.clone();
             let attempt = noted(attempt);
-            let with_note = attempt.noted;
-            match inner.clone().oneshot(attempt).await {
-                Err(failure) if with_note && refused_for_its_shape(&failure) => {
-                    plain.state.remember_note_refused();
-                    let reason = "the target refuses a request with a note";
-                    skipped(&plain, reason);
-                    plain.scope.learn(plain.number, |record| record.note = None);
-                    inner.oneshot(plain).await
-                }
-                other => other,
+            let scope = Arc::clone(&attempt.scope);
+            scope.sends(&attempt.call);
+            if !attempt.noted {
+                return inner.oneshot(attempt).await;
             }
+            let (number, state) = (attempt.number, Arc::clone(&attempt.state));
+            let remember = move |failure: &Failure| {
+                if refused_for_its_shape(failure) {
+                    state.remember_note_refused();
+                    scope.learn(number, |record| record.note_refused = true);
+                }
+            };
+            let mut deltas = inner.oneshot(attempt).await.inspect_err(&remember)?;
+            Ok(Box::pin(stream! {
+                while let Some(item) = deltas.next().await {
+                    if let Err(failure) = &item {
+                        remember(failure);
+                    }
+                    yield item;
+                }
+            }) as Deltas)
         })
     }
 }
@@ -92,8 +103,8 @@ fn noted(mut attempt: Attempt) -> Attempt {
             scope.learn(attempt.number, |record| record.note = Some(note.clone()));
             let body = EventBody::ContextInjected { vehicle: vehicle.clone() };
             scope.publish(attempt.number, Some(&attempt.target.id), body);
+            attempt.trace.injected(Some(&vehicle));
             scope.tell(Progress::ContextInjected { attempt: attempt.number, note, vehicle });
-            attempt.span.injected();
             attempt.call = Arc::new(call);
             attempt.noted = true;
         }

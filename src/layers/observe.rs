@@ -12,7 +12,7 @@ use tower::{Service, ServiceExt as _};
 use super::{
     BoxFuture, ProgressStream,
     scope::{Plan, Scope},
-    spans::Spans,
+    spans::{Entry, InvocationSpan, Spans},
 };
 use crate::{
     domain::{
@@ -31,8 +31,8 @@ pub struct Incoming {
     pub invocation: Arc<Invocation>,
     /// How it is served.
     pub plan: Arc<Plan>,
-    /// The full name of the RPC, as the span is called.
-    pub rpc: &'static str,
+    /// How it came in, as its span is called.
+    pub entry: Entry,
 }
 
 /// Observes invocations.
@@ -83,14 +83,14 @@ where
     }
 
     fn call(&mut self, incoming: Incoming) -> Self::Future {
-        let Incoming { invocation, plan, rpc } = incoming;
-        let span = self.spans.invocation(rpc, &invocation);
-        let scope = Arc::new(Scope::new(invocation, plan, span, self.events.clone()));
+        let Incoming { invocation, plan, entry } = incoming;
+        let span = self.spans.invocation(entry, &invocation);
+        let scope = Arc::new(Scope::new(invocation, plan, span.trace(), self.events.clone()));
         let inner = self.inner.clone();
         Box::pin(async move {
             let left = scope.invocation.deadline.saturating_duration_since(Instant::now());
             scope.publish(0, None, EventBody::InvocationStarted { deadline_ms: millis(left) });
-            let watched = Watched { scope: Arc::clone(&scope), over: false };
+            let watched = Watched { scope: Arc::clone(&scope), span: Some(span) };
             match inner.oneshot(scope).await {
                 Ok(steps) => Ok(watch(watched, steps)),
                 Err(refused) => {
@@ -116,12 +116,12 @@ fn watch(mut watched: Watched, mut steps: ProgressStream) -> ProgressStream {
 /// Sees to it that an invocation has exactly one end, even when its caller just goes away.
 struct Watched {
     scope: Arc<Scope>,
-    over: bool,
+    span: Option<InvocationSpan>,
 }
 
 impl Watched {
     fn end(&mut self, outcome: &Outcome) {
-        self.over = true;
+        let Some(span) = self.span.take() else { return };
         let duration_ms = millis(self.scope.started.elapsed());
         let attempts = u32::try_from(outcome.attempts.len()).unwrap_or(u32::MAX);
         let body = match &outcome.result {
@@ -140,7 +140,7 @@ impl Watched {
             },
         };
         self.scope.publish(0, outcome.target.as_ref(), body);
-        self.scope.span.finish(outcome);
+        span.finish(outcome);
     }
 
     fn end_refused(mut self, refused: &Failure) {
@@ -151,7 +151,7 @@ impl Watched {
 
 impl Drop for Watched {
     fn drop(&mut self) {
-        if !self.over {
+        if self.span.is_some() {
             let gone = Failure::local(FailureClass::Cancelled, "the caller went away");
             let outcome = self.scope.outcome(Err(gone), "The caller went away.", None);
             self.end(&outcome);

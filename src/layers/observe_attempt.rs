@@ -1,11 +1,13 @@
 //! One outcome per wire attempt: its record, its events and its client span, whatever happens below.
 
-use std::{sync::Arc, task::Poll};
+use std::task::Poll;
 
 use async_stream::stream;
 use futures_util::StreamExt as _;
 use tokio::time::Instant;
 use tower::{Service, ServiceExt as _};
+
+use super::{BoxFuture, Deltas, attempt::Attempt, observe::millis};
 
 use crate::domain::{
     completion::{Delta, Usage},
@@ -149,6 +151,7 @@ impl Watched {
             status: failure.status,
             duration_ms: millis(duration),
             sent,
+            usage,
         };
         scope.publish(*number, Some(&target.id), body);
     }

@@ -16,7 +16,8 @@ use super::{
     attempt::Try,
     delivery::Delivery,
     scope::Scope,
-    targets::Targets,
+    spans::AttemptTrace,
+    targets::{Reserved, Targets},
 };
 use crate::{
     domain::{
@@ -24,14 +25,14 @@ use crate::{
         failure::{Failure, FailureClass, Wait, WaitSource},
         fold::Progress,
         ids::TargetId,
-        invocation::{Call, RecoveryStrategy},
+        invocation::{AttemptCause, Call, HistoryPatch, RecoveryStrategy},
         message::ModelCall,
     },
     policy::{
         dice::Dice,
         inject,
-        retry::{Decision, Relayed, Situation, StopReason, plan},
-        retry_budget::{Reservation, Settled},
+        retry::{Decision, Relayed, Situation, StopReason, plan, remedies},
+        retry_budget::Settled,
     },
 };
 
@@ -101,7 +102,9 @@ struct Course<S> {
     previous_wait: Option<Duration>,
     semantic_made: u32,
     parked_rounds: u32,
-    reservation: Option<(TargetId, Reservation)>,
+    reserved: Option<Reserved>,
+    refusals: u32,
+    adapted: bool,
     real: Option<Failure>,
 }
 
@@ -132,7 +135,9 @@ where
             previous_wait: None,
             semantic_made: 0,
             parked_rounds: 0,
-            reservation: None,
+            reserved: None,
+            refusals: 0,
+            adapted: false,
             real: None,
         }
     }
@@ -144,21 +149,14 @@ where
                 return;
             };
             loop {
-                let span = Arc::new(self.scope.span.attempt(self.scope.next_number()));
+                let span = self.scope.trace.attempt(self.scope.next_number(), self.cause());
+                let trace = span.trace();
                 if let Some(wait) = self.wait.filter(|wait| !wait.duration.is_zero()) {
-                    let backoff = span.backoff(wait);
+                    let backoff = trace.backoff(wait);
                     tokio::time::sleep(wait.duration).await;
                     backoff.finish();
                 }
-                let attempt = Try {
-                    scope: Arc::clone(&self.scope),
-                    call: Arc::clone(&self.call),
-                    after: self.after,
-                    last: self.last.clone(),
-                    hint: self.hint.take(),
-                    wait: self.wait.take(),
-                    span: Arc::clone(&span),
-                };
+                let attempt = self.next_try(trace);
                 self.delivery.begin_attempt();
                 let opening = self.inner.clone().oneshot(attempt);
                 tokio::pin!(opening);
@@ -190,13 +188,12 @@ where
                 while let Some(step) = said(&mut steps) { yield step; }
                 let Some(failure) = failure else {
                     self.settle(Settled::Succeeded);
-                    span.finish_ok();
+                    span.finish_ok(true);
                     yield self.succeeded();
                     return;
                 };
-                span.finish_failed(&failure);
-                drop(span);
-                self.settle(Settled::Failed);
+                span.finish_failed(&failure, !failure.never_sent);
+                self.settle(if failure.never_sent { Settled::NotUsed } else { Settled::Failed });
                 match self.decide(failure) {
                     Next::Stop(terminal) => { yield terminal; return; }
                     Next::Park { until, changed } => {
@@ -211,10 +208,59 @@ where
         })
     }
 
+    /// Why the next attempt is made, as far as it is known before its target is chosen.
+    fn cause(&self) -> AttemptCause {
+        match (self.after, &self.hint) {
+            (None, _) => AttemptCause::Initial,
+            (Some(class), _) if self.adapted => AttemptCause::Adapt(class),
+            (Some(class), Some(hint)) if Some(hint) != self.last.as_ref() => AttemptCause::Fallback(class),
+            (Some(class), _) => AttemptCause::Retry(class),
+        }
+    }
+
+    fn next_try(&mut self, trace: AttemptTrace) -> Try {
+        let policy = &self.scope.plan.retry;
+        let avoid_last = self.real.as_ref().is_some_and(|failure| remedies(policy, failure).other_first);
+        Try {
+            scope: Arc::clone(&self.scope),
+            call: Arc::clone(&self.call),
+            after: self.after,
+            last: self.last.clone(),
+            avoid_last,
+            adapted: self.adapted,
+            hint: self.hint.take(),
+            wait: self.wait.take(),
+            trace,
+        }
+    }
+
+    /// What else could be tried, in words.
+    fn alternatives(&self, reason: &StopReason) -> Vec<String> {
+        let mut words = Vec::new();
+        if self.scope.plan.targets.len() < 2 {
+            words.push("Add a second target to the route, so that there is somewhere to fall back to.".to_owned());
+        }
+        match reason {
+            StopReason::DeadlineTooClose { .. } => words.push("Give the invocation a longer deadline.".to_owned()),
+            StopReason::NoTarget { retry_in: Some(_) } => words.push("Come back when a target is available.".to_owned()),
+            StopReason::AttemptsUsedUp => words.push("Allow more retries.".to_owned()),
+            StopReason::Disabled => words.push("Enable retries for this operation.".to_owned()),
+            StopReason::NotRetryable
+            | StopReason::Irrevocable
+            | StopReason::SemanticUsedUp
+            | StopReason::BudgetEmpty
+            | StopReason::NoTarget { retry_in: None }
+            | StopReason::TokensUsedUp => {}
+        }
+        words
+    }
+
     /// Asks the policy what to do about a failure, and makes ready for it.
     fn decide(&mut self, failure: Failure) -> Next {
-        let refused = failure.class.is_local_refusal();
-        if !refused {
+        if failure.class.is_local_refusal() {
+            self.refusals += 1;
+        } else {
+            self.refusals = 0;
             self.last.clone_from(&failure.target);
             self.after = Some(failure.class);
             self.real = Some(failure.clone());
@@ -224,18 +270,23 @@ where
         let counted = self.scope.counted_attempts();
         let mut dice = Dice::new(self.scope.plan.seed, &self.scope.invocation.id, self.scope.next_number());
         let relayed = if self.delivery.has_content() { Relayed::Rewindable } else { Relayed::Nothing };
+        let note_refused = self.scope.attempts().last().is_some_and(|record| record.note_refused);
+        self.adapted = note_refused && !failure.class.is_local_refusal();
         let situation = Situation {
             now,
             deadline: self.scope.invocation.deadline,
             failure: &failure,
-            failed_target: self.last.as_ref(),
+            decisive: self.real.as_ref().filter(|_| failure.class.is_local_refusal()),
+            failed_target: failure.target.as_ref(),
             retries_made: counted.saturating_sub(1).saturating_sub(self.semantic_made),
             semantic_made: self.semantic_made,
+            refusals: self.refusals,
             previous_wait: self.previous_wait,
             relayed,
+            adapted: self.adapted,
             candidates: &candidates,
             first_attempt_tokens: 0,
-            spent_tokens: self.scope.usage().output_tokens,
+            spent_tokens: 0,
         };
         match plan(&self.scope.plan.retry, &situation, &mut dice) {
             Decision::Stop(reason) => self.stopped(failure, &reason),
@@ -243,14 +294,11 @@ where
             Decision::Again { wait, strategy, target_hint, cost } => {
                 let payer = target_hint.clone().or_else(|| self.last.clone());
                 if let Some(payer) = payer {
-                    match self.targets.reserve(&payer, cost, now) {
-                        Some(reservation) => self.reservation = Some((payer, reservation)),
-                        None => {
-                            self.scope.publish(0, Some(&payer), EventBody::BudgetExhausted {
-                                level: self.targets.budget_level(&payer, now),
-                            });
-                            return self.stopped(failure, &StopReason::BudgetEmpty);
-                        }
+                    self.reserved = self.targets.reserve(&payer, cost, now);
+                    if self.reserved.is_none() {
+                        let level = self.targets.budget_level(&payer, now);
+                        self.scope.publish(0, Some(&payer), EventBody::BudgetExhausted { level });
+                        return self.stopped(failure, &StopReason::BudgetEmpty);
                     }
                 }
                 self.again(&failure, wait, strategy, target_hint)
@@ -313,8 +361,8 @@ where
     }
 
     fn settle(&mut self, how: Settled) {
-        if let Some((payer, reservation)) = self.reservation.take() {
-            self.targets.settle(&payer, reservation, how);
+        if let Some(reserved) = self.reserved.take() {
+            reserved.settle(how);
         } else if matches!(how, Settled::Succeeded) && self.scope.counted_attempts() == 1 {
             if let Some(target) = self.scope.attempts().first().and_then(|record| record.target.clone()) {
                 self.targets.first_try_succeeded(&target);
@@ -338,14 +386,16 @@ where
             (0 | 1, _) | (_, None) => "Answered at the first attempt.".to_owned(),
             (count, Some(class)) => format!("Answered by attempt {count}, after {}.", class.phrase().to_lowercase()),
         };
-        let sent = winner.and_then(|record| record.note.clone());
-        let history_patch = inject::history_patch_of(&self.call, sent.as_deref(), &completion.message);
+        let history_patch = match (&self.scope.invocation.call, self.scope.sent()) {
+            (Call::Model(asked), Some(sent)) => inject::history_patch(&sent, asked, &completion.message),
+            (Call::Model(_) | Call::Tool(_), _) => HistoryPatch::default(),
+        };
         self.terminal(Ok(completion), reasoning, Vec::new(), history_patch, target)
     }
 
     fn stopped(&mut self, failure: Failure, reason: &StopReason) -> Next {
         let sentence = reason.sentence();
-        let alternatives = reason.alternatives();
+        let alternatives = self.alternatives(reason);
         let mut decisive = match self.real.take() {
             Some(real) if failure.class.is_local_refusal() => real,
             _ => failure,
@@ -357,12 +407,12 @@ where
         }
         let target = decisive.target.clone();
         self.impossible = matches!(reason, StopReason::NotRetryable);
-        Next::Stop(self.terminal(Err(decisive), sentence, alternatives, Vec::new(), target))
+        Next::Stop(self.terminal(Err(decisive), sentence, alternatives, HistoryPatch::default(), target))
     }
 
     fn failed(&mut self, failure: Failure, reasoning: &str) -> Progress {
         let target = failure.target.clone();
-        self.terminal(Err(failure), reasoning.to_owned(), Vec::new(), Vec::new(), target)
+        self.terminal(Err(failure), reasoning.to_owned(), Vec::new(), HistoryPatch::default(), target)
     }
 
     fn terminal(
@@ -370,7 +420,7 @@ where
         result: Result<crate::domain::completion::Completion, Failure>,
         reasoning: String,
         alternatives: Vec<String>,
-        history_patch: Vec<crate::domain::message::Message>,
+        history_patch: HistoryPatch,
         target: Option<TargetId>,
     ) -> Progress {
         let mut outcome = self.scope.outcome(result, reasoning, target);
@@ -380,14 +430,6 @@ where
         outcome.alternatives = alternatives;
         outcome.history_patch = history_patch;
         Progress::Terminal(Box::new(outcome))
-    }
-}
-
-impl<S> Drop for Course<S> {
-    fn drop(&mut self) {
-        if let Some((payer, reservation)) = self.reservation.take() {
-            self.targets.settle(&payer, reservation, Settled::NotUsed);
-        }
     }
 }
 

@@ -10,7 +10,7 @@ use std::{
 
 use tokio::{sync::mpsc, time::Instant};
 
-use super::spans::InvocationSpan;
+use super::spans::InvocationTrace;
 use crate::{
     domain::{
         clock,
@@ -19,11 +19,12 @@ use crate::{
         failure::{Failure, Wait},
         fold::Progress,
         ids::{RouteName, TargetId},
-        invocation::{AttemptCause, AttemptRecord, InjectionMode, Invocation, Outcome},
+        invocation::{AttemptCause, AttemptRecord, HistoryPatch, InjectionMode, Invocation, Outcome},
+        message::ModelCall,
         target::Target,
     },
     events::EventBus,
-    policy::{hedge::HedgePolicy, inject::InjectionPolicy, retry::RetryPolicy, timers::TimersPolicy},
+    policy::{hedge::HedgePolicy, inject::InjectionPolicy, retry::RetryPolicy, select::SelectPolicy, timers::TimersPolicy},
 };
 
 /// How an invocation is served: the route's targets and policies, with the caller's overrides applied.
@@ -39,6 +40,8 @@ pub struct Plan {
     pub injection: InjectionPolicy,
     /// When the model is told.
     pub injection_mode: InjectionMode,
+    /// In which order targets are asked.
+    pub select: SelectPolicy,
     /// How long an attempt may be silent.
     pub timers: TimersPolicy,
     /// Whether a second attempt starts beside a slow first.
@@ -56,11 +59,12 @@ pub struct Scope {
     pub plan: Arc<Plan>,
     /// When it came in.
     pub started: Instant,
-    /// Its span.
-    pub span: InvocationSpan,
+    /// Where its spans hang.
+    pub trace: InvocationTrace,
     events: EventBus,
     event_scope: Arc<EventScope>,
     attempts: Mutex<Vec<AttemptRecord>>,
+    sent: Mutex<Option<Arc<ModelCall>>>,
     steps: mpsc::UnboundedSender<Progress>,
     steps_out: Mutex<Option<mpsc::UnboundedReceiver<Progress>>>,
 }
@@ -69,7 +73,7 @@ pub struct Scope {
 
 impl Scope {
     /// The scope of a new invocation.
-    pub fn new(invocation: Arc<Invocation>, plan: Arc<Plan>, span: InvocationSpan, events: EventBus) -> Self {
+    pub fn new(invocation: Arc<Invocation>, plan: Arc<Plan>, trace: InvocationTrace, events: EventBus) -> Self {
         let event_scope = Arc::new(EventScope {
             invocation: invocation.id.clone(),
             thread: invocation.thread.clone(),
@@ -77,7 +81,7 @@ impl Scope {
             route: plan.route.clone(),
             operation: invocation.operation.clone(),
             labels: invocation.labels.clone(),
-            trace_id: span.trace_id(),
+            trace_id: trace.trace_id(),
         });
         // Unbounded is bounded here: every attempt says at most a handful of things, and attempts are few.
         let (steps, steps_out) = mpsc::unbounded_channel();
@@ -85,10 +89,11 @@ impl Scope {
             invocation,
             plan,
             started: Instant::now(),
-            span,
+            trace,
             events,
             event_scope,
             attempts: Mutex::new(Vec::new()),
+            sent: Mutex::new(None),
             steps,
             steps_out: Mutex::new(Some(steps_out)),
         }
@@ -127,6 +132,7 @@ impl Scope {
             failure: None,
             note: None,
             injection_skipped: None,
+            note_refused: false,
             usage: Usage::default(),
             trace_id: self.event_scope.trace_id.clone(),
             winner: false,
@@ -146,6 +152,16 @@ impl Scope {
         if let Some(record) = self.lock().iter_mut().find(|record| record.number == number) {
             write(record);
         }
+    }
+
+    /// Remembers what the newest attempt sends.
+    pub fn sends(&self, call: &Arc<ModelCall>) {
+        *self.sent.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(call));
+    }
+
+    /// What the newest attempt sent.
+    pub fn sent(&self) -> Option<Arc<ModelCall>> {
+        self.sent.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Every attempt so far.
@@ -193,7 +209,7 @@ impl Scope {
             reasoning: reasoning.into(),
             alternatives: Vec::new(),
             usage: self.usage(),
-            history_patch: Vec::new(),
+            history_patch: HistoryPatch::default(),
             target,
         }
     }

@@ -16,7 +16,7 @@ use crate::{
     domain::{
         event::EventBody,
         failure::{Failure, FailureClass, WaitSource},
-        invocation::AttemptCause,
+        invocation::{AttemptCause, TraceContext},
     },
     policy::{
         dice::Dice,
@@ -82,7 +82,8 @@ impl<S> Select<S> {
         let now = Instant::now();
         let candidates = self.targets.candidates(scope, now);
         let mut dice = Dice::new(scope.plan.seed, &scope.invocation.id, scope.next_number());
-        let index = match choose(&candidates, asked.last.as_ref(), asked.hint.as_ref(), dice.unit()) {
+        let avoid = asked.last.as_ref().filter(|_| asked.avoid_last);
+        let index = match choose(&scope.plan.select, &candidates, avoid, asked.hint.as_ref(), &mut dice) {
             Choice::Target(index) => index,
             Choice::WaitUntil(until, _) => {
                 let refused = Failure::local(FailureClass::CircuitOpen, "every target is closed to calls now");
@@ -100,11 +101,13 @@ impl<S> Select<S> {
         let cause = match (asked.after, asked.last.as_ref()) {
             (None, _) if index == 0 => AttemptCause::Initial,
             (None, _) => AttemptCause::Fallback(FailureClass::CircuitOpen),
+            (Some(class), Some(last)) if *last == target.id && asked.adapted => AttemptCause::Adapt(class),
             (Some(class), Some(last)) if *last == target.id => AttemptCause::Retry(class),
             (Some(class), _) => AttemptCause::Fallback(class),
         };
         let number = scope.begin(cause, &target, asked.wait);
-        asked.span.chosen(&target, &cause.label());
+        state.say_chosen(&asked.trace, now, &cause.label());
+        state.called(now);
         if let AttemptCause::Fallback(class) = cause {
             let from = asked.last.clone().or_else(|| scope.plan.targets.first().map(|first| first.id.clone()));
             if let Some(from) = from {
@@ -120,7 +123,8 @@ impl<S> Select<S> {
             call: Arc::clone(&asked.call),
             noted: false,
             deadline: scope.invocation.deadline,
-            span: Arc::clone(&asked.span),
+            outgoing: TraceContext::default(),
+            trace: asked.trace.clone(),
         })
     }
 }

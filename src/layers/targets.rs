@@ -15,7 +15,12 @@ use std::{
 use arc_swap::ArcSwap;
 use tokio::{sync::Notify, time::Instant};
 
-use super::{BoxFuture, concurrency::Slots, scope::Scope};
+use super::{
+    BoxFuture,
+    concurrency::Slots,
+    scope::Scope,
+    spans::{AttemptTrace, Choice},
+};
 use crate::{
     domain::{
         event::{EventBody, GateKind},
@@ -25,11 +30,12 @@ use crate::{
     },
     events::EventBus,
     policy::{
-        circuit::{Circuit, CircuitPolicy, Forced, Peek, Transition},
+        circuit::{Circuit, CircuitPolicy, CircuitState, Forced, Peek, Permit, Reject, Transition},
         concurrency::ConcurrencyPolicy,
         gates::{Gate, GateChange, GatePolicy},
-        latency::Latency,
-        retry::{Availability, Candidate, Cost},
+        hedge::HedgeShare,
+        latency::{GUESSED_P50, Latency},
+        retry::{Availability, Candidate, Cost, remedies},
         retry_budget::{BudgetPolicy, Reservation, RetryBudget, Settled},
     },
 };
@@ -51,7 +57,7 @@ pub struct SharedPolicies {
     /// What attempts beyond the first cost.
     pub budget: BudgetPolicy,
     /// Until when a target must not be asked.
-    pub gates: GatePolicy,
+    pub gates: Arc<GatePolicy>,
     /// How many invocations may be parked at once.
     pub max_parked: usize,
 }
@@ -89,6 +95,7 @@ pub struct TargetState {
     configuration: Arc<SharedGate>,
     budget: Mutex<RetryBudget>,
     latency: Mutex<Latency>,
+    hedges: Mutex<HedgeShare>,
     note_refused: AtomicBool,
     changed: Notify,
     events: EventBus,
@@ -123,7 +130,7 @@ impl Targets {
             }
         }
         let mut gate = |kind: GateKind, target: &Target| {
-            let new = || Arc::new(SharedGate { gate: Mutex::new(Gate::new(kind, shared.gates.clone())) });
+            let new = || Arc::new(SharedGate { gate: Mutex::new(Gate::new(kind, Arc::clone(&shared.gates))) });
             Arc::clone(gates.entry((kind, gate_key(kind, target))).or_insert_with(new))
         };
         let states = specs.iter().map(|spec| {
@@ -131,6 +138,7 @@ impl Targets {
             let state = match old.get(&target.id) {
                 Some(known) if known.target == *target => {
                     known.circuit().set_policy(Arc::clone(&spec.circuit));
+                    known.budget().reconfigure(shared.budget.clone(), now);
                     known.slots.set_policy(&spec.concurrency);
                     Arc::clone(known)
                 }
@@ -142,7 +150,8 @@ impl Targets {
                     credential: gate(GateKind::Credential, target),
                     configuration: gate(GateKind::Configuration, target),
                     budget: Mutex::new(RetryBudget::new(shared.budget.clone(), now)),
-                    latency: Mutex::new(Latency::default()),
+                    latency: Mutex::new(Latency::new()),
+                    hedges: Mutex::new(HedgeShare::new(now)),
                     note_refused: AtomicBool::new(false),
                     changed: Notify::new(),
                     events: self.shared.events.clone(),
@@ -170,8 +179,6 @@ impl Targets {
     pub fn candidates(&self, scope: &Scope, now: Instant) -> Vec<Candidate> {
         let attempts = scope.attempts();
         let states = self.shared.states.load();
-        let last_failed = attempts.iter().rev().find(|record| !record.refused_locally() && record.failure.is_some());
-        let last = last_failed.and_then(|record| record.target.as_ref()).and_then(|id| states.get(id));
         let candidate = |target: &Arc<Target>| {
             let state = states.get(&target.id);
             let own = attempts.iter().filter(|record| record.target.as_ref() == Some(&target.id));
@@ -179,20 +186,31 @@ impl Targets {
                 record.first_token.is_none()
                     && record.failure.as_ref().is_some_and(|failure| failure.class == FailureClass::Timeout)
             });
-            Candidate {
+            let mut candidate = Candidate {
                 target: target.id.clone(),
                 availability: state.map_or(Availability::Never, |state| state.availability(now)),
-                first_token_p50: state
-                    .and_then(|state| state.latency().p50(now))
-                    .unwrap_or(Duration::ZERO),
+                first_token_p50: state.and_then(|state| state.latency().p50(now)).unwrap_or(GUESSED_P50),
                 failed_silent,
                 attempts: u32::try_from(own.filter(|record| !record.refused_locally()).count()).unwrap_or(u32::MAX),
                 healthy: state.is_some_and(|state| state.is_healthy(now)),
-                larger_window: last.is_some_and(|last| has_larger_window(target, &last.target)),
-                other_credential: last.is_some_and(|last| {
-                    (&last.target.provider, &last.target.credential) != (&target.provider, &target.credential)
-                }),
+                larger_window: false,
+                other_credential: false,
+                ruled_out: false,
+            };
+            let failed = attempts.iter().filter(|record| !record.refused_locally());
+            for record in failed {
+                let (Some(failure), Some(by)) = (&record.failure, record.target.as_ref().and_then(|id| states.get(id)))
+                else {
+                    continue;
+                };
+                let by = &by.target;
+                candidate.larger_window = has_larger_window(target, by);
+                candidate.other_credential = (&by.provider, &by.credential) != (&target.provider, &target.credential);
+                let noted = record.note_refused && by.id == target.id;
+                let admitted = remedies(&scope.plan.retry, failure).admits(&candidate, by.id == target.id);
+                candidate.ruled_out |= !admitted && !noted;
             }
+            candidate
         };
         scope.plan.targets.iter().map(candidate).collect()
     }
@@ -208,15 +226,10 @@ impl Targets {
     }
 
     /// Pays for an attempt beyond the first; `None` when the budget is empty.
-    pub fn reserve(&self, payer: &TargetId, cost: Cost, now: Instant) -> Option<Reservation> {
-        self.state(payer)?.budget().reserve(now, cost)
-    }
-
-    /// Says what became of what was reserved.
-    pub fn settle(&self, payer: &TargetId, reservation: Reservation, how: Settled) {
-        if let Some(state) = self.state(payer) {
-            state.budget().settle(reservation, how, Instant::now());
-        }
+    pub fn reserve(&self, payer: &TargetId, cost: Cost, now: Instant) -> Option<Reserved> {
+        let state = self.state(payer)?;
+        let reservation = state.budget().reserve(now, cost)?;
+        Some(Reserved { state, reservation: Some(reservation) })
     }
 
     /// Credits a first attempt that succeeded.
@@ -245,6 +258,32 @@ impl Targets {
     /// How many invocations are parked.
     pub fn parked(&self) -> usize {
         self.shared.parked.load(Ordering::Relaxed)
+    }
+}
+
+/// What was paid for one attempt. Dropped without a word, the attempt was never made and the price comes back.
+#[derive(Debug)]
+pub struct Reserved {
+    state: Arc<TargetState>,
+    reservation: Option<Reservation>,
+}
+
+impl Reserved {
+    /// Says what became of the attempt.
+    pub fn settle(mut self, how: Settled) {
+        self.end(how);
+    }
+
+    fn end(&mut self, how: Settled) {
+        if let Some(reservation) = self.reservation.take() {
+            self.state.budget().settle(reservation, how, Instant::now());
+        }
+    }
+}
+
+impl Drop for Reserved {
+    fn drop(&mut self) {
+        self.end(Settled::NotUsed);
     }
 }
 
@@ -285,6 +324,23 @@ impl TargetState {
         self.budget.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Counts a call, and asks whether a hedge is within the share of calls that may have one.
+    pub fn may_hedge(&self, now: Instant, max_share: f64) -> bool {
+        self.hedges.lock().unwrap_or_else(PoisonError::into_inner).try_hedge(now, max_share)
+    }
+
+    /// Counts a call, as the base of the share of hedges.
+    pub fn called(&self, now: Instant) {
+        self.hedges.lock().unwrap_or_else(PoisonError::into_inner).call_started(now);
+    }
+
+    /// Tells an attempt's span why this target was chosen, and in which state.
+    pub fn say_chosen(&self, trace: &AttemptTrace, now: Instant, reason: &str) {
+        let circuit = self.circuit().snapshot(now).state;
+        let budget_left = Some(self.budget().level(now));
+        trace.chose(Choice { target: &self.target.id, circuit: circuit.as_str(), budget_left, reason });
+    }
+
     /// What is left in the budget, in whole tokens.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to capacity, which fits")]
     pub fn budget_level(&self, now: Instant) -> u32 {
@@ -319,7 +375,7 @@ impl TargetState {
     pub fn availability(&self, now: Instant) -> Availability {
         let gates = [GateKind::Rate, GateKind::Credential, GateKind::Configuration];
         let closed = gates.into_iter().filter_map(|kind| self.gate_closed_for(kind, now)).max();
-        let circuit = match self.circuit().peek(now, false) {
+        let circuit = match self.peek(now) {
             Peek::Ready => None,
             Peek::Wait { retry_in: Some(retry_in) } => Some(retry_in),
             Peek::Wait { retry_in: None } => return Availability::Never,
@@ -333,7 +389,27 @@ impl TargetState {
     /// Whether its circuit is closed and not degraded.
     pub fn is_healthy(&self, now: Instant) -> bool {
         let snapshot = self.circuit().snapshot(now);
-        snapshot.is_closed() && !snapshot.degraded
+        matches!(snapshot.state, CircuitState::Closed | CircuitState::ForcedClosed) && !snapshot.degraded
+    }
+
+    /// Looks at the circuit without taking a permit; what is overdue is settled and published.
+    pub fn peek(&self, now: Instant) -> Peek {
+        let (peek, transitions) = {
+            let mut circuit = self.circuit();
+            (circuit.peek(now, false), circuit.drain())
+        };
+        self.moved(transitions);
+        peek
+    }
+
+    /// Asks the circuit for a permit.
+    pub fn admit(&self, now: Instant, dice: f64) -> Result<Permit, Reject> {
+        let (admitted, transitions) = {
+            let mut circuit = self.circuit();
+            (circuit.admit(now, dice), circuit.drain())
+        };
+        self.moved(transitions);
+        admitted
     }
 
     /// Publishes how the circuit moved, and wakes whoever waits for it.
@@ -348,7 +424,10 @@ impl TargetState {
                 Transition::HalfOpen => EventBody::CircuitHalfOpen,
                 Transition::Recovering { admitted_percent } => EventBody::CircuitRecovering { admitted_percent },
                 Transition::Closed => EventBody::CircuitClosed,
-                Transition::Degraded(_) => continue,
+                Transition::Degraded(degraded) => {
+                    self.slots.set_degraded(degraded);
+                    continue;
+                }
             };
             self.events.publish(None, 0, Some(self.target.id.clone()), body);
             self.changed.notify_waiters();
