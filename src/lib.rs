@@ -5,11 +5,13 @@
 //! - [`domain`]: the words as types. Plain data.
 //! - [`events`]: the bus on which everything that happens is published.
 //! - [`policy`]: decisions as pure functions and small state machines.
+//! - [`config`]: what the operator wants, as plain data.
 //! - [`layers`]: the thin services that obey the policies; [`provider`]: the wires to models; [`telemetry`]: what
 //!   people see of it. These do not know each other.
 //! - [`stack`]: the order of the layers.
 //! - [`grpc`]: the services, and conversion between the contract and the domain.
 
+pub mod config;
 pub mod domain;
 pub mod events;
 pub mod grpc;
