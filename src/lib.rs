@@ -9,10 +9,12 @@
 //! - [`layers`]: the thin services that obey the policies; [`provider`]: the wires to models; [`telemetry`]: what
 //!   people see of it. These do not know each other.
 //! - [`stack`]: the order of the layers.
+//! - [`engine`]: a configuration made alive: resolves what is asked and runs it.
 //! - [`grpc`]: the services, and conversion between the contract and the domain.
 
 pub mod config;
 pub mod domain;
+pub mod engine;
 pub mod events;
 pub mod grpc;
 pub mod layers;
