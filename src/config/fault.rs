@@ -129,7 +129,8 @@ impl fmt::Display for ConfigFaults {
 impl std::error::Error for ConfigFaults {}
 
 /// The valid name that a wrong one was probably meant to be: at most a third of its letters differ.
-fn nearest<'a>(name: &str, valid: &[&'a str]) -> Option<&'a str> {
+#[must_use]
+pub fn nearest<'a>(name: &str, valid: &[&'a str]) -> Option<&'a str> {
     let allowed = (name.chars().count() / 3).max(1);
     valid
         .iter()

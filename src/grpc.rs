@@ -1,0 +1,10 @@
+//! The gRPC face: services, conversion between the contract and the domain, and statuses. Wire types end here.
+
+/// The generated contract, package `relight.v1`.
+#[expect(clippy::all, clippy::pedantic, reason = "generated from proto/, where everything is documented")]
+pub mod v1 {
+    tonic::include_proto!("relight.v1");
+
+    /// The contract's descriptors, for server reflection.
+    pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/relight_descriptor.bin"));
+}

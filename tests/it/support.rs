@@ -1,0 +1,1 @@
+//! What integration tests stand on: fakes of the world around Relight that can fail on demand.
