@@ -39,7 +39,8 @@ pub use self::{
 use crate::{
     domain::ids::{Operation, RouteName, TargetId},
     policy::{
-        admission::AdmissionPolicy, concurrency::ConcurrencyPolicy, retry_budget::BudgetPolicy, timers::TimersPolicy,
+        admission::AdmissionPolicy, circuit::CircuitPolicy, concurrency::ConcurrencyPolicy, gates::GatePolicy,
+        retry_budget::BudgetPolicy, timers::TimersPolicy,
     },
 };
 
@@ -70,6 +71,10 @@ pub struct Config {
     pub budget: BudgetPolicy,
     /// How long attempts may be silent.
     pub timers: TimersPolicy,
+    /// When a target is no longer asked, and when again.
+    pub circuit: CircuitPolicy,
+    /// What is done about rate limits, spent quotas and rejected keys.
+    pub gates: GatePolicy,
     /// How many calls are let in.
     pub admission: AdmissionPolicy,
     /// How many attempts a target may have at once.
@@ -108,6 +113,8 @@ impl Config {
             policies: BTreeMap::new(),
             budget: BudgetPolicy::default(),
             timers: TimersPolicy::default(),
+            circuit: CircuitPolicy::default(),
+            gates: GatePolicy::default(),
             admission: AdmissionPolicy::default(),
             concurrency: ConcurrencyPolicy::default(),
             events: EventsConfig::default(),

@@ -137,7 +137,7 @@ impl serde::de::Error for DecodeError {
 macro_rules! from_environment {
     ($($method:ident: $visit:ident),* $(,)?) => {
         $(fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
-            match self.from_environment().and_then(|text| text.parse().ok()) {
+            match self.environment_text().and_then(|text| text.parse().ok()) {
                 Some(parsed) => visitor.$visit(parsed).map_err(|error: DecodeError| error.of(self)),
                 None => self.deserialize_any(visitor),
             }
@@ -229,7 +229,7 @@ impl<'de> Deserializer<'de> for &'de Node {
 }
 
 impl Node {
-    fn from_environment(&self) -> Option<&str> {
+    fn environment_text(&self) -> Option<&str> {
         match &self.value {
             Value::Text(text) if self.reference.is_some() => Some(text.trim()),
             _ => None,

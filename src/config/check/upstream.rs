@@ -102,11 +102,14 @@ impl Checker<'_> {
         if config.targets.is_empty() && !self.is_written("targets") {
             self.fault("targets", "are missing; name at least one model of a provider");
         }
-        let shared = config.concurrency.validate();
+        let (shared_circuit, shared) = (config.circuit.validate(), config.concurrency.validate());
         for (name, target) in &config.targets {
             let path = format!("targets.{name}");
             if name.is_empty() {
                 self.fault(&path, "has no name");
+            }
+            if let Some(circuit) = &target.circuit {
+                self.inheriting(&format!("{path}.circuit"), circuit.validate(), &shared_circuit);
             }
             if let Some(concurrency) = &target.concurrency {
                 self.inheriting(&format!("{path}.concurrency"), concurrency.validate(), &shared);
@@ -196,6 +199,8 @@ impl Checker<'_> {
         self.operations("operations", &config.operations, config);
         self.policy("budget", config.budget.validate());
         self.policy("timers", config.timers.validate());
+        self.policy("circuit", config.circuit.validate());
+        self.policy("gates", config.gates.validate());
         self.policy("admission", config.admission.validate());
         self.policy("concurrency", config.concurrency.validate());
     }

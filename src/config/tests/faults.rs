@@ -65,7 +65,17 @@ routes: { default: { targets: [t], hedge: { max_share: 7 }, timers: { connect: 5
 operations: { executor: { max_retries: 5, policy: mine } }
 budget: { capacity: -1 }
 ",
-            "",
+            "3:62: targets.t.concurrency.start: `3000` must be from min to max
+4:1: timers.first_token_alone: must not be shorter than first_token
+4:24: timers.first_token: `2h` must be from 1ms to 1h
+4:34: timers.idle: `0ms` must be from 1ms to 1h
+6:33: policies.mine.retry.max_retries: `9` must be at most 4
+6:36: policies.mine.retry.backof: is no setting here; did you mean `backoff`?
+6:73: policies.mine.injection.template: `no place` must hold {error} exactly once
+7:56: routes.default.hedge.max_share: `7` must be from 0 to 1
+7:80: routes.default.timers.connect: `5m` must be from 1ms to 1m
+8:40: operations.executor.max_retries: `5` must be at most 4
+9:21: budget.capacity: `-1` must be from 1 to 1000000",
         ),
     ] {
         let told = told(text, &[]);
@@ -106,7 +116,15 @@ routes: { default: { targets: [[t]], deadline: 5 } }
 default_route: default
 server: { auth: api_key, keys: [ 5 ] }
 ";
-    assert_eq!(told(text, &[]), "");
+    assert_eq!(
+        told(text, &[]),
+        "2:19: providers.p.dialect: is no choice; write a name, or a map of one name and its settings
+2:35: providers.p.nonsense: is no setting here; there is dialect, base_url, api_key, api_key_file, family, headers, credentials, api_key_header, chat, http, allow_plaintext, allow_private_addresses, propagate_trace, script
+3:37: targets.t.model: `${MISSING}` refers to the environment variable MISSING, which is not set; set it, or write ${MISSING:-default}
+4:32: routes.default.targets[0]: is a list, where a text is expected
+4:48: routes.default.deadline: `5` is a number, where a text, or a value with its unit such as 30s or 8MiB, is expected
+6:34: server.keys[0]: `5` is a number, where a map is expected"
+    );
 }
 
 #[test]
@@ -131,7 +149,7 @@ fn what_is_no_map_of_settings_is_one_fault() {
         ("- a\n- b\n", "1:1: is no map of settings"),
         ("just text", "1:1: is no map of settings"),
         ("a: [1, 2\nb: 3", "2:2: is no YAML: illegal placement of ':' indicator"),
-        ("seed: 1\n---\nseed: 2\n", ""),
+        ("seed: 1\n---\nseed: 2\n", "3:1: holds more than one YAML document; write one"),
     ] {
         assert_eq!(told(text, &[]), expected, "{text}");
     }
