@@ -4,7 +4,12 @@ pub mod convert;
 pub mod status;
 
 /// The generated contract, package `relight.v1`.
-#[expect(clippy::all, clippy::pedantic, reason = "generated from proto/, where everything is documented")]
+#[expect(
+    clippy::all,
+    clippy::allow_attributes,
+    clippy::pedantic,
+    reason = "generated from proto/, where everything is documented"
+)]
 pub mod v1 {
     tonic::include_proto!("relight.v1");
 

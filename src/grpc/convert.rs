@@ -9,10 +9,16 @@
 //! hint is passed over (a speaker's name, an image's detail, `strict`, an opaque value's origin).
 
 pub mod enums;
+pub mod event;
+pub mod facts;
+pub mod filter;
 pub mod invocation;
 pub mod message;
 pub mod metadata;
 pub mod model;
+pub mod outcome;
+pub mod request;
+pub mod stream;
 pub mod time;
 pub mod violation;
 
