@@ -13,6 +13,7 @@ mod load;
 pub mod observe;
 pub mod policy;
 pub mod provider;
+mod reload;
 pub mod route;
 pub mod secret;
 pub mod server;
@@ -30,6 +31,7 @@ pub use self::{
     load::{Loaded, load, load_text},
     policy::PolicyConfig,
     provider::{ProviderConfig, TargetConfig},
+    reload::{ConfigWatcher, Reload},
     route::{OperationConfig, RouteConfig},
     secret::Secret,
     server::ServerConfig,
@@ -128,3 +130,6 @@ pub fn show(config: &Config) -> String {
     // Plain data always serialises; should it ever not, the reason is shown in its place.
     serde_saphyr::to_string(config).unwrap_or_else(|error| format!("# cannot be shown: {error}\n"))
 }
+
+#[cfg(test)]
+mod tests;

@@ -66,8 +66,15 @@ impl Checker<'_> {
 
     /// Faults of a policy at `path`, as its own `validate` tells them.
     fn policy<F: AsRef<str>>(&mut self, path: &str, faults: Vec<(F, String)>) {
-        for (field, reason) in faults {
-            self.fault(&format!("{path}.{}", field.as_ref()), reason);
+        for (field, mut reason) in faults {
+            let path = format!("{path}.{}", field.as_ref());
+            // The value is shown before the reason already.
+            if let Some(value) = self.written.get(&path).and_then(Node::shown)
+                && reason.ends_with(&format!(", not {value}"))
+            {
+                reason.truncate(reason.len() - ", not ".len() - value.len());
+            }
+            self.fault(&path, reason);
         }
     }
 

@@ -101,16 +101,24 @@ impl serde::de::Error for DecodeError {
             text if text.starts_with("struct ") || text.starts_with("a map") => "a map",
             text if text.starts_with("a sequence") => "a list",
             text if text.starts_with("a string") && kind == "a number" => {
-                "a text (quote it), or a value with its unit such as 30s or 8MiB"
+                "a text, or a value with its unit such as 30s or 8MiB,"
             }
             text if text.starts_with("a string") => "a text",
+            "u8" | "u16" | "u32" | "u64" | "usize" | "i8" | "i16" | "i32" | "i64" | "isize" => "a whole number",
+            "f32" | "f64" => "a number",
             text => text,
         };
         Self::custom(format!("is {kind}, where {expected} is expected"))
     }
 
     fn invalid_value(_: Unexpected<'_>, expected: &dyn Expected) -> Self {
-        Self::custom(format!("is not valid: expected {expected}"))
+        Self::custom(match expected.to_string().as_str() {
+            "u8" | "u16" | "u32" | "u64" | "usize" => {
+                "must be a whole number, not negative and not that large".to_owned()
+            }
+            "i8" | "i16" | "i32" | "i64" | "isize" => "must be a whole number and not that large".to_owned(),
+            expected => format!("is not valid; {expected} is expected"),
+        })
     }
 
     fn unknown_field(field: &str, expected: &'static [&'static str]) -> Self {

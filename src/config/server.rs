@@ -5,7 +5,7 @@
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 
 use crate::domain::{
     ids::{RouteName, TenantId},
@@ -17,9 +17,11 @@ use crate::domain::{
 #[serde(deny_unknown_fields, default)]
 pub struct ServerConfig {
     /// Address and port of the gRPC API; port 0 takes a free one.
+    #[serde(deserialize_with = "address")]
     #[schemars(with = "String")]
     pub listen: SocketAddr,
     /// Address and port of health and metrics, plaintext and always apart from the API.
+    #[serde(deserialize_with = "address")]
     #[schemars(with = "String")]
     pub admin_listen: SocketAddr,
     /// Largest message taken or sent, decompressed (1KiB to 1GiB); larger ones are refused.
@@ -104,6 +106,7 @@ pub struct TlsConfig {
 #[serde(deny_unknown_fields, default)]
 pub struct OpenaiFrontConfig {
     /// Address and port.
+    #[serde(deserialize_with = "address")]
     #[schemars(with = "String")]
     pub listen: SocketAddr,
 }
@@ -160,4 +163,9 @@ impl Default for OpenaiFrontConfig {
     fn default() -> Self {
         Self { listen: SocketAddr::from(([127, 0, 0, 1], 8080)) }
     }
+}
+
+fn address<'de, D: Deserializer<'de>>(deserializer: D) -> Result<SocketAddr, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    text.parse().map_err(|_| D::Error::custom("is no IP address with a port; write it like 127.0.0.1:50051"))
 }

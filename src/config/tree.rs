@@ -55,7 +55,14 @@ pub(super) fn parse(text: &str, faults: &mut Vec<Fault>) -> Option<Node> {
         }
         Err(error) => {
             let at = error.location().map(|location| Position { line: location.line(), column: location.column() });
-            faults.push(Fault::new("", format!("is no YAML: {}", error.without_snippet())).at(at));
+            let mut reason = format!("is no YAML: {}", error.without_snippet());
+            if let Some(place) = reason.rfind(" at line ") {
+                reason.truncate(place);
+            }
+            if reason.contains("multiple YAML documents") {
+                "holds more than one YAML document; write one".clone_into(&mut reason);
+            }
+            faults.push(Fault::new("", reason).at(at));
             None
         }
     }

@@ -124,7 +124,9 @@ impl Checker<'_> {
                     self.fault(&at, format!("is not configured, and {} is not set", known.variable));
                 }
             } else if !self.is_written(&format!("providers.{}", target.provider)) {
-                self.unknown(&at, &target.provider, "provider", config.providers.keys().map(String::as_str));
+                let known = WELL_KNOWN.iter().map(|known| known.name);
+                let known = known.filter(|name| !config.providers.contains_key(*name));
+                self.unknown(&at, &target.provider, "provider", names(&config.providers).chain(known));
             }
         }
     }
