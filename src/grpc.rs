@@ -1,7 +1,15 @@
 //! The gRPC face: services, conversion between the contract and the domain, and statuses. Wire types end here.
 
+pub mod convert;
+pub mod status;
+
 /// The generated contract, package `relight.v1`.
-#[expect(clippy::all, clippy::pedantic, reason = "generated from proto/, where everything is documented")]
+#[expect(
+    clippy::all,
+    clippy::allow_attributes,
+    clippy::pedantic,
+    reason = "generated from proto/, where everything is documented"
+)]
 pub mod v1 {
     tonic::include_proto!("relight.v1");
 

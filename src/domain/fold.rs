@@ -288,15 +288,29 @@ pub fn hash_text(text: &str) -> String {
     hex(&Sha256::digest(text.as_bytes()))
 }
 
-/// SHA-256 over blocks: each block's id, length and text in turn.
+/// SHA-256 over blocks as the contract has it (`proto/relight/v1/stream.proto`): in ascending id, each block's id,
+/// kind number, length and the hash of its text.
 pub fn hash_blocks<'a>(blocks: impl Iterator<Item = &'a Block>) -> String {
+    let mut blocks: Vec<&Block> = blocks.collect();
+    blocks.sort_by_key(|block| block.id);
     let mut hasher = Sha256::new();
     for block in blocks {
         hasher.update(block.id.to_be_bytes());
+        hasher.update(kind_number(&block.kind).to_be_bytes());
         hasher.update((block.text.len() as u64).to_be_bytes());
-        hasher.update(block.text.as_bytes());
+        hasher.update(Sha256::digest(block.text.as_bytes()));
     }
     hex(&hasher.finalize())
+}
+
+/// The kind's number in the contract.
+const fn kind_number(kind: &BlockKind) -> u32 {
+    match kind {
+        BlockKind::Text => 1,
+        BlockKind::Reasoning => 2,
+        BlockKind::ToolCall { .. } => 3,
+        BlockKind::Refusal => 4,
+    }
 }
 
 fn hex(bytes: &[u8]) -> String {

@@ -59,6 +59,26 @@ pub struct ToolInvocation {
     pub arguments: String,
     /// What the caller wants to reach with it.
     pub goal: String,
+    /// Id of the call in the caller's conversation; unset where Relight mints one.
+    #[serde(default)]
+    pub call_id: Option<String>,
+    /// What the caller knows of the tool's side effects; unset where it says nothing.
+    #[serde(default)]
+    pub side_effects: Option<SideEffects>,
+}
+
+/// What a tool does to the world; what is unset is not known and taken for the worst.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SideEffects {
+    /// It changes nothing.
+    pub read_only: Option<bool>,
+    /// Repeating it with the same arguments has no further effect.
+    pub idempotent: Option<bool>,
+    /// It may destroy or overwrite.
+    pub destructive: Option<bool>,
+    /// It acts on the world outside its own data.
+    pub open_world: Option<bool>,
 }
 
 /// W3C trace context as it came.

@@ -92,7 +92,7 @@ impl AdmissionPolicy {
         if !(0.0..=1.0).contains(&self.fair_from) {
             faults.push(("fair_from", format!("must be from 0 to 1, not {}", self.fair_from)));
         }
-        if self.retry_in < Duration::from_millis(1) || self.retry_in > Duration::from_secs(300) {
+        if self.retry_in < Duration::from_millis(1) || self.retry_in > Duration::from_mins(5) {
             faults.push(("retry_in", "must be from 1ms to 5m".to_owned()));
         }
         faults
@@ -179,24 +179,25 @@ impl Admission {
 
     /// What each tenant that is there, or was refused a short while ago, may have.
     fn share(&self, now: Instant) -> u32 {
-        let claiming = self.tenants.values().filter(|presence| self.claims(presence, now)).count();
+        let claiming = self.tenants.values().filter(|presence| presence.claims(&self.policy, now)).count();
         let claiming = u32::try_from(claiming).unwrap_or(u32::MAX).max(1);
         (self.policy.max_in_flight / claiming).max(1)
-    }
-
-    fn claims(&self, presence: &Presence, now: Instant) -> bool {
-        presence.in_flight > 0
-            || now.saturating_duration_since(presence.last_seen) <= self.policy.retry_in * CLAIM_ROUNDS
     }
 
     /// Forgets tenants that have nothing in flight and no claim, once there are many.
     fn sweep(&mut self, now: Instant) {
         if self.tenants.len() >= SWEEP_AT {
-            let claim = self.policy.retry_in * CLAIM_ROUNDS;
-            self.tenants.retain(|_, presence| {
-                presence.in_flight > 0 || now.saturating_duration_since(presence.last_seen) <= claim
-            });
+            self.tenants.retain(|_, presence| presence.claims(&self.policy, now));
         }
+    }
+}
+
+// === impl Presence ===
+
+impl Presence {
+    /// Whether the tenant has work in flight, or came a short while ago and may come back as it was told.
+    fn claims(&self, policy: &AdmissionPolicy, now: Instant) -> bool {
+        self.in_flight > 0 || now.saturating_duration_since(self.last_seen) <= policy.retry_in * CLAIM_ROUNDS
     }
 }
 

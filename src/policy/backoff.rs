@@ -72,7 +72,7 @@ impl Backoff {
             Jitter::Equal => whole.mul_f64(0.5 + 0.5 * dice),
             Jitter::Decorrelated => {
                 let upper = previous.unwrap_or(self.base).saturating_mul(3).clamp(self.base, self.cap.max(self.base));
-                self.base.saturating_add((upper - self.base).mul_f64(dice)).min(self.cap)
+                self.base.saturating_add(upper.saturating_sub(self.base).mul_f64(dice)).min(self.cap)
             }
         }
     }
@@ -93,7 +93,7 @@ impl Backoff {
         if !(1.0..=10.0).contains(&self.factor) {
             faults.push((factor, format!("must be from 1 to 10, not {}", self.factor)));
         }
-        if self.cap > Duration::from_secs(300) {
+        if self.cap > Duration::from_mins(5) {
             faults.push((cap, "must be at most 5m".to_owned()));
         }
         faults
@@ -143,7 +143,7 @@ mod tests {
     fn decorrelated_grows_from_the_wait_before_and_stays_below_the_cap() {
         let backoff = Backoff { jitter: Jitter::Decorrelated, ..Backoff::default() };
         assert_eq!(backoff.wait(2, Some(Duration::from_secs(5)), 0.5), Duration::from_secs(8));
-        assert_eq!(backoff.wait(9, Some(Duration::from_secs(3600)), 0.999_999), Duration::from_secs_f64(31.999_969));
+        assert_eq!(backoff.wait(9, Some(Duration::from_hours(1)), 0.999_999), Duration::from_secs_f64(31.999_969));
     }
 
     #[test]

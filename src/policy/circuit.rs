@@ -11,100 +11,29 @@
 
 mod course;
 mod ledger;
+mod permit;
 mod recovery;
 mod setting;
 mod signal;
 mod tally;
+mod view;
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicU8, Ordering},
-    },
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
-use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
 use self::{
     ledger::Ledger,
+    permit::ANSWERED,
     recovery::{Probes, Ramp},
     tally::{Sliding, Tally},
 };
 pub use self::{
+    permit::{Peek, Permit, PermitKind, Reject},
     setting::{CircuitMode, CircuitPolicy},
     signal::{FailKind, Signal, signal_for},
+    view::{CircuitSnapshot, CircuitState, Forced, Transition},
 };
-use crate::domain::event::Evidence;
-
-/// A circuit's state as people and metrics see it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum CircuitState {
-    /// Everything is admitted.
-    Closed,
-    /// Nothing is admitted until a time.
-    Open,
-    /// A few probes are admitted.
-    HalfOpen,
-    /// A share is admitted, in stages.
-    Recovering,
-    /// Held open by an operator.
-    ForcedOpen,
-    /// Held closed by an operator; evidence is counted and changes nothing.
-    ForcedClosed,
-}
-
-/// What an operator demands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Forced {
-    /// Admit nothing.
-    Open,
-    /// Admit everything.
-    Closed,
-    /// Judge by evidence again: after `Open` by probing first.
-    Auto,
-}
-
-/// Whether a call would be admitted now, without taking anything.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Peek {
-    /// Worth trying; the answer of [`Circuit::admit`] decides.
-    Ready,
-    /// Not now.
-    Wait {
-        /// When to ask again at the earliest; `None` while an operator holds it open.
-        retry_in: Option<Duration>,
-    },
-}
-
-/// A call was not admitted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Reject {
-    /// When to ask again at the earliest; a guess while an operator holds the circuit open.
-    pub retry_in: Duration,
-}
-
-/// Leave for one attempt. It must be reported; a guard that drops it reports [`Signal::Abandoned`].
-#[derive(Debug)]
-pub struct Permit {
-    generation: u64,
-    seq: u64,
-    kind: PermitKind,
-    /// What was reported already: one verdict before the first token, one after it.
-    phase: AtomicU8,
-}
-
-/// What a permit is for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PermitKind {
-    /// A call like any other.
-    Normal,
-    /// A probe of a half-open circuit; the number of its lease.
-    Probe(u64),
-}
 
 /// The world at the time of a report.
 #[derive(Debug, Clone, Copy)]
@@ -115,52 +44,6 @@ pub struct ReportContext {
     pub dice: f64,
     /// Whether another target could take the calls.
     pub alternative_healthy: bool,
-}
-
-/// A change that others want to know of.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Transition {
-    /// The circuit opened; it is no longer called degraded.
-    Opened {
-        /// On what.
-        evidence: Evidence,
-        /// How long nothing is admitted.
-        retry_in: Duration,
-        /// Why, in words; begins with `local` when the cause lies on this host, so that it is no vote for others.
-        reason: &'static str,
-    },
-    /// The first probe goes out.
-    HalfOpen,
-    /// A stage of recovery began.
-    Recovering {
-        /// The share admitted, in percent.
-        admitted_percent: u32,
-    },
-    /// The circuit closed.
-    Closed,
-    /// A closed or recovering circuit is, or is no longer, degraded: prefer other targets, hedge, halve concurrency.
-    Degraded(bool),
-}
-
-/// What a circuit looks like.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CircuitSnapshot {
-    /// The state.
-    pub state: CircuitState,
-    /// How often the state changed.
-    pub generation: u64,
-    /// How long until calls may come through; `None` when they may now, or while an operator holds it open.
-    pub retry_in: Option<Duration>,
-    /// Whether other targets are preferable.
-    pub degraded: bool,
-    /// Outcomes in the window.
-    pub evidence: Evidence,
-    /// Recoveries that failed since the circuit was last closed.
-    pub streak: u32,
-    /// Reports that came too late to change anything.
-    pub stale_reports: u64,
-    /// Probes that are out.
-    pub probes_outstanding: u32,
 }
 
 /// The breaker of one target.
@@ -195,10 +78,6 @@ enum State {
     ForcedClosed,
 }
 
-const UNREPORTED: u8 = 0;
-const ANSWERED: u8 = 1;
-const ENDED: u8 = 2;
-
 // === impl Circuit ===
 
 impl Circuit {
@@ -229,7 +108,13 @@ impl Circuit {
             self.arrivals = Sliding::new(self.policy.window);
             self.forget();
         }
-        if self.policy.mode == CircuitMode::Off && !matches!(self.state, State::Closed) {
+        // Only evidence climbs the stages of recovery, and nothing at all closes a circuit that is off.
+        let stuck = match self.policy.mode {
+            CircuitMode::Evidence => false,
+            CircuitMode::Consecutive => matches!(self.state, State::Recovering(_)),
+            CircuitMode::Off => !matches!(self.state, State::Closed),
+        };
+        if stuck {
             self.close();
         }
     }
@@ -436,59 +321,6 @@ impl Circuit {
     #[must_use]
     pub fn policy(&self) -> &CircuitPolicy {
         &self.policy
-    }
-}
-
-// === impl CircuitState ===
-
-impl CircuitState {
-    /// The state's name in snake case.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Closed => "closed",
-            Self::Open => "open",
-            Self::HalfOpen => "half_open",
-            Self::Recovering => "recovering",
-            Self::ForcedOpen => "forced_open",
-            Self::ForcedClosed => "forced_closed",
-        }
-    }
-}
-
-// === impl Permit ===
-
-impl Permit {
-    fn new(generation: u64, seq: u64, kind: PermitKind) -> Self {
-        Self { generation, seq, kind, phase: AtomicU8::new(UNREPORTED) }
-    }
-
-    /// What it is for.
-    #[must_use]
-    pub fn kind(&self) -> PermitKind {
-        self.kind
-    }
-
-    /// Whether the attempt probes a half-open circuit.
-    #[must_use]
-    pub fn is_probe(&self) -> bool {
-        matches!(self.kind, PermitKind::Probe(_))
-    }
-
-    /// The generation in which it was given.
-    #[must_use]
-    pub fn generation(&self) -> u64 {
-        self.generation
-    }
-
-    /// The phase before this report, if the report is the first that counts in it.
-    fn first_of_its_phase(&self, signal: Signal) -> Option<u8> {
-        let next = if signal == Signal::FirstToken { ANSWERED } else { ENDED };
-        let was = self.phase.fetch_max(next, Ordering::Relaxed);
-        match (was, signal) {
-            (UNREPORTED, _) | (ANSWERED, Signal::Failed { local_origin: false, .. }) => Some(was),
-            _ => None,
-        }
     }
 }
 

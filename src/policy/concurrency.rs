@@ -42,7 +42,7 @@ pub struct Limiter {
     policy: ConcurrencyPolicy,
     limit: u32,
     successes: u32,
-    decreased_at: Option<Instant>,
+    settles_at: Option<Instant>,
     degraded: bool,
 }
 
@@ -82,7 +82,7 @@ impl ConcurrencyPolicy {
         if self.max_queued > 100_000 {
             faults.push(("max_queued", "must be at most 100000".to_owned()));
         }
-        if self.max_queue_wait > Duration::from_secs(600) {
+        if self.max_queue_wait > Duration::from_mins(10) {
             faults.push(("max_queue_wait", "must be at most 10m".to_owned()));
         }
         faults
@@ -95,7 +95,7 @@ impl Limiter {
     /// At the policy's start.
     #[must_use]
     pub fn new(policy: ConcurrencyPolicy) -> Self {
-        Self { limit: policy.start, policy, successes: 0, decreased_at: None, degraded: false }
+        Self { limit: policy.start, policy, successes: 0, settles_at: None, degraded: false }
     }
 
     /// How many attempts the target may have at once now; half while it is degraded, `u32::MAX` when not enabled.
@@ -109,9 +109,10 @@ impl Limiter {
     }
 
     /// An attempt succeeded; `limit_reached` says whether all slots were taken while it ran. One more slot for each
-    /// limit-many such successes: a limit that is not reached proves nothing about a larger one.
-    pub fn on_success(&mut self, _now: Instant, limit_reached: bool) {
-        if !limit_reached {
+    /// limit-many such successes: a limit that is not reached proves nothing about a larger one, and neither does an
+    /// attempt from before the last decrease.
+    pub fn on_success(&mut self, now: Instant, limit_reached: bool) {
+        if !limit_reached || self.is_settling(now) {
             return;
         }
         self.successes = self.successes.saturating_add(1);
@@ -121,17 +122,17 @@ impl Limiter {
         }
     }
 
-    /// The target said that it is too much. Within one median first token (`p50`) further such words are about the
-    /// same moment, and change nothing.
+    /// The target said that it is too much. Within one median first token (`p50`) after that, further such words are
+    /// about the same moment, and change nothing.
     pub fn on_back_pressure(&mut self, now: Instant, p50: Duration) {
-        if self.decreased_at.is_some_and(|at| now.saturating_duration_since(at) < p50) {
+        if self.is_settling(now) {
             return;
         }
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a ratio of a u32 is within u32")]
         let lowered = (f64::from(self.limit) * self.policy.decrease) as u32;
         self.limit = lowered.max(self.policy.min);
         self.successes = 0;
-        self.decreased_at = Some(now);
+        self.settles_at = Some(now + p50);
     }
 
     /// Whether the target's circuit is degraded: half the limit until it is not.
@@ -143,6 +144,10 @@ impl Limiter {
     pub fn reconfigure(&mut self, policy: ConcurrencyPolicy) {
         self.limit = self.limit.min(policy.max).max(policy.min);
         self.policy = policy;
+    }
+
+    fn is_settling(&self, now: Instant) -> bool {
+        self.settles_at.is_some_and(|at| now < at)
     }
 }
 
@@ -184,45 +189,53 @@ mod tests {
 
     #[test]
     fn limit_many_successes_at_the_limit_add_one_slot() {
+        let now = Instant::now();
         let mut limiter = Limiter::new(ConcurrencyPolicy::default());
         for _ in 0..1000 {
-            limiter.on_success(Instant::now(), false);
+            limiter.on_success(now, false);
         }
         assert_eq!(limiter.limit(), 16, "the limit was never reached");
         for _ in 0..15 {
-            limiter.on_success(Instant::now(), true);
+            limiter.on_success(now, true);
         }
         assert_eq!(limiter.limit(), 16);
-        limiter.on_success(Instant::now(), true);
+        limiter.on_success(now, true);
         assert_eq!(limiter.limit(), 17);
         for _ in 0..16 {
-            limiter.on_success(Instant::now(), true);
+            limiter.on_success(now, true);
         }
         assert_eq!(limiter.limit(), 17);
-        limiter.on_success(Instant::now(), true);
+        limiter.on_success(now, true);
         assert_eq!(limiter.limit(), 18);
     }
 
     #[test]
     fn back_pressure_forgets_the_successes_before_it() {
+        let now = Instant::now();
         let mut limiter = Limiter::new(ConcurrencyPolicy::default());
         for _ in 0..10 {
-            limiter.on_success(Instant::now(), true);
+            limiter.on_success(now, true);
         }
-        limiter.on_back_pressure(Instant::now(), Duration::from_secs(1));
+        limiter.on_back_pressure(now, Duration::from_secs(1));
+        for _ in 0..100 {
+            limiter.on_success(now + Duration::from_millis(999), true);
+        }
+        assert_eq!(limiter.limit(), 11, "these began before the decrease");
+        let now = now + Duration::from_secs(1);
         for _ in 0..10 {
-            limiter.on_success(Instant::now(), true);
+            limiter.on_success(now, true);
         }
         assert_eq!(limiter.limit(), 11);
-        limiter.on_success(Instant::now(), true);
+        limiter.on_success(now, true);
         assert_eq!(limiter.limit(), 12);
     }
 
     #[test]
     fn the_limit_never_exceeds_the_maximum_and_is_halved_while_degraded() {
+        let now = Instant::now();
         let mut limiter = Limiter::new(ConcurrencyPolicy { max: 17, ..ConcurrencyPolicy::default() });
         for _ in 0..1000 {
-            limiter.on_success(Instant::now(), true);
+            limiter.on_success(now, true);
         }
         assert_eq!(limiter.limit(), 17);
         limiter.set_degraded(true);

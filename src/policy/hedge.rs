@@ -71,7 +71,7 @@ impl HedgePolicy {
     #[must_use]
     pub fn validate(&self) -> Vec<(&'static str, String)> {
         let mut faults = Vec::new();
-        if self.min_delay < Duration::from_millis(1) || self.min_delay > Duration::from_secs(600) {
+        if self.min_delay < Duration::from_millis(1) || self.min_delay > Duration::from_mins(10) {
             faults.push(("min_delay", "must be from 1ms to 10m".to_owned()));
         }
         if !(0.0..=1.0).contains(&self.max_share) {

@@ -16,7 +16,7 @@ pub const GUESSED_P95: Duration = Duration::from_secs(5);
 /// The most samples that are kept.
 const CAPACITY: usize = 256;
 /// How long a sample counts.
-const MAX_AGE: Duration = Duration::from_secs(300);
+const MAX_AGE: Duration = Duration::from_mins(5);
 
 /// The recent first tokens of one target.
 #[derive(Debug, Clone, Default)]
@@ -137,7 +137,7 @@ mod tests {
         let start = Instant::now();
         let mut latency = Latency::new();
         latency.record(start, Duration::from_secs(9));
-        assert_eq!(latency.samples(start + Duration::from_secs(300)), 1);
+        assert_eq!(latency.samples(start + Duration::from_mins(5)), 1);
         assert_eq!(latency.samples(start + Duration::from_millis(300_001)), 0);
         latency.record(start + Duration::from_secs(301), Duration::from_secs(1));
         assert_eq!(latency.p95(start + Duration::from_secs(301)), Some(Duration::from_secs(1)));

@@ -18,13 +18,13 @@ use crate::domain::{
 };
 
 mod options;
-mod policy;
 mod remedies;
+mod settings;
 mod stop;
 
 pub use self::{
-    policy::{HARD_CAP_ATTEMPTS, ParkPolicy, RetryPolicy},
     remedies::{Counter, Pace, Remedies, Restriction, remedies},
+    settings::{HARD_CAP_ATTEMPTS, ParkPolicy, RetryPolicy},
     stop::StopReason,
 };
 pub use super::retry_budget::Cost;
@@ -60,7 +60,8 @@ pub struct Candidate {
     pub larger_window: bool,
     /// Whether it uses another credential than the target that failed.
     pub other_credential: bool,
-    /// Whether an earlier failure of this invocation showed that asking it is no use (see `Remedies::admits`).
+    /// Whether asking it is no use for the rest of this invocation: an earlier failure denies it
+    /// (`Remedies::admits`), or its budget is empty.
     pub ruled_out: bool,
 }
 

@@ -124,6 +124,7 @@ impl RetryBudget {
     }
 
     /// Ends a reservation: the price comes back unless the attempt failed.
+    #[expect(clippy::needless_pass_by_value, reason = "a reservation is settled once")]
     pub fn settle(&mut self, reservation: Reservation, settled: Settled, now: Instant) {
         self.fill(now);
         match settled {

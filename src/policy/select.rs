@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
 use super::{
-    dice::Dice,
+    dice::{Dice, place},
     retry::{Availability, Candidate},
 };
 use crate::domain::{ids::TargetId, units};
@@ -82,38 +82,25 @@ pub fn choose(
     hint: Option<&TargetId>,
     dice: &mut Dice,
 ) -> Choice {
-    let usable: Vec<_> = candidates.iter().enumerate().filter(|(_, candidate)| is_usable(candidate)).collect();
-    let shift = match policy.order {
-        Order::Listed => 0,
-        Order::Shuffled => dice.place(usable.len()),
-    };
-    let spread = policy.wake_spread.mul_f64(match policy.order {
-        Order::Listed => dice.unit(),
-        Order::Shuffled => 0.5,
-    });
-    let speaking = usable.iter().any(|(_, candidate)| !candidate.failed_silent);
-    let rank = |place: usize, candidate: &Candidate| {
-        let turn = (place + usable.len() - shift) % usable.len().max(1);
-        (Some(&candidate.target) != hint, Some(&candidate.target) == failed_last, Reverse(candidate.healthy), turn)
-    };
-    let free = usable
-        .iter()
-        .enumerate()
-        .filter(|(_, (_, candidate))| candidate.availability == Availability::Now)
-        .filter(|(_, (_, candidate))| !speaking || !candidate.failed_silent)
-        .min_by_key(|(place, (_, candidate))| rank(*place, candidate));
-    if let Some((_, (index, _))) = free {
-        return Choice::Target(*index);
+    let throw = dice.unit();
+    let speaks = candidates.iter().any(|candidate| is_usable(candidate) && !candidate.failed_silent);
+    let usable = || candidates.iter().enumerate().filter(|(_, one)| is_usable(one) && (!speaks || !one.failed_silent));
+    let rank = |one: &Candidate| (Some(&one.target) != hint, Some(&one.target) == failed_last, Reverse(one.healthy));
+    let free = || usable().filter(|(_, one)| one.availability == Availability::Now);
+    if let Some(best) = free().map(|(_, one)| rank(one)).min() {
+        let equals: Vec<_> = free().filter(|(_, one)| rank(one) == best).map(|(index, _)| index).collect();
+        let turn = match policy.order {
+            Order::Listed => 0,
+            Order::Shuffled => place(throw, equals.len()),
+        };
+        return equals.get(turn).map_or(Choice::None, |index| Choice::Target(*index));
     }
-    let first = usable
-        .iter()
-        .filter(|(_, candidate)| !speaking || !candidate.failed_silent)
-        .filter_map(|(index, candidate)| match candidate.availability {
-            Availability::At(instant) => Some((instant, *index)),
-            Availability::Now | Availability::Never => None,
-        })
-        .min();
-    first.map_or(Choice::None, |(instant, index)| Choice::WaitUntil(instant + spread, index))
+    let first = usable().filter_map(|(index, one)| match one.availability {
+        Availability::At(instant) => Some((instant, index)),
+        Availability::Now | Availability::Never => None,
+    });
+    let spread = policy.wake_spread.mul_f64(throw);
+    first.min().map_or(Choice::None, |(instant, index)| Choice::WaitUntil(instant + spread, index))
 }
 
 fn is_usable(candidate: &Candidate) -> bool {

@@ -64,7 +64,7 @@ impl Default for TimersPolicy {
         Self {
             connect: Duration::from_secs(2),
             first_token: Duration::from_secs(30),
-            first_token_alone: Duration::from_secs(60),
+            first_token_alone: Duration::from_mins(1),
             soft_first_token: Duration::from_secs(10),
             idle: Duration::from_secs(20),
             min_bytes_per_second: None,
@@ -93,9 +93,9 @@ impl TimersPolicy {
     #[must_use]
     pub fn validate(&self) -> Vec<(&'static str, String)> {
         let mut faults = Vec::new();
-        let hour = Duration::from_secs(3600);
+        let hour = Duration::from_hours(1);
         for (field, duration, most) in [
-            ("connect", self.connect, Duration::from_secs(60)),
+            ("connect", self.connect, Duration::from_mins(1)),
             ("first_token", self.first_token, hour),
             ("first_token_alone", self.first_token_alone, hour),
             ("idle", self.idle, hour),

@@ -18,12 +18,12 @@ use std::{
 
 use arc_swap::ArcSwap;
 use opentelemetry::{InstrumentationScope, KeyValue, metrics::MeterProvider as _};
-use opentelemetry_otlp::{MetricExporter, WithExportConfig as _, WithTonicConfig as _};
+use opentelemetry_otlp::MetricExporter;
 use opentelemetry_sdk::metrics::{PeriodicReader, SdkMeterProvider};
 use prometheus::{Registry, TextEncoder};
 
-pub use self::labels::TargetNames;
 use self::{gauges::Gauges, instruments::Instruments, labels::Labels, recorder::Recorder};
+pub use self::{gauges::Levels, labels::TargetNames};
 use super::{
     reader::ReaderTask,
     settings::{TelemetryError, TelemetrySettings},
@@ -106,6 +106,12 @@ impl Metrics {
     pub fn targets_changed(&self, targets: TargetNames) {
         self.inner.gauges.targets_changed(targets.clone());
         self.inner.names.store(Arc::new(targets));
+    }
+
+    /// Reads levels from there at each scrape, added to those told by the methods below. Given once, when the process
+    /// is put together; `source` must be quick and must not call back here.
+    pub fn read_levels(&self, source: impl Fn() -> Levels + Send + Sync + 'static) {
+        self.inner.gauges.read_from(Box::new(source));
     }
 
     /// Adds to the invocations in flight.
@@ -193,11 +199,7 @@ fn provider(registry: &Registry, settings: &TelemetrySettings) -> Result<SdkMete
         opentelemetry_prometheus::exporter().with_registry(registry.clone()).scope_info_enabled(false).build()?;
     let mut builder = SdkMeterProvider::builder().with_resource(traces::resource(settings)).with_reader(scraped);
     if let Some(endpoint) = settings.otlp_endpoint.as_ref().filter(|_| settings.otlp_metrics) {
-        let exporter = MetricExporter::builder()
-            .with_tonic()
-            .with_endpoint(endpoint.clone())
-            .with_timeout(settings.export_timeout)
-            .with_metadata(traces::metadata(settings)?)
+        let exporter = traces::reaching(MetricExporter::builder().with_tonic(), endpoint, settings)?
             .build()
             .map_err(|source| TelemetryError::Endpoint { endpoint: endpoint.clone(), source })?;
         builder =

@@ -13,6 +13,8 @@ pub struct TelemetrySettings {
     pub otlp_endpoint: Option<String>,
     /// Headers for the OTLP endpoint, lower-case names.
     pub otlp_headers: BTreeMap<String, SecretString>,
+    /// Certificates (PEM) that vouch for an `https` endpoint; without them the well-known authorities do.
+    pub otlp_ca: Option<Vec<u8>>,
     /// Whether metrics go to the OTLP endpoint too.
     pub otlp_metrics: bool,
     /// Time between two exports of metrics.
@@ -63,6 +65,7 @@ impl Default for TelemetrySettings {
         Self {
             otlp_endpoint: None,
             otlp_headers: BTreeMap::new(),
+            otlp_ca: None,
             otlp_metrics: false,
             metrics_interval: Duration::from_secs(30),
             export_timeout: Duration::from_secs(10),

@@ -7,7 +7,11 @@ use std::time::Duration;
 
 use opentelemetry::{InstrumentationScope, KeyValue, trace::TracerProvider as _};
 use opentelemetry_otlp::{
-    SpanExporter, WithExportConfig as _, WithTonicConfig as _, tonic_types::metadata::MetadataMap,
+    SpanExporter, WithExportConfig, WithTonicConfig,
+    tonic_types::{
+        metadata::MetadataMap,
+        transport::{Certificate, ClientTlsConfig},
+    },
 };
 use opentelemetry_sdk::{
     Resource,
@@ -35,11 +39,7 @@ pub fn build_tracer(settings: &TelemetrySettings) -> Result<(SdkTracer, TracerGu
     let builder = SdkTracerProvider::builder().with_resource(resource(settings));
     let provider = match &settings.otlp_endpoint {
         Some(endpoint) => {
-            let exporter = SpanExporter::builder()
-                .with_tonic()
-                .with_endpoint(endpoint.clone())
-                .with_timeout(settings.export_timeout)
-                .with_metadata(metadata(settings)?)
+            let exporter = reaching(SpanExporter::builder().with_tonic(), endpoint, settings)?
                 .build()
                 .map_err(|source| TelemetryError::Endpoint { endpoint: endpoint.clone(), source })?;
             let ratio = Sampler::TraceIdRatioBased(settings.sample_ratio.clamp(0.0, 1.0));
@@ -83,8 +83,27 @@ pub(super) fn resource(settings: &TelemetrySettings) -> Resource {
         .build()
 }
 
+/// Tells an exporter its endpoint, headers and authorities.
+pub(super) fn reaching<B>(builder: B, endpoint: &str, settings: &TelemetrySettings) -> Result<B, TelemetryError>
+where
+    B: WithExportConfig + WithTonicConfig,
+{
+    let builder = builder
+        .with_endpoint(endpoint.to_owned())
+        .with_timeout(settings.export_timeout)
+        .with_metadata(metadata(settings)?);
+    if !endpoint.starts_with("https://") {
+        return Ok(builder);
+    }
+    let tls = ClientTlsConfig::new();
+    Ok(builder.with_tls_config(match &settings.otlp_ca {
+        Some(pem) => tls.ca_certificate(Certificate::from_pem(pem)),
+        None => tls.with_webpki_roots(),
+    }))
+}
+
 /// The headers of the OTLP endpoint.
-pub(super) fn metadata(settings: &TelemetrySettings) -> Result<MetadataMap, TelemetryError> {
+fn metadata(settings: &TelemetrySettings) -> Result<MetadataMap, TelemetryError> {
     let mut headers = http::HeaderMap::new();
     for (name, value) in &settings.otlp_headers {
         let fault = || TelemetryError::Header { name: name.clone() };

@@ -92,7 +92,7 @@ impl Circuit {
 
     /// The outcomes in the window.
     pub(super) fn evidence(&self) -> Evidence {
-        let counts = self.tally.window();
+        let counts = self.tally.visible();
         Evidence {
             committed: counts.committed(),
             failures: counts.failed,
@@ -134,7 +134,7 @@ impl Circuit {
             self.ledger.decide(permit.seq, fate, floor_ms);
             permit.seq
         };
-        if matches!(fate, Fate::Failed(_) | Fate::Removed) && self.certain_run(seq, floor_ms, now) {
+        if !matches!(fate, Fate::Answered { .. }) && self.certain_run(seq, floor_ms, now) {
             return;
         }
         self.commit_decided(now);

@@ -278,9 +278,13 @@ impl Tally {
         (self.run_failures, self.run_slow)
     }
 
-    /// What is in the window, however little.
-    pub(super) fn window(&self) -> Counts {
-        self.window.total
+    /// What people are shown: the window, or at low traffic the last few.
+    pub(super) fn visible(&self) -> Counts {
+        let mut last = Counts::default();
+        for (_, outcome) in &self.last {
+            last += *outcome;
+        }
+        if self.window.total.committed() >= last.committed() { self.window.total } else { last }
     }
 
     fn lengthen_run(&mut self, admitted: Instant) {

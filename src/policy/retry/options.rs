@@ -30,7 +30,7 @@ pub(super) struct Throws {
 
 /// One target that could be asked.
 #[derive(Debug)]
-struct Possible<'a> {
+struct Possibility<'a> {
     candidate: &'a Candidate,
     same: bool,
     /// Its own wait, spread included, whether or not it is available before.
@@ -80,7 +80,7 @@ fn option<'a>(
     remedies: Option<&Remedies>,
     candidate: &'a Candidate,
     throws: Throws,
-) -> Option<Possible<'a>> {
+) -> Option<Possibility<'a>> {
     let same = situation.cause_target() == Some(&candidate.target);
     let refused = situation.failure.class.is_local_refusal() && situation.last_target() == Some(&candidate.target);
     if candidate.ruled_out || remedies.is_some_and(|remedies| !remedies.admits(candidate, same)) {
@@ -90,34 +90,37 @@ fn option<'a>(
         return None;
     }
     let available = candidate.availability.ready_at(situation.now)?;
-    let (mut wait, spread) = match (situation.cause(), remedies) {
+    let (mut wait, spread, longest) = match (situation.cause(), remedies) {
         (Some(failure), Some(remedies)) if same => {
-            (wait_on_same(policy, situation, failure, remedies, candidate, throws.wait), Duration::ZERO)
+            let wait = |throw| wait_on_same(policy, situation, failure, remedies, candidate, throw);
+            (wait(throws.wait), Duration::ZERO, wait(1.0).duration)
         }
         // It failed before in this invocation: it gets the wait that it would have got then.
         (Some(_), Some(_)) if candidate.attempts > 0 => {
-            (own(policy.backoff.wait(candidate.attempts, situation.previous_wait, throws.wait)), Duration::ZERO)
+            let wait = policy.backoff.wait(candidate.attempts, situation.previous_wait, throws.wait);
+            (own(wait), Duration::ZERO, wait)
         }
-        _ => (own(Duration::ZERO), policy.fallback_wait_max.mul_f64(throws.spread)),
+        _ => (own(Duration::ZERO), policy.fallback_wait_max.mul_f64(throws.spread), Duration::ZERO),
     };
-    if refused {
-        wait.duration += REFUSAL_STEP.saturating_mul(situation.refusals).min(REFUSAL_CAP);
-    }
+    wait.duration += refusal_wait(situation, refused);
     let ready = available.max(situation.now + wait.duration);
     wait.duration += spread;
     let mut at = situation.now + wait.duration;
     let mut parked = false;
     if available > at {
-        if same && wait.source != WaitSource::Backoff {
-            // The target said when: its gate only agrees with it.
-            at = available;
-            wait.duration = available - situation.now;
-        } else {
-            parked = true;
-            at = available + policy.park.spread.mul_f64(throws.spread);
-        }
+        // A gate that closed for a stated wait spreads it by its own dice; both say the same.
+        let agrees = same && wait.source != WaitSource::Backoff && available <= situation.now + longest;
+        parked = !agrees;
+        at = if agrees { available } else { available + policy.park.spread.mul_f64(throws.spread) };
+        wait.duration = at.saturating_duration_since(situation.now);
     }
-    Some(Possible { candidate, same, wait, ready, at, parked })
+    Some(Possibility { candidate, same, wait, ready, at, parked })
+}
+
+/// What refusals in a row add to a wait: at once for the target that refused, for all once each has had its turn.
+fn refusal_wait(situation: &Situation<'_>, refused: bool) -> Duration {
+    let others = if refused { 0 } else { u32::try_from(situation.candidates.len()).unwrap_or(u32::MAX) };
+    REFUSAL_STEP.saturating_mul(situation.refusals.saturating_sub(others)).min(REFUSAL_CAP)
 }
 
 /// The wait before the target that just failed is asked again.
@@ -154,8 +157,9 @@ fn own(duration: Duration) -> Wait {
 }
 
 /// Whether the attempt would start, and its first token could come, before the deadline.
-fn fits(policy: &RetryPolicy, situation: &Situation<'_>, option: &Possible<'_>) -> bool {
-    let parks = !option.parked || (policy.park.enabled && option.at - situation.now <= policy.park.max_wait);
+fn fits(policy: &RetryPolicy, situation: &Situation<'_>, option: &Possibility<'_>) -> bool {
+    let parks = !option.parked
+        || (policy.park.enabled && option.at.saturating_duration_since(situation.now) <= policy.park.max_wait);
     parks && option.at + room(policy, option.candidate) <= situation.deadline
 }
 
@@ -165,7 +169,7 @@ fn room(policy: &RetryPolicy, candidate: &Candidate) -> Duration {
 
 /// Smaller is better: who stayed silent comes last, then whoever can be asked first, then the healthy, then the same
 /// target (its caches are warm), then the route's order.
-fn rank(remedies: Option<&Remedies>, option: &Possible<'_>, index: usize) -> impl Ord + use<> {
+fn rank(remedies: Option<&Remedies>, option: &Possibility<'_>, index: usize) -> impl Ord + use<> {
     let other_first = remedies.is_some_and(|remedies| remedies.other_first);
     let free_other = !option.same && !option.parked;
     (
@@ -178,7 +182,7 @@ fn rank(remedies: Option<&Remedies>, option: &Possible<'_>, index: usize) -> imp
     )
 }
 
-fn strategy(situation: &Situation<'_>, option: &Possible<'_>) -> RecoveryStrategy {
+fn strategy(situation: &Situation<'_>, option: &Possibility<'_>) -> RecoveryStrategy {
     let last = situation.cause_target().or(situation.last_target());
     if last != Some(&option.candidate.target) {
         RecoveryStrategy::Fallback
@@ -200,16 +204,18 @@ fn cost(situation: &Situation<'_>, remedies: Option<&Remedies>) -> Cost {
 }
 
 /// Why no target fits: the soonest of them decides what is said.
-fn why_none(policy: &RetryPolicy, situation: &Situation<'_>, options: &[Possible<'_>]) -> StopReason {
+fn why_none(policy: &RetryPolicy, situation: &Situation<'_>, options: &[Possibility<'_>]) -> StopReason {
     let Some(soonest) = options.iter().min_by_key(|option| option.at + room(policy, option.candidate)) else {
         return match situation.failure.class {
             FailureClass::BudgetEmpty => StopReason::BudgetEmpty,
             _ => StopReason::NoTarget { retry_in: None },
         };
     };
-    if soonest.candidate.availability == Availability::Now {
-        StopReason::DeadlineTooClose { needed: soonest.at + room(policy, soonest.candidate) - situation.now }
+    let needed = soonest.at + room(policy, soonest.candidate);
+    if soonest.wait.source == WaitSource::Backoff && soonest.candidate.availability == Availability::Now {
+        StopReason::DeadlineTooClose { needed: needed.saturating_duration_since(situation.now) }
     } else {
-        StopReason::NoTarget { retry_in: Some(soonest.at - situation.now) }
+        // Somebody else said when: so may the caller.
+        StopReason::NoTarget { retry_in: Some(soonest.at.saturating_duration_since(situation.now)) }
     }
 }

@@ -230,7 +230,7 @@ impl Reader {
             Flaw::Failed(message) => (Some(message), None),
         };
         let body = message.is_none().then(|| bounded(data));
-        ProviderError { message, fault, body, ..self.facts.error(Surface::Stream) }
+        ProviderError { body, message, fault, ..self.facts.error(Surface::Stream) }
     }
 
     /// An answer that is none: its beginning is all there is to say.

@@ -22,8 +22,8 @@ impl Write for Kept {
     }
 }
 
-fn scope() -> Option<Arc<EventScope>> {
-    Some(Arc::new(EventScope {
+fn scope() -> Arc<EventScope> {
+    Arc::new(EventScope {
         invocation: "inv-1".into(),
         thread: Some("thread-1".into()),
         tenant: "acme".into(),
@@ -31,7 +31,7 @@ fn scope() -> Option<Arc<EventScope>> {
         operation: "executor".into(),
         labels: BTreeMap::from([("team".to_owned(), "red".to_owned())]),
         trace_id: "0af7651916cd43dd8448eb211c80319c".to_owned(),
-    }))
+    })
 }
 
 fn failed(message: &str) -> EventBody {
@@ -52,7 +52,7 @@ async fn lines(capacity: usize, format: LogFormat, happen: impl FnOnce(&EventBus
 #[tokio::test]
 async fn a_line_is_json_that_names_trace_invocation_and_target() {
     let lines = lines(16, LogFormat::Json, |bus| {
-        bus.publish(scope(), 3, Some("main".into()), failed("no answer"));
+        bus.publish(Some(scope()), 3, Some("main".into()), failed("no answer"));
     })
     .await;
     assert_eq!(lines.len(), 1);
@@ -77,7 +77,7 @@ async fn a_line_is_json_that_names_trace_invocation_and_target() {
 #[tokio::test]
 async fn what_is_below_the_level_makes_no_line() {
     let lines = lines(16, LogFormat::Json, |bus| {
-        bus.publish(scope(), 0, None, EventBody::InvocationStarted { deadline_ms: 1 });
+        bus.publish(Some(scope()), 0, None, EventBody::InvocationStarted { deadline_ms: 1 });
         bus.publish(None, 0, None, EventBody::ConfigurationReloaded);
     })
     .await;
@@ -88,7 +88,7 @@ async fn what_is_below_the_level_makes_no_line() {
 #[tokio::test]
 async fn what_a_provider_said_cannot_begin_a_line_or_colour_a_terminal() {
     let lines = lines(16, LogFormat::Human { colour: false }, |bus| {
-        bus.publish(scope(), 1, None, failed("one\n00:00:00.000 INFO  all is well\u{1b}[31m"));
+        bus.publish(Some(scope()), 1, None, failed("one\n00:00:00.000 INFO  all is well\u{1b}[31m"));
     })
     .await;
     assert_eq!(lines.len(), 1);

@@ -4,8 +4,9 @@
 
 use std::{
     collections::BTreeMap,
+    fmt,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
         atomic::{AtomicBool, AtomicI64, Ordering::Relaxed},
     },
 };
@@ -31,6 +32,19 @@ pub(super) enum CircuitState {
     Recovering,
 }
 
+/// What somebody else keeps count of, read anew at each scrape.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Levels {
+    /// Invocations in flight.
+    pub inflight: i64,
+    /// Invocations that wait for a circuit or gate.
+    pub parked: i64,
+    /// Open watch streams.
+    pub watchers: i64,
+    /// What is left in the retry budgets of targets, in tokens.
+    pub budgets: Vec<(TargetId, f64)>,
+}
+
 /// What is so at this moment.
 #[derive(Debug, Default)]
 pub(super) struct Gauges {
@@ -38,11 +52,14 @@ pub(super) struct Gauges {
     pub(super) parked: AtomicI64,
     pub(super) watchers: AtomicI64,
     pub(super) draining: AtomicBool,
+    source: OnceLock<Source>,
     board: Mutex<Board>,
 }
 
 /// A gauge of one number: its name, what it means, how it is read.
 type Level = (&'static str, &'static str, fn(&Gauges) -> i64);
+
+struct Source(Box<dyn Fn() -> Levels + Send + Sync>);
 
 #[derive(Debug, Default)]
 struct Board {
@@ -68,9 +85,27 @@ impl CircuitState {
     }
 }
 
+// === impl Source ===
+
+impl fmt::Debug for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Source")
+    }
+}
+
 // === impl Gauges ===
 
 impl Gauges {
+    /// Reads levels from there as well; the first source stays.
+    pub(super) fn read_from(&self, source: Box<dyn Fn() -> Levels + Send + Sync>) {
+        // A second source would be a mistake of the wiring; the first goes on to be read.
+        let _ = self.source.set(Source(source));
+    }
+
+    fn levels(&self) -> Levels {
+        self.source.get().map(|source| (source.0)()).unwrap_or_default()
+    }
+
     /// Shows these targets, as closed where nothing else is known of them, and forgets all others.
     pub(super) fn targets_changed(&self, names: TargetNames) {
         let mut board = self.board();
@@ -123,9 +158,13 @@ impl Gauges {
 
     fn observe_process(self: &Arc<Self>, meter: &Meter) {
         let levels: [Level; 4] = [
-            (metric::INFLIGHT, "Invocations in flight", |gauges| gauges.inflight.load(Relaxed)),
-            (metric::PARKED, "Invocations that wait for a circuit or gate", |gauges| gauges.parked.load(Relaxed)),
-            (metric::WATCHERS, "Open watch streams", |gauges| gauges.watchers.load(Relaxed)),
+            (metric::INFLIGHT, "Invocations in flight", |gauges| {
+                gauges.inflight.load(Relaxed) + gauges.levels().inflight
+            }),
+            (metric::PARKED, "Invocations that wait for a circuit or gate", |gauges| {
+                gauges.parked.load(Relaxed) + gauges.levels().parked
+            }),
+            (metric::WATCHERS, "Open watch streams", |gauges| gauges.watchers.load(Relaxed) + gauges.levels().watchers),
             (metric::DRAINING, "1 while the process drains", |gauges| i64::from(gauges.draining.load(Relaxed))),
         ];
         for (name, description, read) in levels {
@@ -185,6 +224,9 @@ impl Gauges {
             .f64_observable_gauge(metric::BUDGET_LEVEL)
             .with_description("Tokens left in a target's retry budget")
             .with_callback(move |observer| {
+                for (target, level) in gauges.levels().budgets {
+                    gauges.budget_is(&target, level);
+                }
                 for (target, level) in &gauges.board().budgets {
                     observer.observe(*level, &[KeyValue::new(label::TARGET, target.to_string())]);
                 }

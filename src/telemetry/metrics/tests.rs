@@ -27,8 +27,8 @@ fn names() -> TargetNames {
     TargetNames::of(&[target("main", "anthropic"), target("spare", "openai")])
 }
 
-fn scope(operation: &str) -> Option<Arc<EventScope>> {
-    Some(Arc::new(EventScope {
+fn scope(operation: &str) -> Arc<EventScope> {
+    Arc::new(EventScope {
         invocation: "inv-1".into(),
         thread: None,
         tenant: "acme".into(),
@@ -36,7 +36,7 @@ fn scope(operation: &str) -> Option<Arc<EventScope>> {
         operation: operation.into(),
         labels: BTreeMap::new(),
         trace_id: "0af7651916cd43dd8448eb211c80319c".to_owned(),
-    }))
+    })
 }
 
 const fn usage(input_tokens: u64, output_tokens: u64) -> Usage {
@@ -55,7 +55,7 @@ fn recover(bus: &EventBus) {
     let class = FailureClass::StreamInterrupted;
     let main = || Some(TargetId::from("main"));
     let spare = || Some(TargetId::from("spare"));
-    let publish = |attempt, target, body| bus.publish(scope("executor"), attempt, target, body);
+    let publish = |attempt, target, body| bus.publish(Some(scope("executor")), attempt, target, body);
     publish(0, None, EventBody::InvocationStarted { deadline_ms: 60_000 });
     publish(1, main(), EventBody::AttemptStarted { cause: AttemptCause::Initial, model: "anthropic-model".to_owned() });
     publish(1, main(), EventBody::FirstToken { after_ms: 700 });
@@ -201,6 +201,24 @@ async fn what_is_no_event_is_told_by_those_who_know() {
 }
 
 #[tokio::test]
+async fn levels_are_read_anew_at_each_scrape() {
+    let (metrics, _task) = Metrics::start(&EventBus::new(4), &TelemetrySettings::default(), names()).unwrap();
+    let level = Arc::new(std::sync::atomic::AtomicI64::new(2));
+    let read = Arc::clone(&level);
+    metrics.read_levels(move || Levels {
+        inflight: read.load(Relaxed),
+        budgets: vec![("main".into(), 7.5), ("gone".into(), 1.0)],
+        ..Levels::default()
+    });
+    assert_series(&metrics.render(), "relight_inflight 2");
+    level.store(5, Relaxed);
+    let text = metrics.render();
+    assert_series(&text, "relight_inflight 5");
+    assert_series(&text, r#"relight_retry_budget_level{target="main"} 7.5"#);
+    assert!(!text.contains(r#"target="gone""#));
+}
+
+#[tokio::test]
 async fn failures_are_counted_by_what_they_mean() {
     let failed = |class, sent| EventBody::AttemptFailed {
         class,
@@ -211,11 +229,11 @@ async fn failures_are_counted_by_what_they_mean() {
         usage: Usage::default(),
     };
     let text = rendered(&EventBus::new(64), |bus, _| {
-        bus.publish(scope("planner"), 1, Some("main".into()), failed(FailureClass::Unknown, true));
-        bus.publish(scope("planner"), 2, Some("main".into()), failed(FailureClass::CircuitOpen, false));
+        bus.publish(Some(scope("planner")), 1, Some("main".into()), failed(FailureClass::Unknown, true));
+        bus.publish(Some(scope("planner")), 2, Some("main".into()), failed(FailureClass::CircuitOpen, false));
         let (class, message) = (FailureClass::Shed, String::new());
         bus.publish(
-            scope("planner"),
+            Some(scope("planner")),
             0,
             None,
             EventBody::InvocationFailed { duration_ms: 1, attempts: 0, class, message },
@@ -239,7 +257,7 @@ async fn operations_without_end_make_no_series_without_end() {
     let text = rendered(&EventBus::new(4096), |bus, _| {
         for number in 0..1000 {
             let body = EventBody::InvocationSucceeded { duration_ms: 1, usage: Usage::default() };
-            bus.publish(scope(&format!("operation-{number}")), 1, None, body);
+            bus.publish(Some(scope(&format!("operation-{number}"))), 1, None, body);
         }
     })
     .await;

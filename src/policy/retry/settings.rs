@@ -92,7 +92,7 @@ impl Default for RetryPolicy {
             backoff: Backoff::default(),
             throttle_backoff: Backoff { cap: Duration::from_secs(20), jitter: Jitter::Equal, ..Backoff::default() },
             fallback_wait_max: Duration::from_millis(50),
-            wait_cap: Duration::from_secs(300),
+            wait_cap: Duration::from_mins(5),
             min_attempt_time: Duration::from_millis(300),
             max_token_multiple: 3.0,
             park: ParkPolicy::default(),
@@ -154,11 +154,11 @@ impl RetryPolicy {
             "throttle_backoff.factor",
             "throttle_backoff.cap",
         ]));
-        let hour = Duration::from_secs(3600);
+        let hour = Duration::from_hours(1);
         for (field, duration, least, most) in [
             ("fallback_wait_max", self.fallback_wait_max, Duration::ZERO, Duration::from_secs(10)),
             ("wait_cap", self.wait_cap, Duration::from_secs(1), hour),
-            ("min_attempt_time", self.min_attempt_time, Duration::from_millis(1), Duration::from_secs(60)),
+            ("min_attempt_time", self.min_attempt_time, Duration::from_millis(1), Duration::from_mins(1)),
             ("park.max_wait", self.park.max_wait, Duration::ZERO, hour),
             ("park.spread", self.park.spread, Duration::ZERO, Duration::from_secs(10)),
         ] {
@@ -188,11 +188,6 @@ impl RetryPolicy {
 
 impl Default for ParkPolicy {
     fn default() -> Self {
-        Self {
-            enabled: true,
-            max_parked: 10_000,
-            max_wait: Duration::from_secs(300),
-            spread: Duration::from_millis(50),
-        }
+        Self { enabled: true, max_parked: 10_000, max_wait: Duration::from_mins(5), spread: Duration::from_millis(50) }
     }
 }

@@ -1,0 +1,101 @@
+//! Which events a watcher wants, compiled once so that each event costs a few look-ups.
+//!
+//! What a tenant may see is decided elsewhere, before this filter.
+
+use std::collections::{BTreeMap, HashSet};
+
+use super::{
+    event::event_type,
+    violation::{Path, Violations},
+};
+use crate::{
+    domain::event::{Event, EventScope},
+    grpc::v1,
+};
+
+/// A compiled filter; the default one wants every event that the contract tells.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct EventFilter {
+    invocations: HashSet<String>,
+    threads: HashSet<String>,
+    routes: HashSet<String>,
+    targets: HashSet<String>,
+    operations: HashSet<String>,
+    types: HashSet<v1::RecoveryEventType>,
+    labels: BTreeMap<String, String>,
+    min_severity: i32,
+}
+
+/// Compiles a filter; none given wants everything.
+///
+/// # Errors
+/// With every fault, by paths that begin with `filter`.
+pub fn event_filter(wire: Option<v1::RecoveryEventFilter>) -> Result<EventFilter, Violations> {
+    let mut faults = Violations::default();
+    let filter = read_filter(&Path::Root("filter"), wire.unwrap_or_default(), &mut faults);
+    faults.or(filter)
+}
+
+pub(super) fn read_filter(at: &Path<'_>, wire: v1::RecoveryEventFilter, faults: &mut Violations) -> EventFilter {
+    let mut types = HashSet::new();
+    for (index, number) in wire.event_types.into_iter().enumerate() {
+        match v1::RecoveryEventType::try_from(number) {
+            Ok(v1::RecoveryEventType::Unspecified) => faults.add(at.field("event_types").item(index), "is not set"),
+            Ok(event_type) => {
+                types.insert(event_type);
+            }
+            Err(_) => faults.add(at.field("event_types").item(index), format!("{number} is no type of event")),
+        }
+    }
+    if v1::Severity::try_from(wire.min_severity).is_err() {
+        faults.add(at.field("min_severity"), format!("{} is no severity", wire.min_severity));
+    }
+    let names = [
+        ("invocation_ids", wire.invocation_ids),
+        ("thread_ids", wire.thread_ids),
+        ("routes", wire.routes),
+        ("targets", wire.targets),
+        ("operations", wire.operations),
+    ];
+    let [invocations, threads, routes, targets, operations] = names.map(|(field, names)| {
+        for (index, name) in names.iter().enumerate() {
+            if name.is_empty() {
+                faults.add(at.field(field).item(index), "is empty");
+            }
+        }
+        names.into_iter().collect()
+    });
+    let labels = wire.labels.into_iter().collect();
+    EventFilter { invocations, threads, routes, targets, operations, types, labels, min_severity: wire.min_severity }
+}
+
+// === impl EventFilter ===
+
+impl EventFilter {
+    /// Whether the watcher wants this event. Never true for one that the contract does not tell.
+    #[must_use]
+    pub fn matches(&self, event: &Event) -> bool {
+        let Some(event_type) = event_type(&event.body) else { return false };
+        let severity = i32::from(v1::Severity::from(event.body.severity()));
+        severity >= self.min_severity
+            && (self.types.is_empty() || self.types.contains(&event_type))
+            && wanted(&self.targets, event.target.as_ref().map(|target| target.as_str()))
+            && self.wants_invocation(event.scope.as_deref())
+    }
+
+    /// An event without an invocation matches no filter on one.
+    fn wants_invocation(&self, scope: Option<&EventScope>) -> bool {
+        wanted(&self.invocations, scope.map(|scope| scope.invocation.as_str()))
+            && wanted(&self.threads, scope.and_then(|scope| scope.thread.as_ref()).map(|thread| thread.as_str()))
+            && wanted(&self.routes, scope.map(|scope| scope.route.as_str()))
+            && wanted(&self.operations, scope.map(|scope| scope.operation.as_str()))
+            && self.labels.iter().all(|(key, value)| scope.is_some_and(|scope| scope.labels.get(key) == Some(value)))
+    }
+}
+
+fn wanted(names: &HashSet<String>, name: Option<&str>) -> bool {
+    names.is_empty() || name.is_some_and(|name| names.contains(name))
+}
+
+#[cfg(test)]
+mod tests;

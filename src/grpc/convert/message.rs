@@ -1,0 +1,289 @@
+//! Messages of a conversation, both ways: what the domain holds comes back from the wire as it was.
+//!
+//! Opaque values and raw arguments pass through untouched. A note that was appended to a tool's answer comes back as
+//! an injected result for a call that is answered already; it is joined to that answer here, so that the model sees
+//! one answer a call and the caller's history only ever grew at its end.
+
+use std::collections::HashMap;
+
+use super::violation::{Path, Violations};
+use crate::{
+    domain::message::{Media, MediaSource, Message, Opaque, Part, Reasoning, Role, ToolCall, ToolResult},
+    grpc::v1,
+};
+use v1::part::Content;
+
+/// Longest name of a speaker, in bytes.
+const MAX_NAME_BYTES: usize = 64;
+
+/// The conversation, oldest first.
+///
+/// # Errors
+/// With every fault, by paths that begin with `messages`.
+pub fn messages(wire: Vec<v1::Message>) -> Result<Vec<Message>, Violations> {
+    let mut faults = Violations::default();
+    let messages = read_messages(&Path::Root("messages"), wire, &mut faults);
+    faults.or(messages)
+}
+
+/// A message as the contract has it. `by_relight` marks its parts as written by Relight.
+#[must_use]
+pub fn wire_message(message: &Message, by_relight: bool) -> v1::Message {
+    v1::Message {
+        role: v1::Role::from(message.role).into(),
+        parts: message.parts.iter().map(|part| wire_part(part, by_relight)).collect(),
+        name: String::new(),
+        opaque: Vec::new(),
+    }
+}
+
+/// An opaque value as the contract has it.
+#[must_use]
+pub fn wire_opaque(opaque: &Opaque) -> v1::Opaque {
+    v1::Opaque { kind: opaque.kind.clone(), origin: String::new(), data: opaque.bytes.clone() }
+}
+
+pub(super) fn read_messages(at: &Path<'_>, wire: Vec<v1::Message>, faults: &mut Violations) -> Vec<Message> {
+    let mut reader = Reader { faults, tools: HashMap::new(), answers: HashMap::new(), read: Vec::new() };
+    for (index, message) in wire.into_iter().enumerate() {
+        reader.message(&at.item(index), message);
+    }
+    reader.read
+}
+
+/// Reads one conversation; knows which calls were made and answered so far.
+struct Reader<'v> {
+    faults: &'v mut Violations,
+    /// Name of the tool, by the call's id.
+    tools: HashMap<String, String>,
+    /// Message and part that answer a call, by the call's id.
+    answers: HashMap<String, (usize, usize)>,
+    read: Vec<Message>,
+}
+
+// === impl Reader ===
+
+impl Reader<'_> {
+    fn message(&mut self, at: &Path<'_>, wire: v1::Message) {
+        let role = match v1::Role::try_from(wire.role).map(Role::try_from) {
+            Ok(Ok(role)) => Some(role),
+            Ok(Err(_)) => self.fault(at.field("role"), "is not set"),
+            Err(_) => self.fault(at.field("role"), format!("{} is no role", wire.role)),
+        };
+        if wire.parts.is_empty() && role != Some(Role::Assistant) {
+            self.faults.add(at.field("parts"), "is empty; only an assistant may have said nothing");
+        }
+        if wire.name.len() > MAX_NAME_BYTES {
+            self.faults.add(at.field("name"), format!("is longer than {MAX_NAME_BYTES} bytes"));
+        }
+        if !wire.opaque.is_empty() {
+            self.faults.add(at.field("opaque"), "cannot be kept on a message; only on its reasoning and tool calls");
+        }
+        let place = self.read.len();
+        let had_parts = !wire.parts.is_empty();
+        // The message stands before its parts are read, since a part may be joined to one before it.
+        self.read.push(Message { role: role.unwrap_or(Role::User), parts: Vec::with_capacity(wire.parts.len()) });
+        for (index, part) in wire.parts.into_iter().enumerate() {
+            if let Some(part) = self.part(&at.field("parts").item(index), role, part) {
+                if let Part::ToolResult(result) = &part {
+                    let answer = (place, self.read[place].parts.len());
+                    self.answers.entry(result.call_id.clone()).or_insert(answer);
+                }
+                self.read[place].parts.push(part);
+            }
+        }
+        if had_parts && self.read[place].parts.is_empty() {
+            // Nothing is left: each of its parts was joined to an earlier answer, or is a fault.
+            self.read.pop();
+        }
+    }
+
+    fn part(&mut self, at: &Path<'_>, role: Option<Role>, wire: v1::Part) -> Option<Part> {
+        let opaque_at = at.field("opaque");
+        let Some(content) = wire.content else {
+            return self.fault(at, "holds nothing; exactly one kind of content is required");
+        };
+        if !wire.opaque.is_empty() && !matches!(content, Content::Reasoning(_) | Content::ToolCall(_)) {
+            self.faults.add(opaque_at, "cannot be kept on this kind of part; only on reasoning and tool calls");
+        }
+        match content {
+            Content::Text(text) => {
+                if text.text.is_empty() && role != Some(Role::Assistant) {
+                    self.faults.add(at.field("text").field("text"), "is empty; only a model's own text may be");
+                }
+                Some(Part::Text(text.text))
+            }
+            Content::Image(image) => self.image(&at.field("image"), image).map(Part::Image),
+            Content::File(file) => self.file(&at.field("file"), file).map(Part::File),
+            Content::Reasoning(reasoning) => {
+                let opaque = self.opaque(&opaque_at, wire.opaque);
+                Some(Part::Reasoning(Reasoning { text: reasoning.text, opaque }))
+            }
+            Content::ToolCall(call) => {
+                let opaque = self.opaque(&opaque_at, wire.opaque);
+                Some(Part::ToolCall(self.tool_call(&at.field("tool_call"), call, opaque)))
+            }
+            Content::ToolResult(result) => self.tool_result(&at.field("tool_result"), result, wire.injected),
+            Content::Refusal(refusal) => Some(Part::Refusal(refusal.text)),
+            Content::ProviderItem(_) => self.fault(at.field("provider_item"), "cannot be kept by this version"),
+        }
+    }
+
+    fn opaque(&mut self, at: &Path<'_>, mut wire: Vec<v1::Opaque>) -> Option<Opaque> {
+        for (index, opaque) in wire.iter().enumerate() {
+            if opaque.kind.is_empty() {
+                self.faults.add(at.item(index).field("kind"), "is empty");
+            }
+        }
+        if wire.len() > 1 {
+            return self.fault(at, format!("holds {} values; at most one can be kept on a part", wire.len()));
+        }
+        wire.pop().map(|opaque| Opaque { kind: opaque.kind, bytes: opaque.data })
+    }
+
+    fn tool_call(&mut self, at: &Path<'_>, wire: v1::ToolCallPart, opaque: Option<Opaque>) -> ToolCall {
+        if wire.id.is_empty() {
+            self.faults.add(at.field("id"), "is empty");
+        } else if self.tools.insert(wire.id.clone(), wire.name.clone()).is_some() {
+            self.faults.add(at.field("id"), "is the id of an earlier call in this conversation");
+        }
+        if wire.name.is_empty() {
+            self.faults.add(at.field("name"), "is empty");
+        }
+        ToolCall { id: wire.id, name: wire.name, arguments: wire.arguments_json, opaque }
+    }
+
+    fn tool_result(&mut self, at: &Path<'_>, wire: v1::ToolResultPart, injected: bool) -> Option<Part> {
+        if wire.call_id.is_empty() {
+            self.faults.add(at.field("call_id"), "is empty");
+        }
+        let mut texts = Vec::with_capacity(wire.content.len());
+        for (index, piece) in wire.content.into_iter().enumerate() {
+            let content_at = at.field("content");
+            match piece.content {
+                Some(v1::tool_content::Content::Text(text)) => texts.push(text.text),
+                Some(v1::tool_content::Content::Image(_) | v1::tool_content::Content::File(_)) => {
+                    self.faults.add(content_at.item(index), "is no text; only text can be kept in a tool's result");
+                }
+                None => self.faults.add(content_at.item(index), "holds nothing"),
+            }
+        }
+        // Where a tool gave structured data alone, that is what it said.
+        let content = match wire.structured_json {
+            Some(structured) if texts.is_empty() => structured,
+            _ => texts.join("\n"),
+        };
+        if injected && let Some(&(message, part)) = self.answers.get(&wire.call_id) {
+            if let Some(Part::ToolResult(answer)) = self.read.get_mut(message).and_then(|read| read.parts.get_mut(part))
+            {
+                answer.content.push_str(&content);
+            }
+            return None;
+        }
+        let name = if wire.name.is_empty() { self.tools.get(&wire.call_id).cloned() } else { Some(wire.name) };
+        let name = name.unwrap_or_default();
+        Some(Part::ToolResult(ToolResult { call_id: wire.call_id, name, content, is_error: wire.is_error }))
+    }
+
+    fn image(&mut self, at: &Path<'_>, wire: v1::ImagePart) -> Option<Media> {
+        let source = match wire.source {
+            Some(v1::image_part::Source::Data(bytes)) => self.bytes(at, bytes, &wire.mime_type),
+            Some(v1::image_part::Source::Url(url)) => self.url(at, url),
+            None => self.fault(at, "has no source; one of data, url is required"),
+        };
+        source.map(|source| Media { mime_type: wire.mime_type, source, name: None })
+    }
+
+    fn file(&mut self, at: &Path<'_>, wire: v1::FilePart) -> Option<Media> {
+        let source = match wire.source {
+            Some(v1::file_part::Source::Data(bytes)) => self.bytes(at, bytes, &wire.mime_type),
+            Some(v1::file_part::Source::Url(url)) => self.url(at, url),
+            Some(v1::file_part::Source::FileId(_)) => {
+                self.fault(at.field("file_id"), "cannot be used by this version; give data or url")
+            }
+            None => self.fault(at, "has no source; one of data, url is required"),
+        };
+        let name = (!wire.filename.is_empty()).then_some(wire.filename);
+        source.map(|source| Media { mime_type: wire.mime_type, source, name })
+    }
+
+    fn bytes(&mut self, at: &Path<'_>, bytes: Vec<u8>, mime_type: &str) -> Option<MediaSource> {
+        if bytes.is_empty() {
+            return self.fault(at.field("data"), "is empty");
+        }
+        if mime_type.is_empty() {
+            return self.fault(at.field("mime_type"), "is empty; it is required with data");
+        }
+        Some(MediaSource::Bytes(bytes))
+    }
+
+    fn url(&mut self, at: &Path<'_>, url: String) -> Option<MediaSource> {
+        let has = |scheme: &str| url.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme));
+        if has("https://") || has("data:") {
+            Some(MediaSource::Url(url))
+        } else {
+            self.fault(at.field("url"), "is no https or data URL")
+        }
+    }
+
+    fn fault<T>(&mut self, at: impl std::fmt::Display, reason: impl Into<String>) -> Option<T> {
+        self.faults.add(at, reason);
+        None
+    }
+}
+
+fn wire_part(part: &Part, injected: bool) -> v1::Part {
+    let mut opaque = Vec::new();
+    let content = match part {
+        Part::Text(text) => Content::Text(v1::TextPart { text: text.clone() }),
+        Part::Image(media) => Content::Image(v1::ImagePart {
+            mime_type: media.mime_type.clone(),
+            detail: String::new(),
+            source: Some(match &media.source {
+                MediaSource::Bytes(bytes) => v1::image_part::Source::Data(bytes.clone()),
+                MediaSource::Url(url) => v1::image_part::Source::Url(url.clone()),
+            }),
+        }),
+        Part::File(media) => Content::File(v1::FilePart {
+            mime_type: media.mime_type.clone(),
+            filename: media.name.clone().unwrap_or_default(),
+            source: Some(match &media.source {
+                MediaSource::Bytes(bytes) => v1::file_part::Source::Data(bytes.clone()),
+                MediaSource::Url(url) => v1::file_part::Source::Url(url.clone()),
+            }),
+        }),
+        Part::Reasoning(reasoning) => {
+            opaque.extend(reasoning.opaque.as_ref().map(wire_opaque));
+            Content::Reasoning(v1::ReasoningPart { text: reasoning.text.clone() })
+        }
+        Part::ToolCall(call) => {
+            opaque.extend(call.opaque.as_ref().map(wire_opaque));
+            Content::ToolCall(v1::ToolCallPart {
+                id: call.id.clone(),
+                name: call.name.clone(),
+                arguments_json: call.arguments.clone(),
+            })
+        }
+        Part::ToolResult(result) => Content::ToolResult(v1::ToolResultPart {
+            call_id: result.call_id.clone(),
+            name: result.name.clone(),
+            content: text_content(&result.content),
+            is_error: result.is_error,
+            structured_json: None,
+        }),
+        Part::Refusal(text) => Content::Refusal(v1::RefusalPart { text: text.clone() }),
+    };
+    v1::Part { content: Some(content), opaque, injected }
+}
+
+/// A tool's answer as content of the contract; an empty answer is no content at all.
+pub(super) fn text_content(text: &str) -> Vec<v1::ToolContent> {
+    if text.is_empty() {
+        return Vec::new();
+    }
+    let text = v1::TextPart { text: text.to_owned() };
+    vec![v1::ToolContent { content: Some(v1::tool_content::Content::Text(text)) }]
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,254 @@
+//! The one end of an invocation as callers read it: answer or failure, every attempt, what was done and what was spent.
+//!
+//! Nothing is decided here. What the domain does not record (span ids, the provider's request id, a tool's structured
+//! data) goes out as the contract's "unknown".
+
+use super::{
+    enums::{cause_class, class_field, detail_field, skip_reason, strategies_field, wait_fields},
+    message::{text_content, wire_message},
+    time::{after, millis, wait_millis, wire_time},
+};
+use crate::{
+    domain::{
+        completion::{Completion, Exactness, Usage},
+        failure::{Failure, FailureClass},
+        ids::{InvocationId, Operation, TargetId, ThreadId},
+        invocation::{AttemptCause, AttemptRecord, Outcome},
+        message::{Message, Part, Role},
+    },
+    grpc::v1,
+};
+
+/// Longest technical message, in bytes.
+const MAX_MESSAGE_BYTES: usize = 1024;
+
+/// Most alternatives that are told.
+const MAX_ALTERNATIVES: usize = 3;
+
+/// What the contract tells of an invocation beside its outcome.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Asked {
+    /// What the caller is doing.
+    pub operation: Operation,
+    /// The conversation that Relight keeps.
+    pub thread: Option<ThreadId>,
+    /// Whether the invocation is new, was joined, or is replayed.
+    pub disposition: v1::RequestDisposition,
+}
+
+/// The answer of `InvokeWithRecovery`.
+#[must_use]
+pub fn response(outcome: &Outcome, asked: &Asked) -> v1::InvokeWithRecoveryResponse {
+    use v1::invoke_with_recovery_response::Outcome as End;
+    v1::InvokeWithRecoveryResponse {
+        invocation_id: outcome.invocation.as_str().to_owned(),
+        outcome: Some(match &outcome.result {
+            Ok(completion) => End::Completion(completion_of(completion)),
+            Err(_) => End::Failure(failure_of(outcome, asked).unwrap_or_default()),
+        }),
+        recovery_applied: strategies_field(&outcome.recovery_applied),
+        attempts: attempts(outcome),
+        usage: Some(usage(&outcome.usage)),
+        history_patch: history_patch(outcome),
+        history_replace_tail: outcome.history_patch.replace_tail,
+        final_model: final_model(outcome),
+        final_target: final_target(outcome),
+        disposition: asked.disposition.into(),
+        reasoning: outcome.reasoning.clone(),
+    }
+}
+
+/// A whole answer. A turn of the role "tool" is a called tool's result.
+#[must_use]
+pub fn completion_of(completion: &Completion) -> v1::Completion {
+    let tool_output = tool_output(&completion.message);
+    let is_tool = tool_output.is_some();
+    let finish = if is_tool { v1::FinishReason::Stop } else { completion.finish.into() };
+    v1::Completion {
+        message: (!is_tool).then(|| wire_message(&completion.message, false)),
+        text: completion.message.joined_text(),
+        finish_reason: finish.into(),
+        raw_finish_reason: completion.finish_raw.clone(),
+        usage: Some(usage(&completion.usage)),
+        tool_output,
+    }
+}
+
+/// The failure that an invocation ended with, complete in itself; `None` when it ended with an answer.
+#[must_use]
+pub fn failure_of(outcome: &Outcome, asked: &Asked) -> Option<v1::Failure> {
+    let failure = outcome.result.as_ref().err()?;
+    let alternatives = outcome.alternatives.iter().take(MAX_ALTERNATIVES);
+    Some(v1::Failure {
+        failed_operation: asked.operation.as_str().to_owned(),
+        retries_attempted: outcome.retries(),
+        invocation_id: outcome.invocation.as_str().to_owned(),
+        thread_id: asked.thread.as_ref().map(|thread| thread.as_str().to_owned()).unwrap_or_default(),
+        recovery_applied: strategies_field(&outcome.recovery_applied),
+        reasoning: outcome.reasoning.clone(),
+        alternatives: alternatives
+            .map(|reason| v1::Alternative { name: String::new(), reason: reason.clone() })
+            .collect(),
+        attempts: attempts(outcome),
+        stopped_by: class_field(stopped_by(outcome)),
+        ..bare_failure(failure)
+    })
+}
+
+/// A judged failure alone, as a thread keeps it: without its invocation and attempts.
+#[must_use]
+pub fn bare_failure(failure: &Failure) -> v1::Failure {
+    v1::Failure {
+        failure_class: class_field(Some(failure.class)),
+        detail: detail_field(failure.detail),
+        code: v1::FailureCode::from(failure.class.code()).into(),
+        retryable: failure.retryable,
+        message: bounded(&failure.message),
+        user_message: failure.user_message.clone(),
+        recovery_hint: failure.recovery_hint.clone(),
+        retry_after_ms: failure.retry_after.map(|wait| wait_millis(wait.duration)),
+        target: target_field(failure.target.as_ref()),
+        timestamp: Some(wire_time(failure.at)),
+        recovery_applied: strategies_field(&[]),
+        ..v1::Failure::default()
+    }
+}
+
+/// The failure of a thread's earlier invocation, with what the thread keeps of it.
+#[must_use]
+pub fn thread_error(failure: &Failure, invocation: &InvocationId, thread: &ThreadId) -> v1::Failure {
+    v1::Failure {
+        invocation_id: invocation.as_str().to_owned(),
+        thread_id: thread.as_str().to_owned(),
+        ..bare_failure(failure)
+    }
+}
+
+/// One attempt of an invocation that `ended`, or still runs.
+#[must_use]
+pub fn attempt(record: &AttemptRecord, ended: bool) -> v1::Attempt {
+    let failure = record.failure.as_ref();
+    let class = failure.map(|failure| failure.class);
+    let to_other = matches!(record.cause, AttemptCause::Fallback(_));
+    let (wait_before_ms, wait_source) = wait_fields(record.wait, to_other, cause_class(record.cause));
+    let waited = record.wait.map(|wait| wait.duration).unwrap_or_default();
+    v1::Attempt {
+        number: record.number,
+        target: target_field(record.target.as_ref()),
+        model: record.model.clone(),
+        cause: v1::AttemptCause::from(record.cause).into(),
+        state: state(record, ended).into(),
+        // The record begins with its wait, the contract after it.
+        started_at: Some(wire_time(after(record.started_at, waited))),
+        duration_ms: millis(record.duration),
+        first_token_ms: record.first_token.map(millis),
+        failure_class: class_field(class),
+        detail: detail_field(failure.and_then(|failure| failure.detail)),
+        message: failure.map(|failure| bounded(&failure.message)).unwrap_or_default(),
+        wait_before_ms,
+        wait_source,
+        injected_note: record.note.clone().unwrap_or_default(),
+        injection_skipped: record.injection_skipped.as_deref().map(skip_reason).unwrap_or_default().into(),
+        usage: Some(usage(&record.usage)),
+        trace_id: record.trace_id.clone(),
+        span_id: String::new(),
+        sent: record.sent,
+        http_status: failure.and_then(|failure| failure.status).map(u32::from),
+        upstream_request_id: String::new(),
+    }
+}
+
+/// Every attempt of an outcome, in order.
+#[must_use]
+pub fn attempts(outcome: &Outcome) -> Vec<v1::Attempt> {
+    outcome.attempts.iter().map(|record| attempt(record, true)).collect()
+}
+
+/// Tokens; counts are absent where nothing is known.
+#[must_use]
+pub fn usage(usage: &Usage) -> v1::Usage {
+    let known = |count: u64| (usage.exactness != Exactness::Unknown).then_some(count);
+    v1::Usage {
+        exactness: v1::UsageExactness::from(usage.exactness).into(),
+        input_tokens: known(usage.input_tokens),
+        output_tokens: known(usage.output_tokens),
+        cached_input_tokens: known(usage.cached_input_tokens),
+        cache_write_tokens: known(usage.cache_write_tokens),
+        reasoning_tokens: known(usage.reasoning_tokens),
+    }
+}
+
+/// What the caller appends to its history; empty after a failure. All but the answer itself was written by Relight.
+#[must_use]
+pub fn history_patch(outcome: &Outcome) -> Vec<v1::Message> {
+    let Ok(completion) = &outcome.result else { return Vec::new() };
+    let by_relight = |message: &Message| message.role != Role::Assistant && *message != completion.message;
+    outcome.history_patch.messages.iter().map(|message| wire_message(message, by_relight(message))).collect()
+}
+
+/// The model that answered, or was asked last; empty when none was asked.
+#[must_use]
+pub fn final_model(outcome: &Outcome) -> String {
+    let answered = outcome.result.as_ref().ok().map(|completion| &completion.model);
+    let asked = outcome.attempts.iter().rev().filter(|record| record.target.is_some()).map(|record| &record.model);
+    answered.into_iter().chain(asked).find(|model| !model.is_empty()).cloned().unwrap_or_default()
+}
+
+/// The target that answered, or was asked last; empty when none was asked.
+#[must_use]
+pub fn final_target(outcome: &Outcome) -> String {
+    let asked = outcome.attempts.iter().rev().filter_map(|record| record.target.as_ref());
+    target_field(outcome.target.as_ref().into_iter().chain(asked).next())
+}
+
+/// The local refusal that ended recovery after a real failure, where one did.
+fn stopped_by(outcome: &Outcome) -> Option<FailureClass> {
+    let decisive = outcome.result.as_ref().err()?.class;
+    let last = outcome.attempts.last()?.failure.as_ref()?.class;
+    (last.is_local_refusal() && !decisive.is_local_refusal()).then_some(last)
+}
+
+fn state(record: &AttemptRecord, ended: bool) -> v1::AttemptState {
+    match &record.failure {
+        _ if record.winner => v1::AttemptState::Succeeded,
+        Some(failure) if failure.class == FailureClass::Cancelled => v1::AttemptState::Cancelled,
+        Some(_) => v1::AttemptState::Failed,
+        // It neither failed nor won: the slower of a hedge, or dropped with its invocation.
+        None if ended => v1::AttemptState::Cancelled,
+        None => v1::AttemptState::Running,
+    }
+}
+
+fn tool_output(message: &Message) -> Option<v1::ToolOutput> {
+    if message.role != Role::Tool {
+        return None;
+    }
+    let results = || {
+        message.parts.iter().filter_map(|part| match part {
+            Part::ToolResult(result) => Some(result),
+            Part::Text(_)
+            | Part::Image(_)
+            | Part::File(_)
+            | Part::Reasoning(_)
+            | Part::ToolCall(_)
+            | Part::Refusal(_) => None,
+        })
+    };
+    Some(v1::ToolOutput {
+        tool: results().next().map(|result| result.name.clone()).unwrap_or_default(),
+        content: results().flat_map(|result| text_content(&result.content)).collect(),
+        ..v1::ToolOutput::default()
+    })
+}
+
+pub(super) fn target_field(target: Option<&TargetId>) -> String {
+    target.map(|target| target.as_str().to_owned()).unwrap_or_default()
+}
+
+/// A technical message within the contract's bound.
+pub(super) fn bounded(message: &str) -> String {
+    message[..message.floor_char_boundary(MAX_MESSAGE_BYTES)].to_owned()
+}
+
+#[cfg(test)]
+mod tests;

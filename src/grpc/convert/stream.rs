@@ -1,0 +1,291 @@
+//! The events of `StreamWithRecovery`: an invocation's progress, step by step, as clients fold it.
+//!
+//! The writer folds what it writes, as a client does: the contract shows a tool call's whole arguments at its end and a
+//! hash of all blocks at the end of the stream, and a step that does not fit is found here and not at the client. It
+//! numbers nothing and reads no clock: whoever owns the invocation says which place a step has.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use super::{
+    enums::{cause_class, class_field, strategies_field, vehicle, wait_fields},
+    message::wire_opaque,
+    outcome::{Asked, attempts, completion_of, failure_of, final_model, final_target, history_patch, usage},
+    time::{millis, wire_time},
+};
+use crate::{
+    domain::{
+        completion::BlockKind,
+        failure::FailureClass,
+        fold::{Block, Fold, FoldError, Progress, hash_text},
+        ids::InvocationId,
+        invocation::{Outcome, RecoveryStrategy, RewindMode},
+    },
+    grpc::v1,
+};
+use v1::stream_event::Body;
+
+/// Where in an invocation's events a step stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Place {
+    /// Grows when another replica took the invocation over; 1 and up.
+    pub epoch: u64,
+    /// Number within the epoch, without gaps; 1 and up.
+    pub seq: u64,
+    /// When it happened.
+    pub at: Timestamp,
+}
+
+/// What a client is told when its stream begins.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Welcome {
+    /// Token to resume the invocation with.
+    pub resume_token: String,
+    /// When the invocation ends at the latest.
+    pub deadline: Timestamp,
+    /// How long its events are kept after its end; zero: they are not.
+    pub retention: Duration,
+    /// How content is delivered.
+    pub mode: RewindMode,
+}
+
+/// Writes one client's stream of one invocation.
+#[derive(Debug, Clone)]
+pub struct StreamWriter {
+    invocation: InvocationId,
+    asked: Asked,
+    max_retries: u32,
+    fold: Fold,
+    /// The attempt that runs, or ran last.
+    attempt: u32,
+    started: u32,
+}
+
+// === impl StreamWriter ===
+
+impl StreamWriter {
+    /// A writer before the first step. `max_retries` is how many attempts may be made after the first.
+    #[must_use]
+    pub fn new(invocation: InvocationId, asked: Asked, max_retries: u32) -> Self {
+        Self { invocation, asked, max_retries, fold: Fold::default(), attempt: 0, started: 0 }
+    }
+
+    /// The first event of a stream.
+    #[must_use]
+    pub fn accepted(&self, place: Place, welcome: &Welcome) -> v1::StreamEvent {
+        let (mode, hold_back_bytes) = match welcome.mode {
+            RewindMode::Rewind => (v1::RewindMode::Rewind, None),
+            RewindMode::HoldBack { bytes } => (v1::RewindMode::Holdback, (bytes > 0).then_some(bytes)),
+            RewindMode::Atomic => (v1::RewindMode::Atomic, None),
+        };
+        let body = Body::Accepted(v1::Accepted {
+            disposition: self.asked.disposition.into(),
+            resume_token: welcome.resume_token.clone(),
+            deadline: Some(wire_time(welcome.deadline)),
+            retention_ms: millis(welcome.retention),
+            rewind_mode: mode.into(),
+            hold_back_bytes,
+        });
+        self.event(place, 0, body)
+    }
+
+    /// The next step.
+    ///
+    /// # Errors
+    /// When the step does not fit those before it; nothing of it is kept then.
+    pub fn step(&mut self, place: Place, step: &Progress) -> Result<v1::StreamEvent, FoldError> {
+        let known_arguments = if let Progress::BlockStop { block, .. } = step { self.arguments(*block) } else { None };
+        self.fold.apply(step)?;
+        if let Progress::AttemptStarted { attempt, .. } = step {
+            self.attempt = *attempt;
+            self.started = self.started.saturating_add(1);
+        }
+        let (attempt, body) = self.body(step, known_arguments);
+        Ok(self.event(place, attempt, body))
+    }
+
+    /// All blocks at once, in place of the steps up to `place`, whose number it carries.
+    #[must_use]
+    pub fn snapshot(&self, place: Place) -> v1::StreamEvent {
+        let mut blocks: Vec<&Block> = self.fold.blocks().iter().collect();
+        blocks.sort_by_key(|block| block.id);
+        let blocks = blocks.into_iter().map(block_snapshot).collect();
+        let body = Body::Snapshot(v1::Snapshot { blocks, hash: self.hash() });
+        self.event(place, self.attempt, body)
+    }
+
+    /// A sign of life. `upstream_silence` is the time since the last byte from the target that is being asked.
+    #[must_use]
+    pub fn heartbeat(&self, last: Place, upstream_silence: Option<Duration>) -> v1::StreamEvent {
+        let upstream_silence_ms = upstream_silence.map(millis);
+        let body = Body::Heartbeat(v1::Heartbeat { last_seq: last.seq, upstream_silence_ms });
+        self.event(Place { seq: 0, ..last }, self.attempt, body)
+    }
+
+    /// Begins from blocks that a journal kept, in place of the steps that made them.
+    pub fn restore(&mut self, blocks: Vec<Block>, attempts_started: u32) {
+        self.fold.restore(blocks);
+        self.attempt = attempts_started;
+        self.started = attempts_started;
+    }
+
+    fn event(&self, place: Place, attempt: u32, body: Body) -> v1::StreamEvent {
+        v1::StreamEvent {
+            invocation_id: self.invocation.as_str().to_owned(),
+            epoch: place.epoch,
+            seq: place.seq,
+            attempt,
+            time: Some(wire_time(place.at)),
+            body: Some(body),
+        }
+    }
+
+    /// The body of a step that was folded already, and the attempt that it belongs to.
+    fn body(&self, step: &Progress, known_arguments: Option<String>) -> (u32, Body) {
+        match step {
+            Progress::AttemptStarted { attempt, target, cause } => {
+                let started = v1::AttemptStarted {
+                    target: target.as_str().to_owned(),
+                    model: String::new(),
+                    cause: v1::AttemptCause::from(*cause).into(),
+                    after: class_field(cause_class(*cause)),
+                };
+                (*attempt, Body::AttemptStarted(started))
+            }
+            Progress::ContextInjected { attempt, note, vehicle: place } => {
+                let injected =
+                    v1::ContextInjected { note: note.clone(), vehicle: vehicle(place).into(), message_index: 0 };
+                (*attempt, Body::ContextInjected(injected))
+            }
+            Progress::BlockStart { block, kind } => (self.attempt, Body::BlockStart(block_start(*block, kind))),
+            Progress::BlockDelta { block, offset, text } => {
+                let delta = v1::BlockDelta { block_id: *block, start_offset_bytes: *offset, text: text.clone() };
+                (self.attempt, Body::BlockDelta(delta))
+            }
+            Progress::BlockStop { block, bytes, hash, opaque, committed } => {
+                let end = v1::BlockStop {
+                    block_id: *block,
+                    length_bytes: *bytes,
+                    hash: hash_bytes(hash),
+                    opaque: opaque.iter().map(wire_opaque).collect(),
+                    committed: *committed && known_arguments.is_some(),
+                    arguments_json: known_arguments,
+                };
+                (self.attempt, Body::BlockStop(end))
+            }
+            Progress::Rewind { keep, cause, attempt, hash } => {
+                let kept = |(block_id, length_bytes): &(u32, u64)| v1::KeptBlock {
+                    block_id: *block_id,
+                    length_bytes: *length_bytes,
+                };
+                let rewind = v1::Rewind {
+                    keep: keep.iter().map(kept).collect(),
+                    cause: class_field(Some(*cause)),
+                    failed_attempt: *attempt,
+                    hash: hash_bytes(hash),
+                };
+                (*attempt, Body::Rewind(rewind))
+            }
+            Progress::Recovery { attempt, class, strategy, wait, display } => {
+                let to_other = *strategy == RecoveryStrategy::Fallback;
+                let (wait_ms, wait_source) = wait_fields(Some(*wait), to_other, Some(*class));
+                let recovery = v1::Recovery {
+                    failure_class: class_field(Some(*class)),
+                    strategy: v1::RecoveryStrategy::from(*strategy).into(),
+                    wait_ms,
+                    wait_source,
+                    attempts_left: self.max_retries.saturating_add(1).saturating_sub(self.started),
+                    // The domain's step does not carry the budget.
+                    budget_left: 0.0,
+                    display_text: display.clone(),
+                };
+                (*attempt, Body::Recovery(recovery))
+            }
+            Progress::Usage { attempt, usage: spent } => (*attempt, Body::Usage(usage(spent))),
+            Progress::Terminal(outcome) => (0, Body::Terminal(self.terminal(outcome))),
+        }
+    }
+
+    fn terminal(&self, outcome: &Outcome) -> v1::Terminal {
+        use v1::terminal::Outcome as End;
+        let end = match &outcome.result {
+            Ok(completion) => {
+                let whole = completion_of(completion);
+                End::Completed(v1::Completed {
+                    finish_reason: whole.finish_reason,
+                    raw_finish_reason: whole.raw_finish_reason,
+                    history_patch: history_patch(outcome),
+            history_replace_tail: outcome.history_patch.replace_tail,
+                    usage: whole.usage,
+                    tool_output: whole.tool_output,
+                })
+            }
+            Err(failure) => {
+                let told = failure_of(outcome, &self.asked);
+                if failure.class == FailureClass::Cancelled {
+                    End::Cancelled(v1::Cancelled { reason: failure.message.clone(), failure: told })
+                } else {
+                    End::Failed(told.unwrap_or_default())
+                }
+            }
+        };
+        v1::Terminal {
+            outcome: Some(end),
+            result_hash: self.hash(),
+            recovery_applied: strategies_field(&outcome.recovery_applied),
+            reasoning: outcome.reasoning.clone(),
+            attempts: attempts(outcome),
+            usage: Some(usage(&outcome.usage)),
+            final_model: final_model(outcome),
+            final_target: final_target(outcome),
+        }
+    }
+
+    /// The raw arguments of a block that is a tool call.
+    fn arguments(&self, block: u32) -> Option<String> {
+        let known = self.fold.blocks().iter().find(|known| known.id == block)?;
+        arguments_of(known)
+    }
+
+    fn hash(&self) -> Vec<u8> {
+        hash_bytes(&self.fold.hash())
+    }
+}
+
+fn block_start(block: u32, kind: &BlockKind) -> v1::BlockStart {
+    let (call_id, tool_name) = match kind {
+        BlockKind::ToolCall { id, name } => (id.clone(), name.clone()),
+        BlockKind::Text | BlockKind::Reasoning | BlockKind::Refusal => (String::new(), String::new()),
+    };
+    v1::BlockStart { block_id: block, kind: v1::BlockKind::from(kind).into(), call_id, tool_name }
+}
+
+fn block_snapshot(block: &Block) -> v1::BlockSnapshot {
+    let arguments_json = arguments_of(block);
+    let stop = block.stopped.then(|| v1::BlockStop {
+        block_id: block.id,
+        length_bytes: block.text.len() as u64,
+        hash: hash_bytes(&hash_text(&block.text)),
+        opaque: block.opaque.iter().map(wire_opaque).collect(),
+        committed: block.committed && arguments_json.is_some(),
+        arguments_json,
+    });
+    v1::BlockSnapshot { start: Some(block_start(block.id, &block.kind)), text: block.text.clone(), stop }
+}
+
+fn arguments_of(block: &Block) -> Option<String> {
+    match block.kind {
+        BlockKind::ToolCall { .. } => Some(block.text.clone()),
+        BlockKind::Text | BlockKind::Reasoning | BlockKind::Refusal => None,
+    }
+}
+
+/// The domain writes hashes in hex, the contract in bytes.
+fn hash_bytes(hex: &str) -> Vec<u8> {
+    let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok()).unwrap_or(0);
+    hex.as_bytes().chunks_exact(2).map(|pair| digit(pair[0]) << 4 | digit(pair[1])).collect()
+}
+
+#[cfg(test)]
+mod tests;
