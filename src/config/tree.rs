@@ -13,6 +13,9 @@ use serde_saphyr::{DuplicateKeyPolicy, Spanned};
 
 use super::fault::{Fault, Position};
 
+/// Longer values are cut in messages, in characters; so are all but the first line.
+const MAX_SHOWN: usize = 80;
+
 /// A value with its path and place.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Node {
@@ -164,8 +167,11 @@ impl Node {
             Value::Int(int) => Some(int.to_string()),
             Value::Uint(uint) => Some(uint.to_string()),
             Value::Float(float) => Some(float.to_string()),
-            Value::Text(text) if text.chars().count() > 80 => Some(text.chars().take(79).chain(['…']).collect()),
-            Value::Text(text) => Some(text.clone()),
+            Value::Text(text) => {
+                let line = text.trim_end().lines().next().unwrap_or_default();
+                let cut = line.chars().count() > MAX_SHOWN || line.len() < text.trim_end().len();
+                Some(line.chars().take(MAX_SHOWN).chain(cut.then_some('…')).collect())
+            }
             Value::List(_) | Value::Map(_) => None,
         }
     }

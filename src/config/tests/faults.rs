@@ -144,6 +144,17 @@ seed: '${LEAK}'
 }
 
 #[test]
+fn a_fault_is_one_line_however_long_its_value_is() {
+    let text = format!("server:\n  listen: |\n    first\n    second\n  drain_timeout: {}\n", "9".repeat(90) + "x");
+    let expected = format!(
+        "3:5: server.listen: `first…` is no IP address with a port; write it like 127.0.0.1:50051\n\
+         5:18: server.drain_timeout: `{}…` `x` is no unit of time; use ms, s, m, h or d",
+        "9".repeat(80)
+    );
+    assert_eq!(told(&text, &[]), expected);
+}
+
+#[test]
 fn what_is_no_map_of_settings_is_one_fault() {
     for (text, expected) in [
         ("- a\n- b\n", "1:1: is no map of settings"),
