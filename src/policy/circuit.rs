@@ -200,6 +200,12 @@ impl Circuit {
         std::mem::take(&mut self.outbox)
     }
 
+    /// Over which time outcomes count.
+    #[must_use]
+    pub fn window(&self) -> Duration {
+        self.policy.window
+    }
+
     /// Does what an operator demands.
     pub fn force(&mut self, forced: Forced, now: Instant) -> Vec<Transition> {
         let now = self.settle(now);
