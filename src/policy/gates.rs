@@ -209,3 +209,6 @@ impl Gate {
         Some(GateChange::Closed { reopens_in: until - now })
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -167,7 +167,6 @@ impl Model {
 
     /// Commits from the first attempt on, until one is still open, and judges after each.
     fn settle(&mut self) {
-        self.window_origin.get_or_insert(self.now);
         while !self.open {
             let next = self.attempts.iter_mut().find(|attempt| {
                 attempt.epoch == self.epoch && attempt.committed.is_none() && attempt.known != Known::Removed
@@ -180,8 +179,16 @@ impl Model {
                 next.known = Known::Failed { slow: true };
             }
             next.committed = Some(self.now);
+            self.window_origin.get_or_insert(self.now);
             let answered = matches!(next.known, Known::Answered { .. });
             self.open = !answered && self.trips();
+        }
+    }
+
+    /// A closed circuit looks at its window after each report and tick; that begins the first part of it.
+    fn look(&mut self) {
+        if !self.open {
+            self.window_origin.get_or_insert(self.now);
         }
     }
 
@@ -294,21 +301,25 @@ impl ReferenceStateMachine for Model {
                 state.admit();
                 if let Step::Call(word) = step {
                     state.report(state.attempts.len() - 1, *word);
+                    state.look();
                 }
             }
             Step::Report(index, word) => {
                 if let Some(at) = state.holder(index) {
                     state.report(at, *word);
                 }
+                state.look();
             }
             // An open circuit is watched for less than the shortest open time: half-open is not modelled.
             Step::Pass(ms) => {
                 state.now += if state.open { 0 } else { *ms };
                 state.settle();
+                state.look();
             }
             Step::Alternative(healthy) => {
                 state.alternative = *healthy;
                 state.settle();
+                state.look();
             }
             Step::Reset => {
                 state.open = false;
