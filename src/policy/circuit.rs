@@ -48,7 +48,7 @@ pub struct ReportContext {
 
 /// The breaker of one target.
 ///
-/// Memory: at most `max_pending` attempts of 40 bytes, and a few hundred counters.
+/// Memory: at most `max_pending` attempts of 24 bytes, and a few hundred counters.
 #[derive(Debug)]
 pub struct Circuit {
     policy: Arc<CircuitPolicy>,

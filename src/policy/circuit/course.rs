@@ -113,11 +113,9 @@ impl Circuit {
             }
             Signal::Failed { local_origin: true, .. } => (Fate::Local, None),
             Signal::Failed { kind, retry_after, local_origin: false } => (Fate::Failed(kind), retry_after),
-            Signal::Neutral | Signal::RateLimited | Signal::Cancelled { after_slow_threshold: false } => {
-                (Fate::Removed, None)
-            }
+            Signal::Neutral | Signal::RateLimited => (Fate::Removed, None),
             Signal::Cancelled { after_slow_threshold: true } => (Fate::Silent, None),
-            Signal::Abandoned => {
+            Signal::Cancelled { after_slow_threshold: false } | Signal::Abandoned => {
                 let Some(admitted) = self.ledger.pending_since(permit.seq) else { return };
                 let age = now.saturating_duration_since(admitted);
                 (if age >= self.policy.slow_threshold { Fate::Silent } else { Fate::Removed }, None)

@@ -107,10 +107,9 @@ impl Bench {
             .rev()
             .find_map(|said| match said {
                 Transition::Opened { reason, .. } => Some(*reason),
-                Transition::HalfOpen
-                | Transition::Recovering { .. }
-                | Transition::Closed
-                | Transition::Degraded(_) => None,
+                Transition::HalfOpen | Transition::Recovering { .. } | Transition::Closed | Transition::Degraded(_) => {
+                    None
+                }
             })
             .unwrap_or("")
     }
@@ -126,6 +125,6 @@ impl Dice {
         x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         x ^= x >> 31;
-        (x >> 11) as f64 / (1_u64 << 53) as f64
+        f64::from(u32::try_from(x >> 32).unwrap_or(0)) / f64::from(u32::MAX)
     }
 }

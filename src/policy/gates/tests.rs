@@ -76,6 +76,18 @@ fn a_refused_credential_is_probed_once_a_minute_until_it_works() {
 }
 
 #[test]
+fn an_answer_to_a_call_from_before_the_refusal_does_not_open_the_credential_gate() {
+    let (mut gate, now) = gate(GateKind::Credential);
+    gate.close(now, None, FailureClass::QuotaExceeded, 0.0);
+    assert_eq!(gate.succeed(now + secs(1)), None);
+    assert_eq!(gate.admit(now + secs(60)), Ok(GatePass::Probe));
+    gate.close(now + secs(61), None, FailureClass::QuotaExceeded, 0.0);
+    assert_eq!(gate.succeed(now + secs(62)), None, "the probe was refused too");
+    assert_eq!(gate.admit(now + secs(121)), Ok(GatePass::Probe));
+    assert_eq!(gate.succeed(now + secs(122)), Some(GateChange::Opened));
+}
+
+#[test]
 fn of_a_hundred_askers_at_the_minute_one_is_the_probe() {
     let (mut gate, now) = gate(GateKind::Credential);
     gate.close(now, Some(secs(3600)), FailureClass::QuotaExceeded, 0.0);

@@ -183,12 +183,9 @@ fn what_says_nothing_about_the_target_leaves_no_trace() {
     let mut bench = Bench::new();
     bench.calls(7, 1000, FAILURE);
     let before = bench.evidence();
-    for signal in [
-        Signal::Neutral,
-        Signal::RateLimited,
-        Signal::Cancelled { after_slow_threshold: false },
-        Signal::Abandoned,
-    ] {
+    for signal in
+        [Signal::Neutral, Signal::RateLimited, Signal::Cancelled { after_slow_threshold: false }, Signal::Abandoned]
+    {
         bench.calls(100, 10, signal);
         assert_eq!(bench.evidence(), before, "{signal:?}");
     }

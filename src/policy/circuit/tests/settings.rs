@@ -73,16 +73,32 @@ fn each_class_tells_the_circuit_what_the_table_says() {
         let signal = signal_for(class, None, Some(Duration::from_secs(3)), true);
         let failed = |kind| Signal::Failed { kind, retry_after: Some(Duration::from_secs(3)), local_origin: false };
         let expected = match class {
-            C::Overloaded | C::ServerError | C::Network | C::Crash | C::ToolFailed => failed(FailKind::Fast),
-            C::OutcomeUnknown | C::StreamInterrupted | C::Unknown => failed(FailKind::Fast),
             C::Timeout => failed(FailKind::Slow),
             C::RateLimited => Signal::RateLimited,
             C::ContentFiltered | C::MalformedResponse => Signal::FirstToken,
             C::Cancelled | C::ApprovalRejected => Signal::Cancelled { after_slow_threshold: true },
-            C::QuotaExceeded | C::Authentication | C::PermissionDenied | C::InvalidRequest => Signal::Neutral,
-            C::ContextLength | C::NotFound | C::Configuration => Signal::Neutral,
-            C::State | C::Checkpoint | C::Cache => Signal::Neutral,
-            C::CircuitOpen | C::Shed | C::BudgetEmpty | C::Deadline => Signal::Neutral,
+            C::Overloaded
+            | C::ServerError
+            | C::Network
+            | C::Crash
+            | C::ToolFailed
+            | C::OutcomeUnknown
+            | C::StreamInterrupted
+            | C::Unknown => failed(FailKind::Fast),
+            C::QuotaExceeded
+            | C::Authentication
+            | C::PermissionDenied
+            | C::InvalidRequest
+            | C::ContextLength
+            | C::NotFound
+            | C::Configuration
+            | C::State
+            | C::Checkpoint
+            | C::Cache
+            | C::CircuitOpen
+            | C::Shed
+            | C::BudgetEmpty
+            | C::Deadline => Signal::Neutral,
         };
         assert_eq!(signal, expected, "{class}");
         assert!(!class.is_local_refusal() || signal == Signal::Neutral);

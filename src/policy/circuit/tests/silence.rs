@@ -111,14 +111,16 @@ fn one_pause_does_not_open_however_many_give_up_on_it() {
 }
 
 #[test]
-fn a_caller_who_vanishes_is_judged_by_how_long_he_waited() {
-    for (patience_ms, slow) in [(2499, 0), (2500, 1)] {
-        let mut bench = Bench::new();
-        let permit = bench.admit();
-        bench.pass(patience_ms);
-        bench.tell(&permit, Signal::Abandoned);
-        assert_eq!((bench.evidence().committed, bench.evidence().slow), (slow, slow));
-        assert_eq!(bench.evidence().failures, 0);
+fn a_caller_who_vanishes_or_cancels_is_judged_by_how_long_he_waited() {
+    for signal in [Signal::Abandoned, Signal::Cancelled { after_slow_threshold: false }] {
+        for (patience_ms, slow) in [(2499, 0), (2500, 1)] {
+            let mut bench = Bench::new();
+            let permit = bench.admit();
+            bench.pass(patience_ms);
+            bench.tell(&permit, signal);
+            assert_eq!((bench.evidence().committed, bench.evidence().slow), (slow, slow));
+            assert_eq!(bench.evidence().failures, 0);
+        }
     }
 }
 
@@ -138,6 +140,7 @@ fn giving_up_does_not_interrupt_failures_in_a_row_and_does_not_count_as_one() {
 
 #[test]
 fn the_memory_of_undecided_attempts_is_bounded() {
+    assert!(size_of::<ledger::Entry>() <= 24);
     let mut bench = Bench::with(CircuitPolicy { max_pending: 64, ..CircuitPolicy::default() });
     for _ in 0..1000 {
         let _hangs = bench.admit();
