@@ -9,6 +9,8 @@ use crate::domain::{
     ids::{Cursor, TargetId},
 };
 
+type Filter = v1::RecoveryEventFilter;
+
 fn scope() -> Arc<EventScope> {
     Arc::new(EventScope {
         invocation: "i1".into(),
@@ -60,7 +62,6 @@ fn no_filter_wants_everything_that_the_contract_tells() {
 
 #[test]
 fn an_event_must_match_every_field_by_any_of_its_values() {
-    type Filter = v1::RecoveryEventFilter;
     let none = Filter::default;
     let failed = i32::from(v1::RecoveryEventType::AttemptFailed);
     let started = i32::from(v1::RecoveryEventType::AttemptStarted);
@@ -91,7 +92,6 @@ fn an_event_must_match_every_field_by_any_of_its_values() {
 #[test]
 fn an_event_without_an_invocation_matches_no_filter_on_one() {
     let circuit = event(None, EventBody::CircuitClosed);
-    type Filter = v1::RecoveryEventFilter;
     let none = Filter::default;
     for filter in [
         Filter { invocation_ids: names(&["i1"]), ..none() },

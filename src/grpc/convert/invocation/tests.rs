@@ -1,7 +1,7 @@
 use super::*;
 
-fn tool(name: &str) -> Option<v1::invocation::Call> {
-    Some(v1::invocation::Call::Tool(v1::ToolCall { name: name.to_owned(), ..v1::ToolCall::default() }))
+fn tool(name: &str) -> v1::invocation::Call {
+    v1::invocation::Call::Tool(v1::ToolCall { name: name.to_owned(), ..v1::ToolCall::default() })
 }
 
 fn fields(wire: v1::Invocation) -> Vec<String> {
@@ -10,7 +10,7 @@ fn fields(wire: v1::Invocation) -> Vec<String> {
 
 #[test]
 fn what_is_left_out_takes_the_contract_s_default() {
-    let read = request(v1::Invocation { call: tool("search"), ..v1::Invocation::default() }).unwrap();
+    let read = request(v1::Invocation { call: Some(tool("search")), ..v1::Invocation::default() }).unwrap();
     let call = ToolInvocation { name: "search".to_owned(), arguments: "{}".to_owned(), ..ToolInvocation::default() };
     let expected = Requested {
         route: None,
@@ -129,7 +129,7 @@ fn only_a_kept_thread_lets_a_call_go_without_messages() {
 #[test]
 fn too_many_labels_are_refused() {
     let labels: HashMap<String, String> = (0..17).map(|n| (n.to_string(), String::new())).collect();
-    let wire = v1::Invocation { call: tool("f"), labels, ..v1::Invocation::default() };
+    let wire = v1::Invocation { call: Some(tool("f")), labels, ..v1::Invocation::default() };
     assert_eq!(fields(wire), ["invocation.labels"]);
 }
 
@@ -156,7 +156,7 @@ fn a_shorter_grpc_deadline_wins_unless_the_invocation_may_outlive_the_rpc() {
         (Some(long), Some(short), true, Some(long)),
         (None, Some(short), true, Some(short)),
     ] {
-        let mut read = request(v1::Invocation { call: tool("f"), ..v1::Invocation::default() }).unwrap();
+        let mut read = request(v1::Invocation { call: Some(tool("f")), ..v1::Invocation::default() }).unwrap();
         (read.deadline, read.resumable) = (asked, resumable);
         assert_eq!(read.time_allowed(rpc), allowed, "{asked:?} {rpc:?} {resumable}");
     }

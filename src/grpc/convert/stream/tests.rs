@@ -191,7 +191,7 @@ fn a_welcome_says_how_content_is_delivered() {
         let welcome = Welcome {
             resume_token: "token".to_owned(),
             deadline: Timestamp::UNIX_EPOCH,
-            retention: Duration::from_secs(900),
+            retention: Duration::from_mins(15),
             mode,
         };
         let Some(Body::Accepted(told)) = writer().accepted(place(1), &welcome).body else { panic!("a welcome") };
