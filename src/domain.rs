@@ -8,6 +8,7 @@ pub mod fold;
 pub mod ids;
 pub mod invocation;
 pub mod message;
+pub mod semconv;
 pub mod target;
 pub mod units;
 pub mod wire;

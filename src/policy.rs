@@ -3,6 +3,7 @@
 //! No async, no clock, no I/O: a layer asks, the policy answers, the layer obeys.
 
 pub mod admission;
+pub mod answer;
 pub mod backoff;
 pub mod circuit;
 pub mod classify;

@@ -173,6 +173,9 @@ pub enum EventBody {
         duration_ms: u64,
         /// False when Relight refused it before anything was sent.
         sent: bool,
+        /// What it cost all the same.
+        #[serde(default)]
+        usage: Usage,
     },
     /// Recovery was decided.
     RecoveryAttempted {

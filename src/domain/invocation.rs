@@ -171,6 +171,18 @@ impl AttemptCause {
             Self::Adapt(class) => format!("adapt:{class}"),
         }
     }
+
+    /// What an attempt for this cause means as a recovery; `None` for the first.
+    #[must_use]
+    pub const fn strategy(self) -> Option<RecoveryStrategy> {
+        match self {
+            Self::Initial => None,
+            Self::Retry(_) => Some(RecoveryStrategy::Retry),
+            Self::Fallback(_) | Self::Hedge => Some(RecoveryStrategy::Fallback),
+            Self::Continue(_) => Some(RecoveryStrategy::Continue),
+            Self::Adapt(_) => Some(RecoveryStrategy::Adapt),
+        }
+    }
 }
 
 /// What was done to recover.
@@ -236,12 +248,22 @@ pub struct AttemptRecord {
     pub note: Option<String>,
     /// Why the model was not told, where it should have been.
     pub injection_skipped: Option<String>,
+    /// Whether the target refused the request because of its note.
+    pub note_refused: bool,
     /// What it cost.
     pub usage: Usage,
     /// Hex trace id; empty without tracing.
     pub trace_id: String,
     /// Whether its answer was the one that was kept.
     pub winner: bool,
+}
+
+impl AttemptRecord {
+    /// Whether Relight itself refused it, so that it cost nobody anything and counts nowhere.
+    #[must_use]
+    pub fn refused_locally(&self) -> bool {
+        !self.sent && self.failure.as_ref().is_some_and(|failure| failure.class.is_local_refusal())
+    }
 }
 
 /// The one end of an invocation.
@@ -262,9 +284,28 @@ pub struct Outcome {
     /// What all attempts cost together.
     pub usage: Usage,
     /// What the caller appends to its history to be at one with the model.
-    pub history_patch: Vec<Message>,
+    pub history_patch: HistoryPatch,
     /// Who answered.
     pub target: Option<TargetId>,
+}
+
+/// What a caller does to its history so that its next request continues exactly what the model saw.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct HistoryPatch {
+    /// How many of the caller's last messages are replaced; 0 where everything is only appended.
+    pub replace_tail: u32,
+    /// The messages that take their place and follow: what was changed or noted, then the assistant's turn.
+    pub messages: Vec<Message>,
+}
+
+impl HistoryPatch {
+    /// Applies the patch to the history that was sent.
+    pub fn apply(&self, history: &mut Vec<Message>) {
+        let replaced = usize::try_from(self.replace_tail).unwrap_or(usize::MAX);
+        history.truncate(history.len().saturating_sub(replaced));
+        history.extend(self.messages.iter().cloned());
+    }
 }
 
 impl Outcome {

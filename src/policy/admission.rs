@@ -1,1 +1,205 @@
 //! Who may come in: bounded work in flight, shared fairly among tenants.
+//!
+//! Refusing early and with a time to come back is cheaper for everybody than timing out late. While there is room,
+//! anybody gets it. When it becomes scarce, a tenant that has more than its share is refused first, so that the last
+//! part of the room is left to those who have less. Nothing that is running is ever ended for another.
+
+use std::{
+    collections::{HashMap, hash_map::Entry},
+    time::Duration,
+};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
+
+use crate::domain::{ids::TenantId, units};
+
+/// How much may be in flight, and whose.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct AdmissionPolicy {
+    /// Invocations in flight, of all tenants, per process. A number from 1 to 1 000 000; default 1024.
+    pub max_in_flight: u32,
+    /// Invocations in flight of one tenant. A number from 1; unset by default: only its fair share limits it.
+    pub max_in_flight_per_tenant: Option<u32>,
+    /// From which part of `max_in_flight` on a tenant is held to its fair share. A ratio from 0 to 1; default 0.8.
+    pub fair_from: f64,
+    /// When a refused caller may come back. A duration from `1ms` to `5m`; default `1s`.
+    #[serde(with = "units::duration")]
+    #[schemars(with = "String")]
+    pub retry_in: Duration,
+}
+
+/// What is in flight, by tenant.
+#[derive(Debug, Clone)]
+pub struct Admission {
+    policy: AdmissionPolicy,
+    in_flight: u32,
+    tenants: HashMap<TenantId, Presence>,
+}
+
+/// Refused: too much work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shed {
+    /// When the caller may come back.
+    pub retry_in: Duration,
+    /// Why.
+    pub reason: ShedReason,
+}
+
+/// Why an invocation was not admitted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ShedReason {
+    /// Everything is taken.
+    Full,
+    /// Room is scarce, and this tenant has its share of it.
+    OverShare,
+    /// This tenant has as many in flight as it may ever have.
+    TenantLimit,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Presence {
+    in_flight: u32,
+    last_seen: Instant,
+}
+
+/// How long a tenant keeps its claim to a share after it last came, in multiples of `retry_in`.
+const CLAIM_ROUNDS: u32 = 3;
+/// Idle tenants that are remembered before the forgotten ones are swept out.
+const SWEEP_AT: usize = 1024;
+
+// === impl AdmissionPolicy ===
+
+impl Default for AdmissionPolicy {
+    fn default() -> Self {
+        Self { max_in_flight: 1024, max_in_flight_per_tenant: None, fair_from: 0.8, retry_in: Duration::from_secs(1) }
+    }
+}
+
+impl AdmissionPolicy {
+    /// What is wrong with it: the field and why.
+    #[must_use]
+    pub fn validate(&self) -> Vec<(&'static str, String)> {
+        let mut faults = Vec::new();
+        if !(1..=1_000_000).contains(&self.max_in_flight) {
+            faults.push(("max_in_flight", format!("must be from 1 to 1000000, not {}", self.max_in_flight)));
+        }
+        if self.max_in_flight_per_tenant == Some(0) {
+            faults.push(("max_in_flight_per_tenant", "must be at least 1; leave it out for no limit".to_owned()));
+        }
+        if !(0.0..=1.0).contains(&self.fair_from) {
+            faults.push(("fair_from", format!("must be from 0 to 1, not {}", self.fair_from)));
+        }
+        if self.retry_in < Duration::from_millis(1) || self.retry_in > Duration::from_mins(5) {
+            faults.push(("retry_in", "must be from 1ms to 5m".to_owned()));
+        }
+        faults
+    }
+}
+
+// === impl ShedReason ===
+
+impl ShedReason {
+    /// The reason's name in snake case, as in metrics and logs.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Full => "full",
+            Self::OverShare => "over_share",
+            Self::TenantLimit => "tenant_limit",
+        }
+    }
+}
+
+// === impl Admission ===
+
+impl Admission {
+    /// With nothing in flight.
+    #[must_use]
+    pub fn new(policy: AdmissionPolicy) -> Self {
+        Self { policy, in_flight: 0, tenants: HashMap::new() }
+    }
+
+    /// Lets one invocation of the tenant in; end it with `leave`.
+    ///
+    /// # Errors
+    /// `Shed`, with the time to come back, when there is no room for this tenant.
+    pub fn try_enter(&mut self, tenant: &TenantId, now: Instant) -> Result<(), Shed> {
+        self.sweep(now);
+        let presence = self.tenants.entry(tenant.clone()).or_insert(Presence { in_flight: 0, last_seen: now });
+        presence.last_seen = now;
+        let own = presence.in_flight;
+        if let Some(reason) = self.refusal(own, now) {
+            return Err(Shed { retry_in: self.policy.retry_in, reason });
+        }
+        if let Some(presence) = self.tenants.get_mut(tenant) {
+            presence.in_flight += 1;
+        }
+        self.in_flight += 1;
+        Ok(())
+    }
+
+    /// One invocation of the tenant ended. Without one in flight, nothing happens.
+    pub fn leave(&mut self, tenant: &TenantId) {
+        if let Entry::Occupied(mut entry) = self.tenants.entry(tenant.clone())
+            && entry.get().in_flight > 0
+        {
+            entry.get_mut().in_flight -= 1;
+            self.in_flight -= 1;
+        }
+    }
+
+    /// Invocations in flight, of all tenants.
+    #[must_use]
+    pub fn in_flight(&self) -> u32 {
+        self.in_flight
+    }
+
+    /// Other numbers from now on (a reload): who is in stays in.
+    pub fn reconfigure(&mut self, policy: AdmissionPolicy) {
+        self.policy = policy;
+    }
+
+    /// Why a tenant with `own` in flight may not come in now.
+    fn refusal(&self, own: u32, now: Instant) -> Option<ShedReason> {
+        if self.policy.max_in_flight_per_tenant.is_some_and(|most| own >= most) {
+            return Some(ShedReason::TenantLimit);
+        }
+        if self.in_flight >= self.policy.max_in_flight {
+            return Some(ShedReason::Full);
+        }
+        let scarce = f64::from(self.in_flight) >= f64::from(self.policy.max_in_flight) * self.policy.fair_from;
+        if scarce && own >= self.share(now) {
+            return Some(ShedReason::OverShare);
+        }
+        None
+    }
+
+    /// What each tenant that is there, or was refused a short while ago, may have.
+    fn share(&self, now: Instant) -> u32 {
+        let claiming = self.tenants.values().filter(|presence| presence.claims(&self.policy, now)).count();
+        let claiming = u32::try_from(claiming).unwrap_or(u32::MAX).max(1);
+        (self.policy.max_in_flight / claiming).max(1)
+    }
+
+    /// Forgets tenants that have nothing in flight and no claim, once there are many.
+    fn sweep(&mut self, now: Instant) {
+        if self.tenants.len() >= SWEEP_AT {
+            self.tenants.retain(|_, presence| presence.claims(&self.policy, now));
+        }
+    }
+}
+
+// === impl Presence ===
+
+impl Presence {
+    /// Whether the tenant has work in flight, or came a short while ago and may come back as it was told.
+    fn claims(&self, policy: &AdmissionPolicy, now: Instant) -> bool {
+        self.in_flight > 0 || now.saturating_duration_since(self.last_seen) <= policy.retry_in * CLAIM_ROUNDS
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,1 +1,182 @@
 //! How long to wait before trying again: a pure function of the retry's number and the dice.
+//!
+//! Waiting longer after each failure spreads a spike; jitter keeps callers that failed together from coming back
+//! together. Neither lessens the work that many independent callers bring: that is what `retry_budget` is for. A wait
+//! that the provider itself stated is not handled here (`retry` adds its own spread to it).
+
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::domain::units;
+
+/// How much a wait is spread.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Jitter {
+    /// Not at all: callers that failed together come back together.
+    None,
+    /// The wait, plus up to 25 % of it.
+    #[default]
+    Additive,
+    /// Anything from zero to the wait.
+    Full,
+    /// Half of the wait, plus anything up to the other half.
+    Equal,
+    /// Anything from the base to three times the wait before; grows by chance and not by count.
+    Decorrelated,
+}
+
+/// An exponential wait: `base × factor^(retry − 1)`, at most `cap`, spread by `jitter`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Backoff {
+    /// The wait before the first retry. A duration above 0 and at most `cap`; default `1s`.
+    #[serde(with = "units::duration")]
+    #[schemars(with = "String")]
+    pub base: Duration,
+    /// By how much each wait is longer than the one before. A number from 1 to 10; default 2. Ignored by
+    /// `decorrelated`.
+    pub factor: f64,
+    /// The longest wait before jitter is added. A duration of at most `5m`; default `32s`. With `additive` jitter a
+    /// wait may be up to 25 % longer.
+    #[serde(with = "units::duration")]
+    #[schemars(with = "String")]
+    pub cap: Duration,
+    /// How much a wait is spread: `none`, `additive`, `full`, `equal` or `decorrelated`; default `additive`.
+    pub jitter: Jitter,
+}
+
+/// The largest share of a wait that additive jitter adds.
+const ADDITIVE_SHARE: f64 = 0.25;
+
+// === impl Backoff ===
+
+impl Default for Backoff {
+    fn default() -> Self {
+        Self { base: Duration::from_secs(1), factor: 2.0, cap: Duration::from_secs(32), jitter: Jitter::Additive }
+    }
+}
+
+impl Backoff {
+    /// The wait before retry number `retry` (1 for the first), where `previous` was the wait before it and `dice` is
+    /// a throw of 0 (included) to 1 (excluded).
+    #[must_use]
+    pub fn wait(&self, retry: u32, previous: Option<Duration>, dice: f64) -> Duration {
+        let whole = self.exponential(retry);
+        match self.jitter {
+            Jitter::None => whole,
+            Jitter::Additive => whole + whole.mul_f64(ADDITIVE_SHARE * dice),
+            Jitter::Full => whole.mul_f64(dice),
+            Jitter::Equal => whole.mul_f64(0.5 + 0.5 * dice),
+            Jitter::Decorrelated => {
+                let upper = previous.unwrap_or(self.base).saturating_mul(3).clamp(self.base, self.cap.max(self.base));
+                self.base.saturating_add(upper.saturating_sub(self.base).mul_f64(dice)).min(self.cap)
+            }
+        }
+    }
+
+    /// What is wrong with it: the field and why.
+    #[must_use]
+    pub fn validate(&self) -> Vec<(&'static str, String)> {
+        self.validate_as(["base", "factor", "cap"])
+    }
+
+    /// As `validate`, where the policy that holds it knows the fields by other names (base, factor, cap).
+    pub(super) fn validate_as(&self, names: [&'static str; 3]) -> Vec<(&'static str, String)> {
+        let [base, factor, cap] = names;
+        let mut faults = Vec::new();
+        if self.base.is_zero() || self.base > self.cap {
+            faults.push((base, "must be above 0 and at most the cap".to_owned()));
+        }
+        if !(1.0..=10.0).contains(&self.factor) {
+            faults.push((factor, format!("must be from 1 to 10, not {}", self.factor)));
+        }
+        if self.cap > Duration::from_mins(5) {
+            faults.push((cap, "must be at most 5m".to_owned()));
+        }
+        faults
+    }
+
+    fn exponential(&self, retry: u32) -> Duration {
+        let steps = i32::try_from(retry.saturating_sub(1)).unwrap_or(i32::MAX);
+        // Infinity, and anything else that is no duration, is beyond the cap.
+        Duration::try_from_secs_f64(self.base.as_secs_f64() * self.factor.powi(steps)).unwrap_or(self.cap).min(self.cap)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn seconds(jitter: Jitter, dice: f64) -> Vec<f64> {
+        let backoff = Backoff { jitter, ..Backoff::default() };
+        (1..=7).map(|retry| backoff.wait(retry, None, dice).as_secs_f64()).collect()
+    }
+
+    #[test]
+    fn each_wait_is_twice_the_one_before_until_the_cap() {
+        assert_eq!(seconds(Jitter::None, 0.9), [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 32.0]);
+    }
+
+    #[test]
+    fn jitter_spreads_a_wait_by_its_kind() {
+        for (jitter, dice, first, last) in [
+            (Jitter::Additive, 0.0, 1.0, 32.0),
+            (Jitter::Additive, 0.5, 1.125, 36.0),
+            (Jitter::Full, 0.0, 0.0, 0.0),
+            (Jitter::Full, 0.5, 0.5, 16.0),
+            (Jitter::Equal, 0.0, 0.5, 16.0),
+            (Jitter::Equal, 0.5, 0.75, 24.0),
+            (Jitter::Decorrelated, 0.0, 1.0, 1.0),
+            (Jitter::Decorrelated, 0.5, 2.0, 2.0),
+        ] {
+            let waits = seconds(jitter, dice);
+            assert_eq!((waits[0], waits[6]), (first, last), "{jitter:?} at {dice}");
+        }
+    }
+
+    #[test]
+    fn decorrelated_grows_from_the_wait_before_and_stays_below_the_cap() {
+        let backoff = Backoff { jitter: Jitter::Decorrelated, ..Backoff::default() };
+        assert_eq!(backoff.wait(2, Some(Duration::from_secs(5)), 0.5), Duration::from_secs(8));
+        assert_eq!(backoff.wait(9, Some(Duration::from_hours(1)), 0.999_999), Duration::from_secs_f64(31.999_969));
+    }
+
+    #[test]
+    fn nonsense_is_named_by_its_field() {
+        let backoff = Backoff { base: Duration::from_secs(400), factor: f64::NAN, ..Backoff::default() };
+        let fields: Vec<_> = backoff.validate().into_iter().map(|(field, _)| field).collect();
+        assert_eq!(fields, ["base", "factor"]);
+        let fields: Vec<_> = Backoff { cap: Duration::from_secs(301), ..Backoff::default() }
+            .validate()
+            .into_iter()
+            .map(|f| f.0)
+            .collect();
+        assert_eq!(fields, ["cap"]);
+        assert!(Backoff::default().validate().is_empty());
+    }
+
+    proptest! {
+        #[test]
+        fn no_wait_is_longer_than_the_cap_and_its_jitter(
+            retry in 0_u32..=u32::MAX,
+            dice in 0.0..1.0_f64,
+            base in 1_u64..60_000,
+            cap in 1_u64..300_000,
+            previous in proptest::option::of(0_u64..10_000_000),
+            kind in 0_usize..5,
+        ) {
+            let jitter =
+                [Jitter::None, Jitter::Additive, Jitter::Full, Jitter::Equal, Jitter::Decorrelated][kind];
+            let cap = Duration::from_millis(cap);
+            let backoff = Backoff { base: Duration::from_millis(base), factor: 2.0, cap, jitter };
+            let wait = backoff.wait(retry, previous.map(Duration::from_millis), dice);
+            let longest = if jitter == Jitter::Additive { cap.mul_f64(1.25) } else { cap };
+            prop_assert!(wait <= longest, "{wait:?} is longer than {longest:?}");
+        }
+    }
+}

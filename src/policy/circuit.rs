@@ -1,1 +1,332 @@
-//! The circuit breaker's pure core: evidence in admission order, generations, probe leases, stages.
+//! The circuit breaker's pure core: it stops calls to a target that fails, probes it, and lets calls back in stages.
+//!
+//! Three things make it differ from a counter of errors. Evidence is taken in the order in which calls were *admitted*, since
+//! errors are fast and answers slow. Every change of state begins a new *generation*, and what a call of an earlier one
+//! reports changes nothing. And a target that says nothing at all is seen: silence beyond the first-token timeout is
+//! a failure, and callers who give up one after the other without anybody being answered open it too. Slow answers never
+//! do: they are called *degraded*, which prefers other targets but rejects nobody.
+//!
+//! It has no clock, no dice and no lock, and never waits: all three are the layer's. It counts nothing that says nothing
+//! about the target: a caller's mistakes, limits, early cancels and Relight's own refusals leave no trace.
+
+mod course;
+mod ledger;
+mod permit;
+mod recovery;
+mod setting;
+mod signal;
+mod tally;
+mod view;
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::time::Instant;
+
+use self::{
+    ledger::Ledger,
+    permit::ANSWERED,
+    recovery::{Probes, Ramp},
+    tally::{Sliding, Tally},
+};
+pub use self::{
+    permit::{Peek, Permit, PermitKind, Reject},
+    setting::{CircuitMode, CircuitPolicy},
+    signal::{FailKind, Signal, signal_for},
+    view::{CircuitSnapshot, CircuitState, Forced, Transition},
+};
+
+/// The world at the time of a report.
+#[derive(Debug, Clone, Copy)]
+pub struct ReportContext {
+    /// The time.
+    pub now: Instant,
+    /// A random number, 0 to 1.
+    pub dice: f64,
+    /// Whether another target could take the calls.
+    pub alternative_healthy: bool,
+}
+
+/// The breaker of one target.
+///
+/// Memory: at most `max_pending` attempts of 40 bytes, and a few hundred counters.
+#[derive(Debug)]
+pub struct Circuit {
+    policy: Arc<CircuitPolicy>,
+    state: State,
+    generation: u64,
+    streak: u32,
+    ledger: Ledger,
+    tally: Tally,
+    arrivals: Sliding<u32>,
+    degraded: bool,
+    stale_reports: u64,
+    /// Time never runs backwards here, even when callers read their clocks before they got the lock.
+    latest: Option<Instant>,
+    dice: f64,
+    alternative_healthy: bool,
+    /// Changes that nobody has heard of yet.
+    outbox: Vec<Transition>,
+}
+
+#[derive(Debug)]
+enum State {
+    Closed,
+    Open { until: Instant },
+    HalfOpen(Probes),
+    Recovering(Ramp),
+    ForcedOpen,
+    ForcedClosed,
+}
+
+// === impl Circuit ===
+
+impl Circuit {
+    /// A closed circuit without evidence.
+    #[must_use]
+    pub fn new(policy: Arc<CircuitPolicy>) -> Self {
+        Self {
+            state: State::Closed,
+            generation: 0,
+            streak: 0,
+            ledger: Ledger::default(),
+            tally: Tally::new(&policy),
+            arrivals: Sliding::new(policy.window),
+            degraded: false,
+            stale_reports: 0,
+            latest: None,
+            dice: 0.5,
+            alternative_healthy: false,
+            outbox: Vec::new(),
+            policy,
+        }
+    }
+
+    /// Takes new settings; state, open time, leases and streak stay. Evidence starts anew where it was counted differently.
+    pub fn set_policy(&mut self, policy: Arc<CircuitPolicy>) {
+        let old = std::mem::replace(&mut self.policy, policy);
+        if old.window != self.policy.window || old.mode != self.policy.mode {
+            self.arrivals = Sliding::new(self.policy.window);
+            self.forget();
+        }
+        // Only evidence climbs the stages of recovery, and nothing at all closes a circuit that is off.
+        let stuck = match self.policy.mode {
+            CircuitMode::Evidence => false,
+            CircuitMode::Consecutive => matches!(self.state, State::Recovering(_)),
+            CircuitMode::Off => !matches!(self.state, State::Closed),
+        };
+        if stuck {
+            self.close();
+        }
+    }
+
+    /// Whether a call would be admitted. Takes no permit; what is overdue is settled first.
+    pub fn peek(&mut self, now: Instant, alternative_healthy: bool) -> Peek {
+        self.alternative_healthy = alternative_healthy;
+        let now = self.settle(now);
+        match &self.state {
+            State::Closed | State::ForcedClosed | State::Recovering(_) => Peek::Ready,
+            State::ForcedOpen => Peek::Wait { retry_in: None },
+            State::Open { until } => wait_until(now, *until),
+            State::HalfOpen(probes) => wait_until(now, self.half_open_retry(probes, now)),
+        }
+    }
+
+    /// Admits a call, or says when to come back. A circuit whose open time is over sends the call as a probe.
+    ///
+    /// What changed is kept for [`Circuit::drain`] and the next report.
+    ///
+    /// # Errors
+    /// [`Reject`] when the circuit is open, its probes are out, or the call is beyond the share of a recovery's stage.
+    pub fn admit(&mut self, now: Instant, dice: f64) -> Result<Permit, Reject> {
+        self.dice = dice;
+        let now = self.settle(now);
+        if let State::Open { until } = self.state
+            && now >= until
+        {
+            self.enter(State::HalfOpen(Probes::default()));
+            self.outbox.push(Transition::HalfOpen);
+        }
+        let half_open_retry = match &self.state {
+            State::HalfOpen(probes) => self.half_open_retry(probes, now),
+            State::Closed | State::Open { .. } | State::Recovering(_) | State::ForcedOpen | State::ForcedClosed => now,
+        };
+        match &mut self.state {
+            State::Closed | State::ForcedClosed => Ok(self.permit(now)),
+            State::ForcedOpen => Err(Reject { retry_in: self.policy.open_max_slow }),
+            State::Open { until } => Err(Reject { retry_in: until.saturating_duration_since(now) }),
+            State::HalfOpen(probes) => {
+                if half_open_retry > now {
+                    return Err(Reject { retry_in: half_open_retry - now });
+                }
+                let seq = self.ledger.skip();
+                probes.grant(now, seq, &self.policy);
+                Ok(Permit::new(self.generation, seq, PermitKind::Probe(seq)))
+            }
+            State::Recovering(ramp) => {
+                if ramp.admits(&self.policy) {
+                    return Ok(self.permit(now));
+                }
+                let soon = ramp.ends_at(&self.policy).saturating_duration_since(now);
+                Err(Reject { retry_in: soon.max(SOON) })
+            }
+        }
+    }
+
+    /// Takes what an attempt tells. The first verdict of a permit wins, and after a first token one failure more (the
+    /// answer was cut); everything else about it is ignored, and so is every report of an earlier generation.
+    pub fn report(&mut self, permit: &Permit, signal: Signal, context: ReportContext) -> Vec<Transition> {
+        self.dice = context.dice;
+        self.alternative_healthy = context.alternative_healthy;
+        // What is overdue is overdue, even when its report is just coming in.
+        let now = self.settle(context.now);
+        match permit.first_of_its_phase(signal) {
+            None => {}
+            Some(_) if permit.generation != self.generation => self.stale_reports += 1,
+            Some(was) => self.take(permit, signal, was == ANSWERED, now),
+        }
+        self.drain()
+    }
+
+    /// Settles what is overdue: silent attempts, expired leases, a stage whose time is over.
+    pub fn tick(&mut self, now: Instant, dice: f64, alternative_healthy: bool) -> Vec<Transition> {
+        self.dice = dice;
+        self.alternative_healthy = alternative_healthy;
+        self.settle(now);
+        self.drain()
+    }
+
+    /// The changes that nobody has heard of yet; empty and free of cost when there are none. Ask after `peek` and `admit`.
+    pub fn drain(&mut self) -> Vec<Transition> {
+        std::mem::take(&mut self.outbox)
+    }
+
+    /// Does what an operator demands.
+    pub fn force(&mut self, forced: Forced, now: Instant) -> Vec<Transition> {
+        let now = self.settle(now);
+        match forced {
+            Forced::Open => {
+                let opened = Transition::Opened {
+                    evidence: self.evidence(),
+                    retry_in: self.policy.open_max_slow,
+                    reason: "forced by an operator",
+                };
+                self.enter(State::ForcedOpen);
+                self.outbox.push(opened);
+            }
+            Forced::Closed => {
+                self.enter(State::ForcedClosed);
+                self.streak = 0;
+                self.outbox.push(Transition::Closed);
+            }
+            Forced::Auto => match self.state {
+                // The target may still be ill: the next call is a probe.
+                State::ForcedOpen => self.enter(State::Open { until: now }),
+                State::ForcedClosed => self.enter(State::Closed),
+                State::Closed | State::Open { .. } | State::HalfOpen(_) | State::Recovering(_) => {}
+            },
+        }
+        self.drain()
+    }
+
+    /// Closes the circuit, whatever held it open, and forgets its evidence.
+    pub fn reset(&mut self, now: Instant) -> Vec<Transition> {
+        self.settle(now);
+        self.close();
+        self.drain()
+    }
+
+    /// What the circuit looks like.
+    #[must_use]
+    pub fn snapshot(&self, now: Instant) -> CircuitSnapshot {
+        let retry_at = match &self.state {
+            State::Open { until } => Some(*until),
+            State::HalfOpen(probes) => Some(self.half_open_retry(probes, now)),
+            State::Closed | State::Recovering(_) | State::ForcedOpen | State::ForcedClosed => None,
+        };
+        let probes_outstanding = match &self.state {
+            State::HalfOpen(probes) => probes.outstanding(),
+            State::Closed | State::Open { .. } | State::Recovering(_) | State::ForcedOpen | State::ForcedClosed => 0,
+        };
+        CircuitSnapshot {
+            state: self.state(),
+            generation: self.generation,
+            retry_in: retry_at.map(|at| at.saturating_duration_since(now)).filter(|wait| !wait.is_zero()),
+            degraded: self.degraded,
+            evidence: self.evidence(),
+            streak: self.streak,
+            stale_reports: self.stale_reports,
+            probes_outstanding,
+        }
+    }
+
+    /// When a parked caller may be released to ask again; `None` while an operator holds the circuit open.
+    #[must_use]
+    pub fn next_probe_at(&self, now: Instant) -> Option<Instant> {
+        match &self.state {
+            State::Closed | State::Recovering(_) | State::ForcedClosed => Some(now),
+            State::Open { until } => Some(now.max(*until)),
+            State::HalfOpen(probes) => Some(probes.next_at(now, &self.policy)),
+            State::ForcedOpen => None,
+        }
+    }
+
+    /// When [`Circuit::tick`] has something to settle even if nobody calls; `None` when it has nothing.
+    #[must_use]
+    pub fn next_tick_at(&self) -> Option<Instant> {
+        match &self.state {
+            State::Closed | State::ForcedClosed => self.ledger.next_overdue(self.policy.first_token_timeout),
+            State::Recovering(ramp) => {
+                let overdue = self.ledger.next_overdue(self.policy.first_token_timeout);
+                let ends = ramp.ends_at(&self.policy);
+                Some(overdue.map_or(ends, |overdue| overdue.min(ends)))
+            }
+            State::HalfOpen(probes) => probes.next_expiry(),
+            State::Open { .. } | State::ForcedOpen => None,
+        }
+    }
+
+    /// State and generation in one word, for an atomic that can be read without the lock.
+    #[must_use]
+    pub fn mirror(&self) -> u64 {
+        (self.generation << 3) | self.state() as u64
+    }
+
+    /// Whether a [`Circuit::mirror`] says that everything is admitted.
+    #[must_use]
+    pub const fn mirror_is_closed(mirror: u64) -> bool {
+        let state = mirror & 0b111;
+        state == CircuitState::Closed as u64 || state == CircuitState::ForcedClosed as u64
+    }
+
+    /// The state.
+    #[must_use]
+    pub fn state(&self) -> CircuitState {
+        match self.state {
+            State::Closed => CircuitState::Closed,
+            State::Open { .. } => CircuitState::Open,
+            State::HalfOpen(_) => CircuitState::HalfOpen,
+            State::Recovering(_) => CircuitState::Recovering,
+            State::ForcedOpen => CircuitState::ForcedOpen,
+            State::ForcedClosed => CircuitState::ForcedClosed,
+        }
+    }
+
+    /// Whether other targets are preferable.
+    #[must_use]
+    pub fn degraded(&self) -> bool {
+        self.degraded
+    }
+
+    /// The settings in force.
+    #[must_use]
+    pub fn policy(&self) -> &CircuitPolicy {
+        &self.policy
+    }
+}
+
+/// How soon a call that is beyond the share of a stage may come back at the earliest.
+const SOON: Duration = Duration::from_millis(50);
+
+fn wait_until(now: Instant, at: Instant) -> Peek {
+    if at <= now { Peek::Ready } else { Peek::Wait { retry_in: Some(at - now) } }
+}

@@ -1,1 +1,211 @@
 //! Until when a target must not be asked: rate, credential and configuration gates.
+//!
+//! A circuit asks whether a target is healthy; a gate only knows that asking is pointless before a certain time, because the
+//! provider said so: a limit is used up, a key is refused, a model does not exist. A stated wait is a promise to keep: it
+//! is never shortened by a later, shorter one. A gate that closed without a stated end sends one call a minute to see.
+//!
+//! It has no clock and no lock, and counts nothing: a gate that is closed says nothing about the target's health.
+
+mod limits;
+
+use std::{sync::Arc, time::Duration};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
+
+use crate::domain::{event::GateKind, failure::FailureClass};
+
+/// The settings of a gate.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct GatePolicy {
+    /// How long the rate gate closes when a limit was reached and no wait was stated. 10 ms to 5 min; shorter runs into
+    /// the limit again.
+    #[serde(with = "crate::domain::units::duration")]
+    #[schemars(with = "String")]
+    pub rate_wait: Duration,
+    /// Longest stated wait that the rate gate keeps. 1 s to 1 h; a provider that lies about an hour costs this much.
+    #[serde(with = "crate::domain::units::duration")]
+    #[schemars(with = "String")]
+    pub rate_wait_max: Duration,
+    /// How long the credential and configuration gates stay closed between two probes. 1 s to 1 h.
+    #[serde(with = "crate::domain::units::duration")]
+    #[schemars(with = "String")]
+    pub probe_interval: Duration,
+    /// Share of a wait that is added at most, by dice, so that callers do not come back together. 0 to 1.
+    pub jitter: f64,
+    /// Whether the rate gate reads the remaining and reset headers of good answers, and closes before the wall.
+    pub pace: bool,
+}
+
+/// Leave to pass a gate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GatePass {
+    /// The gate is open.
+    Open,
+    /// The gate was closed, and this call finds out whether it still must be. The next one may do so a `probe_interval`
+    /// later, whatever becomes of this one.
+    Probe,
+}
+
+/// A change that others want to know of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GateChange {
+    /// The gate closed, or stays closed for longer.
+    Closed {
+        /// How long from now.
+        reopens_in: Duration,
+    },
+    /// The gate opened.
+    Opened,
+}
+
+/// A gate.
+#[derive(Debug)]
+pub struct Gate {
+    kind: GateKind,
+    policy: Arc<GatePolicy>,
+    closed_until: Option<Instant>,
+    class: Option<FailureClass>,
+}
+
+// === impl GatePolicy ===
+
+impl Default for GatePolicy {
+    fn default() -> Self {
+        Self {
+            rate_wait: Duration::from_secs(1),
+            rate_wait_max: Duration::from_mins(5),
+            probe_interval: Duration::from_mins(1),
+            jitter: 0.2,
+            pace: true,
+        }
+    }
+}
+
+impl GatePolicy {
+    /// What cannot work, as the field's name and the reason; empty when all is well.
+    #[must_use]
+    pub fn validate(&self) -> Vec<(&'static str, String)> {
+        let mut faults = Vec::new();
+        let hour = Duration::from_hours(1);
+        for (field, value, least, most) in [
+            ("rate_wait", self.rate_wait, Duration::from_millis(10), Duration::from_mins(5)),
+            ("rate_wait_max", self.rate_wait_max, Duration::from_secs(1), hour),
+            ("probe_interval", self.probe_interval, Duration::from_secs(1), hour),
+        ] {
+            if value < least || value > most {
+                faults.push((field, format!("is {value:?}; must be {least:?} to {most:?}")));
+            }
+        }
+        if !(0.0..=1.0).contains(&self.jitter) {
+            faults.push(("jitter", format!("is {}; must be 0 to 1", self.jitter)));
+        }
+        faults
+    }
+}
+
+// === impl Gate ===
+
+impl Gate {
+    /// An open gate.
+    #[must_use]
+    pub fn new(kind: GateKind, policy: Arc<GatePolicy>) -> Self {
+        Self { kind, policy, closed_until: None, class: None }
+    }
+
+    /// Takes new settings; a gate that is closed stays closed for as long as it was told.
+    pub fn set_policy(&mut self, policy: Arc<GatePolicy>) {
+        self.policy = policy;
+    }
+
+    /// Which gate it is.
+    #[must_use]
+    pub fn kind(&self) -> GateKind {
+        self.kind
+    }
+
+    /// Why it closed last, while it is closed or waits for its probe to succeed.
+    #[must_use]
+    pub fn class(&self) -> Option<FailureClass> {
+        self.class
+    }
+
+    /// Whether a call may pass.
+    ///
+    /// # Errors
+    /// How long it stays closed.
+    pub fn peek(&self, now: Instant) -> Result<(), Duration> {
+        match self.closed_until {
+            Some(until) if until > now => Err(until - now),
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// Passes a call, or says when to come back. Of a credential or configuration gate whose time is over, only one call
+    /// in `probe_interval` passes until [`Gate::succeed`].
+    ///
+    /// # Errors
+    /// How long it stays closed.
+    pub fn admit(&mut self, now: Instant) -> Result<GatePass, Duration> {
+        self.peek(now)?;
+        match (self.kind, self.closed_until) {
+            (_, None) | (GateKind::Rate, Some(_)) => Ok(GatePass::Open),
+            (GateKind::Credential | GateKind::Configuration, Some(_)) => {
+                self.closed_until = Some(now + self.policy.probe_interval);
+                Ok(GatePass::Probe)
+            }
+        }
+    }
+
+    /// Closes for that wait, or for the usual one when none was stated; never for less than it is closed already.
+    ///
+    /// Returns the change, or `None` when the gate was closed for longer already.
+    pub fn close(
+        &mut self,
+        now: Instant,
+        wait: Option<Duration>,
+        class: FailureClass,
+        dice: f64,
+    ) -> Option<GateChange> {
+        let wait = match self.kind {
+            GateKind::Rate => wait.unwrap_or(self.policy.rate_wait).min(self.policy.rate_wait_max),
+            GateKind::Credential | GateKind::Configuration => self.policy.probe_interval,
+        };
+        let spread = 1.0 + self.policy.jitter.clamp(0.0, 1.0) * dice.clamp(0.0, 1.0);
+        self.close_until(now, now + wait.mul_f64(spread), class)
+    }
+
+    /// A call that passed was answered: the gate is open.
+    pub fn succeed(&mut self, now: Instant) -> Option<GateChange> {
+        match (self.kind, self.closed_until) {
+            (_, None) => None,
+            // A call that was sent before the limit was reached says nothing about the limit.
+            (GateKind::Rate, Some(until)) if until > now => None,
+            (GateKind::Rate | GateKind::Credential | GateKind::Configuration, Some(_)) => {
+                self.closed_until = None;
+                self.class = None;
+                Some(GateChange::Opened)
+            }
+        }
+    }
+
+    /// Reads the headers of an answer: when a limit has nothing left, the rate gate closes until it is reset.
+    pub fn observe_limits(&mut self, now: Instant, headers: &[(String, String)]) -> Option<GateChange> {
+        if self.kind != GateKind::Rate || !self.policy.pace {
+            return None;
+        }
+        let wait = limits::wait_for_reset(headers)?.min(self.policy.rate_wait_max);
+        self.close_until(now, now + wait, FailureClass::RateLimited)
+    }
+
+    fn close_until(&mut self, now: Instant, until: Instant, class: FailureClass) -> Option<GateChange> {
+        if until <= now || self.closed_until.is_some_and(|already| already >= until) {
+            return None;
+        }
+        self.closed_until = Some(until);
+        self.class = Some(class);
+        Some(GateChange::Closed { reopens_in: until - now })
+    }
+}

@@ -1,1 +1,195 @@
 //! Whether and when a second attempt starts beside a slow first.
+//!
+//! A hedge buys the slowest answers' time with tokens, so it is off unless asked for, waits until the first attempt
+//! is slower than nearly all before it, and is bounded as a share of all calls. It is paid from the retry budget, goes
+//! to another target, and is never used where tools with side effects could run twice; who asks checks that.
+
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
+
+use crate::domain::units;
+
+/// Whether and when a second attempt starts beside a slow first.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct HedgePolicy {
+    /// Whether there are hedges at all; default false.
+    pub enabled: bool,
+    /// The least silence before one. A duration from `1ms` to `10m`; default `500ms`. The target's 95th percentile
+    /// counts where that is longer.
+    #[serde(with = "units::duration")]
+    #[schemars(with = "String")]
+    pub min_delay: Duration,
+    /// The largest share of calls in ten seconds that may be hedged. A ratio from 0 to 1; default 0.05. Below
+    /// `1 / max_share` calls in ten seconds there is none.
+    pub max_share: f64,
+    /// How many recent first tokens of the target must be known. A number from 1 to 256; default 100. With fewer, its
+    /// 95th percentile is a guess.
+    pub min_samples: u32,
+}
+
+/// Counts calls and hedges of the last ten seconds, so that hedges stay a small share.
+#[derive(Debug, Clone)]
+pub struct HedgeShare {
+    start: Instant,
+    seconds: [Second; SECONDS],
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Second {
+    number: u64,
+    calls: u32,
+    hedges: u32,
+}
+
+/// How many seconds count.
+const SECONDS: usize = 10;
+
+// === impl HedgePolicy ===
+
+impl Default for HedgePolicy {
+    fn default() -> Self {
+        Self { enabled: false, min_delay: Duration::from_millis(500), max_share: 0.05, min_samples: 100 }
+    }
+}
+
+impl HedgePolicy {
+    /// After how much silence a second attempt may start, where `p95` of the target's first tokens is known from
+    /// `samples`; `None` for never.
+    #[must_use]
+    pub fn delay(&self, p95: Option<Duration>, samples: usize) -> Option<Duration> {
+        if !self.enabled || samples < usize::try_from(self.min_samples).unwrap_or(usize::MAX) {
+            return None;
+        }
+        Some(p95?.max(self.min_delay))
+    }
+
+    /// What is wrong with it: the field and why.
+    #[must_use]
+    pub fn validate(&self) -> Vec<(&'static str, String)> {
+        let mut faults = Vec::new();
+        if self.min_delay < Duration::from_millis(1) || self.min_delay > Duration::from_mins(10) {
+            faults.push(("min_delay", "must be from 1ms to 10m".to_owned()));
+        }
+        if !(0.0..=1.0).contains(&self.max_share) {
+            faults.push(("max_share", format!("must be from 0 to 1, not {}", self.max_share)));
+        }
+        if !(1..=256).contains(&self.min_samples) {
+            faults.push(("min_samples", format!("must be from 1 to 256, not {}", self.min_samples)));
+        }
+        faults
+    }
+}
+
+// === impl HedgeShare ===
+
+impl HedgeShare {
+    /// Without calls.
+    #[must_use]
+    pub fn new(now: Instant) -> Self {
+        Self { start: now, seconds: [Second::default(); SECONDS] }
+    }
+
+    /// A call began.
+    pub fn call_started(&mut self, now: Instant) {
+        let second = self.second(now);
+        second.calls = second.calls.saturating_add(1);
+    }
+
+    /// Counts a hedge if it is still within `max_share` of the calls; says whether it may start.
+    #[must_use = "a hedge that was counted must be started"]
+    pub fn try_hedge(&mut self, now: Instant, max_share: f64) -> bool {
+        let newest = self.number(now);
+        let (calls, hedges) = self
+            .seconds
+            .iter()
+            .filter(|second| newest - second.number.min(newest) < SECONDS as u64)
+            .fold((0_u64, 0_u64), |(calls, hedges), second| {
+                (calls + u64::from(second.calls), hedges + u64::from(second.hedges))
+            });
+        #[expect(clippy::cast_precision_loss, reason = "counts of ten seconds are far below 2^53")]
+        let allowed = (hedges + 1) as f64 <= calls as f64 * max_share;
+        if allowed {
+            let second = self.second(now);
+            second.hedges = second.hedges.saturating_add(1);
+        }
+        allowed
+    }
+
+    fn number(&self, now: Instant) -> u64 {
+        now.saturating_duration_since(self.start).as_secs()
+    }
+
+    /// The counts of the second that `now` is in, emptied if they were those of an older one.
+    fn second(&mut self, now: Instant) -> &mut Second {
+        let number = self.number(now);
+        let second = &mut self.seconds[usize::try_from(number % SECONDS as u64).unwrap_or(0)];
+        if second.number != number {
+            *second = Second { number, ..Second::default() };
+        }
+        second
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ms(millis: u64) -> Duration {
+        Duration::from_millis(millis)
+    }
+
+    #[test]
+    fn a_hedge_waits_for_the_95th_percentile_but_never_less_than_the_minimum() {
+        let policy = HedgePolicy { enabled: true, ..HedgePolicy::default() };
+        assert_eq!(policy.delay(Some(ms(1800)), 100), Some(ms(1800)));
+        assert_eq!(policy.delay(Some(ms(90)), 100), Some(ms(500)));
+    }
+
+    #[test]
+    fn there_is_no_hedge_when_switched_off_or_with_too_few_samples() {
+        assert_eq!(HedgePolicy::default().delay(Some(ms(1800)), 1000), None);
+        let policy = HedgePolicy { enabled: true, ..HedgePolicy::default() };
+        assert_eq!(policy.delay(Some(ms(1800)), 99), None);
+        assert_eq!(policy.delay(None, 100), None);
+    }
+
+    #[test]
+    fn hedges_are_at_most_five_in_a_hundred_calls_of_ten_seconds() {
+        let start = Instant::now();
+        let mut share = HedgeShare::new(start);
+        assert!(!share.try_hedge(start, 0.05));
+        for call in 0..100 {
+            share.call_started(start + ms(call * 90));
+        }
+        let hedged = (0..20).filter(|_| share.try_hedge(start + ms(9_000), 0.05)).count();
+        assert_eq!(hedged, 5);
+    }
+
+    #[test]
+    fn calls_and_hedges_older_than_ten_seconds_do_not_count() {
+        let start = Instant::now();
+        let mut share = HedgeShare::new(start);
+        for _ in 0..20 {
+            share.call_started(start);
+        }
+        assert!(share.try_hedge(start + ms(9_999), 0.05));
+        assert!(!share.try_hedge(start + ms(9_999), 0.05));
+        assert!(!share.try_hedge(start + ms(10_000), 0.05), "the calls are too old");
+        for _ in 0..20 {
+            share.call_started(start + ms(20_000));
+        }
+        assert!(share.try_hedge(start + ms(20_000), 0.05), "the hedge is too old");
+    }
+
+    #[test]
+    fn nonsense_is_named_by_its_field() {
+        let policy = HedgePolicy { min_delay: ms(0), max_share: 1.1, min_samples: 0, ..HedgePolicy::default() };
+        let fields: Vec<_> = policy.validate().into_iter().map(|(field, _)| field).collect();
+        assert_eq!(fields, ["min_delay", "max_share", "min_samples"]);
+        assert!(HedgePolicy::default().validate().is_empty());
+    }
+}

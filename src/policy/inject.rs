@@ -1,1 +1,231 @@
-//! Telling the model what went wrong: whether, what, and where it is legal.
+//! Context injection: tells the model what went wrong with its last attempt, where that can help.
+//!
+//! A model that is asked the same thing again tends to fail the same way; a short, concrete note changes that. The note
+//! lives in one attempt's copy of the conversation. Attempt k is the untouched history plus ONE note about the attempts
+//! before it, so notes never pile up and nothing before the tail changes (prompt caches and signatures stay whole).
+//!
+//! Never puts a byte that came from upstream into a system, developer or user turn; never edits a turn before the tail;
+//! never makes a request fail: without a legal place the request goes out without a note, and says so.
+
+use std::{borrow::Cow, collections::BTreeMap};
+
+use serde::{Deserialize, Serialize};
+
+use crate::domain::{
+    failure::{Failure, FailureClass},
+    ids::Operation,
+    invocation::InjectionMode,
+    message::ModelCall,
+    target::Target,
+};
+
+mod finding;
+mod note;
+mod patch;
+mod place;
+mod repair;
+mod sanitize;
+#[cfg(test)]
+mod tests;
+pub mod validators;
+mod vocabulary;
+
+pub use self::{
+    finding::{Finding, Mismatch},
+    note::{is_actionable, note_text},
+    patch::history_patch,
+    repair::{INTERRUPTED, repair},
+};
+
+/// Longest note, in characters, whatever the configuration says.
+pub const MAX_NOTE_CHARS: usize = 400;
+/// Longest excerpt of upstream text inside a tool result, in bytes, whatever the configuration says.
+pub const MAX_EXCERPT_BYTES: usize = 1024;
+/// What a template must hold: the place of Relight's words for the failure.
+pub const PLACEHOLDER: &str = "{error}";
+
+const SHORTEST_NOTE_CHARS: usize = 80;
+const MOST_FAILURES_LISTED: usize = 10;
+
+/// How the model is told of its failure.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct InjectionPolicy {
+    /// When a note is written: `when_actionable`, `always` (every retryable failure) or `never`.
+    pub mode: InjectionMode,
+    /// The note; `{error}` is Relight's phrase for the failure with its own facts.
+    pub template: String,
+    /// The note for the operations in `short_for`.
+    pub short_template: String,
+    /// Operations that get the short note: the steps of a multi-step run that choose neither actions nor tools.
+    pub short_for: Vec<String>,
+    /// Notes by failure class (`timeout`, `malformed_response`, …), before all others.
+    pub templates: BTreeMap<String, String>,
+    /// Longest note, in characters, 80 to 400; what does not fit is left out, least important first.
+    pub max_note_chars: usize,
+    /// Longest excerpt of a tool's own words, in bytes, 0 (none) to 1024; only ever inside a tool result.
+    pub max_excerpt_bytes: usize,
+    /// How many of the last attempts a note lists, 1 to 10.
+    pub max_failures_listed: usize,
+}
+
+/// Where the note of an attempt went.
+#[derive(Debug, Clone, PartialEq)]
+#[expect(clippy::large_enum_variant, reason = "one is made per attempt and taken apart at once")]
+pub enum Placement {
+    /// The attempt carries a note.
+    Placed {
+        /// This attempt's own copy of the call, repaired (see [`repair`]).
+        call: ModelCall,
+        /// The note, at most 400 characters; an excerpt in a tool result is not part of it.
+        note: String,
+        /// How it travels.
+        vehicle: Vehicle,
+    },
+    /// There is nothing that the model should be told.
+    NotNeeded,
+    /// The model should be told, but there is no legal place.
+    Skipped {
+        /// Why, in words for people.
+        reason: String,
+    },
+}
+
+/// How a note travels; the neutral encoding of each is fixed, and translations rely on it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Vehicle {
+    /// A message of role developer, last.
+    DeveloperMessage,
+    /// A message of role system, last.
+    SystemMessage,
+    /// A message of role user, last.
+    UserMessage,
+    /// A text part at the end of the last message, which is the user's.
+    UserTextBlock,
+    /// Inside the content of the failing (else the last) tool result of the tail.
+    ToolResult,
+    /// A message of role user right after the tool results. A dialect without a tool role merges it into the turn that
+    /// holds the results, as a text block after all of them.
+    AfterToolResults,
+}
+
+// === impl Vehicle ===
+
+impl Vehicle {
+    /// The vehicle's name in snake case, as in events and spans.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::DeveloperMessage => "developer_message",
+            Self::SystemMessage => "system_message",
+            Self::UserMessage => "user_message",
+            Self::UserTextBlock => "user_text_block",
+            Self::ToolResult => "tool_result",
+            Self::AfterToolResults => "after_tool_results",
+        }
+    }
+}
+
+// === impl InjectionPolicy ===
+
+impl Default for InjectionPolicy {
+    fn default() -> Self {
+        Self {
+            mode: InjectionMode::default(),
+            template:
+                "The previous model call failed: {error}. Adjust your approach — try a simpler action or different \
+                       tool."
+                    .to_owned(),
+            short_template: "The previous call failed: {error}. Adjust your approach.".to_owned(),
+            short_for: ["planner", "evaluator", "replanner"].map(str::to_owned).to_vec(),
+            templates: BTreeMap::new(),
+            max_note_chars: MAX_NOTE_CHARS,
+            max_excerpt_bytes: MAX_EXCERPT_BYTES,
+            max_failures_listed: 3,
+        }
+    }
+}
+
+impl InjectionPolicy {
+    /// Every fault of this policy: the field's path and what is wrong with it. Empty when it is good.
+    #[must_use]
+    pub fn validate(&self) -> Vec<(String, String)> {
+        let mut faults = Vec::new();
+        check_range(&mut faults, "max_note_chars", self.max_note_chars, SHORTEST_NOTE_CHARS, MAX_NOTE_CHARS);
+        check_range(&mut faults, "max_excerpt_bytes", self.max_excerpt_bytes, 0, MAX_EXCERPT_BYTES);
+        check_range(&mut faults, "max_failures_listed", self.max_failures_listed, 1, MOST_FAILURES_LISTED);
+        self.check_template(&mut faults, "template", &self.template);
+        self.check_template(&mut faults, "short_template", &self.short_template);
+        for (name, template) in &self.templates {
+            let path = format!("templates.{name}");
+            match FailureClass::parse(name) {
+                None => faults.push((path.clone(), "is not a failure class".to_owned())),
+                Some(class) if note::is_never_told(class) => {
+                    faults.push((path.clone(), "the model is never told of this class".to_owned()));
+                }
+                Some(_) => {}
+            }
+            self.check_template(&mut faults, &path, template);
+        }
+        for (index, operation) in self.short_for.iter().enumerate() {
+            if operation.trim().is_empty() {
+                faults.push((format!("short_for[{index}]"), "is empty".to_owned()));
+            }
+        }
+        faults
+    }
+
+    fn check_template(&self, faults: &mut Vec<(String, String)>, path: &str, template: &str) {
+        let mut fault = |reason: String| faults.push((path.to_owned(), reason));
+        if template.matches(PLACEHOLDER).count() != 1 {
+            fault(format!("must hold {PLACEHOLDER} exactly once"));
+        }
+        if template.replace(PLACEHOLDER, "").contains(['{', '}']) {
+            fault(format!("knows no placeholder but {PLACEHOLDER}"));
+        }
+        if template.chars().any(sanitize::is_hidden) {
+            fault("holds control, bidirectional or invisible characters".to_owned());
+        }
+        let longest = FailureClass::ALL.iter().map(|class| class.phrase().chars().count()).max().unwrap_or_default();
+        let room = self.max_note_chars.min(MAX_NOTE_CHARS);
+        if template.chars().count() + longest > room + PLACEHOLDER.len() {
+            fault(format!("leaves no room for a phrase of {longest} characters within {room}"));
+        }
+    }
+}
+
+fn check_range(faults: &mut Vec<(String, String)>, path: &str, value: usize, least: usize, most: usize) {
+    if !(least..=most).contains(&value) {
+        faults.push((path.to_owned(), format!("must be {least} to {most}, is {value}")));
+    }
+}
+
+/// Puts the note about `failures` (of this invocation, oldest first) into a copy of `call`.
+///
+/// `mode` is the effective one, after overrides. Local refusals are ignored, as no model had a part in them. `call` is the
+/// untouched history, on every attempt: that is what makes the note of attempt k replace that of attempt k-1.
+#[must_use]
+pub fn inject(
+    policy: &InjectionPolicy,
+    mode: InjectionMode,
+    operation: &Operation,
+    call: &ModelCall,
+    target: &Target,
+    failures: &[&Failure],
+) -> Placement {
+    let told = note::worth_telling(mode, failures);
+    let Some(newest) = told.last() else { return Placement::NotNeeded };
+    let note = note_text(policy, operation, call, &told);
+    let excerpt = note::excerpt(policy, newest);
+    let mut call = match repair(call) {
+        Cow::Borrowed(whole) => whole.clone(),
+        Cow::Owned(repaired) => repaired,
+    };
+    match place::choose(&call.messages, target) {
+        Ok(vehicle) => {
+            place::put(&mut call.messages, vehicle, &note, excerpt.as_deref());
+            Placement::Placed { call, note, vehicle }
+        }
+        Err(reason) => Placement::Skipped { reason: reason.to_owned() },
+    }
+}

@@ -1,1 +1,171 @@
 //! How fast a target answers: percentiles of its first tokens.
+//!
+//! Only the first token is measured: how long an answer takes in all depends on its length, and says nothing about
+//! the target's health. Old samples do not count, so a target that was slow an hour ago is not slow for ever. One
+//! `Latency` per target and `PromptSize`, because a long prompt is slow everywhere.
+
+use std::{collections::VecDeque, time::Duration};
+
+use tokio::time::Instant;
+
+/// The median first token that is assumed of a target nothing is known about.
+pub const GUESSED_P50: Duration = Duration::from_secs(1);
+/// The 95th percentile of the first token that is assumed of a target nothing is known about.
+pub const GUESSED_P95: Duration = Duration::from_secs(5);
+
+/// The most samples that are kept.
+const CAPACITY: usize = 256;
+/// How long a sample counts.
+const MAX_AGE: Duration = Duration::from_mins(5);
+
+/// The recent first tokens of one target.
+#[derive(Debug, Clone, Default)]
+pub struct Latency {
+    samples: VecDeque<(Instant, Duration)>,
+}
+
+/// How long a prompt is, coarsely.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum PromptSize {
+    /// Fewer than 1 000 tokens.
+    Short,
+    /// Fewer than 8 000 tokens.
+    Medium,
+    /// Fewer than 32 000 tokens.
+    Long,
+    /// 32 000 tokens or more.
+    Huge,
+}
+
+// === impl Latency ===
+
+impl Latency {
+    /// Without samples.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// A first token came `first_token` after its request was sent.
+    pub fn record(&mut self, now: Instant, first_token: Duration) {
+        while self.samples.len() >= CAPACITY || self.samples.front().is_some_and(|(at, _)| is_old(*at, now)) {
+            self.samples.pop_front();
+        }
+        self.samples.push_back((now, first_token));
+    }
+
+    /// The median; `None` without a recent sample.
+    #[must_use]
+    pub fn p50(&self, now: Instant) -> Option<Duration> {
+        self.percentile(now, 50)
+    }
+
+    /// What 95 of 100 first tokens do not exceed; `None` without a recent sample. See `samples` for its worth.
+    #[must_use]
+    pub fn p95(&self, now: Instant) -> Option<Duration> {
+        self.percentile(now, 95)
+    }
+
+    /// How many recent samples there are, at most 256.
+    #[must_use]
+    pub fn samples(&self, now: Instant) -> usize {
+        self.recent(now).count()
+    }
+
+    /// The nearest-rank percentile: the smallest sample that at least `percent` % do not exceed.
+    fn percentile(&self, now: Instant, percent: usize) -> Option<Duration> {
+        let mut recent: Vec<_> = self.recent(now).collect();
+        let rank = (recent.len() * percent).div_ceil(100).checked_sub(1)?;
+        Some(*recent.select_nth_unstable(rank).1)
+    }
+
+    fn recent(&self, now: Instant) -> impl Iterator<Item = Duration> {
+        self.samples.iter().filter(move |(at, _)| !is_old(*at, now)).map(|(_, first_token)| *first_token)
+    }
+}
+
+// === impl PromptSize ===
+
+impl PromptSize {
+    /// Every size.
+    pub const ALL: [Self; 4] = [Self::Short, Self::Medium, Self::Long, Self::Huge];
+
+    /// The size of a prompt of so many tokens.
+    #[must_use]
+    pub const fn of(tokens: u64) -> Self {
+        match tokens {
+            0..1_000 => Self::Short,
+            1_000..8_000 => Self::Medium,
+            8_000..32_000 => Self::Long,
+            32_000.. => Self::Huge,
+        }
+    }
+}
+
+fn is_old(at: Instant, now: Instant) -> bool {
+    now.saturating_duration_since(at) > MAX_AGE
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentiles_are_the_nearest_sample_from_above() {
+        let now = Instant::now();
+        let mut latency = Latency::new();
+        assert_eq!((latency.p50(now), latency.p95(now), latency.samples(now)), (None, None, 0));
+        for millis in (1..=100).rev() {
+            latency.record(now, Duration::from_millis(millis));
+        }
+        assert_eq!(latency.p50(now), Some(Duration::from_millis(50)));
+        assert_eq!(latency.p95(now), Some(Duration::from_millis(95)));
+        assert_eq!(latency.samples(now), 100);
+    }
+
+    #[test]
+    fn one_sample_is_every_percentile() {
+        let now = Instant::now();
+        let mut latency = Latency::new();
+        latency.record(now, Duration::from_millis(700));
+        assert_eq!(latency.p50(now), latency.p95(now));
+        assert_eq!(latency.p50(now), Some(Duration::from_millis(700)));
+    }
+
+    #[test]
+    fn a_sample_counts_for_five_minutes_and_no_longer() {
+        let start = Instant::now();
+        let mut latency = Latency::new();
+        latency.record(start, Duration::from_secs(9));
+        assert_eq!(latency.samples(start + Duration::from_mins(5)), 1);
+        assert_eq!(latency.samples(start + Duration::from_millis(300_001)), 0);
+        latency.record(start + Duration::from_secs(301), Duration::from_secs(1));
+        assert_eq!(latency.p95(start + Duration::from_secs(301)), Some(Duration::from_secs(1)));
+    }
+
+    #[test]
+    fn no_more_than_256_samples_are_kept_and_the_newest_stay() {
+        let now = Instant::now();
+        let mut latency = Latency::new();
+        for millis in 0..1000 {
+            latency.record(now, Duration::from_millis(millis));
+        }
+        assert_eq!(latency.samples(now), 256);
+        assert_eq!(latency.samples.front().map(|sample| sample.1), Some(Duration::from_millis(744)));
+    }
+
+    #[test]
+    fn a_prompt_has_the_size_of_its_tokens() {
+        for (tokens, size) in [
+            (0, PromptSize::Short),
+            (999, PromptSize::Short),
+            (1_000, PromptSize::Medium),
+            (7_999, PromptSize::Medium),
+            (8_000, PromptSize::Long),
+            (31_999, PromptSize::Long),
+            (32_000, PromptSize::Huge),
+        ] {
+            assert_eq!(PromptSize::of(tokens), size, "{tokens}");
+        }
+    }
+}

@@ -1,1 +1,262 @@
 //! The planner: whether there is another attempt, after which wait, and why not.
+//!
+//! One planner decides over all targets of an invocation, so that three retries on three targets are never nine
+//! calls. Its questions have one order: would another attempt help, is nothing irrevocable relayed, are attempts
+//! left, would it start and still have time before the deadline; the caller then reserves the budget that the answer
+//! names, waits, and chooses the target afresh with `select`. It never reads a clock, never sleeps, and never plans
+//! a wait that ends too late to be of use.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::dice::Dice;
+use crate::domain::{
+    failure::{Failure, FailureClass, Wait},
+    ids::TargetId,
+    invocation::RecoveryStrategy,
+};
+
+mod options;
+mod remedies;
+mod settings;
+mod stop;
+
+pub use self::{
+    remedies::{Counter, Pace, Remedies, Restriction, remedies},
+    settings::{HARD_CAP_ATTEMPTS, ParkPolicy, RetryPolicy},
+    stop::StopReason,
+};
+pub use super::retry_budget::Cost;
+
+/// When a target could be asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Availability {
+    /// At once.
+    Now,
+    /// Not before this: its circuit probes then, or a gate opens.
+    At(Instant),
+    /// Not within this invocation.
+    Never,
+}
+
+/// A target as the planner and `select` see it; the first of a list is the primary one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is an independent fact about the target")]
+pub struct Candidate {
+    /// Its name.
+    pub target: TargetId,
+    /// When it could be asked.
+    pub availability: Availability,
+    /// The median time to its first token; `latency::GUESSED_P50` where unknown.
+    pub first_token_p50: Duration,
+    /// Whether it was asked in this invocation and stayed silent.
+    pub failed_silent: bool,
+    /// How often it was really asked in this invocation.
+    pub attempts: u32,
+    /// Whether nothing is known against it; false while it is degraded, half open or recovering.
+    pub healthy: bool,
+    /// Whether it takes longer prompts than the target that failed.
+    pub larger_window: bool,
+    /// Whether it uses another credential than the target that failed.
+    pub other_credential: bool,
+    /// Whether asking it is no use for the rest of this invocation: an earlier failure denies it
+    /// (`Remedies::admits`), or its budget is empty.
+    pub ruled_out: bool,
+}
+
+/// What of a failed attempt the caller has already seen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Relayed {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// Something that can be taken back.
+    Rewindable,
+    /// Something that cannot be taken back: there is no other attempt.
+    Irrevocable,
+}
+
+/// Everything that is known when an attempt has failed, or was refused locally.
+#[derive(Debug, Clone)]
+pub struct Situation<'a> {
+    /// The time.
+    pub now: Instant,
+    /// When everything must be over.
+    pub deadline: Instant,
+    /// What just happened: a failure, or a local refusal (`FailureClass::is_local_refusal`).
+    pub failure: &'a Failure,
+    /// Where `failure` is a local refusal: the last real failure of this invocation, `None` while nothing was asked.
+    pub decisive: Option<&'a Failure>,
+    /// The target that just failed or refused; where `None`, `failure.target` counts.
+    pub failed_target: Option<&'a TargetId>,
+    /// Attempts after the first that were really made, hedges included, semantic ones not.
+    pub retries_made: u32,
+    /// Attempts after the first that answered an unusable content.
+    pub semantic_made: u32,
+    /// Local refusals since the last real attempt, this one included.
+    pub refusals: u32,
+    /// The wait before the attempt that just failed.
+    pub previous_wait: Option<Duration>,
+    /// What the caller has already seen.
+    pub relayed: Relayed,
+    /// Whether the request was changed so that the same target may take it now.
+    pub adapted: bool,
+    /// The route's targets as they are now, in its order.
+    pub candidates: &'a [Candidate],
+    /// The estimate for the first attempt, prompt and answer, in tokens; 0 where unknown.
+    pub first_attempt_tokens: u64,
+    /// What all attempts were billed up to now, in tokens.
+    pub spent_tokens: u64,
+}
+
+/// What is to be done.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Decision {
+    /// Another attempt: reserve `cost`, wait, choose the target afresh (`target_hint` unless that changed), ask.
+    Again {
+        /// How long, and who said so.
+        wait: Wait,
+        /// `Retry`, `Fallback` or `Adapt`.
+        strategy: RecoveryStrategy,
+        /// The target that this was planned for.
+        target_hint: Option<TargetId>,
+        /// What it costs the budget of the target that will be asked.
+        cost: Cost,
+    },
+    /// Nobody may be asked now: wait until then, or until woken, and choose afresh. Costs nothing.
+    Park {
+        /// When `target` will be available.
+        until: Instant,
+        /// The target that will be available first.
+        target: TargetId,
+    },
+    /// There is no other attempt.
+    Stop(StopReason),
+}
+
+// === impl Availability ===
+
+impl Availability {
+    /// When it could be asked, `now` at the earliest; `None` for never.
+    #[must_use]
+    pub fn ready_at(self, now: Instant) -> Option<Instant> {
+        match self {
+            Self::Now => Some(now),
+            Self::At(instant) => Some(instant.max(now)),
+            Self::Never => None,
+        }
+    }
+}
+
+// === impl Candidate ===
+
+impl Candidate {
+    /// A healthy target, available now and not yet asked, of which nothing else is known.
+    #[must_use]
+    pub fn new(target: TargetId) -> Self {
+        Self {
+            target,
+            availability: Availability::Now,
+            first_token_p50: super::latency::GUESSED_P50,
+            failed_silent: false,
+            attempts: 0,
+            healthy: true,
+            larger_window: false,
+            other_credential: false,
+            ruled_out: false,
+        }
+    }
+}
+
+// === impl Situation ===
+
+impl<'a> Situation<'a> {
+    /// The situation after the first attempt, of which nothing was relayed.
+    #[must_use]
+    pub fn new(now: Instant, deadline: Instant, failure: &'a Failure, candidates: &'a [Candidate]) -> Self {
+        Self {
+            now,
+            deadline,
+            failure,
+            decisive: None,
+            failed_target: failure.target.as_ref(),
+            retries_made: 0,
+            semantic_made: 0,
+            refusals: 0,
+            previous_wait: None,
+            relayed: Relayed::Nothing,
+            adapted: false,
+            candidates,
+            first_attempt_tokens: 0,
+            spent_tokens: 0,
+        }
+    }
+
+    /// The last real failure; `None` while every target has only refused locally.
+    fn cause(&self) -> Option<&'a Failure> {
+        if self.failure.class.is_local_refusal() { self.decisive } else { Some(self.failure) }
+    }
+
+    /// The target that just failed or refused.
+    fn last_target(&self) -> Option<&'a TargetId> {
+        self.failed_target.or(self.failure.target.as_ref())
+    }
+
+    /// The target that really failed last.
+    fn cause_target(&self) -> Option<&'a TargetId> {
+        if self.failure.class.is_local_refusal() {
+            self.decisive.and_then(|failure| failure.target.as_ref())
+        } else {
+            self.last_target()
+        }
+    }
+}
+
+/// Decides what follows a failed attempt. The dice are thrown twice whatever is decided, so that a replay agrees.
+#[must_use]
+pub fn plan(policy: &RetryPolicy, situation: &Situation<'_>, dice: &mut Dice) -> Decision {
+    let throws = options::Throws { wait: dice.unit(), spread: dice.unit() };
+    let remedies = situation.cause().map(|failure| {
+        let remedies = remedies(policy, failure);
+        if situation.adapted { remedies.adapted() } else { remedies }
+    });
+    match allowed(policy, situation, remedies.as_ref()) {
+        Ok(()) => options::decide(policy, situation, remedies.as_ref(), throws),
+        Err(reason) => Decision::Stop(reason),
+    }
+}
+
+/// The questions that need neither a target nor a wait, in their order.
+fn allowed(policy: &RetryPolicy, situation: &Situation<'_>, remedies: Option<&Remedies>) -> Result<(), StopReason> {
+    if situation.failure.class == FailureClass::Deadline {
+        return Err(StopReason::DeadlineTooClose { needed: policy.min_attempt_time });
+    }
+    // Nothing was asked yet: whoever is free now may still be the first, and a first attempt needs no allowance.
+    let Some(remedies) = remedies else { return Ok(()) };
+    if !remedies.same_target && !remedies.other_target {
+        return Err(StopReason::NotRetryable);
+    }
+    if !policy.enabled {
+        return Err(StopReason::Disabled);
+    }
+    if situation.relayed == Relayed::Irrevocable {
+        return Err(StopReason::Irrevocable);
+    }
+    let semantic = remedies.counter == Counter::Semantic;
+    if semantic && situation.semantic_made >= policy.semantic_retries {
+        return Err(StopReason::SemanticUsedUp);
+    }
+    let at_most = remedies.at_most.unwrap_or(u32::MAX).min(policy.max_retries);
+    let made = situation.retries_made.saturating_add(situation.semantic_made).saturating_add(1);
+    if made >= HARD_CAP_ATTEMPTS || (!semantic && situation.retries_made >= at_most) {
+        return Err(StopReason::AttemptsUsedUp);
+    }
+    if policy.tokens_used_up(situation.first_attempt_tokens, situation.spent_tokens) {
+        return Err(StopReason::TokensUsedUp);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

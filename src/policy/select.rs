@@ -1,1 +1,111 @@
 //! Which target the next attempt asks.
+//!
+//! Asked before the first attempt and again after every wait, because what was true when the wait was planned may no
+//! longer be. It looks at facts that others gathered (circuits, gates, health) and takes no permit.
+
+use std::{cmp::Reverse, time::Duration};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
+
+use super::{
+    dice::{Dice, place},
+    retry::{Availability, Candidate},
+};
+use crate::domain::{ids::TargetId, units};
+
+/// How a route's targets are chosen among.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct SelectPolicy {
+    /// `listed`: the first that is free and healthy; `shuffled`: any that is, with equal chance. Default `listed`.
+    pub order: Order,
+    /// Over how long the callers that wait for the same target are spread. A duration from `0ms` to `10s`; default
+    /// `50ms`.
+    #[serde(with = "units::duration")]
+    #[schemars(with = "String")]
+    pub wake_spread: Duration,
+}
+
+/// In which order a route's targets are preferred.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Order {
+    /// As listed: the first is the primary, the others are its fallbacks.
+    #[default]
+    Listed,
+    /// All are equal: replicas of the same model.
+    Shuffled,
+}
+
+/// Who is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Choice {
+    /// This candidate, now.
+    Target(usize),
+    /// Nobody now; this candidate can be asked first, then.
+    WaitUntil(Instant, usize),
+    /// Nobody.
+    None,
+}
+
+// === impl SelectPolicy ===
+
+impl Default for SelectPolicy {
+    fn default() -> Self {
+        Self { order: Order::Listed, wake_spread: Duration::from_millis(50) }
+    }
+}
+
+impl SelectPolicy {
+    /// What is wrong with it: the field and why.
+    #[must_use]
+    pub fn validate(&self) -> Vec<(&'static str, String)> {
+        if self.wake_spread > Duration::from_secs(10) {
+            vec![("wake_spread", "must be at most 10s".to_owned())]
+        } else {
+            Vec::new()
+        }
+    }
+}
+
+/// Chooses who is asked: never one that is ruled out or never available; one that stayed silent only if there is no
+/// other. Then `hint` if it is free; then whoever is free, but `failed_last` (the target to avoid, where the failure
+/// says so) after all others, the degraded after the healthy, and each in the policy's order. The dice are thrown
+/// once whatever is chosen.
+#[must_use]
+pub fn choose(
+    policy: &SelectPolicy,
+    candidates: &[Candidate],
+    failed_last: Option<&TargetId>,
+    hint: Option<&TargetId>,
+    dice: &mut Dice,
+) -> Choice {
+    let throw = dice.unit();
+    let speaks = candidates.iter().any(|candidate| is_usable(candidate) && !candidate.failed_silent);
+    let usable = || candidates.iter().enumerate().filter(|(_, one)| is_usable(one) && (!speaks || !one.failed_silent));
+    let rank = |one: &Candidate| (Some(&one.target) != hint, Some(&one.target) == failed_last, Reverse(one.healthy));
+    let free = || usable().filter(|(_, one)| one.availability == Availability::Now);
+    if let Some(best) = free().map(|(_, one)| rank(one)).min() {
+        let equals: Vec<_> = free().filter(|(_, one)| rank(one) == best).map(|(index, _)| index).collect();
+        let turn = match policy.order {
+            Order::Listed => 0,
+            Order::Shuffled => place(throw, equals.len()),
+        };
+        return equals.get(turn).map_or(Choice::None, |index| Choice::Target(*index));
+    }
+    let first = usable().filter_map(|(index, one)| match one.availability {
+        Availability::At(instant) => Some((instant, index)),
+        Availability::Now | Availability::Never => None,
+    });
+    let spread = policy.wake_spread.mul_f64(throw);
+    first.min().map_or(Choice::None, |(instant, index)| Choice::WaitUntil(instant + spread, index))
+}
+
+fn is_usable(candidate: &Candidate) -> bool {
+    !candidate.ruled_out && candidate.availability != Availability::Never
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,1 +1,168 @@
 //! How long an attempt may be silent.
+//!
+//! There is no limit on how long an answer may take in all but the call's deadline: a long answer is not a fault. What
+//! is limited is silence: until the connection, until the first token, and between tokens. Keep-alives of the
+//! provider are silence; time in which our own caller does not read is not.
+
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::domain::units;
+
+/// How long an attempt may be silent.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct TimersPolicy {
+    /// Until the connection stands, TLS included. A duration from `1ms` to `1m`; default `2s`.
+    #[serde(with = "units::duration")]
+    #[schemars(with = "String")]
+    pub connect: Duration,
+    /// Until the first token, counted from when the request was sent, where another target is ready. A duration from
+    /// `1ms` to `1h`; default `30s`. Shorter detects a hanging target sooner and gives up slow answers.
+    #[serde(with = "units::duration")]
+    #[schemars(with = "String")]
+    pub first_token: Duration,
+    /// The same where no other target is ready. A duration from `first_token` to `1h`; default `60s`.
+    #[serde(with = "units::duration")]
+    #[schemars(with = "String")]
+    pub first_token_alone: Duration,
+    /// After how much silence another target, that is ready, is asked beside this one. A duration below
+    /// `first_token`; default `10s`; `0ms` switches it off.
+    #[serde(with = "units::duration")]
+    #[schemars(with = "String")]
+    pub soft_first_token: Duration,
+    /// Between two tokens. A duration from `1ms` to `1h`; default `20s`.
+    #[serde(with = "units::duration")]
+    #[schemars(with = "String")]
+    pub idle: Duration,
+    /// Bytes of answer per second, below which (averaged over `idle`) an attempt has stalled. A number above 0;
+    /// unset by default: no such limit.
+    pub min_bytes_per_second: Option<u64>,
+}
+
+/// The limits of one attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AttemptTimers {
+    /// Until the connection stands.
+    pub connect: Duration,
+    /// Until the first token; then the attempt has failed.
+    pub first_token: Duration,
+    /// Until another target is asked beside this one; always before `first_token`.
+    pub soft: Option<Duration>,
+    /// Between two tokens.
+    pub idle: Duration,
+    /// Bytes per second, averaged over `idle`, below which the attempt has stalled.
+    pub min_bytes_per_second: Option<u64>,
+}
+
+// === impl TimersPolicy ===
+
+impl Default for TimersPolicy {
+    fn default() -> Self {
+        Self {
+            connect: Duration::from_secs(2),
+            first_token: Duration::from_secs(30),
+            first_token_alone: Duration::from_mins(1),
+            soft_first_token: Duration::from_secs(10),
+            idle: Duration::from_secs(20),
+            min_bytes_per_second: None,
+        }
+    }
+}
+
+impl TimersPolicy {
+    /// The limits of an attempt that begins now, `remaining` before the deadline. None of them lies beyond the
+    /// deadline, and the soft one leaves the other target at least half of what remains.
+    #[must_use]
+    pub fn for_attempt(&self, other_target_ready: bool, remaining: Duration) -> AttemptTimers {
+        let first_token = if other_target_ready { self.first_token } else { self.first_token_alone }.min(remaining);
+        let soft = self.soft_first_token.min(remaining / 2);
+        let soft = (other_target_ready && !soft.is_zero() && soft < first_token).then_some(soft);
+        AttemptTimers {
+            connect: self.connect.min(remaining),
+            first_token,
+            soft,
+            idle: self.idle.min(remaining),
+            min_bytes_per_second: self.min_bytes_per_second,
+        }
+    }
+
+    /// What is wrong with it: the field and why.
+    #[must_use]
+    pub fn validate(&self) -> Vec<(&'static str, String)> {
+        let mut faults = Vec::new();
+        let hour = Duration::from_hours(1);
+        for (field, duration, most) in [
+            ("connect", self.connect, Duration::from_mins(1)),
+            ("first_token", self.first_token, hour),
+            ("first_token_alone", self.first_token_alone, hour),
+            ("idle", self.idle, hour),
+        ] {
+            if duration < Duration::from_millis(1) || duration > most {
+                faults.push((field, format!("must be from 1ms to {}", units::format_duration(most))));
+            }
+        }
+        if self.first_token_alone < self.first_token {
+            faults.push(("first_token_alone", "must not be shorter than first_token".to_owned()));
+        }
+        if self.soft_first_token >= self.first_token {
+            faults.push(("soft_first_token", "must be shorter than first_token; 0ms switches it off".to_owned()));
+        }
+        if self.min_bytes_per_second == Some(0) {
+            faults.push(("min_bytes_per_second", "must be above 0; leave it out for no limit".to_owned()));
+        }
+        faults
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn s(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn silence_is_bounded_by_the_policy_and_the_deadline() {
+        let policy = TimersPolicy::default();
+        for (other_ready, remaining, connect, first_token, soft, idle) in [
+            (true, s(600), s(2), s(30), Some(s(10)), s(20)),
+            (false, s(600), s(2), s(60), None, s(20)),
+            (true, s(20), s(2), s(20), Some(s(10)), s(20)),
+            (true, s(6), s(2), s(6), Some(s(3)), s(6)),
+            (false, s(6), s(2), s(6), None, s(6)),
+            (true, s(1), s(1), s(1), Some(Duration::from_millis(500)), s(1)),
+            (true, s(0), s(0), s(0), None, s(0)),
+        ] {
+            let timers = policy.for_attempt(other_ready, remaining);
+            let expected = AttemptTimers { connect, first_token, soft, idle, min_bytes_per_second: None };
+            assert_eq!(timers, expected, "other ready: {other_ready}, remaining: {remaining:?}");
+        }
+    }
+
+    #[test]
+    fn the_soft_limit_can_be_switched_off_and_the_throughput_floor_on() {
+        let policy = TimersPolicy { soft_first_token: s(0), min_bytes_per_second: Some(10), ..TimersPolicy::default() };
+        assert!(policy.validate().is_empty());
+        let timers = policy.for_attempt(true, s(600));
+        assert_eq!((timers.soft, timers.min_bytes_per_second), (None, Some(10)));
+    }
+
+    #[test]
+    fn nonsense_is_named_by_its_field() {
+        let policy = TimersPolicy {
+            connect: s(61),
+            first_token: s(70),
+            soft_first_token: s(70),
+            idle: s(0),
+            min_bytes_per_second: Some(0),
+            ..TimersPolicy::default()
+        };
+        let fields: Vec<_> = policy.validate().into_iter().map(|(field, _)| field).collect();
+        assert_eq!(fields, ["connect", "idle", "first_token_alone", "soft_first_token", "min_bytes_per_second"]);
+        assert!(TimersPolicy::default().validate().is_empty());
+    }
+}

@@ -50,6 +50,7 @@ pub fn response(outcome: &Outcome, asked: &Asked) -> v1::InvokeWithRecoveryRespo
         attempts: attempts(outcome),
         usage: Some(usage(&outcome.usage)),
         history_patch: history_patch(outcome),
+        history_replace_tail: outcome.history_patch.replace_tail,
         final_model: final_model(outcome),
         final_target: final_target(outcome),
         disposition: asked.disposition.into(),
@@ -182,7 +183,7 @@ pub fn usage(usage: &Usage) -> v1::Usage {
 pub fn history_patch(outcome: &Outcome) -> Vec<v1::Message> {
     let Ok(completion) = &outcome.result else { return Vec::new() };
     let by_relight = |message: &Message| message.role != Role::Assistant && *message != completion.message;
-    outcome.history_patch.iter().map(|message| wire_message(message, by_relight(message))).collect()
+    outcome.history_patch.messages.iter().map(|message| wire_message(message, by_relight(message))).collect()
 }
 
 /// The model that answered, or was asked last; empty when none was asked.

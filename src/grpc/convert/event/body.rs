@@ -57,7 +57,7 @@ pub(super) fn body(event: &Event) -> Option<Body> {
             model: model.clone(),
             ..v1::AttemptStartedEvent::default()
         }),
-        EventBody::AttemptFailed { class, message, status: _, duration_ms, sent } => {
+        EventBody::AttemptFailed { class, message, status: _, duration_ms, sent, usage: _ } => {
             Body::AttemptFailed(v1::AttemptFailedEvent {
                 failure_class: class_field(Some(*class)),
                 message: bounded(message),

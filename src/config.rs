@@ -1,0 +1,135 @@
+//! What an operator says: plain data, read from one YAML file and the environment, and from nothing else.
+//!
+//! This is the only module that reads files and the environment, so that everything above is told its world as
+//! values. Defaults work without any file. It never decides anything about a call; policy values are passed on.
+
+mod check;
+mod decode;
+mod discover;
+pub mod environment;
+pub mod fault;
+mod inherit;
+mod load;
+pub mod observe;
+pub mod policy;
+pub mod provider;
+mod reload;
+pub mod route;
+pub mod secret;
+pub mod server;
+mod tree;
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use self::observe::{EventsConfig, JournalConfig, TelemetryConfig};
+pub use self::{
+    environment::{Environment, GivenEnvironment, ProcessEnvironment},
+    fault::{ConfigFaults, Fault, Position},
+    load::{Loaded, load, load_text},
+    policy::PolicyConfig,
+    provider::{ProviderConfig, TargetConfig},
+    reload::{ConfigWatcher, Reload},
+    route::{OperationConfig, RouteConfig},
+    secret::Secret,
+    server::ServerConfig,
+};
+use crate::{
+    domain::ids::{Operation, RouteName, TargetId},
+    policy::{
+        admission::AdmissionPolicy, concurrency::ConcurrencyPolicy, retry_budget::BudgetPolicy, timers::TimersPolicy,
+    },
+};
+
+/// Everything that can be configured.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default = "Config::bare")]
+pub struct Config {
+    /// The listeners and what they accept.
+    pub server: ServerConfig,
+    /// Who answers, by name; without any, they are found from well-known environment variables.
+    pub providers: BTreeMap<String, ProviderConfig>,
+    /// The models that can be asked, by name.
+    #[schemars(with = "BTreeMap<String, TargetConfig>")]
+    pub targets: BTreeMap<TargetId, TargetConfig>,
+    /// What callers name; without any, one route `default` over all targets.
+    #[schemars(with = "BTreeMap<String, RouteConfig>")]
+    pub routes: BTreeMap<RouteName, RouteConfig>,
+    /// The route of callers that name none; unset: `default`, or the only one.
+    #[schemars(with = "Option<String>")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub default_route: Option<RouteName>,
+    /// How operations differ, on all routes.
+    #[schemars(with = "BTreeMap<String, OperationConfig>")]
+    pub operations: BTreeMap<Operation, OperationConfig>,
+    /// Policies by name; `standard`, `agent`, `patient` and `none` are built in, and others are laid over `standard`.
+    pub policies: BTreeMap<String, PolicyConfig>,
+    /// What pays for attempts after the first, per target.
+    pub budget: BudgetPolicy,
+    /// How long attempts may be silent.
+    pub timers: TimersPolicy,
+    /// How many calls are let in.
+    pub admission: AdmissionPolicy,
+    /// How many attempts a target may have at once.
+    pub concurrency: ConcurrencyPolicy,
+    /// The ring of recent events.
+    pub events: EventsConfig,
+    /// Traces, metrics and logs.
+    pub telemetry: TelemetryConfig,
+    /// The durable record.
+    pub journal: JournalConfig,
+    /// The seed of all dice; the same seed replays the same waits.
+    pub seed: u64,
+}
+
+// === impl Config ===
+
+impl Default for Config {
+    /// What works without a file and without any key: the scripted provider behind the route `default`.
+    fn default() -> Self {
+        let mut config = Self::bare();
+        discover::complete(&mut config, &GivenEnvironment::new(), &[]);
+        config
+    }
+}
+
+impl Config {
+    /// Before anything is completed: nobody to ask, no routes.
+    fn bare() -> Self {
+        Self {
+            server: ServerConfig::default(),
+            providers: BTreeMap::new(),
+            targets: BTreeMap::new(),
+            routes: BTreeMap::new(),
+            default_route: None,
+            operations: BTreeMap::new(),
+            policies: BTreeMap::new(),
+            budget: BudgetPolicy::default(),
+            timers: TimersPolicy::default(),
+            admission: AdmissionPolicy::default(),
+            concurrency: ConcurrencyPolicy::default(),
+            events: EventsConfig::default(),
+            telemetry: TelemetryConfig::default(),
+            journal: JournalConfig::default(),
+            seed: 0,
+        }
+    }
+}
+
+/// The JSON Schema of the file, for editors and for the chart's values.
+#[must_use]
+pub fn schema() -> serde_json::Value {
+    schemars::schema_for!(Config).to_value()
+}
+
+/// The effective configuration as YAML, without its secrets.
+#[must_use]
+pub fn show(config: &Config) -> String {
+    // Plain data always serialises; should it ever not, the reason is shown in its place.
+    serde_saphyr::to_string(config).unwrap_or_else(|error| format!("# cannot be shown: {error}\n"))
+}
+
+#[cfg(test)]
+mod tests;

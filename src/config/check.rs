@@ -1,0 +1,191 @@
+//! What types cannot say: references that lead nowhere, ranges, doors left open, settings that contradict each other.
+//!
+//! Looks at everything and stops at nothing. What decoding took out as faulty still counts as written, so that one
+//! fault is not told twice in other words. Never reads a file and never corrects a value.
+
+use std::{collections::BTreeMap, net::SocketAddr};
+
+use super::{
+    Config,
+    fault::Fault,
+    server::{AuthMode, ServerConfig},
+    tree::Node,
+};
+
+mod observe;
+mod upstream;
+
+/// Adds every fault of the configuration. `written` is the tree before anything was taken out of it; `more` are faults
+/// that were found elsewhere, by path.
+pub(super) fn check(config: &Config, written: &Node, more: Vec<(String, String)>, faults: &mut Vec<Fault>) {
+    let mut checker = Checker { written: BTreeMap::new(), faults };
+    written.each(&mut |node| {
+        checker.written.insert(node.path.clone(), node.clone_scalar());
+    });
+    for (path, reason) in more {
+        checker.fault(&path, reason);
+    }
+    checker.server(config);
+    checker.providers(config);
+    checker.targets(config);
+    checker.routes(config);
+    checker.policies(config);
+    checker.observe(config);
+}
+
+struct Checker<'a> {
+    /// Every value that is written, by its path.
+    written: BTreeMap<String, Node>,
+    faults: &'a mut Vec<Fault>,
+}
+
+// === impl Checker ===
+
+impl Checker<'_> {
+    /// A fault of the setting at `path`, shown where it or the nearest setting around it is written.
+    fn fault(&mut self, path: &str, reason: impl Into<String>) {
+        let fault = self.place(path, Fault::new(path, reason));
+        self.faults.push(fault);
+    }
+
+    /// A reference to a name that is not among `valid`; nothing when it was taken out as faulty.
+    fn unknown<'v>(&mut self, path: &str, name: &str, kind: &str, valid: impl IntoIterator<Item = &'v str>) {
+        let fault = Fault::new(path, format!("is no {kind}")).with_nearest(name, valid);
+        let mut fault = self.place(path, fault);
+        // Keys and names from the environment are shown as they are written.
+        fault.value.get_or_insert_with(|| name.to_owned());
+        self.faults.push(fault);
+    }
+
+    /// A setting that must be there, unless it is and was taken out as faulty.
+    fn required(&mut self, path: &str, reason: &str) {
+        if self.written.get(path).is_none_or(|node| node.shown().as_deref() == Some("")) {
+            self.fault(path, reason);
+        }
+    }
+
+    /// Faults of a policy at `path`, as its own `validate` tells them.
+    fn policy<F: AsRef<str>>(&mut self, path: &str, faults: Vec<(F, String)>) {
+        for (field, mut reason) in faults {
+            let path = format!("{path}.{}", field.as_ref());
+            // The value is shown before the reason already.
+            if let Some(value) = self.written.get(&path).and_then(Node::shown)
+                && reason.ends_with(&format!(", not {value}"))
+            {
+                reason.truncate(reason.len() - ", not ".len() - value.len());
+            }
+            self.fault(&path, reason);
+        }
+    }
+
+    /// The same where it inherits from `base`: faults that the base has are told there.
+    fn inheriting<F: AsRef<str> + PartialEq>(&mut self, path: &str, faults: Vec<(F, String)>, base: &[(F, String)]) {
+        self.policy(path, faults.into_iter().filter(|fault| !base.contains(fault)).collect());
+    }
+
+    fn range<T: PartialOrd>(&mut self, path: &str, value: &T, least: &T, most: &T, words: &str) {
+        if value < least || value > most {
+            self.fault(path, format!("must be {words}"));
+        }
+    }
+
+    fn is_written(&self, path: &str) -> bool {
+        self.written.contains_key(path)
+    }
+
+    fn place(&self, path: &str, fault: Fault) -> Fault {
+        if let Some(node) = self.written.get(path) {
+            return fault.at(node.at).with_value(node.shown());
+        }
+        let mut around = path;
+        while let Some(end) = around.rfind(['.', '[']) {
+            around = &around[..end];
+            if let Some(node) = self.written.get(around) {
+                return fault.at(node.at);
+            }
+        }
+        fault
+    }
+
+    fn server(&mut self, config: &Config) {
+        let server = &config.server;
+        self.listeners(server);
+        self.callers(config);
+        self.range("server.max_message_bytes", &server.max_message_bytes, &1024, &(1 << 30), "from 1KiB to 1GiB");
+        self.range("server.max_header_bytes", &server.max_header_bytes, &1024, &(1 << 20), "from 1KiB to 1MiB");
+        self.range("server.max_concurrent_streams", &server.max_concurrent_streams, &1, &u32::MAX, "at least 1");
+        if let Some(tls) = &server.tls {
+            for (name, file) in [("cert_file", &tls.cert_file), ("key_file", &tls.key_file)] {
+                if file.as_os_str().is_empty() {
+                    self.required(&format!("server.tls.{name}"), "is missing; TLS needs a certificate and its key");
+                }
+            }
+        }
+    }
+
+    fn listeners(&mut self, server: &ServerConfig) {
+        let mut listeners = vec![("server.listen", server.listen)];
+        listeners.extend(server.openai_front.as_ref().map(|front| ("server.openai_front.listen", front.listen)));
+        let unguarded = server.auth.is_none() && server.auth_mode() == AuthMode::None;
+        for (path, address) in &listeners {
+            if unguarded && !address.ip().is_loopback() && !self.is_written("server.auth") {
+                self.fault(
+                    path,
+                    "can be reached by others while nobody is asked who they are; add server.keys or \
+                     server.tls.client_ca_file, or write server.auth: none",
+                );
+            }
+        }
+        listeners.insert(1, ("server.admin_listen", server.admin_listen));
+        for (index, (path, address)) in listeners.iter().enumerate() {
+            let taken = listeners[..index].iter().find(|(_, other)| collide(*address, *other));
+            if let Some((other, _)) = taken {
+                self.fault(path, format!("takes the same address as {other}"));
+            }
+        }
+    }
+
+    fn callers(&mut self, config: &Config) {
+        let server = &config.server;
+        match server.auth {
+            Some(AuthMode::ApiKey) if server.keys.is_empty() && !self.is_written("server.keys[0]") => {
+                self.fault("server.auth", "lets nobody in without server.keys");
+            }
+            Some(AuthMode::ClientCertificate)
+                if server.tls.as_ref().is_none_or(|tls| tls.client_ca_file.is_none())
+                    && !self.is_written("server.tls.client_ca_file") =>
+            {
+                self.fault("server.auth", "lets nobody in without server.tls.client_ca_file");
+            }
+            Some(AuthMode::None) if !server.keys.is_empty() => {
+                self.fault("server.auth", "leaves server.keys without effect; remove one of them");
+            }
+            Some(AuthMode::None | AuthMode::ApiKey | AuthMode::ClientCertificate) | None => {}
+        }
+        for (index, key) in server.keys.iter().enumerate() {
+            let path = format!("server.keys[{index}]");
+            if key.tenant.is_empty() {
+                self.required(&format!("{path}.tenant"), "is missing; say who calls with this key");
+            }
+            if key.sha256.is_empty() {
+                self.required(&format!("{path}.sha256"), "is missing; write the SHA-256 of the key");
+            } else if key.sha256.len() != 64 || !key.sha256.chars().all(|c| c.is_ascii_hexdigit()) {
+                self.fault(&format!("{path}.sha256"), "must be 64 hexadecimal digits: the SHA-256 of the key");
+            } else if server.keys[..index].iter().any(|other| other.sha256.eq_ignore_ascii_case(&key.sha256)) {
+                self.fault(&format!("{path}.sha256"), "is the key of another caller already");
+            }
+            for (route_index, route) in key.routes.iter().enumerate() {
+                if !config.routes.contains_key(route) && !self.is_written(&format!("routes.{route}")) {
+                    let valid = config.routes.keys().map(crate::domain::ids::RouteName::as_str);
+                    self.unknown(&format!("{path}.routes[{route_index}]"), route.as_str(), "route", valid);
+                }
+            }
+        }
+    }
+}
+
+/// Whether both cannot be listened on at once.
+fn collide(one: SocketAddr, other: SocketAddr) -> bool {
+    let everywhere = one.ip().is_unspecified() || other.ip().is_unspecified();
+    one.port() != 0 && one.port() == other.port() && (everywhere || one.ip() == other.ip())
+}

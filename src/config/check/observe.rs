@@ -1,0 +1,45 @@
+//! What can be wrong with events, telemetry and the journal.
+
+use std::time::Duration;
+
+use http::Uri;
+
+use super::Checker;
+use crate::config::Config;
+
+const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
+
+// === impl Checker ===
+
+impl Checker<'_> {
+    pub(super) fn observe(&mut self, config: &Config) {
+        self.range("events.capacity", &config.events.capacity, &16, &(1 << 24), "from 16 to 16777216");
+        let telemetry = &config.telemetry;
+        if !(0.0..=1.0).contains(&telemetry.sample_ratio) {
+            self.fault("telemetry.sample_ratio", "must be from 0 to 1");
+        }
+        if let Some(endpoint) = &telemetry.otlp_endpoint {
+            let scheme = endpoint.parse::<Uri>().ok().filter(|uri| uri.host().is_some());
+            if !scheme.is_some_and(|uri| matches!(uri.scheme_str(), Some("http" | "https"))) {
+                let path = "telemetry.otlp_endpoint";
+                self.fault(path, "is no URL; write it like http://localhost:4317");
+            }
+        }
+        self.level(&telemetry.log.level);
+        let journal = &config.journal;
+        self.range("journal.retention", &journal.retention, &Duration::from_mins(1), &Duration::MAX, "at least 1m");
+        self.range("journal.max_invocations", &journal.max_invocations, &1, &u64::MAX, "at least 1");
+        self.range("journal.queue", &journal.queue, &1, &usize::MAX, "at least 1");
+    }
+
+    fn level(&mut self, directives: &str) {
+        let path = "telemetry.log.level";
+        // Directives about spans have a grammar of their own, which the log itself reads.
+        for directive in directives.split(',').filter(|directive| !directive.contains('[')) {
+            let level = directive.rsplit('=').next().unwrap_or_default().trim();
+            if !LEVELS.iter().any(|known| known.eq_ignore_ascii_case(level)) {
+                self.unknown(path, level, "level of the log", LEVELS);
+            }
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! What can be wrong with providers, targets, routes and the policies that they name.
+
+use std::{collections::BTreeMap, net::IpAddr, time::Duration};
+
+use http::{HeaderName, HeaderValue, Uri};
+
+use super::Checker;
+use crate::{
+    config::{
+        Config,
+        discover::WELL_KNOWN,
+        provider::{DEFAULT_CREDENTIAL, ProviderConfig},
+        route::{OperationConfig, RouteConfig},
+        secret::Secret,
+    },
+    domain::{
+        ids::{Operation, RouteName, TargetId},
+        target::Dialect,
+    },
+    policy::retry::HARD_CAP_ATTEMPTS,
+};
+
+const MOST_RETRIES: u32 = HARD_CAP_ATTEMPTS - 1;
+
+// === impl Checker ===
+
+impl Checker<'_> {
+    pub(super) fn providers(&mut self, config: &Config) {
+        for (name, provider) in &config.providers {
+            let path = format!("providers.{name}");
+            self.base_url(&format!("{path}.base_url"), provider);
+            if provider.script.is_some() && provider.dialect != Dialect::Scripted {
+                self.fault(&format!("{path}.script"), "is only for the dialect scripted");
+            }
+            for (header, value) in &provider.headers {
+                let at = format!("{path}.headers.{header}");
+                if HeaderName::from_bytes(header.as_bytes()).is_err() {
+                    self.fault(&at, "is no name of a header field");
+                } else if HeaderValue::from_str(value.expose()).is_err() {
+                    self.fault(&at, "holds characters that no header field takes");
+                }
+            }
+            self.key(&format!("{path}.api_key"), provider.api_key.as_ref());
+            for (credential, keys) in &provider.credentials {
+                let at = format!("{path}.credentials.{credential}");
+                if credential == DEFAULT_CREDENTIAL && provider.api_key.is_some() {
+                    self.fault(&at, "is what api_key beside it means already; keep one of them");
+                }
+                if keys.api_key.is_none() && keys.api_key_file.is_none() {
+                    self.required(&format!("{at}.api_key"), "is missing; a credential is a key");
+                }
+                self.key(&format!("{at}.api_key"), keys.api_key.as_ref());
+            }
+            let http = &provider.http;
+            let (least, most) = (Duration::from_millis(100), Duration::from_mins(1));
+            self.range(
+                &format!("{path}.http.connect_timeout"),
+                &http.connect_timeout,
+                &least,
+                &most,
+                "from 100ms to 1m",
+            );
+            let at = format!("{path}.http.max_body_bytes");
+            self.range(&at, &http.max_body_bytes, &(64 << 10), &(1 << 30), "from 64KiB to 1GiB");
+            let at = format!("{path}.http.max_line_bytes");
+            self.range(&at, &http.max_line_bytes, &4096, &http.max_body_bytes, "from 4KiB to max_body_bytes");
+        }
+    }
+
+    fn key(&mut self, path: &str, key: Option<&Secret>) {
+        match key.map(Secret::expose) {
+            Some("") => self.fault(path, "is empty"),
+            Some(key) if HeaderValue::from_str(key).is_err() => {
+                self.fault(path, "holds characters that no header field takes, such as a line break");
+            }
+            Some(_) | None => {}
+        }
+    }
+
+    fn base_url(&mut self, path: &str, provider: &ProviderConfig) {
+        let Some(url) = &provider.base_url else { return };
+        let uri = url.parse::<Uri>().ok();
+        let parts = uri.as_ref().and_then(|uri| Some((uri.scheme_str()?, uri.authority()?)));
+        let Some((scheme @ ("http" | "https"), authority)) = parts else {
+            return self.fault(path, "is no URL; write it like https://api.openai.com/v1");
+        };
+        if authority.as_str().contains('@') {
+            self.fault(path, "holds credentials; put the key in api_key");
+        }
+        let host = authority.host().trim_start_matches('[').trim_end_matches(']');
+        let address = host.parse::<IpAddr>().ok();
+        let loopback = host == "localhost" || address.is_some_and(|address| address.is_loopback());
+        if scheme == "http" && !loopback && !provider.allow_plaintext {
+            self.fault(path, "would send keys and prompts in the clear; use https, or write allow_plaintext: true");
+        }
+        if !loopback && !provider.allow_private_addresses && address.is_some_and(is_private) {
+            self.fault(path, "is a private address; write allow_private_addresses: true if it is meant");
+        }
+    }
+
+    pub(super) fn targets(&mut self, config: &Config) {
+        if config.targets.is_empty() && !self.is_written("targets") {
+            self.fault("targets", "are missing; name at least one model of a provider");
+        }
+        let shared = config.concurrency.validate();
+        for (name, target) in &config.targets {
+            let path = format!("targets.{name}");
+            if name.is_empty() {
+                self.fault(&path, "has no name");
+            }
+            if let Some(concurrency) = &target.concurrency {
+                self.inheriting(&format!("{path}.concurrency"), concurrency.validate(), &shared);
+            }
+            if target.model.is_empty() {
+                self.required(&format!("{path}.model"), "is missing; write the model as the provider names it");
+            }
+            let at = format!("{path}.provider");
+            if target.provider.is_empty() {
+                self.required(&at, "is missing; name one of providers");
+            } else if let Some(provider) = config.providers.get(&target.provider) {
+                self.credential(&format!("{path}.credential"), target.credential.as_deref(), provider);
+            } else if let Some(known) = WELL_KNOWN.iter().find(|known| known.name == target.provider) {
+                if !self.is_written(&format!("providers.{}", target.provider)) {
+                    self.fault(&at, format!("is not configured, and {} is not set", known.variable));
+                }
+            } else if !self.is_written(&format!("providers.{}", target.provider)) {
+                let known = WELL_KNOWN.iter().map(|known| known.name);
+                let known = known.filter(|name| !config.providers.contains_key(*name));
+                self.unknown(&at, &target.provider, "provider", names(&config.providers).chain(known));
+            }
+        }
+    }
+
+    fn credential(&mut self, path: &str, name: Option<&str>, provider: &ProviderConfig) {
+        let Some(name) = name else { return };
+        let own = provider.api_key.is_some().then_some(DEFAULT_CREDENTIAL);
+        if name != DEFAULT_CREDENTIAL && !provider.credentials.contains_key(name) {
+            self.unknown(path, name, "credential of its provider", own.into_iter().chain(names(&provider.credentials)));
+        }
+    }
+
+    pub(super) fn routes(&mut self, config: &Config) {
+        let timers = config.timers.validate();
+        for (name, route) in &config.routes {
+            let path = format!("routes.{name}");
+            if name.is_empty() {
+                self.fault(&path, "has no name");
+            }
+            self.route_targets(&path, route, config);
+            if route.deadline.is_zero() {
+                self.fault(&format!("{path}.deadline"), "must be above 0s");
+            }
+            if route.deadline > route.max_deadline {
+                let written = if self.is_written(&format!("{path}.deadline")) { "deadline" } else { "max_deadline" };
+                self.fault(&format!("{path}.{written}"), "does not fit: deadline must be at most max_deadline");
+            }
+            self.policy_name(&format!("{path}.policy"), route.policy.as_deref(), config);
+            self.operations(&format!("{path}.operations"), &route.operations, config);
+            if let Some(own) = &route.timers {
+                self.inheriting(&format!("{path}.timers"), own.validate(), &timers);
+            }
+            self.policy(&format!("{path}.hedge"), route.hedge.validate());
+            self.policy(&format!("{path}.select"), route.select.validate());
+            let at = format!("{path}.allow_overrides.max_retries");
+            self.range(&at, &route.allow_overrides.max_retries, &0, &MOST_RETRIES, "at most 4");
+        }
+        match &config.default_route {
+            Some(route) if config.routes.contains_key(route) => {}
+            Some(route) if self.is_written(&format!("routes.{route}")) => {}
+            Some(route) => {
+                self.unknown("default_route", route.as_str(), "route", config.routes.keys().map(RouteName::as_str));
+            }
+            None => self.required("default_route", "is missing; there are several routes and none is called default"),
+        }
+    }
+
+    fn route_targets(&mut self, path: &str, route: &RouteConfig, config: &Config) {
+        if route.targets.is_empty() && !self.is_written(&format!("{path}.targets[0]")) && !config.targets.is_empty() {
+            self.fault(&format!("{path}.targets"), "must name at least one target");
+        }
+        for (index, target) in route.targets.iter().enumerate() {
+            let at = format!("{path}.targets[{index}]");
+            if !config.targets.contains_key(target) && !self.is_written(&format!("targets.{target}")) {
+                self.unknown(&at, target.as_str(), "target", config.targets.keys().map(TargetId::as_str));
+            } else if route.targets[..index].contains(target) {
+                self.fault(&at, "is named twice");
+            }
+        }
+    }
+
+    pub(super) fn policies(&mut self, config: &Config) {
+        for (name, policy) in &config.policies {
+            self.policy(&format!("policies.{name}.retry"), policy.retry.validate());
+            self.policy(&format!("policies.{name}.injection"), policy.injection.validate());
+        }
+        self.operations("operations", &config.operations, config);
+        self.policy("budget", config.budget.validate());
+        self.policy("timers", config.timers.validate());
+        self.policy("admission", config.admission.validate());
+        self.policy("concurrency", config.concurrency.validate());
+    }
+
+    fn operations(&mut self, path: &str, operations: &BTreeMap<Operation, OperationConfig>, config: &Config) {
+        for (name, operation) in operations {
+            let path = format!("{path}.{name}");
+            self.policy_name(&format!("{path}.policy"), operation.policy.as_deref(), config);
+            let max_retries = operation.max_retries.unwrap_or_default();
+            self.range(&format!("{path}.max_retries"), &max_retries, &0, &MOST_RETRIES, "at most 4");
+        }
+    }
+
+    fn policy_name(&mut self, path: &str, name: Option<&str>, config: &Config) {
+        let Some(name) = name else { return };
+        if !config.policies.contains_key(name) && !self.is_written(&format!("policies.{name}")) {
+            self.unknown(path, name, "policy", names(&config.policies));
+        }
+    }
+}
+
+fn names<T>(map: &BTreeMap<String, T>) -> impl Iterator<Item = &str> {
+    map.keys().map(String::as_str)
+}
+
+/// Whether an address belongs to a private, link-local or unspecified range.
+fn is_private(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(v4) => v4.is_private() || v4.is_link_local() || v4.is_unspecified(),
+        IpAddr::V6(v6) => v6.is_unique_local() || v6.is_unicast_link_local() || v6.is_unspecified(),
+    }
+}

@@ -1,0 +1,203 @@
+//! What is wrong with a configuration: every fault at once, each with its place, its value and a way out.
+//!
+//! A fault is written for the person who edits the file. It never shows a secret, nor anything that came from the
+//! environment: the reference is shown in its place.
+
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+};
+
+/// A line and column of the file, both from 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Position {
+    /// The line.
+    pub line: u64,
+    /// The column, in characters.
+    pub column: u64,
+}
+
+/// One thing that is wrong.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fault {
+    /// Which setting, such as `routes.default.targets[1]`; empty for the whole file.
+    pub path: String,
+    /// Where in the file; `None` for what is not written there.
+    pub at: Option<Position>,
+    /// The value that is written there; `None` for lists, maps and secrets.
+    pub value: Option<String>,
+    /// Why it cannot be.
+    pub reason: String,
+    /// The valid name that was probably meant.
+    pub nearest: Option<String>,
+}
+
+/// All that is wrong with a configuration, in the order of the file; never empty.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConfigFaults {
+    /// The file; `None` when there is none.
+    pub file: Option<PathBuf>,
+    /// What is wrong with it.
+    pub faults: Vec<Fault>,
+}
+
+// === impl Fault ===
+
+impl Fault {
+    /// A fault of the setting at `path`.
+    pub(super) fn new(path: impl Into<String>, reason: impl Into<String>) -> Self {
+        Self { path: path.into(), at: None, value: None, reason: reason.into(), nearest: None }
+    }
+
+    /// With its place in the file.
+    pub(super) fn at(mut self, at: Option<Position>) -> Self {
+        self.at = at;
+        self
+    }
+
+    /// With the value that is written there.
+    pub(super) fn with_value(mut self, value: Option<String>) -> Self {
+        self.value = value;
+        self
+    }
+
+    /// With what was probably meant, out of `valid`; without anything near, all of them are named.
+    pub(super) fn with_nearest<'a>(mut self, name: &str, valid: impl IntoIterator<Item = &'a str>) -> Self {
+        let valid: Vec<&str> = valid.into_iter().collect();
+        self.nearest = nearest(name, &valid).map(str::to_owned);
+        if self.nearest.is_none() && !valid.is_empty() {
+            self.reason = format!("{}; there is {}", self.reason, valid.join(", "));
+        }
+        self
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(Position { line, column }) = self.at {
+            write!(f, "{line}:{column}: ")?;
+        }
+        if !self.path.is_empty() {
+            write!(f, "{}: ", self.path)?;
+        }
+        match &self.value {
+            // Reasons that quote the value themselves need no second quotation.
+            Some(value) if !self.reason.contains(&format!("`{value}`")) => write!(f, "`{value}` {}", self.reason)?,
+            Some(_) | None => f.write_str(&self.reason)?,
+        }
+        match &self.nearest {
+            Some(nearest) => write!(f, "; did you mean `{nearest}`?"),
+            None => Ok(()),
+        }
+    }
+}
+
+// === impl ConfigFaults ===
+
+impl ConfigFaults {
+    /// Sorts the faults by place and drops those said twice; `None` when nothing is wrong.
+    pub(super) fn of(file: Option<&Path>, mut faults: Vec<Fault>) -> Option<Self> {
+        // Those without a place come last, in the order in which they were found.
+        faults.sort_by_key(|fault| fault.at.map_or((u64::MAX, 0), |at| (at.line, at.column)));
+        let mut kept: Vec<Fault> = Vec::with_capacity(faults.len());
+        for fault in faults {
+            if !kept.contains(&fault) {
+                kept.push(fault);
+            }
+        }
+        if kept.is_empty() { None } else { Some(Self { file: file.map(Path::to_path_buf), faults: kept }) }
+    }
+}
+
+impl fmt::Display for ConfigFaults {
+    /// One fault a line, each with the file's name where there is one.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, fault) in self.faults.iter().enumerate() {
+            if index > 0 {
+                f.write_str("\n")?;
+            }
+            match &self.file {
+                Some(file) if fault.at.is_some() => write!(f, "{}:{fault}", file.display())?,
+                Some(file) => write!(f, "{}: {fault}", file.display())?,
+                None => write!(f, "{fault}")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for ConfigFaults {}
+
+/// The valid name that a wrong one was probably meant to be: at most a third of its letters differ.
+#[must_use]
+pub fn nearest<'a>(name: &str, valid: &[&'a str]) -> Option<&'a str> {
+    let allowed = (name.chars().count() / 3).max(1);
+    valid
+        .iter()
+        .map(|candidate| (edit_distance(name, candidate), *candidate))
+        .filter(|(distance, _)| *distance <= allowed)
+        .min_by_key(|(distance, _)| *distance)
+        .map(|(_, candidate)| candidate)
+}
+
+/// Letters to insert, delete, replace or swap with their neighbour (optimal string alignment), case ignored.
+fn edit_distance(left: &str, right: &str) -> usize {
+    let left: Vec<char> = left.to_lowercase().chars().collect();
+    let right: Vec<char> = right.to_lowercase().chars().collect();
+    let mut rows = vec![vec![0_usize; right.len() + 1]; left.len() + 1];
+    for (i, row) in rows.iter_mut().enumerate() {
+        row[0] = i;
+    }
+    for (j, cell) in rows[0].iter_mut().enumerate() {
+        *cell = j;
+    }
+    for i in 1..=left.len() {
+        for j in 1..=right.len() {
+            let replaced = usize::from(left[i - 1] != right[j - 1]);
+            let mut best = (rows[i - 1][j] + 1).min(rows[i][j - 1] + 1).min(rows[i - 1][j - 1] + replaced);
+            if i > 1 && j > 1 && left[i - 1] == right[j - 2] && left[i - 2] == right[j - 1] {
+                best = best.min(rows[i - 2][j - 2] + 1);
+            }
+            rows[i][j] = best;
+        }
+    }
+    rows[left.len()][right.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_nearest_name_is_the_one_with_the_fewest_changes_and_none_is_near_enough_to_nonsense() {
+        let valid = ["gpt", "claude", "gemini"];
+        for (name, expected) in [
+            ("gtp", Some("gpt")),
+            ("GPT", Some("gpt")),
+            ("cluade", Some("claude")),
+            ("gemeni", Some("gemini")),
+            ("llama", None),
+            ("", None),
+        ] {
+            assert_eq!(nearest(name, &valid), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn faults_are_told_one_a_line_in_the_order_of_the_file_and_never_twice() {
+        let late = Fault::new("b", "is wrong").at(Some(Position { line: 9, column: 1 }));
+        let early = Fault::new("a", "is no target")
+            .at(Some(Position { line: 2, column: 5 }))
+            .with_value(Some("gtp".to_owned()))
+            .with_nearest("gtp", ["gpt"]);
+        let nowhere = Fault::new("c", "is missing");
+        let faults = vec![nowhere, late.clone(), early, late];
+        let faults = ConfigFaults::of(Some(Path::new("relight.yaml")), faults).unwrap();
+        assert_eq!(
+            faults.to_string(),
+            "relight.yaml:2:5: a: `gtp` is no target; did you mean `gpt`?\n\
+             relight.yaml:9:1: b: is wrong\n\
+             relight.yaml: c: is missing"
+        );
+    }
+}

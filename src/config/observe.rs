@@ -1,0 +1,193 @@
+//! What is kept of what happens and who is told: events in memory, telemetry, the journal.
+//!
+//! Plain data. Content (prompts and answers) is kept out of telemetry unless it is switched on.
+
+use std::{collections::BTreeMap, path::PathBuf, time::Duration};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::secret::Secret;
+use crate::{domain::units, events::DEFAULT_CAPACITY};
+
+/// The ring of recent events in memory.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct EventsConfig {
+    /// How many events are kept (16 to 16777216); a watcher that falls behind further misses some and is told so.
+    pub capacity: usize,
+}
+
+/// Traces, metrics and logs.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct TelemetryConfig {
+    /// The OTLP/gRPC collector, such as `http://localhost:4317`; unset: `OTEL_EXPORTER_OTLP_ENDPOINT`, or nothing is
+    /// sent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub otlp_endpoint: Option<String>,
+    /// Header fields sent to the collector.
+    pub otlp_headers: BTreeMap<String, Secret>,
+    /// `service.name`.
+    pub service_name: String,
+    /// More resource attributes.
+    pub resource: BTreeMap<String, String>,
+    /// The share of new traces that is kept, 0 to 1; a caller's sampled trace is always gone on with.
+    pub sample_ratio: f64,
+    /// Whether metrics are served for Prometheus on the admin port.
+    pub prometheus: bool,
+    /// The log.
+    pub log: LogConfig,
+    /// Whether prompts and answers are put on spans. They may hold personal data and secrets.
+    pub capture_content: bool,
+}
+
+/// The log on standard error.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct LogConfig {
+    /// How it is written.
+    pub format: LogFormat,
+    /// The lowest level, or directives such as `info,relight::provider=debug`.
+    pub level: String,
+}
+
+/// How the log is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum LogFormat {
+    /// For people on a terminal, else JSON.
+    #[default]
+    Auto,
+    /// One JSON object a line.
+    Json,
+    /// For people.
+    Text,
+}
+
+/// The durable record of events, outcomes and threads.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct JournalConfig {
+    /// Where it is: `memory`, `sqlite:relight.db` or `postgres://user:password@host/database`.
+    #[schemars(with = "String")]
+    pub store: JournalStore,
+    /// Whether an answer waits for its record.
+    pub mode: JournalMode,
+    /// How long finished invocations and their events are kept (at least 1m).
+    #[serde(with = "units::duration")]
+    #[schemars(with = "String")]
+    pub retention: Duration,
+    /// Invocations kept at most, oldest finished first to go (at least 1).
+    pub max_invocations: u64,
+    /// Records waiting to be written at most (at least 1); beyond it `fast` drops and counts, `strict` waits.
+    pub queue: usize,
+    /// Whether inputs and answers are kept, which idempotency, resumption and threads need.
+    pub payloads: Payloads,
+}
+
+/// Where the journal is.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(try_from = "Secret", into = "String")]
+pub enum JournalStore {
+    /// In memory; gone with the process.
+    #[default]
+    Memory,
+    /// A `SQLite` file.
+    Sqlite(PathBuf),
+    /// `PostgreSQL`, by URL.
+    Postgres(Secret),
+}
+
+/// Whether an answer waits for its record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum JournalMode {
+    /// Written behind; the last moments may be lost with the process.
+    #[default]
+    Fast,
+    /// An outcome is durable before it is sent.
+    Strict,
+}
+
+/// What the journal keeps of inputs and answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Payloads {
+    /// All of them.
+    #[default]
+    Full,
+    /// Nothing.
+    None,
+}
+
+// === impl defaults ===
+
+impl Default for EventsConfig {
+    fn default() -> Self {
+        Self { capacity: DEFAULT_CAPACITY }
+    }
+}
+
+impl Default for TelemetryConfig {
+    fn default() -> Self {
+        Self {
+            otlp_endpoint: None,
+            otlp_headers: BTreeMap::new(),
+            service_name: "relight".to_owned(),
+            resource: BTreeMap::new(),
+            sample_ratio: 1.0,
+            prometheus: true,
+            log: LogConfig::default(),
+            capture_content: false,
+        }
+    }
+}
+
+impl Default for LogConfig {
+    fn default() -> Self {
+        Self { format: LogFormat::Auto, level: "info".to_owned() }
+    }
+}
+
+impl Default for JournalConfig {
+    fn default() -> Self {
+        Self {
+            store: JournalStore::Memory,
+            mode: JournalMode::Fast,
+            retention: Duration::from_hours(24),
+            max_invocations: 100_000,
+            queue: 8192,
+            payloads: Payloads::Full,
+        }
+    }
+}
+
+// === impl JournalStore ===
+
+impl TryFrom<Secret> for JournalStore {
+    type Error = String;
+
+    fn try_from(text: Secret) -> Result<Self, Self::Error> {
+        let url = text.expose();
+        if url == "memory" {
+            Ok(Self::Memory)
+        } else if let Some(path) = url.strip_prefix("sqlite:").filter(|path| !path.is_empty()) {
+            Ok(Self::Sqlite(PathBuf::from(path)))
+        } else if url.starts_with("postgres://") || url.starts_with("postgresql://") {
+            Ok(Self::Postgres(text))
+        } else {
+            Err("is no store; write memory, sqlite:PATH or postgres://USER:PASSWORD@HOST/DATABASE".to_owned())
+        }
+    }
+}
+
+impl From<JournalStore> for String {
+    fn from(store: JournalStore) -> Self {
+        match store {
+            JournalStore::Memory => "memory".to_owned(),
+            JournalStore::Sqlite(path) => format!("sqlite:{}", path.display()),
+            JournalStore::Postgres(_) => format!("postgres://{}", super::secret::REDACTED),
+        }
+    }
+}

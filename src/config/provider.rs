@@ -1,0 +1,320 @@
+//! Who answers: providers with their credentials and transport, and the targets that are models of theirs.
+//!
+//! A credential is inline (by `${ENV}` reference) or in a file; after loading it is in `api_key` either way, so that
+//! nobody above reads a file for it.
+
+use std::{collections::BTreeMap, path::PathBuf, time::Duration};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::secret::Secret;
+use crate::{
+    domain::{
+        target::{Capabilities, Dialect},
+        units,
+    },
+    policy::concurrency::ConcurrencyPolicy,
+};
+
+/// The name of the credential that a provider's own `api_key` is.
+pub const DEFAULT_CREDENTIAL: &str = "default";
+
+/// One provider: an endpoint, how it is spoken to, and the credentials for it.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct ProviderConfig {
+    /// How it is spoken to.
+    #[schemars(with = "DialectName")]
+    pub dialect: Dialect,
+    /// Where its API begins, such as `https://api.openai.com/v1`; unset: the dialect's own place.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub base_url: Option<String>,
+    /// The key of the credential `default`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub api_key: Option<Secret>,
+    /// A file that holds that key, as Kubernetes mounts it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub api_key_file: Option<PathBuf>,
+    /// The family for the classifier and for telemetry (`openai`, `anthropic`, …); unset: the provider's name here.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub family: Option<String>,
+    /// Header fields sent with each request; their values are treated as secrets.
+    pub headers: BTreeMap<String, Secret>,
+    /// More credentials, by name.
+    pub credentials: BTreeMap<String, CredentialConfig>,
+    /// How keys are sent.
+    pub api_key_header: KeyHeader,
+    /// What servers of the chat completions dialect differ in.
+    pub chat: ChatConfig,
+    /// The HTTP client.
+    pub http: HttpConfig,
+    /// Whether `base_url` may be plain `http` to another host; a key sent so can be read on the way.
+    pub allow_plaintext: bool,
+    /// Whether `base_url` may lead to a private address (10/8, 192.168/16, …); loopback always may.
+    pub allow_private_addresses: bool,
+    /// Whether W3C trace context is sent to the provider.
+    pub propagate_trace: bool,
+    /// What the scripted provider plays; only for the dialect `scripted`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub script: Option<serde_json::Value>,
+}
+
+/// One credential.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct CredentialConfig {
+    /// The key.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub api_key: Option<Secret>,
+    /// A file that holds the key.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub api_key_file: Option<PathBuf>,
+}
+
+/// How a key is sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum KeyHeader {
+    /// `authorization: Bearer <key>`.
+    #[default]
+    Bearer,
+    /// `api-key: <key>`, as Azure takes it.
+    ApiKey,
+    /// No key is sent.
+    None,
+}
+
+/// What servers of the chat completions dialect differ in; other dialects ignore it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct ChatConfig {
+    /// Whether answers are asked for as a stream; without it an answer comes whole, as a stream of one.
+    pub stream: bool,
+    /// Whether a stream is asked to end with its usage; some old servers refuse the option.
+    pub include_usage: bool,
+    /// The field of the output limit; unset: `max_completion_tokens` for `api.openai.com` and Azure, else `max_tokens`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_tokens_field: Option<MaxTokensField>,
+    /// The field in which reasoning is sent back (`reasoning_content` for `DeepSeek`); unset: none is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reasoning_field: Option<String>,
+    /// Whether developer messages are sent as such, else as system messages; unset: to `api.openai.com` and Azure only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub developer_role: Option<bool>,
+    /// The path behind `base_url`.
+    pub path: String,
+}
+
+/// The field of the output limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum MaxTokensField {
+    /// The current name, the only one that reasoning models take.
+    MaxCompletionTokens,
+    /// The old name, the only one that most compatible servers know.
+    MaxTokens,
+}
+
+/// The HTTP client of one provider. First-token and idle times are in `timers`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct HttpConfig {
+    /// Time for name, connection and TLS together (100ms to 60s); too short makes far providers unreachable.
+    #[serde(with = "units::duration")]
+    #[schemars(with = "String")]
+    pub connect_timeout: Duration,
+    /// How long an idle connection is kept; longer than the provider keeps it loses attempts to closed connections.
+    #[serde(with = "units::duration")]
+    #[schemars(with = "String")]
+    pub pool_idle_timeout: Duration,
+    /// Idle connections kept per host; 0 makes each attempt pay for a new one.
+    pub pool_max_idle_per_host: usize,
+    /// Largest answer, decompressed (64KiB to 1GiB); a larger one fails the attempt.
+    #[serde(with = "units::bytes")]
+    #[schemars(with = "String")]
+    pub max_body_bytes: u64,
+    /// Longest line of an event stream (4KiB to `max_body_bytes`); a longer one fails the attempt.
+    #[serde(with = "units::bytes")]
+    #[schemars(with = "String")]
+    pub max_line_bytes: u64,
+    /// Whether HTTP/2 is spoken without asking, on plaintext connections too; HTTP/1.1-only servers then fail.
+    pub http2_prior_knowledge: bool,
+}
+
+/// One target: a model of a provider, with a credential.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct TargetConfig {
+    /// The provider, by its name in `providers`.
+    pub provider: String,
+    /// The model, as the provider names it.
+    pub model: String,
+    /// The credential, by its name at the provider; unset: `default`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub credential: Option<String>,
+    /// What the model can do, where it differs from what is known of it.
+    pub capabilities: CapabilityOverrides,
+    /// How many attempts it may have at once, where it differs from `concurrency`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub concurrency: Option<ConcurrencyPolicy>,
+}
+
+/// What a model can do, where it differs from what is known of it; unset: as known.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct CapabilityOverrides {
+    /// Takes a system or developer message at the tail of the history.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tail_system_message: Option<bool>,
+    /// Takes a user message right after tool results.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub user_after_tool: Option<bool>,
+    /// Goes on from an assistant message that is begun.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub assistant_prefill: Option<bool>,
+    /// Takes tools.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tools: Option<bool>,
+    /// Takes images.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub images: Option<bool>,
+    /// Binds its reasoning to the exact prefix, so that notes must stay in the history.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prefix_bound_reasoning: Option<bool>,
+    /// Largest prompt plus answer, in tokens.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub context_window_tokens: Option<u64>,
+}
+
+/// The dialects by name, for the schema.
+#[derive(JsonSchema)]
+#[schemars(rename_all = "snake_case", inline)]
+#[expect(dead_code, reason = "only its schema is used; a test keeps it equal to Dialect")]
+enum DialectName {
+    /// Chat completions as `OpenAI` defined them.
+    OpenaiChat,
+    /// The `OpenAI` Responses API.
+    OpenaiResponses,
+    /// The Anthropic Messages API.
+    Anthropic,
+    /// Google's `generateContent`.
+    Gemini,
+    /// AWS Bedrock Converse.
+    Bedrock,
+    /// The embedded provider that plays a script.
+    Scripted,
+}
+
+// === impl ProviderConfig ===
+
+impl Default for ProviderConfig {
+    fn default() -> Self {
+        Self {
+            dialect: Dialect::OpenaiChat,
+            base_url: None,
+            api_key: None,
+            api_key_file: None,
+            family: None,
+            headers: BTreeMap::new(),
+            credentials: BTreeMap::new(),
+            api_key_header: KeyHeader::default(),
+            chat: ChatConfig::default(),
+            http: HttpConfig::default(),
+            allow_plaintext: false,
+            allow_private_addresses: false,
+            propagate_trace: false,
+            script: None,
+        }
+    }
+}
+
+impl ProviderConfig {
+    /// Where the API begins, without a slash at the end.
+    #[must_use]
+    pub fn endpoint(&self) -> &str {
+        let own = match self.dialect {
+            Dialect::OpenaiChat | Dialect::OpenaiResponses => "https://api.openai.com/v1",
+            Dialect::Anthropic => "https://api.anthropic.com",
+            Dialect::Gemini => "https://generativelanguage.googleapis.com/v1beta",
+            // The regional host is composed by the provider.
+            Dialect::Bedrock => "",
+            Dialect::Scripted => "script:",
+        };
+        self.base_url.as_deref().unwrap_or(own).trim_end_matches('/')
+    }
+
+    /// The family for the classifier and for telemetry; `name` is the provider's name in the configuration.
+    #[must_use]
+    pub fn family<'a>(&'a self, name: &'a str) -> &'a str {
+        self.family.as_deref().unwrap_or(name)
+    }
+
+    /// The key of a credential; `None` where there is no such credential or it has no key.
+    #[must_use]
+    pub fn key(&self, credential: &str) -> Option<&Secret> {
+        match self.credentials.get(credential) {
+            Some(found) => found.api_key.as_ref(),
+            None if credential == DEFAULT_CREDENTIAL => self.api_key.as_ref(),
+            None => None,
+        }
+    }
+}
+
+// === impl ChatConfig ===
+
+impl Default for ChatConfig {
+    fn default() -> Self {
+        Self {
+            stream: true,
+            include_usage: true,
+            max_tokens_field: None,
+            reasoning_field: None,
+            developer_role: None,
+            path: "/chat/completions".to_owned(),
+        }
+    }
+}
+
+// === impl HttpConfig ===
+
+impl Default for HttpConfig {
+    fn default() -> Self {
+        Self {
+            connect_timeout: Duration::from_secs(2),
+            pool_idle_timeout: Duration::from_secs(50),
+            pool_max_idle_per_host: 64,
+            max_body_bytes: 32 << 20,
+            max_line_bytes: 1 << 20,
+            http2_prior_knowledge: false,
+        }
+    }
+}
+
+// === impl TargetConfig ===
+
+impl TargetConfig {
+    /// The name of its credential.
+    #[must_use]
+    pub fn credential(&self) -> &str {
+        self.credential.as_deref().unwrap_or(DEFAULT_CREDENTIAL)
+    }
+}
+
+// === impl CapabilityOverrides ===
+
+impl CapabilityOverrides {
+    /// What is known, with the overrides on top.
+    #[must_use]
+    pub fn apply(&self, known: Capabilities) -> Capabilities {
+        Capabilities {
+            tail_system_message: self.tail_system_message.unwrap_or(known.tail_system_message),
+            user_after_tool: self.user_after_tool.unwrap_or(known.user_after_tool),
+            assistant_prefill: self.assistant_prefill.unwrap_or(known.assistant_prefill),
+            tools: self.tools.unwrap_or(known.tools),
+            images: self.images.unwrap_or(known.images),
+            prefix_bound_reasoning: self.prefix_bound_reasoning.unwrap_or(known.prefix_bound_reasoning),
+            context_window_tokens: self.context_window_tokens.or(known.context_window_tokens),
+        }
+    }
+}

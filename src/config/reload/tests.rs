@@ -1,0 +1,121 @@
+use std::fs;
+
+use tokio::sync::mpsc::UnboundedReceiver;
+
+use super::*;
+use crate::config::GivenEnvironment;
+
+/// Long enough for a busy machine; a test that passes never waits so long.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+struct Running {
+    watcher: ConfigWatcher,
+    reports: UnboundedReceiver<Reload>,
+}
+
+fn start(file: &Path) -> Running {
+    let environment: Arc<dyn Environment> = Arc::new(GivenEnvironment::new());
+    let loaded = load(Some(file), environment.as_ref()).unwrap();
+    let (sender, reports) = mpsc::unbounded_channel();
+    let report = move |reload| {
+        let _ = sender.send(reload);
+    };
+    Running { watcher: ConfigWatcher::start(loaded, environment, report), reports }
+}
+
+impl Running {
+    fn seed(&self) -> u64 {
+        self.watcher.config().borrow().seed
+    }
+
+    async fn report(&mut self) -> Reload {
+        tokio::time::timeout(PATIENCE, self.reports.recv()).await.expect("a report in time").unwrap()
+    }
+}
+
+#[tokio::test]
+async fn a_changed_file_is_in_force_and_an_invalid_one_leaves_the_last_good_one() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("relight.yaml");
+    fs::write(&file, "seed: 1\n").unwrap();
+    let mut running = start(&file);
+    assert_eq!(running.seed(), 1);
+
+    fs::write(&file, "seed: 2\nserver: { listen: \"127.0.0.1:7000\" }\n").unwrap();
+    match running.report().await {
+        Reload::Applied { config, needs_restart } => {
+            assert_eq!(config.seed, 2);
+            assert_eq!(needs_restart, ["server.listen"]);
+        }
+        Reload::Rejected(faults) => panic!("{faults}"),
+    }
+    assert_eq!(running.seed(), 2);
+
+    fs::write(&file, "sead: 3\n").unwrap();
+    match running.report().await {
+        Reload::Rejected(faults) => {
+            let expected = format!("{}:1:1: sead: is no setting here; did you mean `seed`?", file.display());
+            assert_eq!(faults.to_string(), expected);
+        }
+        Reload::Applied { config, .. } => panic!("{}", config.seed),
+    }
+    assert_eq!(running.seed(), 2);
+
+    fs::write(&file, "seed: 4\n").unwrap();
+    assert!(matches!(running.report().await, Reload::Applied { .. }));
+    assert_eq!(running.seed(), 4);
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn a_mounted_config_map_is_followed_through_the_swap_of_its_link() {
+    use std::os::unix::fs::symlink;
+    // As the kubelet lays it out: the file is a link through `..data`, which is replaced by a rename.
+    let mount = tempfile::tempdir().unwrap();
+    let at = |name: &str| mount.path().join(name);
+    for (version, text) in [("..1", "seed: 1\n"), ("..2", "seed: 2\n")] {
+        fs::create_dir(at(version)).unwrap();
+        fs::write(at(version).join("relight.yaml"), text).unwrap();
+    }
+    symlink("..1", at("..data")).unwrap();
+    symlink("..data/relight.yaml", at("relight.yaml")).unwrap();
+    let mut running = start(&at("relight.yaml"));
+    assert_eq!(running.seed(), 1);
+
+    symlink("..2", at("..data_tmp")).unwrap();
+    fs::rename(at("..data_tmp"), at("..data")).unwrap();
+    assert!(matches!(running.report().await, Reload::Applied { .. }));
+    assert_eq!(running.seed(), 2);
+}
+
+#[tokio::test]
+async fn a_key_in_a_file_of_its_own_is_followed_too() {
+    let directory = tempfile::tempdir().unwrap();
+    let secrets = tempfile::tempdir().unwrap();
+    let key = secrets.path().join("key");
+    fs::write(&key, "old\n").unwrap();
+    let file = directory.path().join("relight.yaml");
+    let text = format!(
+        "providers: {{ p: {{ dialect: openai_chat, api_key_file: {:?} }} }}\ntargets: {{ t: {{ provider: p, model: m }} }}\n",
+        key.display().to_string()
+    );
+    fs::write(&file, text).unwrap();
+    let mut running = start(&file);
+    let exposed = |config: &Config| config.providers["p"].key("default").unwrap().expose().to_owned();
+    assert_eq!(exposed(&running.watcher.config().borrow()), "old");
+
+    fs::write(&key, "new\n").unwrap();
+    assert!(matches!(running.report().await, Reload::Applied { .. }));
+    assert_eq!(exposed(&running.watcher.config().borrow()), "new");
+}
+
+#[tokio::test]
+async fn dropping_the_watcher_ends_its_task() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("relight.yaml");
+    fs::write(&file, "seed: 1\n").unwrap();
+    let Running { watcher, mut reports } = start(&file);
+    drop(watcher);
+    // The task owned the sender of the reports.
+    assert!(tokio::time::timeout(PATIENCE, reports.recv()).await.expect("an end in time").is_none());
+}

@@ -1,0 +1,124 @@
+//! What callers name: routes over targets, the operations that change their policy, and what callers may override.
+//!
+//! Plain data; which policy is in force for a call is answered in `policy.rs`.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    domain::{
+        ids::{Operation, TargetId},
+        invocation::InjectionMode,
+        units,
+    },
+    policy::{hedge::HedgePolicy, select::SelectPolicy, timers::TimersPolicy},
+};
+
+/// One route: its targets in the order of preference, and how calls on it are recovered.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct RouteConfig {
+    /// The targets, best first (at least one, none twice).
+    #[schemars(with = "Vec<String>")]
+    pub targets: Vec<TargetId>,
+    /// How long a call may take when its caller names no deadline (above 0s).
+    #[serde(with = "units::duration")]
+    #[schemars(with = "String")]
+    pub deadline: Duration,
+    /// The longest deadline a caller may ask for; longer ones are shortened.
+    #[serde(with = "units::duration")]
+    #[schemars(with = "String")]
+    pub max_deadline: Duration,
+    /// The policy, by its name in `policies`; unset: `standard`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub policy: Option<String>,
+    /// Operations on this route that differ from the ones in `operations`.
+    #[schemars(with = "BTreeMap<String, OperationConfig>")]
+    pub operations: BTreeMap<Operation, OperationConfig>,
+    /// How its targets are chosen among.
+    pub select: SelectPolicy,
+    /// Whether a second target is asked beside a slow first one.
+    pub hedge: HedgePolicy,
+    /// How long its attempts may be silent, where it differs from `timers`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timers: Option<TimersPolicy>,
+    /// What callers may change.
+    pub allow_overrides: AllowedOverrides,
+}
+
+/// How one operation is recovered, where it differs from its route.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct OperationConfig {
+    /// `false`: one attempt and no more. Unset: `true`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub enabled: Option<bool>,
+    /// The policy, by its name in `policies`; unset: the route's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub policy: Option<String>,
+    /// Attempts after the first, over all targets (0 to 4); unset: the policy's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_retries: Option<u32>,
+    /// When the model is told of its failure; unset: the policy's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub injection: Option<InjectionMode>,
+}
+
+/// What callers may change per call; what is not allowed is refused, not ignored.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is an independent permission")]
+pub struct AllowedOverrides {
+    /// The most retries that a caller may ask for (0 to 4); fewer than the policy's are always allowed.
+    pub max_retries: u32,
+    /// Whether a caller may say when the model is told of its failure.
+    pub injection: bool,
+    /// Whether a caller may restrict the targets to some of the route's.
+    pub targets: bool,
+    /// Whether a caller may name another policy.
+    pub policy: bool,
+    /// Whether a caller may choose how a stream takes back what it sent.
+    pub rewind_mode: bool,
+    /// Whether a caller may allow a cut text to be continued by a prompt that quotes it.
+    pub continuation_prompt: bool,
+    /// The longest that an invocation may go on without its client; 0s: never.
+    #[serde(with = "units::duration")]
+    #[schemars(with = "String")]
+    pub max_resumable_grace: Duration,
+}
+
+// === impl RouteConfig ===
+
+impl Default for RouteConfig {
+    fn default() -> Self {
+        Self {
+            targets: Vec::new(),
+            deadline: Duration::from_mins(2),
+            max_deadline: Duration::from_mins(10),
+            policy: None,
+            operations: BTreeMap::new(),
+            select: SelectPolicy::default(),
+            hedge: HedgePolicy::default(),
+            timers: None,
+            allow_overrides: AllowedOverrides::default(),
+        }
+    }
+}
+
+// === impl AllowedOverrides ===
+
+impl Default for AllowedOverrides {
+    fn default() -> Self {
+        Self {
+            max_retries: 4,
+            injection: true,
+            targets: true,
+            policy: true,
+            rewind_mode: true,
+            continuation_prompt: true,
+            max_resumable_grace: Duration::from_mins(5),
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! Where Relight listens, who may call, and what it accepts from them.
+//!
+//! Plain data; whether two listeners collide or an open door is left unguarded is judged in `check.rs`.
+
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
+
+use crate::domain::{
+    ids::{RouteName, TenantId},
+    units,
+};
+
+/// The listeners and what they accept.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct ServerConfig {
+    /// Address and port of the gRPC API; port 0 takes a free one.
+    #[serde(deserialize_with = "address")]
+    #[schemars(with = "String")]
+    pub listen: SocketAddr,
+    /// Address and port of health and metrics, plaintext and always apart from the API.
+    #[serde(deserialize_with = "address")]
+    #[schemars(with = "String")]
+    pub admin_listen: SocketAddr,
+    /// Largest message taken or sent, decompressed (1KiB to 1GiB); larger ones are refused.
+    #[serde(with = "units::bytes")]
+    #[schemars(with = "String")]
+    pub max_message_bytes: u64,
+    /// Largest sum of a request's header fields (1KiB to 1MiB).
+    #[serde(with = "units::bytes")]
+    #[schemars(with = "String")]
+    pub max_header_bytes: u64,
+    /// Calls at once on one connection (at least 1); more wait in the client.
+    pub max_concurrent_streams: u32,
+    /// How old a connection gets, ±10 %, before the client is asked to come back; lets clients rebalance. 0s: no limit.
+    #[serde(with = "units::duration")]
+    #[schemars(with = "String")]
+    pub max_connection_age: Duration,
+    /// How long calls in flight may go on after SIGTERM; those left are handed over or cut.
+    #[serde(with = "units::duration")]
+    #[schemars(with = "String")]
+    pub drain_timeout: Duration,
+    /// How callers are authenticated. Unset: as `keys` and `tls.client_ca_file` say; without these nobody is asked,
+    /// which is refused on an address that others can reach unless `none` is written here.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub auth: Option<AuthMode>,
+    /// The callers' keys.
+    pub keys: Vec<ApiKeyConfig>,
+    /// TLS of the gRPC API and of the OpenAI-compatible front; unset: plaintext.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tls: Option<TlsConfig>,
+    /// The OpenAI-compatible HTTP front; unset: none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub openai_front: Option<OpenaiFrontConfig>,
+    /// Whether the API describes itself to tools such as grpcurl.
+    pub reflection: bool,
+    /// Whether browsers may call with gRPC-Web on the same port.
+    pub grpc_web: bool,
+}
+
+/// How callers are authenticated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum AuthMode {
+    /// Nobody is asked; everybody is the tenant `default` and may do everything.
+    None,
+    /// A key in the `authorization: Bearer` metadata, found by its hash in `keys`.
+    ApiKey,
+    /// A client certificate that `tls.client_ca_file` signed; the tenant is its first name.
+    ClientCertificate,
+}
+
+/// One caller's key.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct ApiKeyConfig {
+    /// Who calls with it.
+    #[schemars(with = "String")]
+    pub tenant: TenantId,
+    /// The key's SHA-256 as 64 hexadecimal digits; the key itself is never stored.
+    pub sha256: String,
+    /// Whether it may call the `AdminService`.
+    pub admin: bool,
+    /// The routes that it may name; empty: all.
+    #[schemars(with = "Vec<String>")]
+    pub routes: Vec<RouteName>,
+}
+
+/// Certificates of the listeners; read again when they change.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct TlsConfig {
+    /// The certificate chain, PEM.
+    pub cert_file: PathBuf,
+    /// The private key, PEM.
+    pub key_file: PathBuf,
+    /// The authorities whose client certificates are taken, PEM; unset: none are asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub client_ca_file: Option<PathBuf>,
+}
+
+/// The OpenAI-compatible HTTP front: a model name there is a route here.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct OpenaiFrontConfig {
+    /// Address and port.
+    #[serde(deserialize_with = "address")]
+    #[schemars(with = "String")]
+    pub listen: SocketAddr,
+}
+
+// === impl ServerConfig ===
+
+impl Default for ServerConfig {
+    fn default() -> Self {
+        Self {
+            listen: SocketAddr::from(([127, 0, 0, 1], 50051)),
+            admin_listen: SocketAddr::from(([127, 0, 0, 1], 9464)),
+            max_message_bytes: 32 << 20,
+            max_header_bytes: 64 << 10,
+            max_concurrent_streams: 1024,
+            max_connection_age: Duration::from_mins(30),
+            drain_timeout: Duration::from_secs(30),
+            auth: None,
+            keys: Vec::new(),
+            tls: None,
+            openai_front: None,
+            reflection: true,
+            grpc_web: true,
+        }
+    }
+}
+
+impl ServerConfig {
+    /// How callers are authenticated, with what follows from keys and certificates where nothing is written.
+    #[must_use]
+    pub fn auth_mode(&self) -> AuthMode {
+        self.auth.unwrap_or_else(|| {
+            if !self.keys.is_empty() {
+                AuthMode::ApiKey
+            } else if self.tls.as_ref().is_some_and(|tls| tls.client_ca_file.is_some()) {
+                AuthMode::ClientCertificate
+            } else {
+                AuthMode::None
+            }
+        })
+    }
+}
+
+// === impl ApiKeyConfig ===
+
+impl Default for ApiKeyConfig {
+    fn default() -> Self {
+        Self { tenant: TenantId::new(""), sha256: String::new(), admin: false, routes: Vec::new() }
+    }
+}
+
+// === impl OpenaiFrontConfig ===
+
+impl Default for OpenaiFrontConfig {
+    fn default() -> Self {
+        Self { listen: SocketAddr::from(([127, 0, 0, 1], 8080)) }
+    }
+}
+
+fn address<'de, D: Deserializer<'de>>(deserializer: D) -> Result<SocketAddr, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    text.parse().map_err(|_| D::Error::custom("is no IP address with a port; write it like 127.0.0.1:50051"))
+}

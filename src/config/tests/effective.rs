@@ -1,0 +1,108 @@
+use std::time::Duration;
+
+use super::*;
+use crate::domain::invocation::InjectionMode;
+
+const TARGETS: &str = "
+providers: { s: { dialect: scripted } }
+targets: { t: { provider: s, model: m } }
+";
+
+fn with_targets(text: &str) -> Config {
+    loaded(&format!("{TARGETS}{text}"), &[])
+}
+
+fn policy(config: &Config, operation: &str, preset: Option<&str>) -> PolicyConfig {
+    let route = &config.routes[config.default_route.as_ref().unwrap()];
+    config.policy_for(route, &Operation::from(operation), preset)
+}
+
+#[test]
+fn planning_operations_retry_once_and_all_others_as_their_policy_says() {
+    let config = Config::default();
+    for (operation, retries) in [("executor", 2), ("planner", 1), ("evaluator", 1), ("replanner", 1), ("mine", 2)] {
+        assert_eq!(policy(&config, operation, None).retry.max_retries, retries, "{operation}");
+    }
+}
+
+#[test]
+fn the_setting_that_is_closest_to_the_call_wins() {
+    let config = with_targets(
+        "
+routes:
+  default:
+    targets: [t]
+    policy: patient
+    operations: { executor: { max_retries: 4 }, replanner: { policy: patient } }
+operations:
+  executor: { max_retries: 0, injection: never }
+  evaluator: { policy: agent }
+  reviewer: { enabled: false }
+",
+    );
+    // The route's policy.
+    assert_eq!(policy(&config, "mine", None).retry.max_retries, 3);
+    // The route's operation before the operation on all routes; what it does not say is taken from there.
+    let executor = policy(&config, "executor", None);
+    assert_eq!((executor.retry.max_retries, executor.injection.mode), (4, InjectionMode::Never));
+    // A policy that is named brings its own retries.
+    assert_eq!(policy(&config, "evaluator", None).retry.max_retries, 2);
+    assert!(policy(&config, "evaluator", None).retry.retry_crash);
+    assert_eq!(policy(&config, "replanner", None).retry.max_retries, 3);
+    // The caller's preset before all of them, but nobody switches on what is switched off.
+    assert_eq!(policy(&config, "executor", Some("standard")).retry.max_retries, 2);
+    assert!(!policy(&config, "reviewer", Some("patient")).retry.enabled);
+}
+
+#[test]
+fn settings_written_in_part_keep_the_rest_of_what_they_inherit_from() {
+    let config = with_targets(
+        "
+timers: { idle: 7s, first_token: 40s }
+concurrency: { start: 4, max: 8 }
+policies:
+  patient: { retry: { throttle_backoff: { base: 2s } } }
+  mine: { retry: { max_retries: 1 } }
+routes:
+  default: { targets: [t], timers: { first_token: 50s } }
+  other: { targets: [t] }
+",
+    );
+    let timers = config.timers_for(&config.routes[&RouteName::from("default")]);
+    assert_eq!((timers.first_token, timers.idle), (Duration::from_secs(50), Duration::from_secs(7)));
+    let timers = config.timers_for(&config.routes[&RouteName::from("other")]);
+    assert_eq!((timers.first_token, timers.idle), (Duration::from_secs(40), Duration::from_secs(7)));
+
+    let patient = &config.policies["patient"].retry;
+    assert_eq!(patient.max_retries, 3);
+    assert_eq!(
+        (patient.throttle_backoff.base, patient.throttle_backoff.cap),
+        (Duration::from_secs(2), Duration::from_secs(20))
+    );
+    let standard = PolicyConfig::built_in().remove("standard").unwrap();
+    assert_eq!(config.policies["mine"].retry, standard.retry.with_max_retries(1));
+}
+
+#[test]
+fn the_only_route_is_the_default_one() {
+    let config = with_targets("routes: { mine: { targets: [t] } }");
+    assert_eq!(config.default_route, Some(RouteName::from("mine")));
+}
+
+#[test]
+fn a_section_with_nothing_in_it_is_as_good_as_none() {
+    let config = loaded("server:\nproviders:\ntargets:\nroutes:\ntelemetry:\n", &[]);
+    assert_eq!(show(&config), show(&Config::default()));
+}
+
+#[test]
+fn anchors_and_aliases_work_as_in_any_yaml() {
+    let config = with_targets(
+        "
+routes:
+  default: &base { targets: [t], deadline: 30s }
+  other: *base
+",
+    );
+    assert_eq!(config.routes[&RouteName::from("other")].deadline, Duration::from_secs(30));
+}

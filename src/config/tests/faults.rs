@@ -1,0 +1,189 @@
+use super::*;
+
+/// Whole files and all that must be told of them.
+#[test]
+fn every_fault_of_a_file_is_told_at_once_with_its_place_and_a_way_out() {
+    for (text, expected) in [
+        (
+            "
+servr: { listen: '127.0.0.1:1' }
+server:
+  listen: nowhere
+  drain_timeout: 30
+  max_message_bytes: 8 potatoes
+  grpc_web: maybe
+providers:
+  p: { dialect: openai_chatt, base_url: 'http://example.com' }
+targets:
+  gpt: { provider: p, model: m }
+  claude: { provider: anthropc, model: m }
+routes:
+  default: { targets: [gpt, claud], policy: pateint, deadline: 20m }
+",
+            "2:1: servr: is no setting here; did you mean `server`?
+4:11: server.listen: `nowhere` is no IP address with a port; write it like 127.0.0.1:50051
+5:18: server.drain_timeout: `30` is a number, where a text, or a value with its unit such as 30s or 8MiB, is expected
+6:22: server.max_message_bytes: `8 potatoes` is not one size
+7:13: server.grpc_web: `maybe` is a text, where a boolean is expected
+9:17: providers.p.dialect: `openai_chatt` is none of the choices; did you mean `openai_chat`?
+9:41: providers.p.base_url: `http://example.com` would send keys and prompts in the clear; use https, or write allow_plaintext: true
+12:23: targets.claude.provider: `anthropc` is no provider; did you mean `anthropic`?
+14:29: routes.default.targets[1]: `claud` is no target; did you mean `claude`?
+14:45: routes.default.policy: `pateint` is no policy; did you mean `patient`?
+14:64: routes.default.deadline: `20m` does not fit: deadline must be at most max_deadline",
+        ),
+        (
+            "
+server: { listen: '0.0.0.0:5', admin_listen: '127.0.0.1:5', keys: [] }
+providers: { s: { dialect: scripted, api_key: '' } }
+targets: { t: { provider: s } }
+routes: { a: { targets: [] }, b: { targets: [t, t] } }
+telemetry: { sample_ratio: 1.5, log: { level: 'info,relight=loud' } }
+journal: { store: oracle }
+events: { capacity: 1 }
+",
+            "2:19: server.listen: `0.0.0.0:5` can be reached by others while nobody is asked who they are; add server.keys or server.tls.client_ca_file, or write server.auth: none
+2:46: server.admin_listen: `127.0.0.1:5` takes the same address as server.listen
+3:47: providers.s.api_key: is empty
+4:12: targets.t.model: is missing; write the model as the provider names it
+5:16: routes.a.targets: must name at least one target
+5:49: routes.b.targets[1]: `t` is named twice
+6:28: telemetry.sample_ratio: `1.5` must be from 0 to 1
+6:47: telemetry.log.level: `info,relight=loud` is no level of the log; there is off, error, warn, info, debug, trace
+7:19: journal.store: `oracle` is no store; write memory, sqlite:PATH or postgres://USER:PASSWORD@HOST/DATABASE
+8:21: events.capacity: `1` must be from 16 to 16777216
+default_route: is missing; there are several routes and none is called default",
+        ),
+        (
+            "
+providers: { s: { dialect: scripted } }
+targets: { t: { provider: s, model: m, concurrency: { start: 3000 } } }
+timers: { first_token: 2h, idle: 0ms }
+policies:
+  mine: { retry: { max_retries: 9, backof: {} }, injection: { template: 'no place' } }
+routes: { default: { targets: [t], hedge: { max_share: 7 }, timers: { connect: 5m } } }
+operations: { executor: { max_retries: 5, policy: mine } }
+budget: { capacity: -1 }
+",
+            "",
+        ),
+    ] {
+        let told = told(text, &[]);
+        assert_eq!(told, expected, "\n{told}");
+    }
+}
+
+#[test]
+fn references_and_twice_written_keys_are_faults_like_any_other_and_hide_no_others() {
+    let text = "
+providers:
+  p:
+    dialect: openai_chat
+    api_key: ${MISSING_KEY}
+    base_url: ${BROKEN
+targets:
+  t: { provider: p, model: '${MODEL}', credential: other }
+  t: { provider: p, model: n }
+routes: { default: { targets: [t] }, }
+seed: ${SEED}
+";
+    assert_eq!(
+        told(text, &[("SEED", "minus one"), ("MODEL", "m")]),
+        "5:14: providers.p.api_key: refers to the environment variable MISSING_KEY, which is not set; set it, or write ${MISSING_KEY:-default}
+6:15: providers.p.base_url: `${BROKEN` has a reference `${` without its `}`; write $${ for the characters
+8:52: targets.t.credential: `other` is no credential of its provider
+9:3: targets.t: is written twice
+11:7: seed: `${SEED}` is a text, where a whole number is expected"
+    );
+}
+
+#[test]
+fn what_was_taken_out_as_faulty_is_not_called_missing() {
+    let text = "
+providers: { p: { dialect: [no] , nonsense: 1 } }
+targets: { t: { provider: p, model: '${MISSING}' } }
+routes: { default: { targets: [[t]], deadline: 5 } }
+default_route: default
+server: { auth: api_key, keys: [ 5 ] }
+";
+    assert_eq!(told(text, &[]), "");
+}
+
+#[test]
+fn a_fault_shows_neither_a_secret_nor_what_came_from_the_environment() {
+    let text = "
+providers:
+  p: { dialect: '${LEAK}', api_key: { value: sk-inner }, headers: { 'bad name': sk-header, ok: [sk-list] } }
+  q: { dialect: openai_chat, api_key: 12345678, base_url: 'https://user:sk-password@host' }
+targets: { t: { provider: q, model: m } }
+server: { keys: [ { tenant: a, sha256: sk-not-a-hash } ], drain_timeout: '${LEAK}', listen: '${LEAK}' }
+journal: { store: 'mysql://user:sk-password@host' }
+seed: '${LEAK}'
+";
+    let told = told(text, &[("LEAK", "sk-environment")]);
+    assert!(!told.contains("sk-") && !told.contains("12345678"), "{told}");
+    assert_eq!(told.lines().count(), 11, "{told}");
+}
+
+#[test]
+fn what_is_no_map_of_settings_is_one_fault() {
+    for (text, expected) in [
+        ("- a\n- b\n", "1:1: is no map of settings"),
+        ("just text", "1:1: is no map of settings"),
+        ("a: [1, 2\nb: 3", "2:2: is no YAML: illegal placement of ':' indicator"),
+        ("seed: 1\n---\nseed: 2\n", ""),
+    ] {
+        assert_eq!(told(text, &[]), expected, "{text}");
+    }
+}
+
+#[test]
+fn a_file_that_cannot_be_read_is_told_by_its_name() {
+    let faults = load(Some(Path::new("/nowhere/relight.yaml")), &given(&[])).unwrap_err();
+    assert_eq!(faults.to_string(), "/nowhere/relight.yaml: cannot be read: No such file or directory (os error 2)");
+}
+
+#[test]
+fn addresses_that_others_can_reach_need_a_guard_or_the_written_word_that_there_is_none() {
+    let reachable = "can be reached by others";
+    let hash = "0".repeat(64);
+    for (server, open) in [
+        ("listen: '0.0.0.0:1'".to_owned(), true),
+        ("listen: '[::]:1'".to_owned(), true),
+        ("listen: '10.0.0.1:1'".to_owned(), true),
+        ("openai_front: { listen: '0.0.0.0:1' }".to_owned(), true),
+        ("listen: '127.0.0.1:1'".to_owned(), false),
+        ("listen: '[::1]:1'".to_owned(), false),
+        // Health and metrics are for probes, which have no keys.
+        ("admin_listen: '0.0.0.0:1'".to_owned(), false),
+        ("listen: '0.0.0.0:1', auth: none".to_owned(), false),
+        (format!("listen: '0.0.0.0:1', keys: [ {{ tenant: a, sha256: '{hash}' }} ]"), false),
+    ] {
+        let told = told(&format!("server: {{ {server} }}"), &[]);
+        assert_eq!(told.contains(reachable), open, "{server}: {told}");
+        assert!(open || told.is_empty(), "{server}: {told}");
+    }
+}
+
+#[test]
+fn base_urls_are_encrypted_or_local_and_lead_to_no_private_address_unless_it_is_meant() {
+    for (provider, reason) in [
+        ("base_url: 'https://api.example.com/v1'", ""),
+        ("base_url: 'http://localhost:11434/v1'", ""),
+        ("base_url: 'http://127.0.0.1:8000'", ""),
+        ("base_url: 'http://[::1]:8000'", ""),
+        ("base_url: 'http://vllm:8000', allow_plaintext: true", ""),
+        ("base_url: 'http://10.0.0.1', allow_plaintext: true, allow_private_addresses: true", ""),
+        ("base_url: 'http://vllm:8000'", "in the clear"),
+        ("base_url: 'https://192.168.0.1'", "is a private address"),
+        ("base_url: 'https://169.254.169.254'", "is a private address"),
+        ("base_url: 'https://key@example.com'", "holds credentials"),
+        ("base_url: 'api.example.com'", "is no URL"),
+        ("base_url: 'ftp://example.com'", "is no URL"),
+        ("base_url: ''", "is no URL"),
+    ] {
+        let text = format!("providers: {{ p: {{ {provider} }} }}\ntargets: {{ t: {{ provider: p, model: m }} }}");
+        let told = told(&text, &[]);
+        assert!(if reason.is_empty() { told.is_empty() } else { told.contains(reason) }, "{provider}: {told}");
+    }
+}

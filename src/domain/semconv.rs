@@ -1,0 +1,244 @@
+//! The names under which spans, metrics and logs tell things, in one place.
+//!
+//! The layers that open spans and the telemetry that counts both need them and do not know each other, so they live
+//! down here. The `gen_ai.*` names are still moving upstream: a rename is a change of this file alone. `relight.*`
+//! names are ours and stable. No name for content (prompts, answers) is here on purpose.
+
+/// The schema that the names follow.
+pub const SCHEMA_URL: &str = "https://opentelemetry.io/schemas/1.42.0";
+/// The instrumentation scope of every span and metric.
+pub const SCOPE: &str = "relight";
+
+/// Attributes of OpenTelemetry's conventions.
+pub mod attr {
+    /// Class of what went wrong.
+    pub const ERROR_TYPE: &str = "error.type";
+    /// What is asked of the model: `chat`.
+    pub const GEN_AI_OPERATION: &str = "gen_ai.operation.name";
+    /// The provider's family.
+    pub const GEN_AI_PROVIDER: &str = "gen_ai.provider.name";
+    /// The conversation.
+    pub const GEN_AI_CONVERSATION: &str = "gen_ai.conversation.id";
+    /// The model that is asked.
+    pub const GEN_AI_REQUEST_MODEL: &str = "gen_ai.request.model";
+    /// Whether a stream is asked for.
+    pub const GEN_AI_REQUEST_STREAM: &str = "gen_ai.request.stream";
+    /// Output limit in tokens.
+    pub const GEN_AI_REQUEST_MAX_TOKENS: &str = "gen_ai.request.max_tokens";
+    /// Temperature.
+    pub const GEN_AI_REQUEST_TEMPERATURE: &str = "gen_ai.request.temperature";
+    /// Nucleus sampling.
+    pub const GEN_AI_REQUEST_TOP_P: &str = "gen_ai.request.top_p";
+    /// The model that answered.
+    pub const GEN_AI_RESPONSE_MODEL: &str = "gen_ai.response.model";
+    /// The provider's id of the answer.
+    pub const GEN_AI_RESPONSE_ID: &str = "gen_ai.response.id";
+    /// Why the model stopped.
+    pub const GEN_AI_FINISH_REASONS: &str = "gen_ai.response.finish_reasons";
+    /// Seconds to the first piece of the answer.
+    pub const GEN_AI_FIRST_CHUNK: &str = "gen_ai.response.time_to_first_chunk";
+    /// Prompt tokens, cached ones included.
+    pub const GEN_AI_INPUT_TOKENS: &str = "gen_ai.usage.input_tokens";
+    /// Answer tokens, reasoning included.
+    pub const GEN_AI_OUTPUT_TOKENS: &str = "gen_ai.usage.output_tokens";
+    /// Prompt tokens read from the provider's cache.
+    pub const GEN_AI_CACHE_READ_TOKENS: &str = "gen_ai.usage.cache_read.input_tokens";
+    /// Prompt tokens written to the provider's cache.
+    pub const GEN_AI_CACHE_WRITE_TOKENS: &str = "gen_ai.usage.cache_creation.input_tokens";
+    /// Answer tokens spent on reasoning.
+    pub const GEN_AI_REASONING_TOKENS: &str = "gen_ai.usage.reasoning.output_tokens";
+    /// The tool that is called.
+    pub const GEN_AI_TOOL_NAME: &str = "gen_ai.tool.name";
+    /// `input` or `output`.
+    pub const GEN_AI_TOKEN_TYPE: &str = "gen_ai.token.type";
+    /// HTTP method.
+    pub const HTTP_METHOD: &str = "http.request.method";
+    /// Sent attempts before this one.
+    pub const HTTP_RESEND_COUNT: &str = "http.request.resend_count";
+    /// HTTP status.
+    pub const HTTP_STATUS: &str = "http.response.status_code";
+    /// HTTP route of a server.
+    pub const HTTP_ROUTE: &str = "http.route";
+    /// `grpc`.
+    pub const RPC_SYSTEM: &str = "rpc.system.name";
+    /// Fully qualified method.
+    pub const RPC_METHOD: &str = "rpc.method";
+    /// The status by its name.
+    pub const RPC_STATUS: &str = "rpc.response.status_code";
+    /// Host that is asked.
+    pub const SERVER_ADDRESS: &str = "server.address";
+    /// Its port.
+    pub const SERVER_PORT: &str = "server.port";
+    /// The URL without secrets.
+    pub const URL_FULL: &str = "url.full";
+    /// The conversation, for UIs that group by it.
+    pub const SESSION_ID: &str = "session.id";
+    /// The span's kind for UIs of model calls.
+    pub const OPENINFERENCE_KIND: &str = "openinference.span.kind";
+}
+
+/// Attributes of Relight's spans.
+pub mod relight {
+    /// The invocation's id.
+    pub const INVOCATION: &str = "relight.invocation.id";
+    /// Its route.
+    pub const ROUTE: &str = "relight.route";
+    /// Its operation.
+    pub const OPERATION: &str = "relight.operation";
+    /// Its tenant.
+    pub const TENANT: &str = "relight.tenant";
+    /// Prefix of the caller's labels.
+    pub const LABEL_PREFIX: &str = "relight.label.";
+    /// How it ended: `succeeded`, `recovered`, `failed`, `cancelled`.
+    pub const OUTCOME: &str = "relight.outcome";
+    /// All attempts.
+    pub const ATTEMPTS: &str = "relight.attempt.count";
+    /// Attempts again on the same target.
+    pub const RETRIES: &str = "relight.retry.count";
+    /// Attempts on another target.
+    pub const FALLBACKS: &str = "relight.fallback.count";
+    /// Attempts beside a slow one.
+    pub const HEDGES: &str = "relight.hedge.count";
+    /// Seconds waited between attempts.
+    pub const BACKOFF_TOTAL: &str = "relight.backoff.total_s";
+    /// 1 for the first.
+    pub const ATTEMPT_NUMBER: &str = "relight.attempt.number";
+    /// Why it was made.
+    pub const ATTEMPT_CAUSE: &str = "relight.attempt.cause";
+    /// Whether its answer was kept.
+    pub const ATTEMPT_WINNER: &str = "relight.attempt.winner";
+    /// Whether anything was sent.
+    pub const ATTEMPT_SENT: &str = "relight.attempt.sent";
+    /// The target.
+    pub const TARGET: &str = "relight.target";
+    /// Why this target.
+    pub const TARGET_REASON: &str = "relight.target.reason";
+    /// The target's circuit when it was chosen.
+    pub const CIRCUIT: &str = "relight.circuit.state";
+    /// What was left of the retry budget, in tokens.
+    pub const BUDGET_LEFT: &str = "relight.retry_budget.left";
+    /// Whether the model was told of its failure.
+    pub const INJECTED: &str = "relight.injected";
+    /// Where the note went.
+    pub const INJECTED_VEHICLE: &str = "relight.injected.vehicle";
+    /// Class of the failure.
+    pub const CLASS: &str = "relight.error.class";
+    /// Whether the same request may succeed later.
+    pub const RETRYABLE: &str = "relight.error.retryable";
+    /// The classifier's rule that decided.
+    pub const RULE: &str = "relight.error.rule";
+    /// Seconds that the wait was meant to last.
+    pub const BACKOFF_SECONDS: &str = "relight.backoff.duration_s";
+    /// Who said how long.
+    pub const BACKOFF_SOURCE: &str = "relight.backoff.source";
+}
+
+/// Names of metrics.
+pub mod metric {
+    /// Seconds of a gRPC call, as its caller sees it.
+    pub const RPC_DURATION: &str = "rpc.server.call.duration";
+    /// Seconds of one attempt.
+    pub const GEN_AI_DURATION: &str = "gen_ai.client.operation.duration";
+    /// Seconds to the first piece of an answer.
+    pub const GEN_AI_FIRST_CHUNK: &str = "gen_ai.client.operation.time_to_first_chunk";
+    /// Tokens of one attempt.
+    pub const GEN_AI_TOKENS: &str = "gen_ai.client.token.usage";
+    /// Invocations that ended.
+    pub const INVOCATIONS: &str = "relight.invocations";
+    /// Their seconds.
+    pub const INVOCATION_DURATION: &str = "relight.invocation.duration";
+    /// Their attempts.
+    pub const INVOCATION_ATTEMPTS: &str = "relight.invocation.attempts";
+    /// Attempts that ended.
+    pub const ATTEMPTS: &str = "relight.attempts";
+    /// Recoveries that were decided.
+    pub const RECOVERIES: &str = "relight.recoveries";
+    /// Recoveries that led to an answer.
+    pub const RECOVERIES_SUCCEEDED: &str = "relight.recoveries.succeeded";
+    /// Seconds of planned waits.
+    pub const RETRY_DELAY: &str = "relight.retry.delay";
+    /// Hedges started.
+    pub const HEDGES: &str = "relight.hedges";
+    /// Fallbacks chosen.
+    pub const FALLBACKS: &str = "relight.fallbacks";
+    /// Notes put into prompts, or left out.
+    pub const INJECTIONS: &str = "relight.injections";
+    /// Tokens paid for.
+    pub const TOKENS_SPENT: &str = "relight.tokens.spent";
+    /// Tokens of the answers that were kept; the difference is the price of recovery.
+    pub const TOKENS_DELIVERED: &str = "relight.tokens.delivered";
+    /// 1 for the state that a circuit is in, 0 for the others.
+    pub const CIRCUIT_STATE: &str = "relight.circuit.state";
+    /// Moves of circuits.
+    pub const CIRCUIT_TRANSITIONS: &str = "relight.circuit.transitions";
+    /// 1 while a gate is closed.
+    pub const GATE_CLOSED: &str = "relight.gate.closed";
+    /// Tokens left in a retry budget.
+    pub const BUDGET_LEVEL: &str = "relight.retry_budget.level";
+    /// Times that a retry budget was found empty.
+    pub const BUDGET_EXHAUSTED: &str = "relight.retry_budget.exhausted";
+    /// Invocations in flight.
+    pub const INFLIGHT: &str = "relight.inflight";
+    /// Invocations that wait for a circuit or gate.
+    pub const PARKED: &str = "relight.parked";
+    /// Invocations refused because of too much work.
+    pub const SHED: &str = "relight.shed";
+    /// Open watch streams.
+    pub const WATCHERS: &str = "relight.watchers";
+    /// Events that a reader did not get.
+    pub const EVENTS_MISSED: &str = "relight.events.missed";
+    /// Failures that no rule could judge.
+    pub const CLASSIFIER_UNKNOWN: &str = "relight.classifier.unknown";
+    /// Configurations loaded or refused.
+    pub const CONFIG_RELOADS: &str = "relight.config.reloads";
+    /// Releases rolled back.
+    pub const ROLLBACKS: &str = "relight.releases.rolled_back";
+    /// 1 while a store can be reached.
+    pub const STORE_UP: &str = "relight.store.up";
+    /// Seconds of a journal operation.
+    pub const JOURNAL_DURATION: &str = "relight.journal.duration";
+    /// 1 while the process drains.
+    pub const DRAINING: &str = "relight.draining";
+}
+
+/// Labels of Relight's metrics.
+pub mod label {
+    /// The route.
+    pub const ROUTE: &str = "route";
+    /// The operation.
+    pub const OPERATION: &str = "operation";
+    /// How an invocation or attempt ended.
+    pub const OUTCOME: &str = "outcome";
+    /// The target.
+    pub const TARGET: &str = "target";
+    /// The provider's family.
+    pub const PROVIDER: &str = "provider";
+    /// The model.
+    pub const MODEL: &str = "model";
+    /// Why an attempt was made.
+    pub const CAUSE: &str = "cause";
+    /// Class of a failure; empty where nothing failed.
+    pub const CLASS: &str = "class";
+    /// What was done to recover.
+    pub const STRATEGY: &str = "strategy";
+    /// Who said how long to wait.
+    pub const SOURCE: &str = "source";
+    /// The target that was left.
+    pub const FROM: &str = "from";
+    /// The target that was taken, or the state that was reached.
+    pub const TO: &str = "to";
+    /// Where the note went, or `skipped`.
+    pub const VEHICLE: &str = "vehicle";
+    /// `input` or `output`.
+    pub const TOKEN_TYPE: &str = "type";
+    /// A circuit's state.
+    pub const STATE: &str = "state";
+    /// Which gate.
+    pub const GATE: &str = "gate";
+    /// Which reader.
+    pub const READER: &str = "reader";
+    /// `accepted` or `rejected`.
+    pub const RESULT: &str = "result";
+    /// Which store.
+    pub const STORE: &str = "store";
+}

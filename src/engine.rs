@@ -1,0 +1,161 @@
+//! The engine: a configuration made alive. It resolves what a caller asks for into a plan, and runs it.
+//!
+//! The configuration can be replaced at any time: calls in flight keep the plan they began with, and what is known of
+//! targets that stay (their circuits, budgets, latencies) is kept. It knows nothing of gRPC or HTTP listeners.
+
+mod parts;
+mod resolve;
+
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    task::{Context, Poll},
+};
+
+use arc_swap::ArcSwap;
+use tower::{Service, ServiceExt as _};
+
+pub use self::{
+    parts::PartsError,
+    resolve::{Asked, Refusal},
+};
+use crate::{
+    config::Config,
+    domain::{
+        clock,
+        failure::{Failure, ProviderError},
+        ids::TargetId,
+        wire::{DeltaStream, WireCall},
+    },
+    events::EventBus,
+    layers::{ProgressStream, observe::Incoming, spans::Spans, targets::Targets},
+    policy::{admission::Admission, classify::Classifier, classify::Verdict},
+    provider::Providers,
+    stack::{Shared, Stack, stack},
+};
+
+/// A configuration made alive; cheap to clone.
+#[derive(Clone)]
+pub struct Engine {
+    stack: Stack,
+    events: EventBus,
+    targets: Targets,
+    classifier: Arc<ArcSwap<Classifier>>,
+    admission: Arc<Mutex<Admission>>,
+    providers: Arc<ArcSwap<Providers>>,
+    config: Arc<ArcSwap<Config>>,
+    resolver: Arc<ArcSwap<resolve::Resolver>>,
+}
+
+/// The wire as the stack sees it: whatever providers are in force when an attempt begins.
+#[derive(Clone)]
+struct Wire {
+    providers: Arc<ArcSwap<Providers>>,
+}
+
+// === impl Engine ===
+
+impl Engine {
+    /// Builds everything that the configuration names; nothing is connected yet.
+    ///
+    /// # Errors
+    /// When a part cannot be built, such as a provider whose base URL is none.
+    pub fn new(config: Config, spans: Spans, events: EventBus) -> Result<Self, PartsError> {
+        let parts = parts::build(&config)?;
+        let targets = Targets::new(events.clone(), &parts.targets, &parts.shared);
+        let providers = Arc::new(ArcSwap::from_pointee(parts.providers));
+        let classifier = Arc::new(ArcSwap::from_pointee(parts.classifier));
+        let admission = Arc::new(Mutex::new(Admission::new(config.admission.clone())));
+        let shared = Shared {
+            events: events.clone(),
+            spans,
+            targets: targets.clone(),
+            admission: Arc::clone(&admission),
+            classifier: Arc::clone(&classifier),
+        };
+        let stack = stack(shared, Wire { providers: Arc::clone(&providers) });
+        let resolver = Arc::new(ArcSwap::from_pointee(resolve::Resolver::new(&config, &parts.targets)));
+        let config = Arc::new(ArcSwap::from_pointee(config));
+        Ok(Self { stack, events, targets, classifier, admission, providers, config, resolver })
+    }
+
+    /// Puts another configuration in force, whole or not at all.
+    ///
+    /// # Errors
+    /// When a part cannot be built; the old configuration then stays in force.
+    pub fn reload(&self, config: Config) -> Result<(), PartsError> {
+        let parts = parts::build(&config)?;
+        self.targets.update(&parts.targets, &parts.shared);
+        self.providers.store(Arc::new(parts.providers));
+        self.classifier.store(Arc::new(parts.classifier));
+        self.admission.lock().unwrap_or_else(PoisonError::into_inner).reconfigure(config.admission.clone());
+        self.resolver.store(Arc::new(resolve::Resolver::new(&config, &parts.targets)));
+        self.config.store(Arc::new(config));
+        Ok(())
+    }
+
+    /// Finds the plan for what a caller asks.
+    ///
+    /// # Errors
+    /// When the route does not exist, or an override is not allowed.
+    pub fn resolve(&self, asked: Asked) -> Result<Incoming, Refusal> {
+        self.resolver.load().resolve(asked)
+    }
+
+    /// Runs an invocation. Dropping what is returned cancels it, upstream included.
+    ///
+    /// # Errors
+    /// When it is refused before any attempt: too much work.
+    pub async fn run(&self, incoming: Incoming) -> Result<ProgressStream, Failure> {
+        self.stack.clone().oneshot(incoming).await
+    }
+
+    /// Judges bare facts as an attempt's would be.
+    pub fn classify(&self, facts: &ProviderError) -> Verdict {
+        self.classifier.load().classify(facts, clock::wall_now())
+    }
+
+    /// Judges bare facts of a target.
+    pub fn failure(&self, facts: &ProviderError, target: Option<TargetId>) -> Failure {
+        self.classify(facts).into_failure(facts, target, clock::wall_now())
+    }
+
+    /// Where everything that happens is published.
+    pub fn events(&self) -> &EventBus {
+        &self.events
+    }
+
+    /// What is known of every target.
+    pub fn targets(&self) -> &Targets {
+        &self.targets
+    }
+
+    /// The configuration in force.
+    pub fn config(&self) -> Arc<Config> {
+        self.config.load_full()
+    }
+
+    /// Invocations in flight.
+    pub fn in_flight(&self) -> u32 {
+        self.admission.lock().unwrap_or_else(PoisonError::into_inner).in_flight()
+    }
+}
+
+impl std::fmt::Debug for Engine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Engine").field("targets", &self.targets).finish_non_exhaustive()
+    }
+}
+
+impl Service<WireCall> for Wire {
+    type Response = DeltaStream;
+    type Error = ProviderError;
+    type Future = <Providers as Service<WireCall>>::Future;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), ProviderError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, call: WireCall) -> Self::Future {
+        Providers::clone(&self.providers.load()).call(call)
+    }
+}

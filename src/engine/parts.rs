@@ -1,0 +1,122 @@
+//! From a configuration to the parts that it names: providers, targets, the classifier.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use secrecy::SecretString;
+
+use crate::{
+    config::{Config, ProviderConfig, TargetConfig, provider as settings},
+    domain::{
+        ids::TargetId,
+        target::{Capabilities, Target},
+    },
+    layers::targets::{SharedPolicies, TargetSpec},
+    policy::{circuit::CircuitPolicy, classify::Classifier},
+    provider::{BuildError, ChatOptions, HttpSettings, KeyHeader, MaxTokensField, ProviderSpec, Providers},
+};
+
+/// Everything that is built from a configuration at once.
+pub(super) struct Parts {
+    pub(super) providers: Providers,
+    pub(super) targets: Vec<TargetSpec>,
+    pub(super) shared: SharedPolicies,
+    pub(super) classifier: Classifier,
+}
+
+/// Why a part cannot be built.
+#[derive(Debug, thiserror::Error)]
+pub enum PartsError {
+    /// A provider.
+    #[error(transparent)]
+    Provider(#[from] BuildError),
+    /// A script.
+    #[error("providers.{provider}.script: {reason}")]
+    Script {
+        /// The provider's name.
+        provider: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+}
+
+pub(super) fn build(config: &Config) -> Result<Parts, PartsError> {
+    let specs: Vec<ProviderSpec> =
+        config.providers.iter().map(|(name, provider)| provider_spec(name, provider)).collect::<Result<_, _>>()?;
+    let targets = config.targets.iter().filter_map(|(id, target)| {
+        let provider = config.providers.get(&target.provider)?;
+        Some(TargetSpec {
+            target: Arc::new(make_target(id, target, provider)),
+            circuit: Arc::new(CircuitPolicy::default()),
+            concurrency: target.concurrency.clone().unwrap_or_else(|| config.concurrency.clone()),
+        })
+    });
+    let parked = config.policies.values().map(|policy| policy.retry.park.max_parked).max();
+    Ok(Parts {
+        providers: Providers::build(&specs)?,
+        targets: targets.collect(),
+        shared: SharedPolicies {
+            budget: config.budget.clone(),
+            gates: Arc::default(),
+            max_parked: parked.unwrap_or_default() as usize,
+        },
+        classifier: Classifier::new(),
+    })
+}
+
+fn make_target(id: &TargetId, target: &TargetConfig, provider: &ProviderConfig) -> Target {
+    Target {
+        id: id.clone(),
+        provider: target.provider.as_str().into(),
+        family: provider.family(&target.provider).into(),
+        dialect: provider.dialect,
+        model: target.model.as_str().into(),
+        credential: target.credential().into(),
+        endpoint: provider.endpoint().into(),
+        capabilities: target.capabilities.apply(Capabilities::default()),
+    }
+}
+
+fn provider_spec(name: &str, provider: &ProviderConfig) -> Result<ProviderSpec, PartsError> {
+    let script = provider.script.clone().map(serde_json::from_value).transpose();
+    let scripted = script
+        .map_err(|error| PartsError::Script { provider: name.to_owned(), reason: error.to_string() })?;
+    let names = provider.credentials.keys().map(String::as_str).chain([settings::DEFAULT_CREDENTIAL]);
+    let credentials: BTreeMap<String, SecretString> = names
+        .filter_map(|name| Some((name.to_owned(), SecretString::from(provider.key(name)?.expose().to_owned()))))
+        .collect();
+    let http = &provider.http;
+    let chat = &provider.chat;
+    Ok(ProviderSpec {
+        family: provider.family(name).into(),
+        credentials,
+        api_key_header: match provider.api_key_header {
+            settings::KeyHeader::Bearer => KeyHeader::Bearer,
+            settings::KeyHeader::ApiKey => KeyHeader::ApiKey,
+            settings::KeyHeader::None => KeyHeader::None,
+        },
+        extra_headers: provider.headers.iter().map(|(name, value)| (name.clone(), value.expose().to_owned())).collect(),
+        http: HttpSettings {
+            connect_timeout: http.connect_timeout,
+            pool_idle_timeout: http.pool_idle_timeout,
+            pool_max_idle_per_host: http.pool_max_idle_per_host,
+            max_body_bytes: http.max_body_bytes,
+            max_line_bytes: usize::try_from(http.max_line_bytes).unwrap_or(usize::MAX),
+            http2_prior_knowledge: http.http2_prior_knowledge,
+            allow_http: provider.allow_plaintext,
+            ..HttpSettings::default()
+        },
+        chat: ChatOptions {
+            stream: chat.stream,
+            include_usage: chat.include_usage,
+            max_tokens_field: chat.max_tokens_field.map(|field| match field {
+                settings::MaxTokensField::MaxCompletionTokens => MaxTokensField::MaxCompletionTokens,
+                settings::MaxTokensField::MaxTokens => MaxTokensField::MaxTokens,
+            }),
+            reasoning_field: chat.reasoning_field.clone(),
+            developer_role: chat.developer_role,
+            path: chat.path.clone(),
+        },
+        scripted,
+        ..ProviderSpec::new(name, provider.dialect, provider.endpoint())
+    })
+}

@@ -1,0 +1,184 @@
+//! From what a caller asks to a plan: the route, its targets and policies, the caller's overrides where allowed.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use tokio::time::Instant;
+
+use crate::{
+    config::{Config, RouteConfig, fault::nearest},
+    domain::{
+        ids::{InvocationId, Operation, RequestId, RouteName, TargetId, TenantId, ThreadId},
+        invocation::{Call, Invocation, Overrides, TraceContext},
+        target::Target,
+    },
+    layers::{observe::Incoming, scope::Plan, spans::Entry, targets::TargetSpec},
+};
+
+/// Time kept back from the caller's deadline, so that the report of a failure still arrives.
+const REPORT_MARGIN: Duration = Duration::from_millis(50);
+
+/// What a caller asks for, as far as it is independent of the door it came in by.
+#[derive(Debug, Clone)]
+pub struct Asked {
+    /// Who calls.
+    pub tenant: TenantId,
+    /// The route; `None` for the default one.
+    pub route: Option<RouteName>,
+    /// What the caller is doing.
+    pub operation: Operation,
+    /// What to ask.
+    pub call: Call,
+    /// The caller's idempotency key.
+    pub request_id: Option<RequestId>,
+    /// The conversation that Relight keeps.
+    pub thread: Option<ThreadId>,
+    /// The caller's labels.
+    pub labels: BTreeMap<String, String>,
+    /// What the caller wants done otherwise.
+    pub overrides: Overrides,
+    /// The time that the caller allows; `None` for the route's.
+    pub time_allowed: Option<Duration>,
+    /// Where the caller's trace goes on.
+    pub trace: TraceContext,
+    /// How it came in, as its span is called.
+    pub entry: Entry,
+}
+
+/// Why nothing is even tried.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Refusal {
+    /// There is no such route.
+    RouteNotFound {
+        /// The name that was asked for.
+        route: RouteName,
+        /// The nearest name that exists.
+        nearest: Option<RouteName>,
+    },
+    /// Overrides that are not allowed or not possible: each field and why.
+    Overrides(Vec<(String, String)>),
+}
+
+/// Resolves by one configuration.
+pub(super) struct Resolver {
+    config: Config,
+    targets: BTreeMap<TargetId, Arc<Target>>,
+}
+
+// === impl Resolver ===
+
+impl Resolver {
+    pub(super) fn new(config: &Config, targets: &[TargetSpec]) -> Self {
+        let targets = targets.iter().map(|spec| (spec.target.id.clone(), Arc::clone(&spec.target))).collect();
+        Self { config: config.clone(), targets }
+    }
+
+    pub(super) fn resolve(&self, asked: Asked) -> Result<Incoming, Refusal> {
+        let (name, route) = self.route(asked.route.as_ref())?;
+        let faults = self.faults(route, &asked.overrides);
+        if !faults.is_empty() {
+            return Err(Refusal::Overrides(faults));
+        }
+        let plan = self.plan(name, route, &asked);
+        let allowed = asked.time_allowed.unwrap_or(route.deadline).min(route.max_deadline);
+        let margin = REPORT_MARGIN.min(allowed / 10);
+        let invocation = Invocation {
+            id: InvocationId::mint(),
+            request_id: asked.request_id,
+            thread: asked.thread,
+            tenant: asked.tenant,
+            route: name.clone(),
+            operation: asked.operation,
+            labels: asked.labels,
+            call: asked.call,
+            overrides: asked.overrides,
+            deadline: Instant::now() + allowed.saturating_sub(margin),
+            trace: asked.trace,
+        };
+        Ok(Incoming { invocation: Arc::new(invocation), plan: Arc::new(plan), entry: asked.entry })
+    }
+
+    fn route(&self, asked: Option<&RouteName>) -> Result<(&RouteName, &RouteConfig), Refusal> {
+        let fallback = RouteName::from("default");
+        let only = self.config.routes.keys().next().filter(|_| self.config.routes.len() == 1);
+        let name = asked.or(self.config.default_route.as_ref()).unwrap_or(match only {
+            Some(only) => only,
+            None => &fallback,
+        });
+        let names: Vec<&str> = self.config.routes.keys().map(RouteName::as_str).collect();
+        self.config.routes.get_key_value(name).ok_or_else(|| Refusal::RouteNotFound {
+            route: name.clone(),
+            nearest: nearest(name.as_str(), &names).map(RouteName::from),
+        })
+    }
+
+    /// What is wrong with a caller's overrides: everything at once.
+    fn faults(&self, route: &RouteConfig, overrides: &Overrides) -> Vec<(String, String)> {
+        let allowed = &route.allow_overrides;
+        let mut faults = Vec::new();
+        let mut fault = |field: &str, reason: String| faults.push((format!("invocation.overrides.{field}"), reason));
+        if let Some(retries) = overrides.max_retries.filter(|retries| *retries > allowed.max_retries) {
+            fault("max_retries", format!("{retries} is more than the {} that this route allows", allowed.max_retries));
+        }
+        if overrides.injection.is_some() && !allowed.injection {
+            fault("injection_mode", "this route does not let callers choose it".to_owned());
+        }
+        if !overrides.allowed_targets.is_empty() && !allowed.targets {
+            fault("allowed_targets", "this route does not let callers choose its targets".to_owned());
+        }
+        let names: Vec<&str> = route.targets.iter().map(TargetId::as_str).collect();
+        for (index, target) in overrides.allowed_targets.iter().enumerate() {
+            if !route.targets.contains(target) {
+                let near = nearest(target.as_str(), &names);
+                let hint = near.map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
+                fault(
+                    &format!("allowed_targets[{index}]"),
+                    format!("`{target}` is no target of this route{hint}"),
+                );
+            }
+        }
+        if let Some(preset) = &overrides.preset {
+            if !allowed.policy {
+                fault("preset", "this route does not let callers choose a policy".to_owned());
+            } else if !self.config.policies.contains_key(preset) {
+                let known: Vec<&str> = self.config.policies.keys().map(String::as_str).collect();
+                fault("preset", format!("`{preset}` does not exist; there are: {}", known.join(", ")));
+            }
+        }
+        if overrides.rewind_mode.is_some() && !allowed.rewind_mode {
+            fault("rewind_mode", "this route does not let callers choose it".to_owned());
+        }
+        if overrides.allow_continuation_prompt && !allowed.continuation_prompt {
+            fault("allow_continuation_prompt", "this route does not allow it".to_owned());
+        }
+        if let Some(grace) = overrides.resumable_grace.filter(|grace| *grace > allowed.max_resumable_grace) {
+            let most = allowed.max_resumable_grace.as_millis();
+            fault("resumable", format!("{} ms is more than the {most} ms that are allowed", grace.as_millis()));
+        }
+        faults
+    }
+
+    fn plan(&self, name: &RouteName, route: &RouteConfig, asked: &Asked) -> Plan {
+        let overrides = &asked.overrides;
+        let policy = self.config.policy_for(route, &asked.operation, overrides.preset.as_deref());
+        let wanted = |target: &&TargetId| {
+            overrides.allowed_targets.is_empty() || overrides.allowed_targets.contains(target)
+        };
+        let targets = route.targets.iter().filter(wanted).filter_map(|id| self.targets.get(id).map(Arc::clone));
+        let retry = match overrides.max_retries {
+            Some(max_retries) => policy.retry.with_max_retries(max_retries),
+            None => policy.retry,
+        };
+        let injection_mode = overrides.injection.unwrap_or(policy.injection.mode);
+        Plan {
+            route: name.clone(),
+            targets: targets.collect(),
+            retry,
+            injection: policy.injection,
+            injection_mode,
+            select: route.select.clone(),
+            timers: self.config.timers_for(route).clone(),
+            hedge: route.hedge.clone(),
+            seed: self.config.seed,
+        }
+    }
+}

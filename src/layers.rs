@@ -1,0 +1,40 @@
+//! The layers: thin tower services that ask a policy and obey it.
+//!
+//! Each file is one layer. `stack.rs` lists them in order, each with its reason. A layer refuses in `call` and never
+//! in `poll_ready`; what must happen on cancellation sits in a guard's `Drop`. State that outlives a call (circuits,
+//! gates, budgets) lives in [`targets`] and is looked up, never owned by a layer.
+
+pub mod admit;
+pub mod attempt;
+pub mod circuit;
+pub mod classify;
+pub mod concurrency;
+pub mod deadline;
+pub mod delivery;
+pub mod gates;
+pub mod hedge;
+pub mod inject;
+pub mod observe;
+pub mod observe_attempt;
+pub mod retry;
+pub mod scope;
+pub mod select;
+pub mod spans;
+pub mod targets;
+pub mod timers;
+pub mod trace_wire;
+
+use std::pin::Pin;
+
+use futures_util::Stream;
+
+use crate::domain::{completion::Delta, failure::Failure, fold::Progress};
+
+/// An invocation as it goes: steps that end in exactly one `Progress::Terminal`. Dropping it cancels everything below.
+pub type ProgressStream = Pin<Box<dyn Stream<Item = Progress> + Send>>;
+
+/// An attempt as it goes: deltas that end with a `Delta::Finish` or with one judged failure.
+pub type Deltas = Pin<Box<dyn Stream<Item = Result<Delta, Failure>> + Send>>;
+
+/// What a layer's `call` returns.
+pub type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;

@@ -1,0 +1,105 @@
+//! Refuses work early when there is too much of it, with a time to come back, fairly among tenants.
+//!
+//! A place is held until the invocation's stream ends or is dropped.
+
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    task::Poll,
+};
+
+use async_stream::stream;
+use futures_util::StreamExt as _;
+use tokio::time::Instant;
+use tower::{Service, ServiceExt as _};
+
+use super::{BoxFuture, ProgressStream, scope::Scope};
+use crate::{
+    domain::{
+        failure::{Failure, FailureClass, WaitSource},
+        ids::TenantId,
+    },
+    policy::admission::Admission,
+};
+
+/// Admits invocations.
+#[derive(Debug, Clone)]
+pub struct AdmitLayer {
+    admission: Arc<Mutex<Admission>>,
+}
+
+/// See [`AdmitLayer`].
+#[derive(Debug, Clone)]
+pub struct Admit<S> {
+    inner: S,
+    admission: Arc<Mutex<Admission>>,
+}
+
+// === impl AdmitLayer ===
+
+impl AdmitLayer {
+    /// Admits as this core decides; the core is shared by every caller.
+    pub fn new(admission: Arc<Mutex<Admission>>) -> Self {
+        Self { admission }
+    }
+}
+
+impl<S> tower::Layer<S> for AdmitLayer {
+    type Service = Admit<S>;
+
+    fn layer(&self, inner: S) -> Admit<S> {
+        Admit { inner, admission: Arc::clone(&self.admission) }
+    }
+}
+
+// === impl Admit ===
+
+impl<S> Service<Arc<Scope>> for Admit<S>
+where
+    S: Service<Arc<Scope>, Response = ProgressStream, Error = Failure> + Clone + Send + 'static,
+    S::Future: Send,
+{
+    type Response = ProgressStream;
+    type Error = Failure;
+    type Future = BoxFuture<Result<ProgressStream, Failure>>;
+
+    fn poll_ready(&mut self, _: &mut std::task::Context<'_>) -> Poll<Result<(), Failure>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, scope: Arc<Scope>) -> Self::Future {
+        let inner = self.inner.clone();
+        let admission = Arc::clone(&self.admission);
+        Box::pin(async move {
+            let tenant = scope.invocation.tenant.clone();
+            let entered = lock(&admission).try_enter(&tenant, Instant::now());
+            if let Err(shed) = entered {
+                let refused = Failure::local(FailureClass::Shed, "too many invocations are in flight");
+                return Err(refused.with_retry_after(shed.retry_in, WaitSource::Backoff));
+            }
+            let place = Place { admission, tenant };
+            let mut steps = inner.oneshot(scope).await?;
+            Ok(Box::pin(stream! {
+                let _place = place;
+                while let Some(step) = steps.next().await {
+                    yield step;
+                }
+            }) as ProgressStream)
+        })
+    }
+}
+
+/// A place among the invocations in flight.
+struct Place {
+    admission: Arc<Mutex<Admission>>,
+    tenant: TenantId,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        lock(&self.admission).leave(&self.tenant);
+    }
+}
+
+fn lock(admission: &Mutex<Admission>) -> std::sync::MutexGuard<'_, Admission> {
+    admission.lock().unwrap_or_else(PoisonError::into_inner)
+}

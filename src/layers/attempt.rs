@@ -1,0 +1,62 @@
+//! One attempt on its way down to a provider.
+
+use std::sync::Arc;
+
+use tokio::time::Instant;
+
+use super::{scope::Scope, spans::AttemptTrace, targets::TargetState};
+use crate::domain::{
+    failure::{FailureClass, Wait},
+    ids::TargetId,
+    invocation::{AttemptCause, TraceContext},
+    message::ModelCall,
+    target::Target,
+};
+
+/// An attempt for which no target is chosen yet.
+#[derive(Debug)]
+pub struct Try {
+    /// Whose attempt it is.
+    pub scope: Arc<Scope>,
+    /// The conversation as the caller wrote it.
+    pub call: Arc<ModelCall>,
+    /// How the attempt before it failed; `None` for the first.
+    pub after: Option<FailureClass>,
+    /// The target of the attempt before it.
+    pub last: Option<TargetId>,
+    /// Whether that target is to be avoided while there is another.
+    pub avoid_last: bool,
+    /// Whether the request was changed so that the same target may take it now.
+    pub adapted: bool,
+    /// The target that the planner would like.
+    pub hint: Option<TargetId>,
+    /// The wait before it.
+    pub wait: Option<Wait>,
+    /// Where its spans hang.
+    pub trace: AttemptTrace,
+}
+
+/// An attempt on a target.
+#[derive(Debug, Clone)]
+pub struct Attempt {
+    /// Whose attempt it is.
+    pub scope: Arc<Scope>,
+    /// 1 for the invocation's first.
+    pub number: u32,
+    /// Why it is made.
+    pub cause: AttemptCause,
+    /// Who is asked.
+    pub target: Arc<Target>,
+    /// What is known of that target.
+    pub state: Arc<TargetState>,
+    /// What is asked: this attempt's own copy.
+    pub call: Arc<ModelCall>,
+    /// Whether the call carries a note.
+    pub noted: bool,
+    /// When the invocation must be over.
+    pub deadline: Instant,
+    /// The trace context that the provider may be sent.
+    pub outgoing: TraceContext,
+    /// Where its spans hang.
+    pub trace: AttemptTrace,
+}

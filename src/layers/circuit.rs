@@ -1,0 +1,153 @@
+//! Shields a struggling target: asks its circuit for a permit, and tells the circuit what became of it.
+//!
+//! It admits after the slot is taken, so that no permit ages in a queue. The permit travels with the stream: success
+//! is told at the first token, and a stream that is just dropped tells so, however it came about.
+
+use std::task::Poll;
+
+use async_stream::stream;
+use futures_util::StreamExt as _;
+use tokio::time::Instant;
+use tower::{Service, ServiceExt as _};
+
+use super::{BoxFuture, Deltas, attempt::Attempt, targets::Targets};
+use crate::{
+    domain::{
+        completion::Delta,
+        failure::{Failure, FailureClass, WaitSource},
+    },
+    policy::{
+        circuit::{Permit, ReportContext, Signal},
+        dice::Dice,
+    },
+};
+
+/// Guards targets by their circuits.
+#[derive(Debug, Clone)]
+pub struct CircuitLayer {
+    targets: Targets,
+}
+
+/// See [`CircuitLayer`].
+#[derive(Debug, Clone)]
+pub struct Circuit<S> {
+    inner: S,
+    targets: Targets,
+}
+
+// === impl CircuitLayer ===
+
+impl CircuitLayer {
+    /// Asks the circuits of this registry.
+    pub fn new(targets: Targets) -> Self {
+        Self { targets }
+    }
+}
+
+impl<S> tower::Layer<S> for CircuitLayer {
+    type Service = Circuit<S>;
+
+    fn layer(&self, inner: S) -> Circuit<S> {
+        Circuit { inner, targets: self.targets.clone() }
+    }
+}
+
+// === impl Circuit ===
+
+impl<S> Service<Attempt> for Circuit<S>
+where
+    S: Service<Attempt, Response = Deltas, Error = Failure> + Clone + Send + 'static,
+    S::Future: Send,
+{
+    type Response = Deltas;
+    type Error = Failure;
+    type Future = BoxFuture<Result<Deltas, Failure>>;
+
+    fn poll_ready(&mut self, _: &mut std::task::Context<'_>) -> Poll<Result<(), Failure>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, attempt: Attempt) -> Self::Future {
+        let inner = self.inner.clone();
+        let targets = self.targets.clone();
+        Box::pin(async move {
+            let mut admitted = Admitted::admit(targets, attempt.clone())?;
+            let mut deltas = match inner.oneshot(attempt).await {
+                Ok(deltas) => deltas,
+                Err(failure) => {
+                    admitted.failed(&failure);
+                    return Err(failure);
+                }
+            };
+            Ok(Box::pin(stream! {
+                while let Some(item) = deltas.next().await {
+                    match &item {
+                        Ok(delta) => admitted.see(delta),
+                        Err(failure) => admitted.failed(failure),
+                    }
+                    yield item;
+                }
+            }) as Deltas)
+        })
+    }
+}
+
+/// An admitted attempt; tells the circuit its fate exactly once, on drop at the latest.
+struct Admitted {
+    targets: Targets,
+    attempt: Attempt,
+    permit: Permit,
+    began: Instant,
+    told: bool,
+}
+
+impl Admitted {
+    fn admit(targets: Targets, attempt: Attempt) -> Result<Self, Failure> {
+        let now = Instant::now();
+        let permit = attempt.state.admit(now, dice(&attempt)).map_err(|reject| {
+            let mut refused = Failure::local(FailureClass::CircuitOpen, "the circuit is open");
+            refused.target = Some(attempt.target.id.clone());
+            refused.with_retry_after(reject.retry_in, WaitSource::Parked)
+        })?;
+        Ok(Self { targets, attempt, permit, began: now, told: false })
+    }
+
+    fn see(&mut self, delta: &Delta) {
+        if self.told || !delta.is_content() {
+            return;
+        }
+        let now = Instant::now();
+        self.attempt.state.latency().record(now, now - self.began);
+        self.tell(Signal::FirstToken);
+    }
+
+    fn is_slow(&self) -> bool {
+        self.began.elapsed() >= self.attempt.scope.plan.timers.soft_first_token
+    }
+
+    fn failed(&mut self, failure: &Failure) {
+        self.tell(Signal::of(failure, self.is_slow()));
+    }
+
+    fn tell(&mut self, signal: Signal) {
+        self.told = true;
+        let now = Instant::now();
+        let alternative_healthy =
+            self.targets.alternative_healthy(&self.attempt.scope, &self.attempt.target.id, now);
+        let context = ReportContext { now, dice: dice(&self.attempt), alternative_healthy };
+        let transitions = self.attempt.state.circuit().report(&self.permit, signal, context);
+        self.attempt.state.moved(transitions);
+    }
+}
+
+impl Drop for Admitted {
+    fn drop(&mut self) {
+        if !self.told {
+            self.tell(Signal::Cancelled { after_slow_threshold: self.is_slow() });
+        }
+    }
+}
+
+fn dice(attempt: &Attempt) -> f64 {
+    Dice::new(attempt.scope.plan.seed, &attempt.scope.invocation.id, attempt.number).unit()
+}

@@ -1,0 +1,89 @@
+//! The absolute end of an invocation: it covers admission, parking, backoff and every attempt.
+//!
+//! When it comes, everything below is dropped (which cancels it upstream) and the caller gets a `timeout` failure
+//! that lists the attempts, while there is still time to send it.
+
+use std::{sync::Arc, task::Poll};
+
+use async_stream::stream;
+use futures_util::StreamExt as _;
+use tower::{Service, ServiceExt as _};
+
+use super::{BoxFuture, ProgressStream, observe::millis, scope::Scope};
+use crate::domain::{
+    failure::{Failure, FailureClass},
+    fold::Progress,
+};
+
+/// Ends invocations in time.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct DeadlineLayer;
+
+/// See [`DeadlineLayer`].
+#[derive(Debug, Clone)]
+pub struct Deadline<S> {
+    inner: S,
+}
+
+impl<S> tower::Layer<S> for DeadlineLayer {
+    type Service = Deadline<S>;
+
+    fn layer(&self, inner: S) -> Deadline<S> {
+        Deadline { inner }
+    }
+}
+
+// === impl Deadline ===
+
+impl<S> Service<Arc<Scope>> for Deadline<S>
+where
+    S: Service<Arc<Scope>, Response = ProgressStream, Error = Failure> + Clone + Send + 'static,
+    S::Future: Send,
+{
+    type Response = ProgressStream;
+    type Error = Failure;
+    type Future = BoxFuture<Result<ProgressStream, Failure>>;
+
+    fn poll_ready(&mut self, _: &mut std::task::Context<'_>) -> Poll<Result<(), Failure>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, scope: Arc<Scope>) -> Self::Future {
+        let inner = self.inner.clone();
+        Box::pin(async move {
+            let mut steps = Some(inner.oneshot(Arc::clone(&scope)).await?);
+            let end = tokio::time::sleep_until(scope.invocation.deadline);
+            Ok(Box::pin(stream! {
+                tokio::pin!(end);
+                while let Some(below) = steps.as_mut() {
+                    tokio::select! {
+                        biased;
+                        step = below.next() => match step {
+                            Some(step) => yield step,
+                            None => break,
+                        },
+                        () = &mut end => {
+                            // Dropping what is below comes first: the attempts' records are then complete.
+                            steps = None;
+                            yield too_late(&scope);
+                        }
+                    }
+                }
+            }) as ProgressStream)
+        })
+    }
+}
+
+fn too_late(scope: &Scope) -> Progress {
+    let after = millis(scope.started.elapsed());
+    let attempts = scope.counted_attempts();
+    let message = format!("the deadline was reached after {after} ms and {attempts} attempt(s)");
+    let mut failure = Failure::local(FailureClass::Timeout, message);
+    failure.retryable = true;
+    failure.fallback_helps = true;
+    "The answer took too long.".clone_into(&mut failure.user_message);
+    "Raise the deadline, shorten the task, or add a faster target.".clone_into(&mut failure.recovery_hint);
+    failure.target = scope.attempts().last().and_then(|record| record.target.clone());
+    let target = failure.target.clone();
+    Progress::Terminal(Box::new(scope.outcome(Err(failure), "The deadline was reached.", target)))
+}

@@ -1,0 +1,154 @@
+//! Refuses a target whose rate, credential or configuration gate is closed, and closes gates on what failures say.
+//!
+//! Cheap and without a permit: it is asked before a slot is taken. A gate's deadline only ever moves out.
+
+use std::task::Poll;
+
+use async_stream::stream;
+use futures_util::StreamExt as _;
+use tokio::time::Instant;
+use tower::{Service, ServiceExt as _};
+
+use super::{BoxFuture, Deltas, attempt::Attempt};
+use crate::{
+    domain::{
+        completion::Delta,
+        event::GateKind,
+        failure::{Failure, FailureClass, WaitSource},
+    },
+    policy::{circuit::Peek, dice::Dice},
+};
+
+/// Guards targets by their gates.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct GatesLayer;
+
+/// See [`GatesLayer`].
+#[derive(Debug, Clone)]
+pub struct Gates<S> {
+    inner: S,
+}
+
+const KINDS: [GateKind; 3] = [GateKind::Rate, GateKind::Credential, GateKind::Configuration];
+
+impl<S> tower::Layer<S> for GatesLayer {
+    type Service = Gates<S>;
+
+    fn layer(&self, inner: S) -> Gates<S> {
+        Gates { inner }
+    }
+}
+
+// === impl Gates ===
+
+impl<S> Service<Attempt> for Gates<S>
+where
+    S: Service<Attempt, Response = Deltas, Error = Failure> + Clone + Send + 'static,
+    S::Future: Send,
+{
+    type Response = Deltas;
+    type Error = Failure;
+    type Future = BoxFuture<Result<Deltas, Failure>>;
+
+    fn poll_ready(&mut self, _: &mut std::task::Context<'_>) -> Poll<Result<(), Failure>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, attempt: Attempt) -> Self::Future {
+        let inner = self.inner.clone();
+        Box::pin(async move {
+            pass(&attempt)?;
+            let mut deltas = match inner.oneshot(attempt.clone()).await {
+                Ok(deltas) => deltas,
+                Err(failure) => {
+                    judge(&attempt, &failure);
+                    return Err(failure);
+                }
+            };
+            Ok(Box::pin(stream! {
+                while let Some(item) = deltas.next().await {
+                    match &item {
+                        Ok(Delta::Start { limits, .. }) if !limits.is_empty() => pace(&attempt, limits),
+                        Ok(Delta::Finish { .. }) => open(&attempt),
+                        Ok(_) => {}
+                        Err(failure) => judge(&attempt, failure),
+                    }
+                    yield item;
+                }
+            }) as Deltas)
+        })
+    }
+}
+
+/// Passes all gates and peeks at the circuit, or says how long to wait.
+fn pass(attempt: &Attempt) -> Result<(), Failure> {
+    let now = Instant::now();
+    for kind in KINDS {
+        if let Err(reopens_in) = attempt.state.gate(kind).admit(now) {
+            let words = format!("the {} gate is closed", kind.as_str());
+            return Err(closed(attempt, &words, reopens_in));
+        }
+    }
+    match attempt.state.peek(now) {
+        Peek::Ready => Ok(()),
+        Peek::Wait { retry_in } => Err(closed(attempt, "the circuit is open", retry_in.unwrap_or_default())),
+    }
+}
+
+fn closed(attempt: &Attempt, words: &str, reopens_in: std::time::Duration) -> Failure {
+    let mut refused = Failure::local(FailureClass::CircuitOpen, words);
+    refused.target = Some(attempt.target.id.clone());
+    refused.with_retry_after(reopens_in, WaitSource::Parked)
+}
+
+/// Closes the gate that a failure speaks of.
+fn judge(attempt: &Attempt, failure: &Failure) {
+    let kind = match failure.class {
+        FailureClass::RateLimited => GateKind::Rate,
+        FailureClass::QuotaExceeded | FailureClass::Authentication => GateKind::Credential,
+        FailureClass::NotFound => GateKind::Configuration,
+        FailureClass::Overloaded
+        | FailureClass::ServerError
+        | FailureClass::Timeout
+        | FailureClass::Network
+        | FailureClass::Crash
+        | FailureClass::PermissionDenied
+        | FailureClass::InvalidRequest
+        | FailureClass::ContextLength
+        | FailureClass::ContentFiltered
+        | FailureClass::MalformedResponse
+        | FailureClass::Configuration
+        | FailureClass::Cancelled
+        | FailureClass::ApprovalRejected
+        | FailureClass::ToolFailed
+        | FailureClass::OutcomeUnknown
+        | FailureClass::StreamInterrupted
+        | FailureClass::State
+        | FailureClass::Checkpoint
+        | FailureClass::Cache
+        | FailureClass::CircuitOpen
+        | FailureClass::Shed
+        | FailureClass::BudgetEmpty
+        | FailureClass::Deadline
+        | FailureClass::Unknown => return,
+    };
+    let scope = &attempt.scope;
+    let dice = Dice::new(scope.plan.seed, &scope.invocation.id, attempt.number).unit();
+    let wait = failure.retry_after.map(|wait| wait.duration);
+    let change = attempt.state.gate(kind).close(Instant::now(), wait, failure.class, dice);
+    attempt.state.gate_moved(kind, change, failure.class);
+}
+
+/// Paces by what the provider says is left.
+fn pace(attempt: &Attempt, limits: &[(String, String)]) {
+    let change = attempt.state.gate(GateKind::Rate).observe_limits(Instant::now(), limits);
+    attempt.state.gate_moved(GateKind::Rate, change, FailureClass::RateLimited);
+}
+
+/// A whole answer proves that the credential and the model are good.
+fn open(attempt: &Attempt) {
+    for kind in [GateKind::Credential, GateKind::Configuration] {
+        let change = attempt.state.gate(kind).succeed(Instant::now());
+        attempt.state.gate_moved(kind, change, FailureClass::Unknown);
+    }
+}

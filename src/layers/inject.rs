@@ -1,0 +1,123 @@
+//! Puts the failure note into this attempt's copy of the conversation, where that is legal and may help.
+//!
+//! The caller's history is never touched. That a target refuses a request with a note is remembered; the planner then
+//! asks it once more without: a note must never be the reason why a request fails.
+
+use std::{sync::Arc, task::Poll};
+
+use async_stream::stream;
+use futures_util::StreamExt as _;
+use tower::{Service, ServiceExt as _};
+
+use super::{BoxFuture, Deltas, attempt::Attempt};
+use crate::{
+    domain::{
+        event::EventBody,
+        failure::{Failure, FailureClass},
+        fold::Progress,
+        invocation::Call,
+    },
+    policy::inject::{Placement, inject},
+};
+
+/// Tells models what went wrong.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct InjectLayer;
+
+/// See [`InjectLayer`].
+#[derive(Debug, Clone)]
+pub struct Inject<S> {
+    inner: S,
+}
+
+impl<S> tower::Layer<S> for InjectLayer {
+    type Service = Inject<S>;
+
+    fn layer(&self, inner: S) -> Inject<S> {
+        Inject { inner }
+    }
+}
+
+// === impl Inject ===
+
+impl<S> Service<Attempt> for Inject<S>
+where
+    S: Service<Attempt, Response = Deltas, Error = Failure> + Clone + Send + 'static,
+    S::Future: Send,
+{
+    type Response = Deltas;
+    type Error = Failure;
+    type Future = BoxFuture<Result<Deltas, Failure>>;
+
+    fn poll_ready(&mut self, _: &mut std::task::Context<'_>) -> Poll<Result<(), Failure>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, attempt: Attempt) -> Self::Future {
+        let inner = self.inner.clone();
+        Box::pin(async move {
+            let attempt = noted(attempt);
+            let scope = Arc::clone(&attempt.scope);
+            scope.sends(&attempt.call);
+            if !attempt.noted {
+                return inner.oneshot(attempt).await;
+            }
+            let (number, state) = (attempt.number, Arc::clone(&attempt.state));
+            let remember = move |failure: &Failure| {
+                if refused_for_its_shape(failure) {
+                    state.remember_note_refused();
+                    scope.learn(number, |record| record.note_refused = true);
+                }
+            };
+            let mut deltas = inner.oneshot(attempt).await.inspect_err(&remember)?;
+            Ok(Box::pin(stream! {
+                while let Some(item) = deltas.next().await {
+                    if let Err(failure) = &item {
+                        remember(failure);
+                    }
+                    yield item;
+                }
+            }) as Deltas)
+        })
+    }
+}
+
+fn noted(mut attempt: Attempt) -> Attempt {
+    let scope = Arc::clone(&attempt.scope);
+    let failures = scope.failures();
+    if failures.is_empty() || !matches!(scope.invocation.call, Call::Model(_)) {
+        return attempt;
+    }
+    if attempt.state.note_refused() {
+        skipped(&attempt, "this target refused a note before");
+        return attempt;
+    }
+    let failures: Vec<&Failure> = failures.iter().collect();
+    let plan = &scope.plan;
+    let operation = &scope.invocation.operation;
+    match inject(&plan.injection, plan.injection_mode, operation, &attempt.call, &attempt.target, &failures) {
+        Placement::NotNeeded => {}
+        Placement::Skipped { reason } => skipped(&attempt, &reason),
+        Placement::Placed { call, note, vehicle } => {
+            let vehicle = vehicle.as_str().to_owned();
+            scope.learn(attempt.number, |record| record.note = Some(note.clone()));
+            let body = EventBody::ContextInjected { vehicle: vehicle.clone() };
+            scope.publish(attempt.number, Some(&attempt.target.id), body);
+            attempt.trace.injected(Some(&vehicle));
+            scope.tell(Progress::ContextInjected { attempt: attempt.number, note, vehicle });
+            attempt.call = Arc::new(call);
+            attempt.noted = true;
+        }
+    }
+    attempt
+}
+
+fn skipped(attempt: &Attempt, reason: &str) {
+    attempt.scope.learn(attempt.number, |record| record.injection_skipped = Some(reason.to_owned()));
+    let body = EventBody::ContextInjectionSkipped { reason: reason.to_owned() };
+    attempt.scope.publish(attempt.number, Some(&attempt.target.id), body);
+}
+
+fn refused_for_its_shape(failure: &Failure) -> bool {
+    failure.class == FailureClass::InvalidRequest && failure.status == Some(400)
+}

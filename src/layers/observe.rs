@@ -1,0 +1,165 @@
+//! The outermost layer: one span and one outcome event per invocation, whatever happens below.
+//!
+//! It gives the invocation its scope. It changes nothing: what it sees go by is what the caller gets.
+
+use std::{sync::Arc, task::Poll};
+
+use async_stream::stream;
+use futures_util::StreamExt as _;
+use tokio::time::Instant;
+use tower::{Service, ServiceExt as _};
+
+use super::{
+    BoxFuture, ProgressStream,
+    scope::{Plan, Scope},
+    spans::{Entry, InvocationSpan, Spans},
+};
+use crate::{
+    domain::{
+        event::EventBody,
+        failure::{Failure, FailureClass},
+        fold::Progress,
+        invocation::{Invocation, Outcome},
+    },
+    events::EventBus,
+};
+
+/// An invocation as it comes in.
+#[derive(Debug, Clone)]
+pub struct Incoming {
+    /// What was asked.
+    pub invocation: Arc<Invocation>,
+    /// How it is served.
+    pub plan: Arc<Plan>,
+    /// How it came in, as its span is called.
+    pub entry: Entry,
+}
+
+/// Observes invocations.
+#[derive(Debug, Clone)]
+pub struct ObserveLayer {
+    spans: Spans,
+    events: EventBus,
+}
+
+/// See [`ObserveLayer`].
+#[derive(Debug, Clone)]
+pub struct Observe<S> {
+    inner: S,
+    spans: Spans,
+    events: EventBus,
+}
+
+// === impl ObserveLayer ===
+
+impl ObserveLayer {
+    /// Opens spans here and publishes there.
+    pub fn new(spans: Spans, events: EventBus) -> Self {
+        Self { spans, events }
+    }
+}
+
+impl<S> tower::Layer<S> for ObserveLayer {
+    type Service = Observe<S>;
+
+    fn layer(&self, inner: S) -> Observe<S> {
+        Observe { inner, spans: self.spans.clone(), events: self.events.clone() }
+    }
+}
+
+// === impl Observe ===
+
+impl<S> Service<Incoming> for Observe<S>
+where
+    S: Service<Arc<Scope>, Response = ProgressStream, Error = Failure> + Clone + Send + 'static,
+    S::Future: Send,
+{
+    type Response = ProgressStream;
+    type Error = Failure;
+    type Future = BoxFuture<Result<ProgressStream, Failure>>;
+
+    fn poll_ready(&mut self, _: &mut std::task::Context<'_>) -> Poll<Result<(), Failure>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, incoming: Incoming) -> Self::Future {
+        let Incoming { invocation, plan, entry } = incoming;
+        let span = self.spans.invocation(entry, &invocation);
+        let scope = Arc::new(Scope::new(invocation, plan, span.trace(), self.events.clone()));
+        let inner = self.inner.clone();
+        Box::pin(async move {
+            let left = scope.invocation.deadline.saturating_duration_since(Instant::now());
+            scope.publish(0, None, EventBody::InvocationStarted { deadline_ms: millis(left) });
+            let watched = Watched { scope: Arc::clone(&scope), span: Some(span) };
+            match inner.oneshot(scope).await {
+                Ok(steps) => Ok(watch(watched, steps)),
+                Err(refused) => {
+                    watched.end_refused(&refused);
+                    Err(refused)
+                }
+            }
+        })
+    }
+}
+
+fn watch(mut watched: Watched, mut steps: ProgressStream) -> ProgressStream {
+    Box::pin(stream! {
+        while let Some(step) = steps.next().await {
+            if let Progress::Terminal(outcome) = &step {
+                watched.end(outcome);
+            }
+            yield step;
+        }
+    })
+}
+
+/// Sees to it that an invocation has exactly one end, even when its caller just goes away.
+struct Watched {
+    scope: Arc<Scope>,
+    span: Option<InvocationSpan>,
+}
+
+impl Watched {
+    fn end(&mut self, outcome: &Outcome) {
+        let Some(span) = self.span.take() else { return };
+        let duration_ms = millis(self.scope.started.elapsed());
+        let attempts = u32::try_from(outcome.attempts.len()).unwrap_or(u32::MAX);
+        let body = match &outcome.result {
+            Ok(_) if attempts <= 1 => EventBody::InvocationSucceeded { duration_ms, usage: outcome.usage },
+            Ok(_) => EventBody::InvocationRecovered {
+                duration_ms,
+                attempts,
+                strategies: outcome.recovery_applied.clone(),
+                usage: outcome.usage,
+            },
+            Err(failure) => EventBody::InvocationFailed {
+                duration_ms,
+                attempts,
+                class: failure.class,
+                message: failure.message.clone(),
+            },
+        };
+        self.scope.publish(0, outcome.target.as_ref(), body);
+        span.finish(outcome);
+    }
+
+    fn end_refused(mut self, refused: &Failure) {
+        let outcome = self.scope.outcome(Err(refused.clone()), "Refused before any attempt.", None);
+        self.end(&outcome);
+    }
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        if self.span.is_some() {
+            let gone = Failure::local(FailureClass::Cancelled, "the caller went away");
+            let outcome = self.scope.outcome(Err(gone), "The caller went away.", None);
+            self.end(&outcome);
+        }
+    }
+}
+
+/// A duration in whole milliseconds.
+pub(super) fn millis(duration: std::time::Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}

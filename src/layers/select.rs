@@ -1,0 +1,130 @@
+//! Chooses the target of this attempt, afresh each time: the world may have changed while it waited.
+//!
+//! Where no target can be asked now, it refuses with the time at which one can; the planner then waits or gives up.
+
+use std::{sync::Arc, task::Poll};
+
+use tokio::time::Instant;
+use tower::{Service, ServiceExt as _};
+
+use super::{
+    BoxFuture, Deltas,
+    attempt::{Attempt, Try},
+    targets::Targets,
+};
+use crate::{
+    domain::{
+        event::EventBody,
+        failure::{Failure, FailureClass, WaitSource},
+        invocation::{AttemptCause, TraceContext},
+    },
+    policy::{
+        dice::Dice,
+        select::{Choice, choose},
+    },
+};
+
+/// Chooses targets.
+#[derive(Debug, Clone)]
+pub struct SelectLayer {
+    targets: Targets,
+}
+
+/// See [`SelectLayer`].
+#[derive(Debug, Clone)]
+pub struct Select<S> {
+    inner: S,
+    targets: Targets,
+}
+
+// === impl SelectLayer ===
+
+impl SelectLayer {
+    /// Chooses among these targets.
+    pub fn new(targets: Targets) -> Self {
+        Self { targets }
+    }
+}
+
+impl<S> tower::Layer<S> for SelectLayer {
+    type Service = Select<S>;
+
+    fn layer(&self, inner: S) -> Select<S> {
+        Select { inner, targets: self.targets.clone() }
+    }
+}
+
+// === impl Select ===
+
+impl<S> Service<Try> for Select<S>
+where
+    S: Service<Attempt, Response = Deltas, Error = Failure> + Clone + Send + 'static,
+    S::Future: Send,
+{
+    type Response = Deltas;
+    type Error = Failure;
+    type Future = BoxFuture<Result<Deltas, Failure>>;
+
+    fn poll_ready(&mut self, _: &mut std::task::Context<'_>) -> Poll<Result<(), Failure>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, asked: Try) -> Self::Future {
+        let inner = self.inner.clone();
+        let chosen = self.attempt(&asked);
+        Box::pin(async move { inner.oneshot(chosen?).await })
+    }
+}
+
+impl<S> Select<S> {
+    fn attempt(&self, asked: &Try) -> Result<Attempt, Failure> {
+        let scope = &asked.scope;
+        let now = Instant::now();
+        let candidates = self.targets.candidates(scope, now);
+        let mut dice = Dice::new(scope.plan.seed, &scope.invocation.id, scope.next_number());
+        let avoid = asked.last.as_ref().filter(|_| asked.avoid_last);
+        let index = match choose(&scope.plan.select, &candidates, avoid, asked.hint.as_ref(), &mut dice) {
+            Choice::Target(index) => index,
+            Choice::WaitUntil(until, _) => {
+                let refused = Failure::local(FailureClass::CircuitOpen, "every target is closed to calls now");
+                return Err(refused.with_retry_after(until.saturating_duration_since(now), WaitSource::Parked));
+            }
+            Choice::None => {
+                return Err(Failure::local(FailureClass::CircuitOpen, "no target of the route can be asked"));
+            }
+        };
+        let target = scope.plan.targets.get(index).map(Arc::clone);
+        let state = target.as_ref().and_then(|target| self.targets.state(&target.id));
+        let (Some(target), Some(state)) = (target, state) else {
+            return Err(Failure::local(FailureClass::Configuration, "the route names a target that is gone"));
+        };
+        let cause = match (asked.after, asked.last.as_ref()) {
+            (None, _) if index == 0 => AttemptCause::Initial,
+            (None, _) => AttemptCause::Fallback(FailureClass::CircuitOpen),
+            (Some(class), Some(last)) if *last == target.id && asked.adapted => AttemptCause::Adapt(class),
+            (Some(class), Some(last)) if *last == target.id => AttemptCause::Retry(class),
+            (Some(class), _) => AttemptCause::Fallback(class),
+        };
+        let number = scope.begin(cause, &target, asked.wait);
+        state.say_chosen(&asked.trace, now, &cause.label());
+        state.called(now);
+        if let AttemptCause::Fallback(class) = cause {
+            let from = asked.last.clone().or_else(|| scope.plan.targets.first().map(|first| first.id.clone()));
+            if let Some(from) = from {
+                scope.publish(number, Some(&target.id), EventBody::FallbackChosen { from, class });
+            }
+        }
+        Ok(Attempt {
+            scope: Arc::clone(scope),
+            number,
+            cause,
+            target,
+            state,
+            call: Arc::clone(&asked.call),
+            noted: false,
+            deadline: scope.invocation.deadline,
+            outgoing: TraceContext::default(),
+            trace: asked.trace.clone(),
+        })
+    }
+}

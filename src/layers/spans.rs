@@ -1,0 +1,223 @@
+//! The spans of an invocation: what a person sees of a recovery in a tracing UI.
+//!
+//! The tree is `relight.v1.RecoveryService/…` (SERVER) over `attempt 1`, `attempt 2`, … (INTERNAL), each over its
+//! `backoff` and its `chat {model}` (CLIENT), which is over `POST` (CLIENT). The wait sits inside the attempt that it
+//! delays, so that a waterfall explains its gaps; names tell attempts apart, because most UIs show nothing else.
+//! A failed attempt is an error, a recovered invocation is not, and neither is what was cancelled on purpose.
+//!
+//! Spans are opened from an explicit tracer, because several servers may live in one process. A span is a guard: a
+//! `finish…` method consumes it, and one that is dropped ends as cancelled. Content never enters a span.
+
+mod attempt;
+mod invocation;
+mod wire;
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use opentelemetry::{
+    Context, KeyValue,
+    propagation::{Extractor, TextMapPropagator},
+    trace::{Span as _, SpanBuilder, SpanContext, SpanKind, Status, TraceContextExt, Tracer},
+};
+use opentelemetry_sdk::{
+    propagation::TraceContextPropagator,
+    trace::{SdkTracer, Span},
+};
+
+pub use self::{
+    attempt::{AttemptSpan, AttemptTrace, BackoffSpan, Choice},
+    invocation::{Entry, InvocationSpan, InvocationTrace, RpcSpan},
+    wire::{ChatSpan, ChatStart, HttpSpan},
+};
+use crate::domain::{
+    failure::{Failure, FailureClass},
+    invocation::TraceContext,
+    semconv::{attr, relight},
+};
+
+/// Longest status message of a span, in bytes: UIs show it as a banner.
+pub const MAX_STATUS_BYTES: usize = 120;
+
+/// Opens root spans; cheap to clone.
+#[derive(Debug, Clone, Default)]
+pub struct Spans {
+    tracer: Option<SdkTracer>,
+}
+
+/// An open span, shared by its guard and by those who add to it.
+#[derive(Debug, Clone)]
+struct Node {
+    tracer: Option<SdkTracer>,
+    span: Arc<Mutex<Option<Span>>>,
+    context: SpanContext,
+}
+
+/// Ends its span on drop, as cancelled unless it was finished.
+#[derive(Debug)]
+struct Guard {
+    node: Node,
+    /// What is said of a span that nobody finished; `None` once somebody did.
+    abandoned: Option<&'static [(&'static str, &'static str)]>,
+}
+
+const CANCELLED: &[(&str, &str)] = &[(attr::ERROR_TYPE, "cancelled")];
+
+// === impl Spans ===
+
+impl Spans {
+    /// Opens spans with this tracer.
+    #[must_use]
+    pub fn new(tracer: SdkTracer) -> Self {
+        Self { tracer: Some(tracer) }
+    }
+
+    /// Opens nothing; trace ids are empty.
+    #[must_use]
+    pub fn disabled() -> Self {
+        Self::default()
+    }
+
+    fn open(&self, builder: SpanBuilder, parent: &Context) -> Node {
+        let Some(tracer) = &self.tracer else {
+            return Node::default();
+        };
+        let span = tracer.build_with_context(builder, parent);
+        let context = span.span_context().clone();
+        Node { tracer: Some(tracer.clone()), span: Arc::new(Mutex::new(Some(span))), context }
+    }
+}
+
+// === impl Node ===
+
+impl Default for Node {
+    fn default() -> Self {
+        Self { tracer: None, span: Arc::default(), context: SpanContext::empty_context() }
+    }
+}
+
+impl Node {
+    fn child(&self, name: String, kind: SpanKind, attributes: Vec<KeyValue>) -> Self {
+        let parent = Context::new().with_remote_span_context(self.context.clone());
+        let builder = SpanBuilder::from_name(name).with_kind(kind).with_attributes(attributes);
+        Spans { tracer: self.tracer.clone() }.open(builder, &parent)
+    }
+
+    fn set(&self, attributes: impl IntoIterator<Item = KeyValue>) {
+        if let Some(span) = self.lock().as_mut() {
+            span.set_attributes(attributes);
+        }
+    }
+
+    /// Marks the span as failed, with short words.
+    fn error(&self, kind: String, message: &str) {
+        if let Some(span) = self.lock().as_mut() {
+            span.set_attribute(KeyValue::new(attr::ERROR_TYPE, kind));
+            span.set_status(Status::error(shortened(message)));
+        }
+    }
+
+    /// Tells a failure; one that was cancelled is no error.
+    fn fail(&self, failure: &Failure) {
+        if failure.class == FailureClass::Cancelled {
+            self.set([KeyValue::new(attr::ERROR_TYPE, failure.class.as_str())]);
+        } else {
+            self.error(failure.class.as_str().to_owned(), &failure.to_string());
+        }
+    }
+
+    fn end(&self) {
+        if let Some(mut span) = self.lock().take() {
+            span.end();
+        }
+    }
+
+    fn trace_id(&self) -> String {
+        if self.context.is_valid() { self.context.trace_id().to_string() } else { String::new() }
+    }
+
+    fn outgoing(&self) -> TraceContext {
+        if !self.context.is_valid() {
+            return TraceContext::default();
+        }
+        let flags = u8::from(self.context.trace_flags().is_sampled());
+        let state = self.context.trace_state().header();
+        TraceContext {
+            traceparent: Some(format!("00-{}-{}-{flags:02x}", self.context.trace_id(), self.context.span_id())),
+            tracestate: (!state.is_empty()).then_some(state),
+            baggage: None,
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Span>> {
+        self.span.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+// === impl Guard ===
+
+impl Guard {
+    fn new(node: Node, abandoned: &'static [(&'static str, &'static str)]) -> Self {
+        Self { node, abandoned: Some(abandoned) }
+    }
+
+    fn end(mut self) {
+        self.abandoned = None;
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        if let Some(abandoned) = self.abandoned {
+            self.node.set(abandoned.iter().map(|&(name, value)| KeyValue::new(name, value)));
+        }
+        self.node.end();
+    }
+}
+
+struct Incoming<'a>(&'a TraceContext);
+
+impl Extractor for Incoming<'_> {
+    fn get(&self, key: &str) -> Option<&str> {
+        match key {
+            "traceparent" => self.0.traceparent.as_deref(),
+            "tracestate" => self.0.tracestate.as_deref(),
+            _ => None,
+        }
+    }
+
+    fn keys(&self) -> Vec<&str> {
+        vec!["traceparent", "tracestate"]
+    }
+}
+
+/// The caller's span, where it sent one that can be read; else none. Never looks at the thread's current span.
+fn remote_parent(trace: &TraceContext) -> Context {
+    TraceContextPropagator::new().extract_with_context(&Context::new(), &Incoming(trace))
+}
+
+/// The first bytes of a message, on one line and cut at a character.
+fn shortened(message: &str) -> String {
+    let line = message.lines().next().unwrap_or_default();
+    let mut end = line.len().min(MAX_STATUS_BYTES);
+    while !line.is_char_boundary(end) {
+        end -= 1;
+    }
+    line[..end].to_owned()
+}
+
+/// What every failed span says of its failure.
+fn failure_attributes(failure: &Failure) -> Vec<KeyValue> {
+    vec![
+        KeyValue::new(relight::CLASS, failure.class.as_str()),
+        KeyValue::new(relight::RETRYABLE, failure.retryable),
+        KeyValue::new(relight::RULE, failure.rule.clone()),
+    ]
+}
+
+/// A count as attributes know numbers.
+fn count(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,486 @@
+//! What is known of every target: one registry, shared by all callers of the process.
+//!
+//! Circuits, gates, budgets, slots and latencies live here and are looked up by target, so that five callers share
+//! one circuit. Gates are shared by all targets with the same credential. Every move is published once, here.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use arc_swap::ArcSwap;
+use tokio::{sync::Notify, time::Instant};
+
+use super::{
+    BoxFuture,
+    concurrency::Slots,
+    scope::Scope,
+    spans::{AttemptTrace, Choice},
+};
+use crate::{
+    domain::{
+        event::{EventBody, GateKind},
+        failure::FailureClass,
+        ids::TargetId,
+        target::Target,
+    },
+    events::EventBus,
+    policy::{
+        circuit::{Circuit, CircuitPolicy, CircuitState, Forced, Peek, Permit, Reject, Transition},
+        concurrency::ConcurrencyPolicy,
+        gates::{Gate, GateChange, GatePolicy},
+        hedge::HedgeShare,
+        latency::{GUESSED_P50, Latency},
+        retry::{Availability, Candidate, Cost, remedies},
+        retry_budget::{BudgetPolicy, Reservation, RetryBudget, Settled},
+    },
+};
+
+/// What a target is created with.
+#[derive(Debug, Clone)]
+pub struct TargetSpec {
+    /// The target.
+    pub target: Arc<Target>,
+    /// Its circuit's policy.
+    pub circuit: Arc<CircuitPolicy>,
+    /// How many attempts it may have at once.
+    pub concurrency: ConcurrencyPolicy,
+}
+
+/// What all targets share.
+#[derive(Debug, Clone, Default)]
+pub struct SharedPolicies {
+    /// What attempts beyond the first cost.
+    pub budget: BudgetPolicy,
+    /// Until when a target must not be asked.
+    pub gates: Arc<GatePolicy>,
+    /// How many invocations may be parked at once.
+    pub max_parked: usize,
+}
+
+/// Every target of the process; cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Targets {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    states: ArcSwap<HashMap<TargetId, Arc<TargetState>>>,
+    events: EventBus,
+    parked: AtomicUsize,
+    max_parked: AtomicUsize,
+}
+
+/// A gate that several targets share.
+#[derive(Debug)]
+struct SharedGate {
+    gate: Mutex<Gate>,
+}
+
+/// What is known of one target.
+#[derive(Debug)]
+pub struct TargetState {
+    /// The target.
+    pub target: Arc<Target>,
+    /// Its slots.
+    pub slots: Slots,
+    circuit: Mutex<Circuit>,
+    rate: Arc<SharedGate>,
+    credential: Arc<SharedGate>,
+    configuration: Arc<SharedGate>,
+    budget: Mutex<RetryBudget>,
+    latency: Mutex<Latency>,
+    hedges: Mutex<HedgeShare>,
+    note_refused: AtomicBool,
+    changed: Notify,
+    events: EventBus,
+}
+
+// === impl Targets ===
+
+impl Targets {
+    /// A registry of these targets.
+    pub fn new(events: EventBus, specs: &[TargetSpec], shared: &SharedPolicies) -> Self {
+        let targets = Self {
+            shared: Arc::new(Shared {
+                states: ArcSwap::default(),
+                events,
+                parked: AtomicUsize::new(0),
+                max_parked: AtomicUsize::new(shared.max_parked),
+            }),
+        };
+        targets.update(specs, shared);
+        targets
+    }
+
+    /// Takes over a new configuration. What is known of a target that stays is kept; calls in flight on one that
+    /// goes keep what they hold.
+    pub fn update(&self, specs: &[TargetSpec], shared: &SharedPolicies) {
+        let old = self.shared.states.load_full();
+        let now = Instant::now();
+        let mut gates: HashMap<(GateKind, String), Arc<SharedGate>> = HashMap::new();
+        for state in old.values() {
+            for (kind, gate) in state.gates() {
+                gates.insert((kind, gate_key(kind, &state.target)), Arc::clone(gate));
+            }
+        }
+        let mut gate = |kind: GateKind, target: &Target| {
+            let new = || Arc::new(SharedGate { gate: Mutex::new(Gate::new(kind, Arc::clone(&shared.gates))) });
+            Arc::clone(gates.entry((kind, gate_key(kind, target))).or_insert_with(new))
+        };
+        let states = specs.iter().map(|spec| {
+            let target = &spec.target;
+            let state = match old.get(&target.id) {
+                Some(known) if known.target == *target => {
+                    known.circuit().set_policy(Arc::clone(&spec.circuit));
+                    known.budget().reconfigure(shared.budget.clone(), now);
+                    known.slots.set_policy(&spec.concurrency);
+                    Arc::clone(known)
+                }
+                _ => Arc::new(TargetState {
+                    target: Arc::clone(target),
+                    slots: Slots::new(&spec.concurrency),
+                    circuit: Mutex::new(Circuit::new(Arc::clone(&spec.circuit))),
+                    rate: gate(GateKind::Rate, target),
+                    credential: gate(GateKind::Credential, target),
+                    configuration: gate(GateKind::Configuration, target),
+                    budget: Mutex::new(RetryBudget::new(shared.budget.clone(), now)),
+                    latency: Mutex::new(Latency::new()),
+                    hedges: Mutex::new(HedgeShare::new(now)),
+                    note_refused: AtomicBool::new(false),
+                    changed: Notify::new(),
+                    events: self.shared.events.clone(),
+                }),
+            };
+            (target.id.clone(), state)
+        });
+        self.shared.states.store(Arc::new(states.collect()));
+        self.shared.max_parked.store(shared.max_parked, Ordering::Relaxed);
+    }
+
+    /// What is known of a target.
+    pub fn state(&self, target: &TargetId) -> Option<Arc<TargetState>> {
+        self.shared.states.load().get(target).map(Arc::clone)
+    }
+
+    /// Every target, by name.
+    pub fn all(&self) -> Vec<Arc<TargetState>> {
+        let mut all: Vec<_> = self.shared.states.load().values().map(Arc::clone).collect();
+        all.sort_by(|a, b| a.target.id.cmp(&b.target.id));
+        all
+    }
+
+    /// The targets of an invocation's route as a planner sees them now, in the route's order.
+    pub fn candidates(&self, scope: &Scope, now: Instant) -> Vec<Candidate> {
+        let attempts = scope.attempts();
+        let states = self.shared.states.load();
+        let candidate = |target: &Arc<Target>| {
+            let state = states.get(&target.id);
+            let own = attempts.iter().filter(|record| record.target.as_ref() == Some(&target.id));
+            let failed_silent = own.clone().any(|record| {
+                record.first_token.is_none()
+                    && record.failure.as_ref().is_some_and(|failure| failure.class == FailureClass::Timeout)
+            });
+            let mut candidate = Candidate {
+                target: target.id.clone(),
+                availability: state.map_or(Availability::Never, |state| state.availability(now)),
+                first_token_p50: state.and_then(|state| state.latency().p50(now)).unwrap_or(GUESSED_P50),
+                failed_silent,
+                attempts: u32::try_from(own.filter(|record| !record.refused_locally()).count()).unwrap_or(u32::MAX),
+                healthy: state.is_some_and(|state| state.is_healthy(now)),
+                larger_window: false,
+                other_credential: false,
+                ruled_out: false,
+            };
+            let failed = attempts.iter().filter(|record| !record.refused_locally());
+            for record in failed {
+                let (Some(failure), Some(by)) = (&record.failure, record.target.as_ref().and_then(|id| states.get(id)))
+                else {
+                    continue;
+                };
+                let by = &by.target;
+                candidate.larger_window = has_larger_window(target, by);
+                candidate.other_credential = (&by.provider, &by.credential) != (&target.provider, &target.credential);
+                let noted = record.note_refused && by.id == target.id;
+                let admitted = remedies(&scope.plan.retry, failure).admits(&candidate, by.id == target.id);
+                candidate.ruled_out |= !admitted && !noted;
+            }
+            candidate
+        };
+        scope.plan.targets.iter().map(candidate).collect()
+    }
+
+    /// Whether a target other than this one of the same route could take over now.
+    pub fn alternative_healthy(&self, scope: &Scope, but: &TargetId, now: Instant) -> bool {
+        let states = self.shared.states.load();
+        scope.plan.targets.iter().filter(|target| target.id != *but).any(|target| {
+            states.get(&target.id).is_some_and(|state| {
+                state.is_healthy(now) && matches!(state.availability(now), Availability::Now)
+            })
+        })
+    }
+
+    /// Pays for an attempt beyond the first; `None` when the budget is empty.
+    pub fn reserve(&self, payer: &TargetId, cost: Cost, now: Instant) -> Option<Reserved> {
+        let state = self.state(payer)?;
+        let reservation = state.budget().reserve(now, cost)?;
+        Some(Reserved { state, reservation: Some(reservation) })
+    }
+
+    /// Credits a first attempt that succeeded.
+    pub fn first_try_succeeded(&self, target: &TargetId) {
+        if let Some(state) = self.state(target) {
+            state.budget().first_try_succeeded(Instant::now());
+        }
+    }
+
+    /// What is left in a target's budget, in whole tokens.
+    pub fn budget_level(&self, target: &TargetId, now: Instant) -> u32 {
+        self.state(target).map_or(0, |state| state.budget_level(now))
+    }
+
+    /// Parks an invocation until something changes at a target; `None` when too many are parked already. The place
+    /// is held by the future.
+    pub fn park(&self, target: &TargetId) -> Option<BoxFuture<()>> {
+        let place = ParkingPlace::take(&self.shared)?;
+        let state = self.state(target)?;
+        Some(Box::pin(async move {
+            let _place = place;
+            state.changed.notified().await;
+        }))
+    }
+
+    /// How many invocations are parked.
+    pub fn parked(&self) -> usize {
+        self.shared.parked.load(Ordering::Relaxed)
+    }
+}
+
+/// What was paid for one attempt. Dropped without a word, the attempt was never made and the price comes back.
+#[derive(Debug)]
+pub struct Reserved {
+    state: Arc<TargetState>,
+    reservation: Option<Reservation>,
+}
+
+impl Reserved {
+    /// Says what became of the attempt.
+    pub fn settle(mut self, how: Settled) {
+        self.end(how);
+    }
+
+    fn end(&mut self, how: Settled) {
+        if let Some(reservation) = self.reservation.take() {
+            self.state.budget().settle(reservation, how, Instant::now());
+        }
+    }
+}
+
+impl Drop for Reserved {
+    fn drop(&mut self) {
+        self.end(Settled::NotUsed);
+    }
+}
+
+/// A place among the parked invocations.
+struct ParkingPlace {
+    shared: Arc<Shared>,
+}
+
+impl ParkingPlace {
+    fn take(shared: &Arc<Shared>) -> Option<Self> {
+        let max = shared.max_parked.load(Ordering::Relaxed);
+        let taken = shared.parked.fetch_add(1, Ordering::Relaxed);
+        let place = Self { shared: Arc::clone(shared) };
+        (taken < max).then_some(place)
+    }
+}
+
+impl Drop for ParkingPlace {
+    fn drop(&mut self) {
+        self.shared.parked.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+// === impl TargetState ===
+
+impl TargetState {
+    /// The circuit. Held shortly, never across an await.
+    pub fn circuit(&self) -> MutexGuard<'_, Circuit> {
+        self.circuit.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The latency samples. Held shortly.
+    pub fn latency(&self) -> MutexGuard<'_, Latency> {
+        self.latency.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn budget(&self) -> MutexGuard<'_, RetryBudget> {
+        self.budget.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counts a call, and asks whether a hedge is within the share of calls that may have one.
+    pub fn may_hedge(&self, now: Instant, max_share: f64) -> bool {
+        self.hedges.lock().unwrap_or_else(PoisonError::into_inner).try_hedge(now, max_share)
+    }
+
+    /// Counts a call, as the base of the share of hedges.
+    pub fn called(&self, now: Instant) {
+        self.hedges.lock().unwrap_or_else(PoisonError::into_inner).call_started(now);
+    }
+
+    /// Tells an attempt's span why this target was chosen, and in which state.
+    pub fn say_chosen(&self, trace: &AttemptTrace, now: Instant, reason: &str) {
+        let circuit = self.circuit().snapshot(now).state;
+        let budget_left = Some(self.budget().level(now));
+        trace.chose(Choice { target: &self.target.id, circuit: circuit.as_str(), budget_left, reason });
+    }
+
+    /// What is left in the budget, in whole tokens.
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to capacity, which fits")]
+    pub fn budget_level(&self, now: Instant) -> u32 {
+        self.budget().level(now) as u32
+    }
+
+    /// The gates with their kinds.
+    fn gates(&self) -> [(GateKind, &Arc<SharedGate>); 3] {
+        [
+            (GateKind::Rate, &self.rate),
+            (GateKind::Credential, &self.credential),
+            (GateKind::Configuration, &self.configuration),
+        ]
+    }
+
+    /// Looks through a gate: how long it stays closed, if it is.
+    pub fn gate_closed_for(&self, kind: GateKind, now: Instant) -> Option<Duration> {
+        self.gate(kind).peek(now).err()
+    }
+
+    /// A gate. Held shortly, never across an await.
+    pub fn gate(&self, kind: GateKind) -> MutexGuard<'_, Gate> {
+        let gate = match kind {
+            GateKind::Rate => &self.rate,
+            GateKind::Credential => &self.credential,
+            GateKind::Configuration => &self.configuration,
+        };
+        gate.gate.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// When the target may be asked, as far as gates and circuit go.
+    pub fn availability(&self, now: Instant) -> Availability {
+        let gates = [GateKind::Rate, GateKind::Credential, GateKind::Configuration];
+        let closed = gates.into_iter().filter_map(|kind| self.gate_closed_for(kind, now)).max();
+        let circuit = match self.peek(now) {
+            Peek::Ready => None,
+            Peek::Wait { retry_in: Some(retry_in) } => Some(retry_in),
+            Peek::Wait { retry_in: None } => return Availability::Never,
+        };
+        match closed.max(circuit) {
+            None => Availability::Now,
+            Some(wait) => Availability::At(now + wait),
+        }
+    }
+
+    /// Whether its circuit is closed and not degraded.
+    pub fn is_healthy(&self, now: Instant) -> bool {
+        let snapshot = self.circuit().snapshot(now);
+        matches!(snapshot.state, CircuitState::Closed | CircuitState::ForcedClosed) && !snapshot.degraded
+    }
+
+    /// Looks at the circuit without taking a permit; what is overdue is settled and published.
+    pub fn peek(&self, now: Instant) -> Peek {
+        let (peek, transitions) = {
+            let mut circuit = self.circuit();
+            (circuit.peek(now, false), circuit.drain())
+        };
+        self.moved(transitions);
+        peek
+    }
+
+    /// Asks the circuit for a permit.
+    pub fn admit(&self, now: Instant, dice: f64) -> Result<Permit, Reject> {
+        let (admitted, transitions) = {
+            let mut circuit = self.circuit();
+            (circuit.admit(now, dice), circuit.drain())
+        };
+        self.moved(transitions);
+        admitted
+    }
+
+    /// Publishes how the circuit moved, and wakes whoever waits for it.
+    pub fn moved(&self, transitions: Vec<Transition>) {
+        for transition in transitions {
+            let body = match transition {
+                Transition::Opened { evidence, retry_in, reason } => EventBody::CircuitOpened {
+                    evidence,
+                    retry_in_ms: super::observe::millis(retry_in),
+                    reason: reason.to_owned(),
+                },
+                Transition::HalfOpen => EventBody::CircuitHalfOpen,
+                Transition::Recovering { admitted_percent } => EventBody::CircuitRecovering { admitted_percent },
+                Transition::Closed => EventBody::CircuitClosed,
+                Transition::Degraded(degraded) => {
+                    self.slots.set_degraded(degraded);
+                    continue;
+                }
+            };
+            self.events.publish(None, 0, Some(self.target.id.clone()), body);
+            self.changed.notify_waiters();
+        }
+    }
+
+    /// Publishes how a gate moved, and wakes whoever waits for it.
+    pub fn gate_moved(&self, gate: GateKind, change: Option<GateChange>, class: FailureClass) {
+        let body = match change {
+            None => return,
+            Some(GateChange::Closed { reopens_in }) => {
+                EventBody::GateClosed { gate, reopens_in_ms: super::observe::millis(reopens_in), class }
+            }
+            Some(GateChange::Opened) => EventBody::GateOpened { gate },
+        };
+        self.events.publish(None, 0, Some(self.target.id.clone()), body);
+        self.changed.notify_waiters();
+    }
+
+    /// An operator's word on the circuit.
+    pub fn force(&self, forced: Forced) {
+        let transitions = self.circuit().force(forced, Instant::now());
+        self.moved(transitions);
+    }
+
+    /// Forgets all evidence and closes the circuit.
+    pub fn reset(&self) {
+        let transitions = self.circuit().reset(Instant::now());
+        self.moved(transitions);
+    }
+
+    /// Whether the target refused a request because of a note.
+    pub fn note_refused(&self) -> bool {
+        self.note_refused.load(Ordering::Relaxed)
+    }
+
+    /// Remembers that it did.
+    pub fn remember_note_refused(&self) {
+        self.note_refused.store(true, Ordering::Relaxed);
+    }
+}
+
+fn gate_key(kind: GateKind, target: &Target) -> String {
+    match kind {
+        GateKind::Rate => format!("{}/{}/{}", target.provider, target.credential, target.model),
+        GateKind::Credential => format!("{}/{}", target.provider, target.credential),
+        GateKind::Configuration => target.id.to_string(),
+    }
+}
+
+fn has_larger_window(target: &Target, than: &Target) -> bool {
+    match (target.capabilities.context_window_tokens, than.capabilities.context_window_tokens) {
+        (Some(window), Some(other)) => window > other,
+        (Some(_) | None, None) | (None, Some(_)) => false,
+    }
+}

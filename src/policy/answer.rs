@@ -1,0 +1,247 @@
+//! Whether a whole answer can be used: not empty, tool calls that exist and parse, the shape that was asked for.
+//!
+//! It sees an answer go by and judges it once, at its end mark. It never repairs: partial or wrong JSON is a failure
+//! that the model is told of, not something to be guessed at.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use serde_json::Value;
+
+use super::inject::{Finding, Mismatch};
+use crate::domain::{
+    completion::{BlockKind, Delta, FinishReason},
+    message::{ModelCall, ResponseFormat},
+};
+
+/// Longest answer whose shape is checked, in bytes; a longer one is passed on unchecked.
+const MAX_CHECKED_BYTES: usize = 4 << 20;
+
+/// Why a whole answer cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unusable {
+    /// The fact, in Relight's own vocabulary.
+    pub finding: Finding,
+    /// Words for people.
+    pub words: String,
+}
+
+/// Sees an answer go by.
+#[derive(Debug)]
+pub struct AnswerCheck {
+    call: Arc<ModelCall>,
+    blocks: BTreeMap<u32, (BlockKind, String)>,
+    bytes: usize,
+    finish: Option<FinishReason>,
+}
+
+// === impl AnswerCheck ===
+
+impl AnswerCheck {
+    /// Checks the answer to this call.
+    pub fn new(call: Arc<ModelCall>) -> Self {
+        Self { call, blocks: BTreeMap::new(), bytes: 0, finish: None }
+    }
+
+    /// Takes note of a delta.
+    pub fn see(&mut self, delta: &Delta) {
+        match delta {
+            Delta::BlockStart { block, kind } => {
+                self.blocks.insert(*block, (kind.clone(), String::new()));
+            }
+            Delta::BlockDelta { block, text } => {
+                self.bytes = self.bytes.saturating_add(text.len());
+                if let Some((_, held)) = self.blocks.get_mut(block).filter(|_| self.bytes <= MAX_CHECKED_BYTES) {
+                    held.push_str(text);
+                }
+            }
+            Delta::Finish { reason, .. } => self.finish = Some(*reason),
+            Delta::Start { .. } | Delta::BlockStop { .. } | Delta::Usage(_) => {}
+        }
+    }
+
+    /// Judges the answer, once its end mark was seen.
+    ///
+    /// # Errors
+    /// The first thing that makes it unusable.
+    pub fn verdict(&self) -> Result<(), Unusable> {
+        if self.bytes > MAX_CHECKED_BYTES {
+            return Ok(());
+        }
+        let Some(finish) = self.finish else { return Ok(()) };
+        if matches!(finish, FinishReason::ContentFilter | FinishReason::Refusal | FinishReason::Paused) {
+            return Ok(());
+        }
+        for (kind, text) in self.blocks.values() {
+            if let BlockKind::ToolCall { name, .. } = kind {
+                self.tool_call(name, text, finish)?;
+            }
+        }
+        let calls_tools = self.blocks.values().any(|(kind, _)| matches!(kind, BlockKind::ToolCall { .. }));
+        if calls_tools {
+            return Ok(());
+        }
+        let text = self.text();
+        let refused = self.blocks.values().any(|(kind, _)| matches!(kind, BlockKind::Refusal));
+        if finish == FinishReason::MalformedToolCall {
+            let words = "the model made a tool call that its provider could not read".to_owned();
+            return Err(Unusable { finding: Finding::Empty, words });
+        }
+        if text.trim().is_empty() && !refused {
+            let finding = if finish == FinishReason::Length { Finding::OutputLimit } else { Finding::Empty };
+            let words = match finding {
+                Finding::OutputLimit => "the output limit was reached before any text",
+                _ => "the answer is empty",
+            };
+            return Err(Unusable { finding, words: words.to_owned() });
+        }
+        if refused { Ok(()) } else { self.shape(&text, finish) }
+    }
+
+    fn text(&self) -> String {
+        let texts = self.blocks.values().filter(|(kind, _)| matches!(kind, BlockKind::Text));
+        texts.map(|(_, text)| text.as_str()).collect()
+    }
+
+    fn tool_call(&self, name: &str, arguments: &str, finish: FinishReason) -> Result<(), Unusable> {
+        let tool = name.to_owned();
+        let Some(definition) = self.call.tools.iter().find(|tool| tool.name == name) else {
+            if self.call.tools.is_empty() {
+                return Ok(());
+            }
+            let words = format!("the tool `{name}` does not exist");
+            return Err(Unusable { finding: Finding::UnknownTool { tool }, words });
+        };
+        let arguments = if arguments.trim().is_empty() { "{}" } else { arguments };
+        let arguments: Value = serde_json::from_str(arguments).map_err(|error| {
+            let (line, column) = position(&error);
+            let finding = if finish == FinishReason::Length {
+                Finding::OutputLimit
+            } else {
+                Finding::ToolArgumentsNotJson { tool: tool.clone(), line, column }
+            };
+            let words = format!("the arguments of `{name}` are not JSON: line {line}, column {column}");
+            Unusable { finding, words }
+        })?;
+        match mismatch(&definition.parameters, &arguments) {
+            None => Ok(()),
+            Some(mismatch) => {
+                let words = format!(
+                    "the arguments of `{name}` do not fit its schema: {} at {}",
+                    mismatch.keyword,
+                    shown(&mismatch.path)
+                );
+                Err(Unusable { finding: Finding::ToolArguments { tool, mismatch }, words })
+            }
+        }
+    }
+
+    fn shape(&self, text: &str, finish: FinishReason) -> Result<(), Unusable> {
+        let schema = match &self.call.response_format {
+            ResponseFormat::Text => return Ok(()),
+            ResponseFormat::JsonObject => None,
+            ResponseFormat::JsonSchema { schema, .. } => Some(schema),
+        };
+        let value: Value = serde_json::from_str(text).map_err(|error| {
+            let (line, column) = position(&error);
+            let finding =
+                if finish == FinishReason::Length { Finding::OutputLimit } else { Finding::NotJson { line, column } };
+            Unusable { finding, words: format!("the answer is not JSON: line {line}, column {column}") }
+        })?;
+        match schema.and_then(|schema| mismatch(schema, &value)) {
+            None => Ok(()),
+            Some(mismatch) => {
+                let words =
+                    format!("the answer does not fit the schema: {} at {}", mismatch.keyword, shown(&mismatch.path));
+                Err(Unusable { finding: Finding::Schema(mismatch), words })
+            }
+        }
+    }
+}
+
+/// The first place where a value does not fit a schema. A schema that cannot be read demands nothing: whether it is
+/// good is for the provider to say.
+fn mismatch(schema: &str, value: &Value) -> Option<Mismatch> {
+    let schema: Value = serde_json::from_str(schema).ok()?;
+    let validator = jsonschema::validator_for(&schema).ok()?;
+    let error = validator.iter_errors(value).next()?;
+    let place = error.schema_path().to_string();
+    let keyword = place.rsplit('/').next().unwrap_or_default().to_owned();
+    let limit = schema.pointer(&place).map(|limit| match limit {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    });
+    Some(Mismatch { path: error.instance_path().to_string(), keyword, limit: limit.unwrap_or_default() })
+}
+
+fn position(error: &serde_json::Error) -> (u32, u32) {
+    let number = |value: usize| u32::try_from(value).unwrap_or(u32::MAX);
+    (number(error.line()), number(error.column()))
+}
+
+fn shown(path: &str) -> &str {
+    if path.is_empty() { "the root" } else { path }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::message::ToolDefinition;
+
+    fn call() -> ModelCall {
+        let tool = ToolDefinition {
+            name: "search".into(),
+            description: String::new(),
+            parameters: r#"{"type":"object","required":["date"],"properties":{"date":{"type":"string"}}}"#.into(),
+        };
+        ModelCall { tools: vec![tool], ..ModelCall::default() }
+    }
+
+    fn verdict(call: &ModelCall, kind: BlockKind, text: &str, reason: FinishReason) -> Result<(), Finding> {
+        let mut check = AnswerCheck::new(Arc::new(call.clone()));
+        check.see(&Delta::BlockStart { block: 0, kind });
+        check.see(&Delta::BlockDelta { block: 0, text: text.to_owned() });
+        check.see(&Delta::Finish { reason, raw: String::new() });
+        check.verdict().map_err(|unusable| unusable.finding)
+    }
+
+    fn tool(name: &str) -> BlockKind {
+        BlockKind::ToolCall { id: "c1".into(), name: name.into() }
+    }
+
+    #[test]
+    fn an_answer_with_text_is_usable_and_an_empty_one_is_not() {
+        let call = ModelCall::default();
+        assert_eq!(verdict(&call, BlockKind::Text, "hello", FinishReason::Stop), Ok(()));
+        assert_eq!(verdict(&call, BlockKind::Text, " \n", FinishReason::Stop), Err(Finding::Empty));
+        assert_eq!(verdict(&call, BlockKind::Text, "", FinishReason::Length), Err(Finding::OutputLimit));
+        assert_eq!(verdict(&call, BlockKind::Text, "", FinishReason::ContentFilter), Ok(()));
+    }
+
+    #[test]
+    fn a_tool_call_must_name_a_tool_and_fit_its_schema() {
+        let call = call();
+        let stop = FinishReason::ToolCalls;
+        assert_eq!(verdict(&call, tool("search"), r#"{"date":"2026-01-01"}"#, stop), Ok(()));
+        let unknown = Finding::UnknownTool { tool: "find".into() };
+        assert_eq!(verdict(&call, tool("find"), "{}", stop), Err(unknown));
+        let broken = Finding::ToolArgumentsNotJson { tool: "search".into(), line: 1, column: 9 };
+        assert_eq!(verdict(&call, tool("search"), r#"{"date":"#, stop), Err(broken));
+        assert!(matches!(
+            verdict(&call, tool("search"), r#"{"date":5}"#, stop),
+            Err(Finding::ToolArguments { mismatch: Mismatch { path, keyword, .. }, .. })
+                if path == "/date" && keyword == "type"
+        ));
+    }
+
+    #[test]
+    fn a_structured_answer_must_be_json_of_the_asked_shape() {
+        let schema = r#"{"type":"object","required":["name"]}"#.to_owned();
+        let format = ResponseFormat::JsonSchema { name: "n".into(), schema, strict: true };
+        let call = ModelCall { response_format: format, ..ModelCall::default() };
+        assert_eq!(verdict(&call, BlockKind::Text, r#"{"name":"x"}"#, FinishReason::Stop), Ok(()));
+        assert!(matches!(verdict(&call, BlockKind::Text, "{}", FinishReason::Stop), Err(Finding::Schema(_))));
+        assert!(matches!(verdict(&call, BlockKind::Text, "name: x", FinishReason::Stop), Err(Finding::NotJson { .. })));
+        let cut = verdict(&call, BlockKind::Text, r#"{"name":"#, FinishReason::Length);
+        assert_eq!(cut, Err(Finding::OutputLimit));
+    }
+}

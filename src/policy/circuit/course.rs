@@ -1,0 +1,310 @@
+//! How a circuit moves: what is overdue is settled, what is decided is committed, and what was committed is judged.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::{
+    Circuit, FailKind, Permit, PermitKind, Signal, State, Transition,
+    ledger::Fate,
+    recovery::{Probes, Ramp},
+    setting::CircuitMode,
+    tally::{Tally, Trip},
+};
+use crate::domain::event::Evidence;
+
+/// How far a share must fall below its threshold before a circuit is no longer called degraded; otherwise a target at the
+/// threshold would change its name several times a second.
+const RELIEF: f64 = 0.1;
+
+impl Circuit {
+    /// Does all that time alone brings, and returns the time, which never runs backwards.
+    pub(super) fn settle(&mut self, now: Instant) -> Instant {
+        let now = self.latest.map_or(now, |latest| latest.max(now));
+        self.latest = Some(now);
+        match &mut self.state {
+            State::Open { .. } | State::ForcedOpen => {}
+            State::HalfOpen(probes) => {
+                if probes.any_expired(now) {
+                    self.reopen(now, Trip { reason: "a probe was not answered in time", kind: FailKind::Slow }, 0);
+                }
+            }
+            State::Closed | State::Recovering(_) | State::ForcedClosed => {
+                self.commit_decided(now);
+                self.climb(now);
+                self.weigh(now);
+            }
+        }
+        now
+    }
+
+    /// A permit for a call like any other.
+    pub(super) fn permit(&mut self, now: Instant) -> Permit {
+        let seq = match self.policy.mode {
+            CircuitMode::Evidence => {
+                self.arrivals.add(now, 1);
+                self.ledger.push(now, Fate::Pending, 0)
+            }
+            CircuitMode::Consecutive | CircuitMode::Off => self.ledger.skip(),
+        };
+        Permit::new(self.generation, seq, PermitKind::Normal)
+    }
+
+    /// Takes the first report of a permit of this generation.
+    pub(super) fn take(&mut self, permit: &Permit, signal: Signal, was_answered: bool, now: Instant) {
+        match (&self.state, self.policy.mode) {
+            (_, CircuitMode::Off) | (State::Open { .. } | State::ForcedOpen, _) => {}
+            (State::HalfOpen(_), _) => self.take_probe(permit, signal, was_answered, now),
+            (State::Closed | State::Recovering(_) | State::ForcedClosed, CircuitMode::Evidence) => {
+                self.take_evidence(permit, signal, was_answered, now);
+            }
+            (State::Closed | State::Recovering(_) | State::ForcedClosed, CircuitMode::Consecutive) => {
+                self.take_consecutive(signal, now);
+            }
+        }
+    }
+
+    /// When a caller who finds the probes out should ask again: they usually answer long before their leases end.
+    pub(super) fn half_open_retry(&self, probes: &Probes, now: Instant) -> Instant {
+        probes.next_at(now, &self.policy).min(now + self.policy.open_base)
+    }
+
+    /// Begins a new generation.
+    pub(super) fn enter(&mut self, state: State) {
+        self.state = state;
+        self.generation += 1;
+        self.degraded = false;
+        self.forget();
+    }
+
+    /// Closes.
+    pub(super) fn close(&mut self) {
+        self.enter(State::Closed);
+        self.streak = 0;
+        self.outbox.push(Transition::Closed);
+    }
+
+    /// Forgets what was seen.
+    pub(super) fn forget(&mut self) {
+        self.ledger.clear();
+        self.tally = Tally::new(&self.policy);
+    }
+
+    /// The outcomes in the window.
+    pub(super) fn evidence(&self) -> Evidence {
+        let counts = self.tally.visible();
+        Evidence {
+            committed: counts.committed(),
+            failures: counts.failed,
+            slow: counts.slow,
+            pending: self.ledger.pending(),
+            consecutive: self.tally.run_failures,
+        }
+    }
+
+    fn take_evidence(&mut self, permit: &Permit, signal: Signal, was_answered: bool, now: Instant) {
+        let (fate, floor) = match signal {
+            Signal::FirstToken => {
+                let Some(admitted) = self.ledger.pending_since(permit.seq) else { return };
+                let slow = now.saturating_duration_since(admitted) >= self.policy.slow_threshold;
+                (Fate::Answered { slow }, None)
+            }
+            Signal::Failed { local_origin: true, .. } => (Fate::Local, None),
+            Signal::Failed { kind, retry_after, local_origin: false } => (Fate::Failed(kind), retry_after),
+            Signal::Neutral | Signal::RateLimited | Signal::Cancelled { after_slow_threshold: false } => {
+                (Fate::Removed, None)
+            }
+            Signal::Cancelled { after_slow_threshold: true } => (Fate::Silent, None),
+            Signal::Abandoned => {
+                let Some(admitted) = self.ledger.pending_since(permit.seq) else { return };
+                let age = now.saturating_duration_since(admitted);
+                (if age >= self.policy.slow_threshold { Fate::Silent } else { Fate::Removed }, None)
+            }
+        };
+        let floor_ms = floor_ms(floor.unwrap_or_default(), self.policy.retry_after_max);
+        let seq = if was_answered {
+            // The answer was counted when it began; that it was cut is an outcome of its own.
+            self.ledger.push(now, fate, floor_ms)
+        } else {
+            if fate == Fate::Removed
+                && let Some(admitted) = self.ledger.pending_since(permit.seq)
+            {
+                self.arrivals.take_back(admitted, 1);
+            }
+            self.ledger.decide(permit.seq, fate, floor_ms);
+            permit.seq
+        };
+        if !matches!(fate, Fate::Answered { .. }) && self.certain_run(seq, floor_ms, now) {
+            return;
+        }
+        self.commit_decided(now);
+        self.climb(now);
+        self.weigh(now);
+    }
+
+    /// Opens on a run of failures that no pending call can interrupt any more, without waiting for a slow head.
+    fn certain_run(&mut self, seq: u64, floor_ms: u32, now: Instant) -> bool {
+        if matches!(self.state, State::ForcedClosed) {
+            return false;
+        }
+        let mut run = self.ledger.run_around(seq);
+        let uncommitted = run;
+        if run.joins_tally {
+            let (failures, slow) = self.tally.run();
+            run.failures += failures;
+            run.slow += slow;
+        }
+        if run.failures < self.policy.run_at_low_rate || run.failures < self.run_length(now) {
+            return false;
+        }
+        let mut evidence = self.evidence();
+        evidence.committed += uncommitted.failures;
+        evidence.failures += uncommitted.failures;
+        evidence.slow += uncommitted.slow;
+        evidence.consecutive = run.failures;
+        self.open(now, Trip::of_run(run.slow, run.failures), floor_ms, evidence);
+        true
+    }
+
+    fn take_consecutive(&mut self, signal: Signal, now: Instant) {
+        let fate = match signal {
+            Signal::FirstToken => Fate::Answered { slow: false },
+            Signal::Failed { kind, .. } => Fate::Failed(kind),
+            Signal::Neutral | Signal::RateLimited | Signal::Cancelled { .. } | Signal::Abandoned => return,
+        };
+        self.tally.commit(now, now, fate, &self.policy);
+        let trips = self.tally.run_failures >= self.policy.consecutive_failures;
+        if trips && matches!(self.state, State::Closed) {
+            let evidence = self.evidence();
+            self.open(now, Trip { reason: "failures in a row", kind: FailKind::Fast }, 0, evidence);
+        }
+    }
+
+    fn take_probe(&mut self, permit: &Permit, signal: Signal, was_answered: bool, now: Instant) {
+        let State::HalfOpen(probes) = &mut self.state else { return };
+        let was_out = probes.take_back(permit.seq);
+        if !was_out && !was_answered {
+            return;
+        }
+        match signal {
+            Signal::FirstToken => {
+                probes.succeeded();
+                if probes.successes < self.policy.successes_needed() {
+                    return;
+                }
+                match self.policy.mode {
+                    CircuitMode::Evidence => {
+                        let ramp = Ramp::new(now, &self.policy);
+                        let admitted_percent = ramp.percent(&self.policy);
+                        self.enter(State::Recovering(ramp));
+                        self.outbox.push(Transition::Recovering { admitted_percent });
+                    }
+                    CircuitMode::Consecutive | CircuitMode::Off => self.close(),
+                }
+            }
+            Signal::Failed { kind, retry_after, local_origin } => {
+                let reason = if local_origin { "local failure of a probe" } else { "a probe failed" };
+                let floor = floor_ms(retry_after.unwrap_or_default(), self.policy.retry_after_max);
+                self.reopen(now, Trip { reason, kind }, floor);
+            }
+            Signal::Neutral | Signal::RateLimited | Signal::Cancelled { .. } | Signal::Abandoned => {
+                probes.learned_nothing();
+            }
+        }
+    }
+
+    /// Hands on what is decided at the head, and opens when that is enough.
+    fn commit_decided(&mut self, now: Instant) {
+        while let Some(entry) = self.ledger.pop(now, &self.policy) {
+            self.tally.commit(now, entry.admitted, entry.fate, &self.policy);
+            let answered = matches!(entry.fate, Fate::Answered { .. });
+            let min_outcomes = match &mut self.state {
+                State::Closed => self.policy.min_outcomes,
+                State::Recovering(ramp) => {
+                    ramp.committed(answered);
+                    self.policy.recovering_min_outcomes
+                }
+                State::ForcedClosed | State::Open { .. } | State::HalfOpen(_) | State::ForcedOpen => continue,
+            };
+            // An answer never opens, whatever came before it.
+            if answered {
+                self.climb(now);
+                continue;
+            }
+            let length = self.run_length(now);
+            let trip = self
+                .tally
+                .judge_run(length, &self.policy)
+                .or_else(|| self.tally.judge_share(now, min_outcomes, self.alternative_healthy, &self.policy));
+            if let Some(trip) = trip {
+                let evidence = self.evidence();
+                self.open(now, trip, entry.floor_ms, evidence);
+                return;
+            }
+        }
+    }
+
+    /// Goes to the next stage of recovery when this one is over.
+    fn climb(&mut self, now: Instant) {
+        let State::Recovering(ramp) = &mut self.state else { return };
+        if !ramp.stage_is_over(now, &self.policy) {
+            return;
+        }
+        if ramp.next_stage(now, &self.policy) {
+            let admitted_percent = ramp.percent(&self.policy);
+            self.outbox.push(Transition::Recovering { admitted_percent });
+        } else {
+            self.close();
+        }
+    }
+
+    /// Says whether the target is degraded.
+    fn weigh(&mut self, now: Instant) {
+        let relief = if self.degraded { RELIEF } else { 0.0 };
+        let degraded = self.policy.mode == CircuitMode::Evidence
+            && self.tally.basis(now, self.policy.min_outcomes, &self.policy).is_some_and(|counts| {
+                counts.failure_share() >= self.policy.failure_share_with_alternative - relief
+                    || counts.slow_share() >= self.policy.slow_share - relief
+            });
+        if degraded != self.degraded {
+            self.degraded = degraded;
+            self.outbox.push(Transition::Degraded(degraded));
+        }
+    }
+
+    /// Failures in a row that open at the present rate of calls.
+    fn run_length(&mut self, now: Instant) -> u32 {
+        let rate = f64::from(self.arrivals.total(now)) / self.policy.window.as_secs_f64();
+        self.policy.run_at(rate)
+    }
+
+    fn reopen(&mut self, now: Instant, trip: Trip, floor_ms: u32) {
+        let evidence = Evidence { committed: 1, failures: 1, consecutive: 1, ..Evidence::default() };
+        self.open(now, trip, floor_ms, evidence);
+    }
+
+    /// Opens, for longer each time since the circuit was last closed.
+    fn open(&mut self, now: Instant, trip: Trip, floor_ms: u32, evidence: Evidence) {
+        if matches!(self.state, State::HalfOpen(_) | State::Recovering(_)) {
+            self.streak = self.streak.saturating_add(1);
+        }
+        let wait = match self.policy.mode {
+            CircuitMode::Consecutive | CircuitMode::Off => self.policy.consecutive_open,
+            CircuitMode::Evidence => {
+                let cap = match trip.kind {
+                    FailKind::Fast => self.policy.open_max_fast,
+                    FailKind::Slow => self.policy.open_max_slow,
+                };
+                let doubled = self.policy.open_base.saturating_mul(1 << self.streak.min(20)).min(cap);
+                let spread = 1.0 + self.policy.open_jitter * (2.0 * self.dice.clamp(0.0, 1.0) - 1.0);
+                doubled.mul_f64(spread.max(0.0)).max(Duration::from_millis(floor_ms.into()))
+            }
+        };
+        self.enter(State::Open { until: now + wait });
+        self.outbox.push(Transition::Opened { evidence, retry_in: wait, reason: trip.reason });
+    }
+}
+
+fn floor_ms(wait: Duration, most: Duration) -> u32 {
+    u32::try_from(wait.min(most).as_millis()).unwrap_or(u32::MAX)
+}

@@ -1,0 +1,182 @@
+//! The attempts that a circuit admitted, in the order of admission, until each is decided.
+//!
+//! Errors are fast and answers are slow: in the first second of a partial outage nearly all that *completes* is an error.
+//! So outcomes are handed on in the order in which their calls were admitted, from the head, and a head that is silent for
+//! longer than the first-token timeout is handed on as failed: a hang is seen even when nobody reports it.
+
+use std::{collections::VecDeque, time::Duration};
+
+use tokio::time::Instant;
+
+use super::{FailKind, setting::CircuitPolicy};
+
+/// How many neighbours are looked at for a run that is already certain.
+const LOOK_AROUND: usize = 1024;
+
+/// What became of an attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fate {
+    /// Not known yet.
+    Pending,
+    /// It got its first token; `slow`: after the slow threshold.
+    Answered { slow: bool },
+    /// It failed.
+    Failed(FailKind),
+    /// It was given up after the slow threshold, without a first token.
+    Silent,
+    /// It failed for a reason on this host.
+    Local,
+    /// It says nothing.
+    Removed,
+}
+
+/// A decided attempt on its way into the tally.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Entry {
+    /// When it was admitted.
+    pub(super) admitted: Instant,
+    /// What became of it.
+    pub(super) fate: Fate,
+    /// The wait that its failure states, in milliseconds.
+    pub(super) floor_ms: u32,
+}
+
+/// Failures in a row among attempts that are not all handed on yet.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Run {
+    /// How many.
+    pub(super) failures: u32,
+    /// How many of them were slow.
+    pub(super) slow: u32,
+    /// Whether nothing but failures lies between the run and what was handed on before.
+    pub(super) joins_tally: bool,
+}
+
+/// The ring.
+#[derive(Debug, Default)]
+pub(super) struct Ledger {
+    entries: VecDeque<Entry>,
+    first_seq: u64,
+    pending: u32,
+}
+
+// === impl Ledger ===
+
+impl Ledger {
+    /// Enters an attempt and returns its number.
+    pub(super) fn push(&mut self, admitted: Instant, fate: Fate, floor_ms: u32) -> u64 {
+        if fate == Fate::Pending {
+            self.pending += 1;
+        }
+        self.entries.push_back(Entry { admitted, fate, floor_ms });
+        self.first_seq + self.entries.len() as u64 - 1
+    }
+
+    /// A number for an attempt that is not followed.
+    pub(super) fn skip(&mut self) -> u64 {
+        self.clear();
+        self.first_seq += 1;
+        self.first_seq - 1
+    }
+
+    /// When a pending attempt was admitted; `None` when it is decided or gone.
+    pub(super) fn pending_since(&self, seq: u64) -> Option<Instant> {
+        let entry = self.entries.get(self.index(seq)?)?;
+        (entry.fate == Fate::Pending).then_some(entry.admitted)
+    }
+
+    /// Decides a pending attempt; without effect when it is decided or gone.
+    pub(super) fn decide(&mut self, seq: u64, fate: Fate, floor_ms: u32) {
+        let Some(index) = self.index(seq) else { return };
+        if let Some(entry) = self.entries.get_mut(index)
+            && entry.fate == Fate::Pending
+        {
+            entry.fate = fate;
+            entry.floor_ms = floor_ms;
+            self.pending -= 1;
+        }
+    }
+
+    /// Takes the head when it is decided or overdue; an overdue head comes as a slow failure.
+    ///
+    /// When the ring is over its bound, a pending head is taken too: as silent when it was slow, else as removed.
+    pub(super) fn pop(&mut self, now: Instant, policy: &CircuitPolicy) -> Option<Entry> {
+        loop {
+            let mut head = *self.entries.front()?;
+            if head.fate == Fate::Pending {
+                let age = now.saturating_duration_since(head.admitted);
+                if age >= policy.first_token_timeout {
+                    head.fate = Fate::Failed(FailKind::Slow);
+                } else if self.entries.len() <= policy.max_pending as usize {
+                    return None;
+                } else {
+                    head.fate = if age >= policy.slow_threshold { Fate::Silent } else { Fate::Removed };
+                }
+                self.pending -= 1;
+            }
+            self.entries.pop_front();
+            self.first_seq += 1;
+            if head.fate != Fate::Removed {
+                return Some(head);
+            }
+        }
+    }
+
+    /// The run of failures around an attempt that no pending attempt can interrupt: certain, whatever the others become.
+    pub(super) fn run_around(&self, seq: u64) -> Run {
+        let Some(index) = self.index(seq).filter(|index| *index < self.entries.len()) else { return Run::default() };
+        let mut run = Run { joins_tally: true, ..Run::default() };
+        for entry in self.entries.range(..=index).rev().take(LOOK_AROUND) {
+            if !run.takes(entry.fate) {
+                run.joins_tally = false;
+                break;
+            }
+        }
+        run.joins_tally &= index < LOOK_AROUND;
+        for entry in self.entries.range(index + 1..).take(LOOK_AROUND) {
+            if !run.takes(entry.fate) {
+                break;
+            }
+        }
+        run
+    }
+
+    /// How many are not decided yet.
+    pub(super) fn pending(&self) -> u32 {
+        self.pending
+    }
+
+    /// When the head will be overdue, if it is pending.
+    pub(super) fn next_overdue(&self, first_token_timeout: Duration) -> Option<Instant> {
+        let head = self.entries.front()?;
+        (head.fate == Fate::Pending).then(|| head.admitted + first_token_timeout)
+    }
+
+    /// Forgets all attempts; their numbers are not given again.
+    pub(super) fn clear(&mut self) {
+        self.first_seq += self.entries.len() as u64;
+        self.entries.clear();
+        self.pending = 0;
+    }
+
+    fn index(&self, seq: u64) -> Option<usize> {
+        usize::try_from(seq.checked_sub(self.first_seq)?).ok()
+    }
+}
+
+// === impl Run ===
+
+impl Run {
+    /// Whether the run goes on over such an attempt.
+    fn takes(&mut self, fate: Fate) -> bool {
+        match fate {
+            Fate::Pending | Fate::Answered { .. } => false,
+            Fate::Silent | Fate::Local | Fate::Removed => true,
+            Fate::Failed(kind) => {
+                self.failures += 1;
+                self.slow += u32::from(kind == FailKind::Slow);
+                true
+            }
+        }
+    }
+}

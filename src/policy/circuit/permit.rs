@@ -1,0 +1,90 @@
+//! Leave to make one attempt, and the word that goes back for it.
+//!
+//! A permit is not copied: who holds it owes a report. It remembers what was reported, so that a second verdict of the
+//! same attempt is never counted.
+
+use std::{
+    sync::atomic::{AtomicU8, Ordering},
+    time::Duration,
+};
+
+use super::Signal;
+
+/// Leave for one attempt. It must be reported; a guard that drops it reports [`Signal::Abandoned`].
+#[derive(Debug)]
+pub struct Permit {
+    pub(super) generation: u64,
+    pub(super) seq: u64,
+    kind: PermitKind,
+    /// What was reported already: one verdict before the first token, one after it.
+    phase: AtomicU8,
+}
+
+/// What a permit is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PermitKind {
+    /// A call like any other.
+    Normal,
+    /// A probe of a half-open circuit; the number of its lease.
+    Probe(u64),
+}
+
+/// A call was not admitted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Reject {
+    /// When to ask again at the earliest; a guess while an operator holds the circuit open.
+    pub retry_in: Duration,
+}
+
+/// Whether a call would be admitted now, without taking anything.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Peek {
+    /// Worth trying; the answer of [`Circuit::admit`] decides.
+    Ready,
+    /// Not now.
+    Wait {
+        /// When to ask again at the earliest; `None` while an operator holds it open.
+        retry_in: Option<Duration>,
+    },
+}
+
+const UNREPORTED: u8 = 0;
+/// The first token was reported.
+pub(super) const ANSWERED: u8 = 1;
+const ENDED: u8 = 2;
+
+// === impl Permit ===
+
+impl Permit {
+    pub(super) fn new(generation: u64, seq: u64, kind: PermitKind) -> Self {
+        Self { generation, seq, kind, phase: AtomicU8::new(UNREPORTED) }
+    }
+
+    /// What it is for.
+    #[must_use]
+    pub fn kind(&self) -> PermitKind {
+        self.kind
+    }
+
+    /// Whether the attempt probes a half-open circuit.
+    #[must_use]
+    pub fn is_probe(&self) -> bool {
+        matches!(self.kind, PermitKind::Probe(_))
+    }
+
+    /// The generation in which it was given.
+    #[must_use]
+    pub fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// The phase before this report, if the report is the first that counts in it.
+    pub(super) fn first_of_its_phase(&self, signal: Signal) -> Option<u8> {
+        let next = if signal == Signal::FirstToken { ANSWERED } else { ENDED };
+        let was = self.phase.fetch_max(next, Ordering::Relaxed);
+        match (was, signal) {
+            (UNREPORTED, _) | (ANSWERED, Signal::Failed { local_origin: false, .. }) => Some(was),
+            _ => None,
+        }
+    }
+}

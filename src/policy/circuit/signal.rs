@@ -1,0 +1,104 @@
+//! What an attempt tells a circuit about its target, and how a judged failure is translated into it.
+//!
+//! Only what says something about the target's health may count: a caller's mistake, a limit or a refusal of Relight
+//! itself never does, or one tenant's bad requests would close the way for all.
+
+use std::time::Duration;
+
+use crate::domain::failure::{Failure, FailureClass, TransportFault};
+
+/// How much it costs to learn of a failure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum FailKind {
+    /// It comes at once; probing is cheap.
+    Fast,
+    /// It takes a timeout to see it; probing costs a caller's patience.
+    Slow,
+}
+
+/// What an attempt tells its circuit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Signal {
+    /// The target answered: the first token came, or a refusal that only a working model can give.
+    FirstToken,
+    /// The target failed. After [`Signal::FirstToken`] of the same permit: the answer was cut or stalled.
+    Failed {
+        /// How much it cost to learn of it.
+        kind: FailKind,
+        /// The wait that the failure states.
+        retry_after: Option<Duration>,
+        /// The cause lies on this host or its network: never counted in the verdict that replicas share.
+        local_origin: bool,
+    },
+    /// Says nothing about the target's health.
+    Neutral,
+    /// The caller's limit was reached: the target works, but a probe has learned nothing. The rate gate keeps its wait.
+    RateLimited,
+    /// The caller gave up, or his deadline passed, before the first token.
+    Cancelled {
+        /// Whether the target had been silent for longer than `slow_threshold`.
+        after_slow_threshold: bool,
+    },
+    /// The permit was dropped without a word. The circuit looks at its age: older than `slow_threshold`, it is taken as
+    /// cancelled after it.
+    Abandoned,
+}
+
+// === impl Signal ===
+
+impl Signal {
+    /// The signal of a judged failure; `after_slow_threshold`: whether the attempt was silent that long.
+    #[must_use]
+    pub fn of(failure: &Failure, after_slow_threshold: bool) -> Self {
+        let wait = failure.retry_after.map(|wait| wait.duration);
+        signal_for(failure.class, failure.fault, wait, after_slow_threshold)
+    }
+}
+
+/// What a failed attempt of this class tells the circuit (the column *circuit* of the failure classes).
+///
+/// `ToolFailed` counts as a failure: only a tool's own circuit is told of it.
+#[must_use]
+pub fn signal_for(
+    class: FailureClass,
+    fault: Option<TransportFault>,
+    retry_after: Option<Duration>,
+    after_slow_threshold: bool,
+) -> Signal {
+    // The attempt was ended from this side: whatever it was classed as, the target has only been silent.
+    if matches!(fault, Some(TransportFault::Deadline | TransportFault::Cancelled)) {
+        return Signal::Cancelled { after_slow_threshold };
+    }
+    let timed_out = matches!(fault, Some(TransportFault::FirstTokenTimeout | TransportFault::IdleTimeout));
+    let kind = if timed_out { FailKind::Slow } else { FailKind::Fast };
+    let local_origin = fault.is_some_and(TransportFault::local_origin);
+    match class {
+        FailureClass::Timeout => Signal::Failed { kind: FailKind::Slow, retry_after, local_origin },
+        FailureClass::Overloaded
+        | FailureClass::ServerError
+        | FailureClass::Network
+        | FailureClass::Crash
+        | FailureClass::ToolFailed
+        | FailureClass::OutcomeUnknown
+        | FailureClass::StreamInterrupted
+        | FailureClass::Unknown => Signal::Failed { kind, retry_after, local_origin },
+        FailureClass::RateLimited => Signal::RateLimited,
+        // Only a working model refuses or answers in a way that cannot be used.
+        FailureClass::ContentFiltered | FailureClass::MalformedResponse => Signal::FirstToken,
+        FailureClass::Cancelled | FailureClass::ApprovalRejected => Signal::Cancelled { after_slow_threshold },
+        FailureClass::QuotaExceeded
+        | FailureClass::Authentication
+        | FailureClass::PermissionDenied
+        | FailureClass::InvalidRequest
+        | FailureClass::ContextLength
+        | FailureClass::NotFound
+        | FailureClass::Configuration
+        | FailureClass::State
+        | FailureClass::Checkpoint
+        | FailureClass::Cache
+        | FailureClass::CircuitOpen
+        | FailureClass::Shed
+        | FailureClass::BudgetEmpty
+        | FailureClass::Deadline => Signal::Neutral,
+    }
+}

@@ -1,0 +1,306 @@
+//! Committed outcomes: how many in a row, how many in the window, and whether that is enough to open.
+//!
+//! Nothing here grows with the traffic: a window of 20 parts, the last few outcomes, and counters.
+
+use std::{
+    collections::VecDeque,
+    ops::{AddAssign, SubAssign},
+    time::Duration,
+};
+
+use tokio::time::Instant;
+
+use super::{FailKind, ledger::Fate, setting::CircuitPolicy};
+
+/// Parts of a window.
+const PARTS: usize = 20;
+
+/// Sums over a sliding window, exact to one of its parts.
+#[derive(Debug)]
+pub(super) struct Sliding<T> {
+    parts: [T; PARTS],
+    width: Duration,
+    origin: Option<Instant>,
+    newest: u64,
+    total: T,
+}
+
+/// Outcomes, by what they say.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Counts {
+    /// First tokens.
+    pub(super) answered: u32,
+    /// Failures.
+    pub(super) failed: u32,
+    /// Failures that were timeouts.
+    pub(super) failed_slow: u32,
+    /// Given up without an answer, after the slow threshold.
+    pub(super) silent: u32,
+    /// Slow in any way: answered late, given up, timed out.
+    pub(super) slow: u32,
+}
+
+/// Why a circuit opens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Trip {
+    /// In words.
+    pub(super) reason: &'static str,
+    /// Whether learning of recovery is cheap.
+    pub(super) kind: FailKind,
+}
+
+/// What was committed since the circuit last changed its state.
+#[derive(Debug)]
+pub(super) struct Tally {
+    window: Sliding<Counts>,
+    last: VecDeque<(Instant, Counts)>,
+    /// Failures since the last answer.
+    pub(super) run_failures: u32,
+    run_slow: u32,
+    run_silent: u32,
+    run_began: Option<Instant>,
+    run_ended: Option<Instant>,
+    local_run: u32,
+}
+
+// === impl Sliding ===
+
+impl<T: Copy + Default + AddAssign + SubAssign> Sliding<T> {
+    pub(super) fn new(window: Duration) -> Self {
+        let parts = u32::try_from(PARTS).unwrap_or(1);
+        let width = (window / parts).max(Duration::from_millis(1));
+        Self { parts: [T::default(); PARTS], width, origin: None, newest: 0, total: T::default() }
+    }
+
+    pub(super) fn add(&mut self, now: Instant, amount: T) {
+        self.advance(now);
+        self.parts[Self::slot(self.newest)] += amount;
+        self.total += amount;
+    }
+
+    /// Takes back what was added at that time, if the window still holds it.
+    pub(super) fn take_back(&mut self, at: Instant, amount: T) {
+        let part = self.part(at);
+        if part <= self.newest && self.newest - part < PARTS as u64 {
+            self.parts[Self::slot(part)] -= amount;
+            self.total -= amount;
+        }
+    }
+
+    pub(super) fn total(&mut self, now: Instant) -> T {
+        self.advance(now);
+        self.total
+    }
+
+    fn advance(&mut self, now: Instant) {
+        let part = self.part(now);
+        for passed in self.newest + 1..=part.min(self.newest + PARTS as u64) {
+            let slot = Self::slot(passed);
+            self.total -= self.parts[slot];
+            self.parts[slot] = T::default();
+        }
+        self.newest = self.newest.max(part);
+    }
+
+    fn part(&mut self, at: Instant) -> u64 {
+        let origin = *self.origin.get_or_insert(at);
+        let parts = at.saturating_duration_since(origin).as_millis() / self.width.as_millis().max(1);
+        u64::try_from(parts).unwrap_or(u64::MAX - PARTS as u64)
+    }
+
+    #[expect(clippy::cast_possible_truncation, reason = "a remainder of 20")]
+    fn slot(part: u64) -> usize {
+        (part % PARTS as u64) as usize
+    }
+}
+
+// === impl Counts ===
+
+impl Counts {
+    fn of(fate: Fate) -> Self {
+        let none = Self::default();
+        match fate {
+            Fate::Answered { slow } => Self { answered: 1, slow: u32::from(slow), ..none },
+            Fate::Failed(FailKind::Fast) => Self { failed: 1, ..none },
+            Fate::Failed(FailKind::Slow) => Self { failed: 1, failed_slow: 1, slow: 1, ..none },
+            Fate::Silent => Self { silent: 1, slow: 1, ..none },
+            Fate::Local | Fate::Pending | Fate::Removed => none,
+        }
+    }
+
+    /// All of them.
+    pub(super) fn committed(&self) -> u32 {
+        self.answered + self.failed + self.silent
+    }
+
+    /// Failures among them, 0 to 1.
+    pub(super) fn failure_share(&self) -> f64 {
+        f64::from(self.failed) / f64::from(self.committed().max(1))
+    }
+
+    /// Slow ones among them, 0 to 1.
+    pub(super) fn slow_share(&self) -> f64 {
+        f64::from(self.slow) / f64::from(self.committed().max(1))
+    }
+}
+
+impl AddAssign for Counts {
+    fn add_assign(&mut self, other: Self) {
+        self.answered += other.answered;
+        self.failed += other.failed;
+        self.failed_slow += other.failed_slow;
+        self.silent += other.silent;
+        self.slow += other.slow;
+    }
+}
+
+impl SubAssign for Counts {
+    fn sub_assign(&mut self, other: Self) {
+        self.answered -= other.answered;
+        self.failed -= other.failed;
+        self.failed_slow -= other.failed_slow;
+        self.silent -= other.silent;
+        self.slow -= other.slow;
+    }
+}
+
+// === impl Trip ===
+
+impl Trip {
+    /// Opens on failures in a row, of which some were slow.
+    pub(super) fn of_run(slow: u32, failures: u32) -> Self {
+        Self { reason: "failures in a row", kind: majority(slow, failures) }
+    }
+}
+
+// === impl Tally ===
+
+impl Tally {
+    pub(super) fn new(policy: &CircuitPolicy) -> Self {
+        Self {
+            window: Sliding::new(policy.window),
+            last: VecDeque::with_capacity(policy.min_outcomes as usize),
+            run_failures: 0,
+            run_slow: 0,
+            run_silent: 0,
+            run_began: None,
+            run_ended: None,
+            local_run: 0,
+        }
+    }
+
+    /// Counts an outcome, in admission order.
+    pub(super) fn commit(&mut self, now: Instant, admitted: Instant, fate: Fate, policy: &CircuitPolicy) {
+        match fate {
+            Fate::Pending | Fate::Removed => return,
+            Fate::Local => {
+                self.local_run += 1;
+                return;
+            }
+            Fate::Answered { .. } => {
+                self.local_run = 0;
+                self.end_run();
+            }
+            Fate::Failed(kind) => {
+                self.local_run = 0;
+                self.run_failures += 1;
+                self.run_slow += u32::from(kind == FailKind::Slow);
+                self.lengthen_run(admitted);
+            }
+            Fate::Silent => {
+                self.run_silent += 1;
+                self.lengthen_run(admitted);
+            }
+        }
+        let counts = Counts::of(fate);
+        self.window.add(now, counts);
+        while self.last.len() >= policy.min_outcomes.max(1) as usize {
+            self.last.pop_front();
+        }
+        self.last.push_back((now, counts));
+    }
+
+    /// Whether failures in a row, or silence in a row, are enough; `length` is what opens.
+    pub(super) fn judge_run(&self, length: u32, policy: &CircuitPolicy) -> Option<Trip> {
+        if self.run_failures >= length {
+            return Some(Trip::of_run(self.run_slow, self.run_failures));
+        }
+        // Callers who gave up prove little each: so the run must also be longer in time than what is called slow.
+        // Otherwise one pause of the target would open the circuit for all who asked at that moment.
+        let span = self.run_ended.zip(self.run_began).map(|(end, began)| end.saturating_duration_since(began));
+        if self.run_failures + self.run_silent >= length && span.is_some_and(|span| span >= policy.slow_threshold) {
+            return Some(Trip { reason: "nobody was answered", kind: FailKind::Slow });
+        }
+        if self.local_run >= length {
+            return Some(Trip { reason: "local failures in a row", kind: FailKind::Fast });
+        }
+        None
+    }
+
+    /// Whether the share of failures is too high.
+    pub(super) fn judge_share(
+        &mut self,
+        now: Instant,
+        min_outcomes: u32,
+        alternative_healthy: bool,
+        policy: &CircuitPolicy,
+    ) -> Option<Trip> {
+        let counts = self.basis(now, min_outcomes, policy)?;
+        let share = counts.failure_share();
+        let kind = majority(counts.failed_slow, counts.failed);
+        if share >= policy.failure_share {
+            return Some(Trip { reason: "share of failures", kind });
+        }
+        (alternative_healthy && share >= policy.failure_share_with_alternative)
+            .then_some(Trip { reason: "share of failures while another target is healthy", kind })
+    }
+
+    /// The outcomes on which shares are judged: the window, or at low traffic the last few; `None` when too few.
+    pub(super) fn basis(&mut self, now: Instant, min_outcomes: u32, policy: &CircuitPolicy) -> Option<Counts> {
+        let counts = self.window.total(now);
+        if counts.committed() >= min_outcomes {
+            return Some(counts);
+        }
+        let few = self.last.len().checked_sub(min_outcomes as usize)?;
+        let (oldest, _) = self.last.get(few)?;
+        if now.saturating_duration_since(*oldest) > policy.sparse_window {
+            return None;
+        }
+        let mut counts = Counts::default();
+        for (_, outcome) in self.last.range(few..) {
+            counts += *outcome;
+        }
+        Some(counts)
+    }
+
+    /// Failures in a row at the end, and how many of them were slow.
+    pub(super) fn run(&self) -> (u32, u32) {
+        (self.run_failures, self.run_slow)
+    }
+
+    /// What people are shown: the window, or at low traffic the last few.
+    pub(super) fn visible(&self) -> Counts {
+        let mut last = Counts::default();
+        for (_, outcome) in &self.last {
+            last += *outcome;
+        }
+        if self.window.total.committed() >= last.committed() { self.window.total } else { last }
+    }
+
+    fn lengthen_run(&mut self, admitted: Instant) {
+        self.run_began.get_or_insert(admitted);
+        self.run_ended = Some(admitted);
+    }
+
+    fn end_run(&mut self) {
+        self.run_failures = 0;
+        self.run_slow = 0;
+        self.run_silent = 0;
+        self.run_began = None;
+        self.run_ended = None;
+    }
+}
+
+fn majority(slow: u32, all: u32) -> FailKind {
+    if slow * 2 > all { FailKind::Slow } else { FailKind::Fast }
+}

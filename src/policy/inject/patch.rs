@@ -1,0 +1,20 @@
+//! What a caller appends to its history so that its next request is what the model saw.
+//!
+//! Some models bind their reasoning to the exact prefix, so an answer that was given under a note needs the note in the
+//! history. The patch is computed from what was sent, whatever changed it: a note, or a repair. It never rewrites a turn
+//! that went out as the caller wrote it.
+
+use crate::domain::{
+    invocation::HistoryPatch,
+    message::{Message, ModelCall},
+};
+
+/// The patch that turns the caller's history `original` into what the model saw, `sent`, followed by its `answer`.
+#[must_use]
+pub fn history_patch(sent: &ModelCall, original: &ModelCall, answer: &Message) -> HistoryPatch {
+    let common = sent.messages.iter().zip(&original.messages).take_while(|(left, right)| left == right).count();
+    let replaced = original.messages.len() - common;
+    let mut messages = sent.messages.get(common..).unwrap_or_default().to_vec();
+    messages.push(answer.clone());
+    HistoryPatch { replace_tail: u32::try_from(replaced).unwrap_or(u32::MAX), messages }
+}

@@ -1,0 +1,129 @@
+//! Makes a history legal before anything is added: every tool call has its result, every result its call.
+//!
+//! A worker that died between call and result leaves a conversation that every provider refuses for ever. The missing
+//! result is answered in neutral words: nobody knows whether the tool ran. Pure and idempotent; a legal history is
+//! borrowed, not copied. Never touches an assistant turn, and with it any signed part; never drops the first result of a
+//! call that comes before the model speaks again: at most it moves up to its call.
+
+use std::borrow::Cow;
+
+use crate::domain::message::{Message, ModelCall, Part, Role, ToolCall, ToolResult};
+
+/// The content of a result that stands in for one that was lost.
+pub const INTERRUPTED: &str = "interrupted, outcome unknown";
+
+/// The call with a legal history: lost results stand in, results without a call are dropped.
+///
+/// Assistant messages in a row that all call tools are one turn, which a translation may have to merge.
+#[must_use]
+pub fn repair(call: &ModelCall) -> Cow<'_, ModelCall> {
+    let mut repaired = Vec::with_capacity(call.messages.len());
+    let mut rest = call.messages.as_slice();
+    while !rest.is_empty() {
+        let (assistant, after) = split_while(rest, |message| message.role == Role::Assistant);
+        let (replies, next) = split_while(after, |message| message.role != Role::Assistant);
+        exchange(&mut repaired, assistant, replies);
+        rest = next;
+    }
+    if repaired == call.messages {
+        Cow::Borrowed(call)
+    } else {
+        Cow::Owned(ModelCall { messages: repaired, ..call.clone() })
+    }
+}
+
+/// Appends what the model said and what it was answered, the results of each turn right after it.
+fn exchange(repaired: &mut Vec<Message>, assistant: &[Message], replies: &[Message]) {
+    let mut replies = Cow::Borrowed(replies);
+    let mut turns = turns(assistant).peekable();
+    if turns.peek().is_none() {
+        repaired.extend(without_results(&replies));
+    }
+    while let Some(turn) = turns.next() {
+        let calls: Vec<&ToolCall> = turn.iter().flat_map(|message| &message.parts).filter_map(as_call).collect();
+        repaired.extend_from_slice(turn);
+        let is_last = turns.peek().is_none();
+        if is_last && is_in_order(&calls, &replies) {
+            repaired.extend_from_slice(&replies);
+            return;
+        }
+        for call in calls {
+            repaired.push(take_result(replies.to_mut(), &call.id).unwrap_or_else(|| stand_in(call)));
+        }
+        if is_last {
+            repaired.extend(without_results(&replies));
+        }
+    }
+}
+
+/// Assistant messages in turns: one that calls nothing, after one that does, begins the next turn.
+fn turns(assistant: &[Message]) -> impl Iterator<Item = &[Message]> {
+    let calls = |message: &Message| message.parts.iter().any(|part| as_call(part).is_some());
+    assistant.chunk_by(move |left, right| !calls(left) || calls(right))
+}
+
+/// Whether the calls are answered, each once, by messages of results that stand first, and nothing else is a result.
+fn is_in_order(calls: &[&ToolCall], replies: &[Message]) -> bool {
+    let mut open: Vec<&str> = calls.iter().map(|call| call.id.as_str()).collect();
+    let mut is_past_results = false;
+    for reply in replies {
+        let mut holds_result = false;
+        for part in &reply.parts {
+            if let Part::ToolResult(result) = part {
+                let Some(place) = open.iter().position(|id| *id == result.call_id) else { return false };
+                if is_past_results {
+                    return false;
+                }
+                holds_result = true;
+                open.remove(place);
+            } else if reply.role != Role::Tool {
+                is_past_results = true;
+            }
+        }
+        if reply.role == Role::Tool && !holds_result {
+            return false;
+        }
+        is_past_results |= reply.role != Role::Tool && !holds_result;
+    }
+    open.is_empty()
+}
+
+/// Takes the first result of a call out of the replies.
+fn take_result(replies: &mut [Message], call_id: &str) -> Option<Message> {
+    let answers = |part: &Part| matches!(part, Part::ToolResult(result) if result.call_id == call_id);
+    replies.iter_mut().find_map(|reply| {
+        let place = reply.parts.iter().position(answers)?;
+        Some(Message { role: Role::Tool, parts: vec![reply.parts.remove(place)] })
+    })
+}
+
+/// The replies without results; what a tool says without a call goes with them, for no other role may say it.
+fn without_results(replies: &[Message]) -> impl Iterator<Item = Message> {
+    let is_result = |part: &Part| matches!(part, Part::ToolResult(_));
+    replies.iter().filter(|reply| reply.role != Role::Tool).filter_map(move |reply| {
+        let parts: Vec<Part> = reply.parts.iter().filter(|part| !is_result(part)).cloned().collect();
+        let had_only_results = parts.is_empty() && !reply.parts.is_empty();
+        (!had_only_results).then_some(Message { role: reply.role, parts })
+    })
+}
+
+fn stand_in(call: &ToolCall) -> Message {
+    let result = ToolResult {
+        call_id: call.id.clone(),
+        name: call.name.clone(),
+        content: INTERRUPTED.to_owned(),
+        is_error: true,
+    };
+    Message { role: Role::Tool, parts: vec![Part::ToolResult(result)] }
+}
+
+const fn as_call(part: &Part) -> Option<&ToolCall> {
+    match part {
+        Part::ToolCall(call) => Some(call),
+        _ => None,
+    }
+}
+
+fn split_while(messages: &[Message], belongs: impl Fn(&Message) -> bool) -> (&[Message], &[Message]) {
+    messages.split_at(messages.iter().take_while(|message| belongs(message)).count())
+}

@@ -1,0 +1,221 @@
+//! Which target could be asked after which wait, and which of these is best.
+
+use std::{cmp::Reverse, time::Duration};
+
+use tokio::time::Instant;
+
+use super::{Availability, Candidate, Cost, Counter, Decision, Pace, Remedies, RetryPolicy, Situation, StopReason};
+use crate::domain::{
+    failure::{Failure, FailureClass, Wait, WaitSource},
+    invocation::RecoveryStrategy,
+};
+
+/// The least spread that is added to a stated wait.
+const STATED_SPREAD_MIN: Duration = Duration::from_secs(1);
+/// The share of a stated wait that is its spread, where that is more.
+const STATED_SPREAD_SHARE: f64 = 0.2;
+/// What each further refusal in a row adds to the wait, so that a refusing target is not asked in a hot loop.
+const REFUSAL_STEP: Duration = Duration::from_millis(25);
+/// The most that refusals add.
+const REFUSAL_CAP: Duration = Duration::from_secs(1);
+
+/// The dice of one decision.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Throws {
+    /// For the wait on the same target.
+    pub(super) wait: f64,
+    /// For the spread before another one.
+    pub(super) spread: f64,
+}
+
+/// One target that could be asked.
+#[derive(Debug)]
+struct Possibility<'a> {
+    candidate: &'a Candidate,
+    same: bool,
+    /// Its own wait, spread included, whether or not it is available before.
+    wait: Wait,
+    /// When it can be asked for ranking: without the spread that only separates callers.
+    ready: Instant,
+    /// When it will be asked.
+    at: Instant,
+    /// Whether its circuit or gate decides that time, and not the wait.
+    parked: bool,
+}
+
+/// The best target and wait that the deadline allows.
+pub(super) fn decide(
+    policy: &RetryPolicy,
+    situation: &Situation<'_>,
+    remedies: Option<&Remedies>,
+    throws: Throws,
+) -> Decision {
+    let options: Vec<_> = situation
+        .candidates
+        .iter()
+        .filter_map(|candidate| option(policy, situation, remedies, candidate, throws))
+        .collect();
+    let best = options
+        .iter()
+        .enumerate()
+        .filter(|(_, option)| fits(policy, situation, option))
+        .min_by_key(|(index, option)| rank(remedies, option, *index));
+    match best {
+        Some((_, option)) if option.parked => {
+            Decision::Park { until: option.at, target: option.candidate.target.clone() }
+        }
+        Some((_, option)) => Decision::Again {
+            wait: option.wait,
+            strategy: strategy(situation, option),
+            target_hint: Some(option.candidate.target.clone()),
+            cost: cost(situation, remedies),
+        },
+        None => Decision::Stop(why_none(policy, situation, &options)),
+    }
+}
+
+fn option<'a>(
+    policy: &RetryPolicy,
+    situation: &Situation<'_>,
+    remedies: Option<&Remedies>,
+    candidate: &'a Candidate,
+    throws: Throws,
+) -> Option<Possibility<'a>> {
+    let same = situation.cause_target() == Some(&candidate.target);
+    let refused = situation.failure.class.is_local_refusal() && situation.last_target() == Some(&candidate.target);
+    if candidate.ruled_out || remedies.is_some_and(|remedies| !remedies.admits(candidate, same)) {
+        return None;
+    }
+    if refused && situation.failure.class == FailureClass::BudgetEmpty {
+        return None;
+    }
+    let available = candidate.availability.ready_at(situation.now)?;
+    let (mut wait, spread, longest) = match (situation.cause(), remedies) {
+        (Some(failure), Some(remedies)) if same => {
+            let wait = |throw| wait_on_same(policy, situation, failure, remedies, candidate, throw);
+            (wait(throws.wait), Duration::ZERO, wait(1.0).duration)
+        }
+        // It failed before in this invocation: it gets the wait that it would have got then.
+        (Some(_), Some(_)) if candidate.attempts > 0 => {
+            let wait = policy.backoff.wait(candidate.attempts, situation.previous_wait, throws.wait);
+            (own(wait), Duration::ZERO, wait)
+        }
+        _ => (own(Duration::ZERO), policy.fallback_wait_max.mul_f64(throws.spread), Duration::ZERO),
+    };
+    wait.duration += refusal_wait(situation, refused);
+    let ready = available.max(situation.now + wait.duration);
+    wait.duration += spread;
+    let mut at = situation.now + wait.duration;
+    let mut parked = false;
+    if available > at {
+        // A gate that closed for a stated wait spreads it by its own dice; both say the same.
+        let agrees = same && wait.source != WaitSource::Backoff && available <= situation.now + longest;
+        parked = !agrees;
+        at = if agrees { available } else { available + policy.park.spread.mul_f64(throws.spread) };
+        wait.duration = at.saturating_duration_since(situation.now);
+    }
+    Some(Possibility { candidate, same, wait, ready, at, parked })
+}
+
+/// What refusals in a row add to a wait: at once for the target that refused, for all once each has had its turn.
+fn refusal_wait(situation: &Situation<'_>, refused: bool) -> Duration {
+    let others = if refused { 0 } else { u32::try_from(situation.candidates.len()).unwrap_or(u32::MAX) };
+    REFUSAL_STEP.saturating_mul(situation.refusals.saturating_sub(others)).min(REFUSAL_CAP)
+}
+
+/// The wait before the target that just failed is asked again.
+fn wait_on_same(
+    policy: &RetryPolicy,
+    situation: &Situation<'_>,
+    failure: &Failure,
+    remedies: &Remedies,
+    candidate: &Candidate,
+    throw: f64,
+) -> Wait {
+    let stated = failure.retry_after.filter(|wait| !wait.duration.is_zero());
+    let retry = candidate.attempts.max(1);
+    match (remedies.pace, stated) {
+        (Pace::AtOnce, _) => own(Duration::ZERO),
+        (Pace::Backoff | Pace::Throttle, Some(stated)) => {
+            let least = stated.duration.min(policy.wait_cap);
+            let spread = least.mul_f64(STATED_SPREAD_SHARE).max(STATED_SPREAD_MIN);
+            Wait { duration: least + spread.mul_f64(throw), source: stated.source }
+        }
+        (Pace::Backoff | Pace::Throttle, None) if free_of_charge(situation, failure) => own(Duration::ZERO),
+        (Pace::Backoff, None) => own(policy.backoff.wait(retry, situation.previous_wait, throw)),
+        (Pace::Throttle, None) => own(policy.throttle_backoff.wait(retry, situation.previous_wait, throw)),
+    }
+}
+
+/// Whether the request surely reached nobody, for the first time: asking again harms nobody.
+fn free_of_charge(situation: &Situation<'_>, failure: &Failure) -> bool {
+    failure.never_sent && situation.retries_made == 0
+}
+
+fn own(duration: Duration) -> Wait {
+    Wait { duration, source: WaitSource::Backoff }
+}
+
+/// Whether the attempt would start, and its first token could come, before the deadline.
+fn fits(policy: &RetryPolicy, situation: &Situation<'_>, option: &Possibility<'_>) -> bool {
+    let parks = !option.parked
+        || (policy.park.enabled && option.at.saturating_duration_since(situation.now) <= policy.park.max_wait);
+    parks && option.at + room(policy, option.candidate) <= situation.deadline
+}
+
+fn room(policy: &RetryPolicy, candidate: &Candidate) -> Duration {
+    policy.min_attempt_time.max(candidate.first_token_p50)
+}
+
+/// Smaller is better: who stayed silent comes last, then whoever can be asked first, then the healthy, then the same
+/// target (its caches are warm), then the route's order.
+fn rank(remedies: Option<&Remedies>, option: &Possibility<'_>, index: usize) -> impl Ord + use<> {
+    let other_first = remedies.is_some_and(|remedies| remedies.other_first);
+    let free_other = !option.same && !option.parked;
+    (
+        option.candidate.failed_silent,
+        other_first && !free_other,
+        option.ready,
+        Reverse(option.candidate.healthy),
+        Reverse(option.same),
+        index,
+    )
+}
+
+fn strategy(situation: &Situation<'_>, option: &Possibility<'_>) -> RecoveryStrategy {
+    let last = situation.cause_target().or(situation.last_target());
+    if last != Some(&option.candidate.target) {
+        RecoveryStrategy::Fallback
+    } else if situation.adapted {
+        RecoveryStrategy::Adapt
+    } else {
+        RecoveryStrategy::Retry
+    }
+}
+
+fn cost(situation: &Situation<'_>, remedies: Option<&Remedies>) -> Cost {
+    let (Some(failure), Some(remedies)) = (situation.cause(), remedies) else { return Cost::Free };
+    match (remedies.counter, remedies.pace) {
+        (Counter::Semantic, _) => Cost::Semantic,
+        (Counter::Transport, _) if free_of_charge(situation, failure) => Cost::Free,
+        (Counter::Transport, Pace::Throttle) => Cost::Throttle,
+        (Counter::Transport, Pace::Backoff | Pace::AtOnce) => Cost::Transient,
+    }
+}
+
+/// Why no target fits: the soonest of them decides what is said.
+fn why_none(policy: &RetryPolicy, situation: &Situation<'_>, options: &[Possibility<'_>]) -> StopReason {
+    let Some(soonest) = options.iter().min_by_key(|option| option.at + room(policy, option.candidate)) else {
+        return match situation.failure.class {
+            FailureClass::BudgetEmpty => StopReason::BudgetEmpty,
+            _ => StopReason::NoTarget { retry_in: None },
+        };
+    };
+    let needed = soonest.at + room(policy, soonest.candidate);
+    if soonest.wait.source == WaitSource::Backoff && soonest.candidate.availability == Availability::Now {
+        StopReason::DeadlineTooClose { needed: needed.saturating_duration_since(situation.now) }
+    } else {
+        // Somebody else said when: so may the caller.
+        StopReason::NoTarget { retry_in: Some(soonest.at.saturating_duration_since(situation.now)) }
+    }
+}

@@ -1,0 +1,140 @@
+//! What may help against each class of failure: the table of `recovery` as code, and nothing else.
+
+use super::{Candidate, RetryPolicy};
+use crate::domain::failure::{Failure, FailureClass, InvalidRequestDetail};
+
+/// What may help against a failure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Remedies {
+    /// Asking the same target again.
+    pub same_target: bool,
+    /// Asking another target, within `restriction`.
+    pub other_target: bool,
+    /// Another target that is free is asked before the same one, however short the wait on that.
+    pub other_first: bool,
+    /// Which other targets.
+    pub restriction: Restriction,
+    /// How the same target is waited for.
+    pub pace: Pace,
+    /// Which counter an attempt uses up.
+    pub counter: Counter,
+    /// Retries after which this class is not tried again, where that is fewer than the policy's.
+    pub at_most: Option<u32>,
+}
+
+/// Which other targets may help.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Restriction {
+    /// Any.
+    None,
+    /// Those with another credential.
+    OtherCredential,
+    /// Those that take longer prompts.
+    LargerWindow,
+}
+
+/// How the same target is waited for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Pace {
+    /// Not at all: the target is well.
+    AtOnce,
+    /// By `backoff`.
+    Backoff,
+    /// By `throttle_backoff`.
+    Throttle,
+}
+
+/// Which counter an attempt uses up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Counter {
+    /// `max_retries`, paid from the budget.
+    Transport,
+    /// `semantic_retries`, which costs no budget.
+    Semantic,
+}
+
+// === impl Remedies ===
+
+impl Remedies {
+    const NONE: Self = Self {
+        same_target: false,
+        other_target: false,
+        other_first: false,
+        restriction: Restriction::None,
+        pace: Pace::Backoff,
+        counter: Counter::Transport,
+        at_most: None,
+    };
+
+    /// Whether `candidate` is of any use against the failure; `failed` says that it is the target that failed. What
+    /// this denies stays denied for the rest of the invocation (`Candidate::ruled_out`).
+    #[must_use]
+    pub fn admits(&self, candidate: &Candidate, failed: bool) -> bool {
+        if failed {
+            return self.same_target;
+        }
+        self.other_target
+            && match self.restriction {
+                Restriction::None => true,
+                Restriction::OtherCredential => candidate.other_credential,
+                Restriction::LargerWindow => candidate.larger_window,
+            }
+    }
+
+    /// The same, after the request was changed so that the target which refused it may take it.
+    #[must_use]
+    pub(super) fn adapted(self) -> Self {
+        Self { same_target: true, pace: Pace::AtOnce, counter: Counter::Semantic, ..self }
+    }
+}
+
+/// What may help against `failure`. Where the table says yes, the failure's own `retryable` and `fallback_helps` may
+/// still say no (a provider's "do not retry", a rule of the configuration); where it says no, nothing says yes.
+#[must_use]
+pub fn remedies(policy: &RetryPolicy, failure: &Failure) -> Remedies {
+    let same_target = failure.retryable;
+    let other_target = failure.fallback_helps;
+    let both = Remedies { same_target, other_target, ..Remedies::NONE };
+    let elsewhere = Remedies { other_target, ..Remedies::NONE };
+    match failure.class {
+        FailureClass::RateLimited => Remedies { pace: Pace::Throttle, ..both },
+        FailureClass::Overloaded => Remedies { pace: Pace::Throttle, other_first: true, ..both },
+        FailureClass::Timeout => Remedies { other_first: true, ..both },
+        FailureClass::ServerError
+        | FailureClass::Network
+        | FailureClass::StreamInterrupted
+        | FailureClass::ToolFailed
+        | FailureClass::Unknown => both,
+        FailureClass::Crash => Remedies { same_target: policy.retry_crash, ..both },
+        FailureClass::QuotaExceeded | FailureClass::Authentication => {
+            Remedies { restriction: Restriction::OtherCredential, ..elsewhere }
+        }
+        FailureClass::PermissionDenied => {
+            Remedies { other_target: policy.fallback_on_permission_denied, ..Remedies::NONE }
+        }
+        FailureClass::ContentFiltered => Remedies { other_target: policy.fallback_on_content_filter, ..Remedies::NONE },
+        FailureClass::InvalidRequest => match failure.detail {
+            // The conversation itself is wrong: it is wrong everywhere.
+            Some(InvalidRequestDetail::ParameterMismatch | InvalidRequestDetail::MessageOrder) => Remedies::NONE,
+            Some(
+                InvalidRequestDetail::UnsupportedParameter
+                | InvalidRequestDetail::BadSchema
+                | InvalidRequestDetail::Other,
+            )
+            | None => elsewhere,
+        },
+        FailureClass::ContextLength => Remedies { restriction: Restriction::LargerWindow, ..elsewhere },
+        FailureClass::NotFound | FailureClass::Configuration => elsewhere,
+        FailureClass::MalformedResponse => Remedies { pace: Pace::AtOnce, counter: Counter::Semantic, ..both },
+        // Whoever failed to read may read again, once; a write is never retryable.
+        FailureClass::State | FailureClass::Checkpoint => Remedies { same_target, at_most: Some(1), ..Remedies::NONE },
+        FailureClass::Cancelled
+        | FailureClass::ApprovalRejected
+        | FailureClass::OutcomeUnknown
+        | FailureClass::Cache => Remedies::NONE,
+        // No target is to blame: what may be asked is decided by the last real failure, and by `select`.
+        FailureClass::CircuitOpen | FailureClass::Shed | FailureClass::BudgetEmpty | FailureClass::Deadline => {
+            Remedies { same_target: true, other_target: true, ..Remedies::NONE }
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! The numbers of the planner: how often, how long, and what the presets are.
+
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    domain::units,
+    policy::backoff::{Backoff, Jitter},
+};
+
+/// Attempts of one invocation that no setting exceeds: over all targets, the first, hedges and semantic ones included.
+pub const HARD_CAP_ATTEMPTS: u32 = 5;
+
+/// Whether, how often and after which waits an invocation is tried again, over all its targets.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a switch of its own in the configuration")]
+pub struct RetryPolicy {
+    /// Whether there is anything after the first attempt; default true.
+    pub enabled: bool,
+    /// Attempts after the first, over all targets together. A number from 0 to 4 (five attempts are the hard cap);
+    /// default 2.
+    pub max_retries: u32,
+    /// Attempts after an unusable answer, counted apart from `max_retries` but within the hard cap. A number from 0
+    /// to 4; default 2. They touch neither budget nor circuit.
+    pub semantic_retries: u32,
+    /// Whether the same target is asked again when the process behind it died; default false, because a process that
+    /// died of the request dies of it again. Another target is asked in any case.
+    pub retry_crash: bool,
+    /// Whether another target is asked when this one refused by its content policy; default false.
+    pub fallback_on_content_filter: bool,
+    /// Whether another target is asked when the caller is not allowed to do this at one; default false.
+    pub fallback_on_permission_denied: bool,
+    /// The wait before the same target is asked again.
+    pub backoff: Backoff,
+    /// The wait after a rate limit or overload without a stated wait; default base `1s`, cap `20s`, `equal` jitter.
+    /// Fields that are left out are those of `backoff`'s defaults.
+    pub throttle_backoff: Backoff,
+    /// The longest wait before another target, that is free, is asked. A duration from `0ms` to `10s`; default `50ms`.
+    #[serde(with = "units::duration")]
+    #[schemars(with = "String")]
+    pub fallback_wait_max: Duration,
+    /// What a wait stated by the provider is cut to. A duration from `1s` to `1h`; default `5m`.
+    #[serde(with = "units::duration")]
+    #[schemars(with = "String")]
+    pub wait_cap: Duration,
+    /// The least time that an attempt must have before the deadline to be begun at all; the target's median first
+    /// token counts where that is longer. A duration from `1ms` to `1m`; default `300ms`.
+    #[serde(with = "units::duration")]
+    #[schemars(with = "String")]
+    pub min_attempt_time: Duration,
+    /// What all attempts may be billed, as a multiple of the estimate for the first. A number from 1 to 100; default
+    /// 3. An attempt that would exceed it, if it cost the estimate again, is not made.
+    pub max_token_multiple: f64,
+    /// Waiting while no target may be asked.
+    pub park: ParkPolicy,
+}
+
+/// Waiting while no target may be asked because of circuits or gates.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct ParkPolicy {
+    /// Whether calls wait for a target at all; default true. Without it they fail at once with the time to come back.
+    pub enabled: bool,
+    /// How many calls may wait at once, per process. A number from 0 to 1 000 000; default 10 000. Further ones fail
+    /// with the time to come back.
+    pub max_parked: u32,
+    /// The longest single wait. A duration from `0ms` to `1h`; default `5m`.
+    #[serde(with = "units::duration")]
+    #[schemars(with = "String")]
+    pub max_wait: Duration,
+    /// Over how long the callers that wait for the same moment are spread. A duration from `0ms` to `10s`; default
+    /// `50ms`.
+    #[serde(with = "units::duration")]
+    #[schemars(with = "String")]
+    pub spread: Duration,
+}
+
+// === impl RetryPolicy ===
+
+impl Default for RetryPolicy {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            max_retries: 2,
+            semantic_retries: 2,
+            retry_crash: false,
+            fallback_on_content_filter: false,
+            fallback_on_permission_denied: false,
+            backoff: Backoff::default(),
+            throttle_backoff: Backoff { cap: Duration::from_secs(20), jitter: Jitter::Equal, ..Backoff::default() },
+            fallback_wait_max: Duration::from_millis(50),
+            wait_cap: Duration::from_mins(5),
+            min_attempt_time: Duration::from_millis(300),
+            max_token_multiple: 3.0,
+            park: ParkPolicy::default(),
+        }
+    }
+}
+
+impl RetryPolicy {
+    /// The names that `preset` knows.
+    pub const PRESETS: [&'static str; 4] = ["standard", "agent", "patient", "none"];
+
+    /// The preset of that name:
+    ///
+    /// - `standard`: the defaults, 2 retries;
+    /// - `agent`: 2 retries, and a target whose process died is asked again (an agent's own model server restarts);
+    /// - `patient`: 3 retries after 1 s, 2 s, 4 s, … up to 32 s, each up to 25 % longer;
+    /// - `none`: one attempt.
+    #[must_use]
+    pub fn preset(name: &str) -> Option<Self> {
+        match name {
+            "standard" => Some(Self::default()),
+            "agent" => Some(Self { retry_crash: true, ..Self::default() }),
+            "patient" => Some(Self { max_retries: 3, ..Self::default() }),
+            "none" => Some(Self { enabled: false, max_retries: 0, semantic_retries: 0, ..Self::default() }),
+            _ => None,
+        }
+    }
+
+    /// The policy of an operation for which nothing is configured: `planner`, `evaluator` and `replanner` are tried
+    /// again once, all others as `standard`.
+    #[must_use]
+    pub fn for_operation(operation: &str) -> Self {
+        match operation {
+            "planner" | "evaluator" | "replanner" => Self::default().with_max_retries(1),
+            _ => Self::default(),
+        }
+    }
+
+    /// The same policy with other retries, never beyond the hard cap.
+    #[must_use]
+    pub fn with_max_retries(mut self, max_retries: u32) -> Self {
+        self.max_retries = max_retries.min(HARD_CAP_ATTEMPTS - 1);
+        self
+    }
+
+    /// What is wrong with it: the field and why.
+    #[must_use]
+    pub fn validate(&self) -> Vec<(&'static str, String)> {
+        let most = HARD_CAP_ATTEMPTS - 1;
+        let mut faults = Vec::new();
+        for (field, count) in [("max_retries", self.max_retries), ("semantic_retries", self.semantic_retries)] {
+            if count > most {
+                faults.push((field, format!("must be at most {most}, not {count}")));
+            }
+        }
+        faults.extend(self.backoff.validate_as(["backoff.base", "backoff.factor", "backoff.cap"]));
+        faults.extend(self.throttle_backoff.validate_as([
+            "throttle_backoff.base",
+            "throttle_backoff.factor",
+            "throttle_backoff.cap",
+        ]));
+        let hour = Duration::from_hours(1);
+        for (field, duration, least, most) in [
+            ("fallback_wait_max", self.fallback_wait_max, Duration::ZERO, Duration::from_secs(10)),
+            ("wait_cap", self.wait_cap, Duration::from_secs(1), hour),
+            ("min_attempt_time", self.min_attempt_time, Duration::from_millis(1), Duration::from_mins(1)),
+            ("park.max_wait", self.park.max_wait, Duration::ZERO, hour),
+            ("park.spread", self.park.spread, Duration::ZERO, Duration::from_secs(10)),
+        ] {
+            if duration < least || duration > most {
+                let (least, most) = (units::format_duration(least), units::format_duration(most));
+                faults.push((field, format!("must be from {least} to {most}")));
+            }
+        }
+        if !(1.0..=100.0).contains(&self.max_token_multiple) {
+            faults.push(("max_token_multiple", format!("must be from 1 to 100, not {}", self.max_token_multiple)));
+        }
+        if self.park.max_parked > 1_000_000 {
+            faults.push(("park.max_parked", "must be at most 1000000".to_owned()));
+        }
+        faults
+    }
+
+    /// Whether an attempt that costs the estimate once more would exceed what may be billed.
+    #[expect(clippy::cast_precision_loss, reason = "token counts are far below 2^53")]
+    pub(super) fn tokens_used_up(&self, first_attempt: u64, spent: u64) -> bool {
+        first_attempt > 0
+            && (spent.saturating_add(first_attempt)) as f64 > first_attempt as f64 * self.max_token_multiple
+    }
+}
+
+// === impl ParkPolicy ===
+
+impl Default for ParkPolicy {
+    fn default() -> Self {
+        Self { enabled: true, max_parked: 10_000, max_wait: Duration::from_mins(5), spread: Duration::from_millis(50) }
+    }
+}

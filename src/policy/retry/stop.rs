@@ -1,0 +1,126 @@
+//! Why there is no other attempt, for machines and in one sentence for people.
+
+use std::time::Duration;
+
+use crate::domain::units::format_duration;
+
+/// Why there is no other attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum StopReason {
+    /// The failure is of a kind that no attempt can mend.
+    NotRetryable,
+    /// The caller has seen something that cannot be taken back.
+    Irrevocable,
+    /// All allowed attempts were made.
+    AttemptsUsedUp,
+    /// The model's answers were unusable too often.
+    SemanticUsedUp,
+    /// Another attempt would need more time than is left.
+    DeadlineTooClose {
+        /// Its wait and the room for its first token.
+        needed: Duration,
+    },
+    /// The retry budget of every target that could be asked is empty.
+    BudgetEmpty,
+    /// No target may be asked in time.
+    NoTarget {
+        /// When the first one may be asked, where that is known.
+        retry_in: Option<Duration>,
+    },
+    /// The attempts cost too many tokens already.
+    TokensUsedUp,
+    /// Retries are switched off.
+    Disabled,
+}
+
+// === impl StopReason ===
+
+impl StopReason {
+    /// The reason's name in snake case, as in metrics and logs.
+    #[must_use]
+    pub const fn as_str(&self) -> &'static str {
+        match self {
+            Self::NotRetryable => "not_retryable",
+            Self::Irrevocable => "irrevocable",
+            Self::AttemptsUsedUp => "attempts_used_up",
+            Self::SemanticUsedUp => "semantic_used_up",
+            Self::DeadlineTooClose { .. } => "deadline_too_close",
+            Self::BudgetEmpty => "budget_empty",
+            Self::NoTarget { .. } => "no_target",
+            Self::TokensUsedUp => "tokens_used_up",
+            Self::Disabled => "disabled",
+        }
+    }
+
+    /// The reason in one sentence, for people.
+    #[must_use]
+    pub fn sentence(&self) -> String {
+        match self {
+            Self::NotRetryable => "Another attempt would fail in the same way.".to_owned(),
+            Self::Irrevocable => "A part of the answer that cannot be taken back was already delivered.".to_owned(),
+            Self::AttemptsUsedUp => "All allowed attempts were made.".to_owned(),
+            Self::SemanticUsedUp => "The model gave unusable answers as often as is allowed.".to_owned(),
+            Self::DeadlineTooClose { needed } => {
+                format!("Another attempt would need {}, more than is left before the deadline.", rounded(*needed))
+            }
+            Self::BudgetEmpty => "The retry budget is empty, so that retries do not drown the provider.".to_owned(),
+            Self::NoTarget { retry_in: Some(wait) } => {
+                format!("No target is available before the deadline; try again in {}.", rounded(*wait))
+            }
+            Self::NoTarget { retry_in: None } => "There is no other target that could help.".to_owned(),
+            Self::TokensUsedUp => "The attempts have cost as many tokens as is allowed.".to_owned(),
+            Self::Disabled => "Retries are switched off.".to_owned(),
+        }
+    }
+
+    /// When the caller may come back, where that is known.
+    #[must_use]
+    pub const fn retry_in(&self) -> Option<Duration> {
+        match self {
+            Self::NoTarget { retry_in } => *retry_in,
+            Self::NotRetryable
+            | Self::Irrevocable
+            | Self::AttemptsUsedUp
+            | Self::SemanticUsedUp
+            | Self::DeadlineTooClose { .. }
+            | Self::BudgetEmpty
+            | Self::TokensUsedUp
+            | Self::Disabled => None,
+        }
+    }
+}
+
+/// Whole seconds from ten seconds on, else milliseconds; upwards, because too early is wrong and too late is not.
+fn rounded(duration: Duration) -> String {
+    let step = if duration >= Duration::from_secs(10) { 1000 } else { 1 };
+    let millis = u64::try_from(duration.as_micros().div_ceil(1000 * step) * step).unwrap_or(u64::MAX);
+    format_duration(Duration::from_millis(millis))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_reason_is_one_sentence_and_names_its_time() {
+        let wait = Duration::from_micros(12_300_400);
+        for (reason, holds) in [
+            (StopReason::NotRetryable, "same way"),
+            (StopReason::Irrevocable, "taken back"),
+            (StopReason::AttemptsUsedUp, "attempts"),
+            (StopReason::SemanticUsedUp, "unusable"),
+            (StopReason::DeadlineTooClose { needed: Duration::from_micros(1_500_100) }, "1501ms"),
+            (StopReason::BudgetEmpty, "budget"),
+            (StopReason::NoTarget { retry_in: Some(wait) }, "13s"),
+            (StopReason::NoTarget { retry_in: None }, "no other target"),
+            (StopReason::TokensUsedUp, "tokens"),
+            (StopReason::Disabled, "switched off"),
+        ] {
+            let sentence = reason.sentence();
+            assert!(sentence.contains(holds) && sentence.ends_with('.'), "{sentence}");
+            assert_eq!(sentence.matches(". ").count(), 0, "{sentence}");
+            let expected = (reason == StopReason::NoTarget { retry_in: Some(wait) }).then_some(wait);
+            assert_eq!(reason.retry_in(), expected);
+        }
+    }
+}

@@ -1,0 +1,285 @@
+//! The planner's rules, one by one; the class table and what holds over any sequence are in the submodules.
+
+use super::*;
+use crate::domain::{failure::WaitSource, ids::InvocationId};
+
+mod properties;
+mod refusals;
+mod table;
+mod waits;
+
+/// A failure of target `a` against which, as far as the classifier knows, everything may help.
+fn failure(class: FailureClass) -> Failure {
+    Failure {
+        retryable: true,
+        fallback_helps: true,
+        never_sent: false,
+        target: Some(TargetId::from("a")),
+        ..Failure::local(class, "it failed")
+    }
+}
+
+fn stated(class: FailureClass, seconds: u64) -> Failure {
+    failure(class).with_retry_after(s(seconds), WaitSource::RetryAfter)
+}
+
+fn s(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+/// Target `a`, asked once.
+fn asked() -> Candidate {
+    Candidate { attempts: 1, ..fresh("a") }
+}
+
+fn fresh(name: &str) -> Candidate {
+    Candidate { larger_window: true, other_credential: true, ..Candidate::new(TargetId::from(name)) }
+}
+
+fn dice() -> Dice {
+    Dice::new(7, &InvocationId::from("plan"), 1)
+}
+
+/// The throws that `dice` gives the planner.
+fn throws() -> (f64, f64) {
+    let mut dice = dice();
+    (dice.unit(), dice.unit())
+}
+
+fn decide(policy: &RetryPolicy, situation: &Situation<'_>) -> Decision {
+    plan(policy, situation, &mut dice())
+}
+
+/// What the defaults decide after the first attempt, a minute before the deadline.
+fn after(failure: &Failure, candidates: &[Candidate]) -> Decision {
+    let now = Instant::now();
+    decide(&RetryPolicy::default(), &Situation::new(now, now + s(60), failure, candidates))
+}
+
+/// The parts of a decision to try again: the target, the wait, the strategy and the cost.
+fn again(decision: Decision) -> (String, Wait, RecoveryStrategy, Cost) {
+    match decision {
+        Decision::Again { wait, strategy, target_hint: Some(target), cost } => {
+            (target.to_string(), wait, strategy, cost)
+        }
+        other => panic!("should try again: {other:?}"),
+    }
+}
+
+#[test]
+fn the_questions_are_asked_in_their_order() {
+    let now = Instant::now();
+    let hopeless = failure(FailureClass::Cancelled);
+    let server = failure(FailureClass::ServerError);
+    let off = RetryPolicy { enabled: false, ..RetryPolicy::default() };
+    let on = RetryPolicy::default();
+    let candidates = [asked()];
+    // Everything speaks against another attempt; each step takes the first reason away.
+    let mut situation = Situation {
+        relayed: Relayed::Irrevocable,
+        retries_made: 2,
+        first_attempt_tokens: 100,
+        spent_tokens: 201,
+        ..Situation::new(now, now, &hopeless, &candidates)
+    };
+    let stop = |policy: &RetryPolicy, situation: &Situation<'_>| match decide(policy, situation) {
+        Decision::Stop(reason) => reason,
+        other => panic!("should stop: {other:?}"),
+    };
+    assert_eq!(stop(&off, &situation), StopReason::NotRetryable);
+    situation.failure = &server;
+    assert_eq!(stop(&off, &situation), StopReason::Disabled);
+    assert_eq!(stop(&on, &situation), StopReason::Irrevocable);
+    situation.relayed = Relayed::Rewindable;
+    assert_eq!(stop(&on, &situation), StopReason::AttemptsUsedUp);
+    situation.retries_made = 1;
+    assert_eq!(stop(&on, &situation), StopReason::TokensUsedUp);
+    situation.spent_tokens = 200;
+    assert!(matches!(stop(&on, &situation), StopReason::DeadlineTooClose { .. }));
+    situation.deadline = now + s(60);
+    assert_eq!(again(decide(&on, &situation)).0, "a");
+}
+
+#[test]
+fn retries_and_semantic_retries_have_a_counter_each_and_one_hard_cap() {
+    let now = Instant::now();
+    let candidates = [asked()];
+    let policy = RetryPolicy { max_retries: 9, semantic_retries: 2, ..RetryPolicy::default() };
+    for (class, retries_made, semantic_made, expected) in [
+        (FailureClass::ServerError, 0, 2, None),
+        (FailureClass::ServerError, 3, 0, None),
+        (FailureClass::ServerError, 4, 0, Some(StopReason::AttemptsUsedUp)),
+        (FailureClass::ServerError, 2, 2, Some(StopReason::AttemptsUsedUp)),
+        (FailureClass::MalformedResponse, 2, 1, None),
+        (FailureClass::MalformedResponse, 3, 1, Some(StopReason::AttemptsUsedUp)),
+        (FailureClass::MalformedResponse, 0, 2, Some(StopReason::SemanticUsedUp)),
+    ] {
+        let failure = failure(class);
+        let situation =
+            Situation { retries_made, semantic_made, ..Situation::new(now, now + s(600), &failure, &candidates) };
+        let stopped = match decide(&policy, &situation) {
+            Decision::Stop(reason) => Some(reason),
+            Decision::Again { .. } | Decision::Park { .. } => None,
+        };
+        assert_eq!(stopped, expected, "{class} after {retries_made} and {semantic_made}");
+    }
+}
+
+#[test]
+fn a_semantic_retry_does_not_need_a_transport_retry() {
+    let now = Instant::now();
+    let malformed = failure(FailureClass::MalformedResponse);
+    let situation = Situation { retries_made: 2, ..Situation::new(now, now + s(60), &malformed, &[]) };
+    let candidates = [asked()];
+    let situation = Situation { candidates: &candidates, ..situation };
+    let (target, wait, strategy, cost) = again(decide(&RetryPolicy::default(), &situation));
+    assert_eq!((target.as_str(), wait.duration), ("a", Duration::ZERO), "the target is well");
+    assert_eq!((strategy, cost), (RecoveryStrategy::Retry, Cost::Semantic));
+}
+
+#[test]
+fn the_state_is_read_again_once() {
+    let now = Instant::now();
+    let candidates = [asked()];
+    let state = failure(FailureClass::State);
+    let situation = Situation::new(now, now + s(60), &state, &candidates);
+    assert!(matches!(decide(&RetryPolicy::default(), &situation), Decision::Again { .. }));
+    let situation = Situation { retries_made: 1, ..situation };
+    assert_eq!(decide(&RetryPolicy::default(), &situation), Decision::Stop(StopReason::AttemptsUsedUp));
+}
+
+#[test]
+fn what_is_billed_never_exceeds_three_times_the_estimate() {
+    let policy = RetryPolicy::default();
+    for (estimate, spent, used_up) in [(100, 0, false), (100, 200, false), (100, 201, true), (0, 9000, false)] {
+        assert_eq!(policy.tokens_used_up(estimate, spent), used_up, "{spent} of {estimate}");
+    }
+}
+
+#[test]
+fn a_request_that_was_changed_to_fit_is_asked_again_at_once() {
+    let now = Instant::now();
+    let invalid = failure(FailureClass::InvalidRequest);
+    let candidates = [asked()];
+    let situation = Situation::new(now, now + s(60), &invalid, &candidates);
+    assert_eq!(decide(&RetryPolicy::default(), &situation), Decision::Stop(StopReason::NoTarget { retry_in: None }));
+    let situation = Situation { adapted: true, ..situation };
+    let (target, wait, strategy, cost) = again(decide(&RetryPolicy::default(), &situation));
+    assert_eq!((target.as_str(), wait.duration), ("a", Duration::ZERO));
+    assert_eq!((strategy, cost), (RecoveryStrategy::Adapt, Cost::Semantic));
+}
+
+#[test]
+fn only_a_target_that_could_help_is_asked() {
+    let small = Candidate { larger_window: false, ..fresh("b") };
+    let same_key = Candidate { other_credential: false, ..fresh("b") };
+    let denied = Candidate { ruled_out: true, ..fresh("b") };
+    let gone = Candidate { availability: Availability::Never, ..fresh("b") };
+    for (class, unfit) in [
+        (FailureClass::ContextLength, small),
+        (FailureClass::Authentication, same_key.clone()),
+        (FailureClass::QuotaExceeded, same_key),
+        (FailureClass::ServerError, denied),
+        (FailureClass::ServerError, gone),
+    ] {
+        let failure = Failure { retryable: false, ..failure(class) };
+        let alone = after(&failure, &[asked(), unfit.clone()]);
+        assert_eq!(alone, Decision::Stop(StopReason::NoTarget { retry_in: None }), "{class}");
+        let (target, wait, strategy, _) = again(after(&failure, &[asked(), unfit, fresh("c")]));
+        assert_eq!((target.as_str(), strategy), ("c", RecoveryStrategy::Fallback), "{class}");
+        assert!(wait.duration < ms(50), "{class}");
+    }
+}
+
+#[test]
+fn a_target_that_stayed_silent_is_not_asked_again_while_another_exists() {
+    let now = Instant::now();
+    let timeout = failure(FailureClass::Timeout);
+    let silent = Candidate { failed_silent: true, ..asked() };
+    let returns = Candidate { availability: Availability::At(now + s(20)), ..fresh("b") };
+    let (target, ..) = again(after(&timeout, &[silent.clone(), fresh("b")]));
+    assert_eq!(target, "b");
+    assert!(
+        matches!(after(&timeout, &[silent.clone(), returns]), Decision::Park { target, .. } if target.as_str() == "b")
+    );
+    let (target, ..) = again(after(&timeout, &[silent]));
+    assert_eq!(target, "a");
+}
+
+#[test]
+fn healthy_targets_come_before_degraded_ones_and_these_before_waiting() {
+    let server = failure(FailureClass::ServerError);
+    let degraded = Candidate { healthy: false, ..fresh("b") };
+    assert_eq!(again(after(&server, &[asked(), degraded.clone(), fresh("c")])).0, "c");
+    assert_eq!(again(after(&server, &[asked(), degraded])).0, "b");
+}
+
+#[test]
+fn presets_are_what_they_say() {
+    let standard = RetryPolicy::preset("standard").unwrap();
+    assert_eq!(standard, RetryPolicy::default());
+    assert_eq!((standard.max_retries, standard.semantic_retries, standard.retry_crash), (2, 2, false));
+    let agent = RetryPolicy::preset("agent").unwrap();
+    assert_eq!((agent.max_retries, agent.retry_crash), (2, true));
+    let patient = RetryPolicy::preset("patient").unwrap();
+    assert_eq!((patient.max_retries, patient.backoff.base, patient.backoff.cap), (3, s(1), s(32)));
+    assert!(!RetryPolicy::preset("none").unwrap().enabled);
+    assert_eq!(RetryPolicy::preset("hurried"), None);
+    for name in RetryPolicy::PRESETS {
+        assert!(RetryPolicy::preset(name).unwrap().validate().is_empty(), "{name}");
+    }
+}
+
+#[test]
+fn planners_and_evaluators_are_tried_again_once_and_others_twice() {
+    for (operation, retries) in [("planner", 1), ("evaluator", 1), ("replanner", 1), ("executor", 2), ("", 2)] {
+        assert_eq!(RetryPolicy::for_operation(operation).max_retries, retries, "{operation}");
+    }
+    assert_eq!(RetryPolicy::default().with_max_retries(99).max_retries, 4);
+}
+
+#[test]
+fn nonsense_is_named_by_its_field() {
+    let mut policy = RetryPolicy {
+        max_retries: 5,
+        semantic_retries: 5,
+        fallback_wait_max: s(11),
+        wait_cap: ms(999),
+        min_attempt_time: Duration::ZERO,
+        max_token_multiple: 0.9,
+        park: ParkPolicy { max_parked: 1_000_001, max_wait: s(3601), spread: s(11), ..ParkPolicy::default() },
+        ..RetryPolicy::default()
+    };
+    policy.backoff.base = Duration::ZERO;
+    policy.throttle_backoff.factor = 0.5;
+    let fields: Vec<_> = policy.validate().into_iter().map(|(field, _)| field).collect();
+    assert_eq!(
+        fields,
+        [
+            "max_retries",
+            "semantic_retries",
+            "backoff.base",
+            "throttle_backoff.factor",
+            "fallback_wait_max",
+            "wait_cap",
+            "min_attempt_time",
+            "park.max_wait",
+            "park.spread",
+            "max_token_multiple",
+            "park.max_parked"
+        ]
+    );
+}
+
+#[test]
+fn a_policy_reads_what_it_writes_and_refuses_unknown_keys() {
+    let policy = RetryPolicy::preset("patient").unwrap();
+    let text = serde_json::to_string(&policy).unwrap();
+    assert_eq!(serde_json::from_str::<RetryPolicy>(&text).unwrap(), policy);
+    assert!(text.contains(r#""wait_cap":"5m""#), "{text}");
+    assert!(serde_json::from_str::<RetryPolicy>(r#"{"max_retry": 1}"#).is_err());
+}

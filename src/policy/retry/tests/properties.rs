@@ -1,0 +1,177 @@
+//! What holds over any sequence of failures, refusals and decisions.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::policy::backoff::{Backoff, Jitter};
+
+/// What befalls one attempt, and what the targets are like by then.
+#[derive(Debug, Clone)]
+#[expect(clippy::struct_excessive_bools, reason = "each is drawn by itself")]
+struct Turn {
+    class: usize,
+    retryable: bool,
+    fallback_helps: bool,
+    never_sent: bool,
+    stated: Option<u64>,
+    takes: u64,
+    semantic: bool,
+    targets: Vec<(u8, u64, bool, u64)>,
+}
+
+fn turn() -> impl Strategy<Value = Turn> {
+    let target = (0_u8..4, 0_u64..40_000, any::<bool>(), 0_u64..5_000);
+    (
+        (0..FailureClass::ALL.len(), prop::bool::weighted(0.9), prop::bool::weighted(0.9), any::<bool>()),
+        prop::option::weighted(0.3, 0_u64..600_000),
+        0_u64..3_000,
+        any::<bool>(),
+        prop::collection::vec(target, 3),
+    )
+        .prop_map(|((class, retryable, fallback_helps, never_sent), stated, takes, semantic, targets)| Turn {
+            class,
+            retryable,
+            fallback_helps,
+            never_sent,
+            stated,
+            takes,
+            semantic,
+            targets,
+        })
+}
+
+fn policy() -> impl Strategy<Value = RetryPolicy> {
+    (0_u32..12, 0_u32..12, any::<bool>(), 0_usize..5).prop_map(|(max_retries, semantic_retries, parks, jitter)| {
+        let jitter = [Jitter::None, Jitter::Additive, Jitter::Full, Jitter::Equal, Jitter::Decorrelated][jitter];
+        RetryPolicy {
+            max_retries,
+            semantic_retries,
+            backoff: Backoff { jitter, ..Backoff::default() },
+            park: ParkPolicy { enabled: parks, ..ParkPolicy::default() },
+            ..RetryPolicy::preset("agent").unwrap()
+        }
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1500))]
+
+    #[test]
+    fn attempts_waits_and_targets_stay_within_their_bounds(
+        policy in policy(),
+        turns in prop::collection::vec(turn(), 1..40),
+        minutes in 0_u64..20,
+        seed in any::<u64>(),
+    ) {
+        let begin = Instant::now();
+        let deadline = begin + ms(minutes * 60_000 + 500);
+        let mut now = begin;
+        let names = ["a", "b", "c"];
+        let mut asked_times = [0_u32; 3];
+        let (mut retries, mut semantic, mut refusals) = (0_u32, 0_u32, 0_u32);
+        let mut decisive: Option<Failure> = None;
+        let mut at = 0_usize;
+        let mut previous_wait = None;
+        for (number, turn) in turns.iter().enumerate() {
+            let class = FailureClass::ALL[turn.class];
+            let target = TargetId::from(names[at]);
+            let failure = Failure {
+                retryable: turn.retryable,
+                fallback_helps: turn.fallback_helps,
+                never_sent: turn.never_sent,
+                target: Some(target.clone()),
+                retry_after: turn.stated.map(|millis| Wait { duration: ms(millis), source: WaitSource::Text }),
+                ..failure(class)
+            };
+            if class.is_local_refusal() {
+                refusals += 1;
+            } else {
+                refusals = 0;
+                if decisive.is_some() {
+                    // The attempt that just failed was one after the first.
+                    if turn.semantic { semantic += 1 } else { retries += 1 }
+                }
+                asked_times[at] += 1;
+                now += ms(turn.takes);
+            }
+            let candidates: Vec<_> = (0..3)
+                .map(|index| {
+                    let (availability, millis, healthy, p50) = turn.targets[index];
+                    Candidate {
+                        availability: match availability {
+                            0 => Availability::At(now + ms(millis)),
+                            1 => Availability::Never,
+                            _ => Availability::Now,
+                        },
+                        healthy,
+                        first_token_p50: ms(p50),
+                        attempts: asked_times[index],
+                        failed_silent: asked_times[index] > 0 && millis % 3 == 0,
+                        larger_window: millis % 2 == 0,
+                        other_credential: millis % 5 < 3,
+                        ..Candidate::new(TargetId::from(names[index]))
+                    }
+                })
+                .collect();
+            let situation = Situation {
+                decisive: decisive.as_ref(),
+                retries_made: retries,
+                semantic_made: semantic,
+                refusals,
+                previous_wait,
+                ..Situation::new(now, deadline, &failure, &candidates)
+            };
+            let dice = Dice::new(seed, &InvocationId::from("walk"), u32::try_from(number).unwrap());
+            let decision = plan(&policy, &situation, &mut dice.clone());
+            prop_assert_eq!(&decision, &plan(&policy, &situation, &mut dice.clone()), "a replay agrees");
+            if !class.is_local_refusal() {
+                decisive = Some(failure.clone());
+            }
+            let place = |name: &TargetId| names.iter().position(|one| *one == name.as_str()).unwrap();
+            let made = if decisive.is_some() { 1 + retries + semantic } else { 0 };
+            match decision {
+                Decision::Stop(_) => break,
+                Decision::Park { until, target } => {
+                    let one = &candidates[place(&target)];
+                    prop_assert!(policy.park.enabled && made < 5);
+                    prop_assert!(matches!(one.availability, Availability::At(opens) if opens > now && until >= opens));
+                    prop_assert!(until + one.first_token_p50.max(ms(300)) <= deadline, "parks past the deadline");
+                    now = until;
+                    at = place(&target);
+                }
+                Decision::Again { wait, strategy, target_hint, cost } => {
+                    let hint = target_hint.unwrap();
+                    let one = &candidates[place(&hint)];
+                    prop_assert!(made < 5, "more than five attempts");
+                    let starts = now + wait.duration;
+                    prop_assert!(starts + one.first_token_p50.max(ms(300)) <= deadline, "sleeps past the deadline");
+                    prop_assert!(one.availability.ready_at(now).is_some_and(|ready| ready <= starts));
+                    let real = decisive.as_ref();
+                    if let Some(real) = real {
+                        let remedies = remedies(&policy, real);
+                        let same = real.target.as_ref() == Some(&hint);
+                        prop_assert!(remedies.admits(one, same), "{hint} cannot help");
+                        prop_assert_eq!(strategy == RecoveryStrategy::Retry, same);
+                        if let Some(stated) = real.retry_after
+                            && same
+                            && remedies.pace != Pace::AtOnce
+                        {
+                            prop_assert!(wait.duration >= stated.duration.min(policy.wait_cap), "sooner than stated");
+                        }
+                        if remedies.counter == Counter::Semantic {
+                            prop_assert!(semantic < policy.semantic_retries && cost == Cost::Semantic);
+                        } else {
+                            prop_assert!(retries < policy.max_retries);
+                            prop_assert!(cost != Cost::Semantic && (cost != Cost::Free || real.never_sent));
+                        }
+                    } else {
+                        prop_assert_eq!(cost, Cost::Free, "a first attempt costs nothing");
+                    }
+                    previous_wait = Some(wait.duration);
+                    now = starts;
+                    at = place(&hint);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! The class table, row by row, as it stands in the design.
+
+use super::*;
+use crate::domain::failure::InvalidRequestDetail;
+
+use Counter::{Semantic, Transport};
+use FailureClass as C;
+use Pace::{AtOnce, Backoff, Throttle};
+use Restriction::{LargerWindow, None as Any, OtherCredential};
+
+const YES: bool = true;
+const NO: bool = false;
+
+/// class, same target, other target, other first, which others, pace, counter.
+type Row = (FailureClass, bool, bool, bool, Restriction, Pace, Counter);
+
+/// What may help where the classifier objects to nothing.
+const TABLE: [Row; 28] = [
+    (C::RateLimited, YES, YES, NO, Any, Throttle, Transport),
+    (C::QuotaExceeded, NO, YES, NO, OtherCredential, Backoff, Transport),
+    (C::Overloaded, YES, YES, YES, Any, Throttle, Transport),
+    (C::ServerError, YES, YES, NO, Any, Backoff, Transport),
+    (C::Timeout, YES, YES, YES, Any, Backoff, Transport),
+    (C::Network, YES, YES, NO, Any, Backoff, Transport),
+    (C::Crash, NO, YES, NO, Any, Backoff, Transport),
+    (C::Authentication, NO, YES, NO, OtherCredential, Backoff, Transport),
+    (C::PermissionDenied, NO, NO, NO, Any, Backoff, Transport),
+    (C::InvalidRequest, NO, YES, NO, Any, Backoff, Transport),
+    (C::ContextLength, NO, YES, NO, LargerWindow, Backoff, Transport),
+    (C::ContentFiltered, NO, NO, NO, Any, Backoff, Transport),
+    (C::NotFound, NO, YES, NO, Any, Backoff, Transport),
+    (C::MalformedResponse, YES, YES, NO, Any, AtOnce, Semantic),
+    (C::Configuration, NO, YES, NO, Any, Backoff, Transport),
+    (C::Cancelled, NO, NO, NO, Any, Backoff, Transport),
+    (C::ApprovalRejected, NO, NO, NO, Any, Backoff, Transport),
+    (C::ToolFailed, YES, YES, NO, Any, Backoff, Transport),
+    (C::OutcomeUnknown, NO, NO, NO, Any, Backoff, Transport),
+    (C::StreamInterrupted, YES, YES, NO, Any, Backoff, Transport),
+    (C::State, YES, NO, NO, Any, Backoff, Transport),
+    (C::Checkpoint, YES, NO, NO, Any, Backoff, Transport),
+    (C::Cache, NO, NO, NO, Any, Backoff, Transport),
+    (C::CircuitOpen, YES, YES, NO, Any, Backoff, Transport),
+    (C::Shed, YES, YES, NO, Any, Backoff, Transport),
+    (C::BudgetEmpty, YES, YES, NO, Any, Backoff, Transport),
+    (C::Deadline, YES, YES, NO, Any, Backoff, Transport),
+    (C::Unknown, YES, YES, NO, Any, Backoff, Transport),
+];
+
+#[test]
+fn every_class_has_the_remedies_of_the_table() {
+    assert_eq!(TABLE.map(|row| row.0), FailureClass::ALL);
+    for (class, same_target, other_target, other_first, restriction, pace, counter) in TABLE {
+        let at_most = matches!(class, C::State | C::Checkpoint).then_some(1);
+        let expected = Remedies { same_target, other_target, other_first, restriction, pace, counter, at_most };
+        assert_eq!(remedies(&RetryPolicy::default(), &failure(class)), expected, "{class}");
+    }
+}
+
+#[test]
+fn the_classifier_can_say_no_and_never_yes() {
+    for class in FailureClass::ALL.into_iter().filter(|class| !class.is_local_refusal()) {
+        let doubted = Failure { retryable: false, fallback_helps: false, ..failure(class) };
+        let remedies = remedies(&RetryPolicy::default(), &doubted);
+        assert!(!remedies.same_target, "{class}");
+        assert!(!remedies.other_target, "{class}");
+    }
+}
+
+#[test]
+fn the_policy_decides_about_crashes_refusals_and_permissions() {
+    let policy = RetryPolicy {
+        retry_crash: true,
+        fallback_on_content_filter: true,
+        fallback_on_permission_denied: true,
+        ..RetryPolicy::default()
+    };
+    for (class, same, other) in
+        [(C::Crash, true, false), (C::ContentFiltered, false, true), (C::PermissionDenied, false, true)]
+    {
+        let doubted = Failure { retryable: false, fallback_helps: false, ..failure(class) };
+        let remedies = remedies(&policy, &doubted);
+        assert_eq!((remedies.same_target, remedies.other_target), (same, other), "{class}");
+    }
+}
+
+#[test]
+fn a_request_that_is_wrong_everywhere_goes_nowhere() {
+    for (detail, other) in [
+        (Some(InvalidRequestDetail::ParameterMismatch), false),
+        (Some(InvalidRequestDetail::MessageOrder), false),
+        (Some(InvalidRequestDetail::UnsupportedParameter), true),
+        (Some(InvalidRequestDetail::BadSchema), true),
+        (Some(InvalidRequestDetail::Other), true),
+        (None, true),
+    ] {
+        let invalid = Failure { detail, ..failure(C::InvalidRequest) };
+        let remedies = remedies(&RetryPolicy::default(), &invalid);
+        assert_eq!((remedies.same_target, remedies.other_target), (false, other), "{detail:?}");
+    }
+}
+
+#[test]
+fn what_a_failure_denies_is_ruled_out() {
+    let policy = RetryPolicy::default();
+    let plain = Candidate::new(TargetId::from("b"));
+    let context = remedies(&policy, &failure(C::ContextLength));
+    assert!(!context.admits(&asked(), true) && !context.admits(&plain, false) && context.admits(&fresh("b"), false));
+    let server = remedies(&policy, &failure(C::ServerError));
+    assert!(server.admits(&asked(), true) && server.admits(&plain, false));
+    let cancelled = remedies(&policy, &failure(C::Cancelled));
+    assert!(!cancelled.admits(&asked(), true) && !cancelled.admits(&fresh("b"), false));
+}

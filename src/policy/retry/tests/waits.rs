@@ -1,0 +1,175 @@
+//! How long is waited, and when something else is done instead.
+
+use super::*;
+use crate::policy::backoff::{Backoff, Jitter};
+
+/// The defaults without jitter.
+fn plain() -> RetryPolicy {
+    let none = |backoff: Backoff| Backoff { jitter: Jitter::None, ..backoff };
+    let defaults = RetryPolicy::default();
+    RetryPolicy { backoff: none(defaults.backoff), throttle_backoff: none(defaults.throttle_backoff), ..defaults }
+}
+
+#[test]
+fn the_same_target_is_waited_for_longer_after_each_of_its_failures() {
+    let now = Instant::now();
+    let policy = RetryPolicy { max_retries: 4, ..plain() };
+    for (class, attempts, wait) in [
+        (FailureClass::ServerError, 1, s(1)),
+        (FailureClass::ServerError, 2, s(2)),
+        (FailureClass::ServerError, 4, s(8)),
+        (FailureClass::Overloaded, 1, s(1)),
+        (FailureClass::RateLimited, 3, s(4)),
+        (FailureClass::Unknown, 1, s(1)),
+    ] {
+        let failure = failure(class);
+        let candidates = [Candidate { attempts, ..asked() }];
+        let situation =
+            Situation { retries_made: attempts - 1, ..Situation::new(now, now + s(600), &failure, &candidates) };
+        let (target, planned, strategy, _) = again(decide(&policy, &situation));
+        assert_eq!((target.as_str(), strategy), ("a", RecoveryStrategy::Retry));
+        assert_eq!(planned, Wait { duration: wait, source: WaitSource::Backoff }, "{class} after {attempts}");
+    }
+}
+
+#[test]
+fn throttling_has_its_own_cap() {
+    let now = Instant::now();
+    let candidates = [Candidate { attempts: 30, ..asked() }];
+    for (class, wait) in [(FailureClass::RateLimited, s(20)), (FailureClass::ServerError, s(32))] {
+        let failure = failure(class);
+        let situation = Situation::new(now, now + s(600), &failure, &candidates);
+        assert_eq!(again(decide(&plain(), &situation)).1.duration, wait, "{class}");
+    }
+}
+
+#[test]
+fn another_target_that_is_free_is_asked_within_fifty_milliseconds() {
+    let (target, wait, strategy, cost) = again(after(&failure(FailureClass::ServerError), &[asked(), fresh("b")]));
+    assert_eq!((target.as_str(), strategy, cost), ("b", RecoveryStrategy::Fallback, Cost::Transient));
+    assert_eq!(wait, Wait { duration: ms(50).mul_f64(throws().1), source: WaitSource::Backoff });
+}
+
+#[test]
+fn a_target_that_failed_before_is_waited_for_like_the_one_that_just_failed() {
+    let now = Instant::now();
+    let failure = Failure { target: Some(TargetId::from("b")), ..failure(FailureClass::ServerError) };
+    let candidates = [asked(), Candidate { attempts: 1, ..fresh("b") }];
+    let situation = Situation { retries_made: 1, ..Situation::new(now, now + s(60), &failure, &candidates) };
+    let (_, wait, ..) = again(decide(&plain(), &situation));
+    assert_eq!(wait.duration, s(1));
+}
+
+#[test]
+fn a_request_that_was_never_sent_is_sent_at_once_and_free_the_first_time_only() {
+    let now = Instant::now();
+    let unsent = Failure { never_sent: true, ..failure(FailureClass::Network) };
+    let candidates = [asked(), fresh("b")];
+    let situation = Situation::new(now, now + s(60), &unsent, &candidates);
+    let (target, wait, _, cost) = again(decide(&plain(), &situation));
+    assert_eq!((target.as_str(), wait.duration, cost), ("a", Duration::ZERO, Cost::Free));
+    let candidates = [Candidate { attempts: 2, ..asked() }];
+    let situation = Situation { retries_made: 1, candidates: &candidates, ..situation };
+    let (_, wait, _, cost) = again(decide(&plain(), &situation));
+    assert_eq!((wait.duration, cost), (s(2), Cost::Transient));
+}
+
+#[test]
+fn overload_and_timeouts_ask_another_target_first_and_a_rate_limit_pays_the_throttle_price() {
+    for (class, cost) in [(FailureClass::Overloaded, Cost::Throttle), (FailureClass::Timeout, Cost::Transient)] {
+        // Never sent, so that the same target could be asked without any wait: still another one comes first.
+        let failure = Failure { never_sent: true, ..failure(class) };
+        let now = Instant::now();
+        let candidates = [Candidate { attempts: 2, ..asked() }, Candidate { healthy: false, ..fresh("b") }];
+        let situation = Situation { retries_made: 1, ..Situation::new(now, now + s(60), &failure, &candidates) };
+        let (target, _, _, planned) = again(decide(&plain(), &situation));
+        assert_eq!((target.as_str(), planned), ("b", cost), "{class}");
+        let first = Situation { retries_made: 0, ..situation };
+        assert_eq!(again(decide(&plain(), &first)).0, "b", "{class}");
+    }
+    assert_eq!(again(after(&failure(FailureClass::RateLimited), &[asked()])).3, Cost::Throttle);
+}
+
+#[test]
+fn other_first_does_not_mean_to_wait_for_another() {
+    let now = Instant::now();
+    let overloaded = failure(FailureClass::Overloaded);
+    let candidates = [asked(), Candidate { availability: Availability::At(now + s(30)), ..fresh("b") }];
+    let (target, wait, ..) = again(decide(&plain(), &Situation::new(now, now + s(60), &overloaded, &candidates)));
+    assert_eq!((target.as_str(), wait.duration), ("a", s(1)));
+}
+
+#[test]
+fn a_stated_wait_is_a_minimum_with_a_second_or_a_fifth_of_spread() {
+    let now = Instant::now();
+    for (said, least, spread) in [(2, s(2), s(1)), (5, s(5), s(1)), (40, s(40), s(8)), (3600, s(300), s(60))] {
+        let limited = stated(FailureClass::RateLimited, said);
+        let candidates = [asked()];
+        let situation = Situation::new(now, now + s(1000), &limited, &candidates);
+        let (_, wait, ..) = again(decide(&plain(), &situation));
+        assert_eq!(wait.source, WaitSource::RetryAfter);
+        assert_eq!(wait.duration, least + spread.mul_f64(throws().0), "{said} s");
+    }
+}
+
+#[test]
+fn a_stated_wait_of_nothing_is_no_statement() {
+    let now = Instant::now();
+    let candidates = [asked()];
+    let limited = stated(FailureClass::RateLimited, 0);
+    let (_, wait, ..) = again(decide(&plain(), &Situation::new(now, now + s(60), &limited, &candidates)));
+    assert_eq!(wait, Wait { duration: s(1), source: WaitSource::Backoff });
+}
+
+#[test]
+fn a_stated_wait_beyond_the_deadline_means_another_target_now_or_the_time() {
+    let limited = stated(FailureClass::RateLimited, 90);
+    assert_eq!(again(after(&limited, &[asked(), fresh("b")])).0, "b");
+    let expected = s(90) + s(18).mul_f64(throws().0);
+    assert_eq!(after(&limited, &[asked()]), Decision::Stop(StopReason::NoTarget { retry_in: Some(expected) }));
+}
+
+#[test]
+fn a_gate_that_closed_for_the_stated_wait_is_waited_for_as_one_wait() {
+    let now = Instant::now();
+    let limited = stated(FailureClass::RateLimited, 10);
+    for (gate, parked) in [(ms(11_900), false), (s(13), true)] {
+        let candidates = [Candidate { availability: Availability::At(now + gate), ..asked() }];
+        match decide(&plain(), &Situation::new(now, now + s(60), &limited, &candidates)) {
+            Decision::Again { wait, .. } => {
+                assert!(!parked, "{gate:?}");
+                assert_eq!(wait, Wait { duration: gate, source: WaitSource::RetryAfter });
+            }
+            Decision::Park { until, .. } => assert!(parked && until >= now + gate, "{gate:?}"),
+            Decision::Stop(reason) => panic!("{reason:?}"),
+        }
+    }
+}
+
+#[test]
+fn nothing_is_begun_without_room_for_the_first_token() {
+    let now = Instant::now();
+    let server = failure(FailureClass::ServerError);
+    for (p50, left, begun) in
+        [(ms(700), ms(1700), true), (ms(700), ms(1699), false), (ms(10), ms(1300), true), (ms(10), ms(1299), false)]
+    {
+        let candidates = [Candidate { first_token_p50: p50, ..asked() }];
+        let decision = decide(&plain(), &Situation::new(now, now + left, &server, &candidates));
+        if begun {
+            assert_eq!(again(decision).1.duration, s(1));
+        } else {
+            let needed = s(1) + p50.max(ms(300));
+            assert_eq!(decision, Decision::Stop(StopReason::DeadlineTooClose { needed }));
+        }
+    }
+}
+
+#[test]
+fn where_the_wait_does_not_fit_a_slower_choice_that_fits_is_taken() {
+    let now = Instant::now();
+    let malformed = failure(FailureClass::MalformedResponse);
+    let slow = Candidate { first_token_p50: s(5), ..asked() };
+    let candidates = [slow, Candidate { healthy: false, first_token_p50: ms(400), ..fresh("b") }];
+    let situation = Situation::new(now, now + s(2), &malformed, &candidates);
+    assert_eq!(again(decide(&plain(), &situation)).0, "b");
+}

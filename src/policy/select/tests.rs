@@ -1,0 +1,153 @@
+//! Who is asked, rule by rule.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::domain::ids::InvocationId;
+
+fn dice(seed: u64) -> Dice {
+    Dice::new(seed, &InvocationId::from("select"), 1)
+}
+
+fn abc() -> Vec<Candidate> {
+    ["a", "b", "c"].map(|name| Candidate::new(TargetId::from(name))).to_vec()
+}
+
+fn chosen(candidates: &[Candidate], failed_last: Option<&str>, hint: Option<&str>) -> Choice {
+    let (failed_last, hint) = (failed_last.map(TargetId::from), hint.map(TargetId::from));
+    choose(&SelectPolicy::default(), candidates, failed_last.as_ref(), hint.as_ref(), &mut dice(1))
+}
+
+#[test]
+fn the_first_of_the_list_is_asked_while_it_is_free_and_healthy() {
+    assert_eq!(chosen(&abc(), None, None), Choice::Target(0));
+}
+
+#[test]
+fn the_healthy_are_preferred_to_the_degraded_and_the_degraded_to_nobody() {
+    let mut candidates = abc();
+    candidates[0].healthy = false;
+    assert_eq!(chosen(&candidates, None, None), Choice::Target(1));
+    candidates[1].healthy = false;
+    candidates[2].healthy = false;
+    assert_eq!(chosen(&candidates, None, None), Choice::Target(0));
+}
+
+#[test]
+fn the_one_to_avoid_is_asked_only_when_no_other_is_free() {
+    let mut candidates = abc();
+    assert_eq!(chosen(&candidates, Some("a"), None), Choice::Target(1));
+    candidates[1].healthy = false;
+    candidates[2].availability = Availability::Never;
+    assert_eq!(chosen(&candidates, Some("a"), None), Choice::Target(1), "even a degraded one");
+    candidates[1].availability = Availability::Never;
+    assert_eq!(chosen(&candidates, Some("a"), None), Choice::Target(0));
+}
+
+#[test]
+fn the_planned_target_is_asked_if_it_is_still_free() {
+    let mut candidates = abc();
+    candidates[2].healthy = false;
+    assert_eq!(chosen(&candidates, Some("c"), Some("c")), Choice::Target(2));
+    candidates[2].availability = Availability::Never;
+    assert_eq!(chosen(&candidates, None, Some("c")), Choice::Target(0));
+}
+
+#[test]
+fn one_that_stayed_silent_is_asked_again_only_if_there_is_no_other() {
+    let mut candidates = abc();
+    candidates[0].failed_silent = true;
+    assert_eq!(chosen(&candidates, None, Some("a")), Choice::Target(1), "even if it was planned");
+    let soon = Instant::now() + Duration::from_secs(5);
+    candidates[1].availability = Availability::At(soon);
+    candidates[2].availability = Availability::Never;
+    assert!(matches!(chosen(&candidates, None, None), Choice::WaitUntil(at, 1) if at >= soon));
+    candidates[1].availability = Availability::Never;
+    assert_eq!(chosen(&candidates, None, None), Choice::Target(0));
+}
+
+#[test]
+fn nobody_is_asked_before_its_time_and_the_soonest_is_waited_for() {
+    let now = Instant::now();
+    let mut candidates = abc();
+    for (candidate, seconds) in candidates.iter_mut().zip([9, 3, 6]) {
+        candidate.availability = Availability::At(now + Duration::from_secs(seconds));
+    }
+    let Choice::WaitUntil(until, 1) = chosen(&candidates, None, None) else { panic!("b is the soonest") };
+    let late = until - (now + Duration::from_secs(3));
+    assert!(late > Duration::ZERO && late < Duration::from_millis(50), "{late:?}");
+}
+
+#[test]
+fn nobody_is_chosen_where_all_are_ruled_out_or_never_available() {
+    let mut candidates = abc();
+    candidates[0].ruled_out = true;
+    candidates[1].availability = Availability::Never;
+    candidates[2].ruled_out = true;
+    assert_eq!(chosen(&candidates, None, Some("a")), Choice::None);
+    assert_eq!(chosen(&[], None, None), Choice::None);
+}
+
+#[test]
+fn equal_targets_share_the_load_when_the_order_is_shuffled() {
+    let policy = SelectPolicy { order: Order::Shuffled, ..SelectPolicy::default() };
+    let mut candidates = abc();
+    candidates[0].healthy = false;
+    let mut asked = [0_u32; 3];
+    for seed in 0..400 {
+        if let Choice::Target(index) = choose(&policy, &candidates, None, None, &mut dice(seed)) {
+            asked[index] += 1;
+        }
+    }
+    assert_eq!(asked[0], 0, "the healthy come first here too");
+    assert!(asked[1] > 160 && asked[2] > 160, "{asked:?}");
+}
+
+#[test]
+fn nonsense_is_named_by_its_field() {
+    let policy = SelectPolicy { wake_spread: Duration::from_secs(11), ..SelectPolicy::default() };
+    assert_eq!(policy.validate()[0].0, "wake_spread");
+    assert!(SelectPolicy::default().validate().is_empty());
+}
+
+proptest! {
+    #[test]
+    fn whoever_is_chosen_may_be_asked_and_somebody_is_if_anybody_may(
+        facts in prop::collection::vec((0_u8..3, any::<bool>(), any::<bool>(), any::<bool>()), 0..6),
+        hint in prop::option::of(0_usize..6),
+        avoid in prop::option::of(0_usize..6),
+        shuffled in any::<bool>(),
+        seed in any::<u64>(),
+    ) {
+        let now = Instant::now();
+        let candidates: Vec<_> = facts
+            .iter()
+            .enumerate()
+            .map(|(index, (availability, healthy, failed_silent, ruled_out))| Candidate {
+                availability: [Availability::Now, Availability::At(now), Availability::Never][usize::from(*availability)],
+                healthy: *healthy,
+                failed_silent: *failed_silent,
+                ruled_out: *ruled_out,
+                ..Candidate::new(TargetId::from(index.to_string()))
+            })
+            .collect();
+        let name = |index: Option<usize>| index.map(|index| TargetId::from(index.to_string()));
+        let order = if shuffled { Order::Shuffled } else { Order::Listed };
+        let policy = SelectPolicy { order, ..SelectPolicy::default() };
+        let choice = choose(&policy, &candidates, name(avoid).as_ref(), name(hint).as_ref(), &mut dice(seed));
+        let usable = |one: &&Candidate| !one.ruled_out && one.availability != Availability::Never;
+        let speaks = candidates.iter().filter(usable).any(|one| !one.failed_silent);
+        match choice {
+            Choice::Target(index) => {
+                let one = &candidates[index];
+                prop_assert!(one.availability == Availability::Now && !one.ruled_out);
+                prop_assert!(!one.failed_silent || !speaks);
+            }
+            Choice::WaitUntil(at, index) => {
+                prop_assert!(at >= now && candidates[index].availability == Availability::At(now));
+                prop_assert!(!candidates[index].ruled_out && (!candidates[index].failed_silent || !speaks));
+            }
+            Choice::None => prop_assert_eq!(candidates.iter().filter(usable).count(), 0),
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! The wire: one attempt becomes exactly one request to exactly one provider, and its answer a stream of deltas.
+//!
+//! Providers report facts and nothing else. They never retry, never judge a failure, never wait for a slow answer
+//! to come (the timers above do) and never hide a header or a body that the classifier could want.
+
+mod http;
+pub mod openai;
+pub mod scripted;
+mod spec;
+pub mod sse;
+
+use std::{
+    collections::HashMap,
+    fmt,
+    future::{Ready, ready},
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use futures_util::future::Either;
+
+use crate::domain::{
+    failure::ProviderError,
+    target::Dialect,
+    wire::{DeltaStream, WireCall},
+};
+
+pub use self::spec::{ChatOptions, HttpSettings, KeyHeader, MaxTokensField, ProviderSpec};
+
+/// What a call to a provider resolves to once the answer's head is there.
+pub type Answer = Pin<Box<dyn Future<Output = Result<DeltaStream, ProviderError>> + Send>>;
+
+/// All configured providers as one service; cheap to clone, shared by all attempts.
+///
+/// The future of a call resolves when the answer's head has come; dropping it, or the stream that it resolves to,
+/// closes the request upstream.
+#[derive(Clone)]
+pub struct Providers {
+    clients: Arc<HashMap<Arc<str>, Client>>,
+}
+
+/// Why the providers cannot be built from their specifications.
+#[derive(Debug, thiserror::Error)]
+pub enum BuildError {
+    /// Two providers have the same name.
+    #[error("provider `{0}` is configured twice")]
+    Twice(Arc<str>),
+    /// The base URL is none, or its scheme is not allowed.
+    #[error("provider `{provider}`: `{url}` is no usable base URL: {why}")]
+    BaseUrl {
+        /// The provider's name.
+        provider: Arc<str>,
+        /// The URL as configured.
+        url: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// An extra header, or a credential, is not what HTTP allows.
+    #[error("provider `{provider}`: {what} is not allowed in an HTTP header")]
+    Header {
+        /// The provider's name.
+        provider: Arc<str>,
+        /// What is wrong; never a credential's value.
+        what: String,
+    },
+    /// Nothing here speaks that dialect.
+    #[error("provider `{provider}`: the dialect `{}` is not spoken yet", dialect.as_str())]
+    Dialect {
+        /// The provider's name.
+        provider: Arc<str>,
+        /// The dialect as configured.
+        dialect: Dialect,
+    },
+    /// TLS cannot be set up.
+    #[error("provider `{provider}`: TLS cannot be set up")]
+    Tls {
+        /// The provider's name.
+        provider: Arc<str>,
+        /// Why.
+        source: rustls::Error,
+    },
+}
+
+enum Client {
+    OpenaiChat(Box<openai::ChatClient>),
+    Scripted(scripted::Player),
+}
+
+// === impl Providers ===
+
+impl Providers {
+    /// Builds one client per specification; nothing is connected yet.
+    ///
+    /// # Errors
+    /// When a specification cannot work, whatever the provider answers.
+    pub fn build(specs: &[ProviderSpec]) -> Result<Self, BuildError> {
+        let mut clients = HashMap::with_capacity(specs.len());
+        for spec in specs {
+            let client = Client::build(spec)?;
+            if clients.insert(Arc::clone(&spec.name), client).is_some() {
+                return Err(BuildError::Twice(Arc::clone(&spec.name)));
+            }
+        }
+        Ok(Self { clients: Arc::new(clients) })
+    }
+
+    /// The names of all providers, in no order.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.clients.keys().map(AsRef::as_ref)
+    }
+
+    fn answer(&self, call: WireCall) -> Result<Answer, ProviderError> {
+        match self.clients.get(&call.target.provider) {
+            Some(Client::OpenaiChat(client)) => client.answer(call),
+            Some(Client::Scripted(player)) => Ok(player.answer(call)),
+            None => Err(ProviderError {
+                provider: Arc::clone(&call.target.family),
+                message: Some(format!("no provider is configured under the name `{}`", call.target.provider)),
+                ..ProviderError::default()
+            }),
+        }
+    }
+}
+
+impl fmt::Debug for Providers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.clients.keys()).finish()
+    }
+}
+
+impl tower::Service<WireCall> for Providers {
+    type Response = DeltaStream;
+    type Error = ProviderError;
+    type Future = Either<Answer, Ready<Result<DeltaStream, ProviderError>>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, call: WireCall) -> Self::Future {
+        match self.answer(call) {
+            Ok(answer) => Either::Left(answer),
+            Err(error) => Either::Right(ready(Err(error))),
+        }
+    }
+}
+
+// === impl Client ===
+
+impl Client {
+    fn build(spec: &ProviderSpec) -> Result<Self, BuildError> {
+        match spec.dialect {
+            Dialect::OpenaiChat => Ok(Self::OpenaiChat(Box::new(openai::ChatClient::build(spec)?))),
+            Dialect::Scripted => Ok(Self::Scripted(scripted::Player::new(spec))),
+            Dialect::OpenaiResponses | Dialect::Anthropic | Dialect::Gemini | Dialect::Bedrock => {
+                Err(BuildError::Dialect { provider: Arc::clone(&spec.name), dialect: spec.dialect })
+            }
+        }
+    }
+}

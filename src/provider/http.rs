@@ -1,0 +1,255 @@
+//! One HTTP request to a provider, and its answer as bounded bytes with the facts that matter.
+//!
+//! Connections are pooled, HTTP/2 is spoken where TLS offers it. It never retries, never follows a redirect, and
+//! never reads an answer beyond its bound. Dropping a request or a body closes it upstream.
+
+mod body;
+mod dial;
+mod fault;
+mod headers;
+
+use std::{fmt, sync::Arc};
+
+use bytes::Bytes;
+use http::{
+    HeaderMap, HeaderName, HeaderValue, Request, Uri,
+    header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, USER_AGENT},
+};
+use http_body_util::Full;
+use hyper_util::{
+    client::legacy::Client,
+    rt::{TokioExecutor, TokioTimer},
+};
+use secrecy::{ExposeSecret as _, SecretString};
+
+use self::dial::Dialer;
+use super::{
+    BuildError,
+    spec::{HttpSettings, KeyHeader, ProviderSpec},
+};
+use crate::domain::{
+    failure::{ProviderError, Surface},
+    invocation::TraceContext,
+    wire::WireCall,
+};
+
+pub(super) use self::{body::ReplyBody, fault::head_fault, headers::rate_limits};
+
+const AGENT: &str = concat!("relight/", env!("CARGO_PKG_VERSION"));
+
+/// A provider's HTTP client with its keys and headers; cheap to clone.
+#[derive(Clone)]
+pub(super) struct HttpClient {
+    client: Client<Dialer, Full<Bytes>>,
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    base: String,
+    query: Option<String>,
+    keys: HeaderMapByName,
+    key_header: KeyHeader,
+    extra: HeaderMap,
+    settings: HttpSettings,
+}
+
+type HeaderMapByName = std::collections::BTreeMap<String, HeaderValue>;
+
+/// An answer whose head says that all is well.
+pub(super) struct Reply {
+    /// Status, always 2xx.
+    pub(super) status: u16,
+    /// Kept headers.
+    pub(super) headers: Vec<(String, String)>,
+    /// The rest, as it comes.
+    pub(super) body: ReplyBody,
+}
+
+/// What a request is made of, beside what the provider's specification says.
+pub(super) struct Post {
+    /// Behind the base URL.
+    pub(super) path: String,
+    /// JSON.
+    pub(super) body: Vec<u8>,
+    /// What the answer may be.
+    pub(super) accept: &'static str,
+}
+
+// === impl HttpClient ===
+
+impl HttpClient {
+    /// A client for one provider; nothing is connected yet.
+    pub(super) fn build(spec: &ProviderSpec) -> Result<Self, BuildError> {
+        let base_url = |why: &str| BuildError::BaseUrl {
+            provider: Arc::clone(&spec.name),
+            url: spec.base_url.clone(),
+            why: why.to_owned(),
+        };
+        let (base, query) = match spec.base_url.split_once('?') {
+            Some((base, query)) => (base, Some(query.to_owned())),
+            None => (spec.base_url.as_str(), None),
+        };
+        let uri: Uri = base.replace("{model}", "model").parse().map_err(|_| base_url("it is no URL"))?;
+        let host = uri.host().ok_or_else(|| base_url("it names no host"))?;
+        match uri.scheme_str() {
+            Some("https") => {}
+            Some("http") if spec.http.allow_http || is_loopback(host) => {}
+            Some("http") => return Err(base_url("plaintext is not allowed beyond this host")),
+            _ => return Err(base_url("its scheme is neither https nor http")),
+        }
+        let dialer =
+            Dialer::build(&spec.http).map_err(|source| BuildError::Tls { provider: Arc::clone(&spec.name), source })?;
+        let client = Client::builder(TokioExecutor::new())
+            .pool_idle_timeout(spec.http.pool_idle_timeout)
+            .pool_max_idle_per_host(spec.http.pool_max_idle_per_host)
+            .pool_timer(TokioTimer::new())
+            .timer(TokioTimer::new())
+            // The planner above is the only one who tries again.
+            .retry_canceled_requests(false)
+            .http2_only(spec.http.http2_prior_knowledge)
+            .build(dialer);
+        let shared = Shared {
+            base: base.trim_end_matches('/').to_owned(),
+            query,
+            keys: key_headers(spec)?,
+            key_header: spec.api_key_header,
+            extra: extra_headers(spec)?,
+            settings: spec.http.clone(),
+        };
+        Ok(Self { client, shared: Arc::new(shared) })
+    }
+
+    /// The bounds of this client.
+    pub(super) fn settings(&self) -> &HttpSettings {
+        &self.shared.settings
+    }
+
+    /// Sends one request and waits for the answer's head.
+    ///
+    /// # Errors
+    /// With the facts, when the request could not be sent, no head came, or the status is not 2xx.
+    pub(super) async fn post(&self, call: &WireCall, post: Post) -> Result<Reply, ProviderError> {
+        let provider = &call.target.family;
+        let request = self.request(call, post)?;
+        let answer = match self.client.request(request).await {
+            Ok(answer) => answer,
+            Err(error) => return Err(head_fault(provider, &error)),
+        };
+        let (head, incoming) = answer.into_parts();
+        let headers = headers::kept(&head.headers);
+        let body = ReplyBody::new(incoming, Arc::clone(provider), self.shared.settings.max_body_bytes);
+        if head.status.is_success() {
+            return Ok(Reply { status: head.status.as_u16(), headers, body });
+        }
+        let text = body.excerpt().await;
+        let message = match text {
+            Some(_) => None,
+            None if head.status.is_redirection() => Some("redirects are not followed".to_owned()),
+            None => Some(head.status.to_string()),
+        };
+        Err(ProviderError {
+            provider: Arc::clone(provider),
+            surface: Surface::Http,
+            status: Some(head.status.as_u16()),
+            headers,
+            body: text,
+            message,
+            ..ProviderError::default()
+        })
+    }
+
+    fn request(&self, call: &WireCall, post: Post) -> Result<Request<Full<Bytes>>, ProviderError> {
+        let not_configured = |message: String| ProviderError {
+            provider: Arc::clone(&call.target.family),
+            message: Some(message),
+            ..ProviderError::default()
+        };
+        let shared = &*self.shared;
+        let mut url = shared.base.replace("{model}", &call.target.model);
+        url.push_str(&post.path);
+        if let Some(query) = &shared.query {
+            url.push('?');
+            url.push_str(query);
+        }
+        let mut request = Request::post(url)
+            .header(CONTENT_TYPE, "application/json")
+            .header(ACCEPT, post.accept)
+            .header(USER_AGENT, AGENT)
+            .body(Full::new(Bytes::from(post.body)))
+            .map_err(|error| not_configured(format!("the provider's URL is not configured well: {error}")))?;
+        let headers = request.headers_mut();
+        trace_headers(headers, &call.trace);
+        if let Some((name, key)) = self.key(&call.target.credential).map_err(not_configured)? {
+            headers.insert(name, key.clone());
+        }
+        for (name, value) in &shared.extra {
+            headers.insert(name.clone(), value.clone());
+        }
+        Ok(request)
+    }
+
+    fn key(&self, credential: &str) -> Result<Option<(HeaderName, &HeaderValue)>, String> {
+        let keys = &self.shared.keys;
+        let name = match self.shared.key_header {
+            KeyHeader::Bearer => AUTHORIZATION,
+            KeyHeader::ApiKey => HeaderName::from_static("api-key"),
+            KeyHeader::None => return Ok(None),
+        };
+        let key = match credential {
+            // A provider without keys, or with just one, needs not be told which.
+            "" if keys.is_empty() => return Ok(None),
+            "" if keys.len() == 1 => keys.values().next(),
+            named => keys.get(named),
+        };
+        key.map(|key| Some((name, key)))
+            .ok_or_else(|| format!("Missing credentials: no credential is configured under the name `{credential}`"))
+    }
+}
+
+impl fmt::Debug for HttpClient {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HttpClient").field("base", &self.shared.base).finish_non_exhaustive()
+    }
+}
+
+fn is_loopback(host: &str) -> bool {
+    let bare = host.trim_start_matches('[').trim_end_matches(']');
+    host == "localhost" || bare.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback())
+}
+
+fn key_headers(spec: &ProviderSpec) -> Result<HeaderMapByName, BuildError> {
+    let header = |(name, key): (&String, &SecretString)| {
+        let key = key.expose_secret();
+        let text = match spec.api_key_header {
+            KeyHeader::Bearer => format!("Bearer {key}"),
+            KeyHeader::ApiKey | KeyHeader::None => key.to_owned(),
+        };
+        let mut value = HeaderValue::from_str(&text).map_err(|_| BuildError::Header {
+            provider: Arc::clone(&spec.name),
+            what: format!("the value of credential `{name}`"),
+        })?;
+        value.set_sensitive(true);
+        Ok((name.clone(), value))
+    };
+    spec.credentials.iter().map(header).collect()
+}
+
+fn extra_headers(spec: &ProviderSpec) -> Result<HeaderMap, BuildError> {
+    let header = |(name, value): (&String, &String)| {
+        let refused =
+            || BuildError::Header { provider: Arc::clone(&spec.name), what: format!("extra header `{name}`") };
+        let value = HeaderValue::from_str(value).map_err(|_| refused())?;
+        Ok((HeaderName::from_bytes(name.as_bytes()).map_err(|_| refused())?, value))
+    };
+    spec.extra_headers.iter().map(header).collect()
+}
+
+fn trace_headers(headers: &mut HeaderMap, trace: &TraceContext) {
+    let fields = [("traceparent", &trace.traceparent), ("tracestate", &trace.tracestate), ("baggage", &trace.baggage)];
+    for (name, value) in fields {
+        // A value that HTTP does not allow is left out: a broken trace is no reason to fail a call.
+        if let Some(value) = value.as_deref().and_then(|value| HeaderValue::from_str(value).ok()) {
+            headers.insert(name, value);
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! An answer's body as it comes, never more of it than its bound.
+
+use std::{sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use futures_util::FutureExt as _;
+use http_body_util::BodyExt as _;
+use hyper::body::Incoming;
+
+use super::fault::body_fault;
+use crate::domain::failure::{ProviderError, Surface, TransportFault};
+
+/// Longest error body kept, in bytes.
+const MAX_EXCERPT_BYTES: usize = 64 << 10;
+/// Longest time to wait for an error body: its status says enough to go on.
+const EXCERPT_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// An answer's body; dropping it closes the request upstream.
+pub(in crate::provider) struct ReplyBody {
+    incoming: Incoming,
+    provider: Arc<str>,
+    max_bytes: u64,
+    left_bytes: u64,
+}
+
+// === impl ReplyBody ===
+
+impl ReplyBody {
+    pub(super) fn new(incoming: Incoming, provider: Arc<str>, max_bytes: u64) -> Self {
+        Self { incoming, provider, max_bytes, left_bytes: max_bytes }
+    }
+
+    /// The next bytes; `None` at the clean end. Cancel safe.
+    ///
+    /// # Errors
+    /// When the body breaks off or exceeds its bound.
+    pub(in crate::provider) async fn chunk(&mut self) -> Result<Option<Bytes>, ProviderError> {
+        loop {
+            let frame = match self.incoming.frame().await {
+                None => return Ok(None),
+                Some(Err(error)) => return Err(body_fault(&self.provider, &error)),
+                Some(Ok(frame)) => frame,
+            };
+            let Ok(data) = frame.into_data() else { continue };
+            let length = data.len() as u64;
+            if length > self.left_bytes {
+                return Err(ProviderError {
+                    surface: Surface::Stream,
+                    ..ProviderError::transport(
+                        Arc::clone(&self.provider),
+                        TransportFault::TooLarge,
+                        format!("the answer is longer than {} bytes", self.max_bytes),
+                    )
+                });
+            }
+            self.left_bytes -= length;
+            if !data.is_empty() {
+                return Ok(Some(data));
+            }
+        }
+    }
+
+    /// Takes what is already there of a rest that nobody wants, so that the connection can be used again.
+    pub(in crate::provider) fn discard_ready(&mut self) {
+        while let Some(Ok(Some(_))) = self.chunk().now_or_never() {}
+    }
+
+    /// The text of an error body: bounded in size and in time, decoded lossily; `None` where there is none.
+    pub(super) async fn excerpt(mut self) -> Option<String> {
+        let mut bytes = Vec::new();
+        let reading = async {
+            while bytes.len() < MAX_EXCERPT_BYTES {
+                match self.chunk().await {
+                    Ok(Some(chunk)) => bytes.extend_from_slice(&chunk),
+                    Ok(None) | Err(_) => break,
+                }
+            }
+        };
+        // What came in time is kept, whole or not.
+        let _ = tokio::time::timeout(EXCERPT_TIMEOUT, reading).await;
+        bytes.truncate(MAX_EXCERPT_BYTES);
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        (!text.trim().is_empty()).then_some(text)
+    }
+}

@@ -1,0 +1,222 @@
+//! Names the fault behind a transport error by the types in its chain of sources, never by their words.
+//!
+//! A fault of the dialling phase is named so that `never_sent` is true of it; one after that never is, because a
+//! request that may have reached the provider must not be called unsent.
+
+use std::{error::Error, io, sync::Arc};
+
+use super::dial::{DialError, NameError};
+use crate::domain::failure::{ProviderError, Surface, TransportFault};
+
+/// Longest message, in bytes.
+const MAX_MESSAGE_BYTES: usize = 300;
+
+/// `ENFILE`, `EMFILE` and `ENOBUFS` have no kind of their own in std; these are their numbers on Linux.
+const EXHAUSTED_OS_ERRORS: [i32; 3] = [23, 24, 105];
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Dial,
+    Head,
+    Body,
+}
+
+/// The facts of a request that got no answer's head.
+pub(in crate::provider) fn head_fault(provider: &Arc<str>, error: &hyper_util::client::legacy::Error) -> ProviderError {
+    let phase = if error.is_connect() { Phase::Dial } else { Phase::Head };
+    // The outermost error only says in which phase it failed.
+    let cause: &(dyn Error + 'static) = error.source().unwrap_or(error);
+    ProviderError::transport(Arc::clone(provider), fault_of(cause, phase), words_of(cause))
+}
+
+/// The facts of an answer that broke off.
+pub(super) fn body_fault(provider: &Arc<str>, error: &hyper::Error) -> ProviderError {
+    let fault = fault_of(error, Phase::Body);
+    ProviderError { surface: Surface::Stream, ..ProviderError::transport(Arc::clone(provider), fault, words_of(error)) }
+}
+
+fn fault_of(error: &(dyn Error + 'static), phase: Phase) -> TransportFault {
+    let mut named = None;
+    let mut next = Some(error);
+    while let Some(current) = next {
+        // The deepest cause that has a name is the most exact one.
+        named = named_by_type(current, phase).or(named);
+        next = inner(current);
+    }
+    named.unwrap_or(match phase {
+        Phase::Dial => TransportFault::Unreachable,
+        Phase::Head => TransportFault::ClosedEarly,
+        Phase::Body => TransportFault::Cut,
+    })
+}
+
+/// The cause within; `io::Error` hides a wrapped error from `source`, which only gives that error's own source.
+fn inner<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a (dyn Error + 'static)> {
+    if let Some(io) = error.downcast_ref::<io::Error>() {
+        return io.get_ref().map(|wrapped| wrapped as &(dyn Error + 'static));
+    }
+    if let Some(h2) = error.downcast_ref::<h2::Error>() {
+        return h2.get_io().map(|io| io as &(dyn Error + 'static));
+    }
+    error.source()
+}
+
+fn named_by_type(error: &(dyn Error + 'static), phase: Phase) -> Option<TransportFault> {
+    if let Some(dial) = error.downcast_ref::<DialError>() {
+        return match dial {
+            DialError::Timeout(_) => Some(TransportFault::ConnectTimeout),
+            DialError::Failed(_) => None,
+        };
+    }
+    if error.is::<NameError>() {
+        return Some(TransportFault::Dns);
+    }
+    if let Some(tls) = error.downcast_ref::<rustls::Error>() {
+        return Some(tls_fault(tls, phase));
+    }
+    if let Some(io) = error.downcast_ref::<io::Error>() {
+        return io_fault(io, phase);
+    }
+    if let Some(h2) = error.downcast_ref::<h2::Error>() {
+        let broken = h2.is_reset() || h2.is_go_away();
+        return (!h2.is_io()).then_some(if broken { TransportFault::Reset } else { TransportFault::Protocol });
+    }
+    let hyper = error.downcast_ref::<hyper::Error>()?;
+    if hyper.is_parse() {
+        Some(TransportFault::Protocol)
+    } else if hyper.is_incomplete_message() || hyper.is_canceled() || hyper.is_closed() {
+        Some(closed(phase))
+    } else {
+        None
+    }
+}
+
+fn tls_fault(error: &rustls::Error, phase: Phase) -> TransportFault {
+    match (phase, error) {
+        (Phase::Dial, rustls::Error::InvalidCertificate(_) | rustls::Error::NoCertificatesPresented) => {
+            TransportFault::Certificate
+        }
+        (Phase::Dial, _) => TransportFault::Tls,
+        (Phase::Head | Phase::Body, _) => TransportFault::Protocol,
+    }
+}
+
+fn io_fault(error: &io::Error, phase: Phase) -> Option<TransportFault> {
+    if error.raw_os_error().is_some_and(|number| EXHAUSTED_OS_ERRORS.contains(&number)) {
+        return Some(if phase == Phase::Dial { TransportFault::LocalExhaustion } else { TransportFault::Reset });
+    }
+    let fault = match error.kind() {
+        io::ErrorKind::ConnectionRefused => TransportFault::Refused,
+        io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable | io::ErrorKind::NetworkDown => {
+            unreachable(phase)
+        }
+        io::ErrorKind::AddrNotAvailable | io::ErrorKind::OutOfMemory => TransportFault::LocalExhaustion,
+        io::ErrorKind::TimedOut if phase == Phase::Dial => TransportFault::ConnectTimeout,
+        // The network gave up on an established connection.
+        io::ErrorKind::TimedOut => TransportFault::Reset,
+        // While dialling, only the handshake can be torn: an unmade connection cannot.
+        io::ErrorKind::ConnectionReset
+        | io::ErrorKind::ConnectionAborted
+        | io::ErrorKind::BrokenPipe
+        | io::ErrorKind::UnexpectedEof
+            if phase == Phase::Dial =>
+        {
+            TransportFault::Tls
+        }
+        io::ErrorKind::ConnectionReset | io::ErrorKind::ConnectionAborted | io::ErrorKind::BrokenPipe => {
+            TransportFault::Reset
+        }
+        io::ErrorKind::UnexpectedEof | io::ErrorKind::NotConnected => closed(phase),
+        _ => return None,
+    };
+    // Only the dialling phase may be called unsent.
+    Some(if phase != Phase::Dial && fault.never_sent() { TransportFault::Reset } else { fault })
+}
+
+const fn unreachable(phase: Phase) -> TransportFault {
+    match phase {
+        Phase::Dial => TransportFault::Unreachable,
+        Phase::Head | Phase::Body => TransportFault::Reset,
+    }
+}
+
+const fn closed(phase: Phase) -> TransportFault {
+    match phase {
+        Phase::Dial => TransportFault::Tls,
+        Phase::Head => TransportFault::ClosedEarly,
+        Phase::Body => TransportFault::Cut,
+    }
+}
+
+/// The words of the whole chain, outermost first, without repetition.
+fn words_of(error: &(dyn Error + 'static)) -> String {
+    let mut words = error.to_string();
+    let mut next = inner(error);
+    while let Some(current) = next {
+        let said = current.to_string();
+        if !words.ends_with(&said) {
+            words.push_str(": ");
+            words.push_str(&said);
+        }
+        next = inner(current);
+    }
+    words.truncate(words.floor_char_boundary(MAX_MESSAGE_BYTES));
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn in_phase(kind: io::ErrorKind, phase: Phase) -> TransportFault {
+        fault_of(&io::Error::from(kind), phase)
+    }
+
+    #[test]
+    fn a_fault_while_dialling_was_never_sent() {
+        for kind in [
+            io::ErrorKind::ConnectionRefused,
+            io::ErrorKind::HostUnreachable,
+            io::ErrorKind::AddrNotAvailable,
+            io::ErrorKind::TimedOut,
+            io::ErrorKind::ConnectionReset,
+            io::ErrorKind::UnexpectedEof,
+            io::ErrorKind::PermissionDenied,
+        ] {
+            assert!(in_phase(kind, Phase::Dial).never_sent(), "{kind}");
+        }
+    }
+
+    #[test]
+    fn a_fault_after_dialling_is_never_called_unsent() {
+        for phase in [Phase::Head, Phase::Body] {
+            for kind in [
+                io::ErrorKind::ConnectionRefused,
+                io::ErrorKind::NetworkDown,
+                io::ErrorKind::AddrNotAvailable,
+                io::ErrorKind::TimedOut,
+                io::ErrorKind::ConnectionReset,
+                io::ErrorKind::UnexpectedEof,
+                io::ErrorKind::PermissionDenied,
+            ] {
+                assert!(!in_phase(kind, phase).never_sent(), "{kind} in {phase:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_wrapped_cause_is_found_behind_io_errors() {
+        let bad = rustls::Error::InvalidCertificate(rustls::CertificateError::Expired);
+        let wrapped = io::Error::other(io::Error::new(io::ErrorKind::InvalidData, bad));
+        assert_eq!(fault_of(&wrapped, Phase::Dial), TransportFault::Certificate);
+        let alert = rustls::Error::AlertReceived(rustls::AlertDescription::HandshakeFailure);
+        assert_eq!(fault_of(&io::Error::other(alert), Phase::Dial), TransportFault::Tls);
+        let name = NameError(io::Error::other("no such host"));
+        assert_eq!(fault_of(&DialError::Failed(Box::new(name)), Phase::Dial), TransportFault::Dns);
+    }
+
+    #[test]
+    fn too_many_open_files_is_exhaustion_of_this_host() {
+        assert_eq!(fault_of(&io::Error::from_raw_os_error(24), Phase::Dial), TransportFault::LocalExhaustion);
+    }
+}

@@ -1,0 +1,66 @@
+//! Which headers of an answer are kept: those that say when to come back, what is left, and whom to ask about it.
+//!
+//! Cookies and everything else that could identify or authorise somebody is never kept.
+
+use http::HeaderMap;
+
+const KEPT: [&str; 14] = [
+    "cf-ray",
+    "content-type",
+    "date",
+    "llm_provider-x-request-id",
+    "openai-processing-ms",
+    "request-id",
+    "retry-after",
+    "retry-after-ms",
+    "server",
+    "x-amzn-requestid",
+    "x-generation-id",
+    "x-request-id",
+    "x-should-retry",
+    "apim-request-id",
+];
+
+const KEPT_PREFIXES: [&str; 5] = ["retry-after", "x-ratelimit-", "anthropic-ratelimit-", "x-ms-", "ratelimit-"];
+
+/// Longest value kept, in bytes.
+const MAX_VALUE_BYTES: usize = 1024;
+
+/// The kept headers of an answer, names in lower case.
+pub(super) fn kept(headers: &HeaderMap) -> Vec<(String, String)> {
+    let is_kept = |name: &str| KEPT.contains(&name) || KEPT_PREFIXES.iter().any(|prefix| name.starts_with(prefix));
+    headers
+        .iter()
+        .filter(|(name, _)| is_kept(name.as_str()))
+        .filter(|(_, value)| value.len() <= MAX_VALUE_BYTES)
+        .map(|(name, value)| (name.as_str().to_owned(), String::from_utf8_lossy(value.as_bytes()).into_owned()))
+        .collect()
+}
+
+/// Of kept headers, those that tell of rate limits.
+pub(in crate::provider) fn rate_limits(kept: &[(String, String)]) -> Vec<(String, String)> {
+    kept.iter().filter(|(name, _)| name.contains("ratelimit-") || name.starts_with("retry-after")).cloned().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hints_and_ids_are_kept_and_cookies_are_not() {
+        let mut headers = HeaderMap::new();
+        for name in ["retry-after-ms", "x-ratelimit-reset-tokens", "x-ms-region", "x-request-id", "set-cookie", "via"] {
+            headers.insert(name, "1".parse().unwrap());
+        }
+        let mut names: Vec<String> = kept(&headers).into_iter().map(|(name, _)| name).collect();
+        names.sort();
+        assert_eq!(names, ["retry-after-ms", "x-ms-region", "x-ratelimit-reset-tokens", "x-request-id"]);
+    }
+
+    #[test]
+    fn a_value_beyond_its_bound_is_not_kept() {
+        let mut headers = HeaderMap::new();
+        headers.insert("server", "x".repeat(MAX_VALUE_BYTES + 1).parse().unwrap());
+        assert_eq!(kept(&headers), []);
+    }
+}

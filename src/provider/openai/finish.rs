@@ -1,0 +1,68 @@
+//! Why the model stopped and what it cost, from the words of every server of this dialect.
+
+use serde_json::Value;
+
+use crate::domain::completion::{Exactness, FinishReason, Usage};
+
+/// The reason behind a server's word; `None` where the word means that the server failed.
+pub(super) fn reason(raw: &str) -> Option<FinishReason> {
+    match raw {
+        "stop" | "eos" | "eos_token" | "end_turn" | "stop_sequence" | "complete" => Some(FinishReason::Stop),
+        "length" | "max_tokens" => Some(FinishReason::Length),
+        "model_length" | "model_context_window_exceeded" => Some(FinishReason::ContextFull),
+        "tool_calls" | "function_call" | "tool_use" => Some(FinishReason::ToolCalls),
+        "content_filter" | "safety" => Some(FinishReason::ContentFilter),
+        "refusal" => Some(FinishReason::Refusal),
+        "pause_turn" => Some(FinishReason::Paused),
+        "malformed_function_call" | "function_call_filter: MALFORMED_FUNCTION_CALL" => {
+            Some(FinishReason::MalformedToolCall)
+        }
+        "error" | "abort" | "insufficient_system_resource" => None,
+        _ => Some(FinishReason::Other),
+    }
+}
+
+/// The usage in a chunk or document, also where Groq keeps it.
+pub(super) fn usage(value: &Value) -> Option<Usage> {
+    let usage = [value.get("usage"), value.pointer("/x_groq/usage")].into_iter().flatten().find(|it| it.is_object())?;
+    let count = |pointer: &str| usage.pointer(pointer).and_then(Value::as_u64);
+    let input_tokens = count("/prompt_tokens")?;
+    Some(Usage {
+        input_tokens,
+        output_tokens: count("/completion_tokens").unwrap_or(0),
+        cached_input_tokens: count("/prompt_tokens_details/cached_tokens")
+            .or_else(|| count("/prompt_cache_hit_tokens"))
+            .unwrap_or(0),
+        cache_write_tokens: count("/prompt_tokens_details/cache_write_tokens").unwrap_or(0),
+        reasoning_tokens: count("/completion_tokens_details/reasoning_tokens").unwrap_or(0),
+        exactness: Exactness::Exact,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn all_details_of_the_usage_are_read() {
+        let chunk = json!({"usage": {
+            "prompt_tokens": 10, "completion_tokens": 5,
+            "prompt_tokens_details": {"cached_tokens": 4, "cache_write_tokens": 3},
+            "completion_tokens_details": {"reasoning_tokens": 2},
+        }});
+        let expected = Usage {
+            input_tokens: 10,
+            output_tokens: 5,
+            cached_input_tokens: 4,
+            cache_write_tokens: 3,
+            reasoning_tokens: 2,
+            exactness: Exactness::Exact,
+        };
+        assert_eq!(usage(&chunk), Some(expected));
+        let groq = json!({"usage": null, "x_groq": {"usage": {"prompt_tokens": 1, "completion_tokens": 2}}});
+        assert_eq!(usage(&groq).map(|usage| usage.output_tokens), Some(2));
+        assert_eq!(usage(&json!({"usage": null})), None);
+    }
+}

@@ -1,0 +1,179 @@
+//! Tool calls out of fragments, as servers really send them.
+//!
+//! Fragments belong together by `index`, but a new id begins a new call whatever the index says; indexes and ids may
+//! be missing; arguments may come whole, or as an object. Arguments are never repaired: a call whose arguments are
+//! not JSON is reported, not mended.
+
+use serde::de::IgnoredAny;
+use serde_json::Value;
+
+use crate::domain::completion::{BlockKind, Delta};
+
+/// Most tool calls in one answer.
+const MAX_CALLS: usize = 128;
+
+/// The calls of one answer so far.
+#[derive(Debug, Default)]
+pub(super) struct ToolCalls {
+    calls: Vec<Call>,
+}
+
+#[derive(Debug)]
+struct Call {
+    index: Option<u64>,
+    /// As the server gave it; empty where it gave none.
+    id: String,
+    name: String,
+    arguments: String,
+    /// Its block, once its name is known; until then its arguments wait.
+    block: Option<u32>,
+    /// It was given with other ids of the same chunk, so nothing can follow it by position.
+    whole: bool,
+}
+
+/// Why the calls cannot be used, in words that may go to the model.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct BadCall(pub(super) String);
+
+// === impl ToolCalls ===
+
+impl ToolCalls {
+    /// Whether no call has begun.
+    pub(super) fn is_empty(&self) -> bool {
+        self.calls.is_empty()
+    }
+
+    /// Takes one fragment and writes what it adds.
+    ///
+    /// # Errors
+    /// When there are too many calls.
+    pub(super) fn fragment(
+        &mut self,
+        fragment: &Value,
+        next_block: &mut u32,
+        out: &mut Vec<Delta>,
+    ) -> Result<(), BadCall> {
+        let function = fragment.get("function").or_else(|| fragment.get("custom")).unwrap_or(fragment);
+        let text = |value: Option<&Value>| value.and_then(Value::as_str).unwrap_or_default().to_owned();
+        let id = text(fragment.get("id"));
+        let name = text(function.get("name"));
+        let index = fragment.get("index").and_then(Value::as_u64);
+        let (arguments, whole) = match function.get("arguments").or_else(|| function.get("input")) {
+            Some(Value::String(arguments)) => (arguments.clone(), false),
+            Some(object @ (Value::Object(_) | Value::Array(_))) => (object.to_string(), true),
+            _ => (String::new(), false),
+        };
+        let place = match self.find(index, &id, &name) {
+            Some(place) => place,
+            None if self.calls.len() >= MAX_CALLS => {
+                return Err(BadCall(format!("the answer holds more than {MAX_CALLS} tool calls")));
+            }
+            None => {
+                self.calls.push(Call {
+                    index,
+                    id: String::new(),
+                    name: String::new(),
+                    arguments: String::new(),
+                    block: None,
+                    whole,
+                });
+                self.calls.len() - 1
+            }
+        };
+        let number = place + 1;
+        if let Some(call) = self.calls.get_mut(place) {
+            call.add(number, id, name, &arguments, next_block, out);
+        }
+        Ok(())
+    }
+
+    /// Ends all calls; those whose arguments are JSON get their stop.
+    ///
+    /// # Errors
+    /// When a call has no name, or arguments that are not JSON, unless `cut` says that the answer ended before its
+    /// end: a broken call is then left without its stop, so that nobody acts on it.
+    pub(super) fn seal(&mut self, cut: bool, out: &mut Vec<Delta>) -> Result<(), BadCall> {
+        let mut stops = Vec::new();
+        for call in &self.calls {
+            match call.check() {
+                Ok(block) => {
+                    if call.arguments.is_empty() {
+                        stops.push(Delta::BlockDelta { block, text: "{}".to_owned() });
+                    }
+                    stops.push(Delta::BlockStop { block, opaque: None });
+                }
+                Err(_) if cut => {}
+                Err(bad) => return Err(bad),
+            }
+        }
+        out.append(&mut stops);
+        Ok(())
+    }
+
+    /// The call that a fragment goes on with; `None` begins a new one.
+    fn find(&self, index: Option<u64>, id: &str, name: &str) -> Option<usize> {
+        let (place, last) = match index {
+            Some(index) => self.calls.iter().enumerate().rev().find(|(_, call)| call.index == Some(index))?,
+            None if id.is_empty() => self.calls.iter().enumerate().next_back()?,
+            None => return self.calls.iter().position(|call| call.id == id),
+        };
+        let other_id = !id.is_empty() && !last.id.is_empty() && last.id != id;
+        // Without ids, a name after whole arguments can only be the next call's.
+        let next_by_name = !name.is_empty() && (id.is_empty() || last.id.is_empty()) && last.is_full();
+        (!other_id && !next_by_name).then_some(place)
+    }
+}
+
+// === impl Call ===
+
+impl Call {
+    fn add(
+        &mut self,
+        number: usize,
+        id: String,
+        name: String,
+        arguments: &str,
+        next_block: &mut u32,
+        out: &mut Vec<Delta>,
+    ) {
+        if self.id.is_empty() {
+            self.id = id;
+        }
+        if self.name.is_empty() {
+            self.name = name;
+        }
+        self.arguments.push_str(arguments);
+        let added = match self.block {
+            Some(block) => Some((block, arguments.to_owned())),
+            None if self.name.is_empty() => None,
+            None => {
+                let block = *next_block;
+                *next_block += 1;
+                self.block = Some(block);
+                let id = if self.id.is_empty() { format!("call_{number}") } else { self.id.clone() };
+                out.push(Delta::BlockStart { block, kind: BlockKind::ToolCall { id, name: self.name.clone() } });
+                Some((block, self.arguments.clone()))
+            }
+        };
+        if let Some((block, text)) = added
+            && !text.is_empty()
+        {
+            out.push(Delta::BlockDelta { block, text });
+        }
+    }
+
+    fn is_full(&self) -> bool {
+        self.whole || serde_json::from_str::<IgnoredAny>(&self.arguments).is_ok()
+    }
+
+    fn check(&self) -> Result<u32, BadCall> {
+        let block = self.block.ok_or_else(|| BadCall("a tool call has no name".to_owned()))?;
+        if self.arguments.is_empty() {
+            return Ok(block);
+        }
+        match serde_json::from_str::<IgnoredAny>(&self.arguments) {
+            Ok(_) => Ok(block),
+            Err(error) => Err(BadCall(format!("tool call `{}`: arguments are not JSON: {error}", self.name))),
+        }
+    }
+}

@@ -1,0 +1,262 @@
+//! What the embedded provider plays, as people write it: plain data, readable from YAML.
+//!
+//! ```yaml
+//! outage: { for: 30s }
+//! steps:
+//!   - status: { code: 429, headers: { retry-after: "1" } }
+//!   - when_told: { then: { answer: { text: fixed } }, otherwise: { malformed: tool_arguments } }
+//! otherwise: { answer: { text: "You said: {user}", tokens_per_second: 50 } }
+//! ```
+//!
+//! It depends on nothing but units, so that the configuration can hold it as it is.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::domain::{completion::FinishReason, units};
+
+/// What a scripted provider does, call by call. The empty script answers every call.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Script {
+    /// What the dice of `probabilities` begin with; the same seed gives the same failures in the same order.
+    pub seed: u64,
+    /// A time in which every call fails, before anything else is played.
+    pub outage: Option<Outage>,
+    /// Played once each, in order, for every target on its own.
+    pub steps: Vec<Step>,
+    /// Drawn from once `steps` are played; what is left to 1 is `otherwise`.
+    pub probabilities: Vec<Chance>,
+    /// Played for ever after.
+    pub otherwise: Step,
+    /// What other than all this is played for a model, by its name.
+    pub models: BTreeMap<String, Play>,
+}
+
+/// What is played for one model.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Play {
+    /// A time in which every call fails, before anything else is played.
+    pub outage: Option<Outage>,
+    /// Played once each, in order, for every target on its own.
+    pub steps: Vec<Step>,
+    /// Drawn from once `steps` are played; what is left to 1 is `otherwise`.
+    pub probabilities: Vec<Chance>,
+    /// Played for ever after.
+    pub otherwise: Step,
+}
+
+/// A time in which every call of a target fails.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Outage {
+    /// How long, from the outage's first call; `0ms` where `attempts` counts.
+    #[serde(with = "units::duration")]
+    #[schemars(with = "String")]
+    pub r#for: Duration,
+    /// How many calls fail; 0 where `for` counts. With both, it lasts until both are over.
+    pub attempts: u32,
+    /// How many calls are played before it begins.
+    pub after_attempts: u32,
+    /// How the calls fail.
+    pub step: Box<Step>,
+}
+
+/// A step and how likely it is.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Chance {
+    /// 0 to 1.
+    pub probability: f64,
+    /// What is played.
+    pub step: Step,
+}
+
+/// What is done with one call.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Step {
+    /// It is answered.
+    Answer(AnswerStep),
+    /// Nothing ever comes, not even the answer's head.
+    Timeout,
+    /// It is refused with an HTTP status.
+    Status(StatusStep),
+    /// The connection is reset before the answer's head.
+    Reset,
+    /// Some text comes, then nothing ever.
+    Stall(BreakStep),
+    /// Some text comes, then the stream ends without its end mark.
+    Cut(BreakStep),
+    /// An answer comes that cannot be used.
+    Malformed(Malformed),
+    /// The answer comes late.
+    SlowFirstToken(SlowStep),
+    /// The process behind the model exits.
+    Crash,
+    /// It depends on whether the conversation holds a note about a failed call.
+    WhenTold(WhenToldStep),
+}
+
+/// An answer.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct AnswerStep {
+    /// The text; `{user}` is replaced by the last user text, `{model}` by the model's name. Unset echoes the last user
+    /// text, unless tools are called.
+    pub text: Option<String>,
+    /// Reasoning before the text.
+    pub reasoning: String,
+    /// Tools that the model wants called, after the text.
+    pub tool_calls: Vec<ToolCallStep>,
+    /// How fast words come; 0 sends all at once.
+    pub tokens_per_second: f64,
+    /// The wait before the first one.
+    #[serde(with = "units::duration")]
+    #[schemars(with = "String")]
+    pub first_token_after: Duration,
+    /// Why the model stopped, where it is not what the content implies (`length`, `content_filter`, …).
+    #[schemars(with = "Option<String>")]
+    pub finish: Option<FinishReason>,
+    /// What is said of the tokens; words are counted.
+    pub usage: UsageStep,
+}
+
+/// What is said of the tokens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum UsageStep {
+    /// They are counted.
+    #[default]
+    Exact,
+    /// They are estimated.
+    Estimated,
+    /// Nothing.
+    None,
+}
+
+/// A tool call.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ToolCallStep {
+    /// The tool's name.
+    pub name: String,
+    /// Its arguments; a text is sent as it stands, valid or not.
+    #[serde(default)]
+    pub arguments: Value,
+}
+
+/// A refusal with an HTTP status.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct StatusStep {
+    /// 400 to 599.
+    pub code: u16,
+    /// Headers, lower case.
+    #[serde(default)]
+    pub headers: BTreeMap<String, String>,
+    /// The body; a text is sent as it stands.
+    #[serde(default)]
+    pub body: Value,
+}
+
+/// Where an answer breaks off.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct BreakStep {
+    /// What comes before.
+    pub after_text: String,
+}
+
+/// What is wrong with an answer that cannot be used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Malformed {
+    /// A tool call's arguments are not JSON.
+    ToolArguments,
+    /// The body is not JSON.
+    NotJson,
+    /// There is nothing in it.
+    Empty,
+}
+
+/// An answer that comes late.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SlowStep {
+    /// The wait before the first token.
+    #[serde(with = "units::duration")]
+    #[schemars(with = "String")]
+    pub after: Duration,
+    /// What comes then.
+    #[serde(default)]
+    pub answer: AnswerStep,
+}
+
+/// It depends on whether the model was told.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct WhenToldStep {
+    /// Played when the conversation holds a note about a failed call.
+    pub then: Box<Step>,
+    /// Played when it does not.
+    pub otherwise: Box<Step>,
+}
+
+// === impl Script ===
+
+impl Script {
+    /// What is played for a model.
+    #[must_use]
+    pub fn play_for(&self, model: &str) -> Play {
+        self.models.get(model).cloned().unwrap_or_else(|| Play {
+            outage: self.outage.clone(),
+            steps: self.steps.clone(),
+            probabilities: self.probabilities.clone(),
+            otherwise: self.otherwise.clone(),
+        })
+    }
+
+    /// A script that plays these steps and then answers.
+    #[must_use]
+    pub fn of(steps: Vec<Step>) -> Self {
+        Self { steps, ..Self::default() }
+    }
+}
+
+impl Default for Outage {
+    fn default() -> Self {
+        let step = StatusStep { code: 503, headers: BTreeMap::new(), body: Value::Null };
+        Self { r#for: Duration::ZERO, attempts: 0, after_attempts: 0, step: Box::new(Step::Status(step)) }
+    }
+}
+
+impl Default for Step {
+    fn default() -> Self {
+        Self::Answer(AnswerStep::default())
+    }
+}
+
+impl AnswerStep {
+    /// An answer of one text.
+    pub fn text(text: impl Into<String>) -> Self {
+        Self { text: Some(text.into()), ..Self::default() }
+    }
+}
+
+impl Step {
+    /// An answer of one text.
+    pub fn answer(text: impl Into<String>) -> Self {
+        Self::Answer(AnswerStep::text(text))
+    }
+
+    /// A refusal with an HTTP status and nothing else.
+    #[must_use]
+    pub fn status(code: u16) -> Self {
+        Self::Status(StatusStep { code, headers: BTreeMap::new(), body: Value::Null })
+    }
+}

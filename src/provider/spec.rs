@@ -1,0 +1,146 @@
+//! What a provider client is built from: plain values that the configuration is mapped to.
+//!
+//! Nothing here is read from files or from the environment, and a credential is never printed.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use secrecy::SecretString;
+
+use super::scripted::Script;
+use crate::domain::target::Dialect;
+
+/// One provider: where it is, how it is spoken to, and with which keys.
+#[derive(Debug, Clone)]
+pub struct ProviderSpec {
+    /// Its name, which targets refer to.
+    pub name: Arc<str>,
+    /// Its family (`openai`, `azure`, `deepseek`, …), lower case; used where no target says another.
+    pub family: Arc<str>,
+    /// How it is spoken to.
+    pub dialect: Dialect,
+    /// The URL that the dialect's path is appended to, such as `https://api.openai.com/v1`. A query is kept behind
+    /// the path; `{model}` is replaced by the target's model. Unused by scripted providers.
+    pub base_url: String,
+    /// Keys by the name under which targets refer to them.
+    pub credentials: BTreeMap<String, SecretString>,
+    /// How a key is sent.
+    pub api_key_header: KeyHeader,
+    /// Headers of every request; they replace Relight's own of the same name.
+    pub extra_headers: BTreeMap<String, String>,
+    /// Connections and bounds.
+    pub http: HttpSettings,
+    /// What servers of the chat completions dialect differ in.
+    pub chat: ChatOptions,
+    /// What a scripted provider plays; unset plays the default script.
+    pub scripted: Option<Script>,
+}
+
+/// How a key is sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum KeyHeader {
+    /// `authorization: Bearer <key>`.
+    #[default]
+    Bearer,
+    /// `api-key: <key>`, as Azure takes it.
+    ApiKey,
+    /// No key is sent.
+    None,
+}
+
+/// Connections and bounds of a provider's HTTP client.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HttpSettings {
+    /// Longest time for name, connection and TLS handshake together; too short makes far providers unreachable.
+    pub connect_timeout: Duration,
+    /// How long an idle connection is kept; longer than the provider keeps it loses attempts to closed connections.
+    pub pool_idle_timeout: Duration,
+    /// Idle connections kept per host; 0 makes each attempt pay for a new one.
+    pub pool_max_idle_per_host: usize,
+    /// Longest answer, in bytes; a longer one fails the attempt.
+    pub max_body_bytes: u64,
+    /// Longest line of an event stream, in bytes; a longer one fails the attempt.
+    pub max_line_bytes: usize,
+    /// Whether HTTP/2 is spoken without asking, on plaintext connections too; HTTP/1.1-only servers then fail.
+    pub http2_prior_knowledge: bool,
+    /// Whether `http://` is allowed beyond this host: keys and prompts then cross the network in the clear.
+    pub allow_http: bool,
+    /// Whether small packets are sent at once.
+    pub tcp_nodelay: bool,
+}
+
+/// What servers of the chat completions dialect differ in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ChatOptions {
+    /// Whether answers are asked for as a stream; without it, an answer comes whole, as a stream of one.
+    pub stream: bool,
+    /// Whether a stream is asked to end with its usage; some old servers refuse the option.
+    pub include_usage: bool,
+    /// The field of the output limit; unset means `max_completion_tokens` for `api.openai.com` and for Azure,
+    /// `max_tokens` for all others.
+    pub max_tokens_field: Option<MaxTokensField>,
+    /// The field in which reasoning is sent back (`reasoning_content` for `DeepSeek`); unset sends none back.
+    pub reasoning_field: Option<String>,
+    /// Whether developer messages are sent as such; otherwise as system messages. Unset means: to `api.openai.com`
+    /// and Azure only.
+    pub developer_role: Option<bool>,
+    /// The path behind the base URL.
+    pub path: String,
+}
+
+/// The field of the output limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum MaxTokensField {
+    /// The current name, the only one that reasoning models take.
+    MaxCompletionTokens,
+    /// The old name, the only one that most compatible servers know.
+    MaxTokens,
+}
+
+// === impl ProviderSpec ===
+
+impl ProviderSpec {
+    /// A provider with defaults for everything that is not named; no keys.
+    pub fn new(name: impl Into<Arc<str>>, dialect: Dialect, base_url: impl Into<String>) -> Self {
+        let name = name.into();
+        Self {
+            family: Arc::clone(&name),
+            name,
+            dialect,
+            base_url: base_url.into(),
+            credentials: BTreeMap::new(),
+            api_key_header: KeyHeader::default(),
+            extra_headers: BTreeMap::new(),
+            http: HttpSettings::default(),
+            chat: ChatOptions::default(),
+            scripted: None,
+        }
+    }
+}
+
+impl Default for HttpSettings {
+    fn default() -> Self {
+        Self {
+            connect_timeout: Duration::from_secs(2),
+            pool_idle_timeout: Duration::from_secs(50),
+            pool_max_idle_per_host: 64,
+            max_body_bytes: 32 << 20,
+            max_line_bytes: 1 << 20,
+            http2_prior_knowledge: false,
+            allow_http: false,
+            tcp_nodelay: true,
+        }
+    }
+}
+
+impl Default for ChatOptions {
+    fn default() -> Self {
+        Self {
+            stream: true,
+            include_usage: true,
+            max_tokens_field: None,
+            reasoning_field: None,
+            developer_role: None,
+            path: "/chat/completions".to_owned(),
+        }
+    }
+}

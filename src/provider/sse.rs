@@ -1,0 +1,153 @@
+//! Server-sent events out of bytes, however they were cut into pieces on the way.
+//!
+//! Own code because recovery depends on its corners: what is whole, what is torn, what a server wrote that the
+//! standard does not know (`error:` lines of llama.cpp). Lines and events are bounded; it never reconnects.
+
+#[cfg(test)]
+mod tests;
+
+use std::mem;
+
+/// One event of a stream.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct SseEvent {
+    /// Its `event` field; empty where it has none. `error` also for llama.cpp's `error:` lines.
+    pub name: String,
+    /// Its `data` lines, joined by line feeds.
+    pub data: String,
+}
+
+/// A line or an event beyond its bound.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("an event of the stream is longer than {max_bytes} bytes")]
+pub struct EventTooLong {
+    /// The bound, in bytes.
+    pub max_bytes: usize,
+}
+
+/// Decodes one stream.
+#[derive(Debug)]
+pub struct SseDecoder {
+    max_bytes: usize,
+    /// The line so far, its end not seen yet; never longer than the bound.
+    line: Vec<u8>,
+    /// The last byte was a CR that ended a line: an LF right after it belongs to that end.
+    after_cr: bool,
+    /// No line has ended yet: it may begin with a byte order mark.
+    at_first_line: bool,
+    event: SseEvent,
+    has_data: bool,
+}
+
+const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
+
+// === impl SseDecoder ===
+
+impl SseDecoder {
+    /// A decoder at the beginning of a stream; a line, or the data of an event, may be `max_bytes` long.
+    #[must_use]
+    pub fn new(max_bytes: usize) -> Self {
+        Self {
+            max_bytes,
+            line: Vec::new(),
+            after_cr: false,
+            at_first_line: true,
+            event: SseEvent::default(),
+            has_data: false,
+        }
+    }
+
+    /// Takes the next bytes and returns the events that they complete.
+    ///
+    /// # Errors
+    /// When a line or an event exceeds its bound; the decoder is of no use after that.
+    pub fn feed(&mut self, bytes: &[u8]) -> Result<Vec<SseEvent>, EventTooLong> {
+        let mut events = Vec::new();
+        let mut rest = bytes;
+        if self.after_cr && !rest.is_empty() {
+            self.after_cr = false;
+            rest = rest.strip_prefix(b"\n").unwrap_or(rest);
+        }
+        while let Some(end) = rest.iter().position(|byte| matches!(byte, b'\n' | b'\r')) {
+            self.extend_line(&rest[..end])?;
+            let ended_by_cr = rest[end] == b'\r';
+            rest = &rest[end + 1..];
+            if ended_by_cr {
+                match rest.split_first() {
+                    Some((b'\n', tail)) => rest = tail,
+                    Some(_) => {}
+                    None => self.after_cr = true,
+                }
+            }
+            events.extend(self.end_line()?);
+        }
+        self.extend_line(rest)?;
+        Ok(events)
+    }
+
+    /// What the end of the stream leaves over: an event whose closing blank line never came. It may be torn, so its
+    /// reader has to see for itself whether it is whole.
+    ///
+    /// # Errors
+    /// When the event exceeds its bound.
+    pub fn finish(mut self) -> Result<Option<SseEvent>, EventTooLong> {
+        if !self.line.is_empty() {
+            // A line that is not empty ends no event.
+            let _ = self.end_line()?;
+        }
+        Ok(self.dispatch())
+    }
+
+    fn extend_line(&mut self, bytes: &[u8]) -> Result<(), EventTooLong> {
+        if self.line.len() + bytes.len() > self.max_bytes {
+            return Err(EventTooLong { max_bytes: self.max_bytes });
+        }
+        self.line.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    fn end_line(&mut self) -> Result<Option<SseEvent>, EventTooLong> {
+        let line = mem::take(&mut self.line);
+        let mut bytes = line.as_slice();
+        if mem::take(&mut self.at_first_line) {
+            bytes = bytes.strip_prefix(BYTE_ORDER_MARK).unwrap_or(bytes);
+        }
+        if bytes.is_empty() {
+            return Ok(self.dispatch());
+        }
+        // A line is decoded when it is whole, so no character is ever split.
+        let text = String::from_utf8_lossy(bytes);
+        let (field, value) = text.split_once(':').unwrap_or((&text, ""));
+        let value = value.strip_prefix(' ').unwrap_or(value);
+        match field {
+            "event" => value.clone_into(&mut self.event.name),
+            "data" => self.add_data(value)?,
+            "error" => {
+                "error".clone_into(&mut self.event.name);
+                self.add_data(value)?;
+            }
+            // Comments, ids, retry times, and what nobody knows.
+            _ => {}
+        }
+        Ok(None)
+    }
+
+    fn add_data(&mut self, value: &str) -> Result<(), EventTooLong> {
+        if self.event.data.len() + value.len() + 1 > self.max_bytes {
+            return Err(EventTooLong { max_bytes: self.max_bytes });
+        }
+        if self.has_data {
+            self.event.data.push('\n');
+        }
+        self.has_data = true;
+        self.event.data.push_str(value);
+        Ok(())
+    }
+
+    /// An event without data is none, unless it tells of an error.
+    fn dispatch(&mut self) -> Option<SseEvent> {
+        self.has_data = false;
+        let event = mem::take(&mut self.event);
+        (!event.data.is_empty() || event.name == "error").then_some(event)
+    }
+}

@@ -1,0 +1,83 @@
+//! The order of the layers: the design of Relight in one list.
+//!
+//! Read it from the top: an invocation goes down, its progress comes up. Each line says why the layer is where it is;
+//! `tests/it/stack_order.rs` holds each pair to it.
+
+use std::sync::{Arc, Mutex};
+
+use arc_swap::ArcSwap;
+use tower::{Service, ServiceBuilder, util::BoxCloneSyncService};
+
+use crate::{
+    domain::{failure::Failure, failure::ProviderError, wire::DeltaStream, wire::WireCall},
+    events::EventBus,
+    layers::{
+        ProgressStream, admit::AdmitLayer, circuit::CircuitLayer, classify::ClassifyLayer,
+        concurrency::ConcurrencyLayer, deadline::DeadlineLayer, gates::GatesLayer, hedge::HedgeLayer,
+        inject::InjectLayer, observe::Incoming, observe::ObserveLayer, observe_attempt::ObserveAttemptLayer,
+        retry::RetryLayer, select::SelectLayer, spans::Spans, targets::Targets, timers::TimersLayer,
+        trace_wire::TraceWireLayer,
+    },
+    policy::{admission::Admission, classify::Classifier},
+};
+
+/// The whole stack as one service: an invocation in, its progress out.
+pub type Stack = BoxCloneSyncService<Incoming, ProgressStream, Failure>;
+
+/// What the layers share; everything else a layer needs comes with the invocation.
+#[derive(Debug, Clone)]
+pub struct Shared {
+    /// Where everything that happens is published.
+    pub events: EventBus,
+    /// Where spans are opened.
+    pub spans: Spans,
+    /// What is known of every target.
+    pub targets: Targets,
+    /// Who may come in.
+    pub admission: Arc<Mutex<Admission>>,
+    /// Who judges failures; replaced on reload.
+    pub classifier: Arc<ArcSwap<Classifier>>,
+}
+
+/// Puts the layers on top of a wire.
+pub fn stack<W>(shared: Shared, wire: W) -> Stack
+where
+    W: Service<WireCall, Response = DeltaStream, Error = ProviderError> + Clone + Send + Sync + 'static,
+    W::Future: Send + 'static,
+{
+    let Shared { events, spans, targets, admission, classifier } = shared;
+    BoxCloneSyncService::new(
+        ServiceBuilder::new()
+            // INVOCATION PLANE: once per call.
+            // Outermost, so that a refusal by any layer below is still one span and one event.
+            .layer(ObserveLayer::new(spans, events))
+            // Before anything costs something: too much work is refused early, with a time to come back.
+            .layer(AdmitLayer::new(admission))
+            // Outside everything that waits, so that a fallback or a park never starts a new clock.
+            .layer(DeadlineLayer)
+            // Outside the circuit, because the circuit must see wire attempts; the only loop there is.
+            .layer(RetryLayer::new(targets.clone()))
+            // Inside the loop: the target is chosen afresh for each attempt, after its wait.
+            .layer(SelectLayer::new(targets.clone()))
+            // After select: what is legal depends on the target's dialect.
+            .layer(InjectLayer)
+            // Below the note, so that both attempts of a race say the same.
+            .layer(HedgeLayer::new(targets.clone()))
+            // ATTEMPT PLANE: per wire attempt; state is looked up by target, never owned by a layer.
+            // One record and one outcome per attempt, also of one that is refused just below.
+            .layer(ObserveAttemptLayer)
+            // Cheap and without a permit: a closed gate costs nobody a slot.
+            .layer(GatesLayer)
+            // Before the circuit admits: a permit must not age in a queue.
+            .layer(ConcurrencyLayer)
+            // With the slot in hand: the state is fresh, the generation and a probe's lease begin now.
+            .layer(CircuitLayer::new(targets.clone()))
+            // After the permit: an attempt that Relight refuses itself has no client span.
+            .layer(TraceWireLayer)
+            // The one verdict, and the only change of error type: a stack without it does not compile.
+            .layer(ClassifyLayer::new(classifier))
+            // Inside classify, so that silence is judged like any other fact.
+            .layer(TimersLayer::new(targets))
+            .service(wire),
+    )
+}

@@ -1,0 +1,21 @@
+//! What people see of Relight: traces, metrics and logs.
+//!
+//! Metrics and logs are readers of the event bus, one owned task each, so that no layer knows of them; only spans are
+//! opened by the layers, with the tracer that is built here. Nothing here holds up a call, and no content passes.
+
+pub mod endpoint;
+pub mod logs;
+pub mod metrics;
+pub mod settings;
+pub mod traces;
+
+mod reader;
+
+pub use self::{
+    logs::{LogFormat, init_process_logs, start_logs},
+    metrics::{Levels, Metrics, MetricsTask, TargetNames},
+    reader::ReaderTask,
+    settings::{TelemetryError, TelemetrySettings},
+    traces::{TracerGuard, build_tracer},
+};
+pub use crate::domain::semconv as names;

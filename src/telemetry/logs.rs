@@ -1,0 +1,205 @@
+//! Logs: one line per fact, told by a reader of the bus.
+//!
+//! A line names the trace, the invocation, the route, the operation and the target, so that a log, a trace and an
+//! answer can be laid side by side. Lines come from events, which hold no content and no key; library logs go another
+//! way (`init_process_logs`), at their own level.
+
+use std::{
+    fmt::Write as _,
+    io::{self, Write},
+};
+
+use serde::Serialize;
+use tracing_subscriber::{EnvFilter, util::SubscriberInitExt as _};
+
+use super::{
+    TelemetryError,
+    reader::{Consume, ReaderTask},
+};
+use crate::{
+    domain::{
+        event::{Event, EventBody, Severity},
+        ids::{TargetId, ThreadId},
+    },
+    events::{EventBus, Reading},
+};
+
+/// What a line looks like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum LogFormat {
+    /// One JSON object a line.
+    #[default]
+    Json,
+    /// For people.
+    Human {
+        /// Whether severities are coloured.
+        colour: bool,
+    },
+}
+
+/// Starts to write a line for everything of at least this severity that happens from now on. Needs a Tokio runtime.
+///
+/// Writing happens off the runtime's workers: a reader of the lines that stands still costs lines, never a call.
+#[must_use]
+pub fn start_logs(bus: &EventBus, format: LogFormat, level: Severity, to: Box<dyn Write + Send>) -> ReaderTask {
+    ReaderTask::start(bus.live(), Lines { format, level, to: Some(to) })
+}
+
+/// Sends what libraries log to standard error; `filter` is a level or a list of `crate=level`.
+///
+/// # Errors
+/// When the filter cannot be read, or another subscriber is in force in this process.
+pub fn init_process_logs(format: LogFormat, filter: &str) -> Result<(), TelemetryError> {
+    let filter = EnvFilter::try_new(filter).map_err(|error| TelemetryError::Logs(error.to_string()))?;
+    let subscriber = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr);
+    match format {
+        LogFormat::Json => subscriber.json().finish().try_init(),
+        LogFormat::Human { colour } => subscriber.with_ansi(colour).finish().try_init(),
+    }
+    .map_err(|error| TelemetryError::Logs(error.to_string()))
+}
+
+/// Writes lines.
+struct Lines {
+    format: LogFormat,
+    level: Severity,
+    /// Away while a batch is being written.
+    to: Option<Box<dyn Write + Send>>,
+}
+
+/// A line as JSON; the order of fields is the order in which people read.
+#[derive(Debug, Serialize)]
+struct Line<'a> {
+    time: String,
+    severity: Severity,
+    event: &'static str,
+    message: String,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    trace_id: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    invocation: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    thread: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    route: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    operation: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    target: Option<&'a str>,
+    #[serde(skip_serializing_if = "is_zero")]
+    attempt: u32,
+    cursor: u64,
+    detail: &'a EventBody,
+}
+
+impl Consume for Lines {
+    async fn consume(&mut self, batch: Vec<Reading>) {
+        let mut text = String::new();
+        for reading in &batch {
+            match reading {
+                Reading::Event(event) if event.body.severity() >= self.level => self.tell(event, &mut text),
+                Reading::Event(_) => {}
+                Reading::Missed { count, .. } => self.tell_missed(*count, &mut text),
+            }
+        }
+        let (false, Some(mut to)) = (text.is_empty(), self.to.take()) else {
+            return;
+        };
+        let written = tokio::task::spawn_blocking(move || {
+            // There is nowhere to report that a log cannot be written.
+            let _ = to.write_all(text.as_bytes()).and_then(|()| to.flush());
+            to
+        });
+        self.to = written.await.ok();
+    }
+}
+
+// === impl Lines ===
+
+impl Lines {
+    fn tell(&self, event: &Event, text: &mut String) {
+        match self.format {
+            LogFormat::Json => {
+                let scope = event.scope.as_deref();
+                let line = Line {
+                    time: event.at.to_string(),
+                    severity: event.body.severity(),
+                    event: event.body.kind(),
+                    message: event.display(),
+                    trace_id: scope.map_or("", |scope| &scope.trace_id),
+                    invocation: scope.map(|scope| scope.invocation.as_str()),
+                    thread: scope.and_then(|scope| scope.thread.as_ref()).map(ThreadId::as_str),
+                    route: scope.map(|scope| scope.route.as_str()),
+                    operation: scope.map(|scope| scope.operation.as_str()),
+                    target: event.target.as_ref().map(TargetId::as_str),
+                    attempt: event.attempt,
+                    cursor: event.cursor.0,
+                    detail: &event.body,
+                };
+                if let Ok(json) = serde_json::to_string(&line) {
+                    text.push_str(&json);
+                    text.push('\n');
+                }
+            }
+            LogFormat::Human { colour } => {
+                let time = event.at.strftime("%H:%M:%S%.3f");
+                let severity = human_severity(event.body.severity(), colour);
+                let message = one_line(&event.display());
+                // Writing to a string cannot fail.
+                let _ = write!(text, "{time} {severity} {message}");
+                if let Some(scope) = &event.scope {
+                    let _ = write!(text, "  invocation={}", one_line(scope.invocation.as_str()));
+                    if !scope.trace_id.is_empty() {
+                        let _ = write!(text, " trace={}", scope.trace_id);
+                    }
+                }
+                text.push('\n');
+            }
+        }
+    }
+
+    fn tell_missed(&self, count: u64, text: &mut String) {
+        let time = crate::domain::clock::wall_now();
+        let message = format!("{count} events were not logged: the log could not keep up");
+        let _ = match self.format {
+            LogFormat::Json => {
+                let line = serde_json::json!({
+                    "time": time.to_string(), "severity": Severity::Warning, "event": "events_missed",
+                    "message": message, "count": count,
+                });
+                writeln!(text, "{line}")
+            }
+            LogFormat::Human { colour } => {
+                writeln!(
+                    text,
+                    "{} {} {message}",
+                    time.strftime("%H:%M:%S%.3f"),
+                    human_severity(Severity::Warning, colour)
+                )
+            }
+        };
+    }
+}
+
+fn human_severity(severity: Severity, colour: bool) -> String {
+    let (word, code) = match severity {
+        Severity::Debug => ("DEBUG", 2),
+        Severity::Info => ("INFO ", 32),
+        Severity::Warning => ("WARN ", 33),
+        Severity::Error => ("ERROR", 31),
+    };
+    if colour { format!("\u{1b}[{code}m{word}\u{1b}[0m") } else { word.to_owned() }
+}
+
+/// The text without control characters: what a provider said must not start a line, or colour a terminal.
+fn one_line(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
+const fn is_zero(attempt: &u32) -> bool {
+    *attempt == 0
+}
+
+#[cfg(test)]
+mod tests;

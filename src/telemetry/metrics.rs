@@ -1,0 +1,209 @@
+//! Metrics: a reader of the bus that counts, and a few gauges that are set by whoever knows.
+//!
+//! The same instruments are scraped as Prometheus text and, where wanted, pushed to an OTLP collector. Every registry
+//! is this value's own, so that several servers in one process never mix. No label is without bound.
+
+mod gauges;
+mod instruments;
+mod labels;
+mod recorder;
+
+#[cfg(test)]
+mod tests;
+
+use std::{
+    sync::{Arc, atomic::Ordering::Relaxed},
+    time::Duration,
+};
+
+use arc_swap::ArcSwap;
+use opentelemetry::{InstrumentationScope, KeyValue, metrics::MeterProvider as _};
+use opentelemetry_otlp::MetricExporter;
+use opentelemetry_sdk::metrics::{PeriodicReader, SdkMeterProvider};
+use prometheus::{Registry, TextEncoder};
+
+use self::{gauges::Gauges, instruments::Instruments, labels::Labels, recorder::Recorder};
+pub use self::{gauges::Levels, labels::TargetNames};
+use super::{
+    reader::ReaderTask,
+    settings::{TelemetryError, TelemetrySettings},
+    traces,
+};
+use crate::{
+    domain::{
+        ids::TargetId,
+        semconv::{self, attr, label},
+    },
+    events::EventBus,
+};
+
+/// Where metrics are read, and where those are told that are no events; cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Metrics {
+    inner: Arc<Inner>,
+}
+
+/// The owner of the reader that counts, and of the exporter.
+#[derive(Debug)]
+pub struct MetricsTask {
+    reader: ReaderTask,
+    provider: SdkMeterProvider,
+}
+
+#[derive(Debug)]
+struct Inner {
+    registry: Registry,
+    instruments: Instruments,
+    gauges: Arc<Gauges>,
+    labels: Labels,
+    names: ArcSwap<TargetNames>,
+}
+
+// === impl Metrics ===
+
+impl Metrics {
+    /// Counts everything that happens on the bus from now on. Needs a Tokio runtime.
+    ///
+    /// # Errors
+    /// When the registry cannot be set up, or the OTLP endpoint cannot be used.
+    pub fn start(
+        bus: &EventBus,
+        settings: &TelemetrySettings,
+        targets: TargetNames,
+    ) -> Result<(Self, MetricsTask), TelemetryError> {
+        let registry = Registry::new();
+        let provider = provider(&registry, settings)?;
+        let scope = InstrumentationScope::builder(semconv::SCOPE)
+            .with_version(env!("CARGO_PKG_VERSION"))
+            .with_schema_url(semconv::SCHEMA_URL)
+            .build();
+        let meter = provider.meter_with_scope(scope);
+        let gauges = Arc::new(Gauges::default());
+        gauges.observed_by(&meter);
+        let inner = Arc::new(Inner {
+            registry,
+            instruments: Instruments::new(&meter),
+            gauges,
+            labels: Labels::new(settings.max_label_values),
+            names: ArcSwap::default(),
+        });
+        let metrics = Self { inner: Arc::clone(&inner) };
+        metrics.targets_changed(targets);
+        let reader = ReaderTask::start(bus.live(), Recorder::new(inner));
+        Ok((metrics, MetricsTask { reader, provider }))
+    }
+
+    /// Everything as Prometheus text, version 0.0.4.
+    #[must_use]
+    pub fn render(&self) -> String {
+        TextEncoder::new().encode_to_string(&self.inner.registry.gather()).unwrap_or_else(|error| {
+            tracing::warn!(%error, "metrics cannot be rendered");
+            String::new()
+        })
+    }
+
+    /// Says which targets there are now; series of gauges of all others end.
+    pub fn targets_changed(&self, targets: TargetNames) {
+        self.inner.gauges.targets_changed(targets.clone());
+        self.inner.names.store(Arc::new(targets));
+    }
+
+    /// Reads levels from there at each scrape, added to those told by the methods below. Given once, when the process
+    /// is put together; `source` must be quick and must not call back here.
+    pub fn read_levels(&self, source: impl Fn() -> Levels + Send + Sync + 'static) {
+        self.inner.gauges.read_from(Box::new(source));
+    }
+
+    /// Adds to the invocations in flight.
+    pub fn inflight_changed(&self, by: i64) {
+        self.inner.gauges.inflight.fetch_add(by, Relaxed);
+    }
+
+    /// Adds to the invocations that wait for a circuit or gate.
+    pub fn parked_changed(&self, by: i64) {
+        self.inner.gauges.parked.fetch_add(by, Relaxed);
+    }
+
+    /// Adds to the open watch streams.
+    pub fn watchers_changed(&self, by: i64) {
+        self.inner.gauges.watchers.fetch_add(by, Relaxed);
+    }
+
+    /// Says whether the process drains.
+    pub fn set_draining(&self, draining: bool) {
+        self.inner.gauges.draining.store(draining, Relaxed);
+    }
+
+    /// Says what is left in a target's retry budget, in tokens.
+    pub fn set_budget_level(&self, target: &TargetId, level: f64) {
+        self.inner.gauges.budget_is(target, level);
+    }
+
+    /// Says whether a store can be reached; events say so too, but only when it changes.
+    pub fn set_store_up(&self, store: &str, up: bool) {
+        self.inner.gauges.store_is(store, up);
+    }
+
+    /// Says that a reader of the bus did not get `count` events.
+    pub fn events_missed(&self, reader: &'static str, count: u64) {
+        self.inner.events_missed(reader, count);
+    }
+
+    /// Says how a gRPC call ended: its method, its status by name (`OK`, `UNAVAILABLE`), and how long it took.
+    pub fn rpc_finished(&self, method: &'static str, status: &'static str, took: Duration) {
+        let attributes = [KeyValue::new(attr::RPC_METHOD, method), KeyValue::new(attr::RPC_STATUS, status)];
+        self.inner.instruments.rpc_duration.record(took.as_secs_f64(), &attributes);
+    }
+
+    /// Says how long a journal operation took.
+    pub fn journal_took(&self, operation: &'static str, took: Duration) {
+        let operation = KeyValue::new(label::OPERATION, operation);
+        self.inner.instruments.journal_duration.record(took.as_secs_f64(), &[operation]);
+    }
+}
+
+// === impl MetricsTask ===
+
+impl MetricsTask {
+    /// Counts what has happened up to now, exports it, and ends, within twice `bound`.
+    pub async fn shutdown(self, bound: Duration) {
+        if !self.reader.finish(bound).await {
+            tracing::warn!("the last events were not counted");
+        }
+        let provider = self.provider;
+        // The exporter blocks its caller, and needs the runtime to go on meanwhile.
+        let ended = tokio::task::spawn_blocking(move || provider.shutdown_with_timeout(bound));
+        match tokio::time::timeout(bound, ended).await {
+            Ok(Ok(Ok(()))) => {}
+            Ok(Ok(Err(error))) => tracing::warn!(%error, "the last metrics may be lost"),
+            Ok(Err(error)) => tracing::warn!(%error, "the last metrics may be lost"),
+            Err(_) => tracing::warn!("the last metrics may be lost: the collector does not answer"),
+        }
+    }
+}
+
+// === impl Inner ===
+
+impl Inner {
+    fn names(&self) -> Arc<TargetNames> {
+        self.names.load_full()
+    }
+
+    fn events_missed(&self, reader: &'static str, count: u64) {
+        self.instruments.events_missed.add(count, &[KeyValue::new(label::READER, reader)]);
+    }
+}
+
+fn provider(registry: &Registry, settings: &TelemetrySettings) -> Result<SdkMeterProvider, TelemetryError> {
+    let scraped =
+        opentelemetry_prometheus::exporter().with_registry(registry.clone()).scope_info_enabled(false).build()?;
+    let mut builder = SdkMeterProvider::builder().with_resource(traces::resource(settings)).with_reader(scraped);
+    if let Some(endpoint) = settings.otlp_endpoint.as_ref().filter(|_| settings.otlp_metrics) {
+        let exporter = traces::reaching(MetricExporter::builder().with_tonic(), endpoint, settings)?
+            .build()
+            .map_err(|source| TelemetryError::Endpoint { endpoint: endpoint.clone(), source })?;
+        builder =
+            builder.with_reader(PeriodicReader::builder(exporter).with_interval(settings.metrics_interval).build());
+    }
+    Ok(builder.build())
+}

@@ -1,0 +1,236 @@
+//! The gauges: what is so at the moment of a scrape, rather than what has happened.
+//!
+//! They are observed, not pushed, so that a target that left the configuration leaves no series behind.
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    sync::{
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
+        atomic::{AtomicBool, AtomicI64, Ordering::Relaxed},
+    },
+};
+
+use opentelemetry::{KeyValue, metrics::Meter};
+
+use super::TargetNames;
+use crate::domain::{
+    event::GateKind,
+    ids::TargetId,
+    semconv::{label, metric},
+};
+
+/// Most stores that are told apart.
+const MAX_STORES: usize = 16;
+
+/// The states of a circuit, as labels tell them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum CircuitState {
+    Closed,
+    Open,
+    HalfOpen,
+    Recovering,
+}
+
+/// What somebody else keeps count of, read anew at each scrape.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Levels {
+    /// Invocations in flight.
+    pub inflight: i64,
+    /// Invocations that wait for a circuit or gate.
+    pub parked: i64,
+    /// Open watch streams.
+    pub watchers: i64,
+    /// What is left in the retry budgets of targets, in tokens.
+    pub budgets: Vec<(TargetId, f64)>,
+}
+
+/// What is so at this moment.
+#[derive(Debug, Default)]
+pub(super) struct Gauges {
+    pub(super) inflight: AtomicI64,
+    pub(super) parked: AtomicI64,
+    pub(super) watchers: AtomicI64,
+    pub(super) draining: AtomicBool,
+    source: OnceLock<Source>,
+    board: Mutex<Board>,
+}
+
+/// A gauge of one number: its name, what it means, how it is read.
+type Level = (&'static str, &'static str, fn(&Gauges) -> i64);
+
+struct Source(Box<dyn Fn() -> Levels + Send + Sync>);
+
+#[derive(Debug, Default)]
+struct Board {
+    circuits: BTreeMap<TargetId, CircuitState>,
+    gates: BTreeMap<(TargetId, &'static str), bool>,
+    budgets: BTreeMap<TargetId, f64>,
+    stores: BTreeMap<String, bool>,
+    known: TargetNames,
+}
+
+// === impl CircuitState ===
+
+impl CircuitState {
+    const ALL: [Self; 4] = [Self::Closed, Self::Open, Self::HalfOpen, Self::Recovering];
+
+    pub(super) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Closed => "closed",
+            Self::Open => "open",
+            Self::HalfOpen => "half_open",
+            Self::Recovering => "recovering",
+        }
+    }
+}
+
+// === impl Source ===
+
+impl fmt::Debug for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Source")
+    }
+}
+
+// === impl Gauges ===
+
+impl Gauges {
+    /// Reads levels from there as well; the first source stays.
+    pub(super) fn read_from(&self, source: Box<dyn Fn() -> Levels + Send + Sync>) {
+        // A second source would be a mistake of the wiring; the first goes on to be read.
+        let _ = self.source.set(Source(source));
+    }
+
+    fn levels(&self) -> Levels {
+        self.source.get().map(|source| (source.0)()).unwrap_or_default()
+    }
+
+    /// Shows these targets, as closed where nothing else is known of them, and forgets all others.
+    pub(super) fn targets_changed(&self, names: TargetNames) {
+        let mut board = self.board();
+        board.circuits.retain(|target, _| names.contains(target));
+        board.gates.retain(|(target, _), _| names.contains(target));
+        board.budgets.retain(|target, _| names.contains(target));
+        for target in names.targets() {
+            board.circuits.entry(target.clone()).or_insert(CircuitState::Closed);
+        }
+        board.known = names;
+    }
+
+    pub(super) fn circuit_moved(&self, target: &TargetId, to: CircuitState) {
+        let mut board = self.board();
+        if board.known.contains(target) {
+            board.circuits.insert(target.clone(), to);
+        }
+    }
+
+    pub(super) fn gate_moved(&self, target: &TargetId, gate: GateKind, closed: bool) {
+        let mut board = self.board();
+        if board.known.contains(target) {
+            board.gates.insert((target.clone(), gate.as_str()), closed);
+        }
+    }
+
+    pub(super) fn budget_is(&self, target: &TargetId, level: f64) {
+        let mut board = self.board();
+        if board.known.contains(target) {
+            board.budgets.insert(target.clone(), level);
+        }
+    }
+
+    pub(super) fn store_is(&self, store: &str, up: bool) {
+        let mut board = self.board();
+        if board.stores.len() < MAX_STORES || board.stores.contains_key(store) {
+            board.stores.insert(store.to_owned(), up);
+        }
+    }
+
+    fn board(&self) -> MutexGuard<'_, Board> {
+        self.board.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lets a meter observe all this.
+    pub(super) fn observed_by(self: &Arc<Self>, meter: &Meter) {
+        self.observe_process(meter);
+        self.observe_targets(meter);
+    }
+
+    fn observe_process(self: &Arc<Self>, meter: &Meter) {
+        let levels: [Level; 4] = [
+            (metric::INFLIGHT, "Invocations in flight", |gauges| {
+                gauges.inflight.load(Relaxed) + gauges.levels().inflight
+            }),
+            (metric::PARKED, "Invocations that wait for a circuit or gate", |gauges| {
+                gauges.parked.load(Relaxed) + gauges.levels().parked
+            }),
+            (metric::WATCHERS, "Open watch streams", |gauges| gauges.watchers.load(Relaxed) + gauges.levels().watchers),
+            (metric::DRAINING, "1 while the process drains", |gauges| i64::from(gauges.draining.load(Relaxed))),
+        ];
+        for (name, description, read) in levels {
+            let gauges = Arc::clone(self);
+            meter
+                .i64_observable_gauge(name)
+                .with_description(description)
+                .with_callback(move |observer| observer.observe(read(&gauges), &[]))
+                .build();
+        }
+        let gauges = Arc::clone(self);
+        meter
+            .i64_observable_gauge(metric::STORE_UP)
+            .with_description("1 while a store can be reached")
+            .with_callback(move |observer| {
+                for (store, up) in &gauges.board().stores {
+                    observer.observe(i64::from(*up), &[KeyValue::new(label::STORE, store.clone())]);
+                }
+            })
+            .build();
+    }
+
+    fn observe_targets(self: &Arc<Self>, meter: &Meter) {
+        let gauges = Arc::clone(self);
+        meter
+            .i64_observable_gauge(metric::CIRCUIT_STATE)
+            .with_description("1 for the state that a target's circuit is in, 0 for the others")
+            .with_callback(move |observer| {
+                for (target, is) in &gauges.board().circuits {
+                    for state in CircuitState::ALL {
+                        observer.observe(
+                            i64::from(state == *is),
+                            &[
+                                KeyValue::new(label::TARGET, target.to_string()),
+                                KeyValue::new(label::STATE, state.as_str()),
+                            ],
+                        );
+                    }
+                }
+            })
+            .build();
+        let gauges = Arc::clone(self);
+        meter
+            .i64_observable_gauge(metric::GATE_CLOSED)
+            .with_description("1 while a gate is closed")
+            .with_callback(move |observer| {
+                for ((target, gate), closed) in &gauges.board().gates {
+                    observer.observe(
+                        i64::from(*closed),
+                        &[KeyValue::new(label::TARGET, target.to_string()), KeyValue::new(label::GATE, *gate)],
+                    );
+                }
+            })
+            .build();
+        let gauges = Arc::clone(self);
+        meter
+            .f64_observable_gauge(metric::BUDGET_LEVEL)
+            .with_description("Tokens left in a target's retry budget")
+            .with_callback(move |observer| {
+                for (target, level) in gauges.levels().budgets {
+                    gauges.budget_is(&target, level);
+                }
+                for (target, level) in &gauges.board().budgets {
+                    observer.observe(*level, &[KeyValue::new(label::TARGET, target.to_string())]);
+                }
+            })
+            .build();
+    }
+}

@@ -1,0 +1,126 @@
+//! Bounded label values: what callers and configurations name freely must not make series without end.
+//!
+//! The first values seen keep their names; once a label has as many as allowed, each new one is told as `other`.
+//! Names that are closed by type (classes, causes, states) do not pass here.
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use opentelemetry::{KeyValue, StringValue};
+
+use crate::domain::{
+    ids::TargetId,
+    semconv::label::{MODEL, PROVIDER, TARGET},
+    target::Target,
+};
+
+/// What values beyond the bound are told as.
+pub(super) const OTHER: &str = "other";
+/// What is told where nothing is known.
+pub(super) const UNKNOWN: &str = "unknown";
+
+/// Which provider and model each target is; replaced as a whole when the configuration changes.
+#[derive(Debug, Clone, Default)]
+pub struct TargetNames {
+    names: HashMap<TargetId, TargetName>,
+}
+
+/// A target's provider and model, as labels tell them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct TargetName {
+    family: Arc<str>,
+    model: Arc<str>,
+}
+
+/// The values that each label has had so far.
+#[derive(Debug)]
+pub(super) struct Labels {
+    max_values: usize,
+    seen: Mutex<HashMap<&'static str, BTreeSet<Arc<str>>>>,
+}
+
+// === impl TargetNames ===
+
+impl TargetNames {
+    /// The names of these targets.
+    pub fn of<'a>(targets: impl IntoIterator<Item = &'a Target>) -> Self {
+        let names = targets
+            .into_iter()
+            .map(|target| {
+                let name = TargetName { family: Arc::clone(&target.family), model: Arc::clone(&target.model) };
+                (target.id.clone(), name)
+            })
+            .collect();
+        Self { names }
+    }
+
+    /// Every target that is configured.
+    pub(super) fn targets(&self) -> impl Iterator<Item = &TargetId> {
+        self.names.keys()
+    }
+
+    pub(super) fn contains(&self, target: &TargetId) -> bool {
+        self.names.contains_key(target)
+    }
+
+    fn get(&self, target: &TargetId) -> Option<&TargetName> {
+        self.names.get(target)
+    }
+}
+
+// === impl Labels ===
+
+impl Labels {
+    pub(super) fn new(max_values: usize) -> Self {
+        Self { max_values: max_values.max(1), seen: Mutex::default() }
+    }
+
+    /// The label with this value, or with `other` once the label has its fill.
+    pub(super) fn bounded(&self, label: &'static str, value: &str) -> KeyValue {
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let values = seen.entry(label).or_default();
+        if let Some(known) = values.get(value) {
+            return KeyValue::new(label, StringValue::from(Arc::clone(known)));
+        }
+        if values.len() >= self.max_values {
+            return KeyValue::new(label, OTHER);
+        }
+        let value: Arc<str> = Arc::from(value);
+        values.insert(Arc::clone(&value));
+        KeyValue::new(label, StringValue::from(value))
+    }
+
+    /// Target, provider and model. Configured targets are few and keep their names; any other is bounded.
+    pub(super) fn target(&self, names: &TargetNames, target: Option<&TargetId>, model: Option<&str>) -> [KeyValue; 3] {
+        match target.and_then(|id| names.get(id).map(|name| (id, name))) {
+            Some((id, name)) => [
+                KeyValue::new(TARGET, id.to_string()),
+                KeyValue::new(PROVIDER, StringValue::from(Arc::clone(&name.family))),
+                KeyValue::new(MODEL, StringValue::from(Arc::clone(&name.model))),
+            ],
+            None => [
+                target.map_or_else(|| KeyValue::new(TARGET, UNKNOWN), |id| self.bounded(TARGET, id.as_str())),
+                KeyValue::new(PROVIDER, UNKNOWN),
+                model.map_or_else(|| KeyValue::new(MODEL, UNKNOWN), |model| self.bounded(MODEL, model)),
+            ],
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_beyond_the_bound_are_told_as_other_and_known_ones_keep_their_names() {
+        let labels = Labels::new(2);
+        let told = |value: &str| labels.bounded("operation", value).value.as_str().into_owned();
+        assert_eq!(
+            ["planner", "executor", "third", "planner", "fourth"].map(told),
+            ["planner", "executor", "other", "planner", "other"]
+        );
+        assert_eq!(labels.bounded("route", "third").value.as_str(), "third", "each label has a bound of its own");
+    }
+}

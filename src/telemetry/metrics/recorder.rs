@@ -1,0 +1,363 @@
+//! From events to numbers: the one reader that counts what happened.
+//!
+//! Most events count alone. An attempt's cause and an invocation's kept answer are told by earlier events, so a small,
+//! bounded memory of open invocations is kept; when events were missed it is forgotten rather than guessed at.
+
+use std::{collections::HashMap, sync::Arc, time::Duration};
+
+use opentelemetry::{KeyValue, metrics::Counter};
+
+use super::{
+    Inner,
+    gauges::CircuitState,
+    labels::{TargetNames, UNKNOWN},
+};
+use crate::{
+    domain::{
+        completion::Usage,
+        event::{Event, EventBody, EventScope},
+        failure::{FailureClass, Wait},
+        ids::{InvocationId, TargetId},
+        invocation::{AttemptCause, RecoveryStrategy},
+        semconv::{attr, label},
+    },
+    events::Reading,
+    telemetry::reader::Consume,
+};
+
+/// Most open invocations that are remembered; beyond it all are forgotten, which costs labels and no counts.
+const MAX_OPEN: usize = 65_536;
+
+/// Counts what it reads.
+#[derive(Debug)]
+pub(super) struct Recorder {
+    inner: Arc<Inner>,
+    open: HashMap<InvocationId, Open>,
+}
+
+/// What is remembered of an invocation until it ends.
+#[derive(Debug, Default)]
+struct Open {
+    attempts: HashMap<u32, Begun>,
+    answered: Option<(Option<TargetId>, Usage)>,
+}
+
+#[derive(Debug, Clone)]
+struct Begun {
+    cause: &'static str,
+    model: Arc<str>,
+}
+
+/// How an attempt ended.
+struct Ended {
+    duration_ms: u64,
+    usage: Usage,
+    class: Option<FailureClass>,
+    sent: bool,
+}
+
+impl Consume for Recorder {
+    async fn consume(&mut self, batch: Vec<Reading>) {
+        for reading in batch {
+            match reading {
+                Reading::Event(event) => self.record(&event),
+                Reading::Missed { count, .. } => {
+                    self.open.clear();
+                    self.inner.events_missed("metrics", count);
+                }
+            }
+        }
+    }
+}
+
+// === impl Recorder ===
+
+impl Recorder {
+    pub(super) fn new(inner: Arc<Inner>) -> Self {
+        Self { inner, open: HashMap::new() }
+    }
+
+    fn record(&mut self, event: &Event) {
+        let target = event.target.as_ref();
+        let inner = Arc::clone(&self.inner);
+        let names = inner.names();
+        match &event.body {
+            EventBody::AttemptStarted { cause, model } => self.begun(event, *cause, model),
+            EventBody::FirstToken { after_ms } => {
+                let model = self.begun_at(event).map(|begun| begun.model);
+                inner
+                    .instruments
+                    .first_chunk
+                    .record(seconds(*after_ms), &inner.gen_ai(&names, target, model.as_deref()));
+            }
+            EventBody::AttemptSucceeded { duration_ms, usage } => {
+                let ended = Ended { duration_ms: *duration_ms, usage: *usage, class: None, sent: true };
+                self.ended(event, &names, &ended);
+                self.open_of(event, |open| open.answered = Some((event.target.clone(), *usage)));
+            }
+            EventBody::AttemptFailed { class, duration_ms, sent, usage, message: _, status: _ } => {
+                let ended = Ended { duration_ms: *duration_ms, usage: *usage, class: Some(*class), sent: *sent };
+                self.ended(event, &names, &ended);
+            }
+            EventBody::InvocationSucceeded { duration_ms, usage } => {
+                self.invocation(event, "succeeded", *duration_ms, 1, None);
+                self.delivered(event, &names, Some(*usage));
+            }
+            EventBody::InvocationRecovered { duration_ms, attempts, strategies, usage: _ } => {
+                self.invocation(event, "recovered", *duration_ms, *attempts, None);
+                self.delivered(event, &names, None);
+                for strategy in strategies {
+                    let strategy = KeyValue::new(label::STRATEGY, strategy_label(*strategy));
+                    inner.instruments.recoveries_succeeded.add(1, &[strategy]);
+                }
+            }
+            EventBody::InvocationFailed { duration_ms, attempts, class, message: _ } => {
+                let outcome = if *class == FailureClass::Cancelled { "cancelled" } else { "failed" };
+                self.invocation(event, outcome, *duration_ms, *attempts, Some(*class));
+                self.forget(event);
+            }
+            EventBody::RecoveryAttempted { class, strategy, wait, .. } => inner.recovery(*class, *strategy, *wait),
+            // Every other event is named there, so that a new one does not compile uncounted.
+            _ => inner.record_lone(event),
+        }
+    }
+
+    fn begun(&mut self, event: &Event, cause: AttemptCause, model: &str) {
+        let begun = Begun { cause: cause_label(cause), model: Arc::from(model) };
+        self.open_of(event, |open| {
+            open.attempts.insert(event.attempt, begun);
+        });
+    }
+
+    fn begun_at(&self, event: &Event) -> Option<Begun> {
+        self.open.get(&event.scope.as_ref()?.invocation)?.attempts.get(&event.attempt).cloned()
+    }
+
+    fn ended(&self, event: &Event, names: &TargetNames, ended: &Ended) {
+        let inner = &self.inner;
+        let begun = self.begun_at(event);
+        let model = begun.as_ref().map(|begun| &*begun.model);
+        let class = ended.class.map_or("", FailureClass::as_str);
+        let [target, provider, model_label] = inner.labels.target(names, event.target.as_ref(), model);
+        inner.instruments.attempts.add(
+            1,
+            &[
+                target.clone(),
+                provider.clone(),
+                model_label.clone(),
+                KeyValue::new(label::CAUSE, begun.as_ref().map_or(UNKNOWN, |begun| begun.cause)),
+                KeyValue::new(label::CLASS, class),
+                KeyValue::new(
+                    label::OUTCOME,
+                    match (ended.class, ended.sent) {
+                        (None, _) => "answered",
+                        (Some(FailureClass::Cancelled), _) => "cancelled",
+                        (Some(_), true) => "failed",
+                        (Some(_), false) => "refused",
+                    },
+                ),
+            ],
+        );
+        if ended.class == Some(FailureClass::Unknown) {
+            inner.instruments.classifier_unknown.add(1, std::slice::from_ref(&provider));
+        }
+        if !ended.sent {
+            return;
+        }
+        let mut attributes = inner.gen_ai(names, event.target.as_ref(), model).to_vec();
+        attributes.extend(ended.class.map(|class| KeyValue::new(attr::ERROR_TYPE, class.as_str())));
+        inner.instruments.operation_duration.record(seconds(ended.duration_ms), &attributes);
+        for (kind, tokens) in token_types(ended.usage) {
+            let mut attributes = inner.gen_ai(names, event.target.as_ref(), model).to_vec();
+            attributes.push(KeyValue::new(attr::GEN_AI_TOKEN_TYPE, kind));
+            inner.instruments.token_usage.record(tokens, &attributes);
+        }
+        count_tokens(&inner.instruments.tokens_spent, &[target, provider, model_label], ended.usage);
+    }
+
+    fn invocation(
+        &self,
+        event: &Event,
+        outcome: &'static str,
+        duration_ms: u64,
+        attempts: u32,
+        class: Option<FailureClass>,
+    ) {
+        let inner = &self.inner;
+        let Some(scope) = &event.scope else { return };
+        let [route, operation] = inner.scope(scope);
+        if class == Some(FailureClass::Shed) {
+            inner.instruments.shed.add(1, &[route.clone(), operation.clone()]);
+        }
+        let mut attributes = vec![route, operation, KeyValue::new(label::OUTCOME, outcome)];
+        inner.instruments.invocation_duration.record(seconds(duration_ms), &attributes);
+        inner.instruments.invocation_attempts.record(u64::from(attempts), &attributes);
+        attributes.push(KeyValue::new(label::CLASS, class.map_or("", FailureClass::as_str)));
+        inner.instruments.invocations.add(1, &attributes);
+    }
+
+    /// Counts the tokens of the kept answer: those of the attempt that answered last, else what the event itself says.
+    fn delivered(&mut self, event: &Event, names: &TargetNames, otherwise: Option<Usage>) {
+        let answered = self.forget(event).and_then(|open| open.answered);
+        let Some((target, usage)) = answered.or_else(|| otherwise.map(|usage| (event.target.clone(), usage))) else {
+            return;
+        };
+        let labels = self.inner.labels.target(names, target.as_ref(), None);
+        count_tokens(&self.inner.instruments.tokens_delivered, &labels, usage);
+    }
+
+    fn open_of(&mut self, event: &Event, change: impl FnOnce(&mut Open)) {
+        let Some(scope) = &event.scope else { return };
+        if self.open.len() >= MAX_OPEN && !self.open.contains_key(&scope.invocation) {
+            self.open.clear();
+        }
+        change(self.open.entry(scope.invocation.clone()).or_default());
+    }
+
+    fn forget(&mut self, event: &Event) -> Option<Open> {
+        self.open.remove(&event.scope.as_ref()?.invocation)
+    }
+}
+
+// === impl Inner ===
+
+impl Inner {
+    /// Counts an event that needs no memory of others.
+    fn record_lone(&self, event: &Event) {
+        let names = self.names();
+        let target = event.target.as_ref();
+        let at_target = || self.labels.target(&names, target, None)[0].clone();
+        match &event.body {
+            EventBody::ContextInjected { vehicle } => {
+                self.instruments.injections.add(1, &[self.labels.bounded(label::VEHICLE, vehicle)]);
+            }
+            EventBody::ContextInjectionSkipped { .. } => {
+                self.instruments.injections.add(1, &[KeyValue::new(label::VEHICLE, "skipped")]);
+            }
+            EventBody::FallbackChosen { from, class } => {
+                let left = self.labels.target(&names, Some(from), None)[0].value.clone();
+                self.instruments.fallbacks.add(
+                    1,
+                    &[
+                        KeyValue::new(label::FROM, left),
+                        KeyValue::new(label::TO, at_target().value),
+                        KeyValue::new(label::CLASS, class.as_str()),
+                    ],
+                );
+            }
+            EventBody::HedgeStarted { .. } => self.instruments.hedges.add(1, &[at_target()]),
+            EventBody::CircuitOpened { .. } => self.circuit(target, CircuitState::Open, at_target()),
+            EventBody::CircuitHalfOpen => self.circuit(target, CircuitState::HalfOpen, at_target()),
+            EventBody::CircuitRecovering { .. } => self.circuit(target, CircuitState::Recovering, at_target()),
+            EventBody::CircuitClosed => self.circuit(target, CircuitState::Closed, at_target()),
+            EventBody::GateClosed { gate, .. } => {
+                if let Some(target) = target {
+                    self.gauges.gate_moved(target, *gate, true);
+                }
+            }
+            EventBody::GateOpened { gate } => {
+                if let Some(target) = target {
+                    self.gauges.gate_moved(target, *gate, false);
+                }
+            }
+            EventBody::BudgetExhausted { level } => {
+                self.instruments.budget_exhausted.add(1, &[at_target()]);
+                if let Some(target) = target {
+                    self.gauges.budget_is(target, f64::from(*level));
+                }
+            }
+            EventBody::ReleaseRolledBack { .. } => self.instruments.rollbacks.add(1, &[]),
+            EventBody::ConfigurationReloaded => {
+                self.instruments.config_reloads.add(1, &[KeyValue::new(label::RESULT, "accepted")]);
+            }
+            EventBody::ConfigurationRejected { .. } => {
+                self.instruments.config_reloads.add(1, &[KeyValue::new(label::RESULT, "rejected")]);
+            }
+            EventBody::StoreLost { store, .. } => self.gauges.store_is(store, false),
+            EventBody::StoreFound { store } => self.gauges.store_is(store, true),
+            // An invocation is counted where it ends; the rest is counted with its attempt or invocation above.
+            EventBody::InvocationStarted { .. }
+            | EventBody::InvocationSucceeded { .. }
+            | EventBody::InvocationRecovered { .. }
+            | EventBody::InvocationFailed { .. }
+            | EventBody::AttemptStarted { .. }
+            | EventBody::FirstToken { .. }
+            | EventBody::AttemptSucceeded { .. }
+            | EventBody::AttemptFailed { .. }
+            | EventBody::RecoveryAttempted { .. } => {}
+        }
+    }
+
+    fn recovery(&self, class: FailureClass, strategy: RecoveryStrategy, wait: Wait) {
+        let class = KeyValue::new(label::CLASS, class.as_str());
+        let strategy = KeyValue::new(label::STRATEGY, strategy_label(strategy));
+        let source = KeyValue::new(label::SOURCE, wait.source.as_str());
+        self.instruments.recoveries.add(1, &[strategy, class.clone()]);
+        self.instruments.retry_delay.record(wait.duration.as_secs_f64(), &[source, class]);
+    }
+
+    fn circuit(&self, target: Option<&TargetId>, to: CircuitState, at: KeyValue) {
+        self.instruments.circuit_transitions.add(1, &[at, KeyValue::new(label::TO, to.as_str())]);
+        if let Some(target) = target {
+            self.gauges.circuit_moved(target, to);
+        }
+    }
+
+    fn scope(&self, scope: &EventScope) -> [KeyValue; 2] {
+        [
+            self.labels.bounded(label::ROUTE, scope.route.as_str()),
+            self.labels.bounded(label::OPERATION, scope.operation.as_str()),
+        ]
+    }
+
+    /// What the conventions want on every metric of a model call.
+    fn gen_ai(&self, names: &TargetNames, target: Option<&TargetId>, model: Option<&str>) -> [KeyValue; 3] {
+        let [_, provider, model] = self.labels.target(names, target, model);
+        [
+            KeyValue::new(attr::GEN_AI_OPERATION, "chat"),
+            KeyValue::new(attr::GEN_AI_PROVIDER, provider.value),
+            KeyValue::new(attr::GEN_AI_REQUEST_MODEL, model.value),
+        ]
+    }
+}
+
+fn count_tokens(counter: &Counter<u64>, labels: &[KeyValue; 3], usage: Usage) {
+    for (kind, tokens) in token_types(usage) {
+        let [target, provider, model] = labels.clone();
+        counter.add(tokens, &[target, provider, model, KeyValue::new(label::TOKEN_TYPE, kind)]);
+    }
+}
+
+fn seconds(millis: u64) -> f64 {
+    Duration::from_millis(millis).as_secs_f64()
+}
+
+/// Both kinds, as far as anything was counted: a zero would say that a provider charges nothing.
+fn token_types(usage: Usage) -> impl Iterator<Item = (&'static str, u64)> {
+    [("input", usage.input_tokens), ("output", usage.output_tokens)].into_iter().filter(|(_, tokens)| *tokens > 0)
+}
+
+/// The cause without its class, which would multiply series; spans carry both.
+const fn cause_label(cause: AttemptCause) -> &'static str {
+    match cause {
+        AttemptCause::Initial => "initial",
+        AttemptCause::Retry(_) => "retry",
+        AttemptCause::Fallback(_) => "fallback",
+        AttemptCause::Hedge => "hedge",
+        AttemptCause::Continue(_) => "continue",
+        AttemptCause::Adapt(_) => "adapt",
+    }
+}
+
+/// Strategies as labels: lower case, like every other label value.
+const fn strategy_label(strategy: RecoveryStrategy) -> &'static str {
+    match strategy {
+        RecoveryStrategy::None => "none",
+        RecoveryStrategy::Retry => "retry",
+        RecoveryStrategy::Fallback => "fallback",
+        RecoveryStrategy::Adapt => "adapt",
+        RecoveryStrategy::Chunk => "chunk",
+        RecoveryStrategy::Continue => "continue",
+        RecoveryStrategy::Impossible => "impossible",
+    }
+}

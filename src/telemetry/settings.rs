@@ -1,0 +1,79 @@
+//! What telemetry is told by the operator, as plain data.
+//!
+//! The configuration maps to this; nothing here reads files or the environment.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use secrecy::SecretString;
+
+/// Where telemetry goes and how much of it.
+#[derive(Debug, Clone)]
+pub struct TelemetrySettings {
+    /// OTLP gRPC endpoint, such as `http://collector:4317`; without one nothing is exported, but trace ids exist.
+    pub otlp_endpoint: Option<String>,
+    /// Headers for the OTLP endpoint, lower-case names.
+    pub otlp_headers: BTreeMap<String, SecretString>,
+    /// Certificates (PEM) that vouch for an `https` endpoint; without them the well-known authorities do.
+    pub otlp_ca: Option<Vec<u8>>,
+    /// Whether metrics go to the OTLP endpoint too.
+    pub otlp_metrics: bool,
+    /// Time between two exports of metrics.
+    pub metrics_interval: Duration,
+    /// Longest time for one export.
+    pub export_timeout: Duration,
+    /// `service.name` of the resource.
+    pub service_name: String,
+    /// `service.instance.id` of the resource, such as the pod's name.
+    pub instance: Option<String>,
+    /// Further attributes of the resource.
+    pub resource: BTreeMap<String, String>,
+    /// Share of traces that is recorded when the caller did not decide, 0 to 1.
+    pub sample_ratio: f64,
+    /// Most distinct values of a label that callers or configurations choose; the rest is folded into `other`.
+    pub max_label_values: usize,
+}
+
+/// Telemetry cannot be set up.
+#[derive(Debug, thiserror::Error)]
+pub enum TelemetryError {
+    /// The OTLP endpoint cannot be used.
+    #[error("the OTLP endpoint `{endpoint}` cannot be used")]
+    Endpoint {
+        /// As configured.
+        endpoint: String,
+        /// Why.
+        source: opentelemetry_otlp::ExporterBuildError,
+    },
+    /// A header of the OTLP endpoint is none.
+    #[error("`{name}` is no valid OTLP header name, or its value no valid header value")]
+    Header {
+        /// Its name.
+        name: String,
+    },
+    /// The registry of metrics cannot be set up.
+    #[error("metrics cannot be set up")]
+    Metrics(#[from] opentelemetry_sdk::error::OTelSdkError),
+    /// Another subscriber for the logs of libraries is in force.
+    #[error("logs of libraries cannot be set up: {0}")]
+    Logs(String),
+}
+
+// === impl TelemetrySettings ===
+
+impl Default for TelemetrySettings {
+    fn default() -> Self {
+        Self {
+            otlp_endpoint: None,
+            otlp_headers: BTreeMap::new(),
+            otlp_ca: None,
+            otlp_metrics: false,
+            metrics_interval: Duration::from_secs(30),
+            export_timeout: Duration::from_secs(10),
+            service_name: "relight".to_owned(),
+            instance: None,
+            resource: BTreeMap::new(),
+            sample_ratio: 1.0,
+            max_label_values: 64,
+        }
+    }
+}

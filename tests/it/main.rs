@@ -1,0 +1,5 @@
+//! All integration tests in one binary: each file is one promise, `support` is what they stand on.
+
+mod provider_openai;
+mod provider_transport;
+mod support;

@@ -1,0 +1,344 @@
+//! A collector on a real socket: what a tracing UI and a metrics store would have been sent.
+//!
+//! It speaks OTLP over gRPC as a collector does, so that exporter, wire and resource are tested too. It keeps all in
+//! memory and judges nothing.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test ends where its world fails")]
+
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use opentelemetry_proto::tonic::{
+    collector::{
+        metrics::v1::{
+            ExportMetricsServiceRequest, ExportMetricsServiceResponse,
+            metrics_service_server::{MetricsService, MetricsServiceServer},
+        },
+        trace::v1::{
+            ExportTraceServiceRequest, ExportTraceServiceResponse,
+            trace_service_server::{TraceService, TraceServiceServer},
+        },
+    },
+    common::v1::{AnyValue, KeyValue, any_value::Value},
+    trace::v1::{Span, status::StatusCode},
+};
+use tokio::{net::TcpListener, sync::watch, task::JoinSet};
+use tokio_stream::wrappers::TcpListenerStream;
+use tonic::{
+    Request, Response, Status,
+    codec::CompressionEncoding,
+    transport::{Identity, Server, ServerTlsConfig},
+};
+
+/// A collector that listens on a port of its own until it is dropped.
+pub(crate) struct OtlpReceiver {
+    endpoint: String,
+    kept: Arc<Mutex<Kept>>,
+    arrived: watch::Receiver<usize>,
+    _server: JoinSet<()>,
+}
+
+#[derive(Default)]
+struct Kept {
+    spans: Vec<Span>,
+    metrics: BTreeSet<String>,
+    resource: Vec<KeyValue>,
+    headers: Vec<(String, String)>,
+}
+
+#[derive(Clone)]
+struct Collector {
+    kept: Arc<Mutex<Kept>>,
+    arrived: watch::Sender<usize>,
+}
+
+#[tonic::async_trait]
+impl TraceService for Collector {
+    async fn export(
+        &self,
+        request: Request<ExportTraceServiceRequest>,
+    ) -> Result<Response<ExportTraceServiceResponse>, Status> {
+        let headers = request.metadata().clone().into_headers();
+        let mut kept = self.kept.lock().unwrap();
+        kept.headers = headers
+            .iter()
+            .map(|(name, value)| (name.to_string(), String::from_utf8_lossy(value.as_bytes()).into_owned()))
+            .collect();
+        for resource in request.into_inner().resource_spans {
+            kept.resource = resource.resource.map(|resource| resource.attributes).unwrap_or_default();
+            kept.spans.extend(resource.scope_spans.into_iter().flat_map(|scope| scope.spans));
+        }
+        self.arrived.send_replace(kept.spans.len());
+        Ok(Response::new(ExportTraceServiceResponse::default()))
+    }
+}
+
+#[tonic::async_trait]
+impl MetricsService for Collector {
+    async fn export(
+        &self,
+        request: Request<ExportMetricsServiceRequest>,
+    ) -> Result<Response<ExportMetricsServiceResponse>, Status> {
+        let resources = request.into_inner().resource_metrics;
+        let metrics = resources.into_iter().flat_map(|resource| resource.scope_metrics).flat_map(|scope| scope.metrics);
+        self.kept.lock().unwrap().metrics.extend(metrics.map(|metric| metric.name));
+        Ok(Response::new(ExportMetricsServiceResponse::default()))
+    }
+}
+
+impl OtlpReceiver {
+    /// Listens on a free port of this host.
+    pub(crate) async fn start() -> Self {
+        Self::listen("http", Server::builder()).await
+    }
+
+    /// Listens with TLS; the certificate (PEM) that clients must trust comes with it.
+    pub(crate) async fn start_tls() -> (Self, Vec<u8>) {
+        let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
+        let pem = made.cert.pem();
+        let identity = Identity::from_pem(&pem, made.signing_key.serialize_pem());
+        let server = Server::builder().tls_config(ServerTlsConfig::new().identity(identity)).unwrap();
+        (Self::listen("https", server).await, pem.into_bytes())
+    }
+
+    async fn listen(scheme: &str, mut server: Server) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let endpoint = format!("{scheme}://{}", listener.local_addr().unwrap());
+        let kept = Arc::<Mutex<Kept>>::default();
+        let (sender, arrived) = watch::channel(0);
+        let collector = Collector { kept: Arc::clone(&kept), arrived: sender };
+        let traces = TraceServiceServer::new(collector.clone()).accept_compressed(CompressionEncoding::Gzip);
+        let metrics = MetricsServiceServer::new(collector).accept_compressed(CompressionEncoding::Gzip);
+        let router = server.add_service(traces).add_service(metrics);
+        let mut tasks = JoinSet::new();
+        tasks.spawn(async move {
+            router.serve_with_incoming(TcpListenerStream::new(listener)).await.unwrap();
+        });
+        Self { endpoint, kept, arrived, _server: tasks }
+    }
+
+    /// Where to export to.
+    pub(crate) fn endpoint(&self) -> String {
+        self.endpoint.clone()
+    }
+
+    /// Every span that has arrived, in order of arrival: children end, and come, before their parents.
+    pub(crate) fn spans(&self) -> Vec<Span> {
+        self.kept.lock().unwrap().spans.clone()
+    }
+
+    /// Every span, once `enough` says so; panics with the names of what came when that takes longer than `within`.
+    pub(crate) async fn await_until(&self, within: Duration, enough: impl Fn(&[Span]) -> bool) -> Vec<Span> {
+        let mut arrived = self.arrived.clone();
+        let waited = tokio::time::timeout(within, arrived.wait_for(|_| enough(&self.spans()))).await;
+        let spans = self.spans();
+        let names: Vec<&str> = spans.iter().map(|span| span.name.as_str()).collect();
+        assert!(matches!(waited, Ok(Ok(_))), "not the spans that were waited for: {names:?}");
+        spans
+    }
+
+    /// Every span, once there are at least so many.
+    pub(crate) async fn await_spans(&self, count: usize, within: Duration) -> Vec<Span> {
+        self.await_until(within, |spans| spans.len() >= count).await
+    }
+
+    /// The names of all metrics that have arrived.
+    pub(crate) fn metrics(&self) -> BTreeSet<String> {
+        self.kept.lock().unwrap().metrics.clone()
+    }
+
+    /// An attribute of the exporting process, such as `service.name`.
+    pub(crate) fn resource(&self, key: &str) -> Option<String> {
+        value(&self.kept.lock().unwrap().resource, key)
+    }
+
+    /// A header of the newest export.
+    pub(crate) fn header(&self, name: &str) -> Option<String> {
+        let kept = self.kept.lock().unwrap();
+        kept.headers.iter().find(|(kept, _)| kept == name).map(|(_, value)| value.clone())
+    }
+}
+
+/// An attribute of a span as text; numbers and booleans are written out, arrays are joined by commas.
+pub(crate) fn attr(span: &Span, key: &str) -> Option<String> {
+    value(&span.attributes, key)
+}
+
+/// An id as traces write it.
+pub(crate) fn hex(id: &[u8]) -> String {
+    id.iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
+}
+
+/// The one span of that name; panics when there is none or more than one.
+pub(crate) fn named<'a>(spans: &'a [Span], name: &str) -> &'a Span {
+    let mut found = spans.iter().filter(|span| span.name == name);
+    let names = || spans.iter().map(|span| span.name.as_str()).collect::<Vec<_>>();
+    let span = found.next().unwrap_or_else(|| panic!("no span `{name}` among {:?}", names()));
+    assert!(found.next().is_none(), "more than one span `{name}` among {:?}", names());
+    span
+}
+
+/// The span that this one hangs under, where it came too.
+pub(crate) fn parent<'a>(spans: &'a [Span], span: &Span) -> Option<&'a Span> {
+    spans.iter().find(|other| other.trace_id == span.trace_id && other.span_id == span.parent_span_id)
+}
+
+/// The spans that hang under this one, in order of their beginning.
+pub(crate) fn children<'a>(spans: &'a [Span], span: &Span) -> Vec<&'a Span> {
+    let mut children: Vec<&Span> =
+        spans.iter().filter(|other| other.trace_id == span.trace_id && other.parent_span_id == span.span_id).collect();
+    children.sort_by_key(|child| child.start_time_unix_nano);
+    children
+}
+
+/// Whether the span is marked as failed.
+pub(crate) fn is_error(span: &Span) -> bool {
+    span.status.as_ref().is_some_and(|status| status.code() == StatusCode::Error)
+}
+
+fn value(attributes: &[KeyValue], key: &str) -> Option<String> {
+    attributes.iter().rfind(|pair| pair.key == key)?.value.as_ref().and_then(text)
+}
+
+fn text(value: &AnyValue) -> Option<String> {
+    match value.value.as_ref()? {
+        Value::StringValue(text) => Some(text.clone()),
+        Value::BoolValue(flag) => Some(flag.to_string()),
+        Value::IntValue(number) => Some(number.to_string()),
+        Value::DoubleValue(number) => Some(number.to_string()),
+        Value::ArrayValue(array) => Some(array.values.iter().filter_map(text).collect::<Vec<_>>().join(",")),
+        _ => None,
+    }
+}
+
+mod tests {
+    use std::collections::BTreeMap;
+
+    use relight::{
+        domain::{
+            failure::{Failure, FailureClass},
+            invocation::{AttemptCause, Call, Invocation, Overrides, ToolInvocation, TraceContext},
+        },
+        events::EventBus,
+        layers::spans::{Entry, Spans},
+        telemetry::{Metrics, TargetNames, TelemetrySettings, build_tracer},
+    };
+
+    use super::*;
+
+    const RPC: Entry = Entry::Grpc("relight.v1.RecoveryService/InvokeWithRecovery");
+    const WITHIN: Duration = Duration::from_secs(10);
+
+    fn invocation(traceparent: Option<&str>) -> Invocation {
+        Invocation {
+            id: "inv-1".into(),
+            request_id: None,
+            thread: None,
+            tenant: "".into(),
+            route: "default".into(),
+            operation: "executor".into(),
+            labels: BTreeMap::new(),
+            call: Call::Tool(ToolInvocation::default()),
+            overrides: Overrides::default(),
+            deadline: tokio::time::Instant::now(),
+            trace: TraceContext { traceparent: traceparent.map(str::to_owned), ..TraceContext::default() },
+        }
+    }
+
+    #[tokio::test]
+    async fn what_is_left_at_the_end_arrives_with_its_parents_its_resource_and_its_headers() {
+        let receiver = OtlpReceiver::start().await;
+        let settings = TelemetrySettings {
+            otlp_endpoint: Some(receiver.endpoint()),
+            otlp_headers: BTreeMap::from([("x-key".to_owned(), "abc".to_owned().into())]),
+            ..TelemetrySettings::default()
+        };
+        let (tracer, guard) = build_tracer(&settings).unwrap();
+        let root = Spans::new(tracer).invocation(RPC, &invocation(None));
+        let attempt = root.trace().attempt(1, AttemptCause::Initial);
+        let trace_id = root.trace_id();
+        attempt.finish_failed(&Failure::local(FailureClass::Timeout, "no answer"), true);
+        drop(root);
+        guard.shutdown(WITHIN).await;
+
+        let spans = receiver.await_spans(2, WITHIN).await;
+        let attempt = named(&spans, "attempt 1");
+        let root = parent(&spans, attempt).unwrap();
+        assert_eq!(root.name, "relight.v1.RecoveryService/InvokeWithRecovery");
+        assert_eq!(children(&spans, root), [attempt]);
+        assert_eq!(hex(&root.trace_id), trace_id);
+        assert_eq!(attr(attempt, "error.type").as_deref(), Some("timeout"));
+        assert_eq!((is_error(attempt), is_error(root)), (true, false));
+        assert_eq!(receiver.resource("service.name").as_deref(), Some("relight"));
+        assert_eq!(receiver.header("x-key").as_deref(), Some("abc"));
+    }
+
+    #[tokio::test]
+    async fn a_collector_behind_tls_is_trusted_only_with_its_certificate() {
+        let (receiver, pem) = OtlpReceiver::start_tls().await;
+        for (otlp_ca, arrived) in [(None, 0), (Some(pem), 1)] {
+            let settings =
+                TelemetrySettings { otlp_endpoint: Some(receiver.endpoint()), otlp_ca, ..TelemetrySettings::default() };
+            let (tracer, guard) = build_tracer(&settings).unwrap();
+            drop(Spans::new(tracer).invocation(RPC, &invocation(None)));
+            guard.shutdown(Duration::from_secs(3)).await;
+            assert_eq!(receiver.spans().len(), arrived);
+        }
+    }
+
+    #[tokio::test]
+    async fn nothing_of_a_trace_that_the_caller_does_not_record_is_sent() {
+        let receiver = OtlpReceiver::start().await;
+        let settings = TelemetrySettings { otlp_endpoint: Some(receiver.endpoint()), ..TelemetrySettings::default() };
+        let (tracer, guard) = build_tracer(&settings).unwrap();
+        let open = Spans::new(tracer);
+        drop(open.invocation(RPC, &invocation(Some("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00"))));
+        drop(open.invocation(RPC, &invocation(Some("00-1af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"))));
+        guard.shutdown(WITHIN).await;
+        let spans = receiver.await_spans(1, WITHIN).await;
+        let sent: Vec<String> = spans.iter().map(|span| hex(&span.trace_id)).collect();
+        assert_eq!(sent, ["1af7651916cd43dd8448eb211c80319c"]);
+    }
+
+    #[tokio::test]
+    async fn metrics_are_pushed_at_the_end_too() {
+        let receiver = OtlpReceiver::start().await;
+        let settings = TelemetrySettings {
+            otlp_endpoint: Some(receiver.endpoint()),
+            otlp_metrics: true,
+            ..TelemetrySettings::default()
+        };
+        let (metrics, task) = Metrics::start(&EventBus::new(4), &settings, TargetNames::default()).unwrap();
+        metrics.rpc_finished("relight.v1.RecoveryService/InvokeWithRecovery", "OK", Duration::from_secs(1));
+        task.shutdown(WITHIN).await;
+        let names = receiver.metrics();
+        assert!(names.contains("rpc.server.call.duration") && names.contains("relight.inflight"), "{names:?}");
+    }
+
+    #[tokio::test]
+    async fn without_a_collector_traces_have_ids_and_the_callers_decision_goes_on() {
+        let (tracer, guard) = build_tracer(&TelemetrySettings::default()).unwrap();
+        let open = Spans::new(tracer);
+        let own = open.invocation(RPC, &invocation(None));
+        assert_eq!(own.trace_id().len(), 32);
+        assert!(own.trace().outgoing().traceparent.unwrap().ends_with("-00"), "nobody records it");
+        let given = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+        let theirs = open.invocation(RPC, &invocation(Some(given))).trace().outgoing().traceparent.unwrap();
+        assert!(theirs.starts_with("00-0af7651916cd43dd8448eb211c80319c-") && theirs.ends_with("-01"), "{theirs}");
+        guard.shutdown(WITHIN).await;
+    }
+
+    #[tokio::test]
+    async fn a_collector_that_is_away_does_not_hold_up_the_end() {
+        let gone = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+        let settings =
+            TelemetrySettings { otlp_endpoint: Some(format!("http://{gone}")), ..TelemetrySettings::default() };
+        let (tracer, guard) = build_tracer(&settings).unwrap();
+        drop(Spans::new(tracer).invocation(RPC, &invocation(None)));
+        let bound = Duration::from_secs(2);
+        tokio::time::timeout(bound * 2, guard.shutdown(bound)).await.expect("the end is bounded");
+    }
+}
