@@ -248,15 +248,17 @@ pub fn vehicle(name: &str) -> v1::InjectionVehicle {
     }
 }
 
-/// Why there was no note, as events tell it: the contract's word in snake case (`not_actionable`), or words for people,
-/// which are only ever about the place. Empty: there was one, or nothing to tell.
+/// Why there was no note, as events tell it: the contract's word in snake case (`not_actionable`), what `layers::inject`
+/// says of a target that took none before, or other words for people, which are only ever about the place. Empty: there
+/// was one, or nothing to tell.
 #[must_use]
 pub fn skip_reason(reason: &str) -> v1::InjectionSkipReason {
-    by_name(reason, "INJECTION_SKIP_REASON_", v1::InjectionSkipReason::from_str_name).unwrap_or(if reason.is_empty() {
-        v1::InjectionSkipReason::Unspecified
-    } else {
-        v1::InjectionSkipReason::NoLegalPlace
-    })
+    match reason {
+        "" => v1::InjectionSkipReason::Unspecified,
+        "this target refused a note before" => v1::InjectionSkipReason::TargetRefused,
+        reason => by_name(reason, "INJECTION_SKIP_REASON_", v1::InjectionSkipReason::from_str_name)
+            .unwrap_or(v1::InjectionSkipReason::NoLegalPlace),
+    }
 }
 
 /// The store, by its name in an event (`journal`, `fleet`).

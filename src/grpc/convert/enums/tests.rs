@@ -86,6 +86,7 @@ fn words_that_events_carry_as_text_find_their_number_or_stay_unset() {
     assert_eq!(vehicle("carrier pigeon"), v1::InjectionVehicle::Unspecified);
     assert_eq!(skip_reason("not_actionable"), v1::InjectionSkipReason::NotActionable);
     assert_eq!(skip_reason("a tool call waits for its answer"), v1::InjectionSkipReason::NoLegalPlace);
+    assert_eq!(skip_reason("this target refused a note before"), v1::InjectionSkipReason::TargetRefused);
     assert_eq!(skip_reason(""), v1::InjectionSkipReason::Unspecified);
     assert_eq!(store_kind("journal"), v1::StoreKind::Journal);
 }

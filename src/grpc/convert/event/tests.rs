@@ -59,7 +59,7 @@ fn every_body() -> Vec<EventBody> {
         EventBody::AttemptStarted { cause: AttemptCause::Initial, model: text() },
         EventBody::FirstToken { after_ms: 5 },
         EventBody::AttemptSucceeded { duration_ms: 5, usage },
-        EventBody::AttemptFailed { class, message: text(), status: Some(500), duration_ms: 5, sent: true },
+        EventBody::AttemptFailed { class, message: text(), status: Some(500), duration_ms: 5, sent: true, usage },
         recovery(),
         EventBody::ContextInjected { vehicle: "text_part".to_owned() },
         EventBody::ContextInjectionSkipped { reason: "never".to_owned() },

@@ -4,6 +4,7 @@ use jiff::Timestamp;
 
 use super::*;
 use crate::domain::{
+    completion::Usage,
     event::EventBody,
     failure::FailureClass,
     ids::{Cursor, TargetId},
@@ -35,6 +36,7 @@ fn attempt_failed() -> Event {
         status: None,
         duration_ms: 5,
         sent: true,
+        usage: Usage::default(),
     };
     event(Some(scope()), body)
 }

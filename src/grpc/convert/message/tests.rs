@@ -14,13 +14,13 @@ fn text(text: &str) -> v1::Part {
     part(Content::Text(v1::TextPart { text: text.to_owned() }))
 }
 
-fn result(call: &str, content: &str, injected: bool) -> v1::Part {
+fn result(call: &str, content: &str) -> v1::Part {
     let content = Content::ToolResult(v1::ToolResultPart {
         call_id: call.to_owned(),
         content: text_content(content),
         ..v1::ToolResultPart::default()
     });
-    v1::Part { content: Some(content), opaque: Vec::new(), injected }
+    part(content)
 }
 
 fn call(id: &str, name: &str) -> v1::Part {
@@ -57,7 +57,7 @@ fn every_fault_of_a_conversation_is_told_with_its_path() {
             part(Content::File(file)),
         ]),
         turn(v1::Role::Assistant, vec![call("", ""), call("c1", "f"), call("c1", "f")]),
-        turn(v1::Role::Tool, vec![result("", "x", false)]),
+        turn(v1::Role::Tool, vec![result("", "x")]),
         user(vec![v1::Part { opaque: vec![opaque.clone()], ..text("signed") }]),
         turn(
             v1::Role::Assistant,
@@ -118,7 +118,7 @@ fn an_assistant_may_have_said_nothing() {
 fn a_result_without_a_name_takes_that_of_its_call() {
     let read = messages(vec![
         turn(v1::Role::Assistant, vec![call("c1", "search")]),
-        turn(v1::Role::Tool, vec![result("c1", "found", false), result("kept", "older", false)]),
+        turn(v1::Role::Tool, vec![result("c1", "found"), result("kept", "older")]),
     ])
     .unwrap();
     let names: Vec<&str> = read[1]
@@ -127,28 +127,6 @@ fn a_result_without_a_name_takes_that_of_its_call() {
         .filter_map(|part| if let Part::ToolResult(result) = part { Some(result.name.as_str()) } else { None })
         .collect();
     assert_eq!(names, ["search", ""]);
-}
-
-#[test]
-fn an_injected_result_for_an_answered_call_is_joined_to_its_answer() {
-    let read = messages(vec![
-        turn(v1::Role::Assistant, vec![call("c1", "search"), call("c2", "search")]),
-        turn(v1::Role::Tool, vec![result("c1", "found", false)]),
-        turn(v1::Role::Tool, vec![result("c1", " (a note)", true), result("c2", "interrupted", true)]),
-        turn(v1::Role::Tool, vec![result("c2", " (another)", true)]),
-    ])
-    .unwrap();
-    let answer = |call: &str, content: &str| {
-        Part::ToolResult(ToolResult {
-            call_id: call.to_owned(),
-            name: "search".to_owned(),
-            content: content.to_owned(),
-            is_error: false,
-        })
-    };
-    assert_eq!(read.len(), 3, "a message that was joined whole is gone");
-    assert_eq!(read[1].parts, [answer("c1", "found (a note)")]);
-    assert_eq!(read[2].parts, [answer("c2", "interrupted (another)")]);
 }
 
 #[test]

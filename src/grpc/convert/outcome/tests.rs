@@ -6,7 +6,7 @@ use super::*;
 use crate::domain::{
     completion::FinishReason,
     failure::{Wait, WaitSource},
-    invocation::RecoveryStrategy,
+    invocation::{HistoryPatch, RecoveryStrategy},
     message::ToolResult,
 };
 
@@ -33,6 +33,7 @@ fn record(number: u32, failure: Option<Failure>) -> AttemptRecord {
         failure,
         note: None,
         injection_skipped: None,
+        note_refused: false,
         usage: Usage::default(),
         trace_id: "0af7651916cd43dd8448eb211c80319c".to_owned(),
     }
@@ -59,7 +60,7 @@ fn outcome(result: Result<Completion, Failure>, attempts: Vec<AttemptRecord>) ->
         reasoning: "it was so".to_owned(),
         alternatives: (0..5).map(|n| format!("try {n}")).collect(),
         usage: Usage::default(),
-        history_patch: Vec::new(),
+        history_patch: HistoryPatch::default(),
     }
 }
 
@@ -123,7 +124,7 @@ fn a_refusal_that_is_the_failure_itself_stopped_nothing() {
 }
 
 #[test]
-fn an_attempt_starts_after_its_wait_and_says_what_led_to_it() {
+fn an_attempt_says_what_led_to_it_and_how_long_it_was_waited_for() {
     let fallback = AttemptRecord {
         cause: AttemptCause::Fallback(FailureClass::Overloaded),
         wait: Some(Wait { duration: Duration::from_secs(2), source: WaitSource::Backoff }),
@@ -134,7 +135,7 @@ fn an_attempt_starts_after_its_wait_and_says_what_led_to_it() {
     };
     let told = attempt(&fallback, true);
     assert_eq!(told.cause, i32::from(v1::AttemptCause::Fallback));
-    assert_eq!(told.started_at, Some(wire_time(at(12))));
+    assert_eq!(told.started_at, Some(wire_time(at(10))));
     assert_eq!((told.wait_before_ms, told.wait_source), (2000, v1::WaitSource::TargetSwitch.into()));
     assert_eq!((told.duration_ms, told.first_token_ms), (30, Some(2)));
     assert_eq!((told.http_status, told.injected_note.as_str()), (Some(529), "be shorter"));
@@ -163,15 +164,18 @@ fn a_technical_message_keeps_to_a_kibibyte_of_whole_characters() {
 }
 
 #[test]
-fn the_history_patch_marks_what_relight_wrote_and_is_empty_after_a_failure() {
+fn the_history_patch_marks_what_relight_added_and_is_empty_after_a_failure() {
     let completion = answer("hello");
+    let note = Message::text(Role::Developer, "the previous call failed");
+    let noted = Message::text(Role::User, "what the caller said, and a note");
     let mut end = outcome(Ok(completion.clone()), vec![record(1, None)]);
-    end.history_patch = vec![Message::text(Role::Developer, "the previous call failed"), completion.message];
-    let patch = response(&end, &asked()).history_patch;
-    let injected: Vec<bool> = patch.iter().map(|message| message.parts[0].injected).collect();
-    assert_eq!(injected, [true, false]);
+    end.history_patch = HistoryPatch { replace_tail: 1, messages: vec![noted, note, completion.message] };
+    let told = response(&end, &asked());
+    let injected: Vec<bool> = told.history_patch.iter().map(|message| message.parts[0].injected).collect();
+    assert_eq!((injected.as_slice(), told.history_replace_tail), ([false, true, false].as_slice(), 1));
     end.result = Err(failure(FailureClass::Timeout));
-    assert!(history_patch(&end).is_empty());
+    let told = response(&end, &asked());
+    assert_eq!((told.history_patch.len(), told.history_replace_tail), (0, 0), "nothing of the caller's is cut off");
 }
 
 #[test]

@@ -5,7 +5,7 @@ use crate::domain::{
     completion::{Completion, FinishReason, Usage},
     failure::{Failure, Wait, WaitSource},
     fold::hash_blocks,
-    invocation::AttemptCause,
+    invocation::{AttemptCause, HistoryPatch},
     message::{Message, Opaque, Role},
 };
 
@@ -50,7 +50,7 @@ fn outcome(result: Result<Completion, Failure>) -> Progress {
         reasoning: String::new(),
         alternatives: Vec::new(),
         usage: Usage::default(),
-        history_patch: Vec::new(),
+        history_patch: HistoryPatch::default(),
         target: None,
     }))
 }
