@@ -240,7 +240,7 @@ pub struct AttemptRecord {
     pub target: Option<TargetId>,
     /// The model that was asked.
     pub model: String,
-    /// When it began, its wait included.
+    /// When it began, after its wait.
     pub started_at: Timestamp,
     /// The wait before it.
     pub wait: Option<Wait>,
