@@ -1,5 +1,6 @@
 //! All integration tests in one binary: each file is one promise, `support` is what they stand on.
 
+mod journal_spec;
 mod provider_openai;
 mod provider_transport;
 mod support;
