@@ -11,6 +11,7 @@
 //! - [`stack`]: the order of the layers.
 //! - [`engine`]: a configuration made alive: resolves what is asked and runs it.
 //! - [`grpc`]: the services, and conversion between the contract and the domain.
+//! - [`server`]: a configuration and two listeners in, a running Relight out.
 
 pub mod config;
 pub mod domain;
@@ -20,5 +21,6 @@ pub mod grpc;
 pub mod layers;
 pub mod policy;
 pub mod provider;
+pub mod server;
 pub mod stack;
 pub mod telemetry;

@@ -78,7 +78,7 @@ impl Resolver {
         if !faults.is_empty() {
             return Err(Refusal::Overrides(faults));
         }
-        let plan = self.plan(name, route, &asked);
+        let plan = self.plan(name, route, &asked.operation, &asked.overrides);
         let allowed = asked.time_allowed.unwrap_or(route.deadline).min(route.max_deadline);
         let margin = REPORT_MARGIN.min(allowed / 10);
         let invocation = Invocation {
@@ -95,6 +95,11 @@ impl Resolver {
             trace: asked.trace,
         };
         Ok(Incoming { invocation: Arc::new(invocation), plan: Arc::new(plan), entry: asked.entry })
+    }
+
+    pub(super) fn bare_plan(&self, route: Option<&RouteName>, operation: &Operation) -> Result<Plan, Refusal> {
+        let (name, route) = self.route(route)?;
+        Ok(self.plan(name, route, operation, &Overrides::default()))
     }
 
     fn route(&self, asked: Option<&RouteName>) -> Result<(&RouteName, &RouteConfig), Refusal> {
@@ -157,9 +162,8 @@ impl Resolver {
         faults
     }
 
-    fn plan(&self, name: &RouteName, route: &RouteConfig, asked: &Asked) -> Plan {
-        let overrides = &asked.overrides;
-        let policy = self.config.policy_for(route, &asked.operation, overrides.preset.as_deref());
+    fn plan(&self, name: &RouteName, route: &RouteConfig, operation: &Operation, overrides: &Overrides) -> Plan {
+        let policy = self.config.policy_for(route, operation, overrides.preset.as_deref());
         let wanted = |target: &&TargetId| {
             overrides.allowed_targets.is_empty() || overrides.allowed_targets.contains(target)
         };

@@ -255,6 +255,12 @@ impl Targets {
         }))
     }
 
+    /// What is left in every target's budget, in tokens.
+    pub fn budgets(&self) -> Vec<(TargetId, f64)> {
+        let now = Instant::now();
+        self.all().iter().map(|state| (state.target.id.clone(), state.budget_left(now))).collect()
+    }
+
     /// How many invocations are parked.
     pub fn parked(&self) -> usize {
         self.shared.parked.load(Ordering::Relaxed)
@@ -339,6 +345,16 @@ impl TargetState {
         let circuit = self.circuit().snapshot(now).state;
         let budget_left = Some(self.budget().level(now));
         trace.chose(Choice { target: &self.target.id, circuit: circuit.as_str(), budget_left, reason });
+    }
+
+    /// What is left in the budget, in tokens.
+    pub fn budget_left(&self, now: Instant) -> f64 {
+        self.budget().level(now)
+    }
+
+    /// What the full budget holds, in tokens.
+    pub fn budget_capacity(&self) -> f64 {
+        self.budget().capacity()
     }
 
     /// What is left in the budget, in whole tokens.

@@ -32,7 +32,6 @@ impl Circuit {
             State::Closed | State::Recovering(_) | State::ForcedClosed => {
                 self.commit_decided(now);
                 self.climb(now);
-                self.weigh(now);
             }
         }
         now
@@ -107,15 +106,16 @@ impl Circuit {
             Signal::FirstToken => {
                 let Some(admitted) = self.ledger.pending_since(permit.seq) else { return };
                 let slow = now.saturating_duration_since(admitted) >= self.policy.slow_threshold;
+                if let State::Recovering(ramp) = &mut self.state {
+                    ramp.answered();
+                }
                 (Fate::Answered { slow }, None)
             }
             Signal::Failed { local_origin: true, .. } => (Fate::Local, None),
             Signal::Failed { kind, retry_after, local_origin: false } => (Fate::Failed(kind), retry_after),
-            Signal::Neutral | Signal::RateLimited | Signal::Cancelled { after_slow_threshold: false } => {
-                (Fate::Removed, None)
-            }
+            Signal::Neutral | Signal::RateLimited => (Fate::Removed, None),
             Signal::Cancelled { after_slow_threshold: true } => (Fate::Silent, None),
-            Signal::Abandoned => {
+            Signal::Cancelled { after_slow_threshold: false } | Signal::Abandoned => {
                 let Some(admitted) = self.ledger.pending_since(permit.seq) else { return };
                 let age = now.saturating_duration_since(admitted);
                 (if age >= self.policy.slow_threshold { Fate::Silent } else { Fate::Removed }, None)
@@ -139,7 +139,6 @@ impl Circuit {
         }
         self.commit_decided(now);
         self.climb(now);
-        self.weigh(now);
     }
 
     /// Opens on a run of failures that no pending call can interrupt any more, without waiting for a slow head.
@@ -221,14 +220,13 @@ impl Circuit {
             let min_outcomes = match &mut self.state {
                 State::Closed => self.policy.min_outcomes,
                 State::Recovering(ramp) => {
-                    ramp.committed(answered);
+                    ramp.committed();
                     self.policy.recovering_min_outcomes
                 }
                 State::ForcedClosed | State::Open { .. } | State::HalfOpen(_) | State::ForcedOpen => continue,
             };
             // An answer never opens, whatever came before it.
             if answered {
-                self.climb(now);
                 continue;
             }
             let length = self.run_length(now);
@@ -259,7 +257,10 @@ impl Circuit {
     }
 
     /// Says whether the target is degraded.
-    fn weigh(&mut self, now: Instant) {
+    pub(super) fn weigh(&mut self, now: Instant) {
+        if !matches!(self.state, State::Closed | State::Recovering(_) | State::ForcedClosed) {
+            return;
+        }
         let relief = if self.degraded { RELIEF } else { 0.0 };
         let degraded = self.policy.mode == CircuitMode::Evidence
             && self.tally.basis(now, self.policy.min_outcomes, &self.policy).is_some_and(|counts| {
