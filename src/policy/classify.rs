@@ -322,7 +322,8 @@ impl Judgement {
             class: self.class,
             detail: self.detail,
             retryable: self.retry.unwrap_or_else(|| retry_default(self.class)),
-            fallback_helps: fallback && !tool,
+            // What a model wrote for a tool, another model may write better; a tool has no other target.
+            fallback_helps: fallback && (!tool || self.class == FailureClass::MalformedResponse),
             retry_after: wait,
             user_message: words::for_user(self.class, wait),
             recovery_hint: words::for_operator(self.class, self.detail, wait, tool),

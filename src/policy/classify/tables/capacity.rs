@@ -26,7 +26,7 @@ pub(super) const RULES: &[Rule] = &[rule(
         "{no slots|no available slots|no idle slots|no slot|no free slots|slots are busy|no worker*|no available worker*|no healthy upstream|no healthy|no available server*|no server is available|no live upstreams|no instances|no available instances|no ready|no replicas|no running replicas|no available backend*|no backends}",
         "{queue|pending requests|backlog|request queue|waiting queue|queue size|queue length} .. {full|exceed*|limit|too long|too large|maximum|timed out|reached|overflow*|capacity}",
         "{queue full|queue is full|maximum pending requests|max pending|upstream overflow|circuit breaker|circuit open|circuit is open}",
-        "{bad gateway|upstream connect error|upstream unavailable|upstream unreachable}",
+        "{bad gateway|reset reason overflow|upstream unavailable|upstream unreachable}",
         "{under maintenance|maintenance mode|scheduled maintenance|undergoing maintenance|down for maintenance|is down|currently down|for maintenance}",
         "{server error unavailable|shedding load|load shed*|backpressure}",
         "try again when .. {load|demand}",

@@ -30,6 +30,8 @@ pub(super) const RULES: &[Rule] = &[
             "not found .. or {no|missing|insufficient} {access|permission*}",
         ],
     ),
+    // A file that a tool did not find is not a program that is not installed.
+    rule("not_found.file", C::NotFound, &["{no such file or directory|enoent|file not found|file does not exist|does not exist} @tool"]),
     // A default page that offers two explanations has none.
     rule("server.either_or", C::ServerError, &["either the server is overloaded or"]),
     // A window with no allowance at all.
