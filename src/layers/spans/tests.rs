@@ -19,7 +19,7 @@ use crate::domain::{
     completion::{Completion, Delta, FinishReason, Usage},
     failure::{Wait, WaitSource},
     ids::TargetId,
-    invocation::{AttemptCause, AttemptRecord, Call, Invocation, Outcome, Overrides},
+    invocation::{AttemptCause, AttemptRecord, Call, HistoryPatch, Invocation, Outcome, Overrides},
     message::{Message, ModelCall, Role},
     target::{Capabilities, Dialect, Target},
 };
