@@ -11,7 +11,7 @@ use crate::{
         target::{Capabilities, Target},
     },
     layers::targets::{SharedPolicies, TargetSpec},
-    policy::{circuit::CircuitPolicy, classify::Classifier},
+    policy::classify::{Classifier, RuleFault},
     provider::{BuildError, ChatOptions, HttpSettings, KeyHeader, MaxTokensField, ProviderSpec, Providers},
 };
 
@@ -29,6 +29,9 @@ pub enum PartsError {
     /// A provider.
     #[error(transparent)]
     Provider(#[from] BuildError),
+    /// The classifier's user rules.
+    #[error("classifier.rules: {}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
+    Rules(Vec<RuleFault>),
     /// A script.
     #[error("providers.{provider}.script: {reason}")]
     Script {
@@ -46,8 +49,8 @@ pub(super) fn build(config: &Config) -> Result<Parts, PartsError> {
         let provider = config.providers.get(&target.provider)?;
         Some(TargetSpec {
             target: Arc::new(make_target(id, target, provider)),
-            circuit: Arc::new(CircuitPolicy::default()),
-            concurrency: target.concurrency.clone().unwrap_or_else(|| config.concurrency.clone()),
+            circuit: Arc::new(config.circuit_for(target).clone()),
+            concurrency: config.concurrency_for(target).clone(),
         })
     });
     let parked = config.policies.values().map(|policy| policy.retry.park.max_parked).max();
@@ -56,10 +59,10 @@ pub(super) fn build(config: &Config) -> Result<Parts, PartsError> {
         targets: targets.collect(),
         shared: SharedPolicies {
             budget: config.budget.clone(),
-            gates: Arc::default(),
+            gates: Arc::new(config.gates.clone()),
             max_parked: parked.unwrap_or_default() as usize,
         },
-        classifier: Classifier::new(),
+        classifier: Classifier::with_rules(&config.classifier.rules).map_err(PartsError::Rules)?,
     })
 }
 

@@ -183,9 +183,10 @@ const ONLINE: std::time::Duration = std::time::Duration::from_mins(10);
 fn yields(judgement: &Judgement, evidence: &Evidence) -> bool {
     let Some(status) = evidence.status() else { return false };
     let net = matches!(&*judgement.rule, "net.invalid_request" | "net.server_error" | "net.tool_exception" | "net.cancelled");
-    let talk = matches!(judgement.class, FailureClass::Network | FailureClass::MalformedResponse)
+    let shell = judgement.rule == "net.upstream_failed";
+    let talk = judgement.class == FailureClass::Network
         && evidence.inner_status.is_some_and(|inner| (401..=404).contains(&inner) || inner == 429);
-    (net && status::is_telling(status)) || (talk && status::is_telling(status))
+    shell || (net && status::is_telling(status)) || (talk && status::is_telling(status))
 }
 
 fn by_grpc(error: &ProviderError, evidence: &Evidence) -> Option<Judgement> {
@@ -321,7 +322,8 @@ impl Judgement {
             class: self.class,
             detail: self.detail,
             retryable: self.retry.unwrap_or_else(|| retry_default(self.class)),
-            fallback_helps: fallback && !tool,
+            // What a model wrote for a tool, another model may write better; a tool has no other target.
+            fallback_helps: fallback && (!tool || self.class == FailureClass::MalformedResponse),
             retry_after: wait,
             user_message: words::for_user(self.class, wait),
             recovery_hint: words::for_operator(self.class, self.detail, wait, tool),

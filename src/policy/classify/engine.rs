@@ -62,6 +62,7 @@ struct Atom {
 struct Link {
     atoms: Vec<u32>,
     gap: usize,
+    between: Vec<String>,
 }
 
 #[derive(Debug)]
@@ -108,7 +109,7 @@ impl Engine {
                 };
                 let alternative = Alternative {
                     rule: index,
-                    chain: phrase.chain.iter().map(|link| Link { atoms: atoms(&link.words), gap: link.gap }).collect(),
+                    chain: phrase.chain.iter().map(|link| Link::new(atoms(&link.words), link)).collect(),
                     with: phrase.with.iter().map(|words| atoms(words)).collect(),
                     without: phrase.without.iter().flat_map(|words| atoms(words)).collect(),
                     whole_value: phrase.whole_value,
@@ -210,6 +211,20 @@ impl Engine {
     }
 }
 
+// === impl Link ===
+
+impl Link {
+    fn new(atoms: Vec<u32>, words: &phrase::Words) -> Self {
+        Self { atoms, gap: words.gap, between: words.between.clone() }
+    }
+
+    /// Whether only allowed words stand in a gap.
+    fn allows(&self, gap: &[u8]) -> bool {
+        self.between.is_empty()
+            || gap.split(|b| *b == b' ').all(|word| word.is_empty() || self.between.iter().any(|w| w.as_bytes() == word))
+    }
+}
+
 // === impl Alternative ===
 
 impl Alternative {
@@ -228,7 +243,10 @@ impl Alternative {
             // Finds come ordered by their end; a wide window would make this quadratic, so the gap is bounded.
             let last = end as usize + link.gap;
             let next = hits[from..].iter().take_while(|hit| hit.end as usize <= last + LONGEST).position(|hit| {
-                hit.start >= end && hit.start as usize <= last && link.atoms.binary_search(&hit.atom).is_ok()
+                hit.start >= end
+                    && hit.start as usize <= last
+                    && link.atoms.binary_search(&hit.atom).is_ok()
+                    && link.allows(&reading.text[end as usize..hit.start as usize])
             })?;
             end = hits[from + next].end;
             from += next + 1;

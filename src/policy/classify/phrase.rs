@@ -39,6 +39,8 @@ pub(super) struct Phrase {
 pub(super) struct Words {
     pub words: Vec<String>,
     pub gap: usize,
+    /// The only words that may stand in the gap; any where empty.
+    pub between: Vec<String>,
 }
 
 /// Reads a phrase; one that holds ordered parts inside braces becomes several.
@@ -69,9 +71,7 @@ fn phrase(text: &str) -> Phrase {
             rest
         });
         for piece in split_top(positive, " .. ") {
-            for (index, (words, gap)) in pieces_of(piece.trim()).into_iter().enumerate() {
-                phrase.chain.push(Words { words, gap: if index == 0 { NEAR } else { gap } });
-            }
+            phrase.chain.extend(pieces_of(piece.trim()));
         }
     }
     phrase
@@ -160,25 +160,32 @@ fn unfold(text: &str) -> Vec<String> {
 }
 
 /// Writes a part out, or cuts it into pieces when it has many spellings.
-fn pieces_of(part: &str) -> Vec<(Vec<String>, usize)> {
+fn pieces_of(part: &str) -> Vec<Words> {
     if spellings(part) <= WRITTEN_OUT {
-        return vec![(spread(part), NEAR)];
+        return vec![Words { words: spread(part), gap: NEAR, between: Vec::new() }];
     }
-    let (mut pieces, mut rest, mut gap) = (Vec::new(), part, 1);
+    let (mut pieces, mut rest, mut gap) = (Vec::new(), part, NEAR);
+    let mut between: Vec<String> = Vec::new();
+    let mut piece = |words: Vec<String>, gap: &mut usize, between: &mut Vec<String>| {
+        pieces.push(Words { words, gap: *gap, between: std::mem::take(between) });
+        *gap = 1;
+    };
     while !rest.is_empty() {
         let (literal, options, after) = match brace(rest) {
             Some((from, to, options)) => (&rest[..from], options, &rest[to..]),
             None => (rest, Vec::new(), ""),
         };
         if !literal.trim().is_empty() {
-            pieces.push((vec![literal.trim().to_owned()], gap));
-            gap = 1;
+            piece(vec![literal.trim().to_owned()], &mut gap, &mut between);
         }
         if options.iter().any(|option| option.is_empty()) {
-            gap = OPTIONAL;
+            if gap != NEAR {
+                gap = OPTIONAL;
+                between.extend(options.iter().flat_map(|option| option.split_whitespace()).map(str::to_owned));
+            }
         } else if !options.is_empty() {
-            pieces.push((options.iter().flat_map(|option| spread(option.trim())).collect(), gap));
-            gap = 1;
+            let words = options.iter().flat_map(|option| spread(option.trim())).collect();
+            piece(words, &mut gap, &mut between);
         }
         rest = after;
     }

@@ -273,7 +273,8 @@ impl Reading {
         if NUMBERED.iter().any(|key| self.text.ends_with(key)) {
             self.text.extend_from_slice(&bytes[from..i]);
         } else {
-            self.text.push(b'#');
+            // Nothing at all is told apart from any other number: a limit of zero is no limit that frees up.
+            self.text.push(if whole == 0 && alone { b'0' } else { b'#' });
         }
         i
     }

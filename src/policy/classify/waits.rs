@@ -181,6 +181,9 @@ pub(super) mod text {
         (" wait about ", None),
     ];
 
+    /// What ends like a lead and is the client's own business.
+    const NOT_LEADS: [&str; 4] = [" total retry delay ", " with retry in ", " and retry in ", " will retry in "];
+
     /// Units that a bare number may have.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub(in crate::policy::classify) enum Unit {
@@ -196,7 +199,7 @@ pub(super) mod text {
             // Anything that leads to a wait ends in a space or in the number's own sign.
             let lead = LEADS.iter().filter(|(lead, _)| before.ends_with(lead.as_bytes())).max_by_key(|(lead, _)| lead.len());
             let rest = source.get(number.source..)?;
-            if let Some((lead, unit)) = lead {
+            if let Some((lead, unit)) = lead.filter(|_| !NOT_LEADS.iter().any(|no| before.ends_with(no.as_bytes()))) {
                 if source.as_bytes().get(number.source.wrapping_sub(1)) == Some(&b'-') {
                     continue;
                 }

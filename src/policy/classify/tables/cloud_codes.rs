@@ -32,6 +32,6 @@ pub(super) const RULES: &[Rule] = &[
     rule("mcp.timeout", C::Timeout, &["@num:32001 & timed out", "@num:32001 & timeout"]),
     rule("mcp.authentication", C::Authentication, &["=unauthorized & @num:32000", "@num:32001 & unauthorized"]),
     invalid("mcp.invalid_type", D::BadSchema, &["invalid type & @num:32602", "expected .. received & @num:32602"]),
-    invalid("mcp.invalid_params", D::ParameterMismatch, &["@num:32602 !tool not found"]),
+    invalid("mcp.invalid_params", D::ParameterMismatch, &["@num:32602"]),
     invalid("jsonrpc.parse", D::BadSchema, &["@num:32700", "@num:32600"]),
 ];

@@ -48,7 +48,7 @@ pub(super) const RULES: &[Rule] = &[
     rule("anthropic.billing", C::QuotaExceeded, &["=billing error"]),
     // Moonshot, xAI, Cohere, Cerebras, SambaNova, AI21.
     rule("moonshot.overloaded", C::Overloaded, &["=engine overloaded error", "=queue exceeded", "=server overloaded", "=server busy", "=capacity error", "=too many requests & at capacity"]),
-    rule("cohere.trial", C::QuotaExceeded, &["trial key .. {calls month|month}", "trial {key|token} .. {monthly|# api calls}"]),
+    rule("cohere.trial", C::QuotaExceeded, &["trial {key|token} .. {calls month|calls per month|monthly}"]),
     // Watsonx, Databricks, Vercel, Portkey, LiteLLM.
     rule("watsonx.quota", C::QuotaExceeded, &["=token quota reached", "=consumption limit reached", "=instance quota*"]),
     rule("watsonx.rate", C::RateLimited, &["=rate limit reached requests", "=request limit exceeded"]),

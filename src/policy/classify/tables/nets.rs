@@ -14,6 +14,7 @@ pub(super) const RULES: &[Rule] = &[
     rule("net.not_found", C::NotFound, &["not found error", "not found", "does not exist", "not exist", "no such", "unimplemented"]),
     rule("net.cancelled", C::Cancelled, &["cancelled", "canceled", "aborted"]),
     rule("net.timeout", C::Timeout, &["timeout", "timed out", "deadline"]),
+    rule("net.upstream_failed", C::Unknown, &["{upstream|provider|backend} {request |}{failed|failure|error}"]).retry(true),
     rule("net.unavailable", C::Overloaded, &["unavailable", "try again later & @num:503"]),
     invalid(
         "net.invalid_request",

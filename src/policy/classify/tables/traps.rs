@@ -21,11 +21,24 @@ pub(super) const RULES: &[Rule] = &[
             "requested tokens exceed .. {rate limit|tokens per minute} & single request",
         ],
     ),
+    // "Does not exist or you have no access": the name is the first thing to check.
+    rule(
+        "not_found.or_no_access",
+        C::NotFound,
+        &[
+            "{does not|doesnt|do not|not} {exist|found} .. or you {do not|dont|may not} have {access|permission*|the permission*|authorization|the necessary}",
+            "not found .. or {no|missing|insufficient} {access|permission*}",
+        ],
+    ),
+    // A file that a tool did not find is not a program that is not installed.
+    rule("not_found.file", C::NotFound, &["{no such file or directory|enoent|file not found|file does not exist|does not exist} @tool"]),
+    // A default page that offers two explanations has none.
+    rule("server.either_or", C::ServerError, &["either the server is overloaded or"]),
     // A window with no allowance at all.
     rule(
         "quota.zero_limit",
         C::QuotaExceeded,
-        &["quota limit value key quota limit value value 0", "quota limit value zero", "limit zero"],
+        &["quota limit value 0", "quota limit value value 0", "{per minute|per day|requests|tokens|quota} limit 0", "limit 0 model", "limit is 0"],
     ),
     // Pools of a day or a month under the name of a rate limit.
     rule(
