@@ -221,7 +221,9 @@ impl Link {
     /// Whether only allowed words stand in a gap.
     fn allows(&self, gap: &[u8]) -> bool {
         self.between.is_empty()
-            || gap.split(|b| *b == b' ').all(|word| word.is_empty() || self.between.iter().any(|w| w.as_bytes() == word))
+            || gap
+                .split(|b| *b == b' ')
+                .all(|word| word.is_empty() || self.between.iter().any(|w| w.as_bytes() == word))
     }
 }
 
@@ -270,4 +272,3 @@ impl Alternative {
 fn is_word(byte: u8) -> bool {
     byte.is_ascii_lowercase() || byte.is_ascii_digit()
 }
-

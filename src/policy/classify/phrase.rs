@@ -144,7 +144,8 @@ fn brace(text: &str) -> Option<(usize, usize, Vec<&str>)> {
 fn unfold(text: &str) -> Vec<String> {
     let mut at = 0;
     while let Some((from, to, options)) = brace(&text[at..]) {
-        let (ordered, plain): (Vec<&str>, Vec<&str>) = options.iter().copied().partition(|option| option.contains(" .. "));
+        let (ordered, plain): (Vec<&str>, Vec<&str>) =
+            options.iter().copied().partition(|option| option.contains(" .. "));
         if ordered.is_empty() {
             at += to;
             continue;
@@ -204,10 +205,9 @@ fn spellings(part: &str) -> usize {
 /// Writes out every spelling.
 fn spread(part: &str) -> Vec<String> {
     match brace(part) {
-        Some((from, to, options)) => options
-            .iter()
-            .flat_map(|option| spread(&format!("{}{option}{}", &part[..from], &part[to..])))
-            .collect(),
+        Some((from, to, options)) => {
+            options.iter().flat_map(|option| spread(&format!("{}{option}{}", &part[..from], &part[to..]))).collect()
+        }
         None => vec![part.split_whitespace().collect::<Vec<_>>().join(" ")],
     }
 }

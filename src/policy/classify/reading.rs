@@ -80,14 +80,23 @@ const KINDS: [Kind; 256] = {
 
 /// Keys whose value is a code and not prose.
 const CODE_KEYS: [&[u8]; 12] = [
-    b"code", b"type", b"status", b"reason", b"name", b"errcode", b"category", b"error", b"detail", b"message", b"event",
+    b"code",
+    b"type",
+    b"status",
+    b"reason",
+    b"name",
+    b"errcode",
+    b"category",
+    b"error",
+    b"detail",
+    b"message",
+    b"event",
     b"exception",
 ];
 
 /// Keys whose value repeats what the caller sent or the model wrote.
-const ECHO_KEYS: [&[u8]; 7] = [
-    b"failed generation", b"input value", b"request id", b"documentation url", b"input", b"prompt", b"request body",
-];
+const ECHO_KEYS: [&[u8]; 7] =
+    [b"failed generation", b"input value", b"request id", b"documentation url", b"input", b"prompt", b"request body"];
 
 // === impl Reading ===
 
@@ -228,7 +237,8 @@ impl Reading {
         }
         self.text.extend_from_slice(b"url ");
         let mut i = from;
-        while i < bytes.len() && !matches!(bytes[i], b' ' | b'"' | b'\'' | b'\\' | b')' | b']' | b'}' | b'>' | b'<' | b'\n' | b'`')
+        while i < bytes.len()
+            && !matches!(bytes[i], b' ' | b'"' | b'\'' | b'\\' | b')' | b']' | b'}' | b'>' | b'<' | b'\n' | b'`')
         {
             i += 1;
         }
@@ -237,9 +247,7 @@ impl Reading {
 
     fn number(&mut self, bytes: &[u8], from: usize, offset: usize) -> usize {
         // Digits inside a word (`http2`, `v1`) belong to the word.
-        if self.text.last().is_some_and(|b| b.is_ascii_lowercase())
-            && from > 0
-            && bytes[from - 1].is_ascii_alphabetic()
+        if self.text.last().is_some_and(|b| b.is_ascii_lowercase()) && from > 0 && bytes[from - 1].is_ascii_alphabetic()
         {
             let mut i = from;
             while i < bytes.len() && bytes[i].is_ascii_digit() {
@@ -331,7 +339,14 @@ impl Reading {
 
 /// Words after which a number keeps its digits, because systems number their errors the same in every language.
 const NUMBERED: [&[u8]; 8] = [
-    b" errno ", b"error errno ", b" win error ", b" os error ", b" err code ", b" curl ", b" curl error ", b" exit code ",
+    b" errno ",
+    b"error errno ",
+    b" win error ",
+    b" os error ",
+    b" err code ",
+    b" curl ",
+    b" curl error ",
+    b" exit code ",
 ];
 
 /// `URLs`, `IDs`: a plural, not the end of a word.
