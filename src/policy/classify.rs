@@ -171,6 +171,15 @@ impl Classifier {
         match by_text {
             // A wide net yields to a telling status, and talk of the connection to the status that came over it.
             Some(net) if yields(&net, evidence) => by_status().unwrap_or(net),
+            // Nothing was sent where no key is here; a status says that something was. And the other way round.
+            Some(mut judgement) if judgement.rule == "config.no_credentials" && matches!(scene.status, Some(401 | 403)) => {
+                judgement.class = FailureClass::Authentication;
+                judgement
+            }
+            Some(mut judgement) if judgement.rule == "auth.missing" && scene.status.is_none() => {
+                judgement.class = FailureClass::Configuration;
+                judgement
+            }
             Some(judgement) => judgement,
             None => by_status().or_else(|| by_grpc(error, evidence)).unwrap_or_else(|| unread(error)),
         }

@@ -36,6 +36,7 @@ pub(super) const RULES: &[Rule] = &[
             "spend limit exceeded",
             "=spending limit*",
             "plan limit {reached|exceeded}",
+            "hard limit {reached|exceeded|hit}",
             "monthly {usage |spend* |spending |request |token |}{limit|quota|cap|budget|allowance|pool}",
             "{set limit exceeded|inference limit .. paused|safe experience mode}",
             "{service not active|account suspended|account deactivated for non payment}",

@@ -30,6 +30,12 @@ pub(super) const RULES: &[Rule] = &[
             "{model|account|user|organization|org|project} {tpm|rpm|rate limit*|concurrency limit} exceeded",
         ],
     ),
+    // A day's allowance, where no word says that the window rolls.
+    rule(
+        "quota.per_day",
+        C::QuotaExceeded,
+        &["{quota|limit|exceed*|reached} .. {per day|rpd|tpd}", "{per day|rpd|tpd} .. {quota|limit|exceed*|reached}", "{limit|usage|quota} .. {resets #pm|resets #am|resets at #|resets at #pm|resets at #am|resets tomorrow|resets on}"],
+    ),
     // DashScope.
     rule("dashscope.throttling", C::RateLimited, &["throttling {allocation|rate|burst} *quota", "throttling allocation quota", "throttling rate quota", "throttling burst rate", "limit requests", "limit burst rate"]),
     rule("dashscope.free_only", C::QuotaExceeded, &["allocation quota free tier only", "free quota has been exhausted"]),

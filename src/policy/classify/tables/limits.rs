@@ -36,6 +36,7 @@ pub(super) const RULES: &[Rule] = &[
             "{exceed*|reached|hit} {the |your |its |their |our |a |an |maximum |max |model |api |current |}{rate|request|requests|usage|call|calls|token|tokens|api|frequency|throughput|message} {rate |call |request |}{limit|limits|cap|rate|quota|frequency}",
             "{rate|request|requests|usage|call|frequency|throughput|message} {limit|limits|frequency} .. {exceed*|reached|hit|try again|wait}",
             "usage limits",
+            "{hit|reached|exceeded} {your|the|its} limit",
             "{allocated|allocation} quota",
             "{quota|limit} .. exceed* .. {try again|retry|wait|per minute|increase|minute|rate|request*}",
             "quota exceeded",

@@ -112,9 +112,11 @@ pub(super) const RULES: &[Rule] = &[
             "output parsing failed",
             "json validate failed",
             "failed to generate json",
+            "{json|parse|parsing|unterminated string|decode|decoding} .. {tool call|function call|tool|function} arguments",
+            "{tool call|function call|tool|function} {arguments|input} .. {unterminated*|not valid json|invalid json|json decode error|expecting value|extra data|unparsable|malformed json|parse error|failed to parse}",
         ],
     ),
-    rule("overloaded.worker_limit", C::Overloaded, &["=provider unavailable", "worker .. request limit reached"]),
+    rule("overloaded.worker_limit", C::Overloaded, &["{processing|handling|receiving|experiencing} {currently |}too many {concurrent |}requests", "=provider unavailable", "worker .. request limit reached"]),
     // Somebody stopped, refused or interrupted it.
     rule(
         "cancelled.by_person",
