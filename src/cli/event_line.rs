@@ -92,6 +92,12 @@ fn attempt(event: &v1::RecoveryEvent, body: &Body) -> String {
         Body::ContextInjectionSkipped(skipped) => {
             format!("Did not tell the model: {}", words::skip_reason(skipped.reason))
         }
+        // Nothing failed in this call: what is known of the target is reason enough.
+        Body::FallbackChosen(v1::FallbackChosenEvent { from_target: from, to_target: to, failure_class, .. })
+            if *failure_class == i32::from(v1::FailureClass::CircuitOpen) =>
+        {
+            format!("Going straight to {to}: {from} takes no calls now")
+        }
         Body::FallbackChosen(chosen) => {
             format!("Falling back from {} to {}: {}", chosen.from_target, chosen.to_target, chosen.reason)
         }

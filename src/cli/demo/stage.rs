@@ -17,7 +17,7 @@ use tonic::{
     transport::{Channel, Endpoint},
 };
 
-use super::scenes::{Calls, Scene, TOOL};
+use super::scenes::{Scene, TOOL};
 use crate::cli::{
     event_line,
     invoke::answer_text,
@@ -31,9 +31,6 @@ const BETWEEN_CALLS: Duration = Duration::from_millis(150);
 
 /// How long an event that belongs to an answer may be on its way behind it.
 const LAST_EVENTS: Duration = Duration::from_secs(2);
-
-/// The most calls of a scene.
-const MOST_CALLS: usize = 40;
 
 /// A connection to the demo's server, and a watch of everything that happens there.
 pub(super) struct Stage {
@@ -83,16 +80,11 @@ impl Stage {
         let mut playing =
             Playing { began: wall_now(), calls: Vec::new(), played: Played::default(), paint: self.paint };
         let began = Instant::now();
-        for number in 1..=MOST_CALLS {
-            self.call(scene, &mut playing).await?;
-            let over = match scene.calls {
-                Calls::Count(count) => number >= count,
-                Calls::UntilClosedAgain => playing.played.saw(|body| matches!(body, Body::CircuitClosed(_))),
-            };
-            if over {
-                break;
+        for number in 0..scene.calls {
+            if number > 0 {
+                self.listen(BETWEEN_CALLS, &mut playing).await?;
             }
-            self.listen(BETWEEN_CALLS, &mut playing).await?;
+            self.call(scene, &mut playing).await?;
         }
         playing.played.took_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
         Ok(playing.played)
