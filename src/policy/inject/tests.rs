@@ -1,1 +1,1 @@
-
+//! Tests of `inject`: its promises, each as one test.
