@@ -168,7 +168,12 @@ impl Item {
             provider: self.provider.as_str().into(),
             surface: self.surface,
             status: self.status,
-            headers: self.headers.iter().flatten().map(|(name, value)| (name.to_ascii_lowercase(), value.clone())).collect(),
+            headers: self
+                .headers
+                .iter()
+                .flatten()
+                .map(|(name, value)| (name.to_ascii_lowercase(), value.clone()))
+                .collect(),
             body: self.body.clone(),
             message: self.message.clone(),
             ..ProviderError::default()
