@@ -110,7 +110,7 @@ impl Engine {
                 };
                 let alternative = Alternative {
                     rule: index,
-                    chain: phrase.chain.iter().map(|link| Link::new(atoms(&link.words), link)).collect(),
+                    chain: phrase.chain.iter().map(|link| Link::new(atoms(&link.spellings), link)).collect(),
                     with: phrase.with.iter().map(|words| atoms(words)).collect(),
                     without: phrase.without.iter().flat_map(|words| atoms(words)).collect(),
                     whole_value: phrase.whole_value,
@@ -217,7 +217,7 @@ impl Engine {
 // === impl Link ===
 
 impl Link {
-    fn new(atoms: Vec<u32>, words: &phrase::Words) -> Self {
+    fn new(atoms: Vec<u32>, words: &phrase::Part) -> Self {
         Self { atoms, gap: words.gap, between: words.between.clone() }
     }
 

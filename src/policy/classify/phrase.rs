@@ -20,7 +20,7 @@ const STEM: usize = 12;
 #[derive(Debug, Default)]
 pub(super) struct Phrase {
     /// Ordered parts.
-    pub chain: Vec<Words>,
+    pub chain: Vec<Part>,
     /// Groups of which one must stand anywhere.
     pub with: Vec<Vec<String>>,
     /// Groups of which none may stand anywhere.
@@ -39,8 +39,8 @@ pub(super) struct Phrase {
 
 /// One part: any of these spellings, at most `gap` bytes after the part before.
 #[derive(Debug)]
-pub(super) struct Words {
-    pub words: Vec<String>,
+pub(super) struct Part {
+    pub spellings: Vec<String>,
     pub gap: usize,
     /// The only words that may stand in the gap; `None` for any.
     pub between: Option<Vec<String>>,
@@ -165,19 +165,19 @@ fn unfold(text: &str) -> Vec<String> {
 }
 
 /// Writes a part out, or cuts it into pieces when it has many spellings or an open stem inside.
-fn pieces_of(part: &str) -> Vec<Words> {
+fn pieces_of(part: &str) -> Vec<Part> {
     if spellings(part) <= WRITTEN_OUT && !spread(part).iter().any(|words| words.contains("* ")) {
-        return vec![Words { words: spread(part), gap: NEAR, between: None }];
+        return vec![Part { spellings: spread(part), gap: NEAR, between: None }];
     }
-    let mut pieces: Vec<Words> = Vec::new();
+    let mut pieces: Vec<Part> = Vec::new();
     let mut between: Vec<String> = Vec::new();
     let mut piece = |words: Vec<String>, between: &mut Vec<String>| {
         let between = std::mem::take(between);
         pieces.push(if pieces.is_empty() {
-            Words { words, gap: NEAR, between: None }
+            Part { spellings: words, gap: NEAR, between: None }
         } else {
             let gap = STEM + if between.is_empty() { 0 } else { OPTIONAL };
-            Words { words, gap, between: Some(between) }
+            Part { spellings: words, gap, between: Some(between) }
         });
     };
     let mut rest = part;

@@ -66,7 +66,9 @@ const KINDS: [Kind; 256] = {
     let mut kinds = [Kind::Gap; 256];
     let mut byte = 0;
     while byte < 256 {
-        kinds[byte] = match byte as u8 {
+        #[expect(clippy::cast_possible_truncation, reason = "counts to 255")]
+        let letter = byte as u8;
+        kinds[byte] = match letter {
             b'a'..=b'z' => Kind::Lower,
             b'A'..=b'Z' => Kind::Upper,
             b'0'..=b'9' => Kind::Digit,
@@ -158,7 +160,6 @@ impl Reading {
         }
     }
 
-    #[expect(clippy::too_many_lines, reason = "one loop over the bytes, kept whole for speed")]
     fn read(&mut self, source: &str, offset: usize) {
         let bytes = source.as_bytes();
         let mut i = 0;
@@ -288,7 +289,7 @@ impl Reading {
     fn number(&mut self, bytes: &[u8], from: usize, offset: usize) -> usize {
         self.part_from_wide();
         // Digits inside a word (`http2`, `v1`) belong to the word.
-        if self.text.last().is_some_and(|b| b.is_ascii_lowercase()) && from > 0 && bytes[from - 1].is_ascii_alphabetic()
+        if self.text.last().is_some_and(u8::is_ascii_lowercase) && from > 0 && bytes[from - 1].is_ascii_alphabetic()
         {
             let mut i = from;
             while i < bytes.len() && bytes[i].is_ascii_digit() {

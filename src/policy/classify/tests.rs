@@ -129,7 +129,7 @@ fn every_phrase_is_in_the_spelling_of_a_reading() {
         assert_eq!(rule.detail.is_some(), rule.class == FailureClass::InvalidRequest, "{}", rule.name);
         for phrase in rule.any.iter().flat_map(|phrase| phrase::read(phrase)) {
             assert!(!phrase.chain.is_empty() || phrase.number.is_some(), "{}: {phrase:?}", rule.name);
-            let chained = phrase.chain.iter().flat_map(|link| &link.words);
+            let chained = phrase.chain.iter().flat_map(|link| &link.spellings);
             for words in chained.chain(phrase.with.iter().flatten()).chain(phrase.without.iter().flatten()) {
                 let plain = words.trim_end_matches('*');
                 let mut reading = Reading::default();
@@ -179,7 +179,7 @@ proptest! {
     ) {
         static CLASSIFIER: std::sync::LazyLock<Classifier> = std::sync::LazyLock::new(Classifier::new);
         let verdict = CLASSIFIER.classify(&said(Surface::Http, &pieces.concat()), Timestamp::UNIX_EPOCH);
-        prop_assert!(verdict.retry_after.is_none_or(|wait| wait.duration <= Duration::from_secs(31 * 86_400)));
+        prop_assert!(verdict.retry_after.is_none_or(|wait| wait.duration <= Duration::from_hours(31 * 24)));
     }
 }
 

@@ -15,7 +15,7 @@ use super::reading::Reading;
 use crate::domain::failure::{FailureClass, ProviderError, Wait, WaitSource};
 
 /// The longest wait that is believed: a month.
-const LONGEST: Duration = Duration::from_secs(31 * 24 * 3600);
+const LONGEST: Duration = Duration::from_hours(31 * 24);
 
 /// The stated wait, if any.
 pub(super) fn stated(error: &ProviderError, reading: &Reading, class: FailureClass, now: Timestamp) -> Option<Wait> {
@@ -39,7 +39,7 @@ fn rounds_to(precise: Duration, rounded: Duration) -> bool {
 
 fn header(error: &ProviderError, now: Timestamp) -> Option<Wait> {
     for name in ["retry-after-ms", "x-ms-retry-after-ms"] {
-        if let Some(millis) = error.header(name).and_then(|value| plain_number(value)) {
+        if let Some(millis) = error.header(name).and_then(plain_number) {
             return Some(Wait { duration: Duration::from_secs_f64(millis / 1000.0), source: WaitSource::RetryAfterMs });
         }
     }

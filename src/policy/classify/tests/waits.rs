@@ -11,7 +11,8 @@ fn with(headers: &[(&str, &str)], body: &str) -> ProviderError {
 fn every_form_of_a_stated_wait_is_read_with_its_source() {
     use WaitSource as W;
     const DATE: (&str, &str) = ("date", "Thu, 10 Sep 2026 06:00:00 GMT");
-    let table: &[(&[(&str, &str)], &str, u64, WaitSource)] = &[
+    type Row = (&'static [(&'static str, &'static str)], &'static str, u64, WaitSource);
+    let table: &[Row] = &[
         (&[("retry-after-ms", "1250")], "", 1250, W::RetryAfterMs),
         (&[("x-ms-retry-after-ms", "1250"), ("retry-after", "2")], "", 1250, W::RetryAfterMs),
         (&[("retry-after", "7")], "", 7000, W::RetryAfter),
