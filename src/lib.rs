@@ -21,6 +21,7 @@ pub mod grpc;
 pub mod layers;
 pub mod policy;
 pub mod provider;
+pub mod scenarios;
 pub mod server;
 pub mod stack;
 pub mod telemetry;

@@ -2,4 +2,5 @@
 
 mod provider_openai;
 mod provider_transport;
+mod scenarios;
 mod support;
