@@ -6,7 +6,6 @@ mod cli_offline;
 mod cli_serve;
 mod provider_openai;
 mod provider_transport;
-mod recovery;
-mod shared_state;
+mod scenarios;
 mod support;
 mod traces;
