@@ -15,6 +15,10 @@ fn occurrences(call: &ModelCall, needle: &str) -> usize {
     serde_json::to_string(call).unwrap().matches(quoted.trim_matches('"')).count()
 }
 
+fn parts(messages: &[Message]) -> Vec<Part> {
+    messages.iter().flat_map(|message| message.parts.clone()).collect()
+}
+
 /// Messages before the tail: the last one, or the run of tool results.
 fn before_tail(messages: &[Message]) -> usize {
     let tools = messages.iter().rev().take_while(|message| message.role == Role::Tool).count();
@@ -45,6 +49,10 @@ fn every_dialect_accepts_every_note_at_every_end_of_a_history() {
                     assert!(note.chars().count() <= MAX_NOTE_CHARS, "{at}: {note}");
                     assert_eq!(occurrences(&sent, &note), 1, "{at}");
                     let history = repair(&call);
+                    if vehicle != Vehicle::ToolResult {
+                        let noted = [parts(&history.messages), vec![Part::Text(note)]].concat();
+                        assert_eq!(parts(&sent.messages), noted, "{at}: the note does not come last, alone");
+                    }
                     let kept = before_tail(&history.messages);
                     assert_eq!(
                         serde_json::to_string(&sent.messages[..kept]).unwrap(),
