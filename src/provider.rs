@@ -3,11 +3,16 @@
 //! Providers report facts and nothing else. They never retry, never judge a failure, never wait for a slow answer
 //! to come (the timers above do) and never hide a header or a body that the classifier could want.
 
+pub mod anthropic;
+mod blocks;
 mod http;
+mod keys;
 pub mod openai;
+mod reading;
 pub mod scripted;
 mod spec;
 pub mod sse;
+mod turns;
 
 use std::{
     collections::HashMap,
@@ -83,6 +88,7 @@ pub enum BuildError {
 }
 
 enum Client {
+    Anthropic(Box<anthropic::MessagesClient>),
     OpenaiChat(Box<openai::ChatClient>),
     Scripted(scripted::Player),
 }
@@ -112,6 +118,7 @@ impl Providers {
 
     fn answer(&self, call: WireCall) -> Result<Answer, ProviderError> {
         match self.clients.get(&call.target.provider) {
+            Some(Client::Anthropic(client)) => client.answer(call),
             Some(Client::OpenaiChat(client)) => client.answer(call),
             Some(Client::Scripted(player)) => Ok(player.answer(call)),
             None => Err(ProviderError {
@@ -151,9 +158,10 @@ impl tower::Service<WireCall> for Providers {
 impl Client {
     fn build(spec: &ProviderSpec) -> Result<Self, BuildError> {
         match spec.dialect {
+            Dialect::Anthropic => Ok(Self::Anthropic(Box::new(anthropic::MessagesClient::build(spec)?))),
             Dialect::OpenaiChat => Ok(Self::OpenaiChat(Box::new(openai::ChatClient::build(spec)?))),
             Dialect::Scripted => Ok(Self::Scripted(scripted::Player::new(spec))),
-            Dialect::OpenaiResponses | Dialect::Anthropic | Dialect::Gemini | Dialect::Bedrock => {
+            Dialect::OpenaiResponses | Dialect::Gemini | Dialect::Bedrock => {
                 Err(BuildError::Dialect { provider: Arc::clone(&spec.name), dialect: spec.dialect })
             }
         }

@@ -1,5 +1,7 @@
 //! All integration tests in one binary: each file is one promise, `support` is what they stand on.
 
+mod provider_anthropic;
+mod provider_dialects;
 mod provider_openai;
 mod provider_transport;
 mod support;
