@@ -5,6 +5,7 @@
 
 pub mod anthropic;
 mod blocks;
+pub mod gemini;
 mod http;
 mod keys;
 pub mod openai;
@@ -89,6 +90,7 @@ pub enum BuildError {
 
 enum Client {
     Anthropic(Box<anthropic::MessagesClient>),
+    Gemini(Box<gemini::GeminiClient>),
     OpenaiChat(Box<openai::ChatClient>),
     Scripted(scripted::Player),
 }
@@ -119,6 +121,7 @@ impl Providers {
     fn answer(&self, call: WireCall) -> Result<Answer, ProviderError> {
         match self.clients.get(&call.target.provider) {
             Some(Client::Anthropic(client)) => client.answer(call),
+            Some(Client::Gemini(client)) => client.answer(call),
             Some(Client::OpenaiChat(client)) => client.answer(call),
             Some(Client::Scripted(player)) => Ok(player.answer(call)),
             None => Err(ProviderError {
@@ -159,9 +162,10 @@ impl Client {
     fn build(spec: &ProviderSpec) -> Result<Self, BuildError> {
         match spec.dialect {
             Dialect::Anthropic => Ok(Self::Anthropic(Box::new(anthropic::MessagesClient::build(spec)?))),
+            Dialect::Gemini => Ok(Self::Gemini(Box::new(gemini::GeminiClient::build(spec)?))),
             Dialect::OpenaiChat => Ok(Self::OpenaiChat(Box::new(openai::ChatClient::build(spec)?))),
             Dialect::Scripted => Ok(Self::Scripted(scripted::Player::new(spec))),
-            Dialect::OpenaiResponses | Dialect::Gemini | Dialect::Bedrock => {
+            Dialect::OpenaiResponses | Dialect::Bedrock => {
                 Err(BuildError::Dialect { provider: Arc::clone(&spec.name), dialect: spec.dialect })
             }
         }

@@ -24,8 +24,8 @@ pub(super) enum Speaker {
 pub(super) struct Turn {
     /// Who speaks.
     pub(super) speaker: Speaker,
-    /// Results of tools, which come first.
-    pub(super) results: Vec<Value>,
+    /// Results of tools, which come first, each with the id of the call that it answers.
+    pub(super) results: Vec<(String, Value)>,
     /// Everything else, in order.
     pub(super) rest: Vec<Value>,
 }
@@ -47,15 +47,20 @@ impl Turns {
     }
 
     /// Adds a tool's result to the user's turn.
-    pub(super) fn add_result(&mut self, block: Value) {
+    pub(super) fn add_result(&mut self, call_id: &str, block: Value) {
         if let Some(turn) = self.turn(Speaker::User) {
-            turn.results.push(block);
+            turn.results.push((call_id.to_owned(), block));
         }
     }
 
     /// Who spoke last.
     pub(super) fn last(&self) -> Option<Speaker> {
-        self.turns.last().map(|turn| turn.speaker)
+        self.last_turn().map(|turn| turn.speaker)
+    }
+
+    /// The last turn so far.
+    pub(super) fn last_turn(&self) -> Option<&Turn> {
+        self.turns.last()
     }
 
     /// The turns, none of them empty, no two neighbours of one speaker.
@@ -74,9 +79,7 @@ impl Turns {
 impl Turn {
     /// All blocks, results first.
     pub(super) fn into_blocks(self) -> Vec<Value> {
-        let mut blocks = self.results;
-        blocks.extend(self.rest);
-        blocks
+        self.results.into_iter().map(|(_, block)| block).chain(self.rest).collect()
     }
 }
 
@@ -180,7 +183,7 @@ mod tests {
     fn results_come_first_whatever_came_before_them() {
         let mut turns = Turns::default();
         turns.add(Speaker::User, json!("text"));
-        turns.add_result(json!("result"));
+        turns.add_result("a", json!("result"));
         turns.add(Speaker::Model, json!("answer"));
         let turns = turns.into_turns();
         assert_eq!(turns.len(), 2);

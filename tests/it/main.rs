@@ -2,6 +2,7 @@
 
 mod provider_anthropic;
 mod provider_dialects;
+mod provider_gemini;
 mod provider_openai;
 mod provider_transport;
 mod support;

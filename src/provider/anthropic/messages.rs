@@ -61,7 +61,7 @@ fn text(words: &str) -> Value {
 
 fn add_users(turns: &mut Turns, part: &Part) {
     match part {
-        Part::ToolResult(result) => turns.add_result(tool_result(result)),
+        Part::ToolResult(result) => turns.add_result(&result.call_id, tool_result(result)),
         Part::Text(_) | Part::Refusal(_) => {
             if let Some(words) = said(part) {
                 turns.add(Speaker::User, text(words));
