@@ -10,6 +10,7 @@ mod http;
 mod keys;
 pub mod openai;
 mod reading;
+pub mod responses;
 pub mod scripted;
 mod spec;
 pub mod sse;
@@ -92,6 +93,7 @@ enum Client {
     Anthropic(Box<anthropic::MessagesClient>),
     Gemini(Box<gemini::GeminiClient>),
     OpenaiChat(Box<openai::ChatClient>),
+    Responses(Box<responses::ResponsesClient>),
     Scripted(scripted::Player),
 }
 
@@ -123,6 +125,7 @@ impl Providers {
             Some(Client::Anthropic(client)) => client.answer(call),
             Some(Client::Gemini(client)) => client.answer(call),
             Some(Client::OpenaiChat(client)) => client.answer(call),
+            Some(Client::Responses(client)) => client.answer(call),
             Some(Client::Scripted(player)) => Ok(player.answer(call)),
             None => Err(ProviderError {
                 provider: Arc::clone(&call.target.family),
@@ -163,9 +166,10 @@ impl Client {
         match spec.dialect {
             Dialect::Anthropic => Ok(Self::Anthropic(Box::new(anthropic::MessagesClient::build(spec)?))),
             Dialect::Gemini => Ok(Self::Gemini(Box::new(gemini::GeminiClient::build(spec)?))),
+            Dialect::OpenaiResponses => Ok(Self::Responses(Box::new(responses::ResponsesClient::build(spec)?))),
             Dialect::OpenaiChat => Ok(Self::OpenaiChat(Box::new(openai::ChatClient::build(spec)?))),
             Dialect::Scripted => Ok(Self::Scripted(scripted::Player::new(spec))),
-            Dialect::OpenaiResponses | Dialect::Bedrock => {
+            Dialect::Bedrock => {
                 Err(BuildError::Dialect { provider: Arc::clone(&spec.name), dialect: spec.dialect })
             }
         }

@@ -4,5 +4,6 @@ mod provider_anthropic;
 mod provider_dialects;
 mod provider_gemini;
 mod provider_openai;
+mod provider_responses;
 mod provider_transport;
 mod support;

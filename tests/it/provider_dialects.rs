@@ -21,7 +21,7 @@ use crate::support::{
     wire::{ask, providers},
 };
 
-const DIALECTS: [Dialect; 2] = [Dialect::Anthropic, Dialect::Gemini];
+const DIALECTS: [Dialect; 3] = [Dialect::Anthropic, Dialect::Gemini, Dialect::OpenaiResponses];
 
 fn thought(kind: &str) -> Part {
     let opaque = Some(Opaque { kind: kind.to_owned(), bytes: b"c2ln".to_vec() });
