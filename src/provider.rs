@@ -4,6 +4,7 @@
 //! to come (the timers above do) and never hide a header or a body that the classifier could want.
 
 pub mod anthropic;
+pub mod bedrock;
 mod blocks;
 pub mod gemini;
 mod http;
@@ -71,14 +72,6 @@ pub enum BuildError {
         /// What is wrong; never a credential's value.
         what: String,
     },
-    /// Nothing here speaks that dialect.
-    #[error("provider `{provider}`: the dialect `{}` is not spoken yet", dialect.as_str())]
-    Dialect {
-        /// The provider's name.
-        provider: Arc<str>,
-        /// The dialect as configured.
-        dialect: Dialect,
-    },
     /// TLS cannot be set up.
     #[error("provider `{provider}`: TLS cannot be set up")]
     Tls {
@@ -91,6 +84,7 @@ pub enum BuildError {
 
 enum Client {
     Anthropic(Box<anthropic::MessagesClient>),
+    Bedrock(Box<bedrock::ConverseClient>),
     Gemini(Box<gemini::GeminiClient>),
     OpenaiChat(Box<openai::ChatClient>),
     Responses(Box<responses::ResponsesClient>),
@@ -123,6 +117,7 @@ impl Providers {
     fn answer(&self, call: WireCall) -> Result<Answer, ProviderError> {
         match self.clients.get(&call.target.provider) {
             Some(Client::Anthropic(client)) => client.answer(call),
+            Some(Client::Bedrock(client)) => client.answer(call),
             Some(Client::Gemini(client)) => client.answer(call),
             Some(Client::OpenaiChat(client)) => client.answer(call),
             Some(Client::Responses(client)) => client.answer(call),
@@ -165,13 +160,11 @@ impl Client {
     fn build(spec: &ProviderSpec) -> Result<Self, BuildError> {
         match spec.dialect {
             Dialect::Anthropic => Ok(Self::Anthropic(Box::new(anthropic::MessagesClient::build(spec)?))),
+            Dialect::Bedrock => Ok(Self::Bedrock(Box::new(bedrock::ConverseClient::build(spec)?))),
             Dialect::Gemini => Ok(Self::Gemini(Box::new(gemini::GeminiClient::build(spec)?))),
             Dialect::OpenaiResponses => Ok(Self::Responses(Box::new(responses::ResponsesClient::build(spec)?))),
             Dialect::OpenaiChat => Ok(Self::OpenaiChat(Box::new(openai::ChatClient::build(spec)?))),
             Dialect::Scripted => Ok(Self::Scripted(scripted::Player::new(spec))),
-            Dialect::Bedrock => {
-                Err(BuildError::Dialect { provider: Arc::clone(&spec.name), dialect: spec.dialect })
-            }
         }
     }
 }

@@ -67,11 +67,17 @@ impl KeyedClients {
             (None, "") if keys.len() == 1 => keys.values().next(),
             (_, named) => keys.get(named),
         };
-        found.ok_or_else(|| ProviderError {
-            provider: Arc::clone(&call.target.family),
-            message: Some(format!("Missing credentials: no credential is configured under the name `{credential}`")),
-            ..ProviderError::default()
-        })
+        found.ok_or_else(|| missing(call))
+    }
+}
+
+/// No credential is configured under the name that the call's target has for it.
+pub(super) fn missing(call: &WireCall) -> ProviderError {
+    let name = &call.target.credential;
+    ProviderError {
+        provider: Arc::clone(&call.target.family),
+        message: Some(format!("Missing credentials: no credential is configured under the name `{name}`")),
+        ..ProviderError::default()
     }
 }
 

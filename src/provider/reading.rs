@@ -4,7 +4,7 @@
 //! (servers answer a request for a stream with a document, an error inside a 200, a web page, or nothing), and an end
 //! without the dialect's own mark is a cut, never a short answer. It never looks into an event.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use async_stream::try_stream;
 use bytes::{Bytes, BytesMut};
@@ -25,6 +25,9 @@ use crate::domain::{
 pub(super) const MAX_EXCERPT_BYTES: usize = 4 << 10;
 /// Most bytes of an undecided body that are waited for before it is called unusable.
 const MAX_UNDECIDED_BYTES: usize = 4 << 10;
+
+/// Longest time that the end of a body is waited for when its answer is whole.
+const DRAIN_TIMEOUT: Duration = Duration::from_millis(20);
 
 const FIELDS: [&[u8]; 6] = [b"data:", b"event:", b":", b"id:", b"retry:", b"error:"];
 
@@ -155,7 +158,7 @@ pub(super) fn read<D: Dialog>(reply: Reply, provider: Arc<str>, settings: &HttpS
                 }
                 if ended_by_mark {
                     // The connection can be used again once the body's own end is read.
-                    body.discard_ready();
+                    drain(&mut body).await;
                 } else {
                     let mut out = Vec::new();
                     let last = frames.finish().map_or(Ok(Step::More), |event| dialog.event(event, &mut out));
@@ -191,6 +194,13 @@ pub(super) fn read<D: Dialog>(reply: Reply, provider: Arc<str>, settings: &HttpS
             }
         }
     })
+}
+
+/// Reads what is left of a body that nobody wants, as far as it comes at once.
+async fn drain(body: &mut ReplyBody) {
+    let rest = async { while let Ok(Some(_)) = body.chunk().await {} };
+    // A server that keeps the body open loses its connection, not our time.
+    let _ = tokio::time::timeout(DRAIN_TIMEOUT, rest).await;
 }
 
 /// The beginning of a text, as it may stand in an error.

@@ -366,3 +366,14 @@ async fn images_files_and_instructions_are_in_the_words_of_the_api() {
     ]);
     assert_eq!(request.body["messages"], messages);
 }
+
+#[tokio::test]
+async fn calls_one_after_the_other_use_one_connection() {
+    let upstream = Upstream::start().await;
+    upstream.otherwise(events(&said("Hello", "end_turn")));
+    let providers = providers(speaking(ANTHROPIC, upstream.base_url()));
+    for _ in 0..3 {
+        assert_eq!(ask(&providers, attempt_in(ANTHROPIC, asking("Hi"))).await.error, None);
+    }
+    assert_eq!((upstream.requests().len(), upstream.connections()), (3, 1));
+}

@@ -21,7 +21,7 @@ use crate::support::{
     wire::{ask, providers},
 };
 
-const DIALECTS: [Dialect; 3] = [Dialect::Anthropic, Dialect::Gemini, Dialect::OpenaiResponses];
+const DIALECTS: [Dialect; 4] = [Dialect::Anthropic, Dialect::Gemini, Dialect::OpenaiResponses, Dialect::Bedrock];
 
 fn thought(kind: &str) -> Part {
     let opaque = Some(Opaque { kind: kind.to_owned(), bytes: b"c2ln".to_vec() });
