@@ -4,6 +4,7 @@
 //! values. Defaults work without any file. It never decides anything about a call; policy values are passed on.
 
 mod check;
+pub mod classifier;
 mod decode;
 mod discover;
 pub mod environment;
@@ -26,6 +27,7 @@ use serde::{Deserialize, Serialize};
 
 use self::observe::{EventsConfig, JournalConfig, TelemetryConfig};
 pub use self::{
+    classifier::ClassifierConfig,
     environment::{Environment, GivenEnvironment, ProcessEnvironment},
     fault::{ConfigFaults, Fault, Position},
     load::{Loaded, load, load_text},
@@ -79,6 +81,8 @@ pub struct Config {
     pub admission: AdmissionPolicy,
     /// How many attempts a target may have at once.
     pub concurrency: ConcurrencyPolicy,
+    /// How failures are judged, above what is built in.
+    pub classifier: ClassifierConfig,
     /// The ring of recent events.
     pub events: EventsConfig,
     /// Traces, metrics and logs.
@@ -117,6 +121,7 @@ impl Config {
             gates: GatePolicy::default(),
             admission: AdmissionPolicy::default(),
             concurrency: ConcurrencyPolicy::default(),
+            classifier: ClassifierConfig::default(),
             events: EventsConfig::default(),
             telemetry: TelemetryConfig::default(),
             journal: JournalConfig::default(),

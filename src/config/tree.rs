@@ -49,6 +49,8 @@ pub(super) fn parse(text: &str, faults: &mut Vec<Fault>) -> Option<Node> {
     let options = serde_saphyr::options! {
         duplicate_keys: DuplicateKeyPolicy::PassThrough,
         strict_booleans: true,
+        leading_zero_numbers_as_strings: true,
+        underscored_numbers_as_strings: true,
         with_snippet: false,
     };
     match serde_saphyr::from_str_with_options::<Option<Spanned<Raw>>>(text, options) {

@@ -17,7 +17,7 @@ use crate::{
         ids::{Operation, RouteName, TargetId},
         target::Dialect,
     },
-    policy::retry::HARD_CAP_ATTEMPTS,
+    policy::{classify::Classifier, retry::HARD_CAP_ATTEMPTS},
 };
 
 const MOST_RETRIES: u32 = HARD_CAP_ATTEMPTS - 1;
@@ -195,6 +195,12 @@ impl Checker<'_> {
         for (name, policy) in &config.policies {
             self.policy(&format!("policies.{name}.retry"), policy.retry.validate());
             self.policy(&format!("policies.{name}.injection"), policy.injection.validate());
+        }
+        let rules = &config.classifier.rules;
+        // Compiling the tables takes a while, so it is not done for nothing.
+        let compiled = (!rules.is_empty()).then(|| Classifier::with_rules(rules));
+        for fault in compiled.and_then(Result::err).unwrap_or_default() {
+            self.fault(&format!("classifier.rules[{}].{}", fault.index, fault.field), fault.reason);
         }
         self.operations("operations", &config.operations, config);
         self.policy("budget", config.budget.validate());

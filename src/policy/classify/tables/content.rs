@@ -40,6 +40,8 @@ pub(super) const RULES: &[Rule] = &[
         C::ContentFiltered,
         &[
             "content exists risk",
+            "censorship",
+            "content .. {is|was|were|has been} blocked",
             "{triggering|triggered|trigger} .. {content management policy|content filter*|content policy|safety filter*|moderation}",
             "content management policy",
             "content {filter|filtering} {policy|system|was triggered|triggered|blocked}",

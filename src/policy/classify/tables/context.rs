@@ -61,7 +61,7 @@ pub(super) const RULES: &[Rule] = &[
             "{range of input length|input length should be|input should be shorter|input token length}",
             "{max seq len|max model len|max input length|max input tokens|max prompt tokens|n ctx|max position embeddings}",
             "longer than the {maximum|max|models}",
-            "{request|payload|body|entity|content} {entity |body |content |payload |size |length |}{too large|is too large|too big|exceeds|larger than|exceeded}",
+            "{request|payload|body|entity} {entity |body |content |payload |size |length |}{too large|is too large|too big|exceeds the|larger than|exceeds maximum}",
             "request entity too large",
             "payload too large",
             "content too large",

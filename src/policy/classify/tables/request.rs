@@ -44,6 +44,9 @@ pub(super) const RULES: &[Rule] = &[
             "{input schema|output schema|schema validation} .. {fail*|error|invalid} @tool",
         ],
     ),
+    // Tools that run at one vendor exist only there.
+    invalid("request.server_tool", D::MessageOrder, &["{server tool use|advisor tool result|web search tool result|mcp tool result|code execution tool result} block*"])
+        .fallback(true),
     // Pairing of calls and results: no vendor would take it.
     invalid(
         "request.tool_pairing",
@@ -127,6 +130,15 @@ pub(super) const RULES: &[Rule] = &[
             "registry ollama .. does not support",
         ],
     ),
+    // A vague refusal of the whole shape.
+    invalid("request.shape", D::Other, &["improperly formed request !request body invalid"]),
+    // A vendor's own strictness about schemas and roles; another vendor takes the same request.
+    invalid(
+        "request.vendor_schema",
+        D::BadSchema,
+        &["invalid schema for {function|response format|tool}", "literal error .. role", "input should be .. {user|assistant|system|developer}"],
+    )
+    .fallback(true),
     invalid(
         "request.on_demand",
         D::Other,
@@ -143,13 +155,15 @@ pub(super) const RULES: &[Rule] = &[
             "{required|mandatory} {parameter|field|property|argument|key|attribute|properties|parameters|body|query|fields} .. {missing|not provided|not supplied|absent|is required|not found|must be|not specified|are missing|not set}",
             "{is missing|missing} .. {required parameter|parameter|required field|required property}",
             "{field required|field is required|is a required property|fields required|value is required|property is required|parameter is required|this field is required|must be provided|must not be empty|should not be empty|cannot be empty|must be non empty|cannot both be|cannot be null|must not be null|cannot be none|must have non empty|must contain at least|is required but|at least one message|empty messages|may not be empty|should be non empty|non empty content|can not be empty}",
-            "invalid {json|schema|type for|request body|body|json payload|json schema|json body|tool schema|function schema|input schema|type|tool|function|tool name|function name|property name|parameters schema|request format|message format|messages format}",
+            "invalid json @4xx",
+            "invalid {schema|type for|request body|body|json payload|json schema|json body|tool schema|function schema|input schema|type|tool|function|tool name|function name|property name|parameters schema|request format|message format|messages format}",
             "=invalid {json|schema|function parameters|type|request body|body|tool schema|message format}",
             "{invalid schema for|schema .. is invalid|schema is invalid|invalid function parameters|json schema is invalid|is not valid json schema|tool schema|schema must be|schema .. {not valid|too complex|not supported|unsupported}|function declarations .. {should|must|properties|items|parameters}|should be non empty for object type|input schema .. {type|must|field|does not|does}|schema exceeds|schema error|input schema}",
-            "{literal error|string type|json invalid|value error|model attributes type|list type|dict type|int parsing|missing .. loc body|loc body|union tag invalid|enum .. loc|validation error for|validation errors for|pydantic}",
+            "{literal error|string type|json invalid|type value error|model attributes type|list type|dict type|int parsing|missing .. loc body|loc body|union tag invalid|enum .. loc|validation error for|validation errors for|pydantic}",
             "input should be {a |an |}",
             "{string does not match|does not match pattern|string should match pattern|does not match the expected pattern|expected a string|expected an object|expected a string but got|expected an array|expected object|expected array|expected string|expected number|must be a string|must be an array|must be an object|must be a list|must be a number|should be a string|must be of type|should be an array|must be an integer|must be one of|expected one of|invalid value for|is not one of|is not of type|not a valid}",
-            "{improperly formed request|request body invalid|invalid request body|malformed request|badly formed|malformed input request|unable to parse request|cannot parse request|could not parse the json body|could not parse your json|failed to deserialize the json body|failed to parse the request|failed to parse request|error parsing the body|json parse error in request|body is not valid json|not valid json in the request|request body .. {not valid|malformed|cannot|could not}|unable to parse the request|invalid json payload|parse error .. request|deserializ* .. request|error decoding request|failed to decode request|cannot unmarshal|the request body|invalid character .. looking for|malformed body}",
+            "body failed validation",
+            "{request body invalid|invalid request body|malformed request|badly formed|malformed input request|unable to parse request|cannot parse request|could not parse the json body|could not parse your json|failed to deserialize the json body|failed to parse the request|failed to parse request|error parsing the body|json parse error in request|body is not valid json|not valid json in the request|request body .. {not valid|malformed|cannot|could not}|unable to parse the request|invalid json payload|parse error .. request|deserializ* .. request|error decoding request|failed to decode request|cannot unmarshal|the request body|invalid character .. looking for|malformed body}",
             "requested tool does not exist",
             "tool .. {was not in request tools|not in request tools|which was not in}",
             "invalid {params|arguments|parameters} & @num:32602",
