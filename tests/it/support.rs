@@ -1,6 +1,6 @@
 //! What integration tests stand on: fakes of the world around Relight that can fail on demand.
 
-pub(crate) mod postgres;
 pub(crate) mod dialect;
+pub(crate) mod postgres;
 pub(crate) mod upstream;
 pub(crate) mod wire;

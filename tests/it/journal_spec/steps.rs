@@ -97,8 +97,7 @@ async fn an_append_that_is_abandoned_midway_leaves_whole_batches_only(engine: En
     for round in 0..40_u32 {
         let next = journal.get(&id("a")).await.unwrap().unwrap().last_seq + 1;
         let batch = deltas(1, next..next + 10);
-        let append = journal.append(&id("a"), &batch);
-        let _ = timeout(Duration::from_micros(u64::from(round) * 100), append).await;
+        let _ = timeout(Duration::from_micros(u64::from(round) * 100), journal.append(&id("a"), &batch)).await;
     }
     // Whatever was under way is over when the next one is answered.
     let next = loop {
