@@ -2,5 +2,7 @@
 
 pub(crate) mod dialect;
 pub(crate) mod postgres;
+pub(crate) mod otlp;
+pub(crate) mod relight;
 pub(crate) mod upstream;
 pub(crate) mod wire;

@@ -289,8 +289,7 @@ impl Reading {
     fn number(&mut self, bytes: &[u8], from: usize, offset: usize) -> usize {
         self.part_from_wide();
         // Digits inside a word (`http2`, `v1`) belong to the word.
-        if self.text.last().is_some_and(u8::is_ascii_lowercase) && from > 0 && bytes[from - 1].is_ascii_alphabetic()
-        {
+        if self.text.last().is_some_and(u8::is_ascii_lowercase) && from > 0 && bytes[from - 1].is_ascii_alphabetic() {
             let mut i = from;
             while i < bytes.len() && bytes[i].is_ascii_digit() {
                 self.text.push(bytes[i]);
