@@ -1,5 +1,7 @@
 //! The journal's promises, each of them kept by every engine: in memory, in a `SQLite` file, in `PostgreSQL`.
 
+#![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a claim ends where it is not true")]
+
 mod leases;
 mod requests;
 mod retention;
