@@ -152,6 +152,12 @@ fn on_thread(name: &str, key: &ThreadKey) -> NewInvocation {
     NewInvocation { thread: Some(key.id.clone()), ..invocation(name) }
 }
 
+/// Opens as many connections as there may be, so that what runs at once afterwards really does.
+async fn warm(journal: &Arc<dyn Journal>) {
+    let nobody = id("nobody");
+    futures_util::future::join_all((0..64).map(|_| journal.get(&nobody))).await;
+}
+
 async fn begin(journal: &Arc<dyn Journal>, new: NewInvocation) {
     let name = new.id.clone();
     assert_eq!(journal.begin(new, at(0)).await, Ok(Begun::New { epoch: 1 }), "{name}");
