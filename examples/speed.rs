@@ -12,7 +12,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     writeln!(out, "tables compiled in {:?}", from.elapsed())?;
     let detail = r#"{"@type":"type.googleapis.com/google.rpc.ErrorInfo","reason":"SOME_REASON","domain":"example.com","metadata":{"service":"models.example.com","consumer":"projects/12345","note":"nothing in particular happened here"}}"#;
     let details = [detail; 9].join(",");
-    for message in ["Internal error encountered.", "Rate limit reached for tokens per min. Please try again in 644ms."] {
+    for message in ["Internal error encountered.", "Rate limit reached for tokens per min. Please try again in 644ms."]
+    {
         let body = format!(r#"{{"error":{{"code":429,"message":"{message}","status":"X","details":[{details}]}}}}"#);
         let error = ProviderError {
             provider: "example".into(),

@@ -178,7 +178,10 @@ impl Engine {
     /// The automaton's size in memory, in bytes, and the number of its words.
     #[cfg(test)]
     pub(super) fn size(&self) -> (usize, usize) {
-        ([&self.ascii, &self.wide].iter().filter_map(|s| s.automaton.as_ref()).map(Automaton::memory_usage).sum(), self.atoms.len())
+        (
+            [&self.ascii, &self.wide].iter().filter_map(|s| s.automaton.as_ref()).map(Automaton::memory_usage).sum(),
+            self.atoms.len(),
+        )
     }
 
     #[cfg(test)]
@@ -236,14 +239,13 @@ impl Searcher {
         let mut patterns = Vec::with_capacity(self.patterns.len());
         self.beginnings = vec![0; BEGINNINGS / 64];
         for pattern in std::mem::take(&mut self.patterns) {
-            match pattern.as_bytes().get(1..4) {
-                Some(&[a, b, c]) => self.mark(a, b, c),
+            if let Some(&[a, b, c]) = pattern.as_bytes().get(1..4) {
+                self.mark(a, b, c);
+            } else {
                 // Too short to tell: any third letter may follow.
-                _ => {
-                    let letter = |at: usize| pattern.as_bytes().get(at).copied().unwrap_or(b' ');
-                    for c in 0..=u8::MAX {
-                        self.mark(letter(1), letter(2), c);
-                    }
+                let letter = |at: usize| pattern.as_bytes().get(at).copied().unwrap_or(b' ');
+                for c in 0..=u8::MAX {
+                    self.mark(letter(1), letter(2), c);
                 }
             }
             patterns.push(pattern);

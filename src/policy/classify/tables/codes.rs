@@ -359,11 +359,7 @@ pub(super) const RULES: &[Rule] = &[
         C::ContentFiltered,
         &["@num:2016 @by:cloudflare", "@num:2017 @by:cloudflare", "@num:3030 @by:cloudflare"],
     ),
-    rule(
-        "cloudflare.rate",
-        C::RateLimited,
-        &["@num:2003 @by:cloudflare", "@num:1015",  "you are being rate limited"],
-    ),
+    rule("cloudflare.rate", C::RateLimited, &["@num:2003 @by:cloudflare", "@num:1015", "you are being rate limited"]),
     invalid(
         "cloudflare.request",
         D::BadSchema,
