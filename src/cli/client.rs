@@ -43,13 +43,13 @@ pub(super) type AdminClient = AdminServiceClient<InterceptedService<Channel, Wit
 // === impl ServerArguments ===
 
 impl ServerArguments {
-    /// A client of the RecoveryService.
+    /// A client of the `RecoveryService`.
     pub(super) async fn recovery(&self) -> anyhow::Result<RecoveryClient> {
         let client = RecoveryServiceClient::with_interceptor(self.channel().await?, self.key()?);
         Ok(client.max_decoding_message_size(MAX_ANSWER_BYTES))
     }
 
-    /// A client of the AdminService.
+    /// A client of the `AdminService`.
     pub(super) async fn admin(&self) -> anyhow::Result<AdminClient> {
         let client = AdminServiceClient::with_interceptor(self.channel().await?, self.key()?);
         Ok(client.max_decoding_message_size(MAX_ANSWER_BYTES))

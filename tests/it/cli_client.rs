@@ -1,5 +1,8 @@
 //! Commands that talk to a server: what people read on the terminal, and what programs read.
 
+use std::time::Duration;
+
+use relight::grpc::v1::GetStatusRequest;
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 
@@ -7,6 +10,9 @@ use crate::{
     cli_binary::{relight, run, run_with},
     support::relight::Relight,
 };
+
+/// Longest time that a watch may take to come to a point.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A model that hangs until it is told, one whose credit is gone, and one that takes no request.
 const CONFIG: &str = r#"
@@ -102,12 +108,45 @@ async fn watch_prints_what_happens_one_event_a_line() {
             events.push(serde_json::from_str(&lines.next_line().await.unwrap().unwrap()).unwrap());
         }
     };
-    tokio::time::timeout(std::time::Duration::from_secs(20), reading).await.unwrap();
+    tokio::time::timeout(PATIENCE, reading).await.unwrap();
     child.kill().await.unwrap();
     let recovery = events.iter().find(|event| event["recovery_attempted"].is_object()).unwrap();
     let text = recovery["recovery_attempted"]["display_text"].as_str().unwrap();
     assert!(text.contains("(attempt 1/2): Request timeout"), "{text}");
     assert!(events.iter().all(|event| event["cursor"].is_string()), "{events:?}");
+}
+
+#[tokio::test]
+async fn a_watch_that_breaks_says_so_and_is_taken_up_again() {
+    let (server, address) = served().await;
+    let mut child = relight(&["watch", "--address", &address, "--type", "invocation_recovered"]).spawn().unwrap();
+    let mut out = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut err = BufReader::new(child.stderr.take().unwrap()).lines();
+    let standing = async {
+        while server.admin().get_status(GetStatusRequest {}).await.unwrap().into_inner().watchers == 0 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, standing).await.unwrap();
+    let listen = server.running.address;
+    server.running.shutdown().await;
+    let told = tokio::time::timeout(PATIENCE, err.next_line()).await.unwrap().unwrap().unwrap();
+    assert!(told.starts_with("The watch broke ("), "{told}");
+
+    let config = format!("server: {{ listen: \"{listen}\", admin_listen: \"127.0.0.1:0\" }}\n{CONFIG}");
+    let server = Relight::start_whole(&config).await;
+    let asking_until_seen = async {
+        loop {
+            // The watch comes back in its own time, and only tells what happens from then on.
+            server.ask("Are you awake?").await;
+            if let Ok(line) = tokio::time::timeout(Duration::from_millis(300), out.next_line()).await {
+                return line.unwrap().unwrap();
+            }
+        }
+    };
+    let line = tokio::time::timeout(PATIENCE, asking_until_seen).await.unwrap();
+    assert!(line.contains("recovered: answered by attempt 2"), "{line}");
+    child.kill().await.unwrap();
 }
 
 #[tokio::test]
