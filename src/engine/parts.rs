@@ -99,8 +99,8 @@ fn make_target(id: &TargetId, target: &TargetConfig, provider: &ProviderConfig) 
 
 fn provider_spec(name: &str, provider: &ProviderConfig) -> Result<ProviderSpec, PartsError> {
     let script = provider.script.clone().map(serde_json::from_value).transpose();
-    let scripted = script
-        .map_err(|error| PartsError::Script { provider: name.to_owned(), reason: error.to_string() })?;
+    let scripted =
+        script.map_err(|error| PartsError::Script { provider: name.to_owned(), reason: error.to_string() })?;
     let names = provider.credentials.keys().map(String::as_str).chain([settings::DEFAULT_CREDENTIAL]);
     let credentials: BTreeMap<String, SecretString> = names
         .filter_map(|name| Some((name.to_owned(), SecretString::from(provider.key(name)?.expose().to_owned()))))

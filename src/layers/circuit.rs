@@ -134,8 +134,7 @@ impl Admitted {
     fn tell(&mut self, signal: Signal) {
         self.told = true;
         let now = Instant::now();
-        let alternative_healthy =
-            self.targets.alternative_healthy(&self.attempt.scope, &self.attempt.target.id, now);
+        let alternative_healthy = self.targets.alternative_healthy(&self.attempt.scope, &self.attempt.target.id, now);
         let context = ReportContext { now, dice: dice(&self.attempt), alternative_healthy };
         let transitions = self.attempt.state.circuit().report(&self.permit, signal, context);
         self.attempt.state.moved(transitions);

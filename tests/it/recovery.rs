@@ -81,7 +81,11 @@ async fn what_no_retry_can_mend_makes_exactly_one_attempt() {
     let cases: [(u16, &[u8], FailureClass); 3] = [
         (429, quota, FailureClass::QuotaExceeded),
         (500, crash, FailureClass::Crash),
-        (401, br#"{"error":{"message":"Incorrect API key provided","code":"invalid_api_key"}}"#, FailureClass::Authentication),
+        (
+            401,
+            br#"{"error":{"message":"Incorrect API key provided","code":"invalid_api_key"}}"#,
+            FailureClass::Authentication,
+        ),
     ];
     for (status, body, class) in cases {
         let upstream = Upstream::start().await;
@@ -236,7 +240,9 @@ async fn the_deadline_is_never_overrun_and_never_slept_through() {
 async fn malformed_tool_arguments_are_told_to_the_model_which_then_does_better() {
     use relight::grpc::v1::{ToolDefinition, invocation::Call};
     let upstream = Upstream::start().await;
-    upstream.push(Reply::tool_call("search", "{\"query\": \"unf")).push(Reply::tool_call("search", "{\"query\":\"x\"}"));
+    upstream
+        .push(Reply::tool_call("search", "{\"query\": \"unf"))
+        .push(Reply::tool_call("search", "{\"query\":\"x\"}"));
     let relight = Relight::start(&one_target(&upstream)).await;
     let mut invocation = asking("Search for x.");
     if let Some(Call::Model(call)) = &mut invocation.call {

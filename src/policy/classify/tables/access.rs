@@ -37,7 +37,13 @@ pub(super) const RULES: &[Rule] = &[
     rule(
         "not_found.model",
         C::NotFound,
-        &["{is not|isnt|not} a {valid|supported|known|recognized|registered} {model|deployment|engine}", "not a valid model id", "marked by provider as legacy", "resource not found .. legacy", "model .. {reached the end of its life|end of life|reached end of life}"],
+        &[
+            "{is not|isnt|not} a {valid|supported|known|recognized|registered} {model|deployment|engine}",
+            "not a valid model id",
+            "marked by provider as legacy",
+            "resource not found .. legacy",
+            "model .. {reached the end of its life|end of life|reached end of life}",
+        ],
     ),
     rule(
         "config.no_credentials",

@@ -13,7 +13,6 @@ pub(super) const RULES: &[Rule] = &[rule(
         "overloaded",
         "overload",
         "overloaded error",
-
         "{at|over|out of|beyond|exceed*|insufficient|limited|no|full|reached|lacks|not enough|low} .. capacity",
         "capacity {exceeded|error|reached|unavailable|constraint*|limit*|is full|not available}",
         "{high|heavy|unusually high|increased|peak} {demand|load|traffic|volume|usage}",

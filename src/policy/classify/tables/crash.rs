@@ -11,7 +11,11 @@ pub(super) const RULES: &[Rule] = &[
     rule(
         "config.engine_start",
         C::Configuration,
-        &["{to serve at least one request|estimated maximum model length}", "try increasing gpu memory utilization", "no available memory for the cache blocks"],
+        &[
+            "{to serve at least one request|estimated maximum model length}",
+            "try increasing gpu memory utilization",
+            "no available memory for the cache blocks",
+        ],
     ),
     rule(
         "overloaded.host_memory",
