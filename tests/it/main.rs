@@ -1,5 +1,6 @@
 //! All integration tests in one binary: each file is one promise, `support` is what they stand on.
 
+mod journal_spec;
 mod architecture;
 mod bad_input;
 mod cli_binary;
