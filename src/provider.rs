@@ -83,7 +83,7 @@ pub enum BuildError {
 }
 
 enum Client {
-    OpenaiChat(openai::ChatClient),
+    OpenaiChat(Box<openai::ChatClient>),
     Scripted(scripted::Player),
 }
 
@@ -151,7 +151,7 @@ impl tower::Service<WireCall> for Providers {
 impl Client {
     fn build(spec: &ProviderSpec) -> Result<Self, BuildError> {
         match spec.dialect {
-            Dialect::OpenaiChat => Ok(Self::OpenaiChat(openai::ChatClient::build(spec)?)),
+            Dialect::OpenaiChat => Ok(Self::OpenaiChat(Box::new(openai::ChatClient::build(spec)?))),
             Dialect::Scripted => Ok(Self::Scripted(scripted::Player::new(spec))),
             Dialect::OpenaiResponses | Dialect::Anthropic | Dialect::Gemini | Dialect::Bedrock => {
                 Err(BuildError::Dialect { provider: Arc::clone(&spec.name), dialect: spec.dialect })

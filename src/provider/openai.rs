@@ -69,11 +69,10 @@ impl ChatDialect {
         let uri: Option<http::Uri> = spec.base_url.split('?').next().and_then(|base| base.parse().ok());
         let host = uri.as_ref().and_then(http::Uri::host).unwrap_or_default();
         let by_openai = host == "api.openai.com" || host.ends_with(".openai.azure.com");
-        let max_tokens_field = match options.max_tokens_field {
-            Some(MaxTokensField::MaxCompletionTokens) => "max_completion_tokens",
-            Some(MaxTokensField::MaxTokens) => "max_tokens",
-            None if by_openai => "max_completion_tokens",
-            None => "max_tokens",
+        let by_host = if by_openai { MaxTokensField::MaxCompletionTokens } else { MaxTokensField::MaxTokens };
+        let max_tokens_field = match options.max_tokens_field.unwrap_or(by_host) {
+            MaxTokensField::MaxCompletionTokens => "max_completion_tokens",
+            MaxTokensField::MaxTokens => "max_tokens",
         };
         let developer_role = options.developer_role.unwrap_or(by_openai);
         Self { options, max_tokens_field, developer_role }

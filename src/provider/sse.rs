@@ -92,9 +92,8 @@ impl SseDecoder {
     /// When the event exceeds its bound.
     pub fn finish(mut self) -> Result<Option<SseEvent>, EventTooLong> {
         if !self.line.is_empty() {
-            if let Some(event) = self.end_line()? {
-                return Ok(Some(event));
-            }
+            // A line that is not empty ends no event.
+            let _ = self.end_line()?;
         }
         Ok(self.dispatch())
     }

@@ -1,1 +1,4 @@
 //! What integration tests stand on: fakes of the world around Relight that can fail on demand.
+
+pub(crate) mod upstream;
+pub(crate) mod wire;

@@ -11,13 +11,17 @@ use super::script::{AnswerStep, Malformed, StatusStep, Step, ToolCallStep, Usage
 use crate::domain::{
     completion::{BlockKind, Delta, Exactness, FinishReason, Usage},
     failure::{ProviderError, Surface, TransportFault},
-    message::{ModelCall, Part, Role},
+    message::{Message, ModelCall, Part, Role},
     wire::{DeltaStream, WireCall},
 };
 
+/// What is answered where a script says nothing else.
+const ECHO: &str = "You said: \"{user}\". This is the embedded model; it needs no network and no key, and it answers \
+                    like this until a real provider is configured.";
+
 /// How a played answer ends.
 enum Ending {
-    Finish(AnswerStep),
+    Finish { reason: FinishReason, usage: UsageStep },
     Silence,
     Fault(TransportFault, String),
 }
@@ -32,16 +36,12 @@ struct PlayedBlock {
 
 /// Plays one step; resolves when the answer's head would have come.
 pub(super) async fn play(step: Step, told: bool, call: &WireCall) -> Result<DeltaStream, ProviderError> {
-    let mut step = step;
-    while let Step::WhenTold(choice) = step {
-        step = if told { *choice.then } else { *choice.otherwise };
-    }
     let provider = Arc::clone(&call.target.family);
     match step {
-        Step::Answer(answer) => Ok(answer_stream(answer, call)),
+        Step::Answer(answer) => Ok(answer_stream(&answer, call)),
         Step::SlowFirstToken(slow) => {
             let first_token_after = slow.answer.first_token_after.saturating_add(slow.after);
-            Ok(answer_stream(AnswerStep { first_token_after, ..slow.answer }, call))
+            Ok(answer_stream(&AnswerStep { first_token_after, ..slow.answer }, call))
         }
         Step::Timeout => std::future::pending().await,
         Step::Status(status) => Err(status_error(provider, status)),
@@ -59,8 +59,10 @@ pub(super) async fn play(step: Step, told: bool, call: &WireCall) -> Result<Delt
             Ok(stream(call, blocks, Pace::AtOnce, Ending::Fault(TransportFault::Cut, message)))
         }
         Step::Malformed(kind) => malformed(kind, call),
-        // Resolved above.
-        Step::WhenTold(_) => std::future::pending().await,
+        Step::WhenTold(choice) => {
+            let chosen = if told { *choice.then } else { *choice.otherwise };
+            Box::pin(play(chosen, told, call)).await
+        }
     }
 }
 
@@ -108,22 +110,27 @@ fn status_error(provider: Arc<str>, status: StatusStep) -> ProviderError {
     }
 }
 
-fn answer_stream(answer: AnswerStep, call: &WireCall) -> DeltaStream {
+fn answer_stream(answer: &AnswerStep, call: &WireCall) -> DeltaStream {
     let mut blocks = Vec::new();
     if !answer.reasoning.is_empty() {
         blocks.push(PlayedBlock::text(BlockKind::Reasoning, &answer.reasoning, true));
     }
-    let text = answer.text.replace("{user}", &last_user_text(&call.call)).replace("{model}", &call.target.model);
-    // An answer that only calls tools says nothing beside.
-    let default_text = answer.text == AnswerStep::default().text;
-    if !text.is_empty() && !(default_text && !answer.tool_calls.is_empty()) {
+    let text = match &answer.text {
+        Some(text) => text.as_str(),
+        None if answer.tool_calls.is_empty() => ECHO,
+        None => "",
+    };
+    let text = text.replace("{user}", &last_user_text(&call.call)).replace("{model}", &call.target.model);
+    if !text.is_empty() {
         blocks.push(PlayedBlock::text(BlockKind::Text, &text, true));
     }
     for (number, tool) in (1..).zip(&answer.tool_calls) {
         blocks.push(PlayedBlock::tool_call(number, tool));
     }
     let pace = Pace::Of { first: answer.first_token_after, tokens_per_second: answer.tokens_per_second };
-    stream(call, blocks, pace, Ending::Finish(answer))
+    let implied = if answer.tool_calls.is_empty() { FinishReason::Stop } else { FinishReason::ToolCalls };
+    let reason = answer.finish.unwrap_or(implied);
+    stream(call, blocks, pace, Ending::Finish { reason, usage: answer.usage })
 }
 
 #[derive(Clone, Copy)]
@@ -163,15 +170,13 @@ fn stream(call: &WireCall, blocks: Vec<PlayedBlock>, pace: Pace, ending: Ending)
                 let error = ProviderError { surface: Surface::Stream, ..ProviderError::transport(provider, fault, message) };
                 Err(error)?;
             }
-            Ending::Finish(answer) => {
+            Ending::Finish { reason, usage } => {
                 if spoken == 0 {
                     pace.wait(true).await;
                 }
-                if let Some(usage) = usage(answer.usage, input_words, spoken) {
+                if let Some(usage) = usage_said(usage, input_words, spoken) {
                     yield Delta::Usage(usage);
                 }
-                let implied = if answer.tool_calls.is_empty() { FinishReason::Stop } else { FinishReason::ToolCalls };
-                let reason = answer.finish.unwrap_or(implied);
                 yield Delta::Finish { reason, raw: reason.as_str().to_owned() };
             }
         }
@@ -183,12 +188,11 @@ fn stream(call: &WireCall, blocks: Vec<PlayedBlock>, pace: Pace, ending: Ending)
 impl Pace {
     async fn wait(self, is_first: bool) {
         let wait = match self {
-            Self::AtOnce => Duration::ZERO,
             Self::Of { first, .. } if is_first => first,
             Self::Of { tokens_per_second, .. } if tokens_per_second > 0.0 => {
                 Duration::try_from_secs_f64(1.0 / tokens_per_second).unwrap_or(Duration::ZERO)
             }
-            Self::Of { .. } => Duration::ZERO,
+            Self::AtOnce | Self::Of { .. } => Duration::ZERO,
         };
         if wait > Duration::ZERO {
             tokio::time::sleep(wait).await;
@@ -216,7 +220,7 @@ fn as_written(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-fn usage(said: UsageStep, input_tokens: u64, output_tokens: u64) -> Option<Usage> {
+fn usage_said(said: UsageStep, input_tokens: u64, output_tokens: u64) -> Option<Usage> {
     let exactness = match said {
         UsageStep::Exact => Exactness::Exact,
         UsageStep::Estimated => Exactness::Estimated,
@@ -227,7 +231,7 @@ fn usage(said: UsageStep, input_tokens: u64, output_tokens: u64) -> Option<Usage
 
 fn last_user_text(call: &ModelCall) -> String {
     let from_user = call.messages.iter().rev().find(|message| message.role == Role::User);
-    from_user.map(|message| message.joined_text()).unwrap_or_default()
+    from_user.map(Message::joined_text).unwrap_or_default()
 }
 
 fn input_words(call: &ModelCall) -> u64 {

@@ -103,11 +103,12 @@ pub enum Step {
 }
 
 /// An answer.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct AnswerStep {
-    /// The text; `{user}` is replaced by the last user text, `{model}` by the model's name.
-    pub text: String,
+    /// The text; `{user}` is replaced by the last user text, `{model}` by the model's name. Unset echoes the last user
+    /// text, unless tools are called.
+    pub text: Option<String>,
     /// Reasoning before the text.
     pub reasoning: String,
     /// Tools that the model wants called, after the text.
@@ -240,26 +241,10 @@ impl Default for Step {
     }
 }
 
-impl Default for AnswerStep {
-    fn default() -> Self {
-        Self {
-            text: "You said: \"{user}\". This is the embedded model; it needs no network and no key, and it answers \
-                   like this until a real provider is configured."
-                .to_owned(),
-            reasoning: String::new(),
-            tool_calls: Vec::new(),
-            tokens_per_second: 0.0,
-            first_token_after: Duration::ZERO,
-            finish: None,
-            usage: UsageStep::Exact,
-        }
-    }
-}
-
 impl AnswerStep {
     /// An answer of one text.
     pub fn text(text: impl Into<String>) -> Self {
-        Self { text: text.into(), ..Self::default() }
+        Self { text: Some(text.into()), ..Self::default() }
     }
 }
 
