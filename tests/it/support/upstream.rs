@@ -33,7 +33,7 @@ use tokio::{
     time::Instant,
 };
 
-pub(crate) use self::reply::{Reply, chunk, usage_chunk};
+pub(crate) use self::reply::{Reply, chunk};
 
 /// Longest time that an `await_…` waits before the test fails.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -89,11 +89,6 @@ impl Upstream {
         let mut accepting = JoinSet::new();
         accepting.spawn(accept(listener, Arc::clone(&state)));
         Self { address, state, _accepting: accepting }
-    }
-
-    /// Where it listens.
-    pub(crate) fn address(&self) -> SocketAddr {
-        self.address
     }
 
     /// What a provider is configured with.
