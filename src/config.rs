@@ -4,6 +4,7 @@
 //! values. Defaults work without any file. It never decides anything about a call; policy values are passed on.
 
 mod check;
+pub mod classifier;
 mod decode;
 mod discover;
 pub mod environment;
@@ -26,6 +27,7 @@ use serde::{Deserialize, Serialize};
 
 use self::observe::{EventsConfig, JournalConfig, TelemetryConfig};
 pub use self::{
+    classifier::ClassifierConfig,
     environment::{Environment, GivenEnvironment, ProcessEnvironment},
     fault::{ConfigFaults, Fault, Position},
     load::{Loaded, load, load_text},
@@ -39,7 +41,8 @@ pub use self::{
 use crate::{
     domain::ids::{Operation, RouteName, TargetId},
     policy::{
-        admission::AdmissionPolicy, concurrency::ConcurrencyPolicy, retry_budget::BudgetPolicy, timers::TimersPolicy,
+        admission::AdmissionPolicy, circuit::CircuitPolicy, concurrency::ConcurrencyPolicy, gates::GatePolicy,
+        retry_budget::BudgetPolicy, timers::TimersPolicy,
     },
 };
 
@@ -70,10 +73,16 @@ pub struct Config {
     pub budget: BudgetPolicy,
     /// How long attempts may be silent.
     pub timers: TimersPolicy,
+    /// When a target is no longer asked, and when again.
+    pub circuit: CircuitPolicy,
+    /// What is done about rate limits, spent quotas and rejected keys.
+    pub gates: GatePolicy,
     /// How many calls are let in.
     pub admission: AdmissionPolicy,
     /// How many attempts a target may have at once.
     pub concurrency: ConcurrencyPolicy,
+    /// How failures are judged, above what is built in.
+    pub classifier: ClassifierConfig,
     /// The ring of recent events.
     pub events: EventsConfig,
     /// Traces, metrics and logs.
@@ -108,8 +117,11 @@ impl Config {
             policies: BTreeMap::new(),
             budget: BudgetPolicy::default(),
             timers: TimersPolicy::default(),
+            circuit: CircuitPolicy::default(),
+            gates: GatePolicy::default(),
             admission: AdmissionPolicy::default(),
             concurrency: ConcurrencyPolicy::default(),
+            classifier: ClassifierConfig::default(),
             events: EventsConfig::default(),
             telemetry: TelemetryConfig::default(),
             journal: JournalConfig::default(),

@@ -23,11 +23,11 @@ use crate::{
     domain::{
         clock,
         failure::{Failure, ProviderError},
-        ids::TargetId,
+        ids::{Operation, RouteName, TargetId},
         wire::{DeltaStream, WireCall},
     },
     events::EventBus,
-    layers::{ProgressStream, observe::Incoming, spans::Spans, targets::Targets},
+    layers::{ProgressStream, observe::Incoming, scope::Plan, spans::Spans, targets::Targets},
     policy::{admission::Admission, classify::Classifier, classify::Verdict},
     provider::Providers,
     stack::{Shared, Stack, stack},
@@ -44,6 +44,16 @@ pub struct Engine {
     providers: Arc<ArcSwap<Providers>>,
     config: Arc<ArcSwap<Config>>,
     resolver: Arc<ArcSwap<resolve::Resolver>>,
+    configuration: Arc<ArcSwap<Configuration>>,
+}
+
+/// Which configuration is in force, and whether a newer one was refused.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Configuration {
+    /// 1 for the one at the start; grows with every one that took its place.
+    pub generation: u64,
+    /// Why a newer one was refused, if it was.
+    pub rejected: Option<String>,
 }
 
 /// The wire as the stack sees it: whatever providers are in force when an attempt begins.
@@ -75,7 +85,8 @@ impl Engine {
         let stack = stack(shared, Wire { providers: Arc::clone(&providers) });
         let resolver = Arc::new(ArcSwap::from_pointee(resolve::Resolver::new(&config, &parts.targets)));
         let config = Arc::new(ArcSwap::from_pointee(config));
-        Ok(Self { stack, events, targets, classifier, admission, providers, config, resolver })
+        let configuration = Arc::new(ArcSwap::from_pointee(Configuration { generation: 1, rejected: None }));
+        Ok(Self { stack, events, targets, classifier, admission, providers, config, resolver, configuration })
     }
 
     /// Puts another configuration in force, whole or not at all.
@@ -99,6 +110,14 @@ impl Engine {
     /// When the route does not exist, or an override is not allowed.
     pub fn resolve(&self, asked: Asked) -> Result<Incoming, Refusal> {
         self.resolver.load().resolve(asked)
+    }
+
+    /// The plan of an operation on a route, without overrides.
+    ///
+    /// # Errors
+    /// When the route does not exist.
+    pub fn plan(&self, route: Option<&RouteName>, operation: &Operation) -> Result<Plan, Refusal> {
+        self.resolver.load().bare_plan(route, operation)
     }
 
     /// Runs an invocation. Dropping what is returned cancels it, upstream included.
@@ -132,6 +151,19 @@ impl Engine {
     /// The configuration in force.
     pub fn config(&self) -> Arc<Config> {
         self.config.load_full()
+    }
+
+    /// Remembers what became of the last change of the configuration: in force, or refused and why.
+    pub fn configuration_changed(&self, rejected: Option<String>) {
+        self.configuration.rcu(|old| Configuration {
+            generation: if rejected.is_none() { old.generation + 1 } else { old.generation },
+            rejected: rejected.clone(),
+        });
+    }
+
+    /// Which configuration is in force.
+    pub fn configuration(&self) -> Arc<Configuration> {
+        self.configuration.load_full()
     }
 
     /// Invocations in flight.

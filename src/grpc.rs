@@ -1,7 +1,13 @@
 //! The gRPC face: services, conversion between the contract and the domain, and statuses. Wire types end here.
 
+pub mod admin;
+pub mod auth;
 pub mod convert;
+mod dry_run;
+pub mod presence;
+pub mod recovery;
 pub mod status;
+mod watch;
 
 /// The generated contract, package `relight.v1`.
 #[expect(

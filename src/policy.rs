@@ -13,6 +13,7 @@ pub mod gates;
 pub mod hedge;
 pub mod inject;
 pub mod latency;
+pub mod redact;
 pub mod retry;
 pub mod retry_budget;
 pub mod select;

@@ -18,7 +18,8 @@ mod upstream;
 /// Adds every fault of the configuration. `written` is the tree before anything was taken out of it; `more` are faults
 /// that were found elsewhere, by path.
 pub(super) fn check(config: &Config, written: &Node, more: Vec<(String, String)>, faults: &mut Vec<Fault>) {
-    let mut checker = Checker { written: BTreeMap::new(), faults };
+    let lost = faults.iter().map(|fault| fault.path.clone()).collect();
+    let mut checker = Checker { written: BTreeMap::new(), lost, faults };
     written.each(&mut |node| {
         checker.written.insert(node.path.clone(), node.clone_scalar());
     });
@@ -36,6 +37,8 @@ pub(super) fn check(config: &Config, written: &Node, more: Vec<(String, String)>
 struct Checker<'a> {
     /// Every value that is written, by its path.
     written: BTreeMap<String, Node>,
+    /// What was taken out as faulty, by its path.
+    lost: Vec<String>,
     faults: &'a mut Vec<Fault>,
 }
 
@@ -43,7 +46,13 @@ struct Checker<'a> {
 
 impl Checker<'_> {
     /// A fault of the setting at `path`, shown where it or the nearest setting around it is written.
+    ///
+    /// Nothing is said of a section that lost a part: it may be right once the part is.
     fn fault(&mut self, path: &str, reason: impl Into<String>) {
+        let part_of = |lost: &String| lost.strip_prefix(path).is_some_and(|rest| rest.starts_with(['.', '[']));
+        if self.lost.iter().any(part_of) {
+            return;
+        }
         let fault = self.place(path, Fault::new(path, reason));
         self.faults.push(fault);
     }

@@ -137,7 +137,7 @@ impl serde::de::Error for DecodeError {
 macro_rules! from_environment {
     ($($method:ident: $visit:ident),* $(,)?) => {
         $(fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
-            match self.from_environment().and_then(|text| text.parse().ok()) {
+            match self.environment_text().and_then(|text| text.parse().ok()) {
                 Some(parsed) => visitor.$visit(parsed).map_err(|error: DecodeError| error.of(self)),
                 None => self.deserialize_any(visitor),
             }
@@ -215,6 +215,22 @@ impl<'de> Deserializer<'de> for &'de Node {
         visitor.visit_unit()
     }
 
+    // Where text is expected, a whole number is one that nobody quoted: a code, a model's name, a value without its unit.
+    fn deserialize_string<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
+        let text = match &self.value {
+            Value::Int(int) => int.to_string(),
+            Value::Uint(uint) => uint.to_string(),
+            Value::Null | Value::Bool(_) | Value::Float(_) | Value::Text(_) | Value::List(_) | Value::Map(_) => {
+                return self.deserialize_any(visitor);
+            }
+        };
+        visitor.visit_string(text).map_err(|error: DecodeError| error.of(self))
+    }
+
+    fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
+        self.deserialize_string(visitor)
+    }
+
     // What comes from the environment is always text, and is read as what is expected.
     from_environment! {
         deserialize_bool: visit_bool, deserialize_i8: visit_i64, deserialize_i16: visit_i64,
@@ -224,12 +240,12 @@ impl<'de> Deserializer<'de> for &'de Node {
     }
 
     forward_to_deserialize_any! {
-        char str string bytes byte_buf unit unit_struct tuple tuple_struct identifier
+        char bytes byte_buf unit unit_struct tuple tuple_struct identifier
     }
 }
 
 impl Node {
-    fn from_environment(&self) -> Option<&str> {
+    fn environment_text(&self) -> Option<&str> {
         match &self.value {
             Value::Text(text) if self.reference.is_some() => Some(text.trim()),
             _ => None,

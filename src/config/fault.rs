@@ -46,7 +46,10 @@ pub struct ConfigFaults {
 impl Fault {
     /// A fault of the setting at `path`.
     pub(super) fn new(path: impl Into<String>, reason: impl Into<String>) -> Self {
-        Self { path: path.into(), at: None, value: None, reason: reason.into(), nearest: None }
+        // One fault is one line, whatever a parser of regular expressions draws.
+        let reason: String = reason.into();
+        let reason = reason.split_whitespace().collect::<Vec<_>>().join(" ");
+        Self { path: path.into(), at: None, value: None, reason, nearest: None }
     }
 
     /// With its place in the file.

@@ -9,7 +9,7 @@ use super::{
 };
 
 /// Which section each member of which maps inherits from.
-const INHERITED: [(&str, &str); 2] = [("routes", "timers"), ("targets", "concurrency")];
+const INHERITED: [(&str, &str); 3] = [("routes", "timers"), ("targets", "circuit"), ("targets", "concurrency")];
 
 /// Lays every partial setting over what it inherits from.
 pub(super) fn lay_over(tree: &mut Node) {

@@ -100,7 +100,7 @@ fn load_collecting(
     named.read_all(&mut config);
     let (named_files, unreadable) = (named.files, named.faults);
     check::check(&config, &written, unreadable, faults);
-    let fingerprint = fingerprint.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+    let fingerprint = format!("{:x}", fingerprint.finalize());
     Some(Loaded { config, file: path.map(Path::to_path_buf), named_files, found, fingerprint })
 }
 

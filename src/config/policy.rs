@@ -10,11 +10,15 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Config,
+    provider::TargetConfig,
     route::{OperationConfig, RouteConfig},
 };
 use crate::{
     domain::{ids::Operation, invocation::InjectionMode},
-    policy::{inject::InjectionPolicy, retry::RetryPolicy, timers::TimersPolicy},
+    policy::{
+        circuit::CircuitPolicy, concurrency::ConcurrencyPolicy, inject::InjectionPolicy, retry::RetryPolicy,
+        timers::TimersPolicy,
+    },
 };
 
 /// The policy of routes that name none.
@@ -85,5 +89,17 @@ impl Config {
     #[must_use]
     pub fn timers_for<'a>(&'a self, route: &'a RouteConfig) -> &'a TimersPolicy {
         route.timers.as_ref().unwrap_or(&self.timers)
+    }
+
+    /// The circuit of a target.
+    #[must_use]
+    pub fn circuit_for<'a>(&'a self, target: &'a TargetConfig) -> &'a CircuitPolicy {
+        target.circuit.as_ref().unwrap_or(&self.circuit)
+    }
+
+    /// How many attempts a target may have at once.
+    #[must_use]
+    pub fn concurrency_for<'a>(&'a self, target: &'a TargetConfig) -> &'a ConcurrencyPolicy {
+        target.concurrency.as_ref().unwrap_or(&self.concurrency)
     }
 }

@@ -14,7 +14,7 @@ use crate::{
         target::{Capabilities, Dialect},
         units,
     },
-    policy::concurrency::ConcurrencyPolicy,
+    policy::{circuit::CircuitPolicy, concurrency::ConcurrencyPolicy},
 };
 
 /// The name of the credential that a provider's own `api_key` is.
@@ -155,6 +155,9 @@ pub struct TargetConfig {
     pub credential: Option<String>,
     /// What the model can do, where it differs from what is known of it.
     pub capabilities: CapabilityOverrides,
+    /// When it is no longer asked, where that differs from `circuit`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub circuit: Option<CircuitPolicy>,
     /// How many attempts it may have at once, where it differs from `concurrency`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub concurrency: Option<ConcurrencyPolicy>,
@@ -306,15 +309,18 @@ impl TargetConfig {
 impl CapabilityOverrides {
     /// What is known, with the overrides on top.
     #[must_use]
-    pub fn apply(&self, known: Capabilities) -> Capabilities {
-        Capabilities {
-            tail_system_message: self.tail_system_message.unwrap_or(known.tail_system_message),
-            user_after_tool: self.user_after_tool.unwrap_or(known.user_after_tool),
-            assistant_prefill: self.assistant_prefill.unwrap_or(known.assistant_prefill),
-            tools: self.tools.unwrap_or(known.tools),
-            images: self.images.unwrap_or(known.images),
-            prefix_bound_reasoning: self.prefix_bound_reasoning.unwrap_or(known.prefix_bound_reasoning),
-            context_window_tokens: self.context_window_tokens.or(known.context_window_tokens),
+    pub fn apply(&self, mut known: Capabilities) -> Capabilities {
+        for (known, said) in [
+            (&mut known.tail_system_message, self.tail_system_message),
+            (&mut known.user_after_tool, self.user_after_tool),
+            (&mut known.assistant_prefill, self.assistant_prefill),
+            (&mut known.tools, self.tools),
+            (&mut known.images, self.images),
+            (&mut known.prefix_bound_reasoning, self.prefix_bound_reasoning),
+        ] {
+            *known = said.unwrap_or(*known);
         }
+        known.context_window_tokens = self.context_window_tokens.or(known.context_window_tokens);
+        known
     }
 }

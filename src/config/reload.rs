@@ -77,17 +77,17 @@ impl ConfigWatcher {
     pub fn start(loaded: Loaded, environment: Arc<dyn Environment>, report: impl Fn(Reload) + Send + 'static) -> Self {
         let (sender, config) = watch::channel(Arc::new(loaded.config.clone()));
         // One place is enough: what matters is that something happened, not how often.
-        let (changed, changes) = mpsc::channel(1);
-        let directories = Directories::new(changed.clone());
+        let (something_happened, happenings) = mpsc::channel(1);
+        let directories = Directories::new(something_happened.clone());
         let mut follower = Follower { loaded, rejected: None, environment, sender, report, directories };
         follower.watch_directories();
         // What was written after the file was loaded and before it was watched would be missed; so it is read again.
-        let _ = changed.try_send(());
+        let _ = something_happened.try_send(());
         let mut task = JoinSet::new();
         task.spawn(async move {
             // Kept, so that the channel stays open where no directory can be watched.
-            let _changed = changed;
-            follower.follow(changes).await;
+            let _open = something_happened;
+            follower.follow(happenings).await;
         });
         Self { config, _task: task }
     }
@@ -102,15 +102,15 @@ impl ConfigWatcher {
 // === impl Follower ===
 
 impl<F: Fn(Reload)> Follower<F> {
-    async fn follow(&mut self, mut changes: mpsc::Receiver<()>) {
+    async fn follow(&mut self, mut happenings: mpsc::Receiver<()>) {
         let mut hangup = Hangup::new();
         loop {
             tokio::select! {
-                change = changes.recv() => {
-                    if change.is_none() {
+                happening = happenings.recv() => {
+                    if happening.is_none() {
                         return;
                     }
-                    let quiet = async { while let Ok(Some(())) = tokio::time::timeout(QUIET, changes.recv()).await {} };
+                    let quiet = async { while let Ok(Some(())) = tokio::time::timeout(QUIET, happenings.recv()).await {} };
                     let _ = tokio::time::timeout(IMPATIENT, quiet).await;
                 }
                 () = hangup.recv() => {}
@@ -152,14 +152,14 @@ impl<F: Fn(Reload)> Follower<F> {
 // === impl Directories ===
 
 impl Directories {
-    fn new(changed: mpsc::Sender<()>) -> Self {
+    fn new(something_happened: mpsc::Sender<()>) -> Self {
         let watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
             // Reading is no change, and loading reads; an error means that changes may have been missed.
             if event.is_ok_and(|event| event.kind.is_access()) {
                 return;
             }
             // A full channel says already what this would say.
-            let _ = changed.try_send(());
+            let _ = something_happened.try_send(());
         });
         Self { watcher: watcher.ok(), watched: BTreeSet::new() }
     }
@@ -170,13 +170,13 @@ impl Directories {
         for gone in self.watched.difference(&wanted) {
             let _ = watcher.unwatch(gone);
         }
-        let mut watched: BTreeSet<PathBuf> = self.watched.intersection(&wanted).cloned().collect();
+        let mut kept: BTreeSet<PathBuf> = self.watched.intersection(&wanted).cloned().collect();
         for directory in wanted {
-            if !watched.contains(&directory) && watcher.watch(&directory, RecursiveMode::NonRecursive).is_ok() {
-                watched.insert(directory);
+            if !kept.contains(&directory) && watcher.watch(&directory, RecursiveMode::NonRecursive).is_ok() {
+                kept.insert(directory);
             }
         }
-        self.watched = watched;
+        self.watched = kept;
     }
 }
 
@@ -201,7 +201,7 @@ impl Hangup {
         {
             return;
         }
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 }
 

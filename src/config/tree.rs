@@ -13,6 +13,9 @@ use serde_saphyr::{DuplicateKeyPolicy, Spanned};
 
 use super::fault::{Fault, Position};
 
+/// Longer values are cut in messages, in characters; so are all but the first line.
+const MAX_SHOWN: usize = 80;
+
 /// A value with its path and place.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Node {
@@ -46,6 +49,8 @@ pub(super) fn parse(text: &str, faults: &mut Vec<Fault>) -> Option<Node> {
     let options = serde_saphyr::options! {
         duplicate_keys: DuplicateKeyPolicy::PassThrough,
         strict_booleans: true,
+        leading_zero_numbers_as_strings: true,
+        underscored_numbers_as_strings: true,
         with_snippet: false,
     };
     match serde_saphyr::from_str_with_options::<Option<Spanned<Raw>>>(text, options) {
@@ -164,8 +169,11 @@ impl Node {
             Value::Int(int) => Some(int.to_string()),
             Value::Uint(uint) => Some(uint.to_string()),
             Value::Float(float) => Some(float.to_string()),
-            Value::Text(text) if text.chars().count() > 80 => Some(text.chars().take(79).chain(['…']).collect()),
-            Value::Text(text) => Some(text.clone()),
+            Value::Text(text) => {
+                let line = text.trim_end().lines().next().unwrap_or_default();
+                let cut = line.chars().count() > MAX_SHOWN || line.len() < text.trim_end().len();
+                Some(line.chars().take(MAX_SHOWN).chain(cut.then_some('…')).collect())
+            }
             Value::List(_) | Value::Map(_) => None,
         }
     }

@@ -210,7 +210,7 @@ impl FailureClass {
             Self::State => "The state store failed",
             Self::Checkpoint => "The conversation could not be loaded or saved",
             Self::Cache => "An auxiliary store failed",
-            Self::CircuitOpen => "No target is available now",
+            Self::CircuitOpen => "Not available now",
             Self::Shed => "Too much work at once",
             Self::BudgetEmpty => "The retry budget is empty",
             Self::Deadline => "The deadline was reached",
@@ -407,7 +407,13 @@ impl ProviderError {
             TransportFault::IdleTimeout | TransportFault::Cut => Surface::Stream,
             _ => Surface::Transport,
         };
-        Self { provider: provider.into(), surface, fault: Some(fault), message: Some(message.into()), ..Self::default() }
+        Self {
+            provider: provider.into(),
+            surface,
+            fault: Some(fault),
+            message: Some(message.into()),
+            ..Self::default()
+        }
     }
 
     /// The value of a kept header.

@@ -50,6 +50,14 @@ pub enum Call {
     Tool(ToolInvocation),
 }
 
+impl Call {
+    /// Whether a tool is asked, and not a model.
+    #[must_use]
+    pub const fn is_tool(&self) -> bool {
+        matches!(self, Self::Tool(_))
+    }
+}
+
 /// A tool to call.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct ToolInvocation {
@@ -232,7 +240,7 @@ pub struct AttemptRecord {
     pub target: Option<TargetId>,
     /// The model that was asked.
     pub model: String,
-    /// When it began, its wait included.
+    /// When it began, after its wait.
     pub started_at: Timestamp,
     /// The wait before it.
     pub wait: Option<Wait>,

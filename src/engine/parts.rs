@@ -11,7 +11,10 @@ use crate::{
         target::{Capabilities, Target},
     },
     layers::targets::{SharedPolicies, TargetSpec},
-    policy::{circuit::CircuitPolicy, classify::Classifier},
+    policy::{
+        circuit::CircuitPolicy,
+        classify::{Classifier, RuleFault},
+    },
     provider::{BuildError, ChatOptions, HttpSettings, KeyHeader, MaxTokensField, ProviderSpec, Providers},
 };
 
@@ -29,6 +32,9 @@ pub enum PartsError {
     /// A provider.
     #[error(transparent)]
     Provider(#[from] BuildError),
+    /// The classifier's user rules.
+    #[error("classifier.rules: {}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
+    Rules(Vec<RuleFault>),
     /// A script.
     #[error("providers.{provider}.script: {reason}")]
     Script {
@@ -46,8 +52,8 @@ pub(super) fn build(config: &Config) -> Result<Parts, PartsError> {
         let provider = config.providers.get(&target.provider)?;
         Some(TargetSpec {
             target: Arc::new(make_target(id, target, provider)),
-            circuit: Arc::new(CircuitPolicy::default()),
-            concurrency: target.concurrency.clone().unwrap_or_else(|| config.concurrency.clone()),
+            circuit: Arc::new(circuit(config, id, target)),
+            concurrency: config.concurrency_for(target).clone(),
         })
     });
     let parked = config.policies.values().map(|policy| policy.retry.park.max_parked).max();
@@ -56,11 +62,26 @@ pub(super) fn build(config: &Config) -> Result<Parts, PartsError> {
         targets: targets.collect(),
         shared: SharedPolicies {
             budget: config.budget.clone(),
-            gates: Arc::default(),
+            gates: Arc::new(config.gates.clone()),
             max_parked: parked.unwrap_or_default() as usize,
         },
-        classifier: Classifier::new(),
+        classifier: Classifier::with_rules(&config.classifier.rules).map_err(PartsError::Rules)?,
     })
+}
+
+/// A target's circuit. An answer that the timers still wait for is not overdue, so the circuit waits as long as they do.
+fn circuit(config: &Config, id: &TargetId, target: &TargetConfig) -> CircuitPolicy {
+    let mut policy = config.circuit_for(target).clone();
+    let routes = config.routes.values().filter(|route| route.targets.contains(id));
+    let longest = routes.map(|route| {
+        let timers = config.timers_for(route);
+        if route.targets.len() > 1 { timers.first_token } else { timers.first_token_alone }
+    });
+    if let Some(longest) = longest.max() {
+        policy.first_token_timeout = longest;
+        policy.slow_threshold = policy.slow_threshold.min(longest);
+    }
+    policy
 }
 
 fn make_target(id: &TargetId, target: &TargetConfig, provider: &ProviderConfig) -> Target {
@@ -78,8 +99,8 @@ fn make_target(id: &TargetId, target: &TargetConfig, provider: &ProviderConfig) 
 
 fn provider_spec(name: &str, provider: &ProviderConfig) -> Result<ProviderSpec, PartsError> {
     let script = provider.script.clone().map(serde_json::from_value).transpose();
-    let scripted = script
-        .map_err(|error| PartsError::Script { provider: name.to_owned(), reason: error.to_string() })?;
+    let scripted =
+        script.map_err(|error| PartsError::Script { provider: name.to_owned(), reason: error.to_string() })?;
     let names = provider.credentials.keys().map(String::as_str).chain([settings::DEFAULT_CREDENTIAL]);
     let credentials: BTreeMap<String, SecretString> = names
         .filter_map(|name| Some((name.to_owned(), SecretString::from(provider.key(name)?.expose().to_owned()))))

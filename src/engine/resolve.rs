@@ -78,7 +78,7 @@ impl Resolver {
         if !faults.is_empty() {
             return Err(Refusal::Overrides(faults));
         }
-        let plan = self.plan(name, route, &asked);
+        let plan = self.plan(name, route, &asked.operation, &asked.overrides);
         let allowed = asked.time_allowed.unwrap_or(route.deadline).min(route.max_deadline);
         let margin = REPORT_MARGIN.min(allowed / 10);
         let invocation = Invocation {
@@ -95,6 +95,11 @@ impl Resolver {
             trace: asked.trace,
         };
         Ok(Incoming { invocation: Arc::new(invocation), plan: Arc::new(plan), entry: asked.entry })
+    }
+
+    pub(super) fn bare_plan(&self, route: Option<&RouteName>, operation: &Operation) -> Result<Plan, Refusal> {
+        let (name, route) = self.route(route)?;
+        Ok(self.plan(name, route, operation, &Overrides::default()))
     }
 
     fn route(&self, asked: Option<&RouteName>) -> Result<(&RouteName, &RouteConfig), Refusal> {
@@ -130,10 +135,7 @@ impl Resolver {
             if !route.targets.contains(target) {
                 let near = nearest(target.as_str(), &names);
                 let hint = near.map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
-                fault(
-                    &format!("allowed_targets[{index}]"),
-                    format!("`{target}` is no target of this route{hint}"),
-                );
+                fault(&format!("allowed_targets[{index}]"), format!("`{target}` is no target of this route{hint}"));
             }
         }
         if let Some(preset) = &overrides.preset {
@@ -157,12 +159,10 @@ impl Resolver {
         faults
     }
 
-    fn plan(&self, name: &RouteName, route: &RouteConfig, asked: &Asked) -> Plan {
-        let overrides = &asked.overrides;
-        let policy = self.config.policy_for(route, &asked.operation, overrides.preset.as_deref());
-        let wanted = |target: &&TargetId| {
-            overrides.allowed_targets.is_empty() || overrides.allowed_targets.contains(target)
-        };
+    fn plan(&self, name: &RouteName, route: &RouteConfig, operation: &Operation, overrides: &Overrides) -> Plan {
+        let policy = self.config.policy_for(route, operation, overrides.preset.as_deref());
+        let wanted =
+            |target: &&TargetId| overrides.allowed_targets.is_empty() || overrides.allowed_targets.contains(target);
         let targets = route.targets.iter().filter(wanted).filter_map(|id| self.targets.get(id).map(Arc::clone));
         let retry = match overrides.max_retries {
             Some(max_retries) => policy.retry.with_max_retries(max_retries),

@@ -35,7 +35,7 @@ enum Again {
     After(Duration),
 }
 
-/// INVALID_ARGUMENT: every fault of the request, each with its field's path.
+/// `INVALID_ARGUMENT`: every fault of the request, each with its field's path.
 #[must_use]
 pub fn invalid_argument(faults: &Violations) -> Status {
     let mut bytes = 0;
@@ -58,39 +58,39 @@ pub fn invalid_argument(faults: &Violations) -> Status {
     build(Code::InvalidArgument, "INVALID_REQUEST", message, facts, details, Again::Never)
 }
 
-/// INVALID_ARGUMENT for a single field.
+/// `INVALID_ARGUMENT` for a single field.
 #[must_use]
 pub fn invalid_field(field: &str, reason: &str) -> Status {
     invalid_argument(&Violations::of(field, reason))
 }
 
-/// NOT_FOUND: no such route, and which one may have been meant.
+/// `NOT_FOUND`: no such route, and which one may have been meant.
 #[must_use]
 pub fn route_not_found(route: &str, nearest: Option<&str>) -> Status {
     let mut facts = vec![("route", shown(route))];
     let mut message = format!("there is no route `{}`", shown(route));
     if let Some(nearest) = nearest {
-        message.push_str(&format!("; did you mean `{nearest}`?"));
+        message = format!("{message}; did you mean `{nearest}`?");
         facts.push(("nearest", nearest.to_owned()));
     }
     plain(Code::NotFound, "ROUTE_NOT_FOUND", message, facts)
 }
 
-/// NOT_FOUND: no such invocation, or it is no longer kept, or it is another tenant's. `name` is its id or request id.
+/// `NOT_FOUND`: no such invocation, or it is no longer kept, or it is another tenant's. `name` is its id or request id.
 #[must_use]
 pub fn invocation_not_found(name: &str) -> Status {
     let message = format!("there is no invocation `{}`, or it is no longer kept", shown(name));
     plain(Code::NotFound, "INVOCATION_NOT_FOUND", message, vec![("invocation", shown(name))])
 }
 
-/// NOT_FOUND: no such thread, or it is another tenant's.
+/// `NOT_FOUND`: no such thread, or it is another tenant's.
 #[must_use]
 pub fn thread_not_found(thread: &ThreadId) -> Status {
     let message = format!("there is no thread `{}`", shown(thread.as_str()));
     plain(Code::NotFound, "THREAD_NOT_FOUND", message, vec![("threadId", shown(thread.as_str()))])
 }
 
-/// NOT_FOUND: no such target, release or other thing of the operator's. `kind` is one lower-case word (`target`).
+/// `NOT_FOUND`: no such target, release or other thing of the operator's. `kind` is one lower-case word (`target`).
 #[must_use]
 pub fn not_found(kind: &str, name: &str, nearest: Option<&str>) -> Status {
     let mut facts = vec![("kind", kind.to_owned()), ("name", shown(name))];
@@ -99,7 +99,7 @@ pub fn not_found(kind: &str, name: &str, nearest: Option<&str>) -> Status {
     plain(Code::NotFound, &reason, format!("there is no {kind} `{}`", shown(name)), facts)
 }
 
-/// ALREADY_EXISTS: the request id was used for another request. `earlier` is the invocation that has it.
+/// `ALREADY_EXISTS`: the request id was used for another request. `earlier` is the invocation that has it.
 #[must_use]
 pub fn request_id_reused(request: &RequestId, earlier: Option<&InvocationId>) -> Status {
     let mut facts = vec![("requestId", shown(request.as_str()))];
@@ -108,7 +108,7 @@ pub fn request_id_reused(request: &RequestId, earlier: Option<&InvocationId>) ->
     plain(Code::AlreadyExists, "REQUEST_ID_REUSED", message, facts)
 }
 
-/// RESOURCE_EXHAUSTED: too much work at once. `subject` is whose bound was reached (`tenant:<name>`, `relight`), and
+/// `RESOURCE_EXHAUSTED`: too much work at once. `subject` is whose bound was reached (`tenant:<name>`, `relight`), and
 /// `retry_in` is when asking again makes sense.
 #[must_use]
 pub fn shed(subject: &str, bound: &str, retry_in: Duration) -> Status {
@@ -119,14 +119,14 @@ pub fn shed(subject: &str, bound: &str, retry_in: Duration) -> Status {
     build(Code::ResourceExhausted, "SHED", message, facts, details, Again::After(retry_in))
 }
 
-/// UNAVAILABLE: this replica ends what is in flight and takes nothing new.
+/// `UNAVAILABLE`: this replica ends what is in flight and takes nothing new.
 #[must_use]
 pub fn draining(retry_in: Duration) -> Status {
     let message = "this replica is draining; ask again, and another one will answer".to_owned();
     build(Code::Unavailable, "DRAINING", message, Vec::new(), ErrorDetails::new(), Again::After(retry_in))
 }
 
-/// UNAVAILABLE: a store that this call cannot go without is away. `store` is its name (`journal`).
+/// `UNAVAILABLE`: a store that this call cannot go without is away. `store` is its name (`journal`).
 #[must_use]
 pub fn store_unavailable(store: &str, retry_in: Duration) -> Status {
     let facts = vec![("store", store.to_owned())];
@@ -134,27 +134,27 @@ pub fn store_unavailable(store: &str, retry_in: Duration) -> Status {
     build(Code::Unavailable, "STORE_UNAVAILABLE", message, facts, ErrorDetails::new(), Again::After(retry_in))
 }
 
-/// UNAUTHENTICATED: no credential, or one that is not known. Does not say which, nor why.
+/// `UNAUTHENTICATED`: no credential, or one that is not known. Does not say which, nor why.
 #[must_use]
 pub fn unauthenticated() -> Status {
     let message = "a valid credential is required".to_owned();
     plain(Code::Unauthenticated, "UNAUTHENTICATED", message, Vec::new())
 }
 
-/// PERMISSION_DENIED: the caller is known and may not do this. `reason` is in plain words.
+/// `PERMISSION_DENIED`: the caller is known and may not do this. `reason` is in plain words.
 #[must_use]
 pub fn permission_denied(reason: &str) -> Status {
     plain(Code::PermissionDenied, "PERMISSION_DENIED", reason.to_owned(), Vec::new())
 }
 
-/// UNIMPLEMENTED: this build or configuration has no such thing. `what` completes "… is not available here".
+/// `UNIMPLEMENTED`: this build or configuration has no such thing. `what` completes "… is not available here".
 #[must_use]
 pub fn unimplemented(what: &str) -> Status {
     let message = format!("{what} is not available here");
     plain(Code::Unimplemented, "NOT_AVAILABLE", message, vec![("what", what.to_owned())])
 }
 
-/// DEADLINE_EXCEEDED: not even the failure could be reported in time.
+/// `DEADLINE_EXCEEDED`: not even the failure could be reported in time.
 #[must_use]
 pub fn deadline_exceeded(invocation: Option<&InvocationId>) -> Status {
     let facts = invocation.map(|id| ("invocationId", shown(id.as_str()))).into_iter().collect();
@@ -162,20 +162,20 @@ pub fn deadline_exceeded(invocation: Option<&InvocationId>) -> Status {
     plain(Code::DeadlineExceeded, "DEADLINE_EXCEEDED", message, facts)
 }
 
-/// CANCELLED: the caller, or somebody in its place, cancelled the call. `reason` is in plain words.
+/// `CANCELLED`: the caller, or somebody in its place, cancelled the call. `reason` is in plain words.
 #[must_use]
 pub fn cancelled(reason: &str) -> Status {
     plain(Code::Cancelled, "CANCELLED", bounded(reason, 4 * MAX_SHOWN_BYTES).to_owned(), Vec::new())
 }
 
-/// FAILED_PRECONDITION: the request is right, but things are not in the state that it needs. `reason` is a word in
+/// `FAILED_PRECONDITION`: the request is right, but things are not in the state that it needs. `reason` is a word in
 /// upper snake case, `facts` have keys in lower camel case.
 #[must_use]
 pub fn failed_precondition(reason: &str, message: &str, facts: Vec<(&'static str, String)>) -> Status {
     plain(Code::FailedPrecondition, reason, message.to_owned(), facts)
 }
 
-/// FAILED_PRECONDITION: an invocation runs on the thread.
+/// `FAILED_PRECONDITION`: an invocation runs on the thread.
 #[must_use]
 pub fn thread_busy(thread: &ThreadId, running: &InvocationId) -> Status {
     let facts = vec![("threadId", shown(thread.as_str())), ("invocationId", shown(running.as_str()))];
@@ -183,7 +183,7 @@ pub fn thread_busy(thread: &ThreadId, running: &InvocationId) -> Status {
     plain(Code::FailedPrecondition, "THREAD_BUSY", message, facts)
 }
 
-/// INTERNAL: a fault of Relight itself. `what` names it for the log's reader; no detail goes out beyond it.
+/// `INTERNAL`: a fault of Relight itself. `what` names it for the log's reader; no detail goes out beyond it.
 #[must_use]
 pub fn internal(what: &str) -> Status {
     plain(Code::Internal, "INTERNAL", format!("a fault in Relight: {what}"), Vec::new())

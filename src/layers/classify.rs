@@ -80,17 +80,26 @@ where
                     match item {
                         Ok(delta) => {
                             check.see(&delta);
-                            if matches!(delta, Delta::Finish { .. }) {
-                                if let Err(unusable) = check.verdict() {
-                                    yield Err(judge.unusable(unusable));
-                                    return;
-                                }
-                                whole = true;
+                            let verdict = match &delta {
+                                Delta::Finish { .. } => check.verdict(),
+                                // Before it is committed: a call that is committed may be acted upon.
+                                Delta::BlockStop { block, .. } => check.block(*block),
+                                _ => Ok(()),
+                            };
+                            if let Err(unusable) = verdict {
+                                yield Err(judge.unusable(unusable));
+                                return;
                             }
+                            whole = whole || matches!(delta, Delta::Finish { .. });
                             yield Ok(delta);
                         }
                         Err(facts) => {
-                            yield Err(judge.verdict(&facts));
+                            // What the provider calls malformed is told better by what is seen of it here.
+                            let malformed = facts.fault == Some(TransportFault::Protocol);
+                            yield Err(match check.broken_call().filter(|_| malformed) {
+                                Some(unusable) => judge.unusable(unusable),
+                                None => judge.verdict(&facts),
+                            });
                             return;
                         }
                     }

@@ -1,6 +1,6 @@
 //! What a follower of the invocation has been given so far, and how it is taken back.
 //!
-//! Attempts number their blocks from 0; followers see numbers that are unique within the invocation. When an
+//! Attempts number their blocks from 0; followers see numbers from 1 that are unique within the invocation. When an
 //! attempt is abandoned, one rewind names exactly what stays.
 
 use std::collections::HashMap;
@@ -16,7 +16,7 @@ use crate::domain::{
 #[derive(Debug, Default)]
 pub struct Delivery {
     fold: Fold,
-    next_block: u32,
+    last_block: u32,
     numbers: HashMap<u32, u32>,
     model: Option<String>,
     response_id: Option<String>,
@@ -56,8 +56,8 @@ impl Delivery {
                 self.response_id = response_id;
             }
             Delta::BlockStart { block, kind } => {
-                let id = self.next_block;
-                self.next_block += 1;
+                self.last_block += 1;
+                let id = self.last_block;
                 self.numbers.insert(block, id);
                 steps.push(Progress::BlockStart { block: id, kind });
             }

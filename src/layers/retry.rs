@@ -21,17 +21,18 @@ use super::{
 };
 use crate::{
     domain::{
+        completion::Exactness,
         event::EventBody,
         failure::{Failure, FailureClass, Wait, WaitSource},
         fold::Progress,
         ids::TargetId,
-        invocation::{AttemptCause, Call, HistoryPatch, RecoveryStrategy},
+        invocation::{AttemptCause, AttemptRecord, Call, HistoryPatch, RecoveryStrategy},
         message::ModelCall,
     },
     policy::{
         dice::Dice,
         inject,
-        retry::{Decision, Relayed, Situation, StopReason, plan, remedies},
+        retry::{Candidate, Cost, Decision, Relayed, Situation, StopReason, plan, remedies},
         retry_budget::Settled,
     },
 };
@@ -176,6 +177,7 @@ where
                             Some(step) = steps.recv() => yield step,
                             item = deltas.next() => match item {
                                 Some(Ok(delta)) => {
+                                    if delta.is_content() { self.settle(Settled::Succeeded); }
                                     let number = self.scope.next_number() - 1;
                                     for step in self.delivery.push(number, delta) { yield step; }
                                 }
@@ -187,13 +189,14 @@ where
                 }
                 while let Some(step) = said(&mut steps) { yield step; }
                 let Some(failure) = failure else {
-                    self.settle(Settled::Succeeded);
                     span.finish_ok(true);
                     yield self.succeeded();
                     return;
                 };
                 span.finish_failed(&failure, !failure.never_sent);
-                self.settle(if failure.never_sent { Settled::NotUsed } else { Settled::Failed });
+                let cancelled = failure.class == FailureClass::Cancelled;
+                let unused = failure.class.is_local_refusal() || cancelled;
+                self.settle(if unused { Settled::NotUsed } else { Settled::Failed });
                 match self.decide(failure) {
                     Next::Stop(terminal) => { yield terminal; return; }
                     Next::Park { until, changed } => {
@@ -242,7 +245,9 @@ where
         }
         match reason {
             StopReason::DeadlineTooClose { .. } => words.push("Give the invocation a longer deadline.".to_owned()),
-            StopReason::NoTarget { retry_in: Some(_) } => words.push("Come back when a target is available.".to_owned()),
+            StopReason::NoTarget { retry_in: Some(_) } => {
+                words.push("Come back when a target is available.".to_owned())
+            }
             StopReason::AttemptsUsedUp => words.push("Allow more retries.".to_owned()),
             StopReason::Disabled => words.push("Enable retries for this operation.".to_owned()),
             StopReason::NotRetryable
@@ -266,44 +271,60 @@ where
             self.real = Some(failure.clone());
         }
         let now = Instant::now();
-        let candidates = self.targets.candidates(&self.scope, now);
-        let counted = self.scope.counted_attempts();
-        let mut dice = Dice::new(self.scope.plan.seed, &self.scope.invocation.id, self.scope.next_number());
-        let relayed = if self.delivery.has_content() { Relayed::Rewindable } else { Relayed::Nothing };
+        let mut candidates = self.targets.candidates(&self.scope, now);
         let note_refused = self.scope.attempts().last().is_some_and(|record| record.note_refused);
         self.adapted = note_refused && !failure.class.is_local_refusal();
+        let mut word = failure.clone();
+        // Each round rules out one target whose budget is empty, so there are no more rounds than targets.
+        loop {
+            let decision = self.plan(&word, &candidates, now);
+            let (wait, strategy, hint, cost) = match decision {
+                Decision::Stop(_) if word.class == FailureClass::BudgetEmpty => {
+                    return self.stopped(failure, &StopReason::BudgetEmpty);
+                }
+                Decision::Stop(reason) => return self.stopped(failure, &reason),
+                Decision::Park { until, target } => return self.park(failure, until, &target),
+                Decision::Again { wait, strategy, target_hint, cost } => (wait, strategy, target_hint, cost),
+            };
+            let Some(payer) = hint.clone().or_else(|| self.last.clone()) else {
+                return self.again(&failure, wait, strategy, hint, cost);
+            };
+            self.reserved = self.targets.reserve(&payer, cost, now);
+            if self.reserved.is_some() {
+                return self.again(&failure, wait, strategy, hint, cost);
+            }
+            let level = self.targets.budget_level(&payer, now);
+            self.scope.publish(0, Some(&payer), EventBody::BudgetExhausted { level });
+            let poor = candidates.iter_mut().find(|candidate| candidate.target == payer && !candidate.ruled_out);
+            let Some(poor) = poor else { return self.stopped(failure, &StopReason::BudgetEmpty) };
+            poor.ruled_out = true;
+            word = Failure::local(FailureClass::BudgetEmpty, "the retry budget is empty");
+            word.target = Some(payer);
+        }
+    }
+
+    /// Asks the policy once.
+    fn plan(&self, word: &Failure, candidates: &[Candidate], now: Instant) -> Decision {
+        let attempts = self.scope.attempts();
+        let counted = self.scope.counted_attempts();
+        let mut dice = Dice::new(self.scope.plan.seed, &self.scope.invocation.id, self.scope.next_number());
         let situation = Situation {
             now,
             deadline: self.scope.invocation.deadline,
-            failure: &failure,
-            decisive: self.real.as_ref().filter(|_| failure.class.is_local_refusal()),
-            failed_target: failure.target.as_ref(),
+            failure: word,
+            decisive: self.real.as_ref().filter(|_| word.class.is_local_refusal()),
+            failed_target: word.target.as_ref(),
             retries_made: counted.saturating_sub(1).saturating_sub(self.semantic_made),
             semantic_made: self.semantic_made,
             refusals: self.refusals,
             previous_wait: self.previous_wait,
-            relayed,
+            relayed: if self.delivery.has_content() { Relayed::Rewindable } else { Relayed::Nothing },
             adapted: self.adapted,
-            candidates: &candidates,
-            first_attempt_tokens: 0,
-            spent_tokens: 0,
+            candidates,
+            first_attempt_tokens: estimated_tokens(&self.call, attempts.first()),
+            spent_tokens: attempts.iter().map(|record| record.usage.input_tokens + record.usage.output_tokens).sum(),
         };
-        match plan(&self.scope.plan.retry, &situation, &mut dice) {
-            Decision::Stop(reason) => self.stopped(failure, &reason),
-            Decision::Park { until, target } => self.park(failure, until, &target),
-            Decision::Again { wait, strategy, target_hint, cost } => {
-                let payer = target_hint.clone().or_else(|| self.last.clone());
-                if let Some(payer) = payer {
-                    self.reserved = self.targets.reserve(&payer, cost, now);
-                    if self.reserved.is_none() {
-                        let level = self.targets.budget_level(&payer, now);
-                        self.scope.publish(0, Some(&payer), EventBody::BudgetExhausted { level });
-                        return self.stopped(failure, &StopReason::BudgetEmpty);
-                    }
-                }
-                self.again(&failure, wait, strategy, target_hint)
-            }
-        }
+        plan(&self.scope.plan.retry, &situation, &mut dice)
     }
 
     fn again(
@@ -312,8 +333,9 @@ where
         wait: Wait,
         strategy: RecoveryStrategy,
         hint: Option<TargetId>,
+        cost: Cost,
     ) -> Next {
-        if failure.class == FailureClass::MalformedResponse {
+        if cost == Cost::Semantic {
             self.semantic_made += 1;
         }
         let number = self.scope.next_number() - 1;
@@ -332,8 +354,7 @@ where
             failure.class.phrase()
         );
         self.scope.publish(number, failure.target.as_ref(), body);
-        let mut steps =
-            vec![Progress::Recovery { attempt: number, class: failure.class, strategy, wait, display }];
+        let mut steps = vec![Progress::Recovery { attempt: number, class: failure.class, strategy, wait, display }];
         steps.extend(self.delivery.rewind(number, failure.class));
         self.previous_wait = Some(wait.duration);
         self.wait = Some(wait);
@@ -438,6 +459,17 @@ enum Next {
     Stop(Progress),
     Park { until: Instant, changed: BoxFuture<()> },
     Again(Vec<Progress>),
+}
+
+/// What the first attempt was expected to cost: what it did cost where that is known, else by the length of the prompt
+/// (four bytes a token, as is usual for English) and the output limit.
+fn estimated_tokens(call: &ModelCall, first: Option<&AttemptRecord>) -> u64 {
+    let known = first.map(|record| record.usage).filter(|usage| usage.exactness == Exactness::Exact);
+    if let Some(usage) = known {
+        return usage.input_tokens + usage.output_tokens;
+    }
+    let prompt: usize = call.messages.iter().map(|message| message.joined_text().len()).sum();
+    (prompt as u64).div_ceil(4) + u64::from(call.max_output_tokens.unwrap_or(1024))
 }
 
 fn said(steps: &mut mpsc::UnboundedReceiver<Progress>) -> Option<Progress> {

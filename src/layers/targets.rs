@@ -192,7 +192,8 @@ impl Targets {
                 first_token_p50: state.and_then(|state| state.latency().p50(now)).unwrap_or(GUESSED_P50),
                 failed_silent,
                 attempts: u32::try_from(own.filter(|record| !record.refused_locally()).count()).unwrap_or(u32::MAX),
-                healthy: state.is_some_and(|state| state.is_healthy(now)),
+                // An open circuit whose time is over must be preferred again, or nobody would ever probe it.
+                healthy: state.is_some_and(|state| !state.circuit().snapshot(now).degraded),
                 larger_window: false,
                 other_credential: false,
                 ruled_out: false,
@@ -219,9 +220,9 @@ impl Targets {
     pub fn alternative_healthy(&self, scope: &Scope, but: &TargetId, now: Instant) -> bool {
         let states = self.shared.states.load();
         scope.plan.targets.iter().filter(|target| target.id != *but).any(|target| {
-            states.get(&target.id).is_some_and(|state| {
-                state.is_healthy(now) && matches!(state.availability(now), Availability::Now)
-            })
+            states
+                .get(&target.id)
+                .is_some_and(|state| state.is_healthy(now) && matches!(state.availability(now), Availability::Now))
         })
     }
 
@@ -253,6 +254,12 @@ impl Targets {
             let _place = place;
             state.changed.notified().await;
         }))
+    }
+
+    /// What is left in every target's budget, in tokens.
+    pub fn budgets(&self) -> Vec<(TargetId, f64)> {
+        let now = Instant::now();
+        self.all().iter().map(|state| (state.target.id.clone(), state.budget_left(now))).collect()
     }
 
     /// How many invocations are parked.
@@ -339,6 +346,16 @@ impl TargetState {
         let circuit = self.circuit().snapshot(now).state;
         let budget_left = Some(self.budget().level(now));
         trace.chose(Choice { target: &self.target.id, circuit: circuit.as_str(), budget_left, reason });
+    }
+
+    /// What is left in the budget, in tokens.
+    pub fn budget_left(&self, now: Instant) -> f64 {
+        self.budget().level(now)
+    }
+
+    /// What the full budget holds, in tokens.
+    pub fn budget_capacity(&self) -> f64 {
+        self.budget().capacity()
     }
 
     /// What is left in the budget, in whole tokens.

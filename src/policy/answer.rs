@@ -97,6 +97,24 @@ impl AnswerCheck {
         if refused { Ok(()) } else { self.shape(&text, finish) }
     }
 
+    /// Judges a block that is whole: a tool call must name a tool and fit its schema.
+    ///
+    /// # Errors
+    /// What makes it unusable.
+    pub fn block(&self, block: u32) -> Result<(), Unusable> {
+        match self.blocks.get(&block) {
+            Some((BlockKind::ToolCall { name, .. }, text)) if self.bytes <= MAX_CHECKED_BYTES => {
+                self.tool_call(name, text, FinishReason::ToolCalls)
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// The first tool call so far that cannot be used, whether it is whole or not.
+    pub fn broken_call(&self) -> Option<Unusable> {
+        self.blocks.keys().find_map(|block| self.block(*block).err())
+    }
+
     fn text(&self) -> String {
         let texts = self.blocks.values().filter(|(kind, _)| matches!(kind, BlockKind::Text));
         texts.map(|(_, text)| text.as_str()).collect()
@@ -224,7 +242,7 @@ mod tests {
         assert_eq!(verdict(&call, tool("search"), r#"{"date":"2026-01-01"}"#, stop), Ok(()));
         let unknown = Finding::UnknownTool { tool: "find".into() };
         assert_eq!(verdict(&call, tool("find"), "{}", stop), Err(unknown));
-        let broken = Finding::ToolArgumentsNotJson { tool: "search".into(), line: 1, column: 9 };
+        let broken = Finding::ToolArgumentsNotJson { tool: "search".into(), line: 1, column: 8 };
         assert_eq!(verdict(&call, tool("search"), r#"{"date":"#, stop), Err(broken));
         assert!(matches!(
             verdict(&call, tool("search"), r#"{"date":5}"#, stop),

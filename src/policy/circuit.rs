@@ -48,7 +48,7 @@ pub struct ReportContext {
 
 /// The breaker of one target.
 ///
-/// Memory: at most `max_pending` attempts of 40 bytes, and a few hundred counters.
+/// Memory: at most `max_pending` attempts of 24 bytes, and a few hundred counters.
 #[derive(Debug)]
 pub struct Circuit {
     policy: Arc<CircuitPolicy>,
@@ -123,6 +123,7 @@ impl Circuit {
     pub fn peek(&mut self, now: Instant, alternative_healthy: bool) -> Peek {
         self.alternative_healthy = alternative_healthy;
         let now = self.settle(now);
+        self.weigh(now);
         match &self.state {
             State::Closed | State::ForcedClosed | State::Recovering(_) => Peek::Ready,
             State::ForcedOpen => Peek::Wait { retry_in: None },
@@ -184,6 +185,7 @@ impl Circuit {
             Some(_) if permit.generation != self.generation => self.stale_reports += 1,
             Some(was) => self.take(permit, signal, was == ANSWERED, now),
         }
+        self.weigh(now);
         self.drain()
     }
 
@@ -191,13 +193,20 @@ impl Circuit {
     pub fn tick(&mut self, now: Instant, dice: f64, alternative_healthy: bool) -> Vec<Transition> {
         self.dice = dice;
         self.alternative_healthy = alternative_healthy;
-        self.settle(now);
+        let now = self.settle(now);
+        self.weigh(now);
         self.drain()
     }
 
     /// The changes that nobody has heard of yet; empty and free of cost when there are none. Ask after `peek` and `admit`.
     pub fn drain(&mut self) -> Vec<Transition> {
         std::mem::take(&mut self.outbox)
+    }
+
+    /// Over which time outcomes count.
+    #[must_use]
+    pub fn window(&self) -> Duration {
+        self.policy.window
     }
 
     /// Does what an operator demands.
@@ -330,3 +339,6 @@ const SOON: Duration = Duration::from_millis(50);
 fn wait_until(now: Instant, at: Instant) -> Peek {
     if at <= now { Peek::Ready } else { Peek::Wait { retry_in: Some(at - now) } }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,73 +1,377 @@
-//! The one place that judges failures: facts in, verdict out.
+//! Says what went wrong: one failed attempt in, one verdict out, with the rule and the fact that decided.
+//!
+//! Every path of a failure goes through here – HTTP answers, errors inside a 200 or a stream, transport faults, gRPC
+//! statuses, tool errors – so that every policy works on the same words. The rules are data (`tables`), compiled once; rules
+//! of the configuration stand above them, and a reload builds a new [`Classifier`] to be swapped in.
+//!
+//! The order of questions: the configuration's rules; a typed fault of this service's own client; the tables over the text;
+//! the status the text or the answer states; the gRPC status. Nothing known stays [`FailureClass::Unknown`].
+//!
+//! Never reads a clock, never guesses from digits or letters inside other words, never repeats a secret.
+
+use std::borrow::Cow;
 
 use jiff::Timestamp;
 
-use crate::domain::{
-    failure::{Failure, FailureClass, ProviderError, TransportFault, Wait},
-    ids::TargetId,
+use crate::{
+    domain::{
+        failure::{Failure, FailureClass, InvalidRequestDetail, ProviderError, Surface, TransportFault, Wait},
+        ids::TargetId,
+    },
+    policy::redact::redact,
 };
 
-/// Judges failures.
-#[derive(Debug, Default)]
-pub struct Classifier;
+pub mod corpus;
+mod engine;
+mod evidence;
+mod phrase;
+mod reading;
+mod rule;
+mod status;
+mod tables;
+mod user;
+mod waits;
+mod words;
 
-/// A judgement.
+pub use self::user::{HeaderMatch, RuleFault, UserMatch, UserRule};
+
+use self::{
+    engine::{Engine, Scene},
+    evidence::Evidence,
+    reading::Reading,
+    user::UserRules,
+};
+
+/// Bytes of an upstream message that a verdict keeps.
+const MESSAGE_BYTES: usize = 400;
+/// Bytes of a fact that a verdict keeps.
+const FACT_BYTES: usize = 120;
+
+/// The rules, compiled: immutable, shared behind an `Arc`.
 #[derive(Debug)]
+pub struct Classifier {
+    engine: Engine,
+    user: UserRules,
+}
+
+/// What a failure is, and why.
+#[derive(Debug, Clone, PartialEq)]
 pub struct Verdict {
+    /// The class.
+    pub class: FailureClass,
+    /// What is wrong with the request, for `invalid_request` only.
+    pub detail: Option<InvalidRequestDetail>,
+    /// Whether the same request to the same target would plausibly succeed after a wait of up to about ten minutes.
+    pub retryable: bool,
+    /// Whether another target would plausibly succeed.
+    pub fallback_helps: bool,
+    /// The wait that the failure itself states.
+    pub retry_after: Option<Wait>,
+    /// The rule that decided.
+    pub rule: Cow<'static, str>,
+    /// The fact that the rule keyed on, redacted and bounded.
+    pub fact: String,
+    /// Technical message, redacted and bounded.
+    pub message: String,
+    /// Plain words for an end user.
+    pub user_message: String,
+    /// What an operator or developer can do.
+    pub recovery_hint: String,
+}
+
+/// A judgement before it is put into words.
+#[derive(Debug)]
+struct Judgement {
     class: FailureClass,
-    retry_after: Option<Wait>,
+    detail: Option<InvalidRequestDetail>,
+    retry: Option<bool>,
+    fallback: Option<bool>,
+    rule: Cow<'static, str>,
+    fact: String,
+}
+
+// === impl Classifier ===
+
+impl Default for Classifier {
+    fn default() -> Self {
+        Self::new()
+    }
 }
 
 impl Classifier {
-    /// The built-in tables.
+    /// The built-in tables alone.
+    #[must_use]
     pub fn new() -> Self {
-        Self
+        Self { engine: Engine::new(tables::rules()), user: UserRules::default() }
     }
 
-    /// Judges bare facts.
-    pub fn classify(&self, error: &ProviderError, _now: Timestamp) -> Verdict {
-        let class = match (error.fault, error.status) {
-            (Some(TransportFault::FirstTokenTimeout | TransportFault::Deadline), _) => FailureClass::Timeout,
-            (Some(TransportFault::Cut | TransportFault::IdleTimeout), _) => FailureClass::StreamInterrupted,
-            (Some(TransportFault::Protocol | TransportFault::TooLarge), _) => FailureClass::MalformedResponse,
-            (Some(TransportFault::Cancelled), _) => FailureClass::Cancelled,
-            (Some(TransportFault::ProcessExited), _) => FailureClass::Crash,
-            (Some(_), _) => FailureClass::Network,
-            (None, Some(429)) => FailureClass::RateLimited,
-            (None, Some(400)) => FailureClass::InvalidRequest,
-            (None, Some(401)) => FailureClass::Authentication,
-            (None, Some(503 | 529)) => FailureClass::Overloaded,
-            (None, Some(500..)) => FailureClass::ServerError,
-            (None, _) => FailureClass::Unknown,
+    /// The built-in tables under rules of the configuration; the first user rule that holds wins.
+    ///
+    /// # Errors
+    /// Every fault of every rule, with the rule's index.
+    pub fn with_rules(rules: &[UserRule]) -> Result<Self, Vec<RuleFault>> {
+        Ok(Self { user: UserRules::compile(rules)?, ..Self::new() })
+    }
+
+    /// Judges one failure; `now` is the clock for absolute times where the failure has no `date` of its own.
+    #[must_use]
+    pub fn classify(&self, error: &ProviderError, now: Timestamp) -> Verdict {
+        let mut reading = Reading::default();
+        for text in [error.body.as_deref(), error.message.as_deref()].into_iter().flatten() {
+            reading.add(text);
+        }
+        if let Some(code) = error.header("x-amzn-errortype") {
+            reading.add_code(code.split(':').next().unwrap_or(code));
+        }
+        let evidence = Evidence::gather(error, &reading);
+        if let Some(found) = self.user.find(error, &reading, &evidence) {
+            let wait = found.retry_after.or_else(|| waits::stated(error, &reading, found.judgement.class, now));
+            return found.judgement.into_verdict(error, wait);
+        }
+        let mut judgement = error.fault.map_or_else(|| self.judge(error, &reading, &evidence), by_fault);
+        let wait = waits::stated(error, &reading, judgement.class, now);
+        // A window that frees up only after ten minutes is a quota to any caller on line.
+        if judgement.class == FailureClass::RateLimited && wait.is_some_and(|wait| wait.duration > ONLINE) {
+            judgement.class = FailureClass::QuotaExceeded;
+            judgement.rule = Cow::Borrowed("quota.long_wait");
+        }
+        judgement.into_verdict(error, wait)
+    }
+
+    fn judge(&self, error: &ProviderError, reading: &Reading, evidence: &Evidence) -> Judgement {
+        let scene = Scene {
+            provider: &error.provider,
+            surface: error.surface,
+            status: evidence.status(),
+            codes: &evidence.codes,
         };
-        let wait = error.header("retry-after").and_then(|value| value.parse().ok());
-        let wait = wait.map(std::time::Duration::from_secs);
-        let source = crate::domain::failure::WaitSource::RetryAfter;
-        Verdict { class, retry_after: wait.map(|duration| Wait { duration, source }) }
+        let by_text = self.engine.find(reading, &scene).and_then(|found| {
+            let rule = tables::nth(found.rule)?;
+            Some(Judgement {
+                class: rule.class,
+                detail: rule.detail,
+                retry: rule.retry,
+                fallback: rule.fallback,
+                rule: Cow::Borrowed(rule.name),
+                fact: fact(reading, found.span),
+            })
+        });
+        let by_status = || {
+            let status = evidence.status()?;
+            let (class, detail, retry) = status::http(status)?;
+            Some(Judgement {
+                class,
+                detail,
+                retry,
+                fallback: None,
+                rule: Cow::Borrowed("status.http"),
+                fact: format!("status {status}"),
+            })
+        };
+        match by_text {
+            // A wide net yields to a telling status, and talk of the connection to the status that came over it.
+            Some(net) if yields(&net, evidence) => by_status().unwrap_or(net),
+            // Nothing was sent where no key is here; a status says that something was. And the other way round.
+            Some(mut judgement)
+                if judgement.rule == "config.no_credentials" && matches!(scene.status, Some(401 | 403)) =>
+            {
+                judgement.class = FailureClass::Authentication;
+                judgement
+            }
+            Some(mut judgement) if judgement.rule == "auth.missing" && scene.status.is_none() => {
+                judgement.class = FailureClass::Configuration;
+                judgement
+            }
+            Some(judgement) => judgement,
+            None => by_status().or_else(|| by_grpc(error, evidence)).unwrap_or_else(|| unread(error)),
+        }
     }
 }
+
+/// Longest wait that a caller on line can sit out.
+const ONLINE: std::time::Duration = std::time::Duration::from_mins(10);
+
+fn yields(judgement: &Judgement, evidence: &Evidence) -> bool {
+    let Some(status) = evidence.status() else { return false };
+    let net =
+        matches!(&*judgement.rule, "net.invalid_request" | "net.server_error" | "net.tool_exception" | "net.cancelled");
+    let shell = judgement.rule == "net.upstream_failed";
+    let talk = judgement.class == FailureClass::Network
+        && evidence.inner_status.is_some_and(|inner| (401..=404).contains(&inner) || inner == 429);
+    shell || (net && status::is_telling(status)) || (talk && status::is_telling(status))
+}
+
+fn by_grpc(error: &ProviderError, evidence: &Evidence) -> Option<Judgement> {
+    let code = error.grpc_status.or(evidence.grpc)?;
+    let (class, detail, retry) = status::grpc(code)?;
+    Some(Judgement {
+        class,
+        detail,
+        retry,
+        fallback: None,
+        rule: Cow::Borrowed("status.grpc"),
+        fact: format!("grpc status {code}"),
+    })
+}
+
+/// Nothing known stands in it.
+fn unread(error: &ProviderError) -> Judgement {
+    let empty = |text: &Option<String>| text.as_deref().is_none_or(|text| text.trim().is_empty());
+    let answered = error.status.is_some_and(|status| (200..300).contains(&status));
+    let (class, rule, fact) = if answered && empty(&error.body) && empty(&error.message) {
+        (FailureClass::MalformedResponse, "answer.empty", "an empty answer")
+    } else if answered && error.body.is_some() {
+        (FailureClass::MalformedResponse, "answer.unclear", "a success status on an unclear error")
+    } else {
+        (FailureClass::Unknown, "unknown", "nothing known")
+    };
+    Judgement { class, detail: None, retry: None, fallback: None, rule: Cow::Borrowed(rule), fact: fact.to_owned() }
+}
+
+/// A fault of this service's own client is a fact and needs no reading.
+fn by_fault(fault: TransportFault) -> Judgement {
+    use FailureClass as C;
+    use TransportFault as F;
+    let (class, retry) = match fault {
+        F::Dns | F::Refused | F::Unreachable | F::Tls | F::Reset | F::ClosedEarly | F::LocalExhaustion => {
+            (C::Network, None)
+        }
+        // Trust does not heal by asking again.
+        F::Certificate => (C::Network, Some(false)),
+        F::ConnectTimeout | F::FirstTokenTimeout | F::Deadline => (C::Timeout, None),
+        F::IdleTimeout | F::Cut => (C::StreamInterrupted, None),
+        F::TooLarge | F::Protocol => (C::MalformedResponse, None),
+        F::ProcessExited => (C::Crash, None),
+        F::Cancelled => (C::Cancelled, None),
+    };
+    Judgement { class, detail: None, retry, fallback: None, rule: Cow::Borrowed("fault"), fact: format!("{fault:?}") }
+}
+
+fn fact(reading: &Reading, (from, to): (usize, usize)) -> String {
+    if to == 0 {
+        return "a numeric code".to_owned();
+    }
+    redact(&String::from_utf8_lossy(&reading.text[from..to]), FACT_BYTES)
+}
+
+/// Whether the same target may be asked again, by class.
+const fn retry_default(class: FailureClass) -> bool {
+    use FailureClass as C;
+    match class {
+        C::RateLimited
+        | C::Overloaded
+        | C::ServerError
+        | C::Timeout
+        | C::Network
+        | C::MalformedResponse
+        | C::StreamInterrupted
+        | C::State
+        | C::Cache
+        | C::CircuitOpen
+        | C::Shed => true,
+        C::QuotaExceeded
+        | C::Crash
+        | C::Authentication
+        | C::PermissionDenied
+        | C::InvalidRequest
+        | C::ContextLength
+        | C::ContentFiltered
+        | C::NotFound
+        | C::Configuration
+        | C::Cancelled
+        | C::ApprovalRejected
+        | C::ToolFailed
+        | C::OutcomeUnknown
+        | C::Checkpoint
+        | C::BudgetEmpty
+        | C::Deadline
+        | C::Unknown => false,
+    }
+}
+
+/// Whether another target may help, by class and detail.
+const fn fallback_default(class: FailureClass, detail: Option<InvalidRequestDetail>) -> bool {
+    use FailureClass as C;
+    use InvalidRequestDetail as D;
+    match class {
+        C::InvalidRequest => matches!(detail, Some(D::UnsupportedParameter)),
+        C::Cancelled
+        | C::ApprovalRejected
+        | C::ToolFailed
+        | C::OutcomeUnknown
+        | C::State
+        | C::Checkpoint
+        | C::Cache => false,
+        C::RateLimited
+        | C::QuotaExceeded
+        | C::Overloaded
+        | C::ServerError
+        | C::Timeout
+        | C::Network
+        | C::Crash
+        | C::Authentication
+        | C::PermissionDenied
+        | C::ContextLength
+        | C::ContentFiltered
+        | C::NotFound
+        | C::MalformedResponse
+        | C::Configuration
+        | C::StreamInterrupted
+        | C::CircuitOpen
+        | C::Shed
+        | C::BudgetEmpty
+        | C::Deadline
+        | C::Unknown => true,
+    }
+}
+
+// === impl Judgement ===
+
+impl Judgement {
+    fn into_verdict(self, error: &ProviderError, wait: Option<Wait>) -> Verdict {
+        let tool = error.surface == Surface::Tool;
+        let fallback = self.fallback.unwrap_or_else(|| fallback_default(self.class, self.detail));
+        Verdict {
+            class: self.class,
+            detail: self.detail,
+            retryable: self.retry.unwrap_or_else(|| retry_default(self.class)),
+            // What a model wrote for a tool, another model may write better; a tool has no other target.
+            fallback_helps: fallback && (!tool || self.class == FailureClass::MalformedResponse),
+            retry_after: wait,
+            user_message: words::for_user(self.class, wait),
+            recovery_hint: words::for_operator(self.class, self.detail, wait, tool),
+            rule: self.rule,
+            fact: self.fact,
+            message: evidence::message(error, MESSAGE_BYTES),
+        }
+    }
+}
+
+// === impl Verdict ===
 
 impl Verdict {
-    /// The verdict as a failure.
+    /// The failure that callers and policies see.
+    #[must_use]
     pub fn into_failure(self, error: &ProviderError, target: Option<TargetId>, at: Timestamp) -> Failure {
-        let mut failure = Failure::local(self.class, error.to_string());
-        failure.retryable = matches!(
-            self.class,
-            FailureClass::RateLimited
-                | FailureClass::Overloaded
-                | FailureClass::ServerError
-                | FailureClass::Timeout
-                | FailureClass::Network
-                | FailureClass::StreamInterrupted
-                | FailureClass::MalformedResponse
-        );
-        failure.fallback_helps = !matches!(self.class, FailureClass::InvalidRequest | FailureClass::Cancelled);
-        failure.retry_after = self.retry_after;
-        failure.target = target;
-        failure.status = error.status;
-        failure.fault = error.fault;
-        failure.never_sent = error.fault.is_some_and(TransportFault::never_sent);
-        failure.at = at;
-        failure
+        Failure {
+            class: self.class,
+            detail: self.detail,
+            retryable: self.retryable,
+            fallback_helps: self.fallback_helps,
+            retry_after: self.retry_after,
+            message: self.message,
+            user_message: self.user_message,
+            recovery_hint: self.recovery_hint,
+            rule: self.rule.into_owned(),
+            fact: self.fact,
+            target,
+            status: error.status,
+            fault: error.fault,
+            never_sent: error.fault.is_some_and(TransportFault::never_sent),
+            at,
+        }
     }
 }
+
+#[cfg(test)]
+mod tests;

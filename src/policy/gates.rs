@@ -67,6 +67,8 @@ pub struct Gate {
     kind: GateKind,
     policy: Arc<GatePolicy>,
     closed_until: Option<Instant>,
+    /// Whether a probe went out since it closed last.
+    probing: bool,
     class: Option<FailureClass>,
 }
 
@@ -112,7 +114,7 @@ impl Gate {
     /// An open gate.
     #[must_use]
     pub fn new(kind: GateKind, policy: Arc<GatePolicy>) -> Self {
-        Self { kind, policy, closed_until: None, class: None }
+        Self { kind, policy, closed_until: None, probing: false, class: None }
     }
 
     /// Takes new settings; a gate that is closed stays closed for as long as it was told.
@@ -154,6 +156,7 @@ impl Gate {
             (_, None) | (GateKind::Rate, Some(_)) => Ok(GatePass::Open),
             (GateKind::Credential | GateKind::Configuration, Some(_)) => {
                 self.closed_until = Some(now + self.policy.probe_interval);
+                self.probing = true;
                 Ok(GatePass::Probe)
             }
         }
@@ -177,14 +180,17 @@ impl Gate {
         self.close_until(now, now + wait.mul_f64(spread), class)
     }
 
-    /// A call that passed was answered: the gate is open.
+    /// A call that passed was answered: the gate is open. An answer that comes while no probe is out belongs to a call from
+    /// before the gate closed, and says nothing.
     pub fn succeed(&mut self, now: Instant) -> Option<GateChange> {
         match (self.kind, self.closed_until) {
             (_, None) => None,
             // A call that was sent before the limit was reached says nothing about the limit.
             (GateKind::Rate, Some(until)) if until > now => None,
+            (GateKind::Credential | GateKind::Configuration, Some(_)) if !self.probing => None,
             (GateKind::Rate | GateKind::Credential | GateKind::Configuration, Some(_)) => {
                 self.closed_until = None;
+                self.probing = false;
                 self.class = None;
                 Some(GateChange::Opened)
             }
@@ -201,6 +207,7 @@ impl Gate {
     }
 
     fn close_until(&mut self, now: Instant, until: Instant, class: FailureClass) -> Option<GateChange> {
+        self.probing = false;
         if until <= now || self.closed_until.is_some_and(|already| already >= until) {
             return None;
         }
@@ -209,3 +216,6 @@ impl Gate {
         Some(GateChange::Closed { reopens_in: until - now })
     }
 }
+
+#[cfg(test)]
+mod tests;

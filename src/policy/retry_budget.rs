@@ -139,6 +139,12 @@ impl RetryBudget {
         self.add(self.policy.first_try_credit);
     }
 
+    /// Tokens that the full bucket holds.
+    #[must_use]
+    pub fn capacity(&self) -> f64 {
+        self.policy.capacity
+    }
+
     /// Tokens in the bucket, 0 to `capacity`.
     #[must_use]
     pub fn level(&self, now: Instant) -> f64 {

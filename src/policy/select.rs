@@ -70,10 +70,10 @@ impl SelectPolicy {
     }
 }
 
-/// Chooses who is asked: never one that is ruled out or never available; one that stayed silent only if there is no
-/// other. Then `hint` if it is free; then whoever is free, but `failed_last` (the target to avoid, where the failure
-/// says so) after all others, the degraded after the healthy, and each in the policy's order. The dice are thrown
-/// once whatever is chosen.
+/// Chooses who is asked: never one that is ruled out or never available. Of those that are free: one that stayed
+/// silent after all others, then `hint` (the planned target), then `failed_last` (the target to avoid, where the
+/// failure says so) after the others, the degraded after the healthy, and equals in the policy's order. A silent one
+/// that was not planned is not asked either while another one will return. The dice are thrown once whatever is chosen.
 #[must_use]
 pub fn choose(
     policy: &SelectPolicy,
@@ -83,10 +83,17 @@ pub fn choose(
     dice: &mut Dice,
 ) -> Choice {
     let throw = dice.unit();
-    let speaks = candidates.iter().any(|candidate| is_usable(candidate) && !candidate.failed_silent);
-    let usable = || candidates.iter().enumerate().filter(|(_, one)| is_usable(one) && (!speaks || !one.failed_silent));
-    let rank = |one: &Candidate| (Some(&one.target) != hint, Some(&one.target) == failed_last, Reverse(one.healthy));
-    let free = || usable().filter(|(_, one)| one.availability == Availability::Now);
+    let usable = || candidates.iter().enumerate().filter(|(_, one)| is_usable(one));
+    let returns = usable().any(|(_, one)| !one.failed_silent && one.availability != Availability::Now);
+    let is_hint = |one: &Candidate| Some(&one.target) == hint;
+    let rank =
+        |one: &Candidate| (one.failed_silent, !is_hint(one), Some(&one.target) == failed_last, Reverse(one.healthy));
+    let free = || {
+        usable()
+            .filter(|(_, one)| one.availability == Availability::Now)
+            // The planner knows the deadline: it plans a silent one only if nobody else returns in time.
+            .filter(|(_, one)| !one.failed_silent || !returns || is_hint(one))
+    };
     if let Some(best) = free().map(|(_, one)| rank(one)).min() {
         let equals: Vec<_> = free().filter(|(_, one)| rank(one) == best).map(|(index, _)| index).collect();
         let turn = match policy.order {
@@ -95,10 +102,11 @@ pub fn choose(
         };
         return equals.get(turn).map_or(Choice::None, |index| Choice::Target(*index));
     }
-    let first = usable().filter_map(|(index, one)| match one.availability {
-        Availability::At(instant) => Some((instant, index)),
-        Availability::Now | Availability::Never => None,
-    });
+    let first =
+        usable().filter(|(_, one)| !returns || !one.failed_silent).filter_map(|(index, one)| match one.availability {
+            Availability::At(instant) => Some((instant, index)),
+            Availability::Now | Availability::Never => None,
+        });
     let spread = policy.wake_spread.mul_f64(throw);
     first.min().map_or(Choice::None, |(instant, index)| Choice::WaitUntil(instant + spread, index))
 }

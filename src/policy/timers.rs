@@ -149,6 +149,8 @@ mod tests {
         assert!(policy.validate().is_empty());
         let timers = policy.for_attempt(true, s(600));
         assert_eq!((timers.soft, timers.min_bytes_per_second), (None, Some(10)));
+        let policy = TimersPolicy { first_token: s(10), ..TimersPolicy::default() };
+        assert_eq!(policy.for_attempt(true, s(600)).soft, None, "it is not soft where the hard one ends it");
     }
 
     #[test]

@@ -7,4 +7,5 @@ mod provider_gemini;
 mod provider_openai;
 mod provider_responses;
 mod provider_transport;
+mod recovery;
 mod support;

@@ -17,7 +17,7 @@ use crate::{
         ids::{Operation, RouteName, TargetId},
         target::Dialect,
     },
-    policy::retry::HARD_CAP_ATTEMPTS,
+    policy::{classify::Classifier, retry::HARD_CAP_ATTEMPTS},
 };
 
 const MOST_RETRIES: u32 = HARD_CAP_ATTEMPTS - 1;
@@ -102,11 +102,14 @@ impl Checker<'_> {
         if config.targets.is_empty() && !self.is_written("targets") {
             self.fault("targets", "are missing; name at least one model of a provider");
         }
-        let shared = config.concurrency.validate();
+        let (shared_circuit, shared) = (config.circuit.validate(), config.concurrency.validate());
         for (name, target) in &config.targets {
             let path = format!("targets.{name}");
             if name.is_empty() {
                 self.fault(&path, "has no name");
+            }
+            if let Some(circuit) = &target.circuit {
+                self.inheriting(&format!("{path}.circuit"), circuit.validate(), &shared_circuit);
             }
             if let Some(concurrency) = &target.concurrency {
                 self.inheriting(&format!("{path}.concurrency"), concurrency.validate(), &shared);
@@ -193,9 +196,17 @@ impl Checker<'_> {
             self.policy(&format!("policies.{name}.retry"), policy.retry.validate());
             self.policy(&format!("policies.{name}.injection"), policy.injection.validate());
         }
+        let rules = &config.classifier.rules;
+        // Compiling the tables takes a while, so it is not done for nothing.
+        let compiled = (!rules.is_empty()).then(|| Classifier::with_rules(rules));
+        for fault in compiled.and_then(Result::err).unwrap_or_default() {
+            self.fault(&format!("classifier.rules[{}].{}", fault.index, fault.field), fault.reason);
+        }
         self.operations("operations", &config.operations, config);
         self.policy("budget", config.budget.validate());
         self.policy("timers", config.timers.validate());
+        self.policy("circuit", config.circuit.validate());
+        self.policy("gates", config.gates.validate());
         self.policy("admission", config.admission.validate());
         self.policy("concurrency", config.concurrency.validate());
     }

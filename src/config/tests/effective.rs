@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use super::*;
-use crate::domain::invocation::InjectionMode;
+use crate::{domain::invocation::InjectionMode, policy::circuit::CircuitMode};
 
 const TARGETS: &str = "
 providers: { s: { dialect: scripted } }
@@ -56,10 +56,12 @@ operations:
 
 #[test]
 fn settings_written_in_part_keep_the_rest_of_what_they_inherit_from() {
-    let config = with_targets(
+    let config = loaded(
         "
+providers: { s: { dialect: scripted } }
+targets: { t: { provider: s, model: m, circuit: { mode: consecutive } } }
 timers: { idle: 7s, first_token: 40s }
-concurrency: { start: 4, max: 8 }
+circuit: { window: 20s }
 policies:
   patient: { retry: { throttle_backoff: { base: 2s } } }
   mine: { retry: { max_retries: 1 } }
@@ -67,7 +69,11 @@ routes:
   default: { targets: [t], timers: { first_token: 50s } }
   other: { targets: [t] }
 ",
+        &[],
     );
+    let circuit = config.circuit_for(&config.targets[&TargetId::from("t")]);
+    assert_eq!((circuit.mode, circuit.window), (CircuitMode::Consecutive, Duration::from_secs(20)));
+
     let timers = config.timers_for(&config.routes[&RouteName::from("default")]);
     assert_eq!((timers.first_token, timers.idle), (Duration::from_secs(50), Duration::from_secs(7)));
     let timers = config.timers_for(&config.routes[&RouteName::from("other")]);

@@ -22,7 +22,7 @@ routes:
 ",
             "2:1: servr: is no setting here; did you mean `server`?
 4:11: server.listen: `nowhere` is no IP address with a port; write it like 127.0.0.1:50051
-5:18: server.drain_timeout: `30` is a number, where a text, or a value with its unit such as 30s or 8MiB, is expected
+5:18: server.drain_timeout: `30` has no unit; write ms, s, m, h or d after the number
 6:22: server.max_message_bytes: `8 potatoes` is not one size
 7:13: server.grpc_web: `maybe` is a text, where a boolean is expected
 9:17: providers.p.dialect: `openai_chatt` is none of the choices; did you mean `openai_chat`?
@@ -64,8 +64,33 @@ policies:
 routes: { default: { targets: [t], hedge: { max_share: 7 }, timers: { connect: 5m } } }
 operations: { executor: { max_retries: 5, policy: mine } }
 budget: { capacity: -1 }
+circuit: { window: 1ms }
+classifier:
+  rules:
+    - { name: busy, class: overladed, when: { status: 42, message: '(' } }
+    - { name: busy, class: overloaded, when: { code: 5.5 } }
+    - { name: code, class: overloaded, when: { code: 1113 } }
+    - { name: busy, class: overloaded, when: {} }
 ",
-            "",
+            "3:62: targets.t.concurrency.start: `3000` must be from min to max
+4:1: timers.first_token_alone: must not be shorter than first_token
+4:24: timers.first_token: `2h` must be from 1ms to 1h
+4:34: timers.idle: `0ms` must be from 1ms to 1h
+6:33: policies.mine.retry.max_retries: `9` must be at most 4
+6:36: policies.mine.retry.backof: is no setting here; did you mean `backoff`?
+6:73: policies.mine.injection.template: `no place` must hold {error} exactly once
+7:56: routes.default.hedge.max_share: `7` must be from 0 to 1
+7:80: routes.default.timers.connect: `5m` must be from 1ms to 1m
+8:40: operations.executor.max_retries: `5` must be at most 4
+9:21: budget.capacity: `-1` must be from 1 to 1000000
+10:20: circuit.window: `1ms` is 1ms; must be 1s to 600s
+13:28: classifier.rules[0].class: `overladed` is none of the choices; did you mean `overloaded`?
+13:55: classifier.rules[0].when.status: `42` is no HTTP status; use 100 to 599
+13:68: classifier.rules[0].when.message: `(` regex parse error: ( ^ error: unclosed group
+14:15: classifier.rules[1].name: `busy` stands twice
+14:54: classifier.rules[1].when.code: `5.5` is a number, where a text, or a value with its unit such as 30s or 8MiB, is expected
+16:15: classifier.rules[3].name: `busy` stands twice
+16:40: classifier.rules[3].when: holds no condition; the rule would swallow every failure",
         ),
     ] {
         let told = told(text, &[]);
@@ -106,7 +131,15 @@ routes: { default: { targets: [[t]], deadline: 5 } }
 default_route: default
 server: { auth: api_key, keys: [ 5 ] }
 ";
-    assert_eq!(told(text, &[]), "");
+    assert_eq!(
+        told(text, &[]),
+        "2:19: providers.p.dialect: is no choice; write a name, or a map of one name and its settings
+2:35: providers.p.nonsense: is no setting here; there is dialect, base_url, api_key, api_key_file, family, headers, credentials, api_key_header, chat, http, allow_plaintext, allow_private_addresses, propagate_trace, script
+3:37: targets.t.model: `${MISSING}` refers to the environment variable MISSING, which is not set; set it, or write ${MISSING:-default}
+4:32: routes.default.targets[0]: is a list, where a text is expected
+4:48: routes.default.deadline: `5` has no unit; write ms, s, m, h or d after the number
+6:34: server.keys[0]: `5` is a number, where a map is expected"
+    );
 }
 
 #[test]
@@ -114,15 +147,26 @@ fn a_fault_shows_neither_a_secret_nor_what_came_from_the_environment() {
     let text = "
 providers:
   p: { dialect: '${LEAK}', api_key: { value: sk-inner }, headers: { 'bad name': sk-header, ok: [sk-list] } }
-  q: { dialect: openai_chat, api_key: 12345678, base_url: 'https://user:sk-password@host' }
+  q: { dialect: openai_chat, api_key: 12345.678, base_url: 'https://user:sk-password@host' }
 targets: { t: { provider: q, model: m } }
 server: { keys: [ { tenant: a, sha256: sk-not-a-hash } ], drain_timeout: '${LEAK}', listen: '${LEAK}' }
 journal: { store: 'mysql://user:sk-password@host' }
 seed: '${LEAK}'
 ";
     let told = told(text, &[("LEAK", "sk-environment")]);
-    assert!(!told.contains("sk-") && !told.contains("12345678"), "{told}");
+    assert!(!told.contains("sk-") && !told.contains("12345"), "{told}");
     assert_eq!(told.lines().count(), 11, "{told}");
+}
+
+#[test]
+fn a_fault_is_one_line_however_long_its_value_is() {
+    let text = format!("server:\n  listen: |\n    first\n    second\n  drain_timeout: {}\n", "9".repeat(90) + "x");
+    let expected = format!(
+        "3:5: server.listen: `first…` is no IP address with a port; write it like 127.0.0.1:50051\n\
+         5:18: server.drain_timeout: `{}…` `x` is no unit of time; use ms, s, m, h or d",
+        "9".repeat(80)
+    );
+    assert_eq!(told(&text, &[]), expected);
 }
 
 #[test]
@@ -131,7 +175,7 @@ fn what_is_no_map_of_settings_is_one_fault() {
         ("- a\n- b\n", "1:1: is no map of settings"),
         ("just text", "1:1: is no map of settings"),
         ("a: [1, 2\nb: 3", "2:2: is no YAML: illegal placement of ':' indicator"),
-        ("seed: 1\n---\nseed: 2\n", ""),
+        ("seed: 1\n---\nseed: 2\n", "3:1: holds more than one YAML document; write one"),
     ] {
         assert_eq!(told(text, &[]), expected, "{text}");
     }

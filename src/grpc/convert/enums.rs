@@ -237,16 +237,28 @@ pub fn wait_fields(wait: Option<Wait>, to_other_target: bool, class: Option<Fail
     }
 }
 
-/// The place of a note, by its name in snake case as events tell it (`system_message`, `tool_result`, …).
+/// The place of a note, by its name in snake case as events tell it: the contract's own word, or the two that
+/// `policy::inject` has beside them.
 #[must_use]
 pub fn vehicle(name: &str) -> v1::InjectionVehicle {
-    by_name(name, "INJECTION_VEHICLE_", v1::InjectionVehicle::from_str_name).unwrap_or_default()
+    match name {
+        "user_text_block" => v1::InjectionVehicle::TextPart,
+        "after_tool_results" => v1::InjectionVehicle::UserMessage,
+        name => by_name(name, "INJECTION_VEHICLE_", v1::InjectionVehicle::from_str_name).unwrap_or_default(),
+    }
 }
 
-/// Why there was no note, by its name in snake case as events tell it (`not_actionable`, `context_full`, …).
+/// Why there was no note, as events tell it: the contract's word in snake case (`not_actionable`), what `layers::inject`
+/// says of a target that took none before, or other words for people, which are only ever about the place. Empty: there
+/// was one, or nothing to tell.
 #[must_use]
-pub fn skip_reason(name: &str) -> v1::InjectionSkipReason {
-    by_name(name, "INJECTION_SKIP_REASON_", v1::InjectionSkipReason::from_str_name).unwrap_or_default()
+pub fn skip_reason(reason: &str) -> v1::InjectionSkipReason {
+    match reason {
+        "" => v1::InjectionSkipReason::Unspecified,
+        "this target refused a note before" => v1::InjectionSkipReason::TargetRefused,
+        reason => by_name(reason, "INJECTION_SKIP_REASON_", v1::InjectionSkipReason::from_str_name)
+            .unwrap_or(v1::InjectionSkipReason::NoLegalPlace),
+    }
 }
 
 /// The store, by its name in an event (`journal`, `fleet`).

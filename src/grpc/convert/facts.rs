@@ -45,12 +45,11 @@ pub fn failure_facts(wire: v1::ClassifyFailureRequest) -> Result<FailureFacts, V
     check_id(at.field("provider"), &wire.provider, MAX_ID_BYTES, &mut faults);
     check_id(at.field("route"), &wire.route, MAX_ID_BYTES, &mut faults);
     check_id(at.field("operation"), &wire.operation, MAX_OPERATION_BYTES, &mut faults);
-    let surface = match v1::FailureSurface::try_from(wire.surface) {
-        Ok(surface) => Surface::try_from(surface).unwrap_or_default(),
-        Err(_) => {
-            faults.add(at.field("surface"), format!("{} is no surface", wire.surface));
-            Surface::default()
-        }
+    let surface = if let Ok(surface) = v1::FailureSurface::try_from(wire.surface) {
+        Surface::try_from(surface).unwrap_or_default()
+    } else {
+        faults.add(at.field("surface"), format!("{} is no surface", wire.surface));
+        Surface::default()
     };
     let (status, grpc_status) = status(wire.status, surface, &mut faults);
     if wire.headers.len() > MAX_HEADERS {

@@ -9,7 +9,10 @@ use super::{
     violation::{Path, Violations},
 };
 use crate::{
-    domain::event::{Event, EventScope},
+    domain::{
+        event::{Event, EventScope},
+        ids::{TargetId, ThreadId},
+    },
     grpc::v1,
 };
 
@@ -79,14 +82,14 @@ impl EventFilter {
         let severity = i32::from(v1::Severity::from(event.body.severity()));
         severity >= self.min_severity
             && (self.types.is_empty() || self.types.contains(&event_type))
-            && wanted(&self.targets, event.target.as_ref().map(|target| target.as_str()))
+            && wanted(&self.targets, event.target.as_ref().map(TargetId::as_str))
             && self.wants_invocation(event.scope.as_deref())
     }
 
     /// An event without an invocation matches no filter on one.
     fn wants_invocation(&self, scope: Option<&EventScope>) -> bool {
         wanted(&self.invocations, scope.map(|scope| scope.invocation.as_str()))
-            && wanted(&self.threads, scope.and_then(|scope| scope.thread.as_ref()).map(|thread| thread.as_str()))
+            && wanted(&self.threads, scope.and_then(|scope| scope.thread.as_ref()).map(ThreadId::as_str))
             && wanted(&self.routes, scope.map(|scope| scope.route.as_str()))
             && wanted(&self.operations, scope.map(|scope| scope.operation.as_str()))
             && self.labels.iter().all(|(key, value)| scope.is_some_and(|scope| scope.labels.get(key) == Some(value)))

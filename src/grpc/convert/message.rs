@@ -1,8 +1,6 @@
 //! Messages of a conversation, both ways: what the domain holds comes back from the wire as it was.
 //!
-//! Opaque values and raw arguments pass through untouched. A note that was appended to a tool's answer comes back as
-//! an injected result for a call that is answered already; it is joined to that answer here, so that the model sees
-//! one answer a call and the caller's history only ever grew at its end.
+//! Opaque values and raw arguments pass through untouched: nothing is merged, split or written again.
 
 use std::collections::HashMap;
 
@@ -44,27 +42,21 @@ pub fn wire_opaque(opaque: &Opaque) -> v1::Opaque {
 }
 
 pub(super) fn read_messages(at: &Path<'_>, wire: Vec<v1::Message>, faults: &mut Violations) -> Vec<Message> {
-    let mut reader = Reader { faults, tools: HashMap::new(), answers: HashMap::new(), read: Vec::new() };
-    for (index, message) in wire.into_iter().enumerate() {
-        reader.message(&at.item(index), message);
-    }
-    reader.read
+    let mut reader = Reader { faults, tools: HashMap::new() };
+    wire.into_iter().enumerate().map(|(index, message)| reader.message(&at.item(index), message)).collect()
 }
 
-/// Reads one conversation; knows which calls were made and answered so far.
+/// Reads one conversation; knows which calls were made so far.
 struct Reader<'v> {
     faults: &'v mut Violations,
     /// Name of the tool, by the call's id.
     tools: HashMap<String, String>,
-    /// Message and part that answer a call, by the call's id.
-    answers: HashMap<String, (usize, usize)>,
-    read: Vec<Message>,
 }
 
 // === impl Reader ===
 
 impl Reader<'_> {
-    fn message(&mut self, at: &Path<'_>, wire: v1::Message) {
+    fn message(&mut self, at: &Path<'_>, wire: v1::Message) -> Message {
         let role = match v1::Role::try_from(wire.role).map(Role::try_from) {
             Ok(Ok(role)) => Some(role),
             Ok(Err(_)) => self.fault(at.field("role"), "is not set"),
@@ -79,23 +71,9 @@ impl Reader<'_> {
         if !wire.opaque.is_empty() {
             self.faults.add(at.field("opaque"), "cannot be kept on a message; only on its reasoning and tool calls");
         }
-        let place = self.read.len();
-        let had_parts = !wire.parts.is_empty();
-        // The message stands before its parts are read, since a part may be joined to one before it.
-        self.read.push(Message { role: role.unwrap_or(Role::User), parts: Vec::with_capacity(wire.parts.len()) });
-        for (index, part) in wire.parts.into_iter().enumerate() {
-            if let Some(part) = self.part(&at.field("parts").item(index), role, part) {
-                if let Part::ToolResult(result) = &part {
-                    let answer = (place, self.read[place].parts.len());
-                    self.answers.entry(result.call_id.clone()).or_insert(answer);
-                }
-                self.read[place].parts.push(part);
-            }
-        }
-        if had_parts && self.read[place].parts.is_empty() {
-            // Nothing is left: each of its parts was joined to an earlier answer, or is a fault.
-            self.read.pop();
-        }
+        let parts = wire.parts.into_iter().enumerate();
+        let parts = parts.filter_map(|(index, part)| self.part(&at.field("parts").item(index), role, part)).collect();
+        Message { role: role.unwrap_or(Role::User), parts }
     }
 
     fn part(&mut self, at: &Path<'_>, role: Option<Role>, wire: v1::Part) -> Option<Part> {
@@ -123,7 +101,7 @@ impl Reader<'_> {
                 let opaque = self.opaque(&opaque_at, wire.opaque);
                 Some(Part::ToolCall(self.tool_call(&at.field("tool_call"), call, opaque)))
             }
-            Content::ToolResult(result) => self.tool_result(&at.field("tool_result"), result, wire.injected),
+            Content::ToolResult(result) => Some(Part::ToolResult(self.tool_result(&at.field("tool_result"), result))),
             Content::Refusal(refusal) => Some(Part::Refusal(refusal.text)),
             Content::ProviderItem(_) => self.fault(at.field("provider_item"), "cannot be kept by this version"),
         }
@@ -153,7 +131,7 @@ impl Reader<'_> {
         ToolCall { id: wire.id, name: wire.name, arguments: wire.arguments_json, opaque }
     }
 
-    fn tool_result(&mut self, at: &Path<'_>, wire: v1::ToolResultPart, injected: bool) -> Option<Part> {
+    fn tool_result(&mut self, at: &Path<'_>, wire: v1::ToolResultPart) -> ToolResult {
         if wire.call_id.is_empty() {
             self.faults.add(at.field("call_id"), "is empty");
         }
@@ -173,16 +151,9 @@ impl Reader<'_> {
             Some(structured) if texts.is_empty() => structured,
             _ => texts.join("\n"),
         };
-        if injected && let Some(&(message, part)) = self.answers.get(&wire.call_id) {
-            if let Some(Part::ToolResult(answer)) = self.read.get_mut(message).and_then(|read| read.parts.get_mut(part))
-            {
-                answer.content.push_str(&content);
-            }
-            return None;
-        }
         let name = if wire.name.is_empty() { self.tools.get(&wire.call_id).cloned() } else { Some(wire.name) };
         let name = name.unwrap_or_default();
-        Some(Part::ToolResult(ToolResult { call_id: wire.call_id, name, content, is_error: wire.is_error }))
+        ToolResult { call_id: wire.call_id, name, content, is_error: wire.is_error }
     }
 
     fn image(&mut self, at: &Path<'_>, wire: v1::ImagePart) -> Option<Media> {

@@ -6,7 +6,7 @@
 use super::{
     enums::{cause_class, class_field, detail_field, skip_reason, strategies_field, wait_fields},
     message::{text_content, wire_message},
-    time::{after, millis, wait_millis, wire_time},
+    time::{millis, wait_millis, wire_time},
 };
 use crate::{
     domain::{
@@ -50,7 +50,7 @@ pub fn response(outcome: &Outcome, asked: &Asked) -> v1::InvokeWithRecoveryRespo
         attempts: attempts(outcome),
         usage: Some(usage(&outcome.usage)),
         history_patch: history_patch(outcome),
-        history_replace_tail: outcome.history_patch.replace_tail,
+        history_replace_tail: history_replace_tail(outcome),
         final_model: final_model(outcome),
         final_target: final_target(outcome),
         disposition: asked.disposition.into(),
@@ -131,15 +131,13 @@ pub fn attempt(record: &AttemptRecord, ended: bool) -> v1::Attempt {
     let class = failure.map(|failure| failure.class);
     let to_other = matches!(record.cause, AttemptCause::Fallback(_));
     let (wait_before_ms, wait_source) = wait_fields(record.wait, to_other, cause_class(record.cause));
-    let waited = record.wait.map(|wait| wait.duration).unwrap_or_default();
     v1::Attempt {
         number: record.number,
         target: target_field(record.target.as_ref()),
         model: record.model.clone(),
         cause: v1::AttemptCause::from(record.cause).into(),
         state: state(record, ended).into(),
-        // The record begins with its wait, the contract after it.
-        started_at: Some(wire_time(after(record.started_at, waited))),
+        started_at: Some(wire_time(record.started_at)),
         duration_ms: millis(record.duration),
         first_token_ms: record.first_token.map(millis),
         failure_class: class_field(class),
@@ -178,12 +176,24 @@ pub fn usage(usage: &Usage) -> v1::Usage {
     }
 }
 
-/// What the caller appends to its history; empty after a failure. All but the answer itself was written by Relight.
+/// What the caller puts at the end of its history; empty after a failure. What was added, save the answer itself, is
+/// marked as written by Relight; a message that replaces one of the caller's is the caller's, with a note in it.
 #[must_use]
 pub fn history_patch(outcome: &Outcome) -> Vec<v1::Message> {
     let Ok(completion) = &outcome.result else { return Vec::new() };
-    let by_relight = |message: &Message| message.role != Role::Assistant && *message != completion.message;
-    outcome.history_patch.messages.iter().map(|message| wire_message(message, by_relight(message))).collect()
+    let patch = &outcome.history_patch;
+    let replaced = usize::try_from(patch.replace_tail).unwrap_or(usize::MAX);
+    let by_relight = |(index, message): (usize, &Message)| {
+        let added = index >= replaced && message.role != Role::Assistant && *message != completion.message;
+        wire_message(message, added)
+    };
+    patch.messages.iter().enumerate().map(by_relight).collect()
+}
+
+/// How many of the caller's last messages the patch replaces; none after a failure, whose patch is empty.
+#[must_use]
+pub fn history_replace_tail(outcome: &Outcome) -> u32 {
+    if outcome.result.is_ok() { outcome.history_patch.replace_tail } else { 0 }
 }
 
 /// The model that answered, or was asked last; empty when none was asked.

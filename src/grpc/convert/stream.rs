@@ -216,7 +216,7 @@ impl StreamWriter {
                     finish_reason: whole.finish_reason,
                     raw_finish_reason: whole.raw_finish_reason,
                     history_patch: history_patch(outcome),
-            history_replace_tail: outcome.history_patch.replace_tail,
+                    history_replace_tail: outcome.history_patch.replace_tail,
                     usage: whole.usage,
                     tool_output: whole.tool_output,
                 })

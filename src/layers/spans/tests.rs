@@ -19,7 +19,7 @@ use crate::domain::{
     completion::{Completion, Delta, FinishReason, Usage},
     failure::{Wait, WaitSource},
     ids::TargetId,
-    invocation::{AttemptCause, AttemptRecord, Call, Invocation, Outcome, Overrides},
+    invocation::{AttemptCause, AttemptRecord, Call, HistoryPatch, Invocation, Outcome, Overrides},
     message::{Message, ModelCall, Role},
     target::{Capabilities, Dialect, Target},
 };
@@ -113,6 +113,7 @@ fn record(number: u32, cause: AttemptCause, wait: Option<Wait>) -> AttemptRecord
         failure: None,
         note: None,
         injection_skipped: None,
+        note_refused: false,
         usage: Usage::default(),
         trace_id: String::new(),
         winner: false,
@@ -128,7 +129,7 @@ fn outcome(result: Result<Completion, Failure>, attempts: Vec<AttemptRecord>) ->
         reasoning: String::new(),
         alternatives: vec![],
         usage: Usage::default(),
-        history_patch: vec![],
+        history_patch: HistoryPatch::default(),
         target: Some("main".into()),
     }
 }

@@ -45,6 +45,19 @@ fn when_room_is_scarce_the_tenant_above_its_share_is_refused_and_the_other_is_no
 }
 
 #[test]
+fn a_tenant_may_have_exactly_its_share_and_fairness_begins_at_its_threshold() {
+    let now = Instant::now();
+    let mut admission = Admission::new(policy(10));
+    enter(&mut admission, "b", 1, now);
+    assert_eq!(enter(&mut admission, "a", 6, now), 6, "seven of ten are not scarce");
+    assert_eq!(enter(&mut admission, "a", 1, now), 1, "nor is the eighth, while seven are taken");
+    assert_eq!(refused(&mut admission, "a", now), Some(ShedReason::OverShare), "at eight of ten it is");
+    leave(&mut admission, "a", 3);
+    enter(&mut admission, "b", 3, now);
+    assert_eq!(enter(&mut admission, "a", 2, now), 1, "five is half of ten");
+}
+
+#[test]
 fn a_tenant_that_found_no_room_finds_it_when_it_comes_back_as_told() {
     let now = Instant::now();
     let mut admission = Admission::new(policy(10));

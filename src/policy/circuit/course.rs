@@ -32,7 +32,6 @@ impl Circuit {
             State::Closed | State::Recovering(_) | State::ForcedClosed => {
                 self.commit_decided(now);
                 self.climb(now);
-                self.weigh(now);
             }
         }
         now
@@ -107,15 +106,16 @@ impl Circuit {
             Signal::FirstToken => {
                 let Some(admitted) = self.ledger.pending_since(permit.seq) else { return };
                 let slow = now.saturating_duration_since(admitted) >= self.policy.slow_threshold;
+                if let State::Recovering(ramp) = &mut self.state {
+                    ramp.answered();
+                }
                 (Fate::Answered { slow }, None)
             }
             Signal::Failed { local_origin: true, .. } => (Fate::Local, None),
             Signal::Failed { kind, retry_after, local_origin: false } => (Fate::Failed(kind), retry_after),
-            Signal::Neutral | Signal::RateLimited | Signal::Cancelled { after_slow_threshold: false } => {
-                (Fate::Removed, None)
-            }
+            Signal::Neutral | Signal::RateLimited => (Fate::Removed, None),
             Signal::Cancelled { after_slow_threshold: true } => (Fate::Silent, None),
-            Signal::Abandoned => {
+            Signal::Cancelled { after_slow_threshold: false } | Signal::Abandoned => {
                 let Some(admitted) = self.ledger.pending_since(permit.seq) else { return };
                 let age = now.saturating_duration_since(admitted);
                 (if age >= self.policy.slow_threshold { Fate::Silent } else { Fate::Removed }, None)
@@ -134,20 +134,28 @@ impl Circuit {
             self.ledger.decide(permit.seq, fate, floor_ms);
             permit.seq
         };
-        if !matches!(fate, Fate::Answered { .. }) && self.certain_run(seq, floor_ms, now) {
+        if self.certain_run(seq, fate, floor_ms, now) {
             return;
         }
         self.commit_decided(now);
         self.climb(now);
-        self.weigh(now);
     }
 
     /// Opens on a run of failures that no pending call can interrupt any more, without waiting for a slow head.
-    fn certain_run(&mut self, seq: u64, floor_ms: u32, now: Instant) -> bool {
+    fn certain_run(&mut self, seq: u64, fate: Fate, floor_ms: u32, now: Instant) -> bool {
         if matches!(self.state, State::ForcedClosed) {
             return false;
         }
         let mut run = self.ledger.run_around(seq);
+        // What is no failure opens nothing, unless failures that came after it waited to be joined with those before it.
+        let joins = match fate {
+            Fate::Failed(_) => true,
+            Fate::Silent | Fate::Local | Fate::Removed => run.after > 0,
+            Fate::Answered { .. } | Fate::Pending => false,
+        };
+        if !joins {
+            return false;
+        }
         let uncommitted = run;
         if run.joins_tally {
             let (failures, slow) = self.tally.run();
@@ -221,21 +229,23 @@ impl Circuit {
             let min_outcomes = match &mut self.state {
                 State::Closed => self.policy.min_outcomes,
                 State::Recovering(ramp) => {
-                    ramp.committed(answered);
+                    ramp.committed();
                     self.policy.recovering_min_outcomes
                 }
                 State::ForcedClosed | State::Open { .. } | State::HalfOpen(_) | State::ForcedOpen => continue,
             };
             // An answer never opens, whatever came before it.
             if answered {
-                self.climb(now);
                 continue;
             }
             let length = self.run_length(now);
-            let trip = self
-                .tally
-                .judge_run(length, &self.policy)
-                .or_else(|| self.tally.judge_share(now, min_outcomes, self.alternative_healthy, &self.policy));
+            let trip = if entry.fate == Fate::Local {
+                self.tally.judge_local(length)
+            } else {
+                self.tally
+                    .judge_run(length, &self.policy)
+                    .or_else(|| self.tally.judge_share(now, min_outcomes, self.alternative_healthy, &self.policy))
+            };
             if let Some(trip) = trip {
                 let evidence = self.evidence();
                 self.open(now, trip, entry.floor_ms, evidence);
@@ -259,7 +269,10 @@ impl Circuit {
     }
 
     /// Says whether the target is degraded.
-    fn weigh(&mut self, now: Instant) {
+    pub(super) fn weigh(&mut self, now: Instant) {
+        if !matches!(self.state, State::Closed | State::Recovering(_) | State::ForcedClosed) {
+            return;
+        }
         let relief = if self.degraded { RELIEF } else { 0.0 };
         let degraded = self.policy.mode == CircuitMode::Evidence
             && self.tally.basis(now, self.policy.min_outcomes, &self.policy).is_some_and(|counts| {

@@ -82,9 +82,7 @@ impl Permit {
     pub(super) fn first_of_its_phase(&self, signal: Signal) -> Option<u8> {
         let next = if signal == Signal::FirstToken { ANSWERED } else { ENDED };
         let was = self.phase.fetch_max(next, Ordering::Relaxed);
-        match (was, signal) {
-            (UNREPORTED, _) | (ANSWERED, Signal::Failed { local_origin: false, .. }) => Some(was),
-            _ => None,
-        }
+        let cut = was == ANSWERED && matches!(signal, Signal::Failed { local_origin: false, .. });
+        (was == UNREPORTED || cut).then_some(was)
     }
 }

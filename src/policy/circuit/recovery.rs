@@ -26,7 +26,7 @@ pub(super) struct Ramp {
     stage: usize,
     began: Instant,
     outcomes: u32,
-    answered: u32,
+    answered: bool,
     credit: u32,
 }
 
@@ -88,7 +88,7 @@ impl Probes {
 
 impl Ramp {
     pub(super) fn new(now: Instant, policy: &CircuitPolicy) -> Self {
-        let mut ramp = Self { stage: 0, began: now, outcomes: 0, answered: 0, credit: 0 };
+        let mut ramp = Self { stage: 0, began: now, outcomes: 0, answered: false, credit: 0 };
         ramp.prime(policy);
         ramp
     }
@@ -109,16 +109,21 @@ impl Ramp {
         admitted
     }
 
+    /// An answer came. It need not be committed: a slow head would hold the recovery up, and answers do not run ahead
+    /// of errors.
+    pub(super) fn answered(&mut self) {
+        self.answered = true;
+    }
+
     /// Counts a committed outcome.
-    pub(super) fn committed(&mut self, answered: bool) {
+    pub(super) fn committed(&mut self) {
         self.outcomes += 1;
-        self.answered += u32::from(answered);
     }
 
     /// Whether the stage has lasted long enough: in time with an answer, or in outcomes.
     pub(super) fn stage_is_over(&self, now: Instant, policy: &CircuitPolicy) -> bool {
         let long_enough = now.saturating_duration_since(self.began) >= policy.stage_time;
-        self.answered > 0 && (long_enough || self.outcomes >= policy.stage_outcomes)
+        self.answered && (long_enough || self.outcomes >= policy.stage_outcomes)
     }
 
     /// Enters the next stage; false when there is none.
@@ -126,7 +131,7 @@ impl Ramp {
         self.stage += 1;
         self.began = now;
         self.outcomes = 0;
-        self.answered = 0;
+        self.answered = false;
         self.prime(policy);
         self.stage < policy.recovering_percent.len()
     }

@@ -106,7 +106,7 @@ pub struct CircuitPolicy {
     pub stage_outcomes: u32,
     /// Outcomes below which no share is judged while recovering. 1 to `min_outcomes`.
     pub recovering_min_outcomes: u32,
-    /// Attempts that are remembered before they are decided, 40 bytes each; beyond, the oldest is let go. 64 to
+    /// Attempts that are remembered before they are decided, 24 bytes each; beyond, the oldest is let go. 64 to
     /// 1 000 000; below `first_token_timeout` times the rate of calls, a hang is found by its cancelled calls only.
     pub max_pending: u32,
     /// Mode `consecutive`: failures in a row that open. 1 to 1000.

@@ -36,11 +36,11 @@ pub enum Signal {
     RateLimited,
     /// The caller gave up, or his deadline passed, before the first token.
     Cancelled {
-        /// Whether the target had been silent for longer than `slow_threshold`.
+        /// Whether the target had been silent for too long. When false, the circuit looks for itself: an attempt older than
+        /// `slow_threshold` is taken as silent all the same.
         after_slow_threshold: bool,
     },
-    /// The permit was dropped without a word. The circuit looks at its age: older than `slow_threshold`, it is taken as
-    /// cancelled after it.
+    /// The permit was dropped without a word; judged by its age, as if cancelled.
     Abandoned,
 }
 

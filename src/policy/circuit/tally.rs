@@ -19,7 +19,7 @@ const PARTS: usize = 20;
 #[derive(Debug)]
 pub(super) struct Sliding<T> {
     parts: [T; PARTS],
-    width: Duration,
+    width_ms: u64,
     origin: Option<Instant>,
     newest: u64,
     total: T,
@@ -67,9 +67,8 @@ pub(super) struct Tally {
 
 impl<T: Copy + Default + AddAssign + SubAssign> Sliding<T> {
     pub(super) fn new(window: Duration) -> Self {
-        let parts = u32::try_from(PARTS).unwrap_or(1);
-        let width = (window / parts).max(Duration::from_millis(1));
-        Self { parts: [T::default(); PARTS], width, origin: None, newest: 0, total: T::default() }
+        let width_ms = u64::try_from(window.as_millis()).unwrap_or(u64::MAX) / PARTS as u64;
+        Self { parts: [T::default(); PARTS], width_ms: width_ms.max(1), origin: None, newest: 0, total: T::default() }
     }
 
     pub(super) fn add(&mut self, now: Instant, amount: T) {
@@ -104,8 +103,8 @@ impl<T: Copy + Default + AddAssign + SubAssign> Sliding<T> {
 
     fn part(&mut self, at: Instant) -> u64 {
         let origin = *self.origin.get_or_insert(at);
-        let parts = at.saturating_duration_since(origin).as_millis() / self.width.as_millis().max(1);
-        u64::try_from(parts).unwrap_or(u64::MAX - PARTS as u64)
+        let age = at.saturating_duration_since(origin);
+        (age.as_secs() * 1000 + u64::from(age.subsec_millis())) / self.width_ms
     }
 
     #[expect(clippy::cast_possible_truncation, reason = "a remainder of 20")]
@@ -231,10 +230,12 @@ impl Tally {
         if self.run_failures + self.run_silent >= length && span.is_some_and(|span| span >= policy.slow_threshold) {
             return Some(Trip { reason: "nobody was answered", kind: FailKind::Slow });
         }
-        if self.local_run >= length {
-            return Some(Trip { reason: "local failures in a row", kind: FailKind::Fast });
-        }
         None
+    }
+
+    /// Whether failures with a cause on this host are enough, in a row, to stop trying from here.
+    pub(super) fn judge_local(&self, length: u32) -> Option<Trip> {
+        (self.local_run >= length).then_some(Trip { reason: "local failures in a row", kind: FailKind::Fast })
     }
 
     /// Whether the share of failures is too high.

@@ -229,6 +229,8 @@ fn presets_are_what_they_say() {
     assert_eq!((patient.max_retries, patient.backoff.base, patient.backoff.cap), (3, s(1), s(32)));
     assert!(!RetryPolicy::preset("none").unwrap().enabled);
     assert_eq!(RetryPolicy::preset("hurried"), None);
+    let most = RetryPolicy { max_retries: 4, semantic_retries: 4, ..RetryPolicy::default() };
+    assert!(most.validate().is_empty(), "five attempts are allowed");
     for name in RetryPolicy::PRESETS {
         assert!(RetryPolicy::preset(name).unwrap().validate().is_empty(), "{name}");
     }

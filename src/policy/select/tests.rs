@@ -62,6 +62,10 @@ fn one_that_stayed_silent_is_asked_again_only_if_there_is_no_other() {
     candidates[1].availability = Availability::At(soon);
     candidates[2].availability = Availability::Never;
     assert!(matches!(chosen(&candidates, None, None), Choice::WaitUntil(at, 1) if at >= soon));
+    assert_eq!(chosen(&candidates, None, Some("a")), Choice::Target(0), "the plan knew that b returns too late");
+    candidates[0].availability = Availability::At(soon - Duration::from_secs(1));
+    assert!(matches!(chosen(&candidates, None, None), Choice::WaitUntil(at, 1) if at >= soon));
+    candidates[0].availability = Availability::Now;
     candidates[1].availability = Availability::Never;
     assert_eq!(chosen(&candidates, None, None), Choice::Target(0));
 }
@@ -141,7 +145,10 @@ proptest! {
             Choice::Target(index) => {
                 let one = &candidates[index];
                 prop_assert!(one.availability == Availability::Now && !one.ruled_out);
-                prop_assert!(!one.failed_silent || !speaks);
+                let speaker_is_free = candidates
+                    .iter()
+                    .any(|one| one.availability == Availability::Now && !one.ruled_out && !one.failed_silent);
+                prop_assert!(!one.failed_silent || !speaks || (hint == Some(index) && !speaker_is_free));
             }
             Choice::WaitUntil(at, index) => {
                 prop_assert!(at >= now && candidates[index].availability == Availability::At(now));

@@ -49,7 +49,7 @@ pub(super) enum DialError {
 /// A name that does not resolve.
 #[derive(Debug, thiserror::Error)]
 #[error("the name does not resolve")]
-pub(super) struct NameError(#[source] io::Error);
+pub(super) struct NameError(#[source] pub(super) io::Error);
 
 /// The system's resolver, with an error that can be told from others.
 #[derive(Clone)]

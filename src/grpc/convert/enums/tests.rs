@@ -81,8 +81,12 @@ fn a_wait_says_where_it_was_read() {
 #[test]
 fn words_that_events_carry_as_text_find_their_number_or_stay_unset() {
     assert_eq!(vehicle("tool_result"), v1::InjectionVehicle::ToolResult);
+    assert_eq!(vehicle("user_text_block"), v1::InjectionVehicle::TextPart);
+    assert_eq!(vehicle("after_tool_results"), v1::InjectionVehicle::UserMessage);
     assert_eq!(vehicle("carrier pigeon"), v1::InjectionVehicle::Unspecified);
     assert_eq!(skip_reason("not_actionable"), v1::InjectionSkipReason::NotActionable);
+    assert_eq!(skip_reason("a tool call waits for its answer"), v1::InjectionSkipReason::NoLegalPlace);
+    assert_eq!(skip_reason("this target refused a note before"), v1::InjectionSkipReason::TargetRefused);
     assert_eq!(skip_reason(""), v1::InjectionSkipReason::Unspecified);
     assert_eq!(store_kind("journal"), v1::StoreKind::Journal);
 }

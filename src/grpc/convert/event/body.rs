@@ -57,12 +57,13 @@ pub(super) fn body(event: &Event) -> Option<Body> {
             model: model.clone(),
             ..v1::AttemptStartedEvent::default()
         }),
-        EventBody::AttemptFailed { class, message, status: _, duration_ms, sent, usage: _ } => {
+        EventBody::AttemptFailed { class, message, status: _, duration_ms, sent, usage: spent } => {
             Body::AttemptFailed(v1::AttemptFailedEvent {
                 failure_class: class_field(Some(*class)),
                 message: bounded(message),
                 duration_ms: *duration_ms,
                 sent: *sent,
+                usage: Some(usage(spent)),
                 ..v1::AttemptFailedEvent::default()
             })
         }

@@ -1,1 +1,121 @@
+use std::sync::Arc;
 
+use jiff::Timestamp;
+
+use super::*;
+use crate::domain::{
+    completion::Usage,
+    event::EventBody,
+    failure::FailureClass,
+    ids::{Cursor, TargetId},
+};
+
+type Filter = v1::RecoveryEventFilter;
+
+fn scope() -> Arc<EventScope> {
+    Arc::new(EventScope {
+        invocation: "i1".into(),
+        thread: Some("t1".into()),
+        tenant: "tenant".into(),
+        route: "fast".into(),
+        operation: "executor".into(),
+        labels: [("team".to_owned(), "a".to_owned()), ("env".to_owned(), "prod".to_owned())].into(),
+        trace_id: String::new(),
+    })
+}
+
+fn event(scope: Option<Arc<EventScope>>, body: EventBody) -> Event {
+    let target = Some(TargetId::from("openai"));
+    Event { cursor: Cursor(1), at: Timestamp::UNIX_EPOCH, scope, attempt: 1, target, body }
+}
+
+fn attempt_failed() -> Event {
+    let body = EventBody::AttemptFailed {
+        class: FailureClass::Timeout,
+        message: "no answer".to_owned(),
+        status: None,
+        duration_ms: 5,
+        sent: true,
+        usage: Usage::default(),
+    };
+    event(Some(scope()), body)
+}
+
+fn wanted(wire: v1::RecoveryEventFilter, event: &Event) -> bool {
+    event_filter(Some(wire)).unwrap().matches(event)
+}
+
+fn names(names: &[&str]) -> Vec<String> {
+    names.iter().map(|name| (*name).to_owned()).collect()
+}
+
+fn labels(labels: &[(&str, &str)]) -> std::collections::HashMap<String, String> {
+    labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+}
+
+#[test]
+fn no_filter_wants_everything_that_the_contract_tells() {
+    let filter = event_filter(None).unwrap();
+    assert_eq!(filter, EventFilter::default());
+    assert!(filter.matches(&attempt_failed()));
+    assert!(filter.matches(&event(None, EventBody::CircuitClosed)));
+    assert!(!filter.matches(&event(Some(scope()), EventBody::FirstToken { after_ms: 3 })));
+}
+
+#[test]
+fn an_event_must_match_every_field_by_any_of_its_values() {
+    let none = Filter::default;
+    let failed = i32::from(v1::RecoveryEventType::AttemptFailed);
+    let started = i32::from(v1::RecoveryEventType::AttemptStarted);
+    for (filter, expected) in [
+        (Filter { invocation_ids: names(&["i0", "i1"]), ..none() }, true),
+        (Filter { invocation_ids: names(&["i0"]), ..none() }, false),
+        (Filter { thread_ids: names(&["t1"]), ..none() }, true),
+        (Filter { thread_ids: names(&["t2"]), ..none() }, false),
+        (Filter { routes: names(&["fast", "slow"]), ..none() }, true),
+        (Filter { routes: names(&["slow"]), ..none() }, false),
+        (Filter { targets: names(&["openai"]), ..none() }, true),
+        (Filter { targets: names(&["anthropic"]), ..none() }, false),
+        (Filter { operations: names(&["executor"]), ..none() }, true),
+        (Filter { operations: names(&["planner"]), ..none() }, false),
+        (Filter { event_types: vec![started, failed], ..none() }, true),
+        (Filter { event_types: vec![started], ..none() }, false),
+        (Filter { labels: labels(&[("team", "a"), ("env", "prod")]), ..none() }, true),
+        (Filter { labels: labels(&[("team", "a"), ("env", "test")]), ..none() }, false),
+        (Filter { labels: labels(&[("absent", "")]), ..none() }, false),
+        (Filter { min_severity: v1::Severity::Warning.into(), ..none() }, true),
+        (Filter { min_severity: v1::Severity::Error.into(), ..none() }, false),
+        (Filter { routes: names(&["fast"]), targets: names(&["anthropic"]), ..none() }, false),
+    ] {
+        assert_eq!(wanted(filter.clone(), &attempt_failed()), expected, "{filter:?}");
+    }
+}
+
+#[test]
+fn an_event_without_an_invocation_matches_no_filter_on_one() {
+    let circuit = event(None, EventBody::CircuitClosed);
+    let none = Filter::default;
+    for filter in [
+        Filter { invocation_ids: names(&["i1"]), ..none() },
+        Filter { thread_ids: names(&["t1"]), ..none() },
+        Filter { routes: names(&["fast"]), ..none() },
+        Filter { operations: names(&["executor"]), ..none() },
+        Filter { labels: labels(&[("team", "a")]), ..none() },
+    ] {
+        assert!(!wanted(filter, &circuit));
+    }
+    assert!(wanted(Filter { targets: names(&["openai"]), ..none() }, &circuit));
+}
+
+#[test]
+fn every_fault_of_a_filter_is_told_at_once() {
+    let faults = event_filter(Some(v1::RecoveryEventFilter {
+        event_types: vec![1, 0, 99],
+        min_severity: 12,
+        targets: names(&["a", ""]),
+        ..v1::RecoveryEventFilter::default()
+    }))
+    .unwrap_err();
+    let fields: Vec<&str> = faults.kept().iter().map(|fault| fault.field.as_str()).collect();
+    assert_eq!(fields, ["filter.event_types[1]", "filter.event_types[2]", "filter.min_severity", "filter.targets[1]"]);
+}

@@ -1,1 +1,195 @@
+use std::time::Duration;
 
+use jiff::Timestamp;
+
+use super::*;
+use crate::domain::{
+    completion::FinishReason,
+    failure::{Wait, WaitSource},
+    invocation::{HistoryPatch, RecoveryStrategy},
+    message::ToolResult,
+};
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(second).unwrap()
+}
+
+fn failure(class: FailureClass) -> Failure {
+    Failure { at: at(100), target: Some("a".into()), ..Failure::local(class, "what happened") }
+}
+
+fn record(number: u32, failure: Option<Failure>) -> AttemptRecord {
+    AttemptRecord {
+        number,
+        cause: AttemptCause::Initial,
+        target: Some("a".into()),
+        model: "model-a".to_owned(),
+        started_at: at(10),
+        wait: None,
+        duration: Duration::from_millis(30),
+        first_token: None,
+        sent: true,
+        winner: failure.is_none(),
+        failure,
+        note: None,
+        injection_skipped: None,
+        note_refused: false,
+        usage: Usage::default(),
+        trace_id: "0af7651916cd43dd8448eb211c80319c".to_owned(),
+    }
+}
+
+fn answer(text: &str) -> Completion {
+    Completion {
+        message: Message::text(Role::Assistant, text),
+        finish: FinishReason::Length,
+        finish_raw: "max_tokens".to_owned(),
+        model: "model-a-0613".to_owned(),
+        response_id: None,
+        usage: Usage { input_tokens: 7, exactness: Exactness::Exact, ..Usage::default() },
+    }
+}
+
+fn outcome(result: Result<Completion, Failure>, attempts: Vec<AttemptRecord>) -> Outcome {
+    Outcome {
+        invocation: "i1".into(),
+        target: result.is_ok().then(|| "a".into()),
+        result,
+        attempts,
+        recovery_applied: Vec::new(),
+        reasoning: "it was so".to_owned(),
+        alternatives: (0..5).map(|n| format!("try {n}")).collect(),
+        usage: Usage::default(),
+        history_patch: HistoryPatch::default(),
+    }
+}
+
+fn asked() -> Asked {
+    let disposition = v1::RequestDisposition::Attached;
+    Asked { operation: "executor".into(), thread: Some("t1".into()), disposition }
+}
+
+fn class(class: FailureClass) -> i32 {
+    v1::FailureClass::from(class).into()
+}
+
+#[test]
+fn an_answer_without_recovery_says_exactly_none() {
+    use v1::invoke_with_recovery_response::Outcome as End;
+    let told = response(&outcome(Ok(answer("hello")), vec![record(1, None)]), &asked());
+    assert_eq!(told.recovery_applied, [i32::from(v1::RecoveryStrategy::None)]);
+    assert_eq!(told.disposition, i32::from(v1::RequestDisposition::Attached));
+    assert_eq!((told.final_model.as_str(), told.final_target.as_str()), ("model-a-0613", "a"));
+    assert_eq!(told.attempts[0].state, i32::from(v1::AttemptState::Succeeded));
+    let Some(End::Completion(completion)) = told.outcome else { panic!("an answer") };
+    assert_eq!((completion.text.as_str(), completion.raw_finish_reason.as_str()), ("hello", "max_tokens"));
+    assert_eq!(completion.finish_reason, i32::from(v1::FinishReason::Length));
+    assert!(completion.message.is_some() && completion.tool_output.is_none());
+    let spent = completion.usage.unwrap();
+    assert_eq!((spent.input_tokens, spent.output_tokens), (Some(7), Some(0)));
+    assert_eq!(told.usage.unwrap().input_tokens, None, "nothing is known of the sum");
+}
+
+#[test]
+fn a_failure_is_complete_in_itself() {
+    let first = failure(FailureClass::Timeout).with_retry_after(Duration::from_micros(1_500), WaitSource::RetryAfter);
+    let refusal = failure(FailureClass::BudgetEmpty);
+    let mut refused = AttemptRecord { sent: false, ..record(2, Some(refusal)) };
+    refused.target = None;
+    refused.model = String::new();
+    let mut end = outcome(Err(first.clone()), vec![record(1, Some(first)), refused]);
+    end.recovery_applied = vec![RecoveryStrategy::Retry];
+    let told = failure_of(&end, &asked()).unwrap();
+    assert_eq!(told.failure_class, class(FailureClass::Timeout));
+    assert_eq!(told.code, i32::from(v1::FailureCode::LlmError));
+    assert_eq!(told.stopped_by, class(FailureClass::BudgetEmpty));
+    assert_eq!((told.retries_attempted, told.retry_after_ms), (1, Some(2)));
+    assert_eq!((told.failed_operation.as_str(), told.thread_id.as_str()), ("executor", "t1"));
+    assert_eq!((told.invocation_id.as_str(), told.target.as_str()), ("i1", "a"));
+    assert_eq!(told.attempts.len(), 2);
+    assert!(!told.attempts[1].sent);
+    assert_eq!(told.alternatives.len(), 3);
+    assert_eq!(told.recovery_applied, [i32::from(v1::RecoveryStrategy::Retry)]);
+    assert_eq!(told.timestamp, Some(wire_time(at(100))));
+    let whole = response(&end, &asked());
+    assert_eq!((whole.final_model.as_str(), whole.final_target.as_str()), ("model-a", "a"));
+    assert!(failure_of(&outcome(Ok(answer("")), Vec::new()), &asked()).is_none());
+}
+
+#[test]
+fn a_refusal_that_is_the_failure_itself_stopped_nothing() {
+    let shed = failure(FailureClass::Shed);
+    let end = outcome(Err(shed.clone()), vec![record(1, Some(shed))]);
+    assert_eq!(failure_of(&end, &asked()).unwrap().stopped_by, class_field(None));
+}
+
+#[test]
+fn an_attempt_says_what_led_to_it_and_how_long_it_was_waited_for() {
+    let fallback = AttemptRecord {
+        cause: AttemptCause::Fallback(FailureClass::Overloaded),
+        wait: Some(Wait { duration: Duration::from_secs(2), source: WaitSource::Backoff }),
+        first_token: Some(Duration::from_micros(2_900)),
+        note: Some("be shorter".to_owned()),
+        injection_skipped: Some("context_full".to_owned()),
+        ..record(2, Some(Failure { status: Some(529), ..failure(FailureClass::Overloaded) }))
+    };
+    let told = attempt(&fallback, true);
+    assert_eq!(told.cause, i32::from(v1::AttemptCause::Fallback));
+    assert_eq!(told.started_at, Some(wire_time(at(10))));
+    assert_eq!((told.wait_before_ms, told.wait_source), (2000, v1::WaitSource::TargetSwitch.into()));
+    assert_eq!((told.duration_ms, told.first_token_ms), (30, Some(2)));
+    assert_eq!((told.http_status, told.injected_note.as_str()), (Some(529), "be shorter"));
+    assert_eq!(told.injection_skipped, i32::from(v1::InjectionSkipReason::ContextFull));
+}
+
+#[test]
+fn an_attempt_without_an_end_runs_until_its_invocation_ended() {
+    let open = AttemptRecord { winner: false, ..record(1, None) };
+    assert_eq!(attempt(&open, false).state, i32::from(v1::AttemptState::Running));
+    assert_eq!(attempt(&open, true).state, i32::from(v1::AttemptState::Cancelled));
+    let cancelled = record(1, Some(failure(FailureClass::Cancelled)));
+    assert_eq!(attempt(&cancelled, false).state, i32::from(v1::AttemptState::Cancelled));
+    let failed = record(1, Some(failure(FailureClass::Network)));
+    assert_eq!(attempt(&failed, true).state, i32::from(v1::AttemptState::Failed));
+}
+
+#[test]
+fn a_technical_message_keeps_to_a_kibibyte_of_whole_characters() {
+    let long = Failure { message: "é".repeat(1000), ..failure(FailureClass::Unknown) };
+    assert_eq!(bare_failure(&long).message.len(), 1024);
+    let odd = Failure { message: format!("a{}", "é".repeat(1000)), ..failure(FailureClass::Unknown) };
+    assert_eq!(bare_failure(&odd).message.len(), 1023);
+    let told = thread_error(&odd, &"i1".into(), &"t1".into());
+    assert_eq!((told.invocation_id.as_str(), told.thread_id.as_str()), ("i1", "t1"));
+}
+
+#[test]
+fn the_history_patch_marks_what_relight_added_and_is_empty_after_a_failure() {
+    let completion = answer("hello");
+    let note = Message::text(Role::Developer, "the previous call failed");
+    let noted = Message::text(Role::User, "what the caller said, and a note");
+    let mut end = outcome(Ok(completion.clone()), vec![record(1, None)]);
+    end.history_patch = HistoryPatch { replace_tail: 1, messages: vec![noted, note, completion.message] };
+    let told = response(&end, &asked());
+    let injected: Vec<bool> = told.history_patch.iter().map(|message| message.parts[0].injected).collect();
+    assert_eq!((injected.as_slice(), told.history_replace_tail), ([false, true, false].as_slice(), 1));
+    end.result = Err(failure(FailureClass::Timeout));
+    let told = response(&end, &asked());
+    assert_eq!((told.history_patch.len(), told.history_replace_tail), (0, 0), "nothing of the caller's is cut off");
+}
+
+#[test]
+fn a_tool_s_turn_is_told_as_its_output() {
+    let result = ToolResult {
+        call_id: "c1".to_owned(),
+        name: "search".to_owned(),
+        content: "found".to_owned(),
+        is_error: false,
+    };
+    let message = Message { role: Role::Tool, parts: vec![Part::ToolResult(result)] };
+    let told = completion_of(&Completion { message, finish: FinishReason::Other, ..answer("") });
+    let output = told.tool_output.unwrap();
+    assert_eq!((output.tool.as_str(), output.content.len()), ("search", 1));
+    assert!(told.message.is_none());
+    assert_eq!(told.finish_reason, i32::from(v1::FinishReason::Stop));
+}

@@ -1,0 +1,265 @@
+//! `AdminService`: what the person on call looks at and turns.
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use jiff::Timestamp;
+use tokio::time::Instant;
+use tonic::{Request, Response, Status};
+
+use super::{
+    auth::Authenticator,
+    convert::time::{millis, wait_millis, wire_time},
+    presence::Presence,
+    status,
+    v1::{self, admin_service_server::AdminService},
+};
+use crate::{
+    domain::{
+        clock,
+        event::GateKind,
+        ids::{RouteName, TargetId},
+    },
+    engine::Engine,
+    layers::targets::TargetState,
+    policy::circuit::{CircuitState, Forced},
+};
+
+/// Serves `relight.v1.AdminService`.
+#[derive(Debug, Clone)]
+pub struct Admin {
+    engine: Engine,
+    authenticator: Arc<ArcSwap<Authenticator>>,
+    presence: Presence,
+    started_at: Timestamp,
+}
+
+// === impl Admin ===
+
+impl Admin {
+    /// Administers this engine.
+    pub fn new(engine: Engine, authenticator: Arc<ArcSwap<Authenticator>>, presence: Presence) -> Self {
+        Self { engine, authenticator, presence, started_at: clock::wall_now() }
+    }
+
+    fn authorise<T>(&self, request: &Request<T>) -> Result<(), Status> {
+        self.authenticator.load().identify(request)?.may_administer()
+    }
+
+    fn target(&self, name: &str) -> Result<Arc<TargetState>, Status> {
+        self.engine.targets().state(&TargetId::from(name)).ok_or_else(|| {
+            let states = self.engine.targets().all();
+            let names: Vec<&str> = states.iter().map(|state| state.target.id.as_str()).collect();
+            status::not_found("target", name, crate::config::fault::nearest(name, &names))
+        })
+    }
+}
+
+#[tonic::async_trait]
+impl AdminService for Admin {
+    async fn list_targets(
+        &self,
+        request: Request<v1::ListTargetsRequest>,
+    ) -> Result<Response<v1::ListTargetsResponse>, Status> {
+        self.authorise(&request)?;
+        let v1::ListTargetsRequest { route, targets } = request.into_inner();
+        let config = self.engine.config();
+        let on_route = match config.routes.get(&RouteName::from(route.as_str())) {
+            Some(found) => Some(&found.targets),
+            None if route.is_empty() => None,
+            None => {
+                let names: Vec<&str> = config.routes.keys().map(RouteName::as_str).collect();
+                return Err(status::route_not_found(&route, crate::config::fault::nearest(&route, &names)));
+            }
+        };
+        for name in &targets {
+            self.target(name)?;
+        }
+        let wanted = |state: &&Arc<TargetState>| {
+            let id = &state.target.id;
+            (targets.is_empty() || targets.iter().any(|name| name == id.as_str()))
+                && on_route.is_none_or(|on_route| on_route.contains(id))
+        };
+        let now = Instant::now();
+        let listed = self.engine.targets().all();
+        let listed = listed.iter().filter(wanted).map(|state| {
+            let routes = config.routes.iter().filter(|(_, route)| route.targets.contains(&state.target.id));
+            wire_target(state, now, routes.map(|(name, _)| name.to_string()).collect())
+        });
+        Ok(Response::new(v1::ListTargetsResponse { targets: listed.collect() }))
+    }
+
+    async fn reset_circuit(
+        &self,
+        request: Request<v1::ResetCircuitRequest>,
+    ) -> Result<Response<v1::ResetCircuitResponse>, Status> {
+        self.authorise(&request)?;
+        let state = self.target(&request.into_inner().target)?;
+        state.reset();
+        let circuit = Some(wire_circuit(&state, Instant::now()));
+        Ok(Response::new(v1::ResetCircuitResponse { circuit }))
+    }
+
+    async fn force_circuit(
+        &self,
+        request: Request<v1::ForceCircuitRequest>,
+    ) -> Result<Response<v1::ForceCircuitResponse>, Status> {
+        self.authorise(&request)?;
+        let request = request.into_inner();
+        let forced = match v1::CircuitForce::try_from(request.force) {
+            Ok(v1::CircuitForce::Open) => Forced::Open,
+            Ok(v1::CircuitForce::Closed) => Forced::Closed,
+            Ok(v1::CircuitForce::Auto) => Forced::Auto,
+            Ok(v1::CircuitForce::Unspecified) | Err(_) => {
+                return Err(status::invalid_field("force", "is not one of OPEN, CLOSED, AUTO"));
+            }
+        };
+        let state = self.target(&request.target)?;
+        tracing::info!(target_id = %state.target.id, ?forced, reason = request.reason, "an operator forced a circuit");
+        state.force(forced);
+        let circuit = Some(wire_circuit(&state, Instant::now()));
+        Ok(Response::new(v1::ForceCircuitResponse { circuit }))
+    }
+
+    async fn list_releases(
+        &self,
+        request: Request<v1::ListReleasesRequest>,
+    ) -> Result<Response<v1::ListReleasesResponse>, Status> {
+        self.authorise(&request)?;
+        Err(status::unimplemented("ListReleases"))
+    }
+
+    async fn rollback_release(
+        &self,
+        request: Request<v1::RollbackReleaseRequest>,
+    ) -> Result<Response<v1::RollbackReleaseResponse>, Status> {
+        self.authorise(&request)?;
+        Err(status::unimplemented("RollbackRelease"))
+    }
+
+    async fn promote_release(
+        &self,
+        request: Request<v1::PromoteReleaseRequest>,
+    ) -> Result<Response<v1::PromoteReleaseResponse>, Status> {
+        self.authorise(&request)?;
+        Err(status::unimplemented("PromoteRelease"))
+    }
+
+    async fn get_status(
+        &self,
+        request: Request<v1::GetStatusRequest>,
+    ) -> Result<Response<v1::GetStatusResponse>, Status> {
+        self.authorise(&request)?;
+        let now = Instant::now();
+        let mut reasons: Vec<v1::StatusReason> = Vec::new();
+        for state in self.engine.targets().all().iter().filter(|state| !state.is_healthy(now)) {
+            let circuit = state.circuit().snapshot(now).state;
+            reasons.push(v1::StatusReason {
+                component: format!("circuit:{}", state.target.id),
+                message: format!("the circuit is {}", circuit.as_str()),
+                since: None,
+            });
+        }
+        let configuration = self.engine.configuration();
+        if let Some(reason) = &configuration.rejected {
+            reasons.push(v1::StatusReason {
+                component: "configuration".to_owned(),
+                message: reason.clone(),
+                since: None,
+            });
+        }
+        let state = if self.presence.is_draining() {
+            v1::ServiceState::Draining
+        } else if reasons.is_empty() {
+            v1::ServiceState::Healthy
+        } else {
+            v1::ServiceState::Degraded
+        };
+        Ok(Response::new(v1::GetStatusResponse {
+            state: state.into(),
+            reasons,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            started_at: Some(wire_time(self.started_at)),
+            invocations_in_flight: u64::from(self.engine.in_flight()),
+            invocations_parked: self.engine.targets().parked() as u64,
+            watchers: self.presence.watchers(),
+            configuration_generation: configuration.generation,
+            ..v1::GetStatusResponse::default()
+        }))
+    }
+}
+
+fn wire_target(state: &TargetState, now: Instant, routes: Vec<String>) -> v1::Target {
+    let target = &state.target;
+    let latency = {
+        let latency = state.latency();
+        v1::TargetLatency {
+            p50_first_token_ms: latency.p50(now).map(millis),
+            p95_first_token_ms: latency.p95(now).map(millis),
+            samples: latency.samples(now) as u64,
+        }
+    };
+    let gate = |kind: GateKind| {
+        let reopens_in = state.gate_closed_for(kind, now);
+        v1::Gate {
+            kind: v1::GateKind::from(kind).into(),
+            closed: reopens_in.is_some(),
+            reopens_in_ms: reopens_in.map(wait_millis),
+            cause: state
+                .gate(kind)
+                .class()
+                .filter(|_| reopens_in.is_some())
+                .map_or(0, |class| v1::FailureClass::from(class).into()),
+        }
+    };
+    v1::Target {
+        id: target.id.to_string(),
+        provider: target.provider.to_string(),
+        model: target.model.to_string(),
+        tool: String::new(),
+        endpoint: target.endpoint.to_string(),
+        routes,
+        circuit: Some(wire_circuit(state, now)),
+        gates: [GateKind::Rate, GateKind::Credential, GateKind::Configuration].map(gate).into(),
+        latency: Some(latency),
+        budget: Some(v1::RetryBudget { level: state.budget_left(now), capacity: state.budget_capacity() }),
+        concurrency: Some(v1::Concurrency { in_flight: state.slots.in_flight(), limit: state.slots.limit() }),
+        release: String::new(),
+    }
+}
+
+fn wire_circuit(state: &TargetState, now: Instant) -> v1::Circuit {
+    let (snapshot, window) = {
+        let circuit = state.circuit();
+        (circuit.snapshot(now), circuit.window())
+    };
+    let evidence = snapshot.evidence;
+    v1::Circuit {
+        state: wire_state(snapshot.state).into(),
+        generation: snapshot.generation,
+        retry_in_ms: snapshot.retry_in.map(wait_millis),
+        degraded: snapshot.degraded,
+        evidence: Some(v1::CircuitEvidence {
+            committed: evidence.committed.into(),
+            failures: evidence.failures.into(),
+            slow: evidence.slow.into(),
+            pending: evidence.pending.into(),
+            consecutive_failures: evidence.consecutive.into(),
+            window_ms: millis(window),
+        }),
+        streak: snapshot.streak,
+        since: None,
+        cause: 0,
+    }
+}
+
+fn wire_state(state: CircuitState) -> v1::CircuitState {
+    match state {
+        CircuitState::Closed => v1::CircuitState::Closed,
+        CircuitState::Open => v1::CircuitState::Open,
+        CircuitState::HalfOpen => v1::CircuitState::HalfOpen,
+        CircuitState::Recovering => v1::CircuitState::Recovering,
+        CircuitState::ForcedOpen => v1::CircuitState::ForcedOpen,
+        CircuitState::ForcedClosed => v1::CircuitState::ForcedClosed,
+    }
+}

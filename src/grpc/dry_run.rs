@@ -1,0 +1,110 @@
+//! `ClassifyFailure`: what Relight makes of a failure, and what it would do, without doing it.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+use tonic::Status;
+
+use super::{
+    convert::{enums::wait_fields, facts::FailureFacts, time::millis},
+    status, v1,
+};
+use crate::{
+    domain::{
+        failure::Failure,
+        ids::{InvocationId, TargetId},
+        invocation::RecoveryStrategy,
+        message::{Message, ModelCall, Role},
+    },
+    engine::{Engine, Refusal},
+    layers::scope::Plan,
+    policy::{
+        dice::Dice,
+        inject,
+        retry::{Candidate, Decision, Situation, plan},
+    },
+};
+
+/// Judges a failure and plans its recovery on a healthy route.
+pub(super) fn classify(engine: &Engine, facts: &FailureFacts) -> Result<v1::ClassifyFailureResponse, Status> {
+    let route = engine.plan(facts.route.as_ref(), &facts.operation).map_err(|refusal| match refusal {
+        Refusal::RouteNotFound { route, nearest } => {
+            status::route_not_found(route.as_str(), nearest.as_ref().map(|name| name.as_str()))
+        }
+        Refusal::Overrides(_) => status::internal("a dry run has no overrides"),
+    })?;
+    let failed = route.targets.first().map(|target| target.id.clone());
+    let failure = engine.failure(&facts.error, failed.clone());
+    let (retry_after_ms, source) = wait_fields(failure.retry_after, false, Some(failure.class));
+    Ok(v1::ClassifyFailureResponse {
+        failure_class: v1::FailureClass::from(failure.class).into(),
+        detail: failure.detail.map_or(0, |detail| v1::InvalidRequestDetail::from(detail).into()),
+        retryable_same_target: failure.retryable,
+        fallback_helps: failure.fallback_helps,
+        retry_after_ms: failure.retry_after.map(|_| retry_after_ms),
+        retry_after_source: if failure.retry_after.is_some() { source } else { 0 },
+        code: v1::FailureCode::from(failure.class.code()).into(),
+        message: failure.message.clone(),
+        user_message: failure.user_message.clone(),
+        recovery_hint: failure.recovery_hint.clone(),
+        rule: failure.rule.clone(),
+        fact: failure.fact.clone(),
+        planned_recovery: Some(planned(&route, facts, &failure, failed.as_ref())),
+    })
+}
+
+fn planned(route: &Plan, facts: &FailureFacts, failure: &Failure, failed: Option<&TargetId>) -> v1::PlannedRecovery {
+    let now = Instant::now();
+    let candidates: Vec<Candidate> = route.targets.iter().map(|target| Candidate::new(target.id.clone())).collect();
+    let mut situation = Situation::new(now, now + Duration::from_mins(10), failure, &candidates);
+    situation.failed_target = failed;
+    situation.retries_made = facts.attempt.saturating_sub(1);
+    let mut dice = Dice::new(route.seed, &InvocationId::from("dry-run"), facts.attempt);
+    let max_retries = route.retry.max_retries;
+    match plan(&route.retry, &situation, &mut dice) {
+        Decision::Again { wait, strategy, target_hint, .. } => {
+            let elsewhere = target_hint.is_some() && target_hint.as_ref() != failed;
+            let (wait_ms, wait_source) = wait_fields(Some(wait), elsewhere, Some(failure.class));
+            let display_text = format!(
+                "Retrying {} (attempt {}/{max_retries}): {}",
+                facts.operation,
+                facts.attempt,
+                failure.class.phrase()
+            );
+            v1::PlannedRecovery {
+                strategy: v1::RecoveryStrategy::from(strategy).into(),
+                wait_ms,
+                wait_source,
+                display_text,
+                injected_note: note(route, facts, failure),
+                reason: match (strategy, target_hint) {
+                    (RecoveryStrategy::Fallback, Some(target)) => format!("`{target}` is asked in its place."),
+                    _ => "The same target is asked again.".to_owned(),
+                },
+            }
+        }
+        Decision::Park { until, .. } => v1::PlannedRecovery {
+            strategy: v1::RecoveryStrategy::Retry.into(),
+            wait_ms: millis(until.saturating_duration_since(now)),
+            wait_source: v1::WaitSource::Circuit.into(),
+            reason: "It waits until a target is available.".to_owned(),
+            ..v1::PlannedRecovery::default()
+        },
+        Decision::Stop(reason) => v1::PlannedRecovery {
+            strategy: v1::RecoveryStrategy::None.into(),
+            reason: reason.sentence(),
+            ..v1::PlannedRecovery::default()
+        },
+    }
+}
+
+/// The note that a model would get with a conversation of one user turn.
+fn note(route: &Plan, facts: &FailureFacts, failure: &Failure) -> String {
+    let call = ModelCall { messages: vec![Message::text(Role::User, "…")], ..ModelCall::default() };
+    let Some(target) = route.targets.first() else { return String::new() };
+    let told = inject::inject(&route.injection, route.injection_mode, &facts.operation, &call, target, &[failure]);
+    match told {
+        inject::Placement::Placed { note, .. } => note,
+        inject::Placement::NotNeeded | inject::Placement::Skipped { .. } => String::new(),
+    }
+}

@@ -1,0 +1,93 @@
+//! Whether this process still takes calls, and who watches it: what the services and the server's end share.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use tokio::sync::watch;
+use tonic::Status;
+
+use super::status;
+
+/// When a client that was told of the drain may try again: somewhere else, another replica is ready.
+const TRY_ELSEWHERE_IN: Duration = Duration::from_millis(100);
+
+/// Shared by the services and the server; cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Presence {
+    draining: watch::Receiver<bool>,
+    watchers: Arc<AtomicU64>,
+    missed: Arc<AtomicU64>,
+}
+
+/// One watcher; it counts as long as it lives.
+#[derive(Debug)]
+pub struct Watcher {
+    presence: Presence,
+}
+
+// === impl Presence ===
+
+impl Presence {
+    /// Serving until the receiver says `true`.
+    pub fn new(draining: watch::Receiver<bool>) -> Self {
+        Self { draining, watchers: Arc::default(), missed: Arc::default() }
+    }
+
+    /// Whether new invocations are taken.
+    ///
+    /// # Errors
+    /// `UNAVAILABLE` while draining.
+    pub fn still_serving(&self) -> Result<(), Status> {
+        if self.is_draining() { Err(status::draining(TRY_ELSEWHERE_IN)) } else { Ok(()) }
+    }
+
+    /// Whether the process is about to end.
+    pub fn is_draining(&self) -> bool {
+        *self.draining.borrow()
+    }
+
+    /// Ends when the process begins to drain. Cancel safe.
+    pub async fn drained(&self) {
+        let mut draining = self.draining.clone();
+        if draining.wait_for(|draining| *draining).await.is_err() {
+            // The server is gone without a drain; its connections end by themselves.
+            std::future::pending::<()>().await;
+        }
+    }
+
+    /// Counts a watcher.
+    pub fn watch(&self) -> Watcher {
+        self.watchers.fetch_add(1, Ordering::Relaxed);
+        Watcher { presence: self.clone() }
+    }
+
+    /// Who watches now.
+    pub fn watchers(&self) -> u64 {
+        self.watchers.load(Ordering::Relaxed)
+    }
+
+    /// Events that slow watchers missed.
+    pub fn missed(&self) -> u64 {
+        self.missed.load(Ordering::Relaxed)
+    }
+}
+
+// === impl Watcher ===
+
+impl Watcher {
+    /// Counts events that this watcher missed.
+    pub fn missed(&self, count: u64) {
+        self.presence.missed.fetch_add(count, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Watcher {
+    fn drop(&mut self) {
+        self.presence.watchers.fetch_sub(1, Ordering::Relaxed);
+    }
+}

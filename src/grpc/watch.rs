@@ -1,0 +1,85 @@
+//! `WatchRecovery`: what happens, as it happens, from any cursor on.
+//!
+//! A watcher holds nothing but a cursor. One that is too slow is told how much it missed and goes on; one that hears
+//! nothing gets a bookmark now and then, so that its cursor stays fresh.
+
+use std::{pin::Pin, time::Duration};
+
+use async_stream::stream;
+use futures_util::Stream;
+use tonic::Status;
+
+use super::{
+    auth::Identity,
+    convert::{
+        event::{bookmark, missed, recovery_event},
+        filter::EventFilter,
+        request::WatchStart,
+    },
+    recovery::Recovery,
+    status, v1,
+};
+use crate::{
+    domain::{clock, event::Event, ids::Cursor},
+    events::Reading,
+};
+
+/// How long a watcher hears nothing before it gets a bookmark.
+const BOOKMARK_AFTER: Duration = Duration::from_secs(15);
+
+/// When a watcher that is sent away by a drain may come back.
+const COME_BACK_IN: Duration = Duration::from_secs(1);
+
+type Watching = Pin<Box<dyn Stream<Item = Result<v1::WatchRecoveryResponse, Status>> + Send>>;
+
+/// What a watcher gets.
+pub(super) fn stream(recovery: &Recovery, identity: Identity, filter: EventFilter, start: WatchStart) -> Watching {
+    let events = recovery.engine.events();
+    let mut reader = match start {
+        WatchStart::After(cursor) => events.reader(cursor),
+        WatchStart::Oldest => events.reader(Cursor(0)),
+        WatchStart::Live => events.live(),
+    };
+    let presence = recovery.presence.clone();
+    let watcher = presence.watch();
+    Box::pin(stream! {
+        // The first word is where the watcher stands, so that it can come back to it whatever happens next.
+        yield Ok(response(bookmark(reader.position(), clock::wall_now())));
+        loop {
+            let reading = tokio::select! {
+                biased;
+                reading = reader.next() => reading,
+                () = presence.drained() => {
+                    yield Err(status::draining(COME_BACK_IN));
+                    return;
+                }
+                () = tokio::time::sleep(BOOKMARK_AFTER) => {
+                    yield Ok(response(bookmark(reader.position(), clock::wall_now())));
+                    continue;
+                }
+            };
+            match reading {
+                Reading::Event(event) => {
+                    if may_see(&identity, &event) && filter.matches(&event) {
+                        if let Some(event) = recovery_event(&event) {
+                            yield Ok(response(event));
+                        }
+                    }
+                }
+                Reading::Missed { count, from, to } => {
+                    watcher.missed(count);
+                    yield Ok(response(missed(count, from, to, false, clock::wall_now())));
+                }
+            }
+        }
+    })
+}
+
+/// A tenant sees its own invocations, and what happens to targets.
+fn may_see(identity: &Identity, event: &Event) -> bool {
+    identity.admin || event.scope.as_ref().is_none_or(|scope| scope.tenant == identity.tenant)
+}
+
+fn response(event: v1::RecoveryEvent) -> v1::WatchRecoveryResponse {
+    v1::WatchRecoveryResponse { event: Some(event) }
+}

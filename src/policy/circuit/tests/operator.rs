@@ -1,0 +1,119 @@
+//! What an operator can demand, and what new settings keep.
+
+use super::*;
+
+#[test]
+fn forced_open_admits_nobody_for_as_long_as_it_is_demanded() {
+    let mut bench = Bench::new();
+    let said = bench.circuit.force(Forced::Open, bench.now);
+    assert!(matches!(said[..], [Transition::Opened { reason: "forced by an operator", .. }]));
+    bench.pass(3_600_000);
+    assert!(bench.try_admit().is_err());
+    assert_eq!(bench.circuit.peek(bench.now, true), Peek::Wait { retry_in: None });
+    assert_eq!(bench.circuit.next_probe_at(bench.now), None);
+}
+
+#[test]
+fn after_forced_open_the_next_call_is_a_probe() {
+    let mut bench = Bench::new();
+    bench.circuit.force(Forced::Open, bench.now);
+    bench.circuit.force(Forced::Auto, bench.now);
+    assert!(bench.admit().is_probe());
+    assert_eq!(bench.state(), CircuitState::HalfOpen);
+}
+
+#[test]
+fn forced_closed_counts_evidence_and_never_opens() {
+    let mut bench = Bench::opened();
+    bench.circuit.force(Forced::Closed, bench.now);
+    let _slow_head = bench.admit();
+    bench.calls(100, 10, FAILURE);
+    bench.pass(40_000);
+    bench.calls(5, 10, FAILURE);
+    assert_eq!(bench.state(), CircuitState::ForcedClosed);
+    assert!(bench.evidence().failures >= 20);
+    bench.circuit.force(Forced::Auto, bench.now);
+    assert_eq!(bench.state(), CircuitState::Closed);
+    bench.calls(14, 100, FAILURE);
+    assert_eq!(bench.state(), CircuitState::Open);
+}
+
+#[test]
+fn automatic_changes_nothing_when_nothing_is_forced() {
+    let mut bench = Bench::opened();
+    let before = bench.circuit.snapshot(bench.now);
+    assert_eq!(bench.circuit.force(Forced::Auto, bench.now), []);
+    assert_eq!(bench.circuit.snapshot(bench.now), before);
+}
+
+#[test]
+fn a_reset_closes_from_every_state_and_forgets() {
+    let mut forced = Bench::new();
+    forced.circuit.force(Forced::Open, forced.now);
+    let mut half_open = Bench::opened();
+    half_open.pass(1000);
+    half_open.call(ANSWER);
+    for mut bench in [Bench::opened(), half_open, Bench::recovering(), forced] {
+        assert_eq!(bench.circuit.reset(bench.now), [Transition::Closed]);
+        let seen = bench.circuit.snapshot(bench.now);
+        assert_eq!((seen.state, seen.streak, seen.evidence.committed), (CircuitState::Closed, 0, 0));
+    }
+}
+
+#[test]
+fn new_settings_keep_the_open_time_and_the_evidence() {
+    let mut bench = Bench::new();
+    bench.calls(7, 1000, FAILURE);
+    let shorter = CircuitPolicy { open_base: Duration::from_millis(100), ..CircuitPolicy::default() };
+    bench.circuit.set_policy(Arc::new(CircuitPolicy::default()));
+    bench.calls(1, 1000, FAILURE);
+    assert_eq!(bench.state(), CircuitState::Open);
+    bench.circuit.set_policy(Arc::new(shorter));
+    assert_eq!(bench.retry_in(), Duration::from_secs(1));
+}
+
+#[test]
+fn a_recovery_is_not_left_half_way_when_the_mode_changes() {
+    for mode in [CircuitMode::Consecutive, CircuitMode::Off] {
+        let mut bench = Bench::recovering();
+        bench.circuit.set_policy(Arc::new(CircuitPolicy { mode, ..CircuitPolicy::default() }));
+        assert_eq!(bench.circuit.drain(), [Transition::Closed]);
+    }
+}
+
+#[test]
+fn switched_off_it_admits_everything_and_records_nothing() {
+    let mut bench = Bench::with(CircuitPolicy { mode: CircuitMode::Off, ..CircuitPolicy::default() });
+    for _ in 0..100 {
+        bench.pass(1000);
+        let permit = bench.admit();
+        bench.tell(&permit, FAILURE);
+    }
+    assert_eq!(bench.said, []);
+    assert_eq!(bench.evidence(), crate::domain::event::Evidence::default());
+}
+
+#[test]
+fn the_next_tick_is_when_the_oldest_silent_attempt_becomes_overdue() {
+    let mut bench = Bench::new();
+    assert_eq!(bench.circuit.next_tick_at(), None);
+    let began = bench.now;
+    let first = bench.admit();
+    bench.pass(1000);
+    let _second = bench.admit();
+    assert_eq!(bench.circuit.next_tick_at(), Some(began + Duration::from_secs(30)));
+    bench.tell(&first, ANSWER);
+    assert_eq!(bench.circuit.next_tick_at(), Some(began + Duration::from_secs(31)));
+}
+
+#[test]
+fn what_has_left_the_window_cannot_be_taken_back() {
+    let start = Instant::now();
+    let mut window = Sliding::<u32>::new(Duration::from_secs(10));
+    window.add(start, 1);
+    window.add(start + Duration::from_secs(10), 1);
+    window.take_back(start, 1);
+    assert_eq!(window.total(start + Duration::from_secs(10)), 1);
+    window.take_back(start + Duration::from_secs(10), 1);
+    assert_eq!(window.total(start + Duration::from_millis(19_999)), 0);
+}

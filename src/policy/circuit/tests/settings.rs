@@ -1,0 +1,120 @@
+//! The settings and the table of signals.
+
+use super::*;
+use crate::domain::failure::{FailureClass, TransportFault};
+
+#[test]
+fn the_defaults_are_valid_and_an_empty_section_means_them() {
+    for policy in [CircuitPolicy::default(), CircuitPolicy::consecutive()] {
+        assert_eq!(policy.validate(), []);
+        let text = serde_json::to_string(&policy).unwrap();
+        assert_eq!(serde_json::from_str::<CircuitPolicy>(&text).unwrap(), policy);
+    }
+    assert_eq!(serde_json::from_str::<CircuitPolicy>("{}").unwrap(), CircuitPolicy::default());
+    assert!(serde_json::from_str::<CircuitPolicy>(r#"{"open_bass": "1s"}"#).is_err());
+    assert!(serde_json::from_str::<CircuitPolicy>(r#"{"open_base": 1}"#).is_err());
+}
+
+#[test]
+fn every_setting_out_of_range_is_named() {
+    let good = || serde_json::to_value(CircuitPolicy::default()).unwrap();
+    let bad = [
+        ("first_token_timeout", serde_json::json!("1ms")),
+        ("slow_threshold", serde_json::json!("31s")),
+        ("run_at_low_rate", serde_json::json!(1)),
+        ("run_at_high_rate", serde_json::json!(7)),
+        ("low_rate", serde_json::json!(0.0)),
+        ("high_rate", serde_json::json!(1.0)),
+        ("window", serde_json::json!("999ms")),
+        ("min_outcomes", serde_json::json!(1)),
+        ("sparse_window", serde_json::json!("9s")),
+        ("failure_share", serde_json::json!(1.1)),
+        ("failure_share_with_alternative", serde_json::json!(0.9)),
+        ("slow_share", serde_json::json!(0.0)),
+        ("open_base", serde_json::json!("1ms")),
+        ("open_max_fast", serde_json::json!("900ms")),
+        ("open_max_slow", serde_json::json!("2h")),
+        ("open_jitter", serde_json::json!(1.0)),
+        ("retry_after_max", serde_json::json!("2h")),
+        ("max_probes", serde_json::json!(0)),
+        ("probe_successes", serde_json::json!(0)),
+        ("probe_grace", serde_json::json!("2m")),
+        ("inconclusive_probes", serde_json::json!(0)),
+        ("recovering_percent", serde_json::json!([50, 25])),
+        ("recovering_percent", serde_json::json!([])),
+        ("stage_time", serde_json::json!("11m")),
+        ("stage_outcomes", serde_json::json!(0)),
+        ("recovering_min_outcomes", serde_json::json!(21)),
+        ("max_pending", serde_json::json!(63)),
+        ("consecutive_failures", serde_json::json!(0)),
+        ("consecutive_open", serde_json::json!("1ms")),
+    ];
+    for (field, value) in bad {
+        let mut policy = good();
+        policy[field] = value;
+        let policy: CircuitPolicy = serde_json::from_value(policy).unwrap();
+        let named: Vec<_> = policy.validate().into_iter().map(|(field, _)| field).collect();
+        assert!(named.contains(&field), "{field}: {named:?}");
+    }
+}
+
+#[test]
+fn the_run_that_opens_grows_with_the_logarithm_of_the_rate() {
+    let policy = CircuitPolicy::default();
+    for (rate, length) in [(0.0, 8), (1.0, 8), (2.0, 9), (7.1, 11), (25.0, 13), (50.0, 14), (5000.0, 14)] {
+        assert_eq!(policy.run_at(rate), length, "{rate} per second");
+    }
+}
+
+#[test]
+fn each_class_tells_the_circuit_what_the_table_says() {
+    use FailureClass as C;
+    for class in C::ALL {
+        let signal = signal_for(class, None, Some(Duration::from_secs(3)), true);
+        let failed = |kind| Signal::Failed { kind, retry_after: Some(Duration::from_secs(3)), local_origin: false };
+        let expected = match class {
+            C::Timeout => failed(FailKind::Slow),
+            C::RateLimited => Signal::RateLimited,
+            C::ContentFiltered | C::MalformedResponse => Signal::FirstToken,
+            C::Cancelled | C::ApprovalRejected => Signal::Cancelled { after_slow_threshold: true },
+            C::Overloaded
+            | C::ServerError
+            | C::Network
+            | C::Crash
+            | C::ToolFailed
+            | C::OutcomeUnknown
+            | C::StreamInterrupted
+            | C::Unknown => failed(FailKind::Fast),
+            C::QuotaExceeded
+            | C::Authentication
+            | C::PermissionDenied
+            | C::InvalidRequest
+            | C::ContextLength
+            | C::NotFound
+            | C::Configuration
+            | C::State
+            | C::Checkpoint
+            | C::Cache
+            | C::CircuitOpen
+            | C::Shed
+            | C::BudgetEmpty
+            | C::Deadline => Signal::Neutral,
+        };
+        assert_eq!(signal, expected, "{class}");
+        assert!(!class.is_local_refusal() || signal == Signal::Neutral);
+    }
+}
+
+#[test]
+fn the_fault_decides_what_the_class_leaves_open() {
+    let of = |class, fault| signal_for(class, Some(fault), None, false);
+    assert_eq!(of(FailureClass::Network, TransportFault::Dns), LOCAL);
+    assert_eq!(of(FailureClass::Network, TransportFault::Refused), FAILURE);
+    assert_eq!(of(FailureClass::StreamInterrupted, TransportFault::IdleTimeout), TIMEOUT);
+    assert_eq!(of(FailureClass::StreamInterrupted, TransportFault::Cut), FAILURE);
+    for fault in [TransportFault::Deadline, TransportFault::Cancelled] {
+        for class in [FailureClass::Timeout, FailureClass::Network, FailureClass::Deadline] {
+            assert_eq!(of(class, fault), Signal::Cancelled { after_slow_threshold: false }, "{class}");
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! A target that says nothing, one that says it late, and callers who do not wait for it.
+
+use super::*;
+
+const GAVE_UP: Signal = Signal::Cancelled { after_slow_threshold: true };
+
+/// Admits a call each 20 ms for that time; each gives up after its patience, and is answered as `answered` says.
+fn impatient(bench: &mut Bench, ms: u64, patience_ms: u64, mut answered: impl FnMut(usize) -> bool) -> Option<u64> {
+    let mut waiting = std::collections::VecDeque::new();
+    for step in 0..ms / 20 {
+        if let Ok(permit) = bench.try_admit() {
+            waiting.push_back((step * 20 + patience_ms, waiting.len(), permit));
+        }
+        while waiting.front().is_some_and(|(until, ..)| *until <= step * 20) {
+            let (_, call, permit) = waiting.pop_front().unwrap();
+            bench.tell(&permit, if answered(call) { ANSWER } else { GAVE_UP });
+        }
+        if bench.state() == CircuitState::Open {
+            return Some(step * 20);
+        }
+        bench.pass(20);
+    }
+    None
+}
+
+#[test]
+fn a_hang_opens_within_half_a_second_after_the_first_token_timeout_even_if_nobody_reports() {
+    let mut bench = Bench::new();
+    let mut hanging = Vec::new();
+    let mut elapsed = 0;
+    while bench.state() == CircuitState::Closed {
+        hanging.push(bench.admit());
+        bench.pass(20);
+        elapsed += 20;
+        assert!(elapsed <= 30_500);
+    }
+    assert!(elapsed >= 30_000);
+    assert_eq!(bench.reason(), "failures in a row");
+}
+
+#[test]
+fn silence_costs_up_to_thirty_seconds_of_open_time_and_fast_failures_five() {
+    for (signal, longest) in [(TIMEOUT, 30), (FAILURE, 5)] {
+        let mut bench = Bench::new();
+        bench.calls(8, 1000, signal);
+        for _ in 0..10 {
+            let wait = bench.retry_in();
+            bench.pass(u64::try_from(wait.as_millis()).unwrap());
+            bench.call(signal);
+        }
+        assert_eq!(bench.retry_in(), Duration::from_secs(longest));
+    }
+}
+
+#[test]
+fn an_attempt_that_answers_after_the_first_token_timeout_stays_failed() {
+    let mut bench = Bench::new();
+    let permit = bench.admit();
+    bench.pass(29_999);
+    assert_eq!(bench.evidence().pending, 1);
+    bench.pass(1);
+    assert_eq!((bench.evidence().pending, bench.evidence().consecutive), (0, 1));
+    bench.tell(&permit, ANSWER);
+    assert_eq!((bench.evidence().committed, bench.evidence().consecutive), (1, 1));
+}
+
+#[test]
+fn slow_answers_never_open_and_are_called_degraded() {
+    let mut bench = Bench::new();
+    bench.alternative = true;
+    let mut waiting = std::collections::VecDeque::new();
+    for _ in 0..3000 {
+        waiting.push_back(bench.admit());
+        if waiting.len() > 1000 {
+            let permit = waiting.pop_front().unwrap();
+            bench.tell(&permit, ANSWER);
+        }
+        bench.pass(20);
+    }
+    assert_eq!(bench.said, [Transition::Degraded(true)]);
+}
+
+#[test]
+fn callers_who_give_up_on_a_hang_one_after_the_other_open() {
+    let mut bench = Bench::new();
+    let detected = impatient(&mut bench, 60_000, 3000, |_| false).unwrap();
+    assert!(detected <= 3000 + 2500 + 500, "{detected} ms");
+    assert_eq!(bench.reason(), "nobody was answered");
+}
+
+#[test]
+fn callers_who_give_up_do_not_open_while_others_are_answered() {
+    let mut bench = Bench::new();
+    assert_eq!(impatient(&mut bench, 120_000, 3000, |call| call % 10 == 0), None);
+    assert!(bench.circuit.degraded());
+}
+
+#[test]
+fn one_pause_does_not_open_however_many_give_up_on_it() {
+    let mut bench = Bench::new();
+    let waiting: Vec<_> = (0..500).map(|_| bench.admit()).collect();
+    bench.pass(3000);
+    for permit in &waiting {
+        bench.tell(permit, GAVE_UP);
+    }
+    assert_eq!(bench.state(), CircuitState::Closed);
+    let late = bench.admit();
+    bench.pass(3000);
+    bench.tell(&late, GAVE_UP);
+    assert_eq!(bench.state(), CircuitState::Open, "but a second one does");
+}
+
+#[test]
+fn a_caller_who_vanishes_or_cancels_is_judged_by_how_long_he_waited() {
+    for signal in [Signal::Abandoned, Signal::Cancelled { after_slow_threshold: false }] {
+        for (patience_ms, slow) in [(2499, 0), (2500, 1)] {
+            let mut bench = Bench::new();
+            let permit = bench.admit();
+            bench.pass(patience_ms);
+            bench.tell(&permit, signal);
+            assert_eq!((bench.evidence().committed, bench.evidence().slow), (slow, slow));
+            assert_eq!(bench.evidence().failures, 0);
+        }
+    }
+}
+
+#[test]
+fn giving_up_does_not_interrupt_failures_in_a_row_and_does_not_count_as_one() {
+    let mut bench = Bench::new();
+    for _ in 0..7 {
+        bench.calls(1, 10, FAILURE);
+        bench.calls(3, 10, GAVE_UP);
+    }
+    assert_eq!(bench.state(), CircuitState::Closed);
+    bench.calls(2, 10, FAILURE);
+    assert_eq!(bench.state(), CircuitState::Closed, "at this rate it takes ten");
+    bench.calls(1, 10, FAILURE);
+    assert_eq!(bench.reason(), "failures in a row");
+}
+
+#[test]
+fn the_memory_of_undecided_attempts_is_bounded() {
+    assert!(size_of::<ledger::Entry>() <= 24);
+    let mut bench = Bench::with(CircuitPolicy { max_pending: 64, ..CircuitPolicy::default() });
+    for _ in 0..1000 {
+        let _hangs = bench.admit();
+        bench.pass(1);
+        assert!(bench.evidence().pending <= 65);
+    }
+    assert_eq!(bench.evidence().committed, 0, "who is let go while young leaves no trace");
+}
+
+#[test]
+fn a_hang_beyond_the_bound_of_memory_is_still_found() {
+    let mut bench = Bench::with(CircuitPolicy { max_pending: 64, ..CircuitPolicy::default() });
+    let mut calls = 0;
+    while bench.state() == CircuitState::Closed {
+        let _hangs = bench.admit();
+        bench.pass(100);
+        calls += 1;
+        assert!(calls < 200);
+    }
+    assert_eq!(bench.reason(), "nobody was answered");
+}

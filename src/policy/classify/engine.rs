@@ -1,0 +1,274 @@
+//! Finds the first rule of the tables that a reading satisfies, in one pass over the text.
+//!
+//! Every phrase of every rule goes into one automaton; what it finds decides which rules are looked at, so the cost follows
+//! the text and not the number of rules. Rules are ordered: the lowest index wins.
+//!
+//! Never allocates by the number of rules, and keeps at most [`MAX_HITS`] finds.
+
+use std::collections::HashMap;
+
+use aho_corasick::{AhoCorasick, AhoCorasickKind, MatchKind};
+
+use super::{phrase, reading::Reading, rule::Rule};
+use crate::domain::failure::Surface;
+
+/// Finds kept of one text; what comes later is not looked at.
+const MAX_HITS: usize = 768;
+/// Longest atom that a look ahead allows for, in bytes.
+const LONGEST: usize = 64;
+/// Most atoms the tables may hold.
+const MAX_ATOMS: usize = 8192;
+
+/// The tables, compiled.
+#[derive(Debug)]
+pub(super) struct Engine {
+    automaton: Option<AhoCorasick>,
+    atoms: Vec<Atom>,
+    alternatives: Vec<Alternative>,
+    /// Atom -> alternatives that it may complete.
+    triggers: Vec<Vec<u32>>,
+    /// Numeric code -> alternatives.
+    numbered: HashMap<u32, Vec<u32>>,
+}
+
+/// The circumstances that a rule may ask for beside the text.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Scene<'a> {
+    pub provider: &'a str,
+    pub surface: Surface,
+    pub status: Option<u16>,
+    /// Numbers that stand as a code in the text.
+    pub codes: &'a [u32],
+}
+
+/// A rule that holds, and where.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Found {
+    /// The rule's index in the tables.
+    pub rule: usize,
+    /// The span of the reading that it keyed on.
+    pub span: (usize, usize),
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Atom {
+    open_end: bool,
+    ascii_start: bool,
+    ascii_end: bool,
+}
+
+/// One part of an ordered phrase: any of these atoms, at most `gap` bytes after the part before.
+#[derive(Debug)]
+struct Link {
+    atoms: Vec<u32>,
+    gap: usize,
+    between: Vec<String>,
+}
+
+#[derive(Debug)]
+struct Alternative {
+    rule: usize,
+    /// Ordered parts; the first is the trigger.
+    chain: Vec<Link>,
+    whole_value: bool,
+    with: Vec<Vec<u32>>,
+    without: Vec<u32>,
+    surfaces: Vec<Surface>,
+    statuses: Vec<(u16, u16)>,
+    providers: Vec<String>,
+    number: Option<u32>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Hit {
+    atom: u32,
+    start: u32,
+    end: u32,
+}
+
+// === impl Engine ===
+
+impl Engine {
+    /// Compiles tables; a phrase that cannot be read is left out and named by [`Engine::faults`] in the tests.
+    pub(super) fn new<'t>(rules: impl Iterator<Item = &'t Rule>) -> Self {
+        let mut patterns: Vec<String> = Vec::new();
+        let mut known: HashMap<String, u32> = HashMap::new();
+        let mut engine = Self {
+            automaton: None,
+            atoms: Vec::new(),
+            alternatives: Vec::new(),
+            triggers: Vec::new(),
+            numbered: HashMap::new(),
+        };
+        for (index, rule) in rules.enumerate() {
+            for phrase in rule.any.iter().flat_map(|phrase| phrase::read(phrase)) {
+                let mut atoms = |words: &[String]| {
+                    let mut ids: Vec<u32> = words.iter().map(|w| engine.atom(w, &mut patterns, &mut known)).collect();
+                    ids.sort_unstable();
+                    ids
+                };
+                let alternative = Alternative {
+                    rule: index,
+                    chain: phrase.chain.iter().map(|link| Link::new(atoms(&link.words), link)).collect(),
+                    with: phrase.with.iter().map(|words| atoms(words)).collect(),
+                    without: phrase.without.iter().flat_map(|words| atoms(words)).collect(),
+                    whole_value: phrase.whole_value,
+                    surfaces: phrase.surfaces,
+                    statuses: phrase.statuses,
+                    providers: phrase.providers,
+                    number: phrase.number,
+                };
+                let at = u32::try_from(engine.alternatives.len()).unwrap_or(u32::MAX);
+                if let Some(first) = alternative.chain.first() {
+                    for atom in &first.atoms {
+                        engine.triggers[*atom as usize].push(at);
+                    }
+                } else if let Some(number) = alternative.number {
+                    engine.numbered.entry(number).or_default().push(at);
+                } else {
+                    continue;
+                }
+                engine.alternatives.push(alternative);
+            }
+        }
+        engine.automaton = AhoCorasick::builder()
+            .match_kind(MatchKind::Standard)
+            .kind(Some(AhoCorasickKind::DFA))
+            .build(&patterns)
+            .ok();
+        engine
+    }
+
+    fn atom(&mut self, text: &str, patterns: &mut Vec<String>, known: &mut HashMap<String, u32>) -> u32 {
+        if let Some(id) = known.get(text) {
+            return *id;
+        }
+        let open_end = text.ends_with('*');
+        let words = text.trim_end_matches('*');
+        let id = u32::try_from(patterns.len()).unwrap_or(u32::MAX);
+        debug_assert!(patterns.len() < MAX_ATOMS, "too many phrases");
+        patterns.push(words.to_owned());
+        self.atoms.push(Atom {
+            open_end,
+            ascii_start: words.as_bytes().first().is_some_and(u8::is_ascii),
+            ascii_end: words.as_bytes().last().is_some_and(u8::is_ascii),
+        });
+        self.triggers.push(Vec::new());
+        known.insert(text.to_owned(), id);
+        id
+    }
+
+    #[cfg(test)]
+    pub(super) fn is_compiled(&self) -> bool {
+        self.automaton.is_some()
+    }
+
+    /// The first rule that holds, if any.
+    pub(super) fn find(&self, reading: &Reading, scene: &Scene<'_>) -> Option<Found> {
+        let mut hits: Vec<Hit> = Vec::new();
+        let mut seen = [0_u64; MAX_ATOMS / 64];
+        let text = &reading.text;
+        if let Some(automaton) = &self.automaton {
+            for found in automaton.find_overlapping_iter(text) {
+                let atom = self.atoms[found.pattern().as_usize()];
+                let starts = !atom.ascii_start || found.start() == 0 || !is_word(text[found.start() - 1]);
+                let ends = atom.open_end || !atom.ascii_end || text.get(found.end()).is_none_or(|b| !is_word(*b));
+                if starts && ends {
+                    let id = found.pattern().as_usize();
+                    seen[id / 64] |= 1 << (id % 64);
+                    hits.push(Hit {
+                        atom: found.pattern().as_u32(),
+                        start: u32::try_from(found.start()).unwrap_or(u32::MAX),
+                        end: u32::try_from(found.end()).unwrap_or(u32::MAX),
+                    });
+                    if hits.len() == MAX_HITS {
+                        break;
+                    }
+                }
+            }
+        }
+        let mut best: Option<Found> = None;
+        for (at, hit) in hits.iter().enumerate() {
+            for id in &self.triggers[hit.atom as usize] {
+                let alternative = &self.alternatives[*id as usize];
+                if best.is_some_and(|best| best.rule <= alternative.rule) {
+                    continue;
+                }
+                if let Some(end) = alternative.holds(at, &hits, &seen, reading, scene) {
+                    best = Some(Found { rule: alternative.rule, span: (hit.start as usize, end as usize) });
+                }
+            }
+        }
+        for code in scene.codes {
+            for id in self.numbered.get(code).into_iter().flatten() {
+                let alternative = &self.alternatives[*id as usize];
+                if best.is_none_or(|best| best.rule > alternative.rule) && alternative.fits(&seen, scene) {
+                    best = Some(Found { rule: alternative.rule, span: (0, 0) });
+                }
+            }
+        }
+        best
+    }
+}
+
+// === impl Link ===
+
+impl Link {
+    fn new(atoms: Vec<u32>, words: &phrase::Words) -> Self {
+        Self { atoms, gap: words.gap, between: words.between.clone() }
+    }
+
+    /// Whether only allowed words stand in a gap.
+    fn allows(&self, gap: &[u8]) -> bool {
+        self.between.is_empty()
+            || gap
+                .split(|b| *b == b' ')
+                .all(|word| word.is_empty() || self.between.iter().any(|w| w.as_bytes() == word))
+    }
+}
+
+// === impl Alternative ===
+
+impl Alternative {
+    /// The end of the match that begins with this hit.
+    fn holds(&self, at: usize, hits: &[Hit], seen: &[u64], reading: &Reading, scene: &Scene<'_>) -> Option<u32> {
+        if !self.fits(seen, scene) {
+            return None;
+        }
+        let first = hits[at];
+        if self.whole_value && !reading.is_value((first.start as usize, first.end as usize)) {
+            return None;
+        }
+        let mut end = first.end;
+        let mut from = at + 1;
+        for link in &self.chain[1..] {
+            // Finds come ordered by their end; a wide window would make this quadratic, so the gap is bounded.
+            let last = end as usize + link.gap;
+            let next = hits[from..].iter().take_while(|hit| hit.end as usize <= last + LONGEST).position(|hit| {
+                hit.start >= end
+                    && hit.start as usize <= last
+                    && link.atoms.binary_search(&hit.atom).is_ok()
+                    && link.allows(&reading.text[end as usize..hit.start as usize])
+            })?;
+            end = hits[from + next].end;
+            from += next + 1;
+        }
+        Some(end)
+    }
+
+    fn fits(&self, seen: &[u64], scene: &Scene<'_>) -> bool {
+        let has = |atom: &u32| seen[*atom as usize / 64] >> (*atom % 64) & 1 == 1;
+        (self.surfaces.is_empty() || self.surfaces.contains(&scene.surface))
+            && (self.statuses.is_empty()
+                || scene.status.is_some_and(|s| self.statuses.iter().any(|(low, high)| (*low..=*high).contains(&s))))
+            && (self.providers.is_empty() || self.providers.iter().any(|p| scene.provider.contains(p.as_str())))
+            && self.number.is_none_or(|number| scene.codes.contains(&number))
+            && self.with.iter().all(|any| any.iter().any(has))
+            && !self.without.iter().any(has)
+    }
+}
+
+/// Whether a byte belongs to a word.
+fn is_word(byte: u8) -> bool {
+    byte.is_ascii_lowercase() || byte.is_ascii_digit()
+}

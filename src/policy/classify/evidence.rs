@@ -1,0 +1,182 @@
+//! Numbers that mean something: the statuses and codes that a text states, told apart from ports, positions and ids.
+//!
+//! Never counts a number as a status because of its size alone: a word, a bracket or the status's own phrase must say so.
+
+use super::reading::{Number, Reading};
+use crate::{
+    domain::failure::{ProviderError, Surface},
+    policy::redact::redact,
+};
+
+/// Codes kept of one text.
+const MAX_CODES: usize = 32;
+
+/// What numbers say.
+#[derive(Debug, Default)]
+pub(super) struct Evidence {
+    /// The answer's own status.
+    pub outer_status: Option<u16>,
+    /// The last, that is innermost, error status that the text states.
+    pub inner_status: Option<u16>,
+    /// Numbers that stand as a code.
+    pub codes: Vec<u32>,
+    /// A gRPC code that the text states.
+    pub grpc: Option<i32>,
+}
+
+// === impl Evidence ===
+
+impl Evidence {
+    /// Reads the numbers of a text.
+    pub(super) fn gather(error: &ProviderError, reading: &Reading) -> Self {
+        let mut evidence = Self { outer_status: error.status, ..Self::default() };
+        for (index, number) in reading.numbers.iter().enumerate() {
+            let (before, after) = (&reading.text[..number.at], reading.text.get(number.at + 1..).unwrap_or_default());
+            if number.alone
+                && number.digits == 3
+                && (400..600).contains(&number.whole)
+                && is_status(before, after, index == 0)
+            {
+                evidence.inner_status = u16::try_from(number.whole).ok();
+            } else if number.alone && is_code(before) && evidence.codes.len() < MAX_CODES {
+                evidence.codes.push(number.whole);
+                if evidence.grpc.is_none() {
+                    evidence.grpc = grpc(number, before, after, error.surface);
+                }
+            }
+        }
+        if evidence.grpc.is_none() && error.surface == Surface::Grpc {
+            evidence.grpc = reading.numbers.first().and_then(|number| {
+                let after = reading.text.get(number.at + 1..).unwrap_or_default();
+                grpc(number, b" grpc status ", after, error.surface)
+            });
+        }
+        evidence
+    }
+
+    /// The status that counts: the innermost that the text states, else the answer's own.
+    pub(super) fn status(&self) -> Option<u16> {
+        self.inner_status.or(self.outer_status)
+    }
+}
+
+/// Words after which three digits are a status.
+const STATUS_WORDS: [&[u8]; 28] = [
+    b" status ",
+    b" code ",
+    b" http ",
+    b" error ",
+    b" http # ",
+    b" response ",
+    b" returned ",
+    b" received ",
+    b" got ",
+    b" status is ",
+    b" with ",
+    b" responded ",
+    b" replied ",
+    b" exhausted ",
+    b" denied ",
+    b" exception ",
+    b" httperror ",
+    b" unexpected status ",
+    b" response code ",
+    b" answered ",
+    b" failed ",
+    b" api ",
+    b" failure ",
+    b" server returned ",
+    b" message ",
+    b" statuscode ",
+    b" errors ",
+    b" request failed ",
+];
+
+/// The phrases of the statuses themselves.
+const PHRASES: [&[u8]; 26] = [
+    b" bad request",
+    b" unauthorized",
+    b" payment required",
+    b" forbidden",
+    b" not found",
+    b" method not allowed",
+    b" request timeout",
+    b" conflict",
+    b" gone",
+    b" payload too large",
+    b" request entity",
+    b" unprocessable",
+    b" too many requests",
+    b" internal server",
+    b" bad gateway",
+    b" service unavailable",
+    b" service temporarily",
+    b" gateway time",
+    b" status code",
+    b" unavailable",
+    b" resource exhausted",
+    b" invalid argument",
+    b" permission denied",
+    b" overloaded",
+    b" client error",
+    b" server error",
+];
+
+fn is_status(before: &[u8], after: &[u8], first: bool) -> bool {
+    // At the very beginning, and nothing that is counted follows.
+    let counted = [b" tokens".as_slice(), b" requests", b" ms", b" seconds", b" bytes", b" characters"];
+    if counted.iter().any(|word| after.starts_with(word)) && !after.starts_with(b" requests per") {
+        return false;
+    }
+    (first && before == b" ")
+        || STATUS_WORDS.iter().any(|word| before.ends_with(word))
+        || PHRASES.iter().any(|phrase| after.starts_with(phrase))
+}
+
+fn is_code(before: &[u8]) -> bool {
+    const WORDS: [&[u8]; 8] =
+        [b" code ", b" error ", b" errcode ", b" err code ", b" status ", b" errno ", b" errorcode ", b" ret "];
+    WORDS.iter().any(|word| before.ends_with(word))
+}
+
+/// A gRPC code: `14 UNAVAILABLE`, `grpc_status:7`, a bare `code` on the gRPC surface.
+fn grpc(number: &Number, before: &[u8], after: &[u8], surface: Surface) -> Option<i32> {
+    const NAMES: [&[u8]; 16] = [
+        b" cancelled",
+        b" unknown",
+        b" invalid argument",
+        b" deadline exceeded",
+        b" not found",
+        b" already exists",
+        b" permission denied",
+        b" resource exhausted",
+        b" failed precondition",
+        b" aborted",
+        b" out of range",
+        b" unimplemented",
+        b" internal",
+        b" unavailable",
+        b" data loss",
+        b" unauthenticated",
+    ];
+    let code = usize::try_from(number.whole).ok().filter(|code| (1..=16).contains(code))?;
+    let named = after.starts_with(NAMES[code - 1]);
+    let keyed = before.ends_with(b" grpc status ") || before.ends_with(b" grpc code ");
+    (named || keyed || (surface == Surface::Grpc && before.ends_with(b" code ")))
+        .then(|| i32::try_from(code).unwrap_or(2))
+}
+
+/// The message for people: the answer's own `message` where one stands in it, redacted and bounded.
+pub(super) fn message(error: &ProviderError, limit: usize) -> String {
+    let text = error.message.as_deref().or(error.body.as_deref()).unwrap_or_default();
+    let window = &text[..text.floor_char_boundary(4096)];
+    let found = ["\"message\":", "\"msg\":", "\"detail\":", "\"error\":"].iter().find_map(|key| {
+        let rest = window[window.find(key)? + key.len()..].trim_start().strip_prefix('"')?;
+        let end = rest.bytes().enumerate().find(|(at, byte)| *byte == b'"' && !rest[..*at].ends_with('\\'))?.0;
+        (end > 0).then(|| &rest[..end])
+    });
+    match found {
+        Some(message) if error.body.is_some() => redact(message, limit),
+        _ => redact(text, limit),
+    }
+}

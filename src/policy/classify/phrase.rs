@@ -1,0 +1,213 @@
+//! Reads the small language in which rules write their phrases (its words are explained in [`super::rule`]).
+//!
+//! A part with few spellings is written out; a part with many becomes a chain of its pieces, so that the automaton grows
+//! with the number of words and not with the number of sentences.
+//!
+//! Never looks at a failure's text.
+
+use super::rule::NEAR;
+use crate::domain::failure::Surface;
+
+/// Spellings up to which a part is written out.
+const WRITTEN_OUT: usize = 40;
+/// Bytes that an optional word of a long part may take.
+const OPTIONAL: usize = 26;
+
+/// One phrase, read.
+#[derive(Debug, Default)]
+pub(super) struct Phrase {
+    /// Ordered parts.
+    pub chain: Vec<Words>,
+    /// Groups of which one must stand anywhere.
+    pub with: Vec<Vec<String>>,
+    /// Groups of which none may stand anywhere.
+    pub without: Vec<Vec<String>>,
+    /// Whether the first part must be a whole keyed value.
+    pub whole_value: bool,
+    /// Surfaces, if limited.
+    pub surfaces: Vec<Surface>,
+    /// Status ranges, if limited.
+    pub statuses: Vec<(u16, u16)>,
+    /// Provider families, if limited.
+    pub providers: Vec<String>,
+    /// A numeric code that must stand in the text.
+    pub number: Option<u32>,
+}
+
+/// One part: any of these spellings, at most `gap` bytes after the part before.
+#[derive(Debug)]
+pub(super) struct Words {
+    pub words: Vec<String>,
+    pub gap: usize,
+    /// The only words that may stand in the gap; any where empty.
+    pub between: Vec<String>,
+}
+
+/// Reads a phrase; one that holds ordered parts inside braces becomes several.
+pub(super) fn read(text: &str) -> Vec<Phrase> {
+    unfold(text).iter().map(|text| phrase(text)).collect()
+}
+
+fn phrase(text: &str) -> Phrase {
+    let mut phrase = Phrase::default();
+    for part in split_top(text, " & ") {
+        let mut words = part.trim();
+        while let Some((before, condition)) = words.rsplit_once('@') {
+            phrase.condition(condition.trim());
+            words = before.trim_end();
+        }
+        let mut pieces = split_top(words, " !").into_iter();
+        let positive = pieces.next().unwrap_or_default().trim();
+        phrase.without.extend(pieces.map(|piece| spread(piece.trim())));
+        if positive.is_empty() {
+            continue;
+        }
+        if !phrase.chain.is_empty() {
+            phrase.with.push(spread(positive));
+            continue;
+        }
+        let positive = positive.strip_prefix('=').map_or(positive, |rest| {
+            phrase.whole_value = true;
+            rest
+        });
+        for piece in split_top(positive, " .. ") {
+            phrase.chain.extend(pieces_of(piece.trim()));
+        }
+    }
+    phrase
+}
+
+// === impl Phrase ===
+
+impl Phrase {
+    fn condition(&mut self, condition: &str) {
+        match condition {
+            "http" => self.surfaces.push(Surface::Http),
+            "transport" => self.surfaces.push(Surface::Transport),
+            "stream" => self.surfaces.push(Surface::Stream),
+            "grpc" => self.surfaces.push(Surface::Grpc),
+            "tool" => self.surfaces.push(Surface::Tool),
+            "2xx" => self.statuses.push((200, 299)),
+            "4xx" => self.statuses.push((400, 499)),
+            "5xx" => self.statuses.push((500, 599)),
+            other => {
+                if let Some(number) = other.strip_prefix("num:") {
+                    self.number = number.parse().ok();
+                } else if let Some(provider) = other.strip_prefix("by:") {
+                    self.providers.push(provider.to_owned());
+                } else if let Ok(status) = other.parse() {
+                    self.statuses.push((status, status));
+                }
+            }
+        }
+    }
+}
+
+/// Splits at a separator outside braces.
+fn split_top<'t>(text: &'t str, separator: &str) -> Vec<&'t str> {
+    let (mut parts, mut depth, mut from) = (Vec::new(), 0_usize, 0);
+    for (at, byte) in text.bytes().enumerate() {
+        match byte {
+            b'{' => depth += 1,
+            b'}' => depth = depth.saturating_sub(1),
+            _ if depth == 0 && at >= from && text.as_bytes()[at..].starts_with(separator.as_bytes()) => {
+                parts.push(&text[from..at]);
+                from = at + separator.len();
+            }
+            _ => {}
+        }
+    }
+    parts.push(&text[from.min(text.len())..]);
+    parts
+}
+
+/// The first top-level brace: its span and its options.
+fn brace(text: &str) -> Option<(usize, usize, Vec<&str>)> {
+    let from = text.find('{')?;
+    let mut depth = 0_usize;
+    for (at, byte) in text.bytes().enumerate().skip(from) {
+        match byte {
+            b'{' => depth += 1,
+            b'}' => {
+                depth -= 1;
+                if depth == 0 {
+                    return Some((from, at + 1, split_top(&text[from + 1..at], "|")));
+                }
+            }
+            _ => {}
+        }
+    }
+    None
+}
+
+/// Takes options that are ordered phrases themselves out of their braces.
+fn unfold(text: &str) -> Vec<String> {
+    let mut at = 0;
+    while let Some((from, to, options)) = brace(&text[at..]) {
+        let (ordered, plain): (Vec<&str>, Vec<&str>) =
+            options.iter().copied().partition(|option| option.contains(" .. "));
+        if ordered.is_empty() {
+            at += to;
+            continue;
+        }
+        let (before, after) = (&text[..at + from], &text[at + to..]);
+        let mut texts: Vec<String> = ordered.iter().map(|option| format!("{before}{option}{after}")).collect();
+        if !plain.is_empty() {
+            texts.push(format!("{before}{{{}}}{after}", plain.join("|")));
+        }
+        return texts.iter().flat_map(|text| unfold(text)).collect();
+    }
+    vec![text.to_owned()]
+}
+
+/// Writes a part out, or cuts it into pieces when it has many spellings.
+fn pieces_of(part: &str) -> Vec<Words> {
+    if spellings(part) <= WRITTEN_OUT {
+        return vec![Words { words: spread(part), gap: NEAR, between: Vec::new() }];
+    }
+    let (mut pieces, mut rest, mut gap) = (Vec::new(), part, NEAR);
+    let mut between: Vec<String> = Vec::new();
+    let mut piece = |words: Vec<String>, gap: &mut usize, between: &mut Vec<String>| {
+        pieces.push(Words { words, gap: *gap, between: std::mem::take(between) });
+        *gap = 1;
+    };
+    while !rest.is_empty() {
+        let (literal, options, after) = match brace(rest) {
+            Some((from, to, options)) => (&rest[..from], options, &rest[to..]),
+            None => (rest, Vec::new(), ""),
+        };
+        if !literal.trim().is_empty() {
+            piece(vec![literal.trim().to_owned()], &mut gap, &mut between);
+        }
+        if options.iter().any(|option| option.is_empty()) {
+            if gap != NEAR {
+                gap = OPTIONAL;
+                between.extend(options.iter().flat_map(|option| option.split_whitespace()).map(str::to_owned));
+            }
+        } else if !options.is_empty() {
+            let words = options.iter().flat_map(|option| spread(option.trim())).collect();
+            piece(words, &mut gap, &mut between);
+        }
+        rest = after;
+    }
+    pieces
+}
+
+fn spellings(part: &str) -> usize {
+    match brace(part) {
+        Some((_, to, options)) => {
+            options.iter().map(|option| spellings(option)).sum::<usize>().saturating_mul(spellings(&part[to..]))
+        }
+        None => 1,
+    }
+}
+
+/// Writes out every spelling.
+fn spread(part: &str) -> Vec<String> {
+    match brace(part) {
+        Some((from, to, options)) => {
+            options.iter().flat_map(|option| spread(&format!("{}{option}{}", &part[..from], &part[to..]))).collect()
+        }
+        None => vec![part.split_whitespace().collect::<Vec<_>>().join(" ")],
+    }
+}

@@ -1,0 +1,93 @@
+//! What a status says on its own: every HTTP code from 400 to 599, and every gRPC code.
+//!
+//! A code nobody defines stays unknown below 500 and is a server error from 500 on, as RFC 9110 §15 reads it.
+//!
+//! Never looks at a text.
+
+use crate::domain::failure::{FailureClass as C, InvalidRequestDetail as D};
+
+/// A status's answer: class, detail, and whether a retry helps where that differs from the class.
+pub(super) type Answer = (C, Option<D>, Option<bool>);
+
+/// The answer of a bare HTTP status; `None` for one that says nothing.
+pub(super) const fn http(status: u16) -> Option<Answer> {
+    Some(match status {
+        // A redirect to follow is a wrong base address.
+        300..=399 => (C::Configuration, None, None),
+        400 | 406 | 411 | 412 | 416 | 417 | 428 | 431 | 463 | 494 => (C::InvalidRequest, Some(D::Other), None),
+        415 | 501 => (C::InvalidRequest, Some(D::UnsupportedParameter), None),
+        422 => (C::InvalidRequest, Some(D::BadSchema), None),
+        // 419, 440: expired sessions; 495, 496: client certificates; 561: a balancer's sign-in.
+        401 | 419 | 440 | 495 | 496 | 561 => (C::Authentication, None, None),
+        // 509: a hosting plan's bandwidth.
+        402 | 509 => (C::QuotaExceeded, None, None),
+        403 | 450 | 451 => (C::PermissionDenied, None, None),
+        404 | 405 | 410 => (C::NotFound, None, None),
+        // A proxy in between wants a password, another protocol or TLS.
+        407 | 426 | 464 | 497 | 505 => (C::Configuration, None, None),
+        408 | 504 | 522 | 524 | 598 | 599 => (C::Timeout, None, None),
+        // A conflicting write, or a failed dependency (the model container behind a managed endpoint).
+        409 | 424 => (C::ServerError, None, None),
+        413 | 414 => (C::ContextLength, None, None),
+        420 | 429 => (C::RateLimited, None, None),
+        // 421: wrong connection; 444: closed unanswered; 523, 525, 527, 530: between the edge and its origin.
+        421 | 444 | 523 | 525 | 527 | 530 => (C::Network, None, None),
+        // The origin's certificate, or a captive portal.
+        511 | 526 => (C::Network, None, Some(false)),
+        460 | 499 => (C::Cancelled, None, None),
+        425 | 502 | 503 | 507 | 521 | 529 => (C::Overloaded, None, None),
+        // Loops do not end by asking again.
+        506 | 508 | 510 => (C::ServerError, None, Some(false)),
+        500..=599 => (C::ServerError, None, None),
+        _ => return None,
+    })
+}
+
+/// Whether a status is more telling than a type such as `invalid_request_error` or `server_error`.
+pub(super) const fn is_telling(status: u16) -> bool {
+    !matches!(status, 0..=400 | 409 | 412 | 422 | 424 | 500 | 502)
+}
+
+/// The answer of a bare gRPC code.
+pub(super) const fn grpc(code: i32) -> Option<Answer> {
+    Some(match code {
+        1 => (C::Cancelled, None, None),
+        3 | 9 | 11 => (C::InvalidRequest, Some(D::Other), None),
+        4 => (C::Timeout, None, None),
+        5 | 12 => (C::NotFound, None, None),
+        7 => (C::PermissionDenied, None, None),
+        8 => (C::RateLimited, None, None),
+        // Without a text UNAVAILABLE is the server's word, with a transport text it is the connection's.
+        14 => (C::Overloaded, None, None),
+        10 | 13 | 15 => (C::ServerError, None, None),
+        16 => (C::Authentication, None, None),
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_code_of_500_and_above_has_a_verdict_and_an_undefined_one_below_stays_unknown() {
+        for status in 500..600 {
+            assert!(http(status).is_some(), "{status}");
+        }
+        for status in [418, 427, 430, 452, 470, 498] {
+            assert_eq!(http(status), None, "{status}");
+        }
+        for status in (400..418).chain([421, 422, 424, 425, 426, 428, 429, 431, 451, 499]) {
+            assert!(http(status).is_some(), "{status}");
+        }
+    }
+
+    #[test]
+    fn only_invalid_requests_carry_a_detail() {
+        for status in 300..600 {
+            if let Some((class, detail, _)) = http(status) {
+                assert_eq!(class == C::InvalidRequest, detail.is_some(), "{status}");
+            }
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! The tables of the classifier, in the order in which they are asked: a rule that stands earlier wins.
+//!
+//! First the traps (a phrase that would otherwise be read as something else), then documented codes of provider families,
+//! then phrase families of one meaning each, from the most specific meaning to the widest net; statuses alone come last and
+//! stand in [`super::status`].
+
+use super::rule::Rule;
+
+mod access;
+mod billing;
+mod capacity;
+mod cloud_codes;
+mod codes;
+mod content;
+mod context;
+mod crash;
+mod limits;
+mod lost;
+mod nets;
+mod request;
+mod transport;
+mod traps;
+
+/// Every rule, in order.
+pub(super) fn rules() -> impl Iterator<Item = &'static Rule> {
+    [
+        traps::RULES,
+        codes::RULES,
+        cloud_codes::RULES,
+        content::RULES,
+        billing::RULES,
+        crash::RULES,
+        context::RULES,
+        access::RULES,
+        request::RULES,
+        lost::RULES,
+        limits::RULES,
+        capacity::RULES,
+        transport::RULES,
+        nets::RULES,
+    ]
+    .into_iter()
+    .flatten()
+}
+
+/// Rule of an index in that order.
+pub(super) fn nth(index: usize) -> Option<&'static Rule> {
+    rules().nth(index)
+}

@@ -1,0 +1,85 @@
+//! What does not exist, and answers that came but cannot be used.
+
+use crate::{
+    domain::failure::{FailureClass as C, InvalidRequestDetail as D},
+    policy::classify::rule::{Rule, invalid, rule},
+};
+
+/// In order.
+pub(super) const RULES: &[Rule] = &[
+    rule(
+        "not_found.code",
+        C::NotFound,
+        &[
+            "=model not found",
+            "=deployment not found",
+            "=model not supported",
+            "=not found error",
+            "=resource not found*",
+            "=model decommissioned",
+            "=model not exist",
+            "=invalid model",
+            "=unknown model",
+            "=unknown url",
+            "=no such model",
+            "=model not available",
+            "=route not found",
+            "=method not found",
+            "=tool not found",
+            "=invalid endpoint or model not found*",
+            "not found .. {model|deployment|endpoint}",
+            "{model not found|deployment not found|endpoint not found|model not exist|api deployment for this resource does not exist|tool not found|method not found|function not found|prompt not found|resource not found|unknown tool|unknown function|unknown method|no such tool|no tool named|unknown model|no such model|invalid model|model id is invalid|repository not found|manifest unknown|unknown service|unknown url|invalid url get|invalid url post|no route matched|no static resource|cannot get|cannot post|page not found|route not found|path not found|service not found|assistant not found|thread not found|file not found|session not found|collection not found|index not found|entity not found|object not found|user not found|item not found|could not find}",
+        ],
+    ),
+    rule(
+        "not_found.words",
+        C::NotFound,
+        &[
+            "{model|models|deployment|endpoint|engine|tool|function|resource|file|url|route|method|project|assistant|collection|issue|page|document|repository|service|version|voice|agent|table|index|bucket|entity|record|object|tag|inference profile|channel|node|path|database|workspace} .. {does not exist|doesnt exist|do not exist|not exist|was not found|not found|is not found|could not be found|cannot be found|couldnt be found|can not be found|isnt found|no longer exists|is unknown|was deleted|has been deleted|not registered|unknown} !header !api key",
+            "{model|models|deployment|engine|version|endpoint|api} .. {has been |is |was |been |have been |}{deprecated|decommissioned|retired|discontinued|sunset|shut down|removed|no longer available|no longer supported|no longer offered|end of life|taken offline|obsolete|turned off|deactivated}",
+            "{is not|isnt|not} a {valid|supported|known|recognized|registered} {model|deployment|engine|endpoint|tool|function}",
+            "{not a valid model*|model .. is not valid|invalid model {name|id|identifier|specified|key}|model {identifier|name|id} .. {invalid|not valid|not recognized|unknown|incorrect}|model identifier is invalid|unrecognized model|unknown model|unsupported model|model is not supported|model .. is not supported|model not supported|model .. {not available|unavailable} {on|for|in|at|via|with} |no endpoints found for|no allowed providers|no available model|model is not available|requested model .. {not available|not supported|unavailable}}",
+            "{no|unknown|nonexistent|missing} {such |matching |}{model|deployment|tool|function|file|resource|route|endpoint|engine|voice|key|index|table} {named|called|with|found|matching|exists|available|for}",
+            "{no longer {available|supported|offered|exists}} .. model",
+            "{file does not exist|pull model manifest|try pulling it first|model .. try pulling|manifest for .. not found}",
+            "{unimplemented|method not implemented|method not allowed}",
+            "{not found .. http 404|http 404|404 not found}",
+            "invalid operation .. unknown",
+            "{模型不存在|模型未找到|不存在的模型|模型已下线|找不到模型|未找到|不存在|已下线|已停用|无效的模型|模型名称错误|模型 .. 不存在}",
+            "{モデルが見つかりません|모델을 찾을 수 없|nicht gefunden|no encontrado|introuvable|не найден*}",
+        ],
+    ),
+    rule(
+        "malformed.words",
+        C::MalformedResponse,
+        &[
+            "{upstream |}response {was |is |}not {valid |a valid |}json",
+            "{failed|unable|could not|couldnt|cannot|error|failure|fail} {to |while |when |in |}{pars*|decod*|deserializ*|unmarshal*|process*} .. {response*|tool call*|arguments|json|output|stream|chunk|completion|event|answer|reply|model output|llm output|payload|result}",
+            "{json parsing failed|json parse error|json decode error|jsondecodeerror|json parse exception|json exception|parse error at line|json reader exception|json syntax error|json serialization error|unexpected end of json*|unexpected token .. json|unterminated string|expecting value|extra data|expecting property name|expecting delimiter|unexpected non whitespace|invalid control character|is not valid json|not valid json|bad control character|in json at position|unexpected character|trailing characters|expected value at line|eof while parsing|invalid character .. looking for|syntax error .. json|double quoted property name|invalid literal|json repair|unexpected eof in json|json at position|unexpected end of input|malformed json|unparsable|unparseable|json eof|unexpected token}",
+            "{did not match any variant|missing field .. at line|unknown variant|invalid type .. at line|type validation error|type validation failed|ai type validation*|zod error|response validation|invalid response|unexpected response|invalid stream payload|malformed response|bad response body|invalid json response|unexpected response format|unrecognized response|unexpected content type|{invalid|wrong|bad} content type|mimetype|unexpected mimetype|unexpected data|invalid error response|unknown chunk}",
+            "{no choices|choices .. empty|empty choices|no candidates|without choices|no generations|choices is {null|none|empty|undefined|missing}|choices missing|missing choices|choices attribute|no output generated|no output|no content generated|no object generated|no content in response|no text content|no response from model|null response|no valid response|missing content|no message in response}",
+            "{empty response|empty completion|empty content|empty message|empty output|empty stream|returned empty|returned no|returned an empty|response is empty|response was empty|empty reply|returned nothing|blank response|empty body|stream ended with empty|stream .. without {any |}content|without producing|empty result|returned none|model returned no|returned null|received empty|got empty}",
+            "none type object .. {choices|content|subscriptable|iterable|message|attribute*}",
+            "cannot read {properties|property} of {undefined|null} .. reading .. {choices|content|message|delta|text|0|#}",
+            "list index out of range",
+            "key error {choices|content|message|candidates|output|delta|usage}",
+            "no {tool call|tool calls|function call|function calls} {found |returned |generated |made |}in {the |model |}{response|output|completion}",
+            "index out of range .. choices",
+            "{tool call|function call|tool calls|function arguments|arguments|tool input|tool arguments} .. {not valid json|invalid json|unparsable|malformed|could not be parsed|cannot be parsed|not parseable|incomplete json|truncated|is not json|invalid}",
+            "{invalid|malformed|incomplete|unparsable|truncated} {tool call|function call|tool calls|json arguments|tool arguments|function arguments|tool input|json|arguments json}",
+            "{unexpected finish reason|unknown finish reason|missing finish reason|finish reason .. malformed|finish reason .. error}",
+            "{response|stream|answer|output} .. {is |was |}{truncated|incomplete|cut off|malformed|garbled|corrupted}",
+            "{incomplete stream|stream {ended|finished} without|ended before}",
+            "{返回为空|空响应|响应格式|解析失败|返回内容为空|无法解析}",
+        ],
+    ),
+    invalid(
+        "request.media",
+        D::Other,
+        &[
+            "{image|media|file|audio|video|pdf|document|attachment} .. {does not match|could not be processed|could not process|cannot be processed|too large|too small|exceeds|exceed*|invalid|corrupt*|could not be decoded|cannot be decoded|failed to decode|unable to process|not valid|could not be downloaded|failed to download|unable to download|too many|unreadable|cannot identify}",
+            "{could not|cannot|unable to|failed to} {process|decode|load|read|identify|download|open|fetch} .. {image*|audio|video|media|file|pdf|document|url content}",
+            "{unsupported image|invalid image|invalid base64|bad image|oversized image|too many images|image too large|image format|image parse error|invalid image url|incorrect image}",
+        ],
+    ),
+];

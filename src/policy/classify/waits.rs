@@ -1,0 +1,336 @@
+//! Reads the wait that a failure states, and where it states it.
+//!
+//! In order: `retry-after-ms` and `x-ms-retry-after-ms`; `retry-after` in seconds or as an HTTP date; the reset of the
+//! exhausted rate-limit window; then the text (prose, `RetryInfo`, fields that name a wait). A precise text beats a rounded
+//! header. Dates are measured against the failure's own `date`, else against the given clock; a date in the past is a wait
+//! of zero, one more than [`LONGEST`] away is garbage.
+//!
+//! Never believes garbage, negative numbers, a client's own backoff ("retrying in") or vague words ("a few minutes").
+
+use std::time::Duration;
+
+use jiff::{Timestamp, fmt::rfc2822};
+
+use super::reading::Reading;
+use crate::domain::failure::{FailureClass, ProviderError, Wait, WaitSource};
+
+/// The longest wait that is believed: a month.
+const LONGEST: Duration = Duration::from_secs(31 * 24 * 3600);
+
+/// The stated wait, if any.
+pub(super) fn stated(error: &ProviderError, reading: &Reading, class: FailureClass, now: Timestamp) -> Option<Wait> {
+    let from_text = text::stated(error, reading);
+    let from_header = header(error, now).or_else(|| match class {
+        FailureClass::RateLimited | FailureClass::QuotaExceeded => window(error, now),
+        _ => None,
+    });
+    match (from_header, from_text) {
+        (Some(header), Some(text)) if rounds_to(text.duration, header.duration) => Some(text),
+        (Some(header), _) => Some(header),
+        (None, text) => text,
+    }
+    .filter(|wait| wait.duration <= LONGEST)
+}
+
+/// Whether the header is the text's wait rounded to whole seconds.
+fn rounds_to(precise: Duration, rounded: Duration) -> bool {
+    precise.subsec_nanos() != 0 && rounded.abs_diff(precise) <= Duration::from_secs(1)
+}
+
+fn header(error: &ProviderError, now: Timestamp) -> Option<Wait> {
+    for name in ["retry-after-ms", "x-ms-retry-after-ms"] {
+        if let Some(millis) = error.header(name).and_then(|value| plain_number(value)) {
+            return Some(Wait { duration: Duration::from_secs_f64(millis / 1000.0), source: WaitSource::RetryAfterMs });
+        }
+    }
+    let value = error.header("retry-after")?.trim();
+    let duration = match plain_number(value) {
+        Some(seconds) => Duration::from_secs_f64(seconds),
+        None => match http_date(value) {
+            Some(at) => until(at, error, now)?,
+            None => text::duration(value, None)?,
+        },
+    };
+    Some(Wait { duration, source: WaitSource::RetryAfter })
+}
+
+/// The reset of the window that is exhausted; of the only window where nothing says which.
+fn window(error: &ProviderError, now: Timestamp) -> Option<Wait> {
+    let mut only: Option<Option<Duration>> = None;
+    let mut longest: Option<Duration> = None;
+    for (name, value) in &error.headers {
+        let Some(kind) = reset_kind(name) else { continue };
+        let remaining = error.headers.iter().find(|(other, _)| {
+            other.contains("remaining") && (kind.is_empty() || other.contains(kind)) && same_family(other, name)
+        });
+        let left = remaining.and_then(|(_, value)| value.trim().parse::<f64>().ok());
+        let reset = reset(value.trim(), error, now).filter(|wait| !wait.is_zero());
+        if left.is_some_and(|left| left <= 0.0 && left > -1.0) {
+            longest = longest.max(reset);
+        } else if left.is_none() {
+            // More than one window and no word on which: nothing usable is stated.
+            only = Some(if only.is_some() { None } else { reset });
+        }
+    }
+    let duration = longest.or(only.flatten())?;
+    Some(Wait { duration, source: WaitSource::RateLimitReset })
+}
+
+/// The window a reset header belongs to (`tokens`, `requests`, …), empty for the only one.
+fn reset_kind(name: &str) -> Option<&str> {
+    if !name.contains("ratelimit") && !name.contains("rate-limit") {
+        return None;
+    }
+    if let Some((_, kind)) = name.split_once("-reset") {
+        return Some(kind.trim_start_matches('-'));
+    }
+    None.or_else(|| name.strip_suffix("-reset")).and_then(|name| name.rsplit_once("ratelimit-")).map(|(_, kind)| kind)
+}
+
+/// Anthropic puts the window before the word (`anthropic-ratelimit-tokens-reset`), others after it.
+fn same_family(remaining: &str, reset: &str) -> bool {
+    match reset.strip_suffix("-reset") {
+        Some(prefix) if reset.starts_with("anthropic-") => remaining.starts_with(prefix),
+        _ => true,
+    }
+}
+
+fn reset(value: &str, error: &ProviderError, now: Timestamp) -> Option<Duration> {
+    if let Ok(at) = value.parse::<Timestamp>() {
+        return until(at, error, now);
+    }
+    match plain_number(value) {
+        // Seconds or milliseconds since 1970.
+        Some(number) if number > 1e11 => until(Timestamp::from_millisecond(whole(number)).ok()?, error, now),
+        Some(number) if number > 1e9 => until(Timestamp::from_second(whole(number)).ok()?, error, now),
+        Some(seconds) => Some(Duration::from_secs_f64(seconds)),
+        None => text::duration(value, None),
+    }
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "bounded by plain_number")]
+fn whole(number: f64) -> i64 {
+    number as i64
+}
+
+/// From the failure's own date, else from the given clock; zero for the past, nothing for what cannot be meant.
+fn until(at: Timestamp, error: &ProviderError, now: Timestamp) -> Option<Duration> {
+    let from = error.header("date").and_then(http_date).unwrap_or(now);
+    match Duration::try_from(at.duration_since(from)) {
+        Ok(wait) => (wait <= LONGEST).then_some(wait),
+        Err(_) => Some(Duration::ZERO),
+    }
+}
+
+fn http_date(value: &str) -> Option<Timestamp> {
+    rfc2822::parse(value).ok().map(|at| at.timestamp()).or_else(|| value.parse().ok())
+}
+
+/// A number of this world: not negative, not infinite, no words.
+fn plain_number(value: &str) -> Option<f64> {
+    let number: f64 = value.trim().parse().ok()?;
+    (number.is_finite() && (0.0..1e14).contains(&number)).then_some(number)
+}
+
+pub(super) mod text {
+    //! Waits that stand in the text.
+
+    use super::{Duration, LONGEST, ProviderError, Reading, Wait, WaitSource};
+
+    /// Words (in the spelling of a reading) after which a wait stands; whether a bare number means seconds or milliseconds.
+    const LEADS: [(&str, Option<Unit>); 40] = [
+        (" retry after ms ", Some(Unit::Millis)),
+        (" retry in ms ", Some(Unit::Millis)),
+        (" retry after milliseconds ", Some(Unit::Millis)),
+        (" retry after millis ", Some(Unit::Millis)),
+        (" retry after seconds ", Some(Unit::Seconds)),
+        (" retry after sec ", Some(Unit::Seconds)),
+        (" retry after s ", Some(Unit::Seconds)),
+        (" retry after ", Some(Unit::Seconds)),
+        (" retry delay ", Some(Unit::Seconds)),
+        (" retry delay seconds ", Some(Unit::Seconds)),
+        (" resets in seconds ", Some(Unit::Seconds)),
+        (" reset in seconds ", Some(Unit::Seconds)),
+        (" reset after seconds ", Some(Unit::Seconds)),
+        (" reset seconds ", Some(Unit::Seconds)),
+        (" wait seconds ", Some(Unit::Seconds)),
+        (" wait time ", Some(Unit::Seconds)),
+        (" estimated time ", Some(Unit::Seconds)),
+        (" cooldown seconds ", Some(Unit::Seconds)),
+        (" try again in ", None),
+        (" try again after ", None),
+        (" try again in about ", None),
+        (" try again in approximately ", None),
+        (" retry in ", None),
+        (" retry in about ", None),
+        (" retried in ", None),
+        (" retry again in ", None),
+        (" retry your request after ", None),
+        (" retry your request in ", None),
+        (" request again in ", None),
+        (" reset after ", None),
+        (" resets in ", None),
+        (" reset in ", None),
+        (" available in ", None),
+        (" available again in ", None),
+        (" expires in ", None),
+        (" wait ", None),
+        (" wait for ", None),
+        (" wait at least ", None),
+        (" wait another ", None),
+        (" wait about ", None),
+    ];
+
+    /// What ends like a lead and is the client's own business.
+    const NOT_LEADS: [&str; 4] = [" total retry delay ", " with retry in ", " and retry in ", " will retry in "];
+
+    /// Units that a bare number may have.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub(in crate::policy::classify) enum Unit {
+        Millis,
+        Seconds,
+    }
+
+    /// The first wait that the text states.
+    pub(super) fn stated(error: &ProviderError, reading: &Reading) -> Option<Wait> {
+        let source = error.body.as_deref().filter(|b| !b.is_empty()).or(error.message.as_deref())?;
+        for number in &reading.numbers {
+            let before = &reading.text[..number.at];
+            // Anything that leads to a wait ends in a space or in the number's own sign.
+            let lead =
+                LEADS.iter().filter(|(lead, _)| before.ends_with(lead.as_bytes())).max_by_key(|(lead, _)| lead.len());
+            let rest = source.get(number.source..)?;
+            if let Some((lead, unit)) = lead.filter(|_| !NOT_LEADS.iter().any(|no| before.ends_with(no.as_bytes()))) {
+                if source.as_bytes().get(number.source.wrapping_sub(1)) == Some(&b'-') {
+                    continue;
+                }
+                if let Some(duration) = duration(rest, *unit) {
+                    let source = match *lead {
+                        " retry delay " => WaitSource::RetryInfo,
+                        _ if unit.is_some() => WaitSource::BodyField,
+                        _ => WaitSource::Text,
+                    };
+                    return Some(Wait { duration, source });
+                }
+            } else if let Some(duration) = later(rest) {
+                return Some(Wait { duration, source: WaitSource::Text });
+            }
+        }
+        in_words(reading)
+    }
+
+    /// `60秒后`, `5 minutes later`: the word comes after the number.
+    fn later(rest: &str) -> Option<Duration> {
+        let end = rest.find(|c: char| !c.is_ascii_digit() && c != '.')?;
+        let number: f64 = rest[..end].parse().ok()?;
+        let tail = rest[end..].trim_start();
+        let units = [
+            ("秒后", 1.0),
+            ("秒之后", 1.0),
+            ("秒後", 1.0),
+            ("秒以后", 1.0),
+            ("分钟后", 60.0),
+            ("分鐘後", 60.0),
+            ("分后", 60.0),
+            ("小时后", 3600.0),
+            ("小時後", 3600.0),
+            ("초 후", 1.0),
+            ("분 후", 60.0),
+            ("seconds later", 1.0),
+            ("minutes later", 60.0),
+        ];
+        units.iter().find(|(unit, _)| tail.starts_with(unit)).and_then(|(_, seconds)| bounded(number * seconds))
+    }
+
+    /// "try again in one minute".
+    fn in_words(reading: &Reading) -> Option<Wait> {
+        const NUMBERS: [(&str, f64); 17] = [
+            ("one", 1.0),
+            ("two", 2.0),
+            ("three", 3.0),
+            ("four", 4.0),
+            ("five", 5.0),
+            ("six", 6.0),
+            ("seven", 7.0),
+            ("eight", 8.0),
+            ("nine", 9.0),
+            ("ten", 10.0),
+            ("fifteen", 15.0),
+            ("twenty", 20.0),
+            ("thirty", 30.0),
+            ("forty", 40.0),
+            ("sixty", 60.0),
+            ("a", 1.0),
+            ("an", 1.0),
+        ];
+        let text = std::str::from_utf8(&reading.text).ok()?;
+        for lead in
+            ["try again in ", "try again after ", "retry in ", "retry after ", "wait ", "wait for ", "resets in "]
+        {
+            let Some(at) = text.find(lead) else { continue };
+            let mut words = text[at + lead.len()..].split(' ');
+            let (Some(number), Some(unit)) = (words.next(), words.next()) else { continue };
+            let factor = match unit {
+                "second" | "seconds" => 1.0,
+                "minute" | "minutes" => 60.0,
+                "hour" | "hours" => 3600.0,
+                "day" | "days" => 86_400.0,
+                _ => continue,
+            };
+            if let Some((_, number)) = NUMBERS.iter().find(|(word, _)| *word == number) {
+                return bounded(number * factor).map(|duration| Wait { duration, source: WaitSource::Text });
+            }
+        }
+        None
+    }
+
+    fn bounded(seconds: f64) -> Option<Duration> {
+        Duration::try_from_secs_f64(seconds).ok().filter(|duration| *duration <= LONGEST)
+    }
+
+    /// Reads `7m12s`, `8.64s`, `644ms`, `60 seconds`, `1m 57s`, `5 minutes`; a bare number only in a given unit.
+    pub(in crate::policy::classify) fn duration(text: &str, bare: Option<Unit>) -> Option<Duration> {
+        let mut rest = text.trim_start();
+        let mut total = 0.0_f64;
+        let mut parts = 0;
+        while parts < 5 {
+            let end = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
+            let digits = rest[..end].trim_end_matches('.');
+            if digits.is_empty() || digits.len() > 15 {
+                break;
+            }
+            let number: f64 = digits.parse().ok()?;
+            let tail = if digits.len() < end { "" } else { rest[end..].trim_start_matches([' ', '-']) };
+            let unit_end = tail.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(tail.len());
+            let unit = &tail[..unit_end];
+            let seconds = match unit.to_ascii_lowercase().as_str() {
+                "ms" | "msec" | "msecs" | "millis" | "millisecond" | "milliseconds" => 0.001,
+                "s" | "sec" | "secs" | "second" | "seconds" => 1.0,
+                "m" | "min" | "mins" | "minute" | "minutes" => 60.0,
+                "h" | "hr" | "hrs" | "hour" | "hours" => 3600.0,
+                "d" | "day" | "days" => 86_400.0,
+                _ if parts == 0 => {
+                    return match (bare, chinese(tail)) {
+                        (_, Some(seconds)) => bounded(number * seconds),
+                        (Some(Unit::Seconds), None) => bounded(number),
+                        (Some(Unit::Millis), None) => bounded(number / 1000.0),
+                        (None, None) => None,
+                    };
+                }
+                _ => break,
+            };
+            total += number * seconds;
+            parts += 1;
+            rest = tail[unit_end..].trim_start_matches([' ', ',']);
+            rest = rest.strip_prefix("and ").unwrap_or(rest);
+        }
+        if parts == 0 { None } else { bounded(total) }
+    }
+
+    fn chinese(tail: &str) -> Option<f64> {
+        [("毫秒", 0.001), ("秒", 1.0), ("分", 60.0), ("小时", 3600.0), ("天", 86_400.0)]
+            .iter()
+            .find(|(unit, _)| tail.starts_with(unit))
+            .map(|(_, seconds)| *seconds)
+    }
+}

@@ -1,0 +1,174 @@
+//! The promises of the gates.
+
+use proptest::{collection::vec, prelude::*};
+
+use super::*;
+
+fn gate(kind: GateKind) -> (Gate, Instant) {
+    (Gate::new(kind, Arc::new(GatePolicy::default())), Instant::now())
+}
+
+fn secs(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+#[test]
+fn a_stated_wait_is_kept_and_up_to_a_fifth_is_added() {
+    for (dice, reopens_in) in [(0.0, 20_000), (0.5, 22_000), (1.0, 24_000)] {
+        let (mut gate, now) = gate(GateKind::Rate);
+        let reopens_in = Duration::from_millis(reopens_in);
+        let change = gate.close(now, Some(secs(20)), FailureClass::RateLimited, dice);
+        assert_eq!(change, Some(GateChange::Closed { reopens_in }));
+        assert_eq!(gate.peek(now), Err(reopens_in));
+        assert_eq!(gate.admit(now + reopens_in - Duration::from_millis(1)), Err(Duration::from_millis(1)));
+        assert_eq!(gate.admit(now + reopens_in), Ok(GatePass::Open));
+    }
+}
+
+#[test]
+fn a_wait_of_an_hour_is_kept_for_five_minutes_and_none_for_a_second() {
+    for (stated, kept) in [(Some(secs(3600)), secs(300)), (None, secs(1))] {
+        let (mut gate, now) = gate(GateKind::Rate);
+        gate.close(now, stated, FailureClass::RateLimited, 0.0);
+        assert_eq!(gate.peek(now), Err(kept));
+    }
+}
+
+#[test]
+fn a_wait_of_zero_closes_nothing() {
+    let (mut gate, now) = gate(GateKind::Rate);
+    assert_eq!(gate.close(now, Some(Duration::ZERO), FailureClass::RateLimited, 1.0), None);
+    assert_eq!(gate.peek(now), Ok(()));
+}
+
+#[test]
+fn a_shorter_wait_that_comes_later_changes_nothing() {
+    let (mut gate, now) = gate(GateKind::Rate);
+    gate.close(now, Some(secs(60)), FailureClass::RateLimited, 0.0);
+    assert_eq!(gate.close(now + secs(1), Some(secs(5)), FailureClass::RateLimited, 1.0), None);
+    assert_eq!(gate.peek(now), Err(secs(60)));
+}
+
+#[test]
+fn an_answer_to_a_call_from_before_the_limit_does_not_open_the_rate_gate() {
+    let (mut gate, now) = gate(GateKind::Rate);
+    gate.close(now, Some(secs(10)), FailureClass::RateLimited, 0.0);
+    assert_eq!(gate.succeed(now + secs(9)), None);
+    assert_eq!(gate.peek(now + secs(9)), Err(secs(1)));
+    assert_eq!(gate.succeed(now + secs(10)), Some(GateChange::Opened));
+    assert_eq!(gate.succeed(now + secs(10)), None, "it is said once");
+}
+
+#[test]
+fn a_refused_credential_is_probed_once_a_minute_until_it_works() {
+    for kind in [GateKind::Credential, GateKind::Configuration] {
+        let (mut gate, now) = gate(kind);
+        assert_eq!(gate.admit(now), Ok(GatePass::Open));
+        gate.close(now, None, FailureClass::Authentication, 0.0);
+        assert_eq!(gate.class(), Some(FailureClass::Authentication));
+        let probes: Vec<u64> =
+            (0..600).filter(|second| (0..100).any(|_| gate.admit(now + secs(*second)).is_ok())).collect();
+        assert_eq!(probes, (1..10).map(|minute| minute * 60).collect::<Vec<_>>());
+        assert_eq!(gate.succeed(now + secs(541)), Some(GateChange::Opened));
+        assert_eq!(gate.class(), None);
+        assert!((0..100).all(|_| gate.admit(now + secs(541)) == Ok(GatePass::Open)));
+    }
+}
+
+#[test]
+fn an_answer_to_a_call_from_before_the_refusal_does_not_open_the_credential_gate() {
+    let (mut gate, now) = gate(GateKind::Credential);
+    gate.close(now, None, FailureClass::QuotaExceeded, 0.0);
+    assert_eq!(gate.succeed(now + secs(1)), None);
+    assert_eq!(gate.admit(now + secs(60)), Ok(GatePass::Probe));
+    gate.close(now + secs(61), None, FailureClass::QuotaExceeded, 0.0);
+    assert_eq!(gate.succeed(now + secs(62)), None, "the probe was refused too");
+    assert_eq!(gate.admit(now + secs(121)), Ok(GatePass::Probe));
+    assert_eq!(gate.succeed(now + secs(122)), Some(GateChange::Opened));
+}
+
+#[test]
+fn of_a_hundred_askers_at_the_minute_one_is_the_probe() {
+    let (mut gate, now) = gate(GateKind::Credential);
+    gate.close(now, Some(secs(3600)), FailureClass::QuotaExceeded, 0.0);
+    let passes: Vec<_> = (0..100).filter_map(|_| gate.admit(now + secs(60)).ok()).collect();
+    assert_eq!(passes, [GatePass::Probe]);
+}
+
+#[test]
+fn a_limit_with_nothing_left_closes_the_rate_gate_before_the_wall() {
+    let headers: Vec<_> = [("x-ratelimit-remaining-requests", "0"), ("x-ratelimit-reset-requests", "3s")]
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .into();
+    let (mut rate, now) = gate(GateKind::Rate);
+    assert_eq!(rate.observe_limits(now, &headers), Some(GateChange::Closed { reopens_in: secs(3) }));
+    assert_eq!(rate.observe_limits(now, &headers), None, "it is said once");
+    let (mut credential, _) = gate(GateKind::Credential);
+    assert_eq!(credential.observe_limits(now, &headers), None);
+    let blind = GatePolicy { pace: false, ..GatePolicy::default() };
+    assert_eq!(Gate::new(GateKind::Rate, Arc::new(blind)).observe_limits(now, &headers), None);
+}
+
+#[test]
+fn a_limit_that_is_reset_in_a_day_closes_for_five_minutes() {
+    let headers: Vec<_> = [("x-ratelimit-remaining-tokens", "0"), ("x-ratelimit-reset-tokens", "24h0m0s")]
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .into();
+    let (mut gate, now) = gate(GateKind::Rate);
+    assert_eq!(gate.observe_limits(now, &headers), Some(GateChange::Closed { reopens_in: secs(300) }));
+}
+
+#[test]
+fn the_defaults_are_valid_and_every_setting_out_of_range_is_named() {
+    assert_eq!(GatePolicy::default().validate(), []);
+    assert_eq!(serde_json::from_str::<GatePolicy>("{}").unwrap(), GatePolicy::default());
+    let bad = GatePolicy {
+        rate_wait: Duration::ZERO,
+        rate_wait_max: secs(4000),
+        probe_interval: Duration::ZERO,
+        jitter: 1.1,
+        pace: true,
+    };
+    let named: Vec<_> = bad.validate().into_iter().map(|(field, _)| field).collect();
+    assert_eq!(named, ["rate_wait", "rate_wait_max", "probe_interval", "jitter"]);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn while_closed_the_longest_of_all_waits_holds(
+        closes in vec((0..30_u64, proptest::option::of(0..900_u64), 0.0..=1.0), 1..30),
+    ) {
+        let (mut gate, start) = gate(GateKind::Rate);
+        let mut now = start;
+        let mut until = start;
+        for (gap, wait, dice) in closes {
+            now += secs(gap);
+            gate.close(now, wait.map(secs), FailureClass::RateLimited, dice);
+            gate.succeed(now);
+            let mine = wait.map_or(secs(1), secs).min(secs(300)).mul_f64(1.0 + 0.2 * dice);
+            until = until.max(now + mine);
+            prop_assert_eq!(gate.peek(now).err().unwrap_or_default(), until.saturating_duration_since(now));
+        }
+    }
+
+    #[test]
+    fn a_credential_is_never_probed_twice_within_a_minute(
+        asks in vec((0..40_000_u64, any::<bool>(), 0.0..=1.0), 1..200),
+    ) {
+        let (mut gate, mut now) = gate(GateKind::Credential);
+        gate.close(now, None, FailureClass::Authentication, 0.0);
+        let mut last = now;
+        for (gap_ms, refused, dice) in asks {
+            now += Duration::from_millis(gap_ms);
+            if gate.admit(now).is_ok() {
+                prop_assert!(now - last >= secs(60));
+                last = now;
+                if refused {
+                    gate.close(now, None, FailureClass::Authentication, dice);
+                }
+            }
+        }
+    }
+}

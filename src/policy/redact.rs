@@ -1,0 +1,230 @@
+//! Makes upstream text safe to show: takes out keys, tokens, addresses and characters that deceive a reader.
+//!
+//! Error texts of providers repeat the key that was sent, the caller's address and parts of the prompt's environment; they
+//! end in logs, events and prompts. One pass over the words of a bounded text.
+//!
+//! Never guarantees that a text holds no secret: it removes what has the shape of one.
+
+/// What stands in place of something removed.
+const GONE: &str = "[redacted]";
+/// Letters in a row of letters and digits from which a word counts as a secret.
+const LONG: usize = 24;
+
+/// A text without secrets and control characters, of at most `limit` bytes (plus an ellipsis), on one line.
+#[must_use]
+pub fn redact(text: &str, limit: usize) -> String {
+    // A secret may begin before the limit and end after it: read a little further than is kept.
+    let source = &text[..text.floor_char_boundary(limit.saturating_add(256))];
+    let mut clean = String::with_capacity(source.len().min(limit) + 16);
+    let mut rest = source;
+    let mut bearer = false;
+    while let Some(first) = rest.chars().next() {
+        if clean.len() > limit {
+            break;
+        }
+        if is_token(first) {
+            let end = rest.find(|c: char| !is_token(c)).unwrap_or(rest.len());
+            let word = &rest[..end];
+            rest = &rest[end..];
+            if rest.starts_with("://") {
+                rest = address(word, rest, &mut clean);
+            } else if word.contains('@') && is_mail(word) {
+                clean.push_str("[e-mail]");
+            } else if is_ip(word) {
+                clean.push_str("[ip]");
+            } else if bearer && word.len() >= 8 || is_secret(word) {
+                clean.push_str(GONE);
+            } else {
+                clean.push_str(word);
+            }
+            bearer = names_secret(word);
+        } else {
+            rest = &rest[first.len_utf8()..];
+            if first.is_whitespace() {
+                if !clean.ends_with(' ') {
+                    clean.push(' ');
+                }
+            } else if !is_deceptive(first) {
+                clean.push(first);
+                bearer &= matches!(first, ':' | '=' | '"' | '\'' | '\\');
+            }
+        }
+    }
+    let mut clean = clean.trim().to_owned();
+    if clean.len() > limit {
+        clean.truncate(clean.floor_char_boundary(limit));
+        clean.push('…');
+    } else if source.len() < text.len() {
+        clean.push('…');
+    }
+    clean
+}
+
+fn is_token(c: char) -> bool {
+    c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '@' | '+' | '*' | '/' | '%' | '~')
+}
+
+/// Keeps scheme, host and path of an address; drops user info, query and fragment.
+fn address<'t>(scheme: &str, rest: &'t str, clean: &mut String) -> &'t str {
+    let end = rest
+        .find(|c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '`' | '<' | '>' | ')' | ']' | '}' | '\\' | ','))
+        .unwrap_or(rest.len());
+    let (whole, tail) = rest.split_at(end);
+    let body = &whole[3.min(whole.len())..];
+    let shown = body.find(['?', '#']).map_or(body, |at| &body[..at]);
+    let (host, path) = shown.find('/').map_or((shown, ""), |at| shown.split_at(at));
+    let host = host.rsplit('@').next().unwrap_or(host);
+    clean.push_str(scheme);
+    clean.push_str("://");
+    let bare = host.split(':').next().unwrap_or(host);
+    clean.push_str(if is_ip(bare) { "[ip]" } else { host });
+    for part in path.split_inclusive('/') {
+        clean.push_str(if is_secret(part.trim_end_matches('/')) { GONE } else { part });
+    }
+    tail
+}
+
+fn is_mail(word: &str) -> bool {
+    word.split_once('@').is_some_and(|(name, host)| !name.is_empty() && host.contains('.') && !host.starts_with('.'))
+}
+
+fn is_ip(word: &str) -> bool {
+    let mut parts = 0;
+    for part in word.trim_end_matches('.').split('.') {
+        if part.is_empty() || part.len() > 3 || !part.bytes().all(|b| b.is_ascii_digit()) || part.parse::<u8>().is_err()
+        {
+            return false;
+        }
+        parts += 1;
+    }
+    parts == 4
+}
+
+/// A word after which a secret stands.
+fn names_secret(word: &str) -> bool {
+    let word = word.as_bytes();
+    let ends = |suffix: &str| {
+        word.len() >= suffix.len() && word[word.len() - suffix.len()..].eq_ignore_ascii_case(suffix.as_bytes())
+    };
+    ends("bearer")
+        || ends("apikey")
+        || ends("api_key")
+        || ends("api-key")
+        || ends("secret")
+        || ends("password")
+        || ends("access_token")
+        || ends("authorization")
+        || ends("basic")
+}
+
+/// The shape of a key: a vendor's prefix, or a long run of mixed letters and digits.
+fn is_secret(word: &str) -> bool {
+    const PREFIXES: [&str; 28] = [
+        "sk-",
+        "sk_",
+        "pk-",
+        "pk_",
+        "rk_",
+        "AIza",
+        "AKIA",
+        "ASIA",
+        "ghp_",
+        "gho_",
+        "ghu_",
+        "ghs_",
+        "github_pat_",
+        "glpat-",
+        "hf_",
+        "xai-",
+        "gsk_",
+        "r8_",
+        "nvapi-",
+        "pplx-",
+        "fw_",
+        "xoxb-",
+        "xoxp-",
+        "xoxa-",
+        "ya29.",
+        "eyJ",
+        "csk-",
+        "tgp_v1_",
+    ];
+    if word.len() >= 8 && PREFIXES.iter().any(|prefix| word.starts_with(prefix)) {
+        return true;
+    }
+    if word.len() < LONG {
+        return false;
+    }
+    // Words of prose and paths are letters with few digits; keys mix both, or are one long run.
+    let mut run = 0;
+    let (mut letters, mut digits, mut upper, mut lower) = (0, 0, false, false);
+    for byte in word.bytes() {
+        if byte.is_ascii_alphanumeric() {
+            run += 1;
+            letters += usize::from(byte.is_ascii_alphabetic());
+            digits += usize::from(byte.is_ascii_digit());
+            upper |= byte.is_ascii_uppercase();
+            lower |= byte.is_ascii_lowercase();
+            if run >= LONG && digits >= 4 && letters >= 4 || run >= 32 && (digits >= 3 || upper && lower) {
+                return true;
+            }
+        } else {
+            (run, letters, digits, upper, lower) = (0, 0, 0, false, false);
+        }
+    }
+    false
+}
+
+/// Control characters, bidirectional marks and invisible ones.
+fn is_deceptive(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{61c}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn keys_tokens_and_addresses_are_taken_out_and_the_words_stay() {
+        for (text, gone, stays) in [
+            ("Incorrect API key provided: sk-abcdefgh12345678.", "abcdefgh", "Incorrect API key provided"),
+            ("Authorization: Bearer abc123def456 was refused", "abc123def456", "was refused"),
+            ("key=AIzaSyA1234567890abcdefghijk", "AIzaSy", "key="),
+            ("GET https://user:pass@host.example/v1?key=abc failed", "pass", "https://host.example/v1"),
+            ("https://host.example/v1?key=abc failed", "key=abc", "failed"),
+            ("contact ops@example.com now", "ops@example.com", "contact"),
+            ("dial 192.168.1.17: refused", "192.168.1.17", "refused"),
+            ("\"api_key\": \"a1b2c3d4e5\"", "a1b2c3d4e5", "api_key"),
+        ] {
+            let clean = redact(text, 300);
+            assert!(!clean.contains(gone), "{clean}");
+            assert!(clean.contains(stays), "{clean}");
+        }
+    }
+
+    #[test]
+    fn model_names_codes_and_paths_stay_readable() {
+        for text in [
+            "The model `llama-3.3-70b-versatile` does not exist (model_not_found)",
+            "Please try again in 8.64s. Limit 200000, Used 199999, Requested 17",
+            "anthropic.claude-3-7-sonnet-20250219-v1:0 is not supported",
+        ] {
+            assert_eq!(redact(text, 500), text);
+        }
+    }
+
+    #[test]
+    fn control_and_bidirectional_characters_are_stripped() {
+        assert_eq!(redact("a\u{202e}b\u{7}c\nd\te\u{200b}", 100), "abc d e");
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_panics_and_none_grows_past_its_limit(text in ".*", limit in 0_usize..400) {
+            prop_assert!(redact(&text, limit).len() <= limit + '…'.len_utf8());
+        }
+    }
+}

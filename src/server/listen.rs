@@ -1,0 +1,146 @@
+//! The listeners: bound early and with a plain word when a port is taken, served with the protocol's bounds set.
+
+use std::{io, net::SocketAddr};
+
+use tokio::{net::TcpListener, sync::watch, task::JoinSet};
+use tonic::{
+    service::Routes,
+    transport::{Certificate, Identity, Server, ServerTlsConfig, server::TcpIncoming},
+};
+
+use super::StartError;
+use crate::{config::server::ServerConfig, grpc::v1};
+
+/// How often an idle connection is probed, and how long the peer may take to answer.
+const KEEPALIVE_INTERVAL: std::time::Duration = std::time::Duration::from_secs(60);
+const KEEPALIVE_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(20);
+
+/// Both listeners, bound.
+#[derive(Debug)]
+pub struct Listeners {
+    /// For gRPC.
+    pub grpc: TcpListener,
+    /// For health and metrics, always in plaintext.
+    pub admin: TcpListener,
+}
+
+/// Why an address cannot be listened on, in one line.
+#[derive(Debug, thiserror::Error)]
+pub enum BindError {
+    /// The port is taken.
+    #[error("{setting}: {address} is in use by another process; choose another port")]
+    InUse {
+        /// The setting that names it.
+        setting: &'static str,
+        /// The address.
+        address: SocketAddr,
+    },
+    /// Anything else.
+    #[error("{setting}: cannot listen on {address}: {source}")]
+    Other {
+        /// The setting that names it.
+        setting: &'static str,
+        /// The address.
+        address: SocketAddr,
+        /// Why.
+        source: io::Error,
+    },
+    /// A bound listener does not know its address.
+    #[error("a listener has no address: {0}")]
+    Address(#[from] io::Error),
+}
+
+// === impl Listeners ===
+
+impl Listeners {
+    /// Binds what the configuration names.
+    ///
+    /// # Errors
+    /// When an address is taken or is none of this host.
+    pub async fn bind(server: &ServerConfig) -> Result<Self, BindError> {
+        Ok(Self {
+            grpc: bind("server.listen", server.listen).await?,
+            admin: bind("server.admin_listen", server.admin_listen).await?,
+        })
+    }
+}
+
+/// Binds one address.
+///
+/// # Errors
+/// When the address is taken or is none of this host.
+pub(super) async fn bind(setting: &'static str, address: SocketAddr) -> Result<TcpListener, BindError> {
+    TcpListener::bind(address).await.map_err(|source| match source.kind() {
+        io::ErrorKind::AddrInUse => BindError::InUse { setting, address },
+        _ => BindError::Other { setting, address, source },
+    })
+}
+
+pub(super) fn serve_grpc(
+    server: &ServerConfig,
+    listener: TcpListener,
+    mut routes: Routes,
+    mut stop: watch::Receiver<bool>,
+    tasks: &mut JoinSet<()>,
+) -> Result<(), StartError> {
+    if server.reflection {
+        routes = with_reflection(routes)?;
+    }
+    let mut builder = Server::builder()
+        .max_concurrent_streams(server.max_concurrent_streams)
+        .http2_max_header_list_size(u32::try_from(server.max_header_bytes).unwrap_or(u32::MAX))
+        .http2_keepalive_interval(Some(KEEPALIVE_INTERVAL))
+        .http2_keepalive_timeout(Some(KEEPALIVE_TIMEOUT))
+        // With a grace set as well, tonic cuts the socket without a GOAWAY; alone, the age is the right two-stage end.
+        .max_connection_age(server.max_connection_age)
+        .accept_http1(server.grpc_web);
+    if let Some(tls) = tls(server)? {
+        builder = builder.tls_config(tls).map_err(|error| StartError::Tls(error.to_string()))?;
+    }
+    let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
+    let stopped = async move {
+        // An error means that the server is gone, which is a stop as well.
+        let _ = stop.wait_for(|stop| *stop).await;
+    };
+    let web = server.grpc_web;
+    tasks.spawn(async move {
+        let served = if web {
+            builder
+                .layer(tonic_web::GrpcWebLayer::new())
+                .add_routes(routes)
+                .serve_with_incoming_shutdown(incoming, stopped)
+                .await
+        } else {
+            builder.add_routes(routes).serve_with_incoming_shutdown(incoming, stopped).await
+        };
+        if let Err(error) = served {
+            tracing::error!(%error, "the gRPC listener ended");
+        }
+    });
+    Ok(())
+}
+
+/// Both versions of reflection: many clients speak only the older one.
+fn with_reflection(routes: Routes) -> Result<Routes, StartError> {
+    let builder = || {
+        tonic_reflection::server::Builder::configure()
+            .register_encoded_file_descriptor_set(v1::DESCRIPTORS)
+            .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+    };
+    let broken = |error: tonic_reflection::server::Error| StartError::Tls(format!("reflection: {error}"));
+    Ok(routes
+        .add_service(builder().build_v1().map_err(broken)?)
+        .add_service(builder().build_v1alpha().map_err(broken)?))
+}
+
+fn tls(server: &ServerConfig) -> Result<Option<ServerTlsConfig>, StartError> {
+    let Some(files) = &server.tls else { return Ok(None) };
+    let read = |path: &std::path::Path| {
+        std::fs::read(path).map_err(|error| StartError::Tls(format!("{}: {error}", path.display())))
+    };
+    let mut tls = ServerTlsConfig::new().identity(Identity::from_pem(read(&files.cert_file)?, read(&files.key_file)?));
+    if let Some(authority) = &files.client_ca_file {
+        tls = tls.client_ca_root(Certificate::from_pem(read(authority)?));
+    }
+    Ok(Some(tls))
+}

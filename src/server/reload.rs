@@ -1,0 +1,59 @@
+//! Puts a changed configuration in force, and says so; one that is wrong changes nothing, and that is said too.
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use tokio::task::JoinSet;
+
+use crate::{
+    config::{ConfigWatcher, Loaded, ProcessEnvironment, Reload},
+    domain::event::EventBody,
+    engine::Engine,
+    grpc::auth::Authenticator,
+    telemetry::Metrics,
+};
+
+/// What a new configuration reaches.
+#[derive(Debug, Clone)]
+pub(super) struct Reloads {
+    pub(super) engine: Engine,
+    pub(super) authenticator: Arc<ArcSwap<Authenticator>>,
+    pub(super) metrics: Metrics,
+}
+
+/// Follows the configuration's file as long as the server lives.
+pub(super) fn follow(loaded: Loaded, reloads: Reloads, tasks: &mut JoinSet<()>) {
+    let watcher = ConfigWatcher::start(loaded, Arc::new(ProcessEnvironment), move |reload| reloads.take(&reload));
+    tasks.spawn(async move {
+        let _watcher = watcher;
+        std::future::pending::<()>().await;
+    });
+}
+
+// === impl Reloads ===
+
+impl Reloads {
+    fn take(&self, reload: &Reload) {
+        match reload {
+            Reload::Applied { config, needs_restart } => {
+                if let Err(error) = self.engine.reload(config.as_ref().clone()) {
+                    self.rejected(error.to_string());
+                    return;
+                }
+                self.authenticator.store(Arc::new(Authenticator::new(&config.server)));
+                self.metrics.targets_changed(super::target_names(&self.engine));
+                for setting in needs_restart {
+                    tracing::warn!(setting, "the setting was changed, but it is read at the start only");
+                }
+                self.engine.configuration_changed(None);
+                self.engine.events().publish(None, 0, None, EventBody::ConfigurationReloaded);
+            }
+            Reload::Rejected(faults) => self.rejected(faults.to_string()),
+        }
+    }
+
+    fn rejected(&self, reason: String) {
+        self.engine.configuration_changed(Some(reason.clone()));
+        self.engine.events().publish(None, 0, None, EventBody::ConfigurationRejected { reason });
+    }
+}
