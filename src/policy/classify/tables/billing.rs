@@ -1,4 +1,4 @@
-//! Money, plans and long pools: quota_exceeded at any status, also where a code says limit, permission or bad request.
+//! Money, plans and long pools: `quota_exceeded` at any status, also where a code says limit, permission or bad request.
 
 use crate::{
     domain::failure::FailureClass as C,
