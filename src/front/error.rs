@@ -26,6 +26,7 @@ use super::headers::Told;
 use crate::{
     domain::{
         failure::{Failure, FailureClass},
+        ids::{RouteName, TargetId},
         invocation::Outcome,
     },
     engine::Refusal,
@@ -36,7 +37,7 @@ const SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
 /// The wait in milliseconds, which the official SDKs read before `retry-after`.
 const RETRY_AFTER_MS: HeaderName = HeaderName::from_static("retry-after-ms");
 /// When a client that was told of the drain may try again: another replica is ready.
-const TRY_ELSEWHERE_MS: u128 = 100;
+const TRY_ELSEWHERE_MS: u64 = 100;
 
 /// An answer that is none.
 #[derive(Debug, Clone, PartialEq)]
@@ -46,10 +47,10 @@ pub(super) struct Refused {
     code: &'static str,
     param: Option<String>,
     message: String,
-    retry_after_ms: Option<u128>,
+    retry_after_ms: Option<u64>,
     should_retry: bool,
-    details: Option<Value>,
-    told: Option<Told>,
+    details: Option<Box<Value>>,
+    told: Option<Box<Told>>,
 }
 
 // === impl Refused: what Relight itself refuses ===
@@ -143,7 +144,7 @@ impl Refused {
     pub(super) fn unresolved(refusal: Refusal) -> Self {
         match refusal {
             Refusal::RouteNotFound { route, nearest } => {
-                Self::no_such_model(route.as_str(), nearest.as_ref().map(|name| name.as_str()))
+                Self::no_such_model(route.as_str(), nearest.as_ref().map(RouteName::as_str))
             }
             Refusal::Overrides(faults) => {
                 let faults: Vec<String> = faults.into_iter().map(|(field, why)| format!("{field}: {why}")).collect();
@@ -161,12 +162,12 @@ impl Refused {
         let details = json!({
             "invocation": outcome.invocation.as_str(),
             "class": failure.class.as_str(),
-            "target": failure.target.as_ref().map(|target| target.as_str()),
+            "target": failure.target.as_ref().map(TargetId::as_str),
             "attempts": outcome.attempts.len(),
             "reasoning": outcome.reasoning,
             "recovery_hint": failure.recovery_hint,
         });
-        Self { details: Some(details), told: Some(told), ..Self::failure(failure) }
+        Self { details: Some(Box::new(details)), told: Some(Box::new(told)), ..Self::failure(failure) }
     }
 
     /// A failure by its class.
@@ -180,7 +181,7 @@ impl Refused {
         } else {
             failure.message.clone()
         };
-        let retry_after_ms = failure.retry_after.map(|wait| wait.duration.as_millis());
+        let retry_after_ms = failure.retry_after.map(|wait| u64::try_from(wait.duration.as_millis()).unwrap_or(u64::MAX));
         // Only a wait that somebody stated makes the client's own retry worth its while.
         let should_retry = retry_after_ms.is_some() && matches!(status.as_u16(), 429 | 503);
         Self { retry_after_ms, should_retry, ..Self::new(status, kind, code, message) }
@@ -191,7 +192,7 @@ impl Refused {
         let mut error =
             json!({"message": self.message, "type": self.kind, "param": self.param, "code": self.code});
         if let (Some(details), Some(fields)) = (&self.details, error.as_object_mut()) {
-            fields.insert("relight".to_owned(), details.clone());
+            fields.insert("relight".to_owned(), (**details).clone());
         }
         json!({"error": error})
     }
@@ -205,7 +206,7 @@ impl IntoResponse for Refused {
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
         let again = if self.should_retry { "true" } else { "false" };
         headers.insert(SHOULD_RETRY, HeaderValue::from_static(again));
-        if let Some(wait) = self.retry_after_ms.and_then(|wait| u64::try_from(wait).ok()) {
+        if let Some(wait) = self.retry_after_ms {
             headers.insert(header::RETRY_AFTER, HeaderValue::from(wait.div_ceil(1000).max(1)));
             headers.insert(RETRY_AFTER_MS, HeaderValue::from(wait));
         }

@@ -1,4 +1,5 @@
 //! What integration tests stand on: fakes of the world around Relight that can fail on demand.
 
+pub(crate) mod front;
 pub(crate) mod upstream;
 pub(crate) mod wire;
