@@ -149,8 +149,7 @@ impl EventReader {
         }
         let next = self.after.0 + 1;
         if next < oldest.0 {
-            let missed =
-                Reading::Missed { count: oldest.0 - next, from: Cursor(next), to: Cursor(oldest.0 - 1) };
+            let missed = Reading::Missed { count: oldest.0 - next, from: Cursor(next), to: Cursor(oldest.0 - 1) };
             self.after = Cursor(oldest.0 - 1);
             return Some(missed);
         }

@@ -7,7 +7,7 @@
 //! - [`policy`]: decisions as pure functions and small state machines.
 //! - [`config`]: what the operator wants, as plain data.
 //! - [`layers`]: the thin services that obey the policies; [`provider`]: the wires to models; [`telemetry`]: what
-//!   people see of it. These do not know each other.
+//!   people see of it; [`journal`]: the durable record. These do not know each other.
 //! - [`stack`]: the order of the layers.
 //! - [`engine`]: a configuration made alive: resolves what is asked and runs it.
 //! - [`grpc`]: the services, and conversion between the contract and the domain; [`front`]: the OpenAI-compatible
@@ -20,9 +20,11 @@ pub mod engine;
 pub mod events;
 pub mod front;
 pub mod grpc;
+pub mod journal;
 pub mod layers;
 pub mod policy;
 pub mod provider;
+pub mod scenarios;
 pub mod server;
 pub mod stack;
 pub mod telemetry;

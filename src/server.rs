@@ -28,7 +28,9 @@ use crate::{
         v1::{admin_service_server::AdminServiceServer, recovery_service_server::RecoveryServiceServer},
     },
     layers::{spans::Spans, targets::TargetState},
-    telemetry::{self, Levels, LogFormat, Metrics, MetricsTask, ReaderTask, TargetNames, TelemetrySettings, TracerGuard},
+    telemetry::{
+        self, Levels, LogFormat, Metrics, MetricsTask, ReaderTask, TargetNames, TelemetrySettings, TracerGuard,
+    },
 };
 
 /// How long health says "not serving" before connections are told to go, so that load balancers see it.

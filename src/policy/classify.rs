@@ -171,6 +171,17 @@ impl Classifier {
         match by_text {
             // A wide net yields to a telling status, and talk of the connection to the status that came over it.
             Some(net) if yields(&net, evidence) => by_status().unwrap_or(net),
+            // Nothing was sent where no key is here; a status says that something was. And the other way round.
+            Some(mut judgement)
+                if judgement.rule == "config.no_credentials" && matches!(scene.status, Some(401 | 403)) =>
+            {
+                judgement.class = FailureClass::Authentication;
+                judgement
+            }
+            Some(mut judgement) if judgement.rule == "auth.missing" && scene.status.is_none() => {
+                judgement.class = FailureClass::Configuration;
+                judgement
+            }
             Some(judgement) => judgement,
             None => by_status().or_else(|| by_grpc(error, evidence)).unwrap_or_else(|| unread(error)),
         }
@@ -182,7 +193,8 @@ const ONLINE: std::time::Duration = std::time::Duration::from_mins(10);
 
 fn yields(judgement: &Judgement, evidence: &Evidence) -> bool {
     let Some(status) = evidence.status() else { return false };
-    let net = matches!(&*judgement.rule, "net.invalid_request" | "net.server_error" | "net.tool_exception" | "net.cancelled");
+    let net =
+        matches!(&*judgement.rule, "net.invalid_request" | "net.server_error" | "net.tool_exception" | "net.cancelled");
     let shell = judgement.rule == "net.upstream_failed";
     let talk = judgement.class == FailureClass::Network
         && evidence.inner_status.is_some_and(|inner| (401..=404).contains(&inner) || inner == 429);
@@ -221,7 +233,9 @@ fn by_fault(fault: TransportFault) -> Judgement {
     use FailureClass as C;
     use TransportFault as F;
     let (class, retry) = match fault {
-        F::Dns | F::Refused | F::Unreachable | F::Tls | F::Reset | F::ClosedEarly | F::LocalExhaustion => (C::Network, None),
+        F::Dns | F::Refused | F::Unreachable | F::Tls | F::Reset | F::ClosedEarly | F::LocalExhaustion => {
+            (C::Network, None)
+        }
         // Trust does not heal by asking again.
         F::Certificate => (C::Network, Some(false)),
         F::ConnectTimeout | F::FirstTokenTimeout | F::Deadline => (C::Timeout, None),
@@ -230,14 +244,7 @@ fn by_fault(fault: TransportFault) -> Judgement {
         F::ProcessExited => (C::Crash, None),
         F::Cancelled => (C::Cancelled, None),
     };
-    Judgement {
-        class,
-        detail: None,
-        retry,
-        fallback: None,
-        rule: Cow::Borrowed("fault"),
-        fact: format!("{fault:?}"),
-    }
+    Judgement { class, detail: None, retry, fallback: None, rule: Cow::Borrowed("fault"), fact: format!("{fault:?}") }
 }
 
 fn fact(reading: &Reading, (from, to): (usize, usize)) -> String {
@@ -288,7 +295,13 @@ const fn fallback_default(class: FailureClass, detail: Option<InvalidRequestDeta
     use InvalidRequestDetail as D;
     match class {
         C::InvalidRequest => matches!(detail, Some(D::UnsupportedParameter)),
-        C::Cancelled | C::ApprovalRejected | C::ToolFailed | C::OutcomeUnknown | C::State | C::Checkpoint | C::Cache => false,
+        C::Cancelled
+        | C::ApprovalRejected
+        | C::ToolFailed
+        | C::OutcomeUnknown
+        | C::State
+        | C::Checkpoint
+        | C::Cache => false,
         C::RateLimited
         | C::QuotaExceeded
         | C::Overloaded

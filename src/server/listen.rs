@@ -5,10 +5,7 @@ use std::{io, net::SocketAddr};
 use tokio::{net::TcpListener, sync::watch, task::JoinSet};
 use tonic::{
     service::Routes,
-    transport::{
-        Certificate, Identity, Server, ServerTlsConfig,
-        server::TcpIncoming,
-    },
+    transport::{Certificate, Identity, Server, ServerTlsConfig, server::TcpIncoming},
 };
 
 use super::StartError;
@@ -115,7 +112,11 @@ pub(super) fn serve_grpc(
     let web = server.grpc_web;
     tasks.spawn(async move {
         let served = if web {
-            builder.layer(tonic_web::GrpcWebLayer::new()).add_routes(routes).serve_with_incoming_shutdown(incoming, stopped).await
+            builder
+                .layer(tonic_web::GrpcWebLayer::new())
+                .add_routes(routes)
+                .serve_with_incoming_shutdown(incoming, stopped)
+                .await
         } else {
             builder.add_routes(routes).serve_with_incoming_shutdown(incoming, stopped).await
         };
@@ -150,4 +151,3 @@ fn tls(server: &ServerConfig) -> Result<Option<ServerTlsConfig>, StartError> {
     }
     Ok(Some(tls))
 }
-

@@ -52,9 +52,10 @@ pub(super) struct Found {
 
 #[derive(Debug, Clone, Copy)]
 struct Atom {
-    open_end: bool,
-    ascii_start: bool,
-    ascii_end: bool,
+    /// Spaces in front that belong to the search and not to the words.
+    lead: u8,
+    /// Spaces behind.
+    tail: u8,
 }
 
 /// One part of an ordered phrase: any of these atoms, at most `gap` bytes after the part before.
@@ -62,7 +63,7 @@ struct Atom {
 struct Link {
     atoms: Vec<u32>,
     gap: usize,
-    between: Vec<String>,
+    between: Option<Vec<String>>,
 }
 
 #[derive(Debug)]
@@ -109,7 +110,7 @@ impl Engine {
                 };
                 let alternative = Alternative {
                     rule: index,
-                    chain: phrase.chain.iter().map(|link| Link::new(atoms(&link.words), link)).collect(),
+                    chain: phrase.chain.iter().map(|link| Link::new(atoms(&link.spellings), link)).collect(),
                     with: phrase.with.iter().map(|words| atoms(words)).collect(),
                     without: phrase.without.iter().flat_map(|words| atoms(words)).collect(),
                     whole_value: phrase.whole_value,
@@ -133,7 +134,7 @@ impl Engine {
         }
         engine.automaton = AhoCorasick::builder()
             .match_kind(MatchKind::Standard)
-            .kind(Some(AhoCorasickKind::DFA))
+            .kind(Some(AhoCorasickKind::ContiguousNFA))
             .build(&patterns)
             .ok();
         engine
@@ -147,15 +148,21 @@ impl Engine {
         let words = text.trim_end_matches('*');
         let id = u32::try_from(patterns.len()).unwrap_or(u32::MAX);
         debug_assert!(patterns.len() < MAX_ATOMS, "too many phrases");
-        patterns.push(words.to_owned());
-        self.atoms.push(Atom {
-            open_end,
-            ascii_start: words.as_bytes().first().is_some_and(u8::is_ascii),
-            ascii_end: words.as_bytes().last().is_some_and(u8::is_ascii),
-        });
+        // Boundaries are part of what is searched: short words would otherwise be found inside every other word.
+        let bounded = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii);
+        let lead = bounded(words.as_bytes().first());
+        let tail = !open_end && bounded(words.as_bytes().last());
+        patterns.push(format!("{}{words}{}", if lead { " " } else { "" }, if tail { " " } else { "" }));
+        self.atoms.push(Atom { lead: u8::from(lead), tail: u8::from(tail) });
         self.triggers.push(Vec::new());
         known.insert(text.to_owned(), id);
         id
+    }
+
+    /// The automaton's size in memory, in bytes, and the number of its words.
+    #[cfg(test)]
+    pub(super) fn size(&self) -> (usize, usize) {
+        (self.automaton.as_ref().map_or(0, AhoCorasick::memory_usage), self.atoms.len())
     }
 
     #[cfg(test)]
@@ -171,19 +178,15 @@ impl Engine {
         if let Some(automaton) = &self.automaton {
             for found in automaton.find_overlapping_iter(text) {
                 let atom = self.atoms[found.pattern().as_usize()];
-                let starts = !atom.ascii_start || found.start() == 0 || !is_word(text[found.start() - 1]);
-                let ends = atom.open_end || !atom.ascii_end || text.get(found.end()).is_none_or(|b| !is_word(*b));
-                if starts && ends {
-                    let id = found.pattern().as_usize();
-                    seen[id / 64] |= 1 << (id % 64);
-                    hits.push(Hit {
-                        atom: found.pattern().as_u32(),
-                        start: u32::try_from(found.start()).unwrap_or(u32::MAX),
-                        end: u32::try_from(found.end()).unwrap_or(u32::MAX),
-                    });
-                    if hits.len() == MAX_HITS {
-                        break;
-                    }
+                let id = found.pattern().as_usize();
+                seen[id / 64] |= 1 << (id % 64);
+                hits.push(Hit {
+                    atom: found.pattern().as_u32(),
+                    start: u32::try_from(found.start() + usize::from(atom.lead)).unwrap_or(u32::MAX),
+                    end: u32::try_from(found.end() - usize::from(atom.tail)).unwrap_or(u32::MAX),
+                });
+                if hits.len() == MAX_HITS {
+                    break;
                 }
             }
         }
@@ -214,14 +217,16 @@ impl Engine {
 // === impl Link ===
 
 impl Link {
-    fn new(atoms: Vec<u32>, words: &phrase::Words) -> Self {
+    fn new(atoms: Vec<u32>, words: &phrase::Part) -> Self {
         Self { atoms, gap: words.gap, between: words.between.clone() }
     }
 
     /// Whether only allowed words stand in a gap.
     fn allows(&self, gap: &[u8]) -> bool {
-        self.between.is_empty()
-            || gap.split(|b| *b == b' ').all(|word| word.is_empty() || self.between.iter().any(|w| w.as_bytes() == word))
+        let Some(between) = &self.between else { return true };
+        // An open stem ends inside its word; the rest of that word is no word of its own.
+        let rest = gap.iter().position(|b| *b == b' ').map_or(&gap[gap.len()..], |at| &gap[at..]);
+        rest.split(|b| *b == b' ').all(|word| word.is_empty() || between.iter().any(|w| w.as_bytes() == word))
     }
 }
 
@@ -265,9 +270,3 @@ impl Alternative {
             && !self.without.iter().any(has)
     }
 }
-
-/// Whether a byte belongs to a word.
-fn is_word(byte: u8) -> bool {
-    byte.is_ascii_lowercase() || byte.is_ascii_digit()
-}
-

@@ -91,7 +91,9 @@ impl Seen {
     /// The text of all blocks of that kind, in order.
     pub(crate) fn text_of(&self, wanted: &BlockKind) -> String {
         let of_kind = |block: u32| {
-            self.deltas.iter().any(|delta| matches!(delta, Delta::BlockStart { block: it, kind } if *it == block && kind == wanted))
+            self.deltas
+                .iter()
+                .any(|delta| matches!(delta, Delta::BlockStart { block: it, kind } if *it == block && kind == wanted))
         };
         let texts = self.deltas.iter().filter_map(|delta| match delta {
             Delta::BlockDelta { block, text } if of_kind(*block) => Some(text.as_str()),
@@ -116,7 +118,8 @@ impl Seen {
                 Delta::BlockDelta { block: it, text } if *it == block => Some(text.as_str()),
                 _ => None,
             });
-            let stopped = self.deltas.iter().any(|delta| matches!(delta, Delta::BlockStop { block: it, .. } if *it == block));
+            let stopped =
+                self.deltas.iter().any(|delta| matches!(delta, Delta::BlockStop { block: it, .. } if *it == block));
             (id.clone(), name.clone(), pieces.collect(), stopped)
         };
         calls.map(call).collect()

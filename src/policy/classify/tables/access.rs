@@ -35,9 +35,15 @@ pub(super) const RULES: &[Rule] = &[
         ],
     ),
     rule(
-        "not_found.legacy_model",
+        "not_found.model",
         C::NotFound,
-        &["marked by provider as legacy", "resource not found .. legacy", "model .. {reached the end of its life|end of life|reached end of life}"],
+        &[
+            "{is not|isnt|not} a {valid|supported|known|recognized|registered} {model|deployment|engine}",
+            "not a valid model id",
+            "marked by provider as legacy",
+            "resource not found .. legacy",
+            "model .. {reached the end of its life|end of life|reached end of life}",
+        ],
     ),
     rule(
         "config.no_credentials",
@@ -60,7 +66,7 @@ pub(super) const RULES: &[Rule] = &[
             "{set|configure|add|enter|provide|input} {your |an |a |the |valid |}{api |openai |}{key|api key|api keys|token} {in|before|first|using|via|to your} .. {setting*|config*|env*|using|first|preferences|dashboard|starting|start}",
             "please set {your |the |an |}{api key|apikey|openai api key|key|api token|token}",
             "{at least one of the following|requires at least one} .. {set|api key}",
-            "{not logged in|no auth credentials found|please log in|please login|run login|not authenticated with} @transport",
+            "{not logged in|please log in|please login|run login|not authenticated with} @transport",
             "no {llm|llms|provider|model|models|backend|endpoint|base url|deployment|language model} {is |was |are |has been |}{configured|selected|specified|set up|set|provided|defined|loaded|available for provider}",
             "no fully specified llm",
             "{llm|provider|model|backend|endpoint|base url} {is |was |has |}not {been |}{configured|specified|initialized|set up|initialised}",
@@ -82,6 +88,15 @@ pub(super) const RULES: &[Rule] = &[
             "{region must be specified|you must specify a region|missing region|no region was supplied|project id is required|unable to determine project|project was not passed|unable to find project|missing project}",
         ],
     ),
+    // A key that is missing: at the provider where an answer came back, on this side where none did.
+    rule(
+        "auth.missing",
+        C::Authentication,
+        &[
+            "{api key|apikey|api token} {is |was |}{not found|missing|required|not provided|empty|undefined|not supplied|needed}",
+            "load api key error",
+        ],
+    ),
     rule(
         "auth.code",
         C::Authentication,
@@ -91,8 +106,8 @@ pub(super) const RULES: &[Rule] = &[
             "api key invalid",
             "{invalid|incorrect|wrong|bad|malformed|unknown|unrecognized|illegal|revoked|expired|disabled|inactive|deactivated|deleted} {or missing |or expired |or unauthorized |authentication |auth |access |bearer |api |subscription |security |session |}{api key|apikey|api keys|api token|key|token|credentials|credential|access token|auth token|authorization|authentication|signature|x api key|bearer token|jwt|login|secret|secret key|subscription key|authorization header|client token|oauth token|refresh token|authorization token|oauth access token}",
             "{expired token|token expired|expired token exception|unrecognized client*|incomplete signature|missing authentication token|invalid signature exception|signature does not match|signature expired|invalid access key*|invalid client token id|invalid grant|invalid token|invalid client|access token expired|invalid authenticator|security token .. {expired|invalid}}",
-            "{api key|apikey|key|token|credential|credentials|access token|session|login|certificate|signature|oauth token|auth token|api token} .. {is |has |was |were |are |been |provided |not |}{not valid|is invalid|invalid|expired|incorrect|revoked|unauthorized|rejected|refused|not recognized|been disabled|is disabled|was disabled|deactivated|malformed|is wrong|does not match|doesnt match|was deleted|been deleted|been leaked|reported as leaked|not accepted|not authorized} !certificate !ssl",
-            "{api key|apikey} {not found|not valid|missing|is missing|required|is required|error|not provided|was not provided}",
+            "{api key|apikey|key|token|credential|credentials|access token|session|login|certificate|signature|oauth token|auth token|api token} .. {is |has |was |were |are |been |provided |not |}{not valid|is invalid|invalid|expired|incorrect|revoked|unauthorized|rejected|refused|not recognized|been disabled|is disabled|was disabled|deactivated|malformed|is wrong|does not match|doesnt match|was deleted|been deleted|been leaked|reported as leaked|not accepted|not authorized} !certificate !ssl !unexpected token",
+            "{api key|apikey} {not valid|error}",
             "{authentication|authorization|auth|login} {header |token |credentials |key |parameter |info |}{is |was |are |were |}{missing|required|not provided|failed|not found|error occurred|failure|fails|invalid|unsuccessful|rejected|needed|not supplied}",
             "{missing|no|without|lacks|requires|provide|supply|empty} {a |an |any |valid |required |the |request |your |}{authentication|authorization|auth|bearer|api key|apikey|token|credentials|access token|cookie auth|x api key} {header*|token*|credential*|in the|in your|provided|parameter|field|or|found|supplied|bearer}",
             "missing {authentication|authorization|bearer|auth}",

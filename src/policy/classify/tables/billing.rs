@@ -1,4 +1,4 @@
-//! Money, plans and long pools: quota_exceeded at any status, also where a code says limit, permission or bad request.
+//! Money, plans and long pools: `quota_exceeded` at any status, also where a code says limit, permission or bad request.
 
 use crate::{
     domain::failure::FailureClass as C,
@@ -36,6 +36,7 @@ pub(super) const RULES: &[Rule] = &[
             "spend limit exceeded",
             "=spending limit*",
             "plan limit {reached|exceeded}",
+            "hard limit {reached|exceeded|hit}",
             "monthly {usage |spend* |spending |request |token |}{limit|quota|cap|budget|allowance|pool}",
             "{set limit exceeded|inference limit .. paused|safe experience mode}",
             "{service not active|account suspended|account deactivated for non payment}",

@@ -62,6 +62,8 @@ pub(super) const RULES: &[Rule] = &[
             "none type object .. {choices|content|subscriptable|iterable|message|attribute*}",
             "cannot read {properties|property} of {undefined|null} .. reading .. {choices|content|message|delta|text|0|#}",
             "list index out of range",
+            "key error {choices|content|message|candidates|output|delta|usage}",
+            "no {tool call|tool calls|function call|function calls} {found |returned |generated |made |}in {the |model |}{response|output|completion}",
             "index out of range .. choices",
             "{tool call|function call|tool calls|function arguments|arguments|tool input|tool arguments} .. {not valid json|invalid json|unparsable|malformed|could not be parsed|cannot be parsed|not parseable|incomplete json|truncated|is not json|invalid}",
             "{invalid|malformed|incomplete|unparsable|truncated} {tool call|function call|tool calls|json arguments|tool arguments|function arguments|tool input|json|arguments json}",

@@ -65,7 +65,8 @@ impl Reply {
     /// A streamed answer that wants one tool called; its arguments come in pieces of five bytes.
     pub(crate) fn tool_call(name: &str, arguments: &str) -> Self {
         let call = |fields: Value| chunk(&json!({"tool_calls": [fields]}), None);
-        let begin = json!({"index": 0, "id": "call_a", "type": "function", "function": {"name": name, "arguments": ""}});
+        let begin =
+            json!({"index": 0, "id": "call_a", "type": "function", "function": {"name": name, "arguments": ""}});
         let mut events = vec![call(begin)];
         let mut rest = arguments;
         while !rest.is_empty() {
