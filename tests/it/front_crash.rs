@@ -216,15 +216,15 @@ async fn s09_a_stalled_stream_still_ends_as_the_whole_answer() {
 }
 
 #[tokio::test]
-async fn s10_a_malformed_event_is_passed_over() {
+async fn s10_a_malformed_event_does_not_cost_the_answer() {
     let mut lines: Vec<(Duration, Vec<u8>)> = events("model-primary")
         .into_iter()
-        .map(|data| (Duration::ZERO, format!("data: {data}\n\n").into_bytes()))
+        .map(|data| (Duration::from_millis(1), format!("data: {data}\n\n").into_bytes()))
         .collect();
     lines.insert(11, (Duration::ZERO, b"data: {\"choices\": [{\"delta\": {\"content\": \n\n".to_vec()));
     let bench = Bench::always(Reply::stream(lines)).await;
+    // Nobody can see whether that event held words: the answer is taken from the fallback and joined without a seam.
     bench.rescued().await;
-    assert_eq!(bench.asked_primary(), 1, "it is recovered in place");
 }
 
 #[tokio::test]

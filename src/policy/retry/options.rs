@@ -168,14 +168,16 @@ fn room(policy: &RetryPolicy, candidate: &Candidate) -> Duration {
     policy.min_attempt_time.max(candidate.first_token_p50)
 }
 
-/// Smaller is better: who stayed silent comes last, then whoever can be asked first, then the healthy, then the same
-/// target (its caches are warm), then the route's order.
+/// Smaller is better: who stayed silent comes last, before that who answered unusably more than once, then whoever can
+/// be asked first, then the healthy, then the same target (its caches are warm), then the route's order.
 fn rank(remedies: Option<&Remedies>, option: &Possibility<'_>, stay: Duration, index: usize) -> impl Ord + use<> {
     let other_first = remedies.is_some_and(|remedies| remedies.other_first);
     let free_other = !option.same && !option.parked;
+    let worn = option.candidate.attempts > 1 && remedies.is_some_and(|by| by.counter == Counter::Semantic);
     let ready = if option.same { option.ready } else { option.ready + stay };
     (
         option.candidate.failed_silent,
+        worn,
         other_first && !free_other,
         ready,
         Reverse(option.candidate.healthy),

@@ -194,3 +194,16 @@ fn a_target_may_be_stayed_with_once_where_time_mends_its_failure() {
         assert_eq!(target, expected, "{} after {retries_made}", failure.class);
     }
 }
+
+#[test]
+fn a_target_whose_answers_were_unusable_twice_is_asked_after_the_others() {
+    let now = Instant::now();
+    let failure = failure(FailureClass::MalformedResponse);
+    for (attempts, expected) in [(1, "a"), (2, "b")] {
+        let candidates = [Candidate { attempts, ..asked() }, fresh("b")];
+        let situation =
+            Situation { semantic_made: attempts - 1, ..Situation::new(now, now + s(60), &failure, &candidates) };
+        let (target, ..) = again(decide(&plain(), &situation));
+        assert_eq!(target, expected, "after {attempts} attempts");
+    }
+}
