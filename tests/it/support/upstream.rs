@@ -33,7 +33,7 @@ use tokio::{
     time::Instant,
 };
 
-pub(crate) use self::reply::{Reply, chunk};
+pub(crate) use self::reply::{Reply, chunk, usage_chunk};
 
 /// Longest time that an `await_…` waits before the test fails.
 const PATIENCE: Duration = Duration::from_secs(10);
