@@ -77,6 +77,7 @@ impl Recovery {
             time_allowed,
             trace: trace_context(metadata),
             entry: Entry::Grpc(rpc),
+            resumable: requested.resumable,
         };
         let incoming = self.engine.resolve(asked).map_err(|refusal| match refusal {
             Refusal::RouteNotFound { route, nearest } => {
