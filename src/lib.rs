@@ -10,6 +10,7 @@
 //!   people see of it; [`journal`]: the durable record. These do not know each other.
 //! - [`stack`]: the order of the layers.
 //! - [`engine`]: a configuration made alive: resolves what is asked and runs it.
+//! - [`execution`]: running invocations: numbered, recorded, followed, taken over.
 //! - [`grpc`]: the services, and conversion between the contract and the domain.
 //! - [`server`]: a configuration and two listeners in, a running Relight out.
 
@@ -17,6 +18,7 @@ pub mod config;
 pub mod domain;
 pub mod engine;
 pub mod events;
+pub mod execution;
 pub mod grpc;
 pub mod journal;
 pub mod layers;
