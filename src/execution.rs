@@ -149,8 +149,10 @@ impl Executions {
     }
 
     /// Follows an invocation that the journal knows, after the step (epoch, number) that the follower has.
-    pub fn follow(&self, id: InvocationId, after: Option<(u64, u64)>) -> Follower {
-        Follower::new(Arc::clone(&self.shared), id, after)
+    pub fn follow(&self, record: &Record, after: Option<(u64, u64)>) -> Started {
+        let mut started = self.shared.of_record(record);
+        started.follower = Follower::new(Arc::clone(&self.shared), record.id.clone(), after);
+        started
     }
 
     /// The recorded steps of an invocation, at most `limit`.

@@ -4,6 +4,7 @@
 //! operators run. It ends in order: not ready, no new invocations, running ones finish, then telemetry is flushed.
 
 mod admin_port;
+mod executions;
 mod listen;
 mod reload;
 
@@ -19,6 +20,7 @@ use crate::{
     domain::{event::Severity, target::Target},
     engine::{Engine, PartsError},
     events::EventBus,
+    execution::Executions,
     grpc::{
         admin::Admin,
         auth::Authenticator,
@@ -59,6 +61,9 @@ pub enum StartError {
     /// A listener.
     #[error(transparent)]
     Bind(#[from] BindError),
+    /// The journal.
+    #[error("journal.store: {0}")]
+    Journal(String),
     /// TLS.
     #[error("TLS cannot be set up: {0}")]
     Tls(String),
@@ -72,6 +77,7 @@ pub struct Running {
     /// Where health and metrics are served.
     pub admin_address: SocketAddr,
     engine: Engine,
+    executions: Executions,
     draining: watch::Sender<bool>,
     stop: watch::Sender<bool>,
     health: tonic_health::server::HealthReporter,
@@ -121,7 +127,8 @@ impl Running {
         let admin_address = listeners.admin.local_addr().map_err(BindError::from)?;
         let address = listeners.grpc.local_addr().map_err(BindError::from)?;
         let admin = Admin::new(engine.clone(), Arc::clone(&authenticator), presence.clone());
-        let recovery = Recovery::new(engine.clone(), authenticator, presence);
+        let (executions, tokens) = executions::start(config, engine.clone(), &mut tasks)?;
+        let recovery = Recovery::new(engine.clone(), executions.clone(), tokens, authenticator, presence);
         let max_bytes = usize::try_from(config.server.max_message_bytes).unwrap_or(usize::MAX);
         let routes = Routes::new(health_service.clone())
             .add_service(RecoveryServiceServer::new(recovery).max_decoding_message_size(max_bytes))
@@ -137,6 +144,7 @@ impl Running {
             address,
             admin_address,
             engine,
+            executions,
             draining,
             stop,
             health,
@@ -174,6 +182,8 @@ impl Running {
         if tokio::time::timeout(self.drain_timeout, drained).await.is_err() {
             tracing::warn!(left = self.engine.in_flight(), "the drain timeout is over; what still runs is cancelled");
         }
+        // Before connections are cut, so that every stream says how it can be resumed.
+        self.executions.hand_over().await;
         self.tasks.shutdown().await;
         if let Some(tracer) = self.telemetry.tracer.take() {
             tracer.shutdown(FLUSH_BOUND).await;

@@ -129,7 +129,7 @@ impl Shared {
             }
         };
         let tail = Tail::new(last, attempts, blocks.clone());
-        let execution = Arc::new(Execution::new(id, epoch, mode, true, cancel, tail));
+        let execution = Arc::new(Execution::new(id, epoch, true, cancel, tail));
         Run {
             shared: Arc::clone(self),
             recorder: Recorder::new(Arc::clone(self), Arc::clone(&execution), attempts),

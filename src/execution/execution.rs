@@ -7,7 +7,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::tail::Tail;
 use crate::{
-    domain::{ids::InvocationId, invocation::RewindMode},
+    domain::ids::InvocationId,
     layers::cancel::Cancel,
 };
 
@@ -18,7 +18,6 @@ pub(super) struct Execution {
     pub(super) epoch: u64,
     /// How many steps were told before this owner's first.
     pub(super) base: u64,
-    pub(super) mode: RewindMode,
     /// Whether the journal knows of it.
     pub(super) is_recorded: bool,
     pub(super) tail: Tail,
@@ -39,7 +38,6 @@ impl Execution {
     pub(super) fn new(
         id: InvocationId,
         epoch: u64,
-        mode: RewindMode,
         is_recorded: bool,
         cancel: Cancel,
         tail: Tail,
@@ -48,7 +46,6 @@ impl Execution {
             id,
             epoch,
             base: tail.last(),
-            mode,
             is_recorded,
             tail,
             cancel,

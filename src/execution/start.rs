@@ -49,6 +49,8 @@ pub struct Started {
     pub disposition: Disposition,
     /// When it ends at the latest.
     pub deadline_at: Timestamp,
+    /// The epoch of its owner.
+    pub epoch: u64,
     /// How content is delivered.
     pub mode: RewindMode,
     /// How long its events are kept after its end; zero: they are not.
@@ -125,7 +127,7 @@ impl Shared {
         let mode = mode_of(&invocation);
         let tail = Tail::new(0, 0, Vec::new());
         let execution =
-            Arc::new(Execution::new(invocation.id.clone(), epoch, mode, is_recorded, cancel, tail));
+            Arc::new(Execution::new(invocation.id.clone(), epoch, is_recorded, cancel, tail));
         let started = self.started(&invocation, &execution);
         Run {
             shared: Arc::clone(self),
@@ -181,7 +183,7 @@ impl Shared {
             }
         };
         let tail = Tail::new(0, 0, Vec::new());
-        let execution = Arc::new(Execution::new(id, epoch, mode, true, cancel, tail));
+        let execution = Arc::new(Execution::new(id, epoch, true, cancel, tail));
         let started = self.started(&invocation, &execution);
         Run {
             shared: Arc::clone(self),
@@ -239,10 +241,12 @@ impl Shared {
         Ok(self.of_record(&record))
     }
 
-    fn of_record(self: &Arc<Self>, record: &Record) -> Started {
+    /// An invocation that the journal knows, from its beginning.
+    pub(super) fn of_record(self: &Arc<Self>, record: &Record) -> Started {
         Started {
             disposition: if record.is_finished() { Disposition::Replay } else { Disposition::Attached },
             deadline_at: record.deadline_at,
+            epoch: record.epoch,
             mode: mode_of_record(record),
             events_kept: self.settings.events_kept,
             follower: Follower::new(Arc::clone(self), record.id.clone(), None),
@@ -263,6 +267,7 @@ impl Shared {
             id: invocation.id.clone(),
             disposition: Disposition::New,
             deadline_at: wall_deadline(invocation.deadline),
+            epoch: 1,
             mode: mode_of(invocation),
             events_kept: self.settings.events_kept,
             follower,

@@ -3,4 +3,6 @@
 mod provider_openai;
 mod provider_transport;
 mod recovery;
+mod stream_live;
+mod stream_resume;
 mod support;

@@ -1,5 +1,6 @@
 //! What integration tests stand on: fakes of the world around Relight that can fail on demand.
 
+pub(crate) mod folding;
 pub(crate) mod otlp;
 pub(crate) mod relight;
 pub(crate) mod upstream;
