@@ -261,3 +261,6 @@ impl Shared {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -11,11 +11,17 @@ mod changes;
 mod error;
 mod fingerprint;
 mod memory;
+mod migrate;
+pub mod postgres;
 mod record;
+mod size;
+mod sql;
+pub mod sqlite;
 mod standing;
 mod thread;
+mod writer;
 
-use std::fmt::Debug;
+use std::{fmt::Debug, sync::Arc};
 
 use futures_util::future::BoxFuture;
 use jiff::Timestamp;
@@ -29,11 +35,16 @@ pub use self::{
         Begun, CancelWish, Compacted, EVENTS_KEPT, Entry, Finish, Held, INVOCATION_CAP_BYTES, LEASE, LEASE_RENEWAL,
         Limits, MEMORY_CAP_BYTES, NewInvocation, Owner, Page, Record, Renewed, Request, RunState, Stats, Takeover,
     },
+    sql::SqlJournal,
     thread::{Locked, THREAD_ERRORS_KEPT, Thread, ThreadCommit, ThreadEnd, ThreadKey},
+    writer::{Ending, JournalWriter, WriterSettings},
 };
-use crate::domain::{
-    ids::{InvocationId, RequestId, TenantId},
-    invocation::Outcome,
+use crate::{
+    config::observe::{JournalConfig, JournalStore},
+    domain::{
+        ids::{InvocationId, RequestId, TenantId},
+        invocation::Outcome,
+    },
 };
 
 /// What a journal's operation comes to, in time.
@@ -140,4 +151,17 @@ pub trait Journal: Debug + Send + Sync {
 
     /// How much is kept.
     fn stats(&self) -> Answer<'_, Stats>;
+}
+
+/// Opens the journal that the configuration names.
+///
+/// # Errors
+/// [`JournalError`] when its store cannot be opened or is of a later version.
+pub async fn open(config: &JournalConfig) -> Result<Arc<dyn Journal>, JournalError> {
+    let limits = Limits::from(config);
+    Ok(match &config.store {
+        JournalStore::Memory => Arc::new(MemoryJournal::new(limits)),
+        JournalStore::Sqlite(path) => Arc::new(sqlite::open(path, config.mode, limits).await?),
+        JournalStore::Postgres(url) => Arc::new(postgres::open(url.expose(), limits).await?),
+    })
 }

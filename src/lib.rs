@@ -24,6 +24,7 @@ pub mod journal;
 pub mod layers;
 pub mod policy;
 pub mod provider;
+pub mod scenarios;
 pub mod server;
 pub mod stack;
 pub mod telemetry;

@@ -28,6 +28,7 @@ use crate::{
         recovery::Recovery,
         v1::{admin_service_server::AdminServiceServer, recovery_service_server::RecoveryServiceServer},
     },
+    journal::JournalError,
     layers::{spans::Spans, targets::TargetState},
     telemetry::{
         self, Levels, LogFormat, Metrics, MetricsTask, ReaderTask, TargetNames, TelemetrySettings, TracerGuard,
@@ -63,7 +64,7 @@ pub enum StartError {
     Bind(#[from] BindError),
     /// The journal.
     #[error("journal.store: {0}")]
-    Journal(String),
+    Journal(#[from] JournalError),
     /// TLS.
     #[error("TLS cannot be set up: {0}")]
     Tls(String),
@@ -101,7 +102,7 @@ impl Running {
     ///
     /// # Errors
     /// When a part of the configuration cannot be built. Must be called within a tokio runtime.
-    pub fn start(loaded: &Loaded, listeners: Listeners, options: &Options) -> Result<Self, StartError> {
+    pub async fn start(loaded: &Loaded, listeners: Listeners, options: &Options) -> Result<Self, StartError> {
         let config = &loaded.config;
         let events = EventBus::new(config.events.capacity);
         let settings = telemetry_settings(config);
@@ -127,7 +128,7 @@ impl Running {
         let admin_address = listeners.admin.local_addr().map_err(BindError::from)?;
         let address = listeners.grpc.local_addr().map_err(BindError::from)?;
         let admin = Admin::new(engine.clone(), Arc::clone(&authenticator), presence.clone());
-        let (executions, tokens) = executions::start(config, engine.clone(), &mut tasks)?;
+        let (executions, tokens) = executions::start(config, engine.clone(), &mut tasks).await?;
         let recovery = Recovery::new(engine.clone(), executions.clone(), tokens, authenticator, presence);
         let max_bytes = usize::try_from(config.server.max_message_bytes).unwrap_or(usize::MAX);
         let routes = Routes::new(health_service.clone())

@@ -75,28 +75,6 @@ pub(super) fn severity(number: i32) -> &'static str {
     }
 }
 
-/// Why a model was not told, completing "Did not tell the model: …".
-pub(super) fn skip_reason(number: i32) -> &'static str {
-    match v1::InjectionSkipReason::try_from(number) {
-        Ok(v1::InjectionSkipReason::Never) => "notes are switched off",
-        Ok(v1::InjectionSkipReason::NotActionable) => "it could not do anything about it",
-        Ok(v1::InjectionSkipReason::NoLegalPlace) => "the conversation has no legal place for a note",
-        Ok(v1::InjectionSkipReason::TargetRefused) => "the target refused the note",
-        Ok(v1::InjectionSkipReason::ContentPolicy) => "its content policy forbids it",
-        Ok(v1::InjectionSkipReason::ContextFull) => "its context is full",
-        Ok(v1::InjectionSkipReason::Unspecified) | Err(_) => "no reason is given",
-    }
-}
-
-/// The store.
-pub(super) fn store(number: i32) -> &'static str {
-    match v1::StoreKind::try_from(number) {
-        Ok(v1::StoreKind::Journal) => "journal",
-        Ok(v1::StoreKind::Fleet) => "fleet",
-        Ok(v1::StoreKind::Unspecified) | Err(_) => "unknown",
-    }
-}
-
 /// What was done to recover, in order.
 pub(super) fn strategies(numbers: &[i32]) -> String {
     let words = numbers.iter().map(|number| match v1::RecoveryStrategy::try_from(*number) {

@@ -39,7 +39,6 @@ impl Notices {
     }
 
     /// Wakes every reader: what happened was missed.
-    #[cfg(test)]
     pub(super) fn announce_all(&self) {
         for sender in self.lock().values() {
             sender.send_replace(());

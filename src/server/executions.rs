@@ -1,7 +1,5 @@
 //! The journal that the configuration names, and the executions that it keeps.
 
-use std::sync::Arc;
-
 use sha2::{Digest as _, Sha256};
 use tokio::task::JoinSet;
 use uuid::Uuid;
@@ -15,11 +13,11 @@ use crate::{
     engine::Engine,
     execution::{Executions, Settings},
     grpc::resume_token::TokenKey,
-    journal::{Journal, Limits, MemoryJournal, Owner},
+    journal::{self, Limits, Owner},
 };
 
 /// Opens the journal and keeps what runs on it.
-pub(super) fn start(
+pub(super) async fn start(
     config: &Config,
     engine: Engine,
     tasks: &mut JoinSet<()>,
@@ -31,18 +29,10 @@ pub(super) fn start(
     };
     let settings =
         Settings { mode: config.journal.mode, lease: limits.lease, events_kept, ..Settings::new(incarnation()) };
-    let journal = open(&config.journal, limits)?;
+    let journal = journal::open(&config.journal).await?;
     let executions = Executions::new(engine, journal, settings);
     tasks.spawn(executions.clone().keep());
     Ok((executions, token_key(&config.journal)))
-}
-
-fn open(config: &JournalConfig, limits: Limits) -> Result<Arc<dyn Journal>, StartError> {
-    match &config.store {
-        JournalStore::Memory => Ok(Arc::new(MemoryJournal::new(limits))),
-        JournalStore::Sqlite(_) => Err(StartError::Journal("SQLite is not available in this build".to_owned())),
-        JournalStore::Postgres(_) => Err(StartError::Journal("PostgreSQL is not available in this build".to_owned())),
-    }
 }
 
 /// This process and no other, also not the same one started again.

@@ -1,6 +1,8 @@
 //! What integration tests stand on: fakes of the world around Relight that can fail on demand.
 
 pub(crate) mod folding;
+pub(crate) mod dialect;
+pub(crate) mod postgres;
 pub(crate) mod otlp;
 pub(crate) mod relight;
 pub(crate) mod upstream;

@@ -1,1 +1,1 @@
-
+//! Tests of `openai`: its promises, each as one test.

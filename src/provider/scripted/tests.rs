@@ -1,1 +1,1 @@
-
+//! Tests of `scripted`: its promises, each as one test.

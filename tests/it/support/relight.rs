@@ -43,7 +43,7 @@ impl Relight {
         let loaded = load_text(yaml, None, &GivenEnvironment::new()).unwrap_or_else(|faults| panic!("{faults}"));
         let listeners = Listeners::bind(&loaded.config.server).await.unwrap();
         let options = Options { skip_pause: true, ..Options::default() };
-        let running = Running::start(&loaded, listeners, &options).unwrap();
+        let running = Running::start(&loaded, listeners, &options).await.unwrap();
         let endpoint = format!("http://{}", running.address);
         let channel = Channel::from_shared(endpoint).unwrap().connect().await.unwrap();
         Self { running, channel }

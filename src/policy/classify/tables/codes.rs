@@ -45,7 +45,7 @@ pub(super) const RULES: &[Rule] = &[
         "dashscope.throttling",
         C::RateLimited,
         &[
-            "throttling {allocation|rate|burst} *quota",
+            "throttling {allocation|rate|burst} quota",
             "throttling allocation quota",
             "throttling rate quota",
             "throttling burst rate",
@@ -73,7 +73,7 @@ pub(super) const RULES: &[Rule] = &[
     rule(
         "openai.moderation",
         C::ContentFiltered,
-        &["=image generation user error", "=content policy*", "=moderation *", "=sexual", "=cyber policy*"],
+        &["=image generation user error", "=content policy*", "=moderation", "=sexual", "=cyber policy*"],
     ),
     rule("azure.filter", C::ContentFiltered, &["azure open ai s content management policy"]),
     rule("azure.quota_tier", C::RateLimited, &["call rate limit of your current", "token rate limit of your current"]),
@@ -169,7 +169,7 @@ pub(super) const RULES: &[Rule] = &[
     rule(
         "volcengine.burst",
         C::RateLimited,
-        &["request burst too fast", "inflight batchsize exceeded", "=rate limit exceeded *"],
+        &["request burst too fast", "inflight batchsize exceeded", "rate limit exceeded endpoint"],
     ),
     // Zhipu (GLM, Z.ai).
     rule(
@@ -359,11 +359,7 @@ pub(super) const RULES: &[Rule] = &[
         C::ContentFiltered,
         &["@num:2016 @by:cloudflare", "@num:2017 @by:cloudflare", "@num:3030 @by:cloudflare"],
     ),
-    rule(
-        "cloudflare.rate",
-        C::RateLimited,
-        &["@num:2003 @by:cloudflare", "error 1015", "error code 1015", "you are being rate limited"],
-    ),
+    rule("cloudflare.rate", C::RateLimited, &["@num:2003 @by:cloudflare", "@num:1015", "you are being rate limited"]),
     invalid(
         "cloudflare.request",
         D::BadSchema,

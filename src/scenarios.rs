@@ -1,0 +1,155 @@
+//! The measure of a recovery policy: the real stack over a scripted provider, in virtual time.
+//!
+//! A scenario is a data file (`scenarios/*.yaml`): who calls, what goes wrong at the provider and when, and the gates
+//! that the outcome must pass. The harness runs the very layers that serve callers over a wire that obeys the file,
+//! on one thread with a paused clock, so that two minutes of traffic take seconds and the same seed gives the same
+//! event log. Beside it run two references: a naive client, and an ideal that knows the timeline beforehand.
+//!
+//! It opens no socket, reads no file at run time and knows nothing of the command line.
+
+mod arrivals;
+mod ideal;
+mod law;
+mod measure;
+mod naive;
+mod run;
+mod spec;
+mod table;
+mod upstream;
+
+use std::{collections::BTreeMap, fmt, time::Duration};
+
+pub use self::{
+    law::{Bounds, Verdict},
+    measure::Measures,
+    spec::{Callers, Does, Fault, Policies, Scenario, Upstream},
+    table::table,
+};
+
+/// What of a scenario is run otherwise than its file says.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Options {
+    /// Seed of every dice; the same seed gives the same run.
+    pub seed: u64,
+    /// Calls per second; `None` for the file's.
+    pub rate: Option<f64>,
+    /// How long the scenario's own time (after its warm-up, before its tail) lasts; `None` for the file's. Only for
+    /// scenarios in which nothing goes wrong at a given time.
+    pub length: Option<Duration>,
+}
+
+/// What a scenario showed.
+#[derive(Debug, Clone)]
+pub struct Report {
+    /// The scenario's number, such as `2b`.
+    pub id: String,
+    /// Its title.
+    pub title: String,
+    /// What Relight did.
+    pub ours: Measures,
+    /// What a naive client did.
+    pub naive: Measures,
+    /// What could have been done at best.
+    pub ideal: Measures,
+    /// Each gate, and whether it was passed.
+    pub verdicts: Vec<Verdict>,
+    /// SHA-256 of the event log, hex: the same for the same seed.
+    pub events_hash: String,
+    /// How the circuits moved: seconds since the fault began, target, and what happened.
+    pub circuits: Vec<(f64, String, String)>,
+    /// Calls that were made.
+    pub calls: usize,
+}
+
+/// Why a scenario cannot be run.
+#[derive(Debug, thiserror::Error)]
+pub enum ScenarioError {
+    /// Its file cannot be read.
+    #[error("scenario {file}: {reason}")]
+    File {
+        /// The file's name.
+        file: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The runtime cannot be built.
+    #[error("the runtime cannot be built: {0}")]
+    Runtime(#[from] std::io::Error),
+}
+
+// === impl Options ===
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { seed: 1, rate: None, length: None }
+    }
+}
+
+// === impl Report ===
+
+impl Report {
+    /// Whether every gate was passed.
+    #[must_use]
+    pub fn passed(&self) -> bool {
+        self.verdicts.iter().all(|verdict| verdict.passed)
+    }
+
+    /// The report as JSON.
+    #[must_use]
+    pub fn to_json(&self) -> serde_json::Value {
+        let gates: Vec<_> = self.verdicts.iter().map(Verdict::to_json).collect();
+        serde_json::json!({
+            "id": self.id,
+            "title": self.title,
+            "calls": self.calls,
+            "passed": self.passed(),
+            "ours": self.ours.values(),
+            "naive": self.naive.values(),
+            "ideal": self.ideal.values(),
+            "gates": gates,
+            "circuits": self.circuits,
+            "events_hash": self.events_hash,
+        })
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&table(std::slice::from_ref(self)))
+    }
+}
+
+/// Every scenario, in the order of their numbers.
+///
+/// # Errors
+/// When a file cannot be read, which a test excludes.
+pub fn all() -> Result<Vec<Scenario>, ScenarioError> {
+    spec::FILES.iter().map(|(file, text)| Scenario::parse(file, text)).collect()
+}
+
+/// Runs a scenario and both references. It blocks the thread, and must not be called from within a runtime.
+///
+/// # Errors
+/// When the runtime cannot be built.
+pub fn run(scenario: &Scenario, options: Options) -> Result<Report, ScenarioError> {
+    let scenario = scenario.with(options);
+    let plan = arrivals::draw(&scenario, options.seed);
+    let ours = run::ours(&scenario, options.seed, &plan)?;
+    let naive = run::naive(&scenario, options.seed, &plan)?;
+    let measured = measure::measure(&scenario, &plan, &ours);
+    let verdicts = law::judge(&scenario.gates, &measured);
+    Ok(Report {
+        id: scenario.id.clone(),
+        title: scenario.title.clone(),
+        naive: measure::measure(&scenario, &plan, &naive),
+        ideal: ideal::ideal(&scenario, options.seed, &plan),
+        verdicts,
+        events_hash: ours.events_hash.clone(),
+        circuits: ours.circuits.iter().map(|moved| moved.told(scenario.warm)).collect(),
+        calls: plan.len(),
+        ours: measured,
+    })
+}
+
+/// Gates by the name of what they bound.
+pub type Gates = BTreeMap<String, Bounds>;

@@ -1,0 +1,119 @@
+//! The clairvoyant ideal: what could have been done at best by somebody who knows the timeline beforehand, but not
+//! how independent coins fall.
+//!
+//! Each call waits for the first moment at which an upstream of its route answers it before its deadline, and sends
+//! nothing until then; one that no moment suits fails at once and costs nothing.
+
+use std::time::Duration;
+
+use super::{
+    Measures,
+    arrivals::{self, Arrival},
+    spec::{Does, Fault, Scenario},
+};
+
+/// Computes the ideal.
+pub(super) fn ideal(scenario: &Scenario, seed: u64, plan: &[Arrival]) -> Measures {
+    let mut best = Best { scenario, limit_free_at: vec![0.0; scenario.upstreams.len()], answered: 0.0, sent: 0.0 };
+    let mut calls = 0.0;
+    for arrival in plan {
+        // What came before may have used a limit up.
+        let judged = arrival.at >= scenario.warm && arrival.at < scenario.warm + scenario.fault;
+        let (answered, sent) = best.call(arrival, seed);
+        if judged {
+            best.answered += answered;
+            best.sent += sent;
+            calls += 1.0;
+        }
+    }
+    let mut measures = Measures::default();
+    if calls > 0.0 {
+        measures.set("success", best.answered / calls);
+        measures.set("amplification", best.sent / calls);
+    }
+    measures
+}
+
+struct Best<'a> {
+    scenario: &'a Scenario,
+    /// When a limit lets the next call through, in seconds since the fault began.
+    limit_free_at: Vec<f64>,
+    answered: f64,
+    sent: f64,
+}
+
+/// What a moment promises to a call: probability of an answer, attempts, and when it is there.
+struct Promise {
+    answered: f64,
+    sent: f64,
+    there: f64,
+    /// Where it uses a limit up: the upstream, and until when.
+    uses: Option<(usize, f64)>,
+}
+
+impl Best<'_> {
+    /// The best that can be promised to a call: probability of an answer, and attempts.
+    fn call(&mut self, arrival: &Arrival, seed: u64) -> (f64, f64) {
+        let scenario = self.scenario;
+        let Some(callers) = scenario.callers.get(arrival.caller) else { return (0.0, 0.0) };
+        let at = arrival.at.as_secs_f64() - scenario.warm.as_secs_f64();
+        let allowed = callers.deadline.unwrap_or(scenario.deadline);
+        let deadline = at + callers.patience.unwrap_or(allowed).min(allowed).as_secs_f64();
+        let service = arrivals::of_attempt(seed, &arrival.id, 1).service.as_secs_f64();
+        let mut best: Option<Promise> = None;
+        for index in scenario.route(callers) {
+            let Some(upstream) = scenario.upstreams.get(index) else { continue };
+            let faults: Vec<&Fault> = upstream.faults.iter().filter(|fault| fault.hits(&callers.name)).collect();
+            let ends = faults.iter().map(|fault| fault.end(scenario).as_secs_f64()).filter(|end| *end > at);
+            for begins in std::iter::once(at).chain(ends) {
+                let promise = self.promise(index, &faults, begins, service * upstream.slower, deadline);
+                let better = |old: &Promise| (promise.answered, -promise.there) > (old.answered, -old.there);
+                if promise.answered > 0.0 && best.as_ref().is_none_or(better) {
+                    best = Some(promise);
+                }
+            }
+        }
+        let Some(best) = best else { return (0.0, 0.0) };
+        if let Some((upstream, until)) = best.uses
+            && let Some(free_at) = self.limit_free_at.get_mut(upstream)
+        {
+            *free_at = until;
+        }
+        (best.answered, best.sent)
+    }
+
+    fn promise(&self, upstream: usize, faults: &[&Fault], begins: f64, service: f64, deadline: f64) -> Promise {
+        let none = Promise { answered: 0.0, sent: 0.0, there: f64::INFINITY, uses: None };
+        let at = Duration::from_secs_f64(begins.max(0.0));
+        let (mut begins, mut service, mut lost, mut uses) = (begins, service, 0.0, None);
+        for fault in faults {
+            let share = if begins < 0.0 { 0.0 } else { fault.share_at(at, self.scenario) };
+            if share <= 0.0 {
+                continue;
+            }
+            match &fault.does {
+                Does::Status { .. } | Does::Reset { .. } | Does::Hang | Does::Cut | Does::Late { .. } => {
+                    // Faults of a list exclude each other; what is left of the coin is not hit.
+                    lost += share * (1.0 - lost);
+                }
+                Does::Slow { times } => service *= times,
+                Does::WorkersDown { .. } => {}
+                Does::Limit { per_second, burst, .. } => {
+                    let free_at = self.limit_free_at.get(upstream).copied().unwrap_or(0.0);
+                    // A full bucket at the beginning: as if it had been filled since `burst / per_second` before.
+                    let free_at = free_at.max(begins - burst / per_second);
+                    let end = fault.end(self.scenario).as_secs_f64();
+                    begins = begins.max(free_at.min(end));
+                    uses = Some((upstream, free_at + 1.0 / per_second));
+                }
+            }
+        }
+        if lost >= 1.0 - 1e-9 || begins + service > deadline {
+            return none;
+        }
+        let most = f64::from(self.scenario.policy.retry.max_retries) + 1.0;
+        let answered = 1.0 - lost.powf(most);
+        let sent = answered / (1.0 - lost);
+        Promise { answered, sent, there: begins + service, uses }
+    }
+}

@@ -1,0 +1,61 @@
+//! Gates: what a measure must be at least or at most, and whether it was.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Gates, Measures};
+
+/// The bounds of a measure, both included.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Bounds {
+    /// At least.
+    pub min: Option<f64>,
+    /// At most.
+    pub max: Option<f64>,
+}
+
+/// Whether a gate was passed.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Verdict {
+    /// What was measured.
+    pub measure: String,
+    /// How much it was; `None` when it never came to it.
+    pub value: Option<f64>,
+    /// What it had to be.
+    pub bounds: Bounds,
+    /// Whether it was.
+    pub passed: bool,
+}
+
+// === impl Verdict ===
+
+impl Verdict {
+    /// The gate in words, such as `success >= 0.22`.
+    #[must_use]
+    pub fn gate(&self) -> String {
+        let measure = &self.measure;
+        match (self.bounds.min, self.bounds.max) {
+            (Some(min), Some(max)) if (min - max).abs() < f64::EPSILON => format!("{measure} = {min}"),
+            (Some(min), Some(max)) => format!("{min} <= {measure} <= {max}"),
+            (Some(min), None) => format!("{measure} >= {min}"),
+            (None, Some(max)) => format!("{measure} <= {max}"),
+            (None, None) => format!("{measure} is reported"),
+        }
+    }
+
+    pub(super) fn to_json(&self) -> serde_json::Value {
+        serde_json::json!({ "gate": self.gate(), "value": self.value, "passed": self.passed })
+    }
+}
+
+/// Judges measures. One that was not reached (a detection that never came) fails its gate.
+pub(super) fn judge(gates: &Gates, measures: &Measures) -> Vec<Verdict> {
+    let verdict = |(measure, bounds): (&String, &Bounds)| {
+        let value = measures.get(measure);
+        let within = |value: f64| {
+            bounds.min.is_none_or(|min| value >= min - 1e-9) && bounds.max.is_none_or(|max| value <= max + 1e-9)
+        };
+        Verdict { measure: measure.clone(), value, bounds: *bounds, passed: value.is_some_and(within) }
+    };
+    gates.iter().map(verdict).collect()
+}

@@ -1,0 +1,237 @@
+//! What is measured of a run.
+//!
+//! Calls that *arrive* in the judged time count for shares and latencies; what is sent in it counts for load.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use super::{
+    arrivals::Arrival,
+    run::{Fate, Run},
+    spec::Scenario,
+    upstream::{OUTPUT_TOKENS, Sent},
+};
+
+/// Measures by name. Shares are 0 to 1, times are seconds. `name@caller` is the measure of one kind of caller.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Measures {
+    values: BTreeMap<String, f64>,
+}
+
+// === impl Measures ===
+
+impl Measures {
+    /// A measure; `None` when it was not taken, or never came to it.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<f64> {
+        self.values.get(name).copied()
+    }
+
+    /// All of them, by name.
+    #[must_use]
+    pub fn values(&self) -> &BTreeMap<String, f64> {
+        &self.values
+    }
+
+    pub(super) fn set(&mut self, name: impl Into<String>, value: f64) {
+        self.values.insert(name.into(), value);
+    }
+}
+
+/// How long a call may be held back before its first attempt and still count as served at once.
+const HELD_BACK: Duration = Duration::from_secs(1);
+
+/// Measures a run.
+pub(super) fn measure(scenario: &Scenario, arrivals: &[Arrival], run: &Run) -> Measures {
+    let mut measures = Measures::default();
+    let seen = Seen::new(scenario, arrivals, run);
+    seen.answers(&mut measures, None);
+    if scenario.callers.len() > 1 {
+        for (index, callers) in scenario.callers.iter().enumerate() {
+            seen.answers(&mut measures, Some((index, &callers.name)));
+        }
+    }
+    seen.load(&mut measures);
+    seen.health(&mut measures);
+    seen.recovery(&mut measures);
+    seen.slices(&mut measures);
+    measures
+}
+
+struct Seen<'a> {
+    scenario: &'a Scenario,
+    arrivals: &'a [Arrival],
+    run: &'a Run,
+    /// What was sent for each call.
+    by_call: Vec<Vec<&'a Sent>>,
+}
+
+impl<'a> Seen<'a> {
+    fn new(scenario: &'a Scenario, arrivals: &'a [Arrival], run: &'a Run) -> Self {
+        let mut by_call = vec![Vec::new(); arrivals.len()];
+        for sent in &run.sent {
+            if let Some(of_call) = by_call.get_mut(sent.call) {
+                of_call.push(sent);
+            }
+        }
+        Self { scenario, arrivals, run, by_call }
+    }
+
+    fn from(&self) -> Duration {
+        self.scenario.warm
+    }
+
+    fn to(&self) -> Duration {
+        self.scenario.warm + self.scenario.fault
+    }
+
+    fn is_judged(&self, at: Duration) -> bool {
+        at >= self.from() && at < self.to()
+    }
+
+    /// The calls that count, with their arrival.
+    fn judged(&self, caller: Option<usize>) -> impl Iterator<Item = (&'a Arrival, &'a Fate)> + '_ {
+        self.run.fates.iter().filter_map(move |fate| {
+            let arrival = self.arrivals.get(fate.call)?;
+            let counts = self.is_judged(arrival.at) && caller.is_none_or(|caller| arrival.caller == caller);
+            counts.then_some((arrival, fate))
+        })
+    }
+
+    fn answers(&self, measures: &mut Measures, caller: Option<(usize, &str)>) {
+        let name = |measure: &str| match caller {
+            None => measure.to_owned(),
+            Some((_, name)) => format!("{measure}@{name}"),
+        };
+        let index = caller.map(|(index, _)| index);
+        let calls = self.judged(index).count();
+        if calls == 0 {
+            return;
+        }
+        let answered = self.judged(index).filter(|(_, fate)| fate.answered).count();
+        measures.set(name("success"), share(answered, calls));
+        let of_judged = |call: usize| self.by_call.get(call).map_or(&[][..], Vec::as_slice);
+        let attempts: usize = self.judged(index).map(|(_, fate)| of_judged(fate.call).len()).sum();
+        measures.set(name("attempts"), share(attempts, calls));
+        let most = self.judged(index).map(|(_, fate)| of_judged(fate.call).len()).max().unwrap_or(0);
+        measures.set(name("most_attempts"), share(most, 1));
+        let unsound = self.judged(index).filter(|(_, fate)| !fate.sound).count();
+        measures.set(name("unsound"), share(unsound, 1));
+        let doomed = self.judged(index).filter(|(_, fate)| fate.doomed).count();
+        measures.set(name("doomed"), share(doomed, 1));
+        let seconds = |duration: Duration| duration.as_secs_f64();
+        let added = self.judged(index).filter(|(_, fate)| fate.answered);
+        let mut added: Vec<f64> =
+            added.map(|(arrival, fate)| seconds(fate.ended) - seconds(arrival.at) - seconds(arrival.service)).collect();
+        added.sort_by(f64::total_cmp);
+        for (measure, percent) in [("added_p50", 50), ("added_p99", 99)] {
+            if let Some(value) = added.get((added.len() * percent / 100).min(added.len().saturating_sub(1))) {
+                measures.set(name(measure), value.max(0.0));
+            }
+        }
+    }
+
+    /// Attempts that were sent in the judged time, per call that came in it.
+    fn load(&self, measures: &mut Measures) {
+        let calls = self.judged(None).count();
+        let sent = || self.run.sent.iter().filter(|sent| self.is_judged(sent.at));
+        if calls == 0 {
+            return;
+        }
+        measures.set("amplification", share(sent().count(), calls));
+        measures.set("amplification_primary", share(sent().filter(|sent| sent.upstream == 0).count(), calls));
+        let later = self.from() + Duration::from_secs(5);
+        let limited = sent().filter(|sent| sent.status == Some(429) && sent.at >= later).count();
+        let calls_later = self.judged(None).filter(|(arrival, _)| arrival.at >= later).count().max(1);
+        measures.set("limited", share(limited, calls_later));
+        let mut wasted = 0;
+        let mut delivered = 0;
+        for sent in sent() {
+            if sent.whole { delivered += sent.tokens } else { wasted += sent.tokens }
+        }
+        measures.set("waste", f64::from(wasted) / f64::from(delivered.max(OUTPUT_TOKENS)));
+        // Together with whatever a limit or circuit let through at one moment.
+        let busiest = busiest_second(sent().map(|sent| sent.at));
+        measures.set("peak", f64::from(busiest) / self.scenario.rate);
+        let herd = self.run.sent.iter().map(|sent| sent.at);
+        let herd = herd.filter(|at| *at >= self.to() && *at < self.to() + Duration::from_secs(10));
+        measures.set("herd", f64::from(busiest_second(herd)) / self.scenario.rate);
+    }
+
+    fn health(&self, measures: &mut Measures) {
+        let opened = || self.run.circuits.iter().filter(|moved| moved.what.starts_with("opened"));
+        measures.set("openings", share(opened().count(), 1));
+        let mut closed: BTreeMap<&str, bool> = BTreeMap::new();
+        let mut opens = 0;
+        for moved in &self.run.circuits {
+            let was_closed = closed.entry(&moved.target).or_insert(true);
+            if moved.what.starts_with("opened") {
+                opens += usize::from(std::mem::take(was_closed));
+            } else if moved.what == "closed" {
+                *was_closed = true;
+            }
+        }
+        measures.set("opens", share(opens, 1));
+        measures.set("stale", self.run.stale as f64);
+        let first = opened().find(|moved| moved.at >= self.from());
+        if let Some(first) = first {
+            measures.set("detect", (first.at.saturating_sub(self.from())).as_secs_f64());
+        }
+        let last = self.run.circuits.iter().rev().find(|moved| moved.what == "closed" && moved.at >= self.to());
+        if let Some(last) = last {
+            measures.set("closed", (last.at - self.to()).as_secs_f64());
+        }
+    }
+
+    /// After the judged time: the end of the last second in which a call failed, or was held back.
+    fn recovery(&self, measures: &mut Measures) {
+        let mut answered_from = Duration::ZERO;
+        let mut at_once_from = Duration::ZERO;
+        for fate in &self.run.fates {
+            let Some(arrival) = self.arrivals.get(fate.call) else { continue };
+            let Some(after) = arrival.at.checked_sub(self.to()) else { continue };
+            let end_of_second = Duration::from_secs(after.as_secs() + 1);
+            let patient = self.scenario.callers.get(arrival.caller).is_none_or(|callers| callers.patience.is_none());
+            if !fate.answered && patient {
+                answered_from = answered_from.max(end_of_second);
+            }
+            let first = self.by_call.get(fate.call).and_then(|sent| sent.first());
+            let held_back = first.is_none_or(|sent| sent.at.saturating_sub(arrival.at) > HELD_BACK);
+            if (!fate.answered && patient) || held_back {
+                at_once_from = at_once_from.max(end_of_second);
+            }
+        }
+        measures.set("recover", answered_from.as_secs_f64());
+        measures.set("at_once", at_once_from.as_secs_f64());
+    }
+
+    /// Success in each sixth of the judged time, and by how much a later one was better than an earlier one.
+    fn slices(&self, measures: &mut Measures) {
+        let mut slices = [(0_usize, 0_usize); 6];
+        for (arrival, fate) in self.judged(None) {
+            let way = (arrival.at - self.from()).as_secs_f64() / self.scenario.fault.as_secs_f64();
+            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to 5")]
+            if let Some((answered, calls)) = slices.get_mut((way * 6.0) as usize) {
+                *answered += usize::from(fate.answered);
+                *calls += 1;
+            }
+        }
+        let shares: Vec<f64> = slices.iter().map(|(answered, calls)| share(*answered, (*calls).max(1))).collect();
+        let rise = shares.windows(2).map(|two| two[1] - two[0]).fold(0.0, f64::max);
+        measures.set("rise", rise);
+        measures.set("worst_sixth", shares.iter().copied().fold(1.0, f64::min));
+    }
+}
+
+/// Most events in any second, on a grid of whole seconds.
+fn busiest_second(times: impl Iterator<Item = Duration>) -> u32 {
+    let mut seconds: BTreeMap<u64, u32> = BTreeMap::new();
+    for at in times {
+        *seconds.entry(at.as_secs()).or_default() += 1;
+    }
+    seconds.values().copied().max().unwrap_or(0)
+}
+
+#[expect(clippy::cast_precision_loss, reason = "counts of calls are far below 2^53")]
+fn share(part: usize, whole: usize) -> f64 {
+    part as f64 / whole as f64
+}

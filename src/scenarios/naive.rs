@@ -1,0 +1,94 @@
+//! The naive client, for comparison: three retries with full jitter on whatever fails, and nothing else.
+
+use std::{sync::Arc, time::Duration};
+
+use futures_util::StreamExt as _;
+use tokio::time::{Instant, sleep, timeout_at};
+use tower::ServiceExt as _;
+
+use super::{arrivals::Arrival, run::Fate, run::ask, spec::Scenario, upstream::World};
+use crate::{
+    domain::{
+        completion::Delta, ids::InvocationId, invocation::TraceContext, message::ModelCall, target::Target,
+        wire::WireCall,
+    },
+    policy::dice::Dice,
+};
+
+/// Attempts after the first.
+const RETRIES: u32 = 3;
+/// The longest first wait; doubled for each further one.
+const BASE: Duration = Duration::from_secs(1);
+
+/// A client of the first target of its route.
+pub(super) struct Naive {
+    scenario: Arc<Scenario>,
+    seed: u64,
+    world: World,
+    targets: Vec<Arc<Target>>,
+    ask: Arc<ModelCall>,
+}
+
+// === impl Naive ===
+
+impl Naive {
+    pub(super) fn new(scenario: Arc<Scenario>, seed: u64, world: World, targets: Vec<Arc<Target>>) -> Self {
+        Self { scenario, seed, world, targets, ask: Arc::new(ask()) }
+    }
+
+    pub(super) async fn call(&self, arrival: Arrival, number: usize, began: Instant) -> Fate {
+        let callers = self.scenario.callers.get(arrival.caller);
+        let route = callers.map(|callers| self.scenario.route(callers)).unwrap_or_default();
+        let now = Instant::now();
+        let deadline = now + callers.and_then(|callers| callers.deadline).unwrap_or(self.scenario.deadline);
+        let patience = callers.and_then(|callers| callers.patience).map_or(deadline, |patience| now + patience);
+        let mut waiting = false;
+        let answered =
+            timeout_at(patience.min(deadline), self.attempts(&arrival.id, &route, deadline, &mut waiting)).await;
+        let mut fate = Fate::gone(number, began);
+        fate.answered = answered == Ok(true);
+        fate.doomed = answered.is_err() && waiting;
+        fate
+    }
+
+    async fn attempts(&self, id: &InvocationId, route: &[usize], deadline: Instant, waiting: &mut bool) -> bool {
+        for retry in 0..=RETRIES {
+            let mut dice = Dice::new(self.seed, id, retry + 1);
+            if retry > 0 {
+                *waiting = true;
+                sleep((BASE * (1 << (retry - 1))).mul_f64(dice.unit())).await;
+                *waiting = false;
+            }
+            // It knows of no health: equal replicas are asked in turn, of a list the first.
+            let turn = match self.scenario.policy.select.order {
+                crate::policy::select::Order::Listed => 0,
+                crate::policy::select::Order::Shuffled => crate::policy::dice::place(dice.unit(), route.len()),
+            };
+            let Some(target) = route.get(turn).and_then(|index| self.targets.get(*index)) else { return false };
+            let call = WireCall {
+                invocation: id.clone(),
+                attempt: retry + 1,
+                target: Arc::clone(target),
+                call: Arc::clone(&self.ask),
+                deadline,
+                trace: TraceContext::default(),
+            };
+            if self.answered(call).await {
+                return true;
+            }
+        }
+        false
+    }
+
+    async fn answered(&self, call: WireCall) -> bool {
+        let Ok(mut deltas) = self.world.clone().oneshot(call).await else { return false };
+        while let Some(item) = deltas.next().await {
+            match item {
+                Ok(Delta::Finish { .. }) => return true,
+                Ok(_) => {}
+                Err(_) => return false,
+            }
+        }
+        false
+    }
+}

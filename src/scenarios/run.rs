@@ -1,0 +1,382 @@
+//! Runs a crowd against the scripted world in virtual time, through the real stack or as a naive client does.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use arc_swap::ArcSwap;
+use futures_util::StreamExt as _;
+use sha2::{Digest as _, Sha256};
+use tokio::{runtime::Builder, task::JoinSet, time::Instant};
+use tower::ServiceExt as _;
+
+use super::{
+    ScenarioError,
+    arrivals::Arrival,
+    naive::Naive,
+    spec::Scenario,
+    upstream::{self, Sent, World},
+};
+use crate::{
+    domain::{
+        event::{Event, EventBody},
+        failure::{Failure, FailureClass},
+        fold::{Fold, Progress},
+        ids::{Operation, RouteName, TargetId, TenantId},
+        invocation::{Call, InjectionMode, Invocation, Outcome, Overrides, TraceContext},
+        message::{Message, ModelCall, Role},
+        target::{Capabilities, Dialect, Target},
+    },
+    events::{EventBus, EventReader, Reading},
+    layers::{
+        observe::Incoming,
+        cancel::Cancel,
+        scope::{Before, Plan},
+        spans::{Entry, Spans},
+        targets::{SharedPolicies, TargetSpec, Targets},
+    },
+    policy::{
+        admission::{Admission, AdmissionPolicy},
+        classify::Classifier,
+        inject::InjectionPolicy,
+    },
+    stack::{Shared, Stack, stack},
+};
+
+/// What became of one call.
+#[derive(Debug, Clone)]
+pub(super) struct Fate {
+    /// Its number among the arrivals.
+    pub(super) call: usize,
+    /// When it was over, from the start of the run.
+    pub(super) ended: Duration,
+    /// Whether it was answered.
+    pub(super) answered: bool,
+    /// How it failed.
+    pub(super) class: Option<FailureClass>,
+    /// Whether what its caller holds is exactly what one attempt answered (or nothing, where it failed).
+    pub(super) sound: bool,
+    /// Whether its deadline came while it waited, and nothing was under way.
+    pub(super) doomed: bool,
+}
+
+/// A change of a circuit or gate.
+#[derive(Debug, Clone)]
+pub(super) struct Moved {
+    pub(super) at: Duration,
+    pub(super) target: String,
+    pub(super) what: String,
+}
+
+/// Everything that a run left behind.
+#[derive(Debug, Default)]
+pub(super) struct Run {
+    pub(super) fates: Vec<Fate>,
+    pub(super) sent: Vec<Sent>,
+    pub(super) circuits: Vec<Moved>,
+    /// Reports that came too late to count.
+    pub(super) stale: u64,
+    /// SHA-256 of every event, in order, with its virtual time.
+    pub(super) events_hash: String,
+    /// The same of what circuits did.
+    pub(super) circuits_hash: String,
+}
+
+/// How long after the last deadline a run may go on.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
+/// Runs the real stack.
+pub(super) fn ours(scenario: &Scenario, seed: u64, arrivals: &[Arrival]) -> Result<Run, ScenarioError> {
+    virtually(async {
+        let scenario = Arc::new(scenario.clone());
+        let began = Instant::now();
+        let world = World::new(Arc::clone(&scenario), seed);
+        let events = EventBus::new(4096);
+        let crowd = Arc::new(Crowd::new(&scenario, seed, events.clone(), world.clone()));
+        let mut listening = JoinSet::new();
+        let heard = Arc::new(Mutex::new(Heard::default()));
+        listening.spawn(listen(events.reader(crate::domain::ids::Cursor(0)), began, Arc::clone(&heard)));
+        let fates = attend(arrivals, began, |arrival, number| {
+            let crowd = Arc::clone(&crowd);
+            async move { crowd.call(arrival, number, began).await }
+        });
+        let fates = fates.await;
+        tokio::time::sleep(LAST_WORDS).await;
+        let stale =
+            crowd.targets.all().iter().map(|state| state.circuit().snapshot(Instant::now()).stale_reports).sum();
+        listening.shutdown().await;
+        let heard = std::mem::take(&mut *heard.lock().unwrap_or_else(std::sync::PoisonError::into_inner));
+        Run {
+            fates,
+            sent: world.sent(),
+            circuits: heard.circuits,
+            stale,
+            events_hash: hex(heard.all),
+            circuits_hash: hex(heard.moves),
+        }
+    })
+}
+
+/// Runs the naive client.
+pub(super) fn naive(scenario: &Scenario, seed: u64, arrivals: &[Arrival]) -> Result<Run, ScenarioError> {
+    virtually(async {
+        let scenario = Arc::new(scenario.clone());
+        let began = Instant::now();
+        let world = World::new(Arc::clone(&scenario), seed);
+        let naive = Arc::new(Naive::new(Arc::clone(&scenario), seed, world.clone(), targets(&scenario)));
+        let fates = attend(arrivals, began, |arrival, number| {
+            let naive = Arc::clone(&naive);
+            async move { naive.call(arrival, number, began).await }
+        });
+        Run { fates: fates.await, sent: world.sent(), ..Run::default() }
+    })
+}
+
+/// Runs a future to its end on one thread, with a clock that jumps when there is nothing to do.
+fn virtually<T>(future: impl Future<Output = T>) -> Result<T, ScenarioError> {
+    let runtime = Builder::new_current_thread().enable_time().start_paused(true).build()?;
+    Ok(runtime.block_on(future))
+}
+
+/// Lets every call come at its time, and waits for the last.
+async fn attend<F>(arrivals: &[Arrival], began: Instant, make: impl Fn(Arrival, usize) -> F) -> Vec<Fate>
+where
+    F: Future<Output = Fate> + Send + 'static,
+{
+    let mut calls = JoinSet::new();
+    let mut fates = Vec::with_capacity(arrivals.len());
+    for (number, arrival) in arrivals.iter().enumerate() {
+        tokio::time::sleep_until(began + arrival.at).await;
+        calls.spawn(make(arrival.clone(), number));
+        while let Some(fate) = calls.try_join_next() {
+            fates.extend(fate);
+        }
+    }
+    while let Some(fate) = calls.join_next().await {
+        fates.extend(fate);
+    }
+    fates.sort_by_key(|fate: &Fate| fate.call);
+    fates
+}
+
+/// What the bus said.
+#[derive(Debug, Default)]
+struct Heard {
+    circuits: Vec<Moved>,
+    all: Sha256,
+    moves: Sha256,
+}
+
+async fn listen(mut reader: EventReader, began: Instant, heard: Arc<Mutex<Heard>>) {
+    loop {
+        let reading = reader.next().await;
+        let at = began.elapsed();
+        let mut heard = heard.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        match reading {
+            Reading::Event(event) => heard.hear(at, &event),
+            // The ring is larger than what happens at one instant, so this is a defect that the hash shows.
+            Reading::Missed { count, .. } => heard.all.update(format!("missed {count}")),
+        }
+    }
+}
+
+impl Heard {
+    fn hear(&mut self, at: Duration, event: &Event) {
+        let who = event.scope.as_ref().map_or("-", |scope| scope.invocation.as_str());
+        let target = event.target.as_ref().map_or("-", TargetId::as_str);
+        self.all.update(format!("{} {who} {} {target} {:?}\n", at.as_micros(), event.attempt, event.body));
+        let what = match &event.body {
+            EventBody::CircuitOpened { reason, retry_in_ms, .. } => format!("opened {retry_in_ms} ms: {reason}"),
+            EventBody::CircuitHalfOpen => "half open".to_owned(),
+            EventBody::CircuitRecovering { admitted_percent } => format!("recovering {admitted_percent} %"),
+            EventBody::CircuitClosed => "closed".to_owned(),
+            EventBody::GateClosed { gate, reopens_in_ms, .. } => {
+                format!("{} gate closed {reopens_in_ms} ms", gate.as_str())
+            }
+            EventBody::GateOpened { gate } => format!("{} gate opened", gate.as_str()),
+            _ => return,
+        };
+        self.moves.update(format!("{} {target} {what}\n", at.as_micros()));
+        self.circuits.push(Moved { at, target: target.to_owned(), what });
+    }
+}
+
+impl Moved {
+    /// For a report: seconds since the fault began, target, what.
+    pub(super) fn told(&self, warm: Duration) -> (f64, String, String) {
+        (self.at.as_secs_f64() - warm.as_secs_f64(), self.target.clone(), self.what.clone())
+    }
+}
+
+/// Callers of the real stack.
+struct Crowd {
+    scenario: Arc<Scenario>,
+    stack: Stack,
+    targets: Targets,
+    plans: Vec<Arc<Plan>>,
+    ask: ModelCall,
+}
+
+impl Crowd {
+    fn new(scenario: &Arc<Scenario>, seed: u64, events: EventBus, world: World) -> Self {
+        let policy = &scenario.policy;
+        let all = targets(scenario);
+        let circuit = Arc::new(policy.circuit.clone());
+        let specs: Vec<TargetSpec> = all
+            .iter()
+            .map(|target| TargetSpec {
+                target: Arc::clone(target),
+                circuit: Arc::clone(&circuit),
+                concurrency: scenario.concurrency(),
+            })
+            .collect();
+        let shared = SharedPolicies {
+            budget: policy.budget.clone(),
+            gates: Arc::new(policy.gates.clone()),
+            max_parked: policy.retry.park.max_parked as usize,
+        };
+        let targets = Targets::new(events.clone(), &specs, &shared);
+        let plans = scenario.callers.iter().map(|callers| {
+            let mut retry = policy.retry.clone();
+            if let Some(retries) = callers.retries {
+                retry.max_retries = retries;
+            }
+            Arc::new(Plan {
+                route: RouteName::from(callers.name.as_str()),
+                targets: scenario.route(callers).into_iter().filter_map(|one| all.get(one).map(Arc::clone)).collect(),
+                retry,
+                injection: InjectionPolicy::default(),
+                injection_mode: InjectionMode::WhenActionable,
+                select: policy.select.clone(),
+                timers: policy.timers.clone(),
+                hedge: policy.hedge.clone(),
+                seed,
+            })
+        });
+        // Room for everybody: admission is not what is measured here.
+        let room = AdmissionPolicy { max_in_flight: 1_000_000, ..AdmissionPolicy::default() };
+        let parts = Shared {
+            events,
+            spans: Spans::disabled(),
+            targets: targets.clone(),
+            admission: Arc::new(Mutex::new(Admission::new(room))),
+            classifier: Arc::new(ArcSwap::from_pointee(Classifier::default())),
+        };
+        let plans = plans.collect();
+        Self { scenario: Arc::clone(scenario), stack: stack(parts, world), targets, plans, ask: ask() }
+    }
+
+    async fn call(&self, arrival: Arrival, number: usize, began: Instant) -> Fate {
+        let (Some(callers), Some(plan)) = (self.scenario.callers.get(arrival.caller), self.plans.get(arrival.caller))
+        else {
+            return Fate::gone(number, began);
+        };
+        let invocation = Invocation {
+            id: arrival.id,
+            request_id: None,
+            thread: None,
+            tenant: TenantId::from(callers.name.as_str()),
+            route: plan.route.clone(),
+            operation: Operation::from("executor"),
+            labels: BTreeMap::new(),
+            call: Call::Model(self.ask.clone()),
+            overrides: Overrides::default(),
+            deadline: Instant::now() + callers.deadline.unwrap_or(self.scenario.deadline),
+            trace: TraceContext::default(),
+        };
+        let incoming = Incoming {
+            invocation: Arc::new(invocation),
+            plan: Arc::clone(plan),
+            entry: Entry::Grpc("relight.v1.RecoveryService/InvokeWithRecovery"),
+            before: Before::default(),
+            cancel: Cancel::default(),
+        };
+        let heard = follow(self.stack.clone(), incoming);
+        let ended = match callers.patience {
+            Some(patience) => tokio::time::timeout(patience, heard).await,
+            None => Ok(heard.await),
+        };
+        let mut fate = Fate::gone(number, began);
+        match ended {
+            Ok(Ok((fold, outcome))) => fate.read(&fold, &outcome),
+            Ok(Err(refused)) => fate.class = Some(refused.class),
+            Err(_) => {}
+        }
+        fate
+    }
+}
+
+/// Follows an invocation to its end, as a client does that folds what it is sent.
+async fn follow(stack: Stack, incoming: Incoming) -> Result<(Option<Fold>, Outcome), Failure> {
+    let mut steps = stack.oneshot(incoming).await?;
+    let mut fold = Some(Fold::default());
+    while let Some(step) = steps.next().await {
+        fold = fold.and_then(|mut fold| fold.apply(&step).is_ok().then_some(fold));
+        if let Progress::Terminal(outcome) = step {
+            return Ok((fold, *outcome));
+        }
+    }
+    Err(Failure::local(FailureClass::State, "the progress ended without an outcome"))
+}
+
+impl Fate {
+    /// A call that ends now, without an answer.
+    pub(super) fn gone(call: usize, began: Instant) -> Self {
+        let class = Some(FailureClass::Cancelled);
+        Self { call, ended: began.elapsed(), answered: false, class, sound: true, doomed: false }
+    }
+
+    fn read(&mut self, fold: &Option<Fold>, outcome: &Outcome) {
+        let held: Option<String> = fold.as_ref().map(|fold| fold.message().joined_text());
+        match &outcome.result {
+            Ok(completion) => {
+                self.answered = true;
+                self.class = None;
+                let whole = |number| upstream::text(&outcome.invocation, number);
+                let text = completion.message.joined_text();
+                self.sound = held.as_ref() == Some(&text)
+                    && outcome.attempts.iter().any(|attempt| whole(attempt.number) == text);
+            }
+            Err(failure) => {
+                self.class = Some(failure.class);
+                self.sound = held.is_some();
+                let under_way = outcome.attempts.last().is_some_and(|attempt| {
+                    attempt.failure.as_ref().is_some_and(|failure| failure.class == FailureClass::Cancelled)
+                });
+                self.doomed = outcome.reasoning == "The deadline was reached." && !under_way;
+            }
+        }
+    }
+}
+
+/// The targets of a scenario.
+fn targets(scenario: &Scenario) -> Vec<Arc<Target>> {
+    let target = |upstream: &super::Upstream| {
+        Arc::new(Target {
+            id: TargetId::from(upstream.name.as_str()),
+            provider: "scripted".into(),
+            family: "openai".into(),
+            dialect: Dialect::Scripted,
+            model: upstream.name.as_str().into(),
+            credential: upstream.credential.as_str().into(),
+            endpoint: format!("scripted://{}", upstream.name).into(),
+            capabilities: Capabilities::default(),
+        })
+    };
+    scenario.upstreams.iter().map(target).collect()
+}
+
+/// What every call asks.
+pub(super) fn ask() -> ModelCall {
+    ModelCall { messages: vec![Message::text(Role::User, "What is the answer?")], ..ModelCall::default() }
+}
+
+fn hex(hasher: Sha256) -> String {
+    use std::fmt::Write as _;
+    hasher.finalize().iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}

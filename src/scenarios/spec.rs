@@ -1,0 +1,361 @@
+//! What a scenario's file says.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Gates, Options, ScenarioError};
+use crate::{
+    domain::units,
+    policy::{
+        circuit::CircuitPolicy, concurrency::ConcurrencyPolicy, gates::GatePolicy, hedge::HedgePolicy,
+        retry::RetryPolicy, retry_budget::BudgetPolicy, select::SelectPolicy, timers::TimersPolicy,
+    },
+};
+
+/// A scenario: times are counted from the moment at which something may begin to go wrong.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Scenario {
+    /// Its number, such as `2b`.
+    pub id: String,
+    /// A few words.
+    pub title: String,
+    /// What it is about, and why its parameters are what they are.
+    pub about: String,
+    /// Calls per second, all callers together (Poisson).
+    #[serde(default = "fifty")]
+    pub rate: f64,
+    /// Untroubled time before.
+    #[serde(with = "units::duration", default = "half_a_minute")]
+    pub warm: Duration,
+    /// The time that is judged: calls that arrive in it count.
+    #[serde(with = "units::duration")]
+    pub fault: Duration,
+    /// Time after it, in which recovery is watched.
+    #[serde(with = "units::duration", default = "half_a_minute")]
+    pub tail: Duration,
+    /// How long each call may take.
+    #[serde(with = "units::duration", default = "twenty_seconds")]
+    pub deadline: Duration,
+    /// Who is asked, in the route's order.
+    pub upstreams: Vec<Upstream>,
+    /// Who calls; one kind of caller when nothing is said.
+    #[serde(default = "everybody")]
+    pub callers: Vec<Callers>,
+    /// Settings that differ from the defaults.
+    #[serde(default)]
+    pub policy: Policies,
+    /// What must be reached.
+    pub gates: Gates,
+}
+
+/// A scripted provider.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Upstream {
+    /// The target's name.
+    pub name: String,
+    /// How much longer than usual it takes.
+    #[serde(default = "one")]
+    pub slower: f64,
+    /// The name of its credential.
+    #[serde(default = "key")]
+    pub credential: String,
+    /// How many calls it works on at once, first come first served, abandoned ones included; no limit when unset.
+    #[serde(default)]
+    pub workers: Option<usize>,
+    /// What goes wrong; the first that applies to a call is taken.
+    #[serde(default)]
+    pub faults: Vec<Fault>,
+}
+
+/// Something that goes wrong from a time on, for some time.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Fault {
+    /// From when on.
+    #[serde(with = "units::duration", default)]
+    pub from: Duration,
+    /// Until when; to the end of the judged time when unset.
+    #[serde(default, with = "optional")]
+    pub to: Option<Duration>,
+    /// The share of calls it hits, 0 to 1.
+    #[serde(default = "one")]
+    pub share: f64,
+    /// The share at the end, where it grows evenly.
+    #[serde(default)]
+    pub share_to: Option<f64>,
+    /// The callers it hits; all when empty.
+    #[serde(default)]
+    pub callers: Vec<String>,
+    /// What happens.
+    pub does: Does,
+}
+
+/// What goes wrong.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Does {
+    /// It answers with an HTTP status.
+    Status {
+        /// The status.
+        code: u16,
+        /// After which time.
+        #[serde(with = "units::duration", default = "twenty_millis")]
+        after: Duration,
+        /// Headers, lower case.
+        #[serde(default)]
+        headers: Vec<(String, String)>,
+        /// The body.
+        #[serde(default)]
+        body: String,
+    },
+    /// The connection is reset before the answer's head.
+    Reset {
+        /// After which time.
+        #[serde(with = "units::duration", default = "twenty_millis")]
+        after: Duration,
+    },
+    /// Nothing ever comes.
+    Hang,
+    /// Everything takes that many times longer.
+    Slow {
+        /// How many times.
+        times: f64,
+    },
+    /// No more than so many calls per second are answered, the others are told to wait.
+    Limit {
+        /// Calls per second.
+        per_second: f64,
+        /// How many may come at once.
+        burst: f64,
+        /// The shortest and longest wait that is stated.
+        #[serde(with = "units::duration")]
+        least: Duration,
+        /// The longest wait that is stated.
+        #[serde(with = "units::duration")]
+        most: Duration,
+    },
+    /// The answer breaks off somewhere, evenly spread over its length.
+    Cut,
+    /// So many of the workers stand still.
+    WorkersDown {
+        /// How many.
+        count: usize,
+    },
+    /// The answer comes only at a time, late, or fails then.
+    Late {
+        /// When, counted like `from`.
+        #[serde(with = "units::duration")]
+        at: Duration,
+        /// Whether it is an answer at all.
+        answers: bool,
+    },
+}
+
+/// One kind of caller.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Callers {
+    /// Its name, also that of its tenant.
+    pub name: String,
+    /// Its share of the calls.
+    #[serde(default = "one")]
+    pub share: f64,
+    /// The upstreams of its route, in order; all when empty.
+    #[serde(default)]
+    pub upstreams: Vec<String>,
+    /// After which time it goes away; never before the deadline when unset.
+    #[serde(default, with = "optional")]
+    pub patience: Option<Duration>,
+    /// How long its calls may take; the scenario's deadline when unset.
+    #[serde(default, with = "optional")]
+    pub deadline: Option<Duration>,
+    /// Attempts after the first; the policy's when unset.
+    #[serde(default)]
+    pub retries: Option<u32>,
+    /// It comes only before this time, counted from the start of the fault; always when unset.
+    #[serde(default, with = "optional")]
+    pub until: Option<Duration>,
+}
+
+/// Settings; what is left out is the default.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Policies {
+    /// Retries and waits.
+    pub retry: RetryPolicy,
+    /// Every target's circuit.
+    pub circuit: CircuitPolicy,
+    /// Slots; unset: as many at the start as the load needs.
+    pub concurrency: Option<ConcurrencyPolicy>,
+    /// What retries cost.
+    pub budget: BudgetPolicy,
+    /// Gates.
+    pub gates: GatePolicy,
+    /// How long an attempt may be silent.
+    pub timers: TimersPolicy,
+    /// Second attempts beside slow ones.
+    pub hedge: HedgePolicy,
+    /// In which order targets are asked.
+    pub select: SelectPolicy,
+}
+
+// === impl Scenario ===
+
+impl Scenario {
+    /// Reads a scenario.
+    ///
+    /// # Errors
+    /// When it is none, with the place and the reason.
+    pub fn parse(file: &str, text: &str) -> Result<Self, ScenarioError> {
+        let error = |reason: String| ScenarioError::File { file: file.to_owned(), reason };
+        let scenario: Self = serde_saphyr::from_str(text).map_err(|fault| error(fault.to_string()))?;
+        for callers in &scenario.callers {
+            for name in &callers.upstreams {
+                if !scenario.upstreams.iter().any(|upstream| upstream.name == *name) {
+                    return Err(error(format!("there is no upstream `{name}`")));
+                }
+            }
+        }
+        Ok(scenario)
+    }
+
+    /// The scenario with what is run otherwise.
+    #[must_use]
+    pub fn with(&self, options: Options) -> Self {
+        let mut changed = self.clone();
+        changed.rate = options.rate.unwrap_or(self.rate);
+        changed.fault = options.length.unwrap_or(self.fault);
+        changed
+    }
+
+    /// From the start of the run to its last arrival.
+    pub(super) fn length(&self) -> Duration {
+        self.warm + self.fault + self.tail
+    }
+
+    /// The upstreams of a kind of caller, as indices.
+    pub(super) fn route(&self, callers: &Callers) -> Vec<usize> {
+        let index = |name: &String| self.upstreams.iter().position(|upstream| upstream.name == *name);
+        if callers.upstreams.is_empty() {
+            (0..self.upstreams.len()).collect()
+        } else {
+            callers.upstreams.iter().filter_map(index).collect()
+        }
+    }
+
+    /// Slots: as many at the start as the load needs at worst, so that what is measured is recovery, and not how a
+    /// fresh process learns a limit.
+    pub(super) fn concurrency(&self) -> ConcurrencyPolicy {
+        self.policy.concurrency.clone().unwrap_or_else(|| {
+            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a few thousand at most")]
+            let needed = (self.rate * self.deadline.as_secs_f64() * 1.2).ceil() as u32;
+            let start = needed.max(1024);
+            ConcurrencyPolicy { start, max: start, ..ConcurrencyPolicy::default() }
+        })
+    }
+}
+
+// === impl Fault ===
+
+impl Fault {
+    /// When it is over.
+    pub(super) fn end(&self, scenario: &Scenario) -> Duration {
+        self.to.unwrap_or(scenario.fault)
+    }
+
+    /// The share of calls that it hits at this time; 0 outside its time.
+    pub(super) fn share_at(&self, at: Duration, scenario: &Scenario) -> f64 {
+        let end = self.end(scenario);
+        if at < self.from || at >= end {
+            return 0.0;
+        }
+        let Some(last) = self.share_to else { return self.share };
+        let way = (at - self.from).as_secs_f64() / (end - self.from).as_secs_f64().max(f64::EPSILON);
+        self.share + (last - self.share) * way
+    }
+
+    /// Whether it hits this kind of caller.
+    pub(super) fn hits(&self, caller: &str) -> bool {
+        self.callers.is_empty() || self.callers.iter().any(|name| name == caller)
+    }
+}
+
+fn fifty() -> f64 {
+    50.0
+}
+
+fn one() -> f64 {
+    1.0
+}
+
+fn key() -> String {
+    "key".to_owned()
+}
+
+fn half_a_minute() -> Duration {
+    Duration::from_secs(30)
+}
+
+fn twenty_seconds() -> Duration {
+    Duration::from_secs(20)
+}
+
+fn twenty_millis() -> Duration {
+    Duration::from_millis(20)
+}
+
+fn everybody() -> Vec<Callers> {
+    vec![Callers {
+        name: "all".to_owned(),
+        share: 1.0,
+        upstreams: Vec::new(),
+        patience: None,
+        deadline: None,
+        retries: None,
+        until: None,
+    }]
+}
+
+/// A duration that may be left out.
+mod optional {
+    use std::time::Duration;
+
+    use serde::{Deserialize as _, Deserializer, de::Error as _};
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
+        let text = Option::<String>::deserialize(deserializer)?;
+        text.map(|text| crate::domain::units::parse_duration(&text).map_err(D::Error::custom)).transpose()
+    }
+}
+
+/// The scenarios' files, built in.
+pub(super) const FILES: &[(&str, &str)] = &[
+    ("00-steady.yaml", include_str!("../../scenarios/00-steady.yaml")),
+    ("01-blip.yaml", include_str!("../../scenarios/01-blip.yaml")),
+    ("02a-random-10.yaml", include_str!("../../scenarios/02a-random-10.yaml")),
+    ("02b-random-30.yaml", include_str!("../../scenarios/02b-random-30.yaml")),
+    ("02c-random-50.yaml", include_str!("../../scenarios/02c-random-50.yaml")),
+    ("03-outage.yaml", include_str!("../../scenarios/03-outage.yaml")),
+    ("04-outage-fallback.yaml", include_str!("../../scenarios/04-outage-fallback.yaml")),
+    ("05-hang.yaml", include_str!("../../scenarios/05-hang.yaml")),
+    ("06a-brownout.yaml", include_str!("../../scenarios/06a-brownout.yaml")),
+    ("06b-brownout-fallback.yaml", include_str!("../../scenarios/06b-brownout-fallback.yaml")),
+    ("07-rate-limit.yaml", include_str!("../../scenarios/07-rate-limit.yaml")),
+    ("08-bad-replica.yaml", include_str!("../../scenarios/08-bad-replica.yaml")),
+    ("09-cuts.yaml", include_str!("../../scenarios/09-cuts.yaml")),
+    ("10-flapping.yaml", include_str!("../../scenarios/10-flapping.yaml")),
+    ("11-overload.yaml", include_str!("../../scenarios/11-overload.yaml")),
+    ("12-poison.yaml", include_str!("../../scenarios/12-poison.yaml")),
+    ("13-quota.yaml", include_str!("../../scenarios/13-quota.yaml")),
+    ("14-impatient.yaml", include_str!("../../scenarios/14-impatient.yaml")),
+    ("15a-late-answers.yaml", include_str!("../../scenarios/15a-late-answers.yaml")),
+    ("15b-late-failures.yaml", include_str!("../../scenarios/15b-late-failures.yaml")),
+    ("16a-retry-after-hour.yaml", include_str!("../../scenarios/16a-retry-after-hour.yaml")),
+    ("16b-retry-after-zero.yaml", include_str!("../../scenarios/16b-retry-after-zero.yaml")),
+    ("16c-retry-after-past.yaml", include_str!("../../scenarios/16c-retry-after-past.yaml")),
+    ("16d-retry-after-garbage.yaml", include_str!("../../scenarios/16d-retry-after-garbage.yaml")),
+    ("17-ramp.yaml", include_str!("../../scenarios/17-ramp.yaml")),
+];
