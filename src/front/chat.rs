@@ -70,6 +70,7 @@ async fn answer(
             allowed_targets: Vec::from_iter(target),
             ..Overrides::default()
         },
+        resumable: false,
         time_allowed: by_headers.time_allowed,
         trace: by_headers.trace,
         entry: ENTRY,

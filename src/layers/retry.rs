@@ -27,7 +27,7 @@ use crate::{
         fold::Progress,
         ids::TargetId,
         invocation::{AttemptCause, AttemptRecord, Call, HistoryPatch, RecoveryStrategy},
-        message::ModelCall,
+        message::{ModelCall, ResponseFormat},
     },
     policy::{
         dice::Dice,
@@ -149,6 +149,16 @@ where
                 yield self.failed(Failure::local(FailureClass::State, "the invocation runs already"), "it runs already");
                 return;
             };
+            let before = self.scope.take_before();
+            let orphaned = before.attempts.into_iter().next_back().and_then(|record| record.failure);
+            self.delivery = Delivery::after(before.blocks, before.last_block);
+            if let Some(failure) = orphaned {
+                match self.decide(failure) {
+                    Next::Stop(terminal) => { yield terminal; return; }
+                    Next::Park { until, changed } => parked(until, changed).await,
+                    Next::Again(said) => for step in said { yield step; },
+                }
+            }
             loop {
                 let span = self.scope.trace.attempt(self.scope.next_number(), self.cause());
                 let trace = span.trace();
@@ -190,6 +200,7 @@ where
                 while let Some(step) = said(&mut steps) { yield step; }
                 let Some(failure) = failure else {
                     span.finish_ok(true);
+                    for step in self.delivery.commit() { yield step; }
                     yield self.succeeded();
                     return;
                 };
@@ -199,12 +210,7 @@ where
                 self.settle(if unused { Settled::NotUsed } else { Settled::Failed });
                 match self.decide(failure) {
                     Next::Stop(terminal) => { yield terminal; return; }
-                    Next::Park { until, changed } => {
-                        tokio::select! {
-                            () = tokio::time::sleep_until(until) => {}
-                            () = changed => {}
-                        }
-                    }
+                    Next::Park { until, changed } => parked(until, changed).await,
                     Next::Again(said) => for step in said { yield step; },
                 }
             }
@@ -355,7 +361,8 @@ where
         );
         self.scope.publish(number, failure.target.as_ref(), body);
         let mut steps = vec![Progress::Recovery { attempt: number, class: failure.class, strategy, wait, display }];
-        steps.extend(self.delivery.rewind(number, failure.class));
+        let seamless = self.call.response_format == ResponseFormat::Text;
+        steps.extend(self.delivery.abandon(number, failure.class, seamless));
         self.previous_wait = Some(wait.duration);
         self.wait = Some(wait);
         self.hint = hint;
@@ -470,6 +477,14 @@ fn estimated_tokens(call: &ModelCall, first: Option<&AttemptRecord>) -> u64 {
     }
     let prompt: usize = call.messages.iter().map(|message| message.joined_text().len()).sum();
     (prompt as u64).div_ceil(4) + u64::from(call.max_output_tokens.unwrap_or(1024))
+}
+
+/// Waits until then, or until something changed.
+async fn parked(until: Instant, changed: BoxFuture<()>) {
+    tokio::select! {
+        () = tokio::time::sleep_until(until) => {}
+        () = changed => {}
+    }
 }
 
 fn said(steps: &mut mpsc::UnboundedReceiver<Progress>) -> Option<Progress> {

@@ -10,14 +10,14 @@ use std::{
 
 use tokio::{sync::mpsc, time::Instant};
 
-use super::spans::InvocationTrace;
+use super::{cancel::Cancel, spans::InvocationTrace};
 use crate::{
     domain::{
         clock,
         completion::{Completion, Usage},
         event::{EventBody, EventScope},
         failure::{Failure, Wait},
-        fold::Progress,
+        fold::{Block, Progress},
         ids::{RouteName, TargetId},
         invocation::{AttemptCause, AttemptRecord, HistoryPatch, InjectionMode, Invocation, Outcome},
         message::ModelCall,
@@ -52,6 +52,17 @@ pub struct Plan {
     pub seed: u64,
 }
 
+/// What an earlier owner made of an invocation, for the one that goes on with it.
+#[derive(Debug, Clone, Default)]
+pub struct Before {
+    /// The attempts that were made. Where the last one failed, what follows is decided as after any failure.
+    pub attempts: Vec<AttemptRecord>,
+    /// What followers of the invocation hold.
+    pub blocks: Vec<Block>,
+    /// The highest number that a block had; 0 where there was none.
+    pub last_block: u32,
+}
+
 /// What one invocation shares with all its layers.
 #[derive(Debug)]
 pub struct Scope {
@@ -69,6 +80,8 @@ pub struct Scope {
     sent: Mutex<Option<Arc<ModelCall>>>,
     steps: mpsc::UnboundedSender<Progress>,
     steps_out: Mutex<Option<mpsc::UnboundedReceiver<Progress>>>,
+    before: Mutex<Before>,
+    cancel: Cancel,
 }
 
 // === impl Scope ===
@@ -98,7 +111,34 @@ impl Scope {
             sent: Mutex::new(None),
             steps,
             steps_out: Mutex::new(Some(steps_out)),
+            before: Mutex::default(),
+            cancel: Cancel::default(),
         }
+    }
+
+    /// The same, of an invocation that an earlier owner began.
+    #[must_use]
+    pub fn after(mut self, before: Before) -> Self {
+        self.attempts = Mutex::new(before.attempts.clone());
+        self.before = Mutex::new(before);
+        self
+    }
+
+    /// The same, listening to this wish that it be ended.
+    #[must_use]
+    pub fn until(mut self, cancel: Cancel) -> Self {
+        self.cancel = cancel;
+        self
+    }
+
+    /// What an earlier owner made of it; the planner takes it once.
+    pub fn take_before(&self) -> Before {
+        std::mem::take(&mut self.before.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Whether somebody wants it ended.
+    pub fn cancel(&self) -> &Cancel {
+        &self.cancel
     }
 
     /// Publishes what happened to this invocation.

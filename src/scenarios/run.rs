@@ -32,7 +32,8 @@ use crate::{
     events::{EventBus, EventReader, Reading},
     layers::{
         observe::Incoming,
-        scope::Plan,
+        cancel::Cancel,
+        scope::{Before, Plan},
         spans::{Entry, Spans},
         targets::{SharedPolicies, TargetSpec, Targets},
     },
@@ -289,6 +290,8 @@ impl Crowd {
             invocation: Arc::new(invocation),
             plan: Arc::clone(plan),
             entry: Entry::Grpc("relight.v1.RecoveryService/InvokeWithRecovery"),
+            before: Before::default(),
+            cancel: Cancel::default(),
         };
         let heard = follow(self.stack.clone(), incoming);
         let ended = match callers.patience {

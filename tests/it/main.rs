@@ -21,5 +21,7 @@ mod provider_transport;
 mod recovery;
 mod scenarios;
 mod shared_state;
+mod stream_live;
+mod stream_resume;
 mod support;
 mod traces;
