@@ -147,8 +147,7 @@ impl RecoveryService for Recovery {
             return Err(status::unimplemented("tool calls"));
         }
         let (operation, thread) = (requested.operation.clone(), requested.thread.clone());
-        let incoming =
-            self.resolve(requested, identity, &metadata, "relight.v1.RecoveryService/InvokeWithRecovery")?;
+        let incoming = self.resolve(requested, identity, &metadata, "relight.v1.RecoveryService/InvokeWithRecovery")?;
         let Started { id, disposition, mut follower, .. } = self.start(incoming).await?;
         // When the caller goes, this future is dropped, and with it the follower.
         let outcome = follower.outcome().await.map_err(|lost| super::stream::lost(&id, &lost))?;

@@ -53,11 +53,8 @@ impl TokenKey {
     pub fn write(&self, resumable: &Resumable) -> String {
         let Resumable { tenant, invocation, after: (epoch, seq), expires_at } = resumable;
         // The ids come last and with their lengths, because they may hold any character.
-        let said = format!(
-            "1 {epoch} {seq} {} {} {invocation}{tenant}",
-            expires_at.as_second(),
-            invocation.as_str().len()
-        );
+        let said =
+            format!("1 {epoch} {seq} {} {} {invocation}{tenant}", expires_at.as_second(), invocation.as_str().len());
         let signature = self.sign(said.as_bytes());
         let mut bytes = signature.to_vec();
         bytes.extend_from_slice(said.as_bytes());

@@ -110,10 +110,9 @@ async fn one_request_id_is_one_invocation_however_often_it_is_sent_at_once() {
     }
     let replayed = relight.invoke(invocation.clone()).await;
     assert_eq!(replayed.disposition(), RequestDisposition::Replay);
-    let other = InvokeWithRecoveryRequest { invocation: Some(relight::grpc::v1::Invocation {
-        request_id: "same".to_owned(),
-        ..asking("Something else")
-    }) };
+    let other = InvokeWithRecoveryRequest {
+        invocation: Some(relight::grpc::v1::Invocation { request_id: "same".to_owned(), ..asking("Something else") }),
+    };
     let refused = relight.recovery().invoke_with_recovery(other).await.unwrap_err();
     assert_eq!(refused.code(), Code::AlreadyExists);
 }
