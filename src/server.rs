@@ -133,7 +133,7 @@ impl Running {
                 presence: presence.clone(),
                 max_body_bytes: max_bytes,
             };
-            port.serve(listener, stop_seen.clone(), &mut tasks);
+            port.serve(&config.server, listener, stop_seen.clone(), &mut tasks)?;
         }
         let admin = Admin::new(engine.clone(), Arc::clone(&authenticator), presence.clone());
         let recovery = Recovery::new(engine.clone(), authenticator, presence);

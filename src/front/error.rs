@@ -174,14 +174,14 @@ impl Refused {
     pub(super) fn failure(failure: &Failure) -> Self {
         let (status, kind, code) = words(failure.class);
         let status = StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_GATEWAY);
-        let about_credential =
-            matches!(failure.class, FailureClass::Authentication | FailureClass::PermissionDenied);
+        let about_credential = matches!(failure.class, FailureClass::Authentication | FailureClass::PermissionDenied);
         let message = if failure.message.is_empty() || about_credential {
             failure.class.phrase().to_owned()
         } else {
             failure.message.clone()
         };
-        let retry_after_ms = failure.retry_after.map(|wait| u64::try_from(wait.duration.as_millis()).unwrap_or(u64::MAX));
+        let retry_after_ms =
+            failure.retry_after.map(|wait| u64::try_from(wait.duration.as_millis()).unwrap_or(u64::MAX));
         // Only a wait that somebody stated makes the client's own retry worth its while.
         let should_retry = retry_after_ms.is_some() && matches!(status.as_u16(), 429 | 503);
         Self { retry_after_ms, should_retry, ..Self::new(status, kind, code, message) }
@@ -189,8 +189,7 @@ impl Refused {
 
     /// The error object, as the body has it and as an error event within a stream has it.
     pub(super) fn object(&self) -> Value {
-        let mut error =
-            json!({"message": self.message, "type": self.kind, "param": self.param, "code": self.code});
+        let mut error = json!({"message": self.message, "type": self.kind, "param": self.param, "code": self.code});
         if let (Some(details), Some(fields)) = (&self.details, error.as_object_mut()) {
             fields.insert("relight".to_owned(), (**details).clone());
         }

@@ -126,9 +126,8 @@ mod tests {
     use super::*;
 
     fn read(pairs: &[(&'static str, &'static str)]) -> Result<AskedByHeaders, Refused> {
-        let headers = pairs.iter().map(|&(name, value)| {
-            (HeaderName::from_static(name), HeaderValue::from_static(value))
-        });
+        let headers =
+            pairs.iter().map(|&(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)));
         AskedByHeaders::read(&headers.collect())
     }
 
@@ -159,11 +158,9 @@ mod tests {
 
     #[test]
     fn what_cannot_be_read_is_refused_by_its_name() {
-        for (name, value) in [
-            ("x-relight-max-retries", "-1"),
-            ("x-relight-deadline-ms", "0"),
-            ("x-request-timeout", "soon"),
-        ] {
+        for (name, value) in
+            [("x-relight-max-retries", "-1"), ("x-relight-deadline-ms", "0"), ("x-request-timeout", "soon")]
+        {
             let refused = read(&[(name, value)]).unwrap_err();
             assert!(refused.object().to_string().contains(name), "{refused:?}");
         }

@@ -15,7 +15,9 @@ fn over(upstreams: &[&Upstream]) -> String {
     let mut text = String::from("providers:\n");
     for (index, upstream) in upstreams.iter().enumerate() {
         let url = upstream.base_url();
-        text.push_str(&format!("  p{index}: {{ dialect: openai_chat, base_url: \"{url}\", api_key: k, allow_plaintext: true }}\n"));
+        text.push_str(&format!(
+            "  p{index}: {{ dialect: openai_chat, base_url: \"{url}\", api_key: k, allow_plaintext: true }}\n"
+        ));
     }
     text.push_str("targets:\n");
     for index in 0..upstreams.len() {
@@ -96,11 +98,9 @@ async fn a_fault_of_the_request_names_its_field_and_costs_nothing() {
     let answer = front.chat(&body).await;
     assert_eq!((answer.status, answer.error()["param"].as_str()), (400, Some("n")));
     assert_eq!(answer.error()["type"], "invalid_request_error");
-    for (path, body, status) in [
-        ("/v1/chat/completions", "{", 400),
-        ("/v1/completions", "{}", 404),
-        ("/v1/models", "{}", 405),
-    ] {
+    for (path, body, status) in
+        [("/v1/chat/completions", "{", 400), ("/v1/completions", "{}", 404), ("/v1/models", "{}", 405)]
+    {
         let answer = front.send(Method::POST, path, &[], body).await;
         assert_eq!(answer.status, status, "{path}");
         assert!(answer.error()["message"].is_string());
@@ -122,7 +122,8 @@ async fn a_body_beyond_the_bound_is_refused() {
 #[tokio::test]
 async fn a_failure_has_the_status_of_its_class_and_says_when_to_come_back() {
     let error = |code: &str| json!({"error": {"message": "no", "type": "x", "code": code}}).to_string();
-    let reply = |status, code: &str| Reply::body(status, &[("content-type", "application/json")], error(code).as_bytes());
+    let reply =
+        |status, code: &str| Reply::body(status, &[("content-type", "application/json")], error(code).as_bytes());
     for (reply, status, code, class) in [
         (reply(400, "context_length_exceeded"), 400, "context_length_exceeded", FailureClass::ContextLength),
         (reply(400, "content_policy_violation"), 400, "content_filter", FailureClass::ContentFiltered),
@@ -144,7 +145,10 @@ async fn a_failure_has_the_status_of_its_class_and_says_when_to_come_back() {
             assert_eq!(answer.error()["relight"]["class"], class.as_str());
             assert_eq!(answer.header("x-should-retry"), Some("false"), "{class}");
             assert!(answer.header("x-relight-invocation").is_some());
-            if class == FailureClass::QuotaExceeded || class == FailureClass::NotFound || class == FailureClass::Authentication {
+            if class == FailureClass::QuotaExceeded
+                || class == FailureClass::NotFound
+                || class == FailureClass::Authentication
+            {
                 // Its gate is closed now; a second call would be refused without asking.
                 break;
             }
@@ -171,7 +175,8 @@ async fn a_deadline_of_the_client_is_kept() {
     upstream.otherwise(Reply::silence());
     let front = Front::start(&over(&[&upstream])).await;
     for header in [("x-relight-deadline-ms", "300"), ("x-request-timeout", "0.3")] {
-        let answer = front.send(Method::POST, "/v1/chat/completions", &[header], question("chat", false).to_string()).await;
+        let answer =
+            front.send(Method::POST, "/v1/chat/completions", &[header], question("chat", false).to_string()).await;
         assert_eq!((answer.status, answer.error()["code"].as_str()), (504, Some("timeout")), "{answer:?}");
     }
 }

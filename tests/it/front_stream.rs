@@ -79,8 +79,7 @@ async fn a_tool_call_comes_with_index_id_and_name_and_then_its_arguments() {
     body["tools"] = json!([{"type": "function", "function": {"name": "add", "parameters": {"type": "object"}}}]);
     let answer = front.chat(&body).await;
     let events = answer.events();
-    let calls: Vec<&Value> =
-        events.iter().filter_map(|event| event.pointer("/choices/0/delta/tool_calls/0")).collect();
+    let calls: Vec<&Value> = events.iter().filter_map(|event| event.pointer("/choices/0/delta/tool_calls/0")).collect();
     let first = json!({"id": "call_a", "type": "function", "function": {"name": "add", "arguments": ""}, "index": 0});
     assert_eq!(*calls[0], first);
     assert_eq!(*calls[1], json!({"index": 0, "function": {"arguments": "{\"a\":1,\"b\":22}"}}));

@@ -91,7 +91,9 @@ fn a_conversation_with_tools_is_carried_in_its_order() {
     let png = Media { mime_type: "image/png".into(), source: MediaSource::Bytes(b"hi".into()), name: None };
     assert_eq!(messages[1].parts[1], Part::Image(png));
     assert!(matches!(&messages[1].parts[2], Part::Image(Media { mime_type, .. }) if mime_type == "image/jpeg"));
-    assert!(matches!(&messages[2].parts[..], [Part::Reasoning(_), Part::ToolCall(call)] if call.arguments == "{\"a\":1}"));
+    assert!(
+        matches!(&messages[2].parts[..], [Part::Reasoning(_), Part::ToolCall(call)] if call.arguments == "{\"a\":1}")
+    );
     assert!(matches!(&messages[3].parts[0], Part::ToolResult(result) if result.name == "add" && result.content == "2"));
 }
 
@@ -100,7 +102,10 @@ fn a_part_that_cannot_be_carried_is_refused_with_its_place() {
     let user = |part: Value| with("messages", json!([{"role": "user", "content": [part]}]));
     for (body, path) in [
         (user(json!({"type": "video"})), "messages[0].content[0].type"),
-        (user(json!({"type": "image_url", "image_url": {"url": "file:///etc"}})), "messages[0].content[0].image_url.url"),
+        (
+            user(json!({"type": "image_url", "image_url": {"url": "file:///etc"}})),
+            "messages[0].content[0].image_url.url",
+        ),
         (user(json!({"type": "file", "file": {"file_id": "f"}})), "messages[0].content[0].file.file_id"),
         (with("messages", json!([{"role": "critic", "content": "x"}])), "messages[0].role"),
         (with("messages", json!([{"role": "tool", "content": "x"}])), "messages[0].tool_call_id"),

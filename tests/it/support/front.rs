@@ -41,8 +41,7 @@ impl Front {
 
     /// Starts it with more settings of `server` (each line indented by two), among which the front's may be.
     pub(crate) async fn start_with(server: &str, rest: &str) -> Self {
-        let front =
-            if server.contains("openai_front:") { "" } else { "  openai_front: { listen: \"127.0.0.1:0\" }\n" };
+        let front = if server.contains("openai_front:") { "" } else { "  openai_front: { listen: \"127.0.0.1:0\" }\n" };
         let listen = "  listen: \"127.0.0.1:0\"\n  admin_listen: \"127.0.0.1:0\"\n";
         let text = format!("server:\n{listen}{front}{server}\n{rest}");
         let loaded = load_text(&text, None, &GivenEnvironment::new()).unwrap_or_else(|faults| panic!("{faults}"));
