@@ -14,10 +14,12 @@ mod memory;
 mod migrate;
 pub mod postgres;
 mod record;
+mod size;
 mod sql;
 pub mod sqlite;
 mod standing;
 mod thread;
+mod writer;
 
 use std::{fmt::Debug, sync::Arc};
 
@@ -35,6 +37,7 @@ pub use self::{
     },
     sql::SqlJournal,
     thread::{Locked, THREAD_ERRORS_KEPT, Thread, ThreadCommit, ThreadEnd, ThreadKey},
+    writer::{Ending, JournalWriter, WriterSettings},
 };
 use crate::{
     config::observe::{JournalConfig, JournalStore},

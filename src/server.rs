@@ -100,7 +100,7 @@ impl Running {
     /// When a part of the configuration cannot be built. Must be called within a tokio runtime.
     pub fn start(loaded: &Loaded, listeners: Listeners, options: &Options) -> Result<Self, StartError> {
         let config = &loaded.config;
-        let events = EventBus::new(config.events.capacity);
+        let events = EventBus::beyond_earlier_processes(config.events.capacity);
         let settings = telemetry_settings(config);
         let (tracer, tracer_guard) = telemetry::build_tracer(&settings)?;
         let engine = Engine::new(config.clone(), Spans::new(tracer), events.clone())?;

@@ -134,7 +134,7 @@ fn table(targets: &[v1::Target]) -> Table {
     let headings = ["TARGET", "CIRCUIT", "EVIDENCE", "RETRY IN", "GATES", "BUDGET", "SLOTS", "P50 FIRST TOKEN"];
     let mut table = Table::new(&headings);
     for target in targets {
-        let circuit = target.circuit.clone().unwrap_or_default();
+        let circuit = target.circuit.unwrap_or_default();
         let state = words::circuit(circuit.state);
         table.row(vec![
             target.id.clone(),

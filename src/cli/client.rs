@@ -23,13 +23,13 @@ const MAX_ANSWER_BYTES: usize = 32 << 20;
 #[command(next_help_heading = "Server")]
 pub(super) struct ServerArguments {
     /// Where the server is; `https://` for TLS.
-    #[arg(long, value_name = "URL", env = "RELIGHT_ADDRESS", default_value = "http://127.0.0.1:50051")]
+    #[arg(long, global = true, value_name = "URL", env = "RELIGHT_ADDRESS", default_value = "http://127.0.0.1:50051")]
     address: String,
     /// The caller's key, where the server asks for one.
-    #[arg(long, value_name = "KEY", env = "RELIGHT_API_KEY", hide_env_values = true)]
+    #[arg(long, global = true, value_name = "KEY", env = "RELIGHT_API_KEY", hide_env_values = true)]
     api_key: Option<String>,
     /// The authority that signed the server's certificate, PEM; needed for `https://`.
-    #[arg(long, value_name = "FILE", env = "RELIGHT_CA_FILE")]
+    #[arg(long, global = true, value_name = "FILE", env = "RELIGHT_CA_FILE")]
     ca_file: Option<PathBuf>,
 }
 
@@ -43,13 +43,13 @@ pub(super) type AdminClient = AdminServiceClient<InterceptedService<Channel, Wit
 // === impl ServerArguments ===
 
 impl ServerArguments {
-    /// A client of the RecoveryService.
+    /// A client of the `RecoveryService`.
     pub(super) async fn recovery(&self) -> anyhow::Result<RecoveryClient> {
         let client = RecoveryServiceClient::with_interceptor(self.channel().await?, self.key()?);
         Ok(client.max_decoding_message_size(MAX_ANSWER_BYTES))
     }
 
-    /// A client of the AdminService.
+    /// A client of the `AdminService`.
     pub(super) async fn admin(&self) -> anyhow::Result<AdminClient> {
         let client = AdminServiceClient::with_interceptor(self.channel().await?, self.key()?);
         Ok(client.max_decoding_message_size(MAX_ANSWER_BYTES))

@@ -17,7 +17,6 @@ pub(super) struct Refusal {
     violations: Vec<(String, String)>,
     /// Violations that did not fit into the status.
     not_shown: u64,
-    nearest: Option<String>,
     retry_in: Option<Duration>,
 }
 
@@ -33,7 +32,6 @@ impl From<Status> for Refusal {
             message: one_line(status.message()),
             violations: faults.iter().map(|fault| (one_line(&fault.field), one_line(&fault.description))).collect(),
             not_shown: fact("violationsNotShown").and_then(|count| count.parse().ok()).unwrap_or(0),
-            nearest: fact("nearest"),
             retry_in: status.get_details_retry_info().and_then(|info| info.retry_delay),
             reason: info.map(|info| info.reason),
         }
@@ -56,9 +54,6 @@ impl fmt::Display for Refusal {
         }
         if self.not_shown > 0 {
             write!(f, "\n  and {} more", self.not_shown)?;
-        }
-        if let Some(nearest) = self.nearest.as_ref().filter(|nearest| !self.message.contains(nearest.as_str())) {
-            write!(f, "\n  did you mean `{}`?", one_line(nearest))?;
         }
         if let Some(wait) = self.retry_in {
             let ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
@@ -94,7 +89,7 @@ mod tests {
         let shown = Refusal::from(status::route_not_found("defualt", Some("default"))).to_string();
         assert_eq!(shown, "there is no route `defualt`; did you mean `default`? (NotFound, ROUTE_NOT_FOUND)");
         let shown = Refusal::from(status::not_found("target", "gtp", Some("gpt"))).to_string();
-        assert!(shown.ends_with("\n  did you mean `gpt`?"), "{shown}");
+        assert_eq!(shown, "there is no target `gtp`; did you mean `gpt`? (NotFound, TARGET_NOT_FOUND)");
         let shown = Refusal::from(status::draining(Duration::from_millis(1500))).to_string();
         assert!(shown.ends_with("\n  asking again makes sense in 1.5 s"), "{shown}");
     }

@@ -1,11 +1,13 @@
 //! Runs the real binary as a shell would, with an environment of its own.
 
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test ends where its world fails")]
+
 use std::{process::Stdio, time::Duration};
 
 use tokio::{io::AsyncWriteExt as _, process::Command};
 
 /// Longest time that a command may take.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// What a command said and how it ended.
 #[derive(Debug)]

@@ -1,5 +1,8 @@
 //! Commands that talk to a server: what people read on the terminal, and what programs read.
 
+use std::time::Duration;
+
+use relight::grpc::v1::GetStatusRequest;
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 
@@ -8,7 +11,10 @@ use crate::{
     support::relight::Relight,
 };
 
-/// A model that hangs until it is told, and one whose credit is gone.
+/// Longest time that a watch may take to come to a point.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A model that hangs until it is told, one whose credit is gone, and one that takes no request.
 const CONFIG: &str = r#"
 providers:
   stage:
@@ -18,15 +24,24 @@ providers:
         dreamer:
           otherwise:
             when_told: { then: { answer: { text: "Told, and awake." } }, otherwise: timeout }
+        picky:
+          otherwise: { status: { code: 400, body: { error: { type: invalid_request_error, message: "temperature is too high" } } } }
+  # On its own: a spent credit closes the gate of its credential.
+  bank:
+    dialect: scripted
+    script:
+      models:
         broke:
           otherwise:
             status: { code: 429, body: { error: { code: insufficient_quota, message: "You exceeded your current quota" } } }
 targets:
   dreamer: { provider: stage, model: dreamer }
-  broke: { provider: stage, model: broke }
+  broke: { provider: bank, model: broke }
+  picky: { provider: stage, model: picky }
 routes:
   default: { targets: [dreamer] }
   quota: { targets: [broke] }
+  picky: { targets: [picky] }
 timers: { first_token: 100ms, first_token_alone: 100ms, soft_first_token: 0ms }
 policies: { standard: { retry: { backoff: { base: 10ms } } } }
 "#;
@@ -61,9 +76,9 @@ async fn invoke_without_an_answer_says_who_can_do_what_with_every_attempt_and_ex
     let row = ran.err.lines().find(|line| line.starts_with("1  broke")).unwrap();
     assert!(row.contains("first") && row.contains("quota_exceeded"), "{row}");
 
-    let ran = run(&["invoke", "--address", &address, "--route", "quota", "--output", "json", "Who pays?"]).await;
+    let ran = run(&["invoke", "--address", &address, "--route", "picky", "--output", "json", "Who pays?"]).await;
     let told: Value = serde_json::from_str(&ran.out).unwrap();
-    assert_eq!((ran.code, &told["failure"]["failure_class"]), (Some(1), &"FAILURE_CLASS_QUOTA_EXCEEDED".into()));
+    assert_eq!((ran.code, &told["failure"]["failure_class"]), (Some(1), &"FAILURE_CLASS_INVALID_REQUEST".into()));
     assert_eq!(ran.err, "");
 }
 
@@ -93,7 +108,7 @@ async fn watch_prints_what_happens_one_event_a_line() {
             events.push(serde_json::from_str(&lines.next_line().await.unwrap().unwrap()).unwrap());
         }
     };
-    tokio::time::timeout(std::time::Duration::from_secs(20), reading).await.unwrap();
+    tokio::time::timeout(PATIENCE, reading).await.unwrap();
     child.kill().await.unwrap();
     let recovery = events.iter().find(|event| event["recovery_attempted"].is_object()).unwrap();
     let text = recovery["recovery_attempted"]["display_text"].as_str().unwrap();
@@ -102,12 +117,45 @@ async fn watch_prints_what_happens_one_event_a_line() {
 }
 
 #[tokio::test]
+async fn a_watch_that_breaks_says_so_and_is_taken_up_again() {
+    let (server, address) = served().await;
+    let mut child = relight(&["watch", "--address", &address, "--type", "invocation_recovered"]).spawn().unwrap();
+    let mut out = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut err = BufReader::new(child.stderr.take().unwrap()).lines();
+    let standing = async {
+        while server.admin().get_status(GetStatusRequest {}).await.unwrap().into_inner().watchers == 0 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, standing).await.unwrap();
+    let listen = server.running.address;
+    server.running.shutdown().await;
+    let told = tokio::time::timeout(PATIENCE, err.next_line()).await.unwrap().unwrap().unwrap();
+    assert!(told.starts_with("The watch broke ("), "{told}");
+
+    let config = format!("server: {{ listen: \"{listen}\", admin_listen: \"127.0.0.1:0\" }}\n{CONFIG}");
+    let server = Relight::start_whole(&config).await;
+    let asking_until_seen = async {
+        loop {
+            // The watch comes back in its own time, and only tells what happens from then on.
+            server.ask("Are you awake?").await;
+            if let Ok(line) = tokio::time::timeout(Duration::from_millis(300), out.next_line()).await {
+                return line.unwrap().unwrap();
+            }
+        }
+    };
+    let line = tokio::time::timeout(PATIENCE, asking_until_seen).await.unwrap();
+    assert!(line.contains("recovered: answered by attempt 2"), "{line}");
+    child.kill().await.unwrap();
+}
+
+#[tokio::test]
 async fn circuits_are_listed_held_open_and_reset() {
     let (_server, address) = served().await;
     let ran = run(&["circuits", "--address", &address]).await;
     assert_eq!(ran.code, Some(0), "{}", ran.err);
     let first: Vec<&str> = ran.out.lines().map(|line| line.split_whitespace().next().unwrap()).collect();
-    assert_eq!(first, ["TARGET", "broke", "dreamer"]);
+    assert_eq!(first, ["TARGET", "broke", "dreamer", "picky"]);
 
     let ran = run(&["circuits", "--address", &address, "force", "broke", "open", "--reason", "no credit"]).await;
     assert_eq!(ran.out, "The circuit of broke is forced open.\n", "{}", ran.err);

@@ -1,5 +1,7 @@
 //! Commands that need no server: `config`, `classify`, and what is wrong with the arguments of the others.
 
+#![expect(clippy::unwrap_used, reason = "a test ends where its world fails")]
+
 use serde_json::Value;
 
 use crate::cli_binary::{run, run_with};
@@ -50,6 +52,9 @@ async fn a_right_configuration_is_counted_and_shown_as_one_that_can_be_loaded_ag
     let shown = run(&["config", "show", &path]).await;
     assert_eq!(shown.code, Some(0), "{}", shown.err);
     assert!(!shown.out.contains("no-real-key"), "a key is shown: {}", shown.out);
+    let (_folder, path) = file("shown.yaml", &shown.out);
+    let checked = run(&["config", "check", &path]).await;
+    assert_eq!(checked.code, Some(0), "{}", checked.err);
 
     let schema: Value = serde_json::from_str(&run(&["config", "schema"]).await.out).unwrap();
     assert!(schema["properties"]["routes"].is_object());

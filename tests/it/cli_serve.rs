@@ -1,22 +1,26 @@
 //! `serve` and `demo`: the server as operators start and stop it, and the demo that keeps its promises.
 
+#![expect(clippy::unwrap_used, reason = "a test ends where its world fails")]
+
 use std::time::Duration;
 
+use relight::grpc::v1::{GetStatusRequest, admin_service_client::AdminServiceClient};
 use serde_json::Value;
 use tokio::{
     io::{AsyncBufReadExt as _, BufReader, Lines},
     process::{Child, ChildStderr, Command},
 };
+use tonic::transport::Endpoint;
 
 use crate::cli_binary::{relight, run};
 
 /// Longest time that anything here may take.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Starts a server that needs no key, and reads where it listens.
-async fn started() -> (Child, String, Lines<BufReader<ChildStderr>>) {
+/// Starts a server, and reads where it listens.
+async fn started(more: &[&str]) -> (Child, String, Lines<BufReader<ChildStderr>>) {
     let arguments = ["serve", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"];
-    let mut child = relight(&arguments).spawn().unwrap();
+    let mut child = relight(&[&arguments, more].concat()).spawn().unwrap();
     let mut log = BufReader::new(child.stderr.take().unwrap()).lines();
     let first = tokio::time::timeout(PATIENCE, log.next_line()).await.unwrap().unwrap().unwrap();
     let listening: Value = serde_json::from_str(&first).unwrap();
@@ -32,13 +36,41 @@ async fn terminate(child: &Child) {
 
 #[tokio::test]
 async fn serve_says_where_it_listens_answers_without_a_key_and_ends_in_order_when_told() {
-    let (mut child, address, _log) = started().await;
+    let (mut child, address, _log) = started(&[]).await;
     let ran = run(&["invoke", "--address", &address, "Say hello"]).await;
     assert_eq!(ran.code, Some(0), "{}", ran.err);
     assert!(ran.out.contains("You said: \"Say hello\""), "{}", ran.out);
     terminate(&child).await;
     let ended = tokio::time::timeout(PATIENCE, child.wait()).await.unwrap().unwrap();
     assert_eq!(ended.code(), Some(0));
+}
+
+#[tokio::test]
+async fn the_first_signal_waits_for_what_runs_and_the_second_does_not() {
+    let hangs = "\
+providers: { stage: { dialect: scripted, script: { otherwise: timeout } } }
+targets: { silent: { provider: stage, model: silent } }
+";
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("relight.yaml");
+    std::fs::write(&path, hangs).unwrap();
+    let (mut child, address, _log) = started(&["--config", path.to_str().unwrap()]).await;
+    let mut asking = relight(&["invoke", "--address", &address, "Are you there?"]).spawn().unwrap();
+    let channel = Endpoint::from_shared(format!("http://{address}")).unwrap().connect().await.unwrap();
+    let mut admin = AdminServiceClient::new(channel);
+    let running = async {
+        while admin.get_status(GetStatusRequest {}).await.unwrap().into_inner().invocations_in_flight == 0 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, running).await.unwrap();
+    terminate(&child).await;
+    let early = tokio::time::timeout(Duration::from_secs(1), child.wait()).await;
+    assert!(early.is_err(), "it did not wait for the call that runs");
+    terminate(&child).await;
+    let ended = tokio::time::timeout(Duration::from_secs(10), child.wait()).await.unwrap().unwrap();
+    assert_eq!(ended.code(), Some(128 + 15));
+    assert_eq!(tokio::time::timeout(PATIENCE, asking.wait()).await.unwrap().unwrap().code(), Some(1));
 }
 
 #[tokio::test]

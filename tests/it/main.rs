@@ -11,6 +11,7 @@ mod front_crash;
 mod front_outage;
 mod front_stream;
 mod front_tls;
+mod journal_spec;
 mod provider_anthropic;
 mod provider_bedrock;
 mod provider_dialects;

@@ -3,6 +3,7 @@
 pub(crate) mod dialect;
 pub(crate) mod front;
 pub(crate) mod otlp;
+pub(crate) mod postgres;
 pub(crate) mod relight;
 pub(crate) mod upstream;
 pub(crate) mod wire;

@@ -1,8 +1,11 @@
 //! A verdict as people and programs read it.
 
-use relight::policy::classify::{
-    Verdict,
-    corpus::{Score, Tally},
+use relight::{
+    domain::failure::InvalidRequestDetail,
+    policy::classify::{
+        Verdict,
+        corpus::{Score, Tally},
+    },
 };
 use serde_json::{Value, json};
 
@@ -37,7 +40,7 @@ pub(super) fn lines(verdict: &Verdict, paint: Paint) -> Vec<String> {
 pub(super) fn json(verdict: &Verdict) -> Value {
     json!({
         "class": verdict.class.as_str(),
-        "detail": verdict.detail.map(|detail| detail.as_str()),
+        "detail": verdict.detail.map(InvalidRequestDetail::as_str),
         "retryable_same_target": verdict.retryable,
         "fallback_helps": verdict.fallback_helps,
         "retry_after_ms": millis(verdict),

@@ -2,7 +2,6 @@
 
 use std::{
     collections::{BTreeSet, HashMap, HashSet},
-    io,
     time::Duration,
 };
 
@@ -10,14 +9,11 @@ use jiff::Timestamp;
 
 use super::super::{
     AppendError, Begun, CancelWish, Compacted, Entry, Finish, FinishError, Held, JournalError, Limits, NewInvocation,
-    Owner, Page, Record, Renewed, RunState, Stats, Takeover, ThreadKey, standing::Standing,
+    Owner, Page, Record, Renewed, RunState, Stats, Takeover, ThreadKey, size::step_bytes, standing::Standing,
 };
 use crate::{
     config::observe::Payloads,
-    domain::{
-        fold::Progress,
-        ids::{InvocationId, RequestId, TenantId},
-    },
+    domain::ids::{InvocationId, RequestId, TenantId},
 };
 
 /// Everything that is kept.
@@ -307,22 +303,4 @@ fn later(now: Timestamp, by: Duration) -> Timestamp {
 /// `now` less that much, or the begin of time.
 fn earlier(now: Timestamp, by: Duration) -> Timestamp {
     now.checked_sub(by).unwrap_or(Timestamp::MIN)
-}
-
-/// The length of a step as JSON, counted without writing it.
-fn step_bytes(step: &Progress) -> u64 {
-    struct Count(u64);
-    impl io::Write for Count {
-        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.0 += bytes.len() as u64;
-            Ok(bytes.len())
-        }
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-    }
-    let mut count = Count(0);
-    // What cannot be written counts as far as it came; the durable engines refuse it.
-    let _ = serde_json::to_writer(&mut count, step);
-    count.0
 }

@@ -7,6 +7,10 @@
 //!
 //! Never judges, and never looks further than [`HEAD`] and [`TAIL`] bytes.
 
+mod letters;
+
+use letters::{KINDS, Kind};
+
 /// Bytes read from the beginning of a text.
 pub(super) const HEAD: usize = 12 * 1024;
 /// Bytes read from the end of a text that is longer.
@@ -49,38 +53,6 @@ struct Open {
     from: usize,
     quoted: bool,
 }
-
-/// What a byte is, for the reader's one loop.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    Gap,
-    Lower,
-    Upper,
-    Digit,
-    Apostrophe,
-    Backslash,
-    Wide,
-}
-
-const KINDS: [Kind; 256] = {
-    let mut kinds = [Kind::Gap; 256];
-    let mut byte = 0;
-    while byte < 256 {
-        #[expect(clippy::cast_possible_truncation, reason = "counts to 255")]
-        let letter = byte as u8;
-        kinds[byte] = match letter {
-            b'a'..=b'z' => Kind::Lower,
-            b'A'..=b'Z' => Kind::Upper,
-            b'0'..=b'9' => Kind::Digit,
-            b'\'' => Kind::Apostrophe,
-            b'\\' => Kind::Backslash,
-            128.. => Kind::Wide,
-            _ => Kind::Gap,
-        };
-        byte += 1;
-    }
-    kinds
-};
 
 /// Keys whose value is a code, or the message itself.
 const fn is_code_key(word: &[u8]) -> bool {

@@ -25,6 +25,8 @@ pub(super) const RULES: &[Rule] = &[
             "{unknown|unrecognized|extra|unsupported|invalid} {argument|parameter|keyword argument|param|arg} {name |named |: |}@tool",
             "{multiple values for argument|too many positional arguments|invalid number of arguments|wrong number of arguments|expected # arguments|expected at most|no such parameter}",
             "field required & @tool",
+            "{argument|parameter|arg|property|input} .. is required @tool",
+            "{argument|parameter} .. {must be|should be|is not|expected} .. {string|integer|number|array|object|boolean|list|type} @tool",
             "type missing & @tool",
             "type unexpected keyword*",
             "missing required {parameter|argument} .. for tool",

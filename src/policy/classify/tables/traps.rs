@@ -42,6 +42,22 @@ pub(super) const RULES: &[Rule] = &[
     ),
     // A default page that offers two explanations has none.
     rule("server.either_or", C::ServerError, &["either the server is overloaded or"]),
+    // An answer's limit above what the model can write is a parameter, not a prompt.
+    invalid(
+        "request.max_tokens",
+        D::Other,
+        &[
+            "max {completion |output |new |}tokens is too large",
+            "maximum allowed number of output tokens",
+            "supports at most # {completion|output} tokens",
+        ],
+    ),
+    // A body that broke while it was read.
+    rule(
+        "network.body",
+        C::Network,
+        &["error decoding response body .. {eof|connection|closed|reset|chunk size}", "failed host lookup"],
+    ),
     // A window with no allowance at all.
     rule(
         "quota.zero_limit",

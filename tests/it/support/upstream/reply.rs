@@ -210,7 +210,7 @@ impl Reply {
     fn with_head(code: u16, headers: &[(&str, &str)], chunked: bool) -> Self {
         let mut head = format!("HTTP/1.1 {code} Test\r\n");
         for (name, value) in headers {
-            head.push_str(&format!("{name}: {value}\r\n"));
+            head.extend([name, ": ", value, "\r\n"]);
         }
         if chunked {
             head.push_str("transfer-encoding: chunked\r\n");
@@ -277,7 +277,7 @@ pub(crate) fn chunk(delta: &Value, finish_reason: Option<&str>) -> String {
 }
 
 /// The chunk with the usage, as it comes last.
-pub(crate) fn usage_chunk(prompt_tokens: usize, completion_tokens: usize) -> String {
+fn usage_chunk(prompt_tokens: usize, completion_tokens: usize) -> String {
     let usage = json!({"prompt_tokens": prompt_tokens, "completion_tokens": completion_tokens});
     json!({"id": "chatcmpl-1", "object": "chat.completion.chunk", "choices": [], "usage": usage}).to_string()
 }
