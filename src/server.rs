@@ -140,7 +140,7 @@ impl Running {
                 presence: presence.clone(),
                 max_body_bytes: max_bytes,
             };
-            port.serve(listener, stop_seen.clone(), &mut tasks);
+            port.serve(&config.server, listener, stop_seen.clone(), &mut tasks)?;
         }
         let admin = Admin::new(engine.clone(), Arc::clone(&authenticator), presence.clone());
         let (executions, tokens) = executions::start(config, engine.clone(), &mut tasks).await?;

@@ -10,6 +10,7 @@ mod front_chat;
 mod front_crash;
 mod front_outage;
 mod front_stream;
+mod front_tls;
 mod journal_spec;
 mod provider_anthropic;
 mod provider_bedrock;
