@@ -252,10 +252,9 @@ fn start_logs(config: &Config, events: &EventBus) -> ReaderTask {
     use std::io::IsTerminal as _;
     let terminal = std::io::stderr().is_terminal();
     let format = match config.telemetry.log.format {
-        LogSetting::Json => LogFormat::Json,
         LogSetting::Text => LogFormat::Human { colour: terminal },
         LogSetting::Auto if terminal => LogFormat::Human { colour: true },
-        LogSetting::Auto => LogFormat::Json,
+        LogSetting::Json | LogSetting::Auto => LogFormat::Json,
     };
     let least = match config.telemetry.log.level.as_str() {
         "error" => Severity::Error,

@@ -51,10 +51,9 @@ async fn renew(shared: &Arc<Shared>) {
         if let Some(execution) = shared
             .execution(id)
             .filter(|execution| held.iter().any(|held| held.id == *id && held.epoch == execution.epoch))
+            && !execution.tail_has_end()
         {
-            if !execution.tail_has_end() {
-                execution.lose();
-            }
+            execution.lose();
         }
     }
     for id in &renewed.cancel_requested {

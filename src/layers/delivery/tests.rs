@@ -1,3 +1,5 @@
+//! Tests of `delivery`: its promises, each as one test.
+
 use super::*;
 
 fn text(block: u32) -> Delta {

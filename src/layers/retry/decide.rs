@@ -185,10 +185,11 @@ impl<S> Course<S> {
     pub(super) fn settle(&mut self, how: Settled) {
         if let Some(reserved) = self.reserved.take() {
             reserved.settle(how);
-        } else if matches!(how, Settled::Succeeded) && self.scope.counted_attempts() == 1 {
-            if let Some(target) = self.scope.attempts().first().and_then(|record| record.target.clone()) {
-                self.targets.first_try_succeeded(&target);
-            }
+        } else if matches!(how, Settled::Succeeded)
+            && self.scope.counted_attempts() == 1
+            && let Some(target) = self.scope.attempts().first().and_then(|record| record.target.clone())
+        {
+            self.targets.first_try_succeeded(&target);
         }
     }
 }

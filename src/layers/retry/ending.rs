@@ -1,6 +1,5 @@
 //! How an invocation ends: with an answer, or with the first real failure and what else could be tried.
 
-
 use super::{Course, decide::Next};
 use crate::{
     domain::{
@@ -43,10 +42,10 @@ impl<S> Course<S> {
             Some(real) if failure.class.is_local_refusal() => real,
             _ => failure,
         };
-        if let StopReason::NoTarget { retry_in: Some(retry_in) } = reason {
-            if decisive.retry_after.is_none() {
-                decisive = decisive.with_retry_after(*retry_in, WaitSource::Parked);
-            }
+        if let StopReason::NoTarget { retry_in: Some(retry_in) } = reason
+            && decisive.retry_after.is_none()
+        {
+            decisive = decisive.with_retry_after(*retry_in, WaitSource::Parked);
         }
         let target = decisive.target.clone();
         self.impossible = matches!(reason, StopReason::NotRetryable);
@@ -84,7 +83,7 @@ impl<S> Course<S> {
         match reason {
             StopReason::DeadlineTooClose { .. } => words.push("Give the invocation a longer deadline.".to_owned()),
             StopReason::NoTarget { retry_in: Some(_) } => {
-                words.push("Come back when a target is available.".to_owned())
+                words.push("Come back when a target is available.".to_owned());
             }
             StopReason::AttemptsUsedUp => words.push("Allow more retries.".to_owned()),
             StopReason::Disabled => words.push("Enable retries for this operation.".to_owned()),

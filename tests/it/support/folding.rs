@@ -166,7 +166,7 @@ impl Folding {
             Body::BlockStop(stop) => {
                 let held = self.blocks.get_mut(&stop.block_id).unwrap();
                 assert_eq!(held.text.len() as u64, stop.length_bytes);
-                assert_eq!(Sha256::digest(&held.text).as_slice(), stop.hash, "a block's hash");
+                assert_eq!(Sha256::digest(&held.text).to_vec(), stop.hash, "a block's hash");
                 assert!(!held.stopped);
                 (held.stopped, held.committed) = (true, stop.committed);
                 if stop.committed {
