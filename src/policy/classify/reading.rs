@@ -140,9 +140,20 @@ impl Reading {
             match KINDS[byte as usize] {
                 Kind::Lower => {
                     self.part_from_wide();
-                    let end = bytes[i..].iter().position(|b| !b.is_ascii_lowercase()).map_or(bytes.len(), |at| i + at);
-                    self.text.extend_from_slice(&bytes[i..end]);
-                    i = end;
+                    // Eight bytes at once: all are written, those that are no lower-case letters taken back.
+                    while let Some(eight) = bytes.get(i..).and_then(<[u8]>::first_chunk::<8>) {
+                        let lower = letters::lower(*eight);
+                        self.text.extend_from_slice(eight);
+                        i += lower;
+                        if lower < 8 {
+                            self.text.truncate(self.text.len() - (8 - lower));
+                            break;
+                        }
+                    }
+                    while bytes.get(i).is_some_and(u8::is_ascii_lowercase) {
+                        self.text.push(bytes[i]);
+                        i += 1;
+                    }
                 }
                 Kind::Upper => {
                     self.part_from_wide();
