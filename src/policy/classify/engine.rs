@@ -20,7 +20,7 @@ use crate::domain::failure::Surface;
 /// Finds kept of one text; what comes later is not looked at.
 const MAX_HITS: usize = 768;
 /// Finds that a usual text has room for at once.
-const USUAL_HITS: usize = 128;
+const USUAL_HITS: usize = 256;
 /// Longest atom that a look ahead allows for, in bytes.
 const LONGEST: usize = 64;
 /// Most atoms the tables may hold.
@@ -200,10 +200,14 @@ impl Engine {
         self.ascii.walk(text, &mut |atom, start, end| {
             seen[atom as usize / 64] |= 1 << (atom % 64);
             let hit = Hit { atom, start: to_u32(start), end: to_u32(end) };
-            // Links look ahead in the order of ends; of phrases that begin at few words, nearly all come so.
-            let key = |hit: &Hit| (hit.end, self.atoms[hit.atom as usize].tail, hit.start);
-            let later = hits.iter().rev().take_while(|before| key(before) > key(&hit)).count();
-            hits.insert(hits.len() - later, hit);
+            if hits.last().is_none_or(|last| last.end < hit.end) {
+                hits.push(hit);
+            } else {
+                // Links look ahead in the order of ends, and finds come in the order of begins: nearly the same.
+                let key = |hit: &Hit| (hit.end, self.atoms[hit.atom as usize].tail, hit.start);
+                let later = hits.iter().rev().take_while(|before| key(before) > key(&hit)).count();
+                hits.insert(hits.len() - later, hit);
+            }
             hits.len() < MAX_HITS
         });
         if !text.is_ascii() {

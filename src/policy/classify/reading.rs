@@ -383,7 +383,8 @@ const LONGEST_KEY: usize = 24;
 fn last_word(text: &[u8]) -> &[u8] {
     let text = text.strip_suffix(b" ").unwrap_or(text);
     let text = &text[text.len().saturating_sub(LONGEST_KEY)..];
-    let from = text.iter().rposition(|b| !b.is_ascii_alphanumeric()).map_or(0, |at| at + 1);
+    // Of what is no letter and no digit only spaces, `#` and letters of other scripts are in a reading.
+    let from = text.iter().rposition(|b| !(b'0'..=b'z').contains(b)).map_or(0, |at| at + 1);
     &text[from..]
 }
 

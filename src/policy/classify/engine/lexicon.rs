@@ -30,8 +30,8 @@ const HIGH: u64 = 0x8080_8080_8080_8080;
 pub(super) struct Lexicon {
     /// Edges while phrases are added.
     growing: HashMap<(u32, u64), u32>,
-    /// Open stems while phrases are added: the node, the stem's letters, the phrase.
-    stems: Vec<(u32, Box<[u8]>, u32)>,
+    /// Open stems, by node.
+    stems: Vec<Stem>,
     nodes: Vec<Node>,
     /// Edges, by a hash with open addressing.
     edges: Vec<Edge>,
@@ -47,6 +47,19 @@ struct Node {
     phrase: u32,
     /// The open stems that may follow, as a range.
     stems: (u32, u32),
+}
+
+/// The beginning of a word that ends a phrase.
+#[derive(Debug)]
+struct Stem {
+    node: u32,
+    phrase: u32,
+    /// Its first eight letters, and where in eight bytes they stand.
+    head: u64,
+    mask: u64,
+    /// The letters after them.
+    rest: Box<[u8]>,
+    length: usize,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -71,7 +84,7 @@ impl Lexicon {
                     debug_assert!(rest.len() >= LOOKED_UP, "too short a stem: {words}");
                     node = self.edge(LETTERS, self::eight(rest, 0) & LETTERS_MASK);
                 }
-                self.stems.push((node, rest.into(), phrase));
+                self.stems.push(Stem::new(node, rest, phrase));
                 return;
             }
             node = self.edge(node, word(rest, 0, eight(rest, 0)).0);
@@ -100,9 +113,9 @@ impl Lexicon {
             }
             self.edges[at] = Edge { from, to, word };
         }
-        self.stems.sort_by_key(|(node, ..)| *node);
-        for (at, (node, ..)) in (0_u32..).zip(&self.stems) {
-            let stems = &mut self.nodes[*node as usize].stems;
+        self.stems.sort_by_key(|stem| stem.node);
+        for (at, stem) in (0_u32..).zip(&self.stems) {
+            let stems = &mut self.nodes[stem.node as usize].stems;
             *stems = if stems.1 == 0 { (at, at + 1) } else { (stems.0, at + 1) };
         }
     }
@@ -113,7 +126,7 @@ impl Lexicon {
         size_of_val(&self.nodes[..])
             + size_of_val(&self.edges[..])
             + size_of_val(&self.stems[..])
-            + self.stems.iter().map(|(_, stem, _)| stem.len()).sum::<usize>()
+            + self.stems.iter().map(|stem| stem.rest.len()).sum::<usize>()
             + 2 * BITS / 8
     }
 
@@ -161,10 +174,10 @@ impl Lexicon {
         take: &mut impl FnMut(u32, usize, usize) -> bool,
     ) -> bool {
         let (from, to) = self.nodes[node as usize].stems;
-        let rest = text.get(at..).unwrap_or_default();
+        let head = eight(text, at);
         self.stems[from as usize..to as usize]
             .iter()
-            .all(|(_, stem, phrase)| !rest.starts_with(stem) || take(*phrase, start, at + stem.len()))
+            .all(|stem| !stem.begins(head, text, at) || take(stem.phrase, start, at + stem.length))
     }
 
     fn follow(&self, from: u32, word: u64) -> Option<u32> {
@@ -197,6 +210,22 @@ impl Lexicon {
         if node as usize >= self.nodes.len() {
             self.nodes.push(Node { phrase: NONE, stems: (0, 0) });
         }
+    }
+}
+
+// === impl Stem ===
+
+impl Stem {
+    fn new(node: u32, letters: &[u8], phrase: u32) -> Self {
+        let (head, rest) = letters.split_at(letters.len().min(8));
+        let mask = if head.len() < 8 { !(u64::MAX << (8 * head.len())) } else { u64::MAX };
+        Self { node, phrase, head: eight(head, 0) & mask, mask, rest: rest.into(), length: letters.len() }
+    }
+
+    /// Whether a word begins with it, of which eight bytes are given.
+    fn begins(&self, head: u64, text: &[u8], at: usize) -> bool {
+        head & self.mask == self.head
+            && (self.rest.is_empty() || text.get(at + 8..).is_some_and(|text| text.starts_with(&self.rest)))
     }
 }
 
