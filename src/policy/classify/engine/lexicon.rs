@@ -261,7 +261,6 @@ fn word(text: &[u8], from: usize, first: u64) -> (u64, usize) {
 }
 
 /// Spreads a word's bits; the low ones are taken.
-#[expect(clippy::cast_possible_truncation, reason = "only low bits are taken")]
 fn spread(word: u64) -> usize {
     (word.wrapping_mul(0xD6E8_FEB8_6659_FD93) >> 40) as usize
 }

@@ -43,8 +43,8 @@ pub(super) fn lower(bytes: [u8; 8]) -> usize {
     let eight = u64::from_le_bytes(bytes);
     let ascii = eight & !HIGH;
     // The high bit of each byte: at least `a`, and beyond `z`.
-    let from_a = ascii + LOW * (0x80 - b'a' as u64);
-    let beyond_z = ascii + LOW * (0x80 - (b'z' + 1) as u64);
+    let from_a = ascii + LOW * (0x80 - u64::from(b'a'));
+    let beyond_z = ascii + LOW * (0x80 - u64::from(b'z' + 1));
     let others = !(from_a & !beyond_z & !eight) & HIGH;
     others.trailing_zeros() as usize / 8
 }
