@@ -84,6 +84,11 @@ impl Slots {
         self.lock().limiter.set_degraded(degraded);
     }
 
+    /// The target's circuit opened: what it said of late was about an outage, and not about its slots.
+    pub fn unlearn_outage(&self) {
+        self.lock().limiter.on_outage(Instant::now());
+    }
+
     /// Attempts in flight.
     pub fn in_flight(&self) -> u32 {
         self.lock().in_flight
@@ -126,7 +131,9 @@ impl Slots {
     }
 
     fn pushed_back(&self, first_token_p50: Duration) {
-        self.lock().limiter.on_back_pressure(Instant::now(), first_token_p50);
+        let mut shared = self.lock();
+        let in_flight = shared.in_flight;
+        shared.limiter.on_back_pressure(Instant::now(), first_token_p50, in_flight);
     }
 
     /// Gives free slots to those in line. A slot is handed over outside the lock: one whose waiter is gone drops

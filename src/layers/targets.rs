@@ -219,9 +219,9 @@ impl Targets {
     pub fn alternative_healthy(&self, scope: &Scope, but: &TargetId, now: Instant) -> bool {
         let states = self.shared.states.load();
         scope.plan.targets.iter().filter(|target| target.id != *but).any(|target| {
-            states.get(&target.id).is_some_and(|state| {
-                state.is_healthy(now) && matches!(state.availability(now), Availability::Now)
-            })
+            states
+                .get(&target.id)
+                .is_some_and(|state| state.is_healthy(now) && matches!(state.availability(now), Availability::Now))
         })
     }
 
@@ -432,11 +432,14 @@ impl TargetState {
     pub fn moved(&self, transitions: Vec<Transition>) {
         for transition in transitions {
             let body = match transition {
-                Transition::Opened { evidence, retry_in, reason } => EventBody::CircuitOpened {
-                    evidence,
-                    retry_in_ms: super::observe::millis(retry_in),
-                    reason: reason.to_owned(),
-                },
+                Transition::Opened { evidence, retry_in, reason } => {
+                    self.slots.unlearn_outage();
+                    EventBody::CircuitOpened {
+                        evidence,
+                        retry_in_ms: super::observe::millis(retry_in),
+                        reason: reason.to_owned(),
+                    }
+                }
                 Transition::HalfOpen => EventBody::CircuitHalfOpen,
                 Transition::Recovering { admitted_percent } => EventBody::CircuitRecovering { admitted_percent },
                 Transition::Closed => EventBody::CircuitClosed,

@@ -67,9 +67,7 @@ impl Best<'_> {
             let ends = faults.iter().map(|fault| fault.end(scenario).as_secs_f64()).filter(|end| *end > at);
             for begins in std::iter::once(at).chain(ends) {
                 let promise = self.promise(index, &faults, begins, service * upstream.slower, deadline);
-                let better = |old: &Promise| {
-                    (promise.answered, -promise.there) > (old.answered, -old.there)
-                };
+                let better = |old: &Promise| (promise.answered, -promise.there) > (old.answered, -old.there);
                 if promise.answered > 0.0 && best.as_ref().is_none_or(better) {
                     best = Some(promise);
                 }

@@ -114,15 +114,16 @@ impl<'a> Seen<'a> {
         measures.set(name("attempts"), share(attempts, calls));
         let most = self.judged(index).map(|(_, fate)| of_judged(fate.call).len()).max().unwrap_or(0);
         measures.set(name("most_attempts"), share(most, 1));
+        let records = self.judged(index).map(|(_, fate)| fate.records).max().unwrap_or(0);
+        measures.set(name("most_records"), share(records, 1));
         let unsound = self.judged(index).filter(|(_, fate)| !fate.sound).count();
         measures.set(name("unsound"), share(unsound, 1));
         let doomed = self.judged(index).filter(|(_, fate)| fate.doomed).count();
         measures.set(name("doomed"), share(doomed, 1));
         let seconds = |duration: Duration| duration.as_secs_f64();
         let added = self.judged(index).filter(|(_, fate)| fate.answered);
-        let mut added: Vec<f64> = added
-            .map(|(arrival, fate)| seconds(fate.ended) - seconds(arrival.at) - seconds(arrival.service))
-            .collect();
+        let mut added: Vec<f64> =
+            added.map(|(arrival, fate)| seconds(fate.ended) - seconds(arrival.at) - seconds(arrival.service)).collect();
         added.sort_by(f64::total_cmp);
         for (measure, percent) in [("added_p50", 50), ("added_p99", 99)] {
             if let Some(value) = added.get((added.len() * percent / 100).min(added.len().saturating_sub(1))) {

@@ -9,11 +9,7 @@ use tower::ServiceExt as _;
 use super::{arrivals::Arrival, run::Fate, run::ask, spec::Scenario, upstream::World};
 use crate::{
     domain::{
-        completion::Delta,
-        ids::InvocationId,
-        invocation::TraceContext,
-        message::ModelCall,
-        target::Target,
+        completion::Delta, ids::InvocationId, invocation::TraceContext, message::ModelCall, target::Target,
         wire::WireCall,
     },
     policy::dice::Dice,
@@ -47,7 +43,8 @@ impl Naive {
         let deadline = now + callers.and_then(|callers| callers.deadline).unwrap_or(self.scenario.deadline);
         let patience = callers.and_then(|callers| callers.patience).map_or(deadline, |patience| now + patience);
         let mut waiting = false;
-        let answered = timeout_at(patience.min(deadline), self.attempts(&arrival.id, &route, deadline, &mut waiting)).await;
+        let answered =
+            timeout_at(patience.min(deadline), self.attempts(&arrival.id, &route, deadline, &mut waiting)).await;
         let mut fate = Fate::gone(number, began);
         fate.answered = answered == Ok(true);
         fate.doomed = answered.is_err() && waiting;

@@ -59,6 +59,8 @@ pub(super) struct Fate {
     pub(super) sound: bool,
     /// Whether its deadline came while it waited, and nothing was under way.
     pub(super) doomed: bool,
+    /// How many attempts it was told of, refused ones included.
+    pub(super) records: usize,
 }
 
 /// A change of a circuit or gate.
@@ -103,7 +105,8 @@ pub(super) fn ours(scenario: &Scenario, seed: u64, arrivals: &[Arrival]) -> Resu
         });
         let fates = fates.await;
         tokio::time::sleep(LAST_WORDS).await;
-        let stale = crowd.targets.all().iter().map(|state| state.circuit().snapshot(Instant::now()).stale_reports).sum();
+        let stale =
+            crowd.targets.all().iter().map(|state| state.circuit().snapshot(Instant::now()).stale_reports).sum();
         listening.shutdown().await;
         let heard = std::mem::take(&mut *heard.lock().unwrap_or_else(std::sync::PoisonError::into_inner));
         Run {
@@ -321,10 +324,11 @@ impl Fate {
     /// A call that ends now, without an answer.
     pub(super) fn gone(call: usize, began: Instant) -> Self {
         let class = Some(FailureClass::Cancelled);
-        Self { call, ended: began.elapsed(), answered: false, class, sound: true, doomed: false }
+        Self { call, ended: began.elapsed(), answered: false, class, sound: true, doomed: false, records: 0 }
     }
 
     fn read(&mut self, fold: &Option<Fold>, outcome: &Outcome) {
+        self.records = outcome.attempts.len();
         let held: Option<String> = fold.as_ref().map(|fold| fold.message().joined_text());
         match &outcome.result {
             Ok(completion) => {
