@@ -11,7 +11,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     let score = corpus::score(&Classifier::new(), &items);
     let mut out = std::io::stdout().lock();
     write!(out, "{score}")?;
-    if arguments.next().is_some() {
+    if let Some(id) = arguments.next().filter(|argument| argument != "--misses") {
+        for item in items.iter().filter(|item| item.id == id) {
+            writeln!(out, "{:#?}", item.judge(&Classifier::new()))?;
+        }
+    } else {
         for miss in &score.misses {
             writeln!(out, "{} {}: expected {}, got {} by {}", miss.id, miss.field, miss.expected, miss.got, miss.rule)?;
         }

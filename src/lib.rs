@@ -7,17 +7,21 @@
 //! - [`policy`]: decisions as pure functions and small state machines.
 //! - [`config`]: what the operator wants, as plain data.
 //! - [`layers`]: the thin services that obey the policies; [`provider`]: the wires to models; [`telemetry`]: what
-//!   people see of it. These do not know each other.
+//!   people see of it; [`journal`]: the durable record. These do not know each other.
 //! - [`stack`]: the order of the layers.
 //! - [`engine`]: a configuration made alive: resolves what is asked and runs it.
-//! - [`grpc`]: the services, and conversion between the contract and the domain.
-//! - [`server`]: a configuration and two listeners in, a running Relight out.
+//! - [`scenarios`]: the measure of the recovery policy: the real stack over scripted upstreams, in virtual time.
+//! - [`grpc`]: the services, and conversion between the contract and the domain; [`front`]: the OpenAI-compatible
+//!   HTTP front. These do not know each other.
+//! - [`server`]: a configuration and its listeners in, a running Relight out.
 
 pub mod config;
 pub mod domain;
 pub mod engine;
 pub mod events;
+pub mod front;
 pub mod grpc;
+pub mod journal;
 pub mod layers;
 pub mod policy;
 pub mod provider;

@@ -1,3 +1,9 @@
 //! Relight: relights failed model calls in flight.
 
-fn main() {}
+mod cli;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    cli::run(cli::arguments())
+}

@@ -3,11 +3,19 @@
 //! Providers report facts and nothing else. They never retry, never judge a failure, never wait for a slow answer
 //! to come (the timers above do) and never hide a header or a body that the classifier could want.
 
+pub mod anthropic;
+pub mod bedrock;
+mod blocks;
+pub mod gemini;
 mod http;
+mod keys;
 pub mod openai;
+mod reading;
+pub mod responses;
 pub mod scripted;
 mod spec;
 pub mod sse;
+mod turns;
 
 use std::{
     collections::HashMap,
@@ -64,14 +72,6 @@ pub enum BuildError {
         /// What is wrong; never a credential's value.
         what: String,
     },
-    /// Nothing here speaks that dialect.
-    #[error("provider `{provider}`: the dialect `{}` is not spoken yet", dialect.as_str())]
-    Dialect {
-        /// The provider's name.
-        provider: Arc<str>,
-        /// The dialect as configured.
-        dialect: Dialect,
-    },
     /// TLS cannot be set up.
     #[error("provider `{provider}`: TLS cannot be set up")]
     Tls {
@@ -83,7 +83,11 @@ pub enum BuildError {
 }
 
 enum Client {
+    Anthropic(Box<anthropic::MessagesClient>),
+    Bedrock(Box<bedrock::ConverseClient>),
+    Gemini(Box<gemini::GeminiClient>),
     OpenaiChat(Box<openai::ChatClient>),
+    Responses(Box<responses::ResponsesClient>),
     Scripted(scripted::Player),
 }
 
@@ -112,7 +116,11 @@ impl Providers {
 
     fn answer(&self, call: WireCall) -> Result<Answer, ProviderError> {
         match self.clients.get(&call.target.provider) {
+            Some(Client::Anthropic(client)) => client.answer(call),
+            Some(Client::Bedrock(client)) => client.answer(call),
+            Some(Client::Gemini(client)) => client.answer(call),
             Some(Client::OpenaiChat(client)) => client.answer(call),
+            Some(Client::Responses(client)) => client.answer(call),
             Some(Client::Scripted(player)) => Ok(player.answer(call)),
             None => Err(ProviderError {
                 provider: Arc::clone(&call.target.family),
@@ -151,11 +159,12 @@ impl tower::Service<WireCall> for Providers {
 impl Client {
     fn build(spec: &ProviderSpec) -> Result<Self, BuildError> {
         match spec.dialect {
+            Dialect::Anthropic => Ok(Self::Anthropic(Box::new(anthropic::MessagesClient::build(spec)?))),
+            Dialect::Bedrock => Ok(Self::Bedrock(Box::new(bedrock::ConverseClient::build(spec)?))),
+            Dialect::Gemini => Ok(Self::Gemini(Box::new(gemini::GeminiClient::build(spec)?))),
+            Dialect::OpenaiResponses => Ok(Self::Responses(Box::new(responses::ResponsesClient::build(spec)?))),
             Dialect::OpenaiChat => Ok(Self::OpenaiChat(Box::new(openai::ChatClient::build(spec)?))),
             Dialect::Scripted => Ok(Self::Scripted(scripted::Player::new(spec))),
-            Dialect::OpenaiResponses | Dialect::Anthropic | Dialect::Gemini | Dialect::Bedrock => {
-                Err(BuildError::Dialect { provider: Arc::clone(&spec.name), dialect: spec.dialect })
-            }
         }
     }
 }

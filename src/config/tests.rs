@@ -1,3 +1,5 @@
+//! Tests of `config`: its promises, each as one test.
+
 use std::{fs, path::Path};
 
 use super::*;

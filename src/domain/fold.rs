@@ -269,9 +269,7 @@ impl Block {
         match &self.kind {
             BlockKind::Text => Part::Text(self.text.clone()),
             BlockKind::Refusal => Part::Refusal(self.text.clone()),
-            BlockKind::Reasoning => {
-                Part::Reasoning(Reasoning { text: self.text.clone(), opaque: self.opaque.clone() })
-            }
+            BlockKind::Reasoning => Part::Reasoning(Reasoning { text: self.text.clone(), opaque: self.opaque.clone() }),
             BlockKind::ToolCall { id, name } => Part::ToolCall(ToolCall {
                 id: id.clone(),
                 name: name.clone(),

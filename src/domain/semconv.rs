@@ -127,6 +127,8 @@ pub mod relight {
     pub const RETRYABLE: &str = "relight.error.retryable";
     /// The classifier's rule that decided.
     pub const RULE: &str = "relight.error.rule";
+    /// The fact that the rule keyed on, redacted and bounded.
+    pub const FACT: &str = "relight.error.fact";
     /// Seconds that the wait was meant to last.
     pub const BACKOFF_SECONDS: &str = "relight.backoff.duration_s";
     /// Who said how long.

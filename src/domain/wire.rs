@@ -8,11 +8,7 @@ use futures_util::Stream;
 use tokio::time::Instant;
 
 use super::{
-    completion::Delta,
-    failure::ProviderError,
-    ids::InvocationId,
-    invocation::TraceContext,
-    message::ModelCall,
+    completion::Delta, failure::ProviderError, ids::InvocationId, invocation::TraceContext, message::ModelCall,
     target::Target,
 };
 

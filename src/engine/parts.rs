@@ -11,7 +11,10 @@ use crate::{
         target::{Capabilities, Target},
     },
     layers::targets::{SharedPolicies, TargetSpec},
-    policy::classify::{Classifier, RuleFault},
+    policy::{
+        circuit::CircuitPolicy,
+        classify::{Classifier, RuleFault},
+    },
     provider::{BuildError, ChatOptions, HttpSettings, KeyHeader, MaxTokensField, ProviderSpec, Providers},
 };
 
@@ -49,7 +52,7 @@ pub(super) fn build(config: &Config) -> Result<Parts, PartsError> {
         let provider = config.providers.get(&target.provider)?;
         Some(TargetSpec {
             target: Arc::new(make_target(id, target, provider)),
-            circuit: Arc::new(config.circuit_for(target).clone()),
+            circuit: Arc::new(circuit(config, id, target)),
             concurrency: config.concurrency_for(target).clone(),
         })
     });
@@ -64,6 +67,21 @@ pub(super) fn build(config: &Config) -> Result<Parts, PartsError> {
         },
         classifier: Classifier::with_rules(&config.classifier.rules).map_err(PartsError::Rules)?,
     })
+}
+
+/// A target's circuit. An answer that the timers still wait for is not overdue, so the circuit waits as long as they do.
+fn circuit(config: &Config, id: &TargetId, target: &TargetConfig) -> CircuitPolicy {
+    let mut policy = config.circuit_for(target).clone();
+    let routes = config.routes.values().filter(|route| route.targets.contains(id));
+    let longest = routes.map(|route| {
+        let timers = config.timers_for(route);
+        if route.targets.len() > 1 { timers.first_token } else { timers.first_token_alone }
+    });
+    if let Some(longest) = longest.max() {
+        policy.first_token_timeout = longest;
+        policy.slow_threshold = policy.slow_threshold.min(longest);
+    }
+    policy
 }
 
 fn make_target(id: &TargetId, target: &TargetConfig, provider: &ProviderConfig) -> Target {
@@ -81,8 +99,8 @@ fn make_target(id: &TargetId, target: &TargetConfig, provider: &ProviderConfig) 
 
 fn provider_spec(name: &str, provider: &ProviderConfig) -> Result<ProviderSpec, PartsError> {
     let script = provider.script.clone().map(serde_json::from_value).transpose();
-    let scripted = script
-        .map_err(|error| PartsError::Script { provider: name.to_owned(), reason: error.to_string() })?;
+    let scripted =
+        script.map_err(|error| PartsError::Script { provider: name.to_owned(), reason: error.to_string() })?;
     let names = provider.credentials.keys().map(String::as_str).chain([settings::DEFAULT_CREDENTIAL]);
     let credentials: BTreeMap<String, SecretString> = names
         .filter_map(|name| Some((name.to_owned(), SecretString::from(provider.key(name)?.expose().to_owned()))))
@@ -119,6 +137,7 @@ fn provider_spec(name: &str, provider: &ProviderConfig) -> Result<ProviderSpec, 
             developer_role: chat.developer_role,
             path: chat.path.clone(),
         },
+        region: provider.region.clone(),
         scripted,
         ..ProviderSpec::new(name, provider.dialect, provider.endpoint())
     })

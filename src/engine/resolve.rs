@@ -135,10 +135,7 @@ impl Resolver {
             if !route.targets.contains(target) {
                 let near = nearest(target.as_str(), &names);
                 let hint = near.map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
-                fault(
-                    &format!("allowed_targets[{index}]"),
-                    format!("`{target}` is no target of this route{hint}"),
-                );
+                fault(&format!("allowed_targets[{index}]"), format!("`{target}` is no target of this route{hint}"));
             }
         }
         if let Some(preset) = &overrides.preset {
@@ -164,9 +161,8 @@ impl Resolver {
 
     fn plan(&self, name: &RouteName, route: &RouteConfig, operation: &Operation, overrides: &Overrides) -> Plan {
         let policy = self.config.policy_for(route, operation, overrides.preset.as_deref());
-        let wanted = |target: &&TargetId| {
-            overrides.allowed_targets.is_empty() || overrides.allowed_targets.contains(target)
-        };
+        let wanted =
+            |target: &&TargetId| overrides.allowed_targets.is_empty() || overrides.allowed_targets.contains(target);
         let targets = route.targets.iter().filter(wanted).filter_map(|id| self.targets.get(id).map(Arc::clone));
         let retry = match overrides.max_retries {
             Some(max_retries) => policy.retry.with_max_retries(max_retries),

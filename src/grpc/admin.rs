@@ -205,9 +205,11 @@ fn wire_target(state: &TargetState, now: Instant, routes: Vec<String>) -> v1::Ta
             kind: v1::GateKind::from(kind).into(),
             closed: reopens_in.is_some(),
             reopens_in_ms: reopens_in.map(wait_millis),
-            cause: state.gate(kind).class().filter(|_| reopens_in.is_some()).map_or(0, |class| {
-                v1::FailureClass::from(class).into()
-            }),
+            cause: state
+                .gate(kind)
+                .class()
+                .filter(|_| reopens_in.is_some())
+                .map_or(0, |class| v1::FailureClass::from(class).into()),
         }
     };
     v1::Target {

@@ -137,8 +137,7 @@ impl RecoveryService for Recovery {
             thread: requested.thread.clone(),
             disposition: v1::RequestDisposition::New,
         };
-        let incoming =
-            self.resolve(requested, identity, &metadata, "relight.v1.RecoveryService/InvokeWithRecovery")?;
+        let incoming = self.resolve(requested, identity, &metadata, "relight.v1.RecoveryService/InvokeWithRecovery")?;
         let outcome = self.outcome(incoming).await?;
         Ok(Response::new(response(&outcome, &told)))
     }

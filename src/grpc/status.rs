@@ -67,13 +67,7 @@ pub fn invalid_field(field: &str, reason: &str) -> Status {
 /// `NOT_FOUND`: no such route, and which one may have been meant.
 #[must_use]
 pub fn route_not_found(route: &str, nearest: Option<&str>) -> Status {
-    let mut facts = vec![("route", shown(route))];
-    let mut message = format!("there is no route `{}`", shown(route));
-    if let Some(nearest) = nearest {
-        message = format!("{message}; did you mean `{nearest}`?");
-        facts.push(("nearest", nearest.to_owned()));
-    }
-    plain(Code::NotFound, "ROUTE_NOT_FOUND", message, facts)
+    not_found("route", route, nearest)
 }
 
 /// `NOT_FOUND`: no such invocation, or it is no longer kept, or it is another tenant's. `name` is its id or request id.
@@ -94,9 +88,13 @@ pub fn thread_not_found(thread: &ThreadId) -> Status {
 #[must_use]
 pub fn not_found(kind: &str, name: &str, nearest: Option<&str>) -> Status {
     let mut facts = vec![("kind", kind.to_owned()), ("name", shown(name))];
-    facts.extend(nearest.map(|nearest| ("nearest", nearest.to_owned())));
+    let mut message = format!("there is no {kind} `{}`", shown(name));
+    if let Some(nearest) = nearest {
+        message = format!("{message}; did you mean `{nearest}`?");
+        facts.push(("nearest", nearest.to_owned()));
+    }
     let reason = format!("{}_NOT_FOUND", kind.to_ascii_uppercase());
-    plain(Code::NotFound, &reason, format!("there is no {kind} `{}`", shown(name)), facts)
+    plain(Code::NotFound, &reason, message, facts)
 }
 
 /// `ALREADY_EXISTS`: the request id was used for another request. `earlier` is the invocation that has it.

@@ -3,7 +3,7 @@
 //! It admits after the slot is taken, so that no permit ages in a queue. The permit travels with the stream: success
 //! is told at the first token, and a stream that is just dropped tells so, however it came about.
 
-use std::task::Poll;
+use std::{task::Poll, time::Duration};
 
 use async_stream::stream;
 use futures_util::StreamExt as _;
@@ -98,6 +98,7 @@ struct Admitted {
     attempt: Attempt,
     permit: Permit,
     began: Instant,
+    slow_threshold: Duration,
     told: bool,
 }
 
@@ -109,7 +110,8 @@ impl Admitted {
             refused.target = Some(attempt.target.id.clone());
             refused.with_retry_after(reject.retry_in, WaitSource::Parked)
         })?;
-        Ok(Self { targets, attempt, permit, began: now, told: false })
+        let slow_threshold = attempt.state.circuit().policy().slow_threshold;
+        Ok(Self { targets, attempt, permit, began: now, slow_threshold, told: false })
     }
 
     fn see(&mut self, delta: &Delta) {
@@ -122,7 +124,7 @@ impl Admitted {
     }
 
     fn is_slow(&self) -> bool {
-        self.began.elapsed() >= self.attempt.scope.plan.timers.soft_first_token
+        self.began.elapsed() >= self.slow_threshold
     }
 
     fn failed(&mut self, failure: &Failure) {
@@ -132,8 +134,7 @@ impl Admitted {
     fn tell(&mut self, signal: Signal) {
         self.told = true;
         let now = Instant::now();
-        let alternative_healthy =
-            self.targets.alternative_healthy(&self.attempt.scope, &self.attempt.target.id, now);
+        let alternative_healthy = self.targets.alternative_healthy(&self.attempt.scope, &self.attempt.target.id, now);
         let context = ReportContext { now, dice: dice(&self.attempt), alternative_healthy };
         let transitions = self.attempt.state.circuit().report(&self.permit, signal, context);
         self.attempt.state.moved(transitions);

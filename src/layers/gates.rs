@@ -2,7 +2,7 @@
 //!
 //! Cheap and without a permit: it is asked before a slot is taken. A gate's deadline only ever moves out.
 
-use std::task::Poll;
+use std::{task::Poll, time::Duration};
 
 use async_stream::stream;
 use futures_util::StreamExt as _;
@@ -80,22 +80,30 @@ where
     }
 }
 
-/// Passes all gates and peeks at the circuit, or says how long to wait.
+/// Passes all gates and peeks at the circuit, or says how long to wait. All are looked at before any is passed: the one
+/// probe a minute of a closed gate must not be spent on an attempt that another refuses.
 fn pass(attempt: &Attempt) -> Result<(), Failure> {
     let now = Instant::now();
     for kind in KINDS {
-        if let Err(reopens_in) = attempt.state.gate(kind).admit(now) {
-            let words = format!("the {} gate is closed", kind.as_str());
-            return Err(closed(attempt, &words, reopens_in));
+        if let Some(reopens_in) = attempt.state.gate_closed_for(kind, now) {
+            return Err(gate_closed(attempt, kind, reopens_in));
         }
     }
-    match attempt.state.peek(now) {
-        Peek::Ready => Ok(()),
-        Peek::Wait { retry_in } => Err(closed(attempt, "the circuit is open", retry_in.unwrap_or_default())),
+    if let Peek::Wait { retry_in } = attempt.state.peek(now) {
+        return Err(closed(attempt, "the circuit is open", retry_in.unwrap_or_default()));
     }
+    for kind in KINDS {
+        let passed = attempt.state.gate(kind).admit(now);
+        passed.map_err(|reopens_in| gate_closed(attempt, kind, reopens_in))?;
+    }
+    Ok(())
 }
 
-fn closed(attempt: &Attempt, words: &str, reopens_in: std::time::Duration) -> Failure {
+fn gate_closed(attempt: &Attempt, kind: GateKind, reopens_in: Duration) -> Failure {
+    closed(attempt, &format!("the {} gate is closed", kind.as_str()), reopens_in)
+}
+
+fn closed(attempt: &Attempt, words: &str, reopens_in: Duration) -> Failure {
     let mut refused = Failure::local(FailureClass::CircuitOpen, words);
     refused.target = Some(attempt.target.id.clone());
     refused.with_retry_after(reopens_in, WaitSource::Parked)

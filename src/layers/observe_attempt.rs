@@ -82,13 +82,7 @@ impl Watched {
     fn begin(attempt: &Attempt) -> Self {
         let body = EventBody::AttemptStarted { cause: attempt.cause, model: attempt.target.model.to_string() };
         attempt.scope.publish(attempt.number, Some(&attempt.target.id), body);
-        Self {
-            attempt: attempt.clone(),
-            began: Instant::now(),
-            first: true,
-            usage: Usage::default(),
-            over: false,
-        }
+        Self { attempt: attempt.clone(), began: Instant::now(), first: true, usage: Usage::default(), over: false }
     }
 
     fn see(&mut self, item: &Result<Delta, Failure>) {

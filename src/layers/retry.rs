@@ -245,7 +245,9 @@ where
         }
         match reason {
             StopReason::DeadlineTooClose { .. } => words.push("Give the invocation a longer deadline.".to_owned()),
-            StopReason::NoTarget { retry_in: Some(_) } => words.push("Come back when a target is available.".to_owned()),
+            StopReason::NoTarget { retry_in: Some(_) } => {
+                words.push("Come back when a target is available.".to_owned())
+            }
             StopReason::AttemptsUsedUp => words.push("Allow more retries.".to_owned()),
             StopReason::Disabled => words.push("Enable retries for this operation.".to_owned()),
             StopReason::NotRetryable
@@ -352,8 +354,7 @@ where
             failure.class.phrase()
         );
         self.scope.publish(number, failure.target.as_ref(), body);
-        let mut steps =
-            vec![Progress::Recovery { attempt: number, class: failure.class, strategy, wait, display }];
+        let mut steps = vec![Progress::Recovery { attempt: number, class: failure.class, strategy, wait, display }];
         steps.extend(self.delivery.rewind(number, failure.class));
         self.previous_wait = Some(wait.duration);
         self.wait = Some(wait);

@@ -24,7 +24,9 @@ use crate::{
         target::Target,
     },
     events::EventBus,
-    policy::{hedge::HedgePolicy, inject::InjectionPolicy, retry::RetryPolicy, select::SelectPolicy, timers::TimersPolicy},
+    policy::{
+        hedge::HedgePolicy, inject::InjectionPolicy, retry::RetryPolicy, select::SelectPolicy, timers::TimersPolicy,
+    },
 };
 
 /// How an invocation is served: the route's targets and policies, with the caller's overrides applied.

@@ -214,6 +214,7 @@ fn failure_attributes(failure: &Failure) -> Vec<KeyValue> {
         KeyValue::new(relight::CLASS, failure.class.as_str()),
         KeyValue::new(relight::RETRYABLE, failure.retryable),
         KeyValue::new(relight::RULE, failure.rule.clone()),
+        KeyValue::new(relight::FACT, failure.fact.clone()),
     ]
 }
 

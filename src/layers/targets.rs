@@ -192,7 +192,8 @@ impl Targets {
                 first_token_p50: state.and_then(|state| state.latency().p50(now)).unwrap_or(GUESSED_P50),
                 failed_silent,
                 attempts: u32::try_from(own.filter(|record| !record.refused_locally()).count()).unwrap_or(u32::MAX),
-                healthy: state.is_some_and(|state| state.is_healthy(now)),
+                // An open circuit whose time is over must be preferred again, or nobody would ever probe it.
+                healthy: state.is_some_and(|state| !state.circuit().snapshot(now).degraded),
                 larger_window: false,
                 other_credential: false,
                 ruled_out: false,

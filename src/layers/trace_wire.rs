@@ -83,7 +83,8 @@ struct WireSpans {
 impl WireSpans {
     fn open(attempt: &mut Attempt) -> Self {
         let scope = &attempt.scope;
-        let sent_before = scope.attempts().iter().filter(|record| record.sent && record.number < attempt.number).count();
+        let sent_before =
+            scope.attempts().iter().filter(|record| record.sent && record.number < attempt.number).count();
         scope.learn(attempt.number, |record| record.sent = true);
         let chat = attempt.trace.chat(ChatStart {
             target: &attempt.target,

@@ -242,7 +242,7 @@ mod tests {
         assert_eq!(verdict(&call, tool("search"), r#"{"date":"2026-01-01"}"#, stop), Ok(()));
         let unknown = Finding::UnknownTool { tool: "find".into() };
         assert_eq!(verdict(&call, tool("find"), "{}", stop), Err(unknown));
-        let broken = Finding::ToolArgumentsNotJson { tool: "search".into(), line: 1, column: 9 };
+        let broken = Finding::ToolArgumentsNotJson { tool: "search".into(), line: 1, column: 8 };
         assert_eq!(verdict(&call, tool("search"), r#"{"date":"#, stop), Err(broken));
         assert!(matches!(
             verdict(&call, tool("search"), r#"{"date":5}"#, stop),

@@ -91,7 +91,8 @@ fn is_mail(word: &str) -> bool {
 fn is_ip(word: &str) -> bool {
     let mut parts = 0;
     for part in word.trim_end_matches('.').split('.') {
-        if part.is_empty() || part.len() > 3 || !part.bytes().all(|b| b.is_ascii_digit()) || part.parse::<u8>().is_err() {
+        if part.is_empty() || part.len() > 3 || !part.bytes().all(|b| b.is_ascii_digit()) || part.parse::<u8>().is_err()
+        {
             return false;
         }
         parts += 1;
@@ -105,15 +106,48 @@ fn names_secret(word: &str) -> bool {
     let ends = |suffix: &str| {
         word.len() >= suffix.len() && word[word.len() - suffix.len()..].eq_ignore_ascii_case(suffix.as_bytes())
     };
-    ends("bearer") || ends("apikey") || ends("api_key") || ends("api-key") || ends("secret") || ends("password")
-        || ends("access_token") || ends("authorization") || ends("basic")
+    ends("bearer")
+        || ends("apikey")
+        || ends("api_key")
+        || ends("api-key")
+        || ends("secret")
+        || ends("password")
+        || ends("access_token")
+        || ends("authorization")
+        || ends("basic")
 }
 
 /// The shape of a key: a vendor's prefix, or a long run of mixed letters and digits.
 fn is_secret(word: &str) -> bool {
     const PREFIXES: [&str; 28] = [
-        "sk-", "sk_", "pk-", "pk_", "rk_", "AIza", "AKIA", "ASIA", "ghp_", "gho_", "ghu_", "ghs_", "github_pat_", "glpat-",
-        "hf_", "xai-", "gsk_", "r8_", "nvapi-", "pplx-", "fw_", "xoxb-", "xoxp-", "xoxa-", "ya29.", "eyJ", "csk-", "tgp_v1_",
+        "sk-",
+        "sk_",
+        "pk-",
+        "pk_",
+        "rk_",
+        "AIza",
+        "AKIA",
+        "ASIA",
+        "ghp_",
+        "gho_",
+        "ghu_",
+        "ghs_",
+        "github_pat_",
+        "glpat-",
+        "hf_",
+        "xai-",
+        "gsk_",
+        "r8_",
+        "nvapi-",
+        "pplx-",
+        "fw_",
+        "xoxb-",
+        "xoxp-",
+        "xoxa-",
+        "ya29.",
+        "eyJ",
+        "csk-",
+        "tgp_v1_",
     ];
     if word.len() >= 8 && PREFIXES.iter().any(|prefix| word.starts_with(prefix)) {
         return true;

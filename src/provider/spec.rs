@@ -31,6 +31,8 @@ pub struct ProviderSpec {
     pub http: HttpSettings,
     /// What servers of the chat completions dialect differ in.
     pub chat: ChatOptions,
+    /// The cloud's region, for Bedrock; unset: read from the base URL. With it, an empty base URL is composed.
+    pub region: Option<String>,
     /// What a scripted provider plays; unset plays the default script.
     pub scripted: Option<Script>,
 }
@@ -112,6 +114,7 @@ impl ProviderSpec {
             extra_headers: BTreeMap::new(),
             http: HttpSettings::default(),
             chat: ChatOptions::default(),
+            region: None,
             scripted: None,
         }
     }

@@ -5,10 +5,7 @@ use std::{io, net::SocketAddr};
 use tokio::{net::TcpListener, sync::watch, task::JoinSet};
 use tonic::{
     service::Routes,
-    transport::{
-        Certificate, Identity, Server, ServerTlsConfig,
-        server::TcpIncoming,
-    },
+    transport::{Certificate, Identity, Server, ServerTlsConfig, server::TcpIncoming},
 };
 
 use super::StartError;
@@ -18,13 +15,15 @@ use crate::{config::server::ServerConfig, grpc::v1};
 const KEEPALIVE_INTERVAL: std::time::Duration = std::time::Duration::from_secs(60);
 const KEEPALIVE_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(20);
 
-/// Both listeners, bound.
+/// The listeners, bound.
 #[derive(Debug)]
 pub struct Listeners {
     /// For gRPC.
     pub grpc: TcpListener,
     /// For health and metrics, always in plaintext.
     pub admin: TcpListener,
+    /// For the OpenAI-compatible front, where it is switched on.
+    pub openai_front: Option<TcpListener>,
 }
 
 /// Why an address cannot be listened on, in one line.
@@ -61,7 +60,12 @@ impl Listeners {
     /// # Errors
     /// When an address is taken or is none of this host.
     pub async fn bind(server: &ServerConfig) -> Result<Self, BindError> {
+        let openai_front = match &server.openai_front {
+            Some(front) => Some(bind("server.openai_front.listen", front.listen).await?),
+            None => None,
+        };
         Ok(Self {
+            openai_front,
             grpc: bind("server.listen", server.listen).await?,
             admin: bind("server.admin_listen", server.admin_listen).await?,
         })
@@ -108,7 +112,11 @@ pub(super) fn serve_grpc(
     let web = server.grpc_web;
     tasks.spawn(async move {
         let served = if web {
-            builder.layer(tonic_web::GrpcWebLayer::new()).add_routes(routes).serve_with_incoming_shutdown(incoming, stopped).await
+            builder
+                .layer(tonic_web::GrpcWebLayer::new())
+                .add_routes(routes)
+                .serve_with_incoming_shutdown(incoming, stopped)
+                .await
         } else {
             builder.add_routes(routes).serve_with_incoming_shutdown(incoming, stopped).await
         };
@@ -143,4 +151,3 @@ fn tls(server: &ServerConfig) -> Result<Option<ServerTlsConfig>, StartError> {
     }
     Ok(Some(tls))
 }
-

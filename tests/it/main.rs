@@ -1,6 +1,25 @@
 //! All integration tests in one binary: each file is one promise, `support` is what they stand on.
 
+mod architecture;
+mod bad_input;
+mod cli_binary;
+mod cli_client;
+mod cli_offline;
+mod cli_serve;
+mod front_chat;
+mod front_crash;
+mod front_outage;
+mod front_stream;
+mod journal_spec;
+mod provider_anthropic;
+mod provider_bedrock;
+mod provider_dialects;
+mod provider_gemini;
 mod provider_openai;
+mod provider_responses;
 mod provider_transport;
+mod recovery;
 mod scenarios;
+mod shared_state;
 mod support;
+mod traces;

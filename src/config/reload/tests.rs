@@ -1,3 +1,5 @@
+//! Tests of `reload`: its promises, each as one test.
+
 use std::fs;
 
 use tokio::sync::mpsc::UnboundedReceiver;

@@ -1,3 +1,5 @@
+//! Tests of `config: effective`: its promises, each as one test.
+
 use std::time::Duration;
 
 use super::*;

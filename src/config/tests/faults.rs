@@ -1,3 +1,5 @@
+//! Tests of `config: faults`: its promises, each as one test.
+
 use super::*;
 
 /// Whole files and all that must be told of them.

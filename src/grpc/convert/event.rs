@@ -58,6 +58,7 @@ pub fn recovery_event(event: &Event) -> Option<v1::RecoveryEvent> {
             .unwrap_or_default(),
         severity: v1::Severity::from(event.body.severity()).into(),
         trace_id: scope.map(|scope| scope.trace_id.clone()).unwrap_or_default(),
+        display_text: event.display(),
         body: Some(body),
     })
 }

@@ -1,3 +1,5 @@
+//! Tests of `status`: its promises, each as one test.
+
 use super::*;
 
 fn reason(status: &Status) -> String {

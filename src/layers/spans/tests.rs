@@ -1,3 +1,5 @@
+//! Tests of `spans`: its promises, each as one test.
+
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex},

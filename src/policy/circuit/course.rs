@@ -134,7 +134,7 @@ impl Circuit {
             self.ledger.decide(permit.seq, fate, floor_ms);
             permit.seq
         };
-        if !matches!(fate, Fate::Answered { .. }) && self.certain_run(seq, floor_ms, now) {
+        if self.certain_run(seq, fate, floor_ms, now) {
             return;
         }
         self.commit_decided(now);
@@ -142,11 +142,20 @@ impl Circuit {
     }
 
     /// Opens on a run of failures that no pending call can interrupt any more, without waiting for a slow head.
-    fn certain_run(&mut self, seq: u64, floor_ms: u32, now: Instant) -> bool {
+    fn certain_run(&mut self, seq: u64, fate: Fate, floor_ms: u32, now: Instant) -> bool {
         if matches!(self.state, State::ForcedClosed) {
             return false;
         }
         let mut run = self.ledger.run_around(seq);
+        // What is no failure opens nothing, unless failures that came after it waited to be joined with those before it.
+        let joins = match fate {
+            Fate::Failed(_) => true,
+            Fate::Silent | Fate::Local | Fate::Removed => run.after > 0,
+            Fate::Answered { .. } | Fate::Pending => false,
+        };
+        if !joins {
+            return false;
+        }
         let uncommitted = run;
         if run.joins_tally {
             let (failures, slow) = self.tally.run();
@@ -230,10 +239,13 @@ impl Circuit {
                 continue;
             }
             let length = self.run_length(now);
-            let trip = self
-                .tally
-                .judge_run(length, &self.policy)
-                .or_else(|| self.tally.judge_share(now, min_outcomes, self.alternative_healthy, &self.policy));
+            let trip = if entry.fate == Fate::Local {
+                self.tally.judge_local(length)
+            } else {
+                self.tally
+                    .judge_run(length, &self.policy)
+                    .or_else(|| self.tally.judge_share(now, min_outcomes, self.alternative_healthy, &self.policy))
+            };
             if let Some(trip) = trip {
                 let evidence = self.evidence();
                 self.open(now, trip, entry.floor_ms, evidence);

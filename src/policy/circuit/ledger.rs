@@ -48,6 +48,8 @@ pub(super) struct Run {
     pub(super) failures: u32,
     /// How many of them were slow.
     pub(super) slow: u32,
+    /// How many of them were admitted after the attempt that was asked for.
+    pub(super) after: u32,
     /// Whether nothing but failures lies between the run and what was handed on before.
     pub(super) joins_tally: bool,
 }
@@ -133,11 +135,13 @@ impl Ledger {
             }
         }
         run.joins_tally &= index < LOOK_AROUND;
+        let before = run.failures;
         for entry in self.entries.range(index + 1..).take(LOOK_AROUND) {
             if !run.takes(entry.fate) {
                 break;
             }
         }
+        run.after = run.failures - before;
         run
     }
 

@@ -230,10 +230,12 @@ impl Tally {
         if self.run_failures + self.run_silent >= length && span.is_some_and(|span| span >= policy.slow_threshold) {
             return Some(Trip { reason: "nobody was answered", kind: FailKind::Slow });
         }
-        if self.local_run >= length {
-            return Some(Trip { reason: "local failures in a row", kind: FailKind::Fast });
-        }
         None
+    }
+
+    /// Whether failures with a cause on this host are enough, in a row, to stop trying from here.
+    pub(super) fn judge_local(&self, length: u32) -> Option<Trip> {
+        (self.local_run >= length).then_some(Trip { reason: "local failures in a row", kind: FailKind::Fast })
     }
 
     /// Whether the share of failures is too high.

@@ -152,7 +152,7 @@ pub fn score(classifier: &Classifier, items: &[Item]) -> Score {
     let mut score = Score::default();
     for item in items {
         if let Some(labels) = &item.labels {
-            score.add(labels, Prediction::of(item, &item.judge(classifier)));
+            score.add(labels, &Prediction::of(item, &item.judge(classifier)));
         }
     }
     score
@@ -168,7 +168,12 @@ impl Item {
             provider: self.provider.as_str().into(),
             surface: self.surface,
             status: self.status,
-            headers: self.headers.iter().flatten().map(|(name, value)| (name.to_ascii_lowercase(), value.clone())).collect(),
+            headers: self
+                .headers
+                .iter()
+                .flatten()
+                .map(|(name, value)| (name.to_ascii_lowercase(), value.clone()))
+                .collect(),
             body: self.body.clone(),
             message: self.message.clone(),
             ..ProviderError::default()
@@ -228,7 +233,7 @@ impl fmt::Display for Tally {
 // === impl Score ===
 
 impl Score {
-    fn add(&mut self, labels: &Labels, got: Prediction) {
+    fn add(&mut self, labels: &Labels, got: &Prediction) {
         self.items += 1;
         let strict = labels.class == got.class;
         self.strict.count(strict);

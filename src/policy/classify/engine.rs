@@ -7,7 +7,7 @@
 
 use std::collections::HashMap;
 
-use aho_corasick::{AhoCorasick, AhoCorasickKind, MatchKind};
+use aho_corasick::{Anchored, MatchKind, automaton::Automaton, dfa::DFA};
 
 use super::{phrase, reading::Reading, rule::Rule};
 use crate::domain::failure::Surface;
@@ -16,17 +16,22 @@ use crate::domain::failure::Surface;
 const MAX_HITS: usize = 768;
 /// Longest atom that a look ahead allows for, in bytes.
 const LONGEST: usize = 64;
+/// Slots for the beginnings of words.
+const BEGINNINGS: usize = 1 << 15;
 /// Most atoms the tables may hold.
 const MAX_ATOMS: usize = 8192;
 
 /// The tables, compiled.
 #[derive(Debug)]
 pub(super) struct Engine {
-    automaton: Option<AhoCorasick>,
+    /// Finds words of ASCII, walked byte by byte.
+    ascii: Searcher,
+    /// Finds words of other scripts, walked only where a text holds any.
+    wide: Searcher,
     atoms: Vec<Atom>,
     alternatives: Vec<Alternative>,
-    /// Atom -> alternatives that it may complete.
-    triggers: Vec<Vec<u32>>,
+    /// Atom -> (rule, alternative) that may begin with it, in the order of rules.
+    triggers: Vec<Vec<(u32, u32)>>,
     /// Numeric code -> alternatives.
     numbered: HashMap<u32, Vec<u32>>,
 }
@@ -50,11 +55,24 @@ pub(super) struct Found {
     pub span: (usize, usize),
 }
 
+/// An automaton and the atoms that its patterns stand for.
+#[derive(Debug, Default)]
+struct Searcher {
+    patterns: Vec<String>,
+    ids: Vec<u32>,
+    automaton: Option<DFA>,
+    /// The first letters (hashed) of words that patterns begin with; other words are passed over.
+    beginnings: Vec<u64>,
+    /// Whether every pattern begins at the beginning of a word.
+    skips_words: bool,
+}
+
 #[derive(Debug, Clone, Copy)]
 struct Atom {
-    open_end: bool,
-    ascii_start: bool,
-    ascii_end: bool,
+    /// Bytes of the words.
+    length: u16,
+    /// Spaces behind that belong to the search and not to the words.
+    tail: u8,
 }
 
 /// One part of an ordered phrase: any of these atoms, at most `gap` bytes after the part before.
@@ -62,7 +80,7 @@ struct Atom {
 struct Link {
     atoms: Vec<u32>,
     gap: usize,
-    between: Vec<String>,
+    between: Option<Vec<String>>,
 }
 
 #[derive(Debug)]
@@ -91,10 +109,10 @@ struct Hit {
 impl Engine {
     /// Compiles tables; a phrase that cannot be read is left out and named by [`Engine::faults`] in the tests.
     pub(super) fn new<'t>(rules: impl Iterator<Item = &'t Rule>) -> Self {
-        let mut patterns: Vec<String> = Vec::new();
         let mut known: HashMap<String, u32> = HashMap::new();
         let mut engine = Self {
-            automaton: None,
+            ascii: Searcher::default(),
+            wide: Searcher::default(),
             atoms: Vec::new(),
             alternatives: Vec::new(),
             triggers: Vec::new(),
@@ -103,13 +121,13 @@ impl Engine {
         for (index, rule) in rules.enumerate() {
             for phrase in rule.any.iter().flat_map(|phrase| phrase::read(phrase)) {
                 let mut atoms = |words: &[String]| {
-                    let mut ids: Vec<u32> = words.iter().map(|w| engine.atom(w, &mut patterns, &mut known)).collect();
+                    let mut ids: Vec<u32> = words.iter().map(|w| engine.atom(w, &mut known)).collect();
                     ids.sort_unstable();
                     ids
                 };
                 let alternative = Alternative {
                     rule: index,
-                    chain: phrase.chain.iter().map(|link| Link::new(atoms(&link.words), link)).collect(),
+                    chain: phrase.chain.iter().map(|link| Link::new(atoms(&link.spellings), link)).collect(),
                     with: phrase.with.iter().map(|words| atoms(words)).collect(),
                     without: phrase.without.iter().flat_map(|words| atoms(words)).collect(),
                     whole_value: phrase.whole_value,
@@ -121,7 +139,7 @@ impl Engine {
                 let at = u32::try_from(engine.alternatives.len()).unwrap_or(u32::MAX);
                 if let Some(first) = alternative.chain.first() {
                     for atom in &first.atoms {
-                        engine.triggers[*atom as usize].push(at);
+                        engine.triggers[*atom as usize].push((to_u32(index), at));
                     }
                 } else if let Some(number) = alternative.number {
                     engine.numbered.entry(number).or_default().push(at);
@@ -131,36 +149,44 @@ impl Engine {
                 engine.alternatives.push(alternative);
             }
         }
-        engine.automaton = AhoCorasick::builder()
-            .match_kind(MatchKind::Standard)
-            .kind(Some(AhoCorasickKind::DFA))
-            .build(&patterns)
-            .ok();
+        engine.ascii.compile();
+        engine.wide.compile();
         engine
     }
 
-    fn atom(&mut self, text: &str, patterns: &mut Vec<String>, known: &mut HashMap<String, u32>) -> u32 {
+    fn atom(&mut self, text: &str, known: &mut HashMap<String, u32>) -> u32 {
         if let Some(id) = known.get(text) {
             return *id;
         }
         let open_end = text.ends_with('*');
         let words = text.trim_end_matches('*');
-        let id = u32::try_from(patterns.len()).unwrap_or(u32::MAX);
-        debug_assert!(patterns.len() < MAX_ATOMS, "too many phrases");
-        patterns.push(words.to_owned());
-        self.atoms.push(Atom {
-            open_end,
-            ascii_start: words.as_bytes().first().is_some_and(u8::is_ascii),
-            ascii_end: words.as_bytes().last().is_some_and(u8::is_ascii),
-        });
+        let id = u32::try_from(self.atoms.len()).unwrap_or(u32::MAX);
+        debug_assert!(self.atoms.len() < MAX_ATOMS, "too many phrases");
+        // Boundaries are part of what is searched: short words would otherwise be found inside every other word.
+        let bounded = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii);
+        let lead = bounded(words.as_bytes().first());
+        let tail = !open_end && bounded(words.as_bytes().last());
+        let searcher = if words.is_ascii() { &mut self.ascii } else { &mut self.wide };
+        searcher.ids.push(id);
+        searcher.patterns.push(format!("{}{words}{}", if lead { " " } else { "" }, if tail { " " } else { "" }));
+        self.atoms.push(Atom { length: u16::try_from(words.len()).unwrap_or(u16::MAX), tail: u8::from(tail) });
         self.triggers.push(Vec::new());
         known.insert(text.to_owned(), id);
         id
     }
 
+    /// The automaton's size in memory, in bytes, and the number of its words.
+    #[cfg(test)]
+    pub(super) fn size(&self) -> (usize, usize) {
+        (
+            [&self.ascii, &self.wide].iter().filter_map(|s| s.automaton.as_ref()).map(Automaton::memory_usage).sum(),
+            self.atoms.len(),
+        )
+    }
+
     #[cfg(test)]
     pub(super) fn is_compiled(&self) -> bool {
-        self.automaton.is_some()
+        self.ascii.automaton.is_some() && self.wide.automaton.is_some()
     }
 
     /// The first rule that holds, if any.
@@ -168,32 +194,26 @@ impl Engine {
         let mut hits: Vec<Hit> = Vec::new();
         let mut seen = [0_u64; MAX_ATOMS / 64];
         let text = &reading.text;
-        if let Some(automaton) = &self.automaton {
-            for found in automaton.find_overlapping_iter(text) {
-                let atom = self.atoms[found.pattern().as_usize()];
-                let starts = !atom.ascii_start || found.start() == 0 || !is_word(text[found.start() - 1]);
-                let ends = atom.open_end || !atom.ascii_end || text.get(found.end()).is_none_or(|b| !is_word(*b));
-                if starts && ends {
-                    let id = found.pattern().as_usize();
-                    seen[id / 64] |= 1 << (id % 64);
-                    hits.push(Hit {
-                        atom: found.pattern().as_u32(),
-                        start: u32::try_from(found.start()).unwrap_or(u32::MAX),
-                        end: u32::try_from(found.end()).unwrap_or(u32::MAX),
-                    });
-                    if hits.len() == MAX_HITS {
-                        break;
-                    }
-                }
-            }
+        let mut take = |id: u32, end: usize| {
+            let atom = self.atoms[id as usize];
+            seen[id as usize / 64] |= 1 << (id % 64);
+            let end = end - usize::from(atom.tail);
+            hits.push(Hit { atom: id, start: to_u32(end - usize::from(atom.length)), end: to_u32(end) });
+            hits.len() < MAX_HITS
+        };
+        self.ascii.walk(text, &mut take);
+        if !text.is_ascii() {
+            self.wide.walk(text, &mut take);
+            // Links look ahead in the order of ends.
+            hits.sort_by_key(|hit| hit.end);
         }
         let mut best: Option<Found> = None;
         for (at, hit) in hits.iter().enumerate() {
-            for id in &self.triggers[hit.atom as usize] {
-                let alternative = &self.alternatives[*id as usize];
-                if best.is_some_and(|best| best.rule <= alternative.rule) {
-                    continue;
+            for (rule, id) in &self.triggers[hit.atom as usize] {
+                if best.is_some_and(|best| best.rule <= *rule as usize) {
+                    break;
                 }
+                let alternative = &self.alternatives[*id as usize];
                 if let Some(end) = alternative.holds(at, &hits, &seen, reading, scene) {
                     best = Some(Found { rule: alternative.rule, span: (hit.start as usize, end as usize) });
                 }
@@ -211,17 +231,84 @@ impl Engine {
     }
 }
 
+// === impl Searcher ===
+
+impl Searcher {
+    fn compile(&mut self) {
+        self.skips_words = self.patterns.iter().all(|pattern| pattern.starts_with(' '));
+        let mut patterns = Vec::with_capacity(self.patterns.len());
+        self.beginnings = vec![0; BEGINNINGS / 64];
+        for pattern in std::mem::take(&mut self.patterns) {
+            if let Some(&[a, b, c]) = pattern.as_bytes().get(1..4) {
+                self.mark(a, b, c);
+            } else {
+                // Too short to tell: any third letter may follow.
+                let letter = |at: usize| pattern.as_bytes().get(at).copied().unwrap_or(b' ');
+                for c in 0..=u8::MAX {
+                    self.mark(letter(1), letter(2), c);
+                }
+            }
+            patterns.push(pattern);
+        }
+        self.automaton = DFA::builder().match_kind(MatchKind::Standard).build(&patterns).ok();
+    }
+
+    /// Tells every find, overlapping ones too, with its end; stops when told to.
+    fn walk(&self, text: &[u8], take: &mut impl FnMut(u32, usize) -> bool) {
+        let Some(automaton) = &self.automaton else { return };
+        let Ok(mut state) = automaton.start_state(Anchored::No) else { return };
+        let between_words = automaton.next_state(Anchored::No, state, b' ');
+        let mut at = 0;
+        while at < text.len() {
+            state = automaton.next_state(Anchored::No, state, text[at]);
+            if state == between_words && self.skips_words {
+                while let Some(&[a, b, c]) = text.get(at + 1..at + 4) {
+                    if self.begins(a, b, c) {
+                        break;
+                    }
+                    let Some(length) = text[at + 1..].iter().position(|b| *b == b' ') else { return };
+                    at += length + 1;
+                }
+            }
+            if automaton.is_special(state) && automaton.is_match(state) {
+                for index in 0..automaton.match_len(state) {
+                    if !take(self.ids[automaton.match_pattern(state, index).as_usize()], at + 1) {
+                        return;
+                    }
+                }
+            }
+            at += 1;
+        }
+    }
+
+    fn slot(a: u8, b: u8, c: u8) -> usize {
+        (usize::from(a) * 1031 + usize::from(b) * 37 + usize::from(c)) % BEGINNINGS
+    }
+
+    fn mark(&mut self, a: u8, b: u8, c: u8) {
+        let slot = Self::slot(a, b, c);
+        self.beginnings[slot / 64] |= 1 << (slot % 64);
+    }
+
+    fn begins(&self, a: u8, b: u8, c: u8) -> bool {
+        let slot = Self::slot(a, b, c);
+        self.beginnings[slot / 64] >> (slot % 64) & 1 == 1
+    }
+}
+
 // === impl Link ===
 
 impl Link {
-    fn new(atoms: Vec<u32>, words: &phrase::Words) -> Self {
+    fn new(atoms: Vec<u32>, words: &phrase::Part) -> Self {
         Self { atoms, gap: words.gap, between: words.between.clone() }
     }
 
     /// Whether only allowed words stand in a gap.
     fn allows(&self, gap: &[u8]) -> bool {
-        self.between.is_empty()
-            || gap.split(|b| *b == b' ').all(|word| word.is_empty() || self.between.iter().any(|w| w.as_bytes() == word))
+        let Some(between) = &self.between else { return true };
+        // An open stem ends inside its word; the rest of that word is no word of its own.
+        let rest = gap.iter().position(|b| *b == b' ').map_or(&gap[gap.len()..], |at| &gap[at..]);
+        rest.split(|b| *b == b' ').all(|word| word.is_empty() || between.iter().any(|w| w.as_bytes() == word))
     }
 }
 
@@ -266,8 +353,6 @@ impl Alternative {
     }
 }
 
-/// Whether a byte belongs to a word.
-fn is_word(byte: u8) -> bool {
-    byte.is_ascii_lowercase() || byte.is_ascii_digit()
+fn to_u32(at: usize) -> u32 {
+    u32::try_from(at).unwrap_or(u32::MAX)
 }
-

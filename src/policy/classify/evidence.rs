@@ -32,7 +32,11 @@ impl Evidence {
         let mut evidence = Self { outer_status: error.status, ..Self::default() };
         for (index, number) in reading.numbers.iter().enumerate() {
             let (before, after) = (&reading.text[..number.at], reading.text.get(number.at + 1..).unwrap_or_default());
-            if number.alone && number.digits == 3 && (400..600).contains(&number.whole) && is_status(before, after, index == 0) {
+            if number.alone
+                && number.digits == 3
+                && (400..600).contains(&number.whole)
+                && is_status(before, after, index == 0)
+            {
                 evidence.inner_status = u16::try_from(number.whole).ok();
             } else if number.alone && is_code(before) && evidence.codes.len() < MAX_CODES {
                 evidence.codes.push(number.whole);
@@ -58,19 +62,64 @@ impl Evidence {
 
 /// Words after which three digits are a status.
 const STATUS_WORDS: [&[u8]; 28] = [
-    b" status ", b" code ", b" http ", b" error ", b" http # ", b" response ", b" returned ", b" received ", b" got ", b" status is ",
-    b" with ", b" responded ", b" replied ", b" exhausted ", b" denied ", b" exception ", b" httperror ", b" unexpected status ",
-    b" response code ", b" answered ", b" failed ", b" api ", b" failure ", b" server returned ", b" message ", b" statuscode ",
-    b" errors ", b" request failed ",
+    b" status ",
+    b" code ",
+    b" http ",
+    b" error ",
+    b" http # ",
+    b" response ",
+    b" returned ",
+    b" received ",
+    b" got ",
+    b" status is ",
+    b" with ",
+    b" responded ",
+    b" replied ",
+    b" exhausted ",
+    b" denied ",
+    b" exception ",
+    b" httperror ",
+    b" unexpected status ",
+    b" response code ",
+    b" answered ",
+    b" failed ",
+    b" api ",
+    b" failure ",
+    b" server returned ",
+    b" message ",
+    b" statuscode ",
+    b" errors ",
+    b" request failed ",
 ];
 
 /// The phrases of the statuses themselves.
 const PHRASES: [&[u8]; 26] = [
-    b" bad request", b" unauthorized", b" payment required", b" forbidden", b" not found", b" method not allowed",
-    b" request timeout", b" conflict", b" gone", b" payload too large", b" request entity", b" unprocessable",
-    b" too many requests", b" internal server", b" bad gateway", b" service unavailable", b" service temporarily",
-    b" gateway time", b" status code", b" unavailable", b" resource exhausted", b" invalid argument", b" permission denied",
-    b" overloaded", b" client error", b" server error",
+    b" bad request",
+    b" unauthorized",
+    b" payment required",
+    b" forbidden",
+    b" not found",
+    b" method not allowed",
+    b" request timeout",
+    b" conflict",
+    b" gone",
+    b" payload too large",
+    b" request entity",
+    b" unprocessable",
+    b" too many requests",
+    b" internal server",
+    b" bad gateway",
+    b" service unavailable",
+    b" service temporarily",
+    b" gateway time",
+    b" status code",
+    b" unavailable",
+    b" resource exhausted",
+    b" invalid argument",
+    b" permission denied",
+    b" overloaded",
+    b" client error",
+    b" server error",
 ];
 
 fn is_status(before: &[u8], after: &[u8], first: bool) -> bool {
@@ -93,14 +142,28 @@ fn is_code(before: &[u8]) -> bool {
 /// A gRPC code: `14 UNAVAILABLE`, `grpc_status:7`, a bare `code` on the gRPC surface.
 fn grpc(number: &Number, before: &[u8], after: &[u8], surface: Surface) -> Option<i32> {
     const NAMES: [&[u8]; 16] = [
-        b" cancelled", b" unknown", b" invalid argument", b" deadline exceeded", b" not found", b" already exists",
-        b" permission denied", b" resource exhausted", b" failed precondition", b" aborted", b" out of range",
-        b" unimplemented", b" internal", b" unavailable", b" data loss", b" unauthenticated",
+        b" cancelled",
+        b" unknown",
+        b" invalid argument",
+        b" deadline exceeded",
+        b" not found",
+        b" already exists",
+        b" permission denied",
+        b" resource exhausted",
+        b" failed precondition",
+        b" aborted",
+        b" out of range",
+        b" unimplemented",
+        b" internal",
+        b" unavailable",
+        b" data loss",
+        b" unauthenticated",
     ];
     let code = usize::try_from(number.whole).ok().filter(|code| (1..=16).contains(code))?;
     let named = after.starts_with(NAMES[code - 1]);
     let keyed = before.ends_with(b" grpc status ") || before.ends_with(b" grpc code ");
-    (named || keyed || (surface == Surface::Grpc && before.ends_with(b" code "))).then(|| i32::try_from(code).unwrap_or(2))
+    (named || keyed || (surface == Surface::Grpc && before.ends_with(b" code ")))
+        .then(|| i32::try_from(code).unwrap_or(2))
 }
 
 /// The message for people: the answer's own `message` where one stands in it, redacted and bounded.

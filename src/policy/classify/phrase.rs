@@ -13,11 +13,14 @@ const WRITTEN_OUT: usize = 40;
 /// Bytes that an optional word of a long part may take.
 const OPTIONAL: usize = 26;
 
+/// Bytes that the rest of a word after an open stem may take.
+const STEM: usize = 12;
+
 /// One phrase, read.
 #[derive(Debug, Default)]
 pub(super) struct Phrase {
     /// Ordered parts.
-    pub chain: Vec<Words>,
+    pub chain: Vec<Part>,
     /// Groups of which one must stand anywhere.
     pub with: Vec<Vec<String>>,
     /// Groups of which none may stand anywhere.
@@ -36,11 +39,11 @@ pub(super) struct Phrase {
 
 /// One part: any of these spellings, at most `gap` bytes after the part before.
 #[derive(Debug)]
-pub(super) struct Words {
-    pub words: Vec<String>,
+pub(super) struct Part {
+    pub spellings: Vec<String>,
     pub gap: usize,
-    /// The only words that may stand in the gap; any where empty.
-    pub between: Vec<String>,
+    /// The only words that may stand in the gap; `None` for any.
+    pub between: Option<Vec<String>>,
 }
 
 /// Reads a phrase; one that holds ordered parts inside braces becomes several.
@@ -50,6 +53,7 @@ pub(super) fn read(text: &str) -> Vec<Phrase> {
 
 fn phrase(text: &str) -> Phrase {
     let mut phrase = Phrase::default();
+    let text = &text.replace("}..", "} ..").replace(".. .. ", ".. ");
     for part in split_top(text, " & ") {
         let mut words = part.trim();
         while let Some((before, condition)) = words.rsplit_once('@') {
@@ -144,7 +148,8 @@ fn brace(text: &str) -> Option<(usize, usize, Vec<&str>)> {
 fn unfold(text: &str) -> Vec<String> {
     let mut at = 0;
     while let Some((from, to, options)) = brace(&text[at..]) {
-        let (ordered, plain): (Vec<&str>, Vec<&str>) = options.iter().copied().partition(|option| option.contains(" .. "));
+        let (ordered, plain): (Vec<&str>, Vec<&str>) =
+            options.iter().copied().partition(|option| option.contains(" .. ") || option.contains("* "));
         if ordered.is_empty() {
             at += to;
             continue;
@@ -159,33 +164,35 @@ fn unfold(text: &str) -> Vec<String> {
     vec![text.to_owned()]
 }
 
-/// Writes a part out, or cuts it into pieces when it has many spellings.
-fn pieces_of(part: &str) -> Vec<Words> {
-    if spellings(part) <= WRITTEN_OUT {
-        return vec![Words { words: spread(part), gap: NEAR, between: Vec::new() }];
+/// Writes a part out, or cuts it into pieces when it has many spellings or an open stem inside.
+fn pieces_of(part: &str) -> Vec<Part> {
+    if spellings(part) <= WRITTEN_OUT && !spread(part).iter().any(|words| words.contains("* ")) {
+        return vec![Part { spellings: spread(part), gap: NEAR, between: None }];
     }
-    let (mut pieces, mut rest, mut gap) = (Vec::new(), part, NEAR);
+    let mut pieces: Vec<Part> = Vec::new();
     let mut between: Vec<String> = Vec::new();
-    let mut piece = |words: Vec<String>, gap: &mut usize, between: &mut Vec<String>| {
-        pieces.push(Words { words, gap: *gap, between: std::mem::take(between) });
-        *gap = 1;
+    let mut piece = |words: Vec<String>, between: &mut Vec<String>| {
+        let between = std::mem::take(between);
+        pieces.push(if pieces.is_empty() {
+            Part { spellings: words, gap: NEAR, between: None }
+        } else {
+            let gap = STEM + if between.is_empty() { 0 } else { OPTIONAL };
+            Part { spellings: words, gap, between: Some(between) }
+        });
     };
+    let mut rest = part;
     while !rest.is_empty() {
         let (literal, options, after) = match brace(rest) {
             Some((from, to, options)) => (&rest[..from], options, &rest[to..]),
             None => (rest, Vec::new(), ""),
         };
-        if !literal.trim().is_empty() {
-            piece(vec![literal.trim().to_owned()], &mut gap, &mut between);
+        for words in literal.split_inclusive("* ").map(str::trim).filter(|words| !words.is_empty()) {
+            piece(vec![words.to_owned()], &mut between);
         }
         if options.iter().any(|option| option.is_empty()) {
-            if gap != NEAR {
-                gap = OPTIONAL;
-                between.extend(options.iter().flat_map(|option| option.split_whitespace()).map(str::to_owned));
-            }
+            between.extend(options.iter().flat_map(|option| option.split_whitespace()).map(str::to_owned));
         } else if !options.is_empty() {
-            let words = options.iter().flat_map(|option| spread(option.trim())).collect();
-            piece(words, &mut gap, &mut between);
+            piece(options.iter().flat_map(|option| spread(option.trim())).collect(), &mut between);
         }
         rest = after;
     }
@@ -204,10 +211,9 @@ fn spellings(part: &str) -> usize {
 /// Writes out every spelling.
 fn spread(part: &str) -> Vec<String> {
     match brace(part) {
-        Some((from, to, options)) => options
-            .iter()
-            .flat_map(|option| spread(&format!("{}{option}{}", &part[..from], &part[to..])))
-            .collect(),
+        Some((from, to, options)) => {
+            options.iter().flat_map(|option| spread(&format!("{}{option}{}", &part[..from], &part[to..]))).collect()
+        }
         None => vec![part.split_whitespace().collect::<Vec<_>>().join(" ")],
     }
 }

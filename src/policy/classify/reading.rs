@@ -7,6 +7,10 @@
 //!
 //! Never judges, and never looks further than [`HEAD`] and [`TAIL`] bytes.
 
+mod letters;
+
+use letters::{KINDS, Kind};
+
 /// Bytes read from the beginning of a text.
 pub(super) const HEAD: usize = 12 * 1024;
 /// Bytes read from the end of a text that is longer.
@@ -39,6 +43,8 @@ pub(super) struct Reading {
     /// The values of code-like keys, as spans of the text, in order.
     pub values: Vec<(usize, usize)>,
     open: Option<Open>,
+    /// Whether the last letter was of a script without spaces.
+    wide: bool,
 }
 
 /// A keyed value that is being read.
@@ -48,46 +54,37 @@ struct Open {
     quoted: bool,
 }
 
-/// What a byte is, for the reader's one loop.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    Gap,
-    Lower,
-    Upper,
-    Digit,
-    Apostrophe,
-    Backslash,
-    Wide,
+/// Keys whose value is a code, or the message itself.
+const fn is_code_key(word: &[u8]) -> bool {
+    matches!(
+        word,
+        b"code"
+            | b"type"
+            | b"status"
+            | b"reason"
+            | b"name"
+            | b"errcode"
+            | b"category"
+            | b"error"
+            | b"detail"
+            | b"message"
+            | b"event"
+            | b"exception"
+    )
 }
 
-const KINDS: [Kind; 256] = {
-    let mut kinds = [Kind::Gap; 256];
-    let mut byte = 0;
-    while byte < 256 {
-        kinds[byte] = match byte as u8 {
-            b'a'..=b'z' => Kind::Lower,
-            b'A'..=b'Z' => Kind::Upper,
-            b'0'..=b'9' => Kind::Digit,
-            b'\'' => Kind::Apostrophe,
-            b'\\' => Kind::Backslash,
-            128.. => Kind::Wide,
-            _ => Kind::Gap,
-        };
-        byte += 1;
-    }
-    kinds
-};
-
-/// Keys whose value is a code and not prose.
-const CODE_KEYS: [&[u8]; 12] = [
-    b"code", b"type", b"status", b"reason", b"name", b"errcode", b"category", b"error", b"detail", b"message", b"event",
-    b"exception",
-];
-
 /// Keys whose value repeats what the caller sent or the model wrote.
-const ECHO_KEYS: [&[u8]; 7] = [
-    b"failed generation", b"input value", b"request id", b"documentation url", b"input", b"prompt", b"request body",
-];
+fn is_echo(word: &[u8], text: &[u8]) -> bool {
+    match word {
+        b"input" | b"prompt" => true,
+        b"generation" => ends_with_words(text, b"failed generation"),
+        b"value" => ends_with_words(text, b"input value"),
+        b"id" => ends_with_words(text, b"request id"),
+        b"url" => ends_with_words(text, b"documentation url"),
+        b"body" => ends_with_words(text, b"request body"),
+        _ => false,
+    }
+}
 
 // === impl Reading ===
 
@@ -135,7 +132,6 @@ impl Reading {
         }
     }
 
-    #[expect(clippy::too_many_lines, reason = "one loop over the bytes, kept whole for speed")]
     fn read(&mut self, source: &str, offset: usize) {
         let bytes = source.as_bytes();
         let mut i = 0;
@@ -143,10 +139,13 @@ impl Reading {
             let byte = bytes[i];
             match KINDS[byte as usize] {
                 Kind::Lower => {
-                    self.text.push(byte);
-                    i += 1;
+                    self.part_from_wide();
+                    let end = bytes[i..].iter().position(|b| !b.is_ascii_lowercase()).map_or(bytes.len(), |at| i + at);
+                    self.text.extend_from_slice(&bytes[i..end]);
+                    i = end;
                 }
                 Kind::Upper => {
+                    self.part_from_wide();
                     let before = if i == 0 { Kind::Gap } else { KINDS[bytes[i - 1] as usize] };
                     let after = bytes.get(i + 1).map_or(Kind::Gap, |b| KINDS[*b as usize]);
                     if before == Kind::Lower || (before == Kind::Upper && after == Kind::Lower && !plural(bytes, i)) {
@@ -208,17 +207,40 @@ impl Reading {
             return i.max(from + 1);
         }
         let word = last_word(&self.text);
-        if CODE_KEYS.contains(&word) && bytes[i].is_ascii_alphabetic() {
+        if is_code_key(word) && bytes[i].is_ascii_alphabetic() {
             if self.open.is_none() {
                 let quoted = matches!(bytes[i - 1], b'"' | b'\'');
                 self.open = Some(Open { from: self.text.len(), quoted });
             }
-        } else if bytes[i - 1] == b'"' && ECHO_KEYS.iter().any(|key| ends_with_words(&self.text, key)) {
+        } else if bytes[i - 1] == b'"' && is_echo(word, &self.text) {
             while i < bytes.len() && !(bytes[i] == b'"' && bytes[i - 1] != b'\\') {
                 i += 1;
             }
         }
         i.max(from + 1)
+    }
+
+    /// Writes a letter outside ASCII; scripts without spaces stand apart from Latin words.
+    fn letter(&mut self, letter: char) {
+        let wide = letter >= '\u{2e80}';
+        if wide && !self.wide && self.text.last().is_some_and(|b| *b != b' ') {
+            self.text.push(b' ');
+        } else if !wide {
+            self.part_from_wide();
+        }
+        self.wide = wide;
+        let mut buffer = [0; 4];
+        for lower in letter.to_lowercase() {
+            self.text.extend_from_slice(lower.encode_utf8(&mut buffer).as_bytes());
+        }
+    }
+
+    /// Ends a run of a script without spaces.
+    fn part_from_wide(&mut self) {
+        if self.wide {
+            self.wide = false;
+            self.gap();
+        }
     }
 
     fn skip_address(&mut self, bytes: &[u8], from: usize) -> usize {
@@ -228,7 +250,8 @@ impl Reading {
         }
         self.text.extend_from_slice(b"url ");
         let mut i = from;
-        while i < bytes.len() && !matches!(bytes[i], b' ' | b'"' | b'\'' | b'\\' | b')' | b']' | b'}' | b'>' | b'<' | b'\n' | b'`')
+        while i < bytes.len()
+            && !matches!(bytes[i], b' ' | b'"' | b'\'' | b'\\' | b')' | b']' | b'}' | b'>' | b'<' | b'\n' | b'`')
         {
             i += 1;
         }
@@ -236,11 +259,9 @@ impl Reading {
     }
 
     fn number(&mut self, bytes: &[u8], from: usize, offset: usize) -> usize {
+        self.part_from_wide();
         // Digits inside a word (`http2`, `v1`) belong to the word.
-        if self.text.last().is_some_and(|b| b.is_ascii_lowercase())
-            && from > 0
-            && bytes[from - 1].is_ascii_alphabetic()
-        {
+        if self.text.last().is_some_and(u8::is_ascii_lowercase) && from > 0 && bytes[from - 1].is_ascii_alphabetic() {
             let mut i = from;
             while i < bytes.len() && bytes[i].is_ascii_digit() {
                 self.text.push(bytes[i]);
@@ -294,8 +315,7 @@ impl Reading {
                 let code = bytes.get(i + 1..i + 5).and_then(|hex| std::str::from_utf8(hex).ok());
                 match code.and_then(|hex| u32::from_str_radix(hex, 16).ok()).and_then(char::from_u32) {
                     Some(letter) if !letter.is_ascii() => {
-                        let mut buffer = [0; 4];
-                        self.text.extend_from_slice(letter.encode_utf8(&mut buffer).as_bytes());
+                        self.letter(letter);
                         i + 5
                     }
                     Some(_) => {
@@ -322,7 +342,7 @@ impl Reading {
         match letter {
             // A curly apostrophe inside a word goes, like a straight one.
             '\u{2019}' if source[next..].starts_with(|c: char| c.is_ascii_lowercase()) => {}
-            letter if letter.is_alphanumeric() => self.text.extend_from_slice(&source.as_bytes()[from..next]),
+            letter if letter.is_alphanumeric() => self.letter(letter),
             _ => self.gap(),
         }
         next
@@ -331,7 +351,14 @@ impl Reading {
 
 /// Words after which a number keeps its digits, because systems number their errors the same in every language.
 const NUMBERED: [&[u8]; 8] = [
-    b" errno ", b"error errno ", b" win error ", b" os error ", b" err code ", b" curl ", b" curl error ", b" exit code ",
+    b" errno ",
+    b"error errno ",
+    b" win error ",
+    b" os error ",
+    b" err code ",
+    b" curl ",
+    b" curl error ",
+    b" exit code ",
 ];
 
 /// `URLs`, `IDs`: a plural, not the end of a word.

@@ -5,12 +5,12 @@
 //!
 //! - `rate limit` – these words in a row, at word boundaries; a trailing `*` leaves the last word open (`exceed*`). Letters
 //!   outside ASCII are found anywhere (Chinese has no word boundaries).
-//! - `{a|b}` – either; every combination is written out.
+//! - `{a|b}` – either; `{a |}b` – a may be missing. Few combinations are written out, many become a chain.
 //! - `a .. b` – b after a, at most [`NEAR`] bytes between.
 //! - `a & b` – both, anywhere. `a !b` – a, and b nowhere.
 //! - `=insufficient quota` – the whole value of a code-like key.
-//! - `@tool`, `@grpc`, `@transport`, `@stream`, `@http` – only on that surface; `@400`, `@4xx` – only with that status (or
-//!   none of these statuses: several mean either); `@num:1113` – a numeric code stands in the text;
+//! - `@tool`, `@grpc`, `@transport`, `@stream`, `@http` – only on that surface; `@400`, `@4xx` – only with that status
+//!   (several mean any of them); `@num:1113` – a numeric code stands in the text;
 //!   `@by:zhipu` – only from that provider family.
 //!
 //! Never judges on its own: order and effect are the engine's.

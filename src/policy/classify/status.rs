@@ -12,8 +12,6 @@ pub(super) type Answer = (C, Option<D>, Option<bool>);
 /// The answer of a bare HTTP status; `None` for one that says nothing.
 pub(super) const fn http(status: u16) -> Option<Answer> {
     Some(match status {
-        // A redirect to follow is a wrong base address.
-        300..=399 => (C::Configuration, None, None),
         400 | 406 | 411 | 412 | 416 | 417 | 428 | 431 | 463 | 494 => (C::InvalidRequest, Some(D::Other), None),
         415 | 501 => (C::InvalidRequest, Some(D::UnsupportedParameter), None),
         422 => (C::InvalidRequest, Some(D::BadSchema), None),
@@ -23,11 +21,9 @@ pub(super) const fn http(status: u16) -> Option<Answer> {
         402 | 509 => (C::QuotaExceeded, None, None),
         403 | 450 | 451 => (C::PermissionDenied, None, None),
         404 | 405 | 410 => (C::NotFound, None, None),
-        // A proxy in between wants a password, another protocol or TLS.
-        407 | 426 | 464 | 497 | 505 => (C::Configuration, None, None),
+        // A redirect to follow is a wrong base address; a proxy in between wants a password, another protocol or TLS.
+        300..=399 | 407 | 426 | 464 | 497 | 505 => (C::Configuration, None, None),
         408 | 504 | 522 | 524 | 598 | 599 => (C::Timeout, None, None),
-        // A conflicting write, or a failed dependency (the model container behind a managed endpoint).
-        409 | 424 => (C::ServerError, None, None),
         413 | 414 => (C::ContextLength, None, None),
         420 | 429 => (C::RateLimited, None, None),
         // 421: wrong connection; 444: closed unanswered; 523, 525, 527, 530: between the edge and its origin.
@@ -38,7 +34,8 @@ pub(super) const fn http(status: u16) -> Option<Answer> {
         425 | 502 | 503 | 507 | 521 | 529 => (C::Overloaded, None, None),
         // Loops do not end by asking again.
         506 | 508 | 510 => (C::ServerError, None, Some(false)),
-        500..=599 => (C::ServerError, None, None),
+        // 409: a conflicting write; 424: a failed dependency (the model container behind a managed endpoint).
+        409 | 424 | 500..=599 => (C::ServerError, None, None),
         _ => return None,
     })
 }

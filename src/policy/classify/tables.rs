@@ -18,8 +18,8 @@ mod limits;
 mod lost;
 mod nets;
 mod request;
-mod traps;
 mod transport;
+mod traps;
 
 /// Every rule, in order.
 pub(super) fn rules() -> impl Iterator<Item = &'static Rule> {

@@ -1,9 +1,191 @@
 //! The classifier's promises, on fixtures written from documented shapes.
 
+use std::{collections::HashSet, time::Duration};
+
+use proptest::prelude::*;
+
 use super::*;
+use crate::domain::failure::WaitSource;
+
+mod rules;
+mod waits;
+
+/// Shapes that providers, gateways, proxies, clients and tools document.
+const DOCUMENTED: &str = include_str!("../../../tests/fixtures/classify/documented.jsonl");
+/// The same meanings in the words of clients and wrappers.
+const WORDED: &str = include_str!("../../../tests/fixtures/classify/worded.jsonl");
+
+fn http(status: u16, body: &str) -> ProviderError {
+    ProviderError { status: Some(status), body: Some(body.to_owned()), ..ProviderError::default() }
+}
+
+fn said(surface: Surface, message: &str) -> ProviderError {
+    ProviderError { surface, message: Some(message.to_owned()), ..ProviderError::default() }
+}
+
+fn judge(error: &ProviderError) -> Verdict {
+    Classifier::new().classify(error, Timestamp::UNIX_EPOCH)
+}
+
+#[test]
+fn documented_shapes_are_read_as_documented() {
+    let items = corpus::read(DOCUMENTED).unwrap();
+    let score = corpus::score(&Classifier::new(), &items);
+    assert!(score.strict.percent() >= 97.0 && score.retryable.percent() >= 98.0, "{score}\n{:#?}", score.misses);
+    assert!(score.lenient.percent() >= 98.0 && score.fallback.percent() >= 98.0, "{score}\n{:#?}", score.misses);
+    assert_eq!(score.waits.right, score.waits.total, "{:#?}", score.misses);
+}
+
+#[test]
+fn the_words_of_clients_and_wrappers_are_understood() {
+    let items = corpus::read(WORDED).unwrap();
+    let score = corpus::score(&Classifier::new(), &items);
+    assert!(score.lenient.percent() >= 97.0, "{score}\n{:#?}", score.misses);
+}
+
+#[test]
+fn every_code_from_400_to_599_has_a_verdict_without_any_text() {
+    let classifier = Classifier::new();
+    for status in 400..600 {
+        let verdict = classifier.classify(&http(status, ""), Timestamp::UNIX_EPOCH);
+        let (class, detail, _) = status::http(status).unwrap_or((FailureClass::Unknown, None, None));
+        assert_eq!((verdict.class, verdict.detail), (class, detail), "{status}");
+        assert!(!verdict.user_message.is_empty() && !verdict.recovery_hint.is_empty(), "{status}");
+    }
+}
+
+#[test]
+fn a_typed_fault_decides_whatever_the_text_says() {
+    use FailureClass as C;
+    use TransportFault as F;
+    for (fault, class, retry) in [
+        (F::Dns, C::Network, true),
+        (F::Refused, C::Network, true),
+        (F::ConnectTimeout, C::Timeout, true),
+        (F::Unreachable, C::Network, true),
+        (F::Tls, C::Network, true),
+        (F::Certificate, C::Network, false),
+        (F::Reset, C::Network, true),
+        (F::ClosedEarly, C::Network, true),
+        (F::LocalExhaustion, C::Network, true),
+        (F::FirstTokenTimeout, C::Timeout, true),
+        (F::IdleTimeout, C::StreamInterrupted, true),
+        (F::Cut, C::StreamInterrupted, true),
+        (F::TooLarge, C::MalformedResponse, true),
+        (F::Protocol, C::MalformedResponse, true),
+        (F::ProcessExited, C::Crash, false),
+        (F::Deadline, C::Timeout, true),
+        (F::Cancelled, C::Cancelled, false),
+    ] {
+        let verdict = judge(&ProviderError::transport("openai", fault, "rate limit exceeded, quota, 429"));
+        assert_eq!((verdict.class, verdict.retryable, &*verdict.rule), (class, retry, "fault"), "{fault:?}");
+    }
+}
+
+#[test]
+fn the_innermost_cause_wins_however_deep_it_is_wrapped() {
+    let mut body = r#"{"error":{"code":"insufficient_quota","message":"x"}}"#.to_owned();
+    for _ in 0..4 {
+        body = serde_json::json!({"error": {"message": body, "code": 502}}).to_string();
+        assert_eq!(judge(&http(502, &body)).class, FailureClass::QuotaExceeded, "{body}");
+    }
+}
+
+#[test]
+fn letters_and_digits_inside_other_words_decide_nothing() {
+    for text in ["generate moderate operation", "port 8429 line 503 id 401a", "https://host/rate-limit/quota/404"] {
+        assert_eq!(judge(&said(Surface::Http, text)).class, FailureClass::Unknown, "{text}");
+    }
+}
+
+#[test]
+fn a_code_reads_the_same_in_every_spelling() {
+    for text in [
+        "RateLimitExceeded",
+        "RATE_LIMIT_EXCEEDED",
+        "rate-limit-exceeded",
+        "Rate limit exceeded",
+        "\\\"rate_limit_exceeded\\\"",
+    ] {
+        assert_eq!(judge(&said(Surface::Http, text)).class, FailureClass::RateLimited, "{text}");
+    }
+}
+
+#[test]
+fn what_a_person_reads_holds_no_secret() {
+    let verdict = judge(&http(401, r#"{"error":{"message":"Incorrect API key provided: sk-proj-abcdefgh12345678"}}"#));
+    assert_eq!(verdict.class, FailureClass::Authentication);
+    let shown = format!("{verdict:?}");
+    assert!(!shown.contains("abcdefgh12345678"), "{shown}");
+    assert!(verdict.message.starts_with("Incorrect API key provided"), "{}", verdict.message);
+}
 
 #[test]
 fn every_phrase_is_in_the_spelling_of_a_reading() {
+    let mut names = HashSet::new();
+    let mut strange = Vec::new();
+    for rule in tables::rules() {
+        assert!(names.insert(rule.name), "{} stands twice", rule.name);
+        assert_eq!(rule.detail.is_some(), rule.class == FailureClass::InvalidRequest, "{}", rule.name);
+        for phrase in rule.any.iter().flat_map(|phrase| phrase::read(phrase)) {
+            assert!(!phrase.chain.is_empty() || phrase.number.is_some(), "{}: {phrase:?}", rule.name);
+            let chained = phrase.chain.iter().flat_map(|link| &link.spellings);
+            for words in chained.chain(phrase.with.iter().flatten()).chain(phrase.without.iter().flatten()) {
+                let plain = words.trim_end_matches('*');
+                let mut reading = Reading::default();
+                reading.add(plain);
+                let read = String::from_utf8_lossy(&reading.text).trim().to_owned();
+                if read != plain && !plain.contains(['#', '0']) && !ends_numbered(plain) {
+                    strange.push(format!("{}: `{words}` reads `{read}`", rule.name));
+                }
+            }
+        }
+    }
+    assert!(strange.is_empty(), "{strange:#?}");
     let engine = Engine::new(tables::rules());
-    assert!(engine.is_compiled());
+    assert!(engine.is_compiled() && engine.size().1 < 8192, "{:?}", engine.size());
+}
+
+/// Phrases such as `errno #` name the number itself.
+fn ends_numbered(words: &str) -> bool {
+    words.ends_with(|c: char| c.is_ascii_digit())
+}
+
+#[test]
+fn a_huge_text_is_read_at_its_ends_only() {
+    let text = format!("{}insufficient_quota", "x ".repeat(2_000_000));
+    assert_eq!(judge(&http(500, &text)).class, FailureClass::QuotaExceeded);
+    let hidden = format!("{}insufficient_quota{}", "x ".repeat(500_000), "y ".repeat(500_000));
+    assert_eq!(judge(&http(500, &hidden)).class, FailureClass::ServerError);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn no_bytes_panic_and_no_verdict_is_unbounded(bytes in prop::collection::vec(any::<u8>(), 0..3000), status in prop::option::of(0_u16..=999)) {
+        static CLASSIFIER: std::sync::LazyLock<Classifier> = std::sync::LazyLock::new(Classifier::new);
+        let error = ProviderError { status, body: Some(String::from_utf8_lossy(&bytes).into_owned()), ..ProviderError::default() };
+        let verdict = CLASSIFIER.classify(&error, Timestamp::UNIX_EPOCH);
+        prop_assert!(verdict.message.len() <= 410 && verdict.fact.len() <= 130);
+    }
+
+    #[test]
+    fn pieces_of_real_shapes_in_any_order_do_not_panic(
+        pieces in prop::collection::vec(prop::sample::select(vec![
+            "{\"error\":", "\\\"code\\\":", "429", "'", "\"", "\\", "\\u5f53", "rate limit", "retry after ", "-1", "1e999", "9999999999999999999",
+            "https://", "://", "}", "Retry-After: ", "try again in ", "7m12s", " 秒后", "余额不足", "\u{2019}", "code: ", "input\":\"", "\n",
+        ]), 0..200)
+    ) {
+        static CLASSIFIER: std::sync::LazyLock<Classifier> = std::sync::LazyLock::new(Classifier::new);
+        let verdict = CLASSIFIER.classify(&said(Surface::Http, &pieces.concat()), Timestamp::UNIX_EPOCH);
+        prop_assert!(verdict.retry_after.is_none_or(|wait| wait.duration <= Duration::from_hours(31 * 24)));
+    }
+}
+
+#[test]
+fn a_stated_wait_reaches_the_words_for_people() {
+    let verdict = judge(&http(429, r#"{"error":{"message":"Rate limit reached. Please try again in 20s."}}"#));
+    assert_eq!(verdict.retry_after.map(|wait| wait.source), Some(WaitSource::Text));
+    assert!(verdict.user_message.contains("20 s") && verdict.recovery_hint.contains("20 s"), "{verdict:?}");
 }

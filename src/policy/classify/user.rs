@@ -158,9 +158,11 @@ impl UserRules {
                 })
             };
             let message = expression("when.message", &rule.when.message);
-            let header = rule.when.header.as_ref().map(|header| {
-                (header.name.to_ascii_lowercase(), expression("when.header.value", &header.value))
-            });
+            let header = rule
+                .when
+                .header
+                .as_ref()
+                .map(|header| (header.name.to_ascii_lowercase(), expression("when.header.value", &header.value)));
             if header.as_ref().is_some_and(|(name, _)| name.is_empty()) {
                 fault("when.header.name", "is empty".to_owned());
             }
@@ -198,9 +200,8 @@ impl UserRules {
 impl Compiled {
     fn holds(&self, error: &ProviderError, reading: &Reading, evidence: &Evidence) -> bool {
         let when = &self.rule.when;
-        let value = |spelling: &Vec<u8>| {
-            reading.values.iter().any(|(from, to)| reading.text[*from..*to] == spelling[..])
-        };
+        let value =
+            |spelling: &Vec<u8>| reading.values.iter().any(|(from, to)| reading.text[*from..*to] == spelling[..]);
         let number = |code: &str| code.parse::<u32>().is_ok_and(|code| evidence.codes.contains(&code));
         when.provider.as_ref().is_none_or(|provider| provider.eq_ignore_ascii_case(&error.provider))
             && when.status.is_none_or(|s| evidence.outer_status == Some(s) || evidence.inner_status == Some(s))

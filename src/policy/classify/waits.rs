@@ -15,7 +15,7 @@ use super::reading::Reading;
 use crate::domain::failure::{FailureClass, ProviderError, Wait, WaitSource};
 
 /// The longest wait that is believed: a month.
-const LONGEST: Duration = Duration::from_secs(31 * 24 * 3600);
+const LONGEST: Duration = Duration::from_hours(31 * 24);
 
 /// The stated wait, if any.
 pub(super) fn stated(error: &ProviderError, reading: &Reading, class: FailureClass, now: Timestamp) -> Option<Wait> {
@@ -39,7 +39,7 @@ fn rounds_to(precise: Duration, rounded: Duration) -> bool {
 
 fn header(error: &ProviderError, now: Timestamp) -> Option<Wait> {
     for name in ["retry-after-ms", "x-ms-retry-after-ms"] {
-        if let Some(millis) = error.header(name).and_then(|value| plain_number(value)) {
+        if let Some(millis) = error.header(name).and_then(plain_number) {
             return Some(Wait { duration: Duration::from_secs_f64(millis / 1000.0), source: WaitSource::RetryAfterMs });
         }
     }
@@ -197,7 +197,10 @@ pub(super) mod text {
         for number in &reading.numbers {
             let before = &reading.text[..number.at];
             // Anything that leads to a wait ends in a space or in the number's own sign.
-            let lead = LEADS.iter().filter(|(lead, _)| before.ends_with(lead.as_bytes())).max_by_key(|(lead, _)| lead.len());
+            let lead = LEADS[..if may_lead(before) { LEADS.len() } else { 0 }]
+                .iter()
+                .filter(|(lead, _)| before.ends_with(lead.as_bytes()))
+                .max_by_key(|(lead, _)| lead.len());
             let rest = source.get(number.source..)?;
             if let Some((lead, unit)) = lead.filter(|_| !NOT_LEADS.iter().any(|no| before.ends_with(no.as_bytes()))) {
                 if source.as_bytes().get(number.source.wrapping_sub(1)) == Some(&b'-') {
@@ -218,14 +221,50 @@ pub(super) mod text {
         in_words(reading)
     }
 
+    /// Whether the last word before a number can end a lead at all.
+    fn may_lead(before: &[u8]) -> bool {
+        let before = before.strip_suffix(b" ").unwrap_or(before);
+        let from = before.iter().rev().take(16).position(|b| *b == b' ').map_or(0, |at| before.len() - at);
+        matches!(
+            &before[from..],
+            b"in"
+                | b"after"
+                | b"ms"
+                | b"s"
+                | b"sec"
+                | b"seconds"
+                | b"millis"
+                | b"milliseconds"
+                | b"delay"
+                | b"time"
+                | b"wait"
+                | b"for"
+                | b"least"
+                | b"another"
+                | b"about"
+                | b"approximately"
+        )
+    }
+
     /// `60秒后`, `5 minutes later`: the word comes after the number.
     fn later(rest: &str) -> Option<Duration> {
         let end = rest.find(|c: char| !c.is_ascii_digit() && c != '.')?;
         let number: f64 = rest[..end].parse().ok()?;
         let tail = rest[end..].trim_start();
         let units = [
-            ("秒后", 1.0), ("秒之后", 1.0), ("秒後", 1.0), ("秒以后", 1.0), ("分钟后", 60.0), ("分鐘後", 60.0), ("分后", 60.0),
-            ("小时后", 3600.0), ("小時後", 3600.0), ("초 후", 1.0), ("분 후", 60.0), ("seconds later", 1.0), ("minutes later", 60.0),
+            ("秒后", 1.0),
+            ("秒之后", 1.0),
+            ("秒後", 1.0),
+            ("秒以后", 1.0),
+            ("分钟后", 60.0),
+            ("分鐘後", 60.0),
+            ("分后", 60.0),
+            ("小时后", 3600.0),
+            ("小時後", 3600.0),
+            ("초 후", 1.0),
+            ("분 후", 60.0),
+            ("seconds later", 1.0),
+            ("minutes later", 60.0),
         ];
         units.iter().find(|(unit, _)| tail.starts_with(unit)).and_then(|(_, seconds)| bounded(number * seconds))
     }
@@ -233,12 +272,33 @@ pub(super) mod text {
     /// "try again in one minute".
     fn in_words(reading: &Reading) -> Option<Wait> {
         const NUMBERS: [(&str, f64); 17] = [
-            ("one", 1.0), ("two", 2.0), ("three", 3.0), ("four", 4.0), ("five", 5.0), ("six", 6.0), ("seven", 7.0),
-            ("eight", 8.0), ("nine", 9.0), ("ten", 10.0), ("fifteen", 15.0), ("twenty", 20.0), ("thirty", 30.0),
-            ("forty", 40.0), ("sixty", 60.0), ("a", 1.0), ("an", 1.0),
+            ("one", 1.0),
+            ("two", 2.0),
+            ("three", 3.0),
+            ("four", 4.0),
+            ("five", 5.0),
+            ("six", 6.0),
+            ("seven", 7.0),
+            ("eight", 8.0),
+            ("nine", 9.0),
+            ("ten", 10.0),
+            ("fifteen", 15.0),
+            ("twenty", 20.0),
+            ("thirty", 30.0),
+            ("forty", 40.0),
+            ("sixty", 60.0),
+            ("a", 1.0),
+            ("an", 1.0),
         ];
         let text = std::str::from_utf8(&reading.text).ok()?;
-        for lead in ["try again in ", "try again after ", "retry in ", "retry after ", "wait ", "wait for ", "resets in "] {
+        // One look spares seven: every lead holds one of these.
+        if !text.contains("again ") && !text.contains("retry ") && !text.contains("wait ") && !text.contains("resets ")
+        {
+            return None;
+        }
+        for lead in
+            ["try again in ", "try again after ", "retry in ", "retry after ", "wait ", "wait for ", "resets in "]
+        {
             let Some(at) = text.find(lead) else { continue };
             let mut words = text[at + lead.len()..].split(' ');
             let (Some(number), Some(unit)) = (words.next(), words.next()) else { continue };

@@ -66,15 +66,23 @@ pub(super) fn for_operator(class: C, detail: Option<D>, wait: Option<Wait>, tool
             Some(D::UnsupportedParameter) => {
                 "This model or provider does not take a parameter or feature: drop it, or name another target."
             }
-            Some(D::BadSchema) => "The body or a tool's schema is malformed: compare the named field with the documentation.",
+            Some(D::BadSchema) => {
+                "The body or a tool's schema is malformed: compare the named field with the documentation."
+            }
             Some(D::Other) | None => "The request is wrong: see the message for the field and what was expected.",
         },
         C::ContextLength => "Shorten the prompt or the answer's limit, or name a target with a larger context.",
-        C::ContentFiltered => "The provider's policy refused the content: change the prompt, or see its safety settings.",
+        C::ContentFiltered => {
+            "The provider's policy refused the content: change the prompt, or see its safety settings."
+        }
         C::NotFound if tool => "No such tool or resource: compare the name with those that exist.",
         C::NotFound => "No such model, deployment or route: check the name, the endpoint and whether it was retired.",
-        C::MalformedResponse => "The answer was unusable: retry, and check that the endpoint speaks the expected dialect.",
-        C::Configuration => "Something is not configured or not started: set the key, the endpoint or start the server.",
+        C::MalformedResponse => {
+            "The answer was unusable: retry, and check that the endpoint speaks the expected dialect."
+        }
+        C::Configuration => {
+            "Something is not configured or not started: set the key, the endpoint or start the server."
+        }
         C::Cancelled | C::ApprovalRejected => "Nothing to do: somebody stopped it.",
         C::ToolFailed => "See the tool's logs.",
         C::OutcomeUnknown => "Check by hand whether the action took place before it is repeated.",

@@ -114,7 +114,7 @@ pub fn note_text(policy: &InjectionPolicy, operation: &Operation, call: &ModelCa
     candidates.into_iter().find(|note| note.chars().count() <= room).unwrap_or_else(|| sanitize::cut(&plain, room))
 }
 
-/// The tool's own words for a result that it belongs to, as JSON string text without quotes; `None` where there are none.
+/// What upstream said of a tool, in one bounded line, for a tool result only; `None` where it is not about a tool.
 pub(super) fn excerpt(policy: &InjectionPolicy, failure: &Failure) -> Option<String> {
     let is_of_a_tool = matches!(failure.class, FailureClass::ToolFailed | FailureClass::OutcomeUnknown)
         || failure.detail == Some(InvalidRequestDetail::ParameterMismatch);

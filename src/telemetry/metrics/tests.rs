@@ -1,3 +1,5 @@
+//! Tests of `metrics`: its promises, each as one test.
+
 use std::{collections::BTreeMap, time::Duration};
 
 use super::*;

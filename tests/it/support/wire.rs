@@ -53,7 +53,7 @@ pub(crate) fn attempt(call: ModelCall) -> WireCall {
         attempt: 1,
         target: Arc::new(target),
         call: Arc::new(call),
-        deadline: Instant::now() + Duration::from_secs(60),
+        deadline: Instant::now() + Duration::from_mins(1),
         trace: TraceContext::default(),
     }
 }
@@ -91,7 +91,9 @@ impl Seen {
     /// The text of all blocks of that kind, in order.
     pub(crate) fn text_of(&self, wanted: &BlockKind) -> String {
         let of_kind = |block: u32| {
-            self.deltas.iter().any(|delta| matches!(delta, Delta::BlockStart { block: it, kind } if *it == block && kind == wanted))
+            self.deltas
+                .iter()
+                .any(|delta| matches!(delta, Delta::BlockStart { block: it, kind } if *it == block && kind == wanted))
         };
         let texts = self.deltas.iter().filter_map(|delta| match delta {
             Delta::BlockDelta { block, text } if of_kind(*block) => Some(text.as_str()),
@@ -116,7 +118,8 @@ impl Seen {
                 Delta::BlockDelta { block: it, text } if *it == block => Some(text.as_str()),
                 _ => None,
             });
-            let stopped = self.deltas.iter().any(|delta| matches!(delta, Delta::BlockStop { block: it, .. } if *it == block));
+            let stopped =
+                self.deltas.iter().any(|delta| matches!(delta, Delta::BlockStop { block: it, .. } if *it == block));
             (id.clone(), name.clone(), pieces.collect(), stopped)
         };
         calls.map(call).collect()
@@ -133,11 +136,10 @@ impl Seen {
 
     /// The last usage that was told.
     pub(crate) fn usage(&self) -> Option<Usage> {
-        let usages = self.deltas.iter().filter_map(|delta| match delta {
+        self.deltas.iter().rev().find_map(|delta| match delta {
             Delta::Usage(usage) => Some(*usage),
             _ => None,
-        });
-        usages.last()
+        })
     }
 
     /// The error that must have come.

@@ -1,3 +1,5 @@
+//! Tests of `enums`: its promises, each as one test.
+
 use std::time::Duration;
 
 use super::*;

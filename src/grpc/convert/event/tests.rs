@@ -1,3 +1,5 @@
+//! Tests of `event`: its promises, each as one test.
+
 use std::{sync::Arc, time::Duration};
 
 use super::*;

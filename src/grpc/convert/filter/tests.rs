@@ -1,3 +1,5 @@
+//! Tests of `filter`: its promises, each as one test.
+
 use std::sync::Arc;
 
 use jiff::Timestamp;

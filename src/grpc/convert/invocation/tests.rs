@@ -1,3 +1,5 @@
+//! Tests of `invocation`: its promises, each as one test.
+
 use super::*;
 
 fn tool(name: &str) -> v1::invocation::Call {

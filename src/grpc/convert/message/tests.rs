@@ -1,3 +1,5 @@
+//! Tests of `message`: its promises, each as one test.
+
 use proptest::prelude::*;
 
 use super::*;

@@ -1,3 +1,5 @@
+//! Tests of `model`: its promises, each as one test.
+
 use super::*;
 use prost_types::value::Kind;
 

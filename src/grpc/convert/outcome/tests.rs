@@ -1,3 +1,5 @@
+//! Tests of `outcome`: its promises, each as one test.
+
 use std::time::Duration;
 
 use jiff::Timestamp;

@@ -1,3 +1,5 @@
+//! Tests of `stream`: its promises, each as one test.
+
 use sha2::{Digest, Sha256};
 
 use super::*;

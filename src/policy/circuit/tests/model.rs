@@ -156,7 +156,13 @@ impl Model {
             self.attempts[at].known = known;
             at
         };
-        if !matches!(known, Known::Answered { .. }) && self.run_around(at) >= self.run_length() {
+        let (before, after) = self.run_around(at);
+        let joins = match known {
+            Known::Failed { .. } => true,
+            Known::Silent | Known::Local | Known::Removed => after > 0,
+            Known::Answered { .. } | Known::Nothing => false,
+        };
+        if joins && before + after >= self.run_length() {
             self.open = true;
             return;
         }
@@ -211,7 +217,10 @@ impl Model {
             .take_while(|a| !matches!(a.known, Known::Failed { .. }))
             .filter(|a| a.known == Known::Local)
             .count();
-        if failed >= length || (unanswered.len() >= length && span >= 1000) || local >= length {
+        if committed.last().is_some_and(|last| last.known == Known::Local) {
+            return local >= length;
+        }
+        if failed >= length || (unanswered.len() >= length && span >= 1000) {
             return true;
         }
         let Some(basis) = self.basis() else { return false };
@@ -234,12 +243,13 @@ impl Model {
     }
 
     /// Failures around an attempt that nothing undecided or answered interrupts.
-    fn run_around(&self, at: usize) -> usize {
+    fn run_around(&self, at: usize) -> (usize, usize) {
         let goes_on = |a: &&Attempt| !matches!(a.known, Known::Nothing | Known::Answered { .. });
         let mine = |a: &&Attempt| a.epoch == self.epoch;
         let before = self.attempts[..=at].iter().filter(mine).rev().take_while(goes_on);
         let after = self.attempts[at + 1..].iter().filter(mine).take_while(goes_on);
-        before.chain(after).filter(|a| matches!(a.known, Known::Failed { .. })).count()
+        let failed = |a: &&Attempt| matches!(a.known, Known::Failed { .. });
+        (before.filter(failed).count(), after.filter(failed).count())
     }
 
     fn run_length(&self) -> usize {
@@ -248,12 +258,6 @@ impl Model {
         let arrived = self.attempts.iter().filter(|a| a.has_permit && a.known != Known::Removed);
         let recent = arrived.filter(|a| part(self.now) - part(a.admitted) < 20).count();
         let rate = float(recent) / 10.0;
-        if rate <= 0.5 {
-            return 4;
-        }
-        if rate >= 4.0 {
-            return 7;
-        }
         let more = 3.0 * (rate / 0.5).ln() / 8.0_f64.ln();
         4 + [0.5, 1.5, 2.5].iter().filter(|step| more >= **step).count()
     }

@@ -80,6 +80,45 @@ fn a_neutral_call_between_failures_does_not_interrupt_them() {
 }
 
 #[test]
+fn what_is_no_failure_opens_nothing_even_when_calls_become_rarer() {
+    for signal in [Signal::Neutral, LOCAL] {
+        let mut bench = Bench::new();
+        bench.calls(600, 20, ANSWER);
+        bench.calls(10, 20, FAILURE);
+        bench.pass(20_000);
+        bench.call(signal);
+        assert_eq!(bench.state(), CircuitState::Closed, "{signal:?}");
+        bench.call(FAILURE);
+        assert_eq!(bench.state(), CircuitState::Open, "now eight are enough");
+    }
+}
+
+#[test]
+fn few_timeouts_among_fast_failures_do_not_lengthen_the_open_time() {
+    for (timeouts, longest) in [(4, 5), (5, 30)] {
+        let policy = CircuitPolicy {
+            open_base: Duration::from_secs(30),
+            open_max_slow: Duration::from_secs(30),
+            ..CircuitPolicy::default()
+        };
+        let mut bench = Bench::with(policy);
+        bench.calls(timeouts, 1000, TIMEOUT);
+        bench.calls(8 - timeouts, 1000, FAILURE);
+        assert_eq!(bench.retry_in(), Duration::from_secs(longest));
+    }
+}
+
+#[test]
+fn a_share_around_the_threshold_does_not_change_the_name_with_every_call() {
+    let mut bench = Bench::new();
+    let mut dice = Dice(7);
+    for _ in 0..2000 {
+        bench.calls(1, 20, if dice.roll() < 0.5 { FAILURE } else { ANSWER });
+    }
+    assert_eq!(bench.said, [Transition::Degraded(true)]);
+}
+
+#[test]
 fn eighty_percent_failures_of_twenty_outcomes_open_without_an_alternative() {
     let mut bench = Bench::new();
     for _ in 0..3 {
@@ -153,13 +192,16 @@ fn an_answer_never_opens_even_when_another_target_becomes_healthy() {
 
 #[test]
 fn at_low_traffic_the_last_twenty_outcomes_count_while_they_are_younger_than_five_minutes() {
-    for (gap_ms, state) in [(15_000, CircuitState::Open), (16_000, CircuitState::Closed)] {
+    for (last_gap_ms, state) in [(30_000, CircuitState::Open), (30_001, CircuitState::Closed)] {
         let mut bench = Bench::new();
-        for _ in 0..4 {
-            bench.calls(1, gap_ms, ANSWER);
-            bench.calls(4, gap_ms, FAILURE);
+        for _ in 0..3 {
+            bench.calls(1, 15_000, ANSWER);
+            bench.calls(4, 15_000, FAILURE);
         }
-        assert_eq!(bench.state(), state, "one call each {gap_ms} ms");
+        bench.calls(1, 15_000, ANSWER);
+        bench.calls(3, 15_000, FAILURE);
+        bench.calls(1, last_gap_ms, FAILURE);
+        assert_eq!(bench.state(), state, "{last_gap_ms} ms");
     }
 }
 

@@ -105,3 +105,15 @@ fn the_next_tick_is_when_the_oldest_silent_attempt_becomes_overdue() {
     bench.tell(&first, ANSWER);
     assert_eq!(bench.circuit.next_tick_at(), Some(began + Duration::from_secs(31)));
 }
+
+#[test]
+fn what_has_left_the_window_cannot_be_taken_back() {
+    let start = Instant::now();
+    let mut window = Sliding::<u32>::new(Duration::from_secs(10));
+    window.add(start, 1);
+    window.add(start + Duration::from_secs(10), 1);
+    window.take_back(start, 1);
+    assert_eq!(window.total(start + Duration::from_secs(10)), 1);
+    window.take_back(start + Duration::from_secs(10), 1);
+    assert_eq!(window.total(start + Duration::from_millis(19_999)), 0);
+}

@@ -1,4 +1,4 @@
-//! Money, plans and long pools: quota_exceeded at any status, also where a code says limit, permission or bad request.
+//! Money, plans and long pools: `quota_exceeded` at any status, also where a code says limit, permission or bad request.
 
 use crate::{
     domain::failure::FailureClass as C,
@@ -36,6 +36,7 @@ pub(super) const RULES: &[Rule] = &[
             "spend limit exceeded",
             "=spending limit*",
             "plan limit {reached|exceeded}",
+            "hard limit {reached|exceeded|hit}",
             "monthly {usage |spend* |spending |request |token |}{limit|quota|cap|budget|allowance|pool}",
             "{set limit exceeded|inference limit .. paused|safe experience mode}",
             "{service not active|account suspended|account deactivated for non payment}",
@@ -62,6 +63,11 @@ pub(super) const RULES: &[Rule] = &[
             "{add|purchase|buy|top up|recharge} {more |additional |some |your |}{credits|credit|funds|balance} {to|and|at|in|for|before|from|on}",
             "{top up|recharge} {your |the |}{account|balance|wallet|credit*}",
             "{please |to |}{recharge|top up} {and|before|your|to|then}",
+            "{used|consumed|reached|hit|exceeded} .. {billing cycle|billing period|subscription period}",
+            "{quota|allowance|allocation|limit|credits|tokens} {for|of|in} {this|the|the current|your} {month|billing period|billing cycle|day|week|plan|subscription} .. {consumed|used|exceed*|reached|exhausted|spent|gone}",
+            "{quota|allowance|allocation|credits|balance} .. {consumed|used up|gone|depleted|spent|fully used}",
+            "{hit|reached|exceeded|over} {your |the |its |our |a |this |}{spend|spending|cost|billing|budget|usage} {cap|limit|ceiling|threshold}",
+            "{spend|cost|spending|budget} cap .. {hit|reached|exceed*}",
             "exceeded your current quota",
             "exceed* .. {spending|spend|budget|billing|credit|monthly|usage plan} {limit|cap|quota|budget}",
             "{spending|spend|billing|budget|credit} {limit|cap|quota} .. {reached|exceed*|hit}",

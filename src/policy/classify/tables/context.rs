@@ -38,6 +38,9 @@ pub(super) const RULES: &[Rule] = &[
         &[
             "{maximum|max|models|model max|model maximum} {allowed |model |}context {length|window|size} .. {tokens|exceed*|requested|but|however|resulted}",
             "maximum context length",
+            "tokens .. {accepts|allows|supports|takes|handles|limited to|permits} {only |up to |at most |a maximum of |max |}# {tokens|input tokens|}",
+            "{tokens|prompt|input|inputs|conversation|messages|message|context} .. {exceed*|over|larger than|longer than|beyond} {the |}{model|models|its|this models} {limit|window|maximum|max|capacity|context}",
+            "{tokens|prompt|input} .. exceed* {the |}{max|maximum} {message |model |context |input |prompt |}tokens",
             "{exceed*|exceeding|over|beyond|larger than|longer than|greater than|bigger than|too long for|too large for|not fit|overflow*|surpass*} .. context {length|window|size|limit}",
             "context {length|window|size|limit} .. {exceed*|overflow*|too long|too small|too large|reached|insufficient|is only|of only}",
             "{available|configured|loaded|models|model} context {size|length|window}",

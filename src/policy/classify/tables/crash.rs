@@ -11,7 +11,11 @@ pub(super) const RULES: &[Rule] = &[
     rule(
         "config.engine_start",
         C::Configuration,
-        &["{to serve at least one request|estimated maximum model length}", "try increasing gpu memory utilization", "no available memory for the cache blocks"],
+        &[
+            "{to serve at least one request|estimated maximum model length}",
+            "try increasing gpu memory utilization",
+            "no available memory for the cache blocks",
+        ],
     ),
     rule(
         "overloaded.host_memory",
@@ -40,7 +44,7 @@ pub(super) const RULES: &[Rule] = &[
             "{cuda|hip|rocm|cublas|cudnn|nccl|metal|vulkan|ggml|gpu} {driver |internal |runtime |}{error|failure|kernel error*}",
             "{device side assert|illegal memory access|cuda kernel errors|cublas status*|unspecified launch failure|nccl error}",
             "{out of memory|oom killed|oom killer|out of memory error|oomkilled|oom kill|cannot allocate memory|failed to allocate memory|not enough memory|bad alloc|cudamalloc failed|insufficient memory|insufficient system memory|java heap space|heap out of memory|allocation failed javascript heap|memory error|out of gpu memory|torch out of memory*}",
-            "{cudamalloc|failed to allocate} .. {buffer|memory}",
+            "{cudamalloc|failed to allocate|unable to allocate|could not allocate|cannot allocate} .. {buffer|memory|vram|bytes|kv cache}",
             "model has {crashed|unexpectedly stopped}",
             "model runner has unexpectedly stopped",
             "{model|server|runner} {has |}unexpectedly {stopped|exited|crashed|terminated|quit}",

@@ -9,12 +9,33 @@ use crate::{
 pub(super) const RULES: &[Rule] = &[
     rule("grpc.cancelled", C::Cancelled, &["status code cancelled", "status cancelled"]),
     rule("grpc.deadline", C::Timeout, &["deadline exceeded", "status code deadline*"]),
-    rule("net.authentication", C::Authentication, &["authentication error", "unauthorized", "unauthorised", "authentication failed", "auth error", "not authorized", "login expired"]),
-    rule("net.permission", C::PermissionDenied, &["permission error", "forbidden", "access denied", "permission denied", "permission"]),
-    rule("net.not_found", C::NotFound, &["not found error", "not found", "does not exist", "not exist", "no such", "unimplemented"]),
+    rule(
+        "net.authentication",
+        C::Authentication,
+        &[
+            "authentication error",
+            "unauthorized",
+            "unauthorised",
+            "authentication failed",
+            "auth error",
+            "not authorized",
+            "login expired",
+        ],
+    ),
+    rule(
+        "net.permission",
+        C::PermissionDenied,
+        &["permission error", "forbidden", "access denied", "permission denied", "permission"],
+    ),
+    rule(
+        "net.not_found",
+        C::NotFound,
+        &["not found error", "not found", "does not exist", "not exist", "no such", "unimplemented"],
+    ),
     rule("net.cancelled", C::Cancelled, &["cancelled", "canceled", "aborted"]),
     rule("net.timeout", C::Timeout, &["timeout", "timed out", "deadline"]),
-    rule("net.upstream_failed", C::Unknown, &["{upstream|provider|backend} {request |}{failed|failure|error}"]).retry(true),
+    rule("net.upstream_failed", C::Unknown, &["{upstream|provider|backend} {request |}{failed|failure|error}"])
+        .retry(true),
     rule("net.unavailable", C::Overloaded, &["unavailable", "try again later & @num:503"]),
     invalid(
         "net.invalid_request",
@@ -70,5 +91,19 @@ pub(super) const RULES: &[Rule] = &[
             "系统异常",
         ],
     ),
-    rule("net.tool_exception", C::ServerError, &["traceback @tool", "exception @tool", "type error @tool", "attribute error @tool", "key error @tool", "value error @tool", "runtime error @tool", "name error @tool"]).retry(false),
+    rule(
+        "net.tool_exception",
+        C::ServerError,
+        &[
+            "traceback @tool",
+            "exception @tool",
+            "type error @tool",
+            "attribute error @tool",
+            "key error @tool",
+            "value error @tool",
+            "runtime error @tool",
+            "name error @tool",
+        ],
+    )
+    .retry(false),
 ];

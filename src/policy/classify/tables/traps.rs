@@ -8,7 +8,11 @@ use crate::{
 /// In order.
 pub(super) const RULES: &[Rule] = &[
     // The text itself says that it cannot tell.
-    rule("trap.undecided", C::Unknown, &["{quota|credit*|balance} .. or your {api key|key|token} is {invalid|incorrect|wrong}"]),
+    rule(
+        "trap.undecided",
+        C::Unknown,
+        &["{quota|credit*|balance} .. or your {api key|key|token} is {invalid|incorrect|wrong}"],
+    ),
     rule("trap.contradiction", C::Unknown, &["=billing not active & 负载已饱和"]),
     // A request that can never fit a window, whatever the limit is called.
     rule(
@@ -31,14 +35,40 @@ pub(super) const RULES: &[Rule] = &[
         ],
     ),
     // A file that a tool did not find is not a program that is not installed.
-    rule("not_found.file", C::NotFound, &["{no such file or directory|enoent|file not found|file does not exist|does not exist} @tool"]),
+    rule(
+        "not_found.file",
+        C::NotFound,
+        &["{no such file or directory|enoent|file not found|file does not exist|does not exist} @tool"],
+    ),
     // A default page that offers two explanations has none.
     rule("server.either_or", C::ServerError, &["either the server is overloaded or"]),
+    // An answer's limit above what the model can write is a parameter, not a prompt.
+    invalid(
+        "request.max_tokens",
+        D::Other,
+        &[
+            "max {completion |output |new |}tokens is too large",
+            "maximum allowed number of output tokens",
+            "supports at most # {completion|output} tokens",
+        ],
+    ),
+    // A body that broke while it was read.
+    rule(
+        "network.body",
+        C::Network,
+        &["error decoding response body .. {eof|connection|closed|reset|chunk size}", "failed host lookup"],
+    ),
     // A window with no allowance at all.
     rule(
         "quota.zero_limit",
         C::QuotaExceeded,
-        &["quota limit value 0", "quota limit value value 0", "{per minute|per day|requests|tokens|quota} limit 0", "limit 0 model", "limit is 0"],
+        &[
+            "quota limit value 0",
+            "quota limit value value 0",
+            "{per minute|per day|requests|tokens|quota} limit 0",
+            "limit 0 model",
+            "limit is 0",
+        ],
     ),
     // Pools of a day or a month under the name of a rate limit.
     rule(
@@ -74,12 +104,22 @@ pub(super) const RULES: &[Rule] = &[
         ],
     ),
     // An abuse block of a whole account or address.
-    rule("permission.abuse", C::PermissionDenied, &["unusual activity", "abuse detect*", "suspicious activity", "detected abuse"]),
+    rule(
+        "permission.abuse",
+        C::PermissionDenied,
+        &["unusual activity", "abuse detect*", "suspicious activity", "detected abuse"],
+    ),
     // Names that say exhausted and mean the provider's capacity.
     rule(
         "overloaded.capacity_code",
         C::Overloaded,
-        &["model capacity exhausted", "no capacity available", "capacity exhausted", "=capacity exceeded", "engine overloaded*"],
+        &[
+            "model capacity exhausted",
+            "no capacity available",
+            "capacity exhausted",
+            "=capacity exceeded",
+            "engine overloaded*",
+        ],
     ),
     // The relay is full; a structured code of the upstream beats its words.
     rule("rate.relay_code", C::RateLimited, &["=rate limit exceeded & 负载已饱和"]),
@@ -112,9 +152,19 @@ pub(super) const RULES: &[Rule] = &[
             "output parsing failed",
             "json validate failed",
             "failed to generate json",
+            "{json|parse|parsing|unterminated string|decode|decoding} .. {tool call|function call|tool|function} arguments",
+            "{tool call|function call|tool|function} {arguments|input} .. {unterminated*|not valid json|invalid json|json decode error|expecting value|extra data|unparsable|malformed json|parse error|failed to parse}",
         ],
     ),
-    rule("overloaded.worker_limit", C::Overloaded, &["=provider unavailable", "worker .. request limit reached"]),
+    rule(
+        "overloaded.worker_limit",
+        C::Overloaded,
+        &[
+            "{processing|handling|receiving|experiencing} {currently |}too many {concurrent |}requests",
+            "=provider unavailable",
+            "worker .. request limit reached",
+        ],
+    ),
     // Somebody stopped, refused or interrupted it.
     rule(
         "cancelled.by_person",

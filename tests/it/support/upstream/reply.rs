@@ -65,7 +65,8 @@ impl Reply {
     /// A streamed answer that wants one tool called; its arguments come in pieces of five bytes.
     pub(crate) fn tool_call(name: &str, arguments: &str) -> Self {
         let call = |fields: Value| chunk(&json!({"tool_calls": [fields]}), None);
-        let begin = json!({"index": 0, "id": "call_a", "type": "function", "function": {"name": name, "arguments": ""}});
+        let begin =
+            json!({"index": 0, "id": "call_a", "type": "function", "function": {"name": name, "arguments": ""}});
         let mut events = vec![call(begin)];
         let mut rest = arguments;
         while !rest.is_empty() {
@@ -209,7 +210,7 @@ impl Reply {
     fn with_head(code: u16, headers: &[(&str, &str)], chunked: bool) -> Self {
         let mut head = format!("HTTP/1.1 {code} Test\r\n");
         for (name, value) in headers {
-            head.push_str(&format!("{name}: {value}\r\n"));
+            head.extend([name, ": ", value, "\r\n"]);
         }
         if chunked {
             head.push_str("transfer-encoding: chunked\r\n");
@@ -276,7 +277,7 @@ pub(crate) fn chunk(delta: &Value, finish_reason: Option<&str>) -> String {
 }
 
 /// The chunk with the usage, as it comes last.
-pub(crate) fn usage_chunk(prompt_tokens: usize, completion_tokens: usize) -> String {
+fn usage_chunk(prompt_tokens: usize, completion_tokens: usize) -> String {
     let usage = json!({"prompt_tokens": prompt_tokens, "completion_tokens": completion_tokens});
     json!({"id": "chatcmpl-1", "object": "chat.completion.chunk", "choices": [], "usage": usage}).to_string()
 }

@@ -1,0 +1,38 @@
+# The image: one static binary and the certificate authorities, nothing else. No shell, no package manager, no root.
+#
+#   docker build -t relight:0.1.0 .
+#   docker run --rm relight:0.1.0 demo
+#   docker run --rm -p 127.0.0.1:50051:50051 -v ./relight.yaml:/etc/relight/relight.yaml:ro relight:0.1.0
+#
+# Inside a container `server.listen` and `server.admin_listen` must name 0.0.0.0, or nobody outside reaches them.
+
+FROM rust:1.95-bookworm AS build
+WORKDIR /src
+COPY . .
+# The libc is linked in, so that the binary needs no file beside it. A target is named, even though it is the builder's
+# own, because the flag would otherwise reach build scripts and macros too, which cannot be static.
+SHELL ["/bin/bash", "-o", "pipefail", "-c"]
+ENV RUSTFLAGS="-C target-feature=+crt-static"
+RUN --mount=type=cache,target=/usr/local/cargo/registry \
+    --mount=type=cache,target=/src/target \
+    target="$(rustc --print host-tuple)" \
+    && cargo build --release --locked --bin relight --target "$target" \
+    && cp "target/$target/release/relight" /relight \
+    && if readelf --dynamic /relight | grep NEEDED; then echo "not static"; exit 1; fi
+
+FROM scratch
+ARG VERSION=0.1.0
+ARG REVISION=unknown
+LABEL org.opencontainers.image.title="relight" \
+      org.opencontainers.image.description="A gRPC service that relights failed model calls in flight." \
+      org.opencontainers.image.licenses="Apache-2.0" \
+      org.opencontainers.image.version="${VERSION}" \
+      org.opencontainers.image.revision="${REVISION}"
+COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/ca-certificates.crt
+COPY LICENSE /LICENSE
+COPY --from=build /relight /relight
+# By number, so that Kubernetes can tell that it is not root.
+USER 65532:65532
+EXPOSE 50051 9464
+ENTRYPOINT ["/relight"]
+CMD ["serve", "--config", "/etc/relight/relight.yaml"]

@@ -1,0 +1,22 @@
+"""Asks Relight one question, over gRPC. See README.md for how to generate the stubs."""
+
+import os
+import sys
+
+import grpc
+from relight.v1 import invocation_pb2, model_pb2, recovery_service_pb2, recovery_service_pb2_grpc
+
+channel = grpc.insecure_channel(os.environ.get("RELIGHT_ADDRESS", "127.0.0.1:50051"))
+relight = recovery_service_pb2_grpc.RecoveryServiceStub(channel)
+
+text = model_pb2.Part(text=model_pb2.TextPart(text=sys.argv[1]))
+message = model_pb2.Message(role=model_pb2.ROLE_USER, parts=[text])
+invocation = invocation_pb2.Invocation(operation="executor", model=model_pb2.ModelCall(messages=[message]))
+request = recovery_service_pb2.InvokeWithRecoveryRequest(invocation=invocation)
+
+response = relight.InvokeWithRecovery(request, timeout=60)
+if response.WhichOneof("outcome") == "completion":
+    print(response.completion.text)
+else:
+    print(response.failure.user_message, response.failure.recovery_hint, sep="\n", file=sys.stderr)
+print(f"{len(response.attempts)} attempt(s), answered by {response.final_target}", file=sys.stderr)

@@ -1,0 +1,157 @@
+{{/* The configuration file: what `config` says, with the addresses and references that the chart knows better. */}}
+
+{{/* Providers that Relight finds by their variables alone; the same names as in src/config/discover.rs. */}}
+{{- define "relight.wellKnownProviders" -}}
+openai anthropic gemini mistral groq deepseek xai cerebras together fireworks openrouter
+{{- end -}}
+
+{{/* The variable of a provider's key. Takes (list name settings). */}}
+{{- define "relight.providerEnv" -}}
+{{- $settings := index . 1 -}}
+{{- if $settings.env -}}
+{{- $settings.env -}}
+{{- else -}}
+{{- index . 0 | upper | replace "-" "_" | replace "." "_" }}_API_KEY
+{{- end -}}
+{{- end -}}
+
+{{/* A duration such as `30s` or `1m30s` in whole seconds, rounded up. Takes (list path text). */}}
+{{- define "relight.seconds" -}}
+{{- $path := index . 0 -}}
+{{- $text := index . 1 | toString | nospace -}}
+{{- if not (regexMatch "^([0-9]+(\\.[0-9]+)?(ms|s|min|m|h|d))+$" $text) -}}
+{{- fail (printf "%s is %q: write a duration with its unit, such as 30s or 2m" $path $text) -}}
+{{- end -}}
+{{- $millis := dict "ms" 1 "s" 1000 "m" 60000 "min" 60000 "h" 3600000 "d" 86400000 -}}
+{{- $total := 0.0 -}}
+{{- range regexFindAll "[0-9.]+(ms|s|min|m|h|d)" $text -1 -}}
+{{- $number := regexFind "^[0-9.]+" . -}}
+{{- $total = addf $total (mulf (float64 $number) (index $millis (trimPrefix $number .) | float64)) -}}
+{{- end -}}
+{{- divf $total 1000.0 | ceil | int64 -}}
+{{- end -}}
+
+{{/* Refuses a secret that would stand in the ConfigMap for everybody to read. Takes (list path value advice). */}}
+{{- define "relight.refuseSecret" -}}
+{{- $value := index . 1 | default "" | toString -}}
+{{- if and $value (not (contains "${" $value)) -}}
+{{- fail (printf "%s is a secret in plain text, and would be in a ConfigMap; %s" (index . 0) (index . 2)) -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Everything that is wrong with the values together and that their schema cannot say. */}}
+{{- define "relight.validate" -}}
+{{- $config := .Values.config | default dict -}}
+{{- $server := $config.server | default dict -}}
+{{- range $name, $port := dict "listen" "grpc" "admin_listen" "admin" -}}
+{{- if hasKey $server $name -}}
+{{- fail (printf "config.server.%s is written by the chart; set listenAddress and containerPorts.%s" $name $port) -}}
+{{- end -}}
+{{- end -}}
+{{- if hasKey $server "openai_front" -}}
+{{- fail "config.server.openai_front is written by the chart; set openaiFront.enabled and containerPorts.openai" -}}
+{{- end -}}
+{{- if hasKey $server "tls" -}}
+{{- fail "config.server.tls is written by the chart; set tls.existingSecret and tls.clientCaKey" -}}
+{{- end -}}
+{{- if and $server.keys (eq ($server.auth | default "api_key") "none") -}}
+{{- fail "config.server.keys has no effect while config.server.auth is none; set config.server.auth to api_key" -}}
+{{- end -}}
+{{- if and (eq ($server.auth | default "") "api_key") (not $server.keys) -}}
+{{- fail "config.server.auth api_key lets nobody in without config.server.keys" -}}
+{{- end -}}
+{{- if and .Values.tls.clientCaKey (not .Values.tls.existingSecret) -}}
+{{- fail "tls.clientCaKey is a key of tls.existingSecret, which is not set" -}}
+{{- end -}}
+{{- if and (eq ($server.auth | default "") "client_certificate") (not .Values.tls.clientCaKey) -}}
+{{- fail "config.server.auth client_certificate lets nobody in without tls.existingSecret and tls.clientCaKey" -}}
+{{- end -}}
+{{- $advice := "use providers.<name>.existingSecret, or a ${ENV} reference" -}}
+{{- range $name, $provider := $config.providers -}}
+{{- $path := printf "config.providers.%s" $name -}}
+{{- include "relight.refuseSecret" (list (printf "%s.api_key" $path) $provider.api_key $advice) -}}
+{{- range $credential, $settings := $provider.credentials -}}
+{{- include "relight.refuseSecret" (list (printf "%s.credentials.%s.api_key" $path $credential) $settings.api_key "use a ${ENV} reference and extraEnv") -}}
+{{- end -}}
+{{- range $header, $value := $provider.headers -}}
+{{- if regexMatch "(?i)(auth|key|token|secret|cookie|password)" $header -}}
+{{- include "relight.refuseSecret" (list (printf "%s.headers.%s" $path $header) $value "use a ${ENV} reference and extraEnv") -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- range $header, $value := ($config.telemetry | default dict).otlp_headers -}}
+{{- include "relight.refuseSecret" (list (printf "config.telemetry.otlp_headers.%s" $header) $value "use a ${ENV} reference and extraEnv") -}}
+{{- end -}}
+{{- $store := ($config.journal | default dict).store | default "" -}}
+{{- if regexMatch "://[^/@]*:[^/@]+@" (regexReplaceAll "\\$\\{[^}]*\\}" $store "") -}}
+{{- fail "config.journal.store holds a password in plain text, and would be in a ConfigMap; use a ${ENV} reference and extraEnv" -}}
+{{- end -}}
+{{- $known := include "relight.wellKnownProviders" . | trim | splitList " " -}}
+{{- range $name, $settings := .Values.providers -}}
+{{- $written := get ($config.providers | default dict) $name -}}
+{{- $path := printf "providers.%s" $name -}}
+{{- if and (not $.Values.existingConfigMap) (not $written) (or (eq ($settings.as | default "env") "file") $settings.env (not (has $name $known))) -}}
+{{- fail (printf "%s needs config.%s, which says how it is spoken to (dialect, base_url)" $path $path) -}}
+{{- end -}}
+{{- if and $written (or (hasKey $written "api_key") (hasKey $written "api_key_file")) -}}
+{{- fail (printf "%s.existingSecret and a key in config.%s are two keys for one provider; keep one" $path $path) -}}
+{{- end -}}
+{{- end -}}
+{{- if and (or .Values.metrics.serviceMonitor.enabled .Values.metrics.podMonitor.enabled) (eq (toString (dig "telemetry" "prometheus" true $config)) "false") -}}
+{{- fail "metrics.serviceMonitor and metrics.podMonitor find nothing while config.telemetry.prometheus is false" -}}
+{{- end -}}
+{{- if and .Values.metrics.serviceMonitor.enabled .Values.metrics.podMonitor.enabled -}}
+{{- fail "metrics.serviceMonitor and metrics.podMonitor would scrape every pod twice; keep one" -}}
+{{- end -}}
+{{- end -}}
+
+{{/* The file itself. */}}
+{{- define "relight.config" -}}
+{{- $config := deepCopy (.Values.config | default dict) -}}
+{{- $server := $config.server | default dict -}}
+{{- $_ := set $server "listen" (printf "%s:%d" .Values.listenAddress (int .Values.containerPorts.grpc)) -}}
+{{- $_ := set $server "admin_listen" (printf "%s:%d" .Values.listenAddress (int .Values.containerPorts.admin)) -}}
+{{- if .Values.openaiFront.enabled -}}
+{{- $_ := set $server "openai_front" (dict "listen" (printf "%s:%d" .Values.listenAddress (int .Values.containerPorts.openai))) -}}
+{{- end -}}
+{{- if .Values.tls.existingSecret -}}
+{{- $tls := dict "cert_file" "/run/relight/tls/tls.crt" "key_file" "/run/relight/tls/tls.key" -}}
+{{- with .Values.tls.clientCaKey -}}
+{{- $_ := set $tls "client_ca_file" (printf "/run/relight/tls/%s" .) -}}
+{{- end -}}
+{{- $_ := set $server "tls" $tls -}}
+{{- end -}}
+{{- $_ := set $config "server" $server -}}
+{{- range $name, $settings := .Values.providers -}}
+{{- with get ($config.providers | default dict) $name -}}
+{{- if eq ($settings.as | default "env") "file" -}}
+{{- $_ := set . "api_key_file" (printf "/run/relight/keys/%s/%s" $name $settings.existingSecret.key) -}}
+{{- else -}}
+{{- $_ := set . "api_key" (printf "${%s}" (include "relight.providerEnv" (list $name $settings))) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- if .Values.telemetry.kubernetesAttributes -}}
+{{- $telemetry := $config.telemetry | default dict -}}
+{{- $attributes := dict
+  "k8s.pod.name" "${K8S_POD_NAME:-unknown}"
+  "k8s.namespace.name" "${K8S_NAMESPACE_NAME:-unknown}"
+  "k8s.node.name" "${K8S_NODE_NAME:-unknown}" -}}
+{{- $_ := set $telemetry "resource" (mergeOverwrite $attributes ($telemetry.resource | default dict)) -}}
+{{- $_ := set $config "telemetry" $telemetry -}}
+{{- end -}}
+{{- toYaml $config -}}
+{{- end -}}
+
+{{/* Seconds from the order to end until the pod is killed. */}}
+{{- define "relight.gracePeriod" -}}
+{{- $drain := include "relight.seconds" (list "config.server.drain_timeout" (dig "server" "drain_timeout" "30s" (.Values.config | default dict))) | int64 -}}
+{{- $least := add .Values.preStopSleepSeconds $drain 10 -}}
+{{- if kindIs "invalid" .Values.terminationGracePeriodSeconds -}}
+{{- $least -}}
+{{- else if lt (int64 .Values.terminationGracePeriodSeconds) (int64 $least) -}}
+{{- fail (printf "terminationGracePeriodSeconds is %d and would cut calls in flight: preStopSleepSeconds + config.server.drain_timeout + 10 is %d" (int64 .Values.terminationGracePeriodSeconds) (int64 $least)) -}}
+{{- else -}}
+{{- int64 .Values.terminationGracePeriodSeconds -}}
+{{- end -}}
+{{- end -}}

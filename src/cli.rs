@@ -1,0 +1,128 @@
+//! The command line: arguments to a command, a command to an exit code.
+//!
+//! Commands that talk to a server do so as any client does, over the gRPC API; `classify` and `config` need none.
+//! Answers go to standard output, everything said about them to standard error, so that both can be piped. Exit codes:
+//! 0 done, 1 failed, 2 wrong arguments or configuration.
+
+mod circuits;
+mod classify;
+mod client;
+mod config;
+mod demo;
+mod event_line;
+mod invoke;
+mod json;
+mod refusal;
+mod serve;
+mod terminal;
+mod watch;
+mod words;
+
+use std::{io, process::ExitCode};
+
+use clap::{Parser, Subcommand, ValueEnum};
+
+use self::terminal::tell;
+
+/// What `relight --help` ends with.
+const WHERE_TO_BEGIN: &str = "\
+Where to begin:
+  relight demo                               see five kinds of failure recovered; needs no key and no network
+  relight serve                              serve with the keys found in the environment, or with a scripted model
+  relight invoke \"Say hello\"                 ask through it, and see retries as they happen
+  relight watch                              follow everything that is recovered";
+
+/// Relights failed model calls in flight: a gRPC service that classifies, waits, informs, falls back and protects.
+#[derive(Debug, Parser)]
+#[command(name = "relight", version, after_help = WHERE_TO_BEGIN, arg_required_else_help = true, max_term_width = 110)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Serve the gRPC API until SIGTERM or ctrl-c.
+    Serve(serve::ServeArguments),
+    /// Break a scripted model in five ways and watch it being recovered; needs no key and no network.
+    Demo(demo::DemoArguments),
+    /// Ask a model through a server, and see retries as they happen.
+    Invoke(invoke::InvokeArguments),
+    /// Follow what a server recovers, one event a line.
+    Watch(watch::WatchArguments),
+    /// Show and steer the targets' circuits.
+    Circuits(circuits::CircuitsArguments),
+    /// Say what a failure is and what helps; needs no server.
+    Classify(classify::ClassifyArguments),
+    /// Check, show or describe a configuration; needs no server.
+    Config(config::ConfigArguments),
+}
+
+/// How a command answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+enum Output {
+    /// For people.
+    #[default]
+    #[value(alias = "table")]
+    Text,
+    /// For programs: JSON in the words of the API.
+    Json,
+}
+
+/// The arguments of this process; wrong ones, `--help` and `--version` end it here.
+pub(crate) fn arguments() -> Arguments {
+    Arguments::parse()
+}
+
+/// Runs a command to its end.
+pub(crate) fn run(arguments: Arguments) -> ExitCode {
+    let ended = match arguments.command {
+        Command::Serve(arguments) => serve::run(&arguments),
+        Command::Demo(arguments) => demo::run(&arguments),
+        Command::Invoke(arguments) => invoke::run(&arguments),
+        Command::Watch(arguments) => watch::run(&arguments),
+        Command::Circuits(arguments) => circuits::run(&arguments),
+        Command::Classify(arguments) => classify::run(&arguments),
+        Command::Config(arguments) => config::run(&arguments),
+    };
+    ended.unwrap_or_else(|error| {
+        // Whoever reads our output may stop reading; `relight watch | head` is no failure.
+        if error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe) {
+            return ExitCode::SUCCESS;
+        }
+        tell(&format!("relight: {error:#}"));
+        ExitCode::FAILURE
+    })
+}
+
+/// One thread is enough for a client; the server brings its own.
+fn client_runtime() -> io::Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build()
+}
+
+/// Reads `key=value`.
+fn key_value(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((key, value)) if !key.trim().is_empty() => Ok((key.trim().to_owned(), value.to_owned())),
+        Some(_) | None => Err("write it as key=value".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    #[test]
+    fn the_arguments_of_every_command_fit_together() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn a_pair_needs_a_key_and_an_equals_sign() {
+        assert_eq!(key_value("team=blue=1"), Ok(("team".to_owned(), "blue=1".to_owned())));
+        assert!(key_value("team").is_err());
+        assert!(key_value("=blue").is_err());
+    }
+}

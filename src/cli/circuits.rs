@@ -1,0 +1,218 @@
+//! `relight circuits`: where each target stands, and an operator's hand on it.
+
+use std::{io, process::ExitCode};
+
+use clap::{Args, Subcommand, ValueEnum};
+use relight::grpc::v1;
+
+use super::{
+    Output,
+    client::ServerArguments,
+    json::json,
+    refusal::Refusal,
+    terminal::{Paint, Table, answer, span},
+    words,
+};
+
+const EXAMPLES: &str = "\
+Examples:
+  relight circuits                                        every target: circuit, gates, budget, latency
+  relight circuits reset gpt                              forget what the circuit knows, and close it
+  relight circuits force gpt open --reason \"maintenance\"  send everything elsewhere
+  relight circuits force gpt auto                         let it judge by itself again";
+
+/// What to do with circuits; without a command, list them.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct CircuitsArguments {
+    #[command(subcommand)]
+    command: Option<CircuitsCommand>,
+    /// How to answer: `text` (or `table`), or `json`.
+    #[arg(long, value_enum, default_value_t, global = true)]
+    output: Output,
+    #[command(flatten)]
+    server: ServerArguments,
+}
+
+#[derive(Debug, Subcommand)]
+enum CircuitsCommand {
+    /// List targets with their circuits.
+    List {
+        /// Only targets of this route.
+        #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
+        route: String,
+    },
+    /// Forget what a circuit knows, and close it.
+    Reset {
+        /// The target.
+        target: String,
+    },
+    /// Hold a circuit open or closed, or let it judge by itself again.
+    Force {
+        /// The target.
+        target: String,
+        /// What to make of its circuit.
+        force: Force,
+        /// Why, for the record.
+        #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
+        reason: String,
+    },
+}
+
+/// What to make of a circuit.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Force {
+    /// Every call is refused.
+    Open,
+    /// Every call passes.
+    Closed,
+    /// It judges by itself.
+    Auto,
+}
+
+/// Does it, and shows what is then.
+pub(super) fn run(arguments: &CircuitsArguments) -> anyhow::Result<ExitCode> {
+    super::client_runtime()?.block_on(steer(arguments))
+}
+
+async fn steer(arguments: &CircuitsArguments) -> anyhow::Result<ExitCode> {
+    let mut admin = arguments.server.admin().await?;
+    let list = CircuitsCommand::List { route: String::new() };
+    match arguments.command.as_ref().unwrap_or(&list) {
+        CircuitsCommand::List { route } => {
+            let request = v1::ListTargetsRequest { route: route.clone(), ..v1::ListTargetsRequest::default() };
+            let listed = admin.list_targets(request).await.map_err(Refusal::from)?.into_inner();
+            match arguments.output {
+                Output::Json => answer(&serde_json::to_string_pretty(&json("ListTargetsResponse", &listed)?)?)?,
+                Output::Text => show(&listed.targets)?,
+            }
+        }
+        CircuitsCommand::Reset { target } => {
+            let request = v1::ResetCircuitRequest { target: target.clone() };
+            let circuit = admin.reset_circuit(request).await.map_err(Refusal::from)?.into_inner().circuit;
+            tell_circuit(arguments.output, target, &circuit.unwrap_or_default())?;
+        }
+        CircuitsCommand::Force { target, force, reason } => {
+            let force = match force {
+                Force::Open => v1::CircuitForce::Open,
+                Force::Closed => v1::CircuitForce::Closed,
+                Force::Auto => v1::CircuitForce::Auto,
+            };
+            let request =
+                v1::ForceCircuitRequest { target: target.clone(), force: force.into(), reason: reason.clone() };
+            let circuit = admin.force_circuit(request).await.map_err(Refusal::from)?.into_inner().circuit;
+            tell_circuit(arguments.output, target, &circuit.unwrap_or_default())?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn tell_circuit(output: Output, target: &str, circuit: &v1::Circuit) -> anyhow::Result<()> {
+    match output {
+        Output::Json => answer(&serde_json::to_string_pretty(&json("Circuit", circuit)?)?)?,
+        Output::Text => answer(&format!("The circuit of {target} is {}.", words::circuit(circuit.state)))?,
+    }
+    Ok(())
+}
+
+fn show(targets: &[v1::Target]) -> io::Result<()> {
+    let paint = Paint::on(&io::stdout());
+    for (index, line) in table(targets).lines().into_iter().enumerate() {
+        let state =
+            index.checked_sub(1).and_then(|row| targets.get(row)?.circuit.as_ref()).map(|circuit| circuit.state);
+        let troubled = [v1::CircuitState::Open, v1::CircuitState::ForcedOpen].map(|state| Some(i32::from(state)));
+        answer(&match state {
+            None => paint.bold(&line),
+            state if troubled.contains(&state) => paint.red(&line),
+            Some(_) => line,
+        })?;
+    }
+    Ok(())
+}
+
+fn table(targets: &[v1::Target]) -> Table {
+    let headings = ["TARGET", "CIRCUIT", "EVIDENCE", "RETRY IN", "GATES", "BUDGET", "SLOTS", "P50 FIRST TOKEN"];
+    let mut table = Table::new(&headings);
+    for target in targets {
+        let circuit = target.circuit.unwrap_or_default();
+        let state = words::circuit(circuit.state);
+        table.row(vec![
+            target.id.clone(),
+            if circuit.degraded { format!("{state}, degraded") } else { state.to_owned() },
+            circuit.evidence.as_ref().map_or_else(|| "-".to_owned(), evidence),
+            circuit.retry_in_ms.map_or_else(|| "-".to_owned(), span),
+            gates(&target.gates),
+            target
+                .budget
+                .as_ref()
+                .map_or_else(|| "-".to_owned(), |budget| format!("{:.0}/{:.0}", budget.level.floor(), budget.capacity)),
+            target.concurrency.map_or_else(|| "-".to_owned(), |slots| format!("{}/{}", slots.in_flight, slots.limit)),
+            target.latency.as_ref().and_then(|latency| latency.p50_first_token_ms).map_or_else(|| "-".to_owned(), span),
+        ]);
+    }
+    table
+}
+
+fn evidence(evidence: &v1::CircuitEvidence) -> String {
+    if evidence.committed == 0 && evidence.pending == 0 {
+        return "no calls".to_owned();
+    }
+    let mut said = format!("{}/{} failed", evidence.failures, evidence.committed);
+    for (count, what) in
+        [(evidence.consecutive_failures, "in a row"), (evidence.slow, "slow"), (evidence.pending, "pending")]
+    {
+        if count > 0 {
+            said = format!("{said}, {count} {what}");
+        }
+    }
+    said
+}
+
+fn gates(gates: &[v1::Gate]) -> String {
+    let closed = gates.iter().filter(|gate| gate.closed).map(|gate| {
+        let cause = words::class(gate.cause);
+        match gate.reopens_in_ms {
+            Some(ms) => format!("{} closed for {} ({cause})", words::gate(gate.kind), span(ms)),
+            None => format!("{} closed ({cause})", words::gate(gate.kind)),
+        }
+    });
+    let closed: Vec<String> = closed.collect();
+    if closed.is_empty() { "open".to_owned() } else { closed.join(", ") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_target_in_trouble_shows_its_evidence_its_gates_and_when_it_comes_back() {
+        let circuit = v1::Circuit {
+            state: v1::CircuitState::Open.into(),
+            retry_in_ms: Some(2400),
+            evidence: Some(v1::CircuitEvidence {
+                committed: 9,
+                failures: 8,
+                consecutive_failures: 8,
+                ..v1::CircuitEvidence::default()
+            }),
+            ..v1::Circuit::default()
+        };
+        let gate = v1::Gate {
+            kind: v1::GateKind::Credential.into(),
+            closed: true,
+            reopens_in_ms: Some(60_000),
+            cause: v1::FailureClass::QuotaExceeded.into(),
+        };
+        let target = v1::Target {
+            id: "gpt".to_owned(),
+            circuit: Some(circuit),
+            gates: vec![gate],
+            budget: Some(v1::RetryBudget { level: 480.0, capacity: 500.0 }),
+            ..v1::Target::default()
+        };
+        let lines = table(&[target]).lines();
+        let cells: Vec<&str> = lines[1].split("  ").filter(|cell| !cell.is_empty()).map(str::trim).collect();
+        let gates = "credential closed for 60 s (quota_exceeded)";
+        assert_eq!(cells, ["gpt", "open", "8/9 failed, 8 in a row", "2.4 s", gates, "480/500", "-", "-"]);
+    }
+}

@@ -1,0 +1,228 @@
+//! `relight classify`: what a failure is, whether a retry helps, and why. Needs no server.
+//!
+//! A failure is pasted (a text, a body, a whole HTTP answer) or piped as lines of JSON, which come back as lines of JSON.
+
+mod report;
+mod source;
+
+use std::{
+    io::{self, IsTerminal as _, Read as _},
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+use anyhow::{Context as _, anyhow, bail};
+use clap::{Args, ValueEnum};
+use relight::{
+    domain::{
+        clock::wall_now,
+        failure::{ProviderError, Surface},
+    },
+    policy::classify::{Classifier, corpus},
+};
+
+use self::source::Pasted;
+use super::{
+    Output, key_value,
+    terminal::{Paint, answer, tell},
+};
+
+const EXAMPLES: &str = "\
+Examples:
+  relight classify --status 429 --header retry-after=2 \"Rate limit reached\"
+  curl -si https://api.example.com/v1/… | relight classify        status, headers and body as they came
+  relight classify --jsonl < failures.jsonl > verdicts.jsonl
+  relight classify --score labelled.jsonl                         how often the classifier agrees with labels
+
+A line of JSON holds: id, provider, surface (http, transport, stream, grpc, tool), status, headers, body, message.";
+
+/// What is judged at most.
+const MAX_INPUT_BYTES: u64 = 256 << 20;
+
+/// What went wrong.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct ClassifyArguments {
+    /// The failure's text; without it (and without --body), standard input.
+    text: Vec<String>,
+    /// The HTTP status.
+    #[arg(long, value_name = "STATUS", value_parser = clap::value_parser!(u16).range(100..600))]
+    status: Option<u16>,
+    /// A header field of the answer; may be repeated.
+    #[arg(long = "header", value_name = "NAME=VALUE", value_parser = header)]
+    headers: Vec<(String, String)>,
+    /// Who failed: the provider, gateway, library or tool.
+    #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
+    provider: String,
+    /// Where it was seen.
+    #[arg(long, value_enum, default_value_t)]
+    surface: Seen,
+    /// The body of the answer; `-` for standard input.
+    #[arg(long, value_name = "FILE")]
+    body: Option<PathBuf>,
+    /// Read lines of JSON from standard input and write lines of JSON.
+    #[arg(long, conflicts_with_all = ["text", "status", "headers", "body", "score"])]
+    jsonl: bool,
+    /// Compare with the labels of these lines of JSON (`class`, `retryable_same_target`, …).
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["text", "status", "headers", "body"])]
+    score: Option<PathBuf>,
+    /// With --score: list every answer that differs from its label.
+    #[arg(long, requires = "score")]
+    misses: bool,
+    /// How to answer.
+    #[arg(long, value_enum, default_value_t)]
+    output: Output,
+}
+
+/// Where a failure was seen.
+#[derive(Debug, Clone, Copy, Default, ValueEnum)]
+enum Seen {
+    /// A provider's or gateway's HTTP answer.
+    #[default]
+    Http,
+    /// No answer: socket, DNS, TLS, child process.
+    Transport,
+    /// After the stream began, or an error event inside a 200.
+    Stream,
+    /// A gRPC status.
+    Grpc,
+    /// A tool.
+    Tool,
+}
+
+/// Judges.
+pub(super) fn run(arguments: &ClassifyArguments) -> anyhow::Result<ExitCode> {
+    let classifier = Classifier::new();
+    if let Some(file) = &arguments.score {
+        return score(&classifier, file, arguments);
+    }
+    let given = !arguments.text.is_empty() || arguments.body.is_some();
+    if arguments.jsonl || (!given && !io::stdin().is_terminal()) {
+        let text = read_stdin()?;
+        let bare = arguments.status.is_none() && arguments.headers.is_empty();
+        if arguments.jsonl || (bare && source::is_jsonl(&text)) {
+            return judge_lines(&classifier, &text);
+        }
+        if !text.trim().is_empty() || arguments.status.is_some() {
+            return judge(&classifier, &arguments.error(Some(text)), arguments.output);
+        }
+    }
+    if !given && arguments.status.is_none() {
+        bail!("there is nothing to classify; write it as an argument, pipe it in, or give --status or --body");
+    }
+    let body = match arguments.body.as_deref() {
+        Some(path) if path == Path::new("-") => Some(read_stdin()?),
+        Some(path) => Some(read_file(path)?),
+        None => None,
+    };
+    judge(&classifier, &arguments.error(body), arguments.output)
+}
+
+fn judge(classifier: &Classifier, error: &ProviderError, output: Output) -> anyhow::Result<ExitCode> {
+    let verdict = classifier.classify(error, wall_now());
+    match output {
+        Output::Json => answer(&serde_json::to_string_pretty(&report::json(&verdict))?)?,
+        Output::Text => {
+            for line in report::lines(&verdict, Paint::on(&io::stdout())) {
+                answer(&line)?;
+            }
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn judge_lines(classifier: &Classifier, text: &str) -> anyhow::Result<ExitCode> {
+    let items = corpus::read(text).map_err(|reason| anyhow!("standard input: {reason}"))?;
+    for prediction in corpus::predict(classifier, &items) {
+        answer(&serde_json::to_string(&prediction)?)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn score(classifier: &Classifier, file: &Path, arguments: &ClassifyArguments) -> anyhow::Result<ExitCode> {
+    let items = corpus::read(&read_file(file)?).map_err(|reason| anyhow!("{}: {reason}", file.display()))?;
+    let score = corpus::score(classifier, &items);
+    if score.items == 0 {
+        bail!("{}: no line has labels", file.display());
+    }
+    match arguments.output {
+        Output::Json => answer(&serde_json::to_string_pretty(&report::score_json(&score, arguments.misses))?)?,
+        Output::Text => {
+            answer(score.to_string().trim_end())?;
+            if arguments.misses {
+                answer("")?;
+                for line in report::misses(&score).lines() {
+                    answer(&line)?;
+                }
+            }
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn read_stdin() -> anyhow::Result<String> {
+    if io::stdin().is_terminal() {
+        tell("Reading the failure from standard input; end it with ctrl-d.");
+    }
+    let mut bytes = Vec::new();
+    io::stdin().take(MAX_INPUT_BYTES).read_to_end(&mut bytes)?;
+    // Bodies of failures are not always the text that they claim to be.
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+fn read_file(path: &Path) -> anyhow::Result<String> {
+    let bytes = std::fs::read(path).with_context(|| path.display().to_string())?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// Reads `name=value`, or `name: value` as headers are pasted.
+fn header(text: &str) -> Result<(String, String), String> {
+    match text.split_once(':').filter(|(name, _)| !name.contains('=')) {
+        Some((name, value)) if !name.trim().is_empty() => Ok((name.trim().to_owned(), value.trim().to_owned())),
+        Some(_) | None => key_value(text),
+    }
+}
+
+// === impl ClassifyArguments ===
+
+impl ClassifyArguments {
+    /// The facts; what is said in arguments goes before what the body says as an HTTP answer.
+    fn error(&self, body: Option<String>) -> ProviderError {
+        let pasted = body.map(|body| Pasted::read(&body)).unwrap_or_default();
+        let said = self.headers.iter().map(|(name, value)| (name.to_ascii_lowercase(), value.clone()));
+        ProviderError {
+            provider: self.provider.as_str().into(),
+            surface: self.surface.into(),
+            status: self.status.or(pasted.status),
+            headers: said.chain(pasted.headers).collect(),
+            body: Some(pasted.body).filter(|body| !body.trim().is_empty()),
+            message: (!self.text.is_empty()).then(|| self.text.join(" ")),
+            ..ProviderError::default()
+        }
+    }
+}
+
+impl From<Seen> for Surface {
+    fn from(seen: Seen) -> Self {
+        match seen {
+            Seen::Http => Self::Http,
+            Seen::Transport => Self::Transport,
+            Seen::Stream => Self::Stream,
+            Seen::Grpc => Self::Grpc,
+            Seen::Tool => Self::Tool,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_header_is_given_as_a_pair_or_as_it_was_pasted() {
+        assert_eq!(header("retry-after=2"), Ok(("retry-after".to_owned(), "2".to_owned())));
+        assert_eq!(header("Retry-After: 2"), Ok(("Retry-After".to_owned(), "2".to_owned())));
+        assert_eq!(header("date=Mon 10:00"), Ok(("date".to_owned(), "Mon 10:00".to_owned())));
+        assert!(header("retry-after").is_err());
+    }
+}

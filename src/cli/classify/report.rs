@@ -1,0 +1,100 @@
+//! A verdict as people and programs read it.
+
+use relight::{
+    domain::failure::InvalidRequestDetail,
+    policy::classify::{
+        Verdict,
+        corpus::{Score, Tally},
+    },
+};
+use serde_json::{Value, json};
+
+use crate::cli::terminal::{Paint, Table, one_line, span};
+
+/// What it is, what helps, and why, a line each.
+pub(super) fn lines(verdict: &Verdict, paint: Paint) -> Vec<String> {
+    let class = match verdict.detail {
+        Some(detail) => format!("{} ({})", verdict.class.as_str(), detail.as_str()),
+        None => verdict.class.as_str().to_owned(),
+    };
+    let yes_no = |yes: bool| if yes { "yes" } else { "no" }.to_owned();
+    let wait = verdict.retry_after.map_or_else(
+        || "none stated".to_owned(),
+        |wait| format!("{} (from {})", span(millis(verdict).unwrap_or_default()), wait.source.as_str()),
+    );
+    [
+        ("class", paint.bold(&class)),
+        ("retry helps", yes_no(verdict.retryable)),
+        ("fallback helps", yes_no(verdict.fallback_helps)),
+        ("wait", wait),
+        ("code", verdict.class.code().as_str().to_owned()),
+        ("for the user", one_line(&verdict.user_message)),
+        ("hint", one_line(&verdict.recovery_hint)),
+        ("why", format!("rule {}, by \"{}\"", verdict.rule, one_line(&verdict.fact))),
+    ]
+    .map(|(what, said)| format!("{}  {said}", paint.dim(&format!("{what:<14}"))))
+    .into()
+}
+
+/// The same for programs.
+pub(super) fn json(verdict: &Verdict) -> Value {
+    json!({
+        "class": verdict.class.as_str(),
+        "detail": verdict.detail.map(InvalidRequestDetail::as_str),
+        "retryable_same_target": verdict.retryable,
+        "fallback_helps": verdict.fallback_helps,
+        "retry_after_ms": millis(verdict),
+        "retry_after_source": verdict.retry_after.map(|wait| wait.source.as_str()),
+        "code": verdict.class.code().as_str(),
+        "message": verdict.message,
+        "user_message": verdict.user_message,
+        "recovery_hint": verdict.recovery_hint,
+        "rule": verdict.rule,
+        "fact": verdict.fact,
+    })
+}
+
+/// How often the classifier agrees, for programs.
+pub(super) fn score_json(score: &Score, misses: bool) -> Value {
+    let tally = |tally: Tally| json!({ "right": tally.right, "total": tally.total });
+    let confusion: Vec<Value> = score
+        .confusion
+        .iter()
+        .map(|((expected, got), times)| json!({ "expected": expected, "got": got, "times": times }))
+        .collect();
+    let mut said = json!({
+        "items": score.items,
+        "class_strict": tally(score.strict),
+        "class_lenient": tally(score.lenient),
+        "detail": tally(score.detail),
+        "retryable_same_target": tally(score.retryable),
+        "fallback_helps": tally(score.fallback),
+        "retry_after_ms": tally(score.waits),
+        "confusion": confusion,
+    });
+    if misses {
+        let misses = score.misses.iter().map(|miss| {
+            json!({
+                "id": miss.id, "field": miss.field, "expected": miss.expected, "got": miss.got, "rule": miss.rule,
+            })
+        });
+        said["misses"] = misses.collect();
+    }
+    said
+}
+
+/// Every answer that differs from its label.
+pub(super) fn misses(score: &Score) -> Table {
+    let mut table = Table::new(&["ITEM", "FIELD", "EXPECTED", "GOT", "RULE"]);
+    for miss in &score.misses {
+        let cells = [&miss.id, miss.field, &miss.expected, &miss.got, &miss.rule];
+        table.row(cells.map(str::to_owned).into());
+    }
+    table
+}
+
+/// The stated wait in milliseconds, rounded up.
+fn millis(verdict: &Verdict) -> Option<u64> {
+    let wait = verdict.retry_after?.duration;
+    Some(u64::try_from(wait.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX))
+}

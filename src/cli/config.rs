@@ -1,0 +1,97 @@
+//! `relight config`: says what is wrong with a configuration, what is in force with it, and what can be written.
+
+use std::{path::PathBuf, process::ExitCode};
+
+use clap::{Args, Subcommand};
+use relight::config::{self, Config, ConfigFaults, Fault, ProcessEnvironment};
+use serde_json::{Value, json};
+
+use super::{
+    Output,
+    terminal::{answer, tell},
+};
+
+const EXAMPLES: &str = "\
+Examples:
+  relight config check relight.yaml             exit code 0, or 2 with every fault and its place
+  relight config show relight.yaml              what is in force, defaults included and secrets not
+  relight config schema > relight.schema.json   for editors";
+
+/// What a wrong configuration ends with.
+const WRONG: u8 = 2;
+
+/// What to do with a configuration.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct ConfigArguments {
+    #[command(subcommand)]
+    command: ConfigCommand,
+    /// How to answer.
+    #[arg(long, value_enum, default_value_t, global = true)]
+    output: Output,
+}
+
+#[derive(Debug, Subcommand)]
+enum ConfigCommand {
+    /// Say everything that is wrong with a file.
+    Check {
+        /// The file.
+        file: PathBuf,
+    },
+    /// Show what is in force, defaults included, without its secrets.
+    Show {
+        /// The file; without it, what works with the keys in the environment.
+        file: Option<PathBuf>,
+    },
+    /// Print the JSON Schema of the file.
+    Schema,
+}
+
+/// Answers.
+pub(super) fn run(arguments: &ConfigArguments) -> anyhow::Result<ExitCode> {
+    match &arguments.command {
+        ConfigCommand::Check { file } => match (config::load(Some(file), &ProcessEnvironment), arguments.output) {
+            (Ok(loaded), Output::Text) => {
+                let Config { providers, targets, routes, .. } = &loaded.config;
+                let counts = [(providers.len(), "provider"), (targets.len(), "target"), (routes.len(), "route")];
+                let counts = counts.map(|(count, what)| format!("{count} {what}{}", if count == 1 { "" } else { "s" }));
+                answer(&format!("{} is valid: {}", file.display(), counts.join(", ")))?;
+            }
+            (Ok(_), Output::Json) => answer(&json!({ "valid": true, "faults": [] }).to_string())?,
+            (Err(faults), Output::Text) => return Ok(tell_faults(&faults)),
+            (Err(faults), Output::Json) => {
+                let faults: Vec<Value> = faults.faults.iter().map(fault).collect();
+                answer(&json!({ "valid": false, "faults": faults }).to_string())?;
+                return Ok(ExitCode::from(WRONG));
+            }
+        },
+        ConfigCommand::Show { file } => match config::load(file.as_deref(), &ProcessEnvironment) {
+            Ok(loaded) => answer(&match arguments.output {
+                Output::Text => config::show(&loaded.config).trim_end().to_owned(),
+                Output::Json => serde_json::to_string_pretty(&loaded.config)?,
+            })?,
+            Err(faults) => return Ok(tell_faults(&faults)),
+        },
+        ConfigCommand::Schema => answer(&serde_json::to_string_pretty(&config::schema())?)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Tells everything that is wrong, and the exit code for it.
+pub(super) fn tell_faults(faults: &ConfigFaults) -> ExitCode {
+    tell(&faults.to_string());
+    let count = faults.faults.len();
+    tell(&format!("relight: the configuration has {count} fault{}", if count == 1 { "" } else { "s" }));
+    ExitCode::from(WRONG)
+}
+
+fn fault(fault: &Fault) -> Value {
+    json!({
+        "path": fault.path,
+        "line": fault.at.map(|at| at.line),
+        "column": fault.at.map(|at| at.column),
+        "value": fault.value,
+        "reason": fault.reason,
+        "nearest": fault.nearest,
+    })
+}

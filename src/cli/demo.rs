@@ -1,0 +1,206 @@
+//! `relight demo`: the real server, a scripted model that is broken in five ways, and what Relight does about it.
+//!
+//! Nothing here is played but the model: the server is the one that `serve` runs, asked over a gRPC connection, and the
+//! timeline is what any watcher of it sees. Ends with exit code 1 when a scene was not recovered as promised.
+
+mod scenes;
+mod stage;
+
+use std::{io, process::ExitCode, time::Duration};
+
+use anyhow::{Context as _, anyhow};
+use clap::Args;
+use relight::{
+    config::{self, GivenEnvironment, Loaded},
+    server::{Listeners, Options, Running},
+};
+use serde_json::{Value, json};
+
+use self::{
+    scenes::{SCENES, Scene},
+    stage::{Played, Stage},
+};
+use super::{
+    Output,
+    terminal::{Paint, Table, answer, span, tell},
+};
+
+/// What the demo serves.
+const CONFIG: &str = include_str!("demo/relight.yaml");
+
+/// So that people can read a scene's title before it plays.
+const PAUSE: Duration = Duration::from_millis(700);
+
+/// No scene takes as long.
+const LONGEST_SCENE: Duration = Duration::from_secs(12);
+
+/// How to show it.
+#[derive(Debug, Args)]
+pub(super) struct DemoArguments {
+    /// Leave out the pauses for reading.
+    #[arg(long)]
+    fast: bool,
+    /// Print the configuration that the demo serves, and do nothing else.
+    #[arg(long)]
+    print_config: bool,
+    /// How to answer.
+    #[arg(long, value_enum, default_value_t)]
+    output: Output,
+}
+
+/// A scene and what it came to.
+struct Shown {
+    scene: &'static Scene,
+    played: Played,
+    /// What was not as promised.
+    broken: Option<String>,
+}
+
+/// Shows all scenes.
+pub(super) fn run(arguments: &DemoArguments) -> anyhow::Result<ExitCode> {
+    if arguments.print_config {
+        answer(CONFIG.trim_end())?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?.block_on(show(arguments))
+}
+
+/// The demo's configuration, checked like any other.
+fn loaded() -> anyhow::Result<Loaded> {
+    config::load_text(CONFIG, None, &GivenEnvironment::new()).map_err(|faults| anyhow!("{faults}"))
+}
+
+async fn show(arguments: &DemoArguments) -> anyhow::Result<ExitCode> {
+    let loaded = loaded()?;
+    let listeners = Listeners::bind(&loaded.config.server).await?;
+    let running = Running::start(&loaded, listeners, &Options { logs: false, skip_pause: true })?;
+    let paint = match arguments.output {
+        Output::Text => Some(Paint::on(&io::stdout())),
+        Output::Json => None,
+    };
+    if let Some(paint) = paint {
+        answer(&paint.bold("Relight demo: a model fails in five ways, and every call is answered."))?;
+        answer(&paint.dim(&format!(
+            "A real server on {}, asked over gRPC; only the models are scripted. The timeline is what it tells \
+             anybody who watches.",
+            running.address
+        )))?;
+    }
+    let shown = play_all(arguments, &running, paint).await;
+    running.shutdown().await;
+    let shown = shown?;
+    match paint {
+        Some(paint) => conclude(&shown, paint)?,
+        None => answer(&serde_json::to_string_pretty(&summary(&shown))?)?,
+    }
+    let broken = shown.iter().filter_map(|shown| Some((shown.scene, shown.broken.as_ref()?)));
+    let broken: Vec<String> = broken.map(|(scene, reason)| format!("{}: {reason}", scene.title)).collect();
+    for reason in &broken {
+        tell(&format!("relight: not as promised: {reason}"));
+    }
+    Ok(if broken.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+async fn play_all(arguments: &DemoArguments, running: &Running, paint: Option<Paint>) -> anyhow::Result<Vec<Shown>> {
+    let mut stage = Stage::open(running.address, paint).await?;
+    let mut shown = Vec::new();
+    for (number, scene) in (1..).zip(&SCENES) {
+        if let Some(paint) = paint {
+            answer("")?;
+            answer(&paint.bold(&format!("{number}  {}", scene.title)))?;
+            answer(&paint.dim(&format!("   {}", scene.story)))?;
+        }
+        if !arguments.fast && paint.is_some() {
+            tokio::time::sleep(PAUSE).await;
+        }
+        let played = tokio::time::timeout(LONGEST_SCENE, stage.play(scene)).await;
+        let played = played.with_context(|| format!("{}: took longer than {LONGEST_SCENE:?}", scene.title))??;
+        let broken = (scene.promise)(&played).err();
+        if let Some(paint) = paint {
+            for note in played.notes() {
+                answer(&format!("   {}  \"{note}\"", paint.dim("the note that the model got")))?;
+            }
+            let verdict = match &broken {
+                None => paint.green(&format!("✓ {}", scene.moral)),
+                Some(reason) => paint.red(&format!("✗ not as promised: {reason}")),
+            };
+            answer(&format!("   {verdict}"))?;
+        }
+        shown.push(Shown { scene, played, broken });
+    }
+    Ok(shown)
+}
+
+fn conclude(shown: &[Shown], paint: Paint) -> io::Result<()> {
+    answer("")?;
+    answer(&paint.bold("What the callers got"))?;
+    let mut table = Table::new(&["SCENE", "CALLS", "ATTEMPTS", "RECOVERED BY", "LAST REPLY"]);
+    for Shown { scene, played, .. } in shown {
+        table.row(vec![
+            scene.route.to_owned(),
+            played.responses.len().to_string(),
+            played.attempts().to_string(),
+            played.recovered_by(),
+            played.last_reply(),
+        ]);
+    }
+    for line in table.lines() {
+        answer(&format!("   {line}"))?;
+    }
+    let total = |count: fn(&Played) -> usize| shown.iter().map(|shown| count(&shown.played)).sum::<usize>();
+    let calls = total(|played| played.responses.len());
+    answer("")?;
+    answer(&format!(
+        "   {calls} calls, {} attempts, {} calls recovered, {} failed; {} in all.",
+        total(Played::attempts),
+        total(Played::recovered),
+        calls - total(Played::answered),
+        span(shown.iter().map(|shown| shown.played.took_ms).sum()),
+    ))?;
+    answer("")?;
+    answer(&paint.bold("Where to look next"))?;
+    for (command, what) in [
+        ("relight demo --print-config", "the configuration behind this, to start your own from"),
+        ("relight serve", "serve with the providers whose keys are in the environment"),
+        ("relight invoke \"Say hello\"", "ask through it, and see retries as they happen"),
+        ("relight watch", "this timeline, live, for all callers"),
+        ("relight circuits", "where each target stands"),
+        ("relight classify --status 429 \"…\"", "what Relight makes of a failure of yours"),
+    ] {
+        answer(&format!("   {command:<36}{}", paint.dim(what)))?;
+    }
+    Ok(())
+}
+
+fn summary(shown: &[Shown]) -> Value {
+    let scenes: Vec<Value> = shown
+        .iter()
+        .map(|Shown { scene, played, broken }| {
+            json!({
+                "scene": scene.route,
+                "as_promised": broken.is_none(),
+                "broken": broken,
+                "calls": played.responses.len(),
+                "attempts": played.attempts(),
+                "recovered": played.recovered(),
+                "recovered_by": played.recovered_by(),
+                "reply": played.last_reply(),
+                "took_ms": played.took_ms,
+            })
+        })
+        .collect();
+    json!({ "scenes": scenes })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_configuration_of_the_demo_has_no_faults_and_a_route_for_every_scene() {
+        let loaded = loaded().unwrap();
+        for scene in &SCENES {
+            assert!(loaded.config.routes.keys().any(|route| route.as_str() == scene.route), "{}", scene.route);
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! The five scenes: what breaks, and what Relight promises to make of it.
+//!
+//! Each promise is checked against what the caller really got, so that the demo cannot show what is not so.
+
+use relight::grpc::v1::{self, FailureClass, WaitSource, recovery_event::Body};
+
+use super::stage::Played;
+
+/// One way to break a model.
+pub(super) struct Scene {
+    /// What breaks.
+    pub(super) title: &'static str,
+    /// What is going to be seen.
+    pub(super) story: &'static str,
+    /// What was seen, when it went as promised.
+    pub(super) moral: &'static str,
+    /// The route of the demo's configuration that breaks so.
+    pub(super) route: &'static str,
+    /// What is asked.
+    pub(super) question: &'static str,
+    /// Whether the model may call a tool.
+    pub(super) with_tool: bool,
+    /// How often it is asked.
+    pub(super) calls: usize,
+    /// Says what was not as promised.
+    pub(super) promise: fn(&Played) -> Result<(), String>,
+}
+
+/// The tool that a model may call.
+pub(super) const TOOL: &str = "get_weather";
+
+/// What the demo shows, in this order.
+pub(super) const SCENES: [Scene; 5] = [
+    Scene {
+        title: "The model hangs",
+        story: "It says nothing for 600 ms, which is all that this demo allows. Relight gives up on that attempt, tells \
+                the model what went wrong and asks again.",
+        moral: "Answered on the second attempt, because the model was told to be brief.",
+        route: "timeout",
+        question: "Why is the sky blue? Explain everything.",
+        with_tool: false,
+        calls: 1,
+        promise: timeout_is_told,
+    },
+    Scene {
+        title: "The provider says 429, come back in 1 s",
+        story: "Relight waits as long as it was told to, and a little more so that not all callers come back at once.",
+        moral: "Waited as the provider said, then answered; nobody had to handle a 429.",
+        route: "rate-limit",
+        question: "What is the capital of France?",
+        with_tool: false,
+        calls: 1,
+        promise: stated_wait_is_kept,
+    },
+    Scene {
+        title: "The model breaks off in the middle of a tool call",
+        story: "The arguments are no JSON. Relight tells the model which tool and at which position, and asks again.",
+        moral: "The caller never saw the broken call, only the right one.",
+        route: "tool-call",
+        question: "What is the weather in Oslo?",
+        with_tool: true,
+        calls: 1,
+        promise: tool_call_is_repaired,
+    },
+    Scene {
+        title: "A provider is down",
+        story: "Each call falls back to a spare. After three failures in a row the circuit opens: from then on calls go \
+                straight to the spare, and the sick provider is left alone until it is time to probe it.",
+        moral: "No call failed, and after the third nobody lost time on the sick provider.",
+        route: "outage",
+        question: "Who is there?",
+        with_tool: false,
+        calls: 6,
+        promise: outage_is_bridged,
+    },
+    Scene {
+        title: "The credit of one account is used up",
+        story: "Waiting does not help, so Relight never asks there twice: the other account answers, at once.",
+        moral: "One attempt found out; the second call did not even try.",
+        route: "quota",
+        question: "Who pays?",
+        with_tool: false,
+        calls: 2,
+        promise: spent_account_is_left_alone,
+    },
+];
+
+fn timeout_is_told(played: &Played) -> Result<(), String> {
+    let [first, second] = two_attempts(played)?;
+    ensure(failed_by(first, FailureClass::Timeout), "the first attempt did not time out")?;
+    ensure(!second.injected_note.is_empty(), "the model was not told")
+}
+
+fn stated_wait_is_kept(played: &Played) -> Result<(), String> {
+    let [first, second] = two_attempts(played)?;
+    ensure(failed_by(first, FailureClass::RateLimited), "the first attempt was not rate limited")?;
+    let stated = [WaitSource::RetryAfter, WaitSource::Gate].map(i32::from);
+    ensure(second.wait_before_ms >= 1000, "it did not wait as long as the provider said")?;
+    ensure(stated.contains(&second.wait_source), "the wait was not the provider's")
+}
+
+fn tool_call_is_repaired(played: &Played) -> Result<(), String> {
+    let [first, second] = two_attempts(played)?;
+    ensure(failed_by(first, FailureClass::MalformedResponse), "the first answer was not malformed")?;
+    ensure(second.injected_note.contains(TOOL), "the model was not told which tool")?;
+    ensure(played.last_reply().contains("Oslo"), "the tool call was not repaired")
+}
+
+fn outage_is_bridged(played: &Played) -> Result<(), String> {
+    all_answered(played)?;
+    ensure(played.saw(|body| matches!(body, Body::CircuitOpened(_))), "the circuit did not open")?;
+    let straight = |response: &v1::InvokeWithRecoveryResponse| {
+        response.final_target == "spare" && response.attempts.iter().all(|attempt| attempt.target == "spare")
+    };
+    let after_the_third = played.responses.iter().skip(3);
+    ensure(after_the_third.clone().all(straight), "a call went to the sick provider while its circuit was open")?;
+    ensure(after_the_third.count() == 3, "there were not six calls")
+}
+
+fn spent_account_is_left_alone(played: &Played) -> Result<(), String> {
+    all_answered(played)?;
+    let attempts = played.responses.iter().flat_map(|response| &response.attempts);
+    let on_spent: Vec<_> = attempts.filter(|attempt| attempt.target == "account-a" && attempt.sent).collect();
+    ensure(on_spent.len() == 1, "the spent account was not asked exactly once")?;
+    ensure(failed_by(on_spent[0], FailureClass::QuotaExceeded), "its failure was not a spent quota")?;
+    ensure(played.responses.iter().all(|response| response.final_target == "account-b"), "another account answered")
+}
+
+fn two_attempts(played: &Played) -> Result<[&v1::Attempt; 2], String> {
+    all_answered(played)?;
+    match played.responses.as_slice() {
+        [v1::InvokeWithRecoveryResponse { attempts, .. }] => match attempts.as_slice() {
+            [first, second] => Ok([first, second]),
+            other => Err(format!("it took {} attempts in place of 2", other.len())),
+        },
+        other => Err(format!("there were {} calls in place of 1", other.len())),
+    }
+}
+
+fn all_answered(played: &Played) -> Result<(), String> {
+    ensure(played.answered() == played.responses.len(), "a call was not answered")
+}
+
+fn failed_by(attempt: &v1::Attempt, class: FailureClass) -> bool {
+    attempt.failure_class == i32::from(class)
+}
+
+fn ensure(holds: bool, otherwise: &str) -> Result<(), String> {
+    if holds { Ok(()) } else { Err(otherwise.to_owned()) }
+}

@@ -1,0 +1,229 @@
+//! `relight invoke`: one question through a server, with what is done to get it answered as it happens.
+//!
+//! The answer goes to standard output and nothing else does, so that it can be piped; retries go to standard error.
+
+mod report;
+
+use std::{
+    io::{self, IsTerminal as _, Read as _},
+    process::ExitCode,
+    time::Duration,
+};
+
+use anyhow::bail;
+use clap::Args;
+use relight::{
+    domain::units,
+    grpc::v1::{self, invoke_with_recovery_response::Outcome, recovery_event::Body},
+};
+use tonic::Streaming;
+use uuid::Uuid;
+
+pub(super) use self::report::answer as answer_text;
+use super::{
+    Output,
+    client::{RecoveryClient, ServerArguments},
+    event_line,
+    json::json,
+    key_value,
+    refusal::Refusal,
+    terminal::{Paint, answer, printable, tell},
+};
+
+const EXAMPLES: &str = "\
+Examples:
+  relight invoke \"Why is the sky blue?\"
+  git diff | relight invoke --system \"Review this change.\" --route careful --deadline 2m
+  relight invoke --output json --label team=blue \"Say hello\" | jq .attempts";
+
+/// The label by which the events of this very call are found.
+const OWN_LABEL: &str = "relight.cli";
+
+/// How long events that were sent before the answer may still be on their way.
+const LAST_EVENTS: Duration = Duration::from_millis(300);
+
+/// What to ask, and how to recover.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct InvokeArguments {
+    /// The question; without it, standard input.
+    text: Vec<String>,
+    /// The route to ask on; without it, the server's default.
+    #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
+    route: String,
+    /// What the caller is doing (`executor`, `planner`, …); selects policies and labels everything.
+    #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
+    operation: String,
+    /// What the model is told before the question.
+    #[arg(long, value_name = "TEXT")]
+    system: Option<String>,
+    /// Attempts after the first, over all targets.
+    #[arg(long, value_name = "N")]
+    max_retries: Option<u32>,
+    /// How long it may take (`30s`, `2m`), retries and waits included.
+    #[arg(long, value_name = "DURATION", value_parser = units::parse_duration)]
+    deadline: Option<Duration>,
+    /// A label, for filters, metrics and traces; may be repeated.
+    #[arg(long = "label", value_name = "KEY=VALUE", value_parser = key_value)]
+    labels: Vec<(String, String)>,
+    /// Makes repeating this very request safe.
+    #[arg(long, value_name = "ID", default_value = "", hide_default_value = true)]
+    request_id: String,
+    /// The conversation that Relight keeps for the caller.
+    #[arg(long, value_name = "ID", default_value = "", hide_default_value = true)]
+    thread: String,
+    /// How to answer.
+    #[arg(long, value_enum, default_value_t)]
+    output: Output,
+    #[command(flatten)]
+    server: ServerArguments,
+}
+
+/// Asks, and answers with exit code 1 when there is no answer.
+pub(super) fn run(arguments: &InvokeArguments) -> anyhow::Result<ExitCode> {
+    let text = question(&arguments.text)?;
+    super::client_runtime()?.block_on(invoke(arguments, text))
+}
+
+async fn invoke(arguments: &InvokeArguments, text: String) -> anyhow::Result<ExitCode> {
+    let own = Uuid::now_v7().to_string();
+    let mut client = arguments.server.recovery().await?;
+    // Asked for before the call, so that nothing of it is missed. A server that lets this caller ask may not let it
+    // watch; the answer is what matters.
+    let mut events = watch(&mut client, &own).await.ok();
+    let request = v1::InvokeWithRecoveryRequest { invocation: Some(arguments.invocation(text, own)) };
+    let paint = Paint::on(&io::stderr());
+    let call = client.invoke_with_recovery(request);
+    tokio::pin!(call);
+    let response = loop {
+        tokio::select! {
+            biased;
+            event = next(&mut events) => arguments.show(&event, paint),
+            response = &mut call => break response.map_err(Refusal::from)?.into_inner(),
+        }
+    };
+    let rest = async {
+        while events.is_some() {
+            let event = next(&mut events).await;
+            if is_end(&event) {
+                break;
+            }
+            arguments.show(&event, paint);
+        }
+    };
+    // What is not there by then would only be a line on standard error.
+    let _ = tokio::time::timeout(LAST_EVENTS, rest).await;
+    conclude(arguments.output, &response)
+}
+
+/// The question on the command line, or standard input.
+fn question(words: &[String]) -> anyhow::Result<String> {
+    let text = if words.is_empty() {
+        if io::stdin().is_terminal() {
+            tell("Reading the question from standard input; end it with ctrl-d.");
+        }
+        let mut text = String::new();
+        io::stdin().read_to_string(&mut text)?;
+        text
+    } else {
+        words.join(" ")
+    };
+    if text.trim().is_empty() {
+        bail!("there is nothing to ask; write it as an argument or on standard input");
+    }
+    Ok(text)
+}
+
+async fn watch(client: &mut RecoveryClient, own: &str) -> Result<Streaming<v1::WatchRecoveryResponse>, tonic::Status> {
+    let filter = v1::RecoveryEventFilter {
+        labels: [(OWN_LABEL.to_owned(), own.to_owned())].into(),
+        ..v1::RecoveryEventFilter::default()
+    };
+    let start = Some(v1::watch_recovery_request::Start::Live(true));
+    let mut events =
+        client.watch_recovery(v1::WatchRecoveryRequest { filter: Some(filter), start }).await?.into_inner();
+    // The first word of a watch says that it stands.
+    events.message().await?;
+    Ok(events)
+}
+
+/// The next event; never, once the watch has ended.
+async fn next(events: &mut Option<Streaming<v1::WatchRecoveryResponse>>) -> v1::RecoveryEvent {
+    loop {
+        let Some(open) = events else { return std::future::pending().await };
+        match open.message().await {
+            Ok(Some(response)) => {
+                if let Some(event) = response.event {
+                    return event;
+                }
+            }
+            Ok(None) | Err(_) => *events = None,
+        }
+    }
+}
+
+fn is_end(event: &v1::RecoveryEvent) -> bool {
+    matches!(event.body, Some(Body::InvocationSucceeded(_) | Body::InvocationRecovered(_) | Body::InvocationFailed(_)))
+}
+
+fn conclude(output: Output, response: &v1::InvokeWithRecoveryResponse) -> anyhow::Result<ExitCode> {
+    let failed = !matches!(response.outcome, Some(Outcome::Completion(_)));
+    match (output, &response.outcome) {
+        (Output::Json, _) => answer(&serde_json::to_string_pretty(&json("InvokeWithRecoveryResponse", response)?)?)?,
+        (Output::Text, Some(Outcome::Completion(completion))) => {
+            answer(printable(&report::answer(completion)).trim_end())?;
+            if let Some(line) = report::recovered(response) {
+                tell(&Paint::on(&io::stderr()).dim(&line));
+            }
+        }
+        (Output::Text, Some(Outcome::Failure(failure))) => {
+            for line in report::failure(failure, response, Paint::on(&io::stderr())) {
+                tell(&line);
+            }
+        }
+        (Output::Text, None) => bail!("the server answered without an outcome"),
+    }
+    Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+// === impl InvokeArguments ===
+
+impl InvokeArguments {
+    fn invocation(&self, text: String, own: String) -> v1::Invocation {
+        let message = |role: v1::Role, text: String| v1::Message {
+            role: role.into(),
+            parts: vec![v1::Part {
+                content: Some(v1::part::Content::Text(v1::TextPart { text })),
+                ..v1::Part::default()
+            }],
+            ..v1::Message::default()
+        };
+        let system = self.system.iter().map(|system| message(v1::Role::System, system.clone()));
+        let messages = system.chain([message(v1::Role::User, text)]).collect();
+        let mut labels: std::collections::HashMap<String, String> = self.labels.iter().cloned().collect();
+        labels.insert(OWN_LABEL.to_owned(), own);
+        let deadline = self.deadline.map(|deadline| u64::try_from(deadline.as_millis()).unwrap_or(u64::MAX));
+        let overrides =
+            v1::Overrides { max_retries: self.max_retries, deadline_ms: deadline, ..v1::Overrides::default() };
+        v1::Invocation {
+            route: self.route.clone(),
+            operation: self.operation.clone(),
+            call: Some(v1::invocation::Call::Model(v1::ModelCall { messages, ..v1::ModelCall::default() })),
+            request_id: self.request_id.clone(),
+            thread_id: self.thread.clone(),
+            labels,
+            overrides: (overrides != v1::Overrides::default()).then_some(overrides),
+        }
+    }
+
+    /// Shows what is done, where people are to read it.
+    fn show(&self, event: &v1::RecoveryEvent, paint: Paint) {
+        let uneventful = matches!(event.body, Some(Body::InvocationStarted(_) | Body::AttemptStarted(_)));
+        if self.output == Output::Json || uneventful || is_end(event) {
+            return;
+        }
+        if let Some(words) = event_line::what(event) {
+            tell(&event_line::painted(event, &words, paint));
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! What an invocation came to, as people read it: the answer, or why there is none and what was tried.
+
+use relight::grpc::v1::{self, part::Content};
+
+use crate::cli::{
+    terminal::{Paint, Table, one_line, span},
+    words,
+};
+
+/// The answer's text, and the tools that the model wants called.
+pub(crate) fn answer(completion: &v1::Completion) -> String {
+    let parts = completion.message.iter().flat_map(|message| &message.parts);
+    let calls = parts.filter_map(|part| match &part.content {
+        Some(Content::ToolCall(call)) => Some(format!("{}({})", call.name, call.arguments_json)),
+        Some(Content::Refusal(refusal)) => Some(refusal.text.clone()),
+        _ => None,
+    });
+    let text = Some(completion.text.clone()).filter(|text| !text.is_empty());
+    text.into_iter().chain(calls).collect::<Vec<_>>().join("\n")
+}
+
+/// What it took, where it took more than one attempt.
+pub(super) fn recovered(response: &v1::InvokeWithRecoveryResponse) -> Option<String> {
+    (response.attempts.len() > 1).then(|| {
+        format!(
+            "Recovered by {}: attempt {} answered, by {}.",
+            words::strategies(&response.recovery_applied),
+            response.attempts.len(),
+            one_line(&response.final_target)
+        )
+    })
+}
+
+/// Why there is no answer: for the user, for the operator, and every attempt.
+pub(super) fn failure(failure: &v1::Failure, response: &v1::InvokeWithRecoveryResponse, paint: Paint) -> Vec<String> {
+    let mut lines = vec![paint.bold(&paint.red(&one_line(&failure.user_message)))];
+    let class = words::class(failure.failure_class);
+    let code = v1::FailureCode::try_from(failure.code).map_or("", |code| code.as_str_name());
+    let code = code.trim_start_matches("FAILURE_CODE_");
+    lines.push(format!("{class} ({code}): {}", one_line(&failure.message)));
+    if !failure.recovery_hint.is_empty() {
+        lines.push(format!("Hint: {}", one_line(&failure.recovery_hint)));
+    }
+    let stopped_by = words::class(failure.stopped_by);
+    if stopped_by != "-" {
+        lines.push(format!("Recovery was stopped by: {stopped_by}"));
+    }
+    if let Some(ms) = failure.retry_after_ms {
+        lines.push(format!("Asking again makes sense in {}.", span(ms)));
+    }
+    if !response.attempts.is_empty() {
+        lines.push(String::new());
+        lines.extend(attempts(&response.attempts).lines());
+    }
+    lines.push(String::new());
+    lines.push(paint.dim(&format!("invocation {}", one_line(&response.invocation_id))));
+    lines
+}
+
+/// What was tried, a row an attempt.
+fn attempts(attempts: &[v1::Attempt]) -> Table {
+    let mut table = Table::new(&["#", "TARGET", "WHY", "WAITED", "TOOK", "CAME TO", "MESSAGE"]);
+    for attempt in attempts {
+        let failed = attempt.failure_class != 0;
+        table.row(vec![
+            attempt.number.to_string(),
+            attempt.target.clone(),
+            words::cause(attempt.cause).to_owned(),
+            if attempt.wait_before_ms == 0 { "-".to_owned() } else { span(attempt.wait_before_ms) },
+            span(attempt.duration_ms),
+            if failed { words::class(attempt.failure_class).to_owned() } else { "answer".to_owned() },
+            attempt.message.clone(),
+        ]);
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_says_who_can_do_what_and_lists_every_attempt() {
+        let told = v1::Failure {
+            failure_class: v1::FailureClass::QuotaExceeded.into(),
+            code: v1::FailureCode::LlmError.into(),
+            message: "insufficient_quota".to_owned(),
+            user_message: "The service is out of credit.".to_owned(),
+            recovery_hint: "Check the account's limits.".to_owned(),
+            ..v1::Failure::default()
+        };
+        let attempt = v1::Attempt {
+            number: 1,
+            target: "gpt".to_owned(),
+            cause: v1::AttemptCause::First.into(),
+            failure_class: v1::FailureClass::QuotaExceeded.into(),
+            message: "insufficient_quota".to_owned(),
+            duration_ms: 41,
+            ..v1::Attempt::default()
+        };
+        let response = v1::InvokeWithRecoveryResponse {
+            invocation_id: "inv-1".to_owned(),
+            attempts: vec![attempt],
+            ..v1::InvokeWithRecoveryResponse::default()
+        };
+        assert_eq!(
+            failure(&told, &response, Paint::none()),
+            [
+                "The service is out of credit.",
+                "quota_exceeded (LLM_ERROR): insufficient_quota",
+                "Hint: Check the account's limits.",
+                "",
+                "#  TARGET  WHY    WAITED  TOOK   CAME TO         MESSAGE",
+                "1  gpt     first  -       41 ms  quota_exceeded  insufficient_quota",
+                "",
+                "invocation inv-1",
+            ]
+        );
+    }
+
+    #[test]
+    fn an_answer_of_tool_calls_shows_them() {
+        let call = v1::ToolCallPart {
+            name: "get_weather".to_owned(),
+            arguments_json: "{\"city\":\"Oslo\"}".to_owned(),
+            ..v1::ToolCallPart::default()
+        };
+        let part = v1::Part { content: Some(Content::ToolCall(call)), ..v1::Part::default() };
+        let message = v1::Message { parts: vec![part], ..v1::Message::default() };
+        let completion = v1::Completion { message: Some(message), ..v1::Completion::default() };
+        assert_eq!(answer(&completion), "get_weather({\"city\":\"Oslo\"})");
+    }
+}

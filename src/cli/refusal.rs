@@ -1,0 +1,96 @@
+//! A gRPC status as people read it: Relight's own "no", with everything that its details say.
+
+use std::{fmt, time::Duration};
+
+use tonic::{Code, Status};
+use tonic_types::StatusExt as _;
+
+use super::terminal::{one_line, span};
+
+/// What a server refused, and why; `Display` takes one line and one more for each detail.
+#[derive(Debug)]
+pub(super) struct Refusal {
+    code: Code,
+    message: String,
+    reason: Option<String>,
+    /// The field and what is wrong with it.
+    violations: Vec<(String, String)>,
+    /// Violations that did not fit into the status.
+    not_shown: u64,
+    retry_in: Option<Duration>,
+}
+
+// === impl Refusal ===
+
+impl From<Status> for Refusal {
+    fn from(status: Status) -> Self {
+        let info = status.get_details_error_info();
+        let fact = |key: &str| info.as_ref().and_then(|info| info.metadata.get(key)).cloned();
+        let faults = status.get_details_bad_request().map(|bad| bad.field_violations).unwrap_or_default();
+        Self {
+            code: status.code(),
+            message: one_line(status.message()),
+            violations: faults.iter().map(|fault| (one_line(&fault.field), one_line(&fault.description))).collect(),
+            not_shown: fact("violationsNotShown").and_then(|count| count.parse().ok()).unwrap_or(0),
+            retry_in: status.get_details_retry_info().and_then(|info| info.retry_delay),
+            reason: info.map(|info| info.reason),
+        }
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let who = match &self.reason {
+            Some(reason) => format!("{:?}, {reason}", self.code),
+            None => format!("{:?}", self.code),
+        };
+        if self.violations.is_empty() {
+            write!(f, "{} ({who})", self.message)?;
+        } else {
+            write!(f, "the request is not valid ({who})")?;
+        }
+        for (field, reason) in &self.violations {
+            write!(f, "\n  {field} {reason}")?;
+        }
+        if self.not_shown > 0 {
+            write!(f, "\n  and {} more", self.not_shown)?;
+        }
+        if let Some(wait) = self.retry_in {
+            let ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
+            write!(f, "\n  asking again makes sense in {}", span(ms))?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Refusal {}
+
+#[cfg(test)]
+mod tests {
+    use relight::grpc::{convert::Violations, status};
+
+    use super::*;
+
+    #[test]
+    fn all_violations_are_shown_each_on_its_line() {
+        let mut faults = Violations::default();
+        faults.add("invocation.route", "is too long");
+        faults.add("invocation.labels", "has an empty key");
+        let shown = Refusal::from(status::invalid_argument(&faults)).to_string();
+        assert_eq!(
+            shown,
+            "the request is not valid (InvalidArgument, INVALID_REQUEST)\n  invocation.route is too long\n  \
+             invocation.labels has an empty key"
+        );
+    }
+
+    #[test]
+    fn the_nearest_name_and_the_time_to_come_back_are_said_once() {
+        let shown = Refusal::from(status::route_not_found("defualt", Some("default"))).to_string();
+        assert_eq!(shown, "there is no route `defualt`; did you mean `default`? (NotFound, ROUTE_NOT_FOUND)");
+        let shown = Refusal::from(status::not_found("target", "gtp", Some("gpt"))).to_string();
+        assert_eq!(shown, "there is no target `gtp`; did you mean `gpt`? (NotFound, TARGET_NOT_FOUND)");
+        let shown = Refusal::from(status::draining(Duration::from_millis(1500))).to_string();
+        assert!(shown.ends_with("\n  asking again makes sense in 1.5 s"), "{shown}");
+    }
+}

@@ -1,0 +1,152 @@
+//! `relight serve`: the server in this process, until somebody says stop.
+//!
+//! The first signal ends it in order, the second at once.
+
+use std::{
+    io::{self, IsTerminal as _},
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+use anyhow::bail;
+use clap::Args;
+use relight::{
+    config::{self, Loaded, ProcessEnvironment, ServerConfig, observe::LogFormat, server::AuthMode},
+    domain::clock::wall_now,
+    server::{Listeners, Options, Running},
+};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use super::{config::tell_faults, terminal::tell};
+
+const EXAMPLES: &str = "\
+Examples:
+  relight serve                                        with keys found in the environment, or a scripted model
+  relight serve --config relight.yaml                  as configured; follows the file and SIGHUP
+  relight serve --listen 0.0.0.0:50051 --config …      for other hosts; needs keys, or `server.auth: none`";
+
+/// What to serve, and where.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct ServeArguments {
+    /// The configuration; without it, what works with the keys in the environment.
+    #[arg(long, short, value_name = "FILE", env = "RELIGHT_CONFIG")]
+    config: Option<PathBuf>,
+    /// Where gRPC is served, in place of `server.listen`; port 0 takes a free one.
+    #[arg(long, value_name = "ADDRESS")]
+    listen: Option<SocketAddr>,
+    /// Where health and metrics are served, in place of `server.admin_listen`; port 0 takes a free one.
+    #[arg(long, value_name = "ADDRESS")]
+    admin_listen: Option<SocketAddr>,
+}
+
+/// Signals that mean stop.
+struct Stop {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+/// Serves until it is told to stop.
+pub(super) fn run(arguments: &ServeArguments) -> anyhow::Result<ExitCode> {
+    let mut loaded = match config::load(arguments.config.as_deref(), &ProcessEnvironment) {
+        Ok(loaded) => loaded,
+        Err(faults) => return Ok(tell_faults(&faults)),
+    };
+    let server = &mut loaded.config.server;
+    server.listen = arguments.listen.unwrap_or(server.listen);
+    server.admin_listen = arguments.admin_listen.unwrap_or(server.admin_listen);
+    still_guarded(server)?;
+    tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(serve(loaded))
+}
+
+async fn serve(loaded: Loaded) -> anyhow::Result<ExitCode> {
+    // Before anything listens, so that no signal is lost.
+    let mut stop = Stop { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? };
+    let listeners = Listeners::bind(&loaded.config.server).await?;
+    let running = Running::start(&loaded, listeners, &Options { logs: true, skip_pause: false })?;
+    tell_listening(&loaded, &running);
+    stop.said().await;
+    let ordered = running.shutdown();
+    tokio::select! {
+        () = ordered => Ok(ExitCode::SUCCESS),
+        signal = stop.said() => Ok(ExitCode::from(128 + signal)),
+    }
+}
+
+/// The configuration was checked with its own addresses; one that is given here must not open what it kept shut.
+fn still_guarded(server: &ServerConfig) -> anyhow::Result<()> {
+    let unguarded = server.auth.is_none() && server.auth_mode() == AuthMode::None;
+    if unguarded && !server.listen.ip().is_loopback() {
+        bail!(
+            "--listen {}: others could reach it and nobody is asked who they are; configure server.keys or \
+             server.tls.client_ca_file, or write server.auth: none",
+            server.listen
+        );
+    }
+    Ok(())
+}
+
+/// One line where it listens, in the form of the log that follows.
+fn tell_listening(loaded: &Loaded, running: &Running) {
+    let config = &loaded.config;
+    let people = match config.telemetry.log.format {
+        LogFormat::Text => true,
+        LogFormat::Json => false,
+        LogFormat::Auto => io::stderr().is_terminal(),
+    };
+    let source = loaded.file.as_deref().map(Path::display);
+    if people {
+        let from = match source {
+            Some(file) => format!("configured by {file}"),
+            None if loaded.found.is_empty() => "a scripted model answers, since no provider's key was found".to_owned(),
+            None => format!("providers found by {}", loaded.found.join(", ")),
+        };
+        tell(&format!(
+            "relight {} serves gRPC on {}, health and metrics on http://{}; {from}",
+            env!("CARGO_PKG_VERSION"),
+            running.address,
+            running.admin_address,
+        ));
+    } else {
+        let line = serde_json::json!({
+            "time": wall_now().to_string(),
+            "severity": "info",
+            "event": "listening",
+            "message": format!("serves gRPC on {}, health and metrics on {}", running.address, running.admin_address),
+            "version": env!("CARGO_PKG_VERSION"),
+            "address": running.address.to_string(),
+            "admin_address": running.admin_address.to_string(),
+            "config": source.map(|file| file.to_string()),
+            "found": loaded.found,
+        });
+        tell(&line.to_string());
+    }
+}
+
+// === impl Stop ===
+
+impl Stop {
+    /// Waits for a signal and says its number.
+    async fn said(&mut self) -> u8 {
+        tokio::select! {
+            _ = self.terminate.recv() => 15,
+            _ = self.interrupt.recv() => 2,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_given_on_the_command_line_opens_nothing_that_is_not_guarded() {
+        let open = SocketAddr::from(([0, 0, 0, 0], 50051));
+        let mut server = ServerConfig { listen: open, ..ServerConfig::default() };
+        assert!(still_guarded(&server).is_err());
+        server.auth = Some(AuthMode::None);
+        assert!(still_guarded(&server).is_ok(), "it is written that nobody is asked");
+        assert!(still_guarded(&ServerConfig::default()).is_ok(), "loopback");
+    }
+}

@@ -1,0 +1,146 @@
+//! Bare facts of a failed attempt, before anybody judged them.
+
+use std::{fmt, sync::Arc};
+
+use serde::{Deserialize, Serialize};
+
+/// Where a failure was seen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Surface {
+    /// A provider's or gateway's HTTP answer.
+    #[default]
+    Http,
+    /// No answer: socket, DNS, TLS, child process.
+    Transport,
+    /// After the stream began, or an error event inside a 200.
+    Stream,
+    /// A gRPC status.
+    Grpc,
+    /// A tool.
+    Tool,
+}
+
+/// A fault of the transport, as this service's own client saw it: typed, so that nothing matches on its text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TransportFault {
+    /// The name did not resolve.
+    Dns,
+    /// The connection was refused.
+    Refused,
+    /// The connection was not made in time.
+    ConnectTimeout,
+    /// The host or network cannot be reached.
+    Unreachable,
+    /// The TLS handshake failed.
+    Tls,
+    /// The peer's certificate was not accepted.
+    Certificate,
+    /// The peer reset the connection.
+    Reset,
+    /// The connection closed before the answer's head.
+    ClosedEarly,
+    /// This host ran out of ports, descriptors or memory.
+    LocalExhaustion,
+    /// No first token in time.
+    FirstTokenTimeout,
+    /// Silence after the first token.
+    IdleTimeout,
+    /// The answer was cut: it ended without its dialect's end mark.
+    Cut,
+    /// The answer, or a part of it, exceeded a bound.
+    TooLarge,
+    /// The bytes are not what the protocol allows.
+    Protocol,
+    /// The process behind the target exited.
+    ProcessExited,
+    /// The call's deadline passed while the attempt ran.
+    Deadline,
+    /// The attempt was cancelled from this side.
+    Cancelled,
+}
+
+impl TransportFault {
+    /// Whether the request surely never reached the provider.
+    #[must_use]
+    pub const fn never_sent(self) -> bool {
+        matches!(
+            self,
+            Self::Dns
+                | Self::Refused
+                | Self::ConnectTimeout
+                | Self::Unreachable
+                | Self::Tls
+                | Self::Certificate
+                | Self::LocalExhaustion
+        )
+    }
+
+    /// Whether the cause lies on this host or its network, not at the provider.
+    #[must_use]
+    pub const fn local_origin(self) -> bool {
+        matches!(self, Self::Dns | Self::Unreachable | Self::LocalExhaustion)
+    }
+}
+
+/// Bare facts of a failed attempt; judged by `policy::classify` and by nothing else.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ProviderError {
+    /// The provider's family or name (`openai`, `anthropic`, …), lower case; empty where unknown.
+    pub provider: Arc<str>,
+    /// Where the failure was seen.
+    pub surface: Surface,
+    /// HTTP status, where there was one.
+    pub status: Option<u16>,
+    /// gRPC status code, where there was one.
+    pub grpc_status: Option<i32>,
+    /// Kept headers: lower-case names, only those that the classifier or people need.
+    pub headers: Vec<(String, String)>,
+    /// The body as received, bounded, lossily decoded.
+    pub body: Option<String>,
+    /// A text in place of a body: what an SDK, a transport or a tool said.
+    pub message: Option<String>,
+    /// A typed transport fault, where this service's own client saw one.
+    pub fault: Option<TransportFault>,
+}
+
+impl ProviderError {
+    /// A fault of the transport, with words for people.
+    pub fn transport(provider: impl Into<Arc<str>>, fault: TransportFault, message: impl Into<String>) -> Self {
+        let surface = match fault {
+            TransportFault::IdleTimeout | TransportFault::Cut => Surface::Stream,
+            _ => Surface::Transport,
+        };
+        Self {
+            provider: provider.into(),
+            surface,
+            fault: Some(fault),
+            message: Some(message.into()),
+            ..Self::default()
+        }
+    }
+
+    /// The value of a kept header.
+    #[must_use]
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(kept, _)| kept == name).map(|(_, value)| value.as_str())
+    }
+}
+
+impl fmt::Display for ProviderError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.status, self.fault) {
+            (Some(status), _) => write!(f, "status {status}")?,
+            (None, Some(fault)) => write!(f, "{fault:?}")?,
+            (None, None) => write!(f, "provider error")?,
+        }
+        if let Some(text) = self.message.as_deref().or(self.body.as_deref()) {
+            let end = text.floor_char_boundary(200);
+            write!(f, ": {}", &text[..end])?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for ProviderError {}

@@ -1,0 +1,167 @@
+//! The journal: the durable record of invocations, their steps and outcomes, and of threads.
+//!
+//! It answers four questions: was this request made before, what happened since step N, whose is the execution now,
+//! and what was said on this thread. Every write of an execution is conditional on its epoch, so that a paused owner
+//! that was taken for dead cannot write any more; every change is made whole or not at all. Times are passed in.
+//!
+//! It never decides anything: when to renew, take over, attach or replay is the business of the layers above, which
+//! know it as `Arc<dyn Journal>`.
+
+mod changes;
+mod error;
+mod fingerprint;
+mod memory;
+mod migrate;
+pub mod postgres;
+mod record;
+mod size;
+mod sql;
+pub mod sqlite;
+mod standing;
+mod thread;
+mod writer;
+
+use std::{fmt::Debug, sync::Arc};
+
+use futures_util::future::BoxFuture;
+use jiff::Timestamp;
+
+pub use self::{
+    changes::Changes,
+    error::{AppendError, FinishError, JournalError, ThreadError},
+    fingerprint::Fingerprint,
+    memory::MemoryJournal,
+    record::{
+        Begun, CancelWish, Compacted, EVENTS_KEPT, Entry, Finish, Held, INVOCATION_CAP_BYTES, LEASE, LEASE_RENEWAL,
+        Limits, MEMORY_CAP_BYTES, NewInvocation, Owner, Page, Record, Renewed, Request, RunState, Stats, Takeover,
+    },
+    sql::SqlJournal,
+    thread::{Locked, THREAD_ERRORS_KEPT, Thread, ThreadCommit, ThreadEnd, ThreadKey},
+    writer::{Ending, JournalWriter, WriterSettings},
+};
+use crate::{
+    config::observe::{JournalConfig, JournalStore},
+    domain::{
+        ids::{InvocationId, RequestId, TenantId},
+        invocation::Outcome,
+    },
+};
+
+/// What a journal's operation comes to, in time.
+pub type Answer<'a, T, E = JournalError> = BoxFuture<'a, Result<T, E>>;
+
+/// The durable record. Dropping an operation's future leaves it done or not done, never half done.
+pub trait Journal: Debug + Send + Sync {
+    /// Records an invocation, unless its tenant used its request id before: exactly one of any number of concurrent
+    /// begins gets [`Begun::New`].
+    fn begin(&self, new: NewInvocation, now: Timestamp) -> Answer<'_, Begun>;
+
+    /// Records steps of an execution, all of one epoch, right after what is recorded. Steps that the same epoch
+    /// recorded before are passed over, so that a batch whose answer was lost may be sent again.
+    ///
+    /// # Errors
+    /// [`AppendError`]; then nothing of the batch was recorded.
+    fn append<'a>(&'a self, id: &'a InvocationId, entries: &'a [Entry]) -> Answer<'a, (), AppendError>;
+
+    /// Reads at most `limit` steps after `after_seq`; `None` where there is no such invocation.
+    fn read<'a>(&'a self, id: &'a InvocationId, after_seq: u64, limit: usize) -> Answer<'a, Option<Page>>;
+
+    /// Records the last steps, the outcome and the thread's change in one piece. Once recorded, the same epoch may
+    /// send it again without effect.
+    ///
+    /// # Errors
+    /// [`FinishError`]; then nothing of it was recorded.
+    fn finish(&self, end: Finish, now: Timestamp) -> Answer<'_, (), FinishError>;
+
+    /// The invocation as it is kept.
+    fn get<'a>(&'a self, id: &'a InvocationId) -> Answer<'a, Option<Record>>;
+
+    /// The invocation that a tenant's request id stands for.
+    fn get_by_request<'a>(&'a self, tenant: &'a TenantId, request: &'a RequestId) -> Answer<'a, Option<Record>>;
+
+    /// Extends the leases of what `owner` holds, and tells what it does not hold any more. An expired lease that
+    /// nobody took is extended, too.
+    fn renew<'a>(&'a self, owner: &'a Owner, held: &'a [Held], now: Timestamp) -> Answer<'a, Renewed>;
+
+    /// Ends the leases of what `owner` holds, so that another replica takes over at once.
+    fn release<'a>(&'a self, owner: &'a Owner, held: &'a [Held], now: Timestamp) -> Answer<'a, ()>;
+
+    /// At most `limit` running invocations whose leases have expired, longest first.
+    fn expired(&self, now: Timestamp, limit: usize) -> Answer<'_, Vec<Held>>;
+
+    /// Takes an execution over whose lease has expired, if it is still at `expected.epoch`: of any number of
+    /// concurrent callers exactly one gets it.
+    fn take_over<'a>(&'a self, expected: &'a Held, owner: &'a Owner, now: Timestamp) -> Answer<'a, Takeover>;
+
+    /// Records that somebody wants an invocation cancelled.
+    fn request_cancel<'a>(&'a self, id: &'a InvocationId) -> Answer<'a, CancelWish>;
+
+    /// An ear for changes of an invocation; subscribe before reading.
+    fn changes(&self, id: &InvocationId) -> Changes;
+
+    /// The thread as it is kept; `None` where there is none.
+    fn load_thread<'a>(&'a self, key: &'a ThreadKey) -> Answer<'a, Option<Thread>>;
+
+    /// Locks a thread for an invocation that has begun, creating it where there is none. A lock whose invocation is
+    /// finished, gone, or left by its owner (lease expired) is taken; locking again is no error.
+    fn lock_thread<'a>(
+        &'a self,
+        key: &'a ThreadKey,
+        invocation: &'a InvocationId,
+        now: Timestamp,
+    ) -> Answer<'a, Locked>;
+
+    /// Appends a turn and its answer, unlocks, and tells the new version. Once committed, the same invocation may
+    /// send it again without effect.
+    ///
+    /// # Errors
+    /// [`ThreadError`]; then the thread is as it was.
+    fn commit_thread<'a>(
+        &'a self,
+        key: &'a ThreadKey,
+        invocation: &'a InvocationId,
+        commit: ThreadCommit,
+        now: Timestamp,
+    ) -> Answer<'a, u64, ThreadError>;
+
+    /// Adds a failed outcome to the thread's errors and unlocks it; the messages are not touched.
+    ///
+    /// # Errors
+    /// [`ThreadError`]; then the thread is as it was.
+    fn fail_thread<'a>(
+        &'a self,
+        key: &'a ThreadKey,
+        outcome: &'a Outcome,
+        now: Timestamp,
+    ) -> Answer<'a, (), ThreadError>;
+
+    /// Deletes a thread for good, at `version` or at any; tells whether there was one.
+    ///
+    /// # Errors
+    /// [`ThreadError::Version`] at another version, [`ThreadError::Busy`] while a live invocation runs on it.
+    fn delete_thread<'a>(
+        &'a self,
+        key: &'a ThreadKey,
+        version: Option<u64>,
+        now: Timestamp,
+    ) -> Answer<'a, bool, ThreadError>;
+
+    /// Applies the retention: events, then outcomes that are too old, then the oldest beyond the cap.
+    fn compact(&self, now: Timestamp) -> Answer<'_, Compacted>;
+
+    /// How much is kept.
+    fn stats(&self) -> Answer<'_, Stats>;
+}
+
+/// Opens the journal that the configuration names.
+///
+/// # Errors
+/// [`JournalError`] when its store cannot be opened or is of a later version.
+pub async fn open(config: &JournalConfig) -> Result<Arc<dyn Journal>, JournalError> {
+    let limits = Limits::from(config);
+    Ok(match &config.store {
+        JournalStore::Memory => Arc::new(MemoryJournal::new(limits)),
+        JournalStore::Sqlite(path) => Arc::new(sqlite::open(path, config.mode, limits).await?),
+        JournalStore::Postgres(url) => Arc::new(postgres::open(url.expose(), limits).await?),
+    })
+}

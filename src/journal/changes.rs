@@ -1,0 +1,117 @@
+//! Tells readers that an invocation's record changed, so that they need not ask again and again.
+//!
+//! A reader subscribes, then reads, then waits: what was written between its read and its wait wakes it at once. The
+//! message is a hint and carries nothing; the journal alone says what happened.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use tokio::{sync::watch, time::timeout};
+
+use crate::domain::ids::InvocationId;
+
+/// Where changes are announced; one per journal.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Notices {
+    readers: Arc<Mutex<HashMap<InvocationId, watch::Sender<()>>>>,
+}
+
+/// A reader's ear on one invocation.
+#[derive(Debug)]
+pub struct Changes {
+    id: InvocationId,
+    heard: watch::Receiver<()>,
+    notices: Notices,
+    poll: Option<watch::Receiver<Duration>>,
+}
+
+// === impl Notices ===
+
+impl Notices {
+    /// Wakes the readers of an invocation on this replica.
+    pub(super) fn announce(&self, id: &InvocationId) {
+        if let Some(sender) = self.lock().get(id) {
+            sender.send_replace(());
+        }
+    }
+
+    /// Wakes every reader: what happened was missed.
+    pub(super) fn announce_all(&self) {
+        for sender in self.lock().values() {
+            sender.send_replace(());
+        }
+    }
+
+    /// An ear on an invocation; with `poll`, it also wakes after that long without a word.
+    pub(super) fn subscribe(&self, id: &InvocationId, poll: Option<watch::Receiver<Duration>>) -> Changes {
+        let heard = self.lock().entry(id.clone()).or_insert_with(|| watch::channel(()).0).subscribe();
+        Changes { id: id.clone(), heard, notices: self.clone(), poll }
+    }
+
+    /// How many invocations are listened to.
+    #[cfg(test)]
+    pub(super) fn listened(&self) -> usize {
+        self.lock().len()
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<InvocationId, watch::Sender<()>>> {
+        self.readers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+// === impl Changes ===
+
+impl Changes {
+    /// Waits until the record may have changed since this was made or last returned. Cancel safe.
+    pub async fn wait(&mut self) {
+        let poll = self.poll.as_ref().map(|poll| *poll.borrow());
+        // The sender lives as long as an ear does, so that `changed` cannot fail; a time-out is a reason to look, too.
+        match poll {
+            Some(limit) => drop(timeout(limit, self.heard.changed()).await),
+            None => drop(self.heard.changed().await),
+        }
+    }
+}
+
+impl Drop for Changes {
+    fn drop(&mut self) {
+        let mut readers = self.notices.lock();
+        // This ear still counts as one.
+        if readers.get(&self.id).is_some_and(|sender| sender.receiver_count() <= 1) {
+            readers.remove(&self.id);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt as _;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_change_between_reading_and_waiting_is_not_missed() {
+        let notices = Notices::default();
+        let id = InvocationId::from("a");
+        let mut ear = notices.subscribe(&id, None);
+        assert!(ear.wait().now_or_never().is_none(), "nothing happened yet");
+        notices.announce(&id);
+        assert!(ear.wait().now_or_never().is_some());
+        assert!(ear.wait().now_or_never().is_none(), "one change wakes once");
+    }
+
+    #[tokio::test]
+    async fn nothing_is_kept_of_an_invocation_that_nobody_listens_to() {
+        let notices = Notices::default();
+        let id = InvocationId::from("a");
+        let one = notices.subscribe(&id, None);
+        let other = notices.subscribe(&id, None);
+        drop(one);
+        assert_eq!(notices.listened(), 1);
+        drop(other);
+        assert_eq!(notices.listened(), 0);
+    }
+}

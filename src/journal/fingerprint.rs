@@ -1,0 +1,75 @@
+//! The fingerprint of a request: the same for the same question, whenever and with whatever labels it is asked.
+//!
+//! It decides whether a repeated `request_id` means the same request. Time, trace, labels and ids are left out, since
+//! an honest repetition differs in them.
+
+use std::fmt;
+
+use serde::Serialize;
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+use crate::domain::{
+    ids::{Operation, RouteName, ThreadId},
+    invocation::{Call, Invocation, Overrides},
+};
+
+/// SHA-256 of the canonical request, hex.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Fingerprint(String);
+
+#[derive(Serialize)]
+struct Canonical<'a> {
+    route: &'a RouteName,
+    operation: &'a Operation,
+    thread: &'a Option<ThreadId>,
+    call: &'a Call,
+    overrides: &'a Overrides,
+}
+
+// === impl Fingerprint ===
+
+impl Fingerprint {
+    /// Of an invocation.
+    #[must_use]
+    pub fn of(invocation: &Invocation) -> Self {
+        let Invocation { route, operation, thread, call, overrides, .. } = invocation;
+        let canonical = Canonical { route, operation, thread, call, overrides };
+        // These types are plain data with text keys, which JSON can always express.
+        let value = serde_json::to_value(canonical).unwrap_or(Value::Null);
+        let mut hasher = Sha256::new();
+        hasher.update(sorted(value).to_string());
+        Self(format!("{:x}", hasher.finalize()))
+    }
+
+    /// One that was stored, or that somebody else computed.
+    pub fn new(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+
+    /// As text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Fingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// The value with the keys of every object in order, so that maps that were built differently are equal.
+fn sorted(value: Value) -> Value {
+    match value {
+        Value::Array(items) => Value::Array(items.into_iter().map(sorted).collect()),
+        Value::Object(fields) => {
+            let mut fields: Vec<(String, Value)> =
+                fields.into_iter().map(|(name, value)| (name, sorted(value))).collect();
+            fields.sort_by(|one, other| one.0.cmp(&other.0));
+            Value::Object(fields.into_iter().collect())
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => value,
+    }
+}

@@ -1,0 +1,192 @@
+//! The journal in memory: complete, bounded, and gone with the process.
+//!
+//! The default, for development and for callers who need no more than retries. It keeps the same promises as the
+//! durable engines, tested by the same specification, but for durability itself. It never blocks on I/O.
+
+mod state;
+mod threads;
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use jiff::Timestamp;
+
+use self::state::State;
+use super::{
+    Answer, AppendError, Begun, CancelWish, Changes, Compacted, Entry, Finish, FinishError, Held, Journal, Limits,
+    Locked, NewInvocation, Owner, Page, Record, Renewed, Stats, Takeover, Thread, ThreadCommit, ThreadError, ThreadKey,
+    changes::Notices,
+};
+use crate::domain::{
+    ids::{InvocationId, RequestId, TenantId},
+    invocation::Outcome,
+};
+
+/// A journal in memory.
+#[derive(Debug)]
+pub struct MemoryJournal {
+    state: Mutex<State>,
+    notices: Notices,
+    #[cfg(test)]
+    away: std::sync::atomic::AtomicU32,
+}
+
+// === impl MemoryJournal ===
+
+impl MemoryJournal {
+    /// An empty journal.
+    #[must_use]
+    pub fn new(limits: Limits) -> Self {
+        Self {
+            state: Mutex::new(State::new(limits)),
+            notices: Notices::default(),
+            #[cfg(test)]
+            away: std::sync::atomic::AtomicU32::default(),
+        }
+    }
+
+    /// The next appends fail as those of a store that cannot be reached.
+    #[cfg(test)]
+    pub(crate) fn go_away(&self, appends: u32) {
+        self.away.store(appends, std::sync::atomic::Ordering::Relaxed);
+    }
+
+    #[cfg(test)]
+    fn reach(&self) -> Result<(), AppendError> {
+        use std::sync::atomic::Ordering::Relaxed;
+        match self.away.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)) {
+            Ok(_) => Err(super::JournalError::Unavailable("away".to_owned()).into()),
+            Err(_) => Ok(()),
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Default for MemoryJournal {
+    fn default() -> Self {
+        Self::new(Limits::default())
+    }
+}
+
+impl Journal for MemoryJournal {
+    fn begin(&self, new: NewInvocation, now: Timestamp) -> Answer<'_, Begun> {
+        Box::pin(async move { self.state().begin(new, now) })
+    }
+
+    fn append<'a>(&'a self, id: &'a InvocationId, entries: &'a [Entry]) -> Answer<'a, (), AppendError> {
+        Box::pin(async move {
+            #[cfg(test)]
+            self.reach()?;
+            self.state().append(id, entries)?;
+            self.notices.announce(id);
+            Ok(())
+        })
+    }
+
+    fn read<'a>(&'a self, id: &'a InvocationId, after_seq: u64, limit: usize) -> Answer<'a, Option<Page>> {
+        Box::pin(async move { Ok(self.state().read(id, after_seq, limit)) })
+    }
+
+    fn finish(&self, end: Finish, now: Timestamp) -> Answer<'_, (), FinishError> {
+        Box::pin(async move {
+            let id = end.id.clone();
+            self.state().finish(end, now)?;
+            self.notices.announce(&id);
+            Ok(())
+        })
+    }
+
+    fn get<'a>(&'a self, id: &'a InvocationId) -> Answer<'a, Option<Record>> {
+        Box::pin(async move { Ok(self.state().get(id)) })
+    }
+
+    fn get_by_request<'a>(&'a self, tenant: &'a TenantId, request: &'a RequestId) -> Answer<'a, Option<Record>> {
+        Box::pin(async move { Ok(self.state().get_by_request(tenant, request)) })
+    }
+
+    fn renew<'a>(&'a self, owner: &'a Owner, held: &'a [Held], now: Timestamp) -> Answer<'a, Renewed> {
+        Box::pin(async move { Ok(self.state().renew(owner, held, now)) })
+    }
+
+    fn release<'a>(&'a self, owner: &'a Owner, held: &'a [Held], now: Timestamp) -> Answer<'a, ()> {
+        Box::pin(async move {
+            self.state().release(owner, held, now);
+            Ok(())
+        })
+    }
+
+    fn expired(&self, now: Timestamp, limit: usize) -> Answer<'_, Vec<Held>> {
+        Box::pin(async move { Ok(self.state().expired(now, limit)) })
+    }
+
+    fn take_over<'a>(&'a self, expected: &'a Held, owner: &'a Owner, now: Timestamp) -> Answer<'a, Takeover> {
+        Box::pin(async move {
+            let takeover = self.state().take_over(expected, owner, now);
+            self.notices.announce(&expected.id);
+            Ok(takeover)
+        })
+    }
+
+    fn request_cancel<'a>(&'a self, id: &'a InvocationId) -> Answer<'a, CancelWish> {
+        Box::pin(async move {
+            let wish = self.state().request_cancel(id);
+            self.notices.announce(id);
+            Ok(wish)
+        })
+    }
+
+    fn changes(&self, id: &InvocationId) -> Changes {
+        self.notices.subscribe(id, None)
+    }
+
+    fn load_thread<'a>(&'a self, key: &'a ThreadKey) -> Answer<'a, Option<Thread>> {
+        Box::pin(async move { Ok(self.state().load_thread(key)) })
+    }
+
+    fn lock_thread<'a>(
+        &'a self,
+        key: &'a ThreadKey,
+        invocation: &'a InvocationId,
+        now: Timestamp,
+    ) -> Answer<'a, Locked> {
+        Box::pin(async move { self.state().lock_thread(key, invocation, now) })
+    }
+
+    fn commit_thread<'a>(
+        &'a self,
+        key: &'a ThreadKey,
+        invocation: &'a InvocationId,
+        commit: ThreadCommit,
+        now: Timestamp,
+    ) -> Answer<'a, u64, ThreadError> {
+        Box::pin(async move { self.state().commit_thread(key, invocation, &commit, now) })
+    }
+
+    fn fail_thread<'a>(
+        &'a self,
+        key: &'a ThreadKey,
+        outcome: &'a Outcome,
+        now: Timestamp,
+    ) -> Answer<'a, (), ThreadError> {
+        Box::pin(async move { self.state().fail_thread(key, outcome, now) })
+    }
+
+    fn delete_thread<'a>(
+        &'a self,
+        key: &'a ThreadKey,
+        version: Option<u64>,
+        now: Timestamp,
+    ) -> Answer<'a, bool, ThreadError> {
+        Box::pin(async move { self.state().delete_thread(key, version, now) })
+    }
+
+    fn compact(&self, now: Timestamp) -> Answer<'_, Compacted> {
+        Box::pin(async move { Ok(self.state().compact(now)) })
+    }
+
+    fn stats(&self) -> Answer<'_, Stats> {
+        Box::pin(async move { Ok(self.state().stats()) })
+    }
+}

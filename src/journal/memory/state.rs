@@ -1,0 +1,306 @@
+//! Invocations in memory: rows by id, and the indexes that keep every question cheap.
+
+use std::{
+    collections::{BTreeSet, HashMap, HashSet},
+    time::Duration,
+};
+
+use jiff::Timestamp;
+
+use super::super::{
+    AppendError, Begun, CancelWish, Compacted, Entry, Finish, FinishError, Held, JournalError, Limits, NewInvocation,
+    Owner, Page, Record, Renewed, RunState, Stats, Takeover, ThreadKey, size::step_bytes, standing::Standing,
+};
+use crate::{
+    config::observe::Payloads,
+    domain::ids::{InvocationId, RequestId, TenantId},
+};
+
+/// Everything that is kept.
+#[derive(Debug)]
+pub(super) struct State {
+    pub(super) limits: Limits,
+    rows: HashMap<InvocationId, Row>,
+    by_request: HashMap<(TenantId, RequestId), InvocationId>,
+    running: HashSet<InvocationId>,
+    finished: BTreeSet<(Timestamp, InvocationId)>,
+    pub(super) threads: HashMap<ThreadKey, super::threads::Row>,
+    bytes: u64,
+}
+
+#[derive(Debug)]
+struct Row {
+    record: Record,
+    epoch_first_seq: u64,
+    entries: Vec<Entry>,
+    bytes: u64,
+}
+
+// === impl State ===
+
+impl State {
+    pub(super) fn new(limits: Limits) -> Self {
+        Self {
+            limits,
+            rows: HashMap::new(),
+            by_request: HashMap::new(),
+            running: HashSet::new(),
+            finished: BTreeSet::new(),
+            threads: HashMap::new(),
+            bytes: 0,
+        }
+    }
+
+    pub(super) fn begin(&mut self, new: NewInvocation, now: Timestamp) -> Result<Begun, JournalError> {
+        if let Some(request) = &new.request_id
+            && let Some(known) = self.get_by_request(&new.tenant, request)
+        {
+            return Ok(known.answer_to(&new));
+        }
+        if self.rows.contains_key(&new.id) {
+            return Err(JournalError::Corrupt(format!("invocation {} exists already", new.id)));
+        }
+        self.make_room();
+        if self.rows.len() as u64 >= self.limits.max_invocations {
+            return Err(JournalError::Full(format!("{} invocations run", self.running.len())));
+        }
+        let id = new.id.clone();
+        if let Some(request) = &new.request_id {
+            self.by_request.insert((new.tenant.clone(), request.clone()), id.clone());
+        }
+        self.running.insert(id.clone());
+        let record = new.into_record(&self.limits, now);
+        self.rows.insert(id, Row { record, epoch_first_seq: 1, entries: Vec::new(), bytes: 0 });
+        Ok(Begun::New { epoch: 1 })
+    }
+
+    pub(super) fn append(&mut self, id: &InvocationId, entries: &[Entry]) -> Result<(), AppendError> {
+        let row = self.rows.get(id).ok_or(AppendError::Unknown)?;
+        let fresh = row.standing().fresh(entries)?;
+        let added: u64 = fresh.iter().map(|entry| step_bytes(&entry.step)).sum();
+        if row.bytes + added > self.limits.invocation_bytes {
+            return Err(AppendError::Full { held: row.bytes, cap: self.limits.invocation_bytes });
+        }
+        if !self.free(added) {
+            return Err(AppendError::Full { held: self.bytes, cap: self.limits.memory_bytes });
+        }
+        self.record(id, fresh);
+        Ok(())
+    }
+
+    pub(super) fn read(&self, id: &InvocationId, after_seq: u64, limit: usize) -> Option<Page> {
+        let row = self.rows.get(id)?;
+        let from = row.entries.partition_point(|entry| entry.seq <= after_seq);
+        let page = Page {
+            entries: row.entries[from..].iter().take(limit).cloned().collect(),
+            last_seq: row.record.last_seq,
+            epoch: row.record.epoch,
+            finished: row.record.is_finished(),
+            gone: false,
+        };
+        Some(page.with_gap_after(after_seq, limit))
+    }
+
+    pub(super) fn finish(&mut self, end: Finish, now: Timestamp) -> Result<(), FinishError> {
+        let row = self.rows.get(&end.id).ok_or(AppendError::Unknown)?;
+        let standing = row.standing();
+        if standing.finished && standing.epoch == end.epoch {
+            return Ok(());
+        }
+        standing.admit(end.epoch)?;
+        let fresh = standing.fresh(&end.entries)?;
+        let key = row.record.thread.clone().map(|thread| ThreadKey::new(row.record.tenant.clone(), thread));
+        self.end_thread(key.as_ref(), &end, now)?;
+        self.record(&end.id, fresh);
+        if let Some(row) = self.rows.get_mut(&end.id) {
+            row.record.state = RunState::Finished { at: now };
+            if self.limits.payloads == Payloads::Full {
+                row.record.outcome = Some(Box::new(end.outcome));
+                row.record.snapshot = Some(end.snapshot);
+            }
+        }
+        self.running.remove(&end.id);
+        self.finished.insert((now, end.id));
+        self.free(0);
+        Ok(())
+    }
+
+    pub(super) fn get(&self, id: &InvocationId) -> Option<Record> {
+        self.rows.get(id).map(|row| row.record.clone())
+    }
+
+    pub(super) fn get_by_request(&self, tenant: &TenantId, request: &RequestId) -> Option<Record> {
+        self.get(self.by_request.get(&(tenant.clone(), request.clone()))?)
+    }
+
+    pub(super) fn renew(&mut self, owner: &Owner, held: &[Held], now: Timestamp) -> Renewed {
+        let mut renewed = Renewed::default();
+        let until = later(now, self.limits.lease);
+        for Held { id, epoch } in held {
+            match self.held(owner, id, *epoch) {
+                Some(record) => {
+                    record.state = RunState::Running { lease_expires_at: until };
+                    if record.cancel_requested {
+                        renewed.cancel_requested.push(id.clone());
+                    }
+                }
+                None => renewed.lost.push(id.clone()),
+            }
+        }
+        renewed
+    }
+
+    pub(super) fn release(&mut self, owner: &Owner, held: &[Held], now: Timestamp) {
+        for Held { id, epoch } in held {
+            if let Some(record) = self.held(owner, id, *epoch) {
+                record.state = RunState::Running { lease_expires_at: now };
+            }
+        }
+    }
+
+    pub(super) fn expired(&self, now: Timestamp, limit: usize) -> Vec<Held> {
+        let records = self.running.iter().filter_map(|id| self.rows.get(id)).map(|row| &row.record);
+        let mut orphans: Vec<(Timestamp, Held)> = records
+            .filter_map(|record| match record.state {
+                RunState::Running { lease_expires_at } if lease_expires_at <= now => {
+                    Some((lease_expires_at, Held { id: record.id.clone(), epoch: record.epoch }))
+                }
+                RunState::Running { .. } | RunState::Finished { .. } => None,
+            })
+            .collect();
+        orphans.sort_by_key(|orphan| orphan.0);
+        orphans.into_iter().take(limit).map(|(_, held)| held).collect()
+    }
+
+    pub(super) fn take_over(&mut self, expected: &Held, owner: &Owner, now: Timestamp) -> Takeover {
+        let until = later(now, self.limits.lease);
+        let Some(row) = self.rows.get_mut(&expected.id) else { return Takeover::Unknown };
+        if let Some(refused) = row.record.refuses_takeover(expected.epoch, now) {
+            return refused;
+        }
+        row.record.epoch += 1;
+        row.record.owner = owner.clone();
+        row.record.state = RunState::Running { lease_expires_at: until };
+        row.epoch_first_seq = row.record.last_seq + 1;
+        Takeover::Taken(Box::new(row.record.clone()))
+    }
+
+    pub(super) fn request_cancel(&mut self, id: &InvocationId) -> CancelWish {
+        match self.rows.get_mut(id) {
+            None => CancelWish::Unknown,
+            Some(row) if row.record.is_finished() => CancelWish::Finished,
+            Some(row) => {
+                row.record.cancel_requested = true;
+                CancelWish::Recorded
+            }
+        }
+    }
+
+    pub(super) fn compact(&mut self, now: Timestamp) -> Compacted {
+        let mut done = Compacted::default();
+        let kept_since = earlier(now, self.limits.outcomes_kept);
+        let old = self.finished.iter().take_while(|(at, _)| *at <= kept_since).map(|(_, id)| id.clone());
+        let abandoned = self.running.iter().filter(|id| {
+            let record = self.rows.get(*id).map(|row| &row.record);
+            record.is_some_and(|record| record.is_orphaned(now) && record.deadline_at <= kept_since)
+        });
+        for id in old.chain(abandoned.cloned()).collect::<Vec<_>>() {
+            self.delete(&id);
+            done.deleted += 1;
+        }
+        let stripped_since = earlier(now, self.limits.events_kept);
+        let old: Vec<InvocationId> =
+            self.finished.iter().take_while(|(at, _)| *at <= stripped_since).map(|(_, id)| id.clone()).collect();
+        for id in old {
+            if let Some(row) = self.rows.get_mut(&id).filter(|row| !row.entries.is_empty()) {
+                row.entries = Vec::new();
+                self.bytes -= std::mem::take(&mut row.bytes);
+                done.stripped += 1;
+            }
+        }
+        done
+    }
+
+    pub(super) fn stats(&self) -> Stats {
+        Stats {
+            invocations: self.rows.len() as u64,
+            running: self.running.len() as u64,
+            events: self.rows.values().map(|row| row.entries.len() as u64).sum(),
+            event_bytes: self.bytes,
+            threads: self.threads.len() as u64,
+        }
+    }
+
+    /// Whether somebody is taken to execute the invocation.
+    pub(super) fn is_alive(&self, id: &InvocationId, now: Timestamp) -> bool {
+        self.rows.get(id).is_some_and(|row| !row.record.is_finished() && !row.record.is_orphaned(now))
+    }
+
+    fn held(&mut self, owner: &Owner, id: &InvocationId, epoch: u64) -> Option<&mut Record> {
+        let record = &mut self.rows.get_mut(id)?.record;
+        (record.owner == *owner && record.epoch == epoch && !record.is_finished()).then_some(record)
+    }
+
+    fn record(&mut self, id: &InvocationId, fresh: &[Entry]) {
+        let (Some(row), Some(last)) = (self.rows.get_mut(id), fresh.last()) else { return };
+        row.record.last_seq = last.seq;
+        if self.limits.payloads == Payloads::Full {
+            let added: u64 = fresh.iter().map(|entry| step_bytes(&entry.step)).sum();
+            row.bytes += added;
+            self.bytes += added;
+            row.entries.extend_from_slice(fresh);
+        }
+    }
+
+    /// Lets the oldest finished go until one more fits.
+    fn make_room(&mut self) {
+        while self.rows.len() as u64 >= self.limits.max_invocations && self.delete_oldest() {}
+    }
+
+    /// Lets the oldest finished go until `added` bytes fit; tells whether they do.
+    fn free(&mut self, added: u64) -> bool {
+        while self.bytes + added > self.limits.memory_bytes && self.delete_oldest() {}
+        self.bytes + added <= self.limits.memory_bytes
+    }
+
+    fn delete_oldest(&mut self) -> bool {
+        let Some((_, id)) = self.finished.first().cloned() else { return false };
+        self.delete(&id);
+        true
+    }
+
+    fn delete(&mut self, id: &InvocationId) {
+        let Some(row) = self.rows.remove(id) else { return };
+        self.bytes -= row.bytes;
+        self.running.remove(id);
+        if let RunState::Finished { at } = row.record.state {
+            self.finished.remove(&(at, id.clone()));
+        }
+        if let Some(request) = row.record.request_id {
+            self.by_request.remove(&(row.record.tenant, request));
+        }
+    }
+}
+
+// === impl Row ===
+
+impl Row {
+    fn standing(&self) -> Standing {
+        Standing {
+            epoch: self.record.epoch,
+            epoch_first_seq: self.epoch_first_seq,
+            last_seq: self.record.last_seq,
+            finished: self.record.is_finished(),
+        }
+    }
+}
+
+/// `now` and that much more, or the end of time.
+fn later(now: Timestamp, by: Duration) -> Timestamp {
+    now.checked_add(by).unwrap_or(Timestamp::MAX)
+}
+
+/// `now` less that much, or the begin of time.
+fn earlier(now: Timestamp, by: Duration) -> Timestamp {
+    now.checked_sub(by).unwrap_or(Timestamp::MIN)
+}

@@ -1,0 +1,154 @@
+//! Threads in memory.
+
+use jiff::Timestamp;
+
+use super::{
+    super::{
+        Finish, JournalError, Locked, THREAD_ERRORS_KEPT, Thread, ThreadCommit, ThreadEnd, ThreadError, ThreadKey,
+    },
+    state::State,
+};
+use crate::{
+    config::observe::Payloads,
+    domain::{ids::InvocationId, invocation::Outcome},
+};
+
+/// A thread, and who committed its version.
+#[derive(Debug)]
+pub(super) struct Row {
+    thread: Thread,
+    committed_by: Option<InvocationId>,
+}
+
+impl State {
+    pub(super) fn load_thread(&self, key: &ThreadKey) -> Option<Thread> {
+        self.threads.get(key).map(|row| row.thread.clone())
+    }
+
+    pub(super) fn lock_thread(
+        &mut self,
+        key: &ThreadKey,
+        invocation: &InvocationId,
+        now: Timestamp,
+    ) -> Result<Locked, JournalError> {
+        if self.limits.payloads == Payloads::None {
+            return Err(JournalError::NotKept("a thread"));
+        }
+        if let Some(running) = self.threads.get(key).and_then(|row| row.thread.running.clone())
+            && running != *invocation
+            && self.is_alive(&running, now)
+        {
+            return Ok(Locked::Busy { running });
+        }
+        // A conversation is never given up for another one: at the bound new threads are refused.
+        if !self.threads.contains_key(key) && self.threads.len() as u64 >= self.limits.max_invocations {
+            return Err(JournalError::Full(format!("{} threads are kept", self.threads.len())));
+        }
+        let row = self.threads.entry(key.clone()).or_insert_with(|| Row::new(now));
+        row.thread.running = Some(invocation.clone());
+        Ok(Locked::Locked(Box::new(row.thread.clone())))
+    }
+
+    pub(super) fn commit_thread(
+        &mut self,
+        key: &ThreadKey,
+        invocation: &InvocationId,
+        commit: &ThreadCommit,
+        now: Timestamp,
+    ) -> Result<u64, ThreadError> {
+        let row = self.threads.get_mut(key).ok_or(ThreadError::NotLocked { holder: None })?;
+        let thread = &mut row.thread;
+        if thread.running.as_ref() != Some(invocation) {
+            return match &row.committed_by {
+                Some(by) if by == invocation => Ok(thread.version),
+                Some(_) | None => Err(ThreadError::NotLocked { holder: thread.running.clone() }),
+            };
+        }
+        if thread.version != commit.expected_version {
+            return Err(ThreadError::Version { current: thread.version });
+        }
+        let splice = commit.splice();
+        thread.messages.truncate(thread.messages.len().saturating_sub(splice.drop));
+        thread.messages.extend(splice.append);
+        thread.version += 1;
+        thread.updated_at = now;
+        thread.running = None;
+        row.committed_by = Some(invocation.clone());
+        Ok(thread.version)
+    }
+
+    pub(super) fn fail_thread(
+        &mut self,
+        key: &ThreadKey,
+        outcome: &Outcome,
+        now: Timestamp,
+    ) -> Result<(), ThreadError> {
+        let row = self.threads.get_mut(key).ok_or(ThreadError::NotLocked { holder: None })?;
+        let thread = &mut row.thread;
+        if thread.running.as_ref() != Some(&outcome.invocation) {
+            let known = thread.errors.iter().any(|error| error.invocation == outcome.invocation);
+            return if known { Ok(()) } else { Err(ThreadError::NotLocked { holder: thread.running.clone() }) };
+        }
+        if thread.errors.len() >= THREAD_ERRORS_KEPT {
+            thread.errors.remove(0);
+        }
+        thread.errors.push(outcome.clone());
+        thread.updated_at = now;
+        thread.running = None;
+        Ok(())
+    }
+
+    pub(super) fn delete_thread(
+        &mut self,
+        key: &ThreadKey,
+        version: Option<u64>,
+        now: Timestamp,
+    ) -> Result<bool, ThreadError> {
+        let Some(row) = self.threads.get(key) else { return Ok(false) };
+        if let Some(running) = row.thread.running.clone().filter(|running| self.is_alive(running, now)) {
+            return Err(ThreadError::Busy { running });
+        }
+        if version.is_some_and(|version| version != row.thread.version) {
+            return Err(ThreadError::Version { current: row.thread.version });
+        }
+        self.threads.remove(key);
+        Ok(true)
+    }
+
+    /// Does to the thread what the end of its invocation asks for, or only unlocks it.
+    pub(super) fn end_thread(
+        &mut self,
+        key: Option<&ThreadKey>,
+        end: &Finish,
+        now: Timestamp,
+    ) -> Result<(), ThreadError> {
+        match (key, &end.thread) {
+            (Some(key), Some(ThreadEnd::Commit(commit))) => self.commit_thread(key, &end.id, commit, now).map(drop),
+            (Some(key), Some(ThreadEnd::Fail)) => self.fail_thread(key, &end.outcome, now),
+            (None, Some(_)) => Err(ThreadError::NotLocked { holder: None }),
+            (key, None) => {
+                let row = key.and_then(|key| self.threads.get_mut(key));
+                if let Some(row) = row.filter(|row| row.thread.running.as_ref() == Some(&end.id)) {
+                    row.thread.running = None;
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+// === impl Row ===
+
+impl Row {
+    const fn new(now: Timestamp) -> Self {
+        let thread = Thread {
+            version: 1,
+            messages: Vec::new(),
+            errors: Vec::new(),
+            created_at: now,
+            updated_at: now,
+            running: None,
+        };
+        Self { thread, committed_by: None }
+    }
+}

@@ -1,0 +1,56 @@
+//! The journal in `PostgreSQL`: one record for all replicas.
+//!
+//! Replicas tell each other of changes through `NOTIFY`, as hints; a reader that hears nothing looks by itself. When
+//! the server is away, operations fail with [`JournalError::Unavailable`] within seconds, and the next ones try anew.
+
+mod notify;
+
+use std::time::Duration;
+
+use sqlx::{Connection as _, PgConnection, any::AnyPoolOptions};
+
+use self::notify::Backplane;
+use super::{
+    JournalError, Limits, migrate,
+    sql::{Dialect, SqlJournal, Store},
+};
+
+/// Connections of one replica at most, one more for listening.
+const CONNECTIONS: u32 = 16;
+/// How long a connection is waited for.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// No statement, lock or idle transaction may hold others up for longer, whatever becomes of its client.
+const SESSION: &str =
+    "SET statement_timeout = '10s'; SET lock_timeout = '5s'; SET idle_in_transaction_session_timeout = '10s'";
+
+const DIALECT: Dialect = Dialect {
+    begin: "BEGIN",
+    for_update: " FOR UPDATE",
+    for_update_free: " FOR UPDATE SKIP LOCKED",
+    one_writer: false,
+};
+
+/// Connects, and brings the tables to this version under an advisory lock.
+///
+/// # Errors
+/// [`JournalError::Unavailable`] when the server cannot be reached or refuses, [`JournalError::Corrupt`] when its
+/// tables are of a later version.
+pub async fn open(url: &str, limits: Limits) -> Result<SqlJournal, JournalError> {
+    let mut connection = PgConnection::connect(url).await?;
+    migrate::migrator(migrate::POSTGRES).run_direct(None, &mut connection, false).await?;
+    connection.close().await?;
+
+    sqlx::any::install_default_drivers();
+    let pool = AnyPoolOptions::new()
+        .max_connections(CONNECTIONS)
+        .acquire_timeout(PATIENCE)
+        .after_connect(|connection, _| {
+            Box::pin(async move { sqlx::raw_sql(SESSION).execute(connection).await.map(drop) })
+        })
+        .connect(url)
+        .await?;
+    let backplane = Backplane::default();
+    let outward = backplane.clone();
+    let store = Store::new(pool.clone(), limits, DIALECT).telling(move |id| outward.tell(id));
+    Ok(backplane.run(url.to_owned(), pool, store))
+}

@@ -1,0 +1,359 @@
+//! What the journal keeps of an invocation, and the answers to what is asked about it.
+//!
+//! Plain data. Times are wall-clock times that the caller passes in, kept to the microsecond.
+
+use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::{fingerprint::Fingerprint, thread::ThreadEnd};
+use crate::{
+    config::observe::{JournalConfig, Payloads},
+    domain::{
+        fold::{Block, Progress},
+        ids::{InvocationId, Operation, RequestId, RouteName, TenantId, ThreadId},
+        invocation::{Call, Outcome, Overrides},
+    },
+};
+
+/// How long a lease is good unless renewed.
+pub const LEASE: Duration = Duration::from_secs(10);
+/// How often an owner renews its leases.
+pub const LEASE_RENEWAL: Duration = Duration::from_secs(3);
+/// How long the events of a finished invocation are kept.
+pub const EVENTS_KEPT: Duration = Duration::from_mins(15);
+/// How many bytes of events one invocation may hold.
+pub const INVOCATION_CAP_BYTES: u64 = 8 * 1024 * 1024;
+/// How many bytes of events the memory engine holds in all.
+pub const MEMORY_CAP_BYTES: u64 = 256 * 1024 * 1024;
+
+/// The bounds of a journal.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Limits {
+    /// How long a lease is good unless renewed.
+    pub lease: Duration,
+    /// How long the events of a finished invocation are kept; its snapshot and outcome stay.
+    pub events_kept: Duration,
+    /// How long a finished invocation is kept at all, and with it its request id.
+    pub outcomes_kept: Duration,
+    /// Invocations kept at most; the oldest finished go first: at once in memory, where a begin is refused when all
+    /// of them run, and with the next compaction in a database.
+    pub max_invocations: u64,
+    /// Bytes of events that one invocation may hold.
+    pub invocation_bytes: u64,
+    /// Bytes of events in all, for the memory engine.
+    pub memory_bytes: u64,
+    /// Whether content is kept.
+    pub payloads: Payloads,
+}
+
+/// A process that executes invocations: the replica's name and its incarnation, so that a restart is somebody else.
+#[derive(Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Owner(Arc<str>);
+
+/// What is needed to execute an invocation anew elsewhere.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Request {
+    /// What to ask.
+    pub call: Option<Call>,
+    /// What the caller wants done otherwise.
+    pub overrides: Overrides,
+}
+
+/// An invocation about to be executed.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NewInvocation {
+    /// Its id.
+    pub id: InvocationId,
+    /// Who calls.
+    pub tenant: TenantId,
+    /// The caller's idempotency key; without one nothing is deduplicated.
+    pub request_id: Option<RequestId>,
+    /// Of the canonical request.
+    pub fingerprint: Fingerprint,
+    /// The route.
+    pub route: RouteName,
+    /// What the caller is doing.
+    pub operation: Operation,
+    /// The thread it runs on.
+    pub thread: Option<ThreadId>,
+    /// The caller's labels.
+    pub labels: BTreeMap<String, String>,
+    /// When it ends at the latest.
+    pub deadline_at: Timestamp,
+    /// What to ask.
+    pub request: Request,
+    /// Who executes it.
+    pub owner: Owner,
+}
+
+/// What came of a begin.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Begun {
+    /// It is recorded, and the caller of `begin` executes it.
+    New {
+        /// The epoch to write in: 1.
+        epoch: u64,
+    },
+    /// The same request runs already: attach to it. Its lease may have expired: then take it over.
+    Attached(Box<Record>),
+    /// The same request is finished.
+    Replay(Box<Outcome>),
+    /// The same request is finished, but its answer was not kept (`journal.payloads: none`).
+    Spent {
+        /// The invocation that it was.
+        invocation: InvocationId,
+    },
+    /// The request id was used for another request.
+    Conflict {
+        /// The invocation that used it.
+        invocation: InvocationId,
+    },
+}
+
+/// Where an invocation stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RunState {
+    /// Somebody executes it, or did until the lease expired.
+    Running {
+        /// Until when its owner is taken to be alive.
+        lease_expires_at: Timestamp,
+    },
+    /// It has its outcome.
+    Finished {
+        /// Since when.
+        at: Timestamp,
+    },
+}
+
+/// An invocation as it is kept.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Record {
+    /// Its id.
+    pub id: InvocationId,
+    /// Who called.
+    pub tenant: TenantId,
+    /// The caller's idempotency key.
+    pub request_id: Option<RequestId>,
+    /// Of the canonical request.
+    pub fingerprint: Fingerprint,
+    /// The route.
+    pub route: RouteName,
+    /// What the caller was doing.
+    pub operation: Operation,
+    /// The thread it runs on.
+    pub thread: Option<ThreadId>,
+    /// The caller's labels.
+    pub labels: BTreeMap<String, String>,
+    /// When it began.
+    pub created_at: Timestamp,
+    /// When it ends at the latest.
+    pub deadline_at: Timestamp,
+    /// Where it stands.
+    pub state: RunState,
+    /// Who executes it, or did last.
+    pub owner: Owner,
+    /// Grows by one when the owner changes.
+    pub epoch: u64,
+    /// Number of the last recorded step; 0 where there is none.
+    pub last_seq: u64,
+    /// Whether somebody asked to cancel it.
+    pub cancel_requested: bool,
+    /// What was asked; `None` where payloads are not kept.
+    pub request: Option<Request>,
+    /// The end, where there is one and payloads are kept.
+    pub outcome: Option<Box<Outcome>>,
+    /// All blocks as of `last_seq`, kept when it finished.
+    pub snapshot: Option<Vec<Block>>,
+}
+
+/// One step of an invocation with its place in the record.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Entry {
+    /// The epoch of its writer.
+    pub epoch: u64,
+    /// Its number: 1 for the first of the invocation, without gaps, also across epochs.
+    pub seq: u64,
+    /// The attempt that it belongs to; 0 for none.
+    pub attempt: u32,
+    /// When it happened.
+    pub at: Timestamp,
+    /// What happened.
+    pub step: Progress,
+}
+
+/// A stretch of the record.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Page {
+    /// The steps, in order.
+    pub entries: Vec<Entry>,
+    /// Number of the last recorded step; more than the page's own last where the page was full.
+    pub last_seq: u64,
+    /// The epoch that is in force.
+    pub epoch: u64,
+    /// Whether the invocation has its outcome.
+    pub finished: bool,
+    /// Whether steps after the cursor are gone (retention, or payloads are not kept): use the record's snapshot.
+    pub gone: bool,
+}
+
+/// The end of an invocation, recorded in one piece.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Finish {
+    /// The invocation.
+    pub id: InvocationId,
+    /// The epoch of its executor.
+    pub epoch: u64,
+    /// The last steps, `Terminal` included; not subject to the cap.
+    pub entries: Vec<Entry>,
+    /// The outcome.
+    pub outcome: Outcome,
+    /// The blocks of the whole stream, for readers who come after its events are gone.
+    pub snapshot: Vec<Block>,
+    /// What becomes of its thread, which is unlocked in any case.
+    pub thread: Option<ThreadEnd>,
+}
+
+/// An execution that a replica holds.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Held {
+    /// The invocation.
+    pub id: InvocationId,
+    /// The epoch in which it is held.
+    pub epoch: u64,
+}
+
+/// What a renewal of leases told.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Renewed {
+    /// Held no longer: taken over, finished or gone. Their execution must stop.
+    pub lost: Vec<InvocationId>,
+    /// Still held, and somebody asked to cancel them.
+    pub cancel_requested: Vec<InvocationId>,
+}
+
+/// What came of an attempt to take an execution over.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Takeover {
+    /// It is the caller's now; the record holds the new epoch.
+    Taken(Box<Record>),
+    /// Somebody else was faster.
+    Lost {
+        /// The epoch that is in force.
+        current_epoch: u64,
+    },
+    /// Its owner lives.
+    Alive {
+        /// Until when at least.
+        until: Timestamp,
+    },
+    /// It has its outcome.
+    Finished,
+    /// No such invocation.
+    Unknown,
+}
+
+/// What came of a wish to cancel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CancelWish {
+    /// It is recorded; the owner learns of it at once on the same replica, else with its next renewal.
+    Recorded,
+    /// The invocation is finished.
+    Finished,
+    /// No such invocation.
+    Unknown,
+}
+
+/// What a compaction removed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Compacted {
+    /// Finished invocations whose events went.
+    pub stripped: u64,
+    /// Invocations that went whole, with their request ids.
+    pub deleted: u64,
+}
+
+/// How much is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Stats {
+    /// Invocations.
+    pub invocations: u64,
+    /// Of them, without an outcome.
+    pub running: u64,
+    /// Steps.
+    pub events: u64,
+    /// Bytes of steps.
+    pub event_bytes: u64,
+    /// Threads.
+    pub threads: u64,
+}
+
+// === impl Limits ===
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self::from(&JournalConfig::default())
+    }
+}
+
+impl From<&JournalConfig> for Limits {
+    fn from(config: &JournalConfig) -> Self {
+        Self {
+            lease: LEASE,
+            events_kept: EVENTS_KEPT.min(config.retention),
+            outcomes_kept: config.retention,
+            max_invocations: config.max_invocations,
+            invocation_bytes: INVOCATION_CAP_BYTES,
+            memory_bytes: MEMORY_CAP_BYTES,
+            payloads: config.payloads,
+        }
+    }
+}
+
+// === impl Owner ===
+
+impl Owner {
+    /// An owner by name; the name must never be used by two processes.
+    pub fn new(name: impl Into<Arc<str>>) -> Self {
+        Self(name.into())
+    }
+
+    /// The name.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Owner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", &*self.0)
+    }
+}
+
+impl fmt::Display for Owner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+// === impl Record ===
+
+impl Record {
+    /// Whether it has its outcome.
+    #[must_use]
+    pub const fn is_finished(&self) -> bool {
+        matches!(self.state, RunState::Finished { .. })
+    }
+
+    /// Whether it runs and its owner is no longer taken to be alive.
+    #[must_use]
+    pub fn is_orphaned(&self, now: Timestamp) -> bool {
+        match self.state {
+            RunState::Running { lease_expires_at } => lease_expires_at <= now,
+            RunState::Finished { .. } => false,
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! The journal over SQL: one set of statements for `SQLite` and `PostgreSQL`, which differ in a [`Dialect`] only.
+//!
+//! Every change is one transaction that first locks the row it depends on, then asks the shared rules, then writes.
+
+mod fault;
+mod invocations;
+mod leases;
+mod retention;
+mod rows;
+mod store;
+mod threads;
+
+use std::{fmt, time::Duration};
+
+use jiff::Timestamp;
+use tokio::{sync::watch, task::JoinSet};
+
+pub(super) use self::store::{Dialect, Store};
+use super::{
+    Answer, AppendError, Begun, CancelWish, Changes, Compacted, Entry, Finish, FinishError, Held, Journal, Locked,
+    NewInvocation, Owner, Page, Record, Renewed, Stats, Takeover, Thread, ThreadCommit, ThreadError, ThreadKey,
+};
+use crate::domain::{
+    ids::{InvocationId, RequestId, TenantId},
+    invocation::Outcome,
+};
+
+/// A journal in a database.
+pub struct SqlJournal {
+    store: Store,
+    poll: Option<watch::Receiver<Duration>>,
+    /// Ended when the journal is dropped.
+    _tasks: JoinSet<()>,
+}
+
+// === impl SqlJournal ===
+
+impl SqlJournal {
+    /// Over a store whose changes are all made by this process.
+    pub(super) fn new(store: Store) -> Self {
+        Self { store, poll: None, _tasks: JoinSet::new() }
+    }
+
+    /// Over a store that others change, too: `tasks` tell of it, and readers look by themselves each `poll`.
+    pub(super) fn listening(self, poll: watch::Receiver<Duration>, tasks: JoinSet<()>) -> Self {
+        Self { poll: Some(poll), _tasks: tasks, ..self }
+    }
+}
+
+impl fmt::Debug for SqlJournal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The pool's options hold the URL with its password.
+        f.debug_struct("SqlJournal").finish_non_exhaustive()
+    }
+}
+
+impl Journal for SqlJournal {
+    fn begin(&self, new: NewInvocation, now: Timestamp) -> Answer<'_, Begun> {
+        Box::pin(self.store.begin(new, now))
+    }
+
+    fn append<'a>(&'a self, id: &'a InvocationId, entries: &'a [Entry]) -> Answer<'a, (), AppendError> {
+        Box::pin(self.store.append(id, entries))
+    }
+
+    fn read<'a>(&'a self, id: &'a InvocationId, after_seq: u64, limit: usize) -> Answer<'a, Option<Page>> {
+        Box::pin(self.store.read(id, after_seq, limit))
+    }
+
+    fn finish(&self, end: Finish, now: Timestamp) -> Answer<'_, (), FinishError> {
+        Box::pin(self.store.finish(end, now))
+    }
+
+    fn get<'a>(&'a self, id: &'a InvocationId) -> Answer<'a, Option<Record>> {
+        Box::pin(self.store.get(id))
+    }
+
+    fn get_by_request<'a>(&'a self, tenant: &'a TenantId, request: &'a RequestId) -> Answer<'a, Option<Record>> {
+        Box::pin(self.store.get_by_request(tenant, request))
+    }
+
+    fn renew<'a>(&'a self, owner: &'a Owner, held: &'a [Held], now: Timestamp) -> Answer<'a, Renewed> {
+        Box::pin(self.store.renew(owner, held, now))
+    }
+
+    fn release<'a>(&'a self, owner: &'a Owner, held: &'a [Held], now: Timestamp) -> Answer<'a, ()> {
+        Box::pin(self.store.release(owner, held, now))
+    }
+
+    fn expired(&self, now: Timestamp, limit: usize) -> Answer<'_, Vec<Held>> {
+        Box::pin(self.store.expired(now, limit))
+    }
+
+    fn take_over<'a>(&'a self, expected: &'a Held, owner: &'a Owner, now: Timestamp) -> Answer<'a, Takeover> {
+        Box::pin(self.store.take_over(expected, owner, now))
+    }
+
+    fn request_cancel<'a>(&'a self, id: &'a InvocationId) -> Answer<'a, CancelWish> {
+        Box::pin(self.store.request_cancel(id))
+    }
+
+    fn changes(&self, id: &InvocationId) -> Changes {
+        self.store.notices().subscribe(id, self.poll.clone())
+    }
+
+    fn load_thread<'a>(&'a self, key: &'a ThreadKey) -> Answer<'a, Option<Thread>> {
+        Box::pin(self.store.load_thread(key))
+    }
+
+    fn lock_thread<'a>(
+        &'a self,
+        key: &'a ThreadKey,
+        invocation: &'a InvocationId,
+        now: Timestamp,
+    ) -> Answer<'a, Locked> {
+        Box::pin(self.store.lock_thread(key, invocation, now))
+    }
+
+    fn commit_thread<'a>(
+        &'a self,
+        key: &'a ThreadKey,
+        invocation: &'a InvocationId,
+        commit: ThreadCommit,
+        now: Timestamp,
+    ) -> Answer<'a, u64, ThreadError> {
+        Box::pin(async move { self.store.commit_thread(key, invocation, &commit, now).await })
+    }
+
+    fn fail_thread<'a>(
+        &'a self,
+        key: &'a ThreadKey,
+        outcome: &'a Outcome,
+        now: Timestamp,
+    ) -> Answer<'a, (), ThreadError> {
+        Box::pin(self.store.fail_thread(key, outcome, now))
+    }
+
+    fn delete_thread<'a>(
+        &'a self,
+        key: &'a ThreadKey,
+        version: Option<u64>,
+        now: Timestamp,
+    ) -> Answer<'a, bool, ThreadError> {
+        Box::pin(self.store.delete_thread(key, version, now))
+    }
+
+    fn compact(&self, now: Timestamp) -> Answer<'_, Compacted> {
+        Box::pin(self.store.compact(now))
+    }
+
+    fn stats(&self) -> Answer<'_, Stats> {
+        Box::pin(self.store.stats())
+    }
+}

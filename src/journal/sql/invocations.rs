@@ -1,0 +1,243 @@
+//! Invocations and their steps in SQL.
+
+use jiff::Timestamp;
+use sqlx::{AnyConnection, AssertSqlSafe, any::AnyRow};
+
+use super::{
+    super::{
+        AppendError, Begun, CancelWish, Entry, Finish, FinishError, JournalError, NewInvocation, Page, Record,
+        ThreadError, ThreadKey,
+    },
+    rows::{self, count, int, json, micros, placeholders},
+    store::{Store, Writing},
+    threads,
+};
+use crate::{
+    config::observe::Payloads,
+    domain::ids::{InvocationId, RequestId, TenantId},
+};
+
+/// Rows of one insert at most: six values each, far below what any database binds.
+const ROWS_PER_INSERT: usize = 64;
+/// How often a begin starts over when the invocation that it collided with is deleted meanwhile.
+const BEGIN_ROUNDS: usize = 3;
+
+impl Store {
+    pub(super) async fn begin(&self, new: NewInvocation, now: Timestamp) -> Result<Begun, JournalError> {
+        let fresh = new.clone().into_record(&self.limits, now);
+        for _ in 0..BEGIN_ROUNDS {
+            let mut writing = self.write().await?;
+            let inserted = insert(writing.db(), &fresh).await?;
+            writing.commit().await?;
+            if inserted {
+                return Ok(Begun::New { epoch: fresh.epoch });
+            }
+            if let Some(request) = &new.request_id
+                && let Some(known) = self.get_by_request(&new.tenant, request).await?
+            {
+                return Ok(known.answer_to(&new));
+            }
+            if self.get(&new.id).await?.is_some() {
+                return Err(JournalError::Corrupt(format!("invocation {} exists already", new.id)));
+            }
+        }
+        Err(JournalError::Unavailable("the request id is in motion".to_owned()))
+    }
+
+    pub(super) async fn append(&self, id: &InvocationId, entries: &[Entry]) -> Result<(), AppendError> {
+        let mut writing = self.write().await?;
+        let row = self.locked(&mut writing, id).await?.ok_or(AppendError::Unknown)?;
+        let fresh = rows::standing(&row)?.fresh(entries)?;
+        let steps = Steps::write(fresh)?;
+        let held = count(&row, "event_bytes")?;
+        let cap = self.limits.invocation_bytes;
+        if held + steps.bytes > cap {
+            return Err(AppendError::Full { held, cap });
+        }
+        self.record(writing.db(), id, &steps).await?;
+        writing.commit().await?;
+        self.announce(id);
+        Ok(())
+    }
+
+    pub(super) async fn read(
+        &self,
+        id: &InvocationId,
+        after_seq: u64,
+        limit: usize,
+    ) -> Result<Option<Page>, JournalError> {
+        // The row first: steps that come meanwhile are then only more than it promises, and none is taken for gone.
+        let sql = "SELECT last_seq, epoch, state FROM invocations WHERE invocation_id = $1";
+        let Some(row) = sqlx::query(sql).bind(id.as_str().to_owned()).fetch_optional(&self.pool).await? else {
+            return Ok(None);
+        };
+        let sql = "SELECT epoch, seq, attempt, at, step FROM events WHERE invocation_id = $1 AND seq > $2 \
+                   ORDER BY seq LIMIT $3";
+        let query = sqlx::query(sql).bind(id.as_str().to_owned()).bind(int(after_seq)).bind(int(limit as u64));
+        let entries: Vec<Entry> =
+            query.fetch_all(&self.pool).await?.iter().map(rows::entry).collect::<Result<_, _>>()?;
+        let last_seq = entries.last().map_or(0, |entry| entry.seq).max(count(&row, "last_seq")?);
+        let epoch = count(&row, "epoch")?;
+        let page = Page { entries, last_seq, epoch, finished: rows::is_finished(&row)?, gone: false };
+        Ok(Some(page.with_gap_after(after_seq, limit)))
+    }
+
+    pub(super) async fn finish(&self, end: Finish, now: Timestamp) -> Result<(), FinishError> {
+        let mut writing = self.write().await?;
+        let row = self.locked(&mut writing, &end.id).await?.ok_or(AppendError::Unknown)?;
+        let standing = rows::standing(&row)?;
+        if standing.finished && standing.epoch == end.epoch {
+            return Ok(());
+        }
+        standing.admit(end.epoch)?;
+        let steps = Steps::write(standing.fresh(&end.entries)?)?;
+        let tenant = TenantId::from(rows::text(&row, "tenant")?);
+        let key = rows::maybe_text(&row, "thread_id")?.map(|thread| ThreadKey::new(tenant, thread.into()));
+        match (&key, &end.thread) {
+            (Some(key), Some(change)) => threads::end(&mut writing, self.dialect, key, change, &end, now).await?,
+            (None, Some(_)) => return Err(ThreadError::NotLocked { holder: None }.into()),
+            (Some(key), None) => threads::unlock(writing.db(), key, &end.id).await?,
+            (None, None) => {}
+        }
+        self.record(writing.db(), &end.id, &steps).await?;
+        let (outcome, snapshot) = match self.limits.payloads {
+            Payloads::Full => (Some(json(&end.outcome, "an outcome")?), Some(json(&end.snapshot, "a snapshot")?)),
+            Payloads::None => (None, None),
+        };
+        let sql = "UPDATE invocations SET state = 'finished', finished_at = $2, outcome = $3, snapshot = $4 \
+                   WHERE invocation_id = $1";
+        let query = sqlx::query(sql).bind(end.id.as_str().to_owned()).bind(micros(now)).bind(outcome).bind(snapshot);
+        query.execute(writing.db()).await?;
+        writing.commit().await?;
+        self.announce(&end.id);
+        Ok(())
+    }
+
+    pub(super) async fn get(&self, id: &InvocationId) -> Result<Option<Record>, JournalError> {
+        let sql = format!("SELECT {} FROM invocations WHERE invocation_id = $1", rows::RECORD);
+        let query = sqlx::query(AssertSqlSafe(sql)).bind(id.as_str().to_owned());
+        query.fetch_optional(&self.pool).await?.as_ref().map(rows::record).transpose()
+    }
+
+    pub(super) async fn get_by_request(
+        &self,
+        tenant: &TenantId,
+        request: &RequestId,
+    ) -> Result<Option<Record>, JournalError> {
+        let sql = format!("SELECT {} FROM invocations WHERE tenant = $1 AND request_id = $2", rows::RECORD);
+        let query = sqlx::query(AssertSqlSafe(sql)).bind(tenant.as_str().to_owned()).bind(request.as_str().to_owned());
+        query.fetch_optional(&self.pool).await?.as_ref().map(rows::record).transpose()
+    }
+
+    pub(super) async fn request_cancel(&self, id: &InvocationId) -> Result<CancelWish, JournalError> {
+        let mut writing = self.write().await?;
+        let sql = "UPDATE invocations SET cancel_requested = 1 WHERE invocation_id = $1 AND state = 'running'";
+        let done = sqlx::query(sql).bind(id.as_str().to_owned()).execute(writing.db()).await?.rows_affected() > 0;
+        writing.commit().await?;
+        if done {
+            self.announce(id);
+            return Ok(CancelWish::Recorded);
+        }
+        Ok(if self.get(id).await?.is_some() { CancelWish::Finished } else { CancelWish::Unknown })
+    }
+
+    /// The row of an invocation, locked until the end of the transaction.
+    pub(super) async fn locked(
+        &self,
+        writing: &mut Writing<'_>,
+        id: &InvocationId,
+    ) -> Result<Option<AnyRow>, JournalError> {
+        let sql = format!(
+            "SELECT {} FROM invocations WHERE invocation_id = $1{}",
+            "tenant, thread_id, state, epoch, epoch_first_seq, last_seq, event_bytes", self.dialect.for_update
+        );
+        Ok(sqlx::query(AssertSqlSafe(sql)).bind(id.as_str().to_owned()).fetch_optional(writing.db()).await?)
+    }
+
+    async fn record(&self, db: &mut AnyConnection, id: &InvocationId, steps: &Steps) -> Result<(), JournalError> {
+        let Some(last) = steps.rows.last() else { return Ok(()) };
+        let kept = self.limits.payloads == Payloads::Full;
+        if kept {
+            for rows in steps.rows.chunks(ROWS_PER_INSERT) {
+                insert_steps(db, id, rows).await?;
+            }
+        }
+        let (added, bytes) = if kept { (steps.rows.len() as u64, steps.bytes) } else { (0, 0) };
+        let sql = "UPDATE invocations SET last_seq = $2, event_count = event_count + $3, \
+                   event_bytes = event_bytes + $4 WHERE invocation_id = $1";
+        let query = sqlx::query(sql).bind(id.as_str().to_owned()).bind(last.seq).bind(int(added)).bind(int(bytes));
+        query.execute(db).await?;
+        Ok(())
+    }
+}
+
+/// Steps as rows.
+struct Steps {
+    rows: Vec<StepRow>,
+    bytes: u64,
+}
+
+struct StepRow {
+    seq: i64,
+    epoch: i64,
+    attempt: i64,
+    at: i64,
+    step: String,
+}
+
+// === impl Steps ===
+
+impl Steps {
+    fn write(entries: &[Entry]) -> Result<Self, JournalError> {
+        let row = |entry: &Entry| {
+            let step = json(&entry.step, "a step")?;
+            let (seq, epoch) = (int(entry.seq), int(entry.epoch));
+            Ok(StepRow { seq, epoch, attempt: i64::from(entry.attempt), at: micros(entry.at), step })
+        };
+        let rows = entries.iter().map(row).collect::<Result<Vec<_>, JournalError>>()?;
+        let bytes = rows.iter().map(|row| row.step.len() as u64).sum();
+        Ok(Self { rows, bytes })
+    }
+}
+
+async fn insert_steps(db: &mut AnyConnection, id: &InvocationId, rows: &[StepRow]) -> Result<(), JournalError> {
+    let values = placeholders(rows.len(), 6);
+    let sql = format!("INSERT INTO events (invocation_id, seq, epoch, attempt, at, step) VALUES {values}");
+    let mut query = sqlx::query(AssertSqlSafe(sql));
+    for row in rows {
+        query = query.bind(id.as_str().to_owned()).bind(row.seq).bind(row.epoch).bind(row.attempt);
+        query = query.bind(row.at).bind(row.step.clone());
+    }
+    query.execute(db).await?;
+    Ok(())
+}
+
+/// Inserts a new invocation; tells whether neither its id nor its request id was there.
+async fn insert(db: &mut AnyConnection, record: &Record) -> Result<bool, JournalError> {
+    let request = record.request.as_ref().map(|request| json(request, "a request")).transpose()?;
+    let lease = match record.state {
+        super::super::RunState::Running { lease_expires_at } => lease_expires_at,
+        super::super::RunState::Finished { at } => at,
+    };
+    let sql = "INSERT INTO invocations (invocation_id, tenant, request_id, fingerprint, route, operation, thread_id, \
+               labels, created_at, deadline_at, state, owner, epoch, epoch_first_seq, lease_expires_at, last_seq, \
+               event_count, event_bytes, cancel_requested, request) \
+               VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, 'running', $11, $12, 1, $13, 0, 0, 0, 0, $14) \
+               ON CONFLICT DO NOTHING";
+    let query = sqlx::query(sql)
+        .bind(record.id.as_str().to_owned())
+        .bind(record.tenant.as_str().to_owned())
+        .bind(record.request_id.as_ref().map(|id| id.as_str().to_owned()))
+        .bind(record.fingerprint.as_str().to_owned())
+        .bind(record.route.as_str().to_owned())
+        .bind(record.operation.as_str().to_owned())
+        .bind(record.thread.as_ref().map(|id| id.as_str().to_owned()))
+        .bind(json(&record.labels, "labels")?)
+        .bind(micros(record.created_at))
+        .bind(micros(record.deadline_at))
+        .bind(record.owner.as_str().to_owned())
+        .bind(int(record.epoch))
+        .bind(micros(lease))
+        .bind(request);
+    Ok(query.execute(db).await?.rows_affected() > 0)
+}

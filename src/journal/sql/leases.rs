@@ -1,0 +1,115 @@
+//! Leases in SQL: who executes what, until when.
+
+use std::collections::HashMap;
+
+use jiff::Timestamp;
+use sqlx::AssertSqlSafe;
+
+use super::{
+    super::{Held, JournalError, Owner, Renewed, RunState, Takeover},
+    rows::{self, count, int, micros},
+    store::Store,
+};
+use crate::domain::ids::InvocationId;
+
+/// Leases renewed by one statement at most.
+const LEASES_PER_UPDATE: usize = 200;
+
+impl Store {
+    pub(super) async fn renew(&self, owner: &Owner, held: &[Held], now: Timestamp) -> Result<Renewed, JournalError> {
+        let mut renewed = Renewed::default();
+        for held in held.chunks(LEASES_PER_UPDATE) {
+            let mine = self.extend(owner, held, self.lease_end(now)).await?;
+            for Held { id, epoch } in held {
+                match mine.get(id) {
+                    Some((current, cancel)) if current == epoch => {
+                        if *cancel {
+                            renewed.cancel_requested.push(id.clone());
+                        }
+                    }
+                    Some(_) | None => renewed.lost.push(id.clone()),
+                }
+            }
+        }
+        Ok(renewed)
+    }
+
+    pub(super) async fn release(&self, owner: &Owner, held: &[Held], now: Timestamp) -> Result<(), JournalError> {
+        let sql = "UPDATE invocations SET lease_expires_at = $1 WHERE invocation_id = $2 AND owner = $3 \
+                   AND epoch = $4 AND state = 'running'";
+        for Held { id, epoch } in held {
+            let mut writing = self.write().await?;
+            let query = sqlx::query(sql).bind(micros(now)).bind(id.as_str().to_owned());
+            query.bind(owner.as_str().to_owned()).bind(int(*epoch)).execute(writing.db()).await?;
+            writing.commit().await?;
+        }
+        Ok(())
+    }
+
+    pub(super) async fn expired(&self, now: Timestamp, limit: usize) -> Result<Vec<Held>, JournalError> {
+        let sql = "SELECT invocation_id, epoch FROM invocations WHERE state = 'running' AND lease_expires_at <= $1 \
+                   ORDER BY lease_expires_at LIMIT $2";
+        let found = sqlx::query(sql).bind(micros(now)).bind(int(limit as u64)).fetch_all(&self.pool).await?;
+        let held = |row| Ok(Held { id: rows::text(row, "invocation_id")?.into(), epoch: count(row, "epoch")? });
+        found.iter().map(held).collect()
+    }
+
+    pub(super) async fn take_over(
+        &self,
+        expected: &Held,
+        owner: &Owner,
+        now: Timestamp,
+    ) -> Result<Takeover, JournalError> {
+        let mut writing = self.write().await?;
+        let sql =
+            format!("SELECT {} FROM invocations WHERE invocation_id = $1{}", rows::RECORD, self.dialect.for_update);
+        let query = sqlx::query(AssertSqlSafe(sql)).bind(expected.id.as_str().to_owned());
+        let Some(row) = query.fetch_optional(writing.db()).await? else { return Ok(Takeover::Unknown) };
+        let mut record = rows::record(&row)?;
+        if let Some(refused) = record.refuses_takeover(expected.epoch, now) {
+            return Ok(refused);
+        }
+        let lease_expires_at = self.lease_end(now);
+        record.epoch += 1;
+        record.owner = owner.clone();
+        record.state = RunState::Running { lease_expires_at };
+        let sql = "UPDATE invocations SET epoch = $2, epoch_first_seq = last_seq + 1, owner = $3, \
+                   lease_expires_at = $4 WHERE invocation_id = $1";
+        let query = sqlx::query(sql).bind(expected.id.as_str().to_owned()).bind(int(record.epoch));
+        query.bind(owner.as_str().to_owned()).bind(micros(lease_expires_at)).execute(writing.db()).await?;
+        writing.commit().await?;
+        self.announce(&expected.id);
+        Ok(Takeover::Taken(Box::new(record)))
+    }
+
+    /// Extends what the owner still runs of these, in whatever epoch, and tells which and whether to cancel it.
+    async fn extend(
+        &self,
+        owner: &Owner,
+        held: &[Held],
+        until: Timestamp,
+    ) -> Result<HashMap<InvocationId, (u64, bool)>, JournalError> {
+        let ids: Vec<String> = (3..held.len() + 3).map(|number| format!("${number}")).collect();
+        let sql = format!(
+            "UPDATE invocations SET lease_expires_at = $1 WHERE owner = $2 AND state = 'running' \
+             AND invocation_id IN ({}) RETURNING invocation_id, epoch, cancel_requested",
+            ids.join(", ")
+        );
+        let mut writing = self.write().await?;
+        let mut query = sqlx::query(AssertSqlSafe(sql)).bind(micros(until)).bind(owner.as_str().to_owned());
+        for Held { id, .. } in held {
+            query = query.bind(id.as_str().to_owned());
+        }
+        let found = query.fetch_all(writing.db()).await?;
+        writing.commit().await?;
+        let one = |row| {
+            let id = InvocationId::from(rows::text(row, "invocation_id")?);
+            Ok((id, (count(row, "epoch")?, count(row, "cancel_requested")? != 0)))
+        };
+        found.iter().map(one).collect()
+    }
+
+    fn lease_end(&self, now: Timestamp) -> Timestamp {
+        now.checked_add(self.limits.lease).unwrap_or(Timestamp::MAX)
+    }
+}

@@ -1,0 +1,129 @@
+//! Rows to values and back. What cannot be read back is corruption, never a default.
+
+use jiff::Timestamp;
+use serde::{Serialize, de::DeserializeOwned};
+use sqlx::{Row as _, any::AnyRow};
+
+use super::super::{Entry, Fingerprint, JournalError, Owner, Record, RunState, standing::Standing};
+
+/// The columns that [`record`] and [`standing`] read.
+pub(super) const RECORD: &str = "invocation_id, tenant, request_id, fingerprint, route, operation, thread_id, labels, \
+     created_at, deadline_at, state, owner, epoch, epoch_first_seq, lease_expires_at, last_seq, event_bytes, \
+     cancel_requested, request, outcome, snapshot, finished_at";
+
+/// A row of `invocations`.
+pub(super) fn record(row: &AnyRow) -> Result<Record, JournalError> {
+    Ok(Record {
+        id: text(row, "invocation_id")?.into(),
+        tenant: text(row, "tenant")?.into(),
+        request_id: maybe_text(row, "request_id")?.map(Into::into),
+        fingerprint: Fingerprint::new(text(row, "fingerprint")?),
+        route: text(row, "route")?.into(),
+        operation: text(row, "operation")?.into(),
+        thread: maybe_text(row, "thread_id")?.map(Into::into),
+        labels: parse(&text(row, "labels")?, "labels")?,
+        created_at: time(row, "created_at")?,
+        deadline_at: time(row, "deadline_at")?,
+        state: state(row)?,
+        owner: Owner::new(text(row, "owner")?),
+        epoch: count(row, "epoch")?,
+        last_seq: count(row, "last_seq")?,
+        cancel_requested: count(row, "cancel_requested")? != 0,
+        request: maybe_json(row, "request")?,
+        outcome: maybe_json(row, "outcome")?,
+        snapshot: maybe_json(row, "snapshot")?,
+    })
+}
+
+/// The part of a row of `invocations` that a writer is checked against.
+pub(super) fn standing(row: &AnyRow) -> Result<Standing, JournalError> {
+    Ok(Standing {
+        epoch: count(row, "epoch")?,
+        epoch_first_seq: count(row, "epoch_first_seq")?,
+        last_seq: count(row, "last_seq")?,
+        finished: is_finished(row)?,
+    })
+}
+
+/// A row of `events`.
+pub(super) fn entry(row: &AnyRow) -> Result<Entry, JournalError> {
+    let attempt = u32::try_from(count(row, "attempt")?).map_err(|_| unreadable("attempt"))?;
+    Ok(Entry {
+        epoch: count(row, "epoch")?,
+        seq: count(row, "seq")?,
+        attempt,
+        at: time(row, "at")?,
+        step: parse(&text(row, "step")?, "a step")?,
+    })
+}
+
+/// Whether the row's invocation has its outcome.
+pub(super) fn is_finished(row: &AnyRow) -> Result<bool, JournalError> {
+    match text(row, "state")?.as_str() {
+        "finished" => Ok(true),
+        "running" => Ok(false),
+        _ => Err(unreadable("state")),
+    }
+}
+
+pub(super) fn text(row: &AnyRow, column: &str) -> Result<String, JournalError> {
+    Ok(row.try_get(column)?)
+}
+
+pub(super) fn maybe_text(row: &AnyRow, column: &str) -> Result<Option<String>, JournalError> {
+    Ok(row.try_get(column)?)
+}
+
+pub(super) fn count(row: &AnyRow, column: &str) -> Result<u64, JournalError> {
+    u64::try_from(row.try_get::<i64, _>(column)?).map_err(|_| unreadable(column))
+}
+
+pub(super) fn time(row: &AnyRow, column: &str) -> Result<Timestamp, JournalError> {
+    Timestamp::from_microsecond(row.try_get(column)?).map_err(|_| unreadable(column))
+}
+
+/// A count as databases have it; beyond their range there is none.
+pub(super) fn int(count: u64) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}
+
+/// A time as the tables have it.
+pub(super) fn micros(at: Timestamp) -> i64 {
+    at.as_microsecond()
+}
+
+/// A value as JSON.
+pub(super) fn json<T: Serialize>(value: &T, what: &str) -> Result<String, JournalError> {
+    serde_json::to_string(value).map_err(|error| JournalError::Corrupt(format!("{what} cannot be written: {error}")))
+}
+
+/// A value from JSON. The parser's message may quote content, so only its place is told.
+pub(super) fn parse<T: DeserializeOwned>(text: &str, what: &str) -> Result<T, JournalError> {
+    serde_json::from_str(text)
+        .map_err(|error| JournalError::Corrupt(format!("{what}, line {} column {}", error.line(), error.column())))
+}
+
+/// The placeholders of an insert: `($1, $2), ($3, $4)`.
+pub(super) fn placeholders(rows: usize, columns: usize) -> String {
+    let row = |row: usize| {
+        let numbers: Vec<String> = (1..=columns).map(|column| format!("${}", row * columns + column)).collect();
+        format!("({})", numbers.join(", "))
+    };
+    (0..rows).map(row).collect::<Vec<_>>().join(", ")
+}
+
+fn state(row: &AnyRow) -> Result<RunState, JournalError> {
+    if is_finished(row)? {
+        Ok(RunState::Finished { at: time(row, "finished_at")? })
+    } else {
+        Ok(RunState::Running { lease_expires_at: time(row, "lease_expires_at")? })
+    }
+}
+
+fn maybe_json<T: DeserializeOwned>(row: &AnyRow, column: &str) -> Result<Option<T>, JournalError> {
+    maybe_text(row, column)?.map(|text| parse(&text, column)).transpose()
+}
+
+fn unreadable(what: &str) -> JournalError {
+    JournalError::Corrupt(format!("{what} is out of range"))
+}

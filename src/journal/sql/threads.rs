@@ -1,0 +1,251 @@
+//! Threads in SQL. The thread's row is locked first, so that its messages, errors and version change as one.
+
+use jiff::Timestamp;
+use sqlx::{AnyConnection, AssertSqlSafe, any::AnyRow};
+
+use super::{
+    super::{
+        Finish, JournalError, Locked, THREAD_ERRORS_KEPT, Thread, ThreadCommit, ThreadEnd, ThreadError, ThreadKey,
+    },
+    rows::{count, int, json, maybe_text, micros, parse, placeholders, text, time},
+    store::{Dialect, Store, Writing},
+};
+use crate::{
+    config::observe::Payloads,
+    domain::{ids::InvocationId, invocation::Outcome, message::Message},
+};
+
+/// Rows of one insert at most.
+const ROWS_PER_INSERT: usize = 64;
+
+impl Store {
+    pub(super) async fn load_thread(&self, key: &ThreadKey) -> Result<Option<Thread>, JournalError> {
+        // A writing transaction sees the row, its messages and its errors as of one moment on every database.
+        let mut writing = self.write().await?;
+        let Some(row) = row(writing.db(), self.dialect, key).await? else { return Ok(None) };
+        Ok(Some(load(writing.db(), key, &row).await?))
+    }
+
+    pub(super) async fn lock_thread(
+        &self,
+        key: &ThreadKey,
+        invocation: &InvocationId,
+        now: Timestamp,
+    ) -> Result<Locked, JournalError> {
+        if self.limits.payloads == Payloads::None {
+            return Err(JournalError::NotKept("a thread"));
+        }
+        let mut writing = self.write().await?;
+        let sql = "INSERT INTO threads (tenant, thread_id, version, created_at, updated_at) \
+                   VALUES ($1, $2, 1, $3, $3) ON CONFLICT DO NOTHING";
+        of(key, sql).bind(micros(now)).execute(writing.db()).await?;
+        let Some(row) = row(writing.db(), self.dialect, key).await? else {
+            return Err(JournalError::Unavailable("the thread was deleted meanwhile".to_owned()));
+        };
+        if let Some(running) = alive(writing.db(), &row, now).await?
+            && running != *invocation
+        {
+            return Ok(Locked::Busy { running });
+        }
+        let sql = "UPDATE threads SET running_invocation = $3 WHERE tenant = $1 AND thread_id = $2";
+        of(key, sql).bind(invocation.as_str().to_owned()).execute(writing.db()).await?;
+        let mut thread = load(writing.db(), key, &row).await?;
+        thread.running = Some(invocation.clone());
+        writing.commit().await?;
+        Ok(Locked::Locked(Box::new(thread)))
+    }
+
+    pub(super) async fn commit_thread(
+        &self,
+        key: &ThreadKey,
+        invocation: &InvocationId,
+        change: &ThreadCommit,
+        now: Timestamp,
+    ) -> Result<u64, ThreadError> {
+        let mut writing = self.write().await?;
+        let version = commit(&mut writing, self.dialect, key, invocation, change, now).await?;
+        writing.commit().await?;
+        Ok(version)
+    }
+
+    pub(super) async fn fail_thread(
+        &self,
+        key: &ThreadKey,
+        outcome: &Outcome,
+        now: Timestamp,
+    ) -> Result<(), ThreadError> {
+        let mut writing = self.write().await?;
+        fail(&mut writing, self.dialect, key, outcome, now).await?;
+        Ok(writing.commit().await?)
+    }
+
+    pub(super) async fn delete_thread(
+        &self,
+        key: &ThreadKey,
+        version: Option<u64>,
+        now: Timestamp,
+    ) -> Result<bool, ThreadError> {
+        let mut writing = self.write().await?;
+        let Some(row) = row(writing.db(), self.dialect, key).await? else { return Ok(false) };
+        if let Some(running) = alive(writing.db(), &row, now).await? {
+            return Err(ThreadError::Busy { running });
+        }
+        let current = count(&row, "version")?;
+        if version.is_some_and(|version| version != current) {
+            return Err(ThreadError::Version { current });
+        }
+        of(key, "DELETE FROM threads WHERE tenant = $1 AND thread_id = $2").execute(writing.db()).await?;
+        writing.commit().await?;
+        Ok(true)
+    }
+}
+
+/// Does to a thread what the end of its invocation asks for.
+pub(super) async fn end(
+    writing: &mut Writing<'_>,
+    dialect: Dialect,
+    key: &ThreadKey,
+    change: &ThreadEnd,
+    end: &Finish,
+    now: Timestamp,
+) -> Result<(), ThreadError> {
+    match change {
+        ThreadEnd::Commit(change) => commit(writing, dialect, key, &end.id, change, now).await.map(drop),
+        ThreadEnd::Fail => fail(writing, dialect, key, &end.outcome, now).await,
+    }
+}
+
+/// Unlocks a thread, if it is this invocation's.
+pub(super) async fn unlock(
+    db: &mut AnyConnection,
+    key: &ThreadKey,
+    invocation: &InvocationId,
+) -> Result<(), JournalError> {
+    let sql = "UPDATE threads SET running_invocation = NULL \
+               WHERE tenant = $1 AND thread_id = $2 AND running_invocation = $3";
+    of(key, sql).bind(invocation.as_str().to_owned()).execute(db).await?;
+    Ok(())
+}
+
+async fn commit(
+    writing: &mut Writing<'_>,
+    dialect: Dialect,
+    key: &ThreadKey,
+    invocation: &InvocationId,
+    change: &ThreadCommit,
+    now: Timestamp,
+) -> Result<u64, ThreadError> {
+    let row = row(writing.db(), dialect, key).await?.ok_or(ThreadError::NotLocked { holder: None })?;
+    let current = count(&row, "version")?;
+    let holder = maybe_text(&row, "running_invocation")?.map(InvocationId::from);
+    if holder.as_ref() != Some(invocation) {
+        let done = maybe_text(&row, "committed_by")?.is_some_and(|by| by == invocation.as_str());
+        return if done { Ok(current) } else { Err(ThreadError::NotLocked { holder }) };
+    }
+    if current != change.expected_version {
+        return Err(ThreadError::Version { current });
+    }
+    let splice = change.splice();
+    let sql = "SELECT COUNT(*) AS held FROM thread_messages WHERE tenant = $1 AND thread_id = $2";
+    let held = count(&of(key, sql).fetch_one(writing.db()).await.map_err(JournalError::from)?, "held")?;
+    let kept = held.saturating_sub(splice.drop as u64);
+    let sql = "DELETE FROM thread_messages WHERE tenant = $1 AND thread_id = $2 AND position >= $3";
+    of(key, sql).bind(int(kept)).execute(writing.db()).await?;
+    insert_messages(writing.db(), key, kept, &splice.append).await?;
+    let sql = "UPDATE threads SET version = version + 1, updated_at = $3, committed_by = $4, \
+               running_invocation = NULL WHERE tenant = $1 AND thread_id = $2";
+    of(key, sql).bind(micros(now)).bind(invocation.as_str().to_owned()).execute(writing.db()).await?;
+    Ok(current + 1)
+}
+
+async fn fail(
+    writing: &mut Writing<'_>,
+    dialect: Dialect,
+    key: &ThreadKey,
+    outcome: &Outcome,
+    now: Timestamp,
+) -> Result<(), ThreadError> {
+    let row = row(writing.db(), dialect, key).await?.ok_or(ThreadError::NotLocked { holder: None })?;
+    let holder = maybe_text(&row, "running_invocation")?.map(InvocationId::from);
+    if holder.as_ref() != Some(&outcome.invocation) {
+        let sql = "SELECT position FROM thread_errors WHERE tenant = $1 AND thread_id = $2 AND invocation_id = $3";
+        let query = of(key, sql).bind(outcome.invocation.as_str().to_owned());
+        let done = query.fetch_optional(writing.db()).await?.is_some();
+        return if done { Ok(()) } else { Err(ThreadError::NotLocked { holder }) };
+    }
+    let sql = "SELECT COALESCE(MAX(position) + 1, 0) AS next FROM thread_errors WHERE tenant = $1 AND thread_id = $2";
+    let next = count(&of(key, sql).fetch_one(writing.db()).await.map_err(JournalError::from)?, "next")?;
+    let sql = "INSERT INTO thread_errors (tenant, thread_id, position, invocation_id, outcome) \
+               VALUES ($1, $2, $3, $4, $5)";
+    let query = of(key, sql).bind(int(next)).bind(outcome.invocation.as_str().to_owned());
+    query.bind(json(outcome, "an outcome")?).execute(writing.db()).await?;
+    let sql = "DELETE FROM thread_errors WHERE tenant = $1 AND thread_id = $2 AND position <= $3";
+    let oldest = int(next).saturating_sub(int(THREAD_ERRORS_KEPT as u64));
+    of(key, sql).bind(oldest).execute(writing.db()).await?;
+    let sql = "UPDATE threads SET updated_at = $3, running_invocation = NULL WHERE tenant = $1 AND thread_id = $2";
+    of(key, sql).bind(micros(now)).execute(writing.db()).await?;
+    Ok(())
+}
+
+/// The thread's row, locked until the end of the transaction.
+async fn row(db: &mut AnyConnection, dialect: Dialect, key: &ThreadKey) -> Result<Option<AnyRow>, JournalError> {
+    let sql = format!(
+        "SELECT version, created_at, updated_at, running_invocation, committed_by FROM threads \
+         WHERE tenant = $1 AND thread_id = $2{}",
+        dialect.for_update
+    );
+    let query = sqlx::query(AssertSqlSafe(sql)).bind(key.tenant.as_str().to_owned());
+    Ok(query.bind(key.id.as_str().to_owned()).fetch_optional(db).await?)
+}
+
+/// The live invocation that runs on the thread.
+async fn alive(db: &mut AnyConnection, row: &AnyRow, now: Timestamp) -> Result<Option<InvocationId>, JournalError> {
+    let Some(running) = maybe_text(row, "running_invocation")? else { return Ok(None) };
+    let sql = "SELECT invocation_id FROM invocations \
+               WHERE invocation_id = $1 AND state = 'running' AND lease_expires_at > $2";
+    let found = sqlx::query(sql).bind(running.clone()).bind(micros(now)).fetch_optional(db).await?;
+    Ok(found.map(|_| running.into()))
+}
+
+async fn load(db: &mut AnyConnection, key: &ThreadKey, row: &AnyRow) -> Result<Thread, JournalError> {
+    let sql = "SELECT message FROM thread_messages WHERE tenant = $1 AND thread_id = $2 ORDER BY position";
+    let messages = of(key, sql).fetch_all(&mut *db).await?;
+    let sql = "SELECT outcome FROM thread_errors WHERE tenant = $1 AND thread_id = $2 ORDER BY position";
+    let errors = of(key, sql).fetch_all(db).await?;
+    let message = |row| parse(&text(row, "message")?, "a thread's message");
+    let outcome = |row| parse(&text(row, "outcome")?, "a thread's error");
+    Ok(Thread {
+        version: count(row, "version")?,
+        messages: messages.iter().map(message).collect::<Result<_, _>>()?,
+        errors: errors.iter().map(outcome).collect::<Result<_, _>>()?,
+        created_at: time(row, "created_at")?,
+        updated_at: time(row, "updated_at")?,
+        running: maybe_text(row, "running_invocation")?.map(Into::into),
+    })
+}
+
+async fn insert_messages(
+    db: &mut AnyConnection,
+    key: &ThreadKey,
+    first: u64,
+    messages: &[Message],
+) -> Result<(), JournalError> {
+    let mut position = int(first);
+    for messages in messages.chunks(ROWS_PER_INSERT) {
+        let values = placeholders(messages.len(), 4);
+        let sql = format!("INSERT INTO thread_messages (tenant, thread_id, position, message) VALUES {values}");
+        let mut query = sqlx::query(AssertSqlSafe(sql));
+        for message in messages {
+            query = query.bind(key.tenant.as_str().to_owned()).bind(key.id.as_str().to_owned());
+            query = query.bind(position).bind(json(message, "a message")?);
+            position += 1;
+        }
+        query.execute(&mut *db).await?;
+    }
+    Ok(())
+}
+
+/// A statement whose first two values name the thread.
+fn of(key: &ThreadKey, sql: &'static str) -> sqlx::query::Query<'static, sqlx::Any, sqlx::any::AnyArguments> {
+    sqlx::query(sql).bind(key.tenant.as_str().to_owned()).bind(key.id.as_str().to_owned())
+}

@@ -1,0 +1,131 @@
+//! The rules that all engines share: which steps may be recorded, what a repeated request gets, who may take over.
+//!
+//! Pure functions of what is stored; an engine only stores what they allow, in the same transaction.
+
+use jiff::Timestamp;
+
+use super::{
+    error::AppendError,
+    record::{Begun, Entry, Limits, NewInvocation, Page, Record, RunState, Takeover},
+};
+use crate::config::observe::Payloads;
+
+/// Where an invocation's record stands, as far as a writer is concerned.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Standing {
+    /// The epoch in force.
+    pub(super) epoch: u64,
+    /// The first step that this epoch could write.
+    pub(super) epoch_first_seq: u64,
+    /// The last recorded step.
+    pub(super) last_seq: u64,
+    /// Whether there is an outcome.
+    pub(super) finished: bool,
+}
+
+// === impl Standing ===
+
+impl Standing {
+    /// Checks the writer's epoch, and that the invocation goes on.
+    pub(super) const fn admit(&self, epoch: u64) -> Result<(), AppendError> {
+        if epoch != self.epoch {
+            return Err(AppendError::Fenced { current_epoch: self.epoch });
+        }
+        if self.finished {
+            return Err(AppendError::Finished);
+        }
+        Ok(())
+    }
+
+    /// The part of a batch that is not recorded yet.
+    ///
+    /// What the same epoch recorded before is passed over: only its owner writes in an epoch, so that it can only be
+    /// the same batch once more. What an earlier epoch recorded is never passed over.
+    pub(super) fn fresh<'a>(&self, entries: &'a [Entry]) -> Result<&'a [Entry], AppendError> {
+        let Some(first) = entries.first() else { return Ok(entries) };
+        for (expected, entry) in (first.seq..).zip(entries) {
+            self.admit(entry.epoch)?;
+            if entry.seq != expected {
+                return Err(AppendError::Gap { expected, got: entry.seq });
+            }
+        }
+        let next = self.last_seq + 1;
+        if first.seq > next || first.seq < self.epoch_first_seq {
+            return Err(AppendError::Gap { expected: next, got: first.seq });
+        }
+        let known = usize::try_from(next - first.seq).unwrap_or(usize::MAX);
+        Ok(entries.get(known..).unwrap_or_default())
+    }
+}
+
+// === impl Page ===
+
+impl Page {
+    /// Notes whether a reader that holds `after_seq` can go on from here.
+    pub(super) fn with_gap_after(mut self, after_seq: u64, limit: usize) -> Self {
+        self.gone = match self.entries.first() {
+            Some(first) => first.seq != after_seq + 1,
+            None => limit > 0 && after_seq < self.last_seq,
+        };
+        self
+    }
+}
+
+// === impl NewInvocation ===
+
+impl NewInvocation {
+    /// The invocation as it is kept when it begins.
+    pub(super) fn into_record(self, limits: &Limits, now: Timestamp) -> Record {
+        let lease_expires_at = now.checked_add(limits.lease).unwrap_or(Timestamp::MAX);
+        Record {
+            id: self.id,
+            tenant: self.tenant,
+            request_id: self.request_id,
+            fingerprint: self.fingerprint,
+            route: self.route,
+            operation: self.operation,
+            thread: self.thread,
+            labels: self.labels,
+            created_at: now,
+            deadline_at: self.deadline_at,
+            state: RunState::Running { lease_expires_at },
+            owner: self.owner,
+            epoch: 1,
+            last_seq: 0,
+            cancel_requested: false,
+            request: (limits.payloads == Payloads::Full).then_some(self.request),
+            outcome: None,
+            snapshot: None,
+        }
+    }
+}
+
+// === impl Record ===
+
+impl Record {
+    /// What the invocation of a request id means to one who uses the id again.
+    pub(super) fn answer_to(self, new: &NewInvocation) -> Begun {
+        if self.fingerprint != new.fingerprint {
+            return Begun::Conflict { invocation: self.id };
+        }
+        if !self.is_finished() {
+            return Begun::Attached(Box::new(self));
+        }
+        match self.outcome {
+            Some(outcome) => Begun::Replay(outcome),
+            None => Begun::Spent { invocation: self.id },
+        }
+    }
+
+    /// Why it cannot be taken over by one who saw it at `epoch`; `None` where it can.
+    pub(super) fn refuses_takeover(&self, epoch: u64, now: Timestamp) -> Option<Takeover> {
+        match self.state {
+            RunState::Finished { .. } => Some(Takeover::Finished),
+            RunState::Running { .. } if self.epoch != epoch => Some(Takeover::Lost { current_epoch: self.epoch }),
+            RunState::Running { lease_expires_at } if lease_expires_at > now => {
+                Some(Takeover::Alive { until: lease_expires_at })
+            }
+            RunState::Running { .. } => None,
+        }
+    }
+}

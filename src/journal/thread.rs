@@ -1,0 +1,136 @@
+//! Threads: conversations that Relight keeps, each with a version, a lock and its accumulating errors.
+//!
+//! Only an accepted answer changes the messages, in one piece; a failure is added to the errors and nowhere else.
+
+use jiff::Timestamp;
+
+use crate::domain::{
+    ids::{InvocationId, TenantId, ThreadId},
+    invocation::{HistoryPatch, Outcome},
+    message::Message,
+};
+
+/// How many failures a thread keeps; the oldest go first.
+pub const THREAD_ERRORS_KEPT: usize = 256;
+
+/// Names a thread: ids of different tenants never meet.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct ThreadKey {
+    /// Whose.
+    pub tenant: TenantId,
+    /// Which.
+    pub id: ThreadId,
+}
+
+/// A thread as it is kept.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Thread {
+    /// 1 when it is created; grows by one with every committed turn.
+    pub version: u64,
+    /// The conversation up to the last good checkpoint, oldest first.
+    pub messages: Vec<Message>,
+    /// The failed outcomes of its invocations, oldest first; never part of `messages`.
+    pub errors: Vec<Outcome>,
+    /// When it was created.
+    pub created_at: Timestamp,
+    /// When it last changed.
+    pub updated_at: Timestamp,
+    /// The invocation that runs on it.
+    pub running: Option<InvocationId>,
+}
+
+/// What came of locking a thread.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Locked {
+    /// It is the invocation's until committed, failed, or its lease expires.
+    Locked(Box<Thread>),
+    /// Another live invocation runs on it.
+    Busy {
+        /// Which.
+        running: InvocationId,
+    },
+}
+
+/// An accepted turn, for the thread.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ThreadCommit {
+    /// The version that was locked.
+    pub expected_version: u64,
+    /// The messages that the caller sent.
+    pub turn: Vec<Message>,
+    /// What follows them, relative to thread + turn as they were sent.
+    pub patch: HistoryPatch,
+}
+
+/// What becomes of a thread when its invocation ends.
+#[derive(Debug, Clone, PartialEq)]
+pub enum ThreadEnd {
+    /// The turn and its answer are appended.
+    Commit(ThreadCommit),
+    /// The outcome, a failure, is appended to the errors; the messages stay as they are.
+    Fail,
+}
+
+/// A change of stored messages: drop some at the end, then append.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Splice {
+    /// Stored messages to drop.
+    pub(super) drop: usize,
+    /// What to append.
+    pub(super) append: Vec<Message>,
+}
+
+// === impl ThreadKey ===
+
+impl ThreadKey {
+    /// The thread `id` of `tenant`.
+    #[must_use]
+    pub const fn new(tenant: TenantId, id: ThreadId) -> Self {
+        Self { tenant, id }
+    }
+}
+
+// === impl ThreadCommit ===
+
+impl ThreadCommit {
+    /// The commit as a change of the stored messages. A patch may reach back over the turn into what is stored, where
+    /// a note changed an older message.
+    pub(super) fn splice(&self) -> Splice {
+        let replaced = usize::try_from(self.patch.replace_tail).unwrap_or(usize::MAX);
+        let drop = replaced.saturating_sub(self.turn.len());
+        let kept = self.turn.len().saturating_sub(replaced);
+        let append = self.turn[..kept].iter().chain(&self.patch.messages).cloned().collect();
+        Splice { drop, append }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::message::Role;
+
+    fn said(text: &str) -> Message {
+        Message::text(Role::User, text)
+    }
+
+    #[test]
+    fn a_commit_does_to_the_stored_messages_what_the_patch_does_to_the_sent_history() {
+        for stored in 0..4_usize {
+            for turn in 0..3_usize {
+                for replace_tail in 0..6_u32 {
+                    let stored: Vec<Message> = (0..stored).map(|n| said(&format!("stored {n}"))).collect();
+                    let turn: Vec<Message> = (0..turn).map(|n| said(&format!("turn {n}"))).collect();
+                    let patch = HistoryPatch { replace_tail, messages: vec![said("patched"), said("answer")] };
+                    let mut expected: Vec<Message> = stored.iter().chain(&turn).cloned().collect();
+                    patch.apply(&mut expected);
+
+                    let splice = ThreadCommit { expected_version: 1, turn, patch }.splice();
+                    let mut got = stored;
+                    got.truncate(got.len().saturating_sub(splice.drop));
+                    got.extend(splice.append);
+                    assert_eq!(got, expected);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! Stated waits: every form, and every lie.
+
+use super::*;
+
+fn with(headers: &[(&str, &str)], body: &str) -> ProviderError {
+    let headers = headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+    ProviderError { headers, ..http(429, body) }
+}
+
+#[test]
+fn every_form_of_a_stated_wait_is_read_with_its_source() {
+    use WaitSource as W;
+    const DATE: (&str, &str) = ("date", "Thu, 10 Sep 2026 06:00:00 GMT");
+    type Row = (&'static [(&'static str, &'static str)], &'static str, u64, WaitSource);
+    let table: &[Row] = &[
+        (&[("retry-after-ms", "1250")], "", 1250, W::RetryAfterMs),
+        (&[("x-ms-retry-after-ms", "1250"), ("retry-after", "2")], "", 1250, W::RetryAfterMs),
+        (&[("retry-after", "7")], "", 7000, W::RetryAfter),
+        (&[("retry-after", "0.5")], "", 500, W::RetryAfter),
+        (&[("retry-after", "20s")], "", 20_000, W::RetryAfter),
+        (&[("retry-after", "Thu, 10 Sep 2026 06:02:00 GMT"), DATE], "", 120_000, W::RetryAfter),
+        (&[("x-ratelimit-reset-tokens", "1m30s")], "", 90_000, W::RateLimitReset),
+        (
+            &[
+                ("x-ratelimit-reset-requests", "8.64s"),
+                ("x-ratelimit-remaining-requests", "0"),
+                ("x-ratelimit-reset-tokens", "1h"),
+                ("x-ratelimit-remaining-tokens", "5"),
+            ],
+            "",
+            8640,
+            W::RateLimitReset,
+        ),
+        (
+            &[
+                ("anthropic-ratelimit-tokens-reset", "2026-09-10T06:00:20Z"),
+                ("anthropic-ratelimit-tokens-remaining", "0"),
+                ("anthropic-ratelimit-requests-reset", "2026-09-10T06:05:00Z"),
+                ("anthropic-ratelimit-requests-remaining", "9"),
+                DATE,
+            ],
+            "",
+            20_000,
+            W::RateLimitReset,
+        ),
+        (
+            &[],
+            r#"{"error":{"details":[{"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"34.5s"}]}}"#,
+            34_500,
+            W::RetryInfo,
+        ),
+        (&[], r#"{"retry_after":64.57}"#, 64_570, W::BodyField),
+        (&[], r#"{"retry_after_ms":250}"#, 250, W::BodyField),
+        (&[], r#"{"error":"loading","estimated_time":20.5}"#, 20_500, W::BodyField),
+        (&[], "Please try again in 7m12s.", 432_000, W::Text),
+        (&[], "Please try again in 644ms", 644, W::Text),
+        (&[], "try again after 1 hour 2 minutes", 3_720_000, W::Text),
+        (&[], "Please wait 30 seconds before", 30_000, W::Text),
+        (&[], "try again in one minute", 60_000, W::Text),
+        (&[], "请在60秒后重试", 60_000, W::Text),
+        (&[("retry-after", "9")], "rate limit: try again in 8.64s", 8640, W::Text),
+    ];
+    for (headers, body, millis, source) in table {
+        let wait = judge(&with(headers, body)).retry_after;
+        let read = wait.map(|wait| (wait.duration, wait.source));
+        assert_eq!(read, Some((Duration::from_millis(*millis), *source)), "{headers:?} {body}");
+    }
+}
+
+#[test]
+fn a_date_in_the_past_and_a_zero_are_no_wait_at_all() {
+    let past = with(&[("retry-after", "Thu, 10 Sep 2026 05:58:00 GMT"), ("date", "Thu, 10 Sep 2026 06:00:00 GMT")], "");
+    assert_eq!(judge(&past).retry_after.map(|wait| wait.duration), Some(Duration::ZERO));
+    assert_eq!(judge(&with(&[("retry-after", "0")], "")).retry_after.map(|wait| wait.duration), Some(Duration::ZERO));
+}
+
+#[test]
+fn lies_and_vague_words_are_not_believed() {
+    for headers in [
+        [("retry-after", "-1")],
+        [("retry-after", "soon")],
+        [("retry-after", "NaN")],
+        [("retry-after", "inf")],
+        [("retry-after", "99999999999999999999")],
+        [("retry-after-ms", "-5")],
+        [("x-ratelimit-reset-tokens", "0")],
+        [("x-ratelimit-reset-tokens", "-1")],
+        [("retry-after", "Thu, 10 Sep 2126 06:00:00 GMT")],
+        [("retry-after", "")],
+    ] {
+        assert_eq!(judge(&with(&headers, "")).retry_after, None, "{headers:?}");
+    }
+    for text in [
+        "Retrying in 4s",
+        "wait a few minutes",
+        "Waited 5.0 seconds",
+        "timed out after 30000ms",
+        "try again in -5s",
+        "totalRetryDelay: 274",
+        "Please try again later",
+        "retry_after: null",
+        "try again in 5 parsecs",
+    ] {
+        assert_eq!(judge(&said(Surface::Http, text)).retry_after, None, "{text}");
+    }
+}
+
+#[test]
+fn a_window_says_nothing_on_a_failure_that_is_no_limit() {
+    let error = ProviderError { status: Some(500), ..with(&[("x-ratelimit-reset-tokens", "1.5s")], "") };
+    assert_eq!(judge(&error).retry_after, None);
+}
+
+#[test]
+fn a_limit_that_frees_up_after_ten_minutes_is_a_quota() {
+    let body = "Rate limit reached for requests. Please try again in";
+    assert_eq!(judge(&http(429, &format!("{body} 9m59s"))).class, FailureClass::RateLimited);
+    let hour = judge(&http(429, &format!("{body} 1h")));
+    assert_eq!((hour.class, hour.retryable), (FailureClass::QuotaExceeded, false));
+}
+
+#[test]
+fn without_a_date_of_its_own_a_failure_is_measured_against_the_clock() {
+    let now: Timestamp = "2026-09-10T06:00:00Z".parse().unwrap();
+    let error = with(&[("retry-after", "Thu, 10 Sep 2026 06:00:30 GMT")], "");
+    let wait = Classifier::new().classify(&error, now).retry_after;
+    assert_eq!(wait.map(|wait| wait.duration), Some(Duration::from_secs(30)));
+}

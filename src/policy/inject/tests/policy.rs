@@ -1,0 +1,62 @@
+//! What a policy may say.
+
+use super::super::InjectionPolicy;
+use crate::domain::failure::FailureClass;
+
+fn paths(policy: &InjectionPolicy) -> Vec<String> {
+    policy.validate().into_iter().map(|(path, _)| path).collect()
+}
+
+#[test]
+fn the_default_policy_is_good() {
+    assert_eq!(InjectionPolicy::default().validate(), []);
+}
+
+#[test]
+fn every_fault_is_reported_with_its_path() {
+    let mut policy = InjectionPolicy {
+        template: "no place".into(),
+        short_template: "{error} and {detail}".into(),
+        short_for: vec!["planner".into(), " ".into()],
+        max_note_chars: 401,
+        max_excerpt_bytes: 4_096,
+        max_failures_listed: 0,
+        ..InjectionPolicy::default()
+    };
+    policy.templates.insert("time_out".into(), "{error}".into());
+    policy.templates.insert("content_filtered".into(), "{error}".into());
+    policy.templates.insert("timeout".into(), "hidden\u{202e} {error}".into());
+    policy.templates.insert("crash".into(), format!("{}{{error}}", "x".repeat(390)));
+    assert_eq!(
+        paths(&policy),
+        [
+            "max_note_chars",
+            "max_excerpt_bytes",
+            "max_failures_listed",
+            "template",
+            "short_template",
+            "templates.content_filtered",
+            "templates.crash",
+            "templates.time_out",
+            "templates.timeout",
+            "short_for[1]",
+        ]
+    );
+}
+
+#[test]
+fn a_template_for_any_class_that_a_model_may_be_told_of_is_good() {
+    for class in [FailureClass::Timeout, FailureClass::RateLimited, FailureClass::Unknown] {
+        let mut policy = InjectionPolicy::default();
+        policy.templates.insert(class.as_str().to_owned(), "It failed: {error}.".into());
+        assert_eq!(policy.validate(), [], "{class}");
+    }
+}
+
+#[test]
+fn a_policy_reads_its_own_words_and_refuses_others() {
+    let policy: InjectionPolicy = serde_json::from_str("{\"mode\":\"always\",\"max_note_chars\":200}").unwrap();
+    assert_eq!(policy.max_note_chars, 200);
+    assert_eq!(policy.template, InjectionPolicy::default().template);
+    assert!(serde_json::from_str::<InjectionPolicy>("{\"tempalte\":\"{error}\"}").is_err());
+}

@@ -1,0 +1,71 @@
+//! The Messages API as Anthropic defined it and as the servers compatible with it speak it.
+//!
+//! An answer counts as whole only with `message_delta`'s stop reason and `message_stop`. Thinking goes back to this dialect
+//! alone, with its signature, byte by byte; that of other providers is left out. It never starts an answer by prefill.
+
+mod answer;
+mod finish;
+mod messages;
+mod request;
+
+use std::sync::Arc;
+
+use super::{
+    Answer, BuildError,
+    http::{Post, rate_limits},
+    keys::{KeyedClients, with_header},
+    reading,
+    spec::ProviderSpec,
+};
+use crate::domain::{failure::ProviderError, wire::WireCall};
+
+/// Kind of a thinking block's signature.
+pub(super) const SIGNATURE: &str = "anthropic.signature";
+/// Kind of a redacted thinking block's data.
+pub(super) const REDACTED: &str = "anthropic.redacted_thinking";
+/// Kind of a whole block, as JSON, that the neutral conversation has no word for (server tools and their results).
+pub(super) const BLOCK: &str = "anthropic.block";
+
+const VERSION: &str = "2023-06-01";
+
+/// Speaks the Messages API with one provider; cheap to clone.
+#[derive(Debug, Clone)]
+pub struct MessagesClient {
+    clients: KeyedClients,
+    path: &'static str,
+}
+
+// === impl MessagesClient ===
+
+impl MessagesClient {
+    /// A client for one provider; nothing is connected yet. Keys go into `x-api-key`, OAuth tokens (`sk-ant-oat…`) into
+    /// `authorization`.
+    ///
+    /// # Errors
+    /// When the specification cannot work.
+    pub fn build(spec: &ProviderSpec) -> Result<Self, BuildError> {
+        let base = spec.base_url.split('?').next().unwrap_or_default().trim_end_matches('/');
+        let path = if base.ends_with("/v1") { "/messages" } else { "/v1/messages" };
+        let versioned = with_header(spec.clone(), "anthropic-version", VERSION);
+        let clients = KeyedClients::build(&versioned, |key| {
+            if key.starts_with("sk-ant-oat") {
+                ("authorization", format!("Bearer {key}"))
+            } else {
+                ("x-api-key", key.to_owned())
+            }
+        })?;
+        Ok(Self { clients, path })
+    }
+
+    /// Asks; fails at once where the call cannot be put into this dialect's words.
+    pub(super) fn answer(&self, call: WireCall) -> Result<Answer, ProviderError> {
+        let body = request::body(&call)?;
+        let http = self.clients.of(&call)?.clone();
+        let path = self.path.to_owned();
+        Ok(Box::pin(async move {
+            let reply = http.post(&call, Post { path, body, accept: "text/event-stream" }).await?;
+            let dialog = answer::MessageReader::new(rate_limits(&reply.headers));
+            Ok(reading::read(reply, Arc::clone(&call.target.family), http.settings(), dialog))
+        }))
+    }
+}

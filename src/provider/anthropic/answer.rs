@@ -1,0 +1,255 @@
+//! The events of a message as deltas; a whole message is read as the events that it would have come in.
+//!
+//! Errors are looked for first. Unknown events, pings and citations are ignored; an unknown block is carried whole, so that
+//! it can go back (a paused turn goes on only with the blocks of its server tools).
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value, json};
+
+use super::{BLOCK, REDACTED, SIGNATURE, finish};
+use crate::{
+    domain::completion::{BlockKind, Delta},
+    provider::{
+        blocks::Blocks,
+        reading::{Dialog, Failed, Flaw, SseFrames, Step},
+        sse::SseEvent,
+        turns::opaque,
+    },
+};
+
+/// Reads one message.
+#[derive(Debug)]
+pub(super) struct MessageReader {
+    limits: Vec<(String, String)>,
+    started: bool,
+    blocks: Blocks,
+    /// What the open blocks need at their end.
+    open: BTreeMap<u64, Open>,
+    cost: finish::Cost,
+    stop_reason: Option<String>,
+    /// Why the model refused, in the API's words.
+    explanation: Option<String>,
+    next_key: u64,
+}
+
+#[derive(Debug)]
+enum Open {
+    Text,
+    Thinking {
+        signature: String,
+    },
+    Redacted {
+        data: String,
+    },
+    ToolUse {
+        input: Value,
+    },
+    /// A block without a word of its own; torn once it got a piece that nobody knows how to put in.
+    Other {
+        block: Map<String, Value>,
+        input: String,
+        torn: bool,
+    },
+}
+
+// === impl MessageReader ===
+
+impl MessageReader {
+    pub(super) fn new(limits: Vec<(String, String)>) -> Self {
+        Self {
+            limits,
+            started: false,
+            blocks: Blocks::default(),
+            open: BTreeMap::new(),
+            cost: finish::Cost::default(),
+            stop_reason: None,
+            explanation: None,
+            next_key: 0,
+        }
+    }
+
+    fn start(&mut self, message: &Value, out: &mut Vec<Delta>) {
+        if !std::mem::replace(&mut self.started, true) {
+            let text = |name: &str| message.get(name).and_then(Value::as_str).map(str::to_owned);
+            let limits = std::mem::take(&mut self.limits);
+            out.push(Delta::Start { model: text("model"), response_id: text("id"), limits });
+        }
+        out.extend(self.cost.add(message.get("usage")).map(Delta::Usage));
+    }
+
+    fn begin(&mut self, key: u64, block: &Value, out: &mut Vec<Delta>) -> Result<(), Flaw> {
+        self.next_key = self.next_key.max(key.saturating_add(1));
+        let text = |name: &str| block.get(name).and_then(Value::as_str).unwrap_or_default();
+        let (kind, open, first) = match text("type") {
+            "" => return Err(Flaw::Unusable(format!("block {key} has no type"))),
+            "text" => (BlockKind::Text, Open::Text, text("text")),
+            "thinking" => {
+                (BlockKind::Reasoning, Open::Thinking { signature: text("signature").to_owned() }, text("thinking"))
+            }
+            "redacted_thinking" => (BlockKind::Reasoning, Open::Redacted { data: text("data").to_owned() }, ""),
+            "tool_use" => {
+                let kind = BlockKind::ToolCall { id: text("id").to_owned(), name: text("name").to_owned() };
+                (kind, Open::ToolUse { input: block.get("input").cloned().unwrap_or_default() }, "")
+            }
+            _ => {
+                let block = block.as_object().cloned().unwrap_or_default();
+                (BlockKind::Reasoning, Open::Other { block, input: String::new(), torn: false }, "")
+            }
+        };
+        self.blocks.open(key, kind, out)?;
+        self.open.insert(key, open);
+        self.blocks.add(key, first, out)
+    }
+
+    fn delta(&mut self, key: u64, delta: &Value, out: &mut Vec<Delta>) -> Result<(), Flaw> {
+        let text = |name: &str| delta.get(name).and_then(Value::as_str).unwrap_or_default();
+        let open = self.open.get_mut(&key).ok_or_else(|| Flaw::Unusable(format!("block {key} never began")))?;
+        match (text("type"), open) {
+            ("text_delta", Open::Text) => self.blocks.add(key, text("text"), out),
+            ("thinking_delta", Open::Thinking { .. }) => self.blocks.add(key, text("thinking"), out),
+            ("signature_delta", Open::Thinking { signature }) => {
+                text("signature").clone_into(signature);
+                Ok(())
+            }
+            ("input_json_delta", Open::ToolUse { .. }) => self.blocks.add(key, text("partial_json"), out),
+            ("input_json_delta", Open::Other { input, .. }) => {
+                input.push_str(text("partial_json"));
+                Ok(())
+            }
+            (_, Open::Other { torn, .. }) => {
+                *torn = true;
+                Ok(())
+            }
+            (kind @ ("text_delta" | "thinking_delta" | "signature_delta" | "input_json_delta"), _) => {
+                Err(Flaw::Unusable(format!("block {key} got a {kind}, which does not fit it")))
+            }
+            // Citations, and what nobody knows.
+            _ => Ok(()),
+        }
+    }
+
+    fn stop(&mut self, key: u64, out: &mut Vec<Delta>) -> Result<(), Flaw> {
+        let signed = match self.open.remove(&key) {
+            None | Some(Open::Text | Open::Other { torn: true, .. }) => None,
+            Some(Open::Thinking { signature }) => (!signature.is_empty()).then(|| opaque(SIGNATURE, &signature)),
+            Some(Open::Redacted { data }) => Some(opaque(REDACTED, &data)),
+            Some(Open::ToolUse { input }) => {
+                let is_given = input.as_object().is_some_and(|fields| !fields.is_empty());
+                if is_given && self.blocks.arguments(key).is_empty() {
+                    self.blocks.add(key, &input.to_string(), out)?;
+                }
+                None
+            }
+            Some(Open::Other { mut block, input, .. }) => {
+                if let Ok(input) = serde_json::from_str::<Value>(&input) {
+                    block.insert("input".to_owned(), input);
+                }
+                Some(opaque(BLOCK, &Value::Object(block).to_string()))
+            }
+        };
+        self.blocks.stop(key, signed, out);
+        Ok(())
+    }
+
+    fn message_delta(&mut self, event: &Value, out: &mut Vec<Delta>) {
+        if let Some(raw) = event.pointer("/delta/stop_reason").and_then(Value::as_str) {
+            self.stop_reason = Some(raw.to_owned());
+        }
+        if let Some(words) = event.pointer("/delta/stop_details/explanation").and_then(Value::as_str) {
+            self.explanation = Some(words.to_owned());
+        }
+        out.extend(self.cost.add(event.get("usage")).map(Delta::Usage));
+    }
+
+    fn seal(&mut self, out: &mut Vec<Delta>) -> Result<(), Flaw> {
+        let raw =
+            self.stop_reason.take().ok_or_else(|| Flaw::Cut("the answer ended without a stop_reason".to_owned()))?;
+        if let Some(words) = self.explanation.take() {
+            self.blocks.open(self.next_key, BlockKind::Refusal, out)?;
+            self.blocks.add(self.next_key, &words, out)?;
+            self.blocks.stop(self.next_key, None, out);
+        }
+        self.blocks.seal(finish::reason(&raw), &raw, out)
+    }
+}
+
+impl Dialog for MessageReader {
+    type Frames = SseFrames;
+
+    fn event(&mut self, event: SseEvent, out: &mut Vec<Delta>) -> Result<Step, Flaw> {
+        let parsed = serde_json::from_str::<Value>(&event.data);
+        let kind = match &parsed {
+            Ok(value) => value.get("type").and_then(Value::as_str).unwrap_or(&event.name),
+            Err(_) => &event.name,
+        };
+        if kind == "error" || event.name == "error" {
+            return Err(failed(parsed.as_ref().ok(), &event.data));
+        }
+        let is_ours = matches!(
+            kind,
+            "message_start"
+                | "content_block_start"
+                | "content_block_delta"
+                | "content_block_stop"
+                | "message_delta"
+                | "message_stop"
+        );
+        let value = match &parsed {
+            Ok(value) if value.get("error").is_some_and(Value::is_object) => {
+                return Err(failed(Some(value), &event.data));
+            }
+            Ok(value) if is_ours => value,
+            Err(error) if is_ours => return Err(Flaw::Unusable(format!("a {kind} is not JSON: {error}"))),
+            // Pings, and what nobody knows.
+            Ok(_) | Err(_) => return Ok(Step::More),
+        };
+        let key = value.get("index").and_then(Value::as_u64).unwrap_or(0);
+        let part = |name: &str| value.get(name).unwrap_or(&Value::Null);
+        if !self.started && kind != "message_start" {
+            return Err(Flaw::Unusable(format!("a {kind} came before the message")));
+        }
+        match kind {
+            "message_start" => self.start(part("message"), out),
+            "content_block_start" => self.begin(key, part("content_block"), out)?,
+            "content_block_delta" => self.delta(key, part("delta"), out)?,
+            "content_block_stop" => self.stop(key, out)?,
+            "message_delta" => self.message_delta(value, out),
+            _ => {
+                self.seal(out)?;
+                return Ok(Step::Whole);
+            }
+        }
+        Ok(Step::More)
+    }
+
+    fn document(&mut self, document: &Value, out: &mut Vec<Delta>) -> Result<(), Flaw> {
+        let is_error = document.get("type").and_then(Value::as_str) == Some("error");
+        if is_error || document.get("error").is_some_and(|error| !error.is_null()) {
+            return Err(failed(Some(document), &document.to_string()));
+        }
+        let content = document.get("content").and_then(Value::as_array).ok_or(Flaw::NotUnderstood)?;
+        self.start(document, out);
+        for (key, block) in (0..).zip(content) {
+            self.begin(key, block, out)?;
+            self.stop(key, out)?;
+        }
+        let details = document.get("stop_details").cloned().unwrap_or_default();
+        let delta = json!({"stop_reason": document.get("stop_reason"), "stop_details": details});
+        self.message_delta(&json!({"delta": delta}), out);
+        self.seal(out)
+    }
+
+    fn end(&mut self, _: &mut Vec<Delta>) -> Result<(), Flaw> {
+        if self.started {
+            Err(Flaw::Cut("the answer ended without a message_stop".to_owned()))
+        } else {
+            Err(Flaw::NotUnderstood)
+        }
+    }
+}
+
+fn failed(value: Option<&Value>, text: &str) -> Flaw {
+    let error_type = value.and_then(|value| value.pointer("/error/type")).and_then(Value::as_str);
+    Flaw::Failed(Failed::new(error_type.and_then(finish::status), text))
+}

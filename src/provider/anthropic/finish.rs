@@ -1,0 +1,74 @@
+//! Why the model stopped, what it cost, and which status an error inside a stream would have had outside.
+
+use serde_json::Value;
+
+use crate::domain::completion::{Exactness, FinishReason, Usage};
+
+/// The reason behind the API's word.
+pub(super) fn reason(raw: &str) -> FinishReason {
+    match raw {
+        "end_turn" | "stop_sequence" => FinishReason::Stop,
+        "tool_use" => FinishReason::ToolCalls,
+        "max_tokens" => FinishReason::Length,
+        "model_context_window_exceeded" => FinishReason::ContextFull,
+        "pause_turn" => FinishReason::Paused,
+        "refusal" => FinishReason::Refusal,
+        _ => FinishReason::Other,
+    }
+}
+
+/// The status of an error type, as the API's documentation pairs them.
+pub(super) fn status(error_type: &str) -> Option<u16> {
+    Some(match error_type {
+        "invalid_request_error" => 400,
+        "authentication_error" => 401,
+        "billing_error" => 402,
+        "permission_error" => 403,
+        "not_found_error" => 404,
+        "conflict_error" => 409,
+        "request_too_large" => 413,
+        "rate_limit_error" => 429,
+        "api_error" => 500,
+        "timeout_error" => 504,
+        "overloaded_error" => 529,
+        _ => return None,
+    })
+}
+
+/// What the answer cost, as its events tell it: each says only what it knows, and counts are cumulative.
+#[derive(Debug, Default)]
+pub(super) struct Cost {
+    uncached: u64,
+    cache_read: u64,
+    cache_write: u64,
+    output: u64,
+    thinking: u64,
+}
+
+// === impl Cost ===
+
+impl Cost {
+    /// Takes a `usage` object; `None` where there is none.
+    pub(super) fn add(&mut self, usage: Option<&Value>) -> Option<Usage> {
+        let usage = usage.filter(|usage| usage.is_object())?;
+        let take = |count: &mut u64, pointer: &str| {
+            if let Some(value) = usage.pointer(pointer).and_then(Value::as_u64) {
+                *count = value;
+            }
+        };
+        take(&mut self.uncached, "/input_tokens");
+        take(&mut self.cache_read, "/cache_read_input_tokens");
+        take(&mut self.cache_write, "/cache_creation_input_tokens");
+        take(&mut self.output, "/output_tokens");
+        take(&mut self.thinking, "/output_tokens_details/thinking_tokens");
+        Some(Usage {
+            // The API counts cached tokens apart.
+            input_tokens: self.uncached.saturating_add(self.cache_read).saturating_add(self.cache_write),
+            output_tokens: self.output,
+            cached_input_tokens: self.cache_read,
+            cache_write_tokens: self.cache_write,
+            reasoning_tokens: self.thinking,
+            exactness: Exactness::Exact,
+        })
+    }
+}

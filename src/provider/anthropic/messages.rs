@@ -1,0 +1,133 @@
+//! The neutral conversation as messages of blocks.
+//!
+//! Leading instructions go to `system`. Later ones stay where they are if the model takes a system message there (after
+//! the user's turn, before the model's or at the end); otherwise they become a text at their place in the user's turn.
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use serde_json::{Value, json};
+
+use super::{BLOCK, REDACTED, SIGNATURE};
+use crate::{
+    domain::message::{Media, MediaSource, Message, Part, Reasoning, Role, ToolCall, ToolResult},
+    provider::turns::{Speaker, Turn, Turns, arguments, is_instruction, opaque_text, plain_id, said, standing},
+};
+
+/// A conversation in the dialect's words.
+pub(super) struct Conversation {
+    /// Standing instructions.
+    pub(super) system: Vec<Value>,
+    /// The turns.
+    pub(super) messages: Vec<Value>,
+}
+
+/// Translates; `takes_system` says whether the model takes a system message within the conversation.
+pub(super) fn translate(messages: &[Message], takes_system: bool) -> Conversation {
+    let (front, rest) = standing(messages);
+    let mut turns = Turns::default();
+    for (place, message) in rest.iter().enumerate() {
+        match message.role {
+            Role::System | Role::Developer => {
+                let next = rest[place..].iter().find(|message| !is_instruction(message));
+                let is_followed_well = next.is_none_or(|next| next.role == Role::Assistant);
+                let is_preceded_well = matches!(turns.last(), Some(Speaker::User | Speaker::Operator));
+                let may_stand = takes_system && is_followed_well && is_preceded_well;
+                let speaker = if may_stand { Speaker::Operator } else { Speaker::User };
+                message.parts.iter().filter_map(said).for_each(|words| turns.add(speaker, text(words)));
+            }
+            Role::User | Role::Tool => message.parts.iter().for_each(|part| add_users(&mut turns, part)),
+            Role::Assistant => {
+                message.parts.iter().filter_map(models).for_each(|block| turns.add(Speaker::Model, block));
+            }
+        }
+    }
+    Conversation {
+        system: front.into_iter().map(text).collect(),
+        messages: turns.into_turns().into_iter().map(written).collect(),
+    }
+}
+
+fn written(turn: Turn) -> Value {
+    let role = match turn.speaker {
+        Speaker::User => "user",
+        Speaker::Model => "assistant",
+        Speaker::Operator => "system",
+    };
+    json!({"role": role, "content": turn.into_blocks()})
+}
+
+fn text(words: &str) -> Value {
+    json!({"type": "text", "text": words})
+}
+
+fn add_users(turns: &mut Turns, part: &Part) {
+    match part {
+        Part::ToolResult(result) => turns.add_result(&result.call_id, tool_result(result)),
+        Part::Text(_) | Part::Refusal(_) => {
+            if let Some(words) = said(part) {
+                turns.add(Speaker::User, text(words));
+            }
+        }
+        Part::Image(media) => turns.add(Speaker::User, json!({"type": "image", "source": source(media)})),
+        Part::File(media) => turns.add(Speaker::User, document(media)),
+        // Only the model thinks and calls.
+        Part::Reasoning(_) | Part::ToolCall(_) => {}
+    }
+}
+
+fn models(part: &Part) -> Option<Value> {
+    match part {
+        Part::Text(_) | Part::Refusal(_) => said(part).map(text),
+        Part::Reasoning(piece) => reasoning(piece),
+        Part::ToolCall(ToolCall { id, name, arguments: given, .. }) => {
+            Some(json!({"type": "tool_use", "id": plain_id(id), "name": name, "input": arguments(given)}))
+        }
+        // The API takes none of these from the model.
+        Part::Image(_) | Part::File(_) | Part::ToolResult(_) => None,
+    }
+}
+
+/// Thinking as it came; without a signature of this provider it would be refused.
+fn reasoning(piece: &Reasoning) -> Option<Value> {
+    let opaque = piece.opaque.as_ref();
+    if let Some(signature) = opaque_text(opaque, SIGNATURE) {
+        return Some(json!({"type": "thinking", "thinking": piece.text, "signature": signature}));
+    }
+    if let Some(data) = opaque_text(opaque, REDACTED) {
+        return Some(json!({"type": "redacted_thinking", "data": data}));
+    }
+    opaque_text(opaque, BLOCK).and_then(|block| serde_json::from_str(block).ok())
+}
+
+fn tool_result(result: &ToolResult) -> Value {
+    let mut block = json!({"type": "tool_result", "tool_use_id": plain_id(&result.call_id)});
+    if !result.content.is_empty() {
+        block["content"] = json!(result.content);
+    }
+    if result.is_error {
+        block["is_error"] = json!(true);
+    }
+    block
+}
+
+fn document(media: &Media) -> Value {
+    let source = match &media.source {
+        MediaSource::Bytes(bytes) if media.mime_type.starts_with("text/") => {
+            json!({"type": "text", "media_type": "text/plain", "data": String::from_utf8_lossy(bytes)})
+        }
+        MediaSource::Bytes(_) | MediaSource::Url(_) => source(media),
+    };
+    let mut block = json!({"type": "document", "source": source});
+    if let Some(name) = &media.name {
+        block["title"] = json!(name);
+    }
+    block
+}
+
+fn source(media: &Media) -> Value {
+    match &media.source {
+        MediaSource::Url(url) => json!({"type": "url", "url": url}),
+        MediaSource::Bytes(bytes) => {
+            json!({"type": "base64", "media_type": media.mime_type, "data": STANDARD.encode(bytes)})
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! A neutral call in the words of the Messages API.
+//!
+//! What the caller put into `extra` is merged last (thinking budgets, cache control, metadata, betas' fields). Parameters
+//! that the API does not know (`seed`, penalties) are left out, as is a response format without a schema.
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value, json};
+
+use super::messages;
+use crate::{
+    domain::{
+        failure::ProviderError,
+        message::{ModelCall, ResponseFormat, ToolChoice, ToolDefinition},
+        wire::WireCall,
+    },
+    provider::turns::{merge_extra, schema},
+};
+
+/// The output limit where the caller names none: the API asks for one, and every model since 2024 takes this one.
+const DEFAULT_MAX_TOKENS: u32 = 8192;
+
+/// The request's JSON body.
+///
+/// # Errors
+/// When a schema that the caller gave is not JSON.
+pub(super) fn body(call: &WireCall) -> Result<Vec<u8>, ProviderError> {
+    let refused = |message: String| ProviderError {
+        provider: Arc::clone(&call.target.family),
+        message: Some(message),
+        ..ProviderError::default()
+    };
+    let able = &call.target.capabilities;
+    let fields = fields(&call.target.model, &call.call, able.tail_system_message).map_err(refused)?;
+    serde_json::to_vec(&fields).map_err(|error| refused(format!("the request cannot be written as JSON: {error}")))
+}
+
+/// The body's fields; `takes_system` says whether the model takes a system message within the conversation.
+pub(super) fn fields(model: &str, call: &ModelCall, takes_system: bool) -> Result<Map<String, Value>, String> {
+    let mut body = Map::new();
+    let mut set = |name: &str, value: Value| {
+        body.insert(name.to_owned(), value);
+    };
+    let conversation = messages::translate(&call.messages, takes_system);
+    set("model", json!(model));
+    set("max_tokens", json!(call.max_output_tokens.unwrap_or(DEFAULT_MAX_TOKENS)));
+    if !conversation.system.is_empty() {
+        set("system", Value::Array(conversation.system));
+    }
+    set("messages", Value::Array(conversation.messages));
+    set("stream", json!(true));
+    if !call.tools.is_empty() {
+        let tools: Result<Vec<Value>, String> = call.tools.iter().map(tool).collect();
+        set("tools", Value::Array(tools?));
+        if let Some(choice) = tool_choice(&call.tool_choice, call.parallel_tool_calls) {
+            set("tool_choice", choice);
+        }
+    }
+    let sampling = &call.sampling;
+    for (name, value) in [("temperature", sampling.temperature), ("top_p", sampling.top_p)] {
+        if let Some(value) = value {
+            set(name, json!(value));
+        }
+    }
+    if let Some(top_k) = sampling.top_k {
+        set("top_k", json!(top_k));
+    }
+    if !call.stop.is_empty() {
+        set("stop_sequences", json!(call.stop));
+    }
+    let output = output_config(call)?;
+    if !output.is_empty() {
+        set("output_config", Value::Object(output));
+    }
+    merge_extra(&mut body, call);
+    Ok(body)
+}
+
+fn tool(definition: &ToolDefinition) -> Result<Value, String> {
+    let mut tool = Map::new();
+    tool.insert("name".to_owned(), json!(definition.name));
+    if !definition.description.is_empty() {
+        tool.insert("description".to_owned(), json!(definition.description));
+    }
+    let schema = schema(&definition.parameters, &format!("function '{}'", definition.name))?;
+    tool.insert("input_schema".to_owned(), schema);
+    Ok(Value::Object(tool))
+}
+
+/// The choice, with the wish for one call at a time, which has no field of its own.
+fn tool_choice(choice: &ToolChoice, parallel: Option<bool>) -> Option<Value> {
+    let one_at_a_time = parallel == Some(false);
+    let mut fields = match choice {
+        ToolChoice::Unset if !one_at_a_time => return None,
+        ToolChoice::None => return Some(json!({"type": "none"})),
+        ToolChoice::Unset | ToolChoice::Auto => json!({"type": "auto"}),
+        ToolChoice::Required => json!({"type": "any"}),
+        ToolChoice::Tool(name) => json!({"type": "tool", "name": name}),
+    };
+    if let Some(parallel) = parallel {
+        fields["disable_parallel_tool_use"] = json!(!parallel);
+    }
+    Some(fields)
+}
+
+fn output_config(call: &ModelCall) -> Result<Map<String, Value>, String> {
+    let mut output = Map::new();
+    if let Some(effort) = &call.reasoning_effort {
+        output.insert("effort".to_owned(), json!(effort));
+    }
+    match &call.response_format {
+        ResponseFormat::Text | ResponseFormat::JsonObject => {}
+        ResponseFormat::JsonSchema { name, schema: text, .. } => {
+            let schema = schema(text, &format!("response_format '{name}'"))?;
+            output.insert("format".to_owned(), json!({"type": "json_schema", "schema": schema}));
+        }
+    }
+    Ok(output)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::message::{Message, Role};
+
+    fn written(call: &ModelCall) -> Value {
+        Value::Object(fields("claude", call, true).unwrap())
+    }
+
+    #[test]
+    fn the_output_limit_is_always_sent() {
+        let call = ModelCall { messages: vec![Message::text(Role::User, "Hi")], ..ModelCall::default() };
+        assert_eq!(written(&call)["max_tokens"], 8192);
+        assert_eq!(written(&ModelCall { max_output_tokens: Some(7), ..call })["max_tokens"], 7);
+    }
+
+    #[test]
+    fn tools_choice_effort_and_format_are_in_the_words_of_the_api() {
+        let tools = vec![ToolDefinition {
+            name: "search".to_owned(),
+            description: String::new(),
+            parameters: "{\"type\":\"object\"}".to_owned(),
+        }];
+        let format =
+            ResponseFormat::JsonSchema { name: "n".into(), schema: "{\"type\":\"object\"}".into(), strict: true };
+        let call = ModelCall {
+            tools,
+            tool_choice: ToolChoice::Required,
+            parallel_tool_calls: Some(false),
+            reasoning_effort: Some("low".to_owned()),
+            response_format: format,
+            extra: json!({"thinking": {"type": "adaptive"}, "output_config": {"effort": "max"}})
+                .as_object()
+                .unwrap()
+                .clone(),
+            ..ModelCall::default()
+        };
+        let body = written(&call);
+        assert_eq!(body["tools"], json!([{"name": "search", "input_schema": {"type": "object"}}]));
+        assert_eq!(body["tool_choice"], json!({"type": "any", "disable_parallel_tool_use": true}));
+        let format = json!({"type": "json_schema", "schema": {"type": "object"}});
+        assert_eq!(body["output_config"], json!({"effort": "max", "format": format}));
+        assert_eq!(body["thinking"]["type"], "adaptive");
+    }
+
+    #[test]
+    fn a_schema_that_is_no_json_is_refused_in_words_that_name_its_tool() {
+        let tool = ToolDefinition { name: "bad".into(), description: String::new(), parameters: "{".into() };
+        let refused = fields("claude", &ModelCall { tools: vec![tool], ..ModelCall::default() }, true).unwrap_err();
+        assert!(refused.starts_with("Invalid schema for function 'bad'"), "{refused}");
+    }
+}

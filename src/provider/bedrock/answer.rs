@@ -1,0 +1,208 @@
+//! The frames of an answer as deltas; a whole document is read block by block.
+//!
+//! Exceptions are looked for first; an exception's type goes where an HTTP answer has it, into a header. Unknown events are
+//! ignored. Text and reasoning begin without a start of their own.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use super::{
+    REDACTED, SIGNATURE, finish,
+    frames::{EventStream, Frame},
+};
+use crate::{
+    domain::completion::{BlockKind, Delta},
+    provider::{
+        blocks::Blocks,
+        reading::{Dialog, Failed, Flaw, Step},
+        turns::opaque,
+    },
+};
+
+/// Reads one answer.
+#[derive(Debug)]
+pub(super) struct ConverseReader {
+    limits: Vec<(String, String)>,
+    id: Option<String>,
+    started: bool,
+    blocks: Blocks,
+    /// The open blocks.
+    open: BTreeMap<u64, Open>,
+    stop_reason: Option<String>,
+}
+
+#[derive(Debug)]
+enum Open {
+    Text,
+    Tool,
+    Reasoning { signature: String, redacted: String },
+}
+
+// === impl ConverseReader ===
+
+impl ConverseReader {
+    pub(super) fn new(limits: Vec<(String, String)>, id: Option<String>) -> Self {
+        Self { limits, id, started: false, blocks: Blocks::default(), open: BTreeMap::new(), stop_reason: None }
+    }
+
+    fn start(&mut self, out: &mut Vec<Delta>) {
+        if !std::mem::replace(&mut self.started, true) {
+            let limits = std::mem::take(&mut self.limits);
+            out.push(Delta::Start { model: None, response_id: self.id.take(), limits });
+        }
+    }
+
+    fn begin_tool(&mut self, key: u64, tool: &Value, out: &mut Vec<Delta>) -> Result<(), Flaw> {
+        let text = |name: &str| tool.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let kind = BlockKind::ToolCall { id: text("toolUseId"), name: text("name") };
+        self.blocks.open(key, kind, out)?;
+        self.open.insert(key, Open::Tool);
+        Ok(())
+    }
+
+    fn delta(&mut self, key: u64, delta: &Value, out: &mut Vec<Delta>) -> Result<(), Flaw> {
+        if let Some(text) = delta.get("text").and_then(Value::as_str) {
+            if !self.open.contains_key(&key) {
+                self.blocks.open(key, BlockKind::Text, out)?;
+                self.open.insert(key, Open::Text);
+            }
+            return self.piece(key, |open| matches!(open, Open::Text), text, out);
+        }
+        if let Some(input) = delta.pointer("/toolUse/input").and_then(Value::as_str) {
+            return self.piece(key, |open| matches!(open, Open::Tool), input, out);
+        }
+        let Some(reasoning) = delta.get("reasoningContent") else { return Ok(()) };
+        if !self.open.contains_key(&key) {
+            self.blocks.open(key, BlockKind::Reasoning, out)?;
+            self.open.insert(key, Open::Reasoning { signature: String::new(), redacted: String::new() });
+        }
+        let text = |name: &str| reasoning.get(name).and_then(Value::as_str).unwrap_or_default();
+        if let Some(Open::Reasoning { signature, redacted }) = self.open.get_mut(&key) {
+            signature.push_str(text("signature"));
+            redacted.push_str(text("redactedContent"));
+        }
+        self.piece(key, |open| matches!(open, Open::Reasoning { .. }), text("text"), out)
+    }
+
+    fn piece(&mut self, key: u64, fits: fn(&Open) -> bool, text: &str, out: &mut Vec<Delta>) -> Result<(), Flaw> {
+        if !self.open.get(&key).is_some_and(fits) {
+            return Err(Flaw::Unusable(format!("block {key} got a piece that does not fit it")));
+        }
+        self.blocks.add(key, text, out)
+    }
+
+    fn stop(&mut self, key: u64, out: &mut Vec<Delta>) {
+        let signed = match self.open.remove(&key) {
+            None | Some(Open::Text | Open::Tool) => None,
+            Some(Open::Reasoning { signature, .. }) if !signature.is_empty() => Some(opaque(SIGNATURE, &signature)),
+            Some(Open::Reasoning { redacted, .. }) => (!redacted.is_empty()).then(|| opaque(REDACTED, &redacted)),
+        };
+        self.blocks.stop(key, signed, out);
+    }
+
+    fn seal(&mut self, out: &mut Vec<Delta>) -> Result<(), Flaw> {
+        let Some(raw) = self.stop_reason.take() else {
+            return Err(if self.started {
+                Flaw::Cut("the answer ended without a messageStop".to_owned())
+            } else {
+                Flaw::NotUnderstood
+            });
+        };
+        self.blocks.seal(finish::reason(&raw), &raw, out)
+    }
+
+    /// A block of a document, in the pieces that it would have come in.
+    fn block(&mut self, key: u64, block: &Value, out: &mut Vec<Delta>) -> Result<(), Flaw> {
+        if let Some(tool) = block.get("toolUse") {
+            self.begin_tool(key, tool, out)?;
+            let input = tool.get("input").filter(|input| !input.is_null()).map(Value::to_string);
+            self.blocks.add(key, &input.unwrap_or_default(), out)?;
+        } else if let Some(reasoning) = block.get("reasoningContent") {
+            let pieces = reasoning.get("reasoningText").unwrap_or(reasoning);
+            self.delta(key, &json!({"reasoningContent": pieces}), out)?;
+        } else {
+            self.delta(key, block, out)?;
+        }
+        self.stop(key, out);
+        Ok(())
+    }
+}
+
+impl Dialog for ConverseReader {
+    type Frames = EventStream;
+
+    fn event(&mut self, frame: Frame, out: &mut Vec<Delta>) -> Result<Step, Flaw> {
+        if frame.message_type == "exception" || frame.message_type == "error" {
+            return Err(failed(&frame));
+        }
+        let known =
+            ["messageStart", "contentBlockStart", "contentBlockDelta", "contentBlockStop", "messageStop", "metadata"];
+        if !known.contains(&frame.name.as_str()) {
+            return Ok(Step::More);
+        }
+        let value: Value = serde_json::from_str(&frame.payload)
+            .map_err(|error| Flaw::Unusable(format!("a {} is not JSON: {error}", frame.name)))?;
+        self.start(out);
+        let key = value.get("contentBlockIndex").and_then(Value::as_u64).unwrap_or(0);
+        match frame.name.as_str() {
+            "contentBlockStart" => {
+                if let Some(tool) = value.pointer("/start/toolUse") {
+                    self.begin_tool(key, tool, out)?;
+                }
+            }
+            "contentBlockDelta" => self.delta(key, value.get("delta").unwrap_or(&Value::Null), out)?,
+            "contentBlockStop" => self.stop(key, out),
+            "messageStop" => {
+                let raw = value.get("stopReason").and_then(Value::as_str).unwrap_or_default();
+                self.stop_reason = Some(raw.to_owned());
+            }
+            "metadata" => {
+                out.extend(finish::usage(&value).map(Delta::Usage));
+                if self.is_whole() {
+                    self.seal(out)?;
+                    return Ok(Step::Whole);
+                }
+            }
+            _ => {}
+        }
+        Ok(Step::More)
+    }
+
+    fn document(&mut self, document: &Value, out: &mut Vec<Delta>) -> Result<(), Flaw> {
+        let Some(content) = document.pointer("/output/message/content").and_then(Value::as_array) else {
+            let exception = document.get("__type").and_then(Value::as_str);
+            if exception.is_none() && document.get("message").is_none() {
+                return Err(Flaw::NotUnderstood);
+            }
+            let name = exception.unwrap_or_default().rsplit('#').next().unwrap_or_default().to_owned();
+            return Err(failed(&Frame { name, payload: document.to_string(), ..Frame::default() }));
+        };
+        self.start(out);
+        for (key, block) in (0..).zip(content) {
+            self.block(key, block, out)?;
+        }
+        self.stop_reason = document.get("stopReason").and_then(Value::as_str).map(str::to_owned);
+        out.extend(finish::usage(document).map(Delta::Usage));
+        self.seal(out)
+    }
+
+    /// The metadata may be missing.
+    fn end(&mut self, out: &mut Vec<Delta>) -> Result<(), Flaw> {
+        self.seal(out)
+    }
+
+    fn is_whole(&self) -> bool {
+        self.stop_reason.is_some()
+    }
+}
+
+fn failed(frame: &Frame) -> Flaw {
+    let body = if frame.payload.is_empty() {
+        json!({"code": frame.name, "message": frame.message}).to_string()
+    } else {
+        frame.payload.clone()
+    };
+    let header = (!frame.name.is_empty()).then(|| ("x-amzn-errortype".to_owned(), frame.name.clone()));
+    Flaw::Failed(Failed { header, ..Failed::new(finish::status(&frame.name), &body) })
+}

@@ -1,0 +1,110 @@
+//! A neutral call in the words of Converse.
+//!
+//! What the caller put into `extra` is merged last (`additionalModelRequestFields` for reasoning, guardrails). Parameters
+//! that the API has no common field for (`top_k`, `seed`, penalties, effort, response formats) are left out.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use serde_json::{Map, Value, json};
+
+use super::content;
+use crate::{
+    domain::{
+        failure::ProviderError,
+        message::{ModelCall, Part, ToolChoice, ToolDefinition},
+        wire::WireCall,
+    },
+    provider::turns::{merge_extra, schema},
+};
+
+/// The request's JSON body.
+///
+/// # Errors
+/// When a schema that the caller gave is not JSON, or media cannot be sent.
+pub(super) fn body(call: &WireCall) -> Result<Vec<u8>, ProviderError> {
+    let refused = |message: String| ProviderError {
+        provider: Arc::clone(&call.target.family),
+        message: Some(message),
+        ..ProviderError::default()
+    };
+    let fields = fields(&call.call, call.target.capabilities.user_after_tool).map_err(refused)?;
+    serde_json::to_vec(&fields).map_err(|error| refused(format!("the request cannot be written as JSON: {error}")))
+}
+
+fn fields(call: &ModelCall, mixes: bool) -> Result<Map<String, Value>, String> {
+    let mut body = Map::new();
+    let conversation = content::translate(&call.messages, mixes)?;
+    if !conversation.system.is_empty() {
+        body.insert("system".to_owned(), Value::Array(conversation.system));
+    }
+    body.insert("messages".to_owned(), Value::Array(conversation.messages));
+    let inference = inference_config(call);
+    if !inference.is_empty() {
+        body.insert("inferenceConfig".to_owned(), Value::Object(inference));
+    }
+    if let Some(config) = tool_config(call)? {
+        body.insert("toolConfig".to_owned(), config);
+    }
+    merge_extra(&mut body, call);
+    Ok(body)
+}
+
+fn inference_config(call: &ModelCall) -> Map<String, Value> {
+    let mut config = Map::new();
+    if let Some(limit) = call.max_output_tokens {
+        config.insert("maxTokens".to_owned(), json!(limit));
+    }
+    for (name, value) in [("temperature", call.sampling.temperature), ("topP", call.sampling.top_p)] {
+        if let Some(value) = value {
+            config.insert(name.to_owned(), json!(value));
+        }
+    }
+    if !call.stop.is_empty() {
+        config.insert("stopSequences".to_owned(), json!(call.stop));
+    }
+    config
+}
+
+/// The tools. A conversation that holds calls is refused without them, so tools that are offered no more, or that may not
+/// be called, are named all the same.
+fn tool_config(call: &ModelCall) -> Result<Option<Value>, String> {
+    let called: BTreeSet<&str> = call
+        .messages
+        .iter()
+        .flat_map(|message| &message.parts)
+        .filter_map(|part| if let Part::ToolCall(call) = part { Some(call.name.as_str()) } else { None })
+        .collect();
+    let is_offered = !call.tools.is_empty() && call.tool_choice != ToolChoice::None;
+    if !is_offered && called.is_empty() {
+        return Ok(None);
+    }
+    let mut tools = call.tools.iter().map(tool).collect::<Result<Vec<Value>, String>>()?;
+    if tools.is_empty() {
+        tools.extend(called.into_iter().map(|name| {
+            json!({"toolSpec": {"name": name, "description": "No longer available.", "inputSchema": {"json": {"type": "object"}}}})
+        }));
+    }
+    let mut config = json!({"tools": tools});
+    if let Some(choice) = tool_choice(&call.tool_choice).filter(|_| is_offered) {
+        config["toolChoice"] = choice;
+    }
+    Ok(Some(config))
+}
+
+fn tool(definition: &ToolDefinition) -> Result<Value, String> {
+    let schema = schema(&definition.parameters, &format!("function '{}'", definition.name))?;
+    let mut spec = json!({"name": definition.name, "inputSchema": {"json": schema}});
+    if !definition.description.is_empty() {
+        spec["description"] = json!(definition.description);
+    }
+    Ok(json!({"toolSpec": spec}))
+}
+
+fn tool_choice(choice: &ToolChoice) -> Option<Value> {
+    match choice {
+        ToolChoice::Unset | ToolChoice::None => None,
+        ToolChoice::Auto => Some(json!({"auto": {}})),
+        ToolChoice::Required => Some(json!({"any": {}})),
+        ToolChoice::Tool(name) => Some(json!({"tool": {"name": name}})),
+    }
+}

@@ -1,0 +1,232 @@
+//! The blocks of an answer by the provider's own number for them, and its finish.
+//!
+//! Text and reasoning begin with their first byte, so that an empty block leaves no trace; tool calls begin at once.
+//! Arguments are never repaired: a call whose arguments are not JSON is reported, or, where the answer was cut short on
+//! purpose, left without its stop, so that nobody acts on it.
+
+use std::collections::BTreeMap;
+
+use serde::de::IgnoredAny;
+
+use super::reading::Flaw;
+use crate::domain::{
+    completion::{BlockKind, Delta, FinishReason},
+    message::Opaque,
+};
+
+/// Most tool calls in one answer.
+const MAX_CALLS: usize = 128;
+/// Most blocks open at once.
+const MAX_OPEN: usize = 1024;
+
+/// The blocks of one answer so far.
+#[derive(Debug, Default)]
+pub(super) struct Blocks {
+    open: BTreeMap<u64, Open>,
+    next_block: u32,
+    calls: usize,
+    refused: bool,
+    /// The first call whose arguments are not JSON, in words that may go to the model.
+    broken: Option<String>,
+}
+
+#[derive(Debug)]
+struct Open {
+    kind: BlockKind,
+    /// Its number, once it has begun.
+    block: Option<u32>,
+    /// A tool call's arguments.
+    arguments: String,
+}
+
+// === impl Blocks ===
+
+impl Blocks {
+    /// Opens a block under the provider's number for it.
+    ///
+    /// # Errors
+    /// When that number is open already, or there are too many.
+    pub(super) fn open(&mut self, key: u64, kind: BlockKind, out: &mut Vec<Delta>) -> Result<(), Flaw> {
+        if self.open.contains_key(&key) || self.open.len() >= MAX_OPEN {
+            return Err(Flaw::Unusable(format!("block {key} begins twice, or there are too many blocks")));
+        }
+        let is_call = matches!(kind, BlockKind::ToolCall { .. });
+        if is_call {
+            self.calls += 1;
+            if self.calls > MAX_CALLS {
+                return Err(Flaw::Unusable(format!("the answer holds more than {MAX_CALLS} tool calls")));
+            }
+        }
+        let mut open = Open { kind, block: None, arguments: String::new() };
+        if is_call {
+            open.begin(&mut self.next_block, out);
+        }
+        self.open.insert(key, open);
+        Ok(())
+    }
+
+    /// Whether a block is open under that number.
+    pub(super) fn is_open(&self, key: u64) -> bool {
+        self.open.contains_key(&key)
+    }
+
+    /// Adds text to a block.
+    ///
+    /// # Errors
+    /// When no such block is open: a piece of the answer is missing.
+    pub(super) fn add(&mut self, key: u64, text: &str, out: &mut Vec<Delta>) -> Result<(), Flaw> {
+        let open = self.open.get_mut(&key).ok_or_else(|| Flaw::Unusable(format!("block {key} never began")))?;
+        if text.is_empty() {
+            return Ok(());
+        }
+        match open.kind {
+            BlockKind::ToolCall { .. } => open.arguments.push_str(text),
+            BlockKind::Refusal => self.refused = true,
+            BlockKind::Text | BlockKind::Reasoning => {}
+        }
+        let block = open.begin(&mut self.next_block, out);
+        out.push(Delta::BlockDelta { block, text: text.to_owned() });
+        Ok(())
+    }
+
+    /// The arguments of an open tool call so far; empty for other blocks.
+    pub(super) fn arguments(&self, key: u64) -> &str {
+        self.open.get(&key).map_or("", |open| open.arguments.as_str())
+    }
+
+    /// Ends a block; one that is not open is none of ours.
+    pub(super) fn stop(&mut self, key: u64, opaque: Option<Opaque>, out: &mut Vec<Delta>) {
+        let Some(mut open) = self.open.remove(&key) else { return };
+        if let BlockKind::ToolCall { name, .. } = &open.kind {
+            let name = name.clone();
+            let block = open.begin(&mut self.next_block, out);
+            if open.arguments.trim().is_empty() {
+                out.push(Delta::BlockDelta { block, text: "{}".to_owned() });
+            } else if let Err(error) = serde_json::from_str::<IgnoredAny>(&open.arguments) {
+                self.broken.get_or_insert(format!("tool call `{name}`: arguments are not JSON: {error}"));
+                return;
+            }
+            out.push(Delta::BlockStop { block, opaque });
+        } else if open.block.is_some() || opaque.is_some() {
+            let block = open.begin(&mut self.next_block, out);
+            out.push(Delta::BlockStop { block, opaque });
+        }
+    }
+
+    /// Ends the answer: what is still open, then its finish.
+    ///
+    /// # Errors
+    /// When the reason does not fit the blocks: something is missing or broken.
+    pub(super) fn seal(&mut self, reason: FinishReason, raw: &str, out: &mut Vec<Delta>) -> Result<(), Flaw> {
+        let reason = match reason {
+            // Some servers say that the model is done whatever it wants.
+            FinishReason::Stop if self.calls > 0 => FinishReason::ToolCalls,
+            FinishReason::Stop if self.refused => FinishReason::Refusal,
+            FinishReason::ToolCalls if self.calls == 0 => {
+                return Err(Flaw::Unusable(format!("the answer stopped for {raw}, but holds no tool call")));
+            }
+            reason => reason,
+        };
+        if !is_short(reason) {
+            if let Some(words) = self.broken.take() {
+                return Err(Flaw::Unusable(words));
+            }
+            if !self.open.is_empty() {
+                return Err(Flaw::Cut("the answer ended within a block".to_owned()));
+            }
+        }
+        for (_, open) in std::mem::take(&mut self.open) {
+            if let (BlockKind::Text | BlockKind::Reasoning | BlockKind::Refusal, Some(block)) = (&open.kind, open.block)
+            {
+                out.push(Delta::BlockStop { block, opaque: None });
+            }
+        }
+        out.push(Delta::Finish { reason, raw: raw.to_owned() });
+        Ok(())
+    }
+}
+
+// === impl Open ===
+
+impl Open {
+    /// Its number; begins it where it has none.
+    fn begin(&mut self, next_block: &mut u32, out: &mut Vec<Delta>) -> u32 {
+        *self.block.get_or_insert_with(|| {
+            let block = *next_block;
+            *next_block += 1;
+            out.push(Delta::BlockStart { block, kind: self.kind.clone() });
+            block
+        })
+    }
+}
+
+/// Whether the answer was ended before the model was done, so that its last call may be torn.
+const fn is_short(reason: FinishReason) -> bool {
+    match reason {
+        FinishReason::Length
+        | FinishReason::ContextFull
+        | FinishReason::ContentFilter
+        | FinishReason::Refusal
+        | FinishReason::Paused
+        | FinishReason::MalformedToolCall => true,
+        FinishReason::Stop | FinishReason::ToolCalls | FinishReason::Other => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn call() -> BlockKind {
+        BlockKind::ToolCall { id: "a".to_owned(), name: "search".to_owned() }
+    }
+
+    #[test]
+    fn an_empty_block_leaves_no_trace_and_one_with_only_a_signature_does() {
+        let (mut blocks, mut out) = (Blocks::default(), Vec::new());
+        blocks.open(0, BlockKind::Text, &mut out).unwrap();
+        blocks.stop(0, None, &mut out);
+        assert_eq!(out, []);
+        let opaque = Some(Opaque { kind: "k".to_owned(), bytes: vec![1] });
+        blocks.open(1, BlockKind::Reasoning, &mut out).unwrap();
+        blocks.stop(1, opaque.clone(), &mut out);
+        let expected =
+            [Delta::BlockStart { block: 0, kind: BlockKind::Reasoning }, Delta::BlockStop { block: 0, opaque }];
+        assert_eq!(out, expected);
+    }
+
+    #[test]
+    fn a_broken_call_fails_a_finished_answer_and_goes_without_stop_in_a_short_one() {
+        for (reason, is_error) in
+            [(FinishReason::ToolCalls, true), (FinishReason::Stop, true), (FinishReason::Length, false)]
+        {
+            let (mut blocks, mut out) = (Blocks::default(), Vec::new());
+            blocks.open(0, call(), &mut out).unwrap();
+            blocks.add(0, "{\"a\":", &mut out).unwrap();
+            blocks.stop(0, None, &mut out);
+            let sealed = blocks.seal(reason, "raw", &mut out);
+            assert_eq!(sealed.is_err(), is_error, "{reason:?}");
+            assert!(!out.iter().any(|delta| matches!(delta, Delta::BlockStop { .. })), "{reason:?}");
+        }
+    }
+
+    #[test]
+    fn the_finish_says_what_the_blocks_hold() {
+        let (mut blocks, mut out) = (Blocks::default(), Vec::new());
+        blocks.open(7, call(), &mut out).unwrap();
+        blocks.stop(7, None, &mut out);
+        blocks.seal(FinishReason::Stop, "STOP", &mut out).unwrap();
+        assert!(out.contains(&Delta::BlockDelta { block: 0, text: "{}".to_owned() }));
+        assert_eq!(out.last(), Some(&Delta::Finish { reason: FinishReason::ToolCalls, raw: "STOP".to_owned() }));
+        assert!(Blocks::default().seal(FinishReason::ToolCalls, "tool_use", &mut out).is_err());
+    }
+
+    #[test]
+    fn a_block_open_at_the_end_is_a_cut() {
+        let (mut blocks, mut out) = (Blocks::default(), Vec::new());
+        blocks.open(0, BlockKind::Text, &mut out).unwrap();
+        blocks.add(0, "Hel", &mut out).unwrap();
+        assert!(matches!(blocks.seal(FinishReason::Stop, "end_turn", &mut out), Err(Flaw::Cut(_))));
+        assert!(matches!(blocks.add(9, "x", &mut out), Err(Flaw::Unusable(_))));
+    }
+}

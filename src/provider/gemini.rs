@@ -1,0 +1,83 @@
+//! Google's `streamGenerateContent`, at AI Studio and at Vertex.
+//!
+//! An answer counts as whole only with a candidate's `finishReason`, or where the prompt was blocked. Thought signatures go
+//! back to this dialect alone, on the part that they came with; calls that other models made get the documented stand-in
+//! where the server would refuse them without one. It reads the first candidate only.
+
+mod answer;
+mod contents;
+mod finish;
+mod frames;
+mod request;
+
+use std::sync::Arc;
+
+use super::{
+    Answer, BuildError,
+    http::{HttpClient, Post, rate_limits},
+    keys::KeyedClients,
+    reading,
+    spec::{KeyHeader, ProviderSpec},
+};
+use crate::domain::{failure::ProviderError, wire::WireCall};
+
+/// Kind of a part's thought signature.
+pub(super) const SIGNATURE: &str = "gemini.thought_signature";
+
+/// Speaks `streamGenerateContent` with one provider; cheap to clone.
+#[derive(Debug, Clone)]
+pub struct GeminiClient {
+    clients: Clients,
+    /// The base URL's own query, sent behind `alt=sse`.
+    query: String,
+}
+
+#[derive(Debug, Clone)]
+enum Clients {
+    /// AI Studio, and Vertex with API keys: `x-goog-api-key`.
+    Keyed(KeyedClients),
+    /// Vertex: `authorization: Bearer`, with an access token as the key.
+    Bearer(HttpClient),
+}
+
+// === impl GeminiClient ===
+
+impl GeminiClient {
+    /// A client for one provider; nothing is connected yet.
+    ///
+    /// The base URL ends before `/models`: `https://generativelanguage.googleapis.com/v1beta`, or, for Vertex,
+    /// `https://{location}-aiplatform.googleapis.com/v1/projects/{project}/locations/{location}/publishers/google`. At a base
+    /// URL that names a project, keys are sent as bearer tokens unless the specification asks for API keys.
+    ///
+    /// # Errors
+    /// When the specification cannot work.
+    pub fn build(spec: &ProviderSpec) -> Result<Self, BuildError> {
+        let (base, query) = spec.base_url.split_once('?').unwrap_or((&spec.base_url, ""));
+        let spec = ProviderSpec { base_url: base.to_owned(), ..spec.clone() };
+        let is_bearer = spec.api_key_header == KeyHeader::Bearer && base.contains("/projects/");
+        let clients = if is_bearer {
+            Clients::Bearer(HttpClient::build(&spec)?)
+        } else {
+            Clients::Keyed(KeyedClients::build(&spec, |key| ("x-goog-api-key", key.to_owned()))?)
+        };
+        Ok(Self { clients, query: query.to_owned() })
+    }
+
+    /// Asks; fails at once where the call cannot be put into this dialect's words.
+    pub(super) fn answer(&self, call: WireCall) -> Result<Answer, ProviderError> {
+        let body = request::body(&call)?;
+        let http = match &self.clients {
+            Clients::Keyed(clients) => clients.of(&call)?.clone(),
+            Clients::Bearer(http) => http.clone(),
+        };
+        let model = call.target.model.trim_start_matches("models/");
+        let and_query = if self.query.is_empty() { String::new() } else { format!("&{}", self.query) };
+        let path = format!("/models/{model}:streamGenerateContent?alt=sse{and_query}");
+        Ok(Box::pin(async move {
+            let reply = http.post(&call, Post { path, body, accept: "text/event-stream" }).await?;
+            let ids = format!("{}{}_{}", contents::MINTED, call.invocation, call.attempt);
+            let dialog = answer::ContentReader::new(rate_limits(&reply.headers), ids);
+            Ok(reading::read(reply, Arc::clone(&call.target.family), http.settings(), dialog))
+        }))
+    }
+}

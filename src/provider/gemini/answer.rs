@@ -1,0 +1,190 @@
+//! The chunks of an answer as deltas; a whole document is one chunk, an array of them is a stream.
+//!
+//! Chunks say neither where a block begins nor where it ends: a part of another kind does. Calls come whole. Parts without
+//! a word in the neutral conversation (pictures, code that ran) are ignored.
+
+use serde_json::Value;
+
+use super::{SIGNATURE, finish, frames::MixedFrames};
+use crate::{
+    domain::completion::{BlockKind, Delta, FinishReason},
+    provider::{
+        blocks::Blocks,
+        reading::{Dialog, Failed, Flaw, Step},
+        sse::SseEvent,
+        turns::opaque,
+    },
+};
+
+/// Reads one answer.
+#[derive(Debug)]
+pub(super) struct ContentReader {
+    limits: Vec<(String, String)>,
+    /// What the ids of calls begin with that the server gave none.
+    ids: String,
+    started: bool,
+    blocks: Blocks,
+    next_key: u64,
+    /// The open text or thought.
+    prose: Option<(u64, BlockKind)>,
+    finish: Option<(FinishReason, String)>,
+}
+
+// === impl ContentReader ===
+
+impl ContentReader {
+    pub(super) fn new(limits: Vec<(String, String)>, ids: String) -> Self {
+        Self { limits, ids, started: false, blocks: Blocks::default(), next_key: 0, prose: None, finish: None }
+    }
+
+    fn chunk(&mut self, chunk: &Value, out: &mut Vec<Delta>) -> Result<(), Flaw> {
+        if let Value::Array(chunks) = chunk {
+            return chunks.iter().try_for_each(|chunk| self.chunk(chunk, out));
+        }
+        if let Some(error) = chunk.get("error").filter(|error| !error.is_null()) {
+            let status = error.get("code").and_then(Value::as_u64).and_then(|code| u16::try_from(code).ok());
+            let status = status.filter(|status| (400..600).contains(status));
+            return Err(Flaw::Failed(Failed::new(status, &chunk.to_string())));
+        }
+        let known = ["candidates", "promptFeedback", "usageMetadata", "responseId", "modelVersion"];
+        if !known.iter().any(|field| chunk.get(field).is_some()) {
+            return Ok(());
+        }
+        if !std::mem::replace(&mut self.started, true) {
+            let text = |name: &str| chunk.get(name).and_then(Value::as_str).map(str::to_owned);
+            let limits = std::mem::take(&mut self.limits);
+            out.push(Delta::Start { model: text("modelVersion"), response_id: text("responseId"), limits });
+        }
+        let candidates = chunk.get("candidates").and_then(Value::as_array).into_iter().flatten();
+        for candidate in candidates.filter(|it| it.get("index").and_then(Value::as_u64).unwrap_or(0) == 0) {
+            for part in candidate.pointer("/content/parts").and_then(Value::as_array).into_iter().flatten() {
+                self.part(part, out)?;
+            }
+            let raw = candidate.get("finishReason").and_then(Value::as_str);
+            if let Some(raw) = raw.filter(|raw| !raw.is_empty() && *raw != "FINISH_REASON_UNSPECIFIED") {
+                self.finish = Some((finish::reason(raw), raw.to_owned()));
+            }
+        }
+        if let Some(raw) = chunk.pointer("/promptFeedback/blockReason").and_then(Value::as_str) {
+            self.finish.get_or_insert((FinishReason::ContentFilter, raw.to_owned()));
+        }
+        out.extend(finish::usage(chunk).map(Delta::Usage));
+        Ok(())
+    }
+
+    fn part(&mut self, part: &Value, out: &mut Vec<Delta>) -> Result<(), Flaw> {
+        let signature = part.get("thoughtSignature").and_then(Value::as_str).filter(|text| !text.is_empty());
+        if let Some(call) = part.get("functionCall") {
+            return self.call(call, signature, out);
+        }
+        let Some(text) = part.get("text").and_then(Value::as_str) else { return Ok(()) };
+        let is_thought = part.get("thought").and_then(Value::as_bool).unwrap_or(false);
+        self.prose(if is_thought { BlockKind::Reasoning } else { BlockKind::Text }, text, out)?;
+        let Some(signature) = signature else { return Ok(()) };
+        let signature = opaque(SIGNATURE, signature);
+        match self.prose.take() {
+            // A thought ends with its signature.
+            Some((key, BlockKind::Reasoning)) if is_thought => self.blocks.stop(key, Some(signature), out),
+            // Text has no place for one: it becomes a thought without words beside the text, which goes on.
+            prose => {
+                self.prose = prose;
+                let key = self.new_key();
+                self.blocks.open(key, BlockKind::Reasoning, out)?;
+                self.blocks.stop(key, Some(signature), out);
+            }
+        }
+        Ok(())
+    }
+
+    fn call(&mut self, call: &Value, signature: Option<&str>, out: &mut Vec<Delta>) -> Result<(), Flaw> {
+        if call.get("partialArgs").is_some() || call.get("willContinue").and_then(Value::as_bool) == Some(true) {
+            return Err(Flaw::Unusable("a function call comes in pieces, which was not asked for".to_owned()));
+        }
+        self.stop_prose(out);
+        let text = |name: &str| call.get(name).and_then(Value::as_str).filter(|text| !text.is_empty());
+        let name = text("name").ok_or_else(|| Flaw::Unusable("a tool call has no name".to_owned()))?;
+        let key = self.new_key();
+        let id = text("id").map_or_else(|| format!("{}_{key}", self.ids), str::to_owned);
+        self.blocks.open(key, BlockKind::ToolCall { id, name: name.to_owned() }, out)?;
+        if let Some(args) = call.get("args").filter(|args| !args.is_null()) {
+            self.blocks.add(key, &args.to_string(), out)?;
+        }
+        self.blocks.stop(key, signature.map(|text| opaque(SIGNATURE, text)), out);
+        Ok(())
+    }
+
+    fn prose(&mut self, kind: BlockKind, text: &str, out: &mut Vec<Delta>) -> Result<(), Flaw> {
+        if text.is_empty() {
+            return Ok(());
+        }
+        let key = match &self.prose {
+            Some((key, open)) if *open == kind => *key,
+            _ => {
+                self.stop_prose(out);
+                let key = self.new_key();
+                self.blocks.open(key, kind.clone(), out)?;
+                self.prose = Some((key, kind));
+                key
+            }
+        };
+        self.blocks.add(key, text, out)
+    }
+
+    fn stop_prose(&mut self, out: &mut Vec<Delta>) {
+        if let Some((key, _)) = self.prose.take() {
+            self.blocks.stop(key, None, out);
+        }
+    }
+
+    fn new_key(&mut self) -> u64 {
+        let key = self.next_key;
+        self.next_key += 1;
+        key
+    }
+}
+
+impl Dialog for ContentReader {
+    type Frames = MixedFrames;
+
+    fn event(&mut self, event: SseEvent, out: &mut Vec<Delta>) -> Result<Step, Flaw> {
+        match serde_json::from_str::<Value>(&event.data) {
+            Ok(chunk) if event.name == "error" && chunk.get("error").is_none() => {
+                return Err(Flaw::Failed(Failed::new(None, &event.data)));
+            }
+            Ok(chunk) => self.chunk(&chunk, out).map_err(|flaw| as_it_came(flaw, &event.data))?,
+            Err(_) if event.name == "error" => return Err(Flaw::Failed(Failed::new(None, &event.data))),
+            Err(_) if event.data.trim() == "[DONE]" => {}
+            Err(error) => return Err(Flaw::Unusable(format!("a chunk is not JSON: {error}"))),
+        }
+        Ok(Step::More)
+    }
+
+    fn document(&mut self, document: &Value, out: &mut Vec<Delta>) -> Result<(), Flaw> {
+        self.chunk(document, out)?;
+        self.end(out)
+    }
+
+    fn end(&mut self, out: &mut Vec<Delta>) -> Result<(), Flaw> {
+        let Some((reason, raw)) = self.finish.take() else {
+            return Err(if self.started {
+                Flaw::Cut("the answer ended without a finishReason".to_owned())
+            } else {
+                Flaw::NotUnderstood
+            });
+        };
+        self.stop_prose(out);
+        self.blocks.seal(reason, &raw, out)
+    }
+
+    fn is_whole(&self) -> bool {
+        self.finish.is_some()
+    }
+}
+
+/// The provider's error in its own bytes.
+fn as_it_came(flaw: Flaw, data: &str) -> Flaw {
+    match flaw {
+        Flaw::Failed(failed) => Flaw::Failed(Failed { body: Failed::new(None, data).body, ..failed }),
+        flaw @ (Flaw::NotUnderstood | Flaw::Unusable(_) | Flaw::Cut(_)) => flaw,
+    }
+}

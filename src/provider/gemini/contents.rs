@@ -1,0 +1,180 @@
+//! The neutral conversation as contents of parts.
+//!
+//! Responses stand alone in the content after their calls, in the calls' order; what the user says beside them comes in a
+//! content of its own. Instructions within the conversation become a text of the user's, for there is no other role.
+
+use std::collections::HashMap;
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use serde_json::{Map, Value, json};
+
+use super::SIGNATURE;
+use crate::{
+    domain::message::{Media, MediaSource, Message, Part, Reasoning, Role, ToolCall, ToolResult},
+    provider::turns::{Speaker, Turns, arguments, is_instruction, opaque_text, said, standing},
+};
+
+/// What ids begin with that Relight minted because the server gave none; they are not sent back.
+pub(super) const MINTED: &str = "gemini_";
+
+/// Documented to pass the server's check for calls that it did not make itself.
+const FOREIGN_SIGNATURE: &str = "skip_thought_signature_validator";
+
+/// A conversation in the dialect's words.
+pub(super) struct Conversation {
+    /// Standing instructions, as parts.
+    pub(super) system: Vec<Value>,
+    /// The turns.
+    pub(super) contents: Vec<Value>,
+}
+
+/// The calls of a conversation by their ids.
+struct Calls<'a>(HashMap<&'a str, (usize, &'a str)>);
+
+/// Translates; `signs` says whether the model demands signatures with calls.
+pub(super) fn translate(messages: &[Message], signs: bool) -> Conversation {
+    let (front, rest) = standing(messages);
+    let calls = Calls::of(rest);
+    // Signatures are demanded since the user last said something.
+    let turn_start = rest.iter().rposition(speaks_as_user).unwrap_or(0);
+    let mut turns = Turns::default();
+    for (place, message) in rest.iter().enumerate() {
+        match message.role {
+            Role::System | Role::Developer => {
+                message.parts.iter().filter_map(said).for_each(|words| turns.add(Speaker::User, text(words)));
+            }
+            Role::User | Role::Tool => message.parts.iter().for_each(|part| add_users(&mut turns, part, &calls)),
+            Role::Assistant => {
+                let needs_signature = signs && place > turn_start;
+                for mut part in message.parts.iter().filter_map(models) {
+                    if needs_signature && is_bare_call(&part) && !has_call(&turns) {
+                        part["thoughtSignature"] = json!(FOREIGN_SIGNATURE);
+                    }
+                    turns.add(Speaker::Model, part);
+                }
+            }
+        }
+    }
+    Conversation { system: front.into_iter().map(text).collect(), contents: contents(turns, &calls) }
+}
+
+fn contents(turns: Turns, calls: &Calls<'_>) -> Vec<Value> {
+    let mut contents = Vec::new();
+    for mut turn in turns.into_turns() {
+        let role = if turn.speaker == Speaker::Model { "model" } else { "user" };
+        turn.results.sort_by_key(|(id, _)| calls.place(id));
+        let responses: Vec<Value> = turn.results.into_iter().map(|(_, response)| response).collect();
+        let all = [responses, turn.rest].into_iter().filter(|parts| !parts.is_empty());
+        contents.extend(all.map(|parts| json!({"role": role, "parts": parts})));
+    }
+    contents
+}
+
+// === impl Calls ===
+
+impl<'a> Calls<'a> {
+    fn of(messages: &'a [Message]) -> Self {
+        let parts = messages.iter().flat_map(|message| &message.parts);
+        let calls = parts.filter_map(|part| if let Part::ToolCall(call) = part { Some(call) } else { None });
+        Self(calls.enumerate().map(|(place, call)| (call.id.as_str(), (place, call.name.as_str()))).collect())
+    }
+
+    fn place(&self, id: &str) -> usize {
+        self.0.get(id).map_or(usize::MAX, |(place, _)| *place)
+    }
+
+    fn name(&self, id: &str) -> Option<&'a str> {
+        self.0.get(id).map(|(_, name)| *name)
+    }
+}
+
+fn speaks_as_user(message: &Message) -> bool {
+    let is_said = |part: &Part| !matches!(part, Part::ToolResult(_));
+    is_instruction(message) || (message.role == Role::User && message.parts.iter().any(is_said))
+}
+
+/// Whether the model's turn, as far as it is put together, holds a call: only its first one is signed.
+fn has_call(turns: &Turns) -> bool {
+    let models = turns.last_turn().filter(|turn| turn.speaker == Speaker::Model);
+    models.is_some_and(|turn| turn.rest.iter().any(|part| part.get("functionCall").is_some()))
+}
+
+fn is_bare_call(part: &Value) -> bool {
+    part.get("functionCall").is_some() && part.get("thoughtSignature").is_none()
+}
+
+fn text(words: &str) -> Value {
+    json!({"text": words})
+}
+
+fn add_users(turns: &mut Turns, part: &Part, calls: &Calls<'_>) {
+    match part {
+        Part::ToolResult(result) => turns.add_result(&result.call_id, response(result, calls)),
+        Part::Text(_) | Part::Refusal(_) => {
+            if let Some(words) = said(part) {
+                turns.add(Speaker::User, text(words));
+            }
+        }
+        Part::Image(media) | Part::File(media) => turns.add(Speaker::User, data(media)),
+        // Only the model thinks and calls.
+        Part::Reasoning(_) | Part::ToolCall(_) => {}
+    }
+}
+
+fn models(part: &Part) -> Option<Value> {
+    match part {
+        Part::Text(_) | Part::Refusal(_) => said(part).map(text),
+        Part::Reasoning(piece) => thought(piece),
+        Part::ToolCall(call) => Some(function_call(call)),
+        Part::Image(media) | Part::File(media) => Some(data(media)),
+        Part::ToolResult(_) => None,
+    }
+}
+
+/// A thought as it came; one without text is the signature of what was said before it.
+fn thought(piece: &Reasoning) -> Option<Value> {
+    let signature = opaque_text(piece.opaque.as_ref(), SIGNATURE)?;
+    let mut part = json!({"text": piece.text});
+    if !piece.text.is_empty() {
+        part["thought"] = json!(true);
+    }
+    part["thoughtSignature"] = json!(signature);
+    Some(part)
+}
+
+fn function_call(call: &ToolCall) -> Value {
+    let mut fields = Map::new();
+    add_id(&mut fields, &call.id);
+    fields.insert("name".to_owned(), json!(call.name));
+    fields.insert("args".to_owned(), arguments(&call.arguments));
+    let mut part = json!({"functionCall": fields});
+    if let Some(signature) = opaque_text(call.opaque.as_ref(), SIGNATURE) {
+        part["thoughtSignature"] = json!(signature);
+    }
+    part
+}
+
+fn response(result: &ToolResult, calls: &Calls<'_>) -> Value {
+    let mut fields = Map::new();
+    add_id(&mut fields, &result.call_id);
+    let name = calls.name(&result.call_id).unwrap_or(&result.name);
+    fields.insert("name".to_owned(), json!(name));
+    let key = if result.is_error { "error" } else { "output" };
+    fields.insert("response".to_owned(), json!({key: result.content}));
+    json!({"functionResponse": fields})
+}
+
+fn add_id(fields: &mut Map<String, Value>, id: &str) {
+    if !id.is_empty() && !id.starts_with(MINTED) {
+        fields.insert("id".to_owned(), json!(id));
+    }
+}
+
+fn data(media: &Media) -> Value {
+    match &media.source {
+        MediaSource::Url(url) => json!({"fileData": {"mimeType": media.mime_type, "fileUri": url}}),
+        MediaSource::Bytes(bytes) => {
+            json!({"inlineData": {"mimeType": media.mime_type, "data": STANDARD.encode(bytes)}})
+        }
+    }
+}

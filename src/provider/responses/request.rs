@@ -1,0 +1,106 @@
+//! A neutral call in the words of the Responses API.
+//!
+//! What the caller put into `extra` is merged last. Parameters that the API does not know (`stop`, `seed`, `top_k`,
+//! penalties) are left out.
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value, json};
+
+use super::items;
+use crate::{
+    domain::{
+        failure::ProviderError,
+        message::{ModelCall, ResponseFormat, ToolChoice, ToolDefinition},
+        wire::WireCall,
+    },
+    provider::turns::{merge_extra, schema},
+};
+
+/// Models whose answers hold no reasoning; they refuse to be asked for it encrypted.
+const WITHOUT_REASONING: [&str; 4] = ["gpt-3", "gpt-4", "chatgpt", "-chat"];
+
+/// The request's JSON body.
+///
+/// # Errors
+/// When a schema that the caller gave is not JSON.
+pub(super) fn body(call: &WireCall) -> Result<Vec<u8>, ProviderError> {
+    let refused = |message: String| ProviderError {
+        provider: Arc::clone(&call.target.family),
+        message: Some(message),
+        ..ProviderError::default()
+    };
+    let fields = fields(&call.target.model, &call.call).map_err(refused)?;
+    serde_json::to_vec(&fields).map_err(|error| refused(format!("the request cannot be written as JSON: {error}")))
+}
+
+fn fields(model: &str, call: &ModelCall) -> Result<Map<String, Value>, String> {
+    let mut body = Map::new();
+    let mut set = |name: &str, value: Value| {
+        body.insert(name.to_owned(), value);
+    };
+    set("model", json!(model));
+    set("input", Value::Array(items::translate(&call.messages)));
+    set("stream", json!(true));
+    set("store", json!(false));
+    if !WITHOUT_REASONING.iter().any(|name| model.contains(name)) {
+        set("include", json!(["reasoning.encrypted_content"]));
+    }
+    if !call.tools.is_empty() {
+        let tools: Result<Vec<Value>, String> = call.tools.iter().map(tool).collect();
+        set("tools", Value::Array(tools?));
+        if let Some(choice) = tool_choice(&call.tool_choice) {
+            set("tool_choice", choice);
+        }
+        if let Some(parallel) = call.parallel_tool_calls {
+            set("parallel_tool_calls", json!(parallel));
+        }
+    }
+    for (name, value) in [("temperature", call.sampling.temperature), ("top_p", call.sampling.top_p)] {
+        if let Some(value) = value {
+            set(name, json!(value));
+        }
+    }
+    if let Some(limit) = call.max_output_tokens {
+        set("max_output_tokens", json!(limit));
+    }
+    if let Some(effort) = &call.reasoning_effort {
+        set("reasoning", json!({"effort": effort}));
+    }
+    if let Some(format) = format(&call.response_format)? {
+        set("text", json!({"format": format}));
+    }
+    merge_extra(&mut body, call);
+    Ok(body)
+}
+
+/// The API enforces schemas unless told not to, and refuses those that it cannot enforce.
+fn tool(definition: &ToolDefinition) -> Result<Value, String> {
+    let schema = schema(&definition.parameters, &format!("function '{}'", definition.name))?;
+    let mut fields = json!({"type": "function", "name": definition.name, "parameters": schema, "strict": false});
+    if !definition.description.is_empty() {
+        fields["description"] = json!(definition.description);
+    }
+    Ok(fields)
+}
+
+fn tool_choice(choice: &ToolChoice) -> Option<Value> {
+    match choice {
+        ToolChoice::Unset => None,
+        ToolChoice::Auto => Some(json!("auto")),
+        ToolChoice::None => Some(json!("none")),
+        ToolChoice::Required => Some(json!("required")),
+        ToolChoice::Tool(name) => Some(json!({"type": "function", "name": name})),
+    }
+}
+
+fn format(format: &ResponseFormat) -> Result<Option<Value>, String> {
+    match format {
+        ResponseFormat::Text => Ok(None),
+        ResponseFormat::JsonObject => Ok(Some(json!({"type": "json_object"}))),
+        ResponseFormat::JsonSchema { name, schema: text, strict } => {
+            let schema = schema(text, &format!("response_format '{name}'"))?;
+            Ok(Some(json!({"type": "json_schema", "name": name, "schema": schema, "strict": strict})))
+        }
+    }
+}

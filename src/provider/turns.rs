@@ -1,0 +1,208 @@
+//! The neutral conversation as turns of blocks, for the dialects that know only two speakers.
+//!
+//! Anthropic, Gemini and Bedrock want results of tools first in the user's next turn, no turn without content, and
+//! neighbours of one role merged. What a block looks like is the dialect's affair. It never reorders the model's turns.
+
+use serde_json::{Map, Value};
+use sha2::{Digest as _, Sha256};
+
+use crate::domain::message::{Message, ModelCall, Opaque, Part, Role};
+
+/// Who speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Speaker {
+    /// The user; results of tools are the user's.
+    User,
+    /// The model.
+    Model,
+    /// The operator, in the middle of the conversation.
+    Operator,
+}
+
+/// One turn.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Turn {
+    /// Who speaks.
+    pub(super) speaker: Speaker,
+    /// Results of tools, which come first, each with the id of the call that it answers.
+    pub(super) results: Vec<(String, Value)>,
+    /// Everything else, in order.
+    pub(super) rest: Vec<Value>,
+}
+
+/// Turns as they are put together.
+#[derive(Debug, Default)]
+pub(super) struct Turns {
+    turns: Vec<Turn>,
+}
+
+// === impl Turns ===
+
+impl Turns {
+    /// Adds a block to the speaker's turn, which begins where another spoke last.
+    pub(super) fn add(&mut self, speaker: Speaker, block: Value) {
+        if let Some(turn) = self.turn(speaker) {
+            turn.rest.push(block);
+        }
+    }
+
+    /// Adds a tool's result to the user's turn.
+    pub(super) fn add_result(&mut self, call_id: &str, block: Value) {
+        if let Some(turn) = self.turn(Speaker::User) {
+            turn.results.push((call_id.to_owned(), block));
+        }
+    }
+
+    /// Who spoke last.
+    pub(super) fn last(&self) -> Option<Speaker> {
+        self.last_turn().map(|turn| turn.speaker)
+    }
+
+    /// The last turn so far.
+    pub(super) fn last_turn(&self) -> Option<&Turn> {
+        self.turns.last()
+    }
+
+    /// The turns, none of them empty, no two neighbours of one speaker.
+    pub(super) fn into_turns(self) -> Vec<Turn> {
+        self.turns
+    }
+
+    fn turn(&mut self, speaker: Speaker) -> Option<&mut Turn> {
+        if self.last() != Some(speaker) {
+            self.turns.push(Turn { speaker, results: Vec::new(), rest: Vec::new() });
+        }
+        self.turns.last_mut()
+    }
+}
+
+impl Turn {
+    /// All blocks, results first.
+    pub(super) fn into_blocks(self) -> Vec<Value> {
+        self.results.into_iter().map(|(_, block)| block).chain(self.rest).collect()
+    }
+}
+
+/// Standing instructions: the texts at the front, and the messages after them.
+pub(super) fn standing(messages: &[Message]) -> (Vec<&str>, &[Message]) {
+    let count = messages.iter().take_while(|message| is_instruction(message)).count();
+    let (front, rest) = messages.split_at(count);
+    (front.iter().flat_map(|message| &message.parts).filter_map(said).collect(), rest)
+}
+
+/// Whether the operator speaks.
+pub(super) const fn is_instruction(message: &Message) -> bool {
+    matches!(message.role, Role::System | Role::Developer)
+}
+
+/// The text of a part, unless it is blank: servers refuse blank ones.
+pub(super) fn said(part: &Part) -> Option<&str> {
+    match part {
+        Part::Text(text) | Part::Refusal(text) => Some(text.as_str()).filter(|text| !text.trim().is_empty()),
+        Part::Image(_) | Part::File(_) | Part::Reasoning(_) | Part::ToolCall(_) | Part::ToolResult(_) => None,
+    }
+}
+
+/// A tool call's arguments as an object; what is none is kept as text under one key, so that it can be seen.
+pub(super) fn arguments(text: &str) -> Value {
+    if text.trim().is_empty() {
+        return Value::Object(Map::new());
+    }
+    match serde_json::from_str(text) {
+        Ok(object @ Value::Object(_)) => object,
+        Ok(_) | Err(_) => Value::Object([("INVALID_JSON".to_owned(), Value::from(text))].into_iter().collect()),
+    }
+}
+
+/// A call's id in the letters that Anthropic and Bedrock take (64 of them at most): a foreign one is hashed, so that the
+/// call and its result still agree.
+pub(super) fn plain_id(id: &str) -> String {
+    let is_plain =
+        (1..=64).contains(&id.len()) && id.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-'));
+    if is_plain {
+        return id.to_owned();
+    }
+    let digest = Sha256::digest(id.as_bytes());
+    digest.iter().take(16).fold("call_".to_owned(), |id, byte| format!("{id}{byte:02x}"))
+}
+
+/// The text behind an opaque field of that kind; `None` for another kind: it is not sent to strangers.
+pub(super) fn opaque_text<'a>(opaque: Option<&'a Opaque>, kind: &str) -> Option<&'a str> {
+    opaque.filter(|opaque| opaque.kind == kind).and_then(|opaque| std::str::from_utf8(&opaque.bytes).ok())
+}
+
+/// Text that only its provider understands, as it came.
+pub(super) fn opaque(kind: &str, text: &str) -> Opaque {
+    Opaque { kind: kind.to_owned(), bytes: text.as_bytes().to_vec() }
+}
+
+/// A schema that the caller gave, as JSON; an empty one takes any object.
+///
+/// # Errors
+/// When it is not JSON, in words that name what it belongs to.
+pub(super) fn schema(text: &str, owner: &str) -> Result<Value, String> {
+    if text.trim().is_empty() {
+        return Ok(serde_json::json!({"type": "object", "properties": {}}));
+    }
+    serde_json::from_str(text).map_err(|error| format!("Invalid schema for {owner}: it is not JSON: {error}"))
+}
+
+/// Merges what the caller added, last: objects into objects, anything else in place of what stood there.
+pub(super) fn merge_extra(body: &mut Map<String, Value>, call: &ModelCall) {
+    merge(body, &call.extra);
+}
+
+fn merge(into: &mut Map<String, Value>, from: &Map<String, Value>) {
+    for (key, value) in from {
+        match (into.get_mut(key), value) {
+            (Some(Value::Object(old)), Value::Object(new)) => merge(old, new),
+            _ => {
+                into.insert(key.clone(), value.clone());
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn an_id_of_strange_letters_is_hashed_and_a_plain_one_is_kept() {
+        assert_eq!(plain_id("toolu_01-A"), "toolu_01-A");
+        let hashed = plain_id("functions.search:0");
+        assert_eq!(hashed, plain_id("functions.search:0"));
+        assert_ne!(hashed, plain_id("functions.search:1"));
+        assert_eq!(plain_id(&hashed), hashed);
+        assert_eq!(plain_id(&plain_id(&"x".repeat(65))).len(), 37);
+    }
+
+    #[test]
+    fn results_come_first_whatever_came_before_them() {
+        let mut turns = Turns::default();
+        turns.add(Speaker::User, json!("text"));
+        turns.add_result("a", json!("result"));
+        turns.add(Speaker::Model, json!("answer"));
+        let turns = turns.into_turns();
+        assert_eq!(turns.len(), 2);
+        assert_eq!(turns[0].clone().into_blocks(), [json!("result"), json!("text")]);
+    }
+
+    #[test]
+    fn extra_fields_are_merged_into_objects_and_replace_the_rest() {
+        let Value::Object(mut body) = json!({"a": {"b": 1, "c": [1]}, "d": 2}) else { panic!() };
+        let Value::Object(extra) = json!({"a": {"c": [2]}, "d": {"e": 3}}) else { panic!() };
+        merge_extra(&mut body, &ModelCall { extra, ..ModelCall::default() });
+        assert_eq!(Value::Object(body), json!({"a": {"b": 1, "c": [2]}, "d": {"e": 3}}));
+    }
+
+    #[test]
+    fn arguments_that_are_no_object_are_kept_as_text() {
+        assert_eq!(arguments(" "), json!({}));
+        assert_eq!(arguments("{\"b\":1,\"a\":2}").to_string(), "{\"b\":1,\"a\":2}");
+        assert_eq!(arguments("[1]"), json!({"INVALID_JSON": "[1]"}));
+        assert_eq!(arguments("{\"a"), json!({"INVALID_JSON": "{\"a"}));
+    }
+}

@@ -1,0 +1,204 @@
+//! The rules of the house: modules import only downward, crates stay in their homes, files stay small and explain
+//! themselves, one fact is not written in two places.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+};
+
+/// Levels from the bottom up; modules of one level are strangers to each other.
+const LEVELS: &[&[&str]] = &[
+    &["domain"],
+    &["events"],
+    &["policy"],
+    &["config"],
+    &["layers", "provider", "journal", "telemetry"],
+    &["stack"],
+    &["engine"],
+    &["execution", "scenarios"],
+    &["grpc", "front"],
+    &["server"],
+    &["cli"],
+    &["main"],
+];
+
+/// Outside crates that may be named in their homes only (a path prefix below `src/`).
+const HOMES: &[(&str, &[&str])] = &[
+    ("tonic", &["grpc", "server", "cli"]),
+    ("hyper", &["provider"]),
+    ("hyper_util", &["provider"]),
+    ("hyper_rustls", &["provider"]),
+    ("sqlx", &["journal"]),
+    ("ring", &["provider"]),
+    ("axum", &["front", "telemetry", "server"]),
+    ("opentelemetry", &["telemetry", "layers/spans"]),
+    ("opentelemetry_sdk", &["telemetry", "layers/spans"]),
+    ("opentelemetry_otlp", &["telemetry"]),
+    ("prometheus", &["telemetry"]),
+    ("clap", &["cli", "main"]),
+    ("notify", &["config"]),
+];
+
+const MOST_LINES: usize = 400;
+
+fn sources(folder: &str) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut folders = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join(folder)];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).into_iter().flatten() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                found.push(path);
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+/// The path below `src/`, without its ending.
+fn module_path(path: &Path) -> String {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    path.strip_prefix(root).unwrap().with_extension("").to_string_lossy().into_owned()
+}
+
+fn top(module: &str) -> &str {
+    module.split('/').next().unwrap_or(module)
+}
+
+fn level_of(module: &str) -> Option<usize> {
+    LEVELS.iter().position(|level| level.contains(&module))
+}
+
+/// Lines that are code: comments and doc comments may name whatever they explain.
+fn code_lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    text.lines().enumerate().filter(|(_, line)| !line.trim_start().starts_with("//")).map(|(at, line)| (at + 1, line))
+}
+
+/// The modules of this crate that a text uses: `crate::x`, and `crate::{x::…, y}` over several lines.
+fn used_modules(text: &str) -> Vec<(usize, String)> {
+    let mut used = Vec::new();
+    let mut depth = 0_i32;
+    for (number, line) in code_lines(text) {
+        if depth > 0 {
+            if depth == 1 {
+                let name: String = line.trim().chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
+                if !name.is_empty() {
+                    used.push((number, name));
+                }
+            }
+            depth += braces(line);
+            continue;
+        }
+        for (at, _) in line.match_indices("crate::") {
+            let rest = &line[at + "crate::".len()..];
+            if rest.starts_with('{') {
+                depth = braces(&line[at..]);
+                continue;
+            }
+            let name: String = rest.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
+            used.push((number, name));
+        }
+    }
+    used
+}
+
+fn braces(line: &str) -> i32 {
+    line.chars().fold(0, |sum, c| sum + i32::from(c == '{') - i32::from(c == '}'))
+}
+
+#[test]
+fn every_module_has_a_level_and_imports_only_from_lower_ones() {
+    let mut faults = Vec::new();
+    for path in sources("src") {
+        let module = module_path(&path);
+        let own = top(&module);
+        if own == "lib" {
+            continue;
+        }
+        let Some(level) = level_of(own) else {
+            faults.push(format!("{module} has no level in tests/it/architecture.rs"));
+            continue;
+        };
+        let text = fs::read_to_string(&path).unwrap();
+        for (line, used) in used_modules(&text) {
+            if let Some(other) = level_of(&used) {
+                if used != own && other >= level {
+                    faults.push(format!("src/{module}.rs:{line} imports `{used}`, which is not below `{own}`"));
+                }
+            }
+        }
+    }
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
+#[test]
+fn outside_crates_stay_in_their_homes() {
+    let mut faults = Vec::new();
+    for path in sources("src") {
+        let module = module_path(&path);
+        let text = fs::read_to_string(&path).unwrap();
+        for (krate, homes) in HOMES {
+            if homes.iter().any(|home| module == *home || module.starts_with(&format!("{home}/"))) {
+                continue;
+            }
+            for (number, line) in code_lines(&text) {
+                let named = line.match_indices(&format!("{krate}::")).any(|(at, _)| {
+                    !line[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_' || c == ':' || c == '"')
+                });
+                if named {
+                    faults.push(format!("src/{module}.rs:{number} names `{krate}`, whose home is {homes:?}"));
+                }
+            }
+        }
+    }
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
+#[test]
+fn every_file_is_small_and_says_what_it_is() {
+    let mut faults = Vec::new();
+    for folder in ["src", "tests", "benches"] {
+        for path in sources(folder) {
+            let text = fs::read_to_string(&path).unwrap();
+            let lines = text.lines().count();
+            if lines > MOST_LINES {
+                faults.push(format!("{} has {lines} lines; {MOST_LINES} are allowed", path.display()));
+            }
+            if !text.starts_with("//!") {
+                faults.push(format!("{} does not begin with `//!`", path.display()));
+            }
+            if path.file_name().is_some_and(|name| name == "mod.rs") {
+                faults.push(format!("{}: write foo.rs beside foo/", path.display()));
+            }
+        }
+    }
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
+#[test]
+fn no_module_is_named_for_nothing() {
+    let empty = ["util", "utils", "common", "helpers", "helper", "manager", "misc"];
+    let named: Vec<String> = sources("src")
+        .iter()
+        .map(|path| module_path(path))
+        .filter(|module| module.split('/').any(|part| empty.contains(&part)))
+        .collect();
+    assert!(named.is_empty(), "{named:?}");
+}
+
+#[test]
+fn the_map_in_lib_rs_names_every_module() {
+    let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("src/lib.rs")).unwrap();
+    let mut faults = BTreeMap::new();
+    for line in text.lines().filter_map(|line| line.strip_prefix("pub mod ")) {
+        let module = line.trim_end_matches(';');
+        if !text.contains(&format!("[`{module}`]")) {
+            faults.insert(module.to_owned(), "is not in the map");
+        }
+    }
+    assert!(faults.is_empty(), "{faults:?}");
+}

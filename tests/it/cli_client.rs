@@ -1,0 +1,170 @@
+//! Commands that talk to a server: what people read on the terminal, and what programs read.
+
+use std::time::Duration;
+
+use relight::grpc::v1::GetStatusRequest;
+use serde_json::Value;
+use tokio::io::{AsyncBufReadExt as _, BufReader};
+
+use crate::{
+    cli_binary::{relight, run, run_with},
+    support::relight::Relight,
+};
+
+/// Longest time that a watch may take to come to a point.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A model that hangs until it is told, one whose credit is gone, and one that takes no request.
+const CONFIG: &str = r#"
+providers:
+  stage:
+    dialect: scripted
+    script:
+      models:
+        dreamer:
+          otherwise:
+            when_told: { then: { answer: { text: "Told, and awake." } }, otherwise: timeout }
+        picky:
+          otherwise: { status: { code: 400, body: { error: { type: invalid_request_error, message: "temperature is too high" } } } }
+  # On its own: a spent credit closes the gate of its credential.
+  bank:
+    dialect: scripted
+    script:
+      models:
+        broke:
+          otherwise:
+            status: { code: 429, body: { error: { code: insufficient_quota, message: "You exceeded your current quota" } } }
+targets:
+  dreamer: { provider: stage, model: dreamer }
+  broke: { provider: bank, model: broke }
+  picky: { provider: stage, model: picky }
+routes:
+  default: { targets: [dreamer] }
+  quota: { targets: [broke] }
+  picky: { targets: [picky] }
+timers: { first_token: 100ms, first_token_alone: 100ms, soft_first_token: 0ms }
+policies: { standard: { retry: { backoff: { base: 10ms } } } }
+"#;
+
+async fn served() -> (Relight, String) {
+    let server = Relight::start(CONFIG).await;
+    let address = format!("http://{}", server.running.address);
+    (server, address)
+}
+
+#[tokio::test]
+async fn invoke_answers_on_standard_output_and_shows_retries_on_standard_error() {
+    let (_server, address) = served().await;
+    let ran = run_with(&["invoke", "--address", &address], "Are you awake?").await;
+    assert_eq!((ran.code, ran.out.as_str()), (Some(0), "Told, and awake.\n"), "{}", ran.err);
+    let shown: Vec<&str> = ran.err.lines().collect();
+    assert!(
+        shown.iter().any(|line| line.starts_with("Retrying") && line.contains("(attempt 1/2): Request timeout")),
+        "{}",
+        ran.err
+    );
+    assert_eq!(shown.last(), Some(&"Recovered by retry: attempt 2 answered, by dreamer."));
+}
+
+#[tokio::test]
+async fn invoke_without_an_answer_says_who_can_do_what_with_every_attempt_and_exit_code_1() {
+    let (_server, address) = served().await;
+    let ran = run(&["invoke", "--address", &address, "--route", "quota", "Who pays?"]).await;
+    assert_eq!((ran.code, ran.out.as_str()), (Some(1), ""));
+    assert!(ran.err.contains("quota_exceeded (LLM_ERROR): You exceeded your current quota"), "{}", ran.err);
+    assert!(ran.err.contains("\nHint: "), "{}", ran.err);
+    let row = ran.err.lines().find(|line| line.starts_with("1  broke")).unwrap();
+    assert!(row.contains("first") && row.contains("quota_exceeded"), "{row}");
+
+    let ran = run(&["invoke", "--address", &address, "--route", "picky", "--output", "json", "Who pays?"]).await;
+    let told: Value = serde_json::from_str(&ran.out).unwrap();
+    assert_eq!((ran.code, &told["failure"]["failure_class"]), (Some(1), &"FAILURE_CLASS_INVALID_REQUEST".into()));
+    assert_eq!(ran.err, "");
+}
+
+#[tokio::test]
+async fn what_the_server_refuses_is_told_with_every_detail_and_the_nearest_name() {
+    let (_server, address) = served().await;
+    let ran = run(&["invoke", "--address", &address, "--route", "qouta", "Who pays?"]).await;
+    let expected = "relight: there is no route `qouta`; did you mean `quota`? (NotFound, ROUTE_NOT_FOUND)\n";
+    assert_eq!((ran.code, ran.err.as_str()), (Some(1), expected));
+    let ran = run(&["invoke", "--address", &address, "--max-retries", "50", "--deadline", "0s", "Who pays?"]).await;
+    assert_eq!(ran.code, Some(1));
+    for field in ["\n  invocation.overrides.max_retries ", "\n  invocation.overrides.deadline_ms "] {
+        assert!(ran.err.contains(field), "{}", ran.err);
+    }
+}
+
+#[tokio::test]
+async fn watch_prints_what_happens_one_event_a_line() {
+    let (server, address) = served().await;
+    server.ask("Are you awake?").await;
+    let arguments = ["watch", "--address", &address, "--from-start", "--output", "json"];
+    let mut child = relight(&arguments).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut events: Vec<Value> = Vec::new();
+    let reading = async {
+        while events.last().is_none_or(|event| event["invocation_recovered"].is_null()) {
+            events.push(serde_json::from_str(&lines.next_line().await.unwrap().unwrap()).unwrap());
+        }
+    };
+    tokio::time::timeout(PATIENCE, reading).await.unwrap();
+    child.kill().await.unwrap();
+    let recovery = events.iter().find(|event| event["recovery_attempted"].is_object()).unwrap();
+    let text = recovery["recovery_attempted"]["display_text"].as_str().unwrap();
+    assert!(text.contains("(attempt 1/2): Request timeout"), "{text}");
+    assert!(events.iter().all(|event| event["cursor"].is_string()), "{events:?}");
+}
+
+#[tokio::test]
+async fn a_watch_that_breaks_says_so_and_is_taken_up_again() {
+    let (server, address) = served().await;
+    let mut child = relight(&["watch", "--address", &address, "--type", "invocation_recovered"]).spawn().unwrap();
+    let mut out = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut err = BufReader::new(child.stderr.take().unwrap()).lines();
+    let standing = async {
+        while server.admin().get_status(GetStatusRequest {}).await.unwrap().into_inner().watchers == 0 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, standing).await.unwrap();
+    let listen = server.running.address;
+    server.running.shutdown().await;
+    let told = tokio::time::timeout(PATIENCE, err.next_line()).await.unwrap().unwrap().unwrap();
+    assert!(told.starts_with("The watch broke ("), "{told}");
+
+    let config = format!("server: {{ listen: \"{listen}\", admin_listen: \"127.0.0.1:0\" }}\n{CONFIG}");
+    let server = Relight::start_whole(&config).await;
+    let asking_until_seen = async {
+        loop {
+            // The watch comes back in its own time, and only tells what happens from then on.
+            server.ask("Are you awake?").await;
+            if let Ok(line) = tokio::time::timeout(Duration::from_millis(300), out.next_line()).await {
+                return line.unwrap().unwrap();
+            }
+        }
+    };
+    let line = tokio::time::timeout(PATIENCE, asking_until_seen).await.unwrap();
+    assert!(line.contains("recovered: answered by attempt 2"), "{line}");
+    child.kill().await.unwrap();
+}
+
+#[tokio::test]
+async fn circuits_are_listed_held_open_and_reset() {
+    let (_server, address) = served().await;
+    let ran = run(&["circuits", "--address", &address]).await;
+    assert_eq!(ran.code, Some(0), "{}", ran.err);
+    let first: Vec<&str> = ran.out.lines().map(|line| line.split_whitespace().next().unwrap()).collect();
+    assert_eq!(first, ["TARGET", "broke", "dreamer", "picky"]);
+
+    let ran = run(&["circuits", "--address", &address, "force", "broke", "open", "--reason", "no credit"]).await;
+    assert_eq!(ran.out, "The circuit of broke is forced open.\n", "{}", ran.err);
+    let ran = run(&["circuits", "list", "--address", &address, "--output", "json"]).await;
+    let listed: Value = serde_json::from_str(&ran.out).unwrap();
+    assert_eq!(listed["targets"][0]["circuit"]["state"], "CIRCUIT_STATE_FORCED_OPEN");
+    let ran = run(&["circuits", "reset", "broke", "--address", &address]).await;
+    assert_eq!(ran.out, "The circuit of broke is closed.\n", "{}", ran.err);
+    let ran = run(&["circuits", "reset", "brok", "--address", &address]).await;
+    assert_eq!(ran.code, Some(1));
+    assert!(ran.err.contains("did you mean `broke`?"), "{}", ran.err);
+}

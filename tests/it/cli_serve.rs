@@ -1,0 +1,120 @@
+//! `serve` and `demo`: the server as operators start and stop it, and the demo that keeps its promises.
+
+#![expect(clippy::unwrap_used, reason = "a test ends where its world fails")]
+
+use std::time::Duration;
+
+use relight::grpc::v1::{GetStatusRequest, admin_service_client::AdminServiceClient};
+use serde_json::Value;
+use tokio::{
+    io::{AsyncBufReadExt as _, BufReader, Lines},
+    process::{Child, ChildStderr, Command},
+};
+use tonic::transport::Endpoint;
+
+use crate::cli_binary::{relight, run};
+
+/// Longest time that anything here may take.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Starts a server, and reads where it listens.
+async fn started(more: &[&str]) -> (Child, String, Lines<BufReader<ChildStderr>>) {
+    let arguments = ["serve", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"];
+    let mut child = relight(&[&arguments, more].concat()).spawn().unwrap();
+    let mut log = BufReader::new(child.stderr.take().unwrap()).lines();
+    let first = tokio::time::timeout(PATIENCE, log.next_line()).await.unwrap().unwrap().unwrap();
+    let listening: Value = serde_json::from_str(&first).unwrap();
+    assert_eq!(listening["event"], "listening", "{first}");
+    let address = listening["address"].as_str().unwrap().to_owned();
+    (child, address, log)
+}
+
+async fn terminate(child: &Child) {
+    let command = format!("kill -TERM {}", child.id().unwrap());
+    assert!(Command::new("sh").args(["-c", &command]).status().await.unwrap().success());
+}
+
+#[tokio::test]
+async fn serve_says_where_it_listens_answers_without_a_key_and_ends_in_order_when_told() {
+    let (mut child, address, _log) = started(&[]).await;
+    let ran = run(&["invoke", "--address", &address, "Say hello"]).await;
+    assert_eq!(ran.code, Some(0), "{}", ran.err);
+    assert!(ran.out.contains("You said: \"Say hello\""), "{}", ran.out);
+    terminate(&child).await;
+    let ended = tokio::time::timeout(PATIENCE, child.wait()).await.unwrap().unwrap();
+    assert_eq!(ended.code(), Some(0));
+}
+
+#[tokio::test]
+async fn the_first_signal_waits_for_what_runs_and_the_second_does_not() {
+    let hangs = "\
+providers: { stage: { dialect: scripted, script: { otherwise: timeout } } }
+targets: { silent: { provider: stage, model: silent } }
+";
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("relight.yaml");
+    std::fs::write(&path, hangs).unwrap();
+    let (mut child, address, _log) = started(&["--config", path.to_str().unwrap()]).await;
+    let mut asking = relight(&["invoke", "--address", &address, "Are you there?"]).spawn().unwrap();
+    let channel = Endpoint::from_shared(format!("http://{address}")).unwrap().connect().await.unwrap();
+    let mut admin = AdminServiceClient::new(channel);
+    let running = async {
+        while admin.get_status(GetStatusRequest {}).await.unwrap().into_inner().invocations_in_flight == 0 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, running).await.unwrap();
+    terminate(&child).await;
+    let early = tokio::time::timeout(Duration::from_secs(1), child.wait()).await;
+    assert!(early.is_err(), "it did not wait for the call that runs");
+    terminate(&child).await;
+    let ended = tokio::time::timeout(Duration::from_secs(10), child.wait()).await.unwrap().unwrap();
+    assert_eq!(ended.code(), Some(128 + 15));
+    assert_eq!(tokio::time::timeout(PATIENCE, asking.wait()).await.unwrap().unwrap().code(), Some(1));
+}
+
+#[tokio::test]
+async fn a_port_in_use_is_told_in_one_line_and_exit_code_1() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let ran = run(&["serve", "--listen", &address, "--admin-listen", "127.0.0.1:0"]).await;
+    let expected = format!("relight: server.listen: {address} is in use by another process; choose another port\n");
+    assert_eq!((ran.code, ran.err), (Some(1), expected));
+}
+
+#[tokio::test]
+async fn an_address_that_others_can_reach_is_refused_while_nobody_is_asked_who_they_are() {
+    let ran = run(&["serve", "--listen", "0.0.0.0:0", "--admin-listen", "127.0.0.1:0"]).await;
+    assert_eq!(ran.code, Some(1));
+    assert!(ran.err.contains("server.keys"), "{}", ran.err);
+}
+
+#[tokio::test]
+async fn the_demo_recovers_all_five_failures_and_shows_how() {
+    let ran = run(&["demo", "--fast"]).await;
+    assert_eq!((ran.code, ran.err.as_str()), (Some(0), ""), "{}", ran.out);
+    for promised in [
+        "Retrying executor (attempt 1/2): Request timeout",
+        "the note that the model got  \"The previous model call failed",
+        "as the provider's retry-after says",
+        "the arguments of tool `get_weather`",
+        "Circuit of main opened",
+        "Going straight to spare: main takes no calls now",
+        "Falling back from account-a to account-b",
+        "11 calls, 18 attempts, 7 calls recovered, 0 failed",
+        "relight serve",
+    ] {
+        assert!(ran.out.contains(promised), "{promised} is not in\n{}", ran.out);
+    }
+    assert_eq!(ran.out.lines().filter(|line| line.starts_with("   ✓ ")).count(), 5, "{}", ran.out);
+    assert!(!ran.out.contains('\u{1b}'), "colour is for terminals");
+}
+
+#[tokio::test]
+async fn the_demo_tells_programs_whether_each_scene_went_as_promised() {
+    let ran = run(&["demo", "--output", "json"]).await;
+    let told: Value = serde_json::from_str(&ran.out).unwrap();
+    let scenes = told["scenes"].as_array().unwrap();
+    assert_eq!(scenes.len(), 5);
+    assert!(scenes.iter().all(|scene| scene["as_promised"] == true), "{scenes:?}");
+}

@@ -1,0 +1,184 @@
+//! Whatever a history ends with, and whatever note was put there, its dialect's provider accepts the request.
+
+use std::sync::Arc;
+
+use relight::{
+    domain::{
+        failure::{Failure, FailureClass},
+        ids::Operation,
+        invocation::InjectionMode,
+        message::{Message, ModelCall, Opaque, Part, Reasoning, Role, ToolCall, ToolDefinition, ToolResult},
+        target::{Capabilities, Dialect},
+        wire::WireCall,
+    },
+    policy::inject::{InjectionPolicy, Placement, inject, repair, validators},
+};
+use serde_json::Value;
+
+use crate::support::{
+    dialect::{attempt_in, speaking},
+    upstream::{Reply, Upstream},
+    wire::{ask, providers},
+};
+
+const DIALECTS: [Dialect; 4] = [Dialect::Anthropic, Dialect::Gemini, Dialect::OpenaiResponses, Dialect::Bedrock];
+
+fn thought(kind: &str) -> Part {
+    let opaque = Some(Opaque { kind: kind.to_owned(), bytes: b"c2ln".to_vec() });
+    Part::Reasoning(Reasoning { text: "hm".to_owned(), opaque })
+}
+
+fn called(id: &str, name: &str, arguments: &str) -> Part {
+    let opaque = None;
+    Part::ToolCall(ToolCall { id: id.to_owned(), name: name.to_owned(), arguments: arguments.to_owned(), opaque })
+}
+
+fn answered(id: &str, name: &str, is_error: bool) -> Part {
+    let content = "{\"error\":\"no index\"}".to_owned();
+    Part::ToolResult(ToolResult { call_id: id.to_owned(), name: name.to_owned(), content, is_error })
+}
+
+fn says(role: Role, parts: Vec<Part>) -> Message {
+    Message { role, parts }
+}
+
+/// Conversations by how they end; each holds reasoning of every provider.
+fn histories() -> Vec<(&'static str, Vec<Message>)> {
+    let text = |role, words: &str| Message::text(role, words);
+    let begin = || {
+        vec![
+            text(Role::System, "You help."),
+            text(Role::Developer, "Be brief."),
+            text(Role::User, "What is the weather?"),
+            says(Role::Assistant, vec![thought("openai.encrypted_content"), Part::Text("Where?".to_owned())]),
+            text(Role::User, "In Oslo."),
+        ]
+    };
+    let ask = || {
+        let kinds =
+            ["anthropic.signature", "anthropic.redacted_thinking", "gemini.thought_signature", "bedrock.signature"];
+        let mut parts: Vec<Part> = kinds.into_iter().map(thought).collect();
+        parts.extend([called("functions.search:0", "search", "{\"q\":1}"), called("b", "weather", "{broken")]);
+        [begin(), vec![says(Role::Assistant, parts)]].concat()
+    };
+    let result = |id: &str, name: &str| says(Role::Tool, vec![answered(id, name, false)]);
+    let results = || vec![result("functions.search:0", "search"), result("b", "weather")];
+    let failed =
+        says(Role::Tool, vec![answered("functions.search:0", "search", true), answered("b", "weather", false)]);
+    let swapped = vec![result("b", "weather"), result("functions.search:0", "search")];
+    let split = vec![
+        says(Role::Assistant, vec![called("a", "search", "{}")]),
+        says(Role::Assistant, vec![called("b", "search", "{}")]),
+        result("a", "search"),
+        result("b", "search"),
+    ];
+    let in_user_turn = says(
+        Role::User,
+        vec![
+            Part::Text("Here.".to_owned()),
+            answered("functions.search:0", "search", false),
+            answered("b", "weather", false),
+        ],
+    );
+    let rain = || text(Role::Assistant, "Rain.");
+    vec![
+        ("user", begin()),
+        ("two users", [begin(), vec![text(Role::User, "Please.")]].concat()),
+        ("blank user", [begin(), vec![rain(), text(Role::User, " "), text(Role::User, "Go on")]].concat()),
+        (
+            "instructions in the middle",
+            [begin(), vec![rain(), text(Role::System, "Hurry."), text(Role::User, "So?")]].concat(),
+        ),
+        ("instructions after the user", [begin(), vec![text(Role::Developer, "Hurry.")]].concat()),
+        ("instructions after tools", [ask(), results(), vec![text(Role::System, "Hurry.")]].concat()),
+        ("tool results", [ask(), results()].concat()),
+        ("tool results in another order", [ask(), swapped].concat()),
+        ("failed tool result in one message", [ask(), vec![failed]].concat()),
+        ("results in the user's turn", [ask(), vec![in_user_turn]].concat()),
+        ("calls in two messages", [begin(), split].concat()),
+        (
+            "two rounds of tools",
+            [
+                ask(),
+                results(),
+                vec![says(Role::Assistant, vec![thought("gemini.thought_signature"), called("c", "search", "")])],
+                vec![result("c", "search")],
+            ]
+            .concat(),
+        ),
+        ("user after tools", [ask(), results(), vec![rain(), text(Role::User, "And tomorrow?")]].concat()),
+        ("user right after tools", [ask(), results(), vec![text(Role::User, "And tomorrow?")]].concat()),
+        ("assistant", [begin(), vec![rain()]].concat()),
+        ("empty assistant", [begin(), vec![text(Role::Assistant, ""), text(Role::User, "Hello?")]].concat()),
+        ("dangling tool calls", ask()),
+    ]
+}
+
+fn abilities() -> Vec<Capabilities> {
+    let mixes = [(true, true), (true, false), (false, true), (false, false)];
+    let able = |(tail_system_message, user_after_tool)| Capabilities {
+        tail_system_message,
+        user_after_tool,
+        ..Capabilities::default()
+    };
+    mixes.into_iter().map(able).collect()
+}
+
+fn call(messages: Vec<Message>) -> ModelCall {
+    let tool = |name: &str| ToolDefinition {
+        name: name.to_owned(),
+        description: "A tool.".to_owned(),
+        parameters: "{\"type\":\"object\"}".to_owned(),
+    };
+    ModelCall { messages, tools: vec![tool("search"), tool("weather")], ..ModelCall::default() }
+}
+
+fn attempt(dialect: Dialect, able: &Capabilities, call: &ModelCall) -> WireCall {
+    let mut attempt = attempt_in(dialect, call.clone());
+    Arc::make_mut(&mut attempt.target).capabilities = able.clone();
+    attempt
+}
+
+/// The attempts that a history can lead to: as it is, and with a note where there is a place for one.
+fn attempts(dialect: Dialect, able: &Capabilities, end: &str, messages: Vec<Message>) -> Vec<WireCall> {
+    let call = call(messages);
+    let plain = attempt(dialect, able, &repair(&call));
+    let failure = Failure { retryable: true, never_sent: false, ..Failure::local(FailureClass::Timeout, "late") };
+    let policy = InjectionPolicy::default();
+    let operation = Operation::from("executor");
+    let placed = inject(&policy, InjectionMode::Always, &operation, &call, &plain.target, &[&failure]);
+    let mut attempts = Vec::new();
+    // Without a note it is the caller's own affair that the model spoke last.
+    if end != "assistant" || !matches!(dialect, Dialect::Anthropic | Dialect::Gemini | Dialect::Bedrock) {
+        attempts.push(plain);
+    }
+    if let Placement::Placed { call, .. } = placed {
+        attempts.push(attempt(dialect, able, &call));
+    }
+    attempts
+}
+
+#[tokio::test]
+async fn every_dialect_accepts_every_history_with_and_without_a_note() {
+    for dialect in DIALECTS {
+        let upstream = Upstream::start().await;
+        upstream.otherwise(Reply::empty());
+        let providers = providers(speaking(dialect, upstream.base_url()));
+        let mut sent = 0;
+        for able in abilities() {
+            for (end, messages) in histories() {
+                for attempt in attempts(dialect, &able, end, messages) {
+                    // The answer does not matter here, only what was sent.
+                    let seen = ask(&providers, attempt).await;
+                    sent += 1;
+                    let requests = upstream.requests();
+                    assert_eq!(requests.len(), sent, "{dialect:?}, {end}: nothing was sent: {:?}", seen.error);
+                    let body: &Value = &requests[sent - 1].body;
+                    let verdict = validators::check(dialect, &able, body);
+                    assert_eq!(verdict, Ok(()), "{dialect:?}, {end}, {able:?}: {body:#}");
+                }
+            }
+        }
+        assert!(sent > 100, "only {sent} requests of {dialect:?} were checked");
+    }
+}

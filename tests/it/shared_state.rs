@@ -1,0 +1,120 @@
+//! What all callers share: one circuit per target, its probes, and what an operator sees and turns.
+
+use relight::grpc::v1::{
+    CircuitForce, CircuitState, ForceCircuitRequest, ListTargetsRequest, ResetCircuitRequest, Target,
+    invoke_with_recovery_response::Outcome, watch_recovery_request::Start,
+};
+
+use crate::{
+    recovery::{one_target, two_targets},
+    support::{
+        relight::Relight,
+        upstream::{Reply, Upstream},
+    },
+};
+
+async fn target(relight: &Relight, id: &str) -> Target {
+    let request = ListTargetsRequest { targets: vec![id.to_owned()], ..ListTargetsRequest::default() };
+    relight.admin().list_targets(request).await.unwrap().into_inner().targets.remove(0)
+}
+
+fn circuit_state(target: &Target) -> CircuitState {
+    target.circuit.as_ref().map_or(CircuitState::Unspecified, relight::grpc::v1::Circuit::state)
+}
+
+#[tokio::test]
+async fn five_callers_share_one_circuit_and_the_fallback_answers_while_it_is_open() {
+    let (first, second) = (Upstream::start().await, Upstream::start().await);
+    first.otherwise(Reply::status(500));
+    second.otherwise(Reply::text("From the second."));
+    let yaml = format!(
+        "{}circuit: {{ mode: consecutive, consecutive_failures: 5, consecutive_open: 60s }}\n",
+        two_targets(&first, &second)
+    );
+    let relight = Relight::start(&yaml).await;
+    let mut watch = relight.watch(Start::Live(true)).await;
+    // Five callers, one failure each: no caller alone has seen enough, all together have.
+    for _ in 0..5 {
+        let response = relight.ask("Hello").await;
+        assert_eq!(response.final_target, "second");
+    }
+    watch.until("circuit_opened").await;
+    assert_eq!(first.requests().len(), 5);
+    assert_eq!(circuit_state(&target(&relight, "first").await), CircuitState::Open);
+    let response = relight.ask("Hello").await;
+    assert!(matches!(response.outcome, Some(Outcome::Completion(_))));
+    assert_eq!(response.attempts.len(), 1, "the open circuit costs no attempt");
+    assert_eq!(first.requests().len(), 5, "nobody asks the target whose circuit is open");
+}
+
+#[tokio::test]
+async fn at_half_open_a_hundred_callers_send_no_more_probes_than_allowed() {
+    let upstream = Upstream::start().await;
+    upstream.otherwise(Reply::status(500));
+    let yaml = format!(
+        "{}circuit: {{ mode: consecutive, consecutive_failures: 2, consecutive_open: 300ms }}\n",
+        one_target(&upstream)
+    );
+    let relight = std::sync::Arc::new(Relight::start(&yaml).await);
+    relight.ask("Hello").await;
+    assert_eq!(circuit_state(&target(&relight, "main").await), CircuitState::Open);
+    let before = upstream.requests().len();
+    // The probe hangs, so that it is still out while all the others come.
+    upstream.otherwise(Reply::silence());
+    tokio::time::sleep(std::time::Duration::from_millis(350)).await;
+    let mut callers = tokio::task::JoinSet::new();
+    for _ in 0..100 {
+        let relight = std::sync::Arc::clone(&relight);
+        callers.spawn(async move {
+            let mut invocation = crate::support::relight::asking("Hello");
+            let overrides = relight::grpc::v1::Overrides { deadline_ms: Some(350), ..Default::default() };
+            invocation.overrides = Some(overrides);
+            relight.invoke(invocation).await
+        });
+    }
+    let mut answered = 0;
+    while let Some(response) = callers.join_next().await {
+        response.unwrap();
+        answered += 1;
+    }
+    assert_eq!(answered, 100, "every caller gets an outcome");
+    assert_eq!(upstream.requests().len() - before, 1, "one probe at a time, whoever asks");
+}
+
+#[tokio::test]
+async fn a_callers_own_faults_never_move_a_circuit() {
+    let upstream = Upstream::start().await;
+    let yaml = format!("{}circuit: {{ mode: consecutive, consecutive_failures: 2 }}\n", one_target(&upstream));
+    let relight = Relight::start(&yaml).await;
+    let quota = br#"{"error":{"message":"You exceeded your current quota","code":"insufficient_quota"}}"#;
+    for (status, body) in [(400, &b"{\"error\":{\"message\":\"bad\"}}"[..]), (413, b"{}"), (422, b"{}"), (429, quota)] {
+        upstream.otherwise(Reply::body(status, &[], body));
+        for _ in 0..3 {
+            relight.ask("Hello").await;
+        }
+        assert_eq!(circuit_state(&target(&relight, "main").await), CircuitState::Closed, "{status}");
+    }
+}
+
+#[tokio::test]
+async fn an_operator_forces_and_resets_a_circuit() {
+    let (first, second) = (Upstream::start().await, Upstream::start().await);
+    second.otherwise(Reply::text("From the second."));
+    let relight = Relight::start(&two_targets(&first, &second)).await;
+    let force = ForceCircuitRequest {
+        target: "first".to_owned(),
+        force: CircuitForce::Open.into(),
+        reason: "maintenance".to_owned(),
+    };
+    relight.admin().force_circuit(force).await.unwrap();
+    assert_eq!(circuit_state(&target(&relight, "first").await), CircuitState::ForcedOpen);
+    assert_eq!(relight.ask("Hello").await.final_target, "second");
+    assert!(first.requests().is_empty());
+    relight.admin().reset_circuit(ResetCircuitRequest { target: "first".to_owned() }).await.unwrap();
+    assert_eq!(circuit_state(&target(&relight, "first").await), CircuitState::Closed);
+    assert_eq!(relight.ask("Hello").await.final_target, "first");
+    let unknown = ResetCircuitRequest { target: "frist".to_owned() };
+    let status = relight.admin().reset_circuit(unknown).await.unwrap_err();
+    assert_eq!(status.code(), tonic::Code::NotFound);
+    assert!(status.message().contains("first"), "{}", status.message());
+}

@@ -1,0 +1,131 @@
+//! The real server in this process, on ports of its own, with a client that speaks real gRPC to it.
+
+use std::time::Duration;
+
+use relight::{
+    config::{GivenEnvironment, load_text},
+    grpc::v1::{
+        Invocation, InvokeWithRecoveryRequest, InvokeWithRecoveryResponse, Message, ModelCall, Part, RecoveryEvent,
+        Role, TextPart, WatchRecoveryRequest, admin_service_client::AdminServiceClient, invocation::Call,
+        part::Content, recovery_service_client::RecoveryServiceClient, watch_recovery_request::Start,
+    },
+    server::{Listeners, Options, Running},
+};
+use tonic::{Streaming, transport::Channel};
+
+/// Longest time that a test waits for an event.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+/// A running server and a connection to it.
+pub(crate) struct Relight {
+    pub(crate) running: Running,
+    channel: Channel,
+}
+
+/// Follows what the server tells.
+pub(crate) struct Watch {
+    stream: Streaming<relight::grpc::v1::WatchRecoveryResponse>,
+    /// Everything so far, bookmarks not.
+    pub(crate) seen: Vec<RecoveryEvent>,
+}
+
+// === impl Relight ===
+
+impl Relight {
+    /// Starts a server with this configuration; its listeners are added.
+    pub(crate) async fn start(yaml: &str) -> Self {
+        let yaml = format!("server: {{ listen: \"127.0.0.1:0\", admin_listen: \"127.0.0.1:0\" }}\n{yaml}");
+        Self::start_whole(&yaml).await
+    }
+
+    /// Starts a server with a configuration that names its own listeners.
+    pub(crate) async fn start_whole(yaml: &str) -> Self {
+        let loaded = load_text(yaml, None, &GivenEnvironment::new()).unwrap_or_else(|faults| panic!("{faults}"));
+        let listeners = Listeners::bind(&loaded.config.server).await.unwrap();
+        let options = Options { skip_pause: true, ..Options::default() };
+        let running = Running::start(&loaded, listeners, &options).unwrap();
+        let endpoint = format!("http://{}", running.address);
+        let channel = Channel::from_shared(endpoint).unwrap().connect().await.unwrap();
+        Self { running, channel }
+    }
+
+    /// A client of `RecoveryService`.
+    pub(crate) fn recovery(&self) -> RecoveryServiceClient<Channel> {
+        RecoveryServiceClient::new(self.channel.clone()).max_decoding_message_size(64 << 20)
+    }
+
+    /// A client of `AdminService`.
+    pub(crate) fn admin(&self) -> AdminServiceClient<Channel> {
+        AdminServiceClient::new(self.channel.clone())
+    }
+
+    /// Asks as an `executor` and waits for the end.
+    pub(crate) async fn ask(&self, text: &str) -> InvokeWithRecoveryResponse {
+        self.invoke(asking(text)).await
+    }
+
+    /// Asks and waits for the end.
+    pub(crate) async fn invoke(&self, invocation: Invocation) -> InvokeWithRecoveryResponse {
+        let request = InvokeWithRecoveryRequest { invocation: Some(invocation) };
+        self.recovery().invoke_with_recovery(request).await.unwrap().into_inner()
+    }
+
+    /// Watches from now on, or from where `start` says.
+    pub(crate) async fn watch(&self, start: Start) -> Watch {
+        let request = WatchRecoveryRequest { filter: None, start: Some(start) };
+        let mut stream = self.recovery().watch_recovery(request).await.unwrap().into_inner();
+        // The first word is a bookmark: from here on nothing is missed.
+        stream.message().await.unwrap();
+        Watch { stream, seen: Vec::new() }
+    }
+}
+
+// === impl Watch ===
+
+impl Watch {
+    /// Reads on until an event of this type came, and returns it.
+    pub(crate) async fn until(&mut self, kind: &str) -> RecoveryEvent {
+        let reading = async {
+            loop {
+                let event = self.stream.message().await.unwrap().unwrap().event.unwrap();
+                let found = kind_of(&event) == kind;
+                if kind_of(&event) != "bookmark" {
+                    self.seen.push(event.clone());
+                }
+                if found {
+                    return event;
+                }
+            }
+        };
+        let waited = tokio::time::timeout(PATIENCE, reading).await;
+        let Ok(event) = waited else { panic!("no {kind} came after {:?}", self.kinds()) };
+        event
+    }
+
+    /// The types of everything so far.
+    pub(crate) fn kinds(&self) -> Vec<String> {
+        self.seen.iter().map(kind_of).collect()
+    }
+}
+
+/// The event's type in snake case.
+pub(crate) fn kind_of(event: &RecoveryEvent) -> String {
+    let debug = event.body.as_ref().map(|body| format!("{body:?}")).unwrap_or_default();
+    let name = debug.split('(').next().unwrap_or_default();
+    let mut kind = String::new();
+    for letter in name.chars() {
+        if letter.is_uppercase() && !kind.is_empty() {
+            kind.push('_');
+        }
+        kind.extend(letter.to_lowercase());
+    }
+    kind
+}
+
+/// An invocation of one user turn, as an `executor`.
+pub(crate) fn asking(text: &str) -> Invocation {
+    let part = Part { content: Some(Content::Text(TextPart { text: text.to_owned() })), ..Part::default() };
+    let message = Message { role: Role::User.into(), parts: vec![part], ..Message::default() };
+    let call = ModelCall { messages: vec![message], ..ModelCall::default() };
+    Invocation { operation: "executor".to_owned(), call: Some(Call::Model(call)), ..Invocation::default() }
+}
