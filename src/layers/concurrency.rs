@@ -79,11 +79,6 @@ impl Slots {
         shared.max_wait = policy.max_queue_wait;
     }
 
-    /// Whether the target's circuit is degraded: half the slots until it is not.
-    pub fn set_degraded(&self, degraded: bool) {
-        self.lock().limiter.set_degraded(degraded);
-    }
-
     /// The target's circuit opened: what it said of late was about an outage, and not about its slots.
     pub fn unlearn_outage(&self) {
         self.lock().limiter.on_outage(Instant::now());

@@ -201,8 +201,9 @@ where
                     Next::Stop(terminal) => { yield terminal; return; }
                     Next::Park { until, changed } => {
                         tokio::select! {
-                            () = tokio::time::sleep_until(until) => {}
+                            biased;
                             () = changed => {}
+                            () = tokio::time::sleep_until(until) => {}
                         }
                     }
                     Next::Again(said) => for step in said { yield step; },

@@ -444,10 +444,9 @@ impl TargetState {
                 Transition::HalfOpen => EventBody::CircuitHalfOpen,
                 Transition::Recovering { admitted_percent } => EventBody::CircuitRecovering { admitted_percent },
                 Transition::Closed => EventBody::CircuitClosed,
-                Transition::Degraded(degraded) => {
-                    self.slots.set_degraded(degraded);
-                    continue;
-                }
+                // Other targets are preferred then (`Candidate::healthy`); nobody is refused, and no slot is taken away:
+                // where there is no other target, a slow answer is better than none.
+                Transition::Degraded(_) => continue,
             };
             self.events.publish(None, 0, Some(self.target.id.clone()), body);
             self.changed.notify_waiters();

@@ -46,7 +46,6 @@ pub struct Limiter {
     limit: u32,
     successes: u32,
     settles_at: Option<Instant>,
-    degraded: bool,
     /// Whether the target never pushed back: then the way up is as fast as answers come.
     unlearnt: bool,
     /// Of the last outcomes, how many were answers, and how many pushed back.
@@ -114,21 +113,19 @@ impl Limiter {
             policy,
             successes: 0,
             settles_at: None,
-            degraded: false,
             unlearnt: true,
             recent: (0, 0),
             before: None,
         }
     }
 
-    /// How many attempts the target may have at once now; half while it is degraded, `u32::MAX` when not enabled.
+    /// How many attempts the target may have at once now; `u32::MAX` when not enabled.
     #[must_use]
     pub fn limit(&self) -> u32 {
         if !self.policy.enabled {
             return u32::MAX;
         }
-        let limit = if self.degraded { self.limit / 2 } else { self.limit };
-        limit.max(self.policy.min)
+        self.limit.max(self.policy.min)
     }
 
     /// An attempt succeeded; `limit_reached` says whether all slots were taken while it ran. One more slot for each
@@ -178,11 +175,6 @@ impl Limiter {
             self.limit = self.limit.max(limit);
             self.settles_at = None;
         }
-    }
-
-    /// Whether the target's circuit is degraded: half the limit until it is not.
-    pub fn set_degraded(&mut self, degraded: bool) {
-        self.degraded = degraded;
     }
 
     /// Other numbers from now on (a reload): what was learned stays, within the new bounds.

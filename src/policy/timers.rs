@@ -57,6 +57,13 @@ pub struct AttemptTimers {
     pub min_bytes_per_second: Option<u64>,
 }
 
+/// How many times the 95th percentile a first token must be late to be a matter of the target and not of the call.
+const UNUSUAL: u32 = 4;
+/// The least silence after which another target is asked.
+const PATIENCE_MIN: Duration = Duration::from_secs(1);
+/// How many first tokens must be known before they are called usual.
+pub const USUAL_SAMPLES: usize = 20;
+
 // === impl TimersPolicy ===
 
 impl Default for TimersPolicy {
@@ -87,6 +94,14 @@ impl TimersPolicy {
             idle: self.idle.min(remaining),
             min_bytes_per_second: self.min_bytes_per_second,
         }
+    }
+
+    /// After how much silence another target is asked, where the usual first token is known: `soft`, or four times
+    /// what 95 of 100 first tokens do not exceed (at least one second), whichever is sooner. An answer that begins
+    /// eight times later than usual takes eight times longer too, and then misses the deadline.
+    #[must_use]
+    pub fn patience(soft: Duration, first_token_p95: Option<Duration>) -> Duration {
+        first_token_p95.map_or(soft, |p95| soft.min((p95 * UNUSUAL).max(PATIENCE_MIN)))
     }
 
     /// What is wrong with it: the field and why.
@@ -151,6 +166,13 @@ mod tests {
         assert_eq!((timers.soft, timers.min_bytes_per_second), (None, Some(10)));
         let policy = TimersPolicy { first_token: s(10), ..TimersPolicy::default() };
         assert_eq!(policy.for_attempt(true, s(600)).soft, None, "it is not soft where the hard one ends it");
+    }
+
+    #[test]
+    fn patience_is_measured_by_what_is_usual_of_the_target() {
+        for (p95, patience) in [(None, s(10)), (Some(s(9)), s(10)), (Some(s(2)), s(8)), (Some(s(0)), s(1))] {
+            assert_eq!(TimersPolicy::patience(s(10), p95), patience, "{p95:?}");
+        }
     }
 
     #[test]

@@ -135,20 +135,15 @@ fn what_an_outage_said_is_unlearnt_and_what_was_said_before_it_is_not() {
 }
 
 #[test]
-fn the_limit_never_exceeds_the_maximum_and_is_halved_while_degraded() {
+fn the_limit_stays_between_the_minimum_and_the_maximum() {
     let now = Instant::now();
     let mut limiter = Limiter::new(ConcurrencyPolicy { max: 17, ..ConcurrencyPolicy::default() });
     for _ in 0..1000 {
         limiter.on_success(now, true);
     }
     assert_eq!(limiter.limit(), 17);
-    limiter.set_degraded(true);
-    assert_eq!(limiter.limit(), 8);
-    limiter.set_degraded(false);
-    assert_eq!(limiter.limit(), 17);
     limiter.reconfigure(ConcurrencyPolicy { start: 1, max: 1, ..ConcurrencyPolicy::default() });
-    limiter.set_degraded(true);
-    assert_eq!(limiter.limit(), 1, "never below the minimum");
+    assert_eq!(limiter.limit(), 1);
     limiter.reconfigure(ConcurrencyPolicy { enabled: false, ..ConcurrencyPolicy::default() });
     assert_eq!(limiter.limit(), u32::MAX);
 }
