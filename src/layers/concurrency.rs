@@ -18,7 +18,6 @@ use tower::{Service, ServiceExt as _};
 use super::{BoxFuture, Deltas, attempt::Attempt};
 use crate::{
     domain::{
-        completion::Delta,
         failure::{Failure, FailureClass, WaitSource},
     },
     policy::concurrency::{ConcurrencyPolicy, Limiter},
@@ -221,9 +220,14 @@ where
             let mut deltas = inner.oneshot(attempt).await.inspect_err(&learn)?;
             Ok(Box::pin(stream! {
                 let slot = slot;
+                // Told at the first token, as failures are: answers take longer, and would be counted too late.
+                let mut silent = true;
                 while let Some(item) = deltas.next().await {
                     match &item {
-                        Ok(Delta::Finish { .. }) => slot.slots.succeeded(),
+                        Ok(delta) if silent && delta.is_content() => {
+                            silent = false;
+                            slot.slots.succeeded();
+                        }
                         Ok(_) => {}
                         Err(failure) => learn(failure),
                     }

@@ -129,7 +129,7 @@ fn patience(targets: &Targets, attempt: &Attempt) -> Option<Duration> {
     let (measured, usual) = {
         let latency = attempt.state.latency();
         let (p95, samples) = (latency.p95(now), latency.samples(now));
-        (plan.hedge.delay(p95, samples), p95.filter(|_| samples >= USUAL_SAMPLES))
+        (plan.hedge.delay(p95, samples), latency.p50(now).filter(|_| samples >= USUAL_SAMPLES))
     };
     let soft = soft.map(|soft| TimersPolicy::patience(soft, usual));
     let measured = measured.filter(|_| attempt.state.may_hedge(now, plan.hedge.max_share));

@@ -403,10 +403,11 @@ impl TargetState {
         }
     }
 
-    /// Whether its circuit is closed and not degraded.
+    /// Whether its circuit is closed and not degraded, or wants one call to see whether it still is.
     pub fn is_healthy(&self, now: Instant) -> bool {
-        let snapshot = self.circuit().snapshot(now);
-        matches!(snapshot.state, CircuitState::Closed | CircuitState::ForcedClosed) && !snapshot.degraded
+        let circuit = self.circuit();
+        matches!(circuit.state(), CircuitState::Closed | CircuitState::ForcedClosed)
+            && (!circuit.degraded() || circuit.wants_scout(now))
     }
 
     /// Looks at the circuit without taking a permit; what is overdue is settled and published.
@@ -434,7 +435,10 @@ impl TargetState {
         for transition in transitions {
             let body = match transition {
                 Transition::Opened { evidence, retry_in, reason } => {
-                    self.slots.unlearn_outage();
+                    // Timeouts may well be about how much was asked at once; errors that come at once are not.
+                    if evidence.slow * 2 <= evidence.failures {
+                        self.slots.unlearn_outage();
+                    }
                     EventBody::CircuitOpened {
                         evidence,
                         retry_in_ms: super::observe::millis(retry_in),

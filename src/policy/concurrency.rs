@@ -50,8 +50,17 @@ pub struct Limiter {
     unlearnt: bool,
     /// Of the last outcomes, how many were answers, and how many pushed back.
     recent: (u32, u32),
-    /// The limit before the decreases of a short while ago, and when the last of them was.
-    before: Option<(u32, Instant)>,
+    /// What was known before the decreases of a short while ago.
+    before: Option<Before>,
+}
+
+/// What was known before some decreases that are about the same trouble.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Before {
+    limit: u32,
+    unlearnt: bool,
+    /// When the last of the decreases was.
+    last: Instant,
 }
 
 /// How many outcomes are remembered at least.
@@ -152,11 +161,9 @@ impl Limiter {
         if self.is_settling(now) || words < answers || in_flight.saturating_mul(2) < self.limit() {
             return;
         }
-        let before = match self.before {
-            Some((limit, last)) if now.saturating_duration_since(last) < SAME_TROUBLE => limit,
-            Some(_) | None => self.limit,
-        };
-        self.before = Some((before, now));
+        let same = self.before.filter(|before| now.saturating_duration_since(before.last) < SAME_TROUBLE);
+        let before = same.unwrap_or(Before { limit: self.limit, unlearnt: self.unlearnt, last: now });
+        self.before = Some(Before { last: now, ..before });
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a ratio of a u32 is within u32")]
         let lowered = (f64::from(self.limit) * self.policy.decrease) as u32;
         self.limit = lowered.max(self.policy.min);
@@ -169,10 +176,11 @@ impl Limiter {
     /// circuit itself meters the way back.
     pub fn on_outage(&mut self, now: Instant) {
         self.recent = (0, 0);
-        if let Some((limit, last)) = self.before.take()
-            && now.saturating_duration_since(last) < SAME_TROUBLE
+        if let Some(before) = self.before.take()
+            && now.saturating_duration_since(before.last) < SAME_TROUBLE
         {
-            self.limit = self.limit.max(limit);
+            self.limit = self.limit.max(before.limit);
+            self.unlearnt |= before.unlearnt;
             self.settles_at = None;
         }
     }

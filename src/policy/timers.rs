@@ -57,8 +57,8 @@ pub struct AttemptTimers {
     pub min_bytes_per_second: Option<u64>,
 }
 
-/// How many times the 95th percentile a first token must be late to be a matter of the target and not of the call.
-const UNUSUAL: u32 = 4;
+/// How many times the median a first token must be late to be a matter of the target and not of the call.
+const UNUSUAL: u32 = 8;
 /// The least silence after which another target is asked.
 const PATIENCE_MIN: Duration = Duration::from_secs(1);
 /// How many first tokens must be known before they are called usual.
@@ -96,12 +96,12 @@ impl TimersPolicy {
         }
     }
 
-    /// After how much silence another target is asked, where the usual first token is known: `soft`, or four times
-    /// what 95 of 100 first tokens do not exceed (at least one second), whichever is sooner. An answer that begins
-    /// eight times later than usual takes eight times longer too, and then misses the deadline.
+    /// After how much silence another target is asked, where the usual first token is known: `soft`, or eight times
+    /// the median (at least one second), whichever is sooner. Such an answer takes eight times longer too, and would
+    /// miss the deadline; and not one in ten thousand is that late by itself.
     #[must_use]
-    pub fn patience(soft: Duration, first_token_p95: Option<Duration>) -> Duration {
-        first_token_p95.map_or(soft, |p95| soft.min((p95 * UNUSUAL).max(PATIENCE_MIN)))
+    pub fn patience(soft: Duration, first_token_p50: Option<Duration>) -> Duration {
+        first_token_p50.map_or(soft, |p50| soft.min((p50 * UNUSUAL).max(PATIENCE_MIN)))
     }
 
     /// What is wrong with it: the field and why.
@@ -170,8 +170,8 @@ mod tests {
 
     #[test]
     fn patience_is_measured_by_what_is_usual_of_the_target() {
-        for (p95, patience) in [(None, s(10)), (Some(s(9)), s(10)), (Some(s(2)), s(8)), (Some(s(0)), s(1))] {
-            assert_eq!(TimersPolicy::patience(s(10), p95), patience, "{p95:?}");
+        for (p50, patience) in [(None, s(10)), (Some(s(9)), s(10)), (Some(s(1)), s(8)), (Some(s(0)), s(1))] {
+            assert_eq!(TimersPolicy::patience(s(10), p50), patience, "{p50:?}");
         }
     }
 

@@ -230,7 +230,7 @@ impl Crowd {
             .map(|target| TargetSpec {
                 target: Arc::clone(target),
                 circuit: Arc::clone(&circuit),
-                concurrency: scenario.concurrency(),
+                concurrency: policy.concurrency.clone(),
             })
             .collect();
         let shared = SharedPolicies {
