@@ -5,8 +5,9 @@
     python3 helm/render.py --manifests helm/relight/ci/production-values.yaml
 
 With `--stand-ins DIRECTORY`, files that the configuration names (keys, certificates) are made there with a text that
-means nothing, so that `relight config check` finds them outside a cluster; `--env` prints, one `NAME=stand-in` a line,
-the variables that it refers to. Needs the packages helm-python-sdk and PyYAML. Never talks to a cluster.
+means nothing, so that `relight config check` finds them outside a cluster; `--env` prints the variables that it refers
+to, one `NAME=value` a line, with values that mean nothing. Needs the packages helm-python-sdk and PyYAML. Never talks to
+a cluster.
 """
 
 import argparse
@@ -63,6 +64,11 @@ def required_variables(text):
     return sorted(set(re.findall(r"(?<!\$)\$\{([A-Za-z_][A-Za-z0-9_]*)\}", text)))
 
 
+def stand_in(variable):
+    """A value that means nothing, of the kind that the name promises."""
+    return "postgres://stand-in:stand-in@localhost/stand-in" if variable.endswith("_URL") else "stand-in"
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("values", nargs="?", help="a values file; without one, the chart's defaults")
@@ -85,7 +91,7 @@ def main():
     except (helm_python.HelmError, LookupError) as error:
         sys.exit(f"render.py: {error}")
     if arguments.env:
-        print("".join(f"{name}=stand-in\n" for name in required_variables(text)), end="")
+        print("".join(f"{name}={stand_in(name)}\n" for name in required_variables(text)), end="")
         return
     if arguments.stand_ins:
         text = with_stand_ins(text, arguments.stand_ins)

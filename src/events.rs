@@ -30,6 +30,8 @@ struct Shared {
     ring: Mutex<Ring>,
     newest: watch::Sender<Cursor>,
     capacity: usize,
+    /// Cursors of this process are beyond it; those up to it are an earlier process's.
+    base: Cursor,
 }
 
 #[derive(Debug, Default)]
@@ -53,7 +55,7 @@ pub enum Reading {
     Event(Arc<Event>),
     /// Events that are gone: `count` of them, `from` and `to` included.
     Missed {
-        /// How many.
+        /// How many; 0 where they were an earlier process's and nobody knows.
         count: u64,
         /// The first that is gone.
         from: Cursor,
@@ -74,8 +76,22 @@ impl EventBus {
     /// A bus that keeps the last `capacity` events (at least one).
     #[must_use]
     pub fn new(capacity: usize) -> Self {
-        let (newest, _) = watch::channel(Cursor(0));
-        let shared = Shared { ring: Mutex::new(Ring::default()), newest, capacity: capacity.max(1) };
+        Self::with_base(capacity, Cursor(0))
+    }
+
+    /// A bus whose cursors lie beyond those of every process that ended before this one began, so that a watcher's
+    /// cursor from before a restart is told as missed and not waited for.
+    #[must_use]
+    pub fn beyond_earlier_processes(capacity: usize) -> Self {
+        let millis = u64::try_from(clock::wall_now().as_millisecond()).unwrap_or_default();
+        // Room for a million events a millisecond, within 63 bits until the year 2248.
+        Self::with_base(capacity, Cursor(millis << 20))
+    }
+
+    fn with_base(capacity: usize, base: Cursor) -> Self {
+        let (newest, _) = watch::channel(base);
+        let ring = Ring { last: base, ..Ring::default() };
+        let shared = Shared { ring: Mutex::new(ring), newest, capacity: capacity.max(1), base };
         Self { shared: Arc::new(shared) }
     }
 
@@ -143,6 +159,15 @@ impl EventReader {
     /// The next event if there is one.
     pub fn try_next(&mut self) -> Option<Reading> {
         let ring = self.shared.lock();
+        if self.after < self.shared.base {
+            // The beginning (cursor 0) is not a place that anybody has been to.
+            let (from, to) = (Cursor(self.after.0 + 1), self.shared.base);
+            let was_here = self.after.0 > 0;
+            self.after = to;
+            if was_here {
+                return Some(Reading::Missed { count: 0, from, to });
+            }
+        }
         let oldest = ring.events.front()?.cursor;
         if self.after.0 >= ring.last.0 {
             return None;
@@ -203,6 +228,19 @@ mod tests {
             })
             .collect();
         assert_eq!(cursors, [8, 9, 10]);
+    }
+
+    #[test]
+    fn a_cursor_from_before_a_restart_is_told_as_missed_and_then_followed() {
+        let before = EventBus::beyond_earlier_processes(3);
+        let cursor = happen(&before);
+        let bus = EventBus::with_base(3, Cursor(cursor.0 + 1_000_000));
+        let next = happen(&bus);
+        let mut reader = bus.reader(cursor);
+        assert!(matches!(reader.try_next(), Some(Reading::Missed { count: 0, .. })));
+        assert!(matches!(reader.try_next(), Some(Reading::Event(event)) if event.cursor == next));
+        let mut from_start = bus.reader(Cursor(0));
+        assert!(matches!(from_start.try_next(), Some(Reading::Event(event)) if event.cursor == next));
     }
 
     #[test]

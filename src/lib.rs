@@ -10,15 +10,18 @@
 //!   people see of it; [`journal`]: the durable record. These do not know each other.
 //! - [`stack`]: the order of the layers.
 //! - [`engine`]: a configuration made alive: resolves what is asked and runs it.
-//! - [`execution`]: running invocations: numbered, recorded, followed, taken over.
-//! - [`grpc`]: the services, and conversion between the contract and the domain.
-//! - [`server`]: a configuration and two listeners in, a running Relight out.
+//! - [`execution`]: running invocations: numbered, recorded, followed, taken over; [`scenarios`]: the measure of the
+//!   recovery policy: the real stack over scripted upstreams, in virtual time.
+//! - [`grpc`]: the services, and conversion between the contract and the domain; [`front`]: the OpenAI-compatible
+//!   HTTP front. These do not know each other.
+//! - [`server`]: a configuration and its listeners in, a running Relight out.
 
 pub mod config;
 pub mod domain;
 pub mod engine;
 pub mod events;
 pub mod execution;
+pub mod front;
 pub mod grpc;
 pub mod journal;
 pub mod layers;

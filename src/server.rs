@@ -1,10 +1,11 @@
-//! The server: a configuration and two listeners in, a running Relight out, and an orderly end.
+//! The server: a configuration and its listeners in, a running Relight out, and an orderly end.
 //!
 //! `start` takes its world as arguments and reads no environment, so that tests and the demo run the very server that
 //! operators run. It ends in order: not ready, no new invocations, running ones finish, then telemetry is flushed.
 
 mod admin_port;
 mod executions;
+mod front_port;
 mod listen;
 mod reload;
 
@@ -77,6 +78,8 @@ pub struct Running {
     pub address: SocketAddr,
     /// Where health and metrics are served.
     pub admin_address: SocketAddr,
+    /// Where the OpenAI-compatible front is served, where it is switched on.
+    pub openai_front_address: Option<SocketAddr>,
     engine: Engine,
     executions: Executions,
     draining: watch::Sender<bool>,
@@ -104,7 +107,7 @@ impl Running {
     /// When a part of the configuration cannot be built. Must be called within a tokio runtime.
     pub async fn start(loaded: &Loaded, listeners: Listeners, options: &Options) -> Result<Self, StartError> {
         let config = &loaded.config;
-        let events = EventBus::new(config.events.capacity);
+        let events = EventBus::beyond_earlier_processes(config.events.capacity);
         let settings = telemetry_settings(config);
         let (tracer, tracer_guard) = telemetry::build_tracer(&settings)?;
         let engine = Engine::new(config.clone(), Spans::new(tracer), events.clone())?;
@@ -127,10 +130,21 @@ impl Running {
         }
         let admin_address = listeners.admin.local_addr().map_err(BindError::from)?;
         let address = listeners.grpc.local_addr().map_err(BindError::from)?;
+        let max_bytes = usize::try_from(config.server.max_message_bytes).unwrap_or(usize::MAX);
+        let mut openai_front_address = None;
+        if let Some(listener) = listeners.openai_front {
+            openai_front_address = Some(listener.local_addr().map_err(BindError::from)?);
+            let port = front_port::FrontPort {
+                engine: engine.clone(),
+                authenticator: Arc::clone(&authenticator),
+                presence: presence.clone(),
+                max_body_bytes: max_bytes,
+            };
+            port.serve(listener, stop_seen.clone(), &mut tasks);
+        }
         let admin = Admin::new(engine.clone(), Arc::clone(&authenticator), presence.clone());
         let (executions, tokens) = executions::start(config, engine.clone(), &mut tasks).await?;
         let recovery = Recovery::new(engine.clone(), executions.clone(), tokens, authenticator, presence);
-        let max_bytes = usize::try_from(config.server.max_message_bytes).unwrap_or(usize::MAX);
         let routes = Routes::new(health_service.clone())
             .add_service(RecoveryServiceServer::new(recovery).max_decoding_message_size(max_bytes))
             .add_service(AdminServiceServer::new(admin).max_decoding_message_size(max_bytes));
@@ -144,6 +158,7 @@ impl Running {
         Ok(Self {
             address,
             admin_address,
+            openai_front_address,
             engine,
             executions,
             draining,

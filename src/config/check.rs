@@ -3,7 +3,7 @@
 //! Looks at everything and stops at nothing. What decoding took out as faulty still counts as written, so that one
 //! fault is not told twice in other words. Never reads a file and never corrects a value.
 
-use std::{collections::BTreeMap, net::SocketAddr};
+use std::{collections::BTreeMap, net::SocketAddr, time::Duration};
 
 use super::{
     Config,
@@ -123,6 +123,10 @@ impl Checker<'_> {
         self.range("server.max_message_bytes", &server.max_message_bytes, &1024, &(1 << 30), "from 1KiB to 1GiB");
         self.range("server.max_header_bytes", &server.max_header_bytes, &1024, &(1 << 20), "from 1KiB to 1MiB");
         self.range("server.max_concurrent_streams", &server.max_concurrent_streams, &1, &u32::MAX, "at least 1");
+        if let Some(front) = &server.openai_front {
+            let (least, most) = (Duration::from_millis(100), Duration::from_mins(5));
+            self.range("server.openai_front.keepalive", &front.keepalive, &least, &most, "from 100ms to 5m");
+        }
         if let Some(tls) = &server.tls {
             for (name, file) in [("cert_file", &tls.cert_file), ("key_file", &tls.key_file)] {
                 if file.as_os_str().is_empty() {

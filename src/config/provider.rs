@@ -55,6 +55,9 @@ pub struct ProviderConfig {
     pub allow_private_addresses: bool,
     /// Whether W3C trace context is sent to the provider.
     pub propagate_trace: bool,
+    /// The region, where the dialect's own place depends on one (`bedrock`), such as `eu-central-1`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub region: Option<String>,
     /// What the scripted provider plays; only for the dialect `scripted`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub script: Option<serde_json::Value>,
@@ -227,6 +230,7 @@ impl Default for ProviderConfig {
             allow_plaintext: false,
             allow_private_addresses: false,
             propagate_trace: false,
+            region: None,
             script: None,
         }
     }

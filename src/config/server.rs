@@ -5,7 +5,7 @@
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
 use crate::domain::{
     ids::{RouteName, TenantId},
@@ -109,6 +109,41 @@ pub struct OpenaiFrontConfig {
     #[serde(deserialize_with = "address")]
     #[schemars(with = "String")]
     pub listen: SocketAddr,
+    /// How much of a streamed answer is kept back, because this stream cannot take back what it sent: `off` sends
+    /// everything at once; a size such as `256B` stays that many bytes behind the model, so that an answer which breaks
+    /// within them can be begun anew with other words; `whole` sends nothing before the answer is whole.
+    #[schemars(with = "String")]
+    pub hold_back: HoldBack,
+    /// What is done when an answer broke that was partly sent, and its new text is another one.
+    pub on_divergence: OnDivergence,
+    /// After how much silence a comment is sent, so that no proxy takes the stream for dead (100ms to 5m).
+    #[serde(with = "units::duration")]
+    #[schemars(with = "String")]
+    pub keepalive: Duration,
+}
+
+/// How much of a streamed answer is kept back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum HoldBack {
+    /// Nothing.
+    #[default]
+    Off,
+    /// That many bytes of text.
+    Bytes(u64),
+    /// Everything, until the answer is whole.
+    Whole,
+}
+
+/// What is done when the text that was sent is not how the new answer begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum OnDivergence {
+    /// A target of the route that goes on from a begun answer (`assistant_prefill`) is asked to do so, where only text
+    /// was sent and no tools were offered; else an error event ends the stream.
+    #[default]
+    Continue,
+    /// An error event ends the stream.
+    Error,
 }
 
 // === impl ServerConfig ===
@@ -161,7 +196,36 @@ impl Default for ApiKeyConfig {
 
 impl Default for OpenaiFrontConfig {
     fn default() -> Self {
-        Self { listen: SocketAddr::from(([127, 0, 0, 1], 8080)) }
+        Self {
+            listen: SocketAddr::from(([127, 0, 0, 1], 8080)),
+            hold_back: HoldBack::Off,
+            on_divergence: OnDivergence::Continue,
+            keepalive: Duration::from_secs(10),
+        }
+    }
+}
+
+// === impl HoldBack ===
+
+impl Serialize for HoldBack {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Off => serializer.serialize_str("off"),
+            Self::Bytes(bytes) => serializer.serialize_str(&units::format_bytes(*bytes)),
+            Self::Whole => serializer.serialize_str("whole"),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for HoldBack {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        match String::deserialize(deserializer)?.as_str() {
+            "off" => Ok(Self::Off),
+            "whole" => Ok(Self::Whole),
+            size => units::parse_bytes(size)
+                .map(Self::Bytes)
+                .map_err(|_| D::Error::custom("is neither `off` nor `whole` nor a size such as 256B")),
+        }
     }
 }
 

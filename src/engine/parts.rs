@@ -137,6 +137,7 @@ fn provider_spec(name: &str, provider: &ProviderConfig) -> Result<ProviderSpec, 
             developer_role: chat.developer_role,
             path: chat.path.clone(),
         },
+        region: provider.region.clone(),
         scripted,
         ..ProviderSpec::new(name, provider.dialect, provider.endpoint())
     })

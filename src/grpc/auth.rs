@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 
 use sha2::{Digest as _, Sha256};
-use tonic::{Request, Status, metadata::MetadataMap};
+use tonic::{Request, Status};
 
 use super::status;
 use crate::{
@@ -77,26 +77,25 @@ impl Authenticator {
     /// # Errors
     /// `UNAUTHENTICATED` when nobody that is known.
     pub fn identify<T>(&self, request: &Request<T>) -> Result<Identity, Status> {
-        match self.mode {
-            AuthMode::None => Ok(Identity::anybody()),
-            AuthMode::ApiKey => self.by_key(request.metadata()),
-            AuthMode::ClientCertificate => {
-                let certificates = request.peer_certs().ok_or_else(status::unauthenticated)?;
-                let first = certificates.first().ok_or_else(status::unauthenticated)?;
-                // The listener only lets certificates in that the configured authority signed; its digest names it.
-                let digest = hex(&Sha256::digest(first.as_ref()));
-                match self.keys.get(&digest) {
-                    Some(known) => Ok(known.clone()),
-                    None => Ok(Identity { tenant: TenantId::from(digest), admin: false, routes: Vec::new() }),
-                }
-            }
-        }
+        let authorization = request.metadata().get("authorization").and_then(|value| value.to_str().ok());
+        let certificates = request.peer_certs();
+        let certificate = certificates.as_ref().and_then(|all| all.first()).map(AsRef::as_ref);
+        self.recognise(authorization, certificate).ok_or_else(status::unauthenticated)
     }
 
-    fn by_key(&self, metadata: &MetadataMap) -> Result<Identity, Status> {
-        let header = metadata.get("authorization").and_then(|value| value.to_str().ok());
-        let key = header.and_then(bearer).ok_or_else(status::unauthenticated)?;
-        self.by_plain_key(key).ok_or_else(status::unauthenticated)
+    /// Who shows this `authorization` header and this certificate (DER); `None` when nobody that is known.
+    pub fn recognise(&self, authorization: Option<&str>, certificate: Option<&[u8]>) -> Option<Identity> {
+        match self.mode {
+            AuthMode::None => Some(Identity::anybody()),
+            AuthMode::ApiKey => self.by_plain_key(authorization.and_then(bearer)?),
+            AuthMode::ClientCertificate => {
+                // The listener only lets certificates in that the configured authority signed; its digest names it.
+                let digest = hex(&Sha256::digest(certificate?));
+                let unlisted =
+                    || Identity { tenant: TenantId::from(digest.as_str()), admin: false, routes: Vec::new() };
+                Some(self.keys.get(&digest).cloned().unwrap_or_else(unlisted))
+            }
+        }
     }
 
     /// Who owns this key.

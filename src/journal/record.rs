@@ -37,7 +37,8 @@ pub struct Limits {
     pub events_kept: Duration,
     /// How long a finished invocation is kept at all, and with it its request id.
     pub outcomes_kept: Duration,
-    /// Invocations kept at most; the oldest finished go first.
+    /// Invocations kept at most; the oldest finished go first: at once in memory, where a begin is refused when all
+    /// of them run, and with the next compaction in a database.
     pub max_invocations: u64,
     /// Bytes of events that one invocation may hold.
     pub invocation_bytes: u64,

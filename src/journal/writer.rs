@@ -135,6 +135,8 @@ impl JournalWriter {
                     (JournalMode::Strict, true) => Some(self.shared.mark.subscribe()),
                     (JournalMode::Fast, true) => {
                         queue.give_up();
+                        // Who waits for a flush waits for nothing now.
+                        self.shared.mark.send_modify(|_| ());
                         None
                     }
                     (JournalMode::Fast | JournalMode::Strict, false) => None,
@@ -165,14 +167,18 @@ impl JournalWriter {
     }
 
     /// Records all that is left, the outcome and the thread's change in one piece. It may be called again after an
-    /// error. When the record was given up, the outcome is recorded without the steps that are missing.
+    /// error; nothing can be pushed any more. When the record was given up, the outcome is recorded without the steps that are missing.
     ///
     /// # Errors
     /// [`FinishError`]; then nothing of it was recorded.
     pub async fn finish(&mut self, ending: Ending, now: Timestamp) -> Result<(), FinishError> {
         // An append under way is either done or not; what it recorded is passed over below.
         self.task.shutdown().await;
-        let entries = self.shared.queue().remainder(self.shared.epoch, &ending.rest, now);
+        let entries = {
+            let mut queue = self.shared.queue();
+            queue.stop(AppendError::Finished);
+            queue.remainder(self.shared.epoch, &ending.rest, now)
+        };
         let Ending { rest: _, outcome, snapshot, thread } = ending;
         let (id, epoch) = (self.shared.id.clone(), self.shared.epoch);
         self.shared.journal.finish(Finish { id, epoch, entries, outcome, snapshot, thread }, now).await
@@ -196,7 +202,7 @@ impl JournalWriter {
         self.shared.queue().is_lost()
     }
 
-    /// Steps that were taken and will never be recorded.
+    /// Steps that were taken and given up; those of an append that was under way may be recorded yet.
     #[must_use]
     pub fn dropped(&self) -> u64 {
         self.shared.queue().dropped()

@@ -1,7 +1,7 @@
 //! AWS Bedrock's Converse API, streamed.
 //!
 //! An answer counts as whole only with `messageStop`; the `metadata` after it, with the usage, may be missing. A credential
-//! is a Bedrock API key, sent as a bearer token, or AWS keys, which sign each request (SigV4). It takes no credentials from
+//! is a Bedrock API key, sent as a bearer token, or AWS keys, which sign each request. It takes no credentials from
 //! the environment or the machine, and never renews any.
 
 mod answer;

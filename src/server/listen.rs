@@ -15,13 +15,15 @@ use crate::{config::server::ServerConfig, grpc::v1};
 const KEEPALIVE_INTERVAL: std::time::Duration = std::time::Duration::from_secs(60);
 const KEEPALIVE_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(20);
 
-/// Both listeners, bound.
+/// The listeners, bound.
 #[derive(Debug)]
 pub struct Listeners {
     /// For gRPC.
     pub grpc: TcpListener,
     /// For health and metrics, always in plaintext.
     pub admin: TcpListener,
+    /// For the OpenAI-compatible front, where it is switched on.
+    pub openai_front: Option<TcpListener>,
 }
 
 /// Why an address cannot be listened on, in one line.
@@ -58,7 +60,12 @@ impl Listeners {
     /// # Errors
     /// When an address is taken or is none of this host.
     pub async fn bind(server: &ServerConfig) -> Result<Self, BindError> {
+        let openai_front = match &server.openai_front {
+            Some(front) => Some(bind("server.openai_front.listen", front.listen).await?),
+            None => None,
+        };
         Ok(Self {
+            openai_front,
             grpc: bind("server.listen", server.listen).await?,
             admin: bind("server.admin_listen", server.admin_listen).await?,
         })

@@ -102,9 +102,10 @@ impl Consume for Lines {
                 Reading::Missed { count, .. } => self.tell_missed(*count, &mut text),
             }
         }
-        let (false, Some(mut to)) = (text.is_empty(), self.to.take()) else {
+        if text.is_empty() {
             return;
-        };
+        }
+        let Some(mut to) = self.to.take() else { return };
         let written = tokio::task::spawn_blocking(move || {
             // There is nowhere to report that a log cannot be written.
             let _ = to.write_all(text.as_bytes()).and_then(|()| to.flush());

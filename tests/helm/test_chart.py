@@ -452,3 +452,9 @@ def test_stand_ins_make_every_named_file(tmp_path):
 
 def test_the_examples_are_found():
     assert len(EXAMPLES) >= 5
+
+
+def test_stand_ins_of_variables_are_of_the_kind_that_the_name_promises():
+    assert render.required_variables("a: ${KEY}\nb: ${URL:-none}\nc: $${NOT_ONE}\nd: ${KEY}/${A_URL}") == ["A_URL", "KEY"]
+    assert render.stand_in("KEY") == "stand-in"
+    assert render.stand_in("A_URL").startswith("postgres://")

@@ -30,6 +30,8 @@ const HOMES: &[(&str, &[&str])] = &[
     ("hyper_util", &["provider"]),
     ("hyper_rustls", &["provider"]),
     ("sqlx", &["journal"]),
+    ("ring", &["provider"]),
+    ("axum", &["front", "telemetry", "server"]),
     ("opentelemetry", &["telemetry", "layers/spans"]),
     ("opentelemetry_sdk", &["telemetry", "layers/spans"]),
     ("opentelemetry_otlp", &["telemetry"]),

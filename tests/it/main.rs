@@ -1,12 +1,16 @@
 //! All integration tests in one binary: each file is one promise, `support` is what they stand on.
 
-mod journal_spec;
 mod architecture;
 mod bad_input;
 mod cli_binary;
 mod cli_client;
 mod cli_offline;
 mod cli_serve;
+mod front_chat;
+mod front_crash;
+mod front_outage;
+mod front_stream;
+mod journal_spec;
 mod provider_anthropic;
 mod provider_bedrock;
 mod provider_dialects;

@@ -1,5 +1,7 @@
 //! An answer of the Messages API is whole, or it is an error that says what is wrong: over real sockets.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::sync::Arc;
 
 use relight::{
@@ -16,7 +18,7 @@ use serde_json::{Value, json};
 use crate::support::{
     dialect::{
         answer_in, assert_no_cut_looks_whole, assert_pieces_do_not_matter, attempt_in, exchange, fixture, going_on,
-        speaking, stream,
+        speaking, stream, turn_of,
     },
     upstream::{Reply, Upstream},
     wire::{ask, asking, providers},
@@ -284,6 +286,24 @@ async fn blocks_of_server_tools_go_back_when_a_paused_turn_goes_on() {
 }
 
 #[tokio::test]
+async fn a_block_that_came_in_unknown_pieces_does_not_go_back_torn() {
+    let mut all = said("Hello", "end_turn");
+    let block = json!({"type": "something_new", "content": null});
+    let piece = json!({"type": "something_new_delta", "content": "x"});
+    all.splice(
+        4..4,
+        [
+            json!({"type": "content_block_start", "index": 1, "content_block": block}),
+            json!({"type": "content_block_delta", "index": 1, "delta": piece}),
+            json!({"type": "content_block_stop", "index": 1}),
+        ],
+    );
+    let seen = answer_in(ANTHROPIC, events(&all)).await;
+    assert_eq!(seen.finish(), Some(FinishReason::Stop));
+    assert_eq!(turn_of(&seen), Message::text(Role::Assistant, "Hello"));
+}
+
+#[tokio::test]
 async fn a_request_carries_key_version_and_its_own_path() {
     let upstream = Upstream::start().await;
     upstream.otherwise(events(&said("Hello", "end_turn")));
@@ -323,7 +343,8 @@ async fn a_request_carries_key_version_and_its_own_path() {
 
 #[tokio::test]
 async fn rate_limits_and_the_servers_own_names_come_with_the_start() {
-    let all: String = said("Hello", "end_turn").iter().map(|event| format!("data: {event}\n\n")).collect();
+    let lines: Vec<String> = said("Hello", "end_turn").iter().map(|event| format!("data: {event}\n\n")).collect();
+    let all = lines.concat();
     let headers =
         [("content-type", "text/event-stream"), ("anthropic-ratelimit-tokens-remaining", "7"), ("request-id", "req_1")];
     let seen = answer_in(ANTHROPIC, Reply::body(200, &headers, all.as_bytes())).await;

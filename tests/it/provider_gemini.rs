@@ -33,7 +33,8 @@ fn chunk(parts: &Value, finish: Option<&str>) -> Value {
 }
 
 fn chunks(chunks: &[Value]) -> Reply {
-    stream(chunks.iter().map(|chunk| format!("data: {chunk}\r\n\r\n")).collect::<String>().as_bytes())
+    let lines: Vec<String> = chunks.iter().map(|chunk| format!("data: {chunk}\r\n\r\n")).collect();
+    stream(lines.concat().as_bytes())
 }
 
 fn said(text: &str, finish: &str) -> Reply {
@@ -200,7 +201,7 @@ async fn every_other_shape_of_an_error_inside_a_200_is_one_too() {
     let error = json!({"error": {"code": 429, "message": "Quota", "status": "RESOURCE_EXHAUSTED"}});
     let shapes = [
         chunks(&[chunk(&json!([{"text": "Hel"}]), None), error.clone()]),
-        chunks(&[error.clone()]),
+        chunks(std::slice::from_ref(&error)),
         Reply::document(&error),
         Reply::document(&json!([error])),
         Reply::document(&json!([chunk(&json!([{"text": "Hel"}]), None), error])),

@@ -1,5 +1,7 @@
 //! An answer of the Responses API is whole, or it is an error that says what is wrong: over real sockets.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::sync::Arc;
 
 use relight::{

@@ -163,6 +163,31 @@ async fn a_store_that_is_away_never_delays_a_fast_stream_and_the_loss_is_counted
 }
 
 #[tokio::test(start_paused = true)]
+async fn who_waits_for_a_flush_is_told_when_the_record_is_given_up() {
+    let (journal, id) = away(1).await;
+    let writer = writer(&journal, &id, JournalMode::Fast, 2);
+    writer.push(1, AT, delta("a")).await.unwrap();
+    assert!(writer.flush().await.is_err());
+    let overflow = async {
+        for _ in 0..3 {
+            writer.push(1, AT, delta("b")).await.unwrap();
+        }
+    };
+    let (flushed, ()) = futures_util::future::join(writer.flush(), overflow).await;
+    assert!(flushed.is_err() && writer.lost());
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_the_end_nothing_is_taken() {
+    let (journal, id) = begun(Limits::default()).await;
+    let mut writer = writer(&journal, &id, JournalMode::Strict, 64);
+    writer.finish(ending(&id, vec![(1, delta("end"))]), AT).await.unwrap();
+    assert_eq!(writer.push(1, AT, delta("late")).await, Err(AppendError::Finished));
+    assert_eq!(writer.finish(ending(&id, Vec::new()), AT).await, Ok(()), "told twice, done once");
+    assert_eq!(recorded(&journal, &id).await, 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_store_that_comes_back_gets_everything_in_order() {
     let (journal, id) = away(3).await;
     let writer = writer(&journal, &id, JournalMode::Fast, 64);

@@ -55,11 +55,12 @@ pub(super) fn decide(
         .iter()
         .filter_map(|candidate| option(policy, situation, remedies, candidate, throws))
         .collect();
+    let stay = if stays(situation, remedies) { policy.stay } else { Duration::ZERO };
     let best = options
         .iter()
         .enumerate()
         .filter(|(_, option)| fits(policy, situation, option))
-        .min_by_key(|(index, option)| rank(remedies, option, *index));
+        .min_by_key(|(index, option)| rank(remedies, option, stay, *index));
     match best {
         Some((_, option)) if option.parked => {
             Decision::Park { until: option.at, target: option.candidate.target.clone() }
@@ -167,19 +168,35 @@ fn room(policy: &RetryPolicy, candidate: &Candidate) -> Duration {
     policy.min_attempt_time.max(candidate.first_token_p50)
 }
 
-/// Smaller is better: who stayed silent comes last, then whoever can be asked first, then the healthy, then the same
-/// target (its caches are warm), then the route's order.
-fn rank(remedies: Option<&Remedies>, option: &Possibility<'_>, index: usize) -> impl Ord + use<> {
+/// Smaller is better: who stayed silent comes last, before that who answered unusably more than once, then whoever can
+/// be asked first, then the healthy, then the same target (its caches are warm), then the route's order.
+fn rank(remedies: Option<&Remedies>, option: &Possibility<'_>, stay: Duration, index: usize) -> impl Ord + use<> {
     let other_first = remedies.is_some_and(|remedies| remedies.other_first);
     let free_other = !option.same && !option.parked;
+    let worn = option.candidate.attempts > 1 && remedies.is_some_and(|by| by.counter == Counter::Semantic);
+    let ready = if option.same { option.ready } else { option.ready + stay };
     (
         option.candidate.failed_silent,
+        worn,
         other_first && !free_other,
-        option.ready,
+        ready,
         Reverse(option.candidate.healthy),
         Reverse(option.same),
         index,
     )
+}
+
+/// Whether the target that failed deserves a second chance before another one is asked: only once, and only where time
+/// mends what happened.
+fn stays(situation: &Situation<'_>, remedies: Option<&Remedies>) -> bool {
+    let Some(failure) = situation.cause().filter(|_| remedies.is_some_and(|remedies| !remedies.other_first)) else {
+        return false;
+    };
+    let mended = match failure.class {
+        FailureClass::RateLimited => failure.retry_after.is_some_and(|wait| !wait.duration.is_zero()),
+        class => matches!(class, FailureClass::ServerError | FailureClass::Network),
+    };
+    mended && situation.retries_made == 0 && !situation.failure.class.is_local_refusal()
 }
 
 fn strategy(situation: &Situation<'_>, option: &Possibility<'_>) -> RecoveryStrategy {

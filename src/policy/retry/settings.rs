@@ -42,6 +42,13 @@ pub struct RetryPolicy {
     #[serde(with = "units::duration")]
     #[schemars(with = "String")]
     pub fallback_wait_max: Duration,
+    /// How much longer the target that failed may take to be ready than another one and still be asked first: once,
+    /// after its first failure, where time mends such a failure (a limit with a stated wait, a server error, a lost
+    /// connection). A duration from `0ms` to `1m`; default `0ms`: whoever is ready first. Longer keeps to the preferred
+    /// target at the price of the wait.
+    #[serde(with = "units::duration")]
+    #[schemars(with = "String")]
+    pub stay: Duration,
     /// What a wait stated by the provider is cut to. A duration from `1s` to `1h`; default `5m`.
     #[serde(with = "units::duration")]
     #[schemars(with = "String")]
@@ -92,6 +99,7 @@ impl Default for RetryPolicy {
             backoff: Backoff::default(),
             throttle_backoff: Backoff { cap: Duration::from_secs(20), jitter: Jitter::Equal, ..Backoff::default() },
             fallback_wait_max: Duration::from_millis(50),
+            stay: Duration::ZERO,
             wait_cap: Duration::from_mins(5),
             min_attempt_time: Duration::from_millis(300),
             max_token_multiple: 3.0,
@@ -157,6 +165,7 @@ impl RetryPolicy {
         let hour = Duration::from_hours(1);
         for (field, duration, least, most) in [
             ("fallback_wait_max", self.fallback_wait_max, Duration::ZERO, Duration::from_secs(10)),
+            ("stay", self.stay, Duration::ZERO, Duration::from_mins(1)),
             ("wait_cap", self.wait_cap, Duration::from_secs(1), hour),
             ("min_attempt_time", self.min_attempt_time, Duration::from_millis(1), Duration::from_mins(1)),
             ("park.max_wait", self.park.max_wait, Duration::ZERO, hour),

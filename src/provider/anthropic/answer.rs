@@ -36,10 +36,21 @@ pub(super) struct MessageReader {
 #[derive(Debug)]
 enum Open {
     Text,
-    Thinking { signature: String },
-    Redacted { data: String },
-    ToolUse { input: Value },
-    Other { block: Map<String, Value>, input: String },
+    Thinking {
+        signature: String,
+    },
+    Redacted {
+        data: String,
+    },
+    ToolUse {
+        input: Value,
+    },
+    /// A block without a word of its own; torn once it got a piece that nobody knows how to put in.
+    Other {
+        block: Map<String, Value>,
+        input: String,
+        torn: bool,
+    },
 }
 
 // === impl MessageReader ===
@@ -83,7 +94,7 @@ impl MessageReader {
             }
             _ => {
                 let block = block.as_object().cloned().unwrap_or_default();
-                (BlockKind::Reasoning, Open::Other { block, input: String::new() }, "")
+                (BlockKind::Reasoning, Open::Other { block, input: String::new(), torn: false }, "")
             }
         };
         self.blocks.open(key, kind, out)?;
@@ -106,6 +117,10 @@ impl MessageReader {
                 input.push_str(text("partial_json"));
                 Ok(())
             }
+            (_, Open::Other { torn, .. }) => {
+                *torn = true;
+                Ok(())
+            }
             (kind @ ("text_delta" | "thinking_delta" | "signature_delta" | "input_json_delta"), _) => {
                 Err(Flaw::Unusable(format!("block {key} got a {kind}, which does not fit it")))
             }
@@ -116,7 +131,7 @@ impl MessageReader {
 
     fn stop(&mut self, key: u64, out: &mut Vec<Delta>) -> Result<(), Flaw> {
         let signed = match self.open.remove(&key) {
-            None | Some(Open::Text) => None,
+            None | Some(Open::Text | Open::Other { torn: true, .. }) => None,
             Some(Open::Thinking { signature }) => (!signature.is_empty()).then(|| opaque(SIGNATURE, &signature)),
             Some(Open::Redacted { data }) => Some(opaque(REDACTED, &data)),
             Some(Open::ToolUse { input }) => {
@@ -126,7 +141,7 @@ impl MessageReader {
                 }
                 None
             }
-            Some(Open::Other { mut block, input }) => {
+            Some(Open::Other { mut block, input, .. }) => {
                 if let Ok(input) = serde_json::from_str::<Value>(&input) {
                     block.insert("input".to_owned(), input);
                 }

@@ -63,7 +63,8 @@ pub(super) fn headers(request: &Unsigned<'_>, keys: &AwsKeys, at: Timestamp) -> 
     }
     let names: Vec<&str> = signed.iter().map(|(name, _)| *name).collect();
     let names = names.join(";");
-    let lines: String = signed.iter().map(|(name, value)| format!("{name}:{value}\n")).collect();
+    let lines: Vec<String> = signed.iter().map(|(name, value)| format!("{name}:{value}\n")).collect();
+    let lines = lines.concat();
     // Every service but S3 wants the path encoded once more.
     let path = encoded(if request.path.is_empty() { "/" } else { request.path }, true);
     let canonical = format!("POST\n{path}\n\n{lines}\n{names}\n{}", hash(request.body));

@@ -3,7 +3,6 @@
 use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use futures_util::FutureExt as _;
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 
@@ -14,6 +13,9 @@ use crate::domain::failure::{ProviderError, Surface, TransportFault};
 const MAX_EXCERPT_BYTES: usize = 64 << 10;
 /// Longest time to wait for an error body: its status says enough to go on.
 const EXCERPT_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Longest time to wait for the protocol's end of a body whose content has ended.
+const REST_TIMEOUT: Duration = Duration::from_millis(20);
 
 /// An answer's body; dropping it closes the request upstream.
 pub(in crate::provider) struct ReplyBody {
@@ -60,9 +62,11 @@ impl ReplyBody {
         }
     }
 
-    /// Takes what is already there of a rest that nobody wants, so that the connection can be used again.
-    pub(in crate::provider) fn discard_ready(&mut self) {
-        while let Some(Ok(Some(_))) = self.chunk().now_or_never() {}
+    /// Reads a rest that nobody wants up to its end, so that the connection can be used again. It waits only as long
+    /// as that is cheaper than a new connection; an end that comes later costs the connection and nothing else.
+    pub(in crate::provider) async fn discard_rest(&mut self) {
+        let reading = async { while let Ok(Some(_)) = self.chunk().await {} };
+        let _ = tokio::time::timeout(REST_TIMEOUT, reading).await;
     }
 
     /// The text of an error body: bounded in size and in time, decoded lossily; `None` where there is none.

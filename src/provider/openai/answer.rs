@@ -62,8 +62,9 @@ pub(super) fn read(reply: Reply, provider: Arc<str>, settings: &HttpSettings) ->
                     next = body.chunk().await?;
                 }
                 if ended_by_mark {
-                    // The connection can be used again once the body's own end is read.
-                    body.discard_ready();
+                    // Before the finish, because nobody may poll after it: servers send the body's own end a moment
+                    // after the mark, and only when it is read can the connection be used again.
+                    body.discard_rest().await;
                 } else if let Ok(Some(event)) = decoder.finish() {
                     for delta in reader.last_event(&event)? {
                         yield delta;

@@ -27,7 +27,8 @@ pub(super) fn body(call: &WireCall, dialect: &ChatDialect) -> Result<Vec<u8>, Pr
     serde_json::to_vec(&body).map_err(|error| refused(format!("the request cannot be written as JSON: {error}")))
 }
 
-fn fields(model: &str, call: &ModelCall, dialect: &ChatDialect) -> Result<Map<String, Value>, String> {
+/// The fields of the body.
+pub(super) fn fields(model: &str, call: &ModelCall, dialect: &ChatDialect) -> Result<Map<String, Value>, String> {
     let mut body = Map::new();
     let mut set = |name: &str, value: Value| {
         body.insert(name.to_owned(), value);

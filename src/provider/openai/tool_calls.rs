@@ -4,6 +4,9 @@
 //! be missing; arguments may come whole, or as an object. Arguments are never repaired: a call whose arguments are
 //! not JSON is reported, not mended.
 
+#[cfg(test)]
+mod tests;
+
 use serde::de::IgnoredAny;
 use serde_json::Value;
 

@@ -80,7 +80,7 @@ proptest! {
         ends in prop::collection::vec(prop::sample::select(vec!["\n", "\r", "\r\n"]), 20),
         cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..12),
     ) {
-        let text: String = lines.iter().zip(ends).map(|(line, end)| format!("{line}{end}")).collect();
+        let text: String = lines.iter().zip(&ends).flat_map(|(line, end)| [line.as_str(), end]).collect();
         let bytes = text.as_bytes();
         let mut at: Vec<usize> = cuts.iter().map(|cut| cut.index(bytes.len() + 1)).collect();
         at.extend([0, bytes.len()]);

@@ -28,28 +28,43 @@ async fn the_execution_of_a_living_owner_is_not_taken_over(engine: Engine) {
 
 async fn of_concurrent_takeovers_exactly_one_wins(engine: Engine) {
     let journal = engine.open().await;
-    begin(&journal, invocation("a")).await;
-    let takeovers = (0..20).map(|number| {
-        let journal = Arc::clone(&journal);
-        async move { journal.take_over(&held("a", 1), &owner(&format!("owner {number}")), at(20)).await.unwrap() }
-    });
-    let takeovers = futures_util::future::join_all(takeovers).await;
-    let taken: Vec<&Owner> = takeovers
-        .iter()
-        .filter_map(|takeover| match takeover {
-            Takeover::Taken(record) => {
-                assert_eq!(record.epoch, 2);
-                Some(&record.owner)
+    warm(&journal).await;
+    for round in 0..10 {
+        let name = format!("invocation {round}");
+        begin(&journal, invocation(&name)).await;
+        let takeovers = (0..16).map(|number| {
+            let (journal, held) = (Arc::clone(&journal), held(&name, 1));
+            async move { journal.take_over(&held, &owner(&format!("owner {number}")), at(20)).await.unwrap() }
+        });
+        let takeovers = futures_util::future::join_all(takeovers).await;
+        let mut taken = Vec::new();
+        for takeover in takeovers {
+            match takeover {
+                Takeover::Taken(record) => taken.push((record.owner.clone(), record.epoch)),
+                Takeover::Lost { current_epoch } => assert_eq!(current_epoch, 2),
+                other => panic!("{other:?}"),
             }
-            Takeover::Lost { current_epoch } => {
-                assert_eq!(*current_epoch, 2);
-                None
-            }
-            other => panic!("{other:?}"),
-        })
-        .collect();
-    assert_eq!(taken.len(), 1);
-    assert_eq!(journal.get(&id("a")).await.unwrap().unwrap().owner, *taken[0]);
+        }
+        let record = journal.get(&id(&name)).await.unwrap().unwrap();
+        assert_eq!(taken, [(record.owner, 2)]);
+    }
+}
+
+async fn nothing_slips_in_while_an_execution_is_taken_over(engine: Engine) {
+    let journal = engine.open().await;
+    warm(&journal).await;
+    for round in 0..30 {
+        let name = format!("invocation {round}");
+        begin(&journal, invocation(&name)).await;
+        let (held, new) = (held(&name, 1), owner("two"));
+        let (which, first, second) = (id(&name), deltas(1, 1..=1), deltas(1, 1..=2));
+        let appends = futures_util::future::join(journal.append(&which, &first), journal.append(&which, &second));
+        let (takeover, (_, second)) = futures_util::future::join(journal.take_over(&held, &new, at(20)), appends).await;
+        let Ok(Takeover::Taken(taken)) = takeover else { panic!("taken, not {takeover:?}") };
+        let recorded = seqs(&journal, &name).await;
+        assert_eq!(recorded, (1..=taken.last_seq).collect::<Vec<u64>>(), "as the new owner saw it");
+        assert_eq!(second.is_ok(), taken.last_seq == 2, "refused or recorded, nothing between: {second:?}");
+    }
 }
 
 async fn a_paused_owner_cannot_write_after_a_takeover(engine: Engine) {
@@ -135,6 +150,7 @@ on_every_engine!(
     a_lease_is_good_for_10_seconds_and_a_renewal_for_10_more,
     the_execution_of_a_living_owner_is_not_taken_over,
     of_concurrent_takeovers_exactly_one_wins,
+    nothing_slips_in_while_an_execution_is_taken_over,
     a_paused_owner_cannot_write_after_a_takeover,
     the_new_owner_goes_on_right_after_the_last_durable_step,
     what_is_finished_is_neither_expired_nor_taken_over,

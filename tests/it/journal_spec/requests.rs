@@ -10,6 +10,7 @@ use super::*;
 
 async fn of_50_concurrent_begins_with_one_request_id_exactly_one_is_new(engine: Engine) {
     let journal = engine.open().await;
+    warm(&journal).await;
     let begins = (0..50).map(|number| {
         let journal = Arc::clone(&journal);
         async move { journal.begin(requested(&format!("invocation {number}"), "key"), at(0)).await.unwrap() }

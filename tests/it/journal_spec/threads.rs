@@ -98,7 +98,11 @@ async fn errors_accumulate_up_to_their_bound_and_the_newest_stay(engine: Engine)
 
 async fn a_second_invocation_on_a_thread_is_refused_with_the_running_one(engine: Engine) {
     let journal = engine.open().await;
+    warm(&journal).await;
     let key = thread("t");
+    begin(&journal, on_thread("first", &key)).await;
+    lock(&journal, &key, "first").await;
+    journal.finish(end("first", 1, "hello", Vec::new()), at(1)).await.unwrap();
     for number in 0..20 {
         begin(&journal, on_thread(&format!("{number}"), &key)).await;
     }

@@ -1,5 +1,7 @@
 //! What the tests of all dialects share: an exchange with a fake server, the turn it leaves, and cuts at every place.
 
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
 use std::{path::Path, sync::Arc, time::Duration};
 
 use relight::{

@@ -4,8 +4,10 @@
 //! directory, and is shared by all tests of the process. A shell holds it and ends with our end of its input, so that
 //! nothing is left behind, however the process ends.
 
+#![expect(clippy::expect_used, reason = "a test ends where its world fails")]
+
 use std::{
-    io::{BufRead as _, BufReader},
+    io::{BufRead as _, BufReader, Write as _},
     net::TcpListener,
     path::PathBuf,
     process::{Child, Command, Stdio},
@@ -47,14 +49,10 @@ struct Server {
 // === impl Database ===
 
 impl Database {
-    /// A new, empty database; `None` where there is no server, which is said.
+    /// A new, empty database; `None` where there is no server, which is said once.
     pub(crate) async fn create() -> Option<Self> {
         static SERVER: OnceLock<Option<Server>> = OnceLock::new();
-        let server = tokio::task::block_in_place(|| SERVER.get_or_init(Server::find));
-        let Some(server) = server else {
-            eprintln!("SKIPPED on PostgreSQL: no {VARIABLE}, and no server's binaries in /usr/lib/postgresql");
-            return None;
-        };
+        let server = tokio::task::block_in_place(|| SERVER.get_or_init(Server::find)).as_ref()?;
         let name = format!("relight_{}", uuid::Uuid::now_v7().simple());
         let database = Self { admin: server.url.clone(), name };
         database.administer(format!("CREATE DATABASE {}", database.name)).await;
@@ -90,10 +88,16 @@ impl Database {
 impl Server {
     #[expect(clippy::disallowed_methods, reason = "tests are configured by their environment alone")]
     fn find() -> Option<Self> {
-        match std::env::var(VARIABLE) {
-            Ok(url) => Some(Self { url, _holder: None }),
-            Err(_) => Some(Self::start(&binaries()?)),
+        if let Ok(url) = std::env::var(VARIABLE) {
+            return Some(Self { url, _holder: None });
         }
+        let Some(binaries) = binaries() else {
+            // Not by the macro, whose words are shown for failed tests only.
+            let reason = format!("no {VARIABLE}, and no server's binaries in /usr/lib/postgresql");
+            writeln!(std::io::stderr(), "SKIPPED all tests on PostgreSQL: {reason}").expect("standard error");
+            return None;
+        };
+        Some(Self::start(&binaries))
     }
 
     fn start(binaries: &PathBuf) -> Self {

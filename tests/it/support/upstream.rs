@@ -91,11 +91,6 @@ impl Upstream {
         Self { address, state, _accepting: accepting }
     }
 
-    /// Where it listens.
-    pub(crate) fn address(&self) -> SocketAddr {
-        self.address
-    }
-
     /// What a provider is configured with.
     pub(crate) fn base_url(&self) -> String {
         format!("http://{}/v1", self.address)

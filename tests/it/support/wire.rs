@@ -53,7 +53,7 @@ pub(crate) fn attempt(call: ModelCall) -> WireCall {
         attempt: 1,
         target: Arc::new(target),
         call: Arc::new(call),
-        deadline: Instant::now() + Duration::from_secs(60),
+        deadline: Instant::now() + Duration::from_mins(1),
         trace: TraceContext::default(),
     }
 }
@@ -136,11 +136,10 @@ impl Seen {
 
     /// The last usage that was told.
     pub(crate) fn usage(&self) -> Option<Usage> {
-        let usages = self.deltas.iter().filter_map(|delta| match delta {
+        self.deltas.iter().rev().find_map(|delta| match delta {
             Delta::Usage(usage) => Some(*usage),
             _ => None,
-        });
-        usages.last()
+        })
     }
 
     /// The error that must have come.

@@ -173,3 +173,37 @@ fn where_the_wait_does_not_fit_a_slower_choice_that_fits_is_taken() {
     let situation = Situation::new(now, now + s(2), &malformed, &candidates);
     assert_eq!(again(decide(&plain(), &situation)).0, "b");
 }
+
+#[test]
+fn a_target_may_be_stayed_with_once_where_time_mends_its_failure() {
+    let now = Instant::now();
+    let policy = RetryPolicy { stay: s(4), ..plain() };
+    let candidates = [asked(), fresh("b")];
+    for (failure, retries_made, expected) in [
+        (failure(FailureClass::ServerError), 0, "a"),
+        (failure(FailureClass::Network), 0, "a"),
+        (stated(FailureClass::RateLimited, 2), 0, "a"),
+        (stated(FailureClass::RateLimited, 5), 0, "b"),
+        (failure(FailureClass::RateLimited), 0, "b"),
+        (failure(FailureClass::Overloaded), 0, "b"),
+        (failure(FailureClass::Timeout), 0, "b"),
+        (failure(FailureClass::ServerError), 1, "b"),
+    ] {
+        let situation = Situation { retries_made, ..Situation::new(now, now + s(60), &failure, &candidates) };
+        let (target, ..) = again(decide(&policy, &situation));
+        assert_eq!(target, expected, "{} after {retries_made}", failure.class);
+    }
+}
+
+#[test]
+fn a_target_whose_answers_were_unusable_twice_is_asked_after_the_others() {
+    let now = Instant::now();
+    let failure = failure(FailureClass::MalformedResponse);
+    for (attempts, expected) in [(1, "a"), (2, "b")] {
+        let candidates = [Candidate { attempts, ..asked() }, fresh("b")];
+        let situation =
+            Situation { semantic_made: attempts - 1, ..Situation::new(now, now + s(60), &failure, &candidates) };
+        let (target, ..) = again(decide(&plain(), &situation));
+        assert_eq!(target, expected, "after {attempts} attempts");
+    }
+}

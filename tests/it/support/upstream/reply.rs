@@ -210,7 +210,7 @@ impl Reply {
     fn with_head(code: u16, headers: &[(&str, &str)], chunked: bool) -> Self {
         let mut head = format!("HTTP/1.1 {code} Test\r\n");
         for (name, value) in headers {
-            head.push_str(&format!("{name}: {value}\r\n"));
+            head.extend([name, ": ", value, "\r\n"]);
         }
         if chunked {
             head.push_str("transfer-encoding: chunked\r\n");

@@ -1,0 +1,104 @@
+//! The OpenAI-compatible HTTP front: chat completions and models, for clients that cannot speak gRPC.
+//!
+//! A model name there is a route here, and every call goes through the same engine and policies as a gRPC call, so
+//! that an official SDK needs nothing but another base URL. What the gRPC stream can say and this one cannot is
+//! "discard what I sent": a restarted answer goes on where its text agrees with what was delivered, is continued where
+//! a target can do that, and ends in an error event where neither holds. It never sends a text that no model wrote,
+//! and never ends a broken answer as if it were whole.
+
+mod chat;
+mod chunks;
+mod continuation;
+mod document;
+mod error;
+mod headers;
+mod message;
+mod models;
+mod request;
+mod seam;
+mod stream;
+
+use std::sync::Arc;
+
+use axum::{
+    Router,
+    extract::DefaultBodyLimit,
+    http::HeaderMap,
+    routing::{get, post},
+};
+
+use self::error::Refused;
+use crate::{
+    config::server::OpenaiFrontConfig,
+    domain::ids::{RouteName, TenantId},
+    engine::Engine,
+};
+
+/// Who calls, as the door knows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Caller {
+    /// Who it is.
+    pub tenant: TenantId,
+    /// The routes that it may name; empty for all.
+    pub routes: Vec<RouteName>,
+}
+
+/// Who is let in, and whether anybody still is. The server gives it, so that both fronts have one list of keys.
+pub trait Door: Send + Sync + 'static {
+    /// Who sent this request; `certificate` is the first one that its connection showed, DER. `None` when nobody that
+    /// is known.
+    fn identify(&self, headers: &HeaderMap, certificate: Option<&[u8]>) -> Option<Caller>;
+
+    /// Whether the process is about to end.
+    fn is_draining(&self) -> bool;
+}
+
+/// The certificate that a client's connection showed, DER; the listener puts it into each request's extensions.
+#[derive(Debug, Clone)]
+pub struct ClientCertificate(pub Arc<[u8]>);
+
+/// What all handlers share; cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Front {
+    engine: Engine,
+    door: Arc<dyn Door>,
+    started_unix: i64,
+}
+
+/// The front's routes. Bodies larger than `max_body_bytes` are refused.
+pub fn router(engine: Engine, door: Arc<dyn Door>, max_body_bytes: usize) -> Router {
+    let front = Front { engine, door, started_unix: crate::domain::clock::wall_now().as_second() };
+    Router::new()
+        .route("/v1/chat/completions", post(chat::complete))
+        .route("/v1/models", get(models::list))
+        .route("/v1/models/{*model}", get(models::one))
+        .fallback(async || Refused::no_such_path())
+        .method_not_allowed_fallback(async || Refused::wrong_method())
+        .layer(DefaultBodyLimit::max(max_body_bytes))
+        .with_state(front)
+}
+
+// === impl Caller ===
+
+impl Caller {
+    /// Whether it may name this route.
+    #[must_use]
+    pub fn may_use(&self, route: &RouteName) -> bool {
+        self.routes.is_empty() || self.routes.contains(route)
+    }
+}
+
+// === impl Front ===
+
+impl Front {
+    /// Who calls.
+    fn identify(&self, headers: &HeaderMap, certificate: Option<&ClientCertificate>) -> Result<Caller, Refused> {
+        let certificate = certificate.map(|certificate| &*certificate.0);
+        self.door.identify(headers, certificate).ok_or_else(Refused::unauthenticated)
+    }
+
+    /// The front's settings in force.
+    fn settings(&self) -> OpenaiFrontConfig {
+        self.engine.config().server.openai_front.clone().unwrap_or_default()
+    }
+}

@@ -1,0 +1,115 @@
+//! `POST /v1/chat/completions`: from a request to an invocation, and from its end to an answer.
+
+use axum::{
+    Extension,
+    body::{Body, Bytes},
+    extract::{State, rejection::BytesRejection},
+    http::{HeaderMap, HeaderValue, header},
+    response::{IntoResponse as _, Response},
+};
+use futures_util::StreamExt as _;
+
+use super::{
+    ClientCertificate, Front, document,
+    error::Refused,
+    headers::{AskedByHeaders, Told},
+    models,
+    request::ChatRequest,
+    stream,
+};
+use crate::{
+    domain::{
+        clock,
+        fold::Progress,
+        invocation::{Call, Outcome, Overrides},
+    },
+    engine::Asked,
+    layers::spans::Entry,
+};
+
+/// How the call is named in its span.
+const ENTRY: Entry = Entry::Http { method: "POST", route: "/v1/chat/completions" };
+
+/// Answers a request. When its client goes away it is dropped, and with it the invocation and its upstream call.
+pub(super) async fn complete(
+    State(front): State<Front>,
+    certificate: Option<Extension<ClientCertificate>>,
+    headers: HeaderMap,
+    body: Result<Bytes, BytesRejection>,
+) -> Response {
+    match answer(front, certificate.as_deref(), &headers, body).await {
+        Ok(response) => response,
+        Err(refused) => refused.into_response(),
+    }
+}
+
+async fn answer(
+    front: Front,
+    certificate: Option<&ClientCertificate>,
+    headers: &HeaderMap,
+    body: Result<Bytes, BytesRejection>,
+) -> Result<Response, Refused> {
+    let caller = front.identify(headers, certificate)?;
+    if front.door.is_draining() {
+        return Err(Refused::draining());
+    }
+    let body = body.map_err(|rejection| Refused::unreadable(rejection.status(), rejection.body_text()))?;
+    let by_headers = AskedByHeaders::read(headers)?;
+    let request = ChatRequest::read(&body)?;
+    let (route, target) = models::resolve(&front.engine.config(), &caller, &request.model)?;
+    let asked = Asked {
+        tenant: caller.tenant,
+        route: Some(route),
+        operation: by_headers.operation,
+        call: Call::Model(request.call),
+        request_id: by_headers.request_id,
+        thread: None,
+        labels: request.labels,
+        overrides: Overrides {
+            max_retries: by_headers.max_retries,
+            allowed_targets: Vec::from_iter(target),
+            ..Overrides::default()
+        },
+        resumable: false,
+        time_allowed: by_headers.time_allowed,
+        trace: by_headers.trace,
+        entry: ENTRY,
+    };
+    let incoming = front.engine.resolve(asked.clone()).map_err(Refused::unresolved)?;
+    if request.stream {
+        let wanted = stream::Wanted { asked, incoming, model: request.model, include_usage: request.include_usage };
+        return stream::respond(&front, wanted).await;
+    }
+    let invocation = incoming.invocation.id.clone();
+    let mut steps = front.engine.run(incoming).await.map_err(|refused| Refused::failure(&refused))?;
+    while let Some(step) = steps.next().await {
+        if let Progress::Terminal(outcome) = step {
+            return whole(&outcome);
+        }
+    }
+    Err(Refused::internal(&format!("invocation {invocation} ended without an outcome")))
+}
+
+/// The answer to a request that is not streamed.
+fn whole(outcome: &Outcome) -> Result<Response, Refused> {
+    let told = told(outcome);
+    let completion = match &outcome.result {
+        Ok(completion) => completion,
+        Err(failure) => return Err(Refused::outcome(outcome, failure, told)),
+    };
+    let document = document::completion(&outcome.invocation, clock::wall_now().as_second(), completion);
+    let mut response = Response::new(Body::from(document.to_string()));
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    told.write(headers);
+    Ok(response)
+}
+
+/// What the headers tell of an invocation that is over.
+pub(super) fn told(outcome: &Outcome) -> Told {
+    Told {
+        invocation: outcome.invocation.clone(),
+        attempts: u32::try_from(outcome.attempts.len()).unwrap_or(u32::MAX),
+        target: outcome.target.clone(),
+    }
+}

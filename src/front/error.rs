@@ -1,0 +1,297 @@
+//! What a client is told when there is no answer: a status, the error object of this wire, and when to come back.
+//!
+//! | what | status | `code` |
+//! |---|---|---|
+//! | the request | 400 | `invalid_request`, or the field's own |
+//! | a context window, a content policy | 400 | `context_length_exceeded`, `content_filter` |
+//! | the caller's key, its routes | 401, 403 | `invalid_api_key`, `route_not_allowed` |
+//! | a model, here or at the provider | 404 | `model_not_found` |
+//! | a limit of the provider, or of Relight | 429 | `rate_limit_exceeded`, `insufficient_quota`, `shed` |
+//! | no target free, overload, draining | 503 | `overloaded`, `no_target_available`, `draining` |
+//! | no answer in time | 504 | `timeout` |
+//! | the provider failed, or refused Relight's own credential | 502 | `upstream_…` |
+//!
+//! A provider that refuses Relight's credential is 502 and not 401: the caller's key is right. What Relight tried
+//! again already carries `x-should-retry: false`, which the official SDKs obey, so that their retries do not multiply
+//! with ours. Messages come from the classifier, redacted; those about a credential are Relight's own words.
+
+use axum::{
+    body::Body,
+    http::{HeaderName, HeaderValue, StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use serde_json::{Value, json};
+
+use super::headers::Told;
+use crate::{
+    domain::{
+        failure::{Failure, FailureClass},
+        ids::{RouteName, TargetId},
+        invocation::Outcome,
+    },
+    engine::Refusal,
+};
+
+/// The header by which the official SDKs let a server decide about their retries.
+const SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
+/// The wait in milliseconds, which the official SDKs read before `retry-after`.
+const RETRY_AFTER_MS: HeaderName = HeaderName::from_static("retry-after-ms");
+/// When a client that was told of the drain may try again: another replica is ready.
+const TRY_ELSEWHERE_MS: u64 = 100;
+
+/// An answer that is none.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Refused {
+    status: StatusCode,
+    kind: &'static str,
+    code: &'static str,
+    param: Option<String>,
+    message: String,
+    retry_after_ms: Option<u64>,
+    should_retry: bool,
+    details: Option<Box<Value>>,
+    told: Option<Box<Told>>,
+}
+
+// === impl Refused: what Relight itself refuses ===
+
+impl Refused {
+    fn new(status: StatusCode, kind: &'static str, code: &'static str, message: impl Into<String>) -> Self {
+        Self {
+            status,
+            kind,
+            code,
+            param: None,
+            message: message.into(),
+            retry_after_ms: None,
+            should_retry: false,
+            details: None,
+            told: None,
+        }
+    }
+
+    /// A field or header of the request is wrong.
+    pub(super) fn invalid(param: impl Into<String>, message: impl Into<String>) -> Self {
+        let refused = Self::new(StatusCode::BAD_REQUEST, "invalid_request_error", "invalid_request", message);
+        Self { param: Some(param.into()), ..refused }
+    }
+
+    /// A field of the request asks for something that this front has not.
+    pub(super) fn unsupported(param: impl Into<String>, message: impl Into<String>) -> Self {
+        Self { code: "unsupported_parameter", ..Self::invalid(param, message) }
+    }
+
+    /// The body cannot be read: its status says why.
+    pub(super) fn unreadable(status: StatusCode, message: impl Into<String>) -> Self {
+        Self::new(status, "invalid_request_error", "invalid_request", message)
+    }
+
+    /// No key, or one that is not known; it does not say which.
+    pub(super) fn unauthenticated() -> Self {
+        let message = "a valid API key is required, as `Authorization: Bearer <key>`";
+        Self::new(StatusCode::UNAUTHORIZED, "authentication_error", "invalid_api_key", message)
+    }
+
+    /// The key may not use this route.
+    pub(super) fn route_not_allowed(route: &str) -> Self {
+        let message = format!("this key may not use the model `{route}`");
+        let refused = Self::new(StatusCode::FORBIDDEN, "permission_error", "route_not_allowed", message);
+        Self { param: Some("model".to_owned()), ..refused }
+    }
+
+    /// There is no such route or target.
+    pub(super) fn no_such_model(model: &str, nearest: Option<&str>) -> Self {
+        let shown = &model[..model.floor_char_boundary(128)];
+        let hint = nearest.map(|nearest| format!("; did you mean `{nearest}`?")).unwrap_or_default();
+        let message = format!("the model `{shown}` does not exist: a model is a route of this server{hint}");
+        let refused = Self::new(StatusCode::NOT_FOUND, "invalid_request_error", "model_not_found", message);
+        Self { param: Some("model".to_owned()), ..refused }
+    }
+
+    /// There is no such path.
+    pub(super) fn no_such_path() -> Self {
+        let message = "no such path; there are POST /v1/chat/completions, GET /v1/models and GET /v1/models/{model}";
+        Self::new(StatusCode::NOT_FOUND, "invalid_request_error", "not_found", message)
+    }
+
+    /// The path takes another method.
+    pub(super) fn wrong_method() -> Self {
+        let message = "this path takes another method";
+        Self::new(StatusCode::METHOD_NOT_ALLOWED, "invalid_request_error", "method_not_allowed", message)
+    }
+
+    /// This process ends; another one takes the call.
+    pub(super) fn draining() -> Self {
+        let message = "this replica is draining; ask again, and another one will answer";
+        let refused = Self::new(StatusCode::SERVICE_UNAVAILABLE, "server_error", "draining", message);
+        Self { retry_after_ms: Some(TRY_ELSEWHERE_MS), should_retry: true, ..refused }
+    }
+
+    /// The stream that was partly sent cannot go on.
+    pub(super) fn diverged() -> Self {
+        let message = "the answer broke off, and the new attempt's text is not the one that was sent; discard this \
+                       answer and ask again";
+        Self::new(StatusCode::BAD_GATEWAY, "server_error", "stream_interrupted", message)
+    }
+
+    /// A fault of Relight itself.
+    pub(super) fn internal(what: &str) -> Self {
+        let message = format!("a fault in Relight: {what}");
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "server_error", "internal", message)
+    }
+
+    /// Why the engine found no plan.
+    pub(super) fn unresolved(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::RouteNotFound { route, nearest } => {
+                Self::no_such_model(route.as_str(), nearest.as_ref().map(RouteName::as_str))
+            }
+            Refusal::Overrides(faults) => {
+                let faults: Vec<String> = faults.into_iter().map(|(field, why)| format!("{field}: {why}")).collect();
+                Self::invalid("headers", faults.join("; "))
+            }
+        }
+    }
+}
+
+// === impl Refused: what an invocation ended in ===
+
+impl Refused {
+    /// An invocation that failed, with its attempts.
+    pub(super) fn outcome(outcome: &Outcome, failure: &Failure, told: Told) -> Self {
+        let details = json!({
+            "invocation": outcome.invocation.as_str(),
+            "class": failure.class.as_str(),
+            "target": failure.target.as_ref().map(TargetId::as_str),
+            "attempts": outcome.attempts.len(),
+            "reasoning": outcome.reasoning,
+            "recovery_hint": failure.recovery_hint,
+        });
+        Self { details: Some(Box::new(details)), told: Some(Box::new(told)), ..Self::failure(failure) }
+    }
+
+    /// A failure by its class.
+    pub(super) fn failure(failure: &Failure) -> Self {
+        let (status, kind, code) = words(failure.class);
+        let status = StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_GATEWAY);
+        let about_credential = matches!(failure.class, FailureClass::Authentication | FailureClass::PermissionDenied);
+        let message = if failure.message.is_empty() || about_credential {
+            failure.class.phrase().to_owned()
+        } else {
+            failure.message.clone()
+        };
+        let retry_after_ms =
+            failure.retry_after.map(|wait| u64::try_from(wait.duration.as_millis()).unwrap_or(u64::MAX));
+        // Only a wait that somebody stated makes the client's own retry worth its while.
+        let should_retry = retry_after_ms.is_some() && matches!(status.as_u16(), 429 | 503);
+        Self { retry_after_ms, should_retry, ..Self::new(status, kind, code, message) }
+    }
+
+    /// The error object, as the body has it and as an error event within a stream has it.
+    pub(super) fn object(&self) -> Value {
+        let mut error = json!({"message": self.message, "type": self.kind, "param": self.param, "code": self.code});
+        if let (Some(details), Some(fields)) = (&self.details, error.as_object_mut()) {
+            fields.insert("relight".to_owned(), (**details).clone());
+        }
+        json!({"error": error})
+    }
+}
+
+impl IntoResponse for Refused {
+    fn into_response(self) -> Response {
+        let mut response = Response::new(Body::from(self.object().to_string()));
+        *response.status_mut() = self.status;
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        let again = if self.should_retry { "true" } else { "false" };
+        headers.insert(SHOULD_RETRY, HeaderValue::from_static(again));
+        if let Some(wait) = self.retry_after_ms {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from(wait.div_ceil(1000).max(1)));
+            headers.insert(RETRY_AFTER_MS, HeaderValue::from(wait));
+        }
+        if let Some(told) = &self.told {
+            told.write(headers);
+        }
+        response
+    }
+}
+
+/// Status, type and code of a class.
+const fn words(class: FailureClass) -> (u16, &'static str, &'static str) {
+    const INVALID: &str = "invalid_request_error";
+    const SERVER: &str = "server_error";
+    match class {
+        FailureClass::RateLimited => (429, "rate_limit_error", "rate_limit_exceeded"),
+        FailureClass::QuotaExceeded => (429, "insufficient_quota", "insufficient_quota"),
+        FailureClass::Shed => (429, "rate_limit_error", "shed"),
+        FailureClass::Overloaded => (503, SERVER, "overloaded"),
+        FailureClass::CircuitOpen | FailureClass::BudgetEmpty => (503, SERVER, "no_target_available"),
+        FailureClass::Timeout | FailureClass::Deadline => (504, SERVER, "timeout"),
+        FailureClass::InvalidRequest => (400, INVALID, "invalid_request"),
+        FailureClass::ContextLength => (400, INVALID, "context_length_exceeded"),
+        FailureClass::ContentFiltered => (400, INVALID, "content_filter"),
+        FailureClass::NotFound => (404, INVALID, "model_not_found"),
+        FailureClass::Cancelled => (499, SERVER, "cancelled"),
+        FailureClass::ApprovalRejected => (403, "permission_error", "approval_rejected"),
+        FailureClass::Configuration => (500, SERVER, "configuration"),
+        FailureClass::State | FailureClass::Checkpoint => (500, SERVER, "state"),
+        FailureClass::ServerError => (502, SERVER, "upstream_error"),
+        FailureClass::Network => (502, SERVER, "upstream_unreachable"),
+        FailureClass::Crash => (502, SERVER, "upstream_crashed"),
+        FailureClass::Authentication => (502, SERVER, "upstream_authentication"),
+        FailureClass::PermissionDenied => (502, SERVER, "upstream_permission"),
+        FailureClass::MalformedResponse => (502, SERVER, "upstream_malformed_response"),
+        FailureClass::StreamInterrupted => (502, SERVER, "stream_interrupted"),
+        FailureClass::ToolFailed | FailureClass::OutcomeUnknown | FailureClass::Cache | FailureClass::Unknown => {
+            (502, SERVER, "upstream_unknown")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::domain::failure::WaitSource;
+
+    fn response(failure: &Failure) -> Response {
+        Refused::failure(failure).into_response()
+    }
+
+    #[test]
+    fn every_class_has_a_status_that_says_whose_fault_it_is() {
+        for class in FailureClass::ALL {
+            let (status, kind, code) = words(class);
+            assert!((400..600).contains(&status), "{class}: {status}");
+            assert!(!kind.is_empty() && !code.is_empty());
+            assert_ne!(status, 401, "{class}: the caller's key is right when an invocation runs");
+        }
+    }
+
+    #[test]
+    fn a_stated_wait_is_told_in_both_units_and_lets_the_client_retry() {
+        let limited = Failure::local(FailureClass::RateLimited, "slow down")
+            .with_retry_after(Duration::from_millis(1500), WaitSource::RetryAfter);
+        let response = response(&limited);
+        assert_eq!(response.status(), StatusCode::TOO_MANY_REQUESTS);
+        assert_eq!(response.headers()[header::RETRY_AFTER], "2");
+        assert_eq!(response.headers()[RETRY_AFTER_MS], "1500");
+        assert_eq!(response.headers()[SHOULD_RETRY], "true");
+    }
+
+    #[test]
+    fn what_was_tried_again_already_is_not_to_be_multiplied() {
+        let response = response(&Failure::local(FailureClass::ServerError, "broke"));
+        assert_eq!(response.status(), StatusCode::BAD_GATEWAY);
+        assert_eq!(response.headers()[SHOULD_RETRY], "false");
+        assert!(!response.headers().contains_key(header::RETRY_AFTER));
+    }
+
+    #[test]
+    fn upstream_words_about_a_credential_are_not_repeated() {
+        let refused = Refused::failure(&Failure::local(FailureClass::Authentication, "bad key sk-12"));
+        assert_eq!(refused.status, StatusCode::BAD_GATEWAY);
+        assert!(!refused.object().to_string().contains("sk-12"));
+    }
+}

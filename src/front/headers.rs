@@ -1,0 +1,169 @@
+//! What the headers of a request ask for, and what the headers of an answer tell.
+
+use std::time::Duration;
+
+use axum::http::{HeaderMap, HeaderName, HeaderValue};
+
+use super::error::Refused;
+use crate::domain::{
+    ids::{InvocationId, MAX_ID_BYTES, Operation, RequestId, TargetId},
+    invocation::TraceContext,
+    units,
+};
+
+/// The operation of callers that name none.
+const DEFAULT_OPERATION: &str = "executor";
+
+/// What the headers of a request ask for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct AskedByHeaders {
+    /// `x-relight-operation`.
+    pub(super) operation: Operation,
+    /// `x-relight-max-retries`.
+    pub(super) max_retries: Option<u32>,
+    /// `x-relight-deadline-ms`, or `x-request-timeout` in seconds or with a unit.
+    pub(super) time_allowed: Option<Duration>,
+    /// `idempotency-key`.
+    pub(super) request_id: Option<RequestId>,
+    /// W3C trace context.
+    pub(super) trace: TraceContext,
+}
+
+/// What the headers of an answer tell of its invocation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Told {
+    /// `x-relight-invocation` and `x-request-id`.
+    pub(super) invocation: InvocationId,
+    /// `x-relight-attempts`: those begun so far.
+    pub(super) attempts: u32,
+    /// `x-relight-target`: who answers, where that is certain.
+    pub(super) target: Option<TargetId>,
+}
+
+// === impl AskedByHeaders ===
+
+impl AskedByHeaders {
+    /// Reads them.
+    ///
+    /// # Errors
+    /// When one of Relight's own headers cannot be read.
+    pub(super) fn read(headers: &HeaderMap) -> Result<Self, Refused> {
+        let operation = identifier(headers, "x-relight-operation")?.unwrap_or(DEFAULT_OPERATION);
+        let max_retries = text(headers, "x-relight-max-retries")?
+            .map(|number| number.parse().map_err(|_| refused("x-relight-max-retries", "is no whole number")))
+            .transpose()?;
+        Ok(Self {
+            operation: Operation::from(operation),
+            max_retries,
+            time_allowed: time_allowed(headers)?,
+            request_id: identifier(headers, "idempotency-key")?.map(RequestId::from),
+            trace: trace_context(headers),
+        })
+    }
+}
+
+// === impl Told ===
+
+impl Told {
+    /// Writes them.
+    pub(super) fn write(&self, headers: &mut HeaderMap) {
+        if let Ok(id) = HeaderValue::from_str(self.invocation.as_str()) {
+            // The official SDKs show this one in their errors.
+            headers.insert(HeaderName::from_static("x-request-id"), id.clone());
+            headers.insert(HeaderName::from_static("x-relight-invocation"), id);
+        }
+        headers.insert(HeaderName::from_static("x-relight-attempts"), HeaderValue::from(self.attempts));
+        if let Some(Ok(target)) = self.target.as_ref().map(|target| HeaderValue::from_str(target.as_str())) {
+            headers.insert(HeaderName::from_static("x-relight-target"), target);
+        }
+    }
+}
+
+fn refused(name: &'static str, why: &str) -> Refused {
+    Refused::invalid(name, format!("the header {name} {why}"))
+}
+
+fn text<'a>(headers: &'a HeaderMap, name: &'static str) -> Result<Option<&'a str>, Refused> {
+    let Some(value) = headers.get(name) else { return Ok(None) };
+    value.to_str().map(|text| Some(text.trim())).map_err(|_| refused(name, "is no plain text"))
+}
+
+fn identifier<'a>(headers: &'a HeaderMap, name: &'static str) -> Result<Option<&'a str>, Refused> {
+    let text = text(headers, name)?.filter(|text| !text.is_empty());
+    if text.is_some_and(|text| text.len() > MAX_ID_BYTES) {
+        return Err(refused(name, &format!("is longer than {MAX_ID_BYTES} bytes")));
+    }
+    Ok(text)
+}
+
+fn time_allowed(headers: &HeaderMap) -> Result<Option<Duration>, Refused> {
+    let (name, time) = if let Some(millis) = text(headers, "x-relight-deadline-ms")? {
+        ("x-relight-deadline-ms", millis.parse().ok().map(Duration::from_millis))
+    } else if let Some(time) = text(headers, "x-request-timeout")? {
+        let seconds = time.parse::<f64>().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+        ("x-request-timeout", seconds.or_else(|| units::parse_duration(time).ok()))
+    } else {
+        return Ok(None);
+    };
+    match time {
+        Some(time) if !time.is_zero() => Ok(Some(time)),
+        Some(_) | None => Err(refused(name, "is no time above zero")),
+    }
+}
+
+fn trace_context(headers: &HeaderMap) -> TraceContext {
+    // Both lists may come in several pieces, which W3C says to join by commas in order.
+    let joined = |name: &str| {
+        let pieces: Vec<&str> = headers.get_all(name).iter().filter_map(|value| value.to_str().ok()).collect();
+        (!pieces.is_empty()).then(|| pieces.join(","))
+    };
+    let traceparent = headers.get("traceparent").and_then(|value| value.to_str().ok()).map(str::to_owned);
+    TraceContext { traceparent, tracestate: joined("tracestate"), baggage: joined("baggage") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(pairs: &[(&'static str, &'static str)]) -> Result<AskedByHeaders, Refused> {
+        let headers =
+            pairs.iter().map(|&(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)));
+        AskedByHeaders::read(&headers.collect())
+    }
+
+    #[test]
+    fn headers_say_operation_retries_time_and_key() {
+        let asked = read(&[
+            ("x-relight-operation", "planner"),
+            ("x-relight-max-retries", "1"),
+            ("x-relight-deadline-ms", "1500"),
+            ("x-request-timeout", "9"),
+            ("idempotency-key", "k-1"),
+            ("traceparent", "00-a-b-01"),
+        ])
+        .unwrap();
+        assert_eq!((asked.operation.as_str(), asked.max_retries), ("planner", Some(1)));
+        assert_eq!(asked.time_allowed, Some(Duration::from_millis(1500)), "the exact one goes first");
+        assert_eq!(asked.request_id, Some(RequestId::from("k-1")));
+        assert_eq!(asked.trace.traceparent.as_deref(), Some("00-a-b-01"));
+    }
+
+    #[test]
+    fn a_timeout_is_in_seconds_unless_it_has_a_unit() {
+        for (text, millis) in [("2", 2000), ("0.5", 500), ("250ms", 250), ("1m", 60_000)] {
+            let asked = read(&[("x-request-timeout", text)]).unwrap();
+            assert_eq!(asked.time_allowed, Some(Duration::from_millis(millis)), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_refused_by_its_name() {
+        for (name, value) in
+            [("x-relight-max-retries", "-1"), ("x-relight-deadline-ms", "0"), ("x-request-timeout", "soon")]
+        {
+            let refused = read(&[(name, value)]).unwrap_err();
+            assert!(refused.object().to_string().contains(name), "{refused:?}");
+        }
+        assert_eq!(read(&[]).unwrap().operation.as_str(), DEFAULT_OPERATION);
+    }
+}

@@ -1,0 +1,236 @@
+//! A chat completion request as this wire has it, read into the neutral call.
+//!
+//! Fields that this page does not name are passed to the provider as they are (`extra`). What was asked for and cannot
+//! be given, such as several choices or log probabilities, is refused and never silently left out. Not carried, because
+//! the neutral call has no place for them: the `name` of a message, the `detail` of an image, `strict` of a tool.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value};
+
+use super::{error::Refused, message};
+use crate::domain::message::{ModelCall, ResponseFormat, Sampling, ToolChoice, ToolDefinition};
+
+/// Most pairs in `metadata`, and the longest key and value, in bytes.
+const MAX_METADATA: (usize, usize, usize) = (16, 64, 512);
+
+/// A request as it was asked.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct ChatRequest {
+    /// The model, which is a route here.
+    pub(super) model: String,
+    /// Whether the answer is streamed.
+    pub(super) stream: bool,
+    /// Whether the stream tells its usage.
+    pub(super) include_usage: bool,
+    /// What is asked.
+    pub(super) call: ModelCall,
+    /// `metadata`, and `user` as the label of that name.
+    pub(super) labels: BTreeMap<String, String>,
+}
+
+/// Reads the request's fields one by one; what is left is passed on.
+pub(super) struct Fields(Map<String, Value>);
+
+// === impl ChatRequest ===
+
+impl ChatRequest {
+    /// Reads a body.
+    ///
+    /// # Errors
+    /// When a field is missing, is not what it must be, or asks for what this front has not.
+    pub(super) fn read(body: &[u8]) -> Result<Self, Refused> {
+        let body: Value = serde_json::from_slice(body)
+            .map_err(|error| Refused::invalid("body", format!("the body is no JSON: {error}")))?;
+        let Value::Object(fields) = body else {
+            return Err(Refused::invalid("body", "the body is no JSON object"));
+        };
+        let mut fields = Fields(fields);
+        refuse_what_is_not_here(&mut fields)?;
+        let model = fields.text("model")?.filter(|model| !model.is_empty());
+        let model = model.ok_or_else(|| Refused::invalid("model", "`model` is missing: name a route"))?;
+        let messages = fields.take("messages").unwrap_or_default();
+        let (include_usage, stream) = (include_usage(&mut fields)?, fields.boolean("stream")?.unwrap_or(false));
+        let labels = labels(&mut fields)?;
+        let longest = fields.count("max_completion_tokens")?;
+        let call = ModelCall {
+            messages: message::read(&messages)?,
+            tools: tools(&mut fields)?,
+            tool_choice: tool_choice(&mut fields)?,
+            parallel_tool_calls: fields.boolean("parallel_tool_calls")?,
+            sampling: Sampling {
+                temperature: fields.number("temperature")?,
+                top_p: fields.number("top_p")?,
+                top_k: fields.count("top_k")?,
+                seed: fields.seed()?,
+                frequency_penalty: fields.number("frequency_penalty")?,
+                presence_penalty: fields.number("presence_penalty")?,
+            },
+            max_output_tokens: fields.count("max_tokens")?.filter(|_| longest.is_none()).or(longest),
+            reasoning_effort: fields.text("reasoning_effort")?,
+            response_format: response_format(&mut fields)?,
+            stop: stop(&mut fields)?,
+            extra: fields.0.into_iter().filter(|(_, value)| !value.is_null()).collect(),
+        };
+        Ok(Self { model, stream, include_usage, call, labels })
+    }
+}
+
+// === impl Fields ===
+
+impl Fields {
+    /// Takes a field out; `null` is as good as nothing.
+    fn take(&mut self, name: &str) -> Option<Value> {
+        self.0.shift_remove(name).filter(|value| !value.is_null())
+    }
+
+    fn typed<T>(
+        &mut self,
+        name: &str,
+        what: &str,
+        read: impl FnOnce(&Value) -> Option<T>,
+    ) -> Result<Option<T>, Refused> {
+        let Some(value) = self.take(name) else { return Ok(None) };
+        read(&value).map(Some).ok_or_else(|| Refused::invalid(name, format!("`{name}` must be {what}")))
+    }
+
+    fn text(&mut self, name: &str) -> Result<Option<String>, Refused> {
+        self.typed(name, "a string", |value| value.as_str().map(str::to_owned))
+    }
+
+    fn boolean(&mut self, name: &str) -> Result<Option<bool>, Refused> {
+        self.typed(name, "a boolean", Value::as_bool)
+    }
+
+    fn number(&mut self, name: &str) -> Result<Option<f64>, Refused> {
+        self.typed(name, "a number", Value::as_f64)
+    }
+
+    fn count(&mut self, name: &str) -> Result<Option<u32>, Refused> {
+        let read = |value: &Value| u32::try_from(value.as_u64()?).ok().filter(|count| *count > 0);
+        self.typed(name, "a whole number above 0", read)
+    }
+
+    fn seed(&mut self) -> Result<Option<i64>, Refused> {
+        self.typed("seed", "a whole number", Value::as_i64)
+    }
+}
+
+/// Refuses what a client would wait for in vain; takes out what asks for nothing.
+fn refuse_what_is_not_here(fields: &mut Fields) -> Result<(), Refused> {
+    let one_choice = fields.take("n").is_none_or(|n| n.as_u64() == Some(1));
+    if !one_choice {
+        return Err(Refused::unsupported("n", "`n` must be 1: an answer is recovered as one"));
+    }
+    if fields.boolean("logprobs")? == Some(true) {
+        return Err(Refused::unsupported("logprobs", "`logprobs` is not available here"));
+    }
+    for name in ["top_logprobs", "audio", "background"] {
+        if fields.take(name).is_some_and(|value| value != Value::from(0) && value != Value::Bool(false)) {
+            return Err(Refused::unsupported(name, format!("`{name}` is not available here")));
+        }
+    }
+    for (name, instead) in [("functions", "tools"), ("function_call", "tool_choice")] {
+        if fields.take(name).is_some() {
+            return Err(Refused::unsupported(name, format!("`{name}` is not taken here; use `{instead}`")));
+        }
+    }
+    let only_text = |value: &Value| value.as_array().is_some_and(|kinds| kinds.iter().all(|kind| kind == "text"));
+    if fields.take("modalities").is_some_and(|value| !only_text(&value)) {
+        return Err(Refused::unsupported("modalities", "`modalities` may hold nothing but `text`"));
+    }
+    Ok(())
+}
+
+fn include_usage(fields: &mut Fields) -> Result<bool, Refused> {
+    let wanted = fields.typed("stream_options", "an object", |value| {
+        let options = value.as_object()?;
+        match options.get("include_usage") {
+            None | Some(Value::Null) => Some(false),
+            Some(wanted) => wanted.as_bool(),
+        }
+    })?;
+    Ok(wanted.unwrap_or(false))
+}
+
+fn labels(fields: &mut Fields) -> Result<BTreeMap<String, String>, Refused> {
+    let (pairs, longest_key, longest_value) = MAX_METADATA;
+    let what = format!("an object of at most {pairs} strings of at most {longest_value} bytes");
+    let read = |value: &Value| {
+        let pair = |(key, value): (&String, &Value)| {
+            let value = value.as_str().filter(|value| value.len() <= longest_value)?;
+            (key.len() <= longest_key).then(|| (key.clone(), value.to_owned()))
+        };
+        let object = value.as_object().filter(|object| object.len() <= pairs)?;
+        object.iter().map(pair).collect::<Option<BTreeMap<_, _>>>()
+    };
+    let mut labels = fields.typed("metadata", &what, read)?.unwrap_or_default();
+    let user = fields.text("user")?.filter(|user| !user.is_empty() && user.len() <= longest_value);
+    labels.extend(user.map(|user| ("user".to_owned(), user)));
+    Ok(labels)
+}
+
+fn tools(fields: &mut Fields) -> Result<Vec<ToolDefinition>, Refused> {
+    let tools = fields.typed("tools", "an array", |value| value.as_array().cloned())?.unwrap_or_default();
+    tools.iter().enumerate().map(|(index, tool)| one_tool(index, tool)).collect()
+}
+
+fn one_tool(index: usize, tool: &Value) -> Result<ToolDefinition, Refused> {
+    if tool.get("type").is_some_and(|kind| kind != "function") {
+        return Err(Refused::unsupported(format!("tools[{index}].type"), "only tools of type `function` are taken"));
+    }
+    let text = |pointer: &str| tool.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let name = text("/function/name");
+    if name.is_empty() {
+        return Err(Refused::invalid(format!("tools[{index}].function.name"), "a tool needs a name"));
+    }
+    let parameters = match tool.pointer("/function/parameters") {
+        None | Some(Value::Null) => String::new(),
+        Some(schema @ Value::Object(_)) => schema.to_string(),
+        Some(_) => {
+            return Err(Refused::invalid(format!("tools[{index}].function.parameters"), "a schema is an object"));
+        }
+    };
+    Ok(ToolDefinition { name, description: text("/function/description"), parameters })
+}
+
+fn tool_choice(fields: &mut Fields) -> Result<ToolChoice, Refused> {
+    let what = "`auto`, `none`, `required` or a function by its name";
+    let read = |value: &Value| match value {
+        Value::String(word) => match word.as_str() {
+            "auto" => Some(ToolChoice::Auto),
+            "none" => Some(ToolChoice::None),
+            "required" => Some(ToolChoice::Required),
+            _ => None,
+        },
+        _ => Some(ToolChoice::Tool(value.pointer("/function/name")?.as_str()?.to_owned())),
+    };
+    Ok(fields.typed("tool_choice", what, read)?.unwrap_or_default())
+}
+
+fn response_format(fields: &mut Fields) -> Result<ResponseFormat, Refused> {
+    let what = "of type `text`, `json_object` or `json_schema` with a name and a schema";
+    let read = |value: &Value| match value.get("type")?.as_str()? {
+        "text" => Some(ResponseFormat::Text),
+        "json_object" => Some(ResponseFormat::JsonObject),
+        "json_schema" => Some(ResponseFormat::JsonSchema {
+            name: value.pointer("/json_schema/name")?.as_str()?.to_owned(),
+            schema: value.pointer("/json_schema/schema").filter(|schema| schema.is_object())?.to_string(),
+            strict: value.pointer("/json_schema/strict").and_then(Value::as_bool).unwrap_or(false),
+        }),
+        _ => None,
+    };
+    Ok(fields.typed("response_format", what, read)?.unwrap_or_default())
+}
+
+fn stop(fields: &mut Fields) -> Result<Vec<String>, Refused> {
+    let read = |value: &Value| match value {
+        Value::String(one) => Some(vec![one.clone()]),
+        Value::Array(many) => many.iter().map(|one| one.as_str().map(str::to_owned)).collect(),
+        _ => None,
+    };
+    Ok(fields.typed("stop", "a string or an array of strings", read)?.unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests;

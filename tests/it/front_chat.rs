@@ -1,0 +1,220 @@
+//! A client of the chat completions API needs nothing but another base URL: documents, lists, errors, keys, drain.
+
+use hyper::Method;
+use relight::domain::failure::FailureClass;
+use serde_json::json;
+use sha2::{Digest as _, Sha256};
+
+use crate::support::{
+    front::{Front, question},
+    upstream::{Reply, Upstream},
+};
+
+/// One route over one target per upstream.
+fn over(upstreams: &[&Upstream]) -> String {
+    let mut text = String::from("providers:\n");
+    for (index, upstream) in upstreams.iter().enumerate() {
+        let url = upstream.base_url();
+        text.push_str(&format!(
+            "  p{index}: {{ dialect: openai_chat, base_url: \"{url}\", api_key: k, allow_plaintext: true }}\n"
+        ));
+    }
+    text.push_str("targets:\n");
+    for index in 0..upstreams.len() {
+        text.push_str(&format!("  t{index}: {{ provider: p{index}, model: model-{index} }}\n"));
+    }
+    let targets: Vec<String> = (0..upstreams.len()).map(|index| format!("t{index}")).collect();
+    text.push_str(&format!("routes:\n  chat: {{ targets: [{}] }}\n", targets.join(", ")));
+    text
+}
+
+#[tokio::test]
+async fn an_answer_is_a_document_with_usage_and_tells_its_invocation() {
+    let upstream = Upstream::start().await;
+    let front = Front::start(&over(&[&upstream])).await;
+    let answer = front.ask("chat", false).await;
+    assert!(answer.succeeded_with("Hello from upstream."), "{answer:?}");
+    let document = answer.json();
+    assert_eq!(document["object"], "chat.completion");
+    assert_eq!(document["choices"][0]["finish_reason"], "stop");
+    assert_eq!(document["usage"]["total_tokens"], 13);
+    let invocation = answer.header("x-relight-invocation").unwrap();
+    assert_eq!(document["id"], format!("chatcmpl-{invocation}"));
+    assert_eq!(answer.header("x-request-id"), Some(invocation));
+    assert_eq!((answer.header("x-relight-attempts"), answer.header("x-relight-target")), (Some("1"), Some("t0")));
+}
+
+#[tokio::test]
+async fn what_a_client_says_reaches_the_model_as_it_was_said() {
+    let upstream = Upstream::start().await;
+    let front = Front::start(&over(&[&upstream])).await;
+    let mut body = question("chat", false);
+    body["tools"] = json!([{"type": "function", "function": {"name": "add", "parameters": {"type": "object"}}}]);
+    body["messages"] = json!([
+        {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk="}}]},
+        {"role": "assistant", "tool_calls": [
+            {"id": "c1", "type": "function", "function": {"name": "add", "arguments": "{}"}}]},
+        {"role": "tool", "tool_call_id": "c1", "content": "2"},
+    ]);
+    body["temperature"] = json!(0.25);
+    body["logit_bias"] = json!({"7": 1});
+    let headers = [("traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")];
+    let answer = front.send(Method::POST, "/v1/chat/completions", &headers, body.to_string()).await;
+    assert_eq!(answer.status, 200, "{answer:?}");
+    let sent = upstream.await_request(1).await.body;
+    assert_eq!(sent["model"], "model-0");
+    assert_eq!(sent["messages"][0]["content"][0]["image_url"]["url"], "data:image/png;base64,aGk=");
+    assert_eq!(sent["messages"][1]["tool_calls"][0]["function"]["name"], "add");
+    assert_eq!(sent["messages"][2], json!({"role": "tool", "tool_call_id": "c1", "content": "2"}));
+    assert_eq!((&sent["temperature"], &sent["logit_bias"]), (&json!(0.25), &json!({"7": 1})));
+    assert_eq!(sent["tools"], body["tools"]);
+}
+
+#[tokio::test]
+async fn a_model_is_a_route_or_a_target_of_the_default_one_and_nothing_else() {
+    let (first, second) = (Upstream::start().await, Upstream::start().await);
+    let front = Front::start(&over(&[&first, &second])).await;
+    let answer = front.ask("t1", false).await;
+    assert_eq!(answer.header("x-relight-target"), Some("t1"));
+    assert_eq!((first.requests().len(), second.requests().len()), (0, 1));
+
+    let answer = front.ask("chta", false).await;
+    assert_eq!((answer.status, answer.error()["code"].as_str()), (404, Some("model_not_found")));
+    assert!(answer.error()["message"].as_str().unwrap().contains("did you mean `chat`?"), "{answer:?}");
+
+    let list = front.send(Method::GET, "/v1/models", &[], "").await.json();
+    let ids: Vec<&str> = list["data"].as_array().unwrap().iter().map(|model| model["id"].as_str().unwrap()).collect();
+    assert_eq!(ids, ["chat", "t0", "t1"]);
+    assert_eq!(front.send(Method::GET, "/v1/models/chat", &[], "").await.json()["owned_by"], "relight");
+    assert_eq!(front.send(Method::GET, "/v1/models/gone", &[], "").await.status, 404);
+}
+
+#[tokio::test]
+async fn a_fault_of_the_request_names_its_field_and_costs_nothing() {
+    let upstream = Upstream::start().await;
+    let front = Front::start(&over(&[&upstream])).await;
+    let mut body = question("chat", false);
+    body["n"] = json!(2);
+    let answer = front.chat(&body).await;
+    assert_eq!((answer.status, answer.error()["param"].as_str()), (400, Some("n")));
+    assert_eq!(answer.error()["type"], "invalid_request_error");
+    for (path, body, status) in
+        [("/v1/chat/completions", "{", 400), ("/v1/completions", "{}", 404), ("/v1/models", "{}", 405)]
+    {
+        let answer = front.send(Method::POST, path, &[], body).await;
+        assert_eq!(answer.status, status, "{path}");
+        assert!(answer.error()["message"].is_string());
+    }
+    let headers = [("x-relight-max-retries", "9")];
+    let answer = front.send(Method::POST, "/v1/chat/completions", &headers, question("chat", false).to_string()).await;
+    assert_eq!(answer.status, 400, "{answer:?}");
+    assert_eq!(upstream.requests().len(), 0);
+}
+
+#[tokio::test]
+async fn a_body_beyond_the_bound_is_refused() {
+    let upstream = Upstream::start().await;
+    let front = Front::start_with("  max_message_bytes: 1KiB", &over(&[&upstream])).await;
+    let answer = front.send(Method::POST, "/v1/chat/completions", &[], "x".repeat(2048)).await;
+    assert_eq!((answer.status, upstream.requests().len()), (413, 0));
+}
+
+#[tokio::test]
+async fn a_failure_has_the_status_of_its_class_and_says_when_to_come_back() {
+    let error = |code: &str| json!({"error": {"message": "no", "type": "x", "code": code}}).to_string();
+    let reply =
+        |status, code: &str| Reply::body(status, &[("content-type", "application/json")], error(code).as_bytes());
+    for (reply, status, code, class) in [
+        (reply(400, "context_length_exceeded"), 400, "context_length_exceeded", FailureClass::ContextLength),
+        (reply(400, "content_policy_violation"), 400, "content_filter", FailureClass::ContentFiltered),
+        (reply(401, "invalid_api_key"), 502, "upstream_authentication", FailureClass::Authentication),
+        (reply(429, "insufficient_quota"), 429, "insufficient_quota", FailureClass::QuotaExceeded),
+        (reply(404, "model_not_found"), 404, "model_not_found", FailureClass::NotFound),
+        (reply(500, "server_error"), 502, "upstream_error", FailureClass::ServerError),
+        (Reply::reset(), 502, "upstream_unreachable", FailureClass::Network),
+    ] {
+        let upstream = Upstream::start().await;
+        upstream.otherwise(reply);
+        let front = Front::start(&over(&[&upstream])).await;
+        for stream in [false, true] {
+            let headers = [("x-relight-max-retries", "0")];
+            let body = question("chat", stream).to_string();
+            let answer = front.send(Method::POST, "/v1/chat/completions", &headers, body).await;
+            let told = (answer.status, answer.error()["code"].as_str().map(str::to_owned));
+            assert_eq!(told, (status, Some(code.to_owned())), "{class}, stream: {stream}: {answer:?}");
+            assert_eq!(answer.error()["relight"]["class"], class.as_str());
+            assert_eq!(answer.header("x-should-retry"), Some("false"), "{class}");
+            assert!(answer.header("x-relight-invocation").is_some());
+            if class == FailureClass::QuotaExceeded
+                || class == FailureClass::NotFound
+                || class == FailureClass::Authentication
+            {
+                // Its gate is closed now; a second call would be refused without asking.
+                break;
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_rate_limit_tells_its_wait() {
+    let upstream = Upstream::start().await;
+    upstream.otherwise(Reply::body(429, &[("retry-after", "7")], b"{\"error\":{\"message\":\"slow down\"}}"));
+    let front = Front::start(&over(&[&upstream])).await;
+    let headers = [("x-relight-max-retries", "0")];
+    let answer = front.send(Method::POST, "/v1/chat/completions", &headers, question("chat", true).to_string()).await;
+    assert_eq!((answer.status, answer.error()["code"].as_str()), (429, Some("rate_limit_exceeded")));
+    let wait: u64 = answer.header("retry-after").unwrap().parse().unwrap();
+    assert!((1..=9).contains(&wait), "{wait}");
+    assert_eq!(answer.header("x-should-retry"), Some("true"));
+}
+
+#[tokio::test]
+async fn a_deadline_of_the_client_is_kept() {
+    let upstream = Upstream::start().await;
+    upstream.otherwise(Reply::silence());
+    let front = Front::start(&over(&[&upstream])).await;
+    for header in [("x-relight-deadline-ms", "300"), ("x-request-timeout", "0.3")] {
+        let answer =
+            front.send(Method::POST, "/v1/chat/completions", &[header], question("chat", false).to_string()).await;
+        assert_eq!((answer.status, answer.error()["code"].as_str()), (504, Some("timeout")), "{answer:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_goes_away_cancels_the_upstream_call() {
+    for stream in [false, true] {
+        let upstream = Upstream::start().await;
+        let slow = if stream { Reply::text("One two three.").stall_after(220) } else { Reply::silence() };
+        upstream.otherwise(slow);
+        let front = Front::start(&over(&[&upstream])).await;
+        let call = front.ask("chat", stream);
+        tokio::select! {
+            answer = call => panic!("nothing should come of it: {answer:?}"),
+            _ = upstream.await_request(1) => {}
+        }
+        upstream.await_cancel(1).await;
+    }
+}
+
+#[tokio::test]
+async fn with_keys_only_their_owners_are_let_in_and_only_to_their_routes() {
+    let upstream = Upstream::start().await;
+    let hash: String = Sha256::digest(b"sk-a").iter().map(|byte| format!("{byte:02x}")).collect();
+    let keys = format!("  keys:\n    - {{ tenant: acme, sha256: {hash}, routes: [chat] }}");
+    let config = format!("{}  other: {{ targets: [t0] }}\ndefault_route: chat\n", over(&[&upstream]));
+    let front = Front::start_with(&keys, &config).await;
+    let body = |route| question(route, false).to_string();
+    let with_key = [("authorization", "Bearer sk-a")];
+    for headers in [&[][..], &[("authorization", "Bearer sk-b")]] {
+        let answer = front.send(Method::POST, "/v1/chat/completions", headers, body("chat")).await;
+        assert_eq!((answer.status, answer.error()["code"].as_str()), (401, Some("invalid_api_key")));
+        assert_eq!(front.send(Method::GET, "/v1/models", headers, "").await.status, 401);
+    }
+    assert_eq!(front.send(Method::POST, "/v1/chat/completions", &with_key, body("chat")).await.status, 200);
+    let answer = front.send(Method::POST, "/v1/chat/completions", &with_key, body("other")).await;
+    assert_eq!((answer.status, answer.error()["code"].as_str()), (403, Some("route_not_allowed")));
+    let list = front.send(Method::GET, "/v1/models", &with_key, "").await.json();
+    let ids: Vec<_> = list["data"].as_array().unwrap().iter().map(|model| model["id"].clone()).collect();
+    assert_eq!(ids, ["chat", "t0"], "the other route is not shown");
+}

@@ -1,0 +1,146 @@
+//! The scenarios of the crash test that are about time, at full scale: on a virtual clock and with scripted providers.
+//!
+//! `front_crash.rs` has all sixteen over real sockets, scaled. Here the clock is the test's own, so that seconds can be
+//! asserted: the timers are the defaults (30 s to the first token, 10 s soft, 20 s idle), the calls come as published.
+
+use std::{sync::Arc, time::Duration};
+
+use axum::{Router, body::Body, http::HeaderMap};
+use http_body_util::BodyExt as _;
+use hyper::Request;
+use relight::{
+    config::{GivenEnvironment, load_text},
+    domain::{event::EventBody, ids::TenantId},
+    engine::Engine,
+    events::{EventBus, Reading},
+    front::{self, Caller, Door},
+    layers::spans::Spans,
+};
+use serde_json::Value;
+use tokio::time::Instant;
+use tower::ServiceExt as _;
+
+use crate::support::front::question;
+
+const TEXT: &str = "One two three four five six seven eight nine ten.";
+
+struct OpenDoor;
+
+impl Door for OpenDoor {
+    fn identify(&self, _: &HeaderMap, _: Option<&[u8]>) -> Option<Caller> {
+        Some(Caller { tenant: TenantId::from("default"), routes: Vec::new() })
+    }
+
+    fn is_draining(&self) -> bool {
+        false
+    }
+}
+
+/// What a caller holds, and how long it took.
+#[derive(Debug)]
+struct Held {
+    body: String,
+    took: Duration,
+}
+
+/// A front before a primary that plays `script` and a fallback that answers.
+fn front(script: &str, more: &str) -> (Router, Engine) {
+    let text = format!(
+        "server: {{ openai_front: {{ listen: \"127.0.0.1:0\" }} }}\n\
+         providers:\n  p: {{ dialect: scripted, script: {{ {script} }} }}\n  \
+         f: {{ dialect: scripted, script: {{ otherwise: {{ answer: {{ text: \"{TEXT}\" }} }} }} }}\n\
+         targets:\n  primary: {{ provider: p, model: model-primary }}\n  \
+         fallback: {{ provider: f, model: model-fallback }}\n\
+         routes:\n  bench: {{ targets: [primary, fallback] }}\n{more}\n"
+    );
+    let loaded = load_text(&text, None, &GivenEnvironment::new()).unwrap_or_else(|faults| panic!("{faults}"));
+    let engine = Engine::new(loaded.config, Spans::disabled(), EventBus::new(1024)).unwrap();
+    (front::router(engine.clone(), Arc::new(OpenDoor), 1 << 20), engine)
+}
+
+async fn ask(router: &Router) -> Held {
+    let began = Instant::now();
+    let request = Request::post("/v1/chat/completions").body(Body::from(question("bench", true).to_string())).unwrap();
+    let response = router.clone().oneshot(request).await.unwrap();
+    assert_eq!(response.status(), 200);
+    let body = response.into_body().collect().await.unwrap().to_bytes();
+    Held { body: String::from_utf8(body.to_vec()).unwrap(), took: began.elapsed() }
+}
+
+// === impl Held ===
+
+impl Held {
+    fn events(&self) -> Vec<Value> {
+        let data = self.body.lines().filter_map(|line| line.strip_prefix("data: ")).filter(|data| *data != "[DONE]");
+        data.map(|data| serde_json::from_str(data).unwrap()).collect()
+    }
+
+    fn is_whole(&self) -> bool {
+        let events = self.events();
+        let text: String =
+            events.iter().filter_map(|event| event.pointer("/choices/0/delta/content")?.as_str()).collect();
+        text == TEXT && self.body.ends_with("data: [DONE]\n\n")
+    }
+
+    fn model(&self) -> String {
+        self.events().iter().rev().find_map(|event| event["model"].as_str().map(str::to_owned)).unwrap()
+    }
+}
+
+fn s(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+#[tokio::test(start_paused = true)]
+async fn s06_a_silent_provider_costs_one_soft_timeout_and_not_three_hard_ones() {
+    let (router, _) = front("otherwise: timeout", "");
+    let held = ask(&router).await;
+    assert!(held.is_whole(), "{held:?}");
+    assert!(held.took < s(11), "{:?}", held.took);
+}
+
+#[tokio::test(start_paused = true)]
+async fn s07_a_first_token_after_twenty_seconds_is_overtaken_before_fifteen() {
+    let script = format!("otherwise: {{ slow_first_token: {{ after: 20s, answer: {{ text: \"{TEXT}\" }} }} }}");
+    let (router, _) = front(&script, "");
+    let held = ask(&router).await;
+    assert!(held.is_whole() && held.took < s(15), "{held:?}");
+    assert_eq!(held.model(), "model-fallback");
+}
+
+#[tokio::test(start_paused = true)]
+async fn s09_a_stalled_stream_is_whole_within_forty_five_seconds() {
+    let (router, _) = front("otherwise: { stall: { after_text: \"One two three \" } }", "");
+    let held = ask(&router).await;
+    assert!(held.is_whole() && held.took < s(45), "{held:?}");
+    assert!(held.body.contains(": relight keep-alive"), "its silence of 20 s is commented: {held:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn s15_an_outage_of_a_minute_costs_the_provider_four_attempts_and_ends_within_thirty_seconds() {
+    let script = format!(
+        "outage: {{ for: 60s, step: {{ status: {{ code: 503 }} }} }}, otherwise: {{ answer: {{ text: \"{TEXT}\" }} }}"
+    );
+    let circuit = "circuit: { run_at_low_rate: 2, run_at_high_rate: 2, open_base: 24s, open_max_fast: 24s, \
+                   open_jitter: 0.0 }";
+    let (router, engine) = front(&script, circuit);
+    let mut events = engine.events().live();
+    let began = Instant::now();
+    let mut back = None;
+    for call in 0..24_u32 {
+        tokio::time::sleep_until(began + s(4) * call).await;
+        let held = ask(&router).await;
+        assert!(held.is_whole(), "call {call}: {held:?}");
+        if held.model() == "model-primary" {
+            back = back.or(Some(began.elapsed()));
+        }
+    }
+    let back = back.expect("the primary is used again");
+    assert!(back >= s(60) && back <= s(90), "{back:?}");
+    let mut failed = 0;
+    while let Some(reading) = events.try_next() {
+        let Reading::Event(event) = reading else { panic!("an event was missed") };
+        failed += usize::from(matches!(event.body, EventBody::AttemptFailed { sent: true, .. }));
+    }
+    assert!(failed <= 4, "{failed} attempts while it was down");
+}

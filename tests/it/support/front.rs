@@ -1,0 +1,173 @@
+//! A running Relight with its OpenAI-compatible front, and a client that reads what a careful SDK would read.
+
+use std::{net::SocketAddr, time::Duration};
+
+use http_body_util::{BodyExt as _, Full};
+use hyper::{Method, Request, body::Bytes};
+use hyper_util::{client::legacy::Client, rt::TokioExecutor};
+use relight::{
+    config::{GivenEnvironment, load_text},
+    server::{Listeners, Options, Running},
+};
+use serde_json::{Value, json};
+
+/// Longest time that a call may take before the test fails.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A running Relight.
+pub(crate) struct Front {
+    pub(crate) running: Running,
+    address: SocketAddr,
+}
+
+/// What came of a call.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) headers: Vec<(String, String)>,
+    /// The body, or as much of it as came.
+    pub(crate) body: String,
+    /// Whether the body ended as HTTP wants it.
+    pub(crate) clean: bool,
+}
+
+// === impl Front ===
+
+impl Front {
+    /// Starts it with this configuration; `server` of the configuration is given here.
+    pub(crate) async fn start(rest: &str) -> Self {
+        Self::start_with("", rest).await
+    }
+
+    /// Starts it with more settings of `server` (each line indented by two), among which the front's may be.
+    pub(crate) async fn start_with(server: &str, rest: &str) -> Self {
+        let front = if server.contains("openai_front:") { "" } else { "  openai_front: { listen: \"127.0.0.1:0\" }\n" };
+        let listen = "  listen: \"127.0.0.1:0\"\n  admin_listen: \"127.0.0.1:0\"\n";
+        let text = format!("server:\n{listen}{front}{server}\n{rest}");
+        let loaded = load_text(&text, None, &GivenEnvironment::new()).unwrap_or_else(|faults| panic!("{faults}"));
+        let listeners = Listeners::bind(&loaded.config.server).await.unwrap();
+        let running = Running::start(&loaded, listeners, &Options { logs: false, skip_pause: true }).await.unwrap();
+        let address = running.openai_front_address.unwrap();
+        Self { running, address }
+    }
+
+    /// Asks `route` one question.
+    pub(crate) async fn ask(&self, route: &str, stream: bool) -> Answer {
+        self.chat(&question(route, stream)).await
+    }
+
+    /// Sends a chat completion request.
+    pub(crate) async fn chat(&self, body: &Value) -> Answer {
+        self.send(Method::POST, "/v1/chat/completions", &[], body.to_string()).await
+    }
+
+    /// Sends any request and reads the whole answer.
+    pub(crate) async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: impl Into<Bytes>,
+    ) -> Answer {
+        let mut request = Request::builder().method(method).uri(format!("http://{}{path}", self.address));
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let request = request.body(Full::new(body.into())).unwrap();
+        tokio::time::timeout(PATIENCE, exchange(request)).await.expect("the call hangs")
+    }
+}
+
+async fn exchange(request: Request<Full<Bytes>>) -> Answer {
+    let client = Client::builder(TokioExecutor::new()).build_http();
+    let response = client.request(request).await.unwrap();
+    let status = response.status().as_u16();
+    let headers = response.headers().iter();
+    let headers = headers.map(|(name, value)| (name.to_string(), value.to_str().unwrap().to_owned())).collect();
+    let mut body = response.into_body();
+    let (mut bytes, mut clean) = (Vec::new(), true);
+    while let Some(frame) = body.frame().await {
+        match frame {
+            Ok(frame) => bytes.extend_from_slice(&frame.into_data().unwrap_or_default()),
+            Err(_) => {
+                clean = false;
+                break;
+            }
+        }
+    }
+    Answer { status, headers, body: String::from_utf8(bytes).unwrap(), clean }
+}
+
+/// A request of one question.
+pub(crate) fn question(route: &str, stream: bool) -> Value {
+    let mut body = json!({"model": route, "messages": [{"role": "user", "content": "Why?"}], "stream": stream});
+    if stream {
+        body["stream_options"] = json!({"include_usage": true});
+    }
+    body
+}
+
+// === impl Answer ===
+
+impl Answer {
+    /// The value of a header.
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+
+    /// The body as a document.
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+
+    /// The `data` of each event, `[DONE]` left out.
+    pub(crate) fn events(&self) -> Vec<Value> {
+        let data = self.body.lines().filter_map(|line| line.strip_prefix("data: ")).filter(|data| *data != "[DONE]");
+        data.map(|data| serde_json::from_str(data).unwrap()).collect()
+    }
+
+    /// Whether the stream says that the answer is whole.
+    pub(crate) fn is_done(&self) -> bool {
+        self.clean && self.body.ends_with("data: [DONE]\n\n")
+    }
+
+    /// The text that was delivered, in whichever form it came.
+    pub(crate) fn text(&self) -> String {
+        if self.is_stream() {
+            let pieces = self.events();
+            pieces.iter().filter_map(|event| event.pointer("/choices/0/delta/content")?.as_str()).collect()
+        } else {
+            self.json().pointer("/choices/0/message/content").and_then(Value::as_str).unwrap_or_default().to_owned()
+        }
+    }
+
+    /// The model as the answer names it last.
+    pub(crate) fn model(&self) -> String {
+        self.last("/model").as_str().unwrap_or_default().to_owned()
+    }
+
+    /// The usage.
+    pub(crate) fn usage(&self) -> Value {
+        self.last("/usage")
+    }
+
+    /// The error object, of a status or of an event.
+    pub(crate) fn error(&self) -> Value {
+        self.last("/error")
+    }
+
+    /// Whether the caller holds the whole answer, and knows it.
+    pub(crate) fn succeeded_with(&self, text: &str) -> bool {
+        self.status == 200 && self.error().is_null() && self.text() == text && (!self.is_stream() || self.is_done())
+    }
+
+    fn is_stream(&self) -> bool {
+        self.header("content-type").is_some_and(|kind| kind.starts_with("text/event-stream"))
+    }
+
+    fn last(&self, pointer: &str) -> Value {
+        let all = if self.is_stream() { self.events() } else { vec![self.json()] };
+        let found = all.iter().rev().filter_map(|event| event.pointer(pointer)).find(|value| !value.is_null());
+        found.cloned().unwrap_or_default()
+    }
+}
