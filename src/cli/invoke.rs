@@ -212,11 +212,7 @@ fn is_end(event: &v1::RecoveryEvent) -> bool {
 }
 
 /// Tells how it ended; an answer that was `shown` as it came is not shown again.
-fn conclude(
-    output: Output,
-    response: &v1::InvokeWithRecoveryResponse,
-    shown: bool,
-) -> anyhow::Result<ExitCode> {
+fn conclude(output: Output, response: &v1::InvokeWithRecoveryResponse, shown: bool) -> anyhow::Result<ExitCode> {
     let failed = !matches!(response.outcome, Some(Outcome::Completion(_)));
     match (output, &response.outcome) {
         (Output::Json, _) => answer(&serde_json::to_string_pretty(&json("InvokeWithRecoveryResponse", response)?)?)?,

@@ -9,14 +9,8 @@ use std::{sync::Arc, time::Duration};
 use tokio::time::Instant;
 
 use super::{
-    RECONNECT_GRACE, Shared,
-    checkpoint::Unusable,
-    execution::Execution,
-    outlet::Outlet,
-    recorder::Recorder,
-    run::Run,
-    start::mode_of_record,
-    tail::Tail,
+    RECONNECT_GRACE, Shared, checkpoint::Unusable, execution::Execution, outlet::Outlet, recorder::Recorder, run::Run,
+    start::mode_of_record, tail::Tail,
 };
 use crate::{
     domain::{
@@ -115,8 +109,7 @@ impl Shared {
         incoming.cancel = cancel.clone();
         let blocks = left.fold.blocks().to_vec();
         let attempts = u32::try_from(left.attempts.len()).unwrap_or(u32::MAX);
-        incoming.before =
-            Before { attempts: left.attempts, blocks: blocks.clone(), last_block: left.last_block };
+        incoming.before = Before { attempts: left.attempts, blocks: blocks.clone(), last_block: left.last_block };
         let mode = mode_of_record(&record);
         let grace = incoming.invocation.overrides.resumable_grace.unwrap_or_default().max(RECONNECT_GRACE);
         let steps = match self.engine.run(incoming).await {
@@ -187,7 +180,8 @@ impl Shared {
             Progress::Recovery { attempt, class, .. } => {
                 if let Some(record) = left.attempt(*attempt) {
                     let mut failure = Failure::local(*class, class.phrase());
-                    failure.never_sent = false;
+                    // Something was done about it, so that something could be; the class says what could not.
+                    (failure.retryable, failure.fallback_helps, failure.never_sent) = (true, true, false);
                     failure.target.clone_from(&record.target);
                     failure.at = entry.at;
                     record.duration = between(record.started_at, entry.at);
@@ -222,8 +216,7 @@ impl Left {
     /// Whatever was under way ended with its replica.
     fn orphan_last(&mut self) {
         let Some(record) = self.attempts.last_mut().filter(|record| record.failure.is_none()) else { return };
-        let mut failure =
-            Failure::local(FailureClass::StreamInterrupted, "the replica that asked went away");
+        let mut failure = Failure::local(FailureClass::StreamInterrupted, "the replica that asked went away");
         (failure.retryable, failure.fallback_helps, failure.never_sent) = (true, true, false);
         failure.target.clone_from(&record.target);
         record.failure = Some(failure);

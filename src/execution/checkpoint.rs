@@ -55,11 +55,7 @@ impl Turn {
 
 impl Shared {
     /// Locks the thread and puts its conversation before the call's; one failure to load it is forgiven.
-    pub(super) async fn load_turn(
-        &self,
-        key: &ThreadKey,
-        invocation: &mut Arc<Invocation>,
-    ) -> Result<Turn, Unusable> {
+    pub(super) async fn load_turn(&self, key: &ThreadKey, invocation: &mut Arc<Invocation>) -> Result<Turn, Unusable> {
         let thread = match self.lock_thread(key, &invocation.id).await {
             Err(Unusable::Load(error)) => {
                 tracing::warn!(thread = %key.id, %error, "a thread could not be loaded; it is tried once more");

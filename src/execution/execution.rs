@@ -6,10 +6,7 @@ use tokio::{sync::watch, time::timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::tail::Tail;
-use crate::{
-    domain::ids::InvocationId,
-    layers::cancel::Cancel,
-};
+use crate::{domain::ids::InvocationId, layers::cancel::Cancel};
 
 /// One running invocation.
 #[derive(Debug)]
@@ -35,13 +32,7 @@ pub(super) struct Seat {
 // === impl Execution ===
 
 impl Execution {
-    pub(super) fn new(
-        id: InvocationId,
-        epoch: u64,
-        is_recorded: bool,
-        cancel: Cancel,
-        tail: Tail,
-    ) -> Self {
+    pub(super) fn new(id: InvocationId, epoch: u64, is_recorded: bool, cancel: Cancel, tail: Tail) -> Self {
         Self {
             id,
             epoch,

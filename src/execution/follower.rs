@@ -90,18 +90,7 @@ impl Follower {
         let seat = shared.execution(&id).map(|execution| execution.sit());
         let ear = seat.as_ref().map(|seat| seat.execution().tail.ear());
         let has = has.filter(|(_, seq)| *seq > 0);
-        Self {
-            shared,
-            id,
-            has,
-            at: 0,
-            at_epoch: 0,
-            seat,
-            ear,
-            changes: None,
-            ready: VecDeque::new(),
-            over: false,
-        }
+        Self { shared, id, has, at: 0, at_epoch: 0, seat, ear, changes: None, ready: VecDeque::new(), over: false }
     }
 
     /// The first follower of an execution that is about to begin.

@@ -131,8 +131,12 @@ impl Run {
         let Ok(mut entries) = self.recorder.rest().await else { return };
         let before = self.outlet.blocks().to_vec();
         let seq = self.recorder.next_seq();
-        let last: Vec<Entry> =
-            self.outlet.pass(Progress::Terminal(outcome.clone())).into_iter().map(|step| self.recorder.number(step)).collect();
+        let last: Vec<Entry> = self
+            .outlet
+            .pass(Progress::Terminal(outcome.clone()))
+            .into_iter()
+            .map(|step| self.recorder.number(step))
+            .collect();
         let unrecorded = entries.clone();
         entries.extend(last);
         let thread = self.turn.as_ref().and_then(|turn| turn.end(&outcome));
@@ -243,13 +247,7 @@ impl Run {
         }
     }
 
-    fn finish(
-        &self,
-        entries: Vec<Entry>,
-        outcome: Outcome,
-        snapshot: Vec<Block>,
-        thread: Option<ThreadEnd>,
-    ) -> Finish {
+    fn finish(&self, entries: Vec<Entry>, outcome: Outcome, snapshot: Vec<Block>, thread: Option<ThreadEnd>) -> Finish {
         Finish { id: self.execution.id.clone(), epoch: self.execution.epoch, entries, outcome, snapshot, thread }
     }
 
@@ -284,7 +282,8 @@ pub(super) fn failed(id: &crate::domain::ids::InvocationId, failure: Failure, re
 /// The same attempts, but the turn was not saved.
 fn unsaved(outcome: &Outcome, words: &str) -> Outcome {
     let mut failure = Failure::local(FailureClass::State, format!("the conversation could not be saved: {words}"));
-    "The conversation could not be saved, so this turn does not count. Please try again.".clone_into(&mut failure.user_message);
+    "The conversation could not be saved, so this turn does not count. Please try again."
+        .clone_into(&mut failure.user_message);
     "Look at the journal's store; nothing was half-written.".clone_into(&mut failure.recovery_hint);
     failure.target.clone_from(&outcome.target);
     Outcome {

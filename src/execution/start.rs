@@ -23,9 +23,7 @@ use crate::{
         ids::InvocationId,
         invocation::{Invocation, RewindMode},
     },
-    journal::{
-        Begun, Entry, Fingerprint, Finish, JournalError, NewInvocation, Record, Request, ThreadEnd, ThreadKey,
-    },
+    journal::{Begun, Entry, Fingerprint, Finish, JournalError, NewInvocation, Record, Request, ThreadEnd, ThreadKey},
     layers::observe::Incoming,
 };
 
@@ -126,8 +124,7 @@ impl Shared {
         };
         let mode = mode_of(&invocation);
         let tail = Tail::new(0, 0, Vec::new());
-        let execution =
-            Arc::new(Execution::new(invocation.id.clone(), epoch, is_recorded, cancel, tail));
+        let execution = Arc::new(Execution::new(invocation.id.clone(), epoch, is_recorded, cancel, tail));
         let started = self.started(&invocation, &execution);
         Run {
             shared: Arc::clone(self),
@@ -302,7 +299,8 @@ pub(super) fn mode_of_record(record: &Record) -> RewindMode {
 }
 
 fn not_loaded(error: &JournalError) -> Failure {
-    let mut failure = Failure::local(FailureClass::Checkpoint, format!("the conversation could not be loaded: {error}"));
+    let mut failure =
+        Failure::local(FailureClass::Checkpoint, format!("the conversation could not be loaded: {error}"));
     "The conversation could not be loaded. Please try again.".clone_into(&mut failure.user_message);
     "Look at the journal's store; nothing was asked and nothing was changed.".clone_into(&mut failure.recovery_hint);
     failure

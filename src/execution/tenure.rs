@@ -48,7 +48,10 @@ async fn renew(shared: &Arc<Shared>) {
     shared.leases_renewed(asked_at);
     for id in &renewed.lost {
         // One that ended meanwhile is lost, too, and does not mind.
-        if let Some(execution) = shared.execution(id).filter(|execution| held.iter().any(|held| held.id == *id && held.epoch == execution.epoch)) {
+        if let Some(execution) = shared
+            .execution(id)
+            .filter(|execution| held.iter().any(|held| held.id == *id && held.epoch == execution.epoch))
+        {
             if !execution.tail_has_end() {
                 execution.lose();
             }

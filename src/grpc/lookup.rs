@@ -71,7 +71,8 @@ impl Recovery {
     ) -> Result<v1::CancelInvocationResponse, Status> {
         let record = self.record(identity, &named(name)).await?;
         let id = record.id.clone();
-        let words = if reason.is_empty() { "CancelInvocation".to_owned() } else { format!("CancelInvocation: {reason}") };
+        let words =
+            if reason.is_empty() { "CancelInvocation".to_owned() } else { format!("CancelInvocation: {reason}") };
         let asked = self.executions.cancel(&id, &words).await.map_err(|error| journal_failed(&error))?;
         let state = match asked {
             Cancelled::Unknown => return Err(status::invocation_not_found(id.as_str())),

@@ -53,11 +53,8 @@ impl TokenKey {
     pub fn write(&self, resumable: &Resumable) -> String {
         let Resumable { tenant, invocation, after: (epoch, seq), expires_at } = resumable;
         // The ids come last and with their lengths, because they may hold any character.
-        let said = format!(
-            "1 {epoch} {seq} {} {} {invocation}{tenant}",
-            expires_at.as_second(),
-            invocation.as_str().len()
-        );
+        let said =
+            format!("1 {epoch} {seq} {} {} {invocation}{tenant}", expires_at.as_second(), invocation.as_str().len());
         let signature = self.sign(said.as_bytes());
         let mut bytes = signature.to_vec();
         bytes.extend_from_slice(said.as_bytes());
@@ -143,6 +140,6 @@ mod tests {
         key[..4].copy_from_slice(b"Jefe");
         let signature = TokenKey(key).sign(b"what do ya want for nothing?");
         let hex: String = signature.iter().map(|byte| format!("{byte:02x}")).collect();
-        assert_eq!(hex, "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec5843c964ec3843".get(..64).unwrap());
+        assert_eq!(hex, "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843");
     }
 }

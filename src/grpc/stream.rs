@@ -50,8 +50,7 @@ impl Recovery {
         }
         let (operation, thread) = (requested.operation.clone(), requested.thread.clone());
         let tenant = identity.tenant.clone();
-        let incoming =
-            self.resolve(requested, identity, metadata, "relight.v1.RecoveryService/StreamWithRecovery")?;
+        let incoming = self.resolve(requested, identity, metadata, "relight.v1.RecoveryService/StreamWithRecovery")?;
         let max_retries = incoming.plan.retry.max_retries;
         let started = self.start(incoming).await?;
         let asked = Asked { operation, thread, disposition: wire_disposition(started.disposition) };
@@ -81,10 +80,8 @@ impl Recovery {
         identity.may_use(&record.route)?;
         let after = resume.after.or(given).filter(|(_, seq)| *seq > 0);
         let started = self.executions.follow(&record, after);
-        let max_retries = self
-            .engine
-            .plan(Some(&record.route), &record.operation)
-            .map_or(0, |plan| plan.retry.max_retries);
+        let max_retries =
+            self.engine.plan(Some(&record.route), &record.operation).map_or(0, |plan| plan.retry.max_retries);
         let asked = Asked {
             operation: record.operation.clone(),
             thread: record.thread.clone(),

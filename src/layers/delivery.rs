@@ -206,7 +206,8 @@ impl Delivery {
     fn end(&mut self, block: u32, opaque: Option<Opaque>, steps: &mut Vec<Progress>) {
         if let Some(standing) = self.standing.as_ref().filter(|standing| standing.repeated_by == Some(block)) {
             let held = self.fold.blocks().iter().find(|held| held.id == standing.id);
-            if held.is_some_and(|held| held.text.len() == standing.matched && (!held.stopped || held.opaque == opaque)) {
+            if held.is_some_and(|held| held.text.len() == standing.matched && (!held.stopped || held.opaque == opaque))
+            {
                 self.standing = None;
             } else {
                 self.diverge(steps);

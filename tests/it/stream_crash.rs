@@ -39,7 +39,8 @@ impl Process {
             ["serve", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--config", config.to_str().unwrap()];
         let mut child = cli_binary::relight(&arguments).kill_on_drop(true).spawn().unwrap();
         let mut log = BufReader::new(child.stderr.take().unwrap()).lines();
-        let first = tokio::time::timeout(PATIENCE, log.next_line()).await.unwrap().unwrap().unwrap();
+        let first = tokio::time::timeout(PATIENCE, log.next_line()).await.unwrap().unwrap();
+        let Some(first) = first else { panic!("it ended: {:?}", child.wait().await) };
         let listening: Value = serde_json::from_str(&first).unwrap_or_else(|_| panic!("{first}"));
         // Its log is read on, so that it never blocks on a full pipe.
         let mut reading = tokio::task::JoinSet::new();

@@ -71,8 +71,7 @@ impl Ask {
 
     pub(super) fn resolved(self, engine: &Engine) -> Incoming {
         let call = ModelCall { messages: vec![Message::text(Role::User, self.text)], ..ModelCall::default() };
-        let overrides =
-            Overrides { rewind_mode: self.mode, resumable_grace: self.grace, ..Overrides::default() };
+        let overrides = Overrides { rewind_mode: self.mode, resumable_grace: self.grace, ..Overrides::default() };
         let asked = Asked {
             tenant: tenant(),
             route: None,

@@ -8,7 +8,8 @@ use crate::{
     execution::{Cancelled, Disposition, Name, StartError},
 };
 
-const SLOW: &str = "{ otherwise: { answer: { text: one two three four five six seven eight, tokens_per_second: 10 } } }";
+const SLOW: &str =
+    "{ otherwise: { answer: { text: one two three four five six seven eight, tokens_per_second: 10 } } }";
 
 #[tokio::test(start_paused = true)]
 async fn an_invocation_ends_when_its_last_follower_goes_unless_it_is_resumable() {

@@ -40,7 +40,8 @@ async fn the_second_invocation_on_a_thread_is_refused_with_the_running_one() {
     let here = replica("a", &engine, &journal);
     let asks = (0..8).map(|_| Ask::new("Hello").on("t-1").start(&here));
     let started = futures_util::future::join_all(asks).await;
-    let mut running: Vec<_> = started.iter().filter_map(|started| started.as_ref().ok()).map(|one| one.id.clone()).collect();
+    let mut running: Vec<_> =
+        started.iter().filter_map(|started| started.as_ref().ok()).map(|one| one.id.clone()).collect();
     assert_eq!(running.len(), 1, "{started:?}");
     let first = running.remove(0);
     for refused in started.iter().filter_map(|started| started.as_ref().err()) {
