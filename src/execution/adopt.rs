@@ -9,7 +9,7 @@ use std::{sync::Arc, time::Duration};
 use tokio::time::Instant;
 
 use super::{
-    RECONNECT_GRACE, Shared, checkpoint::Unusable, execution::Execution, outlet::Outlet, recorder::Recorder, run::Run,
+    RECONNECT_GRACE, Shared, checkpoint::Unusable, live::Execution, outlet::Outlet, recorder::Recorder, run::Run,
     start::mode_of_record, tail::Tail,
 };
 use crate::{
