@@ -39,9 +39,14 @@ impl Process {
             ["serve", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--config", config.to_str().unwrap()];
         let mut child = cli_binary::relight(&arguments).kill_on_drop(true).spawn().unwrap();
         let mut log = BufReader::new(child.stderr.take().unwrap()).lines();
-        let first = tokio::time::timeout(PATIENCE, log.next_line()).await.unwrap().unwrap();
-        let Some(first) = first else { panic!("it ended: {:?}", child.wait().await) };
-        let listening: Value = serde_json::from_str(&first).unwrap_or_else(|_| panic!("{first}"));
+        let listening = loop {
+            let line = tokio::time::timeout(PATIENCE, log.next_line()).await.unwrap().unwrap();
+            let Some(line) = line else { panic!("it ended: {:?}", child.wait().await) };
+            let said: Value = serde_json::from_str(&line).unwrap_or_else(|_| panic!("{line}"));
+            if said["event"] == "listening" {
+                break said;
+            }
+        };
         // Its log is read on, so that it never blocks on a full pipe.
         let mut reading = tokio::task::JoinSet::new();
         reading.spawn(async move { while let Ok(Some(_)) = log.next_line().await {} });

@@ -25,7 +25,7 @@ use super::{
 };
 
 /// How long a lost connection is tried again.
-const INSIST: Duration = Duration::from_mins(1);
+const INSIST: Duration = Duration::from_secs(15);
 
 /// The wait between two tries.
 const AGAIN_AFTER: Duration = Duration::from_millis(300);

@@ -1,3 +1,5 @@
+//! What goes out, and when, in each mode; and that it always folds.
+
 use super::*;
 use crate::domain::completion::BlockKind;
 
