@@ -140,7 +140,7 @@ impl Running {
                 presence: presence.clone(),
                 max_body_bytes: max_bytes,
             };
-            port.serve(listener, stop_seen.clone(), &mut tasks);
+            port.serve(&config.server, listener, stop_seen.clone(), &mut tasks)?;
         }
         let admin = Admin::new(engine.clone(), Arc::clone(&authenticator), presence.clone());
         let (executions, tokens) = executions::start(config, engine.clone(), &mut tasks).await?;
@@ -252,10 +252,9 @@ fn start_logs(config: &Config, events: &EventBus) -> ReaderTask {
     use std::io::IsTerminal as _;
     let terminal = std::io::stderr().is_terminal();
     let format = match config.telemetry.log.format {
-        LogSetting::Json => LogFormat::Json,
         LogSetting::Text => LogFormat::Human { colour: terminal },
         LogSetting::Auto if terminal => LogFormat::Human { colour: true },
-        LogSetting::Auto => LogFormat::Json,
+        LogSetting::Json | LogSetting::Auto => LogFormat::Json,
     };
     let least = match config.telemetry.log.level.as_str() {
         "error" => Severity::Error,

@@ -65,7 +65,7 @@ impl Recovery {
     pub(super) fn resolve(
         &self,
         requested: Requested,
-        identity: Identity,
+        identity: &Identity,
         metadata: &tonic::metadata::MetadataMap,
         rpc: &'static str,
     ) -> Result<Incoming, Status> {
@@ -86,9 +86,10 @@ impl Recovery {
             resumable: requested.resumable,
         };
         let incoming = self.engine.resolve(asked).map_err(|refusal| match refusal {
-            Refusal::RouteNotFound { route, nearest } => {
-                status::route_not_found(route.as_str(), nearest.as_ref().map(|name| name.as_str()))
-            }
+            Refusal::RouteNotFound { route, nearest } => status::route_not_found(
+                route.as_str(),
+                nearest.as_ref().map(super::super::domain::ids::RouteName::as_str),
+            ),
             Refusal::Overrides(faults) => {
                 let mut violations = Violations::default();
                 for (field, reason) in faults {
@@ -148,7 +149,7 @@ impl RecoveryService for Recovery {
         }
         let (operation, thread) = (requested.operation.clone(), requested.thread.clone());
         let incoming =
-            self.resolve(requested, identity, &metadata, "relight.v1.RecoveryService/InvokeWithRecovery")?;
+            self.resolve(requested, &identity, &metadata, "relight.v1.RecoveryService/InvokeWithRecovery")?;
         let Started { id, disposition, mut follower, .. } = self.start(incoming).await?;
         // When the caller goes, this future is dropped, and with it the follower.
         let outcome = follower.outcome().await.map_err(|lost| super::stream::lost(&id, &lost))?;

@@ -50,7 +50,7 @@ impl Recovery {
         }
         let (operation, thread) = (requested.operation.clone(), requested.thread.clone());
         let tenant = identity.tenant.clone();
-        let incoming = self.resolve(requested, identity, metadata, "relight.v1.RecoveryService/StreamWithRecovery")?;
+        let incoming = self.resolve(requested, &identity, metadata, "relight.v1.RecoveryService/StreamWithRecovery")?;
         let max_retries = incoming.plan.retry.max_retries;
         let started = self.start(incoming).await?;
         let asked = Asked { operation, thread, disposition: wire_disposition(started.disposition) };

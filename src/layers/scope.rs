@@ -75,7 +75,7 @@ pub struct Scope {
     /// Where its spans hang.
     pub trace: InvocationTrace,
     events: EventBus,
-    event_scope: Arc<EventScope>,
+    told_of: Arc<EventScope>,
     attempts: Mutex<Vec<AttemptRecord>>,
     sent: Mutex<Option<Arc<ModelCall>>>,
     steps: mpsc::UnboundedSender<Progress>,
@@ -89,7 +89,7 @@ pub struct Scope {
 impl Scope {
     /// The scope of a new invocation.
     pub fn new(invocation: Arc<Invocation>, plan: Arc<Plan>, trace: InvocationTrace, events: EventBus) -> Self {
-        let event_scope = Arc::new(EventScope {
+        let told_of = Arc::new(EventScope {
             invocation: invocation.id.clone(),
             thread: invocation.thread.clone(),
             tenant: invocation.tenant.clone(),
@@ -106,7 +106,7 @@ impl Scope {
             started: Instant::now(),
             trace,
             events,
-            event_scope,
+            told_of,
             attempts: Mutex::new(Vec::new()),
             sent: Mutex::new(None),
             steps,
@@ -143,7 +143,7 @@ impl Scope {
 
     /// Publishes what happened to this invocation.
     pub fn publish(&self, attempt: u32, target: Option<&TargetId>, body: EventBody) {
-        self.events.publish(Some(Arc::clone(&self.event_scope)), attempt, target.cloned(), body);
+        self.events.publish(Some(Arc::clone(&self.told_of)), attempt, target.cloned(), body);
     }
 
     /// Says something to whoever follows this invocation.
@@ -176,7 +176,7 @@ impl Scope {
             injection_skipped: None,
             note_refused: false,
             usage: Usage::default(),
-            trace_id: self.event_scope.trace_id.clone(),
+            trace_id: self.told_of.trace_id.clone(),
             winner: false,
         });
         drop(attempts);

@@ -3,36 +3,29 @@
 //! Circuits, gates, budgets, slots and latencies live here and are looked up by target, so that five callers share
 //! one circuit. Gates are shared by all targets with the same credential. Every move is published once, here.
 
+mod state;
+
 use std::{
     collections::HashMap,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
-    time::Duration,
 };
 
 use arc_swap::ArcSwap;
 use tokio::{sync::Notify, time::Instant};
 
-use super::{
-    BoxFuture,
-    concurrency::Slots,
-    scope::Scope,
-    spans::{AttemptTrace, Choice},
-};
+use self::state::SharedGate;
+pub use self::state::TargetState;
+use super::{BoxFuture, concurrency::Slots, scope::Scope};
 use crate::{
-    domain::{
-        event::{EventBody, GateKind},
-        failure::FailureClass,
-        ids::TargetId,
-        target::Target,
-    },
+    domain::{event::GateKind, failure::FailureClass, ids::TargetId, target::Target},
     events::EventBus,
     policy::{
-        circuit::{Circuit, CircuitPolicy, CircuitState, Forced, Peek, Permit, Reject, Transition},
+        circuit::{Circuit, CircuitPolicy},
         concurrency::ConcurrencyPolicy,
-        gates::{Gate, GateChange, GatePolicy},
+        gates::{Gate, GatePolicy},
         hedge::HedgeShare,
         latency::{GUESSED_P50, Latency},
         retry::{Availability, Candidate, Cost, remedies},
@@ -74,31 +67,6 @@ struct Shared {
     events: EventBus,
     parked: AtomicUsize,
     max_parked: AtomicUsize,
-}
-
-/// A gate that several targets share.
-#[derive(Debug)]
-struct SharedGate {
-    gate: Mutex<Gate>,
-}
-
-/// What is known of one target.
-#[derive(Debug)]
-pub struct TargetState {
-    /// The target.
-    pub target: Arc<Target>,
-    /// Its slots.
-    pub slots: Slots,
-    circuit: Mutex<Circuit>,
-    rate: Arc<SharedGate>,
-    credential: Arc<SharedGate>,
-    configuration: Arc<SharedGate>,
-    budget: Mutex<RetryBudget>,
-    latency: Mutex<Latency>,
-    hedges: Mutex<HedgeShare>,
-    note_refused: AtomicBool,
-    changed: Notify,
-    events: EventBus,
 }
 
 // === impl Targets ===
@@ -311,179 +279,6 @@ impl ParkingPlace {
 impl Drop for ParkingPlace {
     fn drop(&mut self) {
         self.shared.parked.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-// === impl TargetState ===
-
-impl TargetState {
-    /// The circuit. Held shortly, never across an await.
-    pub fn circuit(&self) -> MutexGuard<'_, Circuit> {
-        self.circuit.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The latency samples. Held shortly.
-    pub fn latency(&self) -> MutexGuard<'_, Latency> {
-        self.latency.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn budget(&self) -> MutexGuard<'_, RetryBudget> {
-        self.budget.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Counts a call, and asks whether a hedge is within the share of calls that may have one.
-    pub fn may_hedge(&self, now: Instant, max_share: f64) -> bool {
-        self.hedges.lock().unwrap_or_else(PoisonError::into_inner).try_hedge(now, max_share)
-    }
-
-    /// Counts a call, as the base of the share of hedges.
-    pub fn called(&self, now: Instant) {
-        self.hedges.lock().unwrap_or_else(PoisonError::into_inner).call_started(now);
-    }
-
-    /// Tells an attempt's span why this target was chosen, and in which state.
-    pub fn say_chosen(&self, trace: &AttemptTrace, now: Instant, reason: &str) {
-        let circuit = self.circuit().snapshot(now).state;
-        let budget_left = Some(self.budget().level(now));
-        trace.chose(Choice { target: &self.target.id, circuit: circuit.as_str(), budget_left, reason });
-    }
-
-    /// What is left in the budget, in tokens.
-    pub fn budget_left(&self, now: Instant) -> f64 {
-        self.budget().level(now)
-    }
-
-    /// What the full budget holds, in tokens.
-    pub fn budget_capacity(&self) -> f64 {
-        self.budget().capacity()
-    }
-
-    /// What is left in the budget, in whole tokens.
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to capacity, which fits")]
-    pub fn budget_level(&self, now: Instant) -> u32 {
-        self.budget().level(now) as u32
-    }
-
-    /// The gates with their kinds.
-    fn gates(&self) -> [(GateKind, &Arc<SharedGate>); 3] {
-        [
-            (GateKind::Rate, &self.rate),
-            (GateKind::Credential, &self.credential),
-            (GateKind::Configuration, &self.configuration),
-        ]
-    }
-
-    /// Looks through a gate: how long it stays closed, if it is.
-    pub fn gate_closed_for(&self, kind: GateKind, now: Instant) -> Option<Duration> {
-        self.gate(kind).peek(now).err()
-    }
-
-    /// A gate. Held shortly, never across an await.
-    pub fn gate(&self, kind: GateKind) -> MutexGuard<'_, Gate> {
-        let gate = match kind {
-            GateKind::Rate => &self.rate,
-            GateKind::Credential => &self.credential,
-            GateKind::Configuration => &self.configuration,
-        };
-        gate.gate.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// When the target may be asked, as far as gates and circuit go.
-    pub fn availability(&self, now: Instant) -> Availability {
-        let gates = [GateKind::Rate, GateKind::Credential, GateKind::Configuration];
-        let closed = gates.into_iter().filter_map(|kind| self.gate_closed_for(kind, now)).max();
-        let circuit = match self.peek(now) {
-            Peek::Ready => None,
-            Peek::Wait { retry_in: Some(retry_in) } => Some(retry_in),
-            Peek::Wait { retry_in: None } => return Availability::Never,
-        };
-        match closed.max(circuit) {
-            None => Availability::Now,
-            Some(wait) => Availability::At(now + wait),
-        }
-    }
-
-    /// Whether its circuit is closed and not degraded.
-    pub fn is_healthy(&self, now: Instant) -> bool {
-        let snapshot = self.circuit().snapshot(now);
-        matches!(snapshot.state, CircuitState::Closed | CircuitState::ForcedClosed) && !snapshot.degraded
-    }
-
-    /// Looks at the circuit without taking a permit; what is overdue is settled and published.
-    pub fn peek(&self, now: Instant) -> Peek {
-        let (peek, transitions) = {
-            let mut circuit = self.circuit();
-            (circuit.peek(now, false), circuit.drain())
-        };
-        self.moved(transitions);
-        peek
-    }
-
-    /// Asks the circuit for a permit.
-    pub fn admit(&self, now: Instant, dice: f64) -> Result<Permit, Reject> {
-        let (admitted, transitions) = {
-            let mut circuit = self.circuit();
-            (circuit.admit(now, dice), circuit.drain())
-        };
-        self.moved(transitions);
-        admitted
-    }
-
-    /// Publishes how the circuit moved, and wakes whoever waits for it.
-    pub fn moved(&self, transitions: Vec<Transition>) {
-        for transition in transitions {
-            let body = match transition {
-                Transition::Opened { evidence, retry_in, reason } => EventBody::CircuitOpened {
-                    evidence,
-                    retry_in_ms: super::observe::millis(retry_in),
-                    reason: reason.to_owned(),
-                },
-                Transition::HalfOpen => EventBody::CircuitHalfOpen,
-                Transition::Recovering { admitted_percent } => EventBody::CircuitRecovering { admitted_percent },
-                Transition::Closed => EventBody::CircuitClosed,
-                Transition::Degraded(degraded) => {
-                    self.slots.set_degraded(degraded);
-                    continue;
-                }
-            };
-            self.events.publish(None, 0, Some(self.target.id.clone()), body);
-            self.changed.notify_waiters();
-        }
-    }
-
-    /// Publishes how a gate moved, and wakes whoever waits for it.
-    pub fn gate_moved(&self, gate: GateKind, change: Option<GateChange>, class: FailureClass) {
-        let body = match change {
-            None => return,
-            Some(GateChange::Closed { reopens_in }) => {
-                EventBody::GateClosed { gate, reopens_in_ms: super::observe::millis(reopens_in), class }
-            }
-            Some(GateChange::Opened) => EventBody::GateOpened { gate },
-        };
-        self.events.publish(None, 0, Some(self.target.id.clone()), body);
-        self.changed.notify_waiters();
-    }
-
-    /// An operator's word on the circuit.
-    pub fn force(&self, forced: Forced) {
-        let transitions = self.circuit().force(forced, Instant::now());
-        self.moved(transitions);
-    }
-
-    /// Forgets all evidence and closes the circuit.
-    pub fn reset(&self) {
-        let transitions = self.circuit().reset(Instant::now());
-        self.moved(transitions);
-    }
-
-    /// Whether the target refused a request because of a note.
-    pub fn note_refused(&self) -> bool {
-        self.note_refused.load(Ordering::Relaxed)
-    }
-
-    /// Remembers that it did.
-    pub fn remember_note_refused(&self) {
-        self.note_refused.store(true, Ordering::Relaxed);
     }
 }
 

@@ -31,8 +31,8 @@ use crate::{
     },
     events::{EventBus, EventReader, Reading},
     layers::{
-        observe::Incoming,
         cancel::Cancel,
+        observe::Incoming,
         scope::{Before, Plan},
         spans::{Entry, Spans},
         targets::{SharedPolicies, TargetSpec, Targets},

@@ -87,13 +87,11 @@ async fn exchange(request: Request<Full<Bytes>>) -> Answer {
     let mut body = response.into_body();
     let (mut bytes, mut clean) = (Vec::new(), true);
     while let Some(frame) = body.frame().await {
-        match frame {
-            Ok(frame) => bytes.extend_from_slice(&frame.into_data().unwrap_or_default()),
-            Err(_) => {
-                clean = false;
-                break;
-            }
-        }
+        let Ok(frame) = frame else {
+            clean = false;
+            break;
+        };
+        bytes.extend_from_slice(&frame.into_data().unwrap_or_default());
     }
     Answer { status, headers, body: String::from_utf8(bytes).unwrap(), clean }
 }

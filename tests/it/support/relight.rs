@@ -5,9 +5,10 @@ use std::time::Duration;
 use relight::{
     config::{GivenEnvironment, load_text},
     grpc::v1::{
-        GetInvocationRequest, Invocation, InvocationRecord, InvokeWithRecoveryRequest, InvokeWithRecoveryResponse, Message, ModelCall, Part, RecoveryEvent,
-        Role, TextPart, WatchRecoveryRequest, admin_service_client::AdminServiceClient, get_invocation_request, invocation::Call,
-        part::Content, recovery_service_client::RecoveryServiceClient, watch_recovery_request::Start,
+        GetInvocationRequest, Invocation, InvocationRecord, InvokeWithRecoveryRequest, InvokeWithRecoveryResponse,
+        Message, ModelCall, Part, RecoveryEvent, Role, TextPart, WatchRecoveryRequest,
+        admin_service_client::AdminServiceClient, get_invocation_request, invocation::Call, part::Content,
+        recovery_service_client::RecoveryServiceClient, watch_recovery_request::Start,
     },
     server::{Listeners, Options, Running},
 };
