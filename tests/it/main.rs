@@ -23,6 +23,7 @@ mod provider_transport;
 mod recovery;
 mod scenarios;
 mod shared_state;
+mod stream_crash;
 mod stream_live;
 mod stream_resume;
 mod support;

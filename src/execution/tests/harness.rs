@@ -7,6 +7,7 @@ use unicode_segmentation::UnicodeSegmentation as _;
 use crate::{
     config::{GivenEnvironment, load_text},
     domain::{
+        clock,
         completion::BlockKind,
         fold::{Fold, Progress},
         ids::{InvocationId, RequestId, TenantId, ThreadId},
@@ -19,11 +20,6 @@ use crate::{
     journal::{Journal, Limits, MemoryJournal, Owner},
     layers::{observe::Incoming, spans::Entry, spans::Spans},
 };
-
-/// A journal whose leases are over as soon as they are given, so that anybody may take over at any time.
-pub(super) fn free_for_all() -> Arc<dyn Journal> {
-    Arc::new(MemoryJournal::new(Limits { lease: Duration::ZERO, ..Limits::default() }))
-}
 
 /// A journal as it is configured by default.
 pub(super) fn usual() -> Arc<dyn Journal> {
@@ -104,11 +100,19 @@ pub(super) fn tenant() -> TenantId {
 }
 
 impl Executions {
-    /// Ends this replica as a crash would: nothing is ended, nothing is handed over.
+    /// Ends this replica as a crash would, and lets the time pass until its leases are over.
     pub(super) async fn crash(&self) {
+        let held = self.shared.held();
         let mut tasks = std::mem::take(&mut *self.shared.tasks());
         self.shared.closing.store(true, std::sync::atomic::Ordering::SeqCst);
         tasks.shutdown().await;
+        self.shared.journal.release(&self.shared.settings.owner, &held, clock::wall_now()).await.unwrap();
+    }
+
+    /// Lets the leases pass, as if this replica slept for long: it still runs.
+    pub(super) async fn oversleep(&self) {
+        let held = self.shared.held();
+        self.shared.journal.release(&self.shared.settings.owner, &held, clock::wall_now()).await.unwrap();
     }
 
     /// How many invocations run here.
@@ -133,7 +137,7 @@ impl Client {
     /// Reads at most `most` things; tells whether the stream may have more.
     pub(super) async fn read(&mut self, follower: &mut Follower, most: usize) -> Result<bool, Lost> {
         self.believed = Fold::default();
-        let mut known = self.cursor.is_some();
+        let mut known = false;
         for _ in 0..most {
             let Some(told) = follower.next().await? else {
                 assert!(self.outcome.is_some(), "an end without a Terminal");
@@ -141,7 +145,7 @@ impl Client {
             };
             match told {
                 Told::Known(entry) => {
-                    assert!(known, "what is known comes first");
+                    known = true;
                     self.believed.apply(&entry.step).unwrap();
                 }
                 Told::Snapshot { epoch, seq, blocks, .. } => {
