@@ -17,10 +17,7 @@ use tower::{Service, ServiceExt as _};
 
 use super::{BoxFuture, Deltas, attempt::Attempt};
 use crate::{
-    domain::{
-        completion::Delta,
-        failure::{Failure, FailureClass, WaitSource},
-    },
+    domain::failure::{Failure, FailureClass, WaitSource},
     policy::concurrency::{ConcurrencyPolicy, Limiter},
 };
 
@@ -79,9 +76,9 @@ impl Slots {
         shared.max_wait = policy.max_queue_wait;
     }
 
-    /// Whether the target's circuit is degraded: half the slots until it is not.
-    pub fn set_degraded(&self, degraded: bool) {
-        self.lock().limiter.set_degraded(degraded);
+    /// The target's circuit opened: what it said of late was about an outage, and not about its slots.
+    pub fn unlearn_outage(&self) {
+        self.lock().limiter.on_outage(Instant::now());
     }
 
     /// Attempts in flight.
@@ -126,7 +123,9 @@ impl Slots {
     }
 
     fn pushed_back(&self, first_token_p50: Duration) {
-        self.lock().limiter.on_back_pressure(Instant::now(), first_token_p50);
+        let mut shared = self.lock();
+        let in_flight = shared.in_flight;
+        shared.limiter.on_back_pressure(Instant::now(), first_token_p50, in_flight);
     }
 
     /// Gives free slots to those in line. A slot is handed over outside the lock: one whose waiter is gone drops
@@ -219,9 +218,14 @@ where
             let mut deltas = inner.oneshot(attempt).await.inspect_err(&learn)?;
             Ok(Box::pin(stream! {
                 let slot = slot;
+                // Told at the first token, as failures are: answers take longer, and would be counted too late.
+                let mut silent = true;
                 while let Some(item) = deltas.next().await {
                     match &item {
-                        Ok(Delta::Finish { .. }) => slot.slots.succeeded(),
+                        Ok(delta) if silent && delta.is_content() => {
+                            silent = false;
+                            slot.slots.succeeded();
+                        }
                         Ok(_) => {}
                         Err(failure) => learn(failure),
                     }

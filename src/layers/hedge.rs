@@ -30,6 +30,7 @@ use crate::{
         retry::{Availability, Cost, HARD_CAP_ATTEMPTS},
         retry_budget::Settled,
         select::{Choice, choose},
+        timers::{TimersPolicy, USUAL_SAMPLES},
     },
 };
 
@@ -98,6 +99,7 @@ where
             let beside = speak(inner, second.attempt.clone());
             tokio::pin!(beside);
             tokio::select! {
+                biased;
                 spoken = &mut primary => match spoken {
                     Ok(spoken) => Ok(spoken.deltas()),
                     Err(_) => second.relay(beside.await),
@@ -124,10 +126,12 @@ fn patience(targets: &Targets, attempt: &Attempt) -> Option<Duration> {
     let ready = targets.alternative_healthy(&attempt.scope, &attempt.target.id, now);
     let remaining = attempt.deadline.saturating_duration_since(now);
     let soft = plan.timers.for_attempt(ready, remaining).soft;
-    let measured = {
+    let (measured, usual) = {
         let latency = attempt.state.latency();
-        plan.hedge.delay(latency.p95(now), latency.samples(now))
+        let (p95, samples) = (latency.p95(now), latency.samples(now));
+        (plan.hedge.delay(p95, samples), latency.p50(now).filter(|_| samples >= USUAL_SAMPLES))
     };
+    let soft = soft.map(|soft| TimersPolicy::patience(soft, usual));
     let measured = measured.filter(|_| attempt.state.may_hedge(now, plan.hedge.max_share));
     match (soft, measured) {
         (Some(soft), Some(measured)) => Some(soft.min(measured)),

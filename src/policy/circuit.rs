@@ -59,6 +59,9 @@ pub struct Circuit {
     tally: Tally,
     arrivals: Sliding<u32>,
     degraded: bool,
+    /// Calls per second before the circuit opened.
+    usual_rate: f64,
+    last_admitted: Option<Instant>,
     stale_reports: u64,
     /// Time never runs backwards here, even when callers read their clocks before they got the lock.
     latest: Option<Instant>,
@@ -92,6 +95,8 @@ impl Circuit {
             tally: Tally::new(&policy),
             arrivals: Sliding::new(policy.window),
             degraded: false,
+            usual_rate: 0.0,
+            last_admitted: None,
             stale_reports: 0,
             latest: None,
             dice: 0.5,
@@ -326,6 +331,14 @@ impl Circuit {
         self.degraded
     }
 
+    /// Whether a degraded target should be asked once although others are preferable: it was not for a while, and only
+    /// an answer tells that it is well again.
+    #[must_use]
+    pub fn wants_scout(&self, now: Instant) -> bool {
+        let unasked = self.last_admitted.is_none_or(|last| now.saturating_duration_since(last) >= SCOUT);
+        self.degraded && matches!(self.state, State::Closed) && unasked
+    }
+
     /// The settings in force.
     #[must_use]
     pub fn policy(&self) -> &CircuitPolicy {
@@ -333,6 +346,8 @@ impl Circuit {
     }
 }
 
+/// How long a degraded target is left alone before one call looks how it is.
+const SCOUT: Duration = Duration::from_secs(2);
 /// How soon a call that is beyond the share of a stage may come back at the earliest.
 const SOON: Duration = Duration::from_millis(50);
 

@@ -1,8 +1,11 @@
 //! How many attempts a target may have at once: additive increase, multiplicative decrease.
 //!
 //! Only what the target says itself (rate limited, overloaded) and silence lower the limit, never the time an answer
-//! took: that depends on its length. This is the number only; the layer holds the slots, queues for them and gives
-//! them back when a stream ends.
+//! took: that depends on its length. And only where they can be about concurrency: a target that answers most calls
+//! fails by chance, one that is asked by few is not asked too much, and what an outage says is unlearnt when the
+//! circuit opens. Otherwise a minute of failures would cost several minutes of queueing after it, since an answer takes
+//! seconds and the way up is one slot a round. This is the number only; the layer holds the slots, queues for them and
+//! gives them back when a stream ends.
 
 use std::time::Duration;
 
@@ -43,8 +46,27 @@ pub struct Limiter {
     limit: u32,
     successes: u32,
     settles_at: Option<Instant>,
-    degraded: bool,
+    /// Whether the target never pushed back: then the way up is as fast as answers come.
+    unlearnt: bool,
+    /// Of the last outcomes, how many were answers, and how many pushed back.
+    recent: (u32, u32),
+    /// What was known before the decreases of a short while ago.
+    before: Option<Before>,
 }
+
+/// What was known before some decreases that are about the same trouble.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Before {
+    limit: u32,
+    unlearnt: bool,
+    /// When the last of the decreases was.
+    last: Instant,
+}
+
+/// How many outcomes are remembered at least.
+const RECENT: u32 = 32;
+/// Decreases that follow each other within this time are about the same trouble.
+const SAME_TROUBLE: Duration = Duration::from_secs(30);
 
 // === impl ConcurrencyPolicy ===
 
@@ -95,49 +117,72 @@ impl Limiter {
     /// At the policy's start.
     #[must_use]
     pub fn new(policy: ConcurrencyPolicy) -> Self {
-        Self { limit: policy.start, policy, successes: 0, settles_at: None, degraded: false }
+        Self {
+            limit: policy.start,
+            policy,
+            successes: 0,
+            settles_at: None,
+            unlearnt: true,
+            recent: (0, 0),
+            before: None,
+        }
     }
 
-    /// How many attempts the target may have at once now; half while it is degraded, `u32::MAX` when not enabled.
+    /// How many attempts the target may have at once now; `u32::MAX` when not enabled.
     #[must_use]
     pub fn limit(&self) -> u32 {
         if !self.policy.enabled {
             return u32::MAX;
         }
-        let limit = if self.degraded { self.limit / 2 } else { self.limit };
-        limit.max(self.policy.min)
+        self.limit.max(self.policy.min)
     }
 
     /// An attempt succeeded; `limit_reached` says whether all slots were taken while it ran. One more slot for each
-    /// limit-many such successes: a limit that is not reached proves nothing about a larger one, and neither does an
-    /// attempt from before the last decrease.
+    /// limit-many such successes, and for each single one while the target never pushed back: a limit that is not
+    /// reached proves nothing about a larger one, and neither does an attempt from before the last decrease.
     pub fn on_success(&mut self, now: Instant, limit_reached: bool) {
+        self.remember(1, 0);
         if !limit_reached || self.is_settling(now) {
             return;
         }
         self.successes = self.successes.saturating_add(1);
-        if self.successes >= self.limit() {
+        if self.unlearnt || self.successes >= self.limit() {
             self.successes = 0;
             self.limit = self.limit.saturating_add(1).min(self.policy.max);
         }
     }
 
-    /// The target said that it is too much. Within one median first token (`p50`) after that, further such words are
-    /// about the same moment, and change nothing.
-    pub fn on_back_pressure(&mut self, now: Instant, p50: Duration) {
-        if self.is_settling(now) {
+    /// The target said that it is too much, with so many attempts in flight. Within one median first token (`p50`)
+    /// after a decrease, further such words are about the same moment, and change nothing; so do words of a target
+    /// that answers most calls, or of which less than half the limit is used.
+    pub fn on_back_pressure(&mut self, now: Instant, p50: Duration, in_flight: u32) {
+        self.remember(0, 1);
+        let (answers, words) = self.recent;
+        if self.is_settling(now) || words < answers || in_flight.saturating_mul(2) < self.limit() {
             return;
         }
+        let same = self.before.filter(|before| now.saturating_duration_since(before.last) < SAME_TROUBLE);
+        let before = same.unwrap_or(Before { limit: self.limit, unlearnt: self.unlearnt, last: now });
+        self.before = Some(Before { last: now, ..before });
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a ratio of a u32 is within u32")]
         let lowered = (f64::from(self.limit) * self.policy.decrease) as u32;
         self.limit = lowered.max(self.policy.min);
         self.successes = 0;
+        self.unlearnt = false;
         self.settles_at = Some(now + p50);
     }
 
-    /// Whether the target's circuit is degraded: half the limit until it is not.
-    pub fn set_degraded(&mut self, degraded: bool) {
-        self.degraded = degraded;
+    /// The circuit opened: what was just said was about an outage, and not about how much was asked at once. The
+    /// circuit itself meters the way back.
+    pub fn on_outage(&mut self, now: Instant) {
+        self.recent = (0, 0);
+        if let Some(before) = self.before.take()
+            && now.saturating_duration_since(before.last) < SAME_TROUBLE
+        {
+            self.limit = self.limit.max(before.limit);
+            self.unlearnt |= before.unlearnt;
+            self.settles_at = None;
+        }
     }
 
     /// Other numbers from now on (a reload): what was learned stays, within the new bounds.
@@ -146,125 +191,18 @@ impl Limiter {
         self.policy = policy;
     }
 
+    fn remember(&mut self, answers: u32, words: u32) {
+        self.recent.0 += answers;
+        self.recent.1 += words;
+        if self.recent.0 + self.recent.1 >= 2 * RECENT {
+            self.recent = (self.recent.0 / 2, self.recent.1 / 2);
+        }
+    }
+
     fn is_settling(&self, now: Instant) -> bool {
         self.settles_at.is_some_and(|at| now < at)
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn limits(mut limiter: Limiter, times: u64, p50: Duration) -> Vec<u32> {
-        let start = Instant::now();
-        (0..times)
-            .map(|step| {
-                limiter.on_back_pressure(start + p50 * u32::try_from(step).unwrap(), p50);
-                limiter.limit()
-            })
-            .collect()
-    }
-
-    #[test]
-    fn back_pressure_lowers_the_limit_by_three_tenths_down_to_the_minimum() {
-        let limiter = Limiter::new(ConcurrencyPolicy::default());
-        assert_eq!(limiter.limit(), 16);
-        assert_eq!(limits(limiter, 7, Duration::from_secs(1)), [11, 7, 4, 2, 1, 1, 1]);
-        let limiter = Limiter::new(ConcurrencyPolicy { min: 4, ..ConcurrencyPolicy::default() });
-        assert_eq!(limits(limiter, 4, Duration::from_secs(1)), [11, 7, 4, 4]);
-    }
-
-    #[test]
-    fn back_pressure_counts_at_most_once_per_median_first_token() {
-        let start = Instant::now();
-        let p50 = Duration::from_secs(1);
-        let mut limiter = Limiter::new(ConcurrencyPolicy::default());
-        for millis in [0, 1, 500, 999] {
-            limiter.on_back_pressure(start + Duration::from_millis(millis), p50);
-            assert_eq!(limiter.limit(), 11, "after {millis} ms");
-        }
-        limiter.on_back_pressure(start + p50, p50);
-        assert_eq!(limiter.limit(), 7);
-    }
-
-    #[test]
-    fn limit_many_successes_at_the_limit_add_one_slot() {
-        let now = Instant::now();
-        let mut limiter = Limiter::new(ConcurrencyPolicy::default());
-        for _ in 0..1000 {
-            limiter.on_success(now, false);
-        }
-        assert_eq!(limiter.limit(), 16, "the limit was never reached");
-        for _ in 0..15 {
-            limiter.on_success(now, true);
-        }
-        assert_eq!(limiter.limit(), 16);
-        limiter.on_success(now, true);
-        assert_eq!(limiter.limit(), 17);
-        for _ in 0..16 {
-            limiter.on_success(now, true);
-        }
-        assert_eq!(limiter.limit(), 17);
-        limiter.on_success(now, true);
-        assert_eq!(limiter.limit(), 18);
-    }
-
-    #[test]
-    fn back_pressure_forgets_the_successes_before_it() {
-        let now = Instant::now();
-        let mut limiter = Limiter::new(ConcurrencyPolicy::default());
-        for _ in 0..10 {
-            limiter.on_success(now, true);
-        }
-        limiter.on_back_pressure(now, Duration::from_secs(1));
-        for _ in 0..100 {
-            limiter.on_success(now + Duration::from_millis(999), true);
-        }
-        assert_eq!(limiter.limit(), 11, "these began before the decrease");
-        let now = now + Duration::from_secs(1);
-        for _ in 0..10 {
-            limiter.on_success(now, true);
-        }
-        assert_eq!(limiter.limit(), 11);
-        limiter.on_success(now, true);
-        assert_eq!(limiter.limit(), 12);
-    }
-
-    #[test]
-    fn the_limit_never_exceeds_the_maximum_and_is_halved_while_degraded() {
-        let now = Instant::now();
-        let mut limiter = Limiter::new(ConcurrencyPolicy { max: 17, ..ConcurrencyPolicy::default() });
-        for _ in 0..1000 {
-            limiter.on_success(now, true);
-        }
-        assert_eq!(limiter.limit(), 17);
-        limiter.set_degraded(true);
-        assert_eq!(limiter.limit(), 8);
-        limiter.set_degraded(false);
-        assert_eq!(limiter.limit(), 17);
-        limiter.reconfigure(ConcurrencyPolicy { start: 1, max: 1, ..ConcurrencyPolicy::default() });
-        limiter.set_degraded(true);
-        assert_eq!(limiter.limit(), 1, "never below the minimum");
-        limiter.reconfigure(ConcurrencyPolicy { enabled: false, ..ConcurrencyPolicy::default() });
-        assert_eq!(limiter.limit(), u32::MAX);
-    }
-
-    #[test]
-    fn nonsense_is_named_by_its_field() {
-        let policy = ConcurrencyPolicy {
-            min: 0,
-            start: 9,
-            max: 8,
-            decrease: 1.0,
-            max_queued: 100_001,
-            max_queue_wait: Duration::from_secs(601),
-            ..ConcurrencyPolicy::default()
-        };
-        let fields: Vec<_> = policy.validate().into_iter().map(|(field, _)| field).collect();
-        assert_eq!(fields, ["min", "start", "decrease", "max_queued", "max_queue_wait"]);
-        let policy = ConcurrencyPolicy { min: 20, start: 20, max: 19, ..ConcurrencyPolicy::default() };
-        let fields: Vec<_> = policy.validate().into_iter().map(|(field, _)| field).collect();
-        assert_eq!(fields, ["max", "start"]);
-        assert!(ConcurrencyPolicy::default().validate().is_empty());
-    }
-}
+mod tests;

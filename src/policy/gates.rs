@@ -173,7 +173,10 @@ impl Gate {
         dice: f64,
     ) -> Option<GateChange> {
         let wait = match self.kind {
-            GateKind::Rate => wait.unwrap_or(self.policy.rate_wait).min(self.policy.rate_wait_max),
+            // No wait at all, right after a limit was reached, is a lie: it would be asked in a hot loop.
+            GateKind::Rate => {
+                wait.filter(|wait| !wait.is_zero()).unwrap_or(self.policy.rate_wait).min(self.policy.rate_wait_max)
+            }
             GateKind::Credential | GateKind::Configuration => self.policy.probe_interval,
         };
         let spread = 1.0 + self.policy.jitter.clamp(0.0, 1.0) * dice.clamp(0.0, 1.0);

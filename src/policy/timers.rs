@@ -57,6 +57,13 @@ pub struct AttemptTimers {
     pub min_bytes_per_second: Option<u64>,
 }
 
+/// How many times the median a first token must be late to be a matter of the target and not of the call.
+const UNUSUAL: u32 = 8;
+/// The least silence after which another target is asked.
+const PATIENCE_MIN: Duration = Duration::from_secs(1);
+/// How many first tokens must be known before they are called usual.
+pub const USUAL_SAMPLES: usize = 20;
+
 // === impl TimersPolicy ===
 
 impl Default for TimersPolicy {
@@ -87,6 +94,14 @@ impl TimersPolicy {
             idle: self.idle.min(remaining),
             min_bytes_per_second: self.min_bytes_per_second,
         }
+    }
+
+    /// After how much silence another target is asked, where the usual first token is known: `soft`, or eight times
+    /// the median (at least one second), whichever is sooner. Such an answer takes eight times longer too, and would
+    /// miss the deadline; and not one in ten thousand is that late by itself.
+    #[must_use]
+    pub fn patience(soft: Duration, first_token_p50: Option<Duration>) -> Duration {
+        first_token_p50.map_or(soft, |p50| soft.min((p50 * UNUSUAL).max(PATIENCE_MIN)))
     }
 
     /// What is wrong with it: the field and why.
@@ -151,6 +166,13 @@ mod tests {
         assert_eq!((timers.soft, timers.min_bytes_per_second), (None, Some(10)));
         let policy = TimersPolicy { first_token: s(10), ..TimersPolicy::default() };
         assert_eq!(policy.for_attempt(true, s(600)).soft, None, "it is not soft where the hard one ends it");
+    }
+
+    #[test]
+    fn patience_is_measured_by_what_is_usual_of_the_target() {
+        for (p50, patience) in [(None, s(10)), (Some(s(9)), s(10)), (Some(s(1)), s(8)), (Some(s(0)), s(1))] {
+            assert_eq!(TimersPolicy::patience(s(10), p50), patience, "{p50:?}");
+        }
     }
 
     #[test]

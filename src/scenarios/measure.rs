@@ -114,6 +114,8 @@ impl<'a> Seen<'a> {
         measures.set(name("attempts"), share(attempts, calls));
         let most = self.judged(index).map(|(_, fate)| of_judged(fate.call).len()).max().unwrap_or(0);
         measures.set(name("most_attempts"), share(most, 1));
+        let records = self.judged(index).map(|(_, fate)| fate.records).max().unwrap_or(0);
+        measures.set(name("most_records"), share(records, 1));
         let unsound = self.judged(index).filter(|(_, fate)| !fate.sound).count();
         measures.set(name("unsound"), share(unsound, 1));
         let doomed = self.judged(index).filter(|(_, fate)| fate.doomed).count();

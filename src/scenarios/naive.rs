@@ -1,4 +1,6 @@
 //! The naive client, for comparison: three retries with full jitter on whatever fails, and nothing else.
+//!
+//! Where a scenario sets a first-token timeout it has the same, since nobody waits for ever.
 
 use std::{sync::Arc, time::Duration};
 
@@ -81,7 +83,8 @@ impl Naive {
     }
 
     async fn answered(&self, call: WireCall) -> bool {
-        let Ok(mut deltas) = self.world.clone().oneshot(call).await else { return false };
+        let silent = Instant::now() + self.scenario.policy.timers.first_token_alone;
+        let Ok(Ok(mut deltas)) = timeout_at(silent, self.world.clone().oneshot(call)).await else { return false };
         while let Some(item) = deltas.next().await {
             match item {
                 Ok(Delta::Finish { .. }) => return true,

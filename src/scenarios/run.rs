@@ -60,6 +60,8 @@ pub(super) struct Fate {
     pub(super) sound: bool,
     /// Whether its deadline came while it waited, and nothing was under way.
     pub(super) doomed: bool,
+    /// How many attempts it was told of, refused ones included.
+    pub(super) records: usize,
 }
 
 /// A change of a circuit or gate.
@@ -229,7 +231,7 @@ impl Crowd {
             .map(|target| TargetSpec {
                 target: Arc::clone(target),
                 circuit: Arc::clone(&circuit),
-                concurrency: scenario.concurrency(),
+                concurrency: policy.concurrency.clone(),
             })
             .collect();
         let shared = SharedPolicies {
@@ -325,10 +327,11 @@ impl Fate {
     /// A call that ends now, without an answer.
     pub(super) fn gone(call: usize, began: Instant) -> Self {
         let class = Some(FailureClass::Cancelled);
-        Self { call, ended: began.elapsed(), answered: false, class, sound: true, doomed: false }
+        Self { call, ended: began.elapsed(), answered: false, class, sound: true, doomed: false, records: 0 }
     }
 
     fn read(&mut self, fold: &Option<Fold>, outcome: &Outcome) {
+        self.records = outcome.attempts.len();
         let held: Option<String> = fold.as_ref().map(|fold| fold.message().joined_text());
         match &outcome.result {
             Ok(completion) => {

@@ -188,8 +188,8 @@ pub struct Policies {
     pub retry: RetryPolicy,
     /// Every target's circuit.
     pub circuit: CircuitPolicy,
-    /// Slots; unset: as many at the start as the load needs.
-    pub concurrency: Option<ConcurrencyPolicy>,
+    /// Slots.
+    pub concurrency: ConcurrencyPolicy,
     /// What retries cost.
     pub budget: BudgetPolicy,
     /// Gates.
@@ -244,17 +244,6 @@ impl Scenario {
         } else {
             callers.upstreams.iter().filter_map(index).collect()
         }
-    }
-
-    /// Slots: as many at the start as the load needs at worst, so that what is measured is recovery, and not how a
-    /// fresh process learns a limit.
-    pub(super) fn concurrency(&self) -> ConcurrencyPolicy {
-        self.policy.concurrency.clone().unwrap_or_else(|| {
-            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a few thousand at most")]
-            let needed = (self.rate * self.deadline.as_secs_f64() * 1.2).ceil() as u32;
-            let start = needed.max(1024);
-            ConcurrencyPolicy { start, max: start, ..ConcurrencyPolicy::default() }
-        })
     }
 }
 

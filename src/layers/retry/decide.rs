@@ -209,7 +209,8 @@ fn estimated_tokens(call: &ModelCall, first: Option<&AttemptRecord>) -> u64 {
 /// Waits until then, or until something changed.
 pub(super) async fn parked(until: Instant, changed: BoxFuture<()>) {
     tokio::select! {
-        () = tokio::time::sleep_until(until) => {}
+        biased;
         () = changed => {}
+        () = tokio::time::sleep_until(until) => {}
     }
 }

@@ -14,6 +14,7 @@ use tokio::{sync::Notify, time::Instant};
 
 use crate::layers::{
     concurrency::Slots,
+    observe::millis,
     spans::{AttemptTrace, Choice},
 };
 use crate::{
@@ -147,10 +148,11 @@ impl TargetState {
         }
     }
 
-    /// Whether its circuit is closed and not degraded.
+    /// Whether its circuit is closed and not degraded, or wants one call to see whether it still is.
     pub fn is_healthy(&self, now: Instant) -> bool {
-        let snapshot = self.circuit().snapshot(now);
-        matches!(snapshot.state, CircuitState::Closed | CircuitState::ForcedClosed) && !snapshot.degraded
+        let circuit = self.circuit();
+        matches!(circuit.state(), CircuitState::Closed | CircuitState::ForcedClosed)
+            && (!circuit.degraded() || circuit.wants_scout(now))
     }
 
     /// Looks at the circuit without taking a permit; what is overdue is settled and published.
@@ -177,18 +179,19 @@ impl TargetState {
     pub fn moved(&self, transitions: Vec<Transition>) {
         for transition in transitions {
             let body = match transition {
-                Transition::Opened { evidence, retry_in, reason } => EventBody::CircuitOpened {
-                    evidence,
-                    retry_in_ms: crate::layers::observe::millis(retry_in),
-                    reason: reason.to_owned(),
-                },
+                Transition::Opened { evidence, retry_in, reason } => {
+                    // Timeouts may well be about how much was asked at once; errors that come at once are not.
+                    if evidence.slow * 2 <= evidence.failures {
+                        self.slots.unlearn_outage();
+                    }
+                    EventBody::CircuitOpened { evidence, retry_in_ms: millis(retry_in), reason: reason.to_owned() }
+                }
                 Transition::HalfOpen => EventBody::CircuitHalfOpen,
                 Transition::Recovering { admitted_percent } => EventBody::CircuitRecovering { admitted_percent },
                 Transition::Closed => EventBody::CircuitClosed,
-                Transition::Degraded(degraded) => {
-                    self.slots.set_degraded(degraded);
-                    continue;
-                }
+                // Other targets are preferred then (`Candidate::healthy`); nobody is refused, and no slot is taken away:
+                // where there is no other target, a slow answer is better than none.
+                Transition::Degraded(_) => continue,
             };
             self.events.publish(None, 0, Some(self.target.id.clone()), body);
             self.changed.notify_waiters();
@@ -200,7 +203,7 @@ impl TargetState {
         let body = match change {
             None => return,
             Some(GateChange::Closed { reopens_in }) => {
-                EventBody::GateClosed { gate, reopens_in_ms: crate::layers::observe::millis(reopens_in), class }
+                EventBody::GateClosed { gate, reopens_in_ms: millis(reopens_in), class }
             }
             Some(GateChange::Opened) => EventBody::GateOpened { gate },
         };

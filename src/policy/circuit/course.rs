@@ -42,6 +42,7 @@ impl Circuit {
         let seq = match self.policy.mode {
             CircuitMode::Evidence => {
                 self.arrivals.add(now, 1);
+                self.last_admitted = Some(now);
                 self.ledger.push(now, Fate::Pending, 0)
             }
             CircuitMode::Consecutive | CircuitMode::Off => self.ledger.skip(),
@@ -278,17 +279,34 @@ impl Circuit {
             && self.tally.basis(now, self.policy.min_outcomes, &self.policy).is_some_and(|counts| {
                 counts.failure_share() >= self.policy.failure_share_with_alternative - relief
                     || counts.slow_share() >= self.policy.slow_share - relief
-            });
+            })
+            || self.policy.mode == CircuitMode::Evidence && self.is_slow_of_late(now, relief);
         if degraded != self.degraded {
             self.degraded = degraded;
             self.outbox.push(Transition::Degraded(degraded));
         }
     }
 
+    /// Whether most of the last calls that are old enough to tell are slow. Whoever is silent for longer than the slow
+    /// threshold is slow already: to wait for the answer, and for those before it, would be to learn of a brown-out when
+    /// its first callers run out of time.
+    fn is_slow_of_late(&self, now: Instant, relief: f64) -> bool {
+        let wanted = self.policy.min_outcomes;
+        let (mut told, mut slow) = self.ledger.aged(now, self.policy.slow_threshold, wanted);
+        let (older, older_slow) = self.tally.last_slow(now, wanted - told, &self.policy);
+        told += older;
+        slow += older_slow;
+        told >= wanted && f64::from(slow) >= f64::from(told) * (self.policy.slow_share - relief)
+    }
+
     /// Failures in a row that open at the present rate of calls.
     fn run_length(&mut self, now: Instant) -> u32 {
-        let rate = f64::from(self.arrivals.total(now)) / self.policy.window.as_secs_f64();
+        let rate = self.calls_per_second(now);
         self.policy.run_at(rate)
+    }
+
+    fn calls_per_second(&mut self, now: Instant) -> f64 {
+        f64::from(self.arrivals.total(now)) / self.policy.window.as_secs_f64()
     }
 
     fn reopen(&mut self, now: Instant, trip: Trip, floor_ms: u32) {
@@ -300,12 +318,14 @@ impl Circuit {
     fn open(&mut self, now: Instant, trip: Trip, floor_ms: u32, evidence: Evidence) {
         if matches!(self.state, State::HalfOpen(_) | State::Recovering(_)) {
             self.streak = self.streak.saturating_add(1);
+        } else {
+            self.usual_rate = self.calls_per_second(now);
         }
         let wait = match self.policy.mode {
             CircuitMode::Consecutive | CircuitMode::Off => self.policy.consecutive_open,
             CircuitMode::Evidence => {
                 let cap = match trip.kind {
-                    FailKind::Fast => self.policy.open_max_fast,
+                    FailKind::Fast => self.policy.longest_fast(self.usual_rate),
                     FailKind::Slow => self.policy.open_max_slow,
                 };
                 let doubled = self.policy.open_base.saturating_mul(1 << self.streak.min(20)).min(cap);

@@ -145,6 +145,26 @@ impl Ledger {
         run
     }
 
+    /// Of the last attempts that are at least `age` old, `most` at most: how many tell something, and how many of these
+    /// are slow. One that is pending is.
+    pub(super) fn aged(&self, now: Instant, age: Duration, most: u32) -> (u32, u32) {
+        let young = self.entries.partition_point(|entry| now.saturating_duration_since(entry.admitted) >= age);
+        let (mut told, mut slow) = (0, 0);
+        for entry in self.entries.range(..young).rev().take(LOOK_AROUND) {
+            if told == most {
+                break;
+            }
+            let (tells, is_slow) = match entry.fate {
+                Fate::Removed | Fate::Local => (0, 0),
+                Fate::Pending | Fate::Silent | Fate::Answered { slow: true } | Fate::Failed(FailKind::Slow) => (1, 1),
+                Fate::Answered { slow: false } | Fate::Failed(FailKind::Fast) => (1, 0),
+            };
+            told += tells;
+            slow += is_slow;
+        }
+        (told, slow)
+    }
+
     /// How many are not decided yet.
     pub(super) fn pending(&self) -> u32 {
         self.pending

@@ -72,6 +72,7 @@ pub struct CircuitPolicy {
     #[schemars(with = "String")]
     pub open_base: Duration,
     /// Longest open time after fast failures, before jitter. `open_base` to 1 h; longer leaves a healthy target unused.
+    /// Where there were many calls it is shorter, down to `open_base`: probes may be one in twenty of the usual calls.
     #[serde(with = "crate::domain::units::duration")]
     #[schemars(with = "String")]
     pub open_max_fast: Duration,
@@ -116,6 +117,9 @@ pub struct CircuitPolicy {
     #[schemars(with = "String")]
     pub consecutive_open: Duration,
 }
+
+/// What part of the usual calls may be probes of an open circuit.
+const PROBE_SHARE: f64 = 0.05;
 
 // === impl CircuitPolicy ===
 
@@ -243,6 +247,16 @@ impl CircuitPolicy {
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "between 0 and 1000")]
         let more = more.round() as u32;
         self.run_at_low_rate + more
+    }
+
+    /// The longest open time after fast failures where there were so many calls per second: a probe that fails at once
+    /// costs its caller a wait and the target nothing, so the more callers wait, the sooner it is worth while.
+    #[must_use]
+    pub fn longest_fast(&self, usual_rate: f64) -> Duration {
+        let probes_per_second = PROBE_SHARE * usual_rate;
+        let enough = f64::from(self.probes_at_once()) / probes_per_second.max(1e-9);
+        let enough = Duration::try_from_secs_f64(enough).unwrap_or(Duration::MAX);
+        self.open_max_fast.min(enough.max(self.open_base))
     }
 
     /// How long a probe's lease lasts.

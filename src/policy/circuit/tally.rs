@@ -274,6 +274,13 @@ impl Tally {
         Some(counts)
     }
 
+    /// Of the last outcomes, `most` at most: how many there are, and how many of them were slow.
+    pub(super) fn last_slow(&self, now: Instant, most: u32, policy: &CircuitPolicy) -> (u32, u32) {
+        let recent = self.last.iter().rev().take(most as usize);
+        let recent = recent.take_while(|(at, _)| now.saturating_duration_since(*at) <= policy.sparse_window);
+        recent.fold((0, 0), |(told, slow), (_, counts)| (told + counts.committed(), slow + counts.slow))
+    }
+
     /// Failures in a row at the end, and how many of them were slow.
     pub(super) fn run(&self) -> (u32, u32) {
         (self.run_failures, self.run_slow)

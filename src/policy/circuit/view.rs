@@ -57,7 +57,7 @@ pub enum Transition {
     },
     /// The circuit closed.
     Closed,
-    /// A closed or recovering circuit is, or is no longer, degraded: prefer other targets, hedge, halve concurrency.
+    /// A closed or recovering circuit is, or is no longer, degraded: prefer other targets.
     Degraded(bool),
 }
 

@@ -1,0 +1,168 @@
+//! What the limit learns, and what it must not learn.
+
+use super::*;
+
+fn limits(mut limiter: Limiter, times: u64, p50: Duration) -> Vec<u32> {
+    let start = Instant::now();
+    (0..times)
+        .map(|step| {
+            limiter.on_back_pressure(start + p50 * u32::try_from(step).unwrap(), p50, 16);
+            limiter.limit()
+        })
+        .collect()
+}
+
+#[test]
+fn back_pressure_lowers_the_limit_by_three_tenths_down_to_the_minimum() {
+    let limiter = Limiter::new(ConcurrencyPolicy::default());
+    assert_eq!(limiter.limit(), 16);
+    assert_eq!(limits(limiter, 7, Duration::from_secs(1)), [11, 7, 4, 2, 1, 1, 1]);
+    let limiter = Limiter::new(ConcurrencyPolicy { min: 4, ..ConcurrencyPolicy::default() });
+    assert_eq!(limits(limiter, 4, Duration::from_secs(1)), [11, 7, 4, 4]);
+}
+
+#[test]
+fn back_pressure_counts_at_most_once_per_median_first_token() {
+    let start = Instant::now();
+    let p50 = Duration::from_secs(1);
+    let mut limiter = Limiter::new(ConcurrencyPolicy::default());
+    for millis in [0, 1, 500, 999] {
+        limiter.on_back_pressure(start + Duration::from_millis(millis), p50, 16);
+        assert_eq!(limiter.limit(), 11, "after {millis} ms");
+    }
+    limiter.on_back_pressure(start + p50, p50, 16);
+    assert_eq!(limiter.limit(), 7);
+}
+
+/// A limiter that has learnt that it may be too much: 16 slots were, 11 are left.
+fn lowered(now: Instant) -> Limiter {
+    let mut limiter = Limiter::new(ConcurrencyPolicy::default());
+    limiter.on_back_pressure(now, Duration::from_secs(1), 16);
+    assert_eq!(limiter.limit(), 11);
+    limiter
+}
+
+#[test]
+fn limit_many_successes_at_the_limit_add_one_slot() {
+    let start = Instant::now();
+    let mut limiter = lowered(start);
+    let now = start + Duration::from_secs(1);
+    for _ in 0..1000 {
+        limiter.on_success(now, false);
+    }
+    assert_eq!(limiter.limit(), 11, "the limit was never reached");
+    for (successes, limit) in [(10, 11), (1, 12), (11, 12), (1, 13)] {
+        for _ in 0..successes {
+            limiter.on_success(now, true);
+        }
+        assert_eq!(limiter.limit(), limit);
+    }
+}
+
+#[test]
+fn until_a_target_pushes_back_each_success_at_the_limit_adds_one_slot() {
+    let now = Instant::now();
+    let mut limiter = Limiter::new(ConcurrencyPolicy::default());
+    for _ in 0..16 {
+        limiter.on_success(now, true);
+    }
+    assert_eq!(limiter.limit(), 32);
+    limiter.on_success(now, false);
+    assert_eq!(limiter.limit(), 32, "the limit was not reached");
+}
+
+#[test]
+fn back_pressure_forgets_the_successes_before_it() {
+    let start = Instant::now();
+    let mut limiter = lowered(start);
+    for _ in 0..100 {
+        limiter.on_success(start + Duration::from_millis(999), true);
+    }
+    assert_eq!(limiter.limit(), 11, "these began before the decrease");
+    let now = start + Duration::from_secs(1);
+    for _ in 0..10 {
+        limiter.on_success(now, true);
+    }
+    assert_eq!(limiter.limit(), 11);
+    limiter.on_success(now, true);
+    assert_eq!(limiter.limit(), 12);
+}
+
+#[test]
+fn a_target_that_answers_most_calls_fails_by_chance_and_not_by_too_many_at_once() {
+    let start = Instant::now();
+    let p50 = Duration::from_millis(600);
+    let mut limiter = Limiter::new(ConcurrencyPolicy { start: 100, ..ConcurrencyPolicy::default() });
+    for step in 0..1000_u32 {
+        let now = start + Duration::from_millis(20) * step;
+        if step % 10 < 3 && step > 10 {
+            limiter.on_back_pressure(now, p50, 100);
+        } else {
+            limiter.on_success(now, false);
+        }
+    }
+    assert_eq!(limiter.limit(), 100);
+    for step in 0..64_u32 {
+        limiter.on_back_pressure(start + Duration::from_secs(30) + p50 * step, p50, 100);
+    }
+    assert_eq!(limiter.limit(), 1, "one that answers nobody has too many");
+}
+
+#[test]
+fn a_limit_of_which_less_than_half_is_used_is_not_what_the_target_speaks_of() {
+    let now = Instant::now();
+    let mut limiter = Limiter::new(ConcurrencyPolicy::default());
+    limiter.on_back_pressure(now, Duration::from_secs(1), 7);
+    assert_eq!(limiter.limit(), 16);
+    limiter.on_back_pressure(now, Duration::from_secs(1), 8);
+    assert_eq!(limiter.limit(), 11);
+}
+
+#[test]
+fn what_an_outage_said_is_unlearnt_and_what_was_said_before_it_is_not() {
+    let start = Instant::now();
+    let p50 = Duration::from_secs(1);
+    let mut limiter = lowered(start);
+    let outage = start + Duration::from_secs(60);
+    for step in 0..3_u32 {
+        limiter.on_back_pressure(outage + p50 * step, p50, 16);
+    }
+    assert_eq!(limiter.limit(), 2);
+    limiter.on_outage(outage + p50 * 3);
+    assert_eq!(limiter.limit(), 11);
+    limiter.on_outage(outage + p50 * 4);
+    assert_eq!(limiter.limit(), 11, "there is nothing left to unlearn");
+}
+
+#[test]
+fn the_limit_stays_between_the_minimum_and_the_maximum() {
+    let now = Instant::now();
+    let mut limiter = Limiter::new(ConcurrencyPolicy { max: 17, ..ConcurrencyPolicy::default() });
+    for _ in 0..1000 {
+        limiter.on_success(now, true);
+    }
+    assert_eq!(limiter.limit(), 17);
+    limiter.reconfigure(ConcurrencyPolicy { start: 1, max: 1, ..ConcurrencyPolicy::default() });
+    assert_eq!(limiter.limit(), 1);
+    limiter.reconfigure(ConcurrencyPolicy { enabled: false, ..ConcurrencyPolicy::default() });
+    assert_eq!(limiter.limit(), u32::MAX);
+}
+
+#[test]
+fn nonsense_is_named_by_its_field() {
+    let policy = ConcurrencyPolicy {
+        min: 0,
+        start: 9,
+        max: 8,
+        decrease: 1.0,
+        max_queued: 100_001,
+        max_queue_wait: Duration::from_secs(601),
+        ..ConcurrencyPolicy::default()
+    };
+    let fields: Vec<_> = policy.validate().into_iter().map(|(field, _)| field).collect();
+    assert_eq!(fields, ["min", "start", "decrease", "max_queued", "max_queue_wait"]);
+    let policy = ConcurrencyPolicy { min: 20, start: 20, max: 19, ..ConcurrencyPolicy::default() };
+    let fields: Vec<_> = policy.validate().into_iter().map(|(field, _)| field).collect();
+    assert_eq!(fields, ["max", "start"]);
+    assert!(ConcurrencyPolicy::default().validate().is_empty());
+}
