@@ -7,7 +7,7 @@
 
 mod graphemes;
 
-use std::collections::HashMap;
+use std::{collections::HashMap, sync::Arc};
 
 use self::graphemes::{ends_cleanly, settled};
 use crate::domain::{
@@ -125,6 +125,13 @@ impl Delivery {
         let step = Progress::Rewind { keep: Vec::new(), cause, attempt, hash: hash_blocks(std::iter::empty()) };
         self.apply(&step);
         vec![step]
+    }
+
+    /// The text of an abandoned attempt that followers still hold.
+    pub fn held_text(&self) -> Option<Arc<str>> {
+        let standing = self.standing.as_ref()?;
+        let held = self.fold.blocks().iter().find(|held| held.id == standing.id && !held.stopped)?;
+        Some(Arc::from(held.text.as_str()))
     }
 
     /// Delivers what was held back for a grapheme that may go on: nothing more comes.

@@ -28,9 +28,14 @@ pub(super) fn usual() -> Arc<dyn Journal> {
 
 /// An engine whose one model plays this script (YAML, flow style).
 pub(super) fn engine(script: &str) -> Engine {
+    engine_able(script, "")
+}
+
+/// The same, with more said of the target (YAML, flow style, begins with a comma).
+pub(super) fn engine_able(script: &str, more: &str) -> Engine {
     let yaml = format!(
         "providers: {{ model: {{ dialect: scripted, script: {script} }} }}\n\
-         targets: {{ main: {{ provider: model, model: m-1 }} }}\n\
+         targets: {{ main: {{ provider: model, model: m-1{more} }} }}\n\
          routes: {{ default: {{ targets: [main], deadline: 120s }} }}\n\
          timers: {{ first_token: 400ms, first_token_alone: 400ms, soft_first_token: 0ms, idle: 400ms }}\n\
          policies: {{ standard: {{ retry: {{ max_retries: 4, backoff: {{ base: 10ms, cap: 40ms }} }} }} }}\n"
