@@ -82,8 +82,6 @@ pub(super) struct Run {
     pub(super) stale: u64,
     /// SHA-256 of every event, in order, with its virtual time.
     pub(super) events_hash: String,
-    /// The same of what circuits did.
-    pub(super) circuits_hash: String,
 }
 
 /// How long after the last deadline a run may go on.
@@ -110,14 +108,7 @@ pub(super) fn ours(scenario: &Scenario, seed: u64, arrivals: &[Arrival]) -> Resu
             crowd.targets.all().iter().map(|state| state.circuit().snapshot(Instant::now()).stale_reports).sum();
         listening.shutdown().await;
         let heard = std::mem::take(&mut *heard.lock().unwrap_or_else(std::sync::PoisonError::into_inner));
-        Run {
-            fates,
-            sent: world.sent(),
-            circuits: heard.circuits,
-            stale,
-            events_hash: hex(heard.all),
-            circuits_hash: hex(heard.moves),
-        }
+        Run { fates, sent: world.sent(), circuits: heard.circuits, stale, events_hash: hex(heard.all) }
     })
 }
 
@@ -168,7 +159,6 @@ where
 struct Heard {
     circuits: Vec<Moved>,
     all: Sha256,
-    moves: Sha256,
 }
 
 async fn listen(mut reader: EventReader, began: Instant, heard: Arc<Mutex<Heard>>) {
@@ -200,7 +190,6 @@ impl Heard {
             EventBody::GateOpened { gate } => format!("{} gate opened", gate.as_str()),
             _ => return,
         };
-        self.moves.update(format!("{} {target} {what}\n", at.as_micros()));
         self.circuits.push(Moved { at, target: target.to_owned(), what });
     }
 }
@@ -302,7 +291,7 @@ impl Crowd {
         };
         let mut fate = Fate::gone(number, began);
         match ended {
-            Ok(Ok((fold, outcome))) => fate.read(&fold, &outcome),
+            Ok(Ok((fold, outcome))) => fate.read(fold.as_ref(), &outcome),
             Ok(Err(refused)) => fate.class = Some(refused.class),
             Err(_) => {}
         }
@@ -330,9 +319,9 @@ impl Fate {
         Self { call, ended: began.elapsed(), answered: false, class, sound: true, doomed: false, records: 0 }
     }
 
-    fn read(&mut self, fold: &Option<Fold>, outcome: &Outcome) {
+    fn read(&mut self, fold: Option<&Fold>, outcome: &Outcome) {
         self.records = outcome.attempts.len();
-        let held: Option<String> = fold.as_ref().map(|fold| fold.message().joined_text());
+        let held: Option<String> = fold.map(|fold| fold.message().joined_text());
         match &outcome.result {
             Ok(completion) => {
                 self.answered = true;

@@ -94,6 +94,7 @@ async fn a_second_tool_call_that_reuses_an_index_is_a_call_of_its_own() {
     let relight = Relight::start(&one_target(&upstream)).await;
     let (folding, _) = Folding::all(relight.recovery(), streaming("Hello", RewindMode::Rewind)).await;
     assert!(folding.is_completed(), "{:?}", folding.terminal);
-    let calls: Vec<&str> = folding.blocks.values().filter(|block| block.committed).map(|block| block.text.as_str()).collect();
+    let calls: Vec<&str> =
+        folding.blocks.values().filter(|block| block.committed).map(|block| block.text.as_str()).collect();
     assert_eq!(calls, ["{\"q\":1}", "{\"q\":2}"]);
 }
