@@ -112,9 +112,8 @@ impl Delivery {
     pub fn abandon(&mut self, attempt: u32, cause: FailureClass, seamless: bool) -> Vec<Progress> {
         self.uncommitted.clear();
         let alone = match self.fold.blocks() {
-            [] => None,
             [only] if seamless && only.kind == BlockKind::Text => Some(only.id),
-            [_, ..] => None,
+            [] | [_, ..] => None,
         };
         let steps = if alone.is_some() { self.flush() } else { Vec::new() };
         self.tails.clear();
