@@ -61,8 +61,8 @@ pub fn request(call: &ModelCall, held: &str, way: Way) -> ModelCall {
 /// How many bytes at the begin of `more` repeat the end of `held`, unmistakably; 0 where it goes on properly.
 #[must_use]
 pub fn overlap(held: &str, more: &str) -> usize {
-    let ends = more.char_indices().map(|(at, c)| at + c.len_utf8());
-    let longest = ends.rev().find(|end| held.ends_with(&more[..*end])).unwrap_or(0);
+    let mut ends = more.char_indices().map(|(at, c)| at + c.len_utf8());
+    let longest = ends.rfind(|end| held.ends_with(&more[..*end])).unwrap_or(0);
     let words = more[..longest].split_whitespace().count();
     if longest >= OVERLAP_BYTES && words >= OVERLAP_WORDS { longest } else { 0 }
 }
