@@ -154,10 +154,10 @@ impl Engine {
     }
 
     /// Remembers what became of the last change of the configuration: in force, or refused and why.
-    pub fn configuration_changed(&self, rejected: Option<String>) {
+    pub fn configuration_changed(&self, rejected: Option<&str>) {
         self.configuration.rcu(|old| Configuration {
             generation: if rejected.is_none() { old.generation + 1 } else { old.generation },
-            rejected: rejected.clone(),
+            rejected: rejected.map(str::to_owned),
         });
     }
 

@@ -21,8 +21,8 @@ mod stream;
 use std::sync::Arc;
 
 use axum::{
-    Router,
-    extract::DefaultBodyLimit,
+    Extension, Router,
+    extract::{ConnectInfo, DefaultBodyLimit},
     http::HeaderMap,
     routing::{get, post},
 };
@@ -53,9 +53,12 @@ pub trait Door: Send + Sync + 'static {
     fn is_draining(&self) -> bool;
 }
 
-/// The certificate that a client's connection showed, DER; the listener puts it into each request's extensions.
-#[derive(Debug, Clone)]
-pub struct ClientCertificate(pub Arc<[u8]>);
+/// The certificate that a client's connection showed, DER, if it did; the listener gives it as `ConnectInfo`.
+#[derive(Debug, Clone, Default)]
+pub struct ClientCertificate(pub Option<Arc<[u8]>>);
+
+/// How handlers get the certificate; a listener without TLS gives none.
+type Shown = Option<Extension<ConnectInfo<ClientCertificate>>>;
 
 /// What all handlers share; cheap to clone.
 #[derive(Clone)]
@@ -92,8 +95,8 @@ impl Caller {
 
 impl Front {
     /// Who calls.
-    fn identify(&self, headers: &HeaderMap, certificate: Option<&ClientCertificate>) -> Result<Caller, Refused> {
-        let certificate = certificate.map(|certificate| &*certificate.0);
+    fn identify(&self, headers: &HeaderMap, shown: &Shown) -> Result<Caller, Refused> {
+        let certificate = shown.as_ref().and_then(|shown| shown.0.0.0.as_deref());
         self.door.identify(headers, certificate).ok_or_else(Refused::unauthenticated)
     }
 

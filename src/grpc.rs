@@ -4,9 +4,12 @@ pub mod admin;
 pub mod auth;
 pub mod convert;
 mod dry_run;
+mod lookup;
 pub mod presence;
 pub mod recovery;
+pub mod resume_token;
 pub mod status;
+mod stream;
 mod watch;
 
 /// The generated contract, package `relight.v1`.

@@ -6,6 +6,7 @@
 
 pub mod admit;
 pub mod attempt;
+pub mod cancel;
 pub mod circuit;
 pub mod classify;
 pub mod concurrency;

@@ -10,7 +10,8 @@
 //!   people see of it; [`journal`]: the durable record. These do not know each other.
 //! - [`stack`]: the order of the layers.
 //! - [`engine`]: a configuration made alive: resolves what is asked and runs it.
-//! - [`scenarios`]: the measure of the recovery policy: the real stack over scripted upstreams, in virtual time.
+//! - [`execution`]: running invocations: numbered, recorded, followed, taken over; [`scenarios`]: the measure of the
+//!   recovery policy: the real stack over scripted upstreams, in virtual time.
 //! - [`grpc`]: the services, and conversion between the contract and the domain; [`front`]: the OpenAI-compatible
 //!   HTTP front. These do not know each other.
 //! - [`server`]: a configuration and its listeners in, a running Relight out.
@@ -19,6 +20,7 @@ pub mod config;
 pub mod domain;
 pub mod engine;
 pub mod events;
+pub mod execution;
 pub mod front;
 pub mod grpc;
 pub mod journal;

@@ -4,6 +4,7 @@
 //! operators run. It ends in order: not ready, no new invocations, running ones finish, then telemetry is flushed.
 
 mod admin_port;
+mod executions;
 mod front_port;
 mod listen;
 mod reload;
@@ -20,6 +21,7 @@ use crate::{
     domain::{event::Severity, target::Target},
     engine::{Engine, PartsError},
     events::EventBus,
+    execution::Executions,
     grpc::{
         admin::Admin,
         auth::Authenticator,
@@ -27,6 +29,7 @@ use crate::{
         recovery::Recovery,
         v1::{admin_service_server::AdminServiceServer, recovery_service_server::RecoveryServiceServer},
     },
+    journal::JournalError,
     layers::{spans::Spans, targets::TargetState},
     telemetry::{
         self, Levels, LogFormat, Metrics, MetricsTask, ReaderTask, TargetNames, TelemetrySettings, TracerGuard,
@@ -60,6 +63,9 @@ pub enum StartError {
     /// A listener.
     #[error(transparent)]
     Bind(#[from] BindError),
+    /// The journal.
+    #[error("journal.store: {0}")]
+    Journal(#[from] JournalError),
     /// TLS.
     #[error("TLS cannot be set up: {0}")]
     Tls(String),
@@ -75,6 +81,7 @@ pub struct Running {
     /// Where the OpenAI-compatible front is served, where it is switched on.
     pub openai_front_address: Option<SocketAddr>,
     engine: Engine,
+    executions: Executions,
     draining: watch::Sender<bool>,
     stop: watch::Sender<bool>,
     health: tonic_health::server::HealthReporter,
@@ -98,7 +105,7 @@ impl Running {
     ///
     /// # Errors
     /// When a part of the configuration cannot be built. Must be called within a tokio runtime.
-    pub fn start(loaded: &Loaded, listeners: Listeners, options: &Options) -> Result<Self, StartError> {
+    pub async fn start(loaded: &Loaded, listeners: Listeners, options: &Options) -> Result<Self, StartError> {
         let config = &loaded.config;
         let events = EventBus::beyond_earlier_processes(config.events.capacity);
         let settings = telemetry_settings(config);
@@ -133,10 +140,11 @@ impl Running {
                 presence: presence.clone(),
                 max_body_bytes: max_bytes,
             };
-            port.serve(listener, stop_seen.clone(), &mut tasks);
+            port.serve(&config.server, listener, stop_seen.clone(), &mut tasks)?;
         }
         let admin = Admin::new(engine.clone(), Arc::clone(&authenticator), presence.clone());
-        let recovery = Recovery::new(engine.clone(), authenticator, presence);
+        let (executions, tokens) = executions::start(config, engine.clone(), &mut tasks).await?;
+        let recovery = Recovery::new(engine.clone(), executions.clone(), tokens, authenticator, presence);
         let routes = Routes::new(health_service.clone())
             .add_service(RecoveryServiceServer::new(recovery).max_decoding_message_size(max_bytes))
             .add_service(AdminServiceServer::new(admin).max_decoding_message_size(max_bytes));
@@ -152,6 +160,7 @@ impl Running {
             admin_address,
             openai_front_address,
             engine,
+            executions,
             draining,
             stop,
             health,
@@ -189,6 +198,8 @@ impl Running {
         if tokio::time::timeout(self.drain_timeout, drained).await.is_err() {
             tracing::warn!(left = self.engine.in_flight(), "the drain timeout is over; what still runs is cancelled");
         }
+        // Before connections are cut, so that every stream says how it can be resumed.
+        self.executions.hand_over().await;
         self.tasks.shutdown().await;
         if let Some(tracer) = self.telemetry.tracer.take() {
             tracer.shutdown(FLUSH_BOUND).await;
@@ -241,10 +252,9 @@ fn start_logs(config: &Config, events: &EventBus) -> ReaderTask {
     use std::io::IsTerminal as _;
     let terminal = std::io::stderr().is_terminal();
     let format = match config.telemetry.log.format {
-        LogSetting::Json => LogFormat::Json,
         LogSetting::Text => LogFormat::Human { colour: terminal },
         LogSetting::Auto if terminal => LogFormat::Human { colour: true },
-        LogSetting::Auto => LogFormat::Json,
+        LogSetting::Json | LogSetting::Auto => LogFormat::Json,
     };
     let least = match config.telemetry.log.level.as_str() {
         "error" => Severity::Error,

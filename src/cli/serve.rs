@@ -64,7 +64,7 @@ async fn serve(loaded: Loaded) -> anyhow::Result<ExitCode> {
     // Before anything listens, so that no signal is lost.
     let mut stop = Stop { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? };
     let listeners = Listeners::bind(&loaded.config.server).await?;
-    let running = Running::start(&loaded, listeners, &Options { logs: true, skip_pause: false })?;
+    let running = Running::start(&loaded, listeners, &Options { logs: true, skip_pause: false }).await?;
     tell_listening(&loaded, &running);
     stop.said().await;
     let ordered = running.shutdown();

@@ -127,7 +127,6 @@ pub mod bytes {
     ///
     /// # Errors
     /// When the serializer fails.
-    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
     pub fn serialize<S: Serializer>(bytes: &u64, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(&super::format_bytes(*bytes))
     }

@@ -11,7 +11,13 @@ use crate::{
         invocation::{Call, Invocation, Overrides, TraceContext},
         target::Target,
     },
-    layers::{observe::Incoming, scope::Plan, spans::Entry, targets::TargetSpec},
+    layers::{
+        cancel::Cancel,
+        observe::Incoming,
+        scope::{Before, Plan},
+        spans::Entry,
+        targets::TargetSpec,
+    },
 };
 
 /// Time kept back from the caller's deadline, so that the report of a failure still arrives.
@@ -42,6 +48,8 @@ pub struct Asked {
     pub trace: TraceContext,
     /// How it came in, as its span is called.
     pub entry: Entry,
+    /// Whether it goes on without its client; where no grace is named, for as long as the route says.
+    pub resumable: bool,
 }
 
 /// Why nothing is even tried.
@@ -81,6 +89,10 @@ impl Resolver {
         let plan = self.plan(name, route, &asked.operation, &asked.overrides);
         let allowed = asked.time_allowed.unwrap_or(route.deadline).min(route.max_deadline);
         let margin = REPORT_MARGIN.min(allowed / 10);
+        let mut overrides = asked.overrides;
+        if asked.resumable && overrides.resumable_grace.is_none() {
+            overrides.resumable_grace = Some(route.allow_overrides.max_resumable_grace);
+        }
         let invocation = Invocation {
             id: InvocationId::mint(),
             request_id: asked.request_id,
@@ -90,11 +102,17 @@ impl Resolver {
             operation: asked.operation,
             labels: asked.labels,
             call: asked.call,
-            overrides: asked.overrides,
+            overrides,
             deadline: Instant::now() + allowed.saturating_sub(margin),
             trace: asked.trace,
         };
-        Ok(Incoming { invocation: Arc::new(invocation), plan: Arc::new(plan), entry: asked.entry })
+        Ok(Incoming {
+            invocation: Arc::new(invocation),
+            plan: Arc::new(plan),
+            entry: asked.entry,
+            before: Before::default(),
+            cancel: Cancel::default(),
+        })
     }
 
     pub(super) fn bare_plan(&self, route: Option<&RouteName>, operation: &Operation) -> Result<Plan, Refusal> {

@@ -1,7 +1,6 @@
 //! `POST /v1/chat/completions`: from a request to an invocation, and from its end to an answer.
 
 use axum::{
-    Extension,
     body::{Body, Bytes},
     extract::{State, rejection::BytesRejection},
     http::{HeaderMap, HeaderValue, header},
@@ -10,7 +9,7 @@ use axum::{
 use futures_util::StreamExt as _;
 
 use super::{
-    ClientCertificate, Front, document,
+    Front, Shown, document,
     error::Refused,
     headers::{AskedByHeaders, Told},
     models,
@@ -33,11 +32,11 @@ const ENTRY: Entry = Entry::Http { method: "POST", route: "/v1/chat/completions"
 /// Answers a request. When its client goes away it is dropped, and with it the invocation and its upstream call.
 pub(super) async fn complete(
     State(front): State<Front>,
-    certificate: Option<Extension<ClientCertificate>>,
+    shown: Shown,
     headers: HeaderMap,
     body: Result<Bytes, BytesRejection>,
 ) -> Response {
-    match answer(front, certificate.as_deref(), &headers, body).await {
+    match answer(front, &shown, &headers, body).await {
         Ok(response) => response,
         Err(refused) => refused.into_response(),
     }
@@ -45,11 +44,11 @@ pub(super) async fn complete(
 
 async fn answer(
     front: Front,
-    certificate: Option<&ClientCertificate>,
+    shown: &Shown,
     headers: &HeaderMap,
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Response, Refused> {
-    let caller = front.identify(headers, certificate)?;
+    let caller = front.identify(headers, shown)?;
     if front.door.is_draining() {
         return Err(Refused::draining());
     }
@@ -70,6 +69,7 @@ async fn answer(
             allowed_targets: Vec::from_iter(target),
             ..Overrides::default()
         },
+        resumable: false,
         time_allowed: by_headers.time_allowed,
         trace: by_headers.trace,
         entry: ENTRY,

@@ -1,25 +1,21 @@
 //! The list of models: the routes that the caller may name, and the targets of the default one.
 
 use axum::{
-    Extension, Json,
+    Json,
     extract::{Path, State},
     http::HeaderMap,
 };
 use serde_json::{Value, json};
 
-use super::{Caller, ClientCertificate, Front, error::Refused};
+use super::{Caller, Front, Shown, error::Refused};
 use crate::{
     config::{Config, fault::nearest},
     domain::ids::{RouteName, TargetId},
 };
 
 /// `GET /v1/models`.
-pub(super) async fn list(
-    State(front): State<Front>,
-    certificate: Option<Extension<ClientCertificate>>,
-    headers: HeaderMap,
-) -> Result<Json<Value>, Refused> {
-    let caller = front.identify(&headers, certificate.as_deref())?;
+pub(super) async fn list(State(front): State<Front>, shown: Shown, headers: HeaderMap) -> Result<Json<Value>, Refused> {
+    let caller = front.identify(&headers, &shown)?;
     let config = front.engine.config();
     let data: Vec<Value> = names(&config, &caller).into_iter().map(|(name, owner)| front.model(&name, owner)).collect();
     Ok(Json(json!({"object": "list", "data": data})))
@@ -28,11 +24,11 @@ pub(super) async fn list(
 /// `GET /v1/models/{model}`.
 pub(super) async fn one(
     State(front): State<Front>,
-    certificate: Option<Extension<ClientCertificate>>,
+    shown: Shown,
     Path(model): Path<String>,
     headers: HeaderMap,
 ) -> Result<Json<Value>, Refused> {
-    let caller = front.identify(&headers, certificate.as_deref())?;
+    let caller = front.identify(&headers, &shown)?;
     let config = front.engine.config();
     let names = names(&config, &caller);
     let found = names.iter().find(|(name, _)| *name == model);

@@ -126,7 +126,7 @@ fn refuse_what_is_not_here(fields: &mut Fields) -> Result<(), Refused> {
         return Err(Refused::unsupported("logprobs", "`logprobs` is not available here"));
     }
     for name in ["top_logprobs", "audio", "background"] {
-        if fields.take(name).is_some_and(|value| value != Value::from(0) && value != Value::Bool(false)) {
+        if fields.take(name).is_some_and(|value| value.as_u64() != Some(0) && value.as_bool() != Some(false)) {
             return Err(Refused::unsupported(name, format!("`{name}` is not available here")));
         }
     }

@@ -179,7 +179,7 @@ impl Relay {
                 Ok(pieces) => {
                     self.told = Told { invocation: self.told.invocation.clone(), ..chat::told(outcome) };
                     self.send(pieces);
-                    let target = outcome.target.as_ref().map(|target| target.as_str()).unwrap_or_default();
+                    let target = outcome.target.as_ref().map(TargetId::as_str).unwrap_or_default();
                     let words = format!("attempts={} target={target}", outcome.attempts.len());
                     self.ready.push_back(Chunks::comment(&words));
                     self.ready.extend(self.chunks.end(completion));

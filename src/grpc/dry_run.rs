@@ -29,7 +29,7 @@ use crate::{
 pub(super) fn classify(engine: &Engine, facts: &FailureFacts) -> Result<v1::ClassifyFailureResponse, Status> {
     let route = engine.plan(facts.route.as_ref(), &facts.operation).map_err(|refusal| match refusal {
         Refusal::RouteNotFound { route, nearest } => {
-            status::route_not_found(route.as_str(), nearest.as_ref().map(|name| name.as_str()))
+            status::route_not_found(route.as_str(), nearest.as_ref().map(super::super::domain::ids::RouteName::as_str))
         }
         Refusal::Overrides(_) => status::internal("a dry run has no overrides"),
     })?;

@@ -5,7 +5,7 @@
 use std::{pin::Pin, sync::Arc};
 
 use arc_swap::ArcSwap;
-use futures_util::{Stream, StreamExt as _};
+use futures_util::Stream;
 use tonic::{Request, Response, Status};
 
 use super::{
@@ -16,19 +16,17 @@ use super::{
         invocation::Requested,
         metadata::{grpc_timeout, trace_context},
         outcome::{Asked as Told, response},
-        request::{invoke_request, watch_request},
+        request::{StreamStart, cancel_request, get_request, invoke_request, stream_request, thread_id, watch_request},
     },
     presence::Presence,
+    resume_token::TokenKey,
     status,
     v1::{self, recovery_service_server::RecoveryService},
 };
 use crate::{
-    domain::{
-        failure::{Failure, FailureClass},
-        fold::Progress,
-        invocation::Outcome,
-    },
+    domain::failure::{Failure, FailureClass},
     engine::{Asked, Engine, Refusal},
+    execution::{Executions, StartError, Started},
     layers::{observe::Incoming, spans::Entry},
 };
 
@@ -36,18 +34,26 @@ use crate::{
 #[derive(Debug, Clone)]
 pub struct Recovery {
     pub(super) engine: Engine,
+    pub(super) executions: Executions,
+    pub(super) tokens: Arc<TokenKey>,
     pub(super) authenticator: Arc<ArcSwap<Authenticator>>,
     pub(super) presence: Presence,
 }
 
-type Streaming<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
+pub(super) type Streaming<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 
 // === impl Recovery ===
 
 impl Recovery {
-    /// Serves this engine.
-    pub fn new(engine: Engine, authenticator: Arc<ArcSwap<Authenticator>>, presence: Presence) -> Self {
-        Self { engine, authenticator, presence }
+    /// Serves this engine, whose invocations run there; resume tokens are signed with this key.
+    pub fn new(
+        engine: Engine,
+        executions: Executions,
+        tokens: TokenKey,
+        authenticator: Arc<ArcSwap<Authenticator>>,
+        presence: Presence,
+    ) -> Self {
+        Self { engine, executions, tokens: Arc::new(tokens), authenticator, presence }
     }
 
     /// Who calls.
@@ -59,7 +65,7 @@ impl Recovery {
     pub(super) fn resolve(
         &self,
         requested: Requested,
-        identity: Identity,
+        identity: &Identity,
         metadata: &tonic::metadata::MetadataMap,
         rpc: &'static str,
     ) -> Result<Incoming, Status> {
@@ -77,11 +83,13 @@ impl Recovery {
             time_allowed,
             trace: trace_context(metadata),
             entry: Entry::Grpc(rpc),
+            resumable: requested.resumable,
         };
         let incoming = self.engine.resolve(asked).map_err(|refusal| match refusal {
-            Refusal::RouteNotFound { route, nearest } => {
-                status::route_not_found(route.as_str(), nearest.as_ref().map(|name| name.as_str()))
-            }
+            Refusal::RouteNotFound { route, nearest } => status::route_not_found(
+                route.as_str(),
+                nearest.as_ref().map(super::super::domain::ids::RouteName::as_str),
+            ),
             Refusal::Overrides(faults) => {
                 let mut violations = Violations::default();
                 for (field, reason) in faults {
@@ -94,15 +102,22 @@ impl Recovery {
         Ok(incoming)
     }
 
-    /// Runs an invocation to its end.
-    async fn outcome(&self, incoming: Incoming) -> Result<Outcome, Status> {
-        let mut steps = self.engine.run(incoming).await.map_err(|refused| refusal(&refused))?;
-        while let Some(step) = steps.next().await {
-            if let Progress::Terminal(outcome) = step {
-                return Ok(*outcome);
+    /// Begins an invocation, or joins the one that it repeats.
+    pub(super) async fn start(&self, incoming: Incoming) -> Result<Started, Status> {
+        let (request, thread) = (incoming.invocation.request_id.clone(), incoming.invocation.thread.clone());
+        self.executions.start(incoming).await.map_err(|error| match error {
+            StartError::Refused(refused) => refusal(&refused),
+            StartError::Conflict(earlier) => {
+                status::request_id_reused(&request.unwrap_or_else(|| "".into()), Some(&earlier))
             }
-        }
-        Err(status::internal("the invocation ended without an outcome"))
+            StartError::Spent(earlier) => status::failed_precondition(
+                "ANSWER_NOT_KEPT",
+                "the same request is finished, but the journal keeps no answers",
+                vec![("invocationId", earlier.as_str().to_owned())],
+            ),
+            StartError::ThreadBusy(running) => status::thread_busy(&thread.unwrap_or_else(|| "".into()), &running),
+            StartError::Journal(error) => super::stream::journal_failed(&error),
+        })
     }
 }
 
@@ -132,21 +147,28 @@ impl RecoveryService for Recovery {
         if requested.call.is_tool() {
             return Err(status::unimplemented("tool calls"));
         }
-        let told = Told {
-            operation: requested.operation.clone(),
-            thread: requested.thread.clone(),
-            disposition: v1::RequestDisposition::New,
-        };
-        let incoming = self.resolve(requested, identity, &metadata, "relight.v1.RecoveryService/InvokeWithRecovery")?;
-        let outcome = self.outcome(incoming).await?;
+        let (operation, thread) = (requested.operation.clone(), requested.thread.clone());
+        let incoming =
+            self.resolve(requested, &identity, &metadata, "relight.v1.RecoveryService/InvokeWithRecovery")?;
+        let Started { id, disposition, mut follower, .. } = self.start(incoming).await?;
+        // When the caller goes, this future is dropped, and with it the follower.
+        let outcome = follower.outcome().await.map_err(|lost| super::stream::lost(&id, &lost))?;
+        let told = Told { operation, thread, disposition: super::stream::wire_disposition(disposition) };
         Ok(Response::new(response(&outcome, &told)))
     }
 
     async fn stream_with_recovery(
         &self,
-        _: Request<v1::StreamWithRecoveryRequest>,
+        request: Request<v1::StreamWithRecoveryRequest>,
     ) -> Result<Response<Self::StreamWithRecoveryStream>, Status> {
-        Err(status::unimplemented("StreamWithRecovery"))
+        let identity = self.identify(&request)?;
+        let (metadata, _, request) = request.into_parts();
+        let start = stream_request(request).map_err(|faults| status::invalid_argument(&faults))?;
+        let stream = match start {
+            StreamStart::New(requested) => self.stream_new(*requested, identity, &metadata).await?,
+            StreamStart::Resume(resume) => self.stream_resumed(resume, &identity).await?,
+        };
+        Ok(Response::new(stream))
     }
 
     async fn watch_recovery(
@@ -161,16 +183,21 @@ impl RecoveryService for Recovery {
 
     async fn get_invocation(
         &self,
-        _: Request<v1::GetInvocationRequest>,
+        request: Request<v1::GetInvocationRequest>,
     ) -> Result<Response<v1::GetInvocationResponse>, Status> {
-        Err(status::unimplemented("GetInvocation"))
+        let identity = self.identify(&request)?;
+        let name = get_request(request.into_inner()).map_err(|faults| status::invalid_argument(&faults))?;
+        self.explain(&identity, name).await.map(Response::new)
     }
 
     async fn cancel_invocation(
         &self,
-        _: Request<v1::CancelInvocationRequest>,
+        request: Request<v1::CancelInvocationRequest>,
     ) -> Result<Response<v1::CancelInvocationResponse>, Status> {
-        Err(status::unimplemented("CancelInvocation"))
+        let identity = self.identify(&request)?;
+        let (name, reason) =
+            cancel_request(request.into_inner()).map_err(|faults| status::invalid_argument(&faults))?;
+        self.cancel(&identity, name, &reason).await.map(Response::new)
     }
 
     async fn classify_failure(
@@ -182,14 +209,22 @@ impl RecoveryService for Recovery {
         super::dry_run::classify(&self.engine, &facts).map(Response::new)
     }
 
-    async fn get_thread(&self, _: Request<v1::GetThreadRequest>) -> Result<Response<v1::GetThreadResponse>, Status> {
-        Err(status::unimplemented("GetThread"))
+    async fn get_thread(
+        &self,
+        request: Request<v1::GetThreadRequest>,
+    ) -> Result<Response<v1::GetThreadResponse>, Status> {
+        let identity = self.identify(&request)?;
+        let id = thread_id(request.into_inner().thread_id).map_err(|faults| status::invalid_argument(&faults))?;
+        self.thread(&identity, id).await.map(Response::new)
     }
 
     async fn delete_thread(
         &self,
-        _: Request<v1::DeleteThreadRequest>,
+        request: Request<v1::DeleteThreadRequest>,
     ) -> Result<Response<v1::DeleteThreadResponse>, Status> {
-        Err(status::unimplemented("DeleteThread"))
+        let identity = self.identify(&request)?;
+        let v1::DeleteThreadRequest { thread_id: id, version } = request.into_inner();
+        let id = thread_id(id).map_err(|faults| status::invalid_argument(&faults))?;
+        self.forget_thread(&identity, id, version).await.map(Response::new)
     }
 }

@@ -132,6 +132,14 @@ pub fn store_unavailable(store: &str, retry_in: Duration) -> Status {
     build(Code::Unavailable, "STORE_UNAVAILABLE", message, facts, ErrorDetails::new(), Again::After(retry_in))
 }
 
+/// `UNAVAILABLE`: the stream ends here, and the invocation may not have: resume it, here or at another replica.
+#[must_use]
+pub fn resume(invocation: &InvocationId, retry_in: Duration) -> Status {
+    let facts = vec![("invocationId", shown(invocation.as_str()))];
+    let message = "the stream was lost, the invocation was not; resume it".to_owned();
+    build(Code::Unavailable, "RESUME", message, facts, ErrorDetails::new(), Again::After(retry_in))
+}
+
 /// `UNAUTHENTICATED`: no credential, or one that is not known. Does not say which, nor why.
 #[must_use]
 pub fn unauthenticated() -> Status {

@@ -60,11 +60,10 @@ pub(super) fn stream(recovery: &Recovery, identity: Identity, filter: EventFilte
             };
             match reading {
                 Reading::Event(event) => {
-                    if may_see(&identity, &event) && filter.matches(&event) {
-                        if let Some(event) = recovery_event(&event) {
+                    if may_see(&identity, &event) && filter.matches(&event)
+                        && let Some(event) = recovery_event(&event) {
                             yield Ok(response(event));
                         }
-                    }
                 }
                 Reading::Missed { count, from, to } => {
                     watcher.missed(count);

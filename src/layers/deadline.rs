@@ -1,7 +1,7 @@
 //! The absolute end of an invocation: it covers admission, parking, backoff and every attempt.
 //!
-//! When it comes, everything below is dropped (which cancels it upstream) and the caller gets a `timeout` failure
-//! that lists the attempts, while there is still time to send it.
+//! When it comes, or when somebody wants it to come, everything below is dropped (which cancels it upstream) and the
+//! caller gets a `timeout` or `cancelled` failure that lists the attempts, while there is still time to send it.
 
 use std::{sync::Arc, task::Poll};
 
@@ -58,6 +58,10 @@ where
                 while let Some(below) = steps.as_mut() {
                     tokio::select! {
                         biased;
+                        reason = scope.cancel().cancelled() => {
+                            steps = None;
+                            yield cancelled(&scope, reason);
+                        }
                         step = below.next() => match step {
                             Some(step) => yield step,
                             None => break,
@@ -72,6 +76,12 @@ where
             }) as ProgressStream)
         })
     }
+}
+
+fn cancelled(scope: &Scope, reason: String) -> Progress {
+    let target = scope.attempts().last().and_then(|record| record.target.clone());
+    let outcome = scope.outcome(Err(Failure::local(FailureClass::Cancelled, reason)), "It was cancelled.", target);
+    Progress::Terminal(Box::new(outcome))
 }
 
 fn too_late(scope: &Scope) -> Progress {

@@ -1,15 +1,20 @@
 //! What a follower of the invocation has been given so far, and how it is taken back.
 //!
 //! Attempts number their blocks from 0; followers see numbers from 1 that are unique within the invocation. When an
-//! attempt is abandoned, one rewind names exactly what stays.
+//! attempt is abandoned, one rewind names exactly what stays; a text that the next attempt repeats word for word is
+//! not taken back at all: its follower just sees it go on. No delta ends inside a grapheme, and a tool call is
+//! committed only together with the whole answer, so that what may be acted upon is never taken back.
+
+mod graphemes;
 
 use std::collections::HashMap;
 
+use self::graphemes::settled;
 use crate::domain::{
-    completion::{Completion, Delta, FinishReason, Usage},
+    completion::{BlockKind, Completion, Delta, FinishReason, Usage},
     failure::FailureClass,
     fold::{Block, Fold, Progress, hash_blocks, hash_text},
-    message::Message,
+    message::{Message, Opaque},
 };
 
 /// Turns the deltas of one attempt after another into one progress, and folds it as its followers do.
@@ -18,15 +23,40 @@ pub struct Delivery {
     fold: Fold,
     last_block: u32,
     numbers: HashMap<u32, u32>,
+    /// What came of a block and is not delivered yet: its last grapheme may go on.
+    tails: HashMap<u32, String>,
+    /// Whole tool calls, and what their provider needs back: committed with the answer.
+    uncommitted: Vec<(u32, Option<Opaque>)>,
+    standing: Option<Standing>,
     model: Option<String>,
     response_id: Option<String>,
     usage: Usage,
     finish: Option<(FinishReason, String)>,
 }
 
+/// A text of an abandoned attempt that followers still hold, while the next attempt may be repeating it.
+#[derive(Debug)]
+struct Standing {
+    /// Its block as followers know it.
+    id: u32,
+    cause: FailureClass,
+    attempt: u32,
+    /// The running attempt's block that repeats it, once there is one.
+    repeated_by: Option<u32>,
+    /// How many bytes of it were repeated.
+    matched: usize,
+}
+
 // === impl Delivery ===
 
 impl Delivery {
+    /// The delivery of an invocation that an earlier owner began.
+    pub fn after(blocks: Vec<Block>, last_block: u32) -> Self {
+        let mut delivery = Self { last_block, ..Self::default() };
+        delivery.fold.restore(blocks);
+        delivery
+    }
+
     /// Whether a follower holds anything.
     pub fn has_content(&self) -> bool {
         !self.fold.blocks().is_empty()
@@ -37,17 +67,18 @@ impl Delivery {
         self.usage
     }
 
-    /// Begins another attempt; what was delivered must have been taken back before.
+    /// Begins another attempt; what was delivered must have been abandoned before.
     pub fn begin_attempt(&mut self) {
         self.numbers.clear();
+        self.tails.clear();
+        self.uncommitted.clear();
         self.model = None;
         self.response_id = None;
         self.usage = Usage::default();
         self.finish = None;
     }
 
-    /// The steps that a delta means for followers. A delta for a block
-    /// that is not open means nothing.
+    /// The steps that a delta means for followers. A delta for a block that is not open means nothing.
     pub fn push(&mut self, attempt: u32, delta: Delta) -> Vec<Progress> {
         let mut steps = Vec::new();
         match delta {
@@ -55,47 +86,60 @@ impl Delivery {
                 self.model = model;
                 self.response_id = response_id;
             }
-            Delta::BlockStart { block, kind } => {
-                self.last_block += 1;
-                let id = self.last_block;
-                self.numbers.insert(block, id);
-                steps.push(Progress::BlockStart { block: id, kind });
-            }
-            Delta::BlockDelta { block, text } => {
-                if let Some(held) = self.open(block).filter(|_| !text.is_empty()) {
-                    steps.push(Progress::BlockDelta { block: held.id, offset: held.text.len() as u64, text });
-                }
-            }
-            Delta::BlockStop { block, opaque } => {
-                if let Some(held) = self.open(block) {
-                    steps.push(stop(held, opaque));
-                }
-            }
+            Delta::BlockStart { block, kind } => self.start(block, kind, &mut steps),
+            Delta::BlockDelta { block, text } => self.grow(block, &text, &mut steps),
+            Delta::BlockStop { block, opaque } => self.end(block, opaque, &mut steps),
             Delta::Usage(usage) => {
                 self.usage = usage;
-                steps.push(Progress::Usage { attempt, usage });
+                self.say(Progress::Usage { attempt, usage }, &mut steps);
             }
             Delta::Finish { reason, raw } => {
-                let open: Vec<&Block> = self.fold.blocks().iter().filter(|block| !block.stopped).collect();
-                steps.extend(open.into_iter().map(|block| stop(block, None)));
+                let mut open: Vec<u32> = self.numbers.keys().copied().collect();
+                open.sort_unstable();
+                for block in open {
+                    self.end(block, None, &mut steps);
+                }
+                // An answer without the text that followers hold is another answer.
+                self.diverge(&mut steps);
                 self.finish = Some((reason, raw));
             }
         }
-        self.apply(&steps);
         steps
     }
 
-    /// Takes everything back that was delivered since the last accepted answer.
-    pub fn rewind(&mut self, attempt: u32, cause: FailureClass) -> Option<Progress> {
-        if !self.has_content() {
+    /// Abandons what was delivered since the last accepted answer. With `seamless`, a text that stands alone is only
+    /// taken back once the next attempt turns out not to repeat it.
+    pub fn abandon(&mut self, attempt: u32, cause: FailureClass, seamless: bool) -> Option<Progress> {
+        self.tails.clear();
+        self.uncommitted.clear();
+        let alone = match self.fold.blocks() {
+            [] => return None,
+            [only] if seamless && only.kind == BlockKind::Text && !only.text.is_empty() => Some(only.id),
+            [_, ..] => None,
+        };
+        if let Some(id) = alone {
+            self.standing = Some(Standing { id, cause, attempt, repeated_by: None, matched: 0 });
             return None;
         }
+        self.standing = None;
         let step = Progress::Rewind { keep: Vec::new(), cause, attempt, hash: hash_blocks(std::iter::empty()) };
-        self.apply(std::slice::from_ref(&step));
+        self.apply(&step);
         Some(step)
     }
 
-    /// The whole answer, once the attempt finished.
+    /// Commits the tool calls of a whole answer: what comes next is the end.
+    pub fn commit(&mut self) -> Vec<Progress> {
+        let mut steps = Vec::new();
+        for (id, opaque) in std::mem::take(&mut self.uncommitted) {
+            if let Some(block) = self.fold.blocks().iter().find(|held| held.id == id && !held.stopped) {
+                let step = stop(block, opaque);
+                self.say(step, &mut steps);
+            }
+        }
+        steps
+    }
+
+    /// The whole answer, once the attempt finished and was committed.
     pub fn completion(&self, asked_model: &str) -> Option<Completion> {
         let (finish, finish_raw) = self.finish.clone()?;
         Some(Completion {
@@ -113,22 +157,109 @@ impl Delivery {
         self.fold.message()
     }
 
-    fn open(&self, block: u32) -> Option<&Block> {
-        let id = self.numbers.get(&block)?;
-        self.fold.blocks().iter().find(|held| held.id == *id && !held.stopped)
+    fn start(&mut self, block: u32, kind: BlockKind, steps: &mut Vec<Progress>) {
+        if let Some(standing) = &mut self.standing {
+            if standing.repeated_by.is_none() && kind == BlockKind::Text {
+                standing.repeated_by = Some(block);
+                self.numbers.insert(block, standing.id);
+                return;
+            }
+            self.diverge(steps);
+        }
+        self.last_block += 1;
+        let id = self.last_block;
+        self.numbers.insert(block, id);
+        self.say(Progress::BlockStart { block: id, kind }, steps);
     }
 
-    fn apply(&mut self, steps: &[Progress]) {
-        for step in steps {
-            if let Err(error) = self.fold.apply(step) {
-                // The steps were made from this very fold, so this is a defect of this file, not of any input.
-                tracing::error!(%error, "a delivered step does not fold");
+    fn grow(&mut self, block: u32, text: &str, steps: &mut Vec<Progress>) {
+        let Some(id) = self.numbers.get(&block).copied().filter(|_| !text.is_empty()) else { return };
+        let mut new = text;
+        if let Some(standing) = self.standing.as_mut().filter(|standing| standing.repeated_by == Some(block)) {
+            let held = self.fold.blocks().iter().find(|held| held.id == standing.id);
+            let (left, open) = held.map_or(("", false), |held| (&held.text[standing.matched..], !held.stopped));
+            if left.starts_with(text) {
+                standing.matched += text.len();
+                return;
             }
+            match text.strip_prefix(left) {
+                Some(rest) if open => {
+                    // All of it was repeated: from here on it simply goes on.
+                    self.standing = None;
+                    new = rest;
+                }
+                Some(_) | None => {
+                    self.diverge(steps);
+                    self.grow(block, text, steps);
+                    return;
+                }
+            }
+        }
+        let tail = self.tails.entry(block).or_default();
+        tail.push_str(new);
+        let ready = settled(tail);
+        let rest = tail.split_off(ready);
+        let ready = std::mem::replace(tail, rest);
+        self.add(id, ready, steps);
+    }
+
+    fn end(&mut self, block: u32, opaque: Option<Opaque>, steps: &mut Vec<Progress>) {
+        if let Some(standing) = self.standing.as_ref().filter(|standing| standing.repeated_by == Some(block)) {
+            let held = self.fold.blocks().iter().find(|held| held.id == standing.id);
+            if held.is_some_and(|held| held.text.len() == standing.matched && (!held.stopped || held.opaque == opaque))
+            {
+                self.standing = None;
+            } else {
+                self.diverge(steps);
+            }
+        }
+        let Some(id) = self.numbers.remove(&block) else { return };
+        let rest = self.tails.remove(&block).unwrap_or_default();
+        self.add(id, rest, steps);
+        let Some(held) = self.fold.blocks().iter().find(|held| held.id == id && !held.stopped) else { return };
+        if matches!(held.kind, BlockKind::ToolCall { .. }) {
+            self.uncommitted.push((id, opaque));
+        } else {
+            let step = stop(held, opaque);
+            self.say(step, steps);
+        }
+    }
+
+    /// The running attempt does not repeat what stands: takes it back, and delivers what was passed over so far.
+    fn diverge(&mut self, steps: &mut Vec<Progress>) {
+        let Some(Standing { id, cause, attempt, repeated_by, matched }) = self.standing.take() else { return };
+        let held = self.fold.blocks().iter().find(|held| held.id == id);
+        let repeated = held.map(|held| held.text[..matched].to_owned()).unwrap_or_default();
+        let hash = hash_blocks(std::iter::empty());
+        self.say(Progress::Rewind { keep: Vec::new(), cause, attempt, hash }, steps);
+        if let Some(block) = repeated_by {
+            self.start(block, BlockKind::Text, steps);
+            self.grow(block, &repeated, steps);
+        }
+    }
+
+    fn add(&mut self, id: u32, text: String, steps: &mut Vec<Progress>) {
+        let held = self.fold.blocks().iter().find(|held| held.id == id && !held.stopped);
+        if let Some(held) = held.filter(|_| !text.is_empty()) {
+            let offset = held.text.len() as u64;
+            self.say(Progress::BlockDelta { block: id, offset, text }, steps);
+        }
+    }
+
+    fn say(&mut self, step: Progress, steps: &mut Vec<Progress>) {
+        self.apply(&step);
+        steps.push(step);
+    }
+
+    fn apply(&mut self, step: &Progress) {
+        if let Err(error) = self.fold.apply(step) {
+            // The steps were made from this very fold, so this is a defect of this file, not of any input.
+            tracing::error!(%error, "a delivered step does not fold");
         }
     }
 }
 
-fn stop(block: &Block, opaque: Option<crate::domain::message::Opaque>) -> Progress {
+fn stop(block: &Block, opaque: Option<Opaque>) -> Progress {
     Progress::BlockStop {
         block: block.id,
         bytes: block.text.len() as u64,
@@ -137,3 +268,6 @@ fn stop(block: &Block, opaque: Option<crate::domain::message::Opaque>) -> Progre
         committed: true,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -11,7 +11,8 @@ use tower::{Service, ServiceExt as _};
 
 use super::{
     BoxFuture, ProgressStream,
-    scope::{Plan, Scope},
+    cancel::Cancel,
+    scope::{Before, Plan, Scope},
     spans::{Entry, InvocationSpan, Spans},
 };
 use crate::{
@@ -33,6 +34,10 @@ pub struct Incoming {
     pub plan: Arc<Plan>,
     /// How it came in, as its span is called.
     pub entry: Entry,
+    /// What an earlier owner made of it; empty for a new one.
+    pub before: Before,
+    /// Whether somebody wants it ended.
+    pub cancel: Cancel,
 }
 
 /// Observes invocations.
@@ -83,9 +88,10 @@ where
     }
 
     fn call(&mut self, incoming: Incoming) -> Self::Future {
-        let Incoming { invocation, plan, entry } = incoming;
+        let Incoming { invocation, plan, entry, before, cancel } = incoming;
         let span = self.spans.invocation(entry, &invocation);
-        let scope = Arc::new(Scope::new(invocation, plan, span.trace(), self.events.clone()));
+        let scope = Scope::new(invocation, plan, span.trace(), self.events.clone()).after(before).until(cancel);
+        let scope = Arc::new(scope);
         let inner = self.inner.clone();
         Box::pin(async move {
             let left = scope.invocation.deadline.saturating_duration_since(Instant::now());

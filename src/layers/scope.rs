@@ -10,14 +10,14 @@ use std::{
 
 use tokio::{sync::mpsc, time::Instant};
 
-use super::spans::InvocationTrace;
+use super::{cancel::Cancel, spans::InvocationTrace};
 use crate::{
     domain::{
         clock,
         completion::{Completion, Usage},
         event::{EventBody, EventScope},
         failure::{Failure, Wait},
-        fold::Progress,
+        fold::{Block, Progress},
         ids::{RouteName, TargetId},
         invocation::{AttemptCause, AttemptRecord, HistoryPatch, InjectionMode, Invocation, Outcome},
         message::ModelCall,
@@ -52,6 +52,17 @@ pub struct Plan {
     pub seed: u64,
 }
 
+/// What an earlier owner made of an invocation, for the one that goes on with it.
+#[derive(Debug, Clone, Default)]
+pub struct Before {
+    /// The attempts that were made. Where the last one failed, what follows is decided as after any failure.
+    pub attempts: Vec<AttemptRecord>,
+    /// What followers of the invocation hold.
+    pub blocks: Vec<Block>,
+    /// The highest number that a block had; 0 where there was none.
+    pub last_block: u32,
+}
+
 /// What one invocation shares with all its layers.
 #[derive(Debug)]
 pub struct Scope {
@@ -64,11 +75,15 @@ pub struct Scope {
     /// Where its spans hang.
     pub trace: InvocationTrace,
     events: EventBus,
-    event_scope: Arc<EventScope>,
+    told_of: Arc<EventScope>,
     attempts: Mutex<Vec<AttemptRecord>>,
     sent: Mutex<Option<Arc<ModelCall>>>,
     steps: mpsc::UnboundedSender<Progress>,
     steps_out: Mutex<Option<mpsc::UnboundedReceiver<Progress>>>,
+    /// The target whose gate this invocation has stood in line for, and may pass.
+    turn: Mutex<Option<TargetId>>,
+    before: Mutex<Before>,
+    cancel: Cancel,
 }
 
 // === impl Scope ===
@@ -76,7 +91,7 @@ pub struct Scope {
 impl Scope {
     /// The scope of a new invocation.
     pub fn new(invocation: Arc<Invocation>, plan: Arc<Plan>, trace: InvocationTrace, events: EventBus) -> Self {
-        let event_scope = Arc::new(EventScope {
+        let told_of = Arc::new(EventScope {
             invocation: invocation.id.clone(),
             thread: invocation.thread.clone(),
             tenant: invocation.tenant.clone(),
@@ -93,17 +108,45 @@ impl Scope {
             started: Instant::now(),
             trace,
             events,
-            event_scope,
+            told_of,
             attempts: Mutex::new(Vec::new()),
             sent: Mutex::new(None),
             steps,
             steps_out: Mutex::new(Some(steps_out)),
+            turn: Mutex::new(None),
+            before: Mutex::default(),
+            cancel: Cancel::default(),
         }
+    }
+
+    /// The same, of an invocation that an earlier owner began.
+    #[must_use]
+    pub fn after(mut self, before: Before) -> Self {
+        self.attempts = Mutex::new(before.attempts.clone());
+        self.before = Mutex::new(before);
+        self
+    }
+
+    /// The same, listening to this wish that it be ended.
+    #[must_use]
+    pub fn until(mut self, cancel: Cancel) -> Self {
+        self.cancel = cancel;
+        self
+    }
+
+    /// What an earlier owner made of it; the planner takes it once.
+    pub fn take_before(&self) -> Before {
+        std::mem::take(&mut self.before.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Whether somebody wants it ended.
+    pub fn cancel(&self) -> &Cancel {
+        &self.cancel
     }
 
     /// Publishes what happened to this invocation.
     pub fn publish(&self, attempt: u32, target: Option<&TargetId>, body: EventBody) {
-        self.events.publish(Some(Arc::clone(&self.event_scope)), attempt, target.cloned(), body);
+        self.events.publish(Some(Arc::clone(&self.told_of)), attempt, target.cloned(), body);
     }
 
     /// Says something to whoever follows this invocation.
@@ -115,6 +158,21 @@ impl Scope {
     /// Where what layers below say comes out; the planner takes it once.
     pub fn take_steps(&self) -> Option<mpsc::UnboundedReceiver<Progress>> {
         self.steps_out.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// It stood in line for a target, and its turn came.
+    pub fn let_pass(&self, target: &TargetId) {
+        *self.turn.lock().unwrap_or_else(PoisonError::into_inner) = Some(target.clone());
+    }
+
+    /// Whether it is its turn at a target.
+    pub fn may_pass(&self, target: &TargetId) -> bool {
+        self.turn.lock().unwrap_or_else(PoisonError::into_inner).as_ref() == Some(target)
+    }
+
+    /// Takes its turn at a target, once.
+    pub fn takes_turn(&self, target: &TargetId) -> bool {
+        self.turn.lock().unwrap_or_else(PoisonError::into_inner).take().as_ref() == Some(target)
     }
 
     /// Begins an attempt and returns its number, from 1.
@@ -136,7 +194,7 @@ impl Scope {
             injection_skipped: None,
             note_refused: false,
             usage: Usage::default(),
-            trace_id: self.event_scope.trace_id.clone(),
+            trace_id: self.told_of.trace_id.clone(),
             winner: false,
         });
         drop(attempts);

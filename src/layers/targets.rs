@@ -3,36 +3,29 @@
 //! Circuits, gates, budgets, slots and latencies live here and are looked up by target, so that five callers share
 //! one circuit. Gates are shared by all targets with the same credential. Every move is published once, here.
 
+mod state;
+
 use std::{
     collections::HashMap,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
-    time::Duration,
 };
 
 use arc_swap::ArcSwap;
 use tokio::{sync::Notify, time::Instant};
 
-use super::{
-    BoxFuture,
-    concurrency::Slots,
-    scope::Scope,
-    spans::{AttemptTrace, Choice},
-};
+use self::state::SharedGate;
+pub use self::state::TargetState;
+use super::{BoxFuture, concurrency::Slots, scope::Scope};
 use crate::{
-    domain::{
-        event::{EventBody, GateKind},
-        failure::FailureClass,
-        ids::TargetId,
-        target::Target,
-    },
+    domain::{event::GateKind, failure::FailureClass, ids::TargetId, target::Target},
     events::EventBus,
     policy::{
-        circuit::{Circuit, CircuitPolicy, CircuitState, Forced, Peek, Permit, Reject, Transition},
+        circuit::{Circuit, CircuitPolicy},
         concurrency::ConcurrencyPolicy,
-        gates::{Gate, GateChange, GatePolicy},
+        gates::{Gate, GatePolicy},
         hedge::HedgeShare,
         latency::{GUESSED_P50, Latency},
         retry::{Availability, Candidate, Cost, remedies},
@@ -76,31 +69,6 @@ struct Shared {
     max_parked: AtomicUsize,
 }
 
-/// A gate that several targets share.
-#[derive(Debug)]
-struct SharedGate {
-    gate: Mutex<Gate>,
-}
-
-/// What is known of one target.
-#[derive(Debug)]
-pub struct TargetState {
-    /// The target.
-    pub target: Arc<Target>,
-    /// Its slots.
-    pub slots: Slots,
-    circuit: Mutex<Circuit>,
-    rate: Arc<SharedGate>,
-    credential: Arc<SharedGate>,
-    configuration: Arc<SharedGate>,
-    budget: Mutex<RetryBudget>,
-    latency: Mutex<Latency>,
-    hedges: Mutex<HedgeShare>,
-    note_refused: AtomicBool,
-    changed: Notify,
-    events: EventBus,
-}
-
 // === impl Targets ===
 
 impl Targets {
@@ -130,7 +98,7 @@ impl Targets {
             }
         }
         let mut gate = |kind: GateKind, target: &Target| {
-            let new = || Arc::new(SharedGate { gate: Mutex::new(Gate::new(kind, Arc::clone(&shared.gates))) });
+            let new = || Arc::new(SharedGate::new(Gate::new(kind, Arc::clone(&shared.gates))));
             Arc::clone(gates.entry((kind, gate_key(kind, target))).or_insert_with(new))
         };
         let states = specs.iter().map(|spec| {
@@ -151,6 +119,7 @@ impl Targets {
                     configuration: gate(GateKind::Configuration, target),
                     budget: Mutex::new(RetryBudget::new(shared.budget.clone(), now)),
                     latency: Mutex::new(Latency::new()),
+                    whole: Mutex::new(Latency::new()),
                     hedges: Mutex::new(HedgeShare::new(now)),
                     note_refused: AtomicBool::new(false),
                     changed: Notify::new(),
@@ -188,12 +157,18 @@ impl Targets {
             });
             let mut candidate = Candidate {
                 target: target.id.clone(),
-                availability: state.map_or(Availability::Never, |state| state.availability(now)),
+                availability: state.map_or(Availability::Never, |state| {
+                    state.availability(now, scope.may_pass(&target.id))
+                }),
                 first_token_p50: state.and_then(|state| state.latency().p50(now)).unwrap_or(GUESSED_P50),
                 failed_silent,
                 attempts: u32::try_from(own.filter(|record| !record.refused_locally()).count()).unwrap_or(u32::MAX),
-                // An open circuit whose time is over must be preferred again, or nobody would ever probe it.
-                healthy: state.is_some_and(|state| !state.circuit().snapshot(now).degraded),
+                // An open circuit whose time is over must be preferred again, or nobody would ever probe it; and now and
+                // then a degraded one.
+                healthy: state.is_some_and(|state| {
+                    let circuit = state.circuit();
+                    !circuit.degraded() || circuit.wants_scout(now)
+                }),
                 larger_window: false,
                 other_credential: false,
                 ruled_out: false,
@@ -222,7 +197,7 @@ impl Targets {
         scope.plan.targets.iter().filter(|target| target.id != *but).any(|target| {
             states
                 .get(&target.id)
-                .is_some_and(|state| state.is_healthy(now) && matches!(state.availability(now), Availability::Now))
+                .is_some_and(|state| state.is_healthy(now) && matches!(state.availability(now, false), Availability::Now))
         })
     }
 
@@ -245,15 +220,27 @@ impl Targets {
         self.state(target).map_or(0, |state| state.budget_level(now))
     }
 
-    /// Parks an invocation until something changes at a target; `None` when too many are parked already. The place
-    /// is held by the future.
-    pub fn park(&self, target: &TargetId) -> Option<BoxFuture<()>> {
+    /// Parks an invocation until something changes at a target; `None` when too many are parked already, or
+    /// the time is too short to stand in line. The place is held by the future.
+    pub fn park(&self, scope: &Arc<Scope>, target: &TargetId, now: Instant) -> Option<Parked> {
         let place = ParkingPlace::take(&self.shared)?;
         let state = self.state(target)?;
-        Some(Box::pin(async move {
+        if !state.has_line(now) {
+            return Some(Parked::Until(Box::pin(async move {
+                let _place = place;
+                state.changed.notified().await;
+            })));
+        }
+        // A place in a line that is too long for all is for those to whom it is of use.
+        let needed = state.whole().p95(now).unwrap_or_default().max(scope.plan.retry.min_attempt_time);
+        let until = scope.invocation.deadline.checked_sub(needed).filter(|until| *until > now)?;
+        let scope = Arc::clone(scope);
+        let turn: BoxFuture<()> = Box::pin(async move {
             let _place = place;
-            state.changed.notified().await;
-        }))
+            state.rate.pass_in_turn().await;
+            scope.let_pass(&state.target.id);
+        });
+        Some(Parked::InLine { until, turn })
     }
 
     /// What is left in every target's budget, in tokens.
@@ -266,6 +253,19 @@ impl Targets {
     pub fn parked(&self) -> usize {
         self.shared.parked.load(Ordering::Relaxed)
     }
+}
+
+/// A parked invocation.
+pub enum Parked {
+    /// It waits for the time it was told, or until something changes.
+    Until(BoxFuture<()>),
+    /// It stands in line, and its turn comes when it comes: leaving the line for a time would lose the place.
+    InLine {
+        /// When there is too little time left for an answer.
+        until: Instant,
+        /// Its turn.
+        turn: BoxFuture<()>,
+    },
 }
 
 /// What was paid for one attempt. Dropped without a word, the attempt was never made and the price comes back.
@@ -311,185 +311,6 @@ impl ParkingPlace {
 impl Drop for ParkingPlace {
     fn drop(&mut self) {
         self.shared.parked.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-// === impl TargetState ===
-
-impl TargetState {
-    /// The circuit. Held shortly, never across an await.
-    pub fn circuit(&self) -> MutexGuard<'_, Circuit> {
-        self.circuit.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The latency samples. Held shortly.
-    pub fn latency(&self) -> MutexGuard<'_, Latency> {
-        self.latency.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn budget(&self) -> MutexGuard<'_, RetryBudget> {
-        self.budget.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Counts a call, and asks whether a hedge is within the share of calls that may have one.
-    pub fn may_hedge(&self, now: Instant, max_share: f64) -> bool {
-        self.hedges.lock().unwrap_or_else(PoisonError::into_inner).try_hedge(now, max_share)
-    }
-
-    /// Counts a call, as the base of the share of hedges.
-    pub fn called(&self, now: Instant) {
-        self.hedges.lock().unwrap_or_else(PoisonError::into_inner).call_started(now);
-    }
-
-    /// Tells an attempt's span why this target was chosen, and in which state.
-    pub fn say_chosen(&self, trace: &AttemptTrace, now: Instant, reason: &str) {
-        let circuit = self.circuit().snapshot(now).state;
-        let budget_left = Some(self.budget().level(now));
-        trace.chose(Choice { target: &self.target.id, circuit: circuit.as_str(), budget_left, reason });
-    }
-
-    /// What is left in the budget, in tokens.
-    pub fn budget_left(&self, now: Instant) -> f64 {
-        self.budget().level(now)
-    }
-
-    /// What the full budget holds, in tokens.
-    pub fn budget_capacity(&self) -> f64 {
-        self.budget().capacity()
-    }
-
-    /// What is left in the budget, in whole tokens.
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to capacity, which fits")]
-    pub fn budget_level(&self, now: Instant) -> u32 {
-        self.budget().level(now) as u32
-    }
-
-    /// The gates with their kinds.
-    fn gates(&self) -> [(GateKind, &Arc<SharedGate>); 3] {
-        [
-            (GateKind::Rate, &self.rate),
-            (GateKind::Credential, &self.credential),
-            (GateKind::Configuration, &self.configuration),
-        ]
-    }
-
-    /// Looks through a gate: how long it stays closed, if it is.
-    pub fn gate_closed_for(&self, kind: GateKind, now: Instant) -> Option<Duration> {
-        self.gate(kind).peek(now).err()
-    }
-
-    /// A gate. Held shortly, never across an await.
-    pub fn gate(&self, kind: GateKind) -> MutexGuard<'_, Gate> {
-        let gate = match kind {
-            GateKind::Rate => &self.rate,
-            GateKind::Credential => &self.credential,
-            GateKind::Configuration => &self.configuration,
-        };
-        gate.gate.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// When the target may be asked, as far as gates and circuit go.
-    pub fn availability(&self, now: Instant) -> Availability {
-        let gates = [GateKind::Rate, GateKind::Credential, GateKind::Configuration];
-        let closed = gates.into_iter().filter_map(|kind| self.gate_closed_for(kind, now)).max();
-        let circuit = match self.peek(now) {
-            Peek::Ready => None,
-            Peek::Wait { retry_in: Some(retry_in) } => Some(retry_in),
-            Peek::Wait { retry_in: None } => return Availability::Never,
-        };
-        match closed.max(circuit) {
-            None => Availability::Now,
-            Some(wait) => Availability::At(now + wait),
-        }
-    }
-
-    /// Whether its circuit is closed and not degraded, or wants one call to see whether it still is.
-    pub fn is_healthy(&self, now: Instant) -> bool {
-        let circuit = self.circuit();
-        matches!(circuit.state(), CircuitState::Closed | CircuitState::ForcedClosed)
-            && (!circuit.degraded() || circuit.wants_scout(now))
-    }
-
-    /// Looks at the circuit without taking a permit; what is overdue is settled and published.
-    pub fn peek(&self, now: Instant) -> Peek {
-        let (peek, transitions) = {
-            let mut circuit = self.circuit();
-            (circuit.peek(now, false), circuit.drain())
-        };
-        self.moved(transitions);
-        peek
-    }
-
-    /// Asks the circuit for a permit.
-    pub fn admit(&self, now: Instant, dice: f64) -> Result<Permit, Reject> {
-        let (admitted, transitions) = {
-            let mut circuit = self.circuit();
-            (circuit.admit(now, dice), circuit.drain())
-        };
-        self.moved(transitions);
-        admitted
-    }
-
-    /// Publishes how the circuit moved, and wakes whoever waits for it.
-    pub fn moved(&self, transitions: Vec<Transition>) {
-        for transition in transitions {
-            let body = match transition {
-                Transition::Opened { evidence, retry_in, reason } => {
-                    // Timeouts may well be about how much was asked at once; errors that come at once are not.
-                    if evidence.slow * 2 <= evidence.failures {
-                        self.slots.unlearn_outage();
-                    }
-                    EventBody::CircuitOpened {
-                        evidence,
-                        retry_in_ms: super::observe::millis(retry_in),
-                        reason: reason.to_owned(),
-                    }
-                }
-                Transition::HalfOpen => EventBody::CircuitHalfOpen,
-                Transition::Recovering { admitted_percent } => EventBody::CircuitRecovering { admitted_percent },
-                Transition::Closed => EventBody::CircuitClosed,
-                // Other targets are preferred then (`Candidate::healthy`); nobody is refused, and no slot is taken away:
-                // where there is no other target, a slow answer is better than none.
-                Transition::Degraded(_) => continue,
-            };
-            self.events.publish(None, 0, Some(self.target.id.clone()), body);
-            self.changed.notify_waiters();
-        }
-    }
-
-    /// Publishes how a gate moved, and wakes whoever waits for it.
-    pub fn gate_moved(&self, gate: GateKind, change: Option<GateChange>, class: FailureClass) {
-        let body = match change {
-            None => return,
-            Some(GateChange::Closed { reopens_in }) => {
-                EventBody::GateClosed { gate, reopens_in_ms: super::observe::millis(reopens_in), class }
-            }
-            Some(GateChange::Opened) => EventBody::GateOpened { gate },
-        };
-        self.events.publish(None, 0, Some(self.target.id.clone()), body);
-        self.changed.notify_waiters();
-    }
-
-    /// An operator's word on the circuit.
-    pub fn force(&self, forced: Forced) {
-        let transitions = self.circuit().force(forced, Instant::now());
-        self.moved(transitions);
-    }
-
-    /// Forgets all evidence and closes the circuit.
-    pub fn reset(&self) {
-        let transitions = self.circuit().reset(Instant::now());
-        self.moved(transitions);
-    }
-
-    /// Whether the target refused a request because of a note.
-    pub fn note_refused(&self) -> bool {
-        self.note_refused.load(Ordering::Relaxed)
-    }
-
-    /// Remembers that it did.
-    pub fn remember_note_refused(&self) {
-        self.note_refused.store(true, Ordering::Relaxed);
     }
 }
 

@@ -31,8 +31,9 @@ use crate::{
     },
     events::{EventBus, EventReader, Reading},
     layers::{
+        cancel::Cancel,
         observe::Incoming,
-        scope::Plan,
+        scope::{Before, Plan},
         spans::{Entry, Spans},
         targets::{SharedPolicies, TargetSpec, Targets},
     },
@@ -291,6 +292,8 @@ impl Crowd {
             invocation: Arc::new(invocation),
             plan: Arc::clone(plan),
             entry: Entry::Grpc("relight.v1.RecoveryService/InvokeWithRecovery"),
+            before: Before::default(),
+            cancel: Cancel::default(),
         };
         let heard = follow(self.stack.clone(), incoming);
         let ended = match callers.patience {

@@ -12,7 +12,7 @@ use super::StartError;
 use crate::{config::server::ServerConfig, grpc::v1};
 
 /// How often an idle connection is probed, and how long the peer may take to answer.
-const KEEPALIVE_INTERVAL: std::time::Duration = std::time::Duration::from_secs(60);
+const KEEPALIVE_INTERVAL: std::time::Duration = std::time::Duration::from_mins(1);
 const KEEPALIVE_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(20);
 
 /// The listeners, bound.

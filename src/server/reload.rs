@@ -53,7 +53,7 @@ impl Reloads {
     }
 
     fn rejected(&self, reason: String) {
-        self.engine.configuration_changed(Some(reason.clone()));
+        self.engine.configuration_changed(Some(&reason));
         self.engine.events().publish(None, 0, None, EventBody::ConfigurationRejected { reason });
     }
 }

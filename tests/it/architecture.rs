@@ -125,10 +125,11 @@ fn every_module_has_a_level_and_imports_only_from_lower_ones() {
         };
         let text = fs::read_to_string(&path).unwrap();
         for (line, used) in used_modules(&text) {
-            if let Some(other) = level_of(&used) {
-                if used != own && other >= level {
-                    faults.push(format!("src/{module}.rs:{line} imports `{used}`, which is not below `{own}`"));
-                }
+            if let Some(other) = level_of(&used)
+                && used != own
+                && other >= level
+            {
+                faults.push(format!("src/{module}.rs:{line} imports `{used}`, which is not below `{own}`"));
             }
         }
     }

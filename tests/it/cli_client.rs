@@ -145,6 +145,8 @@ async fn a_watch_that_breaks_says_so_and_is_taken_up_again() {
         }
     };
     let line = tokio::time::timeout(PATIENCE, asking_until_seen).await.unwrap();
+    assert!(line.contains("the server was started anew"), "{line}");
+    let line = tokio::time::timeout(PATIENCE, out.next_line()).await.unwrap().unwrap().unwrap();
     assert!(line.contains("recovered: answered by attempt 2"), "{line}");
     child.kill().await.unwrap();
 }

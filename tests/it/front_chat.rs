@@ -12,20 +12,17 @@ use crate::support::{
 
 /// One route over one target per upstream.
 fn over(upstreams: &[&Upstream]) -> String {
-    let mut text = String::from("providers:\n");
+    let (mut providers, mut targets, mut names) = (Vec::new(), Vec::new(), Vec::new());
     for (index, upstream) in upstreams.iter().enumerate() {
         let url = upstream.base_url();
-        text.push_str(&format!(
-            "  p{index}: {{ dialect: openai_chat, base_url: \"{url}\", api_key: k, allow_plaintext: true }}\n"
+        providers.push(format!(
+            "  p{index}: {{ dialect: openai_chat, base_url: \"{url}\", api_key: k, allow_plaintext: true }}"
         ));
+        targets.push(format!("  t{index}: {{ provider: p{index}, model: model-{index} }}"));
+        names.push(format!("t{index}"));
     }
-    text.push_str("targets:\n");
-    for index in 0..upstreams.len() {
-        text.push_str(&format!("  t{index}: {{ provider: p{index}, model: model-{index} }}\n"));
-    }
-    let targets: Vec<String> = (0..upstreams.len()).map(|index| format!("t{index}")).collect();
-    text.push_str(&format!("routes:\n  chat: {{ targets: [{}] }}\n", targets.join(", ")));
-    text
+    let (providers, targets, names) = (providers.join("\n"), targets.join("\n"), names.join(", "));
+    format!("providers:\n{providers}\ntargets:\n{targets}\nroutes:\n  chat: {{ targets: [{names}] }}\n")
 }
 
 #[tokio::test]

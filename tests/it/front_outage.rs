@@ -24,7 +24,10 @@ use crate::support::front::question;
 
 const TEXT: &str = "One two three four five six seven eight nine ten.";
 
-struct OpenDoor;
+#[derive(Default)]
+struct OpenDoor {
+    draining: bool,
+}
 
 impl Door for OpenDoor {
     fn identify(&self, _: &HeaderMap, _: Option<&[u8]>) -> Option<Caller> {
@@ -32,7 +35,7 @@ impl Door for OpenDoor {
     }
 
     fn is_draining(&self) -> bool {
-        false
+        self.draining
     }
 }
 
@@ -55,7 +58,7 @@ fn front(script: &str, more: &str) -> (Router, Engine) {
     );
     let loaded = load_text(&text, None, &GivenEnvironment::new()).unwrap_or_else(|faults| panic!("{faults}"));
     let engine = Engine::new(loaded.config, Spans::disabled(), EventBus::new(1024)).unwrap();
-    (front::router(engine.clone(), Arc::new(OpenDoor), 1 << 20), engine)
+    (front::router(engine.clone(), Arc::new(OpenDoor::default()), 1 << 20), engine)
 }
 
 async fn ask(router: &Router) -> Held {
@@ -143,4 +146,17 @@ async fn s15_an_outage_of_a_minute_costs_the_provider_four_attempts_and_ends_wit
         failed += usize::from(matches!(event.body, EventBody::AttemptFailed { sent: true, .. }));
     }
     assert!(failed <= 4, "{failed} attempts while it was down");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_replica_that_ends_sends_its_callers_to_another_one_at_once() {
+    let (_, engine) = front("otherwise: timeout", "");
+    let router = front::router(engine, Arc::new(OpenDoor { draining: true }), 1 << 20);
+    let request = Request::post("/v1/chat/completions").body(Body::from(question("bench", true).to_string())).unwrap();
+    let response = router.oneshot(request).await.unwrap();
+    assert_eq!(response.status(), 503);
+    assert_eq!([&response.headers()["retry-after"], &response.headers()["x-should-retry"]], ["1", "true"]);
+    let body = response.into_body().collect().await.unwrap().to_bytes();
+    let error: Value = serde_json::from_slice(&body).unwrap();
+    assert_eq!(error["error"]["code"], "draining");
 }

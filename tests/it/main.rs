@@ -1,4 +1,5 @@
 //! All integration tests in one binary: each file is one promise, `support` is what they stand on.
+#![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 mod architecture;
 mod bad_input;
@@ -10,6 +11,7 @@ mod front_chat;
 mod front_crash;
 mod front_outage;
 mod front_stream;
+mod front_tls;
 mod journal_spec;
 mod provider_anthropic;
 mod provider_bedrock;
@@ -21,5 +23,7 @@ mod provider_transport;
 mod recovery;
 mod scenarios;
 mod shared_state;
+mod stream_live;
+mod stream_resume;
 mod support;
 mod traces;

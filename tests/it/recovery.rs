@@ -196,16 +196,17 @@ async fn a_client_that_goes_away_cancels_the_upstream_request() {
     let yaml = one_target(&upstream).replace("400ms", "30s");
     let relight = Relight::start(&yaml).await;
     let mut client = relight.recovery();
-    let call = tokio::spawn(async move {
+    let mut calls = tokio::task::JoinSet::new();
+    calls.spawn(async move {
         let request = relight::grpc::v1::InvokeWithRecoveryRequest { invocation: Some(asking("Hello")) };
         client.invoke_with_recovery(request).await
     });
     upstream.await_request(1).await;
     let gone = tokio::time::Instant::now();
-    call.abort();
+    calls.abort_all();
     let cancelled = upstream.await_cancel(1).await;
     // 100 ms is the promise; the rest is for a busy machine.
-    assert!(cancelled - gone < Duration::from_millis(1000), "{:?}", cancelled - gone);
+    assert!(cancelled - gone < Duration::from_secs(1), "{:?}", cancelled - gone);
 }
 
 #[tokio::test]

@@ -1,6 +1,7 @@
 //! What integration tests stand on: fakes of the world around Relight that can fail on demand.
 
 pub(crate) mod dialect;
+pub(crate) mod folding;
 pub(crate) mod front;
 pub(crate) mod otlp;
 pub(crate) mod postgres;

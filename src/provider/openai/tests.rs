@@ -1,3 +1,5 @@
+//! Tests of `openai`: its promises, each as one test.
+
 use serde_json::{Value, json};
 
 use super::*;

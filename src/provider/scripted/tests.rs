@@ -1,3 +1,5 @@
+//! Tests of `scripted`: its promises, each as one test.
+
 use std::time::Duration;
 
 use futures_util::{FutureExt as _, StreamExt as _};

@@ -46,7 +46,7 @@ impl Front {
         let text = format!("server:\n{listen}{front}{server}\n{rest}");
         let loaded = load_text(&text, None, &GivenEnvironment::new()).unwrap_or_else(|faults| panic!("{faults}"));
         let listeners = Listeners::bind(&loaded.config.server).await.unwrap();
-        let running = Running::start(&loaded, listeners, &Options { logs: false, skip_pause: true }).unwrap();
+        let running = Running::start(&loaded, listeners, &Options { logs: false, skip_pause: true }).await.unwrap();
         let address = running.openai_front_address.unwrap();
         Self { running, address }
     }
@@ -87,13 +87,11 @@ async fn exchange(request: Request<Full<Bytes>>) -> Answer {
     let mut body = response.into_body();
     let (mut bytes, mut clean) = (Vec::new(), true);
     while let Some(frame) = body.frame().await {
-        match frame {
-            Ok(frame) => bytes.extend_from_slice(&frame.into_data().unwrap_or_default()),
-            Err(_) => {
-                clean = false;
-                break;
-            }
-        }
+        let Ok(frame) = frame else {
+            clean = false;
+            break;
+        };
+        bytes.extend_from_slice(&frame.into_data().unwrap_or_default());
     }
     Answer { status, headers, body: String::from_utf8(bytes).unwrap(), clean }
 }

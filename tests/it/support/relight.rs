@@ -5,9 +5,10 @@ use std::time::Duration;
 use relight::{
     config::{GivenEnvironment, load_text},
     grpc::v1::{
-        Invocation, InvokeWithRecoveryRequest, InvokeWithRecoveryResponse, Message, ModelCall, Part, RecoveryEvent,
-        Role, TextPart, WatchRecoveryRequest, admin_service_client::AdminServiceClient, invocation::Call,
-        part::Content, recovery_service_client::RecoveryServiceClient, watch_recovery_request::Start,
+        GetInvocationRequest, Invocation, InvocationRecord, InvokeWithRecoveryRequest, InvokeWithRecoveryResponse,
+        Message, ModelCall, Part, RecoveryEvent, Role, TextPart, WatchRecoveryRequest,
+        admin_service_client::AdminServiceClient, get_invocation_request, invocation::Call, part::Content,
+        recovery_service_client::RecoveryServiceClient, watch_recovery_request::Start,
     },
     server::{Listeners, Options, Running},
 };
@@ -43,7 +44,7 @@ impl Relight {
         let loaded = load_text(yaml, None, &GivenEnvironment::new()).unwrap_or_else(|faults| panic!("{faults}"));
         let listeners = Listeners::bind(&loaded.config.server).await.unwrap();
         let options = Options { skip_pause: true, ..Options::default() };
-        let running = Running::start(&loaded, listeners, &options).unwrap();
+        let running = Running::start(&loaded, listeners, &options).await.unwrap();
         let endpoint = format!("http://{}", running.address);
         let channel = Channel::from_shared(endpoint).unwrap().connect().await.unwrap();
         Self { running, channel }
@@ -68,6 +69,13 @@ impl Relight {
     pub(crate) async fn invoke(&self, invocation: Invocation) -> InvokeWithRecoveryResponse {
         let request = InvokeWithRecoveryRequest { invocation: Some(invocation) };
         self.recovery().invoke_with_recovery(request).await.unwrap().into_inner()
+    }
+
+    /// Explains an invocation.
+    pub(crate) async fn get(&self, id: &str) -> InvocationRecord {
+        let invocation = Some(get_invocation_request::Invocation::InvocationId(id.to_owned()));
+        let request = GetInvocationRequest { invocation };
+        self.recovery().get_invocation(request).await.unwrap().into_inner().invocation.unwrap()
     }
 
     /// Watches from now on, or from where `start` says.

@@ -102,6 +102,11 @@ impl Upstream {
         self
     }
 
+    /// How many queued replies were not played yet.
+    pub(crate) fn unplayed(&self) -> usize {
+        locked(&self.state.queue).len()
+    }
+
     /// What is replied when nothing is queued.
     pub(crate) fn otherwise(&self, reply: Reply) -> &Self {
         *locked(&self.state.default) = reply;

@@ -277,7 +277,7 @@ pub(crate) fn chunk(delta: &Value, finish_reason: Option<&str>) -> String {
 }
 
 /// The chunk with the usage, as it comes last.
-fn usage_chunk(prompt_tokens: usize, completion_tokens: usize) -> String {
+pub(crate) fn usage_chunk(prompt_tokens: usize, completion_tokens: usize) -> String {
     let usage = json!({"prompt_tokens": prompt_tokens, "completion_tokens": completion_tokens});
     json!({"id": "chatcmpl-1", "object": "chat.completion.chunk", "choices": [], "usage": usage}).to_string()
 }

@@ -1,0 +1,246 @@
+//! Takeover: an invocation whose owner died goes on here, from what was recorded of it.
+//!
+//! The attempt that was under way is an attempt that failed; what follows is decided as after any failure, within
+//! what is left of the allowance and the deadline. Nothing that was recorded is recorded again, and the old owner can
+//! write no more.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::time::Instant;
+
+use super::{
+    RECONNECT_GRACE, Shared, checkpoint::Unusable, execution::Execution, outlet::Outlet, recorder::Recorder, run::Run,
+    start::mode_of_record, tail::Tail,
+};
+use crate::{
+    domain::{
+        clock,
+        completion::Usage,
+        failure::{Failure, FailureClass},
+        fold::{Fold, Progress},
+        ids::InvocationId,
+        invocation::{AttemptRecord, TraceContext},
+    },
+    engine::Asked,
+    journal::{Entry, Held, JournalError, Record, Takeover, ThreadKey},
+    layers::{cancel::Cancel, scope::Before, spans::Entry as Door},
+};
+
+const PAGE: usize = 512;
+
+/// What was recorded of an invocation.
+#[derive(Debug, Default)]
+struct Left {
+    fold: Fold,
+    attempts: Vec<AttemptRecord>,
+    last_block: u32,
+    last_seq: u64,
+    /// Whether steps are missing.
+    gone: bool,
+}
+
+impl Shared {
+    /// Takes an invocation over if nobody executes it; tells whether something may have changed.
+    pub(super) async fn take_over_orphan(self: &Arc<Self>, id: &InvocationId) -> Result<bool, JournalError> {
+        let Some(record) = self.journal.get(id).await? else { return Ok(false) };
+        if !record.is_orphaned(clock::wall_now()) {
+            return Ok(false);
+        }
+        self.take_over(&Held { id: record.id, epoch: record.epoch }).await?;
+        Ok(true)
+    }
+
+    /// Takes an invocation over, unless its owner lives or somebody else was faster.
+    pub(super) async fn take_over(self: &Arc<Self>, expected: &Held) -> Result<(), JournalError> {
+        if self.is_closing() {
+            return Ok(());
+        }
+        match self.journal.take_over(expected, &self.settings.owner, clock::wall_now()).await? {
+            Takeover::Taken(record) => self.adopt(*record).await,
+            Takeover::Lost { .. } | Takeover::Alive { .. } | Takeover::Finished | Takeover::Unknown => Ok(()),
+        }
+    }
+
+    async fn adopt(self: &Arc<Self>, record: Record) -> Result<(), JournalError> {
+        tracing::info!(invocation = %record.id, epoch = record.epoch, "an invocation is taken over");
+        let left = self.left_of(&record).await?;
+        let (id, epoch, last) = (record.id.clone(), record.epoch, left.last_seq.max(record.last_seq));
+        if record.cancel_requested {
+            let failure = Failure::local(FailureClass::Cancelled, "cancelled while nobody executed it");
+            self.end_unrun(&id, epoch, last, failure, None).await;
+            return Ok(());
+        }
+        let Some(asked) = asked(&record).filter(|_| !left.gone) else {
+            let words = "its replica died, and what was asked is not kept";
+            self.end_unrun(&id, epoch, last, Failure::local(FailureClass::StreamInterrupted, words), None).await;
+            return Ok(());
+        };
+        let mut incoming = match self.engine.resolve(asked) {
+            Ok(incoming) => incoming,
+            Err(refusal) => {
+                tracing::warn!(invocation = %id, ?refusal, "an invocation no longer fits the configuration");
+                let words = "its replica died, and it no longer fits the configuration";
+                self.end_unrun(&id, epoch, last, Failure::local(FailureClass::Configuration, words), None).await;
+                return Ok(());
+            }
+        };
+        let until = record.deadline_at.duration_since(clock::wall_now());
+        {
+            let invocation = Arc::make_mut(&mut incoming.invocation);
+            invocation.id = id.clone();
+            invocation.deadline = Instant::now() + Duration::try_from(until).unwrap_or_default();
+        }
+        let turn = match &record.thread {
+            None => None,
+            Some(thread) => {
+                let key = ThreadKey::new(record.tenant.clone(), thread.clone());
+                match self.load_turn(&key, &mut incoming.invocation).await {
+                    Ok(turn) => Some(turn),
+                    Err(Unusable::Busy(running)) => {
+                        let words = format!("invocation {running} took the thread while nobody executed this one");
+                        self.end_unrun(&id, epoch, last, Failure::local(FailureClass::State, words), None).await;
+                        return Ok(());
+                    }
+                    Err(Unusable::Load(error)) => return Err(error),
+                }
+            }
+        };
+        let cancel = Cancel::default();
+        incoming.cancel = cancel.clone();
+        let blocks = left.fold.blocks().to_vec();
+        let attempts = u32::try_from(left.attempts.len()).unwrap_or(u32::MAX);
+        incoming.before = Before { attempts: left.attempts, blocks: blocks.clone(), last_block: left.last_block };
+        let mode = mode_of_record(&record);
+        let grace = incoming.invocation.overrides.resumable_grace.unwrap_or_default().max(RECONNECT_GRACE);
+        let steps = match self.engine.run(incoming).await {
+            Ok(steps) => steps,
+            Err(refused) => {
+                // There is no room here now; another replica, or this one later, takes it.
+                tracing::warn!(invocation = %id, reason = refused.message, "a taken-over invocation is left again");
+                let held = [Held { id, epoch }];
+                return self.journal.release(&self.settings.owner, &held, clock::wall_now()).await;
+            }
+        };
+        let tail = Tail::new(last, attempts, blocks.clone());
+        let execution = Arc::new(Execution::new(id, epoch, true, cancel, tail));
+        Run {
+            shared: Arc::clone(self),
+            recorder: Recorder::new(Arc::clone(self), Arc::clone(&execution), attempts),
+            execution,
+            steps,
+            outlet: Outlet::new(mode, blocks),
+            turn,
+            grace,
+        }
+        .begin();
+        Ok(())
+    }
+
+    /// Reads what was recorded.
+    async fn left_of(&self, record: &Record) -> Result<Left, JournalError> {
+        let mut left = Left::default();
+        while let Some(page) = self.journal.read(&record.id, left.last_seq, PAGE).await? {
+            left.gone |= page.gone;
+            if page.entries.is_empty() {
+                break;
+            }
+            for entry in page.entries {
+                self.see(&mut left, &entry)?;
+            }
+        }
+        left.orphan_last();
+        Ok(left)
+    }
+
+    fn see(&self, left: &mut Left, entry: &Entry) -> Result<(), JournalError> {
+        left.last_seq = entry.seq;
+        left.fold.apply(&entry.step).map_err(|error| JournalError::Corrupt(error.to_string()))?;
+        match &entry.step {
+            Progress::AttemptStarted { attempt, target, cause } => {
+                let model = self.engine.config().targets.get(target).map(|target| target.model.clone());
+                left.attempts.push(AttemptRecord {
+                    number: *attempt,
+                    cause: *cause,
+                    target: Some(target.clone()),
+                    model: model.unwrap_or_default(),
+                    started_at: entry.at,
+                    wait: None,
+                    duration: Duration::ZERO,
+                    first_token: None,
+                    sent: true,
+                    failure: None,
+                    note: None,
+                    injection_skipped: None,
+                    note_refused: false,
+                    usage: Usage::default(),
+                    trace_id: String::new(),
+                    winner: false,
+                });
+            }
+            Progress::Recovery { attempt, class, .. } => {
+                if let Some(record) = left.attempt(*attempt) {
+                    let mut failure = Failure::local(*class, class.phrase());
+                    failure.never_sent = false;
+                    failure.target.clone_from(&record.target);
+                    failure.at = entry.at;
+                    record.duration = between(record.started_at, entry.at);
+                    record.failure = Some(failure);
+                }
+            }
+            Progress::ContextInjected { attempt, note, .. } => {
+                if let Some(record) = left.attempt(*attempt) {
+                    record.note = Some(note.clone());
+                }
+            }
+            Progress::Usage { attempt, usage } => {
+                if let Some(record) = left.attempt(*attempt) {
+                    record.usage = *usage;
+                }
+            }
+            Progress::BlockStart { block, .. } => left.last_block = left.last_block.max(*block),
+            Progress::BlockDelta { .. }
+            | Progress::BlockStop { .. }
+            | Progress::Rewind { .. }
+            | Progress::Terminal(_) => {}
+        }
+        Ok(())
+    }
+}
+
+impl Left {
+    fn attempt(&mut self, number: u32) -> Option<&mut AttemptRecord> {
+        self.attempts.iter_mut().find(|record| record.number == number)
+    }
+
+    /// Whatever was under way ended with its replica.
+    fn orphan_last(&mut self) {
+        let Some(record) = self.attempts.last_mut().filter(|record| record.failure.is_none()) else { return };
+        let mut failure = Failure::local(FailureClass::StreamInterrupted, "the replica that asked went away");
+        (failure.retryable, failure.fallback_helps, failure.never_sent) = (true, true, false);
+        failure.target.clone_from(&record.target);
+        record.failure = Some(failure);
+    }
+}
+
+/// What is asked of the engine, as it was asked before.
+fn asked(record: &Record) -> Option<Asked> {
+    let request = record.request.clone()?;
+    Some(Asked {
+        tenant: record.tenant.clone(),
+        route: Some(record.route.clone()),
+        operation: record.operation.clone(),
+        call: request.call?,
+        request_id: record.request_id.clone(),
+        thread: record.thread.clone(),
+        labels: record.labels.clone(),
+        overrides: request.overrides,
+        time_allowed: None,
+        trace: TraceContext::default(),
+        entry: Door::Grpc("relight.v1.RecoveryService/TakeOver"),
+        resumable: false,
+    })
+}
+
+fn between(from: jiff::Timestamp, to: jiff::Timestamp) -> Duration {
+    Duration::try_from(to.duration_since(from)).unwrap_or_default()
+}

@@ -1,0 +1,99 @@
+//! One running invocation, as its followers and its owner share it.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::{sync::watch, time::timeout};
+use tokio_util::sync::CancellationToken;
+
+use super::tail::Tail;
+use crate::{domain::ids::InvocationId, layers::cancel::Cancel};
+
+/// One running invocation.
+#[derive(Debug)]
+pub(super) struct Execution {
+    pub(super) id: InvocationId,
+    pub(super) epoch: u64,
+    /// How many steps were told before this owner's first.
+    pub(super) base: u64,
+    /// Whether the journal knows of it.
+    pub(super) is_recorded: bool,
+    pub(super) tail: Tail,
+    pub(super) cancel: Cancel,
+    lost: CancellationToken,
+    seats: watch::Sender<usize>,
+}
+
+/// A follower's place; as long as one is taken, somebody is there.
+#[derive(Debug)]
+pub(super) struct Seat {
+    execution: Arc<Execution>,
+}
+
+// === impl Execution ===
+
+impl Execution {
+    pub(super) fn new(id: InvocationId, epoch: u64, is_recorded: bool, cancel: Cancel, tail: Tail) -> Self {
+        Self {
+            id,
+            epoch,
+            base: tail.last(),
+            is_recorded,
+            tail,
+            cancel,
+            lost: CancellationToken::new(),
+            seats: watch::channel(0).0,
+        }
+    }
+
+    /// Takes a place among the followers.
+    pub(super) fn sit(self: &Arc<Self>) -> Seat {
+        self.seats.send_modify(|seats| *seats += 1);
+        Seat { execution: Arc::clone(self) }
+    }
+
+    /// Returns when nobody has followed it for so long. Cancel safe, but the time then begins anew.
+    pub(super) async fn abandoned(&self, grace: Duration) {
+        let mut seats = self.seats.subscribe();
+        loop {
+            // The sender lives as long as this, so that waiting cannot fail.
+            let _ = seats.wait_for(|seats| *seats == 0).await;
+            if timeout(grace, seats.wait_for(|seats| *seats > 0)).await.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// It is not this replica's any more: nothing more is told here.
+    pub(super) fn lose(&self) {
+        self.lost.cancel();
+        self.tail.wake();
+    }
+
+    pub(super) fn is_lost(&self) -> bool {
+        self.lost.is_cancelled()
+    }
+
+    /// Whether its end was told.
+    pub(super) fn tail_has_end(&self) -> bool {
+        self.tail.whole().is_some_and(|whole| matches!(whole.last.step, crate::domain::fold::Progress::Terminal(_)))
+    }
+
+    /// Returns when it is not this replica's any more. Cancel safe.
+    pub(super) async fn lost(&self) {
+        self.lost.cancelled().await;
+    }
+}
+
+// === impl Seat ===
+
+impl Seat {
+    pub(super) fn execution(&self) -> &Arc<Execution> {
+        &self.execution
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.execution.seats.send_modify(|seats| *seats = seats.saturating_sub(1));
+    }
+}

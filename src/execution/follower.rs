@@ -1,0 +1,359 @@
+//! Follows one invocation from a given step, wherever it runs, until its end.
+//!
+//! It reads the tail of an invocation that runs here, and the journal for everything else: what the tail let go, what
+//! another replica executes, what is finished. It survives a change of the owner, and takes an orphaned invocation
+//! over itself. Steps come in order and without gaps; where that is not possible, all blocks come at once instead. It
+//! never slows anything down but itself.
+
+use std::{collections::VecDeque, sync::Arc, time::Duration};
+
+use tokio::{
+    sync::watch,
+    time::{Instant, timeout},
+};
+
+use super::{
+    Shared,
+    execution::{Execution, Seat},
+    tail::{Glance, Whole},
+};
+use crate::{
+    domain::{
+        clock,
+        fold::{Block, Fold, Progress},
+        ids::InvocationId,
+        invocation::Outcome,
+    },
+    journal::{Changes, Entry, JournalError, Page, Record},
+};
+
+/// How many steps are fetched at once.
+const PAGE: usize = 256;
+
+/// How long a follower waits for a word of the journal before it looks whether the owner still lives.
+const LOOK_AGAIN: Duration = Duration::from_millis(500);
+
+/// What a follower is told.
+#[derive(Debug, Clone)]
+pub enum Told {
+    /// A step that the client has already; for whoever keeps count of what the client holds.
+    Known(Arc<Entry>),
+    /// The next step.
+    Step(Arc<Entry>),
+    /// All blocks at once, in place of every step up to `seq`.
+    Snapshot {
+        /// The epoch of the last step that is contained.
+        epoch: u64,
+        /// Its number.
+        seq: u64,
+        /// When it happened.
+        at: jiff::Timestamp,
+        /// The blocks.
+        blocks: Vec<Block>,
+        /// The number of the last attempt that began.
+        attempt: u32,
+    },
+}
+
+/// Why nothing more can be told, though the invocation may have more: come back, here or elsewhere.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Lost {
+    /// This replica ends.
+    Closing,
+    /// The invocation is no longer kept, or never was.
+    Gone,
+    /// The journal fails.
+    Journal(JournalError),
+}
+
+/// Follows one invocation.
+#[derive(Debug)]
+pub struct Follower {
+    shared: Arc<Shared>,
+    id: InvocationId,
+    /// What the client has: epoch and number.
+    has: Option<(u64, u64)>,
+    /// The last step that was fetched.
+    at: u64,
+    at_epoch: u64,
+    seat: Option<Seat>,
+    ear: Option<watch::Receiver<()>>,
+    changes: Option<Changes>,
+    ready: VecDeque<Told>,
+    over: bool,
+}
+
+// === impl Follower ===
+
+impl Follower {
+    pub(super) fn new(shared: Arc<Shared>, id: InvocationId, has: Option<(u64, u64)>) -> Self {
+        let seat = shared.execution(&id).map(|execution| execution.sit());
+        let ear = seat.as_ref().map(|seat| seat.execution().tail.ear());
+        let has = has.filter(|(_, seq)| *seq > 0);
+        Self { shared, id, has, at: 0, at_epoch: 0, seat, ear, changes: None, ready: VecDeque::new(), over: false }
+    }
+
+    /// The first follower of an execution that is about to begin.
+    pub(super) fn of(shared: Arc<Shared>, execution: &Arc<Execution>) -> Self {
+        let mut follower = Self::new(shared, execution.id.clone(), None);
+        follower.ear = Some(execution.tail.ear());
+        follower.seat = Some(execution.sit());
+        follower
+    }
+
+    /// Time since the last word of the target that is asked here; `None` where that is not known.
+    pub fn upstream_silence(&self) -> Option<Duration> {
+        let heard = self.seat.as_ref()?.execution().tail.last_heard()?;
+        Some(Instant::now().saturating_duration_since(heard))
+    }
+
+    /// What comes next; `None` after the end. Cancel safe.
+    ///
+    /// # Errors
+    /// [`Lost`]: nothing more can be told here.
+    pub async fn next(&mut self) -> Result<Option<Told>, Lost> {
+        loop {
+            if let Some(told) = self.ready.pop_front() {
+                return Ok(Some(told));
+            }
+            if self.over {
+                return Ok(None);
+            }
+            self.fetch().await?;
+        }
+    }
+
+    /// The end, whatever comes before it.
+    ///
+    /// # Errors
+    /// [`Lost`]: it cannot be told here.
+    pub async fn outcome(&mut self) -> Result<Outcome, Lost> {
+        while let Some(told) = self.next().await? {
+            if let Told::Step(entry) = told
+                && let Progress::Terminal(outcome) = &entry.step
+            {
+                return Ok(Outcome::clone(outcome));
+            }
+        }
+        Err(Lost::Gone)
+    }
+
+    async fn fetch(&mut self) -> Result<(), Lost> {
+        if self.seat.is_none() {
+            self.seat = self.shared.execution(&self.id).map(|execution| execution.sit());
+            self.ear = self.seat.as_ref().map(|seat| seat.execution().tail.ear());
+        }
+        match self.seat.as_ref().map(|seat| Arc::clone(seat.execution())) {
+            Some(execution) => self.fetch_here(&execution).await,
+            None => self.fetch_recorded().await,
+        }
+    }
+
+    /// Reads what runs here, or waits for it.
+    async fn fetch_here(&mut self, execution: &Arc<Execution>) -> Result<(), Lost> {
+        if let Some(ear) = &mut self.ear {
+            ear.borrow_and_update();
+        }
+        let lost = execution.is_lost();
+        if self.at > execution.base && self.at_epoch != execution.epoch {
+            // The client was told steps that the owner before this one never recorded.
+            return self.catch_up(execution).await;
+        }
+        match execution.tail.after(self.at, PAGE) {
+            Glance::Steps(steps) if !steps.is_empty() => self.accept(steps, Some(execution)),
+            Glance::Steps(_) if lost => {
+                self.seat = None;
+                self.ear = None;
+                if self.shared.is_closing() { Err(Lost::Closing) } else { Ok(()) }
+            }
+            Glance::Steps(_) => {
+                if self.has.is_some_and(|(epoch, seq)| seq > self.at && epoch <= execution.epoch) {
+                    // It has more than was ever told here.
+                    return self.catch_up(execution).await;
+                }
+                if let Some(ear) = &mut self.ear {
+                    // The execution is held by the seat, so that its sender lives.
+                    let _ = ear.changed().await;
+                }
+                Ok(())
+            }
+            Glance::Behind => {
+                let page = self.page(self.at, PAGE).await?;
+                let page = page.filter(|page| !page.gone && !page.entries.is_empty());
+                match page {
+                    Some(page) if page.entries[0].seq == self.at + 1 => {
+                        self.accept(page.entries.into_iter().map(Arc::new).collect(), Some(execution))
+                    }
+                    Some(_) | None => self.catch_up(execution).await,
+                }
+            }
+            Glance::Ahead => self.catch_up(execution).await,
+        }
+    }
+
+    /// Takes all blocks at once from what runs here, or, before its first step, from the journal.
+    async fn catch_up(&mut self, execution: &Arc<Execution>) -> Result<(), Lost> {
+        match execution.tail.whole() {
+            Some(whole) => {
+                self.take_whole(whole);
+                Ok(())
+            }
+            None => self.take_recorded_whole().await,
+        }
+    }
+
+    fn take_whole(&mut self, whole: Whole) {
+        let Whole { blocks, attempt, last } = whole;
+        let ended = matches!(last.step, Progress::Terminal(_));
+        let seq = if ended { last.seq - 1 } else { last.seq };
+        self.ready.push_back(Told::Snapshot { epoch: last.epoch, seq, at: last.at, blocks, attempt });
+        (self.at, self.at_epoch, self.has) = (last.seq, last.epoch, None);
+        if ended {
+            self.ready.push_back(Told::Step(Arc::new(last)));
+            self.over = true;
+        }
+    }
+
+    /// Reads the journal, or waits for it; takes an orphan over.
+    async fn fetch_recorded(&mut self) -> Result<(), Lost> {
+        if self.shared.is_closing() {
+            return Err(Lost::Closing);
+        }
+        if self.changes.is_none() {
+            self.changes = Some(self.shared.journal.changes(&self.id));
+        }
+        // The last step is read once more: after a change of the owner it may be another one.
+        let from = self.at.saturating_sub(1);
+        let Some(mut page) = self.page(from, PAGE).await? else { return Err(Lost::Gone) };
+        if self.at > 0 {
+            let same = page.entries.first().is_some_and(|entry| entry.seq == self.at && entry.epoch == self.at_epoch);
+            let behind = page.last_seq < self.at && page.epoch == self.at_epoch && !page.finished;
+            if !same && !behind {
+                return self.take_recorded_whole().await;
+            }
+            if same {
+                page.entries.remove(0);
+            } else {
+                page.entries.clear();
+            }
+        }
+        if page.gone && page.entries.is_empty() {
+            return self.take_recorded_whole().await;
+        }
+        if !page.entries.is_empty() {
+            return self.accept(page.entries.into_iter().map(Arc::new).collect(), None);
+        }
+        if page.finished {
+            // The end is recorded, but not as a step: its steps had gaps.
+            return self.take_recorded_whole().await;
+        }
+        let lost_tail = self.has.is_some_and(|(epoch, seq)| epoch < page.epoch && seq > page.last_seq);
+        if lost_tail {
+            return self.take_recorded_whole().await;
+        }
+        self.wait_or_take_over().await
+    }
+
+    async fn wait_or_take_over(&mut self) -> Result<(), Lost> {
+        if self.shared.take_over_orphan(&self.id).await.map_err(Lost::Journal)? {
+            return Ok(());
+        }
+        if let Some(changes) = &mut self.changes {
+            // A time-out is a reason to look, too: an owner that died says nothing.
+            let _ = timeout(LOOK_AGAIN, changes.wait()).await;
+        }
+        Ok(())
+    }
+
+    /// Takes all blocks at once from the journal.
+    async fn take_recorded_whole(&mut self) -> Result<(), Lost> {
+        let record = self.shared.journal.get(&self.id).await.map_err(Lost::Journal)?.ok_or(Lost::Gone)?;
+        if record.is_finished() {
+            return self.take_end(record);
+        }
+        let mut fold = Fold::default();
+        let (mut attempt, mut last) = (0, None);
+        let mut after = 0;
+        while let Some(page) = self.page(after, PAGE).await? {
+            if page.gone {
+                return Err(Lost::Gone);
+            }
+            let Some(newest) = page.entries.last().map(|entry| entry.seq) else { break };
+            after = newest;
+            for entry in page.entries {
+                if let Progress::AttemptStarted { attempt: number, .. } = &entry.step {
+                    attempt = *number;
+                }
+                if matches!(entry.step, Progress::Terminal(_)) {
+                    // It ended meanwhile.
+                    break;
+                }
+                fold.apply(&entry.step).map_err(|error| Lost::Journal(JournalError::Corrupt(error.to_string())))?;
+                last = Some((entry.epoch, entry.seq, entry.at));
+            }
+        }
+        let (epoch, seq, at) = last.unwrap_or((record.epoch, 0, record.created_at));
+        self.ready.push_back(Told::Snapshot { epoch, seq, at, blocks: fold.blocks().to_vec(), attempt });
+        (self.at, self.at_epoch, self.has) = (seq, epoch, None);
+        Ok(())
+    }
+
+    /// Tells an end whose steps are no longer kept, or never were.
+    fn take_end(&mut self, record: Record) -> Result<(), Lost> {
+        let Some(outcome) = record.outcome else { return Err(Lost::Gone) };
+        let at = match record.state {
+            crate::journal::RunState::Finished { at } => at,
+            crate::journal::RunState::Running { .. } => clock::wall_now(),
+        };
+        let attempt = outcome.attempts.last().map_or(0, |attempt| attempt.number);
+        let (epoch, seq) = (record.epoch, record.last_seq.max(1));
+        let blocks = record.snapshot.unwrap_or_default();
+        self.ready.push_back(Told::Snapshot { epoch, seq: seq - 1, at, blocks, attempt });
+        let step = Progress::Terminal(outcome);
+        self.ready.push_back(Told::Step(Arc::new(Entry { epoch, seq, attempt: 0, at, step })));
+        self.over = true;
+        Ok(())
+    }
+
+    /// Takes steps in that follow those that were fetched.
+    fn accept(&mut self, steps: Vec<Arc<Entry>>, here: Option<&Arc<Execution>>) -> Result<(), Lost> {
+        for entry in steps {
+            (self.at, self.at_epoch) = (entry.seq, entry.epoch);
+            let ended = matches!(entry.step, Progress::Terminal(_));
+            if ended {
+                self.ready.push_back(Told::Step(entry));
+                self.over = true;
+                break;
+            }
+            match self.has {
+                Some((_, seq)) if entry.seq < seq => self.ready.push_back(Told::Known(entry)),
+                Some((epoch, seq)) if entry.seq == seq => {
+                    self.has = None;
+                    let same = entry.epoch == epoch;
+                    self.ready.push_back(Told::Known(entry));
+                    if !same {
+                        // What it has is of an owner whose last steps were lost.
+                        return self.restate(here);
+                    }
+                }
+                Some(_) | None => self.ready.push_back(Told::Step(entry)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Has all blocks told at once, because the client has other ones.
+    fn restate(&mut self, here: Option<&Arc<Execution>>) -> Result<(), Lost> {
+        if let Some(whole) = here.and_then(|execution| execution.tail.whole()) {
+            self.take_whole(whole);
+        } else {
+            // An epoch that never was: the next look finds another one, and takes all at once.
+            self.at_epoch = 0;
+        }
+        Ok(())
+    }
+
+    async fn page(&self, after: u64, limit: usize) -> Result<Option<Page>, Lost> {
+        self.shared.journal.read(&self.id, after, limit).await.map_err(Lost::Journal)
+    }
+}

@@ -1,0 +1,1 @@
+//! Tests of `outlet`: its promises, each as one test.

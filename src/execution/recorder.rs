@@ -1,0 +1,243 @@
+//! Writes an execution's steps to the journal, in batches, one at a time, behind or before they are told.
+//!
+//! `fast` tells first and writes within [`BATCH_AFTER`]; `strict` writes first. What the journal cannot take now is
+//! tried again; what it can never take is given up, and the invocation goes on without a record. It never waits for a
+//! client.
+
+use std::{sync::Arc, time::Duration};
+
+use futures_util::future::BoxFuture;
+use tokio::time::{Instant, sleep_until};
+
+use super::{Shared, execution::Execution};
+use crate::{
+    config::observe::JournalMode,
+    domain::{clock, fold::Progress},
+    journal::{AppendError, Entry, JournalError},
+};
+
+/// How long a step may wait for others before all are written.
+const BATCH_AFTER: Duration = Duration::from_millis(100);
+
+/// How many steps make a batch at once.
+const BATCH_STEPS: usize = 256;
+
+/// How many steps may wait; beyond it the upstream is not read on in `strict`, and the record is given up in `fast`.
+const MOST_WAITING: usize = 16_384;
+
+/// How long after the journal was away it is tried again.
+const AGAIN_AFTER: Duration = Duration::from_millis(250);
+
+type Flight = BoxFuture<'static, (Vec<Entry>, Result<(), AppendError>)>;
+
+/// Writes one execution's steps.
+pub(super) struct Recorder {
+    shared: Arc<Shared>,
+    execution: Arc<Execution>,
+    next_seq: u64,
+    attempt: u32,
+    waiting: Vec<Entry>,
+    flight: Option<Flight>,
+    due: Option<Instant>,
+    writing: Writing,
+}
+
+/// Whether steps are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Writing {
+    /// In batches.
+    Batches,
+    /// All that is left, with the end.
+    AtTheEnd,
+    /// Not any more, or never.
+    Never,
+}
+
+/// What came of a batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Landed {
+    /// Written, or to be tried again.
+    GoOn,
+    /// The invocation's own cap is reached: the rest comes with its end.
+    Full,
+    /// Somebody else owns the execution.
+    Lost,
+}
+
+// === impl Recorder ===
+
+impl Recorder {
+    pub(super) fn new(shared: Arc<Shared>, execution: Arc<Execution>, attempt: u32) -> Self {
+        let next_seq = execution.base + 1;
+        let writing = if execution.is_recorded { Writing::Batches } else { Writing::Never };
+        Self { shared, execution, next_seq, attempt, waiting: Vec::new(), flight: None, due: None, writing }
+    }
+
+    /// Takes a step in, and tells it where it may be told before it is written.
+    pub(super) fn take(&mut self, step: Progress) {
+        let entry = self.number(step);
+        let tell_first = self.writing != Writing::Batches || self.tells_first();
+        if tell_first && self.execution.tail.last() + 1 == entry.seq {
+            self.execution.tail.tell(&[Arc::new(entry.clone())]);
+        }
+        if self.writing != Writing::Never {
+            self.waiting.push(entry);
+            let soon = if tell_first { Instant::now() + BATCH_AFTER } else { Instant::now() };
+            self.due = Some(self.due.map_or(soon, |due| due.min(soon)));
+        }
+        let too_much = self.waiting.len() > MOST_WAITING;
+        if too_much && self.writing == Writing::Batches && self.mode() == JournalMode::Fast {
+            tracing::warn!(invocation = %self.execution.id, "the journal does not keep up; the record is given up");
+            self.give_up();
+        }
+    }
+
+    /// Whether the upstream may be read on.
+    pub(super) fn has_room(&self) -> bool {
+        self.waiting.len() <= MOST_WAITING || self.writing != Writing::Batches
+    }
+
+    /// Writes what waits when it is time, and tells what came of the batch. Returns only where something was written;
+    /// cancel safe.
+    pub(super) async fn turn(&mut self) -> Landed {
+        loop {
+            if let Some(flight) = &mut self.flight {
+                let (batch, result) = flight.await;
+                self.flight = None;
+                return self.landed(batch, result);
+            }
+            match self.due.filter(|_| self.writing == Writing::Batches && !self.waiting.is_empty()) {
+                Some(due) if self.waiting.len() < BATCH_STEPS => sleep_until(due).await,
+                Some(_) => {}
+                None => std::future::pending().await,
+            }
+            self.launch();
+        }
+    }
+
+    /// Everything that is not written yet, for the end.
+    pub(super) async fn rest(&mut self) -> Result<Vec<Entry>, Landed> {
+        while let Some(flight) = &mut self.flight {
+            let (batch, result) = flight.await;
+            self.flight = None;
+            if self.landed(batch, result) == Landed::Lost {
+                return Err(Landed::Lost);
+            }
+        }
+        Ok(std::mem::take(&mut self.waiting))
+    }
+
+    /// Gives a step its number and time.
+    pub(super) fn number(&mut self, step: Progress) -> Entry {
+        if let Progress::AttemptStarted { attempt, .. } = &step {
+            self.attempt = *attempt;
+        }
+        let attempt = match &step {
+            Progress::ContextInjected { attempt, .. }
+            | Progress::Rewind { attempt, .. }
+            | Progress::Recovery { attempt, .. }
+            | Progress::Usage { attempt, .. } => *attempt,
+            Progress::Terminal(_) => 0,
+            Progress::AttemptStarted { .. }
+            | Progress::BlockStart { .. }
+            | Progress::BlockDelta { .. }
+            | Progress::BlockStop { .. } => self.attempt,
+        };
+        let seq = self.next_seq;
+        self.next_seq += 1;
+        Entry { epoch: self.execution.epoch, seq, attempt, at: clock::wall_now(), step }
+    }
+
+    /// The number that the next step will have.
+    pub(super) fn next_seq(&self) -> u64 {
+        self.next_seq
+    }
+
+    /// Numbers from `seq` on are free again.
+    pub(super) fn renumber_from(&mut self, seq: u64) {
+        self.next_seq = seq;
+    }
+
+    /// Whether nothing is written (any more).
+    pub(super) fn writes_nothing(&self) -> bool {
+        self.writing == Writing::Never
+    }
+
+    fn mode(&self) -> JournalMode {
+        self.shared.settings.mode
+    }
+
+    /// An owner that slept longer than its lease must not tell anything before it knows that it still is one.
+    fn tells_first(&self) -> bool {
+        self.mode() == JournalMode::Fast && self.shared.holds_leases()
+    }
+
+    fn launch(&mut self) {
+        self.due = None;
+        let batch = std::mem::take(&mut self.waiting);
+        let journal = Arc::clone(&self.shared.journal);
+        let id = self.execution.id.clone();
+        self.flight = Some(Box::pin(async move {
+            let result = journal.append(&id, &batch).await;
+            (batch, result)
+        }));
+    }
+
+    fn landed(&mut self, batch: Vec<Entry>, result: Result<(), AppendError>) -> Landed {
+        match result {
+            Ok(()) => {
+                if let Some(last) = batch.last().map(|entry| entry.seq) {
+                    self.tell(batch);
+                    self.execution.tail.recorded(last);
+                }
+                Landed::GoOn
+            }
+            Err(AppendError::Fenced { .. } | AppendError::Finished) => Landed::Lost,
+            Err(AppendError::Full { .. }) => {
+                // It was accepted by the engine, so that it is told; the journal takes it with the end.
+                self.tell(batch.clone());
+                self.put_back(batch);
+                self.writing = Writing::AtTheEnd;
+                Landed::Full
+            }
+            Err(AppendError::Store(JournalError::Unavailable(reason))) => {
+                tracing::warn!(invocation = %self.execution.id, reason, "the journal is away; it is tried again");
+                self.put_back(batch);
+                self.due = Some(Instant::now() + AGAIN_AFTER);
+                Landed::GoOn
+            }
+            Err(error @ (AppendError::Gap { .. } | AppendError::Unknown | AppendError::Store(_))) => {
+                tracing::error!(invocation = %self.execution.id, %error, "the record is given up");
+                self.tell(batch);
+                self.give_up();
+                Landed::GoOn
+            }
+        }
+    }
+
+    /// Tells what of a batch was not told yet, and what waits behind it where it may be told.
+    fn tell(&mut self, batch: Vec<Entry>) {
+        let told = self.execution.tail.last();
+        let fresh: Vec<Arc<Entry>> = batch.into_iter().filter(|entry| entry.seq > told).map(Arc::new).collect();
+        self.execution.tail.tell(&fresh);
+        if self.tells_first() {
+            let told = self.execution.tail.last();
+            let next = self.waiting.iter().filter(|entry| entry.seq > told);
+            let next: Vec<Arc<Entry>> = next.cloned().map(Arc::new).collect();
+            self.execution.tail.tell(&next);
+        }
+    }
+
+    fn put_back(&mut self, mut batch: Vec<Entry>) {
+        batch.append(&mut self.waiting);
+        self.waiting = batch;
+    }
+
+    fn give_up(&mut self) {
+        self.writing = Writing::Never;
+        let waiting = std::mem::take(&mut self.waiting);
+        let told = self.execution.tail.last();
+        let fresh: Vec<Arc<Entry>> = waiting.into_iter().filter(|entry| entry.seq > told).map(Arc::new).collect();
+        self.execution.tail.tell(&fresh);
+    }
+}

@@ -1,0 +1,295 @@
+//! The task that owns one invocation: it drives the engine, lets progress out, has it recorded, and ends it once.
+//!
+//! The end is told only when it is recorded, in one piece with the last steps and the thread's change, so that nobody
+//! ever hears of an end that a crash could undo. A failing journal ends no invocation that does not need it.
+
+use std::{sync::Arc, time::Duration};
+
+use futures_util::StreamExt as _;
+use tokio::time::{Instant, sleep};
+
+use super::{
+    Shared,
+    checkpoint::Turn,
+    execution::Execution,
+    outlet::Outlet,
+    recorder::{Landed, Recorder},
+};
+use crate::{
+    config::observe::JournalMode,
+    domain::{
+        clock,
+        failure::{Failure, FailureClass},
+        fold::{Block, Progress},
+        invocation::{HistoryPatch, Outcome},
+    },
+    journal::{AppendError, Entry, Finish, FinishError, JournalError, ThreadEnd, ThreadError},
+    layers::ProgressStream,
+};
+
+/// How long an end waits for a journal that is away before it is told without a record.
+const TELL_AFTER: Duration = Duration::from_secs(1);
+
+/// How long an end that must be recorded waits for a journal that is away.
+const GIVE_UP_AFTER: Duration = Duration::from_secs(10);
+
+/// How long an end that was told already is still tried.
+const RECORD_WITHIN: Duration = Duration::from_mins(1);
+
+const AGAIN_AFTER: Duration = Duration::from_millis(100);
+
+/// One invocation's course on this replica.
+pub(super) struct Run {
+    pub(super) shared: Arc<Shared>,
+    pub(super) execution: Arc<Execution>,
+    pub(super) steps: ProgressStream,
+    pub(super) outlet: Outlet,
+    pub(super) recorder: Recorder,
+    pub(super) turn: Option<Turn>,
+    /// How long it goes on without anybody following it.
+    pub(super) grace: Duration,
+}
+
+/// Takes the invocation off the list of running ones, whatever happens.
+struct Listed {
+    shared: Arc<Shared>,
+    execution: Arc<Execution>,
+}
+
+/// What came of writing the end.
+enum Written {
+    Done,
+    Lost,
+    /// Not written, and never will be.
+    Never,
+    /// The journal is away.
+    Away,
+    /// The thread cannot take the turn.
+    Refused(ThreadError),
+}
+
+impl Drop for Listed {
+    fn drop(&mut self) {
+        let mut running = self.shared.running();
+        if running.get(&self.execution.id).is_some_and(|listed| Arc::ptr_eq(listed, &self.execution)) {
+            running.remove(&self.execution.id);
+        }
+        drop(running);
+        // Whoever still waits here for more looks at the journal instead.
+        self.execution.lose();
+    }
+}
+
+// === impl Run ===
+
+impl Run {
+    /// Lists the invocation as running here, and runs it.
+    pub(super) fn begin(self) {
+        let shared = Arc::clone(&self.shared);
+        let listed = Listed { shared: Arc::clone(&shared), execution: Arc::clone(&self.execution) };
+        shared.running().insert(self.execution.id.clone(), Arc::clone(&self.execution));
+        shared.spawn(async move {
+            let _listed = listed;
+            self.run().await;
+        });
+    }
+
+    async fn run(mut self) {
+        let execution = Arc::clone(&self.execution);
+        let abandoned = execution.abandoned(self.grace);
+        tokio::pin!(abandoned);
+        let mut left = false;
+        let outcome = loop {
+            let has_room = self.recorder.has_room();
+            tokio::select! {
+                biased;
+                () = execution.lost() => return,
+                () = &mut abandoned, if !left => {
+                    left = true;
+                    execution.cancel.cancel("client gone");
+                }
+                landed = self.recorder.turn() => match landed {
+                    Landed::GoOn => {}
+                    Landed::Full => self.outlet.tighten(),
+                    Landed::Lost => return,
+                },
+                step = self.steps.next(), if has_room => {
+                    execution.tail.heard();
+                    match step {
+                        Some(Progress::Terminal(outcome)) => break outcome,
+                        Some(step) => for step in self.outlet.pass(step) { self.recorder.take(step); },
+                        None => break Box::new(self.cut()),
+                    }
+                }
+            }
+        };
+        self.end(outcome).await;
+    }
+
+    /// Records the end and tells it.
+    async fn end(mut self, outcome: Box<Outcome>) {
+        let Ok(mut entries) = self.recorder.rest().await else { return };
+        let before = self.outlet.blocks().to_vec();
+        let seq = self.recorder.next_seq();
+        let last: Vec<Entry> = self
+            .outlet
+            .pass(Progress::Terminal(outcome.clone()))
+            .into_iter()
+            .map(|step| self.recorder.number(step))
+            .collect();
+        let unrecorded = entries.clone();
+        entries.extend(last);
+        let thread = self.turn.as_ref().and_then(|turn| turn.end(&outcome));
+        let needs_record = thread.is_some() || self.shared.settings.mode == JournalMode::Strict;
+        let finish = self.finish(entries, *outcome.clone(), self.outlet.blocks().to_vec(), thread);
+        if !self.execution.is_recorded {
+            self.tell(finish.entries);
+            return;
+        }
+        if self.recorder.writes_nothing() {
+            // Its steps have gaps in the journal; its end has none.
+            self.tell(finish.entries);
+            let _ = self.write(Finish { entries: Vec::new(), ..finish }).await;
+            return;
+        }
+        match self.write_and_tell(finish, needs_record).await {
+            Written::Done | Written::Lost => {}
+            Written::Never | Written::Away if self.turn.is_none() && !needs_record => {}
+            Written::Never | Written::Away => {
+                let words = "the end could not be recorded";
+                self.end_unsaved(&outcome, words, None, unrecorded, before, seq).await;
+            }
+            Written::Refused(error) => {
+                let thread = match &error {
+                    ThreadError::NotLocked { .. } => None,
+                    ThreadError::Version { .. } | ThreadError::Busy { .. } | ThreadError::Store(_) => {
+                        Some(ThreadEnd::Fail)
+                    }
+                };
+                self.end_unsaved(&outcome, &error.to_string(), thread, unrecorded, before, seq).await;
+            }
+        }
+    }
+
+    /// Ends it with a failure instead, because the turn or the end could not be saved: nothing is half written.
+    async fn end_unsaved(
+        &mut self,
+        outcome: &Outcome,
+        words: &str,
+        thread: Option<ThreadEnd>,
+        mut entries: Vec<Entry>,
+        blocks: Vec<Block>,
+        seq: u64,
+    ) {
+        if self.turn.is_none() {
+            // In `strict` nothing is told that is not recorded: followers are told to come back.
+            return;
+        }
+        let failed = unsaved(outcome, words);
+        self.recorder.renumber_from(seq);
+        entries.push(self.recorder.number(Progress::Terminal(Box::new(failed.clone()))));
+        let finish = self.finish(entries, failed, blocks, thread);
+        let entries = finish.entries.clone();
+        match self.write_and_tell(finish, false).await {
+            Written::Done | Written::Lost | Written::Away => {}
+            Written::Never | Written::Refused(_) => self.tell(entries),
+        }
+    }
+
+    /// Writes the end, again and again while the journal is away; tells it once it is written, or, unless it needs its
+    /// record, when that takes too long.
+    async fn write_and_tell(&mut self, finish: Finish, needs_record: bool) -> Written {
+        let began = Instant::now();
+        let mut told = false;
+        loop {
+            match self.write(finish.clone()).await {
+                Written::Away => {}
+                Written::Done => {
+                    if !told {
+                        self.tell(finish.entries);
+                    }
+                    return Written::Done;
+                }
+                Written::Never if !needs_record && !told => {
+                    self.tell(finish.entries);
+                    return Written::Never;
+                }
+                other => return other,
+            }
+            if !needs_record && !told && began.elapsed() >= TELL_AFTER {
+                tracing::warn!(invocation = %self.execution.id, "the journal is away; an end is told without a record");
+                self.tell(finish.entries.clone());
+                told = true;
+            }
+            if began.elapsed() >= if needs_record { GIVE_UP_AFTER } else { RECORD_WITHIN } {
+                return Written::Away;
+            }
+            tokio::select! {
+                () = self.execution.lost() => return Written::Lost,
+                () = sleep(AGAIN_AFTER) => {}
+            }
+        }
+    }
+
+    async fn write(&mut self, finish: Finish) -> Written {
+        match self.shared.journal.finish(finish, clock::wall_now()).await {
+            Ok(()) => Written::Done,
+            Err(FinishError::Append(AppendError::Fenced { .. } | AppendError::Finished)) => Written::Lost,
+            Err(
+                FinishError::Append(AppendError::Store(JournalError::Unavailable(_)))
+                | FinishError::Thread(ThreadError::Store(JournalError::Unavailable(_))),
+            ) => Written::Away,
+            Err(FinishError::Append(error)) => {
+                tracing::error!(invocation = %self.execution.id, %error, "an end cannot be recorded");
+                Written::Never
+            }
+            Err(FinishError::Thread(error)) => Written::Refused(error),
+        }
+    }
+
+    fn finish(&self, entries: Vec<Entry>, outcome: Outcome, snapshot: Vec<Block>, thread: Option<ThreadEnd>) -> Finish {
+        Finish { id: self.execution.id.clone(), epoch: self.execution.epoch, entries, outcome, snapshot, thread }
+    }
+
+    fn tell(&self, entries: Vec<Entry>) {
+        let told = self.execution.tail.last();
+        let fresh: Vec<Arc<Entry>> = entries.into_iter().filter(|entry| entry.seq > told).map(Arc::new).collect();
+        self.execution.tail.tell(&fresh);
+    }
+
+    /// The end of a stack that ended without one, which none does.
+    fn cut(&self) -> Outcome {
+        let failure = Failure::local(FailureClass::State, "the invocation ended without an outcome");
+        failed(&self.execution.id, failure, "It ended without an outcome.")
+    }
+}
+
+/// An outcome that is nothing but a failure.
+pub(super) fn failed(id: &crate::domain::ids::InvocationId, failure: Failure, reasoning: &str) -> Outcome {
+    Outcome {
+        invocation: id.clone(),
+        result: Err(failure),
+        attempts: Vec::new(),
+        recovery_applied: Vec::new(),
+        reasoning: reasoning.to_owned(),
+        alternatives: Vec::new(),
+        usage: crate::domain::completion::Usage::default(),
+        history_patch: HistoryPatch::default(),
+        target: None,
+    }
+}
+
+/// The same attempts, but the turn was not saved.
+fn unsaved(outcome: &Outcome, words: &str) -> Outcome {
+    let mut failure = Failure::local(FailureClass::State, format!("the conversation could not be saved: {words}"));
+    "The conversation could not be saved, so this turn does not count. Please try again."
+        .clone_into(&mut failure.user_message);
+    "Look at the journal's store; nothing was half-written.".clone_into(&mut failure.recovery_hint);
+    failure.target.clone_from(&outcome.target);
+    Outcome {
+        result: Err(failure),
+        reasoning: "The answer could not be saved to its thread.".to_owned(),
+        history_patch: HistoryPatch::default(),
+        ..outcome.clone()
+    }
+}

@@ -1,0 +1,312 @@
+//! How an invocation begins: as a new one, by joining the same one that runs, or by hearing its end again.
+
+use std::{sync::Arc, time::Duration};
+
+use jiff::Timestamp;
+use tokio::time::Instant;
+
+use super::{
+    Executions, Shared,
+    checkpoint::Unusable,
+    execution::Execution,
+    follower::Follower,
+    outlet::Outlet,
+    recorder::Recorder,
+    run::{Run, failed},
+    tail::Tail,
+};
+use crate::{
+    domain::{
+        clock,
+        failure::{Failure, FailureClass},
+        fold::Progress,
+        ids::InvocationId,
+        invocation::{Invocation, RewindMode},
+    },
+    journal::{Begun, Entry, Fingerprint, Finish, JournalError, NewInvocation, Record, Request, ThreadEnd, ThreadKey},
+    layers::observe::Incoming,
+};
+
+/// How an invocation relates to an earlier one with the same request id.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Disposition {
+    /// It is new.
+    New,
+    /// It joined the one that was running.
+    Attached,
+    /// Its end is told again; nothing was asked.
+    Replay,
+}
+
+/// An invocation that goes on, or has its end.
+#[derive(Debug)]
+pub struct Started {
+    /// Which.
+    pub id: InvocationId,
+    /// How it relates to an earlier one.
+    pub disposition: Disposition,
+    /// When it ends at the latest.
+    pub deadline_at: Timestamp,
+    /// The epoch of its owner.
+    pub epoch: u64,
+    /// How content is delivered.
+    pub mode: RewindMode,
+    /// How long its events are kept after its end; zero: they are not.
+    pub events_kept: Duration,
+    /// Its steps.
+    pub follower: Follower,
+}
+
+/// Why an invocation does not even begin.
+#[derive(Debug)]
+pub enum StartError {
+    /// The engine refused it: too much work.
+    Refused(Failure),
+    /// The request id was used for another request.
+    Conflict(InvocationId),
+    /// The same request is finished, but its answer was not kept.
+    Spent(InvocationId),
+    /// Another invocation runs on the thread.
+    ThreadBusy(InvocationId),
+    /// It needs the journal, and the journal fails.
+    Journal(JournalError),
+}
+
+// === impl Executions ===
+
+impl Executions {
+    /// Begins an invocation, unless its request id says that it began before.
+    ///
+    /// # Errors
+    /// [`StartError`]; then nothing was asked of anybody.
+    pub async fn start(&self, incoming: Incoming) -> Result<Started, StartError> {
+        let shared = &self.shared;
+        let fingerprint = Fingerprint::of(&incoming.invocation);
+        if let Some(request) = &incoming.invocation.request_id {
+            let known = shared.journal.get_by_request(&incoming.invocation.tenant, request).await;
+            if let Some(record) = known.map_err(StartError::Journal)? {
+                return shared.known(record, &fingerprint);
+            }
+        }
+        match incoming.invocation.thread.clone() {
+            Some(thread) => {
+                let key = ThreadKey::new(incoming.invocation.tenant.clone(), thread);
+                shared.start_on_thread(incoming, fingerprint, &key).await
+            }
+            None => shared.start_alone(incoming, fingerprint).await,
+        }
+    }
+}
+
+// === impl Shared ===
+
+impl Shared {
+    async fn start_alone(
+        self: &Arc<Self>,
+        incoming: Incoming,
+        fingerprint: Fingerprint,
+    ) -> Result<Started, StartError> {
+        let invocation = Arc::clone(&incoming.invocation);
+        let cancel = incoming.cancel.clone();
+        // Nothing is asked of a target before the steps are polled, so that a refusal leaves no record.
+        let steps = self.engine.run(incoming).await.map_err(StartError::Refused)?;
+        let new = self.new_invocation(&invocation, fingerprint);
+        let (epoch, is_recorded) = match self.journal.begin(new, clock::wall_now()).await {
+            Ok(Begun::New { epoch }) => (epoch, true),
+            Ok(other) => return self.begun_before(other).await,
+            Err(error) if invocation.request_id.is_some() || invocation.overrides.resumable_grace.is_some() => {
+                return Err(StartError::Journal(error));
+            }
+            Err(error) => {
+                tracing::warn!(invocation = %invocation.id, %error, "an invocation goes on without a record");
+                (1, false)
+            }
+        };
+        let mode = mode_of(&invocation);
+        let tail = Tail::new(0, 0, Vec::new());
+        let execution = Arc::new(Execution::new(invocation.id.clone(), epoch, is_recorded, cancel, tail));
+        let started = self.started(&invocation, &execution);
+        Run {
+            shared: Arc::clone(self),
+            recorder: Recorder::new(Arc::clone(self), Arc::clone(&execution), 0),
+            execution,
+            steps,
+            outlet: Outlet::new(mode, Vec::new()),
+            turn: None,
+            grace: invocation.overrides.resumable_grace.unwrap_or_default(),
+        }
+        .begin();
+        Ok(started)
+    }
+
+    async fn start_on_thread(
+        self: &Arc<Self>,
+        mut incoming: Incoming,
+        fingerprint: Fingerprint,
+        key: &ThreadKey,
+    ) -> Result<Started, StartError> {
+        if let Some(running) = self.runs_on(key).await {
+            return Err(StartError::ThreadBusy(running));
+        }
+        let id = incoming.invocation.id.clone();
+        let new = self.new_invocation(&incoming.invocation, fingerprint);
+        let epoch = match self.journal.begin(new, clock::wall_now()).await {
+            Ok(Begun::New { epoch }) => epoch,
+            Ok(other) => return self.begun_before(other).await,
+            Err(error) => return Err(StartError::Journal(error)),
+        };
+        let mode = mode_of(&incoming.invocation);
+        let turn = match self.load_turn(key, &mut incoming.invocation).await {
+            Ok(turn) => turn,
+            Err(Unusable::Busy(running)) => {
+                let failure = Failure::local(FailureClass::State, format!("invocation {running} runs on the thread"));
+                self.end_unrun(&id, epoch, 0, failure, None).await;
+                return Err(StartError::ThreadBusy(running));
+            }
+            Err(Unusable::Load(error)) => {
+                // The invocation has an outcome, and nothing was asked: the caller is told as of any failure.
+                let failure = not_loaded(&error);
+                self.end_unrun(&id, epoch, 0, failure, None).await;
+                return Ok(self.started_at(&incoming.invocation, Follower::new(Arc::clone(self), id, None)));
+            }
+        };
+        let invocation = Arc::clone(&incoming.invocation);
+        let cancel = incoming.cancel.clone();
+        let steps = match self.engine.run(incoming).await {
+            Ok(steps) => steps,
+            Err(refused) => {
+                self.end_unrun(&id, epoch, 0, refused.clone(), None).await;
+                return Err(StartError::Refused(refused));
+            }
+        };
+        let tail = Tail::new(0, 0, Vec::new());
+        let execution = Arc::new(Execution::new(id, epoch, true, cancel, tail));
+        let started = self.started(&invocation, &execution);
+        Run {
+            shared: Arc::clone(self),
+            recorder: Recorder::new(Arc::clone(self), Arc::clone(&execution), 0),
+            execution,
+            steps,
+            outlet: Outlet::new(mode, Vec::new()),
+            turn: Some(turn),
+            grace: invocation.overrides.resumable_grace.unwrap_or_default(),
+        }
+        .begin();
+        Ok(started)
+    }
+
+    /// Ends an invocation that is recorded but does not run, after its step `last`.
+    pub(super) async fn end_unrun(
+        &self,
+        id: &InvocationId,
+        epoch: u64,
+        last: u64,
+        failure: Failure,
+        thread: Option<ThreadEnd>,
+    ) {
+        let outcome = failed(id, failure, "It was ended before anything was asked.");
+        let step = Progress::Terminal(Box::new(outcome.clone()));
+        let now = clock::wall_now();
+        let entries = vec![Entry { epoch, seq: last + 1, attempt: 0, at: now, step }];
+        let finish = Finish { id: id.clone(), epoch, entries, outcome, snapshot: Vec::new(), thread };
+        if let Err(error) = self.journal.finish(finish, now).await {
+            tracing::warn!(invocation = %id, %error, "an end could not be recorded");
+        }
+    }
+
+    async fn begun_before(self: &Arc<Self>, begun: Begun) -> Result<Started, StartError> {
+        match begun {
+            Begun::Attached(record) => Ok(self.of_record(&record)),
+            Begun::Replay(outcome) => {
+                let record = self.journal.get(&outcome.invocation).await.map_err(StartError::Journal)?;
+                record.map(|record| self.of_record(&record)).ok_or(StartError::Spent(outcome.invocation))
+            }
+            Begun::Spent { invocation } => Err(StartError::Spent(invocation)),
+            Begun::Conflict { invocation } => Err(StartError::Conflict(invocation)),
+            Begun::New { .. } => Err(StartError::Journal(JournalError::Corrupt("a new invocation".to_owned()))),
+        }
+    }
+
+    /// Joins or replays what the journal knows under the caller's request id.
+    fn known(self: &Arc<Self>, record: Record, fingerprint: &Fingerprint) -> Result<Started, StartError> {
+        if record.fingerprint != *fingerprint {
+            return Err(StartError::Conflict(record.id));
+        }
+        if record.is_finished() && record.outcome.is_none() {
+            return Err(StartError::Spent(record.id));
+        }
+        Ok(self.of_record(&record))
+    }
+
+    /// An invocation that the journal knows, from its beginning.
+    pub(super) fn of_record(self: &Arc<Self>, record: &Record) -> Started {
+        Started {
+            disposition: if record.is_finished() { Disposition::Replay } else { Disposition::Attached },
+            deadline_at: record.deadline_at,
+            epoch: record.epoch,
+            mode: mode_of_record(record),
+            events_kept: self.settings.events_kept,
+            follower: Follower::new(Arc::clone(self), record.id.clone(), None),
+            id: record.id.clone(),
+        }
+    }
+
+    fn started(self: &Arc<Self>, invocation: &Invocation, execution: &Arc<Execution>) -> Started {
+        let mut started = self.started_at(invocation, Follower::of(Arc::clone(self), execution));
+        if !execution.is_recorded {
+            started.events_kept = Duration::ZERO;
+        }
+        started
+    }
+
+    fn started_at(self: &Arc<Self>, invocation: &Invocation, follower: Follower) -> Started {
+        Started {
+            id: invocation.id.clone(),
+            disposition: Disposition::New,
+            deadline_at: wall_deadline(invocation.deadline),
+            epoch: 1,
+            mode: mode_of(invocation),
+            events_kept: self.settings.events_kept,
+            follower,
+        }
+    }
+
+    fn new_invocation(&self, invocation: &Invocation, fingerprint: Fingerprint) -> NewInvocation {
+        NewInvocation {
+            id: invocation.id.clone(),
+            tenant: invocation.tenant.clone(),
+            request_id: invocation.request_id.clone(),
+            fingerprint,
+            route: invocation.route.clone(),
+            operation: invocation.operation.clone(),
+            thread: invocation.thread.clone(),
+            labels: invocation.labels.clone(),
+            deadline_at: wall_deadline(invocation.deadline),
+            request: Request { call: Some(invocation.call.clone()), overrides: invocation.overrides.clone() },
+            owner: self.settings.owner.clone(),
+        }
+    }
+}
+
+/// How content is delivered: a client that does not say that it understands rewinds gets what is final.
+pub(super) fn mode_of(invocation: &Invocation) -> RewindMode {
+    invocation.overrides.rewind_mode.unwrap_or(RewindMode::Atomic)
+}
+
+/// The same, of a recorded invocation.
+pub(super) fn mode_of_record(record: &Record) -> RewindMode {
+    record.request.as_ref().and_then(|request| request.overrides.rewind_mode).unwrap_or(RewindMode::Atomic)
+}
+
+fn not_loaded(error: &JournalError) -> Failure {
+    let mut failure =
+        Failure::local(FailureClass::Checkpoint, format!("the conversation could not be loaded: {error}"));
+    "The conversation could not be loaded. Please try again.".clone_into(&mut failure.user_message);
+    "Look at the journal's store; nothing was asked and nothing was changed.".clone_into(&mut failure.recovery_hint);
+    failure
+}
+
+fn wall_deadline(deadline: Instant) -> Timestamp {
+    let left = deadline.saturating_duration_since(Instant::now());
+    clock::wall_now().checked_add(left).unwrap_or(Timestamp::MAX)
+}

@@ -1,0 +1,197 @@
+//! The newest steps of a running invocation in memory, for followers on this replica.
+//!
+//! Followers read it at their own pace and never hold it up: the oldest steps are let go when it grows, and who still
+//! needs them reads the journal, or takes all blocks at once. It never decides what is let in.
+
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use tokio::{sync::watch, time::Instant};
+
+use crate::{
+    domain::fold::{Block, Fold, Progress},
+    journal::Entry,
+};
+
+/// Steps that are kept once the journal has them, in number and in bytes of text.
+const KEPT_STEPS: usize = 2048;
+const KEPT_BYTES: usize = 256 * 1024;
+
+/// Bytes beyond which steps go although the journal does not have them: it is away, and memory is finite.
+const MOST_BYTES: usize = 4 * 1024 * 1024;
+
+/// The newest steps of one invocation.
+#[derive(Debug)]
+pub(super) struct Tail {
+    state: Mutex<State>,
+    changed: watch::Sender<()>,
+}
+
+/// All blocks at once.
+#[derive(Debug, Clone)]
+pub(super) struct Whole {
+    pub(super) blocks: Vec<Block>,
+    /// The number of the last attempt that began.
+    pub(super) attempt: u32,
+    /// The last step that is contained.
+    pub(super) last: Entry,
+}
+
+/// What there is for a follower.
+#[derive(Debug)]
+pub(super) enum Glance {
+    /// Steps right after those that it has; none where it has all.
+    Steps(Vec<Arc<Entry>>),
+    /// What it needs is no longer here.
+    Behind,
+    /// It claims to have what was never told here.
+    Ahead,
+}
+
+#[derive(Debug)]
+struct State {
+    steps: VecDeque<Arc<Entry>>,
+    bytes: usize,
+    fold: Fold,
+    attempt: u32,
+    last: u64,
+    last_entry: Option<Arc<Entry>>,
+    recorded: u64,
+    heard: Option<Instant>,
+}
+
+// === impl Tail ===
+
+impl Tail {
+    /// The tail of an invocation of which `last` steps were told before, making `blocks`.
+    pub(super) fn new(last: u64, attempt: u32, blocks: Vec<Block>) -> Self {
+        let mut fold = Fold::default();
+        fold.restore(blocks);
+        let state = State {
+            steps: VecDeque::new(),
+            bytes: 0,
+            fold,
+            attempt,
+            last,
+            last_entry: None,
+            recorded: last,
+            heard: None,
+        };
+        Self { state: Mutex::new(state), changed: watch::channel(()).0 }
+    }
+
+    /// Tells steps, in order.
+    pub(super) fn tell(&self, entries: &[Arc<Entry>]) {
+        let mut state = self.state();
+        for entry in entries {
+            state.push(Arc::clone(entry));
+        }
+        drop(state);
+        self.changed.send_replace(());
+    }
+
+    /// Up to which step the journal has them.
+    pub(super) fn recorded(&self, seq: u64) {
+        let mut state = self.state();
+        state.recorded = state.recorded.max(seq);
+        state.shrink();
+    }
+
+    /// Remembers that the target was heard of.
+    pub(super) fn heard(&self) {
+        self.state().heard = Some(Instant::now());
+    }
+
+    /// When the target was heard of last.
+    pub(super) fn last_heard(&self) -> Option<Instant> {
+        self.state().heard
+    }
+
+    /// The number of the last step that was told.
+    pub(super) fn last(&self) -> u64 {
+        self.state().last
+    }
+
+    /// At most `limit` steps after `after`.
+    pub(super) fn after(&self, after: u64, limit: usize) -> Glance {
+        let state = self.state();
+        if after > state.last {
+            return Glance::Ahead;
+        }
+        let first = state.steps.front().map_or(state.last + 1, |entry| entry.seq);
+        if after + 1 < first {
+            return Glance::Behind;
+        }
+        let skip = usize::try_from(after + 1 - first).unwrap_or(usize::MAX);
+        Glance::Steps(state.steps.iter().skip(skip).take(limit).cloned().collect())
+    }
+
+    /// All blocks as of the last step; `None` before the first one of this owner.
+    pub(super) fn whole(&self) -> Option<Whole> {
+        let state = self.state();
+        let last = state.last_entry.as_ref()?;
+        Some(Whole { blocks: state.fold.blocks().to_vec(), attempt: state.attempt, last: Entry::clone(last) })
+    }
+
+    /// An ear for more; subscribe before reading.
+    pub(super) fn ear(&self) -> watch::Receiver<()> {
+        self.changed.subscribe()
+    }
+
+    /// Wakes every follower: there will be nothing more.
+    pub(super) fn wake(&self) {
+        self.changed.send_replace(());
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+// === impl State ===
+
+impl State {
+    fn push(&mut self, entry: Arc<Entry>) {
+        if let Progress::AttemptStarted { attempt, .. } = &entry.step {
+            self.attempt = *attempt;
+        }
+        if !matches!(entry.step, Progress::Terminal(_))
+            && let Err(error) = self.fold.apply(&entry.step)
+        {
+            tracing::error!(%error, "a step that is told does not fold");
+        }
+        self.last = entry.seq;
+        self.bytes += weight(&entry);
+        self.last_entry = Some(Arc::clone(&entry));
+        self.steps.push_back(entry);
+        self.shrink();
+    }
+
+    fn shrink(&mut self) {
+        while let Some(oldest) = self.steps.front() {
+            let much = self.steps.len() > KEPT_STEPS || self.bytes > KEPT_BYTES;
+            let may_go = (much && oldest.seq <= self.recorded) || self.bytes > MOST_BYTES;
+            if !may_go || self.steps.len() == 1 {
+                break;
+            }
+            self.bytes -= weight(oldest);
+            self.steps.pop_front();
+        }
+    }
+}
+
+/// Roughly what a step takes in memory.
+fn weight(entry: &Entry) -> usize {
+    let text = match &entry.step {
+        Progress::BlockDelta { text, .. } => text.len(),
+        Progress::Terminal(_) | Progress::ContextInjected { .. } | Progress::Recovery { .. } => 1024,
+        Progress::BlockStop { opaque, .. } => opaque.as_ref().map_or(64, |opaque| opaque.bytes.len() + 64),
+        Progress::AttemptStarted { .. }
+        | Progress::BlockStart { .. }
+        | Progress::Rewind { .. }
+        | Progress::Usage { .. } => 64,
+    };
+    text + 128
+}

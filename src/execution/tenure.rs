@@ -1,0 +1,83 @@
+//! Keeps what this replica holds: renews its leases, hears of cancellations, takes over what others left.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::time::{Instant, MissedTickBehavior, interval};
+
+use super::Shared;
+use crate::domain::clock;
+
+/// How many orphans are taken over in one go; more are left to other replicas, or to the next time.
+const ORPHANS: usize = 32;
+
+/// How often the journal's retention is applied.
+const COMPACT_EVERY: Duration = Duration::from_mins(1);
+
+/// Renews, takes over and compacts for ever.
+pub(super) async fn keep(shared: &Arc<Shared>) {
+    // Three chances before a lease is over: every 3 s of 10 s.
+    let mut renewal = interval(shared.settings.lease * 3 / 10);
+    let mut compaction = interval(COMPACT_EVERY);
+    renewal.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    compaction.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            _ = renewal.tick() => {
+                renew(shared).await;
+                adopt_orphans(shared).await;
+            }
+            _ = compaction.tick() => {
+                if let Err(error) = shared.journal.compact(clock::wall_now()).await {
+                    tracing::warn!(%error, "the journal's retention could not be applied");
+                }
+            }
+        }
+    }
+}
+
+async fn renew(shared: &Arc<Shared>) {
+    let held = shared.held();
+    let asked_at = Instant::now();
+    let renewed = match shared.journal.renew(&shared.settings.owner, &held, clock::wall_now()).await {
+        Ok(renewed) => renewed,
+        Err(error) => {
+            tracing::warn!(%error, "leases could not be renewed");
+            return;
+        }
+    };
+    shared.leases_renewed(asked_at);
+    for id in &renewed.lost {
+        // One that ended meanwhile is lost, too, and does not mind.
+        if let Some(execution) = shared
+            .execution(id)
+            .filter(|execution| held.iter().any(|held| held.id == *id && held.epoch == execution.epoch))
+            && !execution.tail_has_end()
+        {
+            execution.lose();
+        }
+    }
+    for id in &renewed.cancel_requested {
+        if let Some(execution) = shared.execution(id) {
+            execution.cancel.cancel("CancelInvocation");
+        }
+    }
+}
+
+async fn adopt_orphans(shared: &Arc<Shared>) {
+    let orphans = match shared.journal.expired(clock::wall_now(), ORPHANS).await {
+        Ok(orphans) => orphans,
+        Err(error) => {
+            tracing::warn!(%error, "orphaned invocations could not be looked for");
+            return;
+        }
+    };
+    for orphan in orphans {
+        if shared.execution(&orphan.id).is_some_and(|execution| execution.epoch == orphan.epoch) {
+            // This replica's own: the renewal was late, and nobody took it.
+            continue;
+        }
+        if let Err(error) = shared.take_over(&orphan).await {
+            tracing::warn!(invocation = %orphan.id, %error, "an orphaned invocation could not be taken over");
+        }
+    }
+}

@@ -1,0 +1,7 @@
+//! Executions as their followers see them, in virtual time: cut, stalled, left, resumed, crashed and taken over.
+
+mod harness;
+mod ownership;
+mod properties;
+mod readers;
+mod threads;

@@ -1,0 +1,107 @@
+//! The invariants of the stream, under random cuts, stalls, departures, resumptions, crashes and takeovers.
+
+use std::time::Duration;
+
+use super::harness::{Ask, Client, Dice, engine, free_for_all, replica, usual};
+use crate::domain::invocation::RewindMode;
+
+const WORDS: [&str; 10] =
+    ["the ", "cafe\u{301} ", "👩\u{200d}👩\u{200d}👧 ", "नमस्ते ", "fox ", "🇳🇴 ", "jumps ", "over ", "naïve ", "dog "];
+
+const MODES: [RewindMode; 5] = [
+    RewindMode::Rewind,
+    RewindMode::Rewind,
+    RewindMode::HoldBack { bytes: 12 },
+    RewindMode::HoldBack { bytes: 0 },
+    RewindMode::Atomic,
+];
+
+fn words(dice: &mut Dice, most: usize) -> String {
+    let count = 1 + dice.below(most);
+    (0..count).map(|_| *dice.pick(&WORDS)).collect::<String>().trim_end().to_owned()
+}
+
+/// A script of failures and then an answer, and that answer.
+fn script(dice: &mut Dice) -> (String, String) {
+    let answer = words(dice, 30);
+    let mut steps = Vec::new();
+    for _ in 0..dice.below(3) {
+        let prefix: String = answer.chars().take(dice.below(answer.chars().count() + 1)).collect();
+        let text = if dice.below(3) == 0 { words(dice, 9) } else { prefix };
+        steps.push(match dice.below(5) {
+            0 => "{ status: { code: 503 } }".to_owned(),
+            1 => "reset".to_owned(),
+            2 => format!("{{ stall: {{ after_text: {text:?} }} }}"),
+            _ => format!("{{ cut: {{ after_text: {text:?} }} }}"),
+        });
+    }
+    let tools = if dice.below(4) == 0 { ", tool_calls: [{ name: search, arguments: { q: 1 } }]" } else { "" };
+    let script = format!(
+        "{{ steps: [{}], otherwise: {{ answer: {{ text: {answer:?}, tokens_per_second: 50{tools} }} }} }}",
+        steps.join(", ")
+    );
+    (script, answer)
+}
+
+/// JSON strings are YAML strings, Rust's debug strings are not where they escape.
+fn yaml(script: &str) -> String {
+    script.replace("\\u{301}", "\u{301}").replace("\\u{200d}", "\u{200d}")
+}
+
+async fn one_course(seed: u64, crashes: bool) {
+    let mut dice = Dice::new(seed);
+    let (script, answer) = script(&mut dice);
+    let engine = engine(&yaml(&script));
+    let journal = if crashes { free_for_all() } else { usual() };
+    let mut here = replica("a", &engine, &journal);
+    let mut replicas = 1;
+    let mut ask = Ask::new("Hello").resumable();
+    ask.mode = Some(*dice.pick(&MODES));
+    let started = ask.start(&here).await.unwrap();
+    let (id, mut follower) = (started.id, started.follower);
+    let mut client = Client::default();
+    for _ in 0..12 {
+        let more = client.read(&mut follower, 1 + dice.below(12)).await.unwrap();
+        drop(follower);
+        if !more {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(dice.below(300) as u64)).await;
+        // At most two crashes: each costs an attempt of the allowance.
+        if crashes && replicas < 3 && dice.below(4) == 0 {
+            here.crash().await;
+            replicas += 1;
+            here = replica(&format!("replica-{replicas}"), &engine, &journal);
+        }
+        let record = here.find(&super::harness::tenant(), &super::super::Name::Id(id.clone())).await.unwrap().unwrap();
+        follower = here.follow(&record, client.cursor).follower;
+        if client.outcome.is_some() {
+            break;
+        }
+    }
+    client.finish(&here, &id).await;
+    if client.outcome.as_ref().unwrap().result.is_err() && crashes {
+        // The allowance may be used up by crashes; then it is said, and nothing else is.
+        return;
+    }
+    assert_eq!(client.answer(), answer, "seed {seed}: {script}");
+    // One who comes only now holds the same.
+    let mut late = Client::default();
+    late.finish(&here, &id).await;
+    assert_eq!(late.fold.hash(), client.fold.hash(), "seed {seed}");
+    assert_eq!(late.snapshots, 0, "the record is whole: seed {seed}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_leaves_and_resumes_at_random_folds_to_the_same_answer() {
+    for seed in 1..=1000 {
+        one_course(seed, false).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn replicas_that_crash_at_random_lose_and_double_nothing() {
+    for seed in 1..=1000 {
+        one_course(seed, true).await;
+    }
+}

@@ -1,0 +1,267 @@
+//! Looking at invocations and threads that the journal knows, cancelling the ones and deleting the others.
+//!
+//! Another tenant's things are not found, as if they did not exist.
+
+use std::time::Duration;
+
+use tonic::Status;
+
+use super::{
+    auth::Identity,
+    convert::{
+        enums::{class_field, strategies_field, wait_fields},
+        message::wire_message,
+        outcome::{
+            Asked, attempts, completion_of, failure_of, final_model, final_target, history_patch, thread_error, usage,
+        },
+        request::InvocationName,
+        time::wire_time,
+    },
+    recovery::Recovery,
+    status,
+    stream::{is_end, journal_failed},
+    v1,
+};
+use crate::{
+    domain::{
+        failure::FailureClass,
+        fold::Progress,
+        ids::ThreadId,
+        invocation::{Outcome, RecoveryStrategy},
+    },
+    execution::{Cancelled, Name},
+    journal::{Entry, Record, RunState, ThreadError, ThreadKey},
+};
+
+/// How long a cancellation waits for the end that it brings about.
+const END_WITHIN: Duration = Duration::from_secs(5);
+
+/// Most recorded steps that are read to explain an invocation that runs.
+const MOST_STEPS: usize = 100_000;
+
+impl Recovery {
+    /// An invocation of this caller, as it is kept.
+    pub(super) async fn record(&self, identity: &Identity, name: &Name) -> Result<Record, Status> {
+        let found = self.executions.find(&identity.tenant, name).await.map_err(|error| journal_failed(&error))?;
+        found.ok_or_else(|| {
+            status::invocation_not_found(match name {
+                Name::Id(id) => id.as_str(),
+                Name::Request(request) => request.as_str(),
+            })
+        })
+    }
+
+    /// Explains an invocation.
+    pub(super) async fn explain(
+        &self,
+        identity: &Identity,
+        name: InvocationName,
+    ) -> Result<v1::GetInvocationResponse, Status> {
+        let record = self.record(identity, &named(name)).await?;
+        let steps = self.executions.steps(&record.id, MOST_STEPS).await.map_err(|error| journal_failed(&error))?;
+        Ok(v1::GetInvocationResponse { invocation: Some(explained(&record, &steps)) })
+    }
+
+    /// Cancels an invocation and waits, for a while, until it has ended.
+    pub(super) async fn cancel(
+        &self,
+        identity: &Identity,
+        name: InvocationName,
+        reason: &str,
+    ) -> Result<v1::CancelInvocationResponse, Status> {
+        let record = self.record(identity, &named(name)).await?;
+        let id = record.id.clone();
+        let words =
+            if reason.is_empty() { "CancelInvocation".to_owned() } else { format!("CancelInvocation: {reason}") };
+        let asked = self.executions.cancel(&id, &words).await.map_err(|error| journal_failed(&error))?;
+        let state = match asked {
+            Cancelled::Unknown => return Err(status::invocation_not_found(id.as_str())),
+            Cancelled::Ended => state(record.outcome.as_deref(), &record, &[]),
+            Cancelled::Asked => {
+                let mut follower = self.executions.follow(&record, None).follower;
+                match tokio::time::timeout(END_WITHIN, follower.outcome()).await {
+                    Ok(Ok(outcome)) => state(Some(&outcome), &record, &[]),
+                    // The wish is recorded; the owner hears of it with its next renewal.
+                    Ok(Err(_)) | Err(_) => v1::InvocationState::Running,
+                }
+            }
+        };
+        let cancelled = asked == Cancelled::Asked && state == v1::InvocationState::Cancelled;
+        Ok(v1::CancelInvocationResponse { invocation_id: id.as_str().to_owned(), state: state.into(), cancelled })
+    }
+
+    /// Reads a kept conversation.
+    pub(super) async fn thread(&self, identity: &Identity, id: ThreadId) -> Result<v1::GetThreadResponse, Status> {
+        let key = ThreadKey::new(identity.tenant.clone(), id.clone());
+        let thread = self.executions.thread(&key).await.map_err(|error| journal_failed(&error))?;
+        let thread = thread.ok_or_else(|| status::thread_not_found(&id))?;
+        let error = |outcome: &Outcome| {
+            let failure = outcome.result.as_ref().err()?;
+            Some(thread_error(failure, &outcome.invocation, &id))
+        };
+        let wire = v1::Thread {
+            thread_id: id.as_str().to_owned(),
+            version: thread.version,
+            messages: thread.messages.iter().map(|message| wire_message(message, false)).collect(),
+            errors: thread.errors.iter().filter_map(error).collect(),
+            created_at: Some(wire_time(thread.created_at)),
+            updated_at: Some(wire_time(thread.updated_at)),
+            running_invocation_id: thread.running.map(|running| running.as_str().to_owned()).unwrap_or_default(),
+        };
+        Ok(v1::GetThreadResponse { thread: Some(wire) })
+    }
+
+    /// Deletes a kept conversation for good.
+    pub(super) async fn forget_thread(
+        &self,
+        identity: &Identity,
+        id: ThreadId,
+        version: Option<u64>,
+    ) -> Result<v1::DeleteThreadResponse, Status> {
+        let key = ThreadKey::new(identity.tenant.clone(), id.clone());
+        match self.executions.delete_thread(&key, version).await {
+            Ok(true) => Ok(v1::DeleteThreadResponse {}),
+            Ok(false) => Err(status::thread_not_found(&id)),
+            Err(ThreadError::Busy { running }) => Err(status::thread_busy(&id, &running)),
+            Err(ThreadError::Version { current }) => Err(status::failed_precondition(
+                "THREAD_VERSION",
+                &format!("the thread is at version {current}"),
+                vec![("threadId", id.as_str().to_owned()), ("version", current.to_string())],
+            )),
+            Err(ThreadError::NotLocked { .. }) => Err(status::internal("a deletion asked for a lock")),
+            Err(ThreadError::Store(error)) => Err(journal_failed(&error)),
+        }
+    }
+}
+
+fn named(name: InvocationName) -> Name {
+    match name {
+        InvocationName::Id(id) => Name::Id(id),
+        InvocationName::Request(request) => Name::Request(request),
+    }
+}
+
+fn explained(record: &Record, steps: &[Entry]) -> v1::InvocationRecord {
+    use v1::invocation_record::Outcome as End;
+    let outcome = record.outcome.as_deref();
+    let asked = Asked {
+        operation: record.operation.clone(),
+        thread: record.thread.clone(),
+        disposition: v1::RequestDisposition::Unspecified,
+    };
+    let finished_at = match record.state {
+        RunState::Finished { at } => Some(wire_time(at)),
+        RunState::Running { .. } => None,
+    };
+    v1::InvocationRecord {
+        invocation_id: record.id.as_str().to_owned(),
+        request_id: record.request_id.as_ref().map(|id| id.as_str().to_owned()).unwrap_or_default(),
+        route: record.route.as_str().to_owned(),
+        operation: record.operation.as_str().to_owned(),
+        thread_id: record.thread.as_ref().map(|id| id.as_str().to_owned()).unwrap_or_default(),
+        labels: record.labels.clone().into_iter().collect(),
+        state: state(outcome, record, steps).into(),
+        created_at: Some(wire_time(record.created_at)),
+        finished_at,
+        deadline: Some(wire_time(record.deadline_at)),
+        attempts: outcome.map_or_else(|| attempts_so_far(steps), attempts),
+        decisions: decisions(steps),
+        outcome: outcome.map(|outcome| match &outcome.result {
+            Ok(completion) => End::Completion(completion_of(completion)),
+            Err(_) => End::Failure(failure_of(outcome, &asked).unwrap_or_default()),
+        }),
+        recovery_applied: outcome.map(|outcome| strategies_field(&outcome.recovery_applied)).unwrap_or_default(),
+        reasoning: outcome.map(|outcome| outcome.reasoning.clone()).unwrap_or_default(),
+        usage: outcome.map(|outcome| usage(&outcome.usage)),
+        history_patch: outcome.map(history_patch).unwrap_or_default(),
+        final_model: outcome.map(final_model).unwrap_or_default(),
+        final_target: outcome.map(final_target).unwrap_or_default(),
+        epoch: record.epoch,
+        last_seq: record.last_seq,
+    }
+}
+
+/// Where an invocation stands. One whose answer is not kept is taken for answered.
+fn state(outcome: Option<&Outcome>, record: &Record, steps: &[Entry]) -> v1::InvocationState {
+    match outcome.map(|outcome| &outcome.result) {
+        Some(Ok(_)) => v1::InvocationState::Succeeded,
+        Some(Err(failure)) if failure.class == FailureClass::Cancelled => v1::InvocationState::Cancelled,
+        Some(Err(_)) => v1::InvocationState::Failed,
+        None if record.is_finished() => v1::InvocationState::Succeeded,
+        None => {
+            let waits = steps.iter().rev().find_map(|entry| match entry.step {
+                Progress::Recovery { .. } => Some(true),
+                Progress::AttemptStarted { .. } => Some(false),
+                Progress::ContextInjected { .. }
+                | Progress::BlockStart { .. }
+                | Progress::BlockDelta { .. }
+                | Progress::BlockStop { .. }
+                | Progress::Rewind { .. }
+                | Progress::Usage { .. }
+                | Progress::Terminal(_) => None,
+            });
+            if waits == Some(true) { v1::InvocationState::Waiting } else { v1::InvocationState::Running }
+        }
+    }
+}
+
+/// What was decided after each failed attempt, as far as its steps are kept.
+fn decisions(steps: &[Entry]) -> Vec<v1::Decision> {
+    let mut decisions: Vec<v1::Decision> = Vec::new();
+    for entry in steps {
+        match &entry.step {
+            Progress::Recovery { attempt, class, strategy, wait, display } => {
+                let to_other = *strategy == RecoveryStrategy::Fallback;
+                let (wait_ms, wait_source) = wait_fields(Some(*wait), to_other, Some(*class));
+                decisions.push(v1::Decision {
+                    time: Some(wire_time(entry.at)),
+                    attempt: *attempt,
+                    failure_class: class_field(Some(*class)),
+                    strategy: v1::RecoveryStrategy::from(*strategy).into(),
+                    target: String::new(),
+                    wait_ms,
+                    wait_source,
+                    reason: display.clone(),
+                });
+            }
+            Progress::AttemptStarted { target, .. } => {
+                if let Some(last) = decisions.last_mut().filter(|last| last.target.is_empty()) {
+                    target.as_str().clone_into(&mut last.target);
+                }
+            }
+            Progress::ContextInjected { .. }
+            | Progress::BlockStart { .. }
+            | Progress::BlockDelta { .. }
+            | Progress::BlockStop { .. }
+            | Progress::Rewind { .. }
+            | Progress::Usage { .. }
+            | Progress::Terminal(_) => {}
+        }
+    }
+    decisions
+}
+
+/// The attempts of an invocation that has not ended, as far as its steps tell of them.
+fn attempts_so_far(steps: &[Entry]) -> Vec<v1::Attempt> {
+    let mut attempts: Vec<v1::Attempt> = Vec::new();
+    for entry in steps.iter().filter(|entry| !is_end(&entry.step)) {
+        if let Progress::AttemptStarted { attempt, target, cause } = &entry.step {
+            attempts.push(v1::Attempt {
+                number: *attempt,
+                target: target.as_str().to_owned(),
+                cause: v1::AttemptCause::from(*cause).into(),
+                state: v1::AttemptState::Running.into(),
+                started_at: Some(wire_time(entry.at)),
+                sent: true,
+                ..v1::Attempt::default()
+            });
+        }
+        if let Progress::Recovery { attempt, class, .. } = &entry.step
+            && let Some(failed) = attempts.iter_mut().find(|known| known.number == *attempt)
+        {
+            failed.state = v1::AttemptState::Failed.into();
+            failed.failure_class = class_field(Some(*class));
+        }
+    }
+    attempts
+}

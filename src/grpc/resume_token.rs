@@ -1,0 +1,145 @@
+//! The token that resumes an invocation: it names the invocation and its tenant, and is signed.
+//!
+//! It is a name and not a permission: whoever shows it is authorised again. The signature (HMAC-SHA256, RFC 2104) only
+//! sees to it that no token is made up. Nothing in it is secret.
+
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD as BASE64};
+use jiff::Timestamp;
+use sha2::{Digest as _, Sha256};
+
+use crate::domain::ids::{InvocationId, TenantId};
+
+/// Block length of SHA-256, in bytes.
+const BLOCK: usize = 64;
+
+/// Signs tokens and reads them.
+#[derive(Clone)]
+pub struct TokenKey([u8; BLOCK]);
+
+/// What a token says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Resumable {
+    /// Whose.
+    pub tenant: TenantId,
+    /// Which.
+    pub invocation: InvocationId,
+    /// The step that its client had when it was given the token: epoch and number.
+    pub after: (u64, u64),
+    /// Until when the token is good.
+    pub expires_at: Timestamp,
+}
+
+// === impl TokenKey ===
+
+impl TokenKey {
+    /// A key made of a secret, which all replicas share that resume each other's invocations.
+    #[must_use]
+    pub fn new(secret: &[u8]) -> Self {
+        let mut key = [0; BLOCK];
+        let digest = Sha256::digest(secret);
+        key[..digest.len()].copy_from_slice(&digest);
+        Self(key)
+    }
+
+    /// A key of this process alone.
+    #[must_use]
+    pub fn random() -> Self {
+        let secret: [u8; 32] = rand::random();
+        Self::new(&secret)
+    }
+
+    /// Writes a token.
+    #[must_use]
+    pub fn write(&self, resumable: &Resumable) -> String {
+        let Resumable { tenant, invocation, after: (epoch, seq), expires_at } = resumable;
+        // The ids come last and with their lengths, because they may hold any character.
+        let said =
+            format!("1 {epoch} {seq} {} {} {invocation}{tenant}", expires_at.as_second(), invocation.as_str().len());
+        let signature = self.sign(said.as_bytes());
+        let mut bytes = signature.to_vec();
+        bytes.extend_from_slice(said.as_bytes());
+        BASE64.encode(bytes)
+    }
+
+    /// Reads a token; `None` for one that was not signed with this key, or is no longer good.
+    #[must_use]
+    pub fn read(&self, token: &str, now: Timestamp) -> Option<Resumable> {
+        let bytes = BASE64.decode(token).ok()?;
+        let (signature, said) = bytes.split_at_checked(32)?;
+        let expected = self.sign(said);
+        // Compared as a whole, whatever differs.
+        let differs = expected.iter().zip(signature).fold(0, |differs, (one, other)| differs | (one ^ other));
+        if differs != 0 {
+            return None;
+        }
+        let said = std::str::from_utf8(said).ok()?;
+        let mut words = said.splitn(6, ' ');
+        let _version = words.next().filter(|version| *version == "1")?;
+        let after = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
+        let expires_at = Timestamp::from_second(words.next()?.parse().ok()?).ok()?;
+        let length: usize = words.next()?.parse().ok()?;
+        let (invocation, tenant) = words.next()?.split_at_checked(length)?;
+        let resumable = Resumable { tenant: tenant.into(), invocation: invocation.into(), after, expires_at };
+        (expires_at > now).then_some(resumable)
+    }
+
+    fn sign(&self, message: &[u8]) -> [u8; 32] {
+        let pad = |with: u8| self.0.map(|byte| byte ^ with);
+        let inner = Sha256::new().chain_update(pad(0x36)).chain_update(message).finalize();
+        Sha256::new().chain_update(pad(0x5c)).chain_update(inner).finalize().into()
+    }
+}
+
+impl std::fmt::Debug for TokenKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("TokenKey")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn resumable() -> Resumable {
+        Resumable {
+            tenant: "acme corp".into(),
+            invocation: "0198".into(),
+            after: (2, 17),
+            expires_at: Timestamp::from_second(1000).unwrap(),
+        }
+    }
+
+    #[test]
+    fn a_token_says_what_was_written_as_long_as_it_is_good() {
+        let key = TokenKey::new(b"secret");
+        let token = key.write(&resumable());
+        assert_eq!(key.read(&token, Timestamp::from_second(999).unwrap()), Some(resumable()));
+        assert_eq!(key.read(&token, Timestamp::from_second(1000).unwrap()), None, "expired");
+    }
+
+    #[test]
+    fn a_token_that_was_changed_or_signed_by_another_is_none() {
+        let (key, now) = (TokenKey::new(b"secret"), Timestamp::UNIX_EPOCH);
+        let token = key.write(&resumable());
+        assert_eq!(TokenKey::random().read(&token, now), None);
+        for index in 0..token.len() {
+            let mut bytes = token.clone().into_bytes();
+            bytes[index] = if bytes[index] == b'A' { b'B' } else { b'A' };
+            let changed = String::from_utf8(bytes).unwrap();
+            assert_ne!(key.read(&changed, now), Some(resumable()).filter(|_| changed != token), "{index}");
+        }
+        for no_token in ["", "x", "AAAA", &"A".repeat(100)] {
+            assert_eq!(key.read(no_token, now), None);
+        }
+    }
+
+    #[test]
+    fn signatures_are_hmac_sha256_of_rfc_4231() {
+        // Test case 2, whose key is shorter than a block and is used as it is.
+        let mut key = [0; BLOCK];
+        key[..4].copy_from_slice(b"Jefe");
+        let signature = TokenKey(key).sign(b"what do ya want for nothing?");
+        let hex: String = signature.iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(hex, "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec5843c964ec3843".get(..64).unwrap());
+    }
+}

@@ -1,0 +1,202 @@
+//! `StreamWithRecovery`: one client's stream of an invocation, from its beginning or from where an earlier one broke.
+//!
+//! It ends with OK only after a `Terminal`; any other end is an error that says "resume me". It decides nothing: who
+//! runs the invocation, and which steps the client still needs, is known below.
+
+use std::time::Duration;
+
+use async_stream::stream;
+use jiff::Timestamp;
+use tonic::{Status, metadata::MetadataMap};
+
+use super::{
+    auth::Identity,
+    convert::{
+        invocation::Requested,
+        outcome::Asked,
+        request::{Resume, ResumeName},
+        stream::{Place, StreamWriter, Welcome},
+    },
+    recovery::{Recovery, Streaming},
+    resume_token::Resumable,
+    status, v1,
+};
+use crate::{
+    domain::{clock, fold::Progress, ids::InvocationId},
+    execution::{Disposition, Lost, Name, Started, Told},
+    journal::JournalError,
+};
+
+/// After how long a silence a client is shown that the invocation is alive.
+const HEARTBEAT: Duration = Duration::from_secs(10);
+
+/// When a client that lost its stream may come back: another replica is there, or soon will be.
+const COME_BACK_IN: Duration = Duration::from_millis(200);
+
+/// When a client may ask again that met a journal that is away.
+const STORE_BACK_IN: Duration = Duration::from_secs(1);
+
+impl Recovery {
+    /// The stream of a new invocation, or of the one that it repeats.
+    pub(super) async fn stream_new(
+        &self,
+        requested: Requested,
+        identity: Identity,
+        metadata: &MetadataMap,
+    ) -> Result<Streaming<v1::StreamWithRecoveryResponse>, Status> {
+        self.presence.still_serving()?;
+        if requested.call.is_tool() {
+            return Err(status::unimplemented("tool calls"));
+        }
+        let (operation, thread) = (requested.operation.clone(), requested.thread.clone());
+        let tenant = identity.tenant.clone();
+        let incoming = self.resolve(requested, &identity, metadata, "relight.v1.RecoveryService/StreamWithRecovery")?;
+        let max_retries = incoming.plan.retry.max_retries;
+        let started = self.start(incoming).await?;
+        let asked = Asked { operation, thread, disposition: wire_disposition(started.disposition) };
+        let writer = StreamWriter::new(started.id.clone(), asked, max_retries);
+        Ok(self.stream(started, writer, tenant, (0, 0)))
+    }
+
+    /// The stream of an earlier invocation, after what its client has.
+    pub(super) async fn stream_resumed(
+        &self,
+        resume: Resume,
+        identity: &Identity,
+    ) -> Result<Streaming<v1::StreamWithRecoveryResponse>, Status> {
+        let (name, given) = match resume.of {
+            ResumeName::Token(token) => {
+                let said = self.tokens.read(&token, clock::wall_now()).ok_or_else(|| {
+                    status::invalid_field("resume.token", "was not given by this service, or is no longer good")
+                })?;
+                if said.tenant != identity.tenant {
+                    return Err(status::invocation_not_found(said.invocation.as_str()));
+                }
+                (Name::Id(said.invocation), Some(said.after))
+            }
+            ResumeName::Request(request) => (Name::Request(request), None),
+        };
+        let record = self.record(identity, &name).await?;
+        identity.may_use(&record.route)?;
+        let after = resume.after.or(given).filter(|(_, seq)| *seq > 0);
+        let started = self.executions.follow(&record, after);
+        let max_retries =
+            self.engine.plan(Some(&record.route), &record.operation).map_or(0, |plan| plan.retry.max_retries);
+        let asked = Asked {
+            operation: record.operation.clone(),
+            thread: record.thread.clone(),
+            disposition: wire_disposition(started.disposition),
+        };
+        let writer = StreamWriter::new(record.id.clone(), asked, max_retries);
+        Ok(self.stream(started, writer, record.tenant, after.unwrap_or_default()))
+    }
+
+    fn stream(
+        &self,
+        started: Started,
+        mut writer: StreamWriter,
+        tenant: crate::domain::ids::TenantId,
+        after: (u64, u64),
+    ) -> Streaming<v1::StreamWithRecoveryResponse> {
+        let Started { id, deadline_at, epoch, mode, events_kept, mut follower, .. } = started;
+        let resume_token = if events_kept.is_zero() {
+            String::new()
+        } else {
+            let expires_at = later(deadline_at.max(clock::wall_now()), events_kept);
+            self.tokens.write(&Resumable { tenant, invocation: id.clone(), after, expires_at })
+        };
+        let welcome = Welcome { resume_token, deadline: deadline_at, retention: events_kept, mode };
+        Box::pin(stream! {
+            let mut last = Place { epoch, seq: 0, at: clock::wall_now() };
+            yield Ok(message(writer.accepted(last, &welcome)));
+            loop {
+                let told = tokio::select! {
+                    biased;
+                    told = follower.next() => told,
+                    () = tokio::time::sleep(HEARTBEAT) => {
+                        let now = Place { at: clock::wall_now(), ..last };
+                        yield Ok(message(writer.heartbeat(now, follower.upstream_silence())));
+                        continue;
+                    }
+                };
+                let event = match told {
+                    Ok(None) => return,
+                    Err(why) => {
+                        yield Err(lost(&id, &why));
+                        return;
+                    }
+                    Ok(Some(Told::Snapshot { epoch, seq, at, blocks, attempt })) => {
+                        last = Place { epoch, seq, at };
+                        writer.restore(blocks, attempt);
+                        Some(Ok(writer.snapshot(last)))
+                    }
+                    Ok(Some(Told::Step(entry))) => {
+                        last = Place { epoch: entry.epoch, seq: entry.seq, at: entry.at };
+                        Some(writer.step(last, &entry.step))
+                    }
+                    Ok(Some(Told::Known(entry))) => {
+                        last = Place { epoch: entry.epoch, seq: entry.seq, at: entry.at };
+                        writer.step(last, &entry.step).err().map(Err)
+                    }
+                };
+                match event {
+                    None => {}
+                    Some(Ok(event)) => yield Ok(message(event)),
+                    Some(Err(error)) => {
+                        tracing::error!(invocation = %id, %error, "a step does not fold");
+                        yield Err(status::resume(&id, COME_BACK_IN));
+                        return;
+                    }
+                }
+            }
+        })
+    }
+}
+
+/// What a client is told whose stream cannot go on here.
+pub(super) fn lost(id: &InvocationId, why: &Lost) -> Status {
+    match why {
+        Lost::Closing => status::resume(id, COME_BACK_IN),
+        Lost::Gone => status::invocation_not_found(id.as_str()),
+        Lost::Journal(error) => {
+            tracing::warn!(invocation = %id, %error, "a stream is lost");
+            status::resume(id, STORE_BACK_IN)
+        }
+    }
+}
+
+/// What a caller is told that needs the journal, when the journal fails.
+pub(super) fn journal_failed(error: &JournalError) -> Status {
+    match error {
+        JournalError::NotKept(what) => status::failed_precondition(
+            "PAYLOADS_NOT_KEPT",
+            &format!("the journal keeps no payloads, which {what} needs"),
+            Vec::new(),
+        ),
+        JournalError::Unavailable(_) | JournalError::Corrupt(_) | JournalError::Full(_) => {
+            tracing::warn!(%error, "the journal fails");
+            status::store_unavailable("journal", STORE_BACK_IN)
+        }
+    }
+}
+
+pub(super) fn wire_disposition(disposition: Disposition) -> v1::RequestDisposition {
+    match disposition {
+        Disposition::New => v1::RequestDisposition::New,
+        Disposition::Attached => v1::RequestDisposition::Attached,
+        Disposition::Replay => v1::RequestDisposition::Replay,
+    }
+}
+
+fn message(event: v1::StreamEvent) -> v1::StreamWithRecoveryResponse {
+    v1::StreamWithRecoveryResponse { event: Some(event) }
+}
+
+fn later(time: Timestamp, by: Duration) -> Timestamp {
+    time.checked_add(by).unwrap_or(Timestamp::MAX)
+}
+
+/// Whether a step is an end.
+pub(super) const fn is_end(step: &Progress) -> bool {
+    matches!(step, Progress::Terminal(_))
+}

@@ -1,0 +1,53 @@
+//! The wish that an invocation end before its time, and whose wish it was.
+//!
+//! Whoever owns the invocation keeps one end; the layer that ends invocations listens at the other. A wish is never
+//! taken back, and only the first one's reason counts.
+
+use std::sync::{Arc, OnceLock};
+
+use tokio_util::sync::CancellationToken;
+
+/// A wish that can be uttered once; clones share it.
+#[derive(Debug, Clone, Default)]
+pub struct Cancel {
+    token: CancellationToken,
+    reason: Arc<OnceLock<String>>,
+}
+
+// === impl Cancel ===
+
+impl Cancel {
+    /// Utters the wish; `reason` is in plain words (`client gone`).
+    pub fn cancel(&self, reason: impl Into<String>) {
+        // A second reason would not change what was done for the first.
+        let _ = self.reason.set(reason.into());
+        self.token.cancel();
+    }
+
+    /// Whether it was uttered.
+    pub fn is_cancelled(&self) -> bool {
+        self.token.is_cancelled()
+    }
+
+    /// Waits for the wish and tells its reason. Cancel safe.
+    pub async fn cancelled(&self) -> String {
+        self.token.cancelled().await;
+        self.reason.get().cloned().unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn the_first_reason_counts() {
+        let cancel = Cancel::default();
+        let other = cancel.clone();
+        assert!(!cancel.is_cancelled());
+        other.cancel("client gone");
+        cancel.cancel("again");
+        assert_eq!(cancel.cancelled().await, "client gone");
+        assert!(other.is_cancelled());
+    }
+}

@@ -1,0 +1,29 @@
+//! Where a text that is still growing can be cut without breaking what people see as one character.
+//!
+//! The rules are those of Unicode's annex 29 (extended grapheme clusters), as `unicode-segmentation` has them.
+
+use unicode_segmentation::UnicodeSegmentation as _;
+
+/// Longest grapheme that is waited for, in bytes; nothing that people write comes near it.
+const LONGEST_GRAPHEME_BYTES: usize = 1024;
+
+/// How many bytes of a growing text are settled: the last grapheme may still go on, unless it is absurdly long.
+pub(super) fn settled(text: &str) -> usize {
+    let start = text.grapheme_indices(true).next_back().map_or(0, |(start, _)| start);
+    if text.len() - start > LONGEST_GRAPHEME_BYTES { text.len() } else { start }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_grapheme_waits_for_what_may_belong_to_it() {
+        assert_eq!(settled(""), 0);
+        assert_eq!(settled("ab"), 1);
+        assert_eq!(settled("ae\u{301}"), 1, "the accent belongs to its letter");
+        assert_eq!(settled("a👩\u{200d}👩"), 1, "a family is one");
+        assert_eq!(settled("a\r\n"), 1);
+        assert_eq!(settled(&format!("a{}", "\u{301}".repeat(600))), 1201, "but not for ever");
+    }
+}

@@ -1,0 +1,140 @@
+//! Tests of `delivery`: its promises, each as one test.
+
+use super::*;
+
+fn text(block: u32) -> Delta {
+    Delta::BlockStart { block, kind: BlockKind::Text }
+}
+
+fn add(block: u32, text: &str) -> Delta {
+    Delta::BlockDelta { block, text: text.to_owned() }
+}
+
+fn finish() -> Delta {
+    Delta::Finish { reason: FinishReason::Stop, raw: "stop".to_owned() }
+}
+
+fn play(delivery: &mut Delivery, attempt: u32, deltas: Vec<Delta>) -> Vec<Progress> {
+    deltas.into_iter().flat_map(|delta| delivery.push(attempt, delta)).collect()
+}
+
+fn rewinds(steps: &[Progress]) -> usize {
+    steps.iter().filter(|step| matches!(step, Progress::Rewind { .. })).count()
+}
+
+/// What a follower holds after these steps.
+fn folded(steps: &[Progress]) -> Fold {
+    let mut fold = Fold::default();
+    for step in steps {
+        fold.apply(step).unwrap();
+    }
+    fold
+}
+
+fn broken_then(second: Vec<Delta>) -> Vec<Progress> {
+    let mut delivery = Delivery::default();
+    let mut steps = play(&mut delivery, 1, vec![text(0), add(0, "Once upon"), add(0, " a time.")]);
+    steps.extend(delivery.abandon(1, FailureClass::StreamInterrupted, true));
+    delivery.begin_attempt();
+    steps.extend(play(&mut delivery, 2, second));
+    assert_eq!(folded(&steps).message(), delivery.message());
+    steps
+}
+
+#[test]
+fn a_text_that_is_repeated_word_for_word_goes_on_without_a_rewind() {
+    let steps = broken_then(vec![text(0), add(0, "Once"), add(0, " upon a time. The"), add(0, " end."), finish()]);
+    assert_eq!(rewinds(&steps), 0);
+    assert_eq!(folded(&steps).message().joined_text(), "Once upon a time. The end.");
+}
+
+#[test]
+fn a_text_that_differs_is_taken_back_and_sent_anew() {
+    for second in ["Once upon another time.", "Twice.", "Once"] {
+        let steps = broken_then(vec![text(0), add(0, second), finish()]);
+        assert_eq!(rewinds(&steps), 1, "{second}");
+        assert_eq!(folded(&steps).message().joined_text(), second);
+    }
+}
+
+#[test]
+fn an_answer_that_holds_no_text_takes_the_old_one_back() {
+    let steps = broken_then(vec![finish()]);
+    assert_eq!(rewinds(&steps), 1);
+    assert!(folded(&steps).blocks().is_empty());
+    let call = Delta::BlockStart { block: 0, kind: BlockKind::Reasoning };
+    let steps = broken_then(vec![call, add(0, "Hm."), finish()]);
+    assert_eq!(rewinds(&steps), 1);
+}
+
+#[test]
+fn what_is_not_a_single_text_is_taken_back_at_once() {
+    let mut delivery = Delivery::default();
+    let reasoning = Delta::BlockStart { block: 0, kind: BlockKind::Reasoning };
+    play(&mut delivery, 1, vec![reasoning, add(0, "Let me see.")]);
+    assert!(delivery.abandon(1, FailureClass::StreamInterrupted, true).is_some());
+    let mut delivery = Delivery::default();
+    play(&mut delivery, 1, vec![text(0), add(0, "{\"a\":1")]);
+    assert!(delivery.abandon(1, FailureClass::StreamInterrupted, false).is_some(), "structured output");
+}
+
+#[test]
+fn a_tool_call_is_committed_with_the_answer_and_not_before() {
+    let mut delivery = Delivery::default();
+    let call = BlockKind::ToolCall { id: "c1".to_owned(), name: "search".to_owned() };
+    let steps = play(
+        &mut delivery,
+        1,
+        vec![
+            Delta::BlockStart { block: 0, kind: call },
+            add(0, "{\"q\":1}"),
+            Delta::BlockStop { block: 0, opaque: None },
+            finish(),
+        ],
+    );
+    assert!(!steps.iter().any(|step| matches!(step, Progress::BlockStop { .. })), "{steps:?}");
+    let committed = delivery.commit();
+    assert!(matches!(committed[..], [Progress::BlockStop { committed: true, .. }]), "{committed:?}");
+    assert!(delivery.commit().is_empty());
+}
+
+#[test]
+fn no_delta_ends_inside_a_grapheme_however_it_is_cut() {
+    use unicode_segmentation::UnicodeSegmentation as _;
+    let whole = "Cafe\u{301} 👩\u{200d}👩\u{200d}👧 नमस्ते 🇳🇴\r\nend";
+    let ends: Vec<usize> = whole.grapheme_indices(true).map(|(start, piece)| start + piece.len()).collect();
+    for cut in whole.char_indices().map(|(at, _)| at) {
+        let mut delivery = Delivery::default();
+        let deltas = vec![text(0), add(0, &whole[..cut]), add(0, &whole[cut..]), finish()];
+        for step in play(&mut delivery, 1, deltas) {
+            if let Progress::BlockDelta { offset, text, .. } = step {
+                let end = usize::try_from(offset).unwrap() + text.len();
+                assert!(ends.contains(&end), "cut at {cut}: a delta ends at {end}");
+            }
+        }
+        assert_eq!(delivery.message().joined_text(), whole);
+    }
+}
+
+#[test]
+fn an_earlier_owner_s_text_stands_until_the_next_attempt_is_seen() {
+    let held = Block {
+        id: 4,
+        kind: BlockKind::Text,
+        text: "Once upon".to_owned(),
+        opaque: None,
+        stopped: false,
+        committed: false,
+    };
+    let mut delivery = Delivery::after(vec![held.clone()], 4);
+    assert!(delivery.abandon(1, FailureClass::StreamInterrupted, true).is_none());
+    delivery.begin_attempt();
+    let steps = play(&mut delivery, 2, vec![text(0), add(0, "Once upon a time."), finish()]);
+    let mut fold = Fold::default();
+    fold.restore(vec![held]);
+    for step in &steps {
+        fold.apply(step).unwrap();
+    }
+    assert_eq!(fold.message().joined_text(), "Once upon a time.");
+    assert_eq!(rewinds(&steps), 0);
+}

@@ -1,0 +1,218 @@
+//! What follows a failed attempt: asks the policy, pays for what it allows, and makes ready for it.
+
+use std::sync::Arc;
+
+use tokio::time::Instant;
+
+use super::Course;
+use crate::layers::{BoxFuture, attempt::Try, spans::AttemptTrace, targets::Parked};
+use crate::{
+    domain::{
+        completion::Exactness,
+        event::EventBody,
+        failure::{Failure, FailureClass, Wait},
+        fold::Progress,
+        ids::TargetId,
+        invocation::{AttemptCause, AttemptRecord, RecoveryStrategy},
+        message::{ModelCall, ResponseFormat},
+    },
+    policy::{
+        dice::Dice,
+        retry::{Candidate, Cost, Decision, Relayed, Situation, StopReason, plan, remedies},
+        retry_budget::Settled,
+    },
+};
+
+/// How often one invocation may be refused locally before it is told so: a bound on pathological ping-pong.
+const MAX_PARKED_ROUNDS: u32 = 256;
+
+/// What comes after a failure.
+pub(super) enum Next {
+    Stop(Progress),
+    Park { until: Instant, changed: BoxFuture<()> },
+    Again(Vec<Progress>),
+}
+
+impl<S> Course<S> {
+    /// Why the next attempt is made, as far as it is known before its target is chosen.
+    pub(super) fn cause(&self) -> AttemptCause {
+        match (self.after, &self.hint) {
+            (None, _) => AttemptCause::Initial,
+            (Some(class), _) if self.adapted => AttemptCause::Adapt(class),
+            (Some(class), Some(hint)) if Some(hint) != self.last.as_ref() => AttemptCause::Fallback(class),
+            (Some(class), _) => AttemptCause::Retry(class),
+        }
+    }
+
+    pub(super) fn next_try(&mut self, trace: AttemptTrace) -> Try {
+        let policy = &self.scope.plan.retry;
+        let avoid_last = self.real.as_ref().is_some_and(|failure| remedies(policy, failure).other_first);
+        Try {
+            scope: Arc::clone(&self.scope),
+            call: Arc::clone(&self.call),
+            after: self.after,
+            last: self.last.clone(),
+            avoid_last,
+            adapted: self.adapted,
+            hint: self.hint.take(),
+            wait: self.wait.take(),
+            trace,
+        }
+    }
+
+    /// Asks the policy what to do about a failure, and makes ready for it.
+    pub(super) fn decide(&mut self, failure: Failure) -> Next {
+        if failure.class.is_local_refusal() {
+            self.refusals += 1;
+        } else {
+            self.refusals = 0;
+            self.last.clone_from(&failure.target);
+            self.after = Some(failure.class);
+            self.real = Some(failure.clone());
+        }
+        let now = Instant::now();
+        let mut candidates = self.targets.candidates(&self.scope, now);
+        let note_refused = self.scope.attempts().last().is_some_and(|record| record.note_refused);
+        self.adapted = note_refused && !failure.class.is_local_refusal();
+        let mut word = failure.clone();
+        // Each round rules out one target whose budget is empty, so there are no more rounds than targets.
+        loop {
+            let decision = self.plan(&word, &candidates, now);
+            let (wait, strategy, hint, cost) = match decision {
+                Decision::Stop(_) if word.class == FailureClass::BudgetEmpty => {
+                    return self.stopped(failure, &StopReason::BudgetEmpty);
+                }
+                Decision::Stop(reason) => return self.stopped(failure, &reason),
+                Decision::Park { until, target } => return self.park(failure, until, &target),
+                Decision::Again { wait, strategy, target_hint, cost } => (wait, strategy, target_hint, cost),
+            };
+            let Some(payer) = hint.clone().or_else(|| self.last.clone()) else {
+                return self.again(&failure, wait, strategy, hint, cost);
+            };
+            self.reserved = self.targets.reserve(&payer, cost, now);
+            if self.reserved.is_some() {
+                return self.again(&failure, wait, strategy, hint, cost);
+            }
+            let level = self.targets.budget_level(&payer, now);
+            self.scope.publish(0, Some(&payer), EventBody::BudgetExhausted { level });
+            let poor = candidates.iter_mut().find(|candidate| candidate.target == payer && !candidate.ruled_out);
+            let Some(poor) = poor else { return self.stopped(failure, &StopReason::BudgetEmpty) };
+            poor.ruled_out = true;
+            word = Failure::local(FailureClass::BudgetEmpty, "the retry budget is empty");
+            word.target = Some(payer);
+        }
+    }
+
+    /// Asks the policy once.
+    pub(super) fn plan(&self, word: &Failure, candidates: &[Candidate], now: Instant) -> Decision {
+        let attempts = self.scope.attempts();
+        let counted = self.scope.counted_attempts();
+        let mut dice = Dice::new(self.scope.plan.seed, &self.scope.invocation.id, self.scope.next_number());
+        let situation = Situation {
+            now,
+            deadline: self.scope.invocation.deadline,
+            failure: word,
+            decisive: self.real.as_ref().filter(|_| word.class.is_local_refusal()),
+            failed_target: word.target.as_ref(),
+            retries_made: counted.saturating_sub(1).saturating_sub(self.semantic_made),
+            semantic_made: self.semantic_made,
+            refusals: self.refusals,
+            previous_wait: self.previous_wait,
+            relayed: if self.delivery.has_content() { Relayed::Rewindable } else { Relayed::Nothing },
+            adapted: self.adapted,
+            candidates,
+            first_attempt_tokens: estimated_tokens(&self.call, attempts.first()),
+            spent_tokens: attempts.iter().map(|record| record.usage.input_tokens + record.usage.output_tokens).sum(),
+        };
+        plan(&self.scope.plan.retry, &situation, &mut dice)
+    }
+
+    pub(super) fn again(
+        &mut self,
+        failure: &Failure,
+        wait: Wait,
+        strategy: RecoveryStrategy,
+        hint: Option<TargetId>,
+        cost: Cost,
+    ) -> Next {
+        if cost == Cost::Semantic {
+            self.semantic_made += 1;
+        }
+        let number = self.scope.next_number() - 1;
+        let (retry, max_retries) = self.count();
+        let body = EventBody::RecoveryAttempted {
+            error: failure.class.phrase().to_owned(),
+            class: failure.class,
+            retry,
+            max_retries,
+            strategy,
+            wait,
+        };
+        let display = format!(
+            "Retrying {} (attempt {retry}/{max_retries}): {}",
+            self.scope.invocation.operation,
+            failure.class.phrase()
+        );
+        self.scope.publish(number, failure.target.as_ref(), body);
+        let mut steps = vec![Progress::Recovery { attempt: number, class: failure.class, strategy, wait, display }];
+        let seamless = self.call.response_format == ResponseFormat::Text;
+        steps.extend(self.delivery.abandon(number, failure.class, seamless));
+        self.previous_wait = Some(wait.duration);
+        self.wait = Some(wait);
+        self.hint = hint;
+        Next::Again(steps)
+    }
+
+    pub(super) fn park(&mut self, failure: Failure, until: Instant, target: &TargetId) -> Next {
+        self.parked_rounds += 1;
+        if self.parked_rounds > MAX_PARKED_ROUNDS {
+            let retry_in = until.saturating_duration_since(Instant::now());
+            return self.stopped(failure, &StopReason::NoTarget { retry_in: Some(retry_in) });
+        }
+        match self.targets.park(&self.scope, target, Instant::now()) {
+            Some(Parked::Until(changed)) => Next::Park { until, changed },
+            Some(Parked::InLine { until, turn }) => Next::Park { until, changed: turn },
+            None => {
+                let retry_in = until.saturating_duration_since(Instant::now());
+                self.stopped(failure, &StopReason::NoTarget { retry_in: Some(retry_in) })
+            }
+        }
+    }
+
+    /// The number of the recovery that begins now, and how many are allowed.
+    pub(super) fn count(&self) -> (u32, u32) {
+        let retry = self.scope.counted_attempts();
+        (retry, self.scope.plan.retry.max_retries.max(retry))
+    }
+
+    pub(super) fn settle(&mut self, how: Settled) {
+        if let Some(reserved) = self.reserved.take() {
+            reserved.settle(how);
+        } else if matches!(how, Settled::Succeeded)
+            && self.scope.counted_attempts() == 1
+            && let Some(target) = self.scope.attempts().first().and_then(|record| record.target.clone())
+        {
+            self.targets.first_try_succeeded(&target);
+        }
+    }
+}
+
+/// What the first attempt was expected to cost: what it did cost where that is known, else by the length of the prompt
+/// (four bytes a token, as is usual for English) and the output limit.
+fn estimated_tokens(call: &ModelCall, first: Option<&AttemptRecord>) -> u64 {
+    let known = first.map(|record| record.usage).filter(|usage| usage.exactness == Exactness::Exact);
+    if let Some(usage) = known {
+        return usage.input_tokens + usage.output_tokens;
+    }
+    let prompt: usize = call.messages.iter().map(|message| message.joined_text().len()).sum();
+    (prompt as u64).div_ceil(4) + u64::from(call.max_output_tokens.unwrap_or(1024))
+}
+
+/// Waits until then, or until something changed.
+pub(super) async fn parked(until: Instant, changed: BoxFuture<()>) {
+    tokio::select! {
+        biased;
+        () = changed => {}
+        () = tokio::time::sleep_until(until) => {}
+    }
+}

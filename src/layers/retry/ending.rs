@@ -1,0 +1,99 @@
+//! How an invocation ends: with an answer, or with the first real failure and what else could be tried.
+
+use super::{Course, decide::Next};
+use crate::{
+    domain::{
+        failure::{Failure, FailureClass, WaitSource},
+        fold::Progress,
+        ids::TargetId,
+        invocation::{Call, HistoryPatch, RecoveryStrategy},
+    },
+    policy::{inject, retry::StopReason},
+};
+
+impl<S> Course<S> {
+    pub(super) fn succeeded(&mut self) -> Progress {
+        let attempts = self.scope.attempts();
+        let winner = attempts.iter().rev().find(|record| record.failure.is_none() && record.winner);
+        let winner = winner.or_else(|| attempts.iter().rev().find(|record| record.failure.is_none()));
+        let asked = winner.map(|record| record.model.clone()).unwrap_or_default();
+        let target = winner.and_then(|record| record.target.clone());
+        let Some(completion) = self.delivery.completion(&asked) else {
+            return self.failed(
+                Failure::local(FailureClass::StreamInterrupted, "the answer ended without its end mark"),
+                "the answer was not whole",
+            );
+        };
+        let reasoning = match (attempts.len(), self.after) {
+            (0 | 1, _) | (_, None) => "Answered at the first attempt.".to_owned(),
+            (count, Some(class)) => format!("Answered by attempt {count}, after {}.", class.phrase().to_lowercase()),
+        };
+        let history_patch = match (&self.scope.invocation.call, self.scope.sent()) {
+            (Call::Model(asked), Some(sent)) => inject::history_patch(&sent, asked, &completion.message),
+            (Call::Model(_) | Call::Tool(_), _) => HistoryPatch::default(),
+        };
+        self.terminal(Ok(completion), reasoning, Vec::new(), history_patch, target)
+    }
+
+    pub(super) fn stopped(&mut self, failure: Failure, reason: &StopReason) -> Next {
+        let sentence = reason.sentence();
+        let alternatives = self.alternatives(reason);
+        let mut decisive = match self.real.take() {
+            Some(real) if failure.class.is_local_refusal() => real,
+            _ => failure,
+        };
+        if let StopReason::NoTarget { retry_in: Some(retry_in) } = reason
+            && decisive.retry_after.is_none()
+        {
+            decisive = decisive.with_retry_after(*retry_in, WaitSource::Parked);
+        }
+        let target = decisive.target.clone();
+        self.impossible = matches!(reason, StopReason::NotRetryable);
+        Next::Stop(self.terminal(Err(decisive), sentence, alternatives, HistoryPatch::default(), target))
+    }
+
+    pub(super) fn failed(&mut self, failure: Failure, reasoning: &str) -> Progress {
+        let target = failure.target.clone();
+        self.terminal(Err(failure), reasoning.to_owned(), Vec::new(), HistoryPatch::default(), target)
+    }
+
+    pub(super) fn terminal(
+        &mut self,
+        result: Result<crate::domain::completion::Completion, Failure>,
+        reasoning: String,
+        alternatives: Vec<String>,
+        history_patch: HistoryPatch,
+        target: Option<TargetId>,
+    ) -> Progress {
+        let mut outcome = self.scope.outcome(result, reasoning, target);
+        if self.impossible {
+            outcome.recovery_applied.push(RecoveryStrategy::Impossible);
+        }
+        outcome.alternatives = alternatives;
+        outcome.history_patch = history_patch;
+        Progress::Terminal(Box::new(outcome))
+    }
+
+    /// What else could be tried, in words.
+    pub(super) fn alternatives(&self, reason: &StopReason) -> Vec<String> {
+        let mut words = Vec::new();
+        if self.scope.plan.targets.len() < 2 {
+            words.push("Add a second target to the route, so that there is somewhere to fall back to.".to_owned());
+        }
+        match reason {
+            StopReason::DeadlineTooClose { .. } => words.push("Give the invocation a longer deadline.".to_owned()),
+            StopReason::NoTarget { retry_in: Some(_) } => {
+                words.push("Come back when a target is available.".to_owned());
+            }
+            StopReason::AttemptsUsedUp => words.push("Allow more retries.".to_owned()),
+            StopReason::Disabled => words.push("Enable retries for this operation.".to_owned()),
+            StopReason::NotRetryable
+            | StopReason::Irrevocable
+            | StopReason::SemanticUsedUp
+            | StopReason::BudgetEmpty
+            | StopReason::NoTarget { retry_in: None }
+            | StopReason::TokensUsedUp => {}
+        }
+        words
+    }
+}

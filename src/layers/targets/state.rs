@@ -1,0 +1,295 @@
+//! What is known of one target: its circuit, gates, budget, slots and latencies, each behind its own short lock.
+//!
+//! Every move of a circuit or gate is published once, here, and wakes whoever is parked for it.
+
+use std::{
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicU32, Ordering},
+    },
+    time::Duration,
+};
+
+use tokio::{sync::Notify, time::Instant};
+
+use crate::layers::{
+    concurrency::Slots,
+    spans::{AttemptTrace, Choice},
+};
+use crate::{
+    domain::{
+        event::{EventBody, GateKind},
+        failure::FailureClass,
+        target::Target,
+    },
+    events::EventBus,
+    policy::{
+        circuit::{Circuit, CircuitState, Forced, Peek, Permit, Reject, Transition},
+        gates::{Gate, GateChange},
+        hedge::HedgeShare,
+        latency::Latency,
+        retry::Availability,
+        retry_budget::RetryBudget,
+    },
+};
+
+/// A gate that several targets share.
+#[derive(Debug)]
+pub(super) struct SharedGate {
+    pub(super) gate: Mutex<Gate>,
+    /// Whoever holds it is the next to pass; it is handed on in the order in which callers came.
+    turn: tokio::sync::Mutex<()>,
+    /// How many callers stand in line.
+    waiting: AtomicU32,
+}
+
+/// A place in the line before a gate.
+struct InLine<'a>(&'a SharedGate);
+
+// === impl SharedGate ===
+
+impl SharedGate {
+    pub(super) fn new(gate: Gate) -> Self {
+        Self { gate: Mutex::new(gate), turn: tokio::sync::Mutex::new(()), waiting: AtomicU32::new(0) }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Gate> {
+        self.gate.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Stands in line until this caller may pass, and passes. Cancel safe: whoever goes away leaves his place.
+    pub(super) async fn pass_in_turn(&self) {
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        let _in_line = InLine(self);
+        let _turn = self.turn.lock().await;
+        loop {
+            let passed = self.lock().admit(Instant::now());
+            match passed {
+                Ok(_) => return,
+                Err(wait) => tokio::time::sleep(wait).await,
+            }
+        }
+    }
+}
+
+impl Drop for InLine<'_> {
+    fn drop(&mut self) {
+        self.0.waiting.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// What is known of one target.
+#[derive(Debug)]
+pub struct TargetState {
+    /// The target.
+    pub target: Arc<Target>,
+    /// Its slots.
+    pub slots: Slots,
+    pub(super) circuit: Mutex<Circuit>,
+    pub(super) rate: Arc<SharedGate>,
+    pub(super) credential: Arc<SharedGate>,
+    pub(super) configuration: Arc<SharedGate>,
+    pub(super) budget: Mutex<RetryBudget>,
+    pub(super) latency: Mutex<Latency>,
+    pub(super) whole: Mutex<Latency>,
+    pub(super) hedges: Mutex<HedgeShare>,
+    pub(super) note_refused: AtomicBool,
+    pub(super) changed: Notify,
+    pub(super) events: EventBus,
+}
+
+// === impl TargetState ===
+
+impl TargetState {
+    /// The circuit. Held shortly, never across an await.
+    pub fn circuit(&self) -> MutexGuard<'_, Circuit> {
+        self.circuit.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The latency samples. Held shortly.
+    pub fn latency(&self) -> MutexGuard<'_, Latency> {
+        self.latency.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How long whole answers take, for whoever has little time left. Held shortly.
+    pub fn whole(&self) -> MutexGuard<'_, Latency> {
+        self.whole.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn budget(&self) -> MutexGuard<'_, RetryBudget> {
+        self.budget.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counts a call, and asks whether a hedge is within the share of calls that may have one.
+    pub fn may_hedge(&self, now: Instant, max_share: f64) -> bool {
+        self.hedges.lock().unwrap_or_else(PoisonError::into_inner).try_hedge(now, max_share)
+    }
+
+    /// Counts a call, as the base of the share of hedges.
+    pub fn called(&self, now: Instant) {
+        self.hedges.lock().unwrap_or_else(PoisonError::into_inner).call_started(now);
+    }
+
+    /// Tells an attempt's span why this target was chosen, and in which state.
+    pub fn say_chosen(&self, trace: &AttemptTrace, now: Instant, reason: &str) {
+        let circuit = self.circuit().snapshot(now).state;
+        let budget_left = Some(self.budget().level(now));
+        trace.chose(Choice { target: &self.target.id, circuit: circuit.as_str(), budget_left, reason });
+    }
+
+    /// What is left in the budget, in tokens.
+    pub fn budget_left(&self, now: Instant) -> f64 {
+        self.budget().level(now)
+    }
+
+    /// What the full budget holds, in tokens.
+    pub fn budget_capacity(&self) -> f64 {
+        self.budget().capacity()
+    }
+
+    /// What is left in the budget, in whole tokens.
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to capacity, which fits")]
+    pub fn budget_level(&self, now: Instant) -> u32 {
+        self.budget().level(now) as u32
+    }
+
+    /// The gates with their kinds.
+    pub(super) fn gates(&self) -> [(GateKind, &Arc<SharedGate>); 3] {
+        [
+            (GateKind::Rate, &self.rate),
+            (GateKind::Credential, &self.credential),
+            (GateKind::Configuration, &self.configuration),
+        ]
+    }
+
+    /// Looks through a gate: how long it stays closed, if it is.
+    pub fn gate_closed_for(&self, kind: GateKind, now: Instant) -> Option<Duration> {
+        self.gate(kind).peek(now).err()
+    }
+
+    /// A gate. Held shortly, never across an await.
+    pub fn gate(&self, kind: GateKind) -> MutexGuard<'_, Gate> {
+        let gate = match kind {
+            GateKind::Rate => &self.rate,
+            GateKind::Credential => &self.credential,
+            GateKind::Configuration => &self.configuration,
+        };
+        gate.lock()
+    }
+
+    /// Whether callers pass the rate gate one at a time, and stand in line before it.
+    pub(super) fn has_line(&self, now: Instant) -> bool {
+        self.rate.lock().is_paced(now)
+    }
+
+    /// Whether, and how long, somebody who comes now has to wait before the rate gate.
+    fn line_for(&self, now: Instant) -> Option<Duration> {
+        let waiting = self.rate.waiting.load(Ordering::Relaxed);
+        self.rate.lock().peek_after(now, waiting).err()
+    }
+
+    /// When the target may be asked, as far as gates and circuit go; `in_turn`: by somebody who stood in line.
+    pub fn availability(&self, now: Instant, in_turn: bool) -> Availability {
+        let gates = [GateKind::Rate, GateKind::Credential, GateKind::Configuration];
+        let closed = gates.into_iter().filter_map(|kind| self.gate_closed_for(kind, now)).max();
+        let closed = if in_turn { closed } else { closed.max(self.line_for(now)) };
+        let circuit = match self.peek(now) {
+            Peek::Ready => None,
+            Peek::Wait { retry_in: Some(retry_in) } => Some(retry_in),
+            Peek::Wait { retry_in: None } => return Availability::Never,
+        };
+        match closed.max(circuit) {
+            None => Availability::Now,
+            Some(wait) => Availability::At(now + wait),
+        }
+    }
+
+    /// Whether its circuit is closed and not degraded, or wants one call to see whether it still is.
+    pub fn is_healthy(&self, now: Instant) -> bool {
+        let circuit = self.circuit();
+        matches!(circuit.state(), CircuitState::Closed | CircuitState::ForcedClosed)
+            && (!circuit.degraded() || circuit.wants_scout(now))
+    }
+
+    /// Looks at the circuit without taking a permit; what is overdue is settled and published.
+    pub fn peek(&self, now: Instant) -> Peek {
+        let (peek, transitions) = {
+            let mut circuit = self.circuit();
+            (circuit.peek(now, false), circuit.drain())
+        };
+        self.moved(transitions);
+        peek
+    }
+
+    /// Asks the circuit for a permit.
+    pub fn admit(&self, now: Instant, dice: f64) -> Result<Permit, Reject> {
+        let (admitted, transitions) = {
+            let mut circuit = self.circuit();
+            (circuit.admit(now, dice), circuit.drain())
+        };
+        self.moved(transitions);
+        admitted
+    }
+
+    /// Publishes how the circuit moved, and wakes whoever waits for it.
+    pub fn moved(&self, transitions: Vec<Transition>) {
+        for transition in transitions {
+            let body = match transition {
+                Transition::Opened { evidence, retry_in, reason } => {
+                    // Timeouts may well be about how much was asked at once; errors that come at once are not.
+                    if evidence.slow * 2 <= evidence.failures {
+                        self.slots.unlearn_outage();
+                    }
+                    EventBody::CircuitOpened {
+                        evidence,
+                        retry_in_ms: crate::layers::observe::millis(retry_in),
+                        reason: reason.to_owned(),
+                    }
+                }
+                Transition::HalfOpen => EventBody::CircuitHalfOpen,
+                Transition::Recovering { admitted_percent } => EventBody::CircuitRecovering { admitted_percent },
+                Transition::Closed => EventBody::CircuitClosed,
+                // Other targets are preferred then (`Candidate::healthy`); nobody is refused, and no slot is taken away:
+                // where there is no other target, a slow answer is better than none.
+                Transition::Degraded(_) => continue,
+            };
+            self.events.publish(None, 0, Some(self.target.id.clone()), body);
+            self.changed.notify_waiters();
+        }
+    }
+
+    /// Publishes how a gate moved, and wakes whoever waits for it.
+    pub fn gate_moved(&self, gate: GateKind, change: Option<GateChange>, class: FailureClass) {
+        let body = match change {
+            None => return,
+            Some(GateChange::Closed { reopens_in }) => {
+                EventBody::GateClosed { gate, reopens_in_ms: crate::layers::observe::millis(reopens_in), class }
+            }
+            Some(GateChange::Opened) => EventBody::GateOpened { gate },
+        };
+        self.events.publish(None, 0, Some(self.target.id.clone()), body);
+        self.changed.notify_waiters();
+    }
+
+    /// An operator's word on the circuit.
+    pub fn force(&self, forced: Forced) {
+        let transitions = self.circuit().force(forced, Instant::now());
+        self.moved(transitions);
+    }
+
+    /// Forgets all evidence and closes the circuit.
+    pub fn reset(&self) {
+        let transitions = self.circuit().reset(Instant::now());
+        self.moved(transitions);
+    }
+
+    /// Whether the target refused a request because of a note.
+    pub fn note_refused(&self) -> bool {
+        self.note_refused.load(Ordering::Relaxed)
+    }
+
+    /// Remembers that it did.
+    pub fn remember_note_refused(&self) {
+        self.note_refused.store(true, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,53 @@
+//! The journal that the configuration names, and the executions that it keeps.
+
+use sha2::{Digest as _, Sha256};
+use tokio::task::JoinSet;
+use uuid::Uuid;
+
+use super::StartError;
+use crate::{
+    config::{
+        Config,
+        observe::{JournalConfig, JournalStore, Payloads},
+    },
+    engine::Engine,
+    execution::{Executions, Settings},
+    grpc::resume_token::TokenKey,
+    journal::{self, Limits, Owner},
+};
+
+/// Opens the journal and keeps what runs on it.
+pub(super) async fn start(
+    config: &Config,
+    engine: Engine,
+    tasks: &mut JoinSet<()>,
+) -> Result<(Executions, TokenKey), StartError> {
+    let limits = Limits::from(&config.journal);
+    let events_kept = match config.journal.payloads {
+        Payloads::Full => limits.events_kept,
+        Payloads::None => std::time::Duration::ZERO,
+    };
+    let settings =
+        Settings { mode: config.journal.mode, lease: limits.lease, events_kept, ..Settings::new(incarnation()) };
+    let journal = journal::open(&config.journal).await?;
+    let executions = Executions::new(engine, journal, settings);
+    tasks.spawn(executions.clone().keep());
+    Ok((executions, token_key(&config.journal)))
+}
+
+/// This process and no other, also not the same one started again.
+fn incarnation() -> Owner {
+    Owner::new(Uuid::now_v7().to_string())
+}
+
+/// The key of resume tokens. Replicas on one journal resume each other's invocations, so that they share a key; where
+/// the journal is gone with the process, so is the key.
+fn token_key(config: &JournalConfig) -> TokenKey {
+    let place = match &config.store {
+        JournalStore::Memory => return TokenKey::random(),
+        JournalStore::Sqlite(path) => std::path::absolute(path).unwrap_or_else(|_| path.clone()).display().to_string(),
+        JournalStore::Postgres(url) => url.expose().to_owned(),
+    };
+    let secret = Sha256::new().chain_update(b"relight resume token\0").chain_update(place.as_bytes()).finalize();
+    TokenKey::new(&secret)
+}

@@ -1,0 +1,116 @@
+//! Where TLS is configured the front speaks it, and asks for certificates as the gRPC API does.
+
+use std::{fs, path::Path, sync::Arc};
+
+use http_body_util::{BodyExt as _, Full};
+use hyper::{Request, body::Bytes};
+use hyper_util::{client::legacy::Client, rt::TokioExecutor};
+use rcgen::{CertificateParams, ExtendedKeyUsagePurpose, Issuer, KeyPair};
+use relight::{
+    config::{GivenEnvironment, load_text},
+    server::{Listeners, Options, Running},
+};
+use rustls::{
+    ClientConfig, RootCertStore,
+    pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer},
+};
+
+/// An authority, and what it signed.
+struct Authority {
+    certificate: CertificateDer<'static>,
+    pem: String,
+    issuer: Issuer<'static, KeyPair>,
+}
+
+// === impl Authority ===
+
+impl Authority {
+    fn new() -> Self {
+        let key = KeyPair::generate().unwrap();
+        let mut params = CertificateParams::new(Vec::new()).unwrap();
+        params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+        let certificate = params.self_signed(&key).unwrap();
+        let (pem, der) = (certificate.pem(), certificate.der().clone());
+        Self { certificate: der, pem, issuer: Issuer::new(params, key) }
+    }
+
+    fn sign(&self, usage: ExtendedKeyUsagePurpose) -> (rcgen::Certificate, KeyPair) {
+        let key = KeyPair::generate().unwrap();
+        let mut params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+        params.extended_key_usages = vec![usage];
+        (params.signed_by(&key, &self.issuer).unwrap(), key)
+    }
+}
+
+async fn front(folder: &Path, authority: &Authority, client_ca: bool) -> Running {
+    let (certificate, key) = authority.sign(ExtendedKeyUsagePurpose::ServerAuth);
+    fs::write(folder.join("cert.pem"), certificate.pem()).unwrap();
+    fs::write(folder.join("key.pem"), key.serialize_pem()).unwrap();
+    fs::write(folder.join("ca.pem"), &authority.pem).unwrap();
+    let at = |name: &str| folder.join(name).display().to_string();
+    let ca = if client_ca { format!(", client_ca_file: {}", at("ca.pem")) } else { String::new() };
+    let text = format!(
+        "server:\n  listen: \"127.0.0.1:0\"\n  admin_listen: \"127.0.0.1:0\"\n  \
+         openai_front: {{ listen: \"127.0.0.1:0\" }}\n  \
+         tls: {{ cert_file: {}, key_file: {}{ca} }}\n",
+        at("cert.pem"),
+        at("key.pem")
+    );
+    let loaded = load_text(&text, None, &GivenEnvironment::new()).unwrap_or_else(|faults| panic!("{faults}"));
+    let listeners = Listeners::bind(&loaded.config.server).await.unwrap();
+    Running::start(&loaded, listeners, &Options { logs: false, skip_pause: true }).await.unwrap()
+}
+
+/// Lists the models over TLS; the status, or `None` when no connection came about.
+async fn listed(
+    running: &Running,
+    authority: &Authority,
+    identity: Option<(rcgen::Certificate, KeyPair)>,
+) -> Option<u16> {
+    let mut roots = RootCertStore::empty();
+    roots.add(authority.certificate.clone()).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+    let builder = builder.with_root_certificates(roots);
+    let tls = match identity {
+        None => builder.with_no_client_auth(),
+        Some((certificate, key)) => {
+            let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
+            builder.with_client_auth_cert(vec![certificate.der().clone()], key).unwrap()
+        }
+    };
+    // HTTP/1.1 alone, as the SDKs' clients speak it.
+    let connector = hyper_rustls::HttpsConnectorBuilder::new().with_tls_config(tls).https_only().enable_http1().build();
+    let client = Client::builder(TokioExecutor::new()).build(connector);
+    let port = running.openai_front_address.unwrap().port();
+    let uri = format!("https://localhost:{port}/v1/models");
+    let response = client.request(Request::get(uri).body(Full::<Bytes>::default()).unwrap()).await.ok()?;
+    let status = response.status().as_u16();
+    response.into_body().collect().await.ok()?;
+    Some(status)
+}
+
+#[tokio::test]
+async fn with_a_certificate_the_front_speaks_tls_and_http_1_1_over_it() {
+    let (folder, authority) = (tempfile::tempdir().unwrap(), Authority::new());
+    let running = front(folder.path(), &authority, false).await;
+    assert_eq!(listed(&running, &authority, None).await, Some(200));
+    let stranger = Authority::new();
+    assert_eq!(listed(&running, &stranger, None).await, None, "its certificate is the configured one");
+    let address = running.openai_front_address.unwrap();
+    let plain = Client::builder(TokioExecutor::new()).build_http();
+    let uri = format!("http://{address}/v1/models");
+    let answer = plain.request(Request::get(uri).body(Full::<Bytes>::default()).unwrap()).await;
+    assert!(answer.is_err(), "nothing is served in plaintext: {answer:?}");
+}
+
+#[tokio::test]
+async fn with_an_authority_only_its_clients_are_let_in() {
+    let (folder, authority) = (tempfile::tempdir().unwrap(), Authority::new());
+    let running = front(folder.path(), &authority, true).await;
+    let known = authority.sign(ExtendedKeyUsagePurpose::ClientAuth);
+    assert_eq!(listed(&running, &authority, Some(known)).await, Some(200));
+    assert_eq!(listed(&running, &authority, None).await, None);
+    let stranger = Authority::new().sign(ExtendedKeyUsagePurpose::ClientAuth);
+    assert_eq!(listed(&running, &authority, Some(stranger)).await, None);
+}
