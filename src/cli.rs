@@ -13,6 +13,7 @@ mod event_line;
 mod invoke;
 mod json;
 mod refusal;
+mod scenarios;
 mod serve;
 mod terminal;
 mod watch;
@@ -54,6 +55,8 @@ enum Command {
     Circuits(circuits::CircuitsArguments),
     /// Say what a failure is and what helps; needs no server.
     Classify(classify::ClassifyArguments),
+    /// Measure how well failures are recovered, in virtual time; needs no server.
+    Scenarios(scenarios::ScenariosArguments),
     /// Check, show or describe a configuration; needs no server.
     Config(config::ConfigArguments),
 }
@@ -83,6 +86,7 @@ pub(crate) fn run(arguments: Arguments) -> ExitCode {
         Command::Watch(arguments) => watch::run(&arguments),
         Command::Circuits(arguments) => circuits::run(&arguments),
         Command::Classify(arguments) => classify::run(&arguments),
+        Command::Scenarios(arguments) => scenarios::run(&arguments),
         Command::Config(arguments) => config::run(&arguments),
     };
     ended.unwrap_or_else(|error| {

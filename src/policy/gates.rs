@@ -251,7 +251,7 @@ impl Gate {
         let closed = self.peek(now).is_err();
         let passed_per_second = self.passed_per_second(now);
         match &mut self.pacer {
-            Some(pacer) if closed => pacer.hold(until),
+            Some(pacer) if closed => pacer.hold(now, until),
             Some(pacer) => pacer.limited(now, until),
             None => self.pacer = Some(Pacer::new(now, passed_per_second, until)),
         }

@@ -1,30 +1,173 @@
-//! temp
+//! Every scenario with its gates: what the recovery policy must reach on the real layers, in virtual time.
+
+use std::time::Duration;
+
+use relight::scenarios::{self, Options, Report, Scenario};
+
+/// Without the references, which no gate asks for.
+const ALONE: Options = Options { seed: 1, rate: None, length: None, references: false };
+
+fn scenario(id: &str) -> Scenario {
+    let all = scenarios::all().expect("every file is a scenario");
+    all.into_iter().find(|scenario| scenario.id == id).expect("there is such a scenario")
+}
+
+fn run(id: &str, options: Options) -> Report {
+    scenarios::run(&scenario(id), options).expect("it runs")
+}
+
+fn passes(id: &str) -> Report {
+    let report = run(id, ALONE);
+    assert!(report.passed(), "\n{report}{:?}", report.ours);
+    report
+}
+
 #[test]
-fn print_them() {
-    let only = std::env::var("ONLY").unwrap_or_default();
-    let mut reports = Vec::new();
-    for scenario in relight::scenarios::all().unwrap() {
-        if !only.is_empty() && !only.split(',').any(|o| scenario.id == o) {
-            continue;
-        }
-        let t = std::time::Instant::now();
-        let r = relight::scenarios::run(
-            &scenario,
-            relight::scenarios::Options {
-                seed: std::env::var("SEED").ok().and_then(|s| s.parse().ok()).unwrap_or(1),
-                rate: std::env::var("RATE").ok().and_then(|s| s.parse().ok()),
-                length: None,
-            },
-        )
-        .unwrap();
-        eprintln!("{} {:?}", r.id, t.elapsed());
-        if std::env::var("V").is_ok() {
-            for c in &r.circuits {
-                eprintln!("{:?}", c);
-            }
-            eprintln!("{:#?}", r.ours);
-        }
-        reports.push(r);
+fn every_scenario_of_the_table_has_a_file() {
+    let all = scenarios::all().expect("every file is a scenario");
+    for number in 0..=17 {
+        let of_number = |id: &str| id.trim_end_matches(char::is_alphabetic) == number.to_string();
+        assert!(all.iter().any(|scenario| of_number(&scenario.id)), "{number}");
     }
-    println!("{}", relight::scenarios::table(&reports));
+}
+
+#[test]
+fn the_same_seed_gives_the_same_events_and_another_seed_gives_others() {
+    let brief = Options { rate: Some(20.0), ..ALONE };
+    let first = run("10", brief);
+    assert_eq!(first.events_hash, run("10", brief).events_hash);
+    assert_ne!(first.events_hash, run("10", Options { seed: 2, ..brief }).events_hash);
+}
+
+#[test]
+fn steady_traffic_is_left_alone_for_half_an_hour() {
+    let report = run("0", Options { rate: Some(5.0), ..ALONE });
+    assert!(report.passed() && report.calls > 8_000, "\n{report}");
+}
+
+#[test]
+fn steady_traffic_of_fifty_a_second_is_left_alone() {
+    let report = run("0", Options { length: Some(Duration::from_secs(60)), ..ALONE });
+    assert!(report.passed(), "\n{report}");
+}
+
+#[test]
+fn a_blip_is_recovered() {
+    passes("1");
+}
+
+#[test]
+fn a_tenth_of_failures_is_recovered() {
+    passes("2a");
+}
+
+#[test]
+fn a_third_of_failures_is_recovered_and_opens_nothing() {
+    passes("2b");
+}
+
+#[test]
+fn half_of_failures_is_reported() {
+    passes("2c");
+}
+
+#[test]
+fn an_outage_costs_the_provider_little_and_ends_soon() {
+    passes("3");
+}
+
+#[test]
+fn an_outage_is_covered_by_a_fallback() {
+    passes("4");
+}
+
+#[test]
+fn a_hang_is_seen_when_its_timeout_is_over() {
+    passes("5");
+}
+
+#[test]
+fn a_brown_out_is_borne_alone() {
+    passes("6a");
+}
+
+#[test]
+fn a_brown_out_is_covered_by_a_fallback() {
+    passes("6b");
+}
+
+#[test]
+fn a_rate_limit_is_used_and_not_run_into() {
+    passes("7");
+}
+
+#[test]
+fn a_bad_replica_is_left() {
+    passes("8");
+}
+
+#[test]
+fn cut_streams_are_begun_again_without_a_trace() {
+    passes("9");
+}
+
+#[test]
+fn a_flapping_provider_is_used_while_it_is_up() {
+    passes("10");
+}
+
+#[test]
+fn an_overload_ends() {
+    passes("11");
+}
+
+#[test]
+fn a_poison_caller_harms_nobody_else() {
+    passes("12");
+}
+
+#[test]
+fn a_spent_quota_harms_no_other_credential() {
+    passes("13");
+}
+
+#[test]
+fn a_hang_is_seen_although_every_caller_goes_away() {
+    passes("14");
+}
+
+#[test]
+fn a_retry_after_of_an_hour_is_no_doomed_sleep() {
+    passes("16a");
+}
+
+#[test]
+fn a_retry_after_of_zero_is_no_hot_loop() {
+    passes("16b");
+}
+
+#[test]
+fn a_retry_after_in_the_past_is_no_hot_loop() {
+    passes("16c");
+}
+
+#[test]
+fn a_retry_after_of_garbage_is_no_hot_loop() {
+    passes("16d");
+}
+
+#[test]
+fn a_ramp_of_failures_degrades_evenly() {
+    passes("17");
+}
+
+#[test]
+fn late_results_from_before_an_outage_have_no_effect() {
+    let (answers, failures) = (passes("15a"), passes("15b"));
+    let moves = |report: &Report| {
+        let first_minute = report.circuits.iter().filter(|(at, _, _)| *at < 60.0);
+        first_minute.map(|(at, _, what)| (format!("{at:.3}"), what.clone())).collect::<Vec<_>>()
+    };
+    assert_eq!(moves(&answers), moves(&failures));
+    assert!(moves(&answers).len() > 10);
 }

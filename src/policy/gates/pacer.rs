@@ -9,17 +9,23 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// What is left of the rate when the limit was reached again.
-const LOWER: f64 = 0.7;
+const LOWER: f64 = 0.85;
+/// The same when it was reached by those who caught up.
+const LOWER_CATCHING_UP: f64 = 0.95;
 /// By how much of itself the rate grows in a second without a limit.
 const GROWTH: f64 = 0.1;
 /// The same beyond `GONE` times the rate at which the limit was reached last: there it is gone, and many wait.
 const GROWTH_BEYOND: f64 = 1.0;
 /// How far beyond the rate that reached the limit the limit is taken to be gone.
-const GONE: f64 = 1.5;
+const GONE: f64 = 1.1;
 /// What the first rate is of that at which calls passed before.
 const FIRST: f64 = 0.5;
 /// The least rate, per second.
 const LEAST: f64 = 0.2;
+/// How much of the time in which nobody passed is caught up: limits fill up again meanwhile.
+const CATCH_UP: f64 = 0.5;
+/// The longest time that is caught up.
+const LAG: Duration = Duration::from_secs(1);
 /// How long nobody must have waited before the rate is forgotten.
 const FORGET: Duration = Duration::from_secs(10);
 
@@ -29,7 +35,10 @@ pub(super) struct Pacer {
     rate: f64,
     /// The rate at which the limit was reached last.
     reached: f64,
-    /// When the next call may pass.
+    catch_up: f64,
+    /// Before that nobody passes.
+    opens: Instant,
+    /// When the next call would pass if all had passed evenly; before now while there is something to catch up.
     next: Instant,
     grown_at: Instant,
     /// When somebody had to wait last.
@@ -42,22 +51,38 @@ impl Pacer {
     /// After a limit was reached, at which calls passed so fast; nobody passes until then.
     pub(super) fn new(now: Instant, passed_per_second: f64, until: Instant) -> Self {
         let rate = (passed_per_second * FIRST).max(LEAST);
-        Self { rate, reached: rate, next: until, grown_at: until, bound_at: until.max(now) }
+        let mut pacer = Self {
+            rate,
+            reached: rate,
+            catch_up: CATCH_UP,
+            opens: now,
+            next: now,
+            grown_at: now,
+            bound_at: now,
+        };
+        pacer.hold(now, until);
+        pacer
     }
 
     /// The limit was reached again; nobody passes until then.
     pub(super) fn limited(&mut self, now: Instant, until: Instant) {
         self.grow(now);
         self.reached = self.rate;
-        self.rate = (self.rate * LOWER).max(LEAST);
-        self.hold(until);
+        let catching_up = now.saturating_duration_since(self.next) > LAG / 10;
+        if catching_up {
+            self.catch_up /= 2.0;
+        }
+        self.rate = (self.rate * if catching_up { LOWER_CATCHING_UP } else { LOWER }).max(LEAST);
+        self.hold(now, until);
     }
 
     /// Nobody passes until then.
-    pub(super) fn hold(&mut self, until: Instant) {
+    pub(super) fn hold(&mut self, now: Instant, until: Instant) {
+        let held = until.saturating_duration_since(now).mul_f64(self.catch_up).min(LAG);
+        self.opens = self.opens.max(until);
         self.bound_at = self.bound_at.max(until);
-        self.next = self.next.max(until);
         self.grown_at = self.grown_at.max(until);
+        self.next = self.next.max(until.checked_sub(held).unwrap_or(until));
     }
 
     /// Whether nobody had to wait for long.
@@ -68,7 +93,7 @@ impl Pacer {
     /// When the next call may pass, with so many before it; growth included, because a limit may be gone.
     pub(super) fn ready_at(&self, now: Instant, before: u32) -> Instant {
         let wait = (1.0 + GROWTH * f64::from(before) / self.rate_at(now)).ln() / GROWTH;
-        self.next.max(now) + Duration::try_from_secs_f64(wait).unwrap_or(FORGET)
+        self.opens.max(self.next).max(now) + Duration::try_from_secs_f64(wait).unwrap_or(FORGET)
     }
 
     /// Passes a call if it is time.
@@ -76,12 +101,15 @@ impl Pacer {
     /// # Errors
     /// How long the next one has to wait.
     pub(super) fn take(&mut self, now: Instant) -> Result<(), Duration> {
-        if self.next > now {
-            self.bound_at = now;
-            return Err(self.next - now);
+        let at = self.opens.max(self.next);
+        if at > now {
+            self.bound_at = self.bound_at.max(now);
+            return Err(at - now);
         }
         self.grow(now);
-        self.next = now + Duration::from_secs_f64(1.0 / self.rate);
+        let even = Duration::from_secs_f64(1.0 / self.rate);
+        let lag = now.saturating_duration_since(self.next).min(LAG);
+        self.next = now.checked_sub(lag).unwrap_or(now) + even;
         Ok(())
     }
 
@@ -127,7 +155,9 @@ mod tests {
         let mut pacer = Pacer::new(now, 40.0, now + SECOND);
         assert_eq!(pacer.take(now), Err(SECOND), "the stated wait comes first");
         let count = passed(&mut pacer, now + SECOND, SECOND);
-        assert!((20..=22).contains(&count), "{count}");
+        assert!((30..=33).contains(&count), "20 a second, and half of the second in which nobody passed: {count}");
+        let count = passed(&mut pacer, now + SECOND * 2, SECOND);
+        assert!((21..=24).contains(&count), "{count}");
     }
 
     #[test]
@@ -139,7 +169,7 @@ mod tests {
             pacer.limited(now, now);
             passed(&mut pacer, now, SECOND)
         };
-        assert!((14..=16).contains(&slower), "{slower}");
+        assert!((17..=19).contains(&slower), "{slower}");
         passed(&mut pacer, now, SECOND * 3);
         let faster = passed(&mut pacer, now + SECOND * 3, SECOND);
         assert!((26..=29).contains(&faster), "{faster}");
@@ -166,8 +196,8 @@ mod tests {
             assert!(!pacer.is_idle(now + SECOND * step));
         }
         assert!(pacer.is_idle(now + SECOND * 10));
-        assert_eq!(pacer.take(now + SECOND * 10), Ok(()));
-        assert!(pacer.take(now + SECOND * 10).is_err());
+        let at_once = (0..100).take_while(|_| pacer.take(now + SECOND * 10).is_ok()).count();
+        assert!(at_once > 1 && at_once < 30, "what was not used in the last second: {at_once}");
         assert!(!pacer.is_idle(now + SECOND * 19));
     }
 }
