@@ -115,10 +115,13 @@ impl Admitted {
     }
 
     fn see(&mut self, delta: &Delta) {
+        let now = Instant::now();
+        if matches!(delta, Delta::Finish { .. }) {
+            self.attempt.state.whole().record(now, now - self.began);
+        }
         if self.told || !delta.is_content() {
             return;
         }
-        let now = Instant::now();
         self.attempt.state.latency().record(now, now - self.began);
         self.tell(Signal::FirstToken);
     }

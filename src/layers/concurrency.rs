@@ -17,7 +17,7 @@ use tower::{Service, ServiceExt as _};
 
 use super::{BoxFuture, Deltas, attempt::Attempt};
 use crate::{
-    domain::failure::{Failure, FailureClass, WaitSource},
+    domain::failure::{Failure, FailureClass, TransportFault, WaitSource},
     policy::concurrency::{ConcurrencyPolicy, Limiter},
 };
 
@@ -122,10 +122,10 @@ impl Slots {
         self.hand_out();
     }
 
-    fn pushed_back(&self, first_token_p50: Duration) {
+    fn pushed_back(&self, first_token_p50: Duration, silence: bool) {
         let mut shared = self.lock();
         let in_flight = shared.in_flight;
-        shared.limiter.on_back_pressure(Instant::now(), first_token_p50, in_flight);
+        shared.limiter.on_back_pressure(Instant::now(), first_token_p50, in_flight, silence);
     }
 
     /// Gives free slots to those in line. A slot is handed over outside the lock: one whose waiter is gone drops
@@ -209,10 +209,10 @@ where
             })?;
             let state = Arc::clone(&attempt.state);
             let learn = move |failure: &Failure| {
-                if is_back_pressure(failure.class) {
+                if is_back_pressure(failure) {
                     let now = Instant::now();
                     let p50 = state.latency().p50(now).unwrap_or(Duration::from_secs(1));
-                    state.slots.pushed_back(p50);
+                    state.slots.pushed_back(p50, failure.class == FailureClass::Timeout);
                 }
             };
             let mut deltas = inner.oneshot(attempt).await.inspect_err(&learn)?;
@@ -236,7 +236,8 @@ where
     }
 }
 
-/// Whether a failure says that fewer attempts at once would do better.
-fn is_back_pressure(class: FailureClass) -> bool {
-    matches!(class, FailureClass::RateLimited | FailureClass::Overloaded | FailureClass::Timeout)
+/// Whether a failure says that fewer attempts at once would do better. That a caller ran out of time does not.
+fn is_back_pressure(failure: &Failure) -> bool {
+    let own_end = matches!(failure.fault, Some(TransportFault::Deadline | TransportFault::Cancelled));
+    matches!(failure.class, FailureClass::RateLimited | FailureClass::Overloaded | FailureClass::Timeout) && !own_end
 }

@@ -92,7 +92,11 @@ fn pass(attempt: &Attempt) -> Result<(), Failure> {
     if let Peek::Wait { retry_in } = attempt.state.peek(now) {
         return Err(closed(attempt, "the circuit is open", retry_in.unwrap_or_default()));
     }
+    let in_turn = attempt.scope.takes_turn(&attempt.target.id);
     for kind in KINDS {
+        if kind == GateKind::Rate && in_turn {
+            continue;
+        }
         let passed = attempt.state.gate(kind).admit(now);
         passed.map_err(|reopens_in| gate_closed(attempt, kind, reopens_in))?;
     }

@@ -80,6 +80,8 @@ pub struct Scope {
     sent: Mutex<Option<Arc<ModelCall>>>,
     steps: mpsc::UnboundedSender<Progress>,
     steps_out: Mutex<Option<mpsc::UnboundedReceiver<Progress>>>,
+    /// The target whose gate this invocation has stood in line for, and may pass.
+    turn: Mutex<Option<TargetId>>,
     before: Mutex<Before>,
     cancel: Cancel,
 }
@@ -111,6 +113,7 @@ impl Scope {
             sent: Mutex::new(None),
             steps,
             steps_out: Mutex::new(Some(steps_out)),
+            turn: Mutex::new(None),
             before: Mutex::default(),
             cancel: Cancel::default(),
         }
@@ -155,6 +158,21 @@ impl Scope {
     /// Where what layers below say comes out; the planner takes it once.
     pub fn take_steps(&self) -> Option<mpsc::UnboundedReceiver<Progress>> {
         self.steps_out.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// It stood in line for a target, and its turn came.
+    pub fn let_pass(&self, target: &TargetId) {
+        *self.turn.lock().unwrap_or_else(PoisonError::into_inner) = Some(target.clone());
+    }
+
+    /// Whether it is its turn at a target.
+    pub fn may_pass(&self, target: &TargetId) -> bool {
+        self.turn.lock().unwrap_or_else(PoisonError::into_inner).as_ref() == Some(target)
+    }
+
+    /// Takes its turn at a target, once.
+    pub fn takes_turn(&self, target: &TargetId) -> bool {
+        self.turn.lock().unwrap_or_else(PoisonError::into_inner).take().as_ref() == Some(target)
     }
 
     /// Begins an attempt and returns its number, from 1.

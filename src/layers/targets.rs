@@ -98,7 +98,7 @@ impl Targets {
             }
         }
         let mut gate = |kind: GateKind, target: &Target| {
-            let new = || Arc::new(SharedGate { gate: Mutex::new(Gate::new(kind, Arc::clone(&shared.gates))) });
+            let new = || Arc::new(SharedGate::new(Gate::new(kind, Arc::clone(&shared.gates))));
             Arc::clone(gates.entry((kind, gate_key(kind, target))).or_insert_with(new))
         };
         let states = specs.iter().map(|spec| {
@@ -119,6 +119,7 @@ impl Targets {
                     configuration: gate(GateKind::Configuration, target),
                     budget: Mutex::new(RetryBudget::new(shared.budget.clone(), now)),
                     latency: Mutex::new(Latency::new()),
+                    whole: Mutex::new(Latency::new()),
                     hedges: Mutex::new(HedgeShare::new(now)),
                     note_refused: AtomicBool::new(false),
                     changed: Notify::new(),
@@ -156,12 +157,17 @@ impl Targets {
             });
             let mut candidate = Candidate {
                 target: target.id.clone(),
-                availability: state.map_or(Availability::Never, |state| state.availability(now)),
+                availability: state
+                    .map_or(Availability::Never, |state| state.availability(now, scope.may_pass(&target.id))),
                 first_token_p50: state.and_then(|state| state.latency().p50(now)).unwrap_or(GUESSED_P50),
                 failed_silent,
                 attempts: u32::try_from(own.filter(|record| !record.refused_locally()).count()).unwrap_or(u32::MAX),
-                // An open circuit whose time is over must be preferred again, or nobody would ever probe it.
-                healthy: state.is_some_and(|state| !state.circuit().snapshot(now).degraded),
+                // An open circuit whose time is over must be preferred again, or nobody would ever probe it; and now and
+                // then a degraded one.
+                healthy: state.is_some_and(|state| {
+                    let circuit = state.circuit();
+                    !circuit.degraded() || circuit.wants_scout(now)
+                }),
                 larger_window: false,
                 other_credential: false,
                 ruled_out: false,
@@ -188,9 +194,9 @@ impl Targets {
     pub fn alternative_healthy(&self, scope: &Scope, but: &TargetId, now: Instant) -> bool {
         let states = self.shared.states.load();
         scope.plan.targets.iter().filter(|target| target.id != *but).any(|target| {
-            states
-                .get(&target.id)
-                .is_some_and(|state| state.is_healthy(now) && matches!(state.availability(now), Availability::Now))
+            states.get(&target.id).is_some_and(|state| {
+                state.is_healthy(now) && matches!(state.availability(now, false), Availability::Now)
+            })
         })
     }
 
@@ -213,15 +219,27 @@ impl Targets {
         self.state(target).map_or(0, |state| state.budget_level(now))
     }
 
-    /// Parks an invocation until something changes at a target; `None` when too many are parked already. The place
-    /// is held by the future.
-    pub fn park(&self, target: &TargetId) -> Option<BoxFuture<()>> {
+    /// Parks an invocation until something changes at a target; `None` when too many are parked already, or
+    /// the time is too short to stand in line. The place is held by the future.
+    pub fn park(&self, scope: &Arc<Scope>, target: &TargetId, now: Instant) -> Option<Parked> {
         let place = ParkingPlace::take(&self.shared)?;
         let state = self.state(target)?;
-        Some(Box::pin(async move {
+        if !state.has_line(now) {
+            return Some(Parked::Until(Box::pin(async move {
+                let _place = place;
+                state.changed.notified().await;
+            })));
+        }
+        // A place in a line that is too long for all is for those to whom it is of use.
+        let needed = state.whole().p95(now).unwrap_or_default().max(scope.plan.retry.min_attempt_time);
+        let until = scope.invocation.deadline.checked_sub(needed).filter(|until| *until > now)?;
+        let scope = Arc::clone(scope);
+        let turn: BoxFuture<()> = Box::pin(async move {
             let _place = place;
-            state.changed.notified().await;
-        }))
+            state.rate.pass_in_turn().await;
+            scope.let_pass(&state.target.id);
+        });
+        Some(Parked::InLine { until, turn })
     }
 
     /// What is left in every target's budget, in tokens.
@@ -234,6 +252,19 @@ impl Targets {
     pub fn parked(&self) -> usize {
         self.shared.parked.load(Ordering::Relaxed)
     }
+}
+
+/// A parked invocation.
+pub enum Parked {
+    /// It waits for the time it was told, or until something changes.
+    Until(BoxFuture<()>),
+    /// It stands in line, and its turn comes when it comes: leaving the line for a time would lose the place.
+    InLine {
+        /// When there is too little time left for an answer.
+        until: Instant,
+        /// Its turn.
+        turn: BoxFuture<()>,
+    },
 }
 
 /// What was paid for one attempt. Dropped without a word, the attempt was never made and the price comes back.

@@ -3,7 +3,7 @@
 //! There is no total timeout per attempt but the deadline. The clocks run only while somebody asks for the next
 //! delta, so a caller that is slow to read is never mistaken for a provider that is slow to write.
 
-use std::{sync::Arc, task::Poll, time::Duration};
+use std::{sync::Arc, task::Poll};
 
 use async_stream::stream;
 use futures_util::StreamExt as _;
@@ -71,14 +71,19 @@ where
         Box::pin(async move {
             let family = Arc::clone(&attempt.target.family);
             let first_token_by = now + timers.first_token;
-            let silent = |waited: Duration| {
-                let words = format!("no first token after {} s", waited.as_secs_f64());
-                ProviderError::transport(Arc::clone(&family), TransportFault::FirstTokenTimeout, words)
+            // A caller who has little time left says nothing about the target: its silence is then the caller's deadline.
+            let fault = if first_token_by < attempt.deadline {
+                TransportFault::FirstTokenTimeout
+            } else {
+                TransportFault::Deadline
+            };
+            let silent = move |family: Arc<str>| {
+                let words = format!("no first token after {} s", timers.first_token.as_secs_f64());
+                ProviderError::transport(family, fault, words)
             };
             let call = wire_call(attempt);
             let opened = timeout_at(first_token_by, inner.oneshot(call)).await;
-            let mut deltas = opened.map_err(|_| silent(timers.first_token))??;
-            let family = Arc::clone(&family);
+            let mut deltas = opened.map_err(|_| silent(Arc::clone(&family)))??;
             Ok(Box::pin(stream! {
                 let mut first = true;
                 loop {
@@ -92,8 +97,7 @@ where
                         }
                         Ok(None) => return,
                         Err(_) if first => {
-                            let words = format!("no first token after {} s", timers.first_token.as_secs_f64());
-                            yield Err(ProviderError::transport(family, TransportFault::FirstTokenTimeout, words));
+                            yield Err(silent(family));
                             return;
                         }
                         Err(_) => {

@@ -63,6 +63,8 @@ struct Before {
     last: Instant,
 }
 
+/// By which part of itself a limit grows for each limit-many successes.
+const ROUND_SHARE: u32 = 16;
 /// How many outcomes are remembered at least.
 const RECENT: u32 = 32;
 /// Decreases that follow each other within this time are about the same trouble.
@@ -137,8 +139,8 @@ impl Limiter {
         self.limit.max(self.policy.min)
     }
 
-    /// An attempt succeeded; `limit_reached` says whether all slots were taken while it ran. One more slot for each
-    /// limit-many such successes, and for each single one while the target never pushed back: a limit that is not
+    /// An attempt succeeded; `limit_reached` says whether all slots were taken while it ran. One more slot, or a
+    /// sixteenth more, for each limit-many such successes, and one for each single one while the target never pushed back: a limit that is not
     /// reached proves nothing about a larger one, and neither does an attempt from before the last decrease.
     pub fn on_success(&mut self, now: Instant, limit_reached: bool) {
         self.remember(1, 0);
@@ -148,17 +150,20 @@ impl Limiter {
         self.successes = self.successes.saturating_add(1);
         if self.unlearnt || self.successes >= self.limit() {
             self.successes = 0;
-            self.limit = self.limit.saturating_add(1).min(self.policy.max);
+            let more = if self.unlearnt { 1 } else { (self.limit / ROUND_SHARE).max(1) };
+            self.limit = self.limit.saturating_add(more).min(self.policy.max);
         }
     }
 
     /// The target said that it is too much, with so many attempts in flight. Within one median first token (`p50`)
     /// after a decrease, further such words are about the same moment, and change nothing; so do words of a target
-    /// that answers most calls, or of which less than half the limit is used.
-    pub fn on_back_pressure(&mut self, now: Instant, p50: Duration, in_flight: u32) {
+    /// of which less than half the limit is used, or that answers most calls, unless they were silence: chance makes
+    /// errors, but only a queue makes silence.
+    pub fn on_back_pressure(&mut self, now: Instant, p50: Duration, in_flight: u32, silence: bool) {
         self.remember(0, 1);
         let (answers, words) = self.recent;
-        if self.is_settling(now) || words < answers || in_flight.saturating_mul(2) < self.limit() {
+        let by_chance = words < answers && !silence;
+        if self.is_settling(now) || by_chance || in_flight.saturating_mul(2) < self.limit() {
             return;
         }
         let same = self.before.filter(|before| now.saturating_duration_since(before.last) < SAME_TROUBLE);

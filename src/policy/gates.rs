@@ -7,6 +7,7 @@
 //! It has no clock and no lock, and counts nothing: a gate that is closed says nothing about the target's health.
 
 mod limits;
+mod pacer;
 
 use std::{sync::Arc, time::Duration};
 
@@ -14,6 +15,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
+use self::pacer::Pacer;
 use crate::domain::{event::GateKind, failure::FailureClass};
 
 /// The settings of a gate.
@@ -70,6 +72,10 @@ pub struct Gate {
     /// Whether a probe went out since it closed last.
     probing: bool,
     class: Option<FailureClass>,
+    /// Of a rate gate after a limit was reached.
+    pacer: Option<Pacer>,
+    /// Calls that passed in this second and in the one before, and when this one began.
+    passed: (u32, u32, Option<Instant>),
 }
 
 // === impl GatePolicy ===
@@ -114,7 +120,7 @@ impl Gate {
     /// An open gate.
     #[must_use]
     pub fn new(kind: GateKind, policy: Arc<GatePolicy>) -> Self {
-        Self { kind, policy, closed_until: None, probing: false, class: None }
+        Self { kind, policy, closed_until: None, probing: false, class: None, pacer: None, passed: (0, 0, None) }
     }
 
     /// Takes new settings; a gate that is closed stays closed for as long as it was told.
@@ -153,13 +159,40 @@ impl Gate {
     pub fn admit(&mut self, now: Instant) -> Result<GatePass, Duration> {
         self.peek(now)?;
         match (self.kind, self.closed_until) {
-            (_, None) | (GateKind::Rate, Some(_)) => Ok(GatePass::Open),
+            (GateKind::Rate, _) => {
+                self.pacer.take_if(|pacer| pacer.is_idle(now));
+                if let Some(pacer) = &mut self.pacer {
+                    pacer.take(now)?;
+                }
+                self.count_passed(now);
+                Ok(GatePass::Open)
+            }
+            (_, None) => Ok(GatePass::Open),
             (GateKind::Credential | GateKind::Configuration, Some(_)) => {
                 self.closed_until = Some(now + self.policy.probe_interval);
                 self.probing = true;
                 Ok(GatePass::Probe)
             }
         }
+    }
+
+    /// When a call may pass that comes after so many others: of a rate gate at which a limit was reached, calls pass one
+    /// at a time.
+    ///
+    /// # Errors
+    /// How long it has to wait.
+    pub fn peek_after(&self, now: Instant, before: u32) -> Result<(), Duration> {
+        self.peek(now)?;
+        match self.pacer.as_ref().filter(|pacer| !pacer.is_idle(now)) {
+            Some(pacer) if pacer.ready_at(now, before) > now => Err(pacer.ready_at(now, before) - now),
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// Whether calls pass one at a time.
+    #[must_use]
+    pub fn is_paced(&self, now: Instant) -> bool {
+        self.pacer.as_ref().is_some_and(|pacer| !pacer.is_idle(now))
     }
 
     /// Closes for that wait, or for the usual one when none was stated; never for less than it is closed already.
@@ -180,7 +213,11 @@ impl Gate {
             GateKind::Credential | GateKind::Configuration => self.policy.probe_interval,
         };
         let spread = 1.0 + self.policy.jitter.clamp(0.0, 1.0) * dice.clamp(0.0, 1.0);
-        self.close_until(now, now + wait.mul_f64(spread), class)
+        let until = now + wait.mul_f64(spread);
+        if self.kind == GateKind::Rate {
+            self.pace(now, until);
+        }
+        self.close_until(now, until, class)
     }
 
     /// A call that passed was answered: the gate is open. An answer that comes while no probe is out belongs to a call from
@@ -207,6 +244,42 @@ impl Gate {
         }
         let wait = limits::wait_for_reset(headers)?.min(self.policy.rate_wait_max);
         self.close_until(now, now + wait, FailureClass::RateLimited)
+    }
+
+    /// Slows down. Calls that were on their way when the gate closed reach the same limit, and say nothing new.
+    fn pace(&mut self, now: Instant, until: Instant) {
+        let closed = self.peek(now).is_err();
+        let passed_per_second = self.passed_per_second(now);
+        match &mut self.pacer {
+            Some(pacer) if closed => pacer.hold(now, until),
+            Some(pacer) => pacer.limited(now, until),
+            None => self.pacer = Some(Pacer::new(now, passed_per_second, until)),
+        }
+    }
+
+    fn count_passed(&mut self, now: Instant) {
+        self.turn_second(now);
+        self.passed.0 += 1;
+    }
+
+    fn turn_second(&mut self, now: Instant) {
+        let (this, _, Some(began)) = self.passed else {
+            self.passed = (0, 0, Some(now));
+            return;
+        };
+        match now.saturating_duration_since(began).as_secs() {
+            0 => {}
+            1 => self.passed = (0, this, Some(began + Duration::from_secs(1))),
+            _ => self.passed = (0, 0, Some(now)),
+        }
+    }
+
+    /// How many calls passed in a second of late.
+    fn passed_per_second(&mut self, now: Instant) -> f64 {
+        self.turn_second(now);
+        let (this, before, began) = self.passed;
+        let part = began.map_or(0.0, |began| now.saturating_duration_since(began).as_secs_f64());
+        f64::from(this + before) / if before > 0 { 1.0 + part } else { 1.0 }
     }
 
     fn close_until(&mut self, now: Instant, until: Instant, class: FailureClass) -> Option<GateChange> {

@@ -22,6 +22,8 @@ const MAX_AGE: Duration = Duration::from_mins(5);
 #[derive(Debug, Clone, Default)]
 pub struct Latency {
     samples: VecDeque<(Instant, Duration)>,
+    /// The same in ascending order: percentiles are asked for by every attempt, samples come with one.
+    sorted: Vec<Duration>,
 }
 
 /// How long a prompt is, coarsely.
@@ -49,9 +51,15 @@ impl Latency {
     /// A first token came `first_token` after its request was sent.
     pub fn record(&mut self, now: Instant, first_token: Duration) {
         while self.samples.len() >= CAPACITY || self.samples.front().is_some_and(|(at, _)| is_old(*at, now)) {
-            self.samples.pop_front();
+            if let Some((_, gone)) = self.samples.pop_front()
+                && let Ok(place) = self.sorted.binary_search(&gone)
+            {
+                self.sorted.remove(place);
+            }
         }
         self.samples.push_back((now, first_token));
+        let place = self.sorted.partition_point(|known| *known <= first_token);
+        self.sorted.insert(place, first_token);
     }
 
     /// The median; `None` without a recent sample.
@@ -74,9 +82,13 @@ impl Latency {
 
     /// The nearest-rank percentile: the smallest sample that at least `percent` % do not exceed.
     fn percentile(&self, now: Instant, percent: usize) -> Option<Duration> {
+        let rank = |count: usize| (count * percent).div_ceil(100).checked_sub(1);
+        if self.samples.front().is_none_or(|(at, _)| !is_old(*at, now)) {
+            return self.sorted.get(rank(self.sorted.len())?).copied();
+        }
         let mut recent: Vec<_> = self.recent(now).collect();
-        let rank = (recent.len() * percent).div_ceil(100).checked_sub(1)?;
-        Some(*recent.select_nth_unstable(rank).1)
+        recent.sort_unstable();
+        recent.get(rank(recent.len())?).copied()
     }
 
     fn recent(&self, now: Instant) -> impl Iterator<Item = Duration> {
@@ -152,6 +164,21 @@ mod tests {
         }
         assert_eq!(latency.samples(now), 256);
         assert_eq!(latency.samples.front().map(|sample| sample.1), Some(Duration::from_millis(744)));
+    }
+
+    #[test]
+    fn percentiles_are_those_of_the_samples_that_count_whatever_order_they_came_in() {
+        let start = Instant::now();
+        let mut latency = Latency::new();
+        for step in 0..400_u64 {
+            latency.record(start + Duration::from_secs(step), Duration::from_millis(step * 7919 % 1000));
+        }
+        for later in [399, 500, 698] {
+            let now = start + Duration::from_secs(later);
+            let mut recent: Vec<_> = latency.recent(now).collect();
+            recent.sort_unstable();
+            assert_eq!(latency.p50(now), recent.get((recent.len() * 50).div_ceil(100) - 1).copied(), "{later}");
+        }
     }
 
     #[test]

@@ -8,7 +8,6 @@ use std::{
 
 use arc_swap::ArcSwap;
 use futures_util::StreamExt as _;
-use sha2::{Digest as _, Sha256};
 use tokio::{runtime::Builder, task::JoinSet, time::Instant};
 use tower::ServiceExt as _;
 
@@ -80,8 +79,10 @@ pub(super) struct Run {
     pub(super) circuits: Vec<Moved>,
     /// Reports that came too late to count.
     pub(super) stale: u64,
-    /// SHA-256 of every event, in order, with its virtual time.
+    /// A hash of every event, in order, with its virtual time.
     pub(super) events_hash: String,
+    /// The same of what circuits did.
+    pub(super) circuits_hash: String,
 }
 
 /// How long after the last deadline a run may go on.
@@ -108,7 +109,14 @@ pub(super) fn ours(scenario: &Scenario, seed: u64, arrivals: &[Arrival]) -> Resu
             crowd.targets.all().iter().map(|state| state.circuit().snapshot(Instant::now()).stale_reports).sum();
         listening.shutdown().await;
         let heard = std::mem::take(&mut *heard.lock().unwrap_or_else(std::sync::PoisonError::into_inner));
-        Run { fates, sent: world.sent(), circuits: heard.circuits, stale, events_hash: hex(heard.all) }
+        Run {
+            fates,
+            sent: world.sent(),
+            circuits: heard.circuits,
+            stale,
+            events_hash: heard.all.hex(),
+            circuits_hash: heard.moves.hex(),
+        }
     })
 }
 
@@ -158,7 +166,8 @@ where
 #[derive(Debug, Default)]
 struct Heard {
     circuits: Vec<Moved>,
-    all: Sha256,
+    all: Fingerprint,
+    moves: Fingerprint,
 }
 
 async fn listen(mut reader: EventReader, began: Instant, heard: Arc<Mutex<Heard>>) {
@@ -169,7 +178,7 @@ async fn listen(mut reader: EventReader, began: Instant, heard: Arc<Mutex<Heard>
         match reading {
             Reading::Event(event) => heard.hear(at, &event),
             // The ring is larger than what happens at one instant, so this is a defect that the hash shows.
-            Reading::Missed { count, .. } => heard.all.update(format!("missed {count}")),
+            Reading::Missed { count, .. } => heard.all.update(&format!("missed {count}")),
         }
     }
 }
@@ -178,7 +187,7 @@ impl Heard {
     fn hear(&mut self, at: Duration, event: &Event) {
         let who = event.scope.as_ref().map_or("-", |scope| scope.invocation.as_str());
         let target = event.target.as_ref().map_or("-", TargetId::as_str);
-        self.all.update(format!("{} {who} {} {target} {:?}\n", at.as_micros(), event.attempt, event.body));
+        self.all.update(&format!("{} {who} {} {target} {:?}\n", at.as_micros(), event.attempt, event.body));
         let what = match &event.body {
             EventBody::CircuitOpened { reason, retry_in_ms, .. } => format!("opened {retry_in_ms} ms: {reason}"),
             EventBody::CircuitHalfOpen => "half open".to_owned(),
@@ -190,6 +199,7 @@ impl Heard {
             EventBody::GateOpened { gate } => format!("{} gate opened", gate.as_str()),
             _ => return,
         };
+        self.moves.update(&format!("{} {target} {what}\n", at.as_micros()));
         self.circuits.push(Moved { at, target: target.to_owned(), what });
     }
 }
@@ -291,7 +301,7 @@ impl Crowd {
         };
         let mut fate = Fate::gone(number, began);
         match ended {
-            Ok(Ok((fold, outcome))) => fate.read(fold.as_ref(), &outcome),
+            Ok(Ok((fold, outcome))) => fate.read(&fold, &outcome),
             Ok(Err(refused)) => fate.class = Some(refused.class),
             Err(_) => {}
         }
@@ -319,9 +329,9 @@ impl Fate {
         Self { call, ended: began.elapsed(), answered: false, class, sound: true, doomed: false, records: 0 }
     }
 
-    fn read(&mut self, fold: Option<&Fold>, outcome: &Outcome) {
+    fn read(&mut self, fold: &Option<Fold>, outcome: &Outcome) {
         self.records = outcome.attempts.len();
-        let held: Option<String> = fold.map(|fold| fold.message().joined_text());
+        let held: Option<String> = fold.as_ref().map(|fold| fold.message().joined_text());
         match &outcome.result {
             Ok(completion) => {
                 self.answered = true;
@@ -365,10 +375,24 @@ pub(super) fn ask() -> ModelCall {
     ModelCall { messages: vec![Message::text(Role::User, "What is the answer?")], ..ModelCall::default() }
 }
 
-fn hex(hasher: Sha256) -> String {
-    use std::fmt::Write as _;
-    hasher.finalize().iter().fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
+/// FNV-1a of everything that was said: it tells two runs apart, and costs little in an unoptimized build.
+#[derive(Debug)]
+struct Fingerprint(u128);
+
+impl Default for Fingerprint {
+    fn default() -> Self {
+        Self(0x6c62_272e_07bb_0142_62b8_2175_6295_c58d)
+    }
+}
+
+impl Fingerprint {
+    fn update(&mut self, text: &str) {
+        for byte in text.bytes() {
+            self.0 = (self.0 ^ u128::from(byte)).wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013b);
+        }
+    }
+
+    fn hex(&self) -> String {
+        format!("{:032x}", self.0)
+    }
 }

@@ -21,6 +21,7 @@ mod provider_openai;
 mod provider_responses;
 mod provider_transport;
 mod recovery;
+mod resilience;
 mod scenarios;
 mod shared_state;
 mod stream_crash;

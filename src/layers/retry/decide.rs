@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use super::Course;
-use crate::layers::{BoxFuture, attempt::Try, spans::AttemptTrace};
+use crate::layers::{BoxFuture, attempt::Try, spans::AttemptTrace, targets::Parked};
 use crate::{
     domain::{
         completion::Exactness,
@@ -170,11 +170,14 @@ impl<S> Course<S> {
             let retry_in = until.saturating_duration_since(Instant::now());
             return self.stopped(failure, &StopReason::NoTarget { retry_in: Some(retry_in) });
         }
-        let Some(parked) = self.targets.park(target) else {
-            let retry_in = until.saturating_duration_since(Instant::now());
-            return self.stopped(failure, &StopReason::NoTarget { retry_in: Some(retry_in) });
-        };
-        Next::Park { until, changed: parked }
+        match self.targets.park(&self.scope, target, Instant::now()) {
+            Some(Parked::Until(changed)) => Next::Park { until, changed },
+            Some(Parked::InLine { until, turn }) => Next::Park { until, changed: turn },
+            None => {
+                let retry_in = until.saturating_duration_since(Instant::now());
+                self.stopped(failure, &StopReason::NoTarget { retry_in: Some(retry_in) })
+            }
+        }
     }
 
     /// The number of the recovery that begins now, and how many are allowed.

@@ -5,7 +5,7 @@
 use std::{
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU32, Ordering},
     },
     time::Duration,
 };
@@ -38,6 +38,45 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct SharedGate {
     pub(super) gate: Mutex<Gate>,
+    /// Whoever holds it is the next to pass; it is handed on in the order in which callers came.
+    turn: tokio::sync::Mutex<()>,
+    /// How many callers stand in line.
+    waiting: AtomicU32,
+}
+
+/// A place in the line before a gate.
+struct InLine<'a>(&'a SharedGate);
+
+// === impl SharedGate ===
+
+impl SharedGate {
+    pub(super) fn new(gate: Gate) -> Self {
+        Self { gate: Mutex::new(gate), turn: tokio::sync::Mutex::new(()), waiting: AtomicU32::new(0) }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Gate> {
+        self.gate.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Stands in line until this caller may pass, and passes. Cancel safe: whoever goes away leaves his place.
+    pub(super) async fn pass_in_turn(&self) {
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        let _in_line = InLine(self);
+        let _turn = self.turn.lock().await;
+        loop {
+            let passed = self.lock().admit(Instant::now());
+            match passed {
+                Ok(_) => return,
+                Err(wait) => tokio::time::sleep(wait).await,
+            }
+        }
+    }
+}
+
+impl Drop for InLine<'_> {
+    fn drop(&mut self) {
+        self.0.waiting.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 /// What is known of one target.
@@ -53,6 +92,7 @@ pub struct TargetState {
     pub(super) configuration: Arc<SharedGate>,
     pub(super) budget: Mutex<RetryBudget>,
     pub(super) latency: Mutex<Latency>,
+    pub(super) whole: Mutex<Latency>,
     pub(super) hedges: Mutex<HedgeShare>,
     pub(super) note_refused: AtomicBool,
     pub(super) changed: Notify,
@@ -70,6 +110,11 @@ impl TargetState {
     /// The latency samples. Held shortly.
     pub fn latency(&self) -> MutexGuard<'_, Latency> {
         self.latency.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How long whole answers take, for whoever has little time left. Held shortly.
+    pub fn whole(&self) -> MutexGuard<'_, Latency> {
+        self.whole.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn budget(&self) -> MutexGuard<'_, RetryBudget> {
@@ -130,13 +175,25 @@ impl TargetState {
             GateKind::Credential => &self.credential,
             GateKind::Configuration => &self.configuration,
         };
-        gate.gate.lock().unwrap_or_else(PoisonError::into_inner)
+        gate.lock()
     }
 
-    /// When the target may be asked, as far as gates and circuit go.
-    pub fn availability(&self, now: Instant) -> Availability {
+    /// Whether callers pass the rate gate one at a time, and stand in line before it.
+    pub(super) fn has_line(&self, now: Instant) -> bool {
+        self.rate.lock().is_paced(now)
+    }
+
+    /// Whether, and how long, somebody who comes now has to wait before the rate gate.
+    fn line_for(&self, now: Instant) -> Option<Duration> {
+        let waiting = self.rate.waiting.load(Ordering::Relaxed);
+        self.rate.lock().peek_after(now, waiting).err()
+    }
+
+    /// When the target may be asked, as far as gates and circuit go; `in_turn`: by somebody who stood in line.
+    pub fn availability(&self, now: Instant, in_turn: bool) -> Availability {
         let gates = [GateKind::Rate, GateKind::Credential, GateKind::Configuration];
         let closed = gates.into_iter().filter_map(|kind| self.gate_closed_for(kind, now)).max();
+        let closed = if in_turn { closed } else { closed.max(self.line_for(now)) };
         let circuit = match self.peek(now) {
             Peek::Ready => None,
             Peek::Wait { retry_in: Some(retry_in) } => Some(retry_in),
@@ -184,7 +241,11 @@ impl TargetState {
                     if evidence.slow * 2 <= evidence.failures {
                         self.slots.unlearn_outage();
                     }
-                    EventBody::CircuitOpened { evidence, retry_in_ms: millis(retry_in), reason: reason.to_owned() }
+                    EventBody::CircuitOpened {
+                        evidence,
+                        retry_in_ms: crate::layers::observe::millis(retry_in),
+                        reason: reason.to_owned(),
+                    }
                 }
                 Transition::HalfOpen => EventBody::CircuitHalfOpen,
                 Transition::Recovering { admitted_percent } => EventBody::CircuitRecovering { admitted_percent },

@@ -6,7 +6,7 @@ fn limits(mut limiter: Limiter, times: u64, p50: Duration) -> Vec<u32> {
     let start = Instant::now();
     (0..times)
         .map(|step| {
-            limiter.on_back_pressure(start + p50 * u32::try_from(step).unwrap(), p50, 16);
+            limiter.on_back_pressure(start + p50 * u32::try_from(step).unwrap(), p50, 16, false);
             limiter.limit()
         })
         .collect()
@@ -27,17 +27,17 @@ fn back_pressure_counts_at_most_once_per_median_first_token() {
     let p50 = Duration::from_secs(1);
     let mut limiter = Limiter::new(ConcurrencyPolicy::default());
     for millis in [0, 1, 500, 999] {
-        limiter.on_back_pressure(start + Duration::from_millis(millis), p50, 16);
+        limiter.on_back_pressure(start + Duration::from_millis(millis), p50, 16, false);
         assert_eq!(limiter.limit(), 11, "after {millis} ms");
     }
-    limiter.on_back_pressure(start + p50, p50, 16);
+    limiter.on_back_pressure(start + p50, p50, 16, false);
     assert_eq!(limiter.limit(), 7);
 }
 
 /// A limiter that has learnt that it may be too much: 16 slots were, 11 are left.
 fn lowered(now: Instant) -> Limiter {
     let mut limiter = Limiter::new(ConcurrencyPolicy::default());
-    limiter.on_back_pressure(now, Duration::from_secs(1), 16);
+    limiter.on_back_pressure(now, Duration::from_secs(1), 16, false);
     assert_eq!(limiter.limit(), 11);
     limiter
 }
@@ -96,14 +96,14 @@ fn a_target_that_answers_most_calls_fails_by_chance_and_not_by_too_many_at_once(
     for step in 0..1000_u32 {
         let now = start + Duration::from_millis(20) * step;
         if step % 10 < 3 && step > 10 {
-            limiter.on_back_pressure(now, p50, 100);
+            limiter.on_back_pressure(now, p50, 100, false);
         } else {
             limiter.on_success(now, false);
         }
     }
     assert_eq!(limiter.limit(), 100);
     for step in 0..64_u32 {
-        limiter.on_back_pressure(start + Duration::from_secs(30) + p50 * step, p50, 100);
+        limiter.on_back_pressure(start + Duration::from_secs(30) + p50 * step, p50, 100, false);
     }
     assert_eq!(limiter.limit(), 1, "one that answers nobody has too many");
 }
@@ -112,10 +112,36 @@ fn a_target_that_answers_most_calls_fails_by_chance_and_not_by_too_many_at_once(
 fn a_limit_of_which_less_than_half_is_used_is_not_what_the_target_speaks_of() {
     let now = Instant::now();
     let mut limiter = Limiter::new(ConcurrencyPolicy::default());
-    limiter.on_back_pressure(now, Duration::from_secs(1), 7);
+    limiter.on_back_pressure(now, Duration::from_secs(1), 7, false);
     assert_eq!(limiter.limit(), 16);
-    limiter.on_back_pressure(now, Duration::from_secs(1), 8);
+    limiter.on_back_pressure(now, Duration::from_secs(1), 8, false);
     assert_eq!(limiter.limit(), 11);
+}
+
+#[test]
+fn silence_counts_even_among_answers() {
+    let start = Instant::now();
+    let p50 = Duration::from_secs(1);
+    let mut limiter = Limiter::new(ConcurrencyPolicy::default());
+    for _ in 0..20 {
+        limiter.on_success(start, false);
+    }
+    limiter.on_back_pressure(start, p50, 16, false);
+    assert_eq!(limiter.limit(), 16);
+    limiter.on_back_pressure(start, p50, 16, true);
+    assert_eq!(limiter.limit(), 11);
+}
+
+#[test]
+fn a_large_limit_grows_by_a_sixteenth_a_round() {
+    let start = Instant::now();
+    let mut limiter = Limiter::new(ConcurrencyPolicy { start: 200, ..ConcurrencyPolicy::default() });
+    limiter.on_back_pressure(start, Duration::from_secs(1), 200, false);
+    assert_eq!(limiter.limit(), 140);
+    for _ in 0..140 {
+        limiter.on_success(start + Duration::from_secs(1), true);
+    }
+    assert_eq!(limiter.limit(), 148);
 }
 
 #[test]
@@ -125,7 +151,7 @@ fn what_an_outage_said_is_unlearnt_and_what_was_said_before_it_is_not() {
     let mut limiter = lowered(start);
     let outage = start + Duration::from_mins(1);
     for step in 0..3_u32 {
-        limiter.on_back_pressure(outage + p50 * step, p50, 16);
+        limiter.on_back_pressure(outage + p50 * step, p50, 16, false);
     }
     assert_eq!(limiter.limit(), 2);
     limiter.on_outage(outage + p50 * 3);

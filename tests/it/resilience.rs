@@ -1,0 +1,352 @@
+//! What the resilience core promises with words such as *one*, *never* and *at most*, each shown on the real stack.
+
+mod stand;
+
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
+
+use relight::{
+    domain::{
+        event::{EventBody, GateKind},
+        failure::FailureClass,
+        ids::Cursor,
+    },
+    events::Reading,
+    policy::{
+        circuit::{CircuitPolicy, CircuitState},
+        concurrency::ConcurrencyPolicy,
+        hedge::HedgePolicy,
+        retry::{ParkPolicy, RetryPolicy},
+    },
+};
+use tokio::{sync::Notify, task::JoinSet, time::Instant};
+
+use self::stand::{Plays, Settings, Stand, finish, follow_for};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn once() -> RetryPolicy {
+    RetryPolicy { enabled: false, max_retries: 0, park: no_parking(), ..RetryPolicy::default() }
+}
+
+fn no_parking() -> ParkPolicy {
+    ParkPolicy { enabled: false, ..ParkPolicy::default() }
+}
+
+/// Lets calls fail until the circuit of the first target is open.
+async fn trip(stand: &Stand) {
+    for _ in 0..100 {
+        if stand.state(0).circuit().state() == CircuitState::Open {
+            return;
+        }
+        stand.call().await;
+        tokio::time::sleep(SECOND).await;
+    }
+    panic!("a hundred failures open a circuit");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_begun_before_a_trip_neither_closes_nor_opens_anything_when_it_ends_later() {
+    for answers in [true, false] {
+        let told = Arc::new(Notify::new());
+        let late = Arc::clone(&told);
+        let settings = Settings { retry: once(), deadline: SECOND * 600, ..Settings::default() };
+        let mut timers = settings.timers.clone();
+        timers.first_token_alone = SECOND * 600;
+        let stand = Stand::new(Settings { timers, ..settings }, move |number, _| match number {
+            0..10 => Plays::Wait(Arc::clone(&late), answers),
+            10..30 => Plays::status(503),
+            _ => Plays::Answer(Duration::from_millis(100)),
+        });
+        let mut old = JoinSet::new();
+        for _ in 0..10 {
+            let stand = stand.clone();
+            old.spawn(async move { stand.call().await });
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        trip(&stand).await;
+        let opened = stand.state(0).circuit().snapshot(Instant::now());
+        told.notify_waiters();
+        while let Some(ended) = old.join_next().await {
+            assert_eq!(ended.unwrap().result.is_ok(), answers);
+        }
+        let after = stand.state(0).circuit().snapshot(Instant::now());
+        assert_eq!((after.state, after.generation, after.streak), (opened.state, opened.generation, opened.streak));
+        assert!(after.stale_reports >= 10, "{after:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lost_probe_never_wedges_half_open() {
+    let policy = CircuitPolicy { max_probes: 1, first_token_timeout: SECOND * 4, ..CircuitPolicy::default() };
+    let settings = Settings { retry: once(), circuit: policy, ..Settings::default() };
+    let stand = Stand::new(settings, |number, _| match number {
+        0..8 => Plays::status(503),
+        8 => Plays::Hang,
+        _ => Plays::Answer(Duration::from_millis(100)),
+    });
+    trip(&stand).await;
+    tokio::time::sleep(SECOND * 6).await;
+    let mut lost = stand.begin().await.unwrap();
+    follow_for(&mut lost, SECOND).await;
+    assert_eq!(stand.state(0).circuit().snapshot(Instant::now()).probes_outstanding, 1);
+    // Nobody polls it any more, and nobody drops it: it will never report.
+    std::mem::forget(lost);
+    let began = Instant::now();
+    while stand.state(0).circuit().state() != CircuitState::Closed {
+        stand.call().await;
+        tokio::time::sleep(SECOND / 10).await;
+        assert!(began.elapsed() < SECOND * 60, "the circuit is wedged");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_callers_400_401_and_quota_never_move_a_circuit() {
+    let quota = r#"{"error":{"message":"You exceeded your current quota","code":"insufficient_quota"}}"#;
+    for (code, body) in [(400, ""), (401, ""), (403, ""), (413, ""), (422, ""), (429, quota), (402, "")] {
+        let settings = Settings { retry: once(), ..Settings::default() };
+        let stand = Stand::new(settings, move |_, _| Plays::Status(code, Duration::from_millis(10), Vec::new(), body));
+        let mut calls = JoinSet::new();
+        for _ in 0..200 {
+            let stand = stand.clone();
+            calls.spawn(async move { stand.call().await.result.is_err() });
+        }
+        while let Some(failed) = calls.join_next().await {
+            assert!(failed.unwrap());
+        }
+        let circuit = stand.state(0).circuit().snapshot(Instant::now());
+        assert_eq!((circuit.state, circuit.generation), (CircuitState::Closed, 0), "{code}");
+        assert_eq!((circuit.evidence.failures, circuit.degraded), (0, false), "{code}");
+        assert!(stand.sent() >= 16, "{code}: they were asked at once, before any gate closed: {}", stand.sent());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_attempt_starts_and_no_sleep_ends_past_a_deadline() {
+    let stand = Stand::new(Settings { targets: 2, ..Settings::default() }, |number, _| match number % 5 {
+        0 => Plays::status(503),
+        1 => Plays::Status(429, Duration::from_millis(10), vec![("retry-after", "3")], ""),
+        2 => Plays::Answer(Duration::from_millis(700)),
+        3 => Plays::Status(500, SECOND, Vec::new(), ""),
+        _ => Plays::Hang,
+    });
+    let mut calls = JoinSet::new();
+    for number in 0..400_u32 {
+        let stand = stand.clone();
+        calls.spawn(async move {
+            tokio::time::sleep(Duration::from_millis(50) * number).await;
+            let allowed = Duration::from_millis(100) * (1 + number % 80);
+            let began = Instant::now();
+            let outcome = finish(stand.begin_within(allowed).await.unwrap()).await;
+            (outcome, began.elapsed(), allowed)
+        });
+    }
+    let mut waits = 0;
+    while let Some(ended) = calls.join_next().await {
+        let (outcome, took, allowed) = ended.unwrap();
+        assert!(took <= allowed + Duration::from_millis(2), "{took:?} of {allowed:?}");
+        let slept: Duration =
+            outcome.attempts.iter().filter_map(|attempt| attempt.wait).map(|wait| wait.duration).sum();
+        assert!(slept <= allowed, "{slept:?} of {allowed:?}");
+        waits += outcome.attempts.iter().filter(|attempt| attempt.wait.is_some()).count();
+        let asleep = outcome.reasoning == "The deadline was reached."
+            && outcome.attempts.last().is_some_and(|last| {
+                last.failure.as_ref().is_some_and(|failure| failure.class != FailureClass::Cancelled)
+            });
+        assert!(!asleep, "the deadline came during a wait: {outcome:?}");
+    }
+    assert!(waits > 50, "there were waits to look at: {waits}");
+    for (target, at, deadline) in stand.wire.seen.lock().unwrap().iter() {
+        assert!(at < deadline, "an attempt on {target} began after its deadline");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn retries_over_three_targets_never_exceed_the_cap() {
+    for (max_retries, most) in [(0, 1), (1, 2), (2, 3), (4, 5)] {
+        let settings = Settings {
+            targets: 3,
+            deadline: SECOND * 120,
+            retry: RetryPolicy { max_retries, ..RetryPolicy::default() },
+            hedge: HedgePolicy { enabled: true, min_samples: 1, max_share: 1.0, ..HedgePolicy::default() },
+            ..Settings::default()
+        };
+        let stand = Stand::new(settings, |number, _| match number % 3 {
+            0 => Plays::status(503),
+            1 => Plays::Status(500, SECOND * 12, Vec::new(), ""),
+            _ => Plays::status(502),
+        });
+        for _ in 0..4 {
+            let before = stand.sent();
+            let outcome = stand.call().await;
+            let sent = stand.sent() - before;
+            assert!(outcome.result.is_err());
+            assert!(sent <= most && sent >= 1, "{sent} attempts with {max_retries} retries");
+            tokio::time::sleep(SECOND * 30).await;
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_longer_retry_after_is_never_shortened_by_a_later_shorter_one() {
+    let settings = Settings { retry: once(), ..Settings::default() };
+    let stand = Stand::new(settings, |number, _| match number {
+        0 => Plays::Status(429, SECOND, vec![("retry-after", "60")], ""),
+        1 => Plays::Status(429, SECOND * 2, vec![("retry-after", "1")], ""),
+        _ => Plays::Answer(SECOND),
+    });
+    let (long, short) = tokio::join!(stand.call(), stand.call());
+    assert!(long.result.is_err() && short.result.is_err());
+    let closed = stand.state(0).gate_closed_for(GateKind::Rate, Instant::now());
+    assert!(closed >= Some(SECOND * 59), "{closed:?}");
+    tokio::time::sleep(SECOND * 50).await;
+    assert!(stand.call().await.result.is_err());
+    assert_eq!(stand.sent(), 2, "nobody was asked meanwhile");
+}
+
+/// Virtual time from dropping a call to the event that says so.
+async fn cancel(stand: &Stand, call: relight::layers::ProgressStream) -> Duration {
+    let mut reader = stand.events.live();
+    let dropped = Instant::now();
+    drop(call);
+    loop {
+        if let Reading::Event(event) = reader.next().await
+            && matches!(event.body, EventBody::InvocationFailed { class: FailureClass::Cancelled, .. })
+        {
+            return dropped.elapsed();
+        }
+    }
+}
+
+const SOON: Duration = Duration::from_millis(100);
+
+#[tokio::test(start_paused = true)]
+async fn cancellation_reaches_a_running_call() {
+    let stand = Stand::new(Settings::default(), |_, _| Plays::Hang);
+    let mut call = stand.begin().await.unwrap();
+    follow_for(&mut call, SECOND).await;
+    assert_eq!(stand.wire.running.load(Ordering::SeqCst), 1);
+    assert!(cancel(&stand, call).await <= SOON);
+    assert_eq!(stand.wire.running.load(Ordering::SeqCst), 0, "the request upstream is dropped");
+    assert_eq!(stand.state(0).slots.in_flight(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn cancellation_reaches_a_sleeping_call() {
+    let stand = Stand::new(Settings::default(), |_, _| Plays::status(500));
+    let mut call = stand.begin().await.unwrap();
+    follow_for(&mut call, SECOND / 2).await;
+    assert_eq!((stand.sent(), stand.wire.running.load(Ordering::SeqCst)), (1, 0), "it waits for its retry");
+    let level = stand.state(0).budget_left(Instant::now());
+    assert!(cancel(&stand, call).await <= SOON);
+    assert!(stand.state(0).budget_left(Instant::now()) > level, "what was reserved came back");
+    tokio::time::sleep(SECOND * 30).await;
+    assert_eq!(stand.sent(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn cancellation_reaches_a_parked_call() {
+    let stand = Stand::new(Settings::default(), |_, _| Plays::status(503));
+    trip(&stand).await;
+    stand.state(0).force(relight::policy::circuit::Forced::Auto);
+    let mut call = stand.begin().await.unwrap();
+    follow_for(&mut call, SECOND / 10).await;
+    assert_eq!(stand.targets.parked(), 1);
+    let sent = stand.sent();
+    assert!(cancel(&stand, call).await <= SOON);
+    assert_eq!(stand.targets.parked(), 0);
+    tokio::time::sleep(SECOND * 30).await;
+    assert_eq!(stand.sent(), sent);
+}
+
+#[tokio::test(start_paused = true)]
+async fn cancellation_reaches_a_call_that_stands_in_line_for_a_limit() {
+    let stand = Stand::new(Settings { retry: once_but_parking(), ..Settings::default() }, |number, _| match number {
+        0 => Plays::Status(429, SECOND / 100, vec![("retry-after", "5")], ""),
+        _ => Plays::Answer(SECOND),
+    });
+    assert!(stand.call().await.result.is_err());
+    let mut first = stand.begin().await.unwrap();
+    let mut second = stand.begin().await.unwrap();
+    follow_for(&mut first, SECOND).await;
+    follow_for(&mut second, SECOND).await;
+    assert_eq!(stand.targets.parked(), 2);
+    assert!(cancel(&stand, first).await <= SOON);
+    assert_eq!(stand.targets.parked(), 1);
+    assert!(finish(second).await.result.is_ok(), "the line goes on without it");
+    assert_eq!(stand.sent(), 2);
+}
+
+fn once_but_parking() -> RetryPolicy {
+    RetryPolicy { max_retries: 0, ..RetryPolicy::default() }
+}
+
+#[tokio::test(start_paused = true)]
+async fn cancellation_reaches_a_queued_call() {
+    let concurrency = ConcurrencyPolicy { start: 1, max: 1, ..ConcurrencyPolicy::default() };
+    let stand = Stand::new(Settings { concurrency, ..Settings::default() }, |_, _| Plays::Answer(SECOND * 3));
+    let mut running = stand.begin().await.unwrap();
+    follow_for(&mut running, SECOND).await;
+    let mut queued = stand.begin().await.unwrap();
+    follow_for(&mut queued, SECOND).await;
+    assert_eq!(stand.sent(), 1, "the second waits for the slot");
+    assert!(cancel(&stand, queued).await <= SOON);
+    assert!(finish(running).await.result.is_ok());
+    assert_eq!((stand.sent(), stand.state(0).slots.in_flight()), (1, 0));
+    assert!(stand.call().await.result.is_ok(), "the slot is free again");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn of_a_hundred_callers_at_half_open_no_more_get_through_than_probes_are_allowed() {
+    for round in 0..20 {
+        let policy = CircuitPolicy {
+            open_base: Duration::from_millis(10),
+            open_max_fast: Duration::from_millis(10),
+            open_jitter: 0.0,
+            ..CircuitPolicy::default()
+        };
+        let settings = Settings { retry: once(), circuit: policy, ..Settings::default() };
+        let stand = Stand::new(settings, |number, _| match number {
+            0..14 => Plays::Status(503, Duration::ZERO, Vec::new(), ""),
+            _ => Plays::Hang,
+        });
+        for _ in 0..14 {
+            stand.call().await;
+        }
+        assert_eq!(stand.state(0).circuit().state(), CircuitState::Open);
+        let before = stand.sent();
+        tokio::time::sleep(Duration::from_millis(15)).await;
+        let mut callers = JoinSet::new();
+        for _ in 0..100 {
+            let stand = stand.clone();
+            callers.spawn(async move { tokio::time::timeout(Duration::from_millis(50), stand.call()).await.is_ok() });
+        }
+        let mut refused = 0;
+        while let Some(ended) = callers.join_next().await {
+            refused += usize::from(ended.unwrap());
+        }
+        assert_eq!((stand.sent() - before, refused), (2, 98), "round {round}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn five_callers_share_one_circuit() {
+    let stand = Stand::new(Settings { retry: once(), ..Settings::default() }, |_, _| Plays::status(503));
+    let callers: Vec<Stand> = (0..5).map(|_| stand.clone()).collect();
+    for number in 0..8 {
+        assert_eq!(callers[number % 5].call().await.result.unwrap_err().class, FailureClass::Overloaded);
+        tokio::time::sleep(SECOND).await;
+    }
+    let sent = stand.sent();
+    for caller in &callers {
+        assert_eq!(caller.call().await.result.unwrap_err().class, FailureClass::CircuitOpen);
+    }
+    assert_eq!(stand.sent(), sent, "what any of them learnt, all know");
+    let mut reader = stand.events.reader(Cursor(0));
+    let opened = std::iter::from_fn(|| reader.try_next()).filter(
+        |reading| matches!(reading, Reading::Event(event) if matches!(event.body, EventBody::CircuitOpened { .. })),
+    );
+    assert_eq!(opened.count(), 1);
+}
