@@ -54,7 +54,7 @@ pub(super) fn run(arguments: &ScenariosArguments) -> anyhow::Result<ExitCode> {
     let reports = run_all(&chosen, options)?;
     match arguments.output {
         Output::Text => answer(scenarios::table(&reports).trim_end())?,
-        Output::Json => answer(&Value::from_iter(reports.iter().map(Report::to_json)).to_string())?,
+        Output::Json => answer(&reports.iter().map(Report::to_json).collect::<Value>().to_string())?,
     }
     let passed = reports.iter().all(Report::passed);
     Ok(if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
