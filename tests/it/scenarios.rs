@@ -47,7 +47,7 @@ fn steady_traffic_is_left_alone_for_half_an_hour() {
 
 #[test]
 fn steady_traffic_of_fifty_a_second_is_left_alone() {
-    let report = run("0", Options { length: Some(Duration::from_secs(60)), ..ALONE });
+    let report = run("0", Options { length: Some(Duration::from_mins(1)), ..ALONE });
     assert!(report.passed(), "\n{report}");
 }
 
