@@ -7,6 +7,7 @@ use secrecy::SecretString;
 use crate::{
     config::{Config, ProviderConfig, TargetConfig, provider as settings},
     domain::{
+        adaptation::OutputLimitField,
         ids::TargetId,
         target::{Capabilities, Target},
     },
@@ -15,7 +16,7 @@ use crate::{
         circuit::CircuitPolicy,
         classify::{Classifier, RuleFault},
     },
-    provider::{BuildError, ChatOptions, HttpSettings, KeyHeader, MaxTokensField, ProviderSpec, Providers},
+    provider::{BuildError, ChatOptions, HttpSettings, KeyHeader, ProviderSpec, Providers},
 };
 
 /// Everything that is built from a configuration at once.
@@ -130,8 +131,8 @@ fn provider_spec(name: &str, provider: &ProviderConfig) -> Result<ProviderSpec, 
             stream: chat.stream,
             include_usage: chat.include_usage,
             max_tokens_field: chat.max_tokens_field.map(|field| match field {
-                settings::MaxTokensField::MaxCompletionTokens => MaxTokensField::MaxCompletionTokens,
-                settings::MaxTokensField::MaxTokens => MaxTokensField::MaxTokens,
+                settings::MaxTokensField::MaxCompletionTokens => OutputLimitField::MaxCompletionTokens,
+                settings::MaxTokensField::MaxTokens => OutputLimitField::MaxTokens,
             }),
             reasoning_field: chat.reasoning_field.clone(),
             developer_role: chat.developer_role,

@@ -181,7 +181,7 @@ impl Targets {
                 let by = &by.target;
                 candidate.larger_window = has_larger_window(target, by);
                 candidate.other_credential = (&by.provider, &by.credential) != (&target.provider, &target.credential);
-                let noted = record.note_refused && by.id == target.id;
+                let noted = (record.note_refused || record.adaptation.is_some()) && by.id == target.id;
                 let admitted = remedies(&scope.plan.retry, failure).admits(&candidate, by.id == target.id);
                 candidate.ruled_out |= !admitted && !noted;
             }

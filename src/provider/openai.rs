@@ -13,14 +13,18 @@ mod request;
 mod tests;
 mod tool_calls;
 
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 
 use super::{
     Answer, BuildError,
     http::{HttpClient, Post},
-    spec::{ChatOptions, MaxTokensField, ProviderSpec},
+    spec::{ChatOptions, ProviderSpec},
 };
-use crate::domain::{failure::ProviderError, wire::WireCall};
+use crate::domain::{
+    adaptation::{OutputLimitField, Wording},
+    failure::ProviderError,
+    wire::WireCall,
+};
 
 /// Speaks chat completions with one provider; cheap to clone.
 #[derive(Debug, Clone)]
@@ -33,7 +37,7 @@ pub struct ChatClient {
 #[derive(Debug, Clone)]
 pub(super) struct ChatDialect {
     pub(super) options: ChatOptions,
-    pub(super) max_tokens_field: &'static str,
+    pub(super) max_tokens_field: OutputLimitField,
     pub(super) developer_role: bool,
 }
 
@@ -69,12 +73,21 @@ impl ChatDialect {
         let uri: Option<http::Uri> = spec.base_url.split('?').next().and_then(|base| base.parse().ok());
         let host = uri.as_ref().and_then(http::Uri::host).unwrap_or_default();
         let by_openai = host == "api.openai.com" || host.ends_with(".openai.azure.com");
-        let by_host = if by_openai { MaxTokensField::MaxCompletionTokens } else { MaxTokensField::MaxTokens };
-        let max_tokens_field = match options.max_tokens_field.unwrap_or(by_host) {
-            MaxTokensField::MaxCompletionTokens => "max_completion_tokens",
-            MaxTokensField::MaxTokens => "max_tokens",
-        };
+        let by_host = if by_openai { OutputLimitField::MaxCompletionTokens } else { OutputLimitField::MaxTokens };
+        let max_tokens_field = options.max_tokens_field.unwrap_or(by_host);
         let developer_role = options.developer_role.unwrap_or(by_openai);
         Self { options, max_tokens_field, developer_role }
+    }
+
+    /// The same, without the words that a target was found not to take.
+    fn worded(&self, wording: &Wording) -> Cow<'_, Self> {
+        if *wording == Wording::default() {
+            return Cow::Borrowed(self);
+        }
+        let mut dialect = self.clone();
+        dialect.max_tokens_field = wording.output_limit_field.unwrap_or(dialect.max_tokens_field);
+        dialect.options.include_usage &= !wording.without_stream_usage;
+        dialect.developer_role &= !wording.developer_as_system;
+        Cow::Owned(dialect)
     }
 }

@@ -23,7 +23,8 @@ pub(super) fn body(call: &WireCall, dialect: &ChatDialect) -> Result<Vec<u8>, Pr
         message: Some(message),
         ..ProviderError::default()
     };
-    let body = fields(&call.target.model, &call.call, dialect).map_err(&refused)?;
+    let dialect = dialect.worded(&call.wording);
+    let body = fields(&call.target.model, &call.call, &dialect).map_err(&refused)?;
     serde_json::to_vec(&body).map_err(|error| refused(format!("the request cannot be written as JSON: {error}")))
 }
 
@@ -68,7 +69,7 @@ pub(super) fn fields(model: &str, call: &ModelCall, dialect: &ChatDialect) -> Re
         set("seed", json!(seed));
     }
     if let Some(limit) = call.max_output_tokens {
-        set(dialect.max_tokens_field, json!(limit));
+        set(dialect.max_tokens_field.as_str(), json!(limit));
     }
     if let Some(effort) = &call.reasoning_effort {
         set("reasoning_effort", json!(effort));
