@@ -14,6 +14,7 @@ use relight::{
         target::Dialect,
     },
     provider::{KeyHeader, ProviderSpec},
+    wire_server::answers::bedrock::{event, frame},
 };
 use serde_json::{Value, json};
 
@@ -27,30 +28,6 @@ use crate::support::{
 };
 
 const BEDROCK: Dialect = Dialect::Bedrock;
-
-/// A frame as AWS documents it.
-fn frame(headers: &[(&str, &str)], payload: &str) -> Vec<u8> {
-    let mut head = Vec::new();
-    for (name, value) in headers {
-        head.push(u8::try_from(name.len()).unwrap());
-        head.extend(name.bytes());
-        head.push(7);
-        head.extend(u16::try_from(value.len()).unwrap().to_be_bytes());
-        head.extend(value.bytes());
-    }
-    let length = u32::try_from(head.len() + payload.len() + 16).unwrap();
-    let mut frame = [length.to_be_bytes(), u32::try_from(head.len()).unwrap().to_be_bytes()].concat();
-    frame.extend(crc32fast::hash(&frame).to_be_bytes());
-    frame.extend(head);
-    frame.extend(payload.bytes());
-    frame.extend(crc32fast::hash(&frame).to_be_bytes());
-    frame
-}
-
-fn event(name: &str, payload: &Value) -> Vec<u8> {
-    let headers = [(":event-type", name), (":content-type", "application/json"), (":message-type", "event")];
-    frame(&headers, &payload.to_string())
-}
 
 fn exception(name: &str, payload: &Value) -> Vec<u8> {
     frame(&[(":exception-type", name), (":message-type", "exception")], &payload.to_string())
