@@ -9,6 +9,7 @@ mod blocks;
 pub mod gemini;
 mod http;
 mod keys;
+pub mod known;
 pub mod openai;
 mod reading;
 pub mod responses;

@@ -66,7 +66,7 @@ pub enum Parameter {
 }
 
 /// The names that the output limit has on the wire of chat completions.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum OutputLimitField {
     /// The current name, the only one that reasoning models take.

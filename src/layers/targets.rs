@@ -324,6 +324,7 @@ fn gate_key(kind: GateKind, target: &Target) -> String {
 fn has_larger_window(target: &Target, than: &Target) -> bool {
     match (target.capabilities.context_window_tokens, than.capabilities.context_window_tokens) {
         (Some(window), Some(other)) => window > other,
-        (Some(_) | None, None) | (None, Some(_)) => false,
+        // Nobody knows: another model may have more room, the same one has not.
+        (Some(_) | None, None) | (None, Some(_)) => target.model != than.model,
     }
 }

@@ -13,7 +13,7 @@ mod request;
 mod tests;
 mod tool_calls;
 
-use std::{borrow::Cow, sync::Arc};
+use std::sync::Arc;
 
 use super::{
     Answer, BuildError,
@@ -23,6 +23,7 @@ use super::{
 use crate::domain::{
     adaptation::{OutputLimitField, Wording},
     failure::ProviderError,
+    target::{Capabilities, PrefillMark},
     wire::WireCall,
 };
 
@@ -30,15 +31,19 @@ use crate::domain::{
 #[derive(Debug, Clone)]
 pub struct ChatClient {
     http: HttpClient,
-    dialect: Arc<ChatDialect>,
+    options: Arc<ChatOptions>,
 }
 
-/// What this provider's chat completions differ in, all defaults resolved.
+/// What one attempt's chat completions differ in: what the provider's configuration says, else what is known of the
+/// target, without the words that it was found not to take.
 #[derive(Debug, Clone)]
-pub(super) struct ChatDialect {
-    pub(super) options: ChatOptions,
-    pub(super) max_tokens_field: OutputLimitField,
+pub(super) struct ChatDialect<'a> {
+    pub(super) options: &'a ChatOptions,
+    pub(super) output_limit_field: OutputLimitField,
     pub(super) developer_role: bool,
+    pub(super) stream_usage: bool,
+    pub(super) parallel_tools: bool,
+    pub(super) prefill_mark: PrefillMark,
 }
 
 // === impl ChatClient ===
@@ -49,17 +54,17 @@ impl ChatClient {
     /// # Errors
     /// When the specification cannot work.
     pub fn build(spec: &ProviderSpec) -> Result<Self, BuildError> {
-        Ok(Self { http: HttpClient::build(spec)?, dialect: Arc::new(ChatDialect::of(spec)) })
+        Ok(Self { http: HttpClient::build(spec)?, options: Arc::new(spec.chat.clone()) })
     }
 
     /// Asks; fails at once where the call cannot be put into this dialect's words.
     pub(super) fn answer(&self, call: WireCall) -> Result<Answer, ProviderError> {
-        let body = request::body(&call, &self.dialect)?;
+        let body = request::body(&call, &ChatDialect::of(&self.options, &call.target.capabilities, &call.wording))?;
         let client = self.clone();
         Ok(Box::pin(async move {
-            let path = client.dialect.options.path.clone();
-            let accept = if client.dialect.options.stream { "text/event-stream" } else { "application/json" };
-            let reply = client.http.post(&call, Post { path, body, accept }).await?;
+            let path = client.options.path.clone();
+            let accept = if client.options.stream { "text/event-stream" } else { "application/json" };
+            let reply = client.http.post(&call, Post { path, body, accept, ..Post::default() }).await?;
             Ok(answer::read(reply, Arc::clone(&call.target.family), client.http.settings()))
         }))
     }
@@ -67,27 +72,17 @@ impl ChatClient {
 
 // === impl ChatDialect ===
 
-impl ChatDialect {
-    pub(super) fn of(spec: &ProviderSpec) -> Self {
-        let options = spec.chat.clone();
-        let uri: Option<http::Uri> = spec.base_url.split('?').next().and_then(|base| base.parse().ok());
-        let host = uri.as_ref().and_then(http::Uri::host).unwrap_or_default();
-        let by_openai = host == "api.openai.com" || host.ends_with(".openai.azure.com");
-        let by_host = if by_openai { OutputLimitField::MaxCompletionTokens } else { OutputLimitField::MaxTokens };
-        let max_tokens_field = options.max_tokens_field.unwrap_or(by_host);
-        let developer_role = options.developer_role.unwrap_or(by_openai);
-        Self { options, max_tokens_field, developer_role }
-    }
-
-    /// The same, without the words that a target was found not to take.
-    fn worded(&self, wording: &Wording) -> Cow<'_, Self> {
-        if *wording == Wording::default() {
-            return Cow::Borrowed(self);
+impl<'a> ChatDialect<'a> {
+    pub(super) fn of(options: &'a ChatOptions, able: &Capabilities, wording: &Wording) -> Self {
+        let usual = options.max_tokens_field.unwrap_or(able.output_limit_field);
+        let developer_role = options.developer_role.unwrap_or(able.developer_role);
+        Self {
+            options,
+            output_limit_field: wording.output_limit_field.unwrap_or(usual),
+            developer_role: developer_role && !wording.developer_as_system,
+            stream_usage: options.stream && options.include_usage && !wording.without_stream_usage,
+            parallel_tools: able.parallel_tools,
+            prefill_mark: if able.assistant_prefill { able.prefill_mark } else { PrefillMark::None },
         }
-        let mut dialect = self.clone();
-        dialect.max_tokens_field = wording.output_limit_field.unwrap_or(dialect.max_tokens_field);
-        dialect.options.include_usage &= !wording.without_stream_usage;
-        dialect.developer_role &= !wording.developer_as_system;
-        Cow::Owned(dialect)
     }
 }

@@ -22,6 +22,7 @@ mod provider_dialects;
 mod provider_gemini;
 mod provider_openai;
 mod provider_responses;
+mod provider_servers;
 mod provider_transport;
 mod recovery;
 mod resilience;

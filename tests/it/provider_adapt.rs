@@ -102,7 +102,9 @@ async fn a_change_is_made_at_most_once_and_another_one_may_follow_within_the_cap
     assert_eq!(upstream.requests().len(), 2, "the same change is not made twice");
 
     let upstream = Upstream::start().await;
-    upstream.push((answers::openai::unfit)()).push(no_temperature());
+    let renamed =
+        "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead.";
+    upstream.push(refusal(renamed, Some("max_tokens"), "unsupported_parameter")).push(no_temperature());
     let relight = before(Dialect::OpenaiChat, &upstream, None).await;
     let response = ask(&relight, daring).await;
     assert!(answered(&response), "{response:?}");

@@ -257,7 +257,7 @@ async fn api_keys_are_sent_as_tokens_and_aws_keys_sign() {
     upstream.otherwise(ok());
     let given = with_keys(upstream.base_url(), &[("api", "ABSKkey"), ("aws", "AKIDEXAMPLE:secret/key:token+1")]);
     let providers = providers(given);
-    for credential in ["api", "aws"] {
+    for credential in ["api", "aws", "aws"] {
         let mut call = attempt_in(BEDROCK, asking("Hi"));
         let target = Arc::make_mut(&mut call.target);
         target.credential = credential.into();
@@ -275,6 +275,7 @@ async fn api_keys_are_sent_as_tokens_and_aws_keys_sign() {
     let authorization = requests[1].header("authorization").unwrap();
     assert!(authorization.starts_with(&scope), "{authorization}");
     assert!(authorization.contains("SignedHeaders=host;x-amz-date;x-amz-security-token, Signature="));
+    assert_eq!(upstream.connections(), 2, "one for the API key, and one that signed requests share");
     // What was signed is what was sent.
     assert!(authorization.ends_with(&signature::of(&requests[1], "secret/key", "eu-test-1")), "{authorization}");
 }

@@ -86,9 +86,8 @@ impl Provider {
     /// What is asked for, in tokens, that this provider's `unfit` does not take.
     const fn unfit_limit(self) -> u32 {
         match self {
-            Self::Openai => 100,
             Self::Responses => 8,
-            Self::Anthropic | Self::Gemini | Self::Bedrock => 100_000,
+            Self::Openai | Self::Anthropic | Self::Gemini | Self::Bedrock => 100_000,
         }
     }
 

@@ -217,18 +217,14 @@ impl<S> Course<S> {
             Some(Parked::InLine { until, turn }) => Some((until, turn)),
             None => None,
         };
-        match parked {
-            Some((until, changed)) => {
-                // What a failed attempt delivered is taken back whatever is waited for.
-                let failed = !failure.class.is_local_refusal();
-                let said = if failed { self.abandon(failure.class) } else { Vec::new() };
-                Next::Park { said, until, changed }
-            }
-            None => {
-                let retry_in = until.saturating_duration_since(Instant::now());
-                self.stopped(failure, &StopReason::NoTarget { retry_in: Some(retry_in) })
-            }
+        if let Some((until, changed)) = parked {
+            // What a failed attempt delivered is taken back whatever is waited for.
+            let failed = !failure.class.is_local_refusal();
+            let said = if failed { self.abandon(failure.class) } else { Vec::new() };
+            return Next::Park { said, until, changed };
         }
+        let retry_in = until.saturating_duration_since(Instant::now());
+        self.stopped(failure, &StopReason::NoTarget { retry_in: Some(retry_in) })
     }
 
     /// The number of the recovery that begins now, and how many are allowed.

@@ -44,37 +44,40 @@ fn found(facts: &ProviderError) -> Option<Adaptation> {
     found_as(FailureClass::InvalidRequest, facts, &call())
 }
 
-fn without(parameter: Parameter) -> Option<Adaptation> {
-    Some(Adaptation::LeaveOut { parameter })
+fn without(parameter: Parameter) -> Adaptation {
+    Adaptation::LeaveOut { parameter }
 }
 
-fn limit(to: u32) -> Option<Adaptation> {
-    Some(Adaptation::OutputLimit { from: Some(100_000), to })
+fn limit(to: u32) -> Adaptation {
+    Adaptation::OutputLimit { from: Some(100_000), to }
 }
 
 #[test]
 fn a_parameter_that_is_not_taken_is_left_out() {
     let value = "Unsupported value: 'temperature' does not support 0.5 with this model. Only the default (1) value is \
                  supported.";
-    assert_eq!(found(&openai(value, Some("temperature"), "unsupported_value")), without(Parameter::Temperature));
+    assert_eq!(found(&openai(value, Some("temperature"), "unsupported_value")), Some(without(Parameter::Temperature)));
     let effort = "Unsupported parameter: 'reasoning.effort' is not supported with this model.";
     let effort = openai(effort, Some("reasoning.effort"), "unsupported_parameter");
-    assert_eq!(found(&effort), without(Parameter::ReasoningEffort));
-    assert_eq!(found(&anthropic("`temperature` is deprecated for this model.")), without(Parameter::Temperature));
+    assert_eq!(found(&effort), Some(without(Parameter::ReasoningEffort)));
+    assert_eq!(found(&anthropic("`temperature` is deprecated for this model.")), Some(without(Parameter::Temperature)));
     let both = "`temperature` and `top_p` cannot both be specified for this model. Please use only one.";
-    assert_eq!(found(&anthropic(both)), without(Parameter::TopP));
+    assert_eq!(found(&anthropic(both)), Some(without(Parameter::TopP)));
     let vertex = "Invalid JSON payload received. Unknown name \"seed\" at 'generation_config': Cannot find field.";
-    assert_eq!(found(&gemini(vertex)), without(Parameter::Seed));
-    assert_eq!(found(&gemini("Thinking level is not supported for this model.")), without(Parameter::ReasoningEffort));
+    assert_eq!(found(&gemini(vertex)), Some(without(Parameter::Seed)));
+    assert_eq!(
+        found(&gemini("Thinking level is not supported for this model.")),
+        Some(without(Parameter::ReasoningEffort))
+    );
     let old = refusal(
         &json!({"object": "error", "message": "[{'type': 'extra_forbidden', 'loc': ('body', 'stream_options'), \
         'msg': 'Extra inputs are not permitted'}]", "code": 400}),
     );
-    assert_eq!(found(&old), without(Parameter::StreamUsage));
+    assert_eq!(found(&old), Some(without(Parameter::StreamUsage)));
     let mistral =
         refusal(&json!({"detail": [{"type": "extra_forbidden", "loc": ["body", "parallel_tool_calls"], "msg": "Extra \
         inputs are not permitted"}]}));
-    assert_eq!(found(&mistral), without(Parameter::ParallelToolCalls));
+    assert_eq!(found(&mistral), Some(without(Parameter::ParallelToolCalls)));
 }
 
 #[test]
@@ -116,7 +119,7 @@ fn the_output_limit_becomes_what_the_refusal_states() {
         ),
         ("Invalid max_tokens value, the valid range of max_tokens is [1, 8192]", 8192),
     ] {
-        assert_eq!(found(&anthropic(words)), limit(to), "{words}");
+        assert_eq!(found(&anthropic(words)), Some(limit(to)), "{words}");
     }
     let low = ModelCall { max_output_tokens: Some(1), ..call() };
     let words = "Invalid 'max_output_tokens': integer below minimum value. Expected a value >= 16, but got 1 instead.";
@@ -139,13 +142,13 @@ fn an_overflow_of_prompt_and_answer_together_leaves_a_shorter_answer_where_one_f
     let overflow = |words: &str| found_as(FailureClass::ContextLength, &anthropic(words), &call());
     let words = "This model's maximum context length is 128000 tokens. However, you requested 130000 tokens (30000 in \
                  the messages, 100000 in the completion). Please reduce the length of the messages or completion.";
-    assert_eq!(overflow(words), limit(98_000));
+    assert_eq!(overflow(words), Some(limit(98_000)));
     let words = "'max_tokens' or 'max_completion_tokens' is too large: 100000. This model's maximum context length is \
                  8192 tokens and your request has 500 input tokens (100000 > 8192 - 500).";
-    assert_eq!(overflow(words), limit(7692));
+    assert_eq!(overflow(words), Some(limit(7692)));
     let words = "input length and `max_tokens` exceed context limit: 188240 + 100000 > 200000, decrease input length or \
                  `max_tokens` and try again";
-    assert_eq!(overflow(words), limit(11_760));
+    assert_eq!(overflow(words), Some(limit(11_760)));
     assert_eq!(
         overflow("This model's maximum context length is 8192 tokens, but your messages have 9631 tokens."),
         None

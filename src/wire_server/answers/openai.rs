@@ -60,12 +60,13 @@ pub fn overloaded_amid(text: &str) -> Reply {
     Reply::events(&events)
 }
 
-/// It does not take `max_tokens`.
+/// It does not take as long an answer.
 #[must_use]
 pub fn unfit() -> Reply {
-    let message =
-        "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead.";
-    let error = json!({"message": message, "type": "invalid_request_error", "param": "max_tokens", "code": "unsupported_parameter"});
+    let message = "max_tokens is too large: 100000. This model supports at most 16384 completion tokens, whereas you \
+                   provided 100000.";
+    let error =
+        json!({"message": message, "type": "invalid_request_error", "param": "max_tokens", "code": "invalid_value"});
     refused(400, &[], &error)
 }
 
