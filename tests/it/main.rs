@@ -14,6 +14,7 @@ mod front_outage;
 mod front_park;
 mod front_stream;
 mod front_tls;
+mod inject_gain;
 mod journal_spec;
 mod provider_adapt;
 mod provider_anthropic;

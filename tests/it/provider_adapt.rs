@@ -12,6 +12,7 @@ use relight::{
 use serde_json::{Value, json};
 
 use crate::support::{
+    front::{Front, question},
     relight::{Relight, asking},
     upstream::{Reply, Upstream},
 };
@@ -33,8 +34,7 @@ async fn before(dialect: Dialect, upstream: &Upstream, spare: Option<&Upstream>)
         yaml += "  spare: { provider: s, model: m, capabilities: { context_window_tokens: 131072 } }\n";
     }
     let targets = if spare.is_some() { "[main, spare]" } else { "[main]" };
-    yaml += &format!("routes:\n  r: {{ targets: {targets} }}\ndefault_route: r\n");
-    Relight::start(&yaml).await
+    Relight::start(&format!("{yaml}routes:\n  r: {{ targets: {targets} }}\ndefault_route: r\n")).await
 }
 
 fn refusal(message: &str, param: Option<&str>, code: &str) -> Reply {
@@ -187,4 +187,25 @@ async fn reasoning_whose_signature_is_refused_is_left_out_once_and_no_key_is_bla
     assert_eq!(turns[0][0]["type"], "thinking");
     assert_eq!(turns[1], json!([{"type": "text", "text": "So."}]));
     assert_eq!(changes(&response.attempts), ["the signed reasoning of earlier turns was left out", ""]);
+}
+
+#[tokio::test]
+async fn callers_of_the_front_are_told_by_a_header() {
+    let upstream = Upstream::start().await;
+    let front = Front::start(&format!(
+        "providers:\n  p: {{ dialect: openai_chat, base_url: \"{}\", api_key: k }}\ntargets:\n  main: {{ provider: p, model: m \
+         }}\nroutes:\n  r: {{ targets: [main] }}\n",
+        upstream.base_url()
+    ))
+    .await;
+    for stream in [false, true] {
+        upstream.push(no_temperature());
+        let mut body = question("r", stream);
+        body["temperature"] = json!(0.5);
+        let answer = front.chat(&body).await;
+        assert!(answer.succeeded_with("Hello from upstream."), "{answer:?}");
+        assert_eq!(answer.header("x-relight-adapted"), Some("temperature was left out"), "{answer:?}");
+    }
+    let plain = front.ask("r", true).await;
+    assert_eq!(plain.header("x-relight-adapted"), None, "{plain:?}");
 }

@@ -1,7 +1,5 @@
 //! An answer of Bedrock's Converse API is whole, or it is an error that says what is wrong: over real sockets.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 mod signature;
 
 use std::sync::Arc;

@@ -30,9 +30,9 @@ const STORY: &str =
 /// Whose wire is played.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum Provider {
-    /// OpenAI's chat completions.
+    /// Chat completions.
     Openai,
-    /// OpenAI's Responses API.
+    /// The Responses API.
     Responses,
     /// Anthropic's Messages API.
     Anthropic,

@@ -178,10 +178,11 @@ impl<S> Course<S> {
             "Retrying {} (attempt {retry}/{max_retries}): {}{}",
             self.scope.invocation.operation,
             failure.class.phrase(),
-            adaptation.map(|words| format!("; {words}")).unwrap_or_default()
+            adaptation.as_ref().map(|words| format!("; {words}")).unwrap_or_default()
         );
         self.scope.publish(number, failure.target.as_ref(), body);
-        let mut steps = vec![Progress::Recovery { attempt: number, class: failure.class, strategy, wait, display }];
+        let class = failure.class;
+        let mut steps = vec![Progress::Recovery { attempt: number, class, strategy, wait, display, adaptation }];
         steps.extend(self.abandon(failure.class));
         self.previous_wait = Some(wait.duration);
         self.wait = Some(wait);
