@@ -15,6 +15,7 @@ mod front_park;
 mod front_stream;
 mod front_tls;
 mod inject_gain;
+mod inject_wire;
 mod journal_spec;
 mod provider_adapt;
 mod provider_anthropic;
