@@ -88,6 +88,9 @@ pub enum Progress {
         wait: Wait,
         /// Words for people.
         display: String,
+        /// What of the request was changed so that the target takes it, in words; `None` where nothing was.
+        #[serde(default)]
+        adaptation: Option<String>,
     },
     /// What an attempt cost.
     Usage {

@@ -172,6 +172,7 @@ impl Shared {
                     note: None,
                     injection_skipped: None,
                     note_refused: false,
+                    adaptation: None,
                     usage: Usage::default(),
                     trace_id: String::new(),
                     winner: false,

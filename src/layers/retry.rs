@@ -14,7 +14,7 @@ use futures_util::StreamExt as _;
 use tokio::sync::mpsc;
 use tower::{Service, ServiceExt as _};
 
-use self::decide::{Next, parked};
+use self::decide::Next;
 use super::{
     BoxFuture, Deltas, ProgressStream,
     attempt::Try,
@@ -24,6 +24,7 @@ use super::{
 };
 use crate::{
     domain::{
+        adaptation::Adaptation,
         failure::{Failure, FailureClass, Wait},
         fold::Progress,
         ids::TargetId,
@@ -96,12 +97,15 @@ struct Course<S> {
     hint: Option<TargetId>,
     after: Option<FailureClass>,
     wait: Option<Wait>,
+    /// How long it was parked since the last attempt.
+    parked: Duration,
     previous_wait: Option<Duration>,
     semantic_made: u32,
     parked_rounds: u32,
     reserved: Option<Reserved>,
     refusals: u32,
     adapted: bool,
+    changes: Vec<(TargetId, Adaptation)>,
     real: Option<Failure>,
 }
 
@@ -126,12 +130,14 @@ where
             hint: None,
             after: None,
             wait: None,
+            parked: Duration::ZERO,
             previous_wait: None,
             semantic_made: 0,
             parked_rounds: 0,
             reserved: None,
             refusals: 0,
             adapted: false,
+            changes: Vec::new(),
             real: None,
         }
     }
@@ -148,7 +154,10 @@ where
             if let Some(failure) = orphaned {
                 match self.decide(failure) {
                     Next::Stop(terminal) => { yield terminal; return; }
-                    Next::Park { until, changed } => parked(until, changed).await,
+                    Next::Park { said, until, changed } => {
+                        for step in said { yield step; }
+                        self.stand(until, changed).await;
+                    }
                     Next::Again(said) => for step in said { yield step; },
                 }
             }
@@ -207,7 +216,10 @@ where
                         yield terminal;
                         return;
                     }
-                    Next::Park { until, changed } => parked(until, changed).await,
+                    Next::Park { said, until, changed } => {
+                        for step in said { yield step; }
+                        self.stand(until, changed).await;
+                    }
                     Next::Again(said) => for step in said { yield step; },
                 }
             }

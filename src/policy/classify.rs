@@ -388,6 +388,7 @@ impl Verdict {
             status: error.status,
             fault: error.fault,
             never_sent: error.fault.is_some_and(TransportFault::never_sent),
+            adaptation: None,
             at,
         }
     }

@@ -187,7 +187,7 @@ impl StreamWriter {
                 };
                 (*attempt, Body::Rewind(rewind))
             }
-            Progress::Recovery { attempt, class, strategy, wait, display } => {
+            Progress::Recovery { attempt, class, strategy, wait, display, .. } => {
                 let to_other = *strategy == RecoveryStrategy::Fallback;
                 let (wait_ms, wait_source) = wait_fields(Some(*wait), to_other, Some(*class));
                 let recovery = v1::Recovery {
