@@ -8,8 +8,10 @@
 //! It knows nothing of gRPC, and it never decides how to recover: the engine below does.
 
 mod adopt;
+mod backlog;
 mod checkpoint;
 mod follower;
+mod line;
 mod live;
 mod outlet;
 mod recorder;
@@ -29,13 +31,13 @@ use std::{
 
 use tokio::{task::JoinSet, time::Instant};
 
-use self::live::Execution;
+use self::{backlog::Backlog, line::Lines, live::Execution};
 pub use self::{
     follower::{Follower, Lost, Told},
     start::{Disposition, StartError, Started},
 };
 use crate::{
-    config::observe::JournalMode,
+    config::observe::{JournalConfig, JournalMode},
     domain::{
         clock,
         ids::{InvocationId, RequestId, TenantId},
@@ -58,6 +60,27 @@ pub struct Settings {
     pub lease: Duration,
     /// How long the events of a finished invocation are kept; zero where they are not.
     pub events_kept: Duration,
+    /// Steps of all invocations that may wait to be recorded at once; at least 1.
+    pub queue: usize,
+    /// Bytes of the newest steps that a running invocation keeps for its readers.
+    pub tail_bytes: usize,
+    /// Invocations that may wait here for one thread on which another one runs; 0 refuses them at once.
+    pub thread_queue: usize,
+}
+
+/// How much these executions hold at this moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Levels {
+    /// Invocations that run here.
+    pub running: usize,
+    /// Steps that wait to be recorded.
+    pub waiting: usize,
+    /// Steps that were told and never recorded, since the beginning.
+    pub dropped: u64,
+    /// Steps that are kept in memory for readers.
+    pub tail_steps: usize,
+    /// Roughly what they take, in bytes.
+    pub tail_bytes: usize,
 }
 
 /// The running invocations of this replica; cheap to clone.
@@ -73,6 +96,8 @@ struct Shared {
     settings: Settings,
     running: Mutex<HashMap<InvocationId, Arc<Execution>>>,
     tasks: Mutex<JoinSet<()>>,
+    backlog: Arc<Backlog>,
+    lines: Arc<Lines>,
     /// Until when the leases of this replica are good for sure.
     leased_until: Mutex<Instant>,
     closing: AtomicBool,
@@ -104,7 +129,16 @@ impl Settings {
     /// The usual settings of a replica.
     #[must_use]
     pub fn new(owner: Owner) -> Self {
-        Self { owner, mode: JournalMode::Fast, lease: LEASE, events_kept: crate::journal::EVENTS_KEPT }
+        let journal = JournalConfig::default();
+        Self {
+            owner,
+            mode: journal.mode,
+            lease: LEASE,
+            events_kept: crate::journal::EVENTS_KEPT,
+            queue: journal.queue,
+            tail_bytes: usize::try_from(journal.tail_bytes).unwrap_or(usize::MAX),
+            thread_queue: journal.thread_queue,
+        }
     }
 }
 
@@ -114,7 +148,10 @@ impl Executions {
     /// No executions yet.
     pub fn new(engine: Engine, journal: Arc<dyn Journal>, settings: Settings) -> Self {
         let leased_until = Mutex::new(Instant::now() + settings.lease);
+        let backlog = Arc::new(Backlog::new(settings.queue));
         let shared = Shared {
+            backlog,
+            lines: Arc::default(),
             engine,
             journal,
             settings,
@@ -129,6 +166,21 @@ impl Executions {
     /// The settings.
     pub fn settings(&self) -> &Settings {
         &self.shared.settings
+    }
+
+    /// How much they hold at this moment.
+    pub fn levels(&self) -> Levels {
+        let running = self.shared.all();
+        let tails = running.iter().map(|execution| execution.tail.held());
+        let (tail_steps, tail_bytes) = tails.fold((0, 0), |sum, held| (sum.0 + held.0, sum.1 + held.1));
+        let backlog = &self.shared.backlog;
+        Levels {
+            running: running.len(),
+            waiting: backlog.waiting(),
+            dropped: backlog.dropped(),
+            tail_steps,
+            tail_bytes,
+        }
     }
 
     /// Renews leases, takes over what others left, and applies the journal's retention, until it is dropped.

@@ -80,8 +80,26 @@ pub struct JournalConfig {
     pub retention: Duration,
     /// Invocations kept at most, oldest finished first to go (at least 1).
     pub max_invocations: u64,
-    /// Records waiting to be written at most (at least 1); beyond it `fast` drops and counts, `strict` waits.
+    /// Steps of all invocations that may wait to be written at once (at least 1). Beyond it, `strict` waits, and `fast`
+    /// gives up the record of the invocation that has one more: it goes on, is counted, and cannot be resumed elsewhere.
     pub queue: usize,
+    /// Bytes of the newest steps that a running invocation keeps in memory for its readers (4KiB to 64MiB). A reader
+    /// that is further behind reads the journal.
+    #[serde(with = "units::bytes")]
+    #[schemars(with = "String")]
+    pub tail_bytes: u64,
+    /// Bytes of steps that are kept in all (at least 1MiB): in memory at any time, in a database after each compaction.
+    /// Beyond it the steps of the oldest finished invocations go first; their answers stay in a database.
+    #[serde(with = "units::bytes")]
+    #[schemars(with = "String")]
+    pub max_bytes: u64,
+    /// Invocations that may wait, on one replica, for a thread on which another one runs (0 to 64); 0 refuses them at
+    /// once. They wait in order, until their deadline at most.
+    pub thread_queue: usize,
+    /// Keys by which inputs and answers are encrypted in a database, each of at least 32 characters: the first one
+    /// encrypts, all of them decrypt. None: nothing is encrypted. What was written before without a key stays readable.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub encryption_keys: Vec<Secret>,
     /// Whether inputs and answers are kept, which idempotency, resumption and threads need.
     pub payloads: Payloads,
 }
@@ -158,6 +176,10 @@ impl Default for JournalConfig {
             retention: Duration::from_hours(24),
             max_invocations: 100_000,
             queue: 8192,
+            tail_bytes: 256 << 10,
+            max_bytes: 256 << 20,
+            thread_queue: 0,
+            encryption_keys: Vec::new(),
             payloads: Payloads::Full,
         }
     }

@@ -121,7 +121,7 @@ impl Shared {
                 return self.journal.release(&self.settings.owner, &held, clock::wall_now()).await;
             }
         };
-        let tail = Tail::new(last, attempts, blocks.clone());
+        let tail = Tail::new(self.settings.tail_bytes, last, attempts, blocks.clone());
         let execution = Arc::new(Execution::new(id, epoch, true, cancel, tail));
         Run {
             shared: Arc::clone(self),
@@ -130,6 +130,7 @@ impl Shared {
             steps,
             outlet: Outlet::new(mode, blocks),
             turn,
+            unasked: false,
             grace,
         }
         .begin();

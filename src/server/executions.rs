@@ -27,8 +27,15 @@ pub(super) async fn start(
         Payloads::Full => limits.events_kept,
         Payloads::None => std::time::Duration::ZERO,
     };
-    let settings =
-        Settings { mode: config.journal.mode, lease: limits.lease, events_kept, ..Settings::new(incarnation()) };
+    let settings = Settings {
+        owner: incarnation(),
+        mode: config.journal.mode,
+        lease: limits.lease,
+        events_kept,
+        queue: config.journal.queue,
+        tail_bytes: usize::try_from(config.journal.tail_bytes).unwrap_or(usize::MAX),
+        thread_queue: config.journal.thread_queue,
+    };
     let journal = journal::open(&config.journal).await?;
     let executions = Executions::new(engine, journal, settings);
     tasks.spawn(executions.clone().keep());
