@@ -157,13 +157,12 @@ impl Shared {
         left.last_seq = entry.seq;
         left.fold.apply(&entry.step).map_err(|error| JournalError::Corrupt(error.to_string()))?;
         match &entry.step {
-            Progress::AttemptStarted { attempt, target, cause } => {
-                let model = self.engine.config().targets.get(target).map(|target| target.model.clone());
+            Progress::AttemptStarted { attempt, target, cause, model } => {
                 left.attempts.push(AttemptRecord {
                     number: *attempt,
                     cause: *cause,
                     target: Some(target.clone()),
-                    model: model.unwrap_or_default(),
+                    model: model.clone(),
                     started_at: entry.at,
                     wait: None,
                     duration: Duration::ZERO,
@@ -199,7 +198,13 @@ impl Shared {
                     record.usage = *usage;
                 }
             }
-            Progress::BlockStart { block, .. } => left.last_block = left.last_block.max(*block),
+            Progress::BlockStart { block, .. } => {
+                left.last_block = left.last_block.max(*block);
+                if let Some(record) = left.attempts.last_mut() {
+                    let after = between(record.started_at, entry.at);
+                    record.first_token.get_or_insert(after);
+                }
+            }
             Progress::BlockDelta { .. }
             | Progress::BlockStop { .. }
             | Progress::Rewind { .. }

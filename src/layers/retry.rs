@@ -6,6 +6,7 @@
 
 mod decide;
 mod ending;
+mod extend;
 
 use std::{sync::Arc, task::Poll, time::Duration};
 
@@ -14,7 +15,10 @@ use futures_util::StreamExt as _;
 use tokio::sync::mpsc;
 use tower::{Service, ServiceExt as _};
 
-use self::decide::{Next, parked};
+use self::{
+    decide::{Breaks, Next, parked},
+    extend::{AfterExtension, Extension},
+};
 use super::{
     BoxFuture, Deltas, ProgressStream,
     attempt::Try,
@@ -103,6 +107,8 @@ struct Course<S> {
     refusals: u32,
     adapted: bool,
     real: Option<Failure>,
+    extension: Extension,
+    breaks: Breaks,
 }
 
 impl<S> Course<S>
@@ -133,6 +139,8 @@ where
             refusals: 0,
             adapted: false,
             real: None,
+            extension: Extension::default(),
+            breaks: Breaks::default(),
         }
     }
 
@@ -143,6 +151,7 @@ where
                 return;
             };
             let before = self.scope.take_before();
+            self.recount(&before.attempts);
             let orphaned = before.attempts.into_iter().next_back().and_then(|record| record.failure);
             self.delivery = Delivery::after(before.blocks, before.last_block);
             if let Some(failure) = orphaned {
@@ -192,6 +201,19 @@ where
                 }
                 while let Some(step) = said(&mut steps) { yield step; }
                 let Some(failure) = failure else {
+                    match self.cut_by_length() {
+                        Some((None, said)) => {
+                            span.finish_ok(true);
+                            for step in said { yield step; }
+                            continue;
+                        }
+                        Some((Some(too_long), said)) => {
+                            span.finish_failed(&too_long, true);
+                            for step in said { yield step; }
+                            continue;
+                        }
+                        None => {}
+                    }
                     span.finish_ok(true);
                     for step in self.delivery.commit() { yield step; }
                     yield self.succeeded();
@@ -201,6 +223,18 @@ where
                 let cancelled = failure.class == FailureClass::Cancelled;
                 let unused = failure.class.is_local_refusal() || cancelled;
                 self.settle(if unused { Settled::NotUsed } else { Settled::Failed });
+                match self.not_extended(&failure) {
+                    Some(AfterExtension::Again(said)) => {
+                        for step in said { yield step; }
+                        continue;
+                    }
+                    Some(AfterExtension::Whole(said)) => {
+                        for step in said { yield step; }
+                        yield self.succeeded();
+                        return;
+                    }
+                    None => {}
+                }
                 match self.decide(failure) {
                     Next::Stop(terminal) => {
                         for step in self.delivery.flush() { yield step; }

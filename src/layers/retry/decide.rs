@@ -17,8 +17,10 @@ use crate::{
         message::{ModelCall, ResponseFormat},
     },
     policy::{
+        continuation::{MOST_BREAKS, MOST_IN_VAIN},
         dice::Dice,
-        retry::{Candidate, Cost, Decision, Relayed, Situation, StopReason, plan, remedies},
+        inject::Finding,
+        retry::{Candidate, Cost, Counter, Decision, Relayed, Situation, StopReason, plan, remedies},
         retry_budget::Settled,
     },
 };
@@ -33,15 +35,37 @@ pub(super) enum Next {
     Again(Vec<Progress>),
 }
 
+/// The breaks after content was delivered.
+#[derive(Debug, Default)]
+pub(super) struct Breaks {
+    made: usize,
+    /// Bytes that followers held at most.
+    reached: usize,
+    /// Breaks in a row that brought nothing more.
+    in_vain: u32,
+}
+
 impl<S> Course<S> {
     /// Why the next attempt is made, as far as it is known before its target is chosen.
     pub(super) fn cause(&self) -> AttemptCause {
         match (self.after, &self.hint) {
+            _ if self.extension.is_under_way() => AttemptCause::Extend,
             (None, _) => AttemptCause::Initial,
             (Some(class), _) if self.adapted => AttemptCause::Adapt(class),
             (Some(class), Some(hint)) if Some(hint) != self.last.as_ref() => AttemptCause::Fallback(class),
             (Some(class), _) => AttemptCause::Retry(class),
         }
+    }
+
+    /// Takes up the counts of an earlier owner, whose last attempt is yet to be decided upon.
+    pub(super) fn recount(&mut self, before: &[AttemptRecord]) {
+        let decided = before.split_last().map_or(&[][..], |(_, decided)| decided);
+        let failures = decided.iter().filter_map(|record| record.failure.as_ref());
+        let semantic = |failure: &&Failure| remedies(&self.scope.plan.retry, failure).counter == Counter::Semantic;
+        self.semantic_made = u32::try_from(failures.filter(semantic).count()).unwrap_or(u32::MAX);
+        self.breaks.made =
+            decided.iter().filter(|record| record.failure.is_some() && record.first_token.is_some()).count();
+        self.extension.made = before.iter().filter(|record| record.cause == AttemptCause::Extend).count();
     }
 
     pub(super) fn next_try(&mut self, trace: AttemptTrace) -> Try {
@@ -56,9 +80,16 @@ impl<S> Course<S> {
             adapted: self.adapted,
             hint: self.hint.take(),
             wait: self.wait.take(),
+            extends: self.extension.is_under_way(),
             held: self.delivery.held_text(),
             trace,
         }
+    }
+
+    /// Whether the attempt that failed had begun to answer.
+    fn broke(&self, failure: &Failure) -> bool {
+        let began = self.scope.attempts().last().is_some_and(|record| record.first_token.is_some());
+        began && !failure.class.is_local_refusal() && self.delivery.bytes() > 0
     }
 
     /// Asks the policy what to do about a failure, and makes ready for it.
@@ -70,6 +101,9 @@ impl<S> Course<S> {
             self.last.clone_from(&failure.target);
             self.after = Some(failure.class);
             self.real = Some(failure.clone());
+        }
+        if self.broke(&failure) && self.breaks.one_more(self.delivery.bytes()) {
+            return self.stopped(failure, &StopReason::AttemptsUsedUp);
         }
         let now = Instant::now();
         let mut candidates = self.targets.candidates(&self.scope, now);
@@ -155,8 +189,12 @@ impl<S> Course<S> {
             failure.class.phrase()
         );
         self.scope.publish(number, failure.target.as_ref(), body);
-        let mut steps = vec![Progress::Recovery { attempt: number, class: failure.class, strategy, wait, display }];
-        let seamless = self.call.response_format == ResponseFormat::Text;
+        let asked = failure.target.as_ref().or(self.last.as_ref());
+        let budget_left = asked.map_or(0.0, |target| self.targets.budget_share(target, Instant::now()));
+        let class = failure.class;
+        let mut steps = vec![Progress::Recovery { attempt: number, class, strategy, wait, display, budget_left }];
+        // An answer that is unusable for what it says is not gone on with.
+        let seamless = self.call.response_format == ResponseFormat::Text && Finding::of(failure).is_none();
         steps.extend(self.delivery.abandon(number, failure.class, seamless));
         self.previous_wait = Some(wait.duration);
         self.wait = Some(wait);
@@ -195,6 +233,18 @@ impl<S> Course<S> {
         {
             self.targets.first_try_succeeded(&target);
         }
+    }
+}
+
+// === impl Breaks ===
+
+impl Breaks {
+    /// Counts a break after which followers hold so many bytes; tells whether it is one too many.
+    fn one_more(&mut self, bytes: usize) -> bool {
+        self.made += 1;
+        self.in_vain = if bytes > self.reached { 0 } else { self.in_vain + 1 };
+        self.reached = self.reached.max(bytes);
+        self.made > MOST_BREAKS || self.in_vain >= MOST_IN_VAIN
     }
 }
 
