@@ -203,7 +203,11 @@ impl Shared {
         let Err(error) = begun else { return begun };
         tracing::warn!(invocation = %invocation.id, %error, "an invocation could not begin; it is tried once more");
         sleep(LOAD_AGAIN_AFTER).await;
-        self.journal.begin(self.new_invocation(invocation, of.clone()), clock::wall_now()).await
+        // It may have begun although the journal did not say so.
+        match self.journal.get(&invocation.id).await? {
+            Some(record) => Ok(Begun::New { epoch: record.epoch }),
+            None => self.journal.begin(self.new_invocation(invocation, of.clone()), clock::wall_now()).await,
+        }
     }
 
     /// An invocation whose thread cannot be loaded: it has an outcome like any other, and nobody is asked. It is
