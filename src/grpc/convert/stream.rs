@@ -22,7 +22,7 @@ use crate::{
         ids::InvocationId,
         invocation::{Outcome, RecoveryStrategy, RewindMode},
     },
-    grpc::v1,
+    grpc::{folder::bytes as hash_bytes, v1},
 };
 use v1::stream_event::Body;
 
@@ -278,12 +278,6 @@ fn arguments_of(block: &Block) -> Option<String> {
         BlockKind::ToolCall { .. } => Some(block.text.clone()),
         BlockKind::Text | BlockKind::Reasoning | BlockKind::Refusal => None,
     }
-}
-
-/// The domain writes hashes in hex, the contract in bytes.
-fn hash_bytes(hex: &str) -> Vec<u8> {
-    let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok()).unwrap_or(0);
-    hex.as_bytes().chunks_exact(2).map(|pair| digit(pair[0]) << 4 | digit(pair[1])).collect()
 }
 
 #[cfg(test)]
