@@ -28,5 +28,6 @@ mod stream_crash;
 mod stream_faults;
 mod stream_live;
 mod stream_resume;
+mod stream_terminal;
 mod support;
 mod traces;

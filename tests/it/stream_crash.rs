@@ -21,22 +21,29 @@ use crate::{
     },
 };
 
-const ANSWER: &str = "One owner dies, another takes over, and nobody who folds can tell: every word is there, and none \
+pub(crate) const ANSWER: &str = "One owner dies, another takes over, and nobody who folds can tell: every word is there, and none \
                       is there twice, however often the lights go out.";
 
 /// Longest time that a process may take to begin.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A server in a process of its own.
-struct Process {
+pub(crate) struct Process {
     child: Child,
-    client: RecoveryServiceClient<Channel>,
+    /// Where it serves gRPC.
+    pub(crate) address: String,
+    pub(crate) client: RecoveryServiceClient<Channel>,
 }
 
 impl Process {
-    async fn start(config: &Path) -> Self {
+    pub(crate) async fn start(config: &Path) -> Self {
+        Self::start_on(config, "127.0.0.1:0").await
+    }
+
+    /// Starts it at this address.
+    pub(crate) async fn start_on(config: &Path, listen: &str) -> Self {
         let arguments =
-            ["serve", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--config", config.to_str().unwrap()];
+            ["serve", "--listen", listen, "--admin-listen", "127.0.0.1:0", "--config", config.to_str().unwrap()];
         let mut child = cli_binary::relight(&arguments).kill_on_drop(true).spawn().unwrap();
         let mut log = BufReader::new(child.stderr.take().unwrap()).lines();
         let listening = loop {
@@ -51,26 +58,26 @@ impl Process {
         let mut reading = tokio::task::JoinSet::new();
         reading.spawn(async move { while let Ok(Some(_)) = log.next_line().await {} });
         reading.detach_all();
-        let endpoint = format!("http://{}", listening["address"].as_str().unwrap());
-        let channel = Endpoint::from_shared(endpoint).unwrap().connect_lazy();
-        Self { child, client: RecoveryServiceClient::new(channel) }
+        let address = listening["address"].as_str().unwrap().to_owned();
+        let channel = Endpoint::from_shared(format!("http://{address}")).unwrap().connect_lazy();
+        Self { child, address, client: RecoveryServiceClient::new(channel) }
     }
 
     /// Sends it a signal.
-    async fn signal(&self, name: &str) {
+    pub(crate) async fn signal(&self, name: &str) {
         let pid = self.child.id().unwrap().to_string();
         assert!(Command::new("kill").args([name, &pid]).status().await.unwrap().success());
     }
 }
 
-fn configured(folder: &Path, store: &str, upstream: &Upstream) -> std::path::PathBuf {
+pub(crate) fn configured(folder: &Path, store: &str, upstream: &Upstream) -> std::path::PathBuf {
     let file = folder.join("relight.yaml");
     let yaml = format!("{}journal: {{ store: {store:?} }}\n", one_target(upstream));
     std::fs::write(&file, yaml.replace("deadline: 20s", "deadline: 60s")).unwrap();
     file
 }
 
-async fn slow_upstream() -> Upstream {
+pub(crate) async fn slow_upstream() -> Upstream {
     let upstream = Upstream::start().await;
     upstream.otherwise(Reply::text(ANSWER).in_pieces_of(120).paced(Duration::from_millis(40)));
     upstream

@@ -39,7 +39,7 @@ pub(crate) struct Folding {
     pub(crate) heartbeats: usize,
     pub(crate) recoveries: Vec<String>,
     pub(crate) events: usize,
-    reference: Folder,
+    pub(crate) reference: Folder,
 }
 
 // === impl Folding ===
