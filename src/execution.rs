@@ -40,14 +40,20 @@ use crate::{
     config::observe::{JournalConfig, JournalMode},
     domain::{
         clock,
+        event::EventBody,
         ids::{InvocationId, RequestId, TenantId},
     },
     engine::Engine,
-    journal::{CancelWish, Held, Journal, JournalError, LEASE, Owner, Record, Thread, ThreadError, ThreadKey},
+    journal::{
+        CancelWish, Compacted, Held, Journal, JournalError, LEASE, Owner, Record, Stats, Thread, ThreadError, ThreadKey,
+    },
 };
 
 /// How long a taken-over invocation waits for its client to come back: a crash is not the client's wish to leave.
 pub const RECONNECT_GRACE: Duration = Duration::from_secs(30);
+
+/// How often the journal's retention is applied, usually.
+const COMPACT_EVERY: Duration = Duration::from_mins(1);
 
 /// How executions are kept.
 #[derive(Debug, Clone)]
@@ -66,6 +72,8 @@ pub struct Settings {
     pub tail_bytes: usize,
     /// Invocations that may wait here for one thread on which another one runs; 0 refuses them at once.
     pub thread_queue: usize,
+    /// How often the journal's retention is applied.
+    pub compact_every: Duration,
 }
 
 /// How much these executions hold at this moment.
@@ -81,6 +89,10 @@ pub struct Levels {
     pub tail_steps: usize,
     /// Roughly what they take, in bytes.
     pub tail_bytes: usize,
+    /// What the journal kept after its newest compaction.
+    pub kept: Stats,
+    /// What all compactions removed, since the beginning.
+    pub removed: Compacted,
 }
 
 /// The running invocations of this replica; cheap to clone.
@@ -98,6 +110,9 @@ struct Shared {
     tasks: Mutex<JoinSet<()>>,
     backlog: Arc<Backlog>,
     lines: Arc<Lines>,
+    /// What the journal kept after its newest compaction, and what all of them removed.
+    kept: Mutex<(Stats, Compacted)>,
+    journal_is_away: AtomicBool,
     /// Until when the leases of this replica are good for sure.
     leased_until: Mutex<Instant>,
     closing: AtomicBool,
@@ -138,6 +153,7 @@ impl Settings {
             queue: journal.queue,
             tail_bytes: usize::try_from(journal.tail_bytes).unwrap_or(usize::MAX),
             thread_queue: journal.thread_queue,
+            compact_every: COMPACT_EVERY,
         }
     }
 }
@@ -152,6 +168,8 @@ impl Executions {
         let shared = Shared {
             backlog,
             lines: Arc::default(),
+            kept: Mutex::default(),
+            journal_is_away: AtomicBool::new(false),
             engine,
             journal,
             settings,
@@ -174,7 +192,10 @@ impl Executions {
         let tails = running.iter().map(|execution| execution.tail.held());
         let (tail_steps, tail_bytes) = tails.fold((0, 0), |sum, held| (sum.0 + held.0, sum.1 + held.1));
         let backlog = &self.shared.backlog;
+        let (kept, removed) = *self.shared.kept.lock().unwrap_or_else(PoisonError::into_inner);
         Levels {
+            kept,
+            removed,
             running: running.len(),
             waiting: backlog.waiting(),
             dropped: backlog.dropped(),
@@ -302,6 +323,20 @@ impl Shared {
 
     fn leases_renewed(&self, asked_at: Instant) {
         *self.leased_until.lock().unwrap_or_else(PoisonError::into_inner) = asked_at + self.settings.lease;
+    }
+
+    /// Says that the journal was away, or was not; whoever watches is told when that changes.
+    fn journal_was(&self, failure: Option<&JournalError>) {
+        let away = matches!(failure, Some(JournalError::Unavailable(_)));
+        if self.journal_is_away.swap(away, Ordering::Relaxed) == away {
+            return;
+        }
+        let store = "journal".to_owned();
+        let body = match failure.filter(|_| away) {
+            Some(error) => EventBody::StoreLost { store, reason: error.to_string() },
+            None => EventBody::StoreFound { store },
+        };
+        self.engine.events().publish(None, 0, None, body);
     }
 
     /// Runs a task that ends with this replica at the latest.

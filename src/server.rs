@@ -116,7 +116,6 @@ impl Running {
         let (draining, draining_seen) = watch::channel(false);
         let (stop, stop_seen) = watch::channel(false);
         let presence = Presence::new(draining_seen.clone());
-        read_levels(&metrics, &engine, &presence);
         let authenticator = Arc::new(ArcSwap::from_pointee(Authenticator::new(&config.server)));
         let (health, health_service) = tonic_health::server::health_reporter();
         let mut tasks = JoinSet::new();
@@ -142,8 +141,9 @@ impl Running {
             };
             port.serve(&config.server, listener, stop_seen.clone(), &mut tasks)?;
         }
-        let admin = Admin::new(engine.clone(), Arc::clone(&authenticator), presence.clone());
         let (executions, tokens) = executions::start(config, engine.clone(), &mut tasks).await?;
+        read_levels(&metrics, &engine, &executions, &presence);
+        let admin = Admin::new(engine.clone(), Arc::clone(&authenticator), presence.clone());
         let recovery = Recovery::new(engine.clone(), executions.clone(), tokens, authenticator, presence);
         let routes = Routes::new(health_service.clone())
             .add_service(RecoveryServiceServer::new(recovery).max_decoding_message_size(max_bytes))
@@ -238,13 +238,14 @@ fn target_names(engine: &Engine) -> TargetNames {
     TargetNames::of(targets)
 }
 
-fn read_levels(metrics: &Metrics, engine: &Engine, presence: &Presence) {
-    let (engine, presence) = (engine.clone(), presence.clone());
+fn read_levels(metrics: &Metrics, engine: &Engine, executions: &Executions, presence: &Presence) {
+    let (engine, executions, presence) = (engine.clone(), executions.clone(), presence.clone());
     metrics.read_levels(move || Levels {
         inflight: i64::from(engine.in_flight()),
         parked: i64::try_from(engine.targets().parked()).unwrap_or(i64::MAX),
         watchers: i64::try_from(presence.watchers()).unwrap_or(i64::MAX),
         budgets: engine.targets().budgets(),
+        journal: executions::levels(&executions),
     });
 }
 

@@ -189,6 +189,7 @@ impl Recorder {
     fn landed(&mut self, batch: Vec<Entry>, result: Result<(), AppendError>) -> Landed {
         match result {
             Ok(()) => {
+                self.shared.journal_was(None);
                 self.share.recorded(batch.len());
                 if let Some(last) = batch.last().map(|entry| entry.seq) {
                     self.tell(batch);
@@ -206,6 +207,7 @@ impl Recorder {
             }
             Err(AppendError::Store(JournalError::Unavailable(reason))) => {
                 tracing::warn!(invocation = %self.execution.id, reason, "the journal is away; it is tried again");
+                self.shared.journal_was(Some(&JournalError::Unavailable(reason)));
                 self.put_back(batch);
                 self.due = Some(Instant::now() + AGAIN_AFTER);
                 Landed::GoOn

@@ -162,7 +162,8 @@ impl Run {
             Written::Never | Written::Away if self.turn.is_none() && !needs_record => {}
             Written::Never | Written::Away => {
                 let words = "the end could not be recorded";
-                self.end_unsaved(&outcome, words, None, unrecorded, before, seq).await;
+                // Should the journal be back by then, the thread is to know of it.
+                self.end_unsaved(&outcome, words, Some(ThreadEnd::Fail), unrecorded, before, seq).await;
             }
             Written::Refused(error) => {
                 let thread = match &error {

@@ -14,6 +14,7 @@ use crate::{
     execution::{Executions, Settings},
     grpc::resume_token::TokenKey,
     journal::{self, Limits, Owner},
+    telemetry::JournalLevels,
 };
 
 /// Opens the journal and keeps what runs on it.
@@ -28,18 +29,33 @@ pub(super) async fn start(
         Payloads::None => std::time::Duration::ZERO,
     };
     let settings = Settings {
-        owner: incarnation(),
         mode: config.journal.mode,
         lease: limits.lease,
         events_kept,
         queue: config.journal.queue,
         tail_bytes: usize::try_from(config.journal.tail_bytes).unwrap_or(usize::MAX),
         thread_queue: config.journal.thread_queue,
+        ..Settings::new(incarnation())
     };
     let journal = journal::open(&config.journal).await?;
     let executions = Executions::new(engine, journal, settings);
     tasks.spawn(executions.clone().keep());
     Ok((executions, token_key(&config.journal)))
+}
+
+/// What the journal holds, for the metrics.
+pub(super) fn levels(executions: &Executions) -> JournalLevels {
+    let levels = executions.levels();
+    JournalLevels {
+        waiting: levels.waiting as u64,
+        dropped: levels.dropped,
+        invocations: levels.kept.invocations,
+        steps: levels.kept.events,
+        bytes: levels.kept.event_bytes,
+        threads: levels.kept.threads,
+        stripped: levels.removed.stripped,
+        deleted: levels.removed.deleted,
+    }
 }
 
 /// This process and no other, also not the same one started again.

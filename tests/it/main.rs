@@ -28,6 +28,7 @@ mod stream_crash;
 mod stream_faults;
 mod stream_live;
 mod stream_resume;
+mod stream_stores;
 mod stream_terminal;
 mod support;
 mod traces;

@@ -42,6 +42,41 @@ async fn a_client_that_is_cut_anywhere_and_comes_back_holds_the_same_answer() {
     }
 }
 
+/// Cuts its stream after random numbers of events until there have been `cuts`, over as many invocations as that takes.
+async fn cut_and_resumed(relight: &Relight, mut seed: u64, cuts: usize) {
+    let mut done = 0;
+    while done < cuts {
+        let mut folding = Folding::default();
+        let mode = [RewindMode::Rewind, RewindMode::Holdback, RewindMode::Atomic][done % 3];
+        let mut stream = start(relight.recovery(), resumable(streaming("Hello", mode))).await.unwrap();
+        while folding.terminal.is_none() {
+            // Deterministic dice.
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let events = 1 + usize::try_from(seed >> 33).unwrap() % 5;
+            let ended = folding.follow(&mut stream, events).await;
+            assert!(ended.is_none(), "{ended:?}");
+            if folding.terminal.is_none() {
+                drop(stream);
+                stream = relight.recovery().stream_with_recovery(folding.resume()).await.unwrap().into_inner();
+                done += 1;
+            }
+        }
+        assert!(folding.is_completed());
+        assert_eq!(folding.text(), ANSWER);
+        assert_eq!(folding.terminal.as_ref().unwrap().result_hash, folding.hash());
+        assert_eq!((folding.rewinds, folding.snapshots), (0, 0), "nothing had to be said twice");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_is_cut_a_thousand_times_at_random_folds_to_the_same_hash() {
+    let upstream = Upstream::start().await;
+    upstream.otherwise(Reply::text(ANSWER).in_pieces_of(40).paced(Duration::from_millis(1)));
+    let relight = Relight::start(&one_target(&upstream)).await;
+    let clients = (1..=8).map(|seed| cut_and_resumed(&relight, seed, 125));
+    futures_util::future::join_all(clients).await;
+}
+
 #[tokio::test]
 async fn a_finished_stream_is_replayed_from_any_cursor() {
     let upstream = Upstream::start().await;

@@ -63,6 +63,10 @@ async fn metrics_tell_of_attempts_and_recoveries() {
         }
         tokio::task::yield_now().await;
     };
+    let journal = ["invocations", "steps", "size", "threads", "waiting", "dropped_total", "removed_total"];
+    for series in journal.map(|what| format!("relight_journal_{what}")) {
+        assert!(text.contains(&series), "{series} is missing in\n{text}");
+    }
     for series in ["relight_attempts_total", "relight_recoveries_total", "relight_circuit_state", "relight_inflight"] {
         assert!(text.contains(series), "{series} is missing in\n{text}");
     }
