@@ -27,6 +27,7 @@ mod shared_state;
 mod stream_crash;
 mod stream_faults;
 mod stream_live;
+mod stream_memory;
 mod stream_resume;
 mod stream_stores;
 mod stream_terminal;

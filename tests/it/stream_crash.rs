@@ -32,6 +32,8 @@ pub(crate) struct Process {
     child: Child,
     /// Where it serves gRPC.
     pub(crate) address: String,
+    /// Where it serves health and metrics.
+    pub(crate) admin_address: String,
     pub(crate) client: RecoveryServiceClient<Channel>,
 }
 
@@ -60,12 +62,18 @@ impl Process {
         reading.detach_all();
         let address = listening["address"].as_str().unwrap().to_owned();
         let channel = Endpoint::from_shared(format!("http://{address}")).unwrap().connect_lazy();
-        Self { child, address, client: RecoveryServiceClient::new(channel) }
+        let admin_address = listening["admin_address"].as_str().unwrap().to_owned();
+        Self { child, address, admin_address, client: RecoveryServiceClient::new(channel) }
+    }
+
+    /// Its process id.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id().unwrap()
     }
 
     /// Sends it a signal.
     pub(crate) async fn signal(&self, name: &str) {
-        let pid = self.child.id().unwrap().to_string();
+        let pid = self.pid().to_string();
         assert!(Command::new("kill").args([name, &pid]).status().await.unwrap().success());
     }
 }

@@ -72,7 +72,7 @@ async fn metrics_tell_of_attempts_and_recoveries() {
     }
 }
 
-async fn http_get(url: &str) -> String {
+pub(crate) async fn http_get(url: &str) -> String {
     use http_body_util::{BodyExt as _, Empty};
     use hyper_util::{client::legacy::Client, rt::TokioExecutor};
     let client = Client::builder(TokioExecutor::new()).build_http::<Empty<bytes::Bytes>>();
