@@ -146,19 +146,21 @@ impl Shared {
                 break;
             }
             for entry in page.entries {
-                self.see(&mut left, &entry)?;
+                left.see(&entry)?;
             }
         }
         left.orphan_last();
         Ok(left)
     }
+}
 
-    fn see(&self, left: &mut Left, entry: &Entry) -> Result<(), JournalError> {
-        left.last_seq = entry.seq;
-        left.fold.apply(&entry.step).map_err(|error| JournalError::Corrupt(error.to_string()))?;
+impl Left {
+    fn see(&mut self, entry: &Entry) -> Result<(), JournalError> {
+        self.last_seq = entry.seq;
+        self.fold.apply(&entry.step).map_err(|error| JournalError::Corrupt(error.to_string()))?;
         match &entry.step {
             Progress::AttemptStarted { attempt, target, cause, model } => {
-                left.attempts.push(AttemptRecord {
+                self.attempts.push(AttemptRecord {
                     number: *attempt,
                     cause: *cause,
                     target: Some(target.clone()),
@@ -178,7 +180,7 @@ impl Shared {
                 });
             }
             Progress::Recovery { attempt, class, .. } => {
-                if let Some(record) = left.attempt(*attempt) {
+                if let Some(record) = self.attempt(*attempt) {
                     let mut failure = Failure::local(*class, class.phrase());
                     // Something was done about it, so that something could be; the class says what could not.
                     (failure.retryable, failure.fallback_helps, failure.never_sent) = (true, true, false);
@@ -189,18 +191,18 @@ impl Shared {
                 }
             }
             Progress::ContextInjected { attempt, note, .. } => {
-                if let Some(record) = left.attempt(*attempt) {
+                if let Some(record) = self.attempt(*attempt) {
                     record.note = Some(note.clone());
                 }
             }
             Progress::Usage { attempt, usage } => {
-                if let Some(record) = left.attempt(*attempt) {
+                if let Some(record) = self.attempt(*attempt) {
                     record.usage = *usage;
                 }
             }
             Progress::BlockStart { block, .. } => {
-                left.last_block = left.last_block.max(*block);
-                if let Some(record) = left.attempts.last_mut() {
+                self.last_block = self.last_block.max(*block);
+                if let Some(record) = self.attempts.last_mut() {
                     let after = between(record.started_at, entry.at);
                     record.first_token.get_or_insert(after);
                 }
@@ -212,9 +214,7 @@ impl Shared {
         }
         Ok(())
     }
-}
 
-impl Left {
     fn attempt(&mut self, number: u32) -> Option<&mut AttemptRecord> {
         self.attempts.iter_mut().find(|record| record.number == number)
     }

@@ -201,18 +201,13 @@ where
                 }
                 while let Some(step) = said(&mut steps) { yield step; }
                 let Some(failure) = failure else {
-                    match self.cut_by_length() {
-                        Some((None, said)) => {
-                            span.finish_ok(true);
-                            for step in said { yield step; }
-                            continue;
+                    if let Some((too_long, said)) = self.cut_by_length() {
+                        match too_long {
+                            None => span.finish_ok(true),
+                            Some(failure) => span.finish_failed(&failure, true),
                         }
-                        Some((Some(too_long), said)) => {
-                            span.finish_failed(&too_long, true);
-                            for step in said { yield step; }
-                            continue;
-                        }
-                        None => {}
+                        for step in said { yield step; }
+                        continue;
                     }
                     span.finish_ok(true);
                     for step in self.delivery.commit() { yield step; }

@@ -24,6 +24,9 @@ use crate::{
 pub(crate) const ANSWER: &str = "One owner dies, another takes over, and nobody who folds can tell: every word is there, and none \
                       is there twice, however often the lights go out.";
 
+/// How many streams run on a server that is killed under load.
+const LOAD: usize = 24;
+
 /// Longest time that a process may take to begin.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -79,9 +82,15 @@ impl Process {
 }
 
 pub(crate) fn configured(folder: &Path, store: &str, upstream: &Upstream) -> std::path::PathBuf {
-    let file = folder.join("relight.yaml");
-    let yaml = format!("{}journal: {{ store: {store:?} }}\n", one_target(upstream));
-    std::fs::write(&file, yaml.replace("deadline: 20s", "deadline: 60s")).unwrap();
+    configured_with(folder, store, "fast", upstream)
+}
+
+fn configured_with(folder: &Path, store: &str, mode: &str, upstream: &Upstream) -> std::path::PathBuf {
+    let file = folder.join(format!("{mode}.yaml"));
+    let yaml = format!("{}journal: {{ store: {store:?}, mode: {mode} }}\n", one_target(upstream));
+    // Slots for all of the load: none of it is to wait for another.
+    let yaml = yaml.replace("deadline: 20s", "deadline: 2m") + "concurrency: { start: 64 }\n";
+    std::fs::write(&file, yaml.replace("400ms", "5s")).unwrap();
     file
 }
 
@@ -108,6 +117,61 @@ async fn killed_after(events: usize, config: &Path) {
     assert_eq!(folding.text(), ANSWER, "killed after {events} events");
     assert!(folding.is_completed());
     assert_eq!(folding.cursor.unwrap().0, 2, "another owner ended it");
+}
+
+/// Kills an owner at a random point while many streams run on it, and has all of them go on at another process.
+async fn killed_under_load(config: &Path, mut seed: u64) {
+    let (first, second) = (Process::start(config).await, Process::start(config).await);
+    let mut begun = Vec::new();
+    for _ in 0..LOAD {
+        let mut folding = Folding::default();
+        let mut stream = start(first.client.clone(), resumable(streaming("Hello", RewindMode::Rewind))).await.unwrap();
+        assert!(folding.follow(&mut stream, 1).await.is_none());
+        begun.push((folding, stream));
+    }
+    // Somewhere between the batches of all these records, which are written every 100 ms.
+    seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+    let (last, stream) = begun.last_mut().unwrap();
+    last.follow(stream, usize::try_from(seed >> 33).unwrap() % 20).await;
+    tokio::time::sleep(Duration::from_millis((seed >> 40) % 200)).await;
+    first.signal("-KILL").await;
+    let going_on = begun.into_iter().map(|(mut folding, mut stream)| {
+        let second = second.client.clone();
+        async move {
+            folding.follow(&mut stream, usize::MAX).await;
+            folding.insist(&second).await;
+            folding
+        }
+    });
+    let going_on = futures_util::future::join_all(going_on);
+    let ended = tokio::time::timeout(Duration::from_mins(2), going_on).await.expect("all of them are taken over");
+    let mut ids = std::collections::BTreeSet::new();
+    for folding in ended {
+        assert_eq!(folding.text(), ANSWER, "nothing lost, nothing doubled: seed {seed}");
+        assert!(folding.is_completed());
+        assert_eq!(folding.terminal.as_ref().unwrap().result_hash, folding.hash());
+        ids.insert(folding.invocation);
+    }
+    assert_eq!(ids.len(), LOAD);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_killed_under_load_loses_and_doubles_nothing_of_a_file() {
+    let (upstream, folder) = (slow_upstream().await, tempfile::tempdir().unwrap());
+    for (seed, mode) in [(1, "fast"), (2, "strict")] {
+        let store = format!("sqlite:{}", folder.path().join(format!("{mode}.db")).display());
+        killed_under_load(&configured_with(folder.path(), &store, mode, &upstream), seed).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_killed_under_load_loses_and_doubles_nothing_of_postgres() {
+    let (upstream, folder) = (slow_upstream().await, tempfile::tempdir().unwrap());
+    for (seed, mode) in [(3, "fast"), (4, "strict")] {
+        let Some(database) = Database::create().await else { return };
+        killed_under_load(&configured_with(folder.path(), &database.url(), mode, &upstream), seed).await;
+        database.drop().await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

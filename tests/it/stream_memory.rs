@@ -119,6 +119,6 @@ impl Process {
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }
         };
-        tokio::time::timeout(Duration::from_secs(300), idle).await.expect("all of them end");
+        tokio::time::timeout(Duration::from_mins(5), idle).await.expect("all of them end");
     }
 }

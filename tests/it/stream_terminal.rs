@@ -37,7 +37,7 @@ fn of_the_answer(shown: &str) -> String {
 async fn finished(state: &Path, server: &Process) -> Folding {
     let token = std::fs::read_to_string(state.join("relight").join("resume-token")).unwrap();
     let mut folding = Folding { token: token.trim().to_owned(), ..Folding::default() };
-    tokio::time::timeout(Duration::from_secs(60), folding.insist(&server.client)).await.unwrap();
+    tokio::time::timeout(Duration::from_mins(1), folding.insist(&server.client)).await.unwrap();
     folding
 }
 

@@ -93,19 +93,19 @@ fn whatever_is_changed_on_the_way_is_found_out() {
     };
     assert!(
         changed(4, |event| if let Some(Body::BlockDelta(delta)) = &mut event.body {
-            delta.text.push('!')
+            delta.text.push('!');
         })
         .is_some()
     );
     assert!(
         changed(3, |event| if let Some(Body::Rewind(rewind)) = &mut event.body {
-            rewind.keep[0].length_bytes = 2
+            rewind.keep[0].length_bytes = 2;
         })
         .is_some()
     );
     assert!(
         changed(5, |event| if let Some(Body::BlockStop(stop)) = &mut event.body {
-            stop.length_bytes = 4
+            stop.length_bytes = 4;
         })
         .is_some()
     );

@@ -82,6 +82,9 @@ pub(super) struct Gauges {
 /// A gauge of one number: its name, what it means, how it is read.
 type Level = (&'static str, &'static str, fn(&Gauges) -> i64);
 
+/// The same of the journal.
+type JournalLevel = (&'static str, &'static str, fn(JournalLevels) -> u64);
+
 struct Source(Box<dyn Fn() -> Levels + Send + Sync>);
 
 #[derive(Debug, Default)]
@@ -181,7 +184,7 @@ impl Gauges {
     }
 
     fn observe_journal(self: &Arc<Self>, meter: &Meter) {
-        let levels: [(&'static str, &'static str, fn(JournalLevels) -> u64); 5] = [
+        let levels: [JournalLevel; 5] = [
             (metric::JOURNAL_WAITING, "Steps that wait to be recorded", |journal| journal.waiting),
             (metric::JOURNAL_INVOCATIONS, "Invocations that the journal keeps", |journal| journal.invocations),
             (metric::JOURNAL_STEPS, "Steps that the journal keeps", |journal| journal.steps),

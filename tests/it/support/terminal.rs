@@ -10,7 +10,7 @@ use tokio::{
 };
 
 /// Longest time that the terminal may take to show something.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// The key that stops the foreground job.
 pub(crate) const CTRL_Z: &str = "\u{1a}";
