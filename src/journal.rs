@@ -164,7 +164,7 @@ pub async fn open(config: &JournalConfig) -> Result<Arc<dyn Journal>, JournalErr
     let limits = Limits::from(config);
     let vault = Vault::new(config.encryption_keys.iter().map(Secret::expose));
     Ok(match &config.store {
-        JournalStore::Memory => Arc::new(MemoryJournal::new(limits)),
+        JournalStore::Embedded | JournalStore::Memory => Arc::new(MemoryJournal::new(limits)),
         JournalStore::Sqlite(path) => Arc::new(sqlite::open(path, config.mode, limits).await?.sealed_by(vault)),
         JournalStore::Postgres(url) => Arc::new(postgres::open(url.expose(), limits).await?.sealed_by(vault)),
     })

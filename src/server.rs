@@ -9,7 +9,7 @@ mod front_port;
 mod listen;
 mod reload;
 
-use std::{future::Future, net::SocketAddr, sync::Arc, time::Duration};
+use std::{future::Future, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use arc_swap::ArcSwap;
 use tokio::{sync::watch, task::JoinSet};
@@ -49,6 +49,8 @@ pub struct Options {
     pub logs: bool,
     /// Whether the pause before connections are told to go is left out: nobody balances load towards a test.
     pub skip_pause: bool,
+    /// The file in which the journal is kept when the configuration does not say where; without one, in memory.
+    pub embedded_journal: Option<PathBuf>,
 }
 
 /// Why a server cannot start.
@@ -141,7 +143,7 @@ impl Running {
             };
             port.serve(&config.server, listener, stop_seen.clone(), &mut tasks)?;
         }
-        let (executions, tokens) = executions::start(config, engine.clone(), &mut tasks).await?;
+        let (executions, tokens) = executions::start(config, options, engine.clone(), &mut tasks).await?;
         read_levels(&metrics, &engine, &executions, &presence);
         let admin = Admin::new(engine.clone(), Arc::clone(&authenticator), presence.clone());
         let recovery = Recovery::new(engine.clone(), executions.clone(), tokens, authenticator, presence);

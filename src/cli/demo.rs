@@ -73,7 +73,7 @@ fn loaded() -> anyhow::Result<Loaded> {
 async fn show(arguments: &DemoArguments) -> anyhow::Result<ExitCode> {
     let loaded = loaded()?;
     let listeners = Listeners::bind(&loaded.config.server).await?;
-    let running = Running::start(&loaded, listeners, &Options { logs: false, skip_pause: true }).await?;
+    let running = Running::start(&loaded, listeners, &Options { skip_pause: true, ..Options::default() }).await?;
     let paint = match arguments.output {
         Output::Text => Some(Paint::on(&io::stdout())),
         Output::Json => None,

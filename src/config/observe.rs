@@ -69,7 +69,8 @@ pub enum LogFormat {
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct JournalConfig {
-    /// Where it is: `memory`, `sqlite:relight.db` or `postgres://user:password@host/database`.
+    /// Where it is: `memory`, `sqlite:relight.db` or `postgres://user:password@host/database`. Default `embedded`: a
+    /// `SQLite` file of `relight serve` in the user's state directory, one for each port; in memory where there is none.
     #[schemars(with = "String")]
     pub store: JournalStore,
     /// Whether an answer waits for its record.
@@ -108,8 +109,10 @@ pub struct JournalConfig {
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(try_from = "Secret", into = "String")]
 pub enum JournalStore {
-    /// In memory; gone with the process.
+    /// Nothing is said: `relight serve` keeps a `SQLite` file of its own where it can, anything else keeps it in memory.
     #[default]
+    Embedded,
+    /// In memory; gone with the process.
     Memory,
     /// A `SQLite` file.
     Sqlite(PathBuf),
@@ -171,7 +174,7 @@ impl Default for LogConfig {
 impl Default for JournalConfig {
     fn default() -> Self {
         Self {
-            store: JournalStore::Memory,
+            store: JournalStore::Embedded,
             mode: JournalMode::Fast,
             retention: Duration::from_hours(24),
             max_invocations: 100_000,
@@ -192,7 +195,9 @@ impl TryFrom<Secret> for JournalStore {
 
     fn try_from(text: Secret) -> Result<Self, Self::Error> {
         let url = text.expose();
-        if url == "memory" {
+        if url == "embedded" {
+            Ok(Self::Embedded)
+        } else if url == "memory" {
             Ok(Self::Memory)
         } else if let Some(path) = url.strip_prefix("sqlite:").filter(|path| !path.is_empty()) {
             Ok(Self::Sqlite(PathBuf::from(path)))
@@ -207,6 +212,7 @@ impl TryFrom<Secret> for JournalStore {
 impl From<JournalStore> for String {
     fn from(store: JournalStore) -> Self {
         match store {
+            JournalStore::Embedded => "embedded".to_owned(),
             JournalStore::Memory => "memory".to_owned(),
             JournalStore::Sqlite(path) => format!("sqlite:{}", path.display()),
             JournalStore::Postgres(_) => format!("postgres://{}", super::secret::REDACTED),

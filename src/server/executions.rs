@@ -4,7 +4,7 @@ use sha2::{Digest as _, Sha256};
 use tokio::task::JoinSet;
 use uuid::Uuid;
 
-use super::StartError;
+use super::{Options, StartError};
 use crate::{
     config::{
         Config,
@@ -20,6 +20,7 @@ use crate::{
 /// Opens the journal and keeps what runs on it.
 pub(super) async fn start(
     config: &Config,
+    options: &Options,
     engine: Engine,
     tasks: &mut JoinSet<()>,
 ) -> Result<(Executions, TokenKey), StartError> {
@@ -37,10 +38,22 @@ pub(super) async fn start(
         thread_queue: config.journal.thread_queue,
         ..Settings::new(incarnation())
     };
-    let journal = journal::open(&config.journal).await?;
+    let mut kept = config.journal.clone();
+    if let (JournalStore::Embedded, Some(file)) = (&kept.store, &options.embedded_journal) {
+        kept.store = JournalStore::Sqlite(file.clone());
+    }
+    let journal = match journal::open(&kept).await {
+        // Nobody asked for this file, so that it is no reason not to serve.
+        Err(error) if matches!(config.journal.store, JournalStore::Embedded) => {
+            tracing::warn!(%error, "the embedded journal cannot be opened; the journal is in memory");
+            kept.store = JournalStore::Memory;
+            journal::open(&kept).await?
+        }
+        opened => opened?,
+    };
     let executions = Executions::new(engine, journal, settings);
     tasks.spawn(executions.clone().keep());
-    Ok((executions, token_key(&config.journal)))
+    Ok((executions, token_key(&kept)))
 }
 
 /// What the journal holds, for the metrics.
@@ -67,7 +80,7 @@ fn incarnation() -> Owner {
 /// the journal is gone with the process, so is the key.
 fn token_key(config: &JournalConfig) -> TokenKey {
     let place = match &config.store {
-        JournalStore::Memory => return TokenKey::random(),
+        JournalStore::Embedded | JournalStore::Memory => return TokenKey::random(),
         JournalStore::Sqlite(path) => std::path::absolute(path).unwrap_or_else(|_| path.clone()).display().to_string(),
         JournalStore::Postgres(url) => url.expose().to_owned(),
     };

@@ -47,9 +47,15 @@ impl Process {
 
     /// Starts it at this address.
     pub(crate) async fn start_on(config: &Path, listen: &str) -> Self {
+        // Without a place for state of its own.
+        Self::start_in(Path::new("/dev/null"), config, listen).await
+    }
+
+    /// Starts it at this address, with a place for state of its own.
+    async fn start_in(state: &Path, config: &Path, listen: &str) -> Self {
         let arguments =
             ["serve", "--listen", listen, "--admin-listen", "127.0.0.1:0", "--config", config.to_str().unwrap()];
-        let mut child = cli_binary::relight(&arguments).kill_on_drop(true).spawn().unwrap();
+        let mut child = cli_binary::relight(&arguments).env("XDG_STATE_HOME", state).spawn().unwrap();
         let mut log = BufReader::new(child.stderr.take().unwrap()).lines();
         let listening = loop {
             let line = tokio::time::timeout(PATIENCE, log.next_line()).await.unwrap().unwrap();
@@ -191,6 +197,24 @@ async fn a_killed_server_s_streams_are_taken_over_from_postgres() {
     let config = configured(folder.path(), &database.url(), &upstream);
     tokio::join!(killed_after(4, &config), killed_after(12, &config));
     database.drop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_of_which_no_journal_is_said_finds_its_streams_again_after_a_kill() {
+    let (upstream, folder) = (slow_upstream().await, tempfile::tempdir().unwrap());
+    let config = folder.path().join("relight.yaml");
+    std::fs::write(&config, one_target(&upstream)).unwrap();
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let first = Process::start_in(folder.path(), &config, &free).await;
+    let mut folding = Folding::default();
+    let mut stream = start(first.client.clone(), resumable(streaming("Hello", RewindMode::Rewind))).await.unwrap();
+    folding.follow(&mut stream, 8).await;
+    first.signal("-KILL").await;
+    folding.follow(&mut stream, usize::MAX).await;
+    let second = Process::start_in(folder.path(), &config, &free).await;
+    tokio::time::timeout(Duration::from_secs(40), folding.insist(&second.client)).await.expect("it is taken over");
+    assert_eq!(folding.text(), ANSWER);
+    assert_eq!(folding.cursor.unwrap().0, 2);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
