@@ -119,10 +119,12 @@ fn tell_listening(loaded: &Loaded, running: &Running) {
             None if loaded.found.is_empty() => "a scripted model answers, since no provider's key was found".to_owned(),
             None => format!("providers found by {}", loaded.found.join(", ")),
         };
+        let front = running.openai_front_address.map(|front| format!(", the OpenAI-compatible front on {front}"));
         tell(&format!(
-            "relight {} serves gRPC on {}, health and metrics on http://{}; {from}",
+            "relight {} serves gRPC on {}{}, health and metrics on http://{}; {from}",
             env!("CARGO_PKG_VERSION"),
             running.address,
+            front.unwrap_or_default(),
             running.admin_address,
         ));
     } else {
@@ -134,6 +136,7 @@ fn tell_listening(loaded: &Loaded, running: &Running) {
             "version": env!("CARGO_PKG_VERSION"),
             "address": running.address.to_string(),
             "admin_address": running.admin_address.to_string(),
+            "openai_front_address": running.openai_front_address.map(|front| front.to_string()),
             "config": source.map(|file| file.to_string()),
             "found": loaded.found,
         });

@@ -97,6 +97,9 @@ pub enum Progress {
         /// What is left of the failed target's retry budget, as a share of its capacity, 0 to 1.
         #[serde(default)]
         budget_left: f64,
+        /// What of the request was changed so that the target takes it, in words; `None` where nothing was.
+        #[serde(default)]
+        adaptation: Option<String>,
     },
     /// What an attempt cost.
     Usage {

@@ -261,6 +261,9 @@ pub struct AttemptRecord {
     pub injection_skipped: Option<String>,
     /// Whether the target refused the request because of its note.
     pub note_refused: bool,
+    /// What of the request is changed because of this failure when its target is asked again, in words.
+    #[serde(default)]
+    pub adaptation: Option<String>,
     /// What it cost.
     pub usage: Usage,
     /// Hex trace id; empty without tracing.

@@ -121,6 +121,8 @@ pub mod relight {
     pub const INJECTED: &str = "relight.injected";
     /// Where the note went.
     pub const INJECTED_VEHICLE: &str = "relight.injected.vehicle";
+    /// What of the request was changed so that the target takes it.
+    pub const ADAPTATION: &str = "relight.adaptation";
     /// Class of the failure.
     pub const CLASS: &str = "relight.error.class";
     /// Whether the same request may succeed later.

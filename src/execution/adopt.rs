@@ -174,12 +174,13 @@ impl Left {
                     note: None,
                     injection_skipped: None,
                     note_refused: false,
+                    adaptation: None,
                     usage: Usage::default(),
                     trace_id: String::new(),
                     winner: false,
                 });
             }
-            Progress::Recovery { attempt, class, .. } => {
+            Progress::Recovery { attempt, class, adaptation, .. } => {
                 if let Some(record) = self.attempt(*attempt) {
                     let mut failure = Failure::local(*class, class.phrase());
                     // Something was done about it, so that something could be; the class says what could not.
@@ -188,6 +189,7 @@ impl Left {
                     failure.at = entry.at;
                     record.duration = between(record.started_at, entry.at);
                     record.failure = Some(failure);
+                    record.adaptation.clone_from(adaptation);
                 }
             }
             Progress::ContextInjected { attempt, note, .. } => {

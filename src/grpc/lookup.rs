@@ -210,7 +210,7 @@ fn decisions(steps: &[Entry]) -> Vec<v1::Decision> {
     let mut decisions: Vec<v1::Decision> = Vec::new();
     for entry in steps {
         match &entry.step {
-            Progress::Recovery { attempt, class, strategy, wait, display, budget_left: _ } => {
+            Progress::Recovery { attempt, class, strategy, wait, display, .. } => {
                 let to_other = *strategy == RecoveryStrategy::Fallback;
                 let (wait_ms, wait_source) = wait_fields(Some(*wait), to_other, Some(*class));
                 decisions.push(v1::Decision {

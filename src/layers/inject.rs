@@ -134,5 +134,6 @@ fn skipped(attempt: &Attempt, reason: &str) {
 }
 
 fn refused_for_its_shape(failure: &Failure) -> bool {
-    failure.class == FailureClass::InvalidRequest && failure.status == Some(400)
+    // What names another cause does not blame the note.
+    failure.class == FailureClass::InvalidRequest && failure.status == Some(400) && failure.adaptation.is_none()
 }

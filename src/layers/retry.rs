@@ -16,8 +16,8 @@ use tokio::sync::mpsc;
 use tower::{Service, ServiceExt as _};
 
 use self::{
-    decide::{Breaks, Next, parked},
-    extend::{AfterExtension, Extension},
+    decide::{Breaks, Next},
+    extend::Extension,
 };
 use super::{
     BoxFuture, Deltas, ProgressStream,
@@ -28,6 +28,7 @@ use super::{
 };
 use crate::{
     domain::{
+        adaptation::Adaptation,
         failure::{Failure, FailureClass, Wait},
         fold::Progress,
         ids::TargetId,
@@ -100,12 +101,15 @@ struct Course<S> {
     hint: Option<TargetId>,
     after: Option<FailureClass>,
     wait: Option<Wait>,
+    /// How long it was parked since the last attempt.
+    parked: Duration,
     previous_wait: Option<Duration>,
     semantic_made: u32,
     parked_rounds: u32,
     reserved: Option<Reserved>,
     refusals: u32,
     adapted: bool,
+    changes: Vec<(TargetId, Adaptation)>,
     real: Option<Failure>,
     extension: Extension,
     breaks: Breaks,
@@ -132,12 +136,14 @@ where
             hint: None,
             after: None,
             wait: None,
+            parked: Duration::ZERO,
             previous_wait: None,
             semantic_made: 0,
             parked_rounds: 0,
             reserved: None,
             refusals: 0,
             adapted: false,
+            changes: Vec::new(),
             real: None,
             extension: Extension::default(),
             breaks: Breaks::default(),
@@ -157,7 +163,11 @@ where
             if let Some(failure) = orphaned {
                 match self.decide(failure) {
                     Next::Stop(terminal) => { yield terminal; return; }
-                    Next::Park { until, changed } => parked(until, changed).await,
+                    Next::Whole(_) => {}
+                    Next::Park { said, until, changed } => {
+                        for step in said { yield step; }
+                        self.stand(until, changed).await;
+                    }
                     Next::Again(said) => for step in said { yield step; },
                 }
             }
@@ -200,43 +210,44 @@ where
                     },
                 }
                 while let Some(step) = said(&mut steps) { yield step; }
-                let Some(failure) = failure else {
-                    if let Some((too_long, said)) = self.cut_by_length() {
-                        match too_long {
-                            None => span.finish_ok(true),
-                            Some(failure) => span.finish_failed(&failure, true),
+                let next = match failure {
+                    None => match self.cut_by_length() {
+                        Some((Some(too_long), next)) => {
+                            span.finish_failed(&too_long, true);
+                            next
                         }
-                        for step in said { yield step; }
-                        continue;
+                        Some((None, next)) => {
+                            span.finish_ok(true);
+                            next
+                        }
+                        None => {
+                            span.finish_ok(true);
+                            Next::Whole(self.delivery.commit())
+                        }
+                    },
+                    Some(failure) => {
+                        span.finish_failed(&failure, !failure.never_sent);
+                        let cancelled = failure.class == FailureClass::Cancelled;
+                        let unused = failure.class.is_local_refusal() || cancelled;
+                        self.settle(if unused { Settled::NotUsed } else { Settled::Failed });
+                        self.after_extension(&failure).unwrap_or_else(|| self.decide(failure))
                     }
-                    span.finish_ok(true);
-                    for step in self.delivery.commit() { yield step; }
-                    yield self.succeeded();
-                    return;
                 };
-                span.finish_failed(&failure, !failure.never_sent);
-                let cancelled = failure.class == FailureClass::Cancelled;
-                let unused = failure.class.is_local_refusal() || cancelled;
-                self.settle(if unused { Settled::NotUsed } else { Settled::Failed });
-                match self.not_extended(&failure) {
-                    Some(AfterExtension::Again(said)) => {
-                        for step in said { yield step; }
-                        continue;
-                    }
-                    Some(AfterExtension::Whole(said)) => {
-                        for step in said { yield step; }
-                        yield self.succeeded();
-                        return;
-                    }
-                    None => {}
-                }
-                match self.decide(failure) {
+                match next {
                     Next::Stop(terminal) => {
                         for step in self.delivery.flush() { yield step; }
                         yield terminal;
                         return;
                     }
-                    Next::Park { until, changed } => parked(until, changed).await,
+                    Next::Whole(said) => {
+                        for step in said { yield step; }
+                        yield self.succeeded();
+                        return;
+                    }
+                    Next::Park { said, until, changed } => {
+                        for step in said { yield step; }
+                        self.stand(until, changed).await;
+                    }
                     Next::Again(said) => for step in said { yield step; },
                 }
             }

@@ -193,6 +193,7 @@ impl Scope {
             note: None,
             injection_skipped: None,
             note_refused: false,
+            adaptation: None,
             usage: Usage::default(),
             trace_id: self.told_of.trace_id.clone(),
             winner: false,

@@ -181,7 +181,7 @@ impl Targets {
                 let by = &by.target;
                 candidate.larger_window = has_larger_window(target, by);
                 candidate.other_credential = (&by.provider, &by.credential) != (&target.provider, &target.credential);
-                let noted = record.note_refused && by.id == target.id;
+                let noted = (record.note_refused || record.adaptation.is_some()) && by.id == target.id;
                 let admitted = remedies(&scope.plan.retry, failure).admits(&candidate, by.id == target.id);
                 candidate.ruled_out |= !admitted && !noted;
             }
@@ -331,6 +331,7 @@ fn gate_key(kind: GateKind, target: &Target) -> String {
 fn has_larger_window(target: &Target, than: &Target) -> bool {
     match (target.capabilities.context_window_tokens, than.capabilities.context_window_tokens) {
         (Some(window), Some(other)) => window > other,
-        (Some(_) | None, None) | (None, Some(_)) => false,
+        // Nobody knows: another model may have more room, the same one has not.
+        (Some(_) | None, None) | (None, Some(_)) => target.model != than.model,
     }
 }

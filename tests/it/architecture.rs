@@ -13,7 +13,7 @@ const LEVELS: &[&[&str]] = &[
     &["events"],
     &["policy"],
     &["config"],
-    &["layers", "provider", "journal", "telemetry"],
+    &["layers", "provider", "journal", "telemetry", "wire_server"],
     &["stack"],
     &["engine"],
     &["execution", "scenarios"],

@@ -187,7 +187,7 @@ impl StreamWriter {
                 };
                 (*attempt, Body::Rewind(rewind))
             }
-            Progress::Recovery { attempt, class, strategy, wait, display, budget_left } => {
+            Progress::Recovery { attempt, class, strategy, wait, display, budget_left, adaptation: _ } => {
                 let to_other = *strategy == RecoveryStrategy::Fallback;
                 let (wait_ms, wait_source) = wait_fields(Some(*wait), to_other, Some(*class));
                 let recovery = v1::Recovery {

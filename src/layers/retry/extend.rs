@@ -27,14 +27,6 @@ pub(super) struct Extension {
     of: Option<((FinishReason, String), usize)>,
 }
 
-/// What follows an extension that failed.
-pub(super) enum AfterExtension {
-    /// Another one.
-    Again(Vec<Progress>),
-    /// What is there is the answer.
-    Whole(Vec<Progress>),
-}
-
 // === impl Extension ===
 
 impl Extension {
@@ -47,7 +39,7 @@ impl Extension {
 impl<S> Course<S> {
     /// What is done about a whole answer that was cut by its length: `None` where it is passed on. With a failure, the
     /// answer counts as one that is too long.
-    pub(super) fn cut_by_length(&mut self) -> Option<(Option<Failure>, Vec<Progress>)> {
+    pub(super) fn cut_by_length(&mut self) -> Option<(Option<Failure>, Next)> {
         let grown = self.extension.of.take().map_or(0, |(_, length)| length);
         let (blocks, finish) = self.delivery.finished()?;
         let text = cut_off(blocks, finish, &self.call)?.text.clone();
@@ -56,13 +48,13 @@ impl<S> Course<S> {
             _ if !retry.enabled => None,
             OnLength::Accept => None,
             OnLength::Continue if text.len() <= grown => None,
-            OnLength::Continue => self.extend(&text).map(|said| (None, said)),
-            OnLength::Shorten => self.shorten().map(|(failure, said)| (Some(failure), said)),
+            OnLength::Continue => self.extend(&text).map(|said| (None, Next::Again(said))),
+            OnLength::Shorten => self.shorten().map(|(failure, next)| (Some(failure), next)),
         }
     }
 
     /// What follows a failure of an extension; `None` where it was none.
-    pub(super) fn not_extended(&mut self, failure: &Failure) -> Option<AfterExtension> {
+    pub(super) fn after_extension(&mut self, failure: &Failure) -> Option<Next> {
         if failure.class == FailureClass::Cancelled {
             return None;
         }
@@ -74,10 +66,10 @@ impl<S> Course<S> {
         {
             self.extension.made += 1;
             self.extension.of = Some((finish, held.len()));
-            return Some(AfterExtension::Again(said));
+            return Some(Next::Again(said));
         }
         said.extend(self.delivery.settle(finish));
-        Some(AfterExtension::Whole(said))
+        Some(Next::Whole(said))
     }
 
     fn extend(&mut self, text: &str) -> Option<Vec<Progress>> {
@@ -108,7 +100,7 @@ impl<S> Course<S> {
     }
 
     /// Has the answer made again, where the policy of unusable answers allows it.
-    fn shorten(&mut self) -> Option<(Failure, Vec<Progress>)> {
+    fn shorten(&mut self) -> Option<(Failure, Next)> {
         let number = self.scope.next_number() - 1;
         let target = self.scope.attempts().last().and_then(|record| record.target.clone());
         let mut failure = Failure::local(FailureClass::MalformedResponse, "the answer was cut at the output limit");
@@ -116,13 +108,13 @@ impl<S> Course<S> {
         Finding::OutputLimit.mark(&mut failure);
         let (real, after) = (self.real.clone(), self.after);
         match self.decide(failure.clone()) {
-            Next::Again(said) => {
-                self.scope.learn(number, |record| record.failure = Some(failure.clone()));
-                Some((failure, said))
-            }
-            Next::Stop(_) | Next::Park { .. } => {
+            Next::Stop(_) | Next::Whole(_) => {
                 (self.real, self.after, self.impossible) = (real, after, false);
                 None
+            }
+            next @ (Next::Again(_) | Next::Park { .. }) => {
+                self.scope.learn(number, |record| record.failure = Some(failure.clone()));
+                Some((failure, next))
             }
         }
     }

@@ -159,8 +159,15 @@ fn a_rewind_tells_what_stays_and_a_recovery_how_many_attempts_are_left() {
     let rewind = Progress::Rewind { keep: vec![(1, 5)], cause: class, attempt: 1, hash };
     let wait = Wait { duration: Duration::from_millis(40), source: WaitSource::Backoff };
     let strategy = RecoveryStrategy::Fallback;
-    let recovery =
-        Progress::Recovery { attempt: 1, class, strategy, wait, display: "Falling back".to_owned(), budget_left: 0.25 };
+    let recovery = Progress::Recovery {
+        attempt: 1,
+        class,
+        strategy,
+        wait,
+        display: "Falling back".to_owned(),
+        budget_left: 0.25,
+        adaptation: None,
+    };
     let told = bodies(&mut writer, &[rewind, recovery]);
     let Body::Rewind(rewind) = &told[0] else { panic!("a rewind") };
     assert_eq!(rewind.keep, [v1::KeptBlock { block_id: 1, length_bytes: 5 }]);
