@@ -53,6 +53,19 @@ impl Process {
 
     /// Starts it at this address, with a place for state of its own.
     async fn start_in(state: &Path, config: &Path, listen: &str) -> Self {
+        let started = async {
+            loop {
+                if let Some(process) = Self::try_start_in(state, config, listen).await {
+                    return process;
+                }
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, started).await.expect("the address becomes free")
+    }
+
+    /// The same; `None` while somebody else has the address.
+    async fn try_start_in(state: &Path, config: &Path, listen: &str) -> Option<Self> {
         let arguments =
             ["serve", "--listen", listen, "--admin-listen", "127.0.0.1:0", "--config", config.to_str().unwrap()];
         let mut child = cli_binary::relight(&arguments).env("XDG_STATE_HOME", state).spawn().unwrap();
@@ -60,6 +73,9 @@ impl Process {
         let listening = loop {
             let line = tokio::time::timeout(PATIENCE, log.next_line()).await.unwrap().unwrap();
             let Some(line) = line else { panic!("it ended: {:?}", child.wait().await) };
+            if line.contains("is in use") {
+                return None;
+            }
             let said: Value = serde_json::from_str(&line).unwrap_or_else(|_| panic!("{line}"));
             if said["event"] == "listening" {
                 break said;
@@ -72,12 +88,17 @@ impl Process {
         let address = listening["address"].as_str().unwrap().to_owned();
         let channel = Endpoint::from_shared(format!("http://{address}")).unwrap().connect_lazy();
         let admin_address = listening["admin_address"].as_str().unwrap().to_owned();
-        Self { child, address, admin_address, client: RecoveryServiceClient::new(channel) }
+        Some(Self { child, address, admin_address, client: RecoveryServiceClient::new(channel) })
     }
 
     /// Its process id.
     pub(crate) fn pid(&self) -> u32 {
         self.child.id().unwrap()
+    }
+
+    /// Kills it, and waits until it is gone.
+    pub(crate) async fn kill(&mut self) {
+        self.child.kill().await.unwrap();
     }
 
     /// Sends it a signal.
@@ -205,11 +226,11 @@ async fn a_server_of_which_no_journal_is_said_finds_its_streams_again_after_a_ki
     let config = folder.path().join("relight.yaml");
     std::fs::write(&config, one_target(&upstream)).unwrap();
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
-    let first = Process::start_in(folder.path(), &config, &free).await;
+    let mut first = Process::start_in(folder.path(), &config, &free).await;
     let mut folding = Folding::default();
     let mut stream = start(first.client.clone(), resumable(streaming("Hello", RewindMode::Rewind))).await.unwrap();
     folding.follow(&mut stream, 8).await;
-    first.signal("-KILL").await;
+    first.kill().await;
     folding.follow(&mut stream, usize::MAX).await;
     let second = Process::start_in(folder.path(), &config, &free).await;
     tokio::time::timeout(Duration::from_secs(40), folding.insist(&second.client)).await.expect("it is taken over");

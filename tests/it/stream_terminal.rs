@@ -63,12 +63,12 @@ async fn a_server_that_dies_while_the_command_is_stopped_is_not_missed() {
     let (upstream, folder) = (slow_upstream().await, tempfile::tempdir().unwrap());
     let store = format!("sqlite:{}", folder.path().join("journal.db").display());
     let config = configured(folder.path(), &store, &upstream);
-    let server = Process::start(&config).await;
+    let mut server = Process::start(&config).await;
     let mut terminal = Terminal::run(&asking(&server), folder.path());
     terminal.until(0, FIRST_WORDS).await;
     terminal.press(CTRL_Z).await;
     terminal.until(0, "[stopped: 148]").await;
-    server.signal("-KILL").await;
+    server.kill().await;
     let successor = Process::start_on(&config, &server.address).await;
     terminal.press("\n").await;
     let shown = terminal.end().await;
