@@ -1,7 +1,8 @@
 //! The wire: one attempt becomes exactly one request to exactly one provider, and its answer a stream of deltas.
 //!
 //! Providers report facts and nothing else. They never retry, never judge a failure, never wait for a slow answer
-//! to come (the timers above do) and never hide a header or a body that the classifier could want.
+//! to come (the timers above do) and never hide a header or a body that the classifier could want. To read on an answer
+//! that is made in the background (`responses`) is no second request for one: nothing is generated or paid for again.
 
 pub mod anthropic;
 pub mod bedrock;

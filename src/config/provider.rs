@@ -196,6 +196,12 @@ pub struct CapabilityOverrides {
     /// Binds its reasoning to the exact prefix, so that notes must stay in the history.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prefix_bound_reasoning: Option<bool>,
+    /// Whether answers are made in the background, in the dialect `openai_responses` alone (default: no). One that is cut
+    /// off or falls silent is then read on from where it was, instead of asked for and paid for anew; one that nobody
+    /// wants any more is cancelled. The provider keeps such answers (`store`), which contracts without data retention
+    /// forbid, and takes longer to begin them; the rest of one that was cut off may come without encrypted reasoning.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub background: Option<bool>,
     /// Largest prompt plus answer, in tokens.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub context_window_tokens: Option<u64>,
@@ -332,6 +338,7 @@ impl CapabilityOverrides {
             (&mut known.images, self.images),
             (&mut known.signed_calls, self.signed_calls),
             (&mut known.prefix_bound_reasoning, self.prefix_bound_reasoning),
+            (&mut known.background, self.background),
         ] {
             *known = said.unwrap_or(*known);
         }

@@ -4,7 +4,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::message::{Message, Opaque};
+use super::{
+    failure::TransportFault,
+    message::{Message, Opaque},
+};
 
 /// A piece of an answer, as one attempt streams it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -42,6 +45,8 @@ pub enum Delta {
     },
     /// What the attempt cost so far; the last one counts.
     Usage(Usage),
+    /// The answer broke off and is read on: what follows goes on where it was, nothing of it is lost or repeated.
+    ReadOn(Break),
     /// The dialect's own mark of a whole answer.
     Finish {
         /// Why the model stopped.
@@ -49,6 +54,27 @@ pub enum Delta {
         /// The provider's own word for it.
         raw: String,
     },
+}
+
+/// How the reading of an answer broke off before it was read on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Break {
+    /// What went wrong.
+    pub fault: TransportFault,
+    /// How often this attempt was read on by now, from 1; requests for it that failed count.
+    pub requests: u32,
+}
+
+impl Break {
+    /// How it broke off, in words.
+    #[must_use]
+    pub const fn words(self) -> &'static str {
+        if matches!(self.fault, TransportFault::IdleTimeout) {
+            "the answer fell silent"
+        } else {
+            "the answer was cut off"
+        }
+    }
 }
 
 impl Delta {

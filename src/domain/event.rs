@@ -156,6 +156,13 @@ pub enum EventBody {
         /// Milliseconds from the request to it.
         after_ms: u64,
     },
+    /// The answer of an attempt broke off and is read on from where it was, within the same attempt.
+    AttemptReadOn {
+        /// How it broke off, in words.
+        reason: String,
+        /// How often the attempt asked for the rest by now.
+        requests: u32,
+    },
     /// An attempt answered.
     AttemptSucceeded {
         /// Milliseconds from the request to the end.
@@ -299,6 +306,7 @@ impl EventBody {
             Self::InvocationFailed { .. } => "invocation_failed",
             Self::AttemptStarted { .. } => "attempt_started",
             Self::FirstToken { .. } => "first_token",
+            Self::AttemptReadOn { .. } => "attempt_read_on",
             Self::AttemptSucceeded { .. } => "attempt_succeeded",
             Self::AttemptFailed { .. } => "attempt_failed",
             Self::RecoveryAttempted { .. } => "recovery_attempted",
@@ -331,6 +339,7 @@ impl EventBody {
             | Self::FirstToken { .. }
             | Self::AttemptSucceeded { .. } => Severity::Debug,
             Self::InvocationRecovered { .. }
+            | Self::AttemptReadOn { .. }
             | Self::ContextInjected { .. }
             | Self::ContextInjectionSkipped { .. }
             | Self::FallbackChosen { .. }

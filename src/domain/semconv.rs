@@ -123,6 +123,10 @@ pub mod relight {
     pub const INJECTED_VEHICLE: &str = "relight.injected.vehicle";
     /// What of the request was changed so that the target takes it.
     pub const ADAPTATION: &str = "relight.adaptation";
+    /// Event of a span: the answer broke off and is read on from where it was.
+    pub const READ_ON: &str = "relight.read_on";
+    /// How it broke off, in words.
+    pub const READ_ON_REASON: &str = "relight.read_on.reason";
     /// Class of the failure.
     pub const CLASS: &str = "relight.error.class";
     /// Whether the same request may succeed later.

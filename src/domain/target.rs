@@ -70,6 +70,8 @@ pub struct Capabilities {
     pub signed_calls: bool,
     /// Binds its reasoning to the exact prefix, so that notes must stay in the history.
     pub prefix_bound_reasoning: bool,
+    /// Goes on in the background when its reader is cut off, and can be read on from where that was.
+    pub background: bool,
     /// Largest prompt plus answer, in tokens; unset where unknown.
     pub context_window_tokens: Option<u64>,
 }
@@ -111,6 +113,7 @@ impl Default for Capabilities {
             images: true,
             signed_calls: false,
             prefix_bound_reasoning: false,
+            background: false,
             context_window_tokens: None,
         }
     }

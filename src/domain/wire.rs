@@ -2,7 +2,7 @@
 //!
 //! Layers and providers do not know each other; both know these types.
 
-use std::{pin::Pin, sync::Arc};
+use std::{pin::Pin, sync::Arc, time::Duration};
 
 use futures_util::Stream;
 use tokio::time::Instant;
@@ -12,7 +12,7 @@ use super::{
     message::ModelCall, target::Target,
 };
 
-/// One attempt on the wire: exactly one request to exactly one provider.
+/// One attempt on the wire: exactly one request for an answer to exactly one provider.
 #[derive(Debug, Clone)]
 pub struct WireCall {
     /// Whose attempt it is.
@@ -27,6 +27,8 @@ pub struct WireCall {
     pub wording: Wording,
     /// When the whole invocation must be over.
     pub deadline: Instant,
+    /// How long the answer may be silent between two tokens before the attempt is given up; `None` where nobody times it.
+    pub idle: Option<Duration>,
     /// The trace context to send to the provider; empty where it is not sent.
     pub trace: TraceContext,
 }

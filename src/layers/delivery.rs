@@ -96,6 +96,8 @@ impl Delivery {
                 self.usage = usage;
                 self.say(Progress::Usage { attempt, usage }, &mut steps);
             }
+            // Followers see an answer that goes on.
+            Delta::ReadOn(_) => {}
             Delta::Finish { reason, raw } => {
                 let mut open: Vec<u32> = self.numbers.keys().copied().collect();
                 open.sort_unstable();

@@ -10,7 +10,7 @@ use tower::{Service, ServiceExt as _};
 use super::{BoxFuture, Deltas, attempt::Attempt, observe::millis};
 
 use crate::domain::{
-    completion::{Delta, Usage},
+    completion::{Break, Delta, Usage},
     event::EventBody,
     failure::{Failure, FailureClass},
 };
@@ -94,6 +94,7 @@ impl Watched {
                 }
                 match delta {
                     Delta::Usage(usage) => self.usage = *usage,
+                    Delta::ReadOn(cut) => self.read_on(*cut),
                     Delta::Finish { .. } => self.succeeded(),
                     Delta::Start { .. }
                     | Delta::BlockStart { .. }
@@ -110,6 +111,12 @@ impl Watched {
         let Attempt { scope, number, target, .. } = &self.attempt;
         scope.learn(*number, |record| record.first_token = Some(after));
         scope.publish(*number, Some(&target.id), EventBody::FirstToken { after_ms: millis(after) });
+    }
+
+    fn read_on(&self, cut: Break) {
+        let Attempt { scope, number, target, .. } = &self.attempt;
+        let body = EventBody::AttemptReadOn { reason: cut.words().to_owned(), requests: cut.requests };
+        scope.publish(*number, Some(&target.id), body);
     }
 
     fn succeeded(&mut self) {

@@ -79,6 +79,7 @@ impl Joint {
                 | Delta::BlockDelta { .. }
                 | Delta::BlockStop { .. }
                 | Delta::Usage(_)
+                | Delta::ReadOn(_)
                 | Delta::Finish { .. },
                 _,
             ) => vec![delta],

@@ -111,6 +111,12 @@ impl Node {
         }
     }
 
+    fn event(&self, name: &'static str, attributes: Vec<KeyValue>) {
+        if let Some(span) = self.lock().as_mut() {
+            span.add_event(name, attributes);
+        }
+    }
+
     /// Marks the span as failed, with short words.
     fn error(&self, kind: String, message: &str) {
         if let Some(span) = self.lock().as_mut() {

@@ -3,7 +3,7 @@
 //! There is no total timeout per attempt but the deadline. The clocks run only while somebody asks for the next
 //! delta, so a caller that is slow to read is never mistaken for a provider that is slow to write.
 
-use std::{sync::Arc, task::Poll};
+use std::{sync::Arc, task::Poll, time::Duration};
 
 use async_stream::stream;
 use futures_util::StreamExt as _;
@@ -81,19 +81,22 @@ where
                 let words = format!("no first token after {} s", timers.first_token.as_secs_f64());
                 ProviderError::transport(family, fault, words)
             };
-            let call = wire_call(attempt);
+            let call = wire_call(attempt, timers.idle);
             let opened = timeout_at(first_token_by, inner.oneshot(call)).await;
             let mut deltas = opened.map_err(|_| silent(Arc::clone(&family)))??;
             Ok(Box::pin(stream! {
                 let mut first = true;
+                let mut by = first_token_by;
                 loop {
-                    let by = if first { first_token_by } else { Instant::now() + timers.idle };
                     match timeout_at(by, deltas.next()).await {
                         Ok(Some(item)) => {
                             first = first && !matches!(&item, Ok(delta) if delta.is_content());
                             let over = matches!(item, Err(_) | Ok(Delta::Finish { .. }));
+                            // That a silent answer is read on ends no silence.
+                            let is_heard = !matches!(item, Ok(Delta::ReadOn(_)));
                             yield item;
                             if over { return; }
+                            if is_heard && !first { by = Instant::now() + timers.idle; }
                         }
                         Ok(None) => return,
                         Err(_) if first => {
@@ -112,7 +115,7 @@ where
     }
 }
 
-fn wire_call(attempt: Attempt) -> WireCall {
+fn wire_call(attempt: Attempt, idle: Duration) -> WireCall {
     WireCall {
         invocation: attempt.scope.invocation.id.clone(),
         attempt: attempt.number,
@@ -120,6 +123,7 @@ fn wire_call(attempt: Attempt) -> WireCall {
         call: attempt.call,
         wording: attempt.wording,
         deadline: attempt.deadline,
+        idle: Some(idle),
         trace: attempt.outgoing,
     }
 }

@@ -55,7 +55,7 @@ impl AnswerCheck {
                 }
             }
             Delta::Finish { reason, .. } => self.finish = Some(*reason),
-            Delta::Start { .. } | Delta::BlockStop { .. } | Delta::Usage(_) => {}
+            Delta::Start { .. } | Delta::BlockStop { .. } | Delta::Usage(_) | Delta::ReadOn(_) => {}
         }
     }
 

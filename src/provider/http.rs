@@ -12,7 +12,7 @@ use std::{fmt, sync::Arc};
 
 use bytes::Bytes;
 use http::{
-    HeaderMap, HeaderName, HeaderValue, Request, Uri,
+    HeaderMap, HeaderName, HeaderValue, Method, Request, Uri,
     header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, USER_AGENT},
 };
 use http_body_util::Full;
@@ -132,8 +132,26 @@ impl HttpClient {
     /// # Errors
     /// With the facts, when the request could not be sent, no head came, or the status is not 2xx.
     pub(super) async fn post(&self, call: &WireCall, post: Post) -> Result<Reply, ProviderError> {
+        let request = self.request(call, Method::POST, post)?;
+        self.send(call, request).await
+    }
+
+    /// Asks for what is there already; `path` may have a query.
+    ///
+    /// # Errors
+    /// As for [`Self::post`].
+    pub(super) async fn get(
+        &self,
+        call: &WireCall,
+        path: String,
+        accept: &'static str,
+    ) -> Result<Reply, ProviderError> {
+        let request = self.request(call, Method::GET, Post { path, accept, ..Post::default() })?;
+        self.send(call, request).await
+    }
+
+    async fn send(&self, call: &WireCall, request: Request<Full<Bytes>>) -> Result<Reply, ProviderError> {
         let provider = &call.target.family;
-        let request = self.request(call, post)?;
         let answer = match self.client.request(request).await {
             Ok(answer) => answer,
             Err(error) => return Err(head_fault(provider, &error)),
@@ -161,7 +179,7 @@ impl HttpClient {
         })
     }
 
-    fn request(&self, call: &WireCall, post: Post) -> Result<Request<Full<Bytes>>, ProviderError> {
+    fn request(&self, call: &WireCall, method: Method, post: Post) -> Result<Request<Full<Bytes>>, ProviderError> {
         let not_configured = |message: String| ProviderError {
             provider: Arc::clone(&call.target.family),
             message: Some(message),
@@ -171,10 +189,12 @@ impl HttpClient {
         let mut url = shared.base.replace("{model}", &call.target.model);
         url.push_str(&post.path);
         if let Some(query) = &shared.query {
-            url.push('?');
+            url.push(if post.path.contains('?') { '&' } else { '?' });
             url.push_str(query);
         }
-        let mut request = Request::post(url)
+        let mut request = Request::builder()
+            .method(method)
+            .uri(url)
             .header(CONTENT_TYPE, "application/json")
             .header(ACCEPT, post.accept)
             .header(USER_AGENT, AGENT)

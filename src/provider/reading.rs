@@ -4,7 +4,9 @@
 //! (servers answer a request for a stream with a document, an error inside a 200, a web page, or nothing), and an end
 //! without the dialect's own mark is a cut, never a short answer. It never looks into an event.
 
-use std::{sync::Arc, time::Duration};
+mod sse_frames;
+
+use std::{mem, sync::Arc, time::Duration};
 
 use async_stream::try_stream;
 use bytes::{Bytes, BytesMut};
@@ -13,23 +15,20 @@ use serde_json::Value;
 use super::{
     http::{Reply, ReplyBody},
     spec::HttpSettings,
-    sse::{SseDecoder, SseEvent},
 };
 use crate::domain::{
-    completion::Delta,
+    completion::{Break, Delta},
     failure::{ProviderError, Surface, TransportFault},
     wire::DeltaStream,
 };
 
+pub(super) use self::sse_frames::SseFrames;
+
 /// Longest piece of a body in an error, in bytes.
 pub(super) const MAX_EXCERPT_BYTES: usize = 4 << 10;
-/// Most bytes of an undecided body that are waited for before it is called unusable.
-const MAX_UNDECIDED_BYTES: usize = 4 << 10;
 
 /// Longest time that the end of a body is waited for when its answer is whole.
 const DRAIN_TIMEOUT: Duration = Duration::from_millis(20);
-
-const FIELDS: [&[u8]; 6] = [b"data:", b"event:", b":", b"id:", b"retry:", b"error:"];
 
 /// How a dialect reads one answer.
 pub(super) trait Dialog: Send + 'static {
@@ -44,6 +43,16 @@ pub(super) trait Dialog: Send + 'static {
 
     /// Takes the end of the body where no event was the answer's own end.
     fn end(&mut self, out: &mut Vec<Delta>) -> Result<(), Flaw>;
+
+    /// How long nothing may come before the rest is asked for; `None`: for as long as the timers above allow.
+    fn patience(&self) -> Option<Duration> {
+        None
+    }
+
+    /// Asks for the rest of an answer that broke off; gives the break back where there is no rest to be had.
+    fn read_on(&mut self, cut: ProviderError) -> impl Future<Output = Result<(Reply, Break), ProviderError>> + Send {
+        std::future::ready(Err(cut))
+    }
 
     /// Whether the answer is whole already, so that nothing is lost if its body breaks off now.
     fn is_whole(&self) -> bool {
@@ -122,10 +131,6 @@ pub(super) enum Kind {
     Neither,
 }
 
-/// Server-sent events.
-#[derive(Debug)]
-pub(super) struct SseFrames(SseDecoder);
-
 /// The deltas of an answer whose head said 2xx.
 pub(super) fn read<D: Dialog>(reply: Reply, provider: Arc<str>, settings: &HttpSettings, mut dialog: D) -> DeltaStream {
     let Reply { status, headers, mut body } = reply;
@@ -136,9 +141,8 @@ pub(super) fn read<D: Dialog>(reply: Reply, provider: Arc<str>, settings: &HttpS
         match kind {
             Kind::Events => {
                 let mut frames = D::Frames::new(max_line_bytes);
-                let mut next = Some(first);
-                let mut ended_by_mark = false;
-                'body: while let Some(bytes) = next {
+                let mut bytes = first;
+                loop {
                     facts.remember(&bytes);
                     for event in frames.feed(&bytes).map_err(|fault| facts.broken(fault))? {
                         let mut out = Vec::new();
@@ -147,25 +151,47 @@ pub(super) fn read<D: Dialog>(reply: Reply, provider: Arc<str>, settings: &HttpS
                             yield delta;
                         }
                         if step == Step::Whole {
-                            ended_by_mark = true;
-                            break 'body;
+                            // The connection can be used again once the body's own end is read.
+                            drain(&mut body).await;
+                            return;
                         }
                     }
-                    next = match body.chunk().await {
-                        Err(_) if dialog.is_whole() => None,
-                        next => next?,
-                    };
-                }
-                if ended_by_mark {
-                    // The connection can be used again once the body's own end is read.
-                    drain(&mut body).await;
-                } else {
                     let mut out = Vec::new();
-                    let last = frames.finish().map_or(Ok(Step::More), |event| dialog.event(event, &mut out));
-                    let ended = last.and_then(|step| if step == Step::More { dialog.end(&mut out) } else { Ok(()) });
-                    ended.map_err(|flaw| facts.flawed(flaw, Surface::Stream))?;
-                    for delta in out {
-                        yield delta;
+                    let (cut, is_silence) = match facts.next(&mut body, dialog.patience()).await {
+                        Ok(Some(next)) => {
+                            bytes = next;
+                            continue;
+                        }
+                        Err(silence) if silence.fault == Some(TransportFault::IdleTimeout) => (silence, true),
+                        Err(error) if !dialog.is_whole() => (error, false),
+                        Ok(None) | Err(_) => {
+                            let frames = mem::replace(&mut frames, D::Frames::new(max_line_bytes));
+                            let last = frames.finish().map_or(Ok(Step::More), |event| dialog.event(event, &mut out));
+                            let ended =
+                                last.and_then(|step| if step == Step::More { dialog.end(&mut out) } else { Ok(()) });
+                            match ended {
+                                Ok(()) => {
+                                    for delta in out {
+                                        yield delta;
+                                    }
+                                    return;
+                                }
+                                Err(flaw @ Flaw::Cut(_)) => (facts.flawed(flaw, Surface::Stream), false),
+                                Err(flaw) => Err(facts.flawed(flaw, Surface::Stream))?,
+                            }
+                        }
+                    };
+                    match facts.rest(&mut dialog, cut).await {
+                        Ok((rest, first, told)) => {
+                            for delta in out {
+                                yield delta;
+                            }
+                            yield Delta::ReadOn(told);
+                            (body, bytes, frames) = (rest, first, D::Frames::new(max_line_bytes));
+                        }
+                        // What is silent may still speak.
+                        Err(_) if is_silence => bytes = Bytes::new(),
+                        Err(error) => Err(error)?,
                     }
                 }
             }
@@ -242,6 +268,32 @@ impl Facts {
         Ok((Kind::Neither, seen.freeze()))
     }
 
+    /// The next bytes of a body; an `IdleTimeout` where none come for so long.
+    async fn next(&self, body: &mut ReplyBody, patience: Option<Duration>) -> Result<Option<Bytes>, ProviderError> {
+        let Some(patience) = patience else { return body.chunk().await };
+        let silence = |_| {
+            let words = format!("nothing came for {} s", patience.as_secs_f64());
+            ProviderError::transport(Arc::clone(&self.provider), TransportFault::IdleTimeout, words)
+        };
+        tokio::time::timeout(patience, body.chunk()).await.map_err(silence)?
+    }
+
+    /// Opens the rest of an answer that broke off.
+    async fn rest<D: Dialog>(
+        &self,
+        dialog: &mut D,
+        cut: ProviderError,
+    ) -> Result<(ReplyBody, Bytes, Break), ProviderError> {
+        loop {
+            let (Reply { status, headers, mut body }, told) = dialog.read_on(cut.clone()).await?;
+            let facts = Self { provider: Arc::clone(&self.provider), status, headers, excerpt: Vec::new() };
+            // What is no stream, or breaks off at once, brought nothing; the dialog knows when to give up.
+            if let Ok((Kind::Events, first)) = facts.open::<D::Frames>(&mut body).await {
+                return Ok((body, first, told));
+            }
+        }
+    }
+
     /// Keeps the beginning of the body; says whether there is room for more.
     fn remember(&mut self, bytes: &[u8]) -> bool {
         let room = MAX_EXCERPT_BYTES.saturating_sub(self.excerpt.len());
@@ -299,42 +351,6 @@ impl Failed {
     /// An error that came as this JSON text.
     pub(super) fn new(status: Option<u16>, body: &str) -> Self {
         Self { status, body: bounded(body), header: None }
-    }
-}
-
-// === impl SseFrames ===
-
-impl Frames for SseFrames {
-    type Event = SseEvent;
-
-    fn new(max_bytes: usize) -> Self {
-        Self(SseDecoder::new(max_bytes))
-    }
-
-    fn feed(&mut self, bytes: &[u8]) -> Result<Vec<SseEvent>, FrameFault> {
-        self.0.feed(bytes).map_err(|error| FrameFault::TooLong(error.to_string()))
-    }
-
-    /// The end of a body may have torn its last event; a torn one was never sent as far as anybody can tell.
-    fn finish(self) -> Option<SseEvent> {
-        let last = self.0.finish().ok().flatten()?;
-        serde_json::from_str::<serde::de::IgnoredAny>(&last.data).is_ok().then_some(last)
-    }
-
-    fn kind_of(seen: &[u8], content_type: &str) -> Option<Kind> {
-        match seen.first()? {
-            b'{' | b'[' => Some(Kind::Document),
-            _ if content_type.starts_with("text/event-stream") => Some(Kind::Events),
-            _ => {
-                let bare = seen.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(seen);
-                if FIELDS.iter().any(|field| bare.starts_with(field)) {
-                    return Some(Kind::Events);
-                }
-                let may_become =
-                    b"\xEF\xBB\xBF".starts_with(seen) || FIELDS.iter().any(|field| field.starts_with(bare));
-                (!may_become || seen.len() > MAX_UNDECIDED_BYTES).then_some(Kind::Neither)
-            }
-        }
     }
 }
 

@@ -1,9 +1,12 @@
-//! `OpenAI`'s Responses API, stateless: the whole conversation goes with each request, nothing is stored.
+//! `OpenAI`'s Responses API, stateless: the whole conversation goes with each request, and nothing that is stored is
+//! referred to.
 //!
 //! An answer counts as whole only with `response.completed` or `response.incomplete`. Reasoning items go back to this
-//! dialect alone, as they came, with their encrypted content. It never polls: a background response is no answer.
+//! dialect alone, as they came, with their encrypted content. Targets with the capability `background` store their answers
+//! for as long as they are read: one that breaks off is read on (`attach`). It never polls.
 
 mod answer;
+mod attach;
 mod finish;
 mod items;
 mod request;
@@ -25,6 +28,7 @@ pub(super) const REASONING: &str = "openai.encrypted_content";
 #[derive(Debug, Clone)]
 pub struct ResponsesClient {
     http: HttpClient,
+    cancels: attach::Cancels,
 }
 
 // === impl ResponsesClient ===
@@ -35,18 +39,20 @@ impl ResponsesClient {
     /// # Errors
     /// When the specification cannot work.
     pub fn build(spec: &ProviderSpec) -> Result<Self, BuildError> {
-        Ok(Self { http: HttpClient::build(spec)? })
+        Ok(Self { http: HttpClient::build(spec)?, cancels: attach::Cancels::default() })
     }
 
     /// Asks; fails at once where the call cannot be put into this dialect's words.
     pub(super) fn answer(&self, call: WireCall) -> Result<Answer, ProviderError> {
-        let body = request::body(&call)?;
-        let http = self.http.clone();
+        let request::Asked { body, in_background } = request::body(&call)?;
+        let (http, cancels) = (self.http.clone(), self.cancels.clone());
         Ok(Box::pin(async move {
             let post = Post { path: "/responses".to_owned(), body, accept: "text/event-stream", ..Post::default() };
             let reply = http.post(&call, post).await?;
-            let dialog = answer::ResponseReader::new(rate_limits(&reply.headers));
-            Ok(reading::read(reply, Arc::clone(&call.target.family), http.settings(), dialog))
+            let (family, settings) = (Arc::clone(&call.target.family), http.settings().clone());
+            let hold = in_background.then(|| attach::Hold::new(http, call, cancels));
+            let dialog = answer::ResponseReader::new(rate_limits(&reply.headers), hold);
+            Ok(reading::read(reply, family, &settings, dialog))
         }))
     }
 }

@@ -74,6 +74,7 @@ impl Naive {
                 call: Arc::clone(&self.ask),
                 wording: Wording::default(),
                 deadline,
+                idle: None,
                 trace: TraceContext::default(),
             };
             if self.answered(call).await {

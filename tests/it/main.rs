@@ -19,6 +19,7 @@ mod inject_wire;
 mod journal_spec;
 mod provider_adapt;
 mod provider_anthropic;
+mod provider_attach;
 mod provider_bedrock;
 mod provider_dialects;
 mod provider_gemini;

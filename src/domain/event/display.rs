@@ -23,6 +23,9 @@ impl Event {
                 format!("Attempt {} on {target} ({model}): {}", self.attempt, cause.label())
             }
             EventBody::FirstToken { after_ms } => format!("First token from {target} after {after_ms} ms"),
+            EventBody::AttemptReadOn { reason, requests } => {
+                format!("Attempt {} on {target} is read on ({requests}): {reason}", self.attempt)
+            }
             EventBody::AttemptSucceeded { duration_ms, .. } => {
                 format!("Attempt {} on {target} answered in {duration_ms} ms", self.attempt)
             }

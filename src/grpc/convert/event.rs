@@ -103,6 +103,7 @@ pub const fn event_type(body: &EventBody) -> Option<v1::RecoveryEventType> {
         EventBody::InvocationRecovered { .. } => Type::InvocationRecovered,
         EventBody::InvocationFailed { .. } => Type::InvocationFailed,
         EventBody::AttemptStarted { .. } => Type::AttemptStarted,
+        EventBody::AttemptReadOn { .. } => Type::AttemptReadOn,
         EventBody::AttemptFailed { .. } => Type::AttemptFailed,
         EventBody::RecoveryAttempted { .. } => Type::RecoveryAttempted,
         EventBody::ContextInjected { .. } => Type::ContextInjected,

@@ -98,6 +98,10 @@ impl ChatSpan {
                 self.guard.node.set(model.into_iter().chain(id));
             }
             Delta::Usage(usage) => self.guard.node.set(usage_attributes(*usage)),
+            Delta::ReadOn(cut) => {
+                let reason = KeyValue::new(relight::READ_ON_REASON, cut.words());
+                self.guard.node.event(relight::READ_ON, vec![reason]);
+            }
             Delta::Finish { reason, raw: _ } => {
                 let reasons = vec![StringValue::from(reason.as_str())];
                 self.guard.node.set([KeyValue::new(attr::GEN_AI_FINISH_REASONS, Value::Array(Array::String(reasons)))]);

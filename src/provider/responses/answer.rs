@@ -4,15 +4,19 @@
 //! whole, when it is done: that fills in what was not streamed, and it alone holds the encrypted reasoning. Items of
 //! built-in tools, and unknown events, are ignored.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, time::Duration};
 
 use serde_json::{Value, json};
 
-use super::{REASONING, finish};
+use super::{REASONING, attach::Hold, finish};
 use crate::{
-    domain::completion::{BlockKind, Delta, FinishReason},
+    domain::{
+        completion::{BlockKind, Break, Delta, FinishReason},
+        failure::ProviderError,
+    },
     provider::{
         blocks::Blocks,
+        http::Reply,
         reading::{Dialog, Failed, Flaw, SseFrames, Step},
         sse::SseEvent,
         turns::opaque,
@@ -33,12 +37,15 @@ pub(super) struct ResponseReader {
     /// The part of a reasoning item that is being streamed.
     thought: Option<(u64, bool, u64)>,
     has_items: bool,
+    /// Of a response that is made in the background.
+    hold: Option<Hold>,
 }
 
 // === impl ResponseReader ===
 
 impl ResponseReader {
-    pub(super) fn new(limits: Vec<(String, String)>) -> Self {
+    /// Reads an answer whose head had these limits; with `hold`, one that is made in the background.
+    pub(super) fn new(limits: Vec<(String, String)>, hold: Option<Hold>) -> Self {
         Self {
             limits,
             started: false,
@@ -46,6 +53,7 @@ impl ResponseReader {
             seen: BTreeSet::new(),
             thought: None,
             has_items: false,
+            hold,
         }
     }
 
@@ -170,6 +178,11 @@ impl Dialog for ResponseReader {
             Err(_) => return Ok(Step::More),
         };
         let kind = value.get("type").and_then(Value::as_str).unwrap_or(&event.name);
+        if let Some(hold) = &mut self.hold
+            && !hold.follow(kind, &value)?
+        {
+            return Ok(Step::More);
+        }
         let index = value.get("output_index").and_then(Value::as_u64).unwrap_or(0);
         let place = value.get("content_index").and_then(Value::as_u64).unwrap_or(0);
         let response = value.get("response").unwrap_or(&Value::Null);
@@ -214,7 +227,13 @@ impl Dialog for ResponseReader {
             _ if document.get("error").is_some_and(|error| !error.is_null()) => {
                 Err(failed(document, &document.to_string()))
             }
-            "queued" | "in_progress" => Err(Flaw::Unusable("the answer goes on in the background".to_owned())),
+            "queued" | "in_progress" => {
+                // It is known only to be cancelled.
+                if let Some(hold) = &mut self.hold {
+                    hold.learn(document);
+                }
+                Err(Flaw::Unusable("the answer goes on in the background".to_owned()))
+            }
             _ => Err(Flaw::NotUnderstood),
         }
     }
@@ -224,6 +243,18 @@ impl Dialog for ResponseReader {
             Err(Flaw::Cut("the answer ended without a response.completed".to_owned()))
         } else {
             Err(Flaw::NotUnderstood)
+        }
+    }
+
+    fn patience(&self) -> Option<Duration> {
+        // What waits in a queue, or thinks before its first word, is silent for good reasons.
+        self.hold.as_ref().filter(|_| !self.seen.is_empty()).and_then(Hold::patience)
+    }
+
+    async fn read_on(&mut self, cut: ProviderError) -> Result<(Reply, Break), ProviderError> {
+        match &mut self.hold {
+            Some(hold) => hold.read_on(cut).await,
+            None => Err(cut),
         }
     }
 }

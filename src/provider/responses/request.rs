@@ -20,21 +20,35 @@ use crate::{
 /// Models whose answers hold no reasoning; they refuse to be asked for it encrypted.
 const WITHOUT_REASONING: [&str; 4] = ["gpt-3", "gpt-4", "chatgpt", "-chat"];
 
+/// A request in the API's words.
+pub(super) struct Asked {
+    /// JSON.
+    pub(super) body: Vec<u8>,
+    /// Whether the target can make answers in the background, and this one is to be.
+    pub(super) in_background: bool,
+}
+
 /// The request's JSON body.
 ///
 /// # Errors
 /// When a schema that the caller gave is not JSON.
-pub(super) fn body(call: &WireCall) -> Result<Vec<u8>, ProviderError> {
+pub(super) fn body(call: &WireCall) -> Result<Asked, ProviderError> {
     let refused = |message: String| ProviderError {
         provider: Arc::clone(&call.target.family),
         message: Some(message),
         ..ProviderError::default()
     };
-    let fields = fields(&call.target.model, &call.call).map_err(refused)?;
-    serde_json::to_vec(&fields).map_err(|error| refused(format!("the request cannot be written as JSON: {error}")))
+    let able = call.target.capabilities.background;
+    let fields = fields(&call.target.model, &call.call, able).map_err(refused)?;
+    // The caller's own words go before the target's.
+    let in_background =
+        able && ["background", "store", "stream"].iter().all(|name| fields.get(*name) == Some(&json!(true)));
+    let body = serde_json::to_vec(&fields);
+    let body = body.map_err(|error| refused(format!("the request cannot be written as JSON: {error}")))?;
+    Ok(Asked { body, in_background })
 }
 
-fn fields(model: &str, call: &ModelCall) -> Result<Map<String, Value>, String> {
+fn fields(model: &str, call: &ModelCall, background: bool) -> Result<Map<String, Value>, String> {
     let mut body = Map::new();
     let mut set = |name: &str, value: Value| {
         body.insert(name.to_owned(), value);
@@ -42,7 +56,11 @@ fn fields(model: &str, call: &ModelCall) -> Result<Map<String, Value>, String> {
     set("model", json!(model));
     set("input", Value::Array(items::translate(&call.messages)));
     set("stream", json!(true));
-    set("store", json!(false));
+    // What is not stored cannot be asked for again.
+    set("store", json!(background));
+    if background {
+        set("background", json!(true));
+    }
     if !WITHOUT_REASONING.iter().any(|name| model.contains(name)) {
         set("include", json!(["reasoning.encrypted_content"]));
     }

@@ -40,6 +40,7 @@ fn call(model: &str, texts: &[&str]) -> WireCall {
         call: Arc::new(ModelCall { messages, ..ModelCall::default() }),
         wording: Wording::default(),
         deadline: Instant::now() + Duration::from_mins(10),
+        idle: None,
         trace: TraceContext::default(),
     }
 }

@@ -282,6 +282,7 @@ impl Inner {
             | EventBody::InvocationFailed { .. }
             | EventBody::AttemptStarted { .. }
             | EventBody::FirstToken { .. }
+            | EventBody::AttemptReadOn { .. }
             | EventBody::AttemptSucceeded { .. }
             | EventBody::AttemptFailed { .. }
             | EventBody::RecoveryAttempted { .. } => {}

@@ -11,10 +11,20 @@ pub(super) const ANSWERS: Answers =
 /// A message of one text, word by word.
 #[must_use]
 pub fn text(text: &str) -> Reply {
+    named(&told(text))
+}
+
+/// What of [`text`] comes after the event of that number, as for a response in the background.
+#[must_use]
+pub fn text_after(text: &str, number: u64) -> Reply {
+    named_after(&told(text), Some(number))
+}
+
+fn told(text: &str) -> Vec<Value> {
     let item = message(&json!({"type": "output_text", "text": text, "annotations": []}));
     let mut events = begun(text);
     events.extend([done(&item), completed(&item)]);
-    named(&events)
+    events
 }
 
 /// A `function_call` item whose arguments come in pieces.
@@ -110,7 +120,18 @@ fn completed(item: &Value) -> Value {
 }
 
 fn named(events: &[Value]) -> Reply {
-    let named: Vec<(&str, Value)> =
-        events.iter().map(|event| (event["type"].as_str().unwrap_or_default(), event.clone())).collect();
+    named_after(events, None)
+}
+
+/// The events, numbered from 0, behind that number.
+fn named_after(events: &[Value], number: Option<u64>) -> Reply {
+    let numbered = (0_u64..).zip(events).filter(|(own, _)| number.is_none_or(|number| *own > number));
+    let named: Vec<(&str, Value)> = numbered
+        .map(|(own, event)| {
+            let mut event_with_number = event.clone();
+            event_with_number["sequence_number"] = json!(own);
+            (event["type"].as_str().unwrap_or_default(), event_with_number)
+        })
+        .collect();
     Reply::named_events(&named)
 }

@@ -56,6 +56,7 @@ pub(crate) fn attempt(call: ModelCall) -> WireCall {
         call: Arc::new(call),
         wording: Wording::default(),
         deadline: Instant::now() + Duration::from_mins(1),
+        idle: None,
         trace: TraceContext::default(),
     }
 }

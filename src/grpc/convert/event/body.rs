@@ -57,6 +57,9 @@ pub(super) fn body(event: &Event) -> Option<Body> {
             model: model.clone(),
             ..v1::AttemptStartedEvent::default()
         }),
+        EventBody::AttemptReadOn { reason, requests } => {
+            Body::AttemptReadOn(v1::AttemptReadOnEvent { reason: reason.clone(), requests: *requests })
+        }
         EventBody::AttemptFailed { class, message, status: _, duration_ms, sent, usage: spent } => {
             Body::AttemptFailed(v1::AttemptFailedEvent {
                 failure_class: class_field(Some(*class)),

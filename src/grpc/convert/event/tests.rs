@@ -61,6 +61,7 @@ fn every_body() -> Vec<EventBody> {
         EventBody::InvocationFailed { duration_ms: 5, attempts: 1, class, message: text() },
         EventBody::AttemptStarted { cause: AttemptCause::Initial, model: text() },
         EventBody::FirstToken { after_ms: 5 },
+        EventBody::AttemptReadOn { reason: text(), requests: 1 },
         EventBody::AttemptSucceeded { duration_ms: 5, usage },
         EventBody::AttemptFailed { class, message: text(), status: Some(500), duration_ms: 5, sent: true, usage },
         recovery(),

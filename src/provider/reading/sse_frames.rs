@@ -1,0 +1,51 @@
+//! Bodies that are server-sent events, and how they are told from documents and from what is neither.
+//!
+//! A server's word for what it sends counts less than its first bytes. An event that the end of a body tore is dropped,
+//! never guessed at.
+
+use super::{FrameFault, Frames, Kind};
+use crate::provider::sse::{SseDecoder, SseEvent};
+
+/// Most bytes of an undecided body that are waited for before it is called unusable.
+const MAX_UNDECIDED_BYTES: usize = 4 << 10;
+const FIELDS: [&[u8]; 6] = [b"data:", b"event:", b":", b"id:", b"retry:", b"error:"];
+
+/// Server-sent events.
+#[derive(Debug)]
+pub(in crate::provider) struct SseFrames(SseDecoder);
+
+// === impl SseFrames ===
+
+impl Frames for SseFrames {
+    type Event = SseEvent;
+
+    fn new(max_bytes: usize) -> Self {
+        Self(SseDecoder::new(max_bytes))
+    }
+
+    fn feed(&mut self, bytes: &[u8]) -> Result<Vec<SseEvent>, FrameFault> {
+        self.0.feed(bytes).map_err(|error| FrameFault::TooLong(error.to_string()))
+    }
+
+    /// The end of a body may have torn its last event; a torn one was never sent as far as anybody can tell.
+    fn finish(self) -> Option<SseEvent> {
+        let last = self.0.finish().ok().flatten()?;
+        serde_json::from_str::<serde::de::IgnoredAny>(&last.data).is_ok().then_some(last)
+    }
+
+    fn kind_of(seen: &[u8], content_type: &str) -> Option<Kind> {
+        match seen.first()? {
+            b'{' | b'[' => Some(Kind::Document),
+            _ if content_type.starts_with("text/event-stream") => Some(Kind::Events),
+            _ => {
+                let bare = seen.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(seen);
+                if FIELDS.iter().any(|field| bare.starts_with(field)) {
+                    return Some(Kind::Events);
+                }
+                let may_become =
+                    b"\xEF\xBB\xBF".starts_with(seen) || FIELDS.iter().any(|field| field.starts_with(bare));
+                (!may_become || seen.len() > MAX_UNDECIDED_BYTES).then_some(Kind::Neither)
+            }
+        }
+    }
+}

@@ -1,0 +1,241 @@
+//! The hold on a response that is made in the background: where its reading is, and how it goes on after a break.
+//!
+//! The provider numbers the events of such a response and sends those behind any number again. Reading on is part of the
+//! attempt: bounded, never a second answer, and given up where the numbers do not fit together. A response that nobody
+//! reads any more goes on and is paid for, so that letting go of one that runs cancels it.
+
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use serde_json::Value;
+use tokio::{runtime::Handle, task::JoinSet};
+
+use crate::{
+    domain::{
+        completion::Break,
+        failure::{ProviderError, TransportFault},
+        wire::WireCall,
+    },
+    provider::{
+        http::{HttpClient, Post, Reply},
+        reading::Flaw,
+    },
+};
+
+/// Most requests for the rest of one answer.
+const MAX_REQUESTS: u32 = 3;
+/// Most of them in a row that bring nothing new.
+const MAX_FRUITLESS: u32 = 2;
+/// The wait before one that follows a fruitless one: what broke twice at once needs a moment.
+const PAUSE: Duration = Duration::from_millis(250);
+/// Longest time that a cancellation may take; a provider that takes longer has it, or never will.
+const CANCEL_TIMEOUT: Duration = Duration::from_secs(5);
+/// Longest id that goes into a path, in bytes.
+const MAX_ID_BYTES: usize = 256;
+/// The events after which nothing goes on upstream.
+const ENDS: [&str; 4] = ["response.completed", "response.incomplete", "response.failed", "response.cancelled"];
+
+/// The cancellations that are under way, of one provider; cheap to clone.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Cancels(Arc<Mutex<JoinSet<()>>>);
+
+/// The hold of one attempt on its response.
+#[derive(Debug)]
+pub(super) struct Hold {
+    http: HttpClient,
+    call: WireCall,
+    cancels: Cancels,
+    id: Option<String>,
+    /// The number of the last event that was read.
+    last: Option<u64>,
+    /// Whether there is a rest to ask for: all events so far had numbers that tell their order, and no request for it
+    /// was refused for good.
+    has_rest: bool,
+    /// Whether it goes on upstream, as far as is known.
+    runs: bool,
+    requests: u32,
+    fruitless: u32,
+    /// Where reading was at the last request.
+    asked_at: Option<u64>,
+    /// Whether the next event is the first one of a rest.
+    is_rest: bool,
+}
+
+// === impl Hold ===
+
+impl Hold {
+    pub(super) fn new(http: HttpClient, call: WireCall, cancels: Cancels) -> Self {
+        Self {
+            http,
+            call,
+            cancels,
+            id: None,
+            last: None,
+            has_rest: true,
+            runs: false,
+            requests: 0,
+            fruitless: 0,
+            asked_at: None,
+            is_rest: false,
+        }
+    }
+
+    /// Takes the id from a response, and that it runs.
+    pub(super) fn learn(&mut self, response: &Value) {
+        if self.id.is_none() {
+            let id = response.get("id").and_then(Value::as_str).filter(|id| is_path_segment(id));
+            self.id = id.map(str::to_owned);
+            self.runs = self.id.is_some();
+        }
+    }
+
+    /// Takes note of an event; `false` for one that was read before.
+    ///
+    /// # Errors
+    /// When events are missing between those that were read and the rest.
+    pub(super) fn follow(&mut self, kind: &str, event: &Value) -> Result<bool, Flaw> {
+        let is_rest = std::mem::take(&mut self.is_rest);
+        match (event.get("sequence_number").and_then(Value::as_u64), self.last) {
+            (Some(number), Some(last)) if number <= last && self.requests > 0 => {
+                self.is_rest = is_rest;
+                return Ok(false);
+            }
+            (Some(number), Some(last)) if is_rest && number > last.saturating_add(1) => {
+                // A new answer is better than one with a hole.
+                return Err(Flaw::Cut(format!("the answer was read on at {number} instead of after {last}")));
+            }
+            (Some(number), last) => {
+                self.has_rest &= last.is_none_or(|last| number > last);
+                self.last = Some(number);
+            }
+            (None, _) => self.has_rest = false,
+        }
+        if let Some(response) = event.get("response") {
+            self.learn(response);
+        }
+        self.runs &= !ENDS.contains(&kind);
+        Ok(true)
+    }
+
+    /// How long silence is taken for silence, and not for a lost connection: half of what the attempt is given.
+    pub(super) fn patience(&self) -> Option<Duration> {
+        let is_possible = self.place().is_some() && self.is_worth_it(self.fruitless_now());
+        self.call.idle.filter(|_| is_possible).map(|idle| idle / 2)
+    }
+
+    /// Asks for the rest of the answer.
+    ///
+    /// # Errors
+    /// With the break itself, where there is no rest to be had.
+    pub(super) async fn read_on(&mut self, cut: ProviderError) -> Result<(Reply, Break), ProviderError> {
+        let fault = cut.fault.unwrap_or(TransportFault::Cut);
+        let Some((path, last)) = self.place().filter(|_| fault != TransportFault::TooLarge) else {
+            return Err(self.explained(cut, None));
+        };
+        let mut refusal = None;
+        loop {
+            let fruitless = self.fruitless_now();
+            if !self.is_worth_it(fruitless) {
+                return Err(self.explained(cut, refusal));
+            }
+            self.fruitless = fruitless;
+            self.asked_at = Some(last);
+            self.requests += 1;
+            if fruitless > 0 {
+                tokio::time::sleep(PAUSE).await;
+            }
+            let path = format!("{path}?stream=true&starting_after={last}");
+            match self.http.get(&self.call, path, "text/event-stream").await {
+                Ok(reply) => {
+                    self.is_rest = true;
+                    return Ok((reply, Break { fault, requests: self.requests }));
+                }
+                Err(error) => {
+                    refusal = error.status;
+                    self.has_rest &= !error.status.is_some_and(is_final);
+                    // What is not there does not run.
+                    self.runs &= error.status != Some(404);
+                }
+            }
+        }
+    }
+
+    /// The path of the response and the number of the last event, where it can be read on behind that.
+    fn place(&self) -> Option<(String, u64)> {
+        let last = self.last.filter(|_| self.has_rest && self.runs)?;
+        self.id.as_ref().map(|id| (format!("/responses/{id}"), last))
+    }
+
+    /// The fruitless requests in a row, the last one counted if nothing came since.
+    fn fruitless_now(&self) -> u32 {
+        if self.requests > 0 && self.asked_at == self.last { self.fruitless + 1 } else { 0 }
+    }
+
+    const fn is_worth_it(&self, fruitless: u32) -> bool {
+        self.has_rest && self.requests < MAX_REQUESTS && fruitless < MAX_FRUITLESS
+    }
+
+    /// The break with the words that it could not be mended.
+    fn explained(&self, cut: ProviderError, refusal: Option<u16>) -> ProviderError {
+        if self.requests == 0 {
+            return cut;
+        }
+        let words = cut.message.as_deref().unwrap_or("the answer broke off");
+        let answer = refusal.map(|status| format!(" (status {status})")).unwrap_or_default();
+        let message = format!("{words}; {} requests to read on did not mend it{answer}", self.requests);
+        ProviderError { message: Some(message), ..cut }
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        if let Some(id) = self.id.take().filter(|_| self.runs) {
+            self.cancels.send(self.http.clone(), self.call.clone(), &id);
+        }
+    }
+}
+
+// === impl Cancels ===
+
+impl Cancels {
+    /// Cancels a response upstream, beside everything else.
+    fn send(&self, http: HttpClient, call: WireCall, id: &str) {
+        // Without a runtime the whole process ends.
+        let Ok(runtime) = Handle::try_current() else { return };
+        let path = format!("/responses/{id}/cancel");
+        // A provider that a new configuration has no more still owes its cancellations.
+        let owner = self.clone();
+        let cancelling = async move {
+            let post = Post { path, body: b"{}".to_vec(), accept: "application/json", ..Post::default() };
+            let sent = tokio::time::timeout(CANCEL_TIMEOUT, http.post(&call, post)).await;
+            let failed = match sent {
+                Ok(Ok(mut reply)) => {
+                    reply.body.discard_rest().await;
+                    None
+                }
+                Ok(Err(error)) => Some(error.status.map_or("not sent".to_owned(), |status| status.to_string())),
+                Err(_) => Some("no answer in time".to_owned()),
+            };
+            if let Some(error) = failed {
+                tracing::warn!(target_id = %call.target.id, error, "a response that nobody reads was not cancelled");
+            }
+            drop(owner);
+        };
+        let mut tasks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        while tasks.try_join_next().is_some() {}
+        tasks.spawn_on(cancelling, &runtime);
+    }
+}
+
+/// Whether asking again gets the same refusal.
+const fn is_final(status: u16) -> bool {
+    status < 500 && !matches!(status, 408 | 409 | 425 | 429)
+}
+
+/// Whether an id can stand in a path as it is.
+fn is_path_segment(id: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+    id.len() <= MAX_ID_BYTES && id.starts_with(|first: char| first.is_ascii_alphanumeric()) && id.bytes().all(is_plain)
+}
