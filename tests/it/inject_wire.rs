@@ -68,6 +68,8 @@ async fn a_note_that_is_refused_is_left_out_once_more_and_never_sent_there_again
     assert_eq!(notes(&response.attempts), [false, true, false]);
     let strategies = [RecoveryStrategy::Retry, RecoveryStrategy::Adapt].map(i32::from);
     assert_eq!(response.recovery_applied, strategies);
+    let changes: Vec<&str> = response.attempts.iter().map(|attempt| attempt.adaptation.as_str()).collect();
+    assert_eq!(changes, ["", "the note about earlier failures was left out", ""]);
     let seen: Vec<Value> = upstream.requests().into_iter().map(|request| request.body["messages"].clone()).collect();
     assert_eq!(seen[1].as_array().unwrap().len(), 2, "the history and one note: {}", seen[1]);
     assert_eq!(seen[0], seen[2], "without the note, the history is as the caller wrote it");
