@@ -83,7 +83,7 @@ async fn show(arguments: &DemoArguments) -> anyhow::Result<ExitCode> {
     };
     let loaded = loaded(&wires.as_ref().map_or_else(|| CONFIG.to_owned(), Wires::config))?;
     let listeners = Listeners::bind(&loaded.config.server).await?;
-    let running = Running::start(&loaded, listeners, &Options { logs: false, skip_pause: true }).await?;
+    let running = Running::start(&loaded, listeners, &Options { skip_pause: true, ..Options::default() }).await?;
     let paint = match arguments.output {
         Output::Text => Some(Paint::on(&io::stdout())),
         Output::Json => None,

@@ -138,7 +138,7 @@ impl Relay {
             return;
         };
         match &step {
-            Progress::AttemptStarted { attempt, target, cause } => self.started(*attempt, target, *cause),
+            Progress::AttemptStarted { attempt, target, cause, .. } => self.started(*attempt, target, *cause),
             Progress::Terminal(outcome) => return self.over(outcome).await,
             Progress::Recovery { adaptation, .. } => self.told.adapted.extend(adaptation.clone()),
             Progress::ContextInjected { .. }

@@ -245,10 +245,11 @@ fn decisions(steps: &[Entry]) -> Vec<v1::Decision> {
 fn attempts_so_far(steps: &[Entry]) -> Vec<v1::Attempt> {
     let mut attempts: Vec<v1::Attempt> = Vec::new();
     for entry in steps.iter().filter(|entry| !is_end(&entry.step)) {
-        if let Progress::AttemptStarted { attempt, target, cause } = &entry.step {
+        if let Progress::AttemptStarted { attempt, target, cause, model } = &entry.step {
             attempts.push(v1::Attempt {
                 number: *attempt,
                 target: target.as_str().to_owned(),
+                model: model.clone(),
                 cause: v1::AttemptCause::from(*cause).into(),
                 state: v1::AttemptState::Running.into(),
                 started_at: Some(wire_time(entry.at)),

@@ -6,6 +6,7 @@
 
 mod decide;
 mod ending;
+mod extend;
 
 use std::{sync::Arc, task::Poll, time::Duration};
 
@@ -14,7 +15,10 @@ use futures_util::StreamExt as _;
 use tokio::sync::mpsc;
 use tower::{Service, ServiceExt as _};
 
-use self::decide::Next;
+use self::{
+    decide::{Breaks, Next},
+    extend::Extension,
+};
 use super::{
     BoxFuture, Deltas, ProgressStream,
     attempt::Try,
@@ -107,6 +111,8 @@ struct Course<S> {
     adapted: bool,
     changes: Vec<(TargetId, Adaptation)>,
     real: Option<Failure>,
+    extension: Extension,
+    breaks: Breaks,
 }
 
 impl<S> Course<S>
@@ -139,6 +145,8 @@ where
             adapted: false,
             changes: Vec::new(),
             real: None,
+            extension: Extension::default(),
+            breaks: Breaks::default(),
         }
     }
 
@@ -149,11 +157,13 @@ where
                 return;
             };
             let before = self.scope.take_before();
+            self.recount(&before.attempts);
             let orphaned = before.attempts.into_iter().next_back().and_then(|record| record.failure);
             self.delivery = Delivery::after(before.blocks, before.last_block);
             if let Some(failure) = orphaned {
                 match self.decide(failure) {
                     Next::Stop(terminal) => { yield terminal; return; }
+                    Next::Whole(_) => {}
                     Next::Park { said, until, changed } => {
                         for step in said { yield step; }
                         self.stand(until, changed).await;
@@ -200,20 +210,38 @@ where
                     },
                 }
                 while let Some(step) = said(&mut steps) { yield step; }
-                let Some(failure) = failure else {
-                    span.finish_ok(true);
-                    for step in self.delivery.commit() { yield step; }
-                    yield self.succeeded();
-                    return;
+                let next = match failure {
+                    None => match self.cut_by_length() {
+                        Some((Some(too_long), next)) => {
+                            span.finish_failed(&too_long, true);
+                            next
+                        }
+                        Some((None, next)) => {
+                            span.finish_ok(true);
+                            next
+                        }
+                        None => {
+                            span.finish_ok(true);
+                            Next::Whole(self.delivery.commit())
+                        }
+                    },
+                    Some(failure) => {
+                        span.finish_failed(&failure, !failure.never_sent);
+                        let cancelled = failure.class == FailureClass::Cancelled;
+                        let unused = failure.class.is_local_refusal() || cancelled;
+                        self.settle(if unused { Settled::NotUsed } else { Settled::Failed });
+                        self.after_extension(&failure).unwrap_or_else(|| self.decide(failure))
+                    }
                 };
-                span.finish_failed(&failure, !failure.never_sent);
-                let cancelled = failure.class == FailureClass::Cancelled;
-                let unused = failure.class.is_local_refusal() || cancelled;
-                self.settle(if unused { Settled::NotUsed } else { Settled::Failed });
-                match self.decide(failure) {
+                match next {
                     Next::Stop(terminal) => {
                         for step in self.delivery.flush() { yield step; }
                         yield terminal;
+                        return;
+                    }
+                    Next::Whole(said) => {
+                        for step in said { yield step; }
+                        yield self.succeeded();
                         return;
                     }
                     Next::Park { said, until, changed } => {

@@ -199,7 +199,8 @@ impl Scope {
             winner: false,
         });
         drop(attempts);
-        self.tell(Progress::AttemptStarted { attempt: number, target: target.id.clone(), cause });
+        let model = target.model.to_string();
+        self.tell(Progress::AttemptStarted { attempt: number, target: target.id.clone(), cause, model });
         number
     }
 

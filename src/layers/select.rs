@@ -105,7 +105,11 @@ impl<S> Select<S> {
             let way = continuation::way(held, &call, &target.capabilities, prompt_allowed)?;
             Some((Arc::clone(held), way))
         });
+        if asked.extends && goes_on.is_none() {
+            return Err(Failure::local(FailureClass::Configuration, "the target cannot go on with a text"));
+        }
         let cause = match (asked.after, asked.last.as_ref()) {
+            _ if asked.extends => AttemptCause::Extend,
             (Some(class), _) if goes_on.is_some() => AttemptCause::Continue(class),
             (None, _) if index == 0 => AttemptCause::Initial,
             (None, _) => AttemptCause::Fallback(FailureClass::CircuitOpen),

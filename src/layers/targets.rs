@@ -242,6 +242,13 @@ impl Targets {
         Some(Parked::InLine { until, turn })
     }
 
+    /// What is left in a target's budget, as a share of what it holds when it is full.
+    pub fn budget_share(&self, target: &TargetId, now: Instant) -> f64 {
+        let Some(state) = self.state(target) else { return 0.0 };
+        let capacity = state.budget_capacity();
+        if capacity > 0.0 { state.budget_left(now) / capacity } else { 0.0 }
+    }
+
     /// What is left in every target's budget, in tokens.
     pub fn budgets(&self) -> Vec<(TargetId, f64)> {
         let now = Instant::now();

@@ -17,8 +17,10 @@ use crate::{
         message::{ModelCall, ResponseFormat},
     },
     policy::{
+        continuation::{MOST_BREAKS, MOST_IN_VAIN},
         dice::Dice,
-        retry::{Candidate, Cost, Decision, Relayed, Situation, StopReason, plan, remedies},
+        inject::Finding,
+        retry::{Candidate, Cost, Counter, Decision, Relayed, Situation, StopReason, plan, remedies},
         retry_budget::Settled,
     },
 };
@@ -29,19 +31,50 @@ const MAX_PARKED_ROUNDS: u32 = 256;
 /// What comes after a failure.
 pub(super) enum Next {
     Stop(Progress),
-    Park { said: Vec<Progress>, until: Instant, changed: BoxFuture<()> },
+    Park {
+        said: Vec<Progress>,
+        until: Instant,
+        changed: BoxFuture<()>,
+    },
     Again(Vec<Progress>),
+    /// Nothing: what followers hold, with these, is the answer.
+    Whole(Vec<Progress>),
+}
+
+/// The breaks after content was delivered.
+#[derive(Debug, Default)]
+pub(super) struct Breaks {
+    made: usize,
+    /// Bytes that followers held at most.
+    reached: usize,
+    /// Breaks in a row that brought nothing more.
+    in_vain: u32,
 }
 
 impl<S> Course<S> {
     /// Why the next attempt is made, as far as it is known before its target is chosen.
     pub(super) fn cause(&self) -> AttemptCause {
         match (self.after, &self.hint) {
+            _ if self.extension.is_under_way() => AttemptCause::Extend,
             (None, _) => AttemptCause::Initial,
             (Some(class), _) if self.adapted => AttemptCause::Adapt(class),
             (Some(class), Some(hint)) if Some(hint) != self.last.as_ref() => AttemptCause::Fallback(class),
             (Some(class), _) => AttemptCause::Retry(class),
         }
+    }
+
+    /// Takes up the counts of an earlier owner, whose last attempt is yet to be decided upon.
+    pub(super) fn recount(&mut self, before: &[AttemptRecord]) {
+        let decided = before.split_last().map_or(&[][..], |(_, decided)| decided);
+        // A request that was changed for its target counts as an unusable answer does.
+        let semantic = |record: &&AttemptRecord| {
+            let counter = record.failure.as_ref().map(|failure| remedies(&self.scope.plan.retry, failure).counter);
+            counter == Some(Counter::Semantic) || record.adaptation.is_some()
+        };
+        self.semantic_made = u32::try_from(decided.iter().filter(semantic).count()).unwrap_or(u32::MAX);
+        self.breaks.made =
+            decided.iter().filter(|record| record.failure.is_some() && record.first_token.is_some()).count();
+        self.extension.made = before.iter().filter(|record| record.cause == AttemptCause::Extend).count();
     }
 
     pub(super) fn next_try(&mut self, trace: AttemptTrace) -> Try {
@@ -59,9 +92,16 @@ impl<S> Course<S> {
             changes: self.changes.clone(),
             hint: self.hint.take(),
             wait: self.wait.take().or(parked),
+            extends: self.extension.is_under_way(),
             held: self.delivery.held_text(),
             trace,
         }
+    }
+
+    /// Whether the attempt that failed had begun to answer.
+    fn broke(&self, failure: &Failure) -> bool {
+        let began = self.scope.attempts().last().is_some_and(|record| record.first_token.is_some());
+        began && !failure.class.is_local_refusal() && self.delivery.bytes() > 0
     }
 
     /// Asks the policy what to do about a failure, and makes ready for it.
@@ -73,6 +113,9 @@ impl<S> Course<S> {
             self.last.clone_from(&failure.target);
             self.after = Some(failure.class);
             self.real = Some(failure.clone());
+        }
+        if self.broke(&failure) && self.breaks.one_more(self.delivery.bytes()) {
+            return self.stopped(failure, &StopReason::AttemptsUsedUp);
         }
         let now = Instant::now();
         let mut candidates = self.targets.candidates(&self.scope, now);
@@ -195,9 +238,12 @@ impl<S> Course<S> {
             adaptation.as_ref().map(|words| format!("; {words}")).unwrap_or_default()
         );
         self.scope.publish(number, failure.target.as_ref(), body);
+        let asked = failure.target.as_ref().or(self.last.as_ref());
+        let budget_left = asked.map_or(0.0, |target| self.targets.budget_share(target, Instant::now()));
         let class = failure.class;
-        let mut steps = vec![Progress::Recovery { attempt: number, class, strategy, wait, display, adaptation }];
-        steps.extend(self.abandon(failure.class));
+        let mut steps =
+            vec![Progress::Recovery { attempt: number, class, strategy, wait, display, budget_left, adaptation }];
+        steps.extend(self.abandon(failure));
         self.previous_wait = Some(wait.duration);
         self.wait = Some(wait);
         self.hint = hint;
@@ -205,9 +251,10 @@ impl<S> Course<S> {
     }
 
     /// Abandons what the last attempt delivered.
-    fn abandon(&mut self, cause: FailureClass) -> Vec<Progress> {
-        let seamless = self.call.response_format == ResponseFormat::Text;
-        self.delivery.abandon(self.scope.next_number() - 1, cause, seamless)
+    fn abandon(&mut self, failure: &Failure) -> Vec<Progress> {
+        // An answer that is unusable for what it says is not gone on with.
+        let seamless = self.call.response_format == ResponseFormat::Text && Finding::of(failure).is_none();
+        self.delivery.abandon(self.scope.next_number() - 1, failure.class, seamless)
     }
 
     /// Waits until then, or until something changed.
@@ -235,7 +282,7 @@ impl<S> Course<S> {
         if let Some((until, changed)) = parked {
             // What a failed attempt delivered is taken back whatever is waited for.
             let failed = !failure.class.is_local_refusal();
-            let said = if failed { self.abandon(failure.class) } else { Vec::new() };
+            let said = if failed { self.abandon(&failure) } else { Vec::new() };
             return Next::Park { said, until, changed };
         }
         let retry_in = until.saturating_duration_since(Instant::now());
@@ -257,6 +304,18 @@ impl<S> Course<S> {
         {
             self.targets.first_try_succeeded(&target);
         }
+    }
+}
+
+// === impl Breaks ===
+
+impl Breaks {
+    /// Counts a break after which followers hold so many bytes; tells whether it is one too many.
+    fn one_more(&mut self, bytes: usize) -> bool {
+        self.made += 1;
+        self.in_vain = if bytes > self.reached { 0 } else { self.in_vain + 1 };
+        self.reached = self.reached.max(bytes);
+        self.made > MOST_BREAKS || self.in_vain >= MOST_IN_VAIN
     }
 }
 

@@ -25,6 +25,9 @@ impl<S> Course<S> {
             );
         };
         let reasoning = match (attempts.len(), self.after) {
+            _ if self.extension.made > 0 => {
+                format!("Cut by the output limit of the model, and gone on with {} time(s).", self.extension.made)
+            }
             (0 | 1, _) | (_, None) => "Answered at the first attempt.".to_owned(),
             (count, Some(class)) => format!("Answered by attempt {count}, after {}.", class.phrase().to_lowercase()),
         };

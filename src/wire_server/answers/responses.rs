@@ -66,17 +66,32 @@ pub fn unfit() -> Reply {
 pub fn refuses() -> Reply {
     let words = "I can't help with that.";
     let item = message(&json!({"type": "refusal", "refusal": words}));
-    let delta = json!({"type": "response.refusal.delta", "output_index": 0, "content_index": 0, "delta": words});
-    named(&[created(), delta, done(&item), completed(&item)])
+    let delta = json!({"type": "response.refusal.delta", "output_index": 0, "content_index": 0, "item_id": "msg_1", "delta": words});
+    let part = json!({"type": "refusal", "refusal": ""});
+    let [added, part] = opened(&part);
+    named(&[created(), added, part, delta, done(&item), completed(&item)])
 }
 
 fn created() -> Value {
-    json!({"type": "response.created", "response": {"id": "resp_1", "model": "gpt-test-1", "status": "in_progress"}})
+    let response =
+        json!({"id": "resp_1", "object": "response", "model": "gpt-test-1", "status": "in_progress", "output": []});
+    json!({"type": "response.created", "response": response})
+}
+
+/// The item of a message, and its first part.
+fn opened(part: &Value) -> [Value; 2] {
+    let item = json!({"type": "message", "id": "msg_1", "status": "in_progress", "role": "assistant", "content": []});
+    [
+        json!({"type": "response.output_item.added", "output_index": 0, "item": item}),
+        json!({"type": "response.content_part.added", "item_id": "msg_1", "output_index": 0, "content_index": 0,
+            "part": part}),
+    ]
 }
 
 fn begun(text: &str) -> Vec<Value> {
     let word = |word: &str| json!({"type": "response.output_text.delta", "item_id": "msg_1", "output_index": 0, "content_index": 0, "delta": word});
-    [created()].into_iter().chain(text.split_inclusive(' ').map(word)).collect()
+    let opened = opened(&json!({"type": "output_text", "text": "", "annotations": []}));
+    [created()].into_iter().chain(opened).chain(text.split_inclusive(' ').map(word)).collect()
 }
 
 fn message(content: &Value) -> Value {
@@ -89,8 +104,8 @@ fn done(item: &Value) -> Value {
 
 fn completed(item: &Value) -> Value {
     let usage = json!({"input_tokens": 10, "output_tokens": 8, "total_tokens": 18});
-    let response = json!({"id": "resp_1", "model": "gpt-test-1", "status": "completed", "error": null, "output": [item],
-        "usage": usage});
+    let response = json!({"id": "resp_1", "object": "response", "model": "gpt-test-1", "status": "completed",
+        "error": null, "output": [item], "usage": usage});
     json!({"type": "response.completed", "response": response})
 }
 
