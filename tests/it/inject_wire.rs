@@ -84,7 +84,8 @@ async fn a_note_that_is_refused_is_left_out_once_more_and_never_sent_there_again
 #[tokio::test]
 async fn a_note_stands_where_this_very_model_takes_it() {
     let said = |note: &str| json!({"type": "text", "text": note});
-    for (model, takes_system) in [("claude-haiku-4-5", false), ("claude-opus-5-5", true)] {
+    let overridden = "claude-haiku-4-5, capabilities: { tail_system_message: true }";
+    for (model, takes_system) in [("claude-haiku-4-5", false), ("claude-opus-5-5", true), (overridden, true)] {
         let upstream = Upstream::start().await;
         let answers = answers::of(Dialect::Anthropic);
         upstream.push((answers.broken_tool_call)("weather"));
