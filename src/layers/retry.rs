@@ -24,6 +24,7 @@ use super::{
     attempt::Try,
     delivery::Delivery,
     scope::Scope,
+    spans::AttemptSpan,
     targets::{Reserved, Targets},
 };
 use crate::{
@@ -207,29 +208,7 @@ where
                     },
                 }
                 while let Some(step) = said(&mut steps) { yield step; }
-                let next = match failure {
-                    None => match self.cut_by_length() {
-                        Some((Some(too_long), next)) => {
-                            span.finish_failed(&too_long, true);
-                            next
-                        }
-                        Some((None, next)) => {
-                            span.finish_ok(true);
-                            next
-                        }
-                        None => {
-                            span.finish_ok(true);
-                            Next::Whole(self.delivery.commit())
-                        }
-                    },
-                    Some(failure) => {
-                        span.finish_failed(&failure, !failure.never_sent);
-                        let cancelled = failure.class == FailureClass::Cancelled;
-                        let unused = failure.class.is_local_refusal() || cancelled;
-                        self.settle(if unused { Settled::NotUsed } else { Settled::Failed });
-                        self.after_extension(&failure).unwrap_or_else(|| self.decide(failure))
-                    }
-                };
+                let next = self.judge(span, failure);
                 match next {
                     Next::Stop(terminal) => {
                         for step in self.delivery.flush() { yield step; }
@@ -246,6 +225,31 @@ where
                 }
             }
         })
+    }
+
+    /// What follows an attempt that ended so.
+    fn judge(&mut self, span: AttemptSpan, failure: Option<Failure>) -> Next {
+        let Some(failure) = failure else {
+            return match self.cut_by_length() {
+                Some((Some(too_long), next)) => {
+                    span.finish_failed(&too_long, true);
+                    next
+                }
+                Some((None, next)) => {
+                    span.finish_ok(true);
+                    next
+                }
+                None => {
+                    span.finish_ok(true);
+                    Next::Whole(self.delivery.commit())
+                }
+            };
+        };
+        span.finish_failed(&failure, !failure.never_sent);
+        let cancelled = failure.class == FailureClass::Cancelled;
+        let unused = failure.class.is_local_refusal() || cancelled;
+        self.settle(if unused { Settled::NotUsed } else { Settled::Failed });
+        self.after_extension(&failure).unwrap_or_else(|| self.decide(failure))
     }
 }
 
