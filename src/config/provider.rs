@@ -90,11 +90,11 @@ pub enum KeyHeader {
     None,
 }
 
-/// What servers of the chat completions dialect differ in; other dialects ignore it.
+/// What servers of the chat completions dialect differ in; other dialects read `stream` alone.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ChatConfig {
-    /// Whether answers are asked for as a stream; without it an answer comes whole, as a stream of one.
+    /// Whether answers are asked for as a stream, in every dialect; without it an answer comes whole, as a stream of one.
     pub stream: bool,
     /// Whether a stream is asked to end with its usage; some old servers refuse the option.
     pub include_usage: bool,

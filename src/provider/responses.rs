@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use super::{
     Answer, BuildError,
-    http::{HttpClient, Post, rate_limits},
+    http::{HttpClient, Post, accepted, rate_limits},
     reading,
     spec::ProviderSpec,
 };
@@ -25,6 +25,7 @@ pub(super) const REASONING: &str = "openai.encrypted_content";
 #[derive(Debug, Clone)]
 pub struct ResponsesClient {
     http: HttpClient,
+    stream: bool,
 }
 
 // === impl ResponsesClient ===
@@ -35,15 +36,16 @@ impl ResponsesClient {
     /// # Errors
     /// When the specification cannot work.
     pub fn build(spec: &ProviderSpec) -> Result<Self, BuildError> {
-        Ok(Self { http: HttpClient::build(spec)? })
+        Ok(Self { http: HttpClient::build(spec)?, stream: spec.chat.stream })
     }
 
     /// Asks; fails at once where the call cannot be put into this dialect's words.
     pub(super) fn answer(&self, call: WireCall) -> Result<Answer, ProviderError> {
-        let body = request::body(&call)?;
+        let body = request::body(&call, self.stream)?;
         let http = self.http.clone();
+        let accept = accepted(self.stream);
         Ok(Box::pin(async move {
-            let post = Post { path: "/responses".to_owned(), body, accept: "text/event-stream", ..Post::default() };
+            let post = Post { path: "/responses".to_owned(), body, accept, ..Post::default() };
             let reply = http.post(&call, post).await?;
             let dialog = answer::ResponseReader::new(rate_limits(&reply.headers));
             Ok(reading::read(reply, Arc::clone(&call.target.family), http.settings(), dialog))

@@ -20,17 +20,18 @@ use crate::{
 /// Models whose answers hold no reasoning; they refuse to be asked for it encrypted.
 const WITHOUT_REASONING: [&str; 4] = ["gpt-3", "gpt-4", "chatgpt", "-chat"];
 
-/// The request's JSON body.
+/// The request's JSON body; `stream`: whether the answer is to come in pieces.
 ///
 /// # Errors
 /// When a schema that the caller gave is not JSON.
-pub(super) fn body(call: &WireCall) -> Result<Vec<u8>, ProviderError> {
+pub(super) fn body(call: &WireCall, stream: bool) -> Result<Vec<u8>, ProviderError> {
     let refused = |message: String| ProviderError {
         provider: Arc::clone(&call.target.family),
         message: Some(message),
         ..ProviderError::default()
     };
-    let fields = fields(&call.target.model, &call.call).map_err(refused)?;
+    let mut fields = fields(&call.target.model, &call.call).map_err(refused)?;
+    fields.insert("stream".to_owned(), json!(stream));
     serde_json::to_vec(&fields).map_err(|error| refused(format!("the request cannot be written as JSON: {error}")))
 }
 
@@ -41,7 +42,6 @@ fn fields(model: &str, call: &ModelCall) -> Result<Map<String, Value>, String> {
     };
     set("model", json!(model));
     set("input", Value::Array(items::translate(&call.messages)));
-    set("stream", json!(true));
     set("store", json!(false));
     if !WITHOUT_REASONING.iter().any(|name| model.contains(name)) {
         set("include", json!(["reasoning.encrypted_content"]));
