@@ -78,9 +78,15 @@ impl Slots {
         shared.max_wait = policy.max_queue_wait;
     }
 
-    /// The target's circuit opened: what it said of late was about an outage, and not about its slots.
-    pub fn unlearn_outage(&self) {
-        self.lock().limiter.on_outage(Instant::now());
+    /// The target's circuit opened, on silence or on errors that came at once: these were about an outage, and not
+    /// about its slots.
+    pub fn outage(&self, silence: bool) {
+        let mut shared = self.lock();
+        if silence {
+            shared.limiter.on_silent_outage(Instant::now());
+        } else {
+            shared.limiter.on_outage(Instant::now());
+        }
     }
 
     /// Attempts in flight.

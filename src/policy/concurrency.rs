@@ -46,8 +46,8 @@ pub struct Limiter {
     limit: u32,
     successes: u32,
     settles_at: Option<Instant>,
-    /// Whether the target never pushed back: then the way up is as fast as answers come.
-    unlearnt: bool,
+    /// Up to which limit the way up is as fast as answers come: there was no trouble below.
+    fast_below: u32,
     /// Of the last outcomes, how many were answers, and how many pushed back.
     recent: (u32, u32),
     /// What was known before the decreases of a short while ago.
@@ -58,11 +58,16 @@ pub struct Limiter {
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Before {
     limit: u32,
-    unlearnt: bool,
+    fast_below: u32,
     /// When the last of the decreases was.
     last: Instant,
 }
 
+/// How many slots an answer adds on the way up that is fast: where answers slow down eightfold, slots must multiply
+/// within a few of them.
+const FAST: u32 = 2;
+/// How many words there must be to one answer; more answers than that are chance.
+const WORDS_TO_ONE: u32 = 4;
 /// By which part of itself a limit grows for each limit-many successes.
 const ROUND_SHARE: u32 = 16;
 /// How many outcomes are remembered at least.
@@ -124,7 +129,7 @@ impl Limiter {
             policy,
             successes: 0,
             settles_at: None,
-            unlearnt: true,
+            fast_below: u32::MAX,
             recent: (0, 0),
             before: None,
         }
@@ -140,7 +145,7 @@ impl Limiter {
     }
 
     /// An attempt succeeded; `limit_reached` says whether all slots were taken while it ran. One more slot, or a
-    /// sixteenth more, for each limit-many such successes, and one for each single one while the target never pushed back: a limit that is not
+    /// sixteenth more, for each limit-many such successes, and two for each single one up to where trouble began last: a limit that is not
     /// reached proves nothing about a larger one, and neither does an attempt from before the last decrease.
     pub fn on_success(&mut self, now: Instant, limit_reached: bool) {
         self.remember(1, 0);
@@ -148,32 +153,33 @@ impl Limiter {
             return;
         }
         self.successes = self.successes.saturating_add(1);
-        if self.unlearnt || self.successes >= self.limit() {
+        let fast = self.limit < self.fast_below;
+        if fast || self.successes >= self.limit() {
             self.successes = 0;
-            let more = if self.unlearnt { 1 } else { (self.limit / ROUND_SHARE).max(1) };
+            let more = if fast { FAST } else { (self.limit / ROUND_SHARE).max(1) };
             self.limit = self.limit.saturating_add(more).min(self.policy.max);
         }
     }
 
     /// The target said that it is too much, with so many attempts in flight. Within one median first token (`p50`)
     /// after a decrease, further such words are about the same moment, and change nothing; so do words of a target
-    /// of which less than half the limit is used, or that answers most calls, unless they were silence: chance makes
+    /// of which less than half the limit is used, or that answers one call in five, unless they were silence: chance makes
     /// errors, but only a queue makes silence.
     pub fn on_back_pressure(&mut self, now: Instant, p50: Duration, in_flight: u32, silence: bool) {
         self.remember(0, 1);
         let (answers, words) = self.recent;
-        let by_chance = words < answers && !silence;
+        let by_chance = words < answers.saturating_mul(WORDS_TO_ONE) && !silence;
         if self.is_settling(now) || by_chance || in_flight.saturating_mul(2) < self.limit() {
             return;
         }
         let same = self.before.filter(|before| now.saturating_duration_since(before.last) < SAME_TROUBLE);
-        let before = same.unwrap_or(Before { limit: self.limit, unlearnt: self.unlearnt, last: now });
+        let before = same.unwrap_or(Before { limit: self.limit, fast_below: self.fast_below, last: now });
         self.before = Some(Before { last: now, ..before });
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a ratio of a u32 is within u32")]
         let lowered = (f64::from(self.limit) * self.policy.decrease) as u32;
         self.limit = lowered.max(self.policy.min);
         self.successes = 0;
-        self.unlearnt = false;
+        self.fast_below = self.limit;
         self.settles_at = Some(now + p50);
     }
 
@@ -185,9 +191,20 @@ impl Limiter {
             && now.saturating_duration_since(before.last) < SAME_TROUBLE
         {
             self.limit = self.limit.max(before.limit);
-            self.unlearnt |= before.unlearnt;
+            self.fast_below = self.fast_below.max(before.fast_below);
             self.settles_at = None;
         }
+    }
+
+    /// The circuit opened on silence, which a queue makes: the way up begins
+    /// anew, fast up to half of where it led.
+    pub fn on_silent_outage(&mut self, now: Instant) {
+        self.recent = (0, 0);
+        let same = self.before.take().filter(|before| now.saturating_duration_since(before.last) < SAME_TROUBLE);
+        let led = same.map_or(self.limit, |before| before.limit.max(self.limit));
+        self.fast_below = (led / 2).max(self.policy.start);
+        self.limit = self.limit.min(self.policy.start);
+        self.successes = 0;
     }
 
     /// Other numbers from now on (a reload): what was learned stays, within the new bounds.

@@ -60,15 +60,15 @@ fn limit_many_successes_at_the_limit_add_one_slot() {
 }
 
 #[test]
-fn until_a_target_pushes_back_each_success_at_the_limit_adds_one_slot() {
+fn until_a_target_pushes_back_each_success_at_the_limit_adds_two_slots() {
     let now = Instant::now();
     let mut limiter = Limiter::new(ConcurrencyPolicy::default());
     for _ in 0..16 {
         limiter.on_success(now, true);
     }
-    assert_eq!(limiter.limit(), 32);
+    assert_eq!(limiter.limit(), 48);
     limiter.on_success(now, false);
-    assert_eq!(limiter.limit(), 32, "the limit was not reached");
+    assert_eq!(limiter.limit(), 48, "the limit was not reached");
 }
 
 #[test]
@@ -95,7 +95,7 @@ fn a_target_that_answers_most_calls_fails_by_chance_and_not_by_too_many_at_once(
     let mut limiter = Limiter::new(ConcurrencyPolicy { start: 100, ..ConcurrencyPolicy::default() });
     for step in 0..1000_u32 {
         let now = start + Duration::from_millis(20) * step;
-        if step % 10 < 3 && step > 10 {
+        if step % 10 < 6 && step > 10 {
             limiter.on_back_pressure(now, p50, 100, false);
         } else {
             limiter.on_success(now, false);
@@ -142,6 +142,28 @@ fn a_large_limit_grows_by_a_sixteenth_a_round() {
         limiter.on_success(start + Duration::from_secs(1), true);
     }
     assert_eq!(limiter.limit(), 148);
+}
+
+#[test]
+fn after_silence_the_way_up_begins_anew_and_is_fast_up_to_half_of_where_it_led() {
+    let now = Instant::now();
+    let mut limiter = Limiter::new(ConcurrencyPolicy::default());
+    for _ in 0..42 {
+        limiter.on_success(now, true);
+    }
+    assert_eq!(limiter.limit(), 100);
+    limiter.on_silent_outage(now);
+    assert_eq!(limiter.limit(), 16);
+    for _ in 0..17 {
+        limiter.on_success(now, true);
+    }
+    assert_eq!(limiter.limit(), 50);
+    for _ in 0..49 {
+        limiter.on_success(now, true);
+    }
+    assert_eq!(limiter.limit(), 50);
+    limiter.on_success(now, true);
+    assert_eq!(limiter.limit(), 53);
 }
 
 #[test]

@@ -9,9 +9,9 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// What is left of the rate when the limit was reached again.
-const LOWER: f64 = 0.85;
+const LOWER: f64 = 0.6;
 /// The same when it was reached by those who caught up.
-const LOWER_CATCHING_UP: f64 = 0.95;
+const LOWER_CATCHING_UP: f64 = 0.9;
 /// By how much of itself the rate grows in a second without a limit.
 const GROWTH: f64 = 0.1;
 /// The same beyond `GONE` times the rate at which the limit was reached last: there it is gone, and many wait.
@@ -169,7 +169,7 @@ mod tests {
             pacer.limited(now, now);
             passed(&mut pacer, now, SECOND)
         };
-        assert!((17..=19).contains(&slower), "{slower}");
+        assert!((12..=14).contains(&slower), "{slower}");
         passed(&mut pacer, now, SECOND * 3);
         let faster = passed(&mut pacer, now + SECOND * 3, SECOND);
         assert!((26..=29).contains(&faster), "{faster}");
