@@ -55,7 +55,7 @@ enum Command {
     Circuits(circuits::CircuitsArguments),
     /// Say what a failure is and what helps; needs no server.
     Classify(classify::ClassifyArguments),
-    /// Measure how well failures are recovered, in virtual time; needs no server.
+    /// Run the scenarios that measure the recovery policy, in virtual time, and print the table; needs no server.
     Scenarios(scenarios::ScenariosArguments),
     /// Check, show or describe a configuration; needs no server.
     Config(config::ConfigArguments),

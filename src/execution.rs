@@ -9,8 +9,8 @@
 
 mod adopt;
 mod checkpoint;
-mod execution;
 mod follower;
+mod live;
 mod outlet;
 mod recorder;
 mod run;
@@ -29,7 +29,7 @@ use std::{
 
 use tokio::{task::JoinSet, time::Instant};
 
-use self::execution::Execution;
+use self::live::Execution;
 pub use self::{
     follower::{Follower, Lost, Told},
     start::{Disposition, StartError, Started},

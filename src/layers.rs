@@ -17,6 +17,7 @@ pub mod hedge;
 pub mod inject;
 pub mod observe;
 pub mod observe_attempt;
+mod resume_text;
 pub mod retry;
 pub mod scope;
 pub mod select;

@@ -8,6 +8,7 @@ pub mod backoff;
 pub mod circuit;
 pub mod classify;
 pub mod concurrency;
+pub mod continuation;
 pub mod dice;
 pub mod gates;
 pub mod hedge;

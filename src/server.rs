@@ -64,7 +64,7 @@ pub enum StartError {
     #[error(transparent)]
     Bind(#[from] BindError),
     /// The journal.
-    #[error("journal.store: {0}")]
+    #[error("journal.store cannot be opened")]
     Journal(#[from] JournalError),
     /// TLS.
     #[error("TLS cannot be set up: {0}")]

@@ -1,7 +1,9 @@
 //! `relight invoke`: one question through a server, with what is done to get it answered as it happens.
 //!
-//! The answer goes to standard output and nothing else does, so that it can be piped; retries go to standard error.
+//! The question goes as a stream that outlives its connection and this very process: `--resume` goes on with it. The answer goes to standard output and nothing else does, so that it can be piped; retries go to standard error.
 
+mod live;
+mod memory;
 mod report;
 
 use std::{
@@ -14,12 +16,15 @@ use anyhow::bail;
 use clap::Args;
 use relight::{
     domain::units,
-    grpc::v1::{self, invoke_with_recovery_response::Outcome, recovery_event::Body},
+    grpc::v1::{
+        self, invoke_with_recovery_response::Outcome, recovery_event::Body, stream_with_recovery_request::Start,
+    },
 };
 use tonic::Streaming;
 use uuid::Uuid;
 
 pub(super) use self::report::answer as answer_text;
+use self::{live::Live, memory::Memory};
 use super::{
     Output,
     client::{RecoveryClient, ServerArguments},
@@ -34,6 +39,7 @@ const EXAMPLES: &str = "\
 Examples:
   relight invoke \"Why is the sky blue?\"
   git diff | relight invoke --system \"Review this change.\" --route careful --deadline 2m
+  relight invoke --resume                        after a kill or a crash: goes on with the last one
   relight invoke --output json --label team=blue \"Say hello\" | jq .attempts";
 
 /// The label by which the events of this very call are found.
@@ -72,6 +78,10 @@ pub(super) struct InvokeArguments {
     /// The conversation that Relight keeps for the caller.
     #[arg(long, value_name = "ID", default_value = "", hide_default_value = true)]
     thread: String,
+    /// Goes on with the invocation that was followed last, or with that of a resume token, instead of asking.
+    #[arg(long, value_name = "TOKEN", num_args = 0..=1, require_equals = true, conflicts_with = "text")]
+    #[expect(clippy::option_option, reason = "not given, given alone, given with a token")]
+    resume: Option<Option<String>>,
     /// How to answer.
     #[arg(long, value_enum, default_value_t)]
     output: Output,
@@ -81,8 +91,28 @@ pub(super) struct InvokeArguments {
 
 /// Asks, and answers with exit code 1 when there is no answer.
 pub(super) fn run(arguments: &InvokeArguments) -> anyhow::Result<ExitCode> {
+    if let Some(token) = &arguments.resume {
+        return super::client_runtime()?.block_on(resume(arguments, token.clone()));
+    }
     let text = question(&arguments.text)?;
     super::client_runtime()?.block_on(invoke(arguments, text))
+}
+
+/// Goes on with an invocation that was asked for earlier.
+async fn resume(arguments: &InvokeArguments, token: Option<String>) -> anyhow::Result<ExitCode> {
+    let memory = Memory::of_user();
+    let Some(token) = token.or_else(|| memory.recall()) else {
+        bail!("there is nothing to resume: the last answer arrived, or none was asked for");
+    };
+    let mut client = arguments.server.recovery().await?;
+    let start = Start::Resume(v1::Resume {
+        // Without a cursor: a new process shows the answer from its beginning.
+        invocation: Some(v1::resume::Invocation::Token(token)),
+        cursor: None,
+    });
+    let mut live = Live::new(arguments.output == Output::Text);
+    let response = live.follow(&mut client, start, &memory).await?;
+    conclude(arguments.output, &response, live.was_shown())
 }
 
 async fn invoke(arguments: &InvokeArguments, text: String) -> anyhow::Result<ExitCode> {
@@ -91,15 +121,30 @@ async fn invoke(arguments: &InvokeArguments, text: String) -> anyhow::Result<Exi
     // Asked for before the call, so that nothing of it is missed. A server that lets this caller ask may not let it
     // watch; the answer is what matters.
     let mut events = watch(&mut client, &own).await.ok();
-    let request = v1::InvokeWithRecoveryRequest { invocation: Some(arguments.invocation(text, own)) };
     let paint = Paint::on(&io::stderr());
-    let call = client.invoke_with_recovery(request);
-    tokio::pin!(call);
-    let response = loop {
-        tokio::select! {
-            biased;
-            event = next(&mut events) => arguments.show(&event, paint),
-            response = &mut call => break response.map_err(Refusal::from)?.into_inner(),
+    let response = match arguments.output {
+        Output::Json => {
+            let request = v1::InvokeWithRecoveryRequest { invocation: Some(arguments.invocation(text, own)) };
+            let response = client.invoke_with_recovery(request).await.map_err(Refusal::from)?.into_inner();
+            return conclude(arguments.output, &response, false);
+        }
+        Output::Text => {
+            let memory = Memory::of_user();
+            let mut live = Live::new(events.is_none());
+            let start = Start::Invocation(arguments.streamed(text, own, live.mode()));
+            let response = {
+                let following = live.follow(&mut client, start, &memory);
+                tokio::pin!(following);
+                loop {
+                    tokio::select! {
+                        biased;
+                        event = next(&mut events) => arguments.show(&event, paint),
+                        response = &mut following => break response?,
+                    }
+                }
+            };
+            let shown = live.was_shown();
+            (response, shown)
         }
     };
     let rest = async {
@@ -113,7 +158,7 @@ async fn invoke(arguments: &InvokeArguments, text: String) -> anyhow::Result<Exi
     };
     // What is not there by then would only be a line on standard error.
     let _ = tokio::time::timeout(LAST_EVENTS, rest).await;
-    conclude(arguments.output, &response)
+    conclude(arguments.output, &response.0, response.1)
 }
 
 /// The question on the command line, or standard input.
@@ -166,12 +211,17 @@ fn is_end(event: &v1::RecoveryEvent) -> bool {
     matches!(event.body, Some(Body::InvocationSucceeded(_) | Body::InvocationRecovered(_) | Body::InvocationFailed(_)))
 }
 
-fn conclude(output: Output, response: &v1::InvokeWithRecoveryResponse) -> anyhow::Result<ExitCode> {
+/// Tells how it ended; an answer that was `shown` as it came is not shown again.
+fn conclude(output: Output, response: &v1::InvokeWithRecoveryResponse, shown: bool) -> anyhow::Result<ExitCode> {
     let failed = !matches!(response.outcome, Some(Outcome::Completion(_)));
     match (output, &response.outcome) {
         (Output::Json, _) => answer(&serde_json::to_string_pretty(&json("InvokeWithRecoveryResponse", response)?)?)?,
         (Output::Text, Some(Outcome::Completion(completion))) => {
-            answer(printable(&report::answer(completion)).trim_end())?;
+            // Tool calls and refusals are not shown before they are final.
+            let shown = shown && report::answer(completion) == completion.text;
+            if !shown {
+                answer(printable(&report::answer(completion)).trim_end())?;
+            }
             if let Some(line) = report::recovered(response) {
                 tell(&Paint::on(&io::stderr()).dim(&line));
             }
@@ -214,6 +264,17 @@ impl InvokeArguments {
             labels,
             overrides: (overrides != v1::Overrides::default()).then_some(overrides),
         }
+    }
+
+    /// The invocation as a stream that goes on when its connection is lost.
+    fn streamed(&self, text: String, own: String, mode: v1::RewindMode) -> v1::Invocation {
+        let mut invocation = self.invocation(text, own);
+        let overrides = invocation.overrides.get_or_insert_default();
+        overrides.resumable = Some(v1::Resumable::default());
+        if mode != v1::RewindMode::Atomic {
+            overrides.rewind_mode = mode.into();
+        }
+        invocation
     }
 
     /// Shows what is done, where people are to read it.

@@ -54,7 +54,7 @@ pub(super) fn run(arguments: &ScenariosArguments) -> anyhow::Result<ExitCode> {
     let reports = run_all(&chosen, options)?;
     match arguments.output {
         Output::Text => answer(scenarios::table(&reports).trim_end())?,
-        Output::Json => answer(&Value::from_iter(reports.iter().map(Report::to_json)).to_string())?,
+        Output::Json => answer(&reports.iter().map(Report::to_json).collect::<Value>().to_string())?,
     }
     let passed = reports.iter().all(Report::passed);
     Ok(if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -75,7 +75,7 @@ fn run_all(chosen: &[Scenario], options: Options) -> anyhow::Result<Vec<Report>>
         let mut done = Vec::new();
         loop {
             let Some((place, scenario)) = next.lock().unwrap_or_else(PoisonError::into_inner).next() else {
-                return Ok(done);
+                return Ok::<_, scenarios::ScenarioError>(done);
             };
             tell(&format!("{} {}", scenario.id, scenario.title));
             done.push((place, scenarios::run(scenario, options)?));

@@ -9,7 +9,7 @@ use std::{sync::Arc, time::Duration};
 use tokio::time::Instant;
 
 use super::{
-    RECONNECT_GRACE, Shared, checkpoint::Unusable, execution::Execution, outlet::Outlet, recorder::Recorder, run::Run,
+    RECONNECT_GRACE, Shared, checkpoint::Unusable, live::Execution, outlet::Outlet, recorder::Recorder, run::Run,
     start::mode_of_record, tail::Tail,
 };
 use crate::{
@@ -180,7 +180,8 @@ impl Shared {
             Progress::Recovery { attempt, class, .. } => {
                 if let Some(record) = left.attempt(*attempt) {
                     let mut failure = Failure::local(*class, class.phrase());
-                    failure.never_sent = false;
+                    // Something was done about it, so that something could be; the class says what could not.
+                    (failure.retryable, failure.fallback_helps, failure.never_sent) = (true, true, false);
                     failure.target.clone_from(&record.target);
                     failure.at = entry.at;
                     record.duration = between(record.started_at, entry.at);

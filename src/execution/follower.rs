@@ -14,7 +14,7 @@ use tokio::{
 
 use super::{
     Shared,
-    execution::{Execution, Seat},
+    live::{Execution, Seat},
     tail::{Glance, Whole},
 };
 use crate::{
@@ -160,7 +160,10 @@ impl Follower {
             return self.catch_up(execution).await;
         }
         match execution.tail.after(self.at, PAGE) {
-            Glance::Steps(steps) if !steps.is_empty() => self.accept(steps, Some(execution)),
+            Glance::Steps(steps) if !steps.is_empty() => {
+                self.accept(steps, Some(execution));
+                Ok(())
+            }
             Glance::Steps(_) if lost => {
                 self.seat = None;
                 self.ear = None;
@@ -182,7 +185,8 @@ impl Follower {
                 let page = page.filter(|page| !page.gone && !page.entries.is_empty());
                 match page {
                     Some(page) if page.entries[0].seq == self.at + 1 => {
-                        self.accept(page.entries.into_iter().map(Arc::new).collect(), Some(execution))
+                        self.accept(page.entries.into_iter().map(Arc::new).collect(), Some(execution));
+                        Ok(())
                     }
                     Some(_) | None => self.catch_up(execution).await,
                 }
@@ -241,7 +245,8 @@ impl Follower {
             return self.take_recorded_whole().await;
         }
         if !page.entries.is_empty() {
-            return self.accept(page.entries.into_iter().map(Arc::new).collect(), None);
+            self.accept(page.entries.into_iter().map(Arc::new).collect(), None);
+            return Ok(());
         }
         if page.finished {
             // The end is recorded, but not as a step: its steps had gaps.
@@ -316,7 +321,7 @@ impl Follower {
     }
 
     /// Takes steps in that follow those that were fetched.
-    fn accept(&mut self, steps: Vec<Arc<Entry>>, here: Option<&Arc<Execution>>) -> Result<(), Lost> {
+    fn accept(&mut self, steps: Vec<Arc<Entry>>, here: Option<&Arc<Execution>>) {
         for entry in steps {
             (self.at, self.at_epoch) = (entry.seq, entry.epoch);
             let ended = matches!(entry.step, Progress::Terminal(_));
@@ -333,24 +338,23 @@ impl Follower {
                     self.ready.push_back(Told::Known(entry));
                     if !same {
                         // What it has is of an owner whose last steps were lost.
-                        return self.restate(here);
+                        self.restate(here);
+                        return;
                     }
                 }
                 Some(_) | None => self.ready.push_back(Told::Step(entry)),
             }
         }
-        Ok(())
     }
 
     /// Has all blocks told at once, because the client has other ones.
-    fn restate(&mut self, here: Option<&Arc<Execution>>) -> Result<(), Lost> {
+    fn restate(&mut self, here: Option<&Arc<Execution>>) {
         if let Some(whole) = here.and_then(|execution| execution.tail.whole()) {
             self.take_whole(whole);
         } else {
             // An epoch that never was: the next look finds another one, and takes all at once.
             self.at_epoch = 0;
         }
-        Ok(())
     }
 
     async fn page(&self, after: u64, limit: usize) -> Result<Option<Page>, Lost> {

@@ -9,7 +9,7 @@ use std::{sync::Arc, time::Duration};
 use futures_util::future::BoxFuture;
 use tokio::time::{Instant, sleep_until};
 
-use super::{Shared, execution::Execution};
+use super::{Shared, live::Execution};
 use crate::{
     config::observe::JournalMode,
     domain::{clock, fold::Progress},

@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep};
 use super::{
     Shared,
     checkpoint::Turn,
-    execution::Execution,
+    live::Execution,
     outlet::Outlet,
     recorder::{Landed, Recorder},
 };

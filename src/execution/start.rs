@@ -8,8 +8,8 @@ use tokio::time::Instant;
 use super::{
     Executions, Shared,
     checkpoint::Unusable,
-    execution::Execution,
     follower::Follower,
+    live::Execution,
     outlet::Outlet,
     recorder::Recorder,
     run::{Run, failed},
@@ -61,7 +61,7 @@ pub struct Started {
 #[derive(Debug)]
 pub enum StartError {
     /// The engine refused it: too much work.
-    Refused(Failure),
+    Refused(Box<Failure>),
     /// The request id was used for another request.
     Conflict(InvocationId),
     /// The same request is finished, but its answer was not kept.
@@ -109,7 +109,7 @@ impl Shared {
         let invocation = Arc::clone(&incoming.invocation);
         let cancel = incoming.cancel.clone();
         // Nothing is asked of a target before the steps are polled, so that a refusal leaves no record.
-        let steps = self.engine.run(incoming).await.map_err(StartError::Refused)?;
+        let steps = self.engine.run(incoming).await.map_err(|refused| StartError::Refused(Box::new(refused)))?;
         let new = self.new_invocation(&invocation, fingerprint);
         let (epoch, is_recorded) = match self.journal.begin(new, clock::wall_now()).await {
             Ok(Begun::New { epoch }) => (epoch, true),
@@ -176,7 +176,7 @@ impl Shared {
             Ok(steps) => steps,
             Err(refused) => {
                 self.end_unrun(&id, epoch, 0, refused.clone(), None).await;
-                return Err(StartError::Refused(refused));
+                return Err(StartError::Refused(Box::new(refused)));
             }
         };
         let tail = Tail::new(0, 0, Vec::new());

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
-use super::Shared;
+use super::{Shared, live::Execution};
 use crate::domain::clock;
 
 /// How many orphans are taken over in one go; more are left to other replicas, or to the next time.
@@ -48,11 +48,9 @@ async fn renew(shared: &Arc<Shared>) {
     shared.leases_renewed(asked_at);
     for id in &renewed.lost {
         // One that ended meanwhile is lost, too, and does not mind.
-        if let Some(execution) = shared
-            .execution(id)
-            .filter(|execution| held.iter().any(|held| held.id == *id && held.epoch == execution.epoch))
-            && !execution.tail_has_end()
-        {
+        let execution = shared.execution(id);
+        let still = |execution: &Execution| held.iter().any(|held| held.id == *id && held.epoch == execution.epoch);
+        if let Some(execution) = execution.filter(|execution| still(execution) && !execution.tail_has_end()) {
             execution.lose();
         }
     }

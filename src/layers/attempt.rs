@@ -5,12 +5,15 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use super::{scope::Scope, spans::AttemptTrace, targets::TargetState};
-use crate::domain::{
-    failure::{FailureClass, Wait},
-    ids::TargetId,
-    invocation::{AttemptCause, TraceContext},
-    message::ModelCall,
-    target::Target,
+use crate::{
+    domain::{
+        failure::{FailureClass, Wait},
+        ids::TargetId,
+        invocation::{AttemptCause, TraceContext},
+        message::ModelCall,
+        target::Target,
+    },
+    policy::continuation::Way,
 };
 
 /// An attempt for which no target is chosen yet.
@@ -32,6 +35,8 @@ pub struct Try {
     pub hint: Option<TargetId>,
     /// The wait before it.
     pub wait: Option<Wait>,
+    /// A text of an abandoned attempt that followers hold and that may be gone on with.
+    pub held: Option<Arc<str>>,
     /// Where its spans hang.
     pub trace: AttemptTrace,
 }
@@ -53,6 +58,8 @@ pub struct Attempt {
     pub call: Arc<ModelCall>,
     /// Whether the call carries a note.
     pub noted: bool,
+    /// The text that it goes on with, and how; `None` for an answer from its beginning.
+    pub goes_on: Option<(Arc<str>, Way)>,
     /// When the invocation must be over.
     pub deadline: Instant,
     /// The trace context that the provider may be sent.

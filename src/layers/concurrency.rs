@@ -17,9 +17,7 @@ use tower::{Service, ServiceExt as _};
 
 use super::{BoxFuture, Deltas, attempt::Attempt};
 use crate::{
-    domain::{
-        failure::{Failure, FailureClass, TransportFault, WaitSource},
-    },
+    domain::failure::{Failure, FailureClass, TransportFault, WaitSource},
     policy::concurrency::{ConcurrencyPolicy, Limiter},
 };
 

@@ -7,9 +7,9 @@
 
 mod graphemes;
 
-use std::collections::HashMap;
+use std::{collections::HashMap, sync::Arc};
 
-use self::graphemes::settled;
+use self::graphemes::{ends_cleanly, settled};
 use crate::domain::{
     completion::{BlockKind, Completion, Delta, FinishReason, Usage},
     failure::FailureClass,
@@ -109,22 +109,41 @@ impl Delivery {
 
     /// Abandons what was delivered since the last accepted answer. With `seamless`, a text that stands alone is only
     /// taken back once the next attempt turns out not to repeat it.
-    pub fn abandon(&mut self, attempt: u32, cause: FailureClass, seamless: bool) -> Option<Progress> {
-        self.tails.clear();
+    pub fn abandon(&mut self, attempt: u32, cause: FailureClass, seamless: bool) -> Vec<Progress> {
         self.uncommitted.clear();
         let alone = match self.fold.blocks() {
-            [] => return None,
-            [only] if seamless && only.kind == BlockKind::Text && !only.text.is_empty() => Some(only.id),
-            [_, ..] => None,
+            [only] if seamless && only.kind == BlockKind::Text => Some(only.id),
+            [] | [_, ..] => None,
         };
-        if let Some(id) = alone {
-            self.standing = Some(Standing { id, cause, attempt, repeated_by: None, matched: 0 });
-            return None;
+        let steps = if alone.is_some() { self.flush() } else { Vec::new() };
+        self.tails.clear();
+        self.standing = alone.map(|id| Standing { id, cause, attempt, repeated_by: None, matched: 0 });
+        if self.standing.is_some() || !self.has_content() {
+            return steps;
         }
-        self.standing = None;
         let step = Progress::Rewind { keep: Vec::new(), cause, attempt, hash: hash_blocks(std::iter::empty()) };
         self.apply(&step);
-        Some(step)
+        vec![step]
+    }
+
+    /// The text of an abandoned attempt that followers still hold.
+    pub fn held_text(&self) -> Option<Arc<str>> {
+        let standing = self.standing.as_ref()?;
+        let held = self.fold.blocks().iter().find(|held| held.id == standing.id && !held.stopped)?;
+        Some(Arc::from(held.text.as_str()))
+    }
+
+    /// Delivers what was held back for a grapheme that may go on: nothing more comes.
+    pub fn flush(&mut self) -> Vec<Progress> {
+        let mut steps = Vec::new();
+        let mut tails: Vec<(u32, String)> = self.tails.drain().collect();
+        tails.sort_unstable();
+        for (block, tail) in tails {
+            if let Some(id) = self.numbers.get(&block).copied() {
+                self.add(id, tail, &mut steps);
+            }
+        }
+        steps
     }
 
     /// Commits the tool calls of a whole answer: what comes next is the end.
@@ -183,7 +202,7 @@ impl Delivery {
                 return;
             }
             match text.strip_prefix(left) {
-                Some(rest) if open => {
+                Some(rest) if open && held.is_some_and(|held| ends_cleanly(&held.text, rest)) => {
                     // All of it was repeated: from here on it simply goes on.
                     self.standing = None;
                     new = rest;

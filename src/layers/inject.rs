@@ -9,7 +9,11 @@ use async_stream::stream;
 use futures_util::StreamExt as _;
 use tower::{Service, ServiceExt as _};
 
-use super::{BoxFuture, Deltas, attempt::Attempt};
+use super::{
+    BoxFuture, Deltas,
+    attempt::Attempt,
+    resume_text::{asking_for_the_rest, from_its_beginning},
+};
 use crate::{
     domain::{
         event::EventBody,
@@ -59,8 +63,10 @@ where
             let attempt = noted(attempt);
             let scope = Arc::clone(&attempt.scope);
             scope.sends(&attempt.call);
+            let goes_on = attempt.goes_on.clone();
+            let attempt = asking_for_the_rest(attempt);
             if !attempt.noted {
-                return inner.oneshot(attempt).await;
+                return Ok(from_its_beginning(goes_on, inner.oneshot(attempt).await?));
             }
             let (number, state) = (attempt.number, Arc::clone(&attempt.state));
             let remember = move |failure: &Failure| {
@@ -70,14 +76,15 @@ where
                 }
             };
             let mut deltas = inner.oneshot(attempt).await.inspect_err(&remember)?;
-            Ok(Box::pin(stream! {
+            let deltas: Deltas = Box::pin(stream! {
                 while let Some(item) = deltas.next().await {
                     if let Err(failure) = &item {
                         remember(failure);
                     }
                     yield item;
                 }
-            }) as Deltas)
+            });
+            Ok(from_its_beginning(goes_on, deltas))
         })
     }
 }

@@ -202,7 +202,11 @@ where
                 let unused = failure.class.is_local_refusal() || cancelled;
                 self.settle(if unused { Settled::NotUsed } else { Settled::Failed });
                 match self.decide(failure) {
-                    Next::Stop(terminal) => { yield terminal; return; }
+                    Next::Stop(terminal) => {
+                        for step in self.delivery.flush() { yield step; }
+                        yield terminal;
+                        return;
+                    }
                     Next::Park { until, changed } => parked(until, changed).await,
                     Next::Again(said) => for step in said { yield step; },
                 }

@@ -19,6 +19,7 @@ use crate::{
         invocation::{AttemptCause, TraceContext},
     },
     policy::{
+        continuation,
         dice::Dice,
         select::{Choice, choose},
     },
@@ -98,7 +99,13 @@ impl<S> Select<S> {
         let (Some(target), Some(state)) = (target, state) else {
             return Err(Failure::local(FailureClass::Configuration, "the route names a target that is gone"));
         };
+        let prompt_allowed = scope.invocation.overrides.allow_continuation_prompt;
+        let goes_on = asked.held.as_ref().and_then(|held| {
+            let way = continuation::way(held, &asked.call, &target.capabilities, prompt_allowed)?;
+            Some((Arc::clone(held), way))
+        });
         let cause = match (asked.after, asked.last.as_ref()) {
+            (Some(class), _) if goes_on.is_some() => AttemptCause::Continue(class),
             (None, _) if index == 0 => AttemptCause::Initial,
             (None, _) => AttemptCause::Fallback(FailureClass::CircuitOpen),
             (Some(class), Some(last)) if *last == target.id && asked.adapted => AttemptCause::Adapt(class),
@@ -122,6 +129,7 @@ impl<S> Select<S> {
             state,
             call: Arc::clone(&asked.call),
             noted: false,
+            goes_on,
             deadline: scope.invocation.deadline,
             outgoing: TraceContext::default(),
             trace: asked.trace.clone(),

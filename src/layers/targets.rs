@@ -157,9 +157,8 @@ impl Targets {
             });
             let mut candidate = Candidate {
                 target: target.id.clone(),
-                availability: state.map_or(Availability::Never, |state| {
-                    state.availability(now, scope.may_pass(&target.id))
-                }),
+                availability: state
+                    .map_or(Availability::Never, |state| state.availability(now, scope.may_pass(&target.id))),
                 first_token_p50: state.and_then(|state| state.latency().p50(now)).unwrap_or(GUESSED_P50),
                 failed_silent,
                 attempts: u32::try_from(own.filter(|record| !record.refused_locally()).count()).unwrap_or(u32::MAX),
@@ -191,9 +190,9 @@ impl Targets {
     pub fn alternative_healthy(&self, scope: &Scope, but: &TargetId, now: Instant) -> bool {
         let states = self.shared.states.load();
         scope.plan.targets.iter().filter(|target| target.id != *but).any(|target| {
-            states
-                .get(&target.id)
-                .is_some_and(|state| state.is_healthy(now) && matches!(state.availability(now, false), Availability::Now))
+            states.get(&target.id).is_some_and(|state| {
+                state.is_healthy(now) && matches!(state.availability(now, false), Availability::Now)
+            })
         })
     }
 

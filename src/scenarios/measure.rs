@@ -173,7 +173,7 @@ impl<'a> Seen<'a> {
             }
         }
         measures.set("opens", share(opens, 1));
-        measures.set("stale", self.run.stale as f64);
+        measures.set("stale", share(usize::try_from(self.run.stale).unwrap_or(usize::MAX), 1));
         let first = opened().find(|moved| moved.at >= self.from());
         if let Some(first) = first {
             measures.set("detect", (first.at.saturating_sub(self.from())).as_secs_f64());

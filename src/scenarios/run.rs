@@ -301,7 +301,7 @@ impl Crowd {
         };
         let mut fate = Fate::gone(number, began);
         match ended {
-            Ok(Ok((fold, outcome))) => fate.read(&fold, &outcome),
+            Ok(Ok((fold, outcome))) => fate.read(fold.as_ref(), &outcome),
             Ok(Err(refused)) => fate.class = Some(refused.class),
             Err(_) => {}
         }
@@ -329,9 +329,9 @@ impl Fate {
         Self { call, ended: began.elapsed(), answered: false, class, sound: true, doomed: false, records: 0 }
     }
 
-    fn read(&mut self, fold: &Option<Fold>, outcome: &Outcome) {
+    fn read(&mut self, fold: Option<&Fold>, outcome: &Outcome) {
         self.records = outcome.attempts.len();
-        let held: Option<String> = fold.as_ref().map(|fold| fold.message().joined_text());
+        let held: Option<String> = fold.map(|fold| fold.message().joined_text());
         match &outcome.result {
             Ok(completion) => {
                 self.answered = true;

@@ -102,8 +102,9 @@ async fn reasoning_has_its_own_field() {
     ]));
     let answer = front("", (&a, &b), false).await.ask("chat", true).await;
     assert!(answer.succeeded_with("Yes."), "{answer:?}");
-    let reasoning = answer.events().iter().any(|event| event["choices"][0]["delta"]["reasoning_content"] == "Hm.");
-    assert!(reasoning);
+    let events = answer.events();
+    let pieces = events.iter().filter_map(|event| event["choices"][0]["delta"]["reasoning_content"].as_str());
+    assert_eq!(pieces.collect::<String>(), "Hm.");
 }
 
 #[tokio::test]

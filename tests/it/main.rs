@@ -24,6 +24,8 @@ mod recovery;
 mod resilience;
 mod scenarios;
 mod shared_state;
+mod stream_crash;
+mod stream_faults;
 mod stream_live;
 mod stream_resume;
 mod support;

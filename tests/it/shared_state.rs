@@ -53,7 +53,7 @@ async fn at_half_open_a_hundred_callers_send_no_more_probes_than_allowed() {
     upstream.otherwise(Reply::status(500));
     let yaml = format!(
         "{}circuit: {{ mode: consecutive, consecutive_failures: 2, consecutive_open: 300ms }}\n",
-        one_target(&upstream)
+        one_target(&upstream).replace("400ms", "30s")
     );
     let relight = std::sync::Arc::new(Relight::start(&yaml).await);
     relight.ask("Hello").await;
@@ -67,7 +67,7 @@ async fn at_half_open_a_hundred_callers_send_no_more_probes_than_allowed() {
         let relight = std::sync::Arc::clone(&relight);
         callers.spawn(async move {
             let mut invocation = crate::support::relight::asking("Hello");
-            let overrides = relight::grpc::v1::Overrides { deadline_ms: Some(350), ..Default::default() };
+            let overrides = relight::grpc::v1::Overrides { deadline_ms: Some(3000), ..Default::default() };
             invocation.overrides = Some(overrides);
             relight.invoke(invocation).await
         });

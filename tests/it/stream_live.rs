@@ -126,7 +126,7 @@ async fn a_client_that_leaves_its_stream_cancels_the_upstream_request() {
     let gone = tokio::time::Instant::now();
     drop(stream);
     let cancelled = upstream.await_cancel(1).await;
-    assert!(cancelled - gone < Duration::from_millis(1000), "{:?}", cancelled - gone);
+    assert!(cancelled - gone < Duration::from_secs(1), "{:?}", cancelled - gone);
     // The record says so.
     let mut ended = relight.get(&folding.invocation).await;
     for _ in 0..100 {

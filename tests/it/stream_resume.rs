@@ -141,3 +141,33 @@ async fn a_token_that_was_made_up_is_refused() {
     let refused = relight.recovery().stream_with_recovery(folding.resume()).await.unwrap_err();
     assert_eq!(refused.code(), Code::InvalidArgument);
 }
+
+#[tokio::test]
+async fn a_command_that_is_killed_goes_on_with_resume_as_if_nothing_had_happened() {
+    use crate::cli_binary;
+    let upstream = Upstream::start().await;
+    upstream.otherwise(Reply::text(ANSWER).in_pieces_of(100).paced(Duration::from_millis(40)));
+    let relight = Relight::start(&one_target(&upstream)).await;
+    let address = format!("http://{}", relight.running.address);
+    let home = tempfile::tempdir().unwrap();
+    let command = |more: &[&str]| {
+        let mut command = cli_binary::relight(&[&["invoke", "--address", &address], more].concat());
+        command.env("XDG_STATE_HOME", home.path());
+        command
+    };
+    let mut asking = command(&["Tell me a story."]).spawn().unwrap();
+    upstream.await_request(1).await;
+    let token = home.path().join("relight").join("resume-token");
+    while !token.exists() {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    asking.kill().await.unwrap();
+    let resumed = command(&["--resume"]).output().await.unwrap();
+    assert!(resumed.status.success(), "{resumed:?}");
+    assert_eq!(String::from_utf8(resumed.stdout).unwrap().trim_end(), ANSWER);
+    assert_eq!(upstream.requests().len(), 1, "nothing was asked twice");
+    assert!(!token.exists(), "an end is not resumed");
+    let nothing = command(&["--resume"]).output().await.unwrap();
+    assert!(!nothing.status.success());
+    assert!(String::from_utf8(nothing.stderr).unwrap().contains("nothing to resume"));
+}

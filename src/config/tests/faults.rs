@@ -136,7 +136,7 @@ server: { auth: api_key, keys: [ 5 ] }
     assert_eq!(
         told(text, &[]),
         "2:19: providers.p.dialect: is no choice; write a name, or a map of one name and its settings
-2:35: providers.p.nonsense: is no setting here; there is dialect, base_url, api_key, api_key_file, family, headers, credentials, api_key_header, chat, http, allow_plaintext, allow_private_addresses, propagate_trace, script
+2:35: providers.p.nonsense: is no setting here; there is dialect, base_url, api_key, api_key_file, family, headers, credentials, api_key_header, chat, http, allow_plaintext, allow_private_addresses, propagate_trace, region, script
 3:37: targets.t.model: `${MISSING}` refers to the environment variable MISSING, which is not set; set it, or write ${MISSING:-default}
 4:32: routes.default.targets[0]: is a list, where a text is expected
 4:48: routes.default.deadline: `5` has no unit; write ms, s, m, h or d after the number

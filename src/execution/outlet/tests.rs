@@ -1,1 +1,100 @@
-//! Tests of `outlet`: its promises, each as one test.
+//! What goes out, and when, in each mode; and that it always folds.
+
+use super::*;
+use crate::domain::completion::BlockKind;
+
+fn start(block: u32) -> Progress {
+    Progress::BlockStart { block, kind: BlockKind::Text }
+}
+
+fn delta(block: u32, offset: u64, text: &str) -> Progress {
+    Progress::BlockDelta { block, offset, text: text.to_owned() }
+}
+
+fn stop(block: u32, text: &str) -> Progress {
+    let (bytes, hash) = (text.len() as u64, hash_text(text));
+    Progress::BlockStop { block, bytes, hash, opaque: None, committed: true }
+}
+
+fn rewind() -> Progress {
+    let hash = hash_blocks(std::iter::empty());
+    Progress::Rewind { keep: Vec::new(), cause: FailureClass::StreamInterrupted, attempt: 1, hash }
+}
+
+fn play(mode: RewindMode, steps: Vec<Progress>) -> Vec<Progress> {
+    let mut outlet = Outlet::new(mode, Vec::new());
+    let out: Vec<Progress> = steps.into_iter().flat_map(|step| outlet.pass(step)).collect();
+    // What goes out always folds.
+    let mut fold = Fold::default();
+    for step in &out {
+        fold.apply(step).unwrap();
+    }
+    assert_eq!(fold.blocks(), outlet.blocks());
+    out
+}
+
+fn text_of(steps: &[Progress]) -> String {
+    let texts = steps.iter().map(|step| match step {
+        Progress::BlockDelta { text, .. } => text.as_str(),
+        _ => "",
+    });
+    texts.collect()
+}
+
+#[test]
+fn rewind_lets_everything_out_as_it_comes() {
+    let steps = vec![start(1), delta(1, 0, "ab"), delta(1, 2, "cd"), stop(1, "abcd")];
+    assert_eq!(play(RewindMode::Rewind, steps.clone()), steps);
+    let steps = vec![start(1), delta(1, 0, "ab"), rewind()];
+    assert_eq!(play(RewindMode::Rewind, steps.clone()), steps);
+}
+
+#[test]
+fn holdback_keeps_the_last_bytes_until_the_block_ends() {
+    let mode = RewindMode::HoldBack { bytes: 3 };
+    let steps = play(mode, vec![start(1), delta(1, 0, "ab"), delta(1, 2, "cde")]);
+    assert_eq!(text_of(&steps), "ab");
+    let steps = play(mode, vec![start(1), delta(1, 0, "abcde"), stop(1, "abcde")]);
+    assert_eq!(text_of(&steps), "abcde");
+    let steps = play(mode, vec![start(1), delta(1, 0, "abe\u{301}f")]);
+    assert_eq!(text_of(&steps), "ab", "a grapheme is held back whole");
+}
+
+#[test]
+fn what_was_held_back_needs_no_rewind() {
+    for mode in [RewindMode::HoldBack { bytes: 8 }, RewindMode::HoldBack { bytes: 0 }, RewindMode::Atomic] {
+        assert_eq!(play(mode, vec![start(1), delta(1, 0, "abc"), rewind()]), []);
+    }
+    let steps = play(RewindMode::HoldBack { bytes: 2 }, vec![start(1), delta(1, 0, "abc"), rewind()]);
+    assert!(matches!(&steps[..], [.., Progress::Rewind { keep, .. }] if keep.is_empty()), "{steps:?}");
+}
+
+#[test]
+fn atomic_lets_a_block_out_whole_and_only_with_the_answer() {
+    let steps = vec![start(1), delta(1, 0, "abc"), stop(1, "abc")];
+    assert_eq!(play(RewindMode::Atomic, steps), []);
+}
+
+#[test]
+fn a_tool_call_s_end_waits_for_the_answer_in_every_mode() {
+    let call =
+        Progress::BlockStart { block: 1, kind: BlockKind::ToolCall { id: "c".to_owned(), name: "search".to_owned() } };
+    for mode in [RewindMode::Rewind, RewindMode::HoldBack { bytes: 0 }, RewindMode::Atomic] {
+        let steps = play(mode, vec![call.clone(), delta(1, 0, "{}"), stop(1, "{}")]);
+        assert!(!steps.iter().any(|step| matches!(step, Progress::BlockStop { .. })), "{mode:?}: {steps:?}");
+    }
+}
+
+#[test]
+fn no_delta_is_longer_than_its_bound() {
+    let long = "naïve 👩\u{200d}👩\u{200d}👧 ".repeat(4000);
+    let steps = play(RewindMode::Rewind, vec![start(1), delta(1, 0, &long)]);
+    assert!(steps.len() > 5);
+    assert_eq!(text_of(&steps), long);
+    for step in &steps {
+        if let Progress::BlockDelta { text, .. } = step {
+            assert!(text.len() <= MAX_DELTA_BYTES);
+            assert!(!text.starts_with('\u{200d}'), "a piece begins inside a grapheme");
+        }
+    }
+}

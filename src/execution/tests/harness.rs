@@ -7,6 +7,7 @@ use unicode_segmentation::UnicodeSegmentation as _;
 use crate::{
     config::{GivenEnvironment, load_text},
     domain::{
+        clock,
         completion::BlockKind,
         fold::{Fold, Progress},
         ids::{InvocationId, RequestId, TenantId, ThreadId},
@@ -20,11 +21,6 @@ use crate::{
     layers::{observe::Incoming, spans::Entry, spans::Spans},
 };
 
-/// A journal whose leases are over as soon as they are given, so that anybody may take over at any time.
-pub(super) fn free_for_all() -> Arc<dyn Journal> {
-    Arc::new(MemoryJournal::new(Limits { lease: Duration::ZERO, ..Limits::default() }))
-}
-
 /// A journal as it is configured by default.
 pub(super) fn usual() -> Arc<dyn Journal> {
     Arc::new(MemoryJournal::new(Limits::default()))
@@ -32,9 +28,14 @@ pub(super) fn usual() -> Arc<dyn Journal> {
 
 /// An engine whose one model plays this script (YAML, flow style).
 pub(super) fn engine(script: &str) -> Engine {
+    engine_able(script, "")
+}
+
+/// The same, with more said of the target (YAML, flow style, begins with a comma).
+pub(super) fn engine_able(script: &str, more: &str) -> Engine {
     let yaml = format!(
         "providers: {{ model: {{ dialect: scripted, script: {script} }} }}\n\
-         targets: {{ main: {{ provider: model, model: m-1 }} }}\n\
+         targets: {{ main: {{ provider: model, model: m-1{more} }} }}\n\
          routes: {{ default: {{ targets: [main], deadline: 120s }} }}\n\
          timers: {{ first_token: 400ms, first_token_alone: 400ms, soft_first_token: 0ms, idle: 400ms }}\n\
          policies: {{ standard: {{ retry: {{ max_retries: 4, backoff: {{ base: 10ms, cap: 40ms }} }} }} }}\n"
@@ -104,11 +105,19 @@ pub(super) fn tenant() -> TenantId {
 }
 
 impl Executions {
-    /// Ends this replica as a crash would: nothing is ended, nothing is handed over.
+    /// Ends this replica as a crash would, and lets the time pass until its leases are over.
     pub(super) async fn crash(&self) {
+        let held = self.shared.held();
         let mut tasks = std::mem::take(&mut *self.shared.tasks());
         self.shared.closing.store(true, std::sync::atomic::Ordering::SeqCst);
         tasks.shutdown().await;
+        self.shared.journal.release(&self.shared.settings.owner, &held, clock::wall_now()).await.unwrap();
+    }
+
+    /// Lets the leases pass, as if this replica slept for long: it still runs.
+    pub(super) async fn oversleep(&self) {
+        let held = self.shared.held();
+        self.shared.journal.release(&self.shared.settings.owner, &held, clock::wall_now()).await.unwrap();
     }
 
     /// How many invocations run here.
@@ -133,7 +142,7 @@ impl Client {
     /// Reads at most `most` things; tells whether the stream may have more.
     pub(super) async fn read(&mut self, follower: &mut Follower, most: usize) -> Result<bool, Lost> {
         self.believed = Fold::default();
-        let mut known = self.cursor.is_some();
+        let mut known = false;
         for _ in 0..most {
             let Some(told) = follower.next().await? else {
                 assert!(self.outcome.is_some(), "an end without a Terminal");
@@ -141,7 +150,7 @@ impl Client {
             };
             match told {
                 Told::Known(entry) => {
-                    assert!(known, "what is known comes first");
+                    known = true;
                     self.believed.apply(&entry.step).unwrap();
                 }
                 Told::Snapshot { epoch, seq, blocks, .. } => {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::harness::{Ask, Client, engine, free_for_all, replica, tenant, usual};
+use super::harness::{Ask, Client, engine, replica, tenant, usual};
 use crate::{
     domain::{failure::FailureClass, invocation::RewindMode},
     execution::{Cancelled, Disposition, Name, StartError},
@@ -48,15 +48,17 @@ async fn a_grace_that_is_over_cancels_and_a_return_within_it_does_not() {
 
 #[tokio::test(start_paused = true)]
 async fn an_old_owner_that_wakes_up_can_neither_write_nor_speak() {
-    let (engine, journal) = (engine(SLOW), free_for_all());
+    let (engine, journal) = (engine(SLOW), usual());
     let (old, new) = (replica("old", &engine, &journal), replica("new", &engine, &journal));
     let mut started = Ask::new("Hello").resumable().start(&old).await.unwrap();
     let mut client = Client::default();
     client.read(&mut started.follower, 4).await.unwrap();
     // The lease is over: the first who looks takes the invocation over, although its owner lives.
+    old.oversleep().await;
     let record = new.find(&tenant(), &Name::Id(started.id.clone())).await.unwrap().unwrap();
     let mut elsewhere = new.follow(&record, None).follower;
     let mut other = Client::default();
+    assert!(new.shared.take_over_orphan(&started.id).await.unwrap());
     other.read(&mut elsewhere, 1).await.unwrap();
     tokio::time::sleep(Duration::from_millis(400)).await;
     assert_eq!(old.count(), 0, "the old owner stopped at its first write");
@@ -75,14 +77,15 @@ async fn an_old_owner_that_wakes_up_can_neither_write_nor_speak() {
 
 #[tokio::test(start_paused = true)]
 async fn a_crash_costs_one_attempt_and_no_more_than_are_left() {
-    let (engine, journal) = (engine(SLOW), free_for_all());
+    let (engine, journal) = (engine(SLOW), usual());
     let mut here = replica("0", &engine, &journal);
     let started = Ask::new("Hello").resumable().start(&here).await.unwrap();
     let (id, mut follower) = (started.id, started.follower);
     let mut client = Client::default();
     for crash in 1..10 {
-        client.read(&mut follower, 3).await.unwrap();
-        tokio::time::sleep(Duration::from_millis(150)).await;
+        client.read(&mut follower, 1).await.unwrap();
+        here.shared.take_over_orphan(&id).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(250)).await;
         here.crash().await;
         here = replica(&crash.to_string(), &engine, &journal);
         let record = here.find(&tenant(), &Name::Id(id.clone())).await.unwrap().unwrap();
@@ -93,7 +96,7 @@ async fn a_crash_costs_one_attempt_and_no_more_than_are_left() {
     }
     client.finish(&here, &id).await;
     let outcome = client.outcome.unwrap();
-    assert_eq!(outcome.attempts.len(), 5, "one and four retries, whoever made them");
+    assert_eq!(outcome.attempts.len(), 5, "one and four retries, whoever made them: {outcome:?}");
     assert_eq!(outcome.result.unwrap_err().class, FailureClass::StreamInterrupted);
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::harness::{Ask, Client, engine, replica, tenant, usual};
+use super::harness::{Ask, Client, engine, engine_able, replica, tenant, usual};
 use crate::{
     domain::invocation::RewindMode,
     execution::{Name, tail::Glance},
@@ -65,4 +65,26 @@ async fn a_follower_that_claims_more_than_was_told_is_told_all_at_once() {
     assert_eq!(liar.fold.hash(), client.fold.hash());
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(here.count(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_long_text_that_broke_off_goes_on_where_the_target_can_and_begins_anew_where_not() {
+    let begun = "A sentence of a long text. ".repeat(12).trim_end().to_owned();
+    let rest = " And this is its end.";
+    let script =
+        format!("{{ steps: [{{ cut: {{ after_text: {begun:?} }} }}], otherwise: {{ answer: {{ text: {rest:?} }} }} }}");
+    for (able, whole, rewinds) in [("true", format!("{begun}{rest}"), 0), ("false", rest.to_owned(), 1)] {
+        let capable = format!(", capabilities: {{ assistant_prefill: {able} }}");
+        let (engine, journal) = (engine_able(&script, &capable), usual());
+        let here = replica("a", &engine, &journal);
+        let mut started = Ask::new("Tell me.").start(&here).await.unwrap();
+        let mut client = Client::default();
+        client.read(&mut started.follower, usize::MAX).await.unwrap();
+        assert_eq!(client.answer(), whole);
+        assert_eq!(client.rewinds, rewinds);
+        let outcome = client.outcome.unwrap();
+        let continued = outcome.recovery_applied.contains(&crate::domain::invocation::RecoveryStrategy::Continue);
+        assert_eq!(continued, able == "true", "{:?}", outcome.recovery_applied);
+        assert_eq!(outcome.history_patch.messages.len(), 1, "the begun message is not told twice");
+    }
 }

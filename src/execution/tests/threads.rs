@@ -77,7 +77,7 @@ async fn a_connection_dropped_in_the_middle_leaves_no_partial_answer() {
 #[tokio::test(start_paused = true)]
 async fn a_turn_survives_the_crash_of_its_replica_once() {
     let slow = "{ otherwise: { answer: { text: one two three four, tokens_per_second: 5 } } }";
-    let (engine, journal) = (engine(slow), super::harness::free_for_all());
+    let (engine, journal) = (engine(slow), usual());
     let here = replica("a", &engine, &journal);
     let mut started = Ask::new("Hello?").on("t-1").resumable().start(&here).await.unwrap();
     let mut client = Client::default();

@@ -13,9 +13,24 @@ pub(super) fn settled(text: &str) -> usize {
     if text.len() - start > LONGEST_GRAPHEME_BYTES { text.len() } else { start }
 }
 
+/// Whether a text still ends where a grapheme does when `more` follows it.
+pub(super) fn ends_cleanly(text: &str, more: &str) -> bool {
+    let Some((last, _)) = text.grapheme_indices(true).next_back() else { return true };
+    let both = format!("{}{more}", &text[last..]);
+    both.graphemes(true).next().is_none_or(|first| first.len() <= text.len() - last)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_follows_may_belong_to_what_is_there() {
+        assert!(ends_cleanly("abc", "d"));
+        assert!(ends_cleanly("", "d"));
+        assert!(!ends_cleanly("abe", "\u{301}d"));
+        assert!(!ends_cleanly("a👩", "\u{200d}👩"));
+    }
 
     #[test]
     fn the_last_grapheme_waits_for_what_may_belong_to_it() {

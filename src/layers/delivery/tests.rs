@@ -1,4 +1,4 @@
-//! Tests of `delivery`: its promises, each as one test.
+//! One progress of many attempts: what is repeated goes on, what differs is taken back, nothing is cut in two.
 
 use super::*;
 
@@ -72,10 +72,10 @@ fn what_is_not_a_single_text_is_taken_back_at_once() {
     let mut delivery = Delivery::default();
     let reasoning = Delta::BlockStart { block: 0, kind: BlockKind::Reasoning };
     play(&mut delivery, 1, vec![reasoning, add(0, "Let me see.")]);
-    assert!(delivery.abandon(1, FailureClass::StreamInterrupted, true).is_some());
+    assert_eq!(rewinds(&delivery.abandon(1, FailureClass::StreamInterrupted, true)), 1);
     let mut delivery = Delivery::default();
     play(&mut delivery, 1, vec![text(0), add(0, "{\"a\":1")]);
-    assert!(delivery.abandon(1, FailureClass::StreamInterrupted, false).is_some(), "structured output");
+    assert_eq!(rewinds(&delivery.abandon(1, FailureClass::StreamInterrupted, false)), 1, "structured output");
 }
 
 #[test]
@@ -127,7 +127,7 @@ fn an_earlier_owner_s_text_stands_until_the_next_attempt_is_seen() {
         committed: false,
     };
     let mut delivery = Delivery::after(vec![held.clone()], 4);
-    assert!(delivery.abandon(1, FailureClass::StreamInterrupted, true).is_none());
+    assert!(delivery.abandon(1, FailureClass::StreamInterrupted, true).is_empty());
     delivery.begin_attempt();
     let steps = play(&mut delivery, 2, vec![text(0), add(0, "Once upon a time."), finish()]);
     let mut fold = Fold::default();
@@ -137,4 +137,13 @@ fn an_earlier_owner_s_text_stands_until_the_next_attempt_is_seen() {
     }
     assert_eq!(fold.message().joined_text(), "Once upon a time.");
     assert_eq!(rewinds(&steps), 0);
+}
+
+#[test]
+fn a_broken_answer_that_stands_is_told_to_its_last_character() {
+    let mut delivery = Delivery::default();
+    let mut steps = play(&mut delivery, 1, vec![text(0), add(0, "One two ")]);
+    assert_eq!(folded(&steps).message().joined_text(), "One two");
+    steps.extend(delivery.flush());
+    assert_eq!(folded(&steps).message().joined_text(), "One two ");
 }

@@ -56,6 +56,7 @@ impl<S> Course<S> {
             adapted: self.adapted,
             hint: self.hint.take(),
             wait: self.wait.take(),
+            held: self.delivery.held_text(),
             trace,
         }
     }

@@ -14,6 +14,7 @@ use tokio::{sync::Notify, time::Instant};
 
 use crate::layers::{
     concurrency::Slots,
+    observe::millis,
     spans::{AttemptTrace, Choice},
 };
 use crate::{
@@ -263,7 +264,7 @@ impl TargetState {
         let body = match change {
             None => return,
             Some(GateChange::Closed { reopens_in }) => {
-                EventBody::GateClosed { gate, reopens_in_ms: crate::layers::observe::millis(reopens_in), class }
+                EventBody::GateClosed { gate, reopens_in_ms: millis(reopens_in), class }
             }
             Some(GateChange::Opened) => EventBody::GateOpened { gate },
         };

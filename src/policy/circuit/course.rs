@@ -9,7 +9,7 @@ use super::{
     ledger::Fate,
     recovery::{Probes, Ramp},
     setting::CircuitMode,
-    tally::{Tally, Trip},
+    tally::{Counts, Tally, Trip},
 };
 use crate::domain::event::Evidence;
 
@@ -280,12 +280,13 @@ impl Circuit {
             self.forget();
         }
         let relief = if self.degraded { RELIEF } else { 0.0 };
+        let by_share = |counts: Counts| {
+            counts.failure_share() >= self.policy.failure_share_with_alternative - relief
+                || counts.slow_share() >= self.policy.slow_share - relief
+        };
         let degraded = self.policy.mode == CircuitMode::Evidence
-            && self.tally.basis(now, self.policy.min_outcomes, &self.policy).is_some_and(|counts| {
-                counts.failure_share() >= self.policy.failure_share_with_alternative - relief
-                    || counts.slow_share() >= self.policy.slow_share - relief
-            })
-            || self.policy.mode == CircuitMode::Evidence && self.is_slow_of_late(now, relief);
+            && (self.tally.basis(now, self.policy.min_outcomes, &self.policy).is_some_and(by_share)
+                || self.is_slow_of_late(now, relief));
         if degraded != self.degraded {
             self.degraded = degraded;
             self.outbox.push(Transition::Degraded(degraded));

@@ -39,7 +39,7 @@ pub struct Reject {
 /// Whether a call would be admitted now, without taking anything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Peek {
-    /// Worth trying; the answer of [`Circuit::admit`] decides.
+    /// Worth trying; the answer of `Circuit::admit` decides.
     Ready,
     /// Not now.
     Wait {

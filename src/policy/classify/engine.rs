@@ -1,7 +1,8 @@
 //! Finds the first rule of the tables that a reading satisfies, in one pass over the text.
 //!
-//! Every phrase of every rule goes into one automaton; what it finds decides which rules are looked at, so the cost follows
-//! the text and not the number of rules. Rules are ordered: the lowest index wins.
+//! Every phrase of every rule goes into one lexicon of words (or, for scripts without spaces, one automaton); what is found
+//! decides which rules are looked at, so the cost follows the text and not the number of rules. Rules are ordered: the lowest
+//! index wins.
 //!
 //! Never allocates by the number of rules, and keeps at most [`MAX_HITS`] finds.
 
@@ -9,23 +10,27 @@ use std::collections::HashMap;
 
 use aho_corasick::{Anchored, MatchKind, automaton::Automaton, dfa::DFA};
 
+mod lexicon;
+
+use lexicon::Lexicon;
+
 use super::{phrase, reading::Reading, rule::Rule};
 use crate::domain::failure::Surface;
 
 /// Finds kept of one text; what comes later is not looked at.
 const MAX_HITS: usize = 768;
+/// Finds that a usual text has room for at once.
+const USUAL_HITS: usize = 256;
 /// Longest atom that a look ahead allows for, in bytes.
 const LONGEST: usize = 64;
-/// Slots for the beginnings of words.
-const BEGINNINGS: usize = 1 << 15;
 /// Most atoms the tables may hold.
 const MAX_ATOMS: usize = 8192;
 
 /// The tables, compiled.
 #[derive(Debug)]
 pub(super) struct Engine {
-    /// Finds words of ASCII, walked byte by byte.
-    ascii: Searcher,
+    /// Finds words of ASCII, walked word by word.
+    ascii: Lexicon,
     /// Finds words of other scripts, walked only where a text holds any.
     wide: Searcher,
     atoms: Vec<Atom>,
@@ -61,10 +66,6 @@ struct Searcher {
     patterns: Vec<String>,
     ids: Vec<u32>,
     automaton: Option<DFA>,
-    /// The first letters (hashed) of words that patterns begin with; other words are passed over.
-    beginnings: Vec<u64>,
-    /// Whether every pattern begins at the beginning of a word.
-    skips_words: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -111,7 +112,7 @@ impl Engine {
     pub(super) fn new<'t>(rules: impl Iterator<Item = &'t Rule>) -> Self {
         let mut known: HashMap<String, u32> = HashMap::new();
         let mut engine = Self {
-            ascii: Searcher::default(),
+            ascii: Lexicon::default(),
             wide: Searcher::default(),
             atoms: Vec::new(),
             alternatives: Vec::new(),
@@ -162,61 +163,87 @@ impl Engine {
         let words = text.trim_end_matches('*');
         let id = u32::try_from(self.atoms.len()).unwrap_or(u32::MAX);
         debug_assert!(self.atoms.len() < MAX_ATOMS, "too many phrases");
-        // Boundaries are part of what is searched: short words would otherwise be found inside every other word.
-        let bounded = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii);
-        let lead = bounded(words.as_bytes().first());
-        let tail = !open_end && bounded(words.as_bytes().last());
-        let searcher = if words.is_ascii() { &mut self.ascii } else { &mut self.wide };
-        searcher.ids.push(id);
-        searcher.patterns.push(format!("{}{words}{}", if lead { " " } else { "" }, if tail { " " } else { "" }));
+        let tail = if words.is_ascii() {
+            self.ascii.add(words, open_end, id);
+            !open_end
+        } else {
+            // Boundaries of Latin words are part of what is searched.
+            let bounded = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii);
+            let lead = bounded(words.as_bytes().first());
+            let tail = !open_end && bounded(words.as_bytes().last());
+            self.wide.ids.push(id);
+            self.wide.patterns.push(format!("{}{words}{}", if lead { " " } else { "" }, if tail { " " } else { "" }));
+            tail
+        };
         self.atoms.push(Atom { length: u16::try_from(words.len()).unwrap_or(u16::MAX), tail: u8::from(tail) });
         self.triggers.push(Vec::new());
         known.insert(text.to_owned(), id);
         id
     }
 
-    /// The automaton's size in memory, in bytes, and the number of its words.
+    /// The tables' size in memory, in bytes, and the number of phrases.
     #[cfg(test)]
     pub(super) fn size(&self) -> (usize, usize) {
-        (
-            [&self.ascii, &self.wide].iter().filter_map(|s| s.automaton.as_ref()).map(Automaton::memory_usage).sum(),
-            self.atoms.len(),
-        )
+        (self.ascii.memory() + self.wide.automaton.as_ref().map_or(0, Automaton::memory_usage), self.atoms.len())
     }
 
     #[cfg(test)]
     pub(super) fn is_compiled(&self) -> bool {
-        self.ascii.automaton.is_some() && self.wide.automaton.is_some()
+        self.wide.automaton.is_some()
     }
 
     /// The first rule that holds, if any.
     pub(super) fn find(&self, reading: &Reading, scene: &Scene<'_>) -> Option<Found> {
-        let mut hits: Vec<Hit> = Vec::new();
+        let mut hits: Vec<Hit> = Vec::with_capacity(USUAL_HITS);
         let mut seen = [0_u64; MAX_ATOMS / 64];
         let text = &reading.text;
-        let mut take = |id: u32, end: usize| {
-            let atom = self.atoms[id as usize];
-            seen[id as usize / 64] |= 1 << (id % 64);
-            let end = end - usize::from(atom.tail);
-            hits.push(Hit { atom: id, start: to_u32(end - usize::from(atom.length)), end: to_u32(end) });
+        self.ascii.walk(text, &mut |atom, start, end| {
+            seen[atom as usize / 64] |= 1 << (atom % 64);
+            let hit = Hit { atom, start: to_u32(start), end: to_u32(end) };
+            if hits.last().is_none_or(|last| last.end < hit.end) {
+                hits.push(hit);
+            } else {
+                // Links look ahead in the order of ends, and finds come in the order of begins: nearly the same.
+                let key = |hit: &Hit| (hit.end, self.atoms[hit.atom as usize].tail, hit.start);
+                let later = hits.iter().rev().take_while(|before| key(before) > key(&hit)).count();
+                hits.insert(hits.len() - later, hit);
+            }
             hits.len() < MAX_HITS
-        };
-        self.ascii.walk(text, &mut take);
+        });
         if !text.is_ascii() {
-            self.wide.walk(text, &mut take);
-            // Links look ahead in the order of ends.
+            self.wide.walk(text, &mut |id, end| {
+                let atom = self.atoms[id as usize];
+                seen[id as usize / 64] |= 1 << (id % 64);
+                let end = end - usize::from(atom.tail);
+                hits.push(Hit { atom: id, start: to_u32(end - usize::from(atom.length)), end: to_u32(end) });
+                hits.len() < MAX_HITS
+            });
             hits.sort_by_key(|hit| hit.end);
         }
         let mut best: Option<Found> = None;
+        // Phrases whose circumstances do not hold are not tried again where they stand again.
+        let mut hopeless = [0_u64; MAX_ATOMS / 64];
         for (at, hit) in hits.iter().enumerate() {
+            let (word, bit) = (hit.atom as usize / 64, 1 << (hit.atom % 64));
+            if hopeless[word] & bit != 0 {
+                continue;
+            }
+            let mut hope = false;
             for (rule, id) in &self.triggers[hit.atom as usize] {
                 if best.is_some_and(|best| best.rule <= *rule as usize) {
                     break;
                 }
                 let alternative = &self.alternatives[*id as usize];
-                if let Some(end) = alternative.holds(at, &hits, &seen, reading, scene) {
+                if !alternative.fits(&seen, scene) {
+                    continue;
+                }
+                hope = true;
+                if let Some(end) = alternative.holds(at, &hits, reading) {
                     best = Some(Found { rule: alternative.rule, span: (hit.start as usize, end as usize) });
                 }
+            }
+            if !hope {
+                hopeless[word] |= bit;
             }
         }
         for code in scene.codes {
@@ -235,21 +262,7 @@ impl Engine {
 
 impl Searcher {
     fn compile(&mut self) {
-        self.skips_words = self.patterns.iter().all(|pattern| pattern.starts_with(' '));
-        let mut patterns = Vec::with_capacity(self.patterns.len());
-        self.beginnings = vec![0; BEGINNINGS / 64];
-        for pattern in std::mem::take(&mut self.patterns) {
-            if let Some(&[a, b, c]) = pattern.as_bytes().get(1..4) {
-                self.mark(a, b, c);
-            } else {
-                // Too short to tell: any third letter may follow.
-                let letter = |at: usize| pattern.as_bytes().get(at).copied().unwrap_or(b' ');
-                for c in 0..=u8::MAX {
-                    self.mark(letter(1), letter(2), c);
-                }
-            }
-            patterns.push(pattern);
-        }
+        let patterns = std::mem::take(&mut self.patterns);
         self.automaton = DFA::builder().match_kind(MatchKind::Standard).build(&patterns).ok();
     }
 
@@ -257,19 +270,8 @@ impl Searcher {
     fn walk(&self, text: &[u8], take: &mut impl FnMut(u32, usize) -> bool) {
         let Some(automaton) = &self.automaton else { return };
         let Ok(mut state) = automaton.start_state(Anchored::No) else { return };
-        let between_words = automaton.next_state(Anchored::No, state, b' ');
-        let mut at = 0;
-        while at < text.len() {
-            state = automaton.next_state(Anchored::No, state, text[at]);
-            if state == between_words && self.skips_words {
-                while let Some(&[a, b, c]) = text.get(at + 1..at + 4) {
-                    if self.begins(a, b, c) {
-                        break;
-                    }
-                    let Some(length) = text[at + 1..].iter().position(|b| *b == b' ') else { return };
-                    at += length + 1;
-                }
-            }
+        for (at, byte) in text.iter().enumerate() {
+            state = automaton.next_state(Anchored::No, state, *byte);
             if automaton.is_special(state) && automaton.is_match(state) {
                 for index in 0..automaton.match_len(state) {
                     if !take(self.ids[automaton.match_pattern(state, index).as_usize()], at + 1) {
@@ -277,22 +279,7 @@ impl Searcher {
                     }
                 }
             }
-            at += 1;
         }
-    }
-
-    fn slot(a: u8, b: u8, c: u8) -> usize {
-        (usize::from(a) * 1031 + usize::from(b) * 37 + usize::from(c)) % BEGINNINGS
-    }
-
-    fn mark(&mut self, a: u8, b: u8, c: u8) {
-        let slot = Self::slot(a, b, c);
-        self.beginnings[slot / 64] |= 1 << (slot % 64);
-    }
-
-    fn begins(&self, a: u8, b: u8, c: u8) -> bool {
-        let slot = Self::slot(a, b, c);
-        self.beginnings[slot / 64] >> (slot % 64) & 1 == 1
     }
 }
 
@@ -315,11 +302,8 @@ impl Link {
 // === impl Alternative ===
 
 impl Alternative {
-    /// The end of the match that begins with this hit.
-    fn holds(&self, at: usize, hits: &[Hit], seen: &[u64], reading: &Reading, scene: &Scene<'_>) -> Option<u32> {
-        if !self.fits(seen, scene) {
-            return None;
-        }
+    /// The end of the match that begins with this hit, of a phrase that [`fits`](Self::fits).
+    fn holds(&self, at: usize, hits: &[Hit], reading: &Reading) -> Option<u32> {
         let first = hits[at];
         if self.whole_value && !reading.is_value((first.start as usize, first.end as usize)) {
             return None;
@@ -341,6 +325,7 @@ impl Alternative {
         Some(end)
     }
 
+    /// Whether all that is asked beside the place holds, so that looking at places is worth it.
     fn fits(&self, seen: &[u64], scene: &Scene<'_>) -> bool {
         let has = |atom: &u32| seen[*atom as usize / 64] >> (*atom % 64) & 1 == 1;
         (self.surfaces.is_empty() || self.surfaces.contains(&scene.surface))
@@ -350,6 +335,7 @@ impl Alternative {
             && self.number.is_none_or(|number| scene.codes.contains(&number))
             && self.with.iter().all(|any| any.iter().any(has))
             && !self.without.iter().any(has)
+            && self.chain.iter().skip(1).all(|link| link.atoms.iter().any(has))
     }
 }
 

@@ -140,9 +140,20 @@ impl Reading {
             match KINDS[byte as usize] {
                 Kind::Lower => {
                     self.part_from_wide();
-                    let end = bytes[i..].iter().position(|b| !b.is_ascii_lowercase()).map_or(bytes.len(), |at| i + at);
-                    self.text.extend_from_slice(&bytes[i..end]);
-                    i = end;
+                    // Eight bytes at once: all are written, those that are no lower-case letters taken back.
+                    while let Some(eight) = bytes.get(i..).and_then(<[u8]>::first_chunk::<8>) {
+                        let lower = letters::lower(*eight);
+                        self.text.extend_from_slice(eight);
+                        i += lower;
+                        if lower < 8 {
+                            self.text.truncate(self.text.len() - (8 - lower));
+                            break;
+                        }
+                    }
+                    while bytes.get(i).is_some_and(u8::is_ascii_lowercase) {
+                        self.text.push(bytes[i]);
+                        i += 1;
+                    }
                 }
                 Kind::Upper => {
                     self.part_from_wide();
@@ -372,7 +383,8 @@ const LONGEST_KEY: usize = 24;
 fn last_word(text: &[u8]) -> &[u8] {
     let text = text.strip_suffix(b" ").unwrap_or(text);
     let text = &text[text.len().saturating_sub(LONGEST_KEY)..];
-    let from = text.iter().rposition(|b| !b.is_ascii_alphanumeric()).map_or(0, |at| at + 1);
+    // Of what is no letter and no digit only spaces, `#` and letters of other scripts are in a reading.
+    let from = text.iter().rposition(|b| !(b'0'..=b'z').contains(b)).map_or(0, |at| at + 1);
     &text[from..]
 }
 

@@ -248,10 +248,7 @@ pub(super) mod text {
 
     /// `60秒后`, `5 minutes later`: the word comes after the number.
     fn later(rest: &str) -> Option<Duration> {
-        let end = rest.find(|c: char| !c.is_ascii_digit() && c != '.')?;
-        let number: f64 = rest[..end].parse().ok()?;
-        let tail = rest[end..].trim_start();
-        let units = [
+        const UNITS: [(&str, f64); 13] = [
             ("秒后", 1.0),
             ("秒之后", 1.0),
             ("秒後", 1.0),
@@ -266,7 +263,12 @@ pub(super) mod text {
             ("seconds later", 1.0),
             ("minutes later", 60.0),
         ];
-        units.iter().find(|(unit, _)| tail.starts_with(unit)).and_then(|(_, seconds)| bounded(number * seconds))
+        let end = rest.bytes().position(|b| !b.is_ascii_digit() && b != b'.')?;
+        let tail = rest[end..].trim_start();
+        // Nearly no number has such a unit; those that have none are not read.
+        let (_, seconds) = UNITS.iter().find(|(unit, _)| tail.starts_with(unit))?;
+        let number: f64 = rest[..end].parse().ok()?;
+        bounded(number * seconds)
     }
 
     /// "try again in one minute".

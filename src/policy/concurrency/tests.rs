@@ -171,7 +171,7 @@ fn what_an_outage_said_is_unlearnt_and_what_was_said_before_it_is_not() {
     let start = Instant::now();
     let p50 = Duration::from_secs(1);
     let mut limiter = lowered(start);
-    let outage = start + Duration::from_secs(60);
+    let outage = start + Duration::from_mins(1);
     for step in 0..3_u32 {
         limiter.on_back_pressure(outage + p50 * step, p50, 16, false);
     }

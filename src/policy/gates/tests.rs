@@ -35,10 +35,11 @@ fn a_wait_of_an_hour_is_kept_for_five_minutes_and_none_for_a_second() {
 }
 
 #[test]
-fn a_wait_of_zero_closes_nothing() {
-    let (mut gate, now) = gate(GateKind::Rate);
-    assert_eq!(gate.close(now, Some(Duration::ZERO), FailureClass::RateLimited, 1.0), None);
-    assert_eq!(gate.peek(now), Ok(()));
+fn a_wait_of_zero_counts_as_none_that_was_stated() {
+    let ((mut zero, now), (mut unstated, then)) = (gate(GateKind::Rate), gate(GateKind::Rate));
+    let closed = zero.close(now, Some(Duration::ZERO), FailureClass::RateLimited, 1.0);
+    assert!(matches!(closed, Some(GateChange::Closed { .. })));
+    assert_eq!(closed, unstated.close(then, None, FailureClass::RateLimited, 1.0));
 }
 
 #[test]

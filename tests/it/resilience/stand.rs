@@ -122,10 +122,7 @@ impl Default for Settings {
 // === impl Stand ===
 
 impl Stand {
-    pub(crate) fn new(
-        settings: Settings,
-        script: impl Fn(usize, &WireCall) -> Plays + Send + Sync + 'static,
-    ) -> Self {
+    pub(crate) fn new(settings: Settings, script: impl Fn(usize, &WireCall) -> Plays + Send + Sync + 'static) -> Self {
         let events = EventBus::new(65_536);
         let target = |number: usize| {
             Arc::new(Target {
@@ -154,12 +151,8 @@ impl Stand {
             max_parked: settings.retry.park.max_parked as usize,
         };
         let targets = Targets::new(events.clone(), &specs, &shared);
-        let wire = Wire {
-            script: Arc::new(script),
-            seen: Arc::default(),
-            running: Arc::default(),
-            most: Arc::default(),
-        };
+        let wire =
+            Wire { script: Arc::new(script), seen: Arc::default(), running: Arc::default(), most: Arc::default() };
         let parts = Shared {
             events: events.clone(),
             spans: Spans::disabled(),
@@ -207,7 +200,8 @@ impl Stand {
             seed: 7,
         };
         let entry = Entry::Grpc("relight.v1.RecoveryService/InvokeWithRecovery");
-        let incoming = Incoming { invocation: Arc::new(invocation), plan: Arc::new(plan), entry };
+        let (before, cancel) = (relight::layers::scope::Before::default(), relight::layers::cancel::Cancel::default());
+        let incoming = Incoming { invocation: Arc::new(invocation), plan: Arc::new(plan), entry, before, cancel };
         self.stack.clone().oneshot(incoming).await
     }
 

@@ -11,7 +11,6 @@ use relight::grpc::v1::{
 };
 use sha2::{Digest, Sha256};
 use tonic::{Status, Streaming, transport::Channel};
-use unicode_segmentation::UnicodeSegmentation as _;
 
 /// A block as the client holds it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -212,13 +211,6 @@ impl Folding {
             hasher.update(Sha256::digest(&held.text));
         }
         hasher.finalize().to_vec()
-    }
-
-    /// Whether everything held so far is a prefix of `whole` that ends at a grapheme.
-    pub(crate) fn is_clean_prefix_of(&self, whole: &str) -> bool {
-        let text = self.text();
-        let mut ends = whole.grapheme_indices(true).map(|(start, piece)| start + piece.len());
-        whole.starts_with(&text) && (text.is_empty() || ends.any(|end| end == text.len()))
     }
 }
 

@@ -12,11 +12,11 @@ use relight::{
 use serde_json::{Value, json};
 
 /// Longest time that a call may take before the test fails.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// A running Relight.
 pub(crate) struct Front {
-    pub(crate) running: Running,
+    _running: Running,
     address: SocketAddr,
 }
 
@@ -48,7 +48,7 @@ impl Front {
         let listeners = Listeners::bind(&loaded.config.server).await.unwrap();
         let running = Running::start(&loaded, listeners, &Options { logs: false, skip_pause: true }).await.unwrap();
         let address = running.openai_front_address.unwrap();
-        Self { running, address }
+        Self { _running: running, address }
     }
 
     /// Asks `route` one question.

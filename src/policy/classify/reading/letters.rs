@@ -1,6 +1,6 @@
 //! What each byte is to the reader of failures: a table, so that its one loop asks once.
 //!
-//! Never looks at more than one byte.
+//! Never looks at more than eight bytes.
 
 /// What a byte is, for the reader's one loop.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -34,3 +34,33 @@ pub(super) const KINDS: [Kind; 256] = {
     }
     kinds
 };
+
+/// How many of eight bytes are lower-case letters before the first that is none.
+#[inline]
+pub(super) fn lower(bytes: [u8; 8]) -> usize {
+    const LOW: u64 = 0x0101_0101_0101_0101;
+    const HIGH: u64 = LOW << 7;
+    let eight = u64::from_le_bytes(bytes);
+    let ascii = eight & !HIGH;
+    // The high bit of each byte: at least `a`, and beyond `z`.
+    let from_a = ascii + LOW * (0x80 - u64::from(b'a'));
+    let beyond_z = ascii + LOW * (0x80 - u64::from(b'z' + 1));
+    let others = !(from_a & !beyond_z & !eight) & HIGH;
+    others.trailing_zeros() as usize / 8
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_byte_is_told_from_lower_case_letters_at_every_place() {
+        for byte in 0..=u8::MAX {
+            for at in 0..8 {
+                let mut bytes = *b"abmnopyz";
+                bytes[at] = byte;
+                assert_eq!(lower(bytes), if byte.is_ascii_lowercase() { 8 } else { at }, "{byte} at {at}");
+            }
+        }
+    }
+}

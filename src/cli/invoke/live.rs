@@ -1,0 +1,288 @@
+//! The answer as it comes: shown while it is made, gone on with after a lost connection, and found again after the
+//! command itself was killed.
+//!
+//! On a terminal the text is shown piece by piece, and what is taken back is said to be. Everywhere else only the
+//! final answer is written, so that a pipe never sees a word that does not stand.
+
+use std::{
+    collections::BTreeMap,
+    io::{self, IsTerminal as _, Write as _},
+    time::Duration,
+};
+
+use anyhow::bail;
+use relight::grpc::v1::{self, stream_event::Body, stream_with_recovery_request::Start};
+use tokio::time::{Instant, sleep};
+use tonic::{Code, Streaming};
+
+use super::{
+    super::{
+        client::RecoveryClient,
+        refusal::Refusal,
+        terminal::{Paint, one_line, printable, tell},
+    },
+    memory::Memory,
+};
+
+/// How long a lost connection is tried again.
+const INSIST: Duration = Duration::from_secs(15);
+
+/// The wait between two tries.
+const AGAIN_AFTER: Duration = Duration::from_millis(300);
+
+/// What is held of an answer, as the contract says to fold it.
+#[derive(Debug, Default)]
+pub(super) struct Live {
+    blocks: BTreeMap<u32, Block>,
+    cursor: Option<v1::StreamCursor>,
+    token: String,
+    invocation: String,
+    on_terminal: bool,
+    /// Whether a line of the answer is begun and not ended.
+    in_line: bool,
+    /// Whether recoveries are shown from here: nobody else shows them.
+    tells_recoveries: bool,
+}
+
+#[derive(Debug)]
+struct Block {
+    kind: v1::BlockKind,
+    text: String,
+}
+
+// === impl Live ===
+
+impl Live {
+    /// Shows an answer on standard output.
+    pub(super) fn new(tells_recoveries: bool) -> Self {
+        Self { on_terminal: io::stdout().is_terminal(), tells_recoveries, ..Self::default() }
+    }
+
+    /// How content is to be delivered for this.
+    pub(super) fn mode(&self) -> v1::RewindMode {
+        if self.on_terminal { v1::RewindMode::Rewind } else { v1::RewindMode::Atomic }
+    }
+
+    /// Whether the answer was shown as it came.
+    pub(super) const fn was_shown(&self) -> bool {
+        self.on_terminal
+    }
+
+    /// Follows the invocation to its end, over as many connections as that takes.
+    pub(super) async fn follow(
+        &mut self,
+        client: &mut RecoveryClient,
+        mut start: Start,
+        memory: &Memory,
+    ) -> anyhow::Result<v1::InvokeWithRecoveryResponse> {
+        let mut lost_at: Option<Instant> = None;
+        loop {
+            let request = v1::StreamWithRecoveryRequest { start: Some(start.clone()) };
+            let ended = match client.stream_with_recovery(request).await {
+                Ok(stream) => self.read(client, stream.into_inner(), memory, &mut lost_at).await?,
+                Err(status) => Err(status),
+            };
+            let status = match ended {
+                Ok(terminal) => {
+                    memory.forget();
+                    self.end_line();
+                    return Ok(self.response(terminal));
+                }
+                Err(status) => status,
+            };
+            if self.token.is_empty() && !matches!(start, Start::Resume(_)) || !may_come_back(&status) {
+                self.end_line();
+                return Err(Refusal::from(status).into());
+            }
+            let since = *lost_at.get_or_insert_with(|| {
+                self.end_line();
+                tell(&Paint::on(&io::stderr()).dim("The connection was lost; going on where it broke."));
+                Instant::now()
+            });
+            if since.elapsed() > INSIST {
+                bail!("the server did not come back; `relight invoke --resume` goes on when it does");
+            }
+            sleep(AGAIN_AFTER).await;
+            if !self.token.is_empty() {
+                let invocation = Some(v1::resume::Invocation::Token(self.token.clone()));
+                start = Start::Resume(v1::Resume { invocation, cursor: self.cursor });
+            }
+        }
+    }
+
+    /// Reads one connection's events; the inner error is how it broke.
+    async fn read(
+        &mut self,
+        client: &mut RecoveryClient,
+        mut stream: Streaming<v1::StreamWithRecoveryResponse>,
+        memory: &Memory,
+        lost_at: &mut Option<Instant>,
+    ) -> anyhow::Result<Result<v1::Terminal, tonic::Status>> {
+        loop {
+            let message = tokio::select! {
+                message = stream.message() => message,
+                interrupted = tokio::signal::ctrl_c() => {
+                    interrupted?;
+                    self.end_line();
+                    self.cancel(client).await;
+                    memory.forget();
+                    bail!("interrupted; the invocation was cancelled");
+                }
+            };
+            match message {
+                Ok(Some(message)) => {
+                    *lost_at = None;
+                    let Some(event) = message.event else { continue };
+                    if let Some(terminal) = self.take(event, memory) {
+                        return Ok(Ok(terminal));
+                    }
+                }
+                Ok(None) => bail!("the server ended the stream without an end"),
+                Err(status) => return Ok(Err(status)),
+            }
+        }
+    }
+
+    /// Ctrl-C is a wish to stop, which the model is to hear of, too.
+    async fn cancel(&self, client: &mut RecoveryClient) {
+        use v1::cancel_invocation_request::Invocation;
+        let request = v1::CancelInvocationRequest {
+            invocation: Some(Invocation::InvocationId(self.invocation.clone())),
+            reason: "interrupted".to_owned(),
+        };
+        // The command ends in any case.
+        let _ = tokio::time::timeout(Duration::from_secs(2), client.cancel_invocation(request)).await;
+    }
+
+    /// Folds an event; the end comes back.
+    fn take(&mut self, event: v1::StreamEvent, memory: &Memory) -> Option<v1::Terminal> {
+        self.invocation.clone_from(&event.invocation_id);
+        let here = v1::StreamCursor { epoch: event.epoch, seq: event.seq };
+        let numbered = event.seq > 0 && !matches!(event.body, Some(Body::Accepted(_) | Body::Heartbeat(_)));
+        if numbered {
+            self.cursor = Some(here);
+        }
+        match event.body? {
+            Body::Accepted(accepted) => {
+                if !accepted.resume_token.is_empty() {
+                    self.token = accepted.resume_token;
+                    memory.keep(&self.token);
+                }
+            }
+            Body::BlockStart(start) => {
+                let block = Block { kind: start.kind(), text: String::new() };
+                self.blocks.insert(start.block_id, block);
+            }
+            Body::BlockDelta(delta) => self.grow(delta.block_id, &delta.text),
+            Body::Rewind(rewind) => {
+                let kept: BTreeMap<u32, u64> =
+                    rewind.keep.iter().map(|keep| (keep.block_id, keep.length_bytes)).collect();
+                self.blocks.retain(|id, _| kept.contains_key(id));
+                for (id, block) in &mut self.blocks {
+                    let length = usize::try_from(kept[id]).unwrap_or(usize::MAX).min(block.text.len());
+                    block.text.truncate(block.text.floor_char_boundary(length));
+                }
+                self.anew("What was shown is taken back; the answer begins anew:");
+            }
+            Body::Snapshot(snapshot) => {
+                self.blocks.clear();
+                for block in snapshot.blocks {
+                    let Some(start) = block.start else { continue };
+                    self.blocks.insert(start.block_id, Block { kind: start.kind(), text: block.text });
+                }
+                self.anew("The answer so far:");
+            }
+            Body::Recovery(recovery) if self.tells_recoveries => {
+                self.end_line();
+                tell(&Paint::on(&io::stderr()).yellow(&one_line(&recovery.display_text)));
+            }
+            Body::Terminal(terminal) => return Some(terminal),
+            Body::AttemptStarted(_)
+            | Body::ContextInjected(_)
+            | Body::BlockStop(_)
+            | Body::Recovery(_)
+            | Body::Usage(_)
+            | Body::Heartbeat(_) => {}
+        }
+        None
+    }
+
+    fn grow(&mut self, id: u32, text: &str) {
+        let Some(block) = self.blocks.get_mut(&id) else { return };
+        block.text.push_str(text);
+        if block.kind == v1::BlockKind::Text {
+            self.show(text);
+        }
+    }
+
+    /// Shows everything that stands once more.
+    fn anew(&mut self, why: &str) {
+        if !self.on_terminal {
+            return;
+        }
+        self.end_line();
+        tell(&Paint::on(&io::stderr()).dim(why));
+        let text = self.text();
+        self.show(&text);
+    }
+
+    fn show(&mut self, text: &str) {
+        let text = printable(text);
+        if !self.on_terminal || text.is_empty() {
+            return;
+        }
+        let mut out = io::stdout().lock();
+        // A reader that went away ends the command with the next line that it must see.
+        let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+        self.in_line = !text.ends_with('\n');
+    }
+
+    /// Ends a line that is begun, so that what follows stands on its own.
+    pub(super) fn end_line(&mut self) {
+        if std::mem::take(&mut self.in_line) {
+            let mut out = io::stdout().lock();
+            let _ = out.write_all(b"\n").and_then(|()| out.flush());
+        }
+    }
+
+    fn text(&self) -> String {
+        let texts = self.blocks.values().filter(|block| block.kind == v1::BlockKind::Text);
+        texts.map(|block| block.text.as_str()).collect::<Vec<_>>().join("\n")
+    }
+
+    /// The end as a unary call would have told it.
+    fn response(&self, terminal: v1::Terminal) -> v1::InvokeWithRecoveryResponse {
+        use v1::{invoke_with_recovery_response::Outcome, terminal::Outcome as End};
+        let mut response = v1::InvokeWithRecoveryResponse {
+            invocation_id: self.invocation.clone(),
+            recovery_applied: terminal.recovery_applied,
+            attempts: terminal.attempts,
+            usage: terminal.usage,
+            final_model: terminal.final_model,
+            final_target: terminal.final_target,
+            reasoning: terminal.reasoning,
+            ..v1::InvokeWithRecoveryResponse::default()
+        };
+        response.outcome = terminal.outcome.map(|end| match end {
+            End::Completed(completed) => {
+                let answered = completed.history_patch.last().filter(|last| last.role() == v1::Role::Assistant);
+                Outcome::Completion(v1::Completion {
+                    message: answered.cloned(),
+                    text: self.text(),
+                    finish_reason: completed.finish_reason,
+                    raw_finish_reason: completed.raw_finish_reason,
+                    usage: completed.usage,
+                    tool_output: completed.tool_output,
+                })
+            }
+            End::Failed(failure) => Outcome::Failure(failure),
+            End::Cancelled(cancelled) => Outcome::Failure(cancelled.failure.unwrap_or_default()),
+        });
+        response
+    }
+}
+
+/// Whether the invocation may still be there although the connection is not.
+fn may_come_back(status: &tonic::Status) -> bool {
+    matches!(status.code(), Code::Unavailable | Code::Unknown | Code::Internal | Code::Cancelled | Code::DataLoss)
+}

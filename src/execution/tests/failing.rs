@@ -1,0 +1,231 @@
+//! A journal that is away, wholly or in part: who needs it is told so, and everybody else is served.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
+
+use jiff::Timestamp;
+
+use super::harness::{Ask, Client, engine, tenant};
+use crate::{
+    domain::{
+        failure::FailureCode,
+        ids::{InvocationId, RequestId, TenantId},
+        invocation::Outcome,
+    },
+    execution::{Executions, Settings, StartError},
+    journal::{
+        Answer, AppendError, Begun, CancelWish, Changes, Compacted, Entry, Finish, FinishError, Held, Journal,
+        JournalError, Limits, Locked, MemoryJournal, NewInvocation, Owner, Page, Record, Renewed, Stats, Takeover,
+        Thread, ThreadCommit, ThreadError, ThreadKey,
+    },
+};
+
+/// A journal in memory whose operations fail as often as is said.
+#[derive(Debug)]
+struct Failing {
+    inner: MemoryJournal,
+    begins: AtomicUsize,
+    appends: AtomicUsize,
+    finishes: AtomicUsize,
+    locks: AtomicUsize,
+}
+
+impl Failing {
+    fn new() -> Self {
+        let none = AtomicUsize::default;
+        let inner = MemoryJournal::new(Limits::default());
+        Self { inner, begins: none(), appends: none(), finishes: none(), locks: none() }
+    }
+
+    fn fails(left: &AtomicUsize) -> Option<JournalError> {
+        let fails = left.try_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok();
+        fails.then(|| JournalError::Unavailable("as the test said".to_owned()))
+    }
+}
+
+impl Journal for Failing {
+    fn begin(&self, new: NewInvocation, now: Timestamp) -> Answer<'_, Begun> {
+        match Self::fails(&self.begins) {
+            Some(error) => Box::pin(async { Err(error) }),
+            None => self.inner.begin(new, now),
+        }
+    }
+
+    fn append<'a>(&'a self, id: &'a InvocationId, entries: &'a [Entry]) -> Answer<'a, (), AppendError> {
+        match Self::fails(&self.appends) {
+            Some(error) => Box::pin(async { Err(error.into()) }),
+            None => self.inner.append(id, entries),
+        }
+    }
+
+    fn read<'a>(&'a self, id: &'a InvocationId, after_seq: u64, limit: usize) -> Answer<'a, Option<Page>> {
+        self.inner.read(id, after_seq, limit)
+    }
+
+    fn finish(&self, end: Finish, now: Timestamp) -> Answer<'_, (), FinishError> {
+        match Self::fails(&self.finishes) {
+            Some(error) => Box::pin(async { Err(error.into()) }),
+            None => self.inner.finish(end, now),
+        }
+    }
+
+    fn get<'a>(&'a self, id: &'a InvocationId) -> Answer<'a, Option<Record>> {
+        self.inner.get(id)
+    }
+
+    fn get_by_request<'a>(&'a self, tenant: &'a TenantId, request: &'a RequestId) -> Answer<'a, Option<Record>> {
+        self.inner.get_by_request(tenant, request)
+    }
+
+    fn renew<'a>(&'a self, owner: &'a Owner, held: &'a [Held], now: Timestamp) -> Answer<'a, Renewed> {
+        self.inner.renew(owner, held, now)
+    }
+
+    fn release<'a>(&'a self, owner: &'a Owner, held: &'a [Held], now: Timestamp) -> Answer<'a, ()> {
+        self.inner.release(owner, held, now)
+    }
+
+    fn expired(&self, now: Timestamp, limit: usize) -> Answer<'_, Vec<Held>> {
+        self.inner.expired(now, limit)
+    }
+
+    fn take_over<'a>(&'a self, expected: &'a Held, owner: &'a Owner, now: Timestamp) -> Answer<'a, Takeover> {
+        self.inner.take_over(expected, owner, now)
+    }
+
+    fn request_cancel<'a>(&'a self, id: &'a InvocationId) -> Answer<'a, CancelWish> {
+        self.inner.request_cancel(id)
+    }
+
+    fn changes(&self, id: &InvocationId) -> Changes {
+        self.inner.changes(id)
+    }
+
+    fn load_thread<'a>(&'a self, key: &'a ThreadKey) -> Answer<'a, Option<Thread>> {
+        self.inner.load_thread(key)
+    }
+
+    fn lock_thread<'a>(
+        &'a self,
+        key: &'a ThreadKey,
+        invocation: &'a InvocationId,
+        now: Timestamp,
+    ) -> Answer<'a, Locked> {
+        match Self::fails(&self.locks) {
+            Some(error) => Box::pin(async { Err(error) }),
+            None => self.inner.lock_thread(key, invocation, now),
+        }
+    }
+
+    fn commit_thread<'a>(
+        &'a self,
+        key: &'a ThreadKey,
+        invocation: &'a InvocationId,
+        commit: ThreadCommit,
+        now: Timestamp,
+    ) -> Answer<'a, u64, ThreadError> {
+        self.inner.commit_thread(key, invocation, commit, now)
+    }
+
+    fn fail_thread<'a>(
+        &'a self,
+        key: &'a ThreadKey,
+        outcome: &'a Outcome,
+        now: Timestamp,
+    ) -> Answer<'a, (), ThreadError> {
+        self.inner.fail_thread(key, outcome, now)
+    }
+
+    fn delete_thread<'a>(
+        &'a self,
+        key: &'a ThreadKey,
+        version: Option<u64>,
+        now: Timestamp,
+    ) -> Answer<'a, bool, ThreadError> {
+        self.inner.delete_thread(key, version, now)
+    }
+
+    fn compact(&self, now: Timestamp) -> Answer<'_, Compacted> {
+        self.inner.compact(now)
+    }
+
+    fn stats(&self) -> Answer<'_, Stats> {
+        self.inner.stats()
+    }
+}
+
+fn world() -> (Arc<Failing>, Executions) {
+    let journal = Arc::new(Failing::new());
+    let engine = engine("{ otherwise: { answer: { text: one two three four five, tokens_per_second: 20 } } }");
+    let executions = Executions::new(engine, Arc::clone(&journal) as Arc<dyn Journal>, Settings::new(Owner::new("a")));
+    (journal, executions)
+}
+
+async fn answered(ask: Ask, executions: &Executions) -> Client {
+    let mut started = ask.start(executions).await.unwrap();
+    let mut client = Client::default();
+    client.read(&mut started.follower, usize::MAX).await.unwrap();
+    client
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_needs_no_journal_is_served_without_one() {
+    let (journal, executions) = world();
+    journal.begins.store(1, Ordering::SeqCst);
+    assert_eq!(answered(Ask::new("Hello"), &executions).await.answer(), "one two three four five");
+    journal.begins.store(1, Ordering::SeqCst);
+    let ask = Ask { request_id: Some("r".into()), ..Ask::new("Hello") };
+    assert!(matches!(ask.start(&executions).await, Err(StartError::Journal(_))), "a promise is not made in vain");
+    journal.begins.store(1, Ordering::SeqCst);
+    assert!(matches!(Ask::new("Hello").resumable().start(&executions).await, Err(StartError::Journal(_))));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_journal_that_comes_back_has_every_step() {
+    let (journal, executions) = world();
+    journal.appends.store(3, Ordering::SeqCst);
+    journal.finishes.store(3, Ordering::SeqCst);
+    let mut started = Ask::new("Hello").start(&executions).await.unwrap();
+    let id = started.id.clone();
+    let mut client = Client::default();
+    client.read(&mut started.follower, usize::MAX).await.unwrap();
+    let mut late = Client::default();
+    late.finish(&executions, &id).await;
+    assert_eq!(late.fold.hash(), client.fold.hash());
+    assert_eq!(late.snapshots, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_end_that_cannot_be_recorded_is_told_all_the_same() {
+    let (journal, executions) = world();
+    journal.finishes.store(usize::MAX, Ordering::SeqCst);
+    let began = tokio::time::Instant::now();
+    assert_eq!(answered(Ask::new("Hello"), &executions).await.answer(), "one two three four five");
+    assert!(began.elapsed() < std::time::Duration::from_secs(3), "{:?}", began.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_failure_to_load_a_thread_is_forgiven_and_two_are_a_context_error() {
+    let (journal, executions) = world();
+    journal.locks.store(1, Ordering::SeqCst);
+    assert_eq!(answered(Ask::new("Hello").on("t-1"), &executions).await.answer(), "one two three four five");
+    journal.locks.store(2, Ordering::SeqCst);
+    let failed = answered(Ask::new("Hello").on("t-1"), &executions).await.outcome.unwrap();
+    let failure = failed.result.unwrap_err();
+    assert_eq!(failure.class.code(), FailureCode::ContextError, "{failure:?}");
+    assert!(failed.attempts.is_empty(), "nobody was asked");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_turn_that_cannot_be_saved_is_a_state_error_and_nothing_is_half_written() {
+    let (journal, executions) = world();
+    answered(Ask::new("First").on("t-1"), &executions).await;
+    journal.finishes.store(usize::MAX, Ordering::SeqCst);
+    let failed = answered(Ask::new("Second").on("t-1"), &executions).await.outcome.unwrap();
+    assert_eq!(failed.result.unwrap_err().class.code(), FailureCode::StateError);
+    journal.finishes.store(0, Ordering::SeqCst);
+    let thread = executions.thread(&ThreadKey::new(tenant(), "t-1".into())).await.unwrap().unwrap();
+    assert_eq!(thread.messages.len(), 2, "only the first turn and its answer");
+}

@@ -1,0 +1,119 @@
+//! Whether and how a long text that broke off is gone on with, instead of being made again from its beginning.
+//!
+//! A target that truly goes on from a begun assistant message gets one. Where the caller allows it, any other is asked
+//! in words to go on, and what it then repeats of the end is left out, but only where the repetition is unmistakable.
+//! Never with tools on offer, and never for structured output: half of a call or of a document is not gone on with.
+
+use crate::domain::{
+    message::{Message, ModelCall, ResponseFormat, Role},
+    target::Capabilities,
+};
+
+/// A shorter text is made again: that costs little, and may well come out the same.
+pub const LONG_TEXT_BYTES: usize = 256;
+
+/// A repetition is left out only where it has at least so many bytes and words.
+const OVERLAP_BYTES: usize = 16;
+const OVERLAP_WORDS: usize = 3;
+
+/// How much of an answer is looked at for a repetition, in bytes.
+pub const LOOK_BYTES: usize = 400;
+
+/// What a model is told that cannot go on from a begun message.
+const PROMPT: &str = "Your last message broke off. Go on with it exactly where it ends. Do not repeat any of it, and \
+                      do not comment on this.";
+
+/// How a text is gone on with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Way {
+    /// By an assistant message that is begun.
+    Prefill,
+    /// By asking for it in words.
+    Prompt,
+}
+
+/// How `held` is gone on with by a target; `None` where it is made again.
+#[must_use]
+pub fn way(held: &str, call: &ModelCall, capabilities: &Capabilities, prompt_allowed: bool) -> Option<Way> {
+    let text_alone = call.tools.is_empty() && call.response_format == ResponseFormat::Text;
+    if held.len() < LONG_TEXT_BYTES || !text_alone {
+        return None;
+    }
+    // A begun message that ends in a blank is refused by some and misread by others.
+    if capabilities.assistant_prefill && !held.ends_with(char::is_whitespace) {
+        return Some(Way::Prefill);
+    }
+    prompt_allowed.then_some(Way::Prompt)
+}
+
+/// What is asked, so that `held` is gone on with.
+#[must_use]
+pub fn request(call: &ModelCall, held: &str, way: Way) -> ModelCall {
+    let mut call = call.clone();
+    call.messages.push(Message::text(Role::Assistant, held));
+    match way {
+        Way::Prefill => {}
+        Way::Prompt => call.messages.push(Message::text(Role::User, PROMPT)),
+    }
+    call
+}
+
+/// How many bytes at the begin of `more` repeat the end of `held`, unmistakably; 0 where it goes on properly.
+#[must_use]
+pub fn overlap(held: &str, more: &str) -> usize {
+    let mut ends = more.char_indices().map(|(at, c)| at + c.len_utf8());
+    let longest = ends.rfind(|end| held.ends_with(&more[..*end])).unwrap_or(0);
+    let words = more[..longest].split_whitespace().count();
+    if longest >= OVERLAP_BYTES && words >= OVERLAP_WORDS { longest } else { 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::message::ToolDefinition;
+
+    fn able() -> Capabilities {
+        Capabilities { assistant_prefill: true, ..Capabilities::default() }
+    }
+
+    fn long() -> String {
+        "A sentence of a long text. ".repeat(20).trim_end().to_owned()
+    }
+
+    #[test]
+    fn a_long_text_is_gone_on_with_where_the_target_can_or_the_caller_allows_it() {
+        let (call, unable) = (ModelCall::default(), Capabilities { assistant_prefill: false, ..able() });
+        assert_eq!(way(&long(), &call, &able(), false), Some(Way::Prefill));
+        assert_eq!(way(&long(), &call, &unable, false), None);
+        assert_eq!(way(&long(), &call, &unable, true), Some(Way::Prompt));
+        assert_eq!(way("A short text.", &call, &able(), true), None);
+        assert_eq!(way(&format!("{} ", long()), &call, &able(), false), None, "a blank at the end");
+    }
+
+    #[test]
+    fn neither_tools_nor_structured_output_are_gone_on_with() {
+        let tool = ToolDefinition { name: "t".into(), description: String::new(), parameters: "{}".into() };
+        let tools = ModelCall { tools: vec![tool], ..ModelCall::default() };
+        let json = ModelCall { response_format: ResponseFormat::JsonObject, ..ModelCall::default() };
+        assert_eq!(way(&long(), &tools, &able(), true), None);
+        assert_eq!(way(&long(), &json, &able(), true), None);
+    }
+
+    #[test]
+    fn only_an_unmistakable_repetition_at_the_cut_is_left_out() {
+        let held = "It was the best of times, it was the worst of times";
+        assert_eq!(overlap(held, "it was the worst of times, it was"), "it was the worst of times".len());
+        assert_eq!(overlap(held, ", it was the age"), 0, "it goes on");
+        assert_eq!(overlap(held, "of times, it"), 0, "two words may be chance");
+        assert_eq!(overlap(held, "It was the best of times"), 0, "not at the cut");
+        assert_eq!(overlap("xxxxxxxxxxxxxxxxxxxxxx", "xxxxxxxxxxxxxxxxxxxxxx"), 0, "one word");
+    }
+
+    #[test]
+    fn the_begun_message_comes_last_or_before_the_words_that_ask_for_more() {
+        let call = ModelCall { messages: vec![Message::text(Role::User, "Tell.")], ..ModelCall::default() };
+        let roles = |way| request(&call, "Once", way).messages.iter().map(|said| said.role).collect::<Vec<_>>();
+        assert_eq!(roles(Way::Prefill), [Role::User, Role::Assistant]);
+        assert_eq!(roles(Way::Prompt), [Role::User, Role::Assistant, Role::User]);
+    }
+}

@@ -1,0 +1,100 @@
+//! Whatever an upstream does in the middle of a stream: the client's answer is whole, or it is told why not.
+
+#![expect(clippy::unwrap_used, reason = "a test ends where its world fails")]
+
+use relight::grpc::v1::{FailureClass, RewindMode};
+use serde_json::json;
+
+use crate::{
+    recovery::one_target,
+    stream_live::streaming,
+    support::{
+        folding::Folding,
+        relight::Relight,
+        upstream::{Reply, Upstream, chunk},
+    },
+};
+
+const ANSWER: &str = "Whole at last, and nobody saw the seams.";
+
+fn piece(text: &str) -> String {
+    chunk(&json!({ "content": text }), None)
+}
+
+/// Plays `broken`, then a whole answer; checks that the answer is whole and tells how the first attempt failed.
+async fn recovered_from(broken: Reply) -> (Folding, FailureClass) {
+    let upstream = Upstream::start().await;
+    upstream.push(broken).otherwise(Reply::text(ANSWER));
+    let relight = Relight::start(&one_target(&upstream)).await;
+    let (folding, ended) = Folding::all(relight.recovery(), streaming("Hello", RewindMode::Rewind)).await;
+    assert!(ended.is_none(), "{ended:?}");
+    assert!(folding.is_completed(), "{:?}", folding.terminal);
+    assert_eq!(folding.text(), ANSWER);
+    let attempts = &folding.terminal.as_ref().unwrap().attempts;
+    assert_eq!(attempts.len(), 2, "{attempts:?}");
+    let class = attempts[0].failure_class();
+    (folding, class)
+}
+
+#[tokio::test]
+async fn a_stream_that_stalls_is_begun_anew() {
+    let whole = Reply::text(ANSWER);
+    let half = whole.body_bytes().len() / 2;
+    let (folding, _) = recovered_from(whole.stall_after(half)).await;
+    assert_eq!(folding.rewinds, 0, "the second answer repeats the first");
+}
+
+#[tokio::test]
+async fn an_error_inside_a_stream_takes_back_what_came_before_it() {
+    let error = json!({ "error": { "message": "The server is overloaded", "type": "overloaded_error" } }).to_string();
+    let (folding, class) = recovered_from(Reply::events(&[piece("Something "), piece("else"), error])).await;
+    assert_eq!((folding.rewinds, class), (1, FailureClass::Overloaded));
+}
+
+#[tokio::test]
+async fn an_end_without_its_mark_is_a_cut_however_clean_it_looks() {
+    let whole = Reply::text(ANSWER);
+    let half = whole.body_bytes().len() / 2;
+    let (_, class) = recovered_from(whole.ended_after(half)).await;
+    assert_eq!(class, FailureClass::StreamInterrupted);
+}
+
+#[tokio::test]
+async fn an_answer_without_its_done_is_whole() {
+    let upstream = Upstream::start().await;
+    let whole = [piece("Whole."), chunk(&json!({}), Some("stop"))].map(|data| format!("data: {data}\n\n")).concat();
+    let bytes = whole.len();
+    upstream.otherwise(Reply::events(&[piece("Whole."), chunk(&json!({}), Some("stop"))]).ended_after(bytes));
+    let relight = Relight::start(&one_target(&upstream)).await;
+    let (folding, _) = Folding::all(relight.recovery(), streaming("Hello", RewindMode::Rewind)).await;
+    assert!(folding.is_completed(), "{:?}", folding.terminal);
+    assert_eq!((folding.text().as_str(), upstream.requests().len()), ("Whole.", 1));
+}
+
+#[tokio::test]
+async fn one_malformed_event_is_passed_over_where_the_rest_is_coherent() {
+    let upstream = Upstream::start().await;
+    let finish = chunk(&json!({}), Some("stop"));
+    upstream.otherwise(Reply::events(&[piece("One "), "{\"choices\": [".to_owned(), piece("two."), finish]));
+    let relight = Relight::start(&one_target(&upstream)).await;
+    let (folding, _) = Folding::all(relight.recovery(), streaming("Hello", RewindMode::Rewind)).await;
+    assert!(folding.is_completed(), "{:?}", folding.terminal);
+    assert_eq!(folding.text(), "One two.");
+}
+
+#[tokio::test]
+async fn a_second_tool_call_that_reuses_an_index_is_a_call_of_its_own() {
+    let upstream = Upstream::start().await;
+    let call = |id: &str, arguments: &str| {
+        let function = json!({ "name": "search", "arguments": arguments });
+        chunk(&json!({ "tool_calls": [{ "index": 0, "id": id, "type": "function", "function": function }] }), None)
+    };
+    let finish = chunk(&json!({}), Some("tool_calls"));
+    upstream.otherwise(Reply::events(&[call("call_a", "{\"q\":1}"), call("call_b", "{\"q\":2}"), finish]));
+    let relight = Relight::start(&one_target(&upstream)).await;
+    let (folding, _) = Folding::all(relight.recovery(), streaming("Hello", RewindMode::Rewind)).await;
+    assert!(folding.is_completed(), "{:?}", folding.terminal);
+    let calls: Vec<&str> =
+        folding.blocks.values().filter(|block| block.committed).map(|block| block.text.as_str()).collect();
+    assert_eq!(calls, ["{\"q\":1}", "{\"q\":2}"]);
+}
