@@ -120,18 +120,18 @@ impl Slots {
         }
     }
 
-    fn succeeded(&self) {
+    fn succeeded(&self, began: Instant) {
         let mut shared = self.lock();
         let reached = shared.in_flight >= shared.limiter.limit();
-        shared.limiter.on_success(Instant::now(), reached);
+        shared.limiter.on_success(began, reached);
         drop(shared);
         self.hand_out();
     }
 
-    fn pushed_back(&self, first_token_p50: Duration, silence: bool) {
+    fn pushed_back(&self, began: Instant, first_token_p50: Duration, silence: bool) {
         let mut shared = self.lock();
         let in_flight = shared.in_flight;
-        shared.limiter.on_back_pressure(Instant::now(), first_token_p50, in_flight, silence);
+        shared.limiter.on_back_pressure(Instant::now(), began, first_token_p50, in_flight, silence);
     }
 
     /// Gives free slots to those in line. A slot is handed over outside the lock: one whose waiter is gone drops
@@ -213,12 +213,13 @@ where
                 refused.target = Some(attempt.target.id.clone());
                 refused.with_retry_after(retry_in, WaitSource::Parked)
             })?;
+            let began = Instant::now();
             let state = Arc::clone(&attempt.state);
             let learn = move |failure: &Failure| {
                 if is_back_pressure(failure) {
                     let now = Instant::now();
                     let p50 = state.latency().p50(now).unwrap_or(Duration::from_secs(1));
-                    state.slots.pushed_back(p50, failure.class == FailureClass::Timeout);
+                    state.slots.pushed_back(began, p50, failure.class == FailureClass::Timeout);
                 }
             };
             let mut deltas = inner.oneshot(attempt).await.inspect_err(&learn)?;
@@ -230,7 +231,7 @@ where
                     match &item {
                         Ok(delta) if silent && delta.is_content() => {
                             silent = false;
-                            slot.slots.succeeded();
+                            slot.slots.succeeded(began);
                         }
                         Ok(_) => {}
                         Err(failure) => learn(failure),

@@ -147,9 +147,9 @@ impl Limiter {
     /// An attempt succeeded; `limit_reached` says whether all slots were taken while it ran. One more slot, or a
     /// sixteenth more, for each limit-many such successes, and two for each single one up to where trouble began last: a limit that is not
     /// reached proves nothing about a larger one, and neither does an attempt from before the last decrease.
-    pub fn on_success(&mut self, now: Instant, limit_reached: bool) {
+    pub fn on_success(&mut self, began: Instant, limit_reached: bool) {
         self.remember(1, 0);
-        if !limit_reached || self.is_settling(now) {
+        if !limit_reached || self.is_old(began) {
             return;
         }
         self.successes = self.successes.saturating_add(1);
@@ -165,11 +165,11 @@ impl Limiter {
     /// after a decrease, further such words are about the same moment, and change nothing; so do words of a target
     /// of which less than half the limit is used, or that answers one call in five, unless they were silence: chance makes
     /// errors, but only a queue makes silence.
-    pub fn on_back_pressure(&mut self, now: Instant, p50: Duration, in_flight: u32, silence: bool) {
+    pub fn on_back_pressure(&mut self, now: Instant, began: Instant, p50: Duration, in_flight: u32, silence: bool) {
         self.remember(0, 1);
         let (answers, words) = self.recent;
         let by_chance = words < answers.saturating_mul(WORDS_TO_ONE) && !silence;
-        if self.is_settling(now) || by_chance || in_flight.saturating_mul(2) < self.limit() {
+        if self.is_old(began) || by_chance || in_flight.saturating_mul(2) < self.limit() {
             return;
         }
         let same = self.before.filter(|before| now.saturating_duration_since(before.last) < SAME_TROUBLE);
@@ -205,6 +205,7 @@ impl Limiter {
         self.fast_below = (led / 2).max(self.policy.start);
         self.limit = self.limit.min(self.policy.start);
         self.successes = 0;
+        self.settles_at = Some(now);
     }
 
     /// Other numbers from now on (a reload): what was learned stays, within the new bounds.
@@ -221,8 +222,9 @@ impl Limiter {
         }
     }
 
-    fn is_settling(&self, now: Instant) -> bool {
-        self.settles_at.is_some_and(|at| now < at)
+    /// Whether an attempt began before the last decrease had taken effect.
+    fn is_old(&self, began: Instant) -> bool {
+        self.settles_at.is_some_and(|at| began < at)
     }
 }
 

@@ -1,5 +1,6 @@
 //! What the resilience core promises with words such as *one*, *never* and *at most*, each shown on the real stack.
 
+mod stand;
 
 use std::{
     sync::{Arc, atomic::Ordering},
