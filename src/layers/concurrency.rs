@@ -18,7 +18,7 @@ use tower::{Service, ServiceExt as _};
 use super::{BoxFuture, Deltas, attempt::Attempt};
 use crate::{
     domain::failure::{Failure, FailureClass, TransportFault, WaitSource},
-    policy::concurrency::{ConcurrencyPolicy, Limiter},
+    policy::concurrency::{ConcurrencyPolicy, Limiter, PushBack},
 };
 
 /// Limits how many attempts a target has at once.
@@ -79,12 +79,7 @@ impl Slots {
     /// The target's circuit opened, on silence or on errors that came at once: these were about an outage, and not
     /// about its slots.
     pub fn outage(&self, silence: bool) {
-        let mut shared = self.lock();
-        if silence {
-            shared.limiter.on_silent_outage(Instant::now());
-        } else {
-            shared.limiter.on_outage(Instant::now());
-        }
+        self.lock().limiter.on_outage(Instant::now(), silence);
     }
 
     /// Attempts in flight.
@@ -130,8 +125,8 @@ impl Slots {
 
     fn pushed_back(&self, began: Instant, first_token_p50: Duration, silence: bool) {
         let mut shared = self.lock();
-        let in_flight = shared.in_flight;
-        shared.limiter.on_back_pressure(Instant::now(), began, first_token_p50, in_flight, silence);
+        let word = PushBack { began, in_flight: shared.in_flight, silence };
+        shared.limiter.on_back_pressure(Instant::now(), first_token_p50, word);
     }
 
     /// Gives free slots to those in line. A slot is handed over outside the lock: one whose waiter is gone drops
