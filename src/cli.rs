@@ -29,6 +29,7 @@ use self::terminal::tell;
 const WHERE_TO_BEGIN: &str = "\
 Where to begin:
   relight demo                               see five kinds of failure recovered; needs no key and no network
+  relight demo --provider anthropic          see one provider's wire broken in its own words
   relight serve                              serve with the keys found in the environment, or with a scripted model
   relight invoke \"Say hello\"                 ask through it, and see retries as they happen
   relight watch                              follow everything that is recovered";

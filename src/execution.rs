@@ -8,8 +8,10 @@
 //! It knows nothing of gRPC, and it never decides how to recover: the engine below does.
 
 mod adopt;
+mod backlog;
 mod checkpoint;
 mod follower;
+mod line;
 mod live;
 mod outlet;
 mod recorder;
@@ -29,23 +31,29 @@ use std::{
 
 use tokio::{task::JoinSet, time::Instant};
 
-use self::live::Execution;
+use self::{backlog::Backlog, line::Lines, live::Execution};
 pub use self::{
     follower::{Follower, Lost, Told},
     start::{Disposition, StartError, Started},
 };
 use crate::{
-    config::observe::JournalMode,
+    config::observe::{JournalConfig, JournalMode},
     domain::{
         clock,
+        event::EventBody,
         ids::{InvocationId, RequestId, TenantId},
     },
     engine::Engine,
-    journal::{CancelWish, Held, Journal, JournalError, LEASE, Owner, Record, Thread, ThreadError, ThreadKey},
+    journal::{
+        CancelWish, Compacted, Held, Journal, JournalError, LEASE, Owner, Record, Stats, Thread, ThreadError, ThreadKey,
+    },
 };
 
 /// How long a taken-over invocation waits for its client to come back: a crash is not the client's wish to leave.
 pub const RECONNECT_GRACE: Duration = Duration::from_secs(30);
+
+/// How often the journal's retention is applied, usually.
+const COMPACT_EVERY: Duration = Duration::from_mins(1);
 
 /// How executions are kept.
 #[derive(Debug, Clone)]
@@ -58,6 +66,33 @@ pub struct Settings {
     pub lease: Duration,
     /// How long the events of a finished invocation are kept; zero where they are not.
     pub events_kept: Duration,
+    /// Steps of all invocations that may wait to be recorded at once; at least 1.
+    pub queue: usize,
+    /// Bytes of the newest steps that a running invocation keeps for its readers.
+    pub tail_bytes: usize,
+    /// Invocations that may wait here for one thread on which another one runs; 0 refuses them at once.
+    pub thread_queue: usize,
+    /// How often the journal's retention is applied.
+    pub compact_every: Duration,
+}
+
+/// How much these executions hold at this moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Levels {
+    /// Invocations that run here.
+    pub running: usize,
+    /// Steps that wait to be recorded.
+    pub waiting: usize,
+    /// Steps that were told and never recorded, since the beginning.
+    pub dropped: u64,
+    /// Steps that are kept in memory for readers.
+    pub tail_steps: usize,
+    /// Roughly what they take, in bytes.
+    pub tail_bytes: usize,
+    /// What the journal kept after its newest compaction.
+    pub kept: Stats,
+    /// What all compactions removed, since the beginning.
+    pub removed: Compacted,
 }
 
 /// The running invocations of this replica; cheap to clone.
@@ -73,6 +108,11 @@ struct Shared {
     settings: Settings,
     running: Mutex<HashMap<InvocationId, Arc<Execution>>>,
     tasks: Mutex<JoinSet<()>>,
+    backlog: Arc<Backlog>,
+    lines: Arc<Lines>,
+    /// What the journal kept after its newest compaction, and what all of them removed.
+    kept: Mutex<(Stats, Compacted)>,
+    journal_is_away: AtomicBool,
     /// Until when the leases of this replica are good for sure.
     leased_until: Mutex<Instant>,
     closing: AtomicBool,
@@ -104,7 +144,17 @@ impl Settings {
     /// The usual settings of a replica.
     #[must_use]
     pub fn new(owner: Owner) -> Self {
-        Self { owner, mode: JournalMode::Fast, lease: LEASE, events_kept: crate::journal::EVENTS_KEPT }
+        let journal = JournalConfig::default();
+        Self {
+            owner,
+            mode: journal.mode,
+            lease: LEASE,
+            events_kept: crate::journal::EVENTS_KEPT,
+            queue: journal.queue,
+            tail_bytes: usize::try_from(journal.tail_bytes).unwrap_or(usize::MAX),
+            thread_queue: journal.thread_queue,
+            compact_every: COMPACT_EVERY,
+        }
     }
 }
 
@@ -114,7 +164,12 @@ impl Executions {
     /// No executions yet.
     pub fn new(engine: Engine, journal: Arc<dyn Journal>, settings: Settings) -> Self {
         let leased_until = Mutex::new(Instant::now() + settings.lease);
+        let backlog = Arc::new(Backlog::new(settings.queue));
         let shared = Shared {
+            backlog,
+            lines: Arc::default(),
+            kept: Mutex::default(),
+            journal_is_away: AtomicBool::new(false),
             engine,
             journal,
             settings,
@@ -129,6 +184,24 @@ impl Executions {
     /// The settings.
     pub fn settings(&self) -> &Settings {
         &self.shared.settings
+    }
+
+    /// How much they hold at this moment.
+    pub fn levels(&self) -> Levels {
+        let running = self.shared.all();
+        let tails = running.iter().map(|execution| execution.tail.held());
+        let (tail_steps, tail_bytes) = tails.fold((0, 0), |sum, held| (sum.0 + held.0, sum.1 + held.1));
+        let backlog = &self.shared.backlog;
+        let (kept, removed) = *self.shared.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        Levels {
+            kept,
+            removed,
+            running: running.len(),
+            waiting: backlog.waiting(),
+            dropped: backlog.dropped(),
+            tail_steps,
+            tail_bytes,
+        }
     }
 
     /// Renews leases, takes over what others left, and applies the journal's retention, until it is dropped.
@@ -250,6 +323,20 @@ impl Shared {
 
     fn leases_renewed(&self, asked_at: Instant) {
         *self.leased_until.lock().unwrap_or_else(PoisonError::into_inner) = asked_at + self.settings.lease;
+    }
+
+    /// Says that the journal was away, or was not; whoever watches is told when that changes.
+    fn journal_was(&self, failure: Option<&JournalError>) {
+        let away = matches!(failure, Some(JournalError::Unavailable(_)));
+        if self.journal_is_away.swap(away, Ordering::Relaxed) == away {
+            return;
+        }
+        let store = "journal".to_owned();
+        let body = match failure.filter(|_| away) {
+            Some(error) => EventBody::StoreLost { store, reason: error.to_string() },
+            None => EventBody::StoreFound { store },
+        };
+        self.engine.events().publish(None, 0, None, body);
     }
 
     /// Runs a task that ends with this replica at the latest.

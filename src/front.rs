@@ -5,6 +5,14 @@
 //! "discard what I sent": a restarted answer goes on where its text agrees with what was delivered, is continued where
 //! a target can do that, and ends in an error event where neither holds. It never sends a text that no model wrote,
 //! and never ends a broken answer as if it were whole.
+//!
+//! A request may ask by headers: `x-relight-operation` (default `executor`), `x-relight-max-retries`,
+//! `x-relight-deadline-ms` (or `x-request-timeout`, in seconds), `idempotency-key`, and W3C trace context. An answer
+//! tells by headers: `x-relight-invocation` and `x-request-id` (both the id of the invocation),
+//! `x-relight-attempts`, `x-relight-target` (who answers, where that is certain), and `x-relight-adapted` (what of the
+//! request was changed so that a model takes it; never silently). A refusal has its status, its error object and its
+//! `retry-after` as the table in `error.rs` has them, and `x-should-retry`, which the official SDKs obey. A stream that
+//! broke ends with an `error` event and without `[DONE]`.
 
 mod chat;
 mod chunks;

@@ -19,7 +19,7 @@ mod sql;
 pub mod sqlite;
 mod standing;
 mod thread;
-mod writer;
+mod vault;
 
 use std::{fmt::Debug, sync::Arc};
 
@@ -33,14 +33,17 @@ pub use self::{
     memory::MemoryJournal,
     record::{
         Begun, CancelWish, Compacted, EVENTS_KEPT, Entry, Finish, Held, INVOCATION_CAP_BYTES, LEASE, LEASE_RENEWAL,
-        Limits, MEMORY_CAP_BYTES, NewInvocation, Owner, Page, Record, Renewed, Request, RunState, Stats, Takeover,
+        Limits, NewInvocation, Owner, Page, Record, Renewed, Request, RunState, Stats, Takeover,
     },
     sql::SqlJournal,
     thread::{Locked, THREAD_ERRORS_KEPT, Thread, ThreadCommit, ThreadEnd, ThreadKey},
-    writer::{Ending, JournalWriter, WriterSettings},
+    vault::Vault,
 };
 use crate::{
-    config::observe::{JournalConfig, JournalStore},
+    config::{
+        observe::{JournalConfig, JournalStore},
+        secret::Secret,
+    },
     domain::{
         ids::{InvocationId, RequestId, TenantId},
         invocation::Outcome,
@@ -159,9 +162,10 @@ pub trait Journal: Debug + Send + Sync {
 /// [`JournalError`] when its store cannot be opened or is of a later version.
 pub async fn open(config: &JournalConfig) -> Result<Arc<dyn Journal>, JournalError> {
     let limits = Limits::from(config);
+    let vault = Vault::new(config.encryption_keys.iter().map(Secret::expose));
     Ok(match &config.store {
-        JournalStore::Memory => Arc::new(MemoryJournal::new(limits)),
-        JournalStore::Sqlite(path) => Arc::new(sqlite::open(path, config.mode, limits).await?),
-        JournalStore::Postgres(url) => Arc::new(postgres::open(url.expose(), limits).await?),
+        JournalStore::Embedded | JournalStore::Memory => Arc::new(MemoryJournal::new(limits)),
+        JournalStore::Sqlite(path) => Arc::new(sqlite::open(path, config.mode, limits).await?.sealed_by(vault)),
+        JournalStore::Postgres(url) => Arc::new(postgres::open(url.expose(), limits).await?.sealed_by(vault)),
     })
 }

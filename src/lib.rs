@@ -14,6 +14,7 @@
 //!   recovery policy: the real stack over scripted upstreams, in virtual time.
 //! - [`grpc`]: the services, and conversion between the contract and the domain; [`front`]: the OpenAI-compatible
 //!   HTTP front. These do not know each other.
+//! - [`wire_server`]: providers that fail on demand, over real sockets, for the demo and the tests.
 //! - [`server`]: a configuration and its listeners in, a running Relight out.
 
 pub mod config;
@@ -31,3 +32,4 @@ pub mod scenarios;
 pub mod server;
 pub mod stack;
 pub mod telemetry;
+pub mod wire_server;

@@ -2,6 +2,7 @@
 //!
 //! No async, no clock, no I/O: a layer asks, the policy answers, the layer obeys.
 
+pub mod adapt;
 pub mod admission;
 pub mod answer;
 pub mod backoff;

@@ -9,6 +9,7 @@ mod blocks;
 pub mod gemini;
 mod http;
 mod keys;
+pub mod known;
 pub mod openai;
 mod reading;
 pub mod responses;
@@ -34,7 +35,7 @@ use crate::domain::{
     wire::{DeltaStream, WireCall},
 };
 
-pub use self::spec::{ChatOptions, HttpSettings, KeyHeader, MaxTokensField, ProviderSpec};
+pub use self::spec::{ChatOptions, HttpSettings, KeyHeader, ProviderSpec};
 
 /// What a call to a provider resolves to once the answer's head is there.
 pub type Answer = Pin<Box<dyn Future<Output = Result<DeltaStream, ProviderError>> + Send>>;

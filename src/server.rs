@@ -9,7 +9,7 @@ mod front_port;
 mod listen;
 mod reload;
 
-use std::{future::Future, net::SocketAddr, sync::Arc, time::Duration};
+use std::{future::Future, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use arc_swap::ArcSwap;
 use tokio::{sync::watch, task::JoinSet};
@@ -49,6 +49,8 @@ pub struct Options {
     pub logs: bool,
     /// Whether the pause before connections are told to go is left out: nobody balances load towards a test.
     pub skip_pause: bool,
+    /// The file in which the journal is kept when the configuration does not say where; without one, in memory.
+    pub embedded_journal: Option<PathBuf>,
 }
 
 /// Why a server cannot start.
@@ -116,7 +118,6 @@ impl Running {
         let (draining, draining_seen) = watch::channel(false);
         let (stop, stop_seen) = watch::channel(false);
         let presence = Presence::new(draining_seen.clone());
-        read_levels(&metrics, &engine, &presence);
         let authenticator = Arc::new(ArcSwap::from_pointee(Authenticator::new(&config.server)));
         let (health, health_service) = tonic_health::server::health_reporter();
         let mut tasks = JoinSet::new();
@@ -142,8 +143,9 @@ impl Running {
             };
             port.serve(&config.server, listener, stop_seen.clone(), &mut tasks)?;
         }
+        let (executions, tokens) = executions::start(config, options, engine.clone(), &mut tasks).await?;
+        read_levels(&metrics, &engine, &executions, &presence);
         let admin = Admin::new(engine.clone(), Arc::clone(&authenticator), presence.clone());
-        let (executions, tokens) = executions::start(config, engine.clone(), &mut tasks).await?;
         let recovery = Recovery::new(engine.clone(), executions.clone(), tokens, authenticator, presence);
         let routes = Routes::new(health_service.clone())
             .add_service(RecoveryServiceServer::new(recovery).max_decoding_message_size(max_bytes))
@@ -238,13 +240,14 @@ fn target_names(engine: &Engine) -> TargetNames {
     TargetNames::of(targets)
 }
 
-fn read_levels(metrics: &Metrics, engine: &Engine, presence: &Presence) {
-    let (engine, presence) = (engine.clone(), presence.clone());
+fn read_levels(metrics: &Metrics, engine: &Engine, executions: &Executions, presence: &Presence) {
+    let (engine, executions, presence) = (engine.clone(), executions.clone(), presence.clone());
     metrics.read_levels(move || Levels {
         inflight: i64::from(engine.in_flight()),
         parked: i64::try_from(engine.targets().parked()).unwrap_or(i64::MAX),
         watchers: i64::try_from(presence.watchers()).unwrap_or(i64::MAX),
         budgets: engine.targets().budgets(),
+        journal: executions::levels(&executions),
     });
 }
 

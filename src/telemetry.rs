@@ -13,7 +13,7 @@ mod reader;
 
 pub use self::{
     logs::{LogFormat, init_process_logs, start_logs},
-    metrics::{Levels, Metrics, MetricsTask, TargetNames},
+    metrics::{JournalLevels, Levels, Metrics, MetricsTask, TargetNames},
     reader::ReaderTask,
     settings::{TelemetryError, TelemetrySettings},
     traces::{TracerGuard, build_tracer},

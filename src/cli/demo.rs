@@ -1,10 +1,12 @@
 //! `relight demo`: the real server, a scripted model that is broken in five ways, and what Relight does about it.
 //!
-//! Nothing here is played but the model: the server is the one that `serve` runs, asked over a gRPC connection, and the
+//! With `--provider`, one provider's wire is broken in that provider's own words instead. Nothing here is played but the
+//! model: the server is the one that `serve` runs, asked over a gRPC connection, and the
 //! timeline is what any watcher of it sees. Ends with exit code 1 when a scene was not recovered as promised.
 
 mod scenes;
 mod stage;
+mod wires;
 
 use std::{io, process::ExitCode, time::Duration};
 
@@ -19,6 +21,7 @@ use serde_json::{Value, json};
 use self::{
     scenes::{SCENES, Scene},
     stage::{Played, Stage},
+    wires::{Provider, Wires},
 };
 use super::{
     Output,
@@ -37,6 +40,9 @@ const LONGEST_SCENE: Duration = Duration::from_secs(12);
 /// How to show it.
 #[derive(Debug, Args)]
 pub(super) struct DemoArguments {
+    /// Break the wire of this provider instead, in its own words, over real sockets.
+    #[arg(long, value_enum, conflicts_with = "print_config")]
+    provider: Option<Provider>,
     /// Leave out the pauses for reading.
     #[arg(long)]
     fast: bool,
@@ -50,7 +56,7 @@ pub(super) struct DemoArguments {
 
 /// A scene and what it came to.
 struct Shown {
-    scene: &'static Scene,
+    scene: Scene,
     played: Played,
     /// What was not as promised.
     broken: Option<String>,
@@ -65,28 +71,32 @@ pub(super) fn run(arguments: &DemoArguments) -> anyhow::Result<ExitCode> {
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?.block_on(show(arguments))
 }
 
-/// The demo's configuration, checked like any other.
-fn loaded() -> anyhow::Result<Loaded> {
-    config::load_text(CONFIG, None, &GivenEnvironment::new()).map_err(|faults| anyhow!("{faults}"))
+/// A demo's configuration, checked like any other.
+fn loaded(text: &str) -> anyhow::Result<Loaded> {
+    config::load_text(text, None, &GivenEnvironment::new()).map_err(|faults| anyhow!("{faults}"))
 }
 
 async fn show(arguments: &DemoArguments) -> anyhow::Result<ExitCode> {
-    let loaded = loaded()?;
+    let wires = match arguments.provider {
+        Some(provider) => Some(Wires::start(provider).await?),
+        None => None,
+    };
+    let loaded = loaded(&wires.as_ref().map_or_else(|| CONFIG.to_owned(), Wires::config))?;
     let listeners = Listeners::bind(&loaded.config.server).await?;
-    let running = Running::start(&loaded, listeners, &Options { logs: false, skip_pause: true }).await?;
+    let running = Running::start(&loaded, listeners, &Options { skip_pause: true, ..Options::default() }).await?;
     let paint = match arguments.output {
         Output::Text => Some(Paint::on(&io::stdout())),
         Output::Json => None,
     };
     if let Some(paint) = paint {
-        answer(&paint.bold("Relight demo: a model fails in five ways, and every call is answered."))?;
+        answer(&paint.bold(&headline(arguments)))?;
         answer(&paint.dim(&format!(
             "A real server on {}, asked over gRPC; only the models are scripted. The timeline is what it tells \
              anybody who watches.",
             running.address
         )))?;
     }
-    let shown = play_all(arguments, &running, paint).await;
+    let shown = play_all(arguments, wires.as_ref(), &running, paint).await;
     running.shutdown().await;
     let shown = shown?;
     match paint {
@@ -101,10 +111,25 @@ async fn show(arguments: &DemoArguments) -> anyhow::Result<ExitCode> {
     Ok(if broken.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-async fn play_all(arguments: &DemoArguments, running: &Running, paint: Option<Paint>) -> anyhow::Result<Vec<Shown>> {
+fn headline(arguments: &DemoArguments) -> String {
+    match arguments.provider {
+        None => "Relight demo: a model fails in five ways, and every call is answered.".to_owned(),
+        Some(provider) => {
+            format!("Relight demo: {} fails in six ways and in its own words, over its own wire.", provider.name())
+        }
+    }
+}
+
+async fn play_all(
+    arguments: &DemoArguments,
+    wires: Option<&Wires>,
+    running: &Running,
+    paint: Option<Paint>,
+) -> anyhow::Result<Vec<Shown>> {
     let mut stage = Stage::open(running.address, paint).await?;
     let mut shown = Vec::new();
-    for (number, scene) in (1..).zip(&SCENES) {
+    let scenes = arguments.provider.map_or_else(|| SCENES.to_vec(), Provider::scenes);
+    for (number, scene) in (1..).zip(scenes) {
         if let Some(paint) = paint {
             answer("")?;
             answer(&paint.bold(&format!("{number}  {}", scene.title)))?;
@@ -113,12 +138,15 @@ async fn play_all(arguments: &DemoArguments, running: &Running, paint: Option<Pa
         if !arguments.fast && paint.is_some() {
             tokio::time::sleep(PAUSE).await;
         }
-        let played = tokio::time::timeout(LONGEST_SCENE, stage.play(scene)).await;
+        let played = tokio::time::timeout(LONGEST_SCENE, stage.play(&scene, wires)).await;
         let played = played.with_context(|| format!("{}: took longer than {LONGEST_SCENE:?}", scene.title))??;
         let broken = (scene.promise)(&played).err();
         if let Some(paint) = paint {
             for note in played.notes() {
                 answer(&format!("   {}  \"{note}\"", paint.dim("the note that the model got")))?;
+            }
+            for change in played.adaptations() {
+                answer(&format!("   {}  {change}", paint.dim("what was changed in the request")))?;
             }
             let verdict = match &broken {
                 None => paint.green(&format!("✓ {}", scene.moral)),
@@ -137,7 +165,7 @@ fn conclude(shown: &[Shown], paint: Paint) -> io::Result<()> {
     let mut table = Table::new(&["SCENE", "CALLS", "ATTEMPTS", "RECOVERED BY", "LAST REPLY"]);
     for Shown { scene, played, .. } in shown {
         table.row(vec![
-            scene.route.to_owned(),
+            scene.name.to_owned(),
             played.responses.len().to_string(),
             played.attempts().to_string(),
             played.recovered_by(),
@@ -177,7 +205,7 @@ fn summary(shown: &[Shown]) -> Value {
         .iter()
         .map(|Shown { scene, played, broken }| {
             json!({
-                "scene": scene.route,
+                "scene": scene.name,
                 "as_promised": broken.is_none(),
                 "broken": broken,
                 "calls": played.responses.len(),
@@ -198,7 +226,7 @@ mod tests {
 
     #[test]
     fn the_configuration_of_the_demo_has_no_faults_and_a_route_for_every_scene() {
-        let loaded = loaded().unwrap();
+        let loaded = loaded(CONFIG).unwrap();
         for scene in &SCENES {
             assert!(loaded.config.routes.keys().any(|route| route.as_str() == scene.route), "{}", scene.route);
         }

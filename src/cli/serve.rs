@@ -12,7 +12,7 @@ use std::{
 use anyhow::bail;
 use clap::Args;
 use relight::{
-    config::{self, Loaded, ProcessEnvironment, ServerConfig, observe::LogFormat, server::AuthMode},
+    config::{self, Environment, Loaded, ProcessEnvironment, ServerConfig, observe::LogFormat, server::AuthMode},
     domain::clock::wall_now,
     server::{Listeners, Options, Running},
 };
@@ -64,7 +64,9 @@ async fn serve(loaded: Loaded) -> anyhow::Result<ExitCode> {
     // Before anything listens, so that no signal is lost.
     let mut stop = Stop { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? };
     let listeners = Listeners::bind(&loaded.config.server).await?;
-    let running = Running::start(&loaded, listeners, &Options { logs: true, skip_pause: false }).await?;
+    let embedded_journal = embedded_journal(loaded.config.server.listen, &ProcessEnvironment);
+    let options = Options { logs: true, embedded_journal, ..Options::default() };
+    let running = Running::start(&loaded, listeners, &options).await?;
     tell_listening(&loaded, &running);
     stop.said().await;
     let ordered = running.shutdown();
@@ -72,6 +74,21 @@ async fn serve(loaded: Loaded) -> anyhow::Result<ExitCode> {
         () = ordered => Ok(ExitCode::SUCCESS),
         signal = stop.said() => Ok(ExitCode::from(128 + signal)),
     }
+}
+
+/// The journal's file where the configuration names none: one for each port, so that two servers of one user do not
+/// meet in it. A port that is free by chance is another one the next time, so that it has none.
+fn embedded_journal(listen: SocketAddr, environment: &impl Environment) -> Option<PathBuf> {
+    use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+    let set = |name: &str| environment.var(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let state = set("XDG_STATE_HOME").or_else(|| Some(set("HOME")?.join(".local/state")))?;
+    let port = Some(listen.port()).filter(|port| *port != 0)?;
+    let folder = state.join("relight");
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder).ok()?;
+    let file = folder.join(format!("journal-{port}.db"));
+    // It holds questions and answers: for its user alone.
+    let opened = std::fs::OpenOptions::new().append(true).create(true).mode(0o600).open(&file);
+    opened.is_ok().then_some(file)
 }
 
 /// The configuration was checked with its own addresses; one that is given here must not open what it kept shut.
@@ -102,10 +119,12 @@ fn tell_listening(loaded: &Loaded, running: &Running) {
             None if loaded.found.is_empty() => "a scripted model answers, since no provider's key was found".to_owned(),
             None => format!("providers found by {}", loaded.found.join(", ")),
         };
+        let front = running.openai_front_address.map(|front| format!(", the OpenAI-compatible front on {front}"));
         tell(&format!(
-            "relight {} serves gRPC on {}, health and metrics on http://{}; {from}",
+            "relight {} serves gRPC on {}{}, health and metrics on http://{}; {from}",
             env!("CARGO_PKG_VERSION"),
             running.address,
+            front.unwrap_or_default(),
             running.admin_address,
         ));
     } else {
@@ -117,6 +136,7 @@ fn tell_listening(loaded: &Loaded, running: &Running) {
             "version": env!("CARGO_PKG_VERSION"),
             "address": running.address.to_string(),
             "admin_address": running.admin_address.to_string(),
+            "openai_front_address": running.openai_front_address.map(|front| front.to_string()),
             "config": source.map(|file| file.to_string()),
             "found": loaded.found,
         });
@@ -138,7 +158,25 @@ impl Stop {
 
 #[cfg(test)]
 mod tests {
+    use relight::config::GivenEnvironment;
+
     use super::*;
+
+    #[test]
+    fn a_journal_of_nobody_s_choice_is_a_private_file_of_its_user_and_port() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let folder = tempfile::tempdir().unwrap();
+        let home = folder.path().display().to_string();
+        let at = |port| SocketAddr::from(([127, 0, 0, 1], port));
+        let home_is = |home: &str| GivenEnvironment::from([("HOME".to_owned(), home.to_owned())]);
+        let environment = home_is(&home);
+        let file = embedded_journal(at(50051), &environment).unwrap();
+        assert_eq!(file, folder.path().join(".local/state/relight/journal-50051.db"));
+        assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(embedded_journal(at(0), &environment), None, "another port each time");
+        assert_eq!(embedded_journal(at(50051), &GivenEnvironment::new()), None, "no place");
+        assert_eq!(embedded_journal(at(50051), &home_is("/dev/null")), None, "no place that can be written");
+    }
 
     #[test]
     fn an_address_given_on_the_command_line_opens_nothing_that_is_not_guarded() {

@@ -69,7 +69,8 @@ pub enum LogFormat {
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct JournalConfig {
-    /// Where it is: `memory`, `sqlite:relight.db` or `postgres://user:password@host/database`.
+    /// Where it is: `memory`, `sqlite:relight.db` or `postgres://user:password@host/database`. Default `embedded`: a
+    /// `SQLite` file of `relight serve` in the user's state directory, one for each port; in memory where there is none.
     #[schemars(with = "String")]
     pub store: JournalStore,
     /// Whether an answer waits for its record.
@@ -80,8 +81,26 @@ pub struct JournalConfig {
     pub retention: Duration,
     /// Invocations kept at most, oldest finished first to go (at least 1).
     pub max_invocations: u64,
-    /// Records waiting to be written at most (at least 1); beyond it `fast` drops and counts, `strict` waits.
+    /// Steps of all invocations that may wait to be written at once (at least 1). Beyond it, `strict` waits, and `fast`
+    /// gives up the record of the invocation that has one more: it goes on, is counted, and cannot be resumed elsewhere.
     pub queue: usize,
+    /// Bytes of the newest steps that a running invocation keeps in memory for its readers (4KiB to 64MiB). A reader
+    /// that is further behind reads the journal.
+    #[serde(with = "units::bytes")]
+    #[schemars(with = "String")]
+    pub tail_bytes: u64,
+    /// Bytes of steps that are kept in all (at least 1MiB): in memory at any time, in a database after each compaction.
+    /// Beyond it the steps of the oldest finished invocations go first; their answers stay in a database.
+    #[serde(with = "units::bytes")]
+    #[schemars(with = "String")]
+    pub max_bytes: u64,
+    /// Invocations that may wait, on one replica, for a thread on which another one runs (0 to 64); 0 refuses them at
+    /// once. They wait in order, until their deadline at most.
+    pub thread_queue: usize,
+    /// Keys by which inputs and answers are encrypted in a database, each of at least 32 characters: the first one
+    /// encrypts, all of them decrypt. None: nothing is encrypted. What was written before without a key stays readable.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub encryption_keys: Vec<Secret>,
     /// Whether inputs and answers are kept, which idempotency, resumption and threads need.
     pub payloads: Payloads,
 }
@@ -90,8 +109,10 @@ pub struct JournalConfig {
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(try_from = "Secret", into = "String")]
 pub enum JournalStore {
-    /// In memory; gone with the process.
+    /// Nothing is said: `relight serve` keeps a `SQLite` file of its own where it can, anything else keeps it in memory.
     #[default]
+    Embedded,
+    /// In memory; gone with the process.
     Memory,
     /// A `SQLite` file.
     Sqlite(PathBuf),
@@ -153,11 +174,15 @@ impl Default for LogConfig {
 impl Default for JournalConfig {
     fn default() -> Self {
         Self {
-            store: JournalStore::Memory,
+            store: JournalStore::Embedded,
             mode: JournalMode::Fast,
             retention: Duration::from_hours(24),
             max_invocations: 100_000,
             queue: 8192,
+            tail_bytes: 256 << 10,
+            max_bytes: 256 << 20,
+            thread_queue: 0,
+            encryption_keys: Vec::new(),
             payloads: Payloads::Full,
         }
     }
@@ -170,7 +195,9 @@ impl TryFrom<Secret> for JournalStore {
 
     fn try_from(text: Secret) -> Result<Self, Self::Error> {
         let url = text.expose();
-        if url == "memory" {
+        if url == "embedded" {
+            Ok(Self::Embedded)
+        } else if url == "memory" {
             Ok(Self::Memory)
         } else if let Some(path) = url.strip_prefix("sqlite:").filter(|path| !path.is_empty()) {
             Ok(Self::Sqlite(PathBuf::from(path)))
@@ -185,6 +212,7 @@ impl TryFrom<Secret> for JournalStore {
 impl From<JournalStore> for String {
     fn from(store: JournalStore) -> Self {
         match store {
+            JournalStore::Embedded => "embedded".to_owned(),
             JournalStore::Memory => "memory".to_owned(),
             JournalStore::Sqlite(path) => format!("sqlite:{}", path.display()),
             JournalStore::Postgres(_) => format!("postgres://{}", super::secret::REDACTED),

@@ -11,7 +11,8 @@ use serde::{Deserialize, Serialize};
 use super::secret::Secret;
 use crate::{
     domain::{
-        target::{Capabilities, Dialect},
+        adaptation::OutputLimitField,
+        target::{Capabilities, Dialect, PrefillMark},
         units,
     },
     policy::{circuit::CircuitPolicy, concurrency::ConcurrencyPolicy},
@@ -43,8 +44,9 @@ pub struct ProviderConfig {
     pub headers: BTreeMap<String, Secret>,
     /// More credentials, by name.
     pub credentials: BTreeMap<String, CredentialConfig>,
-    /// How keys are sent.
-    pub api_key_header: KeyHeader,
+    /// How keys are sent; unset: as is known of the provider (`api-key` for Azure), else as a bearer token.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub api_key_header: Option<KeyHeader>,
     /// What servers of the chat completions dialect differ in.
     pub chat: ChatConfig,
     /// The HTTP client.
@@ -96,27 +98,18 @@ pub struct ChatConfig {
     pub stream: bool,
     /// Whether a stream is asked to end with its usage; some old servers refuse the option.
     pub include_usage: bool,
-    /// The field of the output limit; unset: `max_completion_tokens` for `api.openai.com` and Azure, else `max_tokens`.
+    /// The field of the output limit, for all targets; unset: as is known of each.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub max_tokens_field: Option<MaxTokensField>,
-    /// The field in which reasoning is sent back (`reasoning_content` for `DeepSeek`); unset: none is.
+    pub max_tokens_field: Option<OutputLimitField>,
+    /// The field in which reasoning is sent back; unset: as is known of the provider (`reasoning_content` for
+    /// `DeepSeek`), else none is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reasoning_field: Option<String>,
-    /// Whether developer messages are sent as such, else as system messages; unset: to `api.openai.com` and Azure only.
+    /// Whether developer messages are sent as such, else as system messages, for all targets; unset: as is known of each.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub developer_role: Option<bool>,
     /// The path behind `base_url`.
     pub path: String,
-}
-
-/// The field of the output limit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum MaxTokensField {
-    /// The current name, the only one that reasoning models take.
-    MaxCompletionTokens,
-    /// The old name, the only one that most compatible servers know.
-    MaxTokens,
 }
 
 /// The HTTP client of one provider. First-token and idle times are in `timers`.
@@ -179,12 +172,27 @@ pub struct CapabilityOverrides {
     /// Goes on from an assistant message that is begun.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub assistant_prefill: Option<bool>,
-    /// Takes tools.
+    /// How it is asked to go on from one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prefill_mark: Option<PrefillMark>,
+    /// Knows developer messages; others get the operator's words as system messages.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub developer_role: Option<bool>,
+    /// What it calls the output limit, in the dialect `openai_chat`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub output_limit_field: Option<OutputLimitField>,
+    /// Takes tools; a call with tools goes to targets that do, where the route has any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tools: Option<bool>,
-    /// Takes images.
+    /// Takes the wish for one tool call at a time, or for several.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub parallel_tools: Option<bool>,
+    /// Takes images; a call with images goes to targets that do, where the route has any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub images: Option<bool>,
+    /// Refuses tool calls of the current turn without the signatures that it gave them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub signed_calls: Option<bool>,
     /// Binds its reasoning to the exact prefix, so that notes must stay in the history.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prefix_bound_reasoning: Option<bool>,
@@ -224,7 +232,7 @@ impl Default for ProviderConfig {
             family: None,
             headers: BTreeMap::new(),
             credentials: BTreeMap::new(),
-            api_key_header: KeyHeader::default(),
+            api_key_header: None,
             chat: ChatConfig::default(),
             http: HttpConfig::default(),
             allow_plaintext: false,
@@ -318,12 +326,17 @@ impl CapabilityOverrides {
             (&mut known.tail_system_message, self.tail_system_message),
             (&mut known.user_after_tool, self.user_after_tool),
             (&mut known.assistant_prefill, self.assistant_prefill),
+            (&mut known.developer_role, self.developer_role),
             (&mut known.tools, self.tools),
+            (&mut known.parallel_tools, self.parallel_tools),
             (&mut known.images, self.images),
+            (&mut known.signed_calls, self.signed_calls),
             (&mut known.prefix_bound_reasoning, self.prefix_bound_reasoning),
         ] {
             *known = said.unwrap_or(*known);
         }
+        known.prefill_mark = self.prefill_mark.unwrap_or(known.prefill_mark);
+        known.output_limit_field = self.output_limit_field.unwrap_or(known.output_limit_field);
         known.context_window_tokens = self.context_window_tokens.or(known.context_window_tokens);
         known
     }

@@ -193,6 +193,9 @@ pub enum EventBody {
         strategy: RecoveryStrategy,
         /// The wait before it.
         wait: Wait,
+        /// What of the request was changed, in words; `None` where nothing was.
+        #[serde(default)]
+        adaptation: Option<String>,
     },
     /// The model was told of its failure.
     ContextInjected {

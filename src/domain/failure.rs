@@ -14,7 +14,7 @@ pub use self::{
     class::{FailureClass, FailureCode, InvalidRequestDetail},
     facts::{ProviderError, Surface, TransportFault},
 };
-use super::ids::TargetId;
+use super::{adaptation::Adaptation, ids::TargetId};
 
 /// Where a stated wait was read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -95,6 +95,9 @@ pub struct Failure {
     pub fault: Option<TransportFault>,
     /// Whether the request surely never reached the provider.
     pub never_sent: bool,
+    /// The change of the request after which the target may take it, where the failure states one.
+    #[serde(default)]
+    pub adaptation: Option<Adaptation>,
     /// When it happened.
     pub at: Timestamp,
 }
@@ -117,6 +120,7 @@ impl Failure {
             status: None,
             fault: None,
             never_sent: true,
+            adaptation: None,
             at: super::clock::wall_now(),
         }
     }

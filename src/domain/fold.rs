@@ -26,6 +26,9 @@ pub enum Progress {
         target: TargetId,
         /// Why.
         cause: AttemptCause,
+        /// The model that the target stands for.
+        #[serde(default)]
+        model: String,
     },
     /// The model was told of its failure.
     ContextInjected {
@@ -35,6 +38,9 @@ pub enum Progress {
         note: String,
         /// Where it went.
         vehicle: String,
+        /// The position of the message that holds it, from 0.
+        #[serde(default)]
+        message: u32,
     },
     /// A block begins; numbers are unique within the invocation.
     BlockStart {
@@ -88,6 +94,12 @@ pub enum Progress {
         wait: Wait,
         /// Words for people.
         display: String,
+        /// What is left of the failed target's retry budget, as a share of its capacity, 0 to 1.
+        #[serde(default)]
+        budget_left: f64,
+        /// What of the request was changed so that the target takes it, in words; `None` where nothing was.
+        #[serde(default)]
+        adaptation: Option<String>,
     },
     /// What an attempt cost.
     Usage {

@@ -164,6 +164,8 @@ pub enum AttemptCause {
     Continue(FailureClass),
     /// The request was changed to fit the target.
     Adapt(FailureClass),
+    /// Going on from an answer that its output limit cut.
+    Extend,
 }
 
 impl AttemptCause {
@@ -177,6 +179,7 @@ impl AttemptCause {
             Self::Hedge => "hedge".to_owned(),
             Self::Continue(class) => format!("continue:{class}"),
             Self::Adapt(class) => format!("adapt:{class}"),
+            Self::Extend => "continue:length".to_owned(),
         }
     }
 
@@ -187,7 +190,7 @@ impl AttemptCause {
             Self::Initial => None,
             Self::Retry(_) => Some(RecoveryStrategy::Retry),
             Self::Fallback(_) | Self::Hedge => Some(RecoveryStrategy::Fallback),
-            Self::Continue(_) => Some(RecoveryStrategy::Continue),
+            Self::Continue(_) | Self::Extend => Some(RecoveryStrategy::Continue),
             Self::Adapt(_) => Some(RecoveryStrategy::Adapt),
         }
     }
@@ -258,6 +261,9 @@ pub struct AttemptRecord {
     pub injection_skipped: Option<String>,
     /// Whether the target refused the request because of its note.
     pub note_refused: bool,
+    /// What of the request is changed because of this failure when its target is asked again, in words.
+    #[serde(default)]
+    pub adaptation: Option<String>,
     /// What it cost.
     pub usage: Usage,
     /// Hex trace id; empty without tracing.

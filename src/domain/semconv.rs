@@ -121,6 +121,8 @@ pub mod relight {
     pub const INJECTED: &str = "relight.injected";
     /// Where the note went.
     pub const INJECTED_VEHICLE: &str = "relight.injected.vehicle";
+    /// What of the request was changed so that the target takes it.
+    pub const ADAPTATION: &str = "relight.adaptation";
     /// Class of the failure.
     pub const CLASS: &str = "relight.error.class";
     /// Whether the same request may succeed later.
@@ -199,6 +201,20 @@ pub mod metric {
     pub const STORE_UP: &str = "relight.store.up";
     /// Seconds of a journal operation.
     pub const JOURNAL_DURATION: &str = "relight.journal.duration";
+    /// Steps that wait to be recorded.
+    pub const JOURNAL_WAITING: &str = "relight.journal.waiting";
+    /// Steps that were told and never recorded.
+    pub const JOURNAL_DROPPED: &str = "relight.journal.dropped";
+    /// Invocations that the journal keeps.
+    pub const JOURNAL_INVOCATIONS: &str = "relight.journal.invocations";
+    /// Steps that the journal keeps.
+    pub const JOURNAL_STEPS: &str = "relight.journal.steps";
+    /// Bytes of the steps that the journal keeps.
+    pub const JOURNAL_SIZE: &str = "relight.journal.size";
+    /// Threads that the journal keeps.
+    pub const JOURNAL_THREADS: &str = "relight.journal.threads";
+    /// Invocations from which the journal's retention took their steps, or which it removed whole.
+    pub const JOURNAL_REMOVED: &str = "relight.journal.removed";
     /// 1 while the process drains.
     pub const DRAINING: &str = "relight.draining";
 }
@@ -243,4 +259,6 @@ pub mod label {
     pub const RESULT: &str = "result";
     /// Which store.
     pub const STORE: &str = "store";
+    /// What was removed: `steps` or `invocation`.
+    pub const WHAT: &str = "what";
 }

@@ -4,7 +4,11 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::ids::TargetId;
+use super::{
+    adaptation::OutputLimitField,
+    ids::TargetId,
+    message::{ModelCall, Part},
+};
 
 /// How a provider is spoken to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -50,14 +54,47 @@ pub struct Capabilities {
     pub user_after_tool: bool,
     /// Goes on from an assistant message that is begun.
     pub assistant_prefill: bool,
+    /// How it is asked to go on from one.
+    pub prefill_mark: PrefillMark,
+    /// Knows developer messages; others get the operator's words as system messages.
+    pub developer_role: bool,
+    /// What it calls the output limit, where the dialect has several names for it.
+    pub output_limit_field: OutputLimitField,
     /// Takes tools.
     pub tools: bool,
+    /// Takes the wish for one tool call at a time, or for several.
+    pub parallel_tools: bool,
     /// Takes images.
     pub images: bool,
+    /// Refuses tool calls of the current turn without the signatures that it gave them.
+    pub signed_calls: bool,
     /// Binds its reasoning to the exact prefix, so that notes must stay in the history.
     pub prefix_bound_reasoning: bool,
     /// Largest prompt plus answer, in tokens; unset where unknown.
     pub context_window_tokens: Option<u64>,
+}
+
+/// How a target is asked to go on from an assistant message that is begun.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum PrefillMark {
+    /// By the message alone.
+    #[default]
+    None,
+    /// By `continue_final_message`, and no prompt for a new answer.
+    ContinueFinalMessage,
+    /// By `prefix` in the message.
+    Prefix,
+}
+
+impl Capabilities {
+    /// Whether it takes what a call holds.
+    #[must_use]
+    pub fn take(&self, call: &ModelCall) -> bool {
+        let shows =
+            || call.messages.iter().flat_map(|message| &message.parts).any(|part| matches!(part, Part::Image(_)));
+        (self.tools || call.tools.is_empty()) && (self.images || !shows())
+    }
 }
 
 impl Default for Capabilities {
@@ -66,8 +103,13 @@ impl Default for Capabilities {
             tail_system_message: true,
             user_after_tool: true,
             assistant_prefill: false,
+            prefill_mark: PrefillMark::None,
+            developer_role: false,
+            output_limit_field: OutputLimitField::MaxTokens,
             tools: true,
+            parallel_tools: true,
             images: true,
+            signed_calls: false,
             prefix_bound_reasoning: false,
             context_window_tokens: None,
         }

@@ -8,8 +8,8 @@ use futures_util::Stream;
 use tokio::time::Instant;
 
 use super::{
-    completion::Delta, failure::ProviderError, ids::InvocationId, invocation::TraceContext, message::ModelCall,
-    target::Target,
+    adaptation::Wording, completion::Delta, failure::ProviderError, ids::InvocationId, invocation::TraceContext,
+    message::ModelCall, target::Target,
 };
 
 /// One attempt on the wire: exactly one request to exactly one provider.
@@ -23,6 +23,8 @@ pub struct WireCall {
     pub target: Arc<Target>,
     /// What is asked: this attempt's own copy, with its note if it has one.
     pub call: Arc<ModelCall>,
+    /// Which of the dialect's usual words this target was found not to take.
+    pub wording: Wording,
     /// When the whole invocation must be over.
     pub deadline: Instant,
     /// The trace context to send to the provider; empty where it is not sent.

@@ -6,16 +6,16 @@ use secrecy::SecretString;
 
 use crate::{
     config::{Config, ProviderConfig, TargetConfig, provider as settings},
-    domain::{
-        ids::TargetId,
-        target::{Capabilities, Target},
-    },
+    domain::{ids::TargetId, target::Target},
     layers::targets::{SharedPolicies, TargetSpec},
     policy::{
         circuit::CircuitPolicy,
         classify::{Classifier, RuleFault},
     },
-    provider::{BuildError, ChatOptions, HttpSettings, KeyHeader, MaxTokensField, ProviderSpec, Providers},
+    provider::{
+        BuildError, ChatOptions, HttpSettings, KeyHeader, ProviderSpec, Providers,
+        known::{self, Place},
+    },
 };
 
 /// Everything that is built from a configuration at once.
@@ -93,8 +93,12 @@ fn make_target(id: &TargetId, target: &TargetConfig, provider: &ProviderConfig) 
         model: target.model.as_str().into(),
         credential: target.credential().into(),
         endpoint: provider.endpoint().into(),
-        capabilities: target.capabilities.apply(Capabilities::default()),
+        capabilities: target.capabilities.apply(known::capabilities(&place(&target.provider, provider, &target.model))),
     }
+}
+
+fn place<'a>(name: &'a str, provider: &'a ProviderConfig, model: &'a str) -> Place<'a> {
+    Place { dialect: provider.dialect, family: provider.family(name), endpoint: provider.endpoint(), model }
 }
 
 fn provider_spec(name: &str, provider: &ProviderConfig) -> Result<ProviderSpec, PartsError> {
@@ -107,10 +111,11 @@ fn provider_spec(name: &str, provider: &ProviderConfig) -> Result<ProviderSpec, 
         .collect();
     let http = &provider.http;
     let chat = &provider.chat;
+    let manners = known::manners(&place(name, provider, ""));
     Ok(ProviderSpec {
         family: provider.family(name).into(),
         credentials,
-        api_key_header: match provider.api_key_header {
+        api_key_header: match provider.api_key_header.or(manners.api_key_header).unwrap_or_default() {
             settings::KeyHeader::Bearer => KeyHeader::Bearer,
             settings::KeyHeader::ApiKey => KeyHeader::ApiKey,
             settings::KeyHeader::None => KeyHeader::None,
@@ -129,11 +134,8 @@ fn provider_spec(name: &str, provider: &ProviderConfig) -> Result<ProviderSpec, 
         chat: ChatOptions {
             stream: chat.stream,
             include_usage: chat.include_usage,
-            max_tokens_field: chat.max_tokens_field.map(|field| match field {
-                settings::MaxTokensField::MaxCompletionTokens => MaxTokensField::MaxCompletionTokens,
-                settings::MaxTokensField::MaxTokens => MaxTokensField::MaxTokens,
-            }),
-            reasoning_field: chat.reasoning_field.clone(),
+            max_tokens_field: chat.max_tokens_field,
+            reasoning_field: chat.reasoning_field.clone().or_else(|| manners.reasoning_field.clone()),
             developer_role: chat.developer_role,
             path: chat.path.clone(),
         },

@@ -9,6 +9,7 @@ use crate::{
     domain::{
         ids::{InvocationId, Operation, RequestId, RouteName, TargetId, TenantId, ThreadId},
         invocation::{Call, Invocation, Overrides, TraceContext},
+        message::ModelCall,
         target::Target,
     },
     layers::{
@@ -86,7 +87,10 @@ impl Resolver {
         if !faults.is_empty() {
             return Err(Refusal::Overrides(faults));
         }
-        let plan = self.plan(name, route, &asked.operation, &asked.overrides);
+        let mut plan = self.plan(name, route, &asked.operation, &asked.overrides);
+        if let Call::Model(call) = &asked.call {
+            prefer_able(&mut plan.targets, call);
+        }
         let allowed = asked.time_allowed.unwrap_or(route.deadline).min(route.max_deadline);
         let margin = REPORT_MARGIN.min(allowed / 10);
         let mut overrides = asked.overrides;
@@ -198,5 +202,12 @@ impl Resolver {
             hedge: route.hedge.clone(),
             seed: self.config.seed,
         }
+    }
+}
+
+/// Leaves out the targets that do not take what the call holds (tools, images), where others do.
+fn prefer_able(targets: &mut Vec<Arc<Target>>, call: &ModelCall) {
+    if targets.iter().any(|target| target.capabilities.take(call)) {
+        targets.retain(|target| target.capabilities.take(call));
     }
 }

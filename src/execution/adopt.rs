@@ -121,7 +121,7 @@ impl Shared {
                 return self.journal.release(&self.settings.owner, &held, clock::wall_now()).await;
             }
         };
-        let tail = Tail::new(last, attempts, blocks.clone());
+        let tail = Tail::new(self.settings.tail_bytes, last, attempts, blocks.clone());
         let execution = Arc::new(Execution::new(id, epoch, true, cancel, tail));
         Run {
             shared: Arc::clone(self),
@@ -130,6 +130,7 @@ impl Shared {
             steps,
             outlet: Outlet::new(mode, blocks),
             turn,
+            unasked: false,
             grace,
         }
         .begin();
@@ -145,24 +146,25 @@ impl Shared {
                 break;
             }
             for entry in page.entries {
-                self.see(&mut left, &entry)?;
+                left.see(&entry)?;
             }
         }
         left.orphan_last();
         Ok(left)
     }
+}
 
-    fn see(&self, left: &mut Left, entry: &Entry) -> Result<(), JournalError> {
-        left.last_seq = entry.seq;
-        left.fold.apply(&entry.step).map_err(|error| JournalError::Corrupt(error.to_string()))?;
+impl Left {
+    fn see(&mut self, entry: &Entry) -> Result<(), JournalError> {
+        self.last_seq = entry.seq;
+        self.fold.apply(&entry.step).map_err(|error| JournalError::Corrupt(error.to_string()))?;
         match &entry.step {
-            Progress::AttemptStarted { attempt, target, cause } => {
-                let model = self.engine.config().targets.get(target).map(|target| target.model.clone());
-                left.attempts.push(AttemptRecord {
+            Progress::AttemptStarted { attempt, target, cause, model } => {
+                self.attempts.push(AttemptRecord {
                     number: *attempt,
                     cause: *cause,
                     target: Some(target.clone()),
-                    model: model.unwrap_or_default(),
+                    model: model.clone(),
                     started_at: entry.at,
                     wait: None,
                     duration: Duration::ZERO,
@@ -172,13 +174,14 @@ impl Shared {
                     note: None,
                     injection_skipped: None,
                     note_refused: false,
+                    adaptation: None,
                     usage: Usage::default(),
                     trace_id: String::new(),
                     winner: false,
                 });
             }
-            Progress::Recovery { attempt, class, .. } => {
-                if let Some(record) = left.attempt(*attempt) {
+            Progress::Recovery { attempt, class, adaptation, .. } => {
+                if let Some(record) = self.attempt(*attempt) {
                     let mut failure = Failure::local(*class, class.phrase());
                     // Something was done about it, so that something could be; the class says what could not.
                     (failure.retryable, failure.fallback_helps, failure.never_sent) = (true, true, false);
@@ -186,19 +189,26 @@ impl Shared {
                     failure.at = entry.at;
                     record.duration = between(record.started_at, entry.at);
                     record.failure = Some(failure);
+                    record.adaptation.clone_from(adaptation);
                 }
             }
             Progress::ContextInjected { attempt, note, .. } => {
-                if let Some(record) = left.attempt(*attempt) {
+                if let Some(record) = self.attempt(*attempt) {
                     record.note = Some(note.clone());
                 }
             }
             Progress::Usage { attempt, usage } => {
-                if let Some(record) = left.attempt(*attempt) {
+                if let Some(record) = self.attempt(*attempt) {
                     record.usage = *usage;
                 }
             }
-            Progress::BlockStart { block, .. } => left.last_block = left.last_block.max(*block),
+            Progress::BlockStart { block, .. } => {
+                self.last_block = self.last_block.max(*block);
+                if let Some(record) = self.attempts.last_mut() {
+                    let after = between(record.started_at, entry.at);
+                    record.first_token.get_or_insert(after);
+                }
+            }
             Progress::BlockDelta { .. }
             | Progress::BlockStop { .. }
             | Progress::Rewind { .. }
@@ -206,9 +216,7 @@ impl Shared {
         }
         Ok(())
     }
-}
 
-impl Left {
     fn attempt(&mut self, number: u32) -> Option<&mut AttemptRecord> {
         self.attempts.iter_mut().find(|record| record.number == number)
     }

@@ -1,13 +1,14 @@
 //! Threads: the conversation is loaded before an invocation, and its turn is saved with the end, or not at all.
 //!
 //! Only a whole answer changes the messages. A failure is added to the thread's errors; a cancelled or broken one
-//! leaves nothing but an unlocked thread.
+//! leaves nothing but an unlocked thread. Two invocations never run on one thread: the second one is refused, or waits
+//! in line, as `journal.thread_queue` says.
 
 use std::{sync::Arc, time::Duration};
 
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 
-use super::Shared;
+use super::{Shared, line::Head, start::StartError};
 use crate::{
     domain::{
         clock,
@@ -16,11 +17,14 @@ use crate::{
         invocation::{Call, Invocation, Outcome},
         message::Message,
     },
-    journal::{JournalError, Locked, Thread, ThreadCommit, ThreadEnd, ThreadKey},
+    journal::{Held, JournalError, Locked, Thread, ThreadCommit, ThreadEnd, ThreadKey},
 };
 
 /// The wait before a conversation that could not be loaded is asked for once more.
-const LOAD_AGAIN_AFTER: Duration = Duration::from_millis(200);
+pub(super) const LOAD_AGAIN_AFTER: Duration = Duration::from_millis(200);
+
+/// How long one who waits for a thread waits for a word of the journal before it looks by itself.
+const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
 /// A turn on a thread.
 #[derive(Debug, Clone)]
@@ -74,6 +78,63 @@ impl Shared {
             Call::Tool(_) => Vec::new(),
         };
         Ok(Turn { version, messages })
+    }
+
+    /// Waits until no other invocation runs on the thread, where that is allowed; the place in line is to be held until
+    /// the thread is locked.
+    pub(super) async fn wait_in_line(&self, key: &ThreadKey, deadline: Instant) -> Result<Option<Head>, StartError> {
+        let running = self.runs_on(key).await;
+        if running.is_none() && !self.lines.is_waited_for(key) {
+            return Ok(None);
+        }
+        let Some(spot) = self.lines.join(key, self.settings.thread_queue) else {
+            // Where nobody runs, the lock decides.
+            return running.map_or(Ok(None), |running| Err(StartError::ThreadBusy(running)));
+        };
+        let Ok(head) = timeout_at(deadline, spot.head()).await else {
+            return self
+                .runs_on(key)
+                .await
+                .or(running)
+                .map_or(Ok(None), |running| Err(StartError::ThreadBusy(running)));
+        };
+        while let Some(running) = self.runs_on(key).await {
+            if Instant::now() >= deadline || self.is_closing() {
+                return Err(StartError::ThreadBusy(running));
+            }
+            self.wait_for(&running, deadline).await;
+        }
+        Ok(Some(head))
+    }
+
+    /// Loads the turn; where another replica's invocation was faster and waiting is allowed, after that one.
+    pub(super) async fn load_turn_in_line(
+        &self,
+        key: &ThreadKey,
+        epoch: u64,
+        invocation: &mut Arc<Invocation>,
+    ) -> Result<Turn, Unusable> {
+        loop {
+            let busy = self.load_turn(key, invocation).await;
+            let Err(Unusable::Busy(running)) = &busy else { return busy };
+            if self.settings.thread_queue == 0 || Instant::now() >= invocation.deadline || self.is_closing() {
+                return busy;
+            }
+            self.wait_for(running, invocation.deadline).await;
+            // It is recorded and does not run yet, so that nobody else renews its lease.
+            let held = [Held { id: invocation.id.clone(), epoch }];
+            if let Err(error) = self.journal.renew(&self.settings.owner, &held, clock::wall_now()).await {
+                return Err(Unusable::Load(error));
+            }
+        }
+    }
+
+    /// Waits, for a while, until there is news of an invocation.
+    async fn wait_for(&self, running: &InvocationId, deadline: Instant) {
+        let mut changes = self.journal.changes(running);
+        let left = deadline.saturating_duration_since(Instant::now());
+        // A time-out is a reason to look, too.
+        let _ = timeout(LOOK_AGAIN.min(left), changes.wait()).await;
     }
 
     /// The live invocation that runs on the thread, where one does.

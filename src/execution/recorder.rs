@@ -1,15 +1,16 @@
 //! Writes an execution's steps to the journal, in batches, one at a time, behind or before they are told.
 //!
-//! `fast` tells first and writes within [`BATCH_AFTER`]; `strict` writes first. What the journal cannot take now is
-//! tried again; what it can never take is given up, and the invocation goes on without a record. It never waits for a
-//! client.
+//! The only writer of an execution. `fast` tells first and writes within [`BATCH_AFTER`]; `strict` writes first. What
+//! the journal cannot take now is tried again; what it can never take is given up, and the invocation goes on without a
+//! record. When more steps wait than `journal.queue` allows, `strict` reads no more of the upstream, and `fast` gives
+//! up the record of the invocation that has one more, which is counted. It never waits for a client.
 
 use std::{sync::Arc, time::Duration};
 
 use futures_util::future::BoxFuture;
 use tokio::time::{Instant, sleep_until};
 
-use super::{Shared, live::Execution};
+use super::{Shared, backlog::Share, live::Execution};
 use crate::{
     config::observe::JournalMode,
     domain::{clock, fold::Progress},
@@ -21,9 +22,6 @@ const BATCH_AFTER: Duration = Duration::from_millis(100);
 
 /// How many steps make a batch at once.
 const BATCH_STEPS: usize = 256;
-
-/// How many steps may wait; beyond it the upstream is not read on in `strict`, and the record is given up in `fast`.
-const MOST_WAITING: usize = 16_384;
 
 /// How long after the journal was away it is tried again.
 const AGAIN_AFTER: Duration = Duration::from_millis(250);
@@ -37,6 +35,7 @@ pub(super) struct Recorder {
     next_seq: u64,
     attempt: u32,
     waiting: Vec<Entry>,
+    share: Share,
     flight: Option<Flight>,
     due: Option<Instant>,
     writing: Writing,
@@ -70,7 +69,8 @@ impl Recorder {
     pub(super) fn new(shared: Arc<Shared>, execution: Arc<Execution>, attempt: u32) -> Self {
         let next_seq = execution.base + 1;
         let writing = if execution.is_recorded { Writing::Batches } else { Writing::Never };
-        Self { shared, execution, next_seq, attempt, waiting: Vec::new(), flight: None, due: None, writing }
+        let share = Share::of(Arc::clone(&shared.backlog));
+        Self { shared, execution, next_seq, attempt, waiting: Vec::new(), share, flight: None, due: None, writing }
     }
 
     /// Takes a step in, and tells it where it may be told before it is written.
@@ -80,21 +80,24 @@ impl Recorder {
         if tell_first && self.execution.tail.last() + 1 == entry.seq {
             self.execution.tail.tell(&[Arc::new(entry.clone())]);
         }
-        if self.writing != Writing::Never {
-            self.waiting.push(entry);
-            let soon = if tell_first { Instant::now() + BATCH_AFTER } else { Instant::now() };
-            self.due = Some(self.due.map_or(soon, |due| due.min(soon)));
+        if self.writing == Writing::Never {
+            self.share.drop_steps(1);
+            return;
         }
-        let too_much = self.waiting.len() > MOST_WAITING;
+        let too_much = self.share.backlog().is_full();
+        self.waiting.push(entry);
+        self.share.add();
+        let soon = if tell_first { Instant::now() + BATCH_AFTER } else { Instant::now() };
+        self.due = Some(self.due.map_or(soon, |due| due.min(soon)));
         if too_much && self.writing == Writing::Batches && self.mode() == JournalMode::Fast {
             tracing::warn!(invocation = %self.execution.id, "the journal does not keep up; the record is given up");
             self.give_up();
         }
     }
 
-    /// Whether the upstream may be read on.
+    /// Whether the upstream may be read on: always, but in `strict` while too many steps wait.
     pub(super) fn has_room(&self) -> bool {
-        self.waiting.len() <= MOST_WAITING || self.writing != Writing::Batches
+        self.writing != Writing::Batches || self.mode() == JournalMode::Fast || !self.share.backlog().is_full()
     }
 
     /// Writes what waits when it is time, and tells what came of the batch. Returns only where something was written;
@@ -186,6 +189,8 @@ impl Recorder {
     fn landed(&mut self, batch: Vec<Entry>, result: Result<(), AppendError>) -> Landed {
         match result {
             Ok(()) => {
+                self.shared.journal_was(None);
+                self.share.recorded(batch.len());
                 if let Some(last) = batch.last().map(|entry| entry.seq) {
                     self.tell(batch);
                     self.execution.tail.recorded(last);
@@ -202,12 +207,14 @@ impl Recorder {
             }
             Err(AppendError::Store(JournalError::Unavailable(reason))) => {
                 tracing::warn!(invocation = %self.execution.id, reason, "the journal is away; it is tried again");
+                self.shared.journal_was(Some(&JournalError::Unavailable(reason)));
                 self.put_back(batch);
                 self.due = Some(Instant::now() + AGAIN_AFTER);
                 Landed::GoOn
             }
             Err(error @ (AppendError::Gap { .. } | AppendError::Unknown | AppendError::Store(_))) => {
                 tracing::error!(invocation = %self.execution.id, %error, "the record is given up");
+                self.share.drop_steps(batch.len());
                 self.tell(batch);
                 self.give_up();
                 Landed::GoOn
@@ -236,6 +243,7 @@ impl Recorder {
     fn give_up(&mut self) {
         self.writing = Writing::Never;
         let waiting = std::mem::take(&mut self.waiting);
+        self.share.drop_steps(waiting.len());
         let told = self.execution.tail.last();
         let fresh: Vec<Arc<Entry>> = waiting.into_iter().filter(|entry| entry.seq > told).map(Arc::new).collect();
         self.execution.tail.tell(&fresh);

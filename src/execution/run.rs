@@ -46,6 +46,8 @@ pub(super) struct Run {
     pub(super) outlet: Outlet,
     pub(super) recorder: Recorder,
     pub(super) turn: Option<Turn>,
+    /// Whether nobody is asked, so that its end, a failure, may be told without a record.
+    pub(super) unasked: bool,
     /// How long it goes on without anybody following it.
     pub(super) grace: Duration,
 }
@@ -101,6 +103,7 @@ impl Run {
         let mut left = false;
         let outcome = loop {
             let has_room = self.recorder.has_room();
+            let backlog = Arc::clone(&self.shared.backlog);
             tokio::select! {
                 biased;
                 () = execution.lost() => return,
@@ -113,6 +116,7 @@ impl Run {
                     Landed::Full => self.outlet.tighten(),
                     Landed::Lost => return,
                 },
+                () = backlog.room(), if !has_room => {}
                 step = self.steps.next(), if has_room => {
                     execution.tail.heard();
                     match step {
@@ -140,7 +144,8 @@ impl Run {
         let unrecorded = entries.clone();
         entries.extend(last);
         let thread = self.turn.as_ref().and_then(|turn| turn.end(&outcome));
-        let needs_record = thread.is_some() || self.shared.settings.mode == JournalMode::Strict;
+        let strict = self.shared.settings.mode == JournalMode::Strict;
+        let needs_record = !self.unasked && (thread.is_some() || strict);
         let finish = self.finish(entries, *outcome.clone(), self.outlet.blocks().to_vec(), thread);
         if !self.execution.is_recorded {
             self.tell(finish.entries);
@@ -157,7 +162,8 @@ impl Run {
             Written::Never | Written::Away if self.turn.is_none() && !needs_record => {}
             Written::Never | Written::Away => {
                 let words = "the end could not be recorded";
-                self.end_unsaved(&outcome, words, None, unrecorded, before, seq).await;
+                // Should the journal be back by then, the thread is to know of it.
+                self.end_unsaved(&outcome, words, Some(ThreadEnd::Fail), unrecorded, before, seq).await;
             }
             Written::Refused(error) => {
                 let thread = match &error {

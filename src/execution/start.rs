@@ -2,12 +2,13 @@
 
 use std::{sync::Arc, time::Duration};
 
+use futures_util::stream;
 use jiff::Timestamp;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 
 use super::{
     Executions, Shared,
-    checkpoint::Unusable,
+    checkpoint::{LOAD_AGAIN_AFTER, Unusable},
     follower::Follower,
     live::Execution,
     outlet::Outlet,
@@ -82,17 +83,19 @@ impl Executions {
     pub async fn start(&self, incoming: Incoming) -> Result<Started, StartError> {
         let shared = &self.shared;
         let fingerprint = Fingerprint::of(&incoming.invocation);
+        let thread = incoming.invocation.thread.clone();
+        let thread = thread.map(|thread| ThreadKey::new(incoming.invocation.tenant.clone(), thread));
         if let Some(request) = &incoming.invocation.request_id {
-            let known = shared.journal.get_by_request(&incoming.invocation.tenant, request).await;
-            if let Some(record) = known.map_err(StartError::Journal)? {
-                return shared.known(record, &fingerprint);
+            match shared.journal.get_by_request(&incoming.invocation.tenant, request).await {
+                Ok(None) => {}
+                Ok(Some(record)) => return shared.known(record, &fingerprint),
+                // A thread that cannot be loaded is an outcome, which is told below.
+                Err(_) if thread.is_some() => {}
+                Err(error) => return Err(StartError::Journal(error)),
             }
         }
-        match incoming.invocation.thread.clone() {
-            Some(thread) => {
-                let key = ThreadKey::new(incoming.invocation.tenant.clone(), thread);
-                shared.start_on_thread(incoming, fingerprint, &key).await
-            }
+        match thread {
+            Some(key) => shared.start_on_thread(incoming, fingerprint, &key).await,
             None => shared.start_alone(incoming, fingerprint).await,
         }
     }
@@ -123,7 +126,7 @@ impl Shared {
             }
         };
         let mode = mode_of(&invocation);
-        let tail = Tail::new(0, 0, Vec::new());
+        let tail = Tail::new(self.settings.tail_bytes, 0, 0, Vec::new());
         let execution = Arc::new(Execution::new(invocation.id.clone(), epoch, is_recorded, cancel, tail));
         let started = self.started(&invocation, &execution);
         Run {
@@ -133,6 +136,7 @@ impl Shared {
             steps,
             outlet: Outlet::new(mode, Vec::new()),
             turn: None,
+            unasked: false,
             grace: invocation.overrides.resumable_grace.unwrap_or_default(),
         }
         .begin();
@@ -145,31 +149,28 @@ impl Shared {
         fingerprint: Fingerprint,
         key: &ThreadKey,
     ) -> Result<Started, StartError> {
-        if let Some(running) = self.runs_on(key).await {
-            return Err(StartError::ThreadBusy(running));
-        }
+        let in_line = self.wait_in_line(key, incoming.invocation.deadline).await?;
         let id = incoming.invocation.id.clone();
-        let new = self.new_invocation(&incoming.invocation, fingerprint);
-        let epoch = match self.journal.begin(new, clock::wall_now()).await {
+        let epoch = match self.begin_on_thread(&incoming.invocation, &fingerprint).await {
             Ok(Begun::New { epoch }) => epoch,
             Ok(other) => return self.begun_before(other).await,
-            Err(error) => return Err(StartError::Journal(error)),
+            Err(error) => return Ok(self.not_loaded(&incoming, &error, None)),
         };
         let mode = mode_of(&incoming.invocation);
-        let turn = match self.load_turn(key, &mut incoming.invocation).await {
+        let turn = match self.load_turn_in_line(key, epoch, &mut incoming.invocation).await {
             Ok(turn) => turn,
             Err(Unusable::Busy(running)) => {
                 let failure = Failure::local(FailureClass::State, format!("invocation {running} runs on the thread"));
                 self.end_unrun(&id, epoch, 0, failure, None).await;
                 return Err(StartError::ThreadBusy(running));
             }
-            Err(Unusable::Load(error)) => {
-                // The invocation has an outcome, and nothing was asked: the caller is told as of any failure.
-                let failure = not_loaded(&error);
-                self.end_unrun(&id, epoch, 0, failure, None).await;
-                return Ok(self.started_at(&incoming.invocation, Follower::new(Arc::clone(self), id, None)));
+            Err(Unusable::Load(error @ JournalError::NotKept(_))) => {
+                self.end_unrun(&id, epoch, 0, unloaded(&error), None).await;
+                return Err(StartError::Journal(error));
             }
+            Err(Unusable::Load(error)) => return Ok(self.not_loaded(&incoming, &error, Some(epoch))),
         };
+        drop(in_line);
         let invocation = Arc::clone(&incoming.invocation);
         let cancel = incoming.cancel.clone();
         let steps = match self.engine.run(incoming).await {
@@ -179,7 +180,7 @@ impl Shared {
                 return Err(StartError::Refused(Box::new(refused)));
             }
         };
-        let tail = Tail::new(0, 0, Vec::new());
+        let tail = Tail::new(self.settings.tail_bytes, 0, 0, Vec::new());
         let execution = Arc::new(Execution::new(id, epoch, true, cancel, tail));
         let started = self.started(&invocation, &execution);
         Run {
@@ -189,10 +190,47 @@ impl Shared {
             steps,
             outlet: Outlet::new(mode, Vec::new()),
             turn: Some(turn),
+            unasked: false,
             grace: invocation.overrides.resumable_grace.unwrap_or_default(),
         }
         .begin();
         Ok(started)
+    }
+
+    /// Begins an invocation on a thread; one failure of the journal is forgiven.
+    async fn begin_on_thread(&self, invocation: &Invocation, of: &Fingerprint) -> Result<Begun, JournalError> {
+        let begun = self.journal.begin(self.new_invocation(invocation, of.clone()), clock::wall_now()).await;
+        let Err(error) = begun else { return begun };
+        tracing::warn!(invocation = %invocation.id, %error, "an invocation could not begin; it is tried once more");
+        sleep(LOAD_AGAIN_AFTER).await;
+        // It may have begun although the journal did not say so.
+        match self.journal.get(&invocation.id).await? {
+            Some(record) => Ok(Begun::New { epoch: record.epoch }),
+            None => self.journal.begin(self.new_invocation(invocation, of.clone()), clock::wall_now()).await,
+        }
+    }
+
+    /// An invocation whose thread cannot be loaded: it has an outcome like any other, and nobody is asked. It is
+    /// recorded where it began, in `epoch`, and told in any case.
+    fn not_loaded(self: &Arc<Self>, incoming: &Incoming, error: &JournalError, epoch: Option<u64>) -> Started {
+        let invocation = &incoming.invocation;
+        let outcome = failed(&invocation.id, unloaded(error), "It was ended before anything was asked.");
+        let tail = Tail::new(self.settings.tail_bytes, 0, 0, Vec::new());
+        let (id, cancel) = (invocation.id.clone(), incoming.cancel.clone());
+        let execution = Arc::new(Execution::new(id, epoch.unwrap_or(1), epoch.is_some(), cancel, tail));
+        let started = self.started(invocation, &execution);
+        Run {
+            shared: Arc::clone(self),
+            recorder: Recorder::new(Arc::clone(self), Arc::clone(&execution), 0),
+            execution,
+            steps: Box::pin(stream::iter([Progress::Terminal(Box::new(outcome))])),
+            outlet: Outlet::new(mode_of(invocation), Vec::new()),
+            turn: None,
+            unasked: true,
+            grace: Duration::ZERO,
+        }
+        .begin();
+        started
     }
 
     /// Ends an invocation that is recorded but does not run, after its step `last`.
@@ -298,7 +336,7 @@ pub(super) fn mode_of_record(record: &Record) -> RewindMode {
     record.request.as_ref().and_then(|request| request.overrides.rewind_mode).unwrap_or(RewindMode::Atomic)
 }
 
-fn not_loaded(error: &JournalError) -> Failure {
+fn unloaded(error: &JournalError) -> Failure {
     let mut failure =
         Failure::local(FailureClass::Checkpoint, format!("the conversation could not be loaded: {error}"));
     "The conversation could not be loaded. Please try again.".clone_into(&mut failure.user_message);

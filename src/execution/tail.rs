@@ -15,12 +15,9 @@ use crate::{
     journal::Entry,
 };
 
-/// Steps that are kept once the journal has them, in number and in bytes of text.
-const KEPT_STEPS: usize = 2048;
-const KEPT_BYTES: usize = 256 * 1024;
-
-/// Bytes beyond which steps go although the journal does not have them: it is away, and memory is finite.
-const MOST_BYTES: usize = 4 * 1024 * 1024;
+/// Beyond so many times the bytes that are kept, steps go although the journal does not have them: it is away, or slow,
+/// and memory is finite.
+const WITHOUT_RECORD: usize = 16;
 
 /// The newest steps of one invocation.
 #[derive(Debug)]
@@ -54,6 +51,8 @@ pub(super) enum Glance {
 struct State {
     steps: VecDeque<Arc<Entry>>,
     bytes: usize,
+    /// Bytes that are kept of what the journal has.
+    kept: usize,
     fold: Fold,
     attempt: u32,
     last: u64,
@@ -65,13 +64,15 @@ struct State {
 // === impl Tail ===
 
 impl Tail {
-    /// The tail of an invocation of which `last` steps were told before, making `blocks`.
-    pub(super) fn new(last: u64, attempt: u32, blocks: Vec<Block>) -> Self {
+    /// The tail of an invocation of which `last` steps were told before, making `blocks`; it keeps `kept` bytes of
+    /// steps that the journal has.
+    pub(super) fn new(kept: usize, last: u64, attempt: u32, blocks: Vec<Block>) -> Self {
         let mut fold = Fold::default();
         fold.restore(blocks);
         let state = State {
             steps: VecDeque::new(),
             bytes: 0,
+            kept,
             fold,
             attempt,
             last,
@@ -112,6 +113,12 @@ impl Tail {
     /// The number of the last step that was told.
     pub(super) fn last(&self) -> u64 {
         self.state().last
+    }
+
+    /// How many steps are kept, and roughly how many bytes they take.
+    pub(super) fn held(&self) -> (usize, usize) {
+        let state = self.state();
+        (state.steps.len(), state.bytes)
     }
 
     /// At most `limit` steps after `after`.
@@ -171,8 +178,8 @@ impl State {
 
     fn shrink(&mut self) {
         while let Some(oldest) = self.steps.front() {
-            let much = self.steps.len() > KEPT_STEPS || self.bytes > KEPT_BYTES;
-            let may_go = (much && oldest.seq <= self.recorded) || self.bytes > MOST_BYTES;
+            let much = self.bytes > self.kept;
+            let may_go = much && (oldest.seq <= self.recorded || self.bytes / WITHOUT_RECORD > self.kept);
             if !may_go || self.steps.len() == 1 {
                 break;
             }
@@ -193,5 +200,5 @@ fn weight(entry: &Entry) -> usize {
         | Progress::Rewind { .. }
         | Progress::Usage { .. } => 64,
     };
-    text + 128
+    text + std::mem::size_of::<Entry>() + 32
 }

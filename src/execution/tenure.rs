@@ -1,23 +1,20 @@
 //! Keeps what this replica holds: renews its leases, hears of cancellations, takes over what others left.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::{Arc, PoisonError};
 
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use super::{Shared, live::Execution};
-use crate::domain::clock;
+use crate::{domain::clock, journal::JournalError};
 
 /// How many orphans are taken over in one go; more are left to other replicas, or to the next time.
 const ORPHANS: usize = 32;
-
-/// How often the journal's retention is applied.
-const COMPACT_EVERY: Duration = Duration::from_mins(1);
 
 /// Renews, takes over and compacts for ever.
 pub(super) async fn keep(shared: &Arc<Shared>) {
     // Three chances before a lease is over: every 3 s of 10 s.
     let mut renewal = interval(shared.settings.lease * 3 / 10);
-    let mut compaction = interval(COMPACT_EVERY);
+    let mut compaction = interval(shared.settings.compact_every);
     renewal.set_missed_tick_behavior(MissedTickBehavior::Delay);
     compaction.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -26,12 +23,25 @@ pub(super) async fn keep(shared: &Arc<Shared>) {
                 renew(shared).await;
                 adopt_orphans(shared).await;
             }
-            _ = compaction.tick() => {
-                if let Err(error) = shared.journal.compact(clock::wall_now()).await {
-                    tracing::warn!(%error, "the journal's retention could not be applied");
-                }
-            }
+            _ = compaction.tick() => compact(shared).await,
         }
+    }
+}
+
+/// Applies the journal's retention, and notes what is left.
+async fn compact(shared: &Arc<Shared>) {
+    let done = async {
+        let removed = shared.journal.compact(clock::wall_now()).await?;
+        Ok::<_, JournalError>((removed, shared.journal.stats().await?))
+    };
+    match done.await {
+        Ok((removed, stats)) => {
+            let mut kept = shared.kept.lock().unwrap_or_else(PoisonError::into_inner);
+            kept.0 = stats;
+            kept.1.stripped += removed.stripped;
+            kept.1.deleted += removed.deleted;
+        }
+        Err(error) => tracing::warn!(%error, "the journal's retention could not be applied"),
     }
 }
 
@@ -62,7 +72,9 @@ async fn renew(shared: &Arc<Shared>) {
 }
 
 async fn adopt_orphans(shared: &Arc<Shared>) {
-    let orphans = match shared.journal.expired(clock::wall_now(), ORPHANS).await {
+    let orphans = shared.journal.expired(clock::wall_now(), ORPHANS).await;
+    shared.journal_was(orphans.as_ref().err());
+    let orphans = match orphans {
         Ok(orphans) => orphans,
         Err(error) => {
             tracing::warn!(%error, "orphaned invocations could not be looked for");

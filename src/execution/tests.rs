@@ -1,5 +1,6 @@
 //! Executions as their followers see them, in virtual time: cut, stalled, left, resumed, crashed and taken over.
 
+mod extending;
 mod failing;
 mod harness;
 mod ownership;

@@ -110,5 +110,6 @@ pub(super) fn told(outcome: &Outcome) -> Told {
         invocation: outcome.invocation.clone(),
         attempts: u32::try_from(outcome.attempts.len()).unwrap_or(u32::MAX),
         target: outcome.target.clone(),
+        adapted: outcome.attempts.iter().filter_map(|attempt| attempt.adaptation.clone()).collect(),
     }
 }

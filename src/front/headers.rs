@@ -38,6 +38,8 @@ pub(super) struct Told {
     pub(super) attempts: u32,
     /// `x-relight-target`: who answers, where that is certain.
     pub(super) target: Option<TargetId>,
+    /// `x-relight-adapted`: what of the request was changed so that a model takes it, in words; none where nothing was.
+    pub(super) adapted: Vec<String>,
 }
 
 // === impl AskedByHeaders ===
@@ -75,6 +77,9 @@ impl Told {
         headers.insert(HeaderName::from_static("x-relight-attempts"), HeaderValue::from(self.attempts));
         if let Some(Ok(target)) = self.target.as_ref().map(|target| HeaderValue::from_str(target.as_str())) {
             headers.insert(HeaderName::from_static("x-relight-target"), target);
+        }
+        if let Some(Ok(words)) = (!self.adapted.is_empty()).then(|| HeaderValue::from_str(&self.adapted.join("; "))) {
+            headers.insert(HeaderName::from_static("x-relight-adapted"), words);
         }
     }
 }

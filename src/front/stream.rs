@@ -78,7 +78,7 @@ pub(super) async fn respond(front: &Front, wanted: Wanted) -> Result<Response, R
         steps,
         seam: Seam::new(settings.hold_back),
         chunks: Chunks::new(&invocation, clock::wall_now().as_second(), model, include_usage),
-        told: Told { invocation, attempts: 0, target: None },
+        told: Told { invocation, attempts: 0, target: None, adapted: Vec::new() },
         on_divergence: settings.on_divergence,
         hold_back: settings.hold_back,
         continues: false,
@@ -138,14 +138,14 @@ impl Relay {
             return;
         };
         match &step {
-            Progress::AttemptStarted { attempt, target, cause } => self.started(*attempt, target, *cause),
+            Progress::AttemptStarted { attempt, target, cause, .. } => self.started(*attempt, target, *cause),
             Progress::Terminal(outcome) => return self.over(outcome).await,
+            Progress::Recovery { adaptation, .. } => self.told.adapted.extend(adaptation.clone()),
             Progress::ContextInjected { .. }
             | Progress::BlockStart { .. }
             | Progress::BlockDelta { .. }
             | Progress::BlockStop { .. }
             | Progress::Rewind { .. }
-            | Progress::Recovery { .. }
             | Progress::Usage { .. } => {}
         }
         match self.seam.step(&step) {

@@ -210,7 +210,7 @@ fn decisions(steps: &[Entry]) -> Vec<v1::Decision> {
     let mut decisions: Vec<v1::Decision> = Vec::new();
     for entry in steps {
         match &entry.step {
-            Progress::Recovery { attempt, class, strategy, wait, display } => {
+            Progress::Recovery { attempt, class, strategy, wait, display, .. } => {
                 let to_other = *strategy == RecoveryStrategy::Fallback;
                 let (wait_ms, wait_source) = wait_fields(Some(*wait), to_other, Some(*class));
                 decisions.push(v1::Decision {
@@ -245,10 +245,11 @@ fn decisions(steps: &[Entry]) -> Vec<v1::Decision> {
 fn attempts_so_far(steps: &[Entry]) -> Vec<v1::Attempt> {
     let mut attempts: Vec<v1::Attempt> = Vec::new();
     for entry in steps.iter().filter(|entry| !is_end(&entry.step)) {
-        if let Progress::AttemptStarted { attempt, target, cause } = &entry.step {
+        if let Progress::AttemptStarted { attempt, target, cause, model } = &entry.step {
             attempts.push(v1::Attempt {
                 number: *attempt,
                 target: target.as_str().to_owned(),
+                model: model.clone(),
                 cause: v1::AttemptCause::from(*cause).into(),
                 state: v1::AttemptState::Running.into(),
                 started_at: Some(wire_time(entry.at)),

@@ -26,8 +26,6 @@ use crate::domain::{
 pub struct MemoryJournal {
     state: Mutex<State>,
     notices: Notices,
-    #[cfg(test)]
-    away: std::sync::atomic::AtomicU32,
 }
 
 // === impl MemoryJournal ===
@@ -36,27 +34,7 @@ impl MemoryJournal {
     /// An empty journal.
     #[must_use]
     pub fn new(limits: Limits) -> Self {
-        Self {
-            state: Mutex::new(State::new(limits)),
-            notices: Notices::default(),
-            #[cfg(test)]
-            away: std::sync::atomic::AtomicU32::default(),
-        }
-    }
-
-    /// The next appends fail as those of a store that cannot be reached.
-    #[cfg(test)]
-    pub(crate) fn go_away(&self, appends: u32) {
-        self.away.store(appends, std::sync::atomic::Ordering::Relaxed);
-    }
-
-    #[cfg(test)]
-    fn reach(&self) -> Result<(), AppendError> {
-        use std::sync::atomic::Ordering::Relaxed;
-        match self.away.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)) {
-            Ok(_) => Err(super::JournalError::Unavailable("away".to_owned()).into()),
-            Err(_) => Ok(()),
-        }
+        Self { state: Mutex::new(State::new(limits)), notices: Notices::default() }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -77,8 +55,6 @@ impl Journal for MemoryJournal {
 
     fn append<'a>(&'a self, id: &'a InvocationId, entries: &'a [Entry]) -> Answer<'a, (), AppendError> {
         Box::pin(async move {
-            #[cfg(test)]
-            self.reach()?;
             self.state().append(id, entries)?;
             self.notices.announce(id);
             Ok(())

@@ -25,8 +25,6 @@ pub const LEASE_RENEWAL: Duration = Duration::from_secs(3);
 pub const EVENTS_KEPT: Duration = Duration::from_mins(15);
 /// How many bytes of events one invocation may hold.
 pub const INVOCATION_CAP_BYTES: u64 = 8 * 1024 * 1024;
-/// How many bytes of events the memory engine holds in all.
-pub const MEMORY_CAP_BYTES: u64 = 256 * 1024 * 1024;
 
 /// The bounds of a journal.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,8 +40,9 @@ pub struct Limits {
     pub max_invocations: u64,
     /// Bytes of events that one invocation may hold.
     pub invocation_bytes: u64,
-    /// Bytes of events in all, for the memory engine.
-    pub memory_bytes: u64,
+    /// Bytes of events in all; the oldest finished invocations go first: whole and at once in memory, their events and
+    /// with the next compaction in a database.
+    pub total_bytes: u64,
     /// Whether content is kept.
     pub payloads: Payloads,
 }
@@ -306,7 +305,7 @@ impl From<&JournalConfig> for Limits {
             outcomes_kept: config.retention,
             max_invocations: config.max_invocations,
             invocation_bytes: INVOCATION_CAP_BYTES,
-            memory_bytes: MEMORY_CAP_BYTES,
+            total_bytes: config.max_bytes,
             payloads: config.payloads,
         }
     }

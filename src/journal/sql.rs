@@ -18,7 +18,7 @@ use tokio::{sync::watch, task::JoinSet};
 pub(super) use self::store::{Dialect, Store};
 use super::{
     Answer, AppendError, Begun, CancelWish, Changes, Compacted, Entry, Finish, FinishError, Held, Journal, Locked,
-    NewInvocation, Owner, Page, Record, Renewed, Stats, Takeover, Thread, ThreadCommit, ThreadError, ThreadKey,
+    NewInvocation, Owner, Page, Record, Renewed, Stats, Takeover, Thread, ThreadCommit, ThreadError, ThreadKey, Vault,
 };
 use crate::domain::{
     ids::{InvocationId, RequestId, TenantId},
@@ -39,6 +39,12 @@ impl SqlJournal {
     /// Over a store whose changes are all made by this process.
     pub(super) fn new(store: Store) -> Self {
         Self { store, poll: None, _tasks: JoinSet::new() }
+    }
+
+    /// The same journal, whose inputs and answers are encrypted.
+    #[must_use]
+    pub fn sealed_by(self, vault: Vault) -> Self {
+        Self { store: self.store.sealed_by(vault), ..self }
     }
 
     /// Over a store that others change, too: `tasks` tell of it, and readers look by themselves each `poll`.

@@ -7,6 +7,7 @@ use tokio::time::Instant;
 use super::{scope::Scope, spans::AttemptTrace, targets::TargetState};
 use crate::{
     domain::{
+        adaptation::{Adaptation, Wording},
         failure::{FailureClass, Wait},
         ids::TargetId,
         invocation::{AttemptCause, TraceContext},
@@ -31,10 +32,14 @@ pub struct Try {
     pub avoid_last: bool,
     /// Whether the request was changed so that the same target may take it now.
     pub adapted: bool,
+    /// What of the request is changed for which target.
+    pub changes: Vec<(TargetId, Adaptation)>,
     /// The target that the planner would like.
     pub hint: Option<TargetId>,
     /// The wait before it.
     pub wait: Option<Wait>,
+    /// Whether it is made only to go on with `held`, and with a target that can.
+    pub extends: bool,
     /// A text of an abandoned attempt that followers hold and that may be gone on with.
     pub held: Option<Arc<str>>,
     /// Where its spans hang.
@@ -56,6 +61,8 @@ pub struct Attempt {
     pub state: Arc<TargetState>,
     /// What is asked: this attempt's own copy.
     pub call: Arc<ModelCall>,
+    /// Which of the dialect's usual words the target was found not to take.
+    pub wording: Wording,
     /// Whether the call carries a note.
     pub noted: bool,
     /// The text that it goes on with, and how; `None` for an answer from its beginning.
@@ -66,4 +73,18 @@ pub struct Attempt {
     pub outgoing: TraceContext,
     /// Where its spans hang.
     pub trace: AttemptTrace,
+}
+
+// === impl Try ===
+
+impl Try {
+    /// The call as this target takes it, and its wording.
+    pub fn adapted_to(&self, target: &TargetId) -> (Arc<ModelCall>, Wording) {
+        let (mut call, mut wording) = (Arc::clone(&self.call), Wording::default());
+        for (_, change) in self.changes.iter().filter(|(refused, _)| refused == target) {
+            change.change(Arc::make_mut(&mut call));
+            change.reword(&mut wording);
+        }
+        (call, wording)
+    }
 }

@@ -14,12 +14,13 @@ use tower::{Service, ServiceExt as _};
 use super::{BoxFuture, Deltas, attempt::Attempt};
 use crate::{
     domain::{
+        adaptation::Adaptation,
         clock,
         completion::Delta,
-        failure::{Failure, ProviderError, TransportFault},
+        failure::{Failure, FailureClass, InvalidRequestDetail, ProviderError, TransportFault},
         wire::DeltaStream,
     },
-    policy::{answer::AnswerCheck, classify::Classifier},
+    policy::{adapt, answer::AnswerCheck, classify::Classifier},
 };
 
 /// Judges failures.
@@ -123,7 +124,15 @@ struct Judge {
 impl Judge {
     fn verdict(&self, facts: &ProviderError) -> Failure {
         let now = clock::wall_now();
-        self.classifier.classify(facts, now).into_failure(facts, Some(self.attempt.target.id.clone()), now)
+        let verdict = self.classifier.classify(facts, now);
+        let mut failure = verdict.into_failure(facts, Some(self.attempt.target.id.clone()), now);
+        failure.adaptation = adapt::find(facts, &failure, &self.attempt.call);
+        if failure.adaptation == Some(Adaptation::LeaveOutReasoning) {
+            // By its words alone such a refusal passes as one of the key; the key is well.
+            failure.class = FailureClass::InvalidRequest;
+            failure.detail = Some(InvalidRequestDetail::Other);
+        }
+        failure
     }
 
     fn unusable(&self, unusable: crate::policy::answer::Unusable) -> Failure {

@@ -27,6 +27,8 @@ pub struct Delivery {
     tails: HashMap<u32, String>,
     /// Whole tool calls, and what their provider needs back: committed with the answer.
     uncommitted: Vec<(u32, Option<Opaque>)>,
+    /// The end of the newest text, held back while the text may be gone on with.
+    closing: Option<(u32, Option<Opaque>)>,
     standing: Option<Standing>,
     model: Option<String>,
     response_id: Option<String>,
@@ -72,6 +74,7 @@ impl Delivery {
         self.numbers.clear();
         self.tails.clear();
         self.uncommitted.clear();
+        self.closing = None;
         self.model = None;
         self.response_id = None;
         self.usage = Usage::default();
@@ -111,6 +114,7 @@ impl Delivery {
     /// taken back once the next attempt turns out not to repeat it.
     pub fn abandon(&mut self, attempt: u32, cause: FailureClass, seamless: bool) -> Vec<Progress> {
         self.uncommitted.clear();
+        self.closing = None;
         let alone = match self.fold.blocks() {
             [only] if seamless && only.kind == BlockKind::Text => Some(only.id),
             [] | [_, ..] => None,
@@ -133,6 +137,41 @@ impl Delivery {
         Some(Arc::from(held.text.as_str()))
     }
 
+    /// The blocks as delivered so far, and how the running attempt finished, once it did.
+    pub fn finished(&self) -> Option<(&[Block], FinishReason)> {
+        Some((self.fold.blocks(), self.finish.as_ref()?.0))
+    }
+
+    /// Bytes that followers hold, or are about to.
+    pub fn bytes(&self) -> usize {
+        let held: usize = self.fold.blocks().iter().map(|block| block.text.len()).sum();
+        held + self.tails.values().map(String::len).sum::<usize>()
+    }
+
+    /// Keeps the text of a whole answer open, so that the next attempt goes on with it. Tells how it had finished.
+    pub fn reopen(&mut self, attempt: u32) -> Option<(FinishReason, String)> {
+        let (id, _) = self.closing.take()?;
+        let cause = FailureClass::StreamInterrupted;
+        self.standing = Some(Standing { id, cause, attempt, repeated_by: None, matched: 0 });
+        self.finish.take()
+    }
+
+    /// Takes what followers hold for the whole answer after all, which finished like this.
+    pub fn settle(&mut self, finish: (FinishReason, String)) -> Vec<Progress> {
+        let mut steps = self.flush();
+        self.standing = None;
+        self.closing = None;
+        self.finish = Some(finish);
+        let open: Vec<u32> = self.fold.blocks().iter().filter(|block| !block.stopped).map(|block| block.id).collect();
+        for id in open {
+            if let Some(held) = self.fold.blocks().iter().find(|held| held.id == id) {
+                let step = stop(held, None);
+                self.say(step, &mut steps);
+            }
+        }
+        steps
+    }
+
     /// Delivers what was held back for a grapheme that may go on: nothing more comes.
     pub fn flush(&mut self) -> Vec<Progress> {
         let mut steps = Vec::new();
@@ -149,6 +188,7 @@ impl Delivery {
     /// Commits the tool calls of a whole answer: what comes next is the end.
     pub fn commit(&mut self) -> Vec<Progress> {
         let mut steps = Vec::new();
+        self.close(&mut steps);
         for (id, opaque) in std::mem::take(&mut self.uncommitted) {
             if let Some(block) = self.fold.blocks().iter().find(|held| held.id == id && !held.stopped) {
                 let step = stop(block, opaque);
@@ -177,6 +217,7 @@ impl Delivery {
     }
 
     fn start(&mut self, block: u32, kind: BlockKind, steps: &mut Vec<Progress>) {
+        self.close(steps);
         if let Some(standing) = &mut self.standing {
             if standing.repeated_by.is_none() && kind == BlockKind::Text {
                 standing.repeated_by = Some(block);
@@ -236,9 +277,23 @@ impl Delivery {
         let rest = self.tails.remove(&block).unwrap_or_default();
         self.add(id, rest, steps);
         let Some(held) = self.fold.blocks().iter().find(|held| held.id == id && !held.stopped) else { return };
-        if matches!(held.kind, BlockKind::ToolCall { .. }) {
-            self.uncommitted.push((id, opaque));
-        } else {
+        match held.kind {
+            BlockKind::ToolCall { .. } => self.uncommitted.push((id, opaque)),
+            BlockKind::Text => {
+                self.close(steps);
+                self.closing = Some((id, opaque));
+            }
+            BlockKind::Reasoning | BlockKind::Refusal => {
+                let step = stop(held, opaque);
+                self.say(step, steps);
+            }
+        }
+    }
+
+    /// Ends the text whose end was held back.
+    fn close(&mut self, steps: &mut Vec<Progress>) {
+        let Some((id, opaque)) = self.closing.take() else { return };
+        if let Some(held) = self.fold.blocks().iter().find(|held| held.id == id && !held.stopped) {
             let step = stop(held, opaque);
             self.say(step, steps);
         }

@@ -20,6 +20,7 @@ use super::{
 };
 use crate::{
     domain::{
+        adaptation::Wording,
         completion::Delta,
         event::EventBody,
         failure::{Failure, FailureClass},
@@ -220,7 +221,7 @@ impl Second {
         scope.publish(number, Some(&target.id), body);
         let trace = span.trace();
         state.say_chosen(&trace, now, "the first target is silent");
-        let attempt = Attempt { number, cause, target, state, trace, ..first.clone() };
+        let attempt = Attempt { number, cause, target, state, trace, wording: Wording::default(), ..first.clone() };
         Some(Self { attempt, reserved, span })
     }
 

@@ -20,6 +20,7 @@ use crate::{
         failure::{Failure, FailureClass},
         fold::Progress,
         invocation::Call,
+        message::ModelCall,
     },
     policy::inject::{Placement, inject},
 };
@@ -111,12 +112,19 @@ fn noted(mut attempt: Attempt) -> Attempt {
             let body = EventBody::ContextInjected { vehicle: vehicle.clone() };
             scope.publish(attempt.number, Some(&attempt.target.id), body);
             attempt.trace.injected(Some(&vehicle));
-            scope.tell(Progress::ContextInjected { attempt: attempt.number, note, vehicle });
+            let message = first_change(&attempt.call, &call);
+            scope.tell(Progress::ContextInjected { attempt: attempt.number, note, vehicle, message });
             attempt.call = Arc::new(call);
             attempt.noted = true;
         }
     }
     attempt
+}
+
+/// Where the first message is that the note is in.
+fn first_change(before: &ModelCall, after: &ModelCall) -> u32 {
+    let same = before.messages.iter().zip(&after.messages).take_while(|(old, new)| old == new).count();
+    u32::try_from(same).unwrap_or(u32::MAX)
 }
 
 fn skipped(attempt: &Attempt, reason: &str) {
@@ -126,5 +134,6 @@ fn skipped(attempt: &Attempt, reason: &str) {
 }
 
 fn refused_for_its_shape(failure: &Failure) -> bool {
-    failure.class == FailureClass::InvalidRequest && failure.status == Some(400)
+    // What names another cause does not blame the note.
+    failure.class == FailureClass::InvalidRequest && failure.status == Some(400) && failure.adaptation.is_none()
 }

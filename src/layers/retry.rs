@@ -6,6 +6,7 @@
 
 mod decide;
 mod ending;
+mod extend;
 
 use std::{sync::Arc, task::Poll, time::Duration};
 
@@ -14,16 +15,21 @@ use futures_util::StreamExt as _;
 use tokio::sync::mpsc;
 use tower::{Service, ServiceExt as _};
 
-use self::decide::{Next, parked};
+use self::{
+    decide::{Breaks, Next},
+    extend::Extension,
+};
 use super::{
     BoxFuture, Deltas, ProgressStream,
     attempt::Try,
     delivery::Delivery,
     scope::Scope,
+    spans::AttemptSpan,
     targets::{Reserved, Targets},
 };
 use crate::{
     domain::{
+        adaptation::Adaptation,
         failure::{Failure, FailureClass, Wait},
         fold::Progress,
         ids::TargetId,
@@ -96,13 +102,18 @@ struct Course<S> {
     hint: Option<TargetId>,
     after: Option<FailureClass>,
     wait: Option<Wait>,
+    /// How long it was parked since the last attempt.
+    parked: Duration,
     previous_wait: Option<Duration>,
     semantic_made: u32,
     parked_rounds: u32,
     reserved: Option<Reserved>,
     refusals: u32,
     adapted: bool,
+    changes: Vec<(TargetId, Adaptation)>,
     real: Option<Failure>,
+    extension: Extension,
+    breaks: Breaks,
 }
 
 impl<S> Course<S>
@@ -126,13 +137,17 @@ where
             hint: None,
             after: None,
             wait: None,
+            parked: Duration::ZERO,
             previous_wait: None,
             semantic_made: 0,
             parked_rounds: 0,
             reserved: None,
             refusals: 0,
             adapted: false,
+            changes: Vec::new(),
             real: None,
+            extension: Extension::default(),
+            breaks: Breaks::default(),
         }
     }
 
@@ -143,12 +158,17 @@ where
                 return;
             };
             let before = self.scope.take_before();
+            self.recount(&before.attempts);
             let orphaned = before.attempts.into_iter().next_back().and_then(|record| record.failure);
             self.delivery = Delivery::after(before.blocks, before.last_block);
             if let Some(failure) = orphaned {
                 match self.decide(failure) {
                     Next::Stop(terminal) => { yield terminal; return; }
-                    Next::Park { until, changed } => parked(until, changed).await,
+                    Next::Whole(_) => {}
+                    Next::Park { said, until, changed } => {
+                        for step in said { yield step; }
+                        self.stand(until, changed).await;
+                    }
                     Next::Again(said) => for step in said { yield step; },
                 }
             }
@@ -191,27 +211,51 @@ where
                     },
                 }
                 while let Some(step) = said(&mut steps) { yield step; }
-                let Some(failure) = failure else {
-                    span.finish_ok(true);
-                    for step in self.delivery.commit() { yield step; }
-                    yield self.succeeded();
-                    return;
-                };
-                span.finish_failed(&failure, !failure.never_sent);
-                let cancelled = failure.class == FailureClass::Cancelled;
-                let unused = failure.class.is_local_refusal() || cancelled;
-                self.settle(if unused { Settled::NotUsed } else { Settled::Failed });
-                match self.decide(failure) {
+                let next = self.judge(span, failure);
+                match next {
                     Next::Stop(terminal) => {
                         for step in self.delivery.flush() { yield step; }
                         yield terminal;
                         return;
                     }
-                    Next::Park { until, changed } => parked(until, changed).await,
+                    Next::Whole(said) => {
+                        for step in said { yield step; }
+                        yield self.succeeded();
+                        return;
+                    }
+                    Next::Park { said, until, changed } => {
+                        for step in said { yield step; }
+                        self.stand(until, changed).await;
+                    }
                     Next::Again(said) => for step in said { yield step; },
                 }
             }
         })
+    }
+
+    /// What follows an attempt that ended so.
+    fn judge(&mut self, span: AttemptSpan, failure: Option<Failure>) -> Next {
+        let Some(failure) = failure else {
+            return match self.cut_by_length() {
+                Some((Some(too_long), next)) => {
+                    span.finish_failed(&too_long, true);
+                    next
+                }
+                Some((None, next)) => {
+                    span.finish_ok(true);
+                    next
+                }
+                None => {
+                    span.finish_ok(true);
+                    Next::Whole(self.delivery.commit())
+                }
+            };
+        };
+        span.finish_failed(&failure, !failure.never_sent);
+        let cancelled = failure.class == FailureClass::Cancelled;
+        let unused = failure.class.is_local_refusal() || cancelled;
+        self.settle(if unused { Settled::NotUsed } else { Settled::Failed });
+        self.after_extension(&failure).unwrap_or_else(|| self.decide(failure))
     }
 }
 

@@ -193,12 +193,14 @@ impl Scope {
             note: None,
             injection_skipped: None,
             note_refused: false,
+            adaptation: None,
             usage: Usage::default(),
             trace_id: self.told_of.trace_id.clone(),
             winner: false,
         });
         drop(attempts);
-        self.tell(Progress::AttemptStarted { attempt: number, target: target.id.clone(), cause });
+        let model = target.model.to_string();
+        self.tell(Progress::AttemptStarted { attempt: number, target: target.id.clone(), cause, model });
         number
     }
 

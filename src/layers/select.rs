@@ -99,12 +99,17 @@ impl<S> Select<S> {
         let (Some(target), Some(state)) = (target, state) else {
             return Err(Failure::local(FailureClass::Configuration, "the route names a target that is gone"));
         };
+        let (call, wording) = asked.adapted_to(&target.id);
         let prompt_allowed = scope.invocation.overrides.allow_continuation_prompt;
         let goes_on = asked.held.as_ref().and_then(|held| {
-            let way = continuation::way(held, &asked.call, &target.capabilities, prompt_allowed)?;
+            let way = continuation::way(held, &call, &target.capabilities, prompt_allowed)?;
             Some((Arc::clone(held), way))
         });
+        if asked.extends && goes_on.is_none() {
+            return Err(Failure::local(FailureClass::Configuration, "the target cannot go on with a text"));
+        }
         let cause = match (asked.after, asked.last.as_ref()) {
+            _ if asked.extends => AttemptCause::Extend,
             (Some(class), _) if goes_on.is_some() => AttemptCause::Continue(class),
             (None, _) if index == 0 => AttemptCause::Initial,
             (None, _) => AttemptCause::Fallback(FailureClass::CircuitOpen),
@@ -114,6 +119,9 @@ impl<S> Select<S> {
         };
         let number = scope.begin(cause, &target, asked.wait);
         state.say_chosen(&asked.trace, now, &cause.label());
+        if let Some((_, change)) = asked.changes.last().filter(|_| matches!(cause, AttemptCause::Adapt(_))) {
+            asked.trace.adapted(&change.to_string());
+        }
         state.called(now);
         if let AttemptCause::Fallback(class) = cause {
             let from = asked.last.clone().or_else(|| scope.plan.targets.first().map(|first| first.id.clone()));
@@ -127,7 +135,8 @@ impl<S> Select<S> {
             cause,
             target,
             state,
-            call: Arc::clone(&asked.call),
+            call,
+            wording,
             noted: false,
             goes_on,
             deadline: scope.invocation.deadline,

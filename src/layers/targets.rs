@@ -177,7 +177,7 @@ impl Targets {
                 let by = &by.target;
                 candidate.larger_window = has_larger_window(target, by);
                 candidate.other_credential = (&by.provider, &by.credential) != (&target.provider, &target.credential);
-                let noted = record.note_refused && by.id == target.id;
+                let noted = (record.note_refused || record.adaptation.is_some()) && by.id == target.id;
                 let admitted = remedies(&scope.plan.retry, failure).admits(&candidate, by.id == target.id);
                 candidate.ruled_out |= !admitted && !noted;
             }
@@ -236,6 +236,13 @@ impl Targets {
             scope.let_pass(&state.target.id);
         });
         Some(Parked::InLine { until, turn })
+    }
+
+    /// What is left in a target's budget, as a share of what it holds when it is full.
+    pub fn budget_share(&self, target: &TargetId, now: Instant) -> f64 {
+        let Some(state) = self.state(target) else { return 0.0 };
+        let capacity = state.budget_capacity();
+        if capacity > 0.0 { state.budget_left(now) / capacity } else { 0.0 }
     }
 
     /// What is left in every target's budget, in tokens.
@@ -320,6 +327,7 @@ fn gate_key(kind: GateKind, target: &Target) -> String {
 fn has_larger_window(target: &Target, than: &Target) -> bool {
     match (target.capabilities.context_window_tokens, than.capabilities.context_window_tokens) {
         (Some(window), Some(other)) => window > other,
-        (Some(_) | None, None) | (None, Some(_)) => false,
+        // Nobody knows: another model may have more room, the same one has not.
+        (Some(_) | None, None) | (None, Some(_)) => target.model != than.model,
     }
 }

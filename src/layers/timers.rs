@@ -118,6 +118,7 @@ fn wire_call(attempt: Attempt) -> WireCall {
         attempt: attempt.number,
         target: attempt.target,
         call: attempt.call,
+        wording: attempt.wording,
         deadline: attempt.deadline,
         trace: attempt.outgoing,
     }

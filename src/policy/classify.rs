@@ -9,7 +9,7 @@
 //!
 //! Never reads a clock, never guesses from digits or letters inside other words, never repeats a secret.
 
-use std::{borrow::Cow, sync::LazyLock};
+use std::{borrow::Cow, cell::RefCell, sync::LazyLock};
 
 use jiff::Timestamp;
 
@@ -36,7 +36,7 @@ mod words;
 pub use self::user::{HeaderMatch, RuleFault, UserMatch, UserRule};
 
 use self::{
-    engine::{Engine, Scene},
+    engine::{Engine, Hits, Scene},
     evidence::Evidence,
     reading::Reading,
     user::UserRules,
@@ -49,6 +49,17 @@ const FACT_BYTES: usize = 120;
 
 /// The built-in tables, compiled once in a process (about a tenth of a second) and shared by every classifier.
 static TABLES: LazyLock<Engine> = LazyLock::new(|| Engine::new(tables::rules()));
+
+thread_local! {
+    /// Room that one verdict after another reads and searches in, so that a verdict asks for hardly any memory.
+    static SCRATCH: RefCell<Scratch> = RefCell::default();
+}
+
+#[derive(Debug, Default)]
+struct Scratch {
+    reading: Reading,
+    hits: Hits,
+}
 
 /// The rules, compiled: immutable, shared behind an `Arc`; only the rules of the configuration are its own.
 #[derive(Debug)]
@@ -119,20 +130,26 @@ impl Classifier {
     /// Judges one failure; `now` is the clock for absolute times where the failure has no `date` of its own.
     #[must_use]
     pub fn classify(&self, error: &ProviderError, now: Timestamp) -> Verdict {
-        let mut reading = Reading::default();
+        SCRATCH.with_borrow_mut(|scratch| self.classify_with(scratch, error, now))
+    }
+
+    fn classify_with(&self, scratch: &mut Scratch, error: &ProviderError, now: Timestamp) -> Verdict {
+        let Scratch { reading, hits } = scratch;
+        reading.clear();
         for text in [error.body.as_deref(), error.message.as_deref()].into_iter().flatten() {
             reading.add(text);
         }
         if let Some(code) = error.header("x-amzn-errortype") {
             reading.add_code(code.split(':').next().unwrap_or(code));
         }
-        let evidence = Evidence::gather(error, &reading);
-        if let Some(found) = self.user.find(error, &reading, &evidence) {
-            let wait = found.retry_after.or_else(|| waits::stated(error, &reading, found.judgement.class, now));
+        hits.speaks_of_waiting = true;
+        let evidence = Evidence::gather(error, reading);
+        if let Some(found) = self.user.find(error, reading, &evidence) {
+            let wait = found.retry_after.or_else(|| waits::stated(error, reading, found.judgement.class, true, now));
             return found.judgement.into_verdict(error, wait);
         }
-        let mut judgement = error.fault.map_or_else(|| self.judge(error, &reading, &evidence), by_fault);
-        let wait = waits::stated(error, &reading, judgement.class, now);
+        let mut judgement = error.fault.map_or_else(|| self.judge(error, reading, &evidence, hits), by_fault);
+        let wait = waits::stated(error, reading, judgement.class, hits.speaks_of_waiting, now);
         // A window that frees up only after ten minutes is a quota to any caller on line.
         if judgement.class == FailureClass::RateLimited && wait.is_some_and(|wait| wait.duration > ONLINE) {
             judgement.class = FailureClass::QuotaExceeded;
@@ -141,14 +158,14 @@ impl Classifier {
         judgement.into_verdict(error, wait)
     }
 
-    fn judge(&self, error: &ProviderError, reading: &Reading, evidence: &Evidence) -> Judgement {
+    fn judge(&self, error: &ProviderError, reading: &Reading, evidence: &Evidence, hits: &mut Hits) -> Judgement {
         let scene = Scene {
             provider: &error.provider,
             surface: error.surface,
             status: evidence.status(),
             codes: &evidence.codes,
         };
-        let by_text = self.engine.find(reading, &scene).and_then(|found| {
+        let by_text = self.engine.find(reading, &scene, hits).and_then(|found| {
             let rule = tables::nth(found.rule)?;
             Some(Judgement {
                 class: rule.class,
@@ -371,6 +388,7 @@ impl Verdict {
             status: error.status,
             fault: error.fault,
             never_sent: error.fault.is_some_and(TransportFault::never_sent),
+            adaptation: None,
             at,
         }
     }

@@ -4,7 +4,12 @@
 //! in words to go on, and what it then repeats of the end is left out, but only where the repetition is unmistakable.
 //! Never with tools on offer, and never for structured output: half of a call or of a document is not gone on with.
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
 use crate::domain::{
+    completion::{BlockKind, FinishReason},
+    fold::Block,
     message::{Message, ModelCall, ResponseFormat, Role},
     target::Capabilities,
 };
@@ -19,9 +24,31 @@ const OVERLAP_WORDS: usize = 3;
 /// How much of an answer is looked at for a repetition, in bytes.
 pub const LOOK_BYTES: usize = 400;
 
+/// How often an answer is gone on with that its output limit cut.
+pub const MOST_EXTENSIONS: usize = 3;
+
+/// How often one invocation recovers from a break after content was delivered.
+pub const MOST_BREAKS: usize = 3;
+
+/// How often in a row a break may come before there is more than at the break before it.
+pub const MOST_IN_VAIN: u32 = 2;
+
 /// What a model is told that cannot go on from a begun message.
 const PROMPT: &str = "Your last message broke off. Go on with it exactly where it ends. Do not repeat any of it, and \
                       do not comment on this.";
+
+/// What is done with an answer that its output limit cut.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum OnLength {
+    /// It is passed on as it is.
+    Accept,
+    /// It is gone on with.
+    #[default]
+    Continue,
+    /// It is made again, with a note to be shorter.
+    Shorten,
+}
 
 /// How a text is gone on with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,6 +71,18 @@ pub fn way(held: &str, call: &ModelCall, capabilities: &Capabilities, prompt_all
         return Some(Way::Prefill);
     }
     prompt_allowed.then_some(Way::Prompt)
+}
+
+/// The text that the model's own output limit cut, and nothing else: what may be gone on with, or asked for again.
+#[must_use]
+pub fn cut_off<'a>(blocks: &'a [Block], finish: FinishReason, call: &ModelCall) -> Option<&'a Block> {
+    // A limit of the caller's own is what the caller wants.
+    let by_the_model = finish == FinishReason::Length && call.max_output_tokens.is_none();
+    let text_alone = call.tools.is_empty() && call.response_format == ResponseFormat::Text;
+    match blocks {
+        [only] if by_the_model && text_alone && only.kind == BlockKind::Text => Some(only),
+        [] | [_, ..] => None,
+    }
 }
 
 /// What is asked, so that `held` is gone on with.

@@ -23,16 +23,20 @@ pub fn redact(text: &str, limit: usize) -> String {
             break;
         }
         if is_token(first) {
-            let end = rest.find(|c: char| !is_token(c)).unwrap_or(rest.len());
+            let (end, plain) = token(rest.as_bytes());
             let word = &rest[..end];
             rest = &rest[end..];
             if rest.starts_with("://") {
                 rest = address(word, rest, &mut clean);
+            } else if bearer && word.len() >= 8 {
+                clean.push_str(GONE);
+            } else if plain {
+                clean.push_str(word);
             } else if word.contains('@') && is_mail(word) {
                 clean.push_str("[e-mail]");
             } else if is_ip(word) {
                 clean.push_str("[ip]");
-            } else if bearer && word.len() >= 8 || is_secret(word) {
+            } else if is_secret(word) {
                 clean.push_str(GONE);
             } else {
                 clean.push_str(word);
@@ -62,6 +66,13 @@ pub fn redact(text: &str, limit: usize) -> String {
 
 fn is_token(c: char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '@' | '+' | '*' | '/' | '%' | '~')
+}
+
+/// Where a token ends, and whether it is one short word of prose, in which nothing can hide.
+fn token(text: &[u8]) -> (usize, bool) {
+    let lower = text.iter().skip(1).take_while(|byte| byte.is_ascii_lowercase()).count();
+    let rest = text.iter().skip(1 + lower).take_while(|byte| is_token(char::from(**byte))).count();
+    (1 + lower + rest, rest == 0 && lower < LONG && text[0].is_ascii_alphabetic())
 }
 
 /// Keeps scheme, host and path of an address; drops user info, query and fragment.
@@ -102,19 +113,15 @@ fn is_ip(word: &str) -> bool {
 
 /// A word after which a secret stands.
 fn names_secret(word: &str) -> bool {
+    const NAMES: [&str; 9] =
+        ["bearer", "apikey", "api_key", "api-key", "secret", "password", "access_token", "authorization", "basic"];
     let word = word.as_bytes();
-    let ends = |suffix: &str| {
-        word.len() >= suffix.len() && word[word.len() - suffix.len()..].eq_ignore_ascii_case(suffix.as_bytes())
-    };
-    ends("bearer")
-        || ends("apikey")
-        || ends("api_key")
-        || ends("api-key")
-        || ends("secret")
-        || ends("password")
-        || ends("access_token")
-        || ends("authorization")
-        || ends("basic")
+    // Nearly no word ends like one of them.
+    word.len() >= 5
+        && matches!(word[word.len() - 1] | 0x20, b'r' | b'y' | b't' | b'd' | b'n' | b'c')
+        && NAMES.iter().any(|name| {
+            word.len().checked_sub(name.len()).is_some_and(|from| word[from..].eq_ignore_ascii_case(name.as_bytes()))
+        })
 }
 
 /// The shape of a key: a vendor's prefix, or a long run of mixed letters and digits.

@@ -63,7 +63,7 @@ impl MessagesClient {
         let http = self.clients.of(&call)?.clone();
         let path = self.path.to_owned();
         Ok(Box::pin(async move {
-            let reply = http.post(&call, Post { path, body, accept: "text/event-stream" }).await?;
+            let reply = http.post(&call, Post { path, body, accept: "text/event-stream", ..Post::default() }).await?;
             let dialog = answer::MessageReader::new(rate_limits(&reply.headers));
             Ok(reading::read(reply, Arc::clone(&call.target.family), http.settings(), dialog))
         }))

@@ -13,13 +13,14 @@ mod sign;
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use http::{HeaderMap, HeaderName, HeaderValue};
 use secrecy::{ExposeSecret as _, SecretString};
 
 use self::sign::{AwsKeys, Unsigned};
 use super::{
     Answer, BuildError,
     http::{HttpClient, Post, rate_limits},
-    keys::{KeyedClients, missing, with_header},
+    keys::{KeyedClients, missing},
     reading,
     spec::{KeyHeader, ProviderSpec},
 };
@@ -43,7 +44,9 @@ pub struct ConverseClient {
 /// What signed requests need.
 #[derive(Debug)]
 struct Signed {
-    spec: ProviderSpec,
+    http: HttpClient,
+    /// Whether there are API keys beside the signing ones.
+    has_api_keys: bool,
     keys: BTreeMap<String, AwsKeys>,
     region: String,
     /// As in the `host` header.
@@ -93,26 +96,32 @@ impl ConverseClient {
         }
         let host = host_header(&uri).ok_or_else(|| unusable("it names no host"))?;
         let prefix = uri.path().trim_end_matches('/').to_owned();
-        Ok(Self { bearer, signed: Some(Arc::new(Signed { spec, keys, region, host, prefix })) })
+        let bare = ProviderSpec { api_key_header: KeyHeader::None, ..spec.clone() };
+        let (http, has_api_keys) = (HttpClient::build(&bare)?, !spec.credentials.is_empty());
+        Ok(Self { bearer, signed: Some(Arc::new(Signed { http, has_api_keys, keys, region, host, prefix })) })
     }
 
     /// Asks; fails at once where the call cannot be put into this dialect's words.
     pub(super) fn answer(&self, call: WireCall) -> Result<Answer, ProviderError> {
         let body = request::body(&call)?;
         let path = format!("/model/{}/converse-stream", sign::segment(&call.target.model));
-        let http = match &self.signed {
-            Some(signed) => match signed.of(&call)? {
-                Some(keys) => signed.client(keys, &path, &body).map_err(|error| ProviderError {
+        let keys = match &self.signed {
+            Some(signed) => signed.of(&call)?.map(|keys| (signed, keys)),
+            None => None,
+        };
+        let (http, headers) = match keys {
+            Some((signed, keys)) => {
+                let headers = signed.headers(keys, &path, &body).ok_or_else(|| ProviderError {
                     provider: Arc::clone(&call.target.family),
-                    message: Some(error.to_string()),
+                    message: Some("Missing credentials: the AWS keys hold characters that no header takes".to_owned()),
                     ..ProviderError::default()
-                })?,
-                None => self.bearer.of(&call)?.clone(),
-            },
-            None => self.bearer.of(&call)?.clone(),
+                })?;
+                (signed.http.clone(), headers)
+            }
+            None => (self.bearer.of(&call)?.clone(), HeaderMap::new()),
         };
         Ok(Box::pin(async move {
-            let reply = http.post(&call, Post { path, body, accept: ACCEPT }).await?;
+            let reply = http.post(&call, Post { path, body, accept: ACCEPT, headers }).await?;
             let id = reply.headers.iter().find(|(name, _)| name == "x-amzn-requestid").map(|(_, id)| id.clone());
             let dialog = answer::ConverseReader::new(rate_limits(&reply.headers), id);
             Ok(reading::read(reply, Arc::clone(&call.target.family), http.settings(), dialog))
@@ -130,20 +139,23 @@ impl Signed {
     /// When the call names no credential, and there are several.
     fn of(&self, call: &WireCall) -> Result<Option<&AwsKeys>, ProviderError> {
         match &*call.target.credential {
-            "" if self.keys.len() + self.spec.credentials.len() == 1 => Ok(self.keys.values().next()),
+            "" if self.keys.len() == 1 && !self.has_api_keys => Ok(self.keys.values().next()),
             "" => Err(missing(call)),
             named => Ok(self.keys.get(named)),
         }
     }
 
-    /// A client for one request: a signature is a header of that request alone, and the HTTP client knows only headers of
-    /// all its requests. So signed requests have no connection to share.
-    fn client(&self, keys: &AwsKeys, path: &str, body: &[u8]) -> Result<HttpClient, BuildError> {
+    /// What signs this request, and this one alone; `None` where no header takes it.
+    fn headers(&self, keys: &AwsKeys, path: &str, body: &[u8]) -> Option<HeaderMap> {
         let path = format!("{}{path}", self.prefix);
         let request = Unsigned { host: &self.host, path: &path, body, region: &self.region, service: "bedrock" };
-        let bare = ProviderSpec { api_key_header: KeyHeader::None, ..self.spec.clone() };
-        let headers = sign::headers(&request, keys, clock::wall_now());
-        HttpClient::build(&headers.into_iter().fold(bare, |spec, (name, value)| with_header(spec, name, value)))
+        let signed = sign::headers(&request, keys, clock::wall_now());
+        let header = |(name, value): (&'static str, String)| {
+            let mut value = HeaderValue::from_str(&value).ok()?;
+            value.set_sensitive(true);
+            Some((HeaderName::from_static(name), value))
+        };
+        signed.into_iter().map(header).collect()
     }
 }
 

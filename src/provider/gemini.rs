@@ -74,7 +74,7 @@ impl GeminiClient {
         let and_query = if self.query.is_empty() { String::new() } else { format!("&{}", self.query) };
         let path = format!("/models/{model}:streamGenerateContent?alt=sse{and_query}");
         Ok(Box::pin(async move {
-            let reply = http.post(&call, Post { path, body, accept: "text/event-stream" }).await?;
+            let reply = http.post(&call, Post { path, body, accept: "text/event-stream", ..Post::default() }).await?;
             let ids = format!("{}{}_{}", contents::MINTED, call.invocation, call.attempt);
             let dialog = answer::ContentReader::new(rate_limits(&reply.headers), ids);
             Ok(reading::read(reply, Arc::clone(&call.target.family), http.settings(), dialog))

@@ -66,6 +66,7 @@ pub(super) struct Reply {
 }
 
 /// What a request is made of, beside what the provider's specification says.
+#[derive(Default)]
 pub(super) struct Post {
     /// Behind the base URL.
     pub(super) path: String,
@@ -73,6 +74,8 @@ pub(super) struct Post {
     pub(super) body: Vec<u8>,
     /// What the answer may be.
     pub(super) accept: &'static str,
+    /// Headers of this request alone; they replace all others of the same name.
+    pub(super) headers: HeaderMap,
 }
 
 // === impl HttpClient ===
@@ -182,7 +185,7 @@ impl HttpClient {
         if let Some((name, key)) = self.key(&call.target.credential).map_err(not_configured)? {
             headers.insert(name, key.clone());
         }
-        for (name, value) in &shared.extra {
+        for (name, value) in shared.extra.iter().chain(&post.headers) {
             headers.insert(name.clone(), value.clone());
         }
         Ok(request)
@@ -238,7 +241,9 @@ fn extra_headers(spec: &ProviderSpec) -> Result<HeaderMap, BuildError> {
     let header = |(name, value): (&String, &String)| {
         let refused =
             || BuildError::Header { provider: Arc::clone(&spec.name), what: format!("extra header `{name}`") };
-        let value = HeaderValue::from_str(value).map_err(|_| refused())?;
+        let mut value = HeaderValue::from_str(value).map_err(|_| refused())?;
+        // Nobody knows which of them carries a key: none is printed, and none is kept in a table of HPACK.
+        value.set_sensitive(true);
         Ok((HeaderName::from_bytes(name.as_bytes()).map_err(|_| refused())?, value))
     };
     spec.extra_headers.iter().map(header).collect()

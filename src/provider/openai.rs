@@ -18,23 +18,32 @@ use std::sync::Arc;
 use super::{
     Answer, BuildError,
     http::{HttpClient, Post},
-    spec::{ChatOptions, MaxTokensField, ProviderSpec},
+    spec::{ChatOptions, ProviderSpec},
 };
-use crate::domain::{failure::ProviderError, wire::WireCall};
+use crate::domain::{
+    adaptation::{OutputLimitField, Wording},
+    failure::ProviderError,
+    target::{Capabilities, PrefillMark},
+    wire::WireCall,
+};
 
 /// Speaks chat completions with one provider; cheap to clone.
 #[derive(Debug, Clone)]
 pub struct ChatClient {
     http: HttpClient,
-    dialect: Arc<ChatDialect>,
+    options: Arc<ChatOptions>,
 }
 
-/// What this provider's chat completions differ in, all defaults resolved.
+/// What one attempt's chat completions differ in: what the provider's configuration says, else what is known of the
+/// target, without the words that it was found not to take.
 #[derive(Debug, Clone)]
-pub(super) struct ChatDialect {
-    pub(super) options: ChatOptions,
-    pub(super) max_tokens_field: &'static str,
+pub(super) struct ChatDialect<'a> {
+    pub(super) options: &'a ChatOptions,
+    pub(super) output_limit_field: OutputLimitField,
     pub(super) developer_role: bool,
+    pub(super) stream_usage: bool,
+    pub(super) parallel_tools: bool,
+    pub(super) prefill_mark: PrefillMark,
 }
 
 // === impl ChatClient ===
@@ -45,17 +54,17 @@ impl ChatClient {
     /// # Errors
     /// When the specification cannot work.
     pub fn build(spec: &ProviderSpec) -> Result<Self, BuildError> {
-        Ok(Self { http: HttpClient::build(spec)?, dialect: Arc::new(ChatDialect::of(spec)) })
+        Ok(Self { http: HttpClient::build(spec)?, options: Arc::new(spec.chat.clone()) })
     }
 
     /// Asks; fails at once where the call cannot be put into this dialect's words.
     pub(super) fn answer(&self, call: WireCall) -> Result<Answer, ProviderError> {
-        let body = request::body(&call, &self.dialect)?;
+        let body = request::body(&call, &ChatDialect::of(&self.options, &call.target.capabilities, &call.wording))?;
         let client = self.clone();
         Ok(Box::pin(async move {
-            let path = client.dialect.options.path.clone();
-            let accept = if client.dialect.options.stream { "text/event-stream" } else { "application/json" };
-            let reply = client.http.post(&call, Post { path, body, accept }).await?;
+            let path = client.options.path.clone();
+            let accept = if client.options.stream { "text/event-stream" } else { "application/json" };
+            let reply = client.http.post(&call, Post { path, body, accept, ..Post::default() }).await?;
             Ok(answer::read(reply, Arc::clone(&call.target.family), client.http.settings()))
         }))
     }
@@ -63,18 +72,17 @@ impl ChatClient {
 
 // === impl ChatDialect ===
 
-impl ChatDialect {
-    pub(super) fn of(spec: &ProviderSpec) -> Self {
-        let options = spec.chat.clone();
-        let uri: Option<http::Uri> = spec.base_url.split('?').next().and_then(|base| base.parse().ok());
-        let host = uri.as_ref().and_then(http::Uri::host).unwrap_or_default();
-        let by_openai = host == "api.openai.com" || host.ends_with(".openai.azure.com");
-        let by_host = if by_openai { MaxTokensField::MaxCompletionTokens } else { MaxTokensField::MaxTokens };
-        let max_tokens_field = match options.max_tokens_field.unwrap_or(by_host) {
-            MaxTokensField::MaxCompletionTokens => "max_completion_tokens",
-            MaxTokensField::MaxTokens => "max_tokens",
-        };
-        let developer_role = options.developer_role.unwrap_or(by_openai);
-        Self { options, max_tokens_field, developer_role }
+impl<'a> ChatDialect<'a> {
+    pub(super) fn of(options: &'a ChatOptions, able: &Capabilities, wording: &Wording) -> Self {
+        let usual = options.max_tokens_field.unwrap_or(able.output_limit_field);
+        let developer_role = options.developer_role.unwrap_or(able.developer_role);
+        Self {
+            options,
+            output_limit_field: wording.output_limit_field.unwrap_or(usual),
+            developer_role: developer_role && !wording.developer_as_system,
+            stream_usage: options.stream && options.include_usage && !wording.without_stream_usage,
+            parallel_tools: able.parallel_tools,
+            prefill_mark: if able.assistant_prefill { able.prefill_mark } else { PrefillMark::None },
+        }
     }
 }

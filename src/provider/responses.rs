@@ -43,7 +43,7 @@ impl ResponsesClient {
         let body = request::body(&call)?;
         let http = self.http.clone();
         Ok(Box::pin(async move {
-            let post = Post { path: "/responses".to_owned(), body, accept: "text/event-stream" };
+            let post = Post { path: "/responses".to_owned(), body, accept: "text/event-stream", ..Post::default() };
             let reply = http.post(&call, post).await?;
             let dialog = answer::ResponseReader::new(rate_limits(&reply.headers));
             Ok(reading::read(reply, Arc::clone(&call.target.family), http.settings(), dialog))

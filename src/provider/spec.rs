@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use secrecy::SecretString;
 
 use super::scripted::Script;
-use crate::domain::target::Dialect;
+use crate::domain::{adaptation::OutputLimitField, target::Dialect};
 
 /// One provider: where it is, how it is spoken to, and with which keys.
 #[derive(Debug, Clone)]
@@ -79,7 +79,7 @@ pub struct ChatOptions {
     pub include_usage: bool,
     /// The field of the output limit; unset means `max_completion_tokens` for `api.openai.com` and for Azure,
     /// `max_tokens` for all others.
-    pub max_tokens_field: Option<MaxTokensField>,
+    pub max_tokens_field: Option<OutputLimitField>,
     /// The field in which reasoning is sent back (`reasoning_content` for `DeepSeek`); unset sends none back.
     pub reasoning_field: Option<String>,
     /// Whether developer messages are sent as such; otherwise as system messages. Unset means: to `api.openai.com`
@@ -87,15 +87,6 @@ pub struct ChatOptions {
     pub developer_role: Option<bool>,
     /// The path behind the base URL.
     pub path: String,
-}
-
-/// The field of the output limit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum MaxTokensField {
-    /// The current name, the only one that reasoning models take.
-    MaxCompletionTokens,
-    /// The old name, the only one that most compatible servers know.
-    MaxTokens,
 }
 
 // === impl ProviderSpec ===

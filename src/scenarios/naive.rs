@@ -11,8 +11,8 @@ use tower::ServiceExt as _;
 use super::{arrivals::Arrival, run::Fate, run::ask, spec::Scenario, upstream::World};
 use crate::{
     domain::{
-        completion::Delta, ids::InvocationId, invocation::TraceContext, message::ModelCall, target::Target,
-        wire::WireCall,
+        adaptation::Wording, completion::Delta, ids::InvocationId, invocation::TraceContext, message::ModelCall,
+        target::Target, wire::WireCall,
     },
     policy::dice::Dice,
 };
@@ -72,6 +72,7 @@ impl Naive {
                 attempt: retry + 1,
                 target: Arc::clone(target),
                 call: Arc::clone(&self.ask),
+                wording: Wording::default(),
                 deadline,
                 trace: TraceContext::default(),
             };

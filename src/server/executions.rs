@@ -4,7 +4,7 @@ use sha2::{Digest as _, Sha256};
 use tokio::task::JoinSet;
 use uuid::Uuid;
 
-use super::StartError;
+use super::{Options, StartError};
 use crate::{
     config::{
         Config,
@@ -14,11 +14,13 @@ use crate::{
     execution::{Executions, Settings},
     grpc::resume_token::TokenKey,
     journal::{self, Limits, Owner},
+    telemetry::JournalLevels,
 };
 
 /// Opens the journal and keeps what runs on it.
 pub(super) async fn start(
     config: &Config,
+    options: &Options,
     engine: Engine,
     tasks: &mut JoinSet<()>,
 ) -> Result<(Executions, TokenKey), StartError> {
@@ -27,12 +29,46 @@ pub(super) async fn start(
         Payloads::Full => limits.events_kept,
         Payloads::None => std::time::Duration::ZERO,
     };
-    let settings =
-        Settings { mode: config.journal.mode, lease: limits.lease, events_kept, ..Settings::new(incarnation()) };
-    let journal = journal::open(&config.journal).await?;
+    let settings = Settings {
+        mode: config.journal.mode,
+        lease: limits.lease,
+        events_kept,
+        queue: config.journal.queue,
+        tail_bytes: usize::try_from(config.journal.tail_bytes).unwrap_or(usize::MAX),
+        thread_queue: config.journal.thread_queue,
+        ..Settings::new(incarnation())
+    };
+    let mut kept = config.journal.clone();
+    if let (JournalStore::Embedded, Some(file)) = (&kept.store, &options.embedded_journal) {
+        kept.store = JournalStore::Sqlite(file.clone());
+    }
+    let journal = match journal::open(&kept).await {
+        // Nobody asked for this file, so that it is no reason not to serve.
+        Err(error) if matches!(config.journal.store, JournalStore::Embedded) => {
+            tracing::warn!(%error, "the embedded journal cannot be opened; the journal is in memory");
+            kept.store = JournalStore::Memory;
+            journal::open(&kept).await?
+        }
+        opened => opened?,
+    };
     let executions = Executions::new(engine, journal, settings);
     tasks.spawn(executions.clone().keep());
-    Ok((executions, token_key(&config.journal)))
+    Ok((executions, token_key(&kept)))
+}
+
+/// What the journal holds, for the metrics.
+pub(super) fn levels(executions: &Executions) -> JournalLevels {
+    let levels = executions.levels();
+    JournalLevels {
+        waiting: levels.waiting as u64,
+        dropped: levels.dropped,
+        invocations: levels.kept.invocations,
+        steps: levels.kept.events,
+        bytes: levels.kept.event_bytes,
+        threads: levels.kept.threads,
+        stripped: levels.removed.stripped,
+        deleted: levels.removed.deleted,
+    }
 }
 
 /// This process and no other, also not the same one started again.
@@ -44,7 +80,7 @@ fn incarnation() -> Owner {
 /// the journal is gone with the process, so is the key.
 fn token_key(config: &JournalConfig) -> TokenKey {
     let place = match &config.store {
-        JournalStore::Memory => return TokenKey::random(),
+        JournalStore::Embedded | JournalStore::Memory => return TokenKey::random(),
         JournalStore::Sqlite(path) => std::path::absolute(path).unwrap_or_else(|_| path.clone()).display().to_string(),
         JournalStore::Postgres(url) => url.expose().to_owned(),
     };

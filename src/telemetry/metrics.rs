@@ -23,7 +23,10 @@ use opentelemetry_sdk::metrics::{PeriodicReader, SdkMeterProvider};
 use prometheus::{Registry, TextEncoder};
 
 use self::{gauges::Gauges, instruments::Instruments, labels::Labels, recorder::Recorder};
-pub use self::{gauges::Levels, labels::TargetNames};
+pub use self::{
+    gauges::{JournalLevels, Levels},
+    labels::TargetNames,
+};
 use super::{
     reader::ReaderTask,
     settings::{TelemetryError, TelemetrySettings},

@@ -11,7 +11,6 @@
 //! full scale, on a virtual clock. Settings that are not defaults, and why:
 //!
 //! - `retry.stay`: S01 and S03 want the same provider asked again before the fallback, where that is soon possible;
-//! - `context_window_tokens`: S12 wants a larger model, so somebody must say which one is larger;
 //! - `circuit`: S15 wants few attempts on a provider that is down, at one call in 4 s.
 
 use std::time::Duration;
@@ -48,8 +47,8 @@ routes:
   bench: { targets: [primary, fallback], deadline: 30s }
   healthy: { targets: [fallback], deadline: 30s }
 targets:
-  primary: { provider: p, model: model-primary, capabilities: { context_window_tokens: 8192 } }
-  fallback: { provider: f, model: model-fallback, capabilities: { context_window_tokens: 131072 } }
+  primary: { provider: p, model: model-primary }
+  fallback: { provider: f, model: model-fallback }
 ";
 
 /// A primary that breaks, a fallback that does not, and Relight before them.

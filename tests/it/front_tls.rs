@@ -58,7 +58,7 @@ async fn front(folder: &Path, authority: &Authority, client_ca: bool) -> Running
     );
     let loaded = load_text(&text, None, &GivenEnvironment::new()).unwrap_or_else(|faults| panic!("{faults}"));
     let listeners = Listeners::bind(&loaded.config.server).await.unwrap();
-    Running::start(&loaded, listeners, &Options { logs: false, skip_pause: true }).await.unwrap()
+    Running::start(&loaded, listeners, &Options { skip_pause: true, ..Options::default() }).await.unwrap()
 }
 
 /// Lists the models over TLS; the status, or `None` when no connection came about.

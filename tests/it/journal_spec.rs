@@ -2,9 +2,11 @@
 
 #![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a claim ends where it is not true")]
 
+mod bounds;
 mod leases;
 mod requests;
 mod retention;
+mod sealed;
 mod steps;
 mod survival;
 mod threads;
@@ -102,6 +104,20 @@ impl Engine {
 
     async fn open(&self) -> Arc<dyn Journal> {
         self.open_with(Limits::default()).await
+    }
+
+    /// A connection to the database behind the journal's back.
+    async fn raw(&self) -> sqlx::AnyConnection {
+        use sqlx::Connection as _;
+        sqlx::any::install_default_drivers();
+        let url = match self {
+            Self::Memory => panic!("there is nothing behind it"),
+            Self::Sqlite(directory) => {
+                format!("sqlite://{}/a%20journal's%20%231%2050%25%20file.db", directory.path().display())
+            }
+            Self::Postgres(database) => database.url(),
+        };
+        sqlx::AnyConnection::connect(&url).await.unwrap()
     }
 }
 

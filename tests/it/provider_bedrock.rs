@@ -1,7 +1,5 @@
 //! An answer of Bedrock's Converse API is whole, or it is an error that says what is wrong: over real sockets.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 mod signature;
 
 use std::sync::Arc;
@@ -14,6 +12,7 @@ use relight::{
         target::Dialect,
     },
     provider::{KeyHeader, ProviderSpec},
+    wire_server::answers::bedrock::{event, frame},
 };
 use serde_json::{Value, json};
 
@@ -27,30 +26,6 @@ use crate::support::{
 };
 
 const BEDROCK: Dialect = Dialect::Bedrock;
-
-/// A frame as AWS documents it.
-fn frame(headers: &[(&str, &str)], payload: &str) -> Vec<u8> {
-    let mut head = Vec::new();
-    for (name, value) in headers {
-        head.push(u8::try_from(name.len()).unwrap());
-        head.extend(name.bytes());
-        head.push(7);
-        head.extend(u16::try_from(value.len()).unwrap().to_be_bytes());
-        head.extend(value.bytes());
-    }
-    let length = u32::try_from(head.len() + payload.len() + 16).unwrap();
-    let mut frame = [length.to_be_bytes(), u32::try_from(head.len()).unwrap().to_be_bytes()].concat();
-    frame.extend(crc32fast::hash(&frame).to_be_bytes());
-    frame.extend(head);
-    frame.extend(payload.bytes());
-    frame.extend(crc32fast::hash(&frame).to_be_bytes());
-    frame
-}
-
-fn event(name: &str, payload: &Value) -> Vec<u8> {
-    let headers = [(":event-type", name), (":content-type", "application/json"), (":message-type", "event")];
-    frame(&headers, &payload.to_string())
-}
 
 fn exception(name: &str, payload: &Value) -> Vec<u8> {
     frame(&[(":exception-type", name), (":message-type", "exception")], &payload.to_string())
@@ -280,7 +255,7 @@ async fn api_keys_are_sent_as_tokens_and_aws_keys_sign() {
     upstream.otherwise(ok());
     let given = with_keys(upstream.base_url(), &[("api", "ABSKkey"), ("aws", "AKIDEXAMPLE:secret/key:token+1")]);
     let providers = providers(given);
-    for credential in ["api", "aws"] {
+    for credential in ["api", "aws", "aws"] {
         let mut call = attempt_in(BEDROCK, asking("Hi"));
         let target = Arc::make_mut(&mut call.target);
         target.credential = credential.into();
@@ -298,6 +273,7 @@ async fn api_keys_are_sent_as_tokens_and_aws_keys_sign() {
     let authorization = requests[1].header("authorization").unwrap();
     assert!(authorization.starts_with(&scope), "{authorization}");
     assert!(authorization.contains("SignedHeaders=host;x-amz-date;x-amz-security-token, Signature="));
+    assert_eq!(upstream.connections(), 2, "one for the API key, and one that signed requests share");
     // What was signed is what was sent.
     assert!(authorization.ends_with(&signature::of(&requests[1], "secret/key", "eu-test-1")), "{authorization}");
 }

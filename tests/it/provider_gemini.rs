@@ -9,7 +9,10 @@ use relight::{
         message::{Message, ModelCall, Part, ResponseFormat, Role, ToolCall, ToolChoice, ToolDefinition},
         target::Dialect,
     },
-    provider::{KeyHeader, ProviderSpec},
+    provider::{
+        KeyHeader, ProviderSpec,
+        known::{Place, capabilities},
+    },
 };
 use serde_json::{Value, json};
 
@@ -120,13 +123,16 @@ async fn calls_of_other_models_in_the_current_turn_get_the_documented_stand_in_a
         let calls = parts.filter(|part| part.get("functionCall").is_some());
         calls.map(|part| part["thoughtSignature"] == "skip_thought_signature_validator").collect()
     };
-    let (_, request) = exchange(GEMINI, said("Ok", "STOP"), call.clone()).await;
-    assert_eq!(signatures(&request.body), [false, true, false, true]);
     let upstream = Upstream::start().await;
-    let mut old = attempt_in(GEMINI, call);
-    Arc::make_mut(&mut old.target).model = "gemini-2.5-pro".into();
-    ask(&providers(speaking(GEMINI, upstream.base_url())), old).await;
-    assert_eq!(signatures(&upstream.await_request(1).await.body), [false; 4]);
+    let providers = providers(speaking(GEMINI, upstream.base_url()));
+    for (number, model, signed) in [(1, "gemini-3-pro", [false, true, false, true]), (2, "gemini-2.5-pro", [false; 4])]
+    {
+        let mut attempt = attempt_in(GEMINI, call.clone());
+        let place = Place { dialect: GEMINI, family: "google", endpoint: "", model };
+        Arc::make_mut(&mut attempt.target).capabilities = capabilities(&place);
+        ask(&providers, attempt).await;
+        assert_eq!(signatures(&upstream.await_request(number).await.body), signed, "{model}");
+    }
 }
 
 #[tokio::test]

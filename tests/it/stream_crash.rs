@@ -21,23 +21,41 @@ use crate::{
     },
 };
 
-const ANSWER: &str = "One owner dies, another takes over, and nobody who folds can tell: every word is there, and none \
+pub(crate) const ANSWER: &str = "One owner dies, another takes over, and nobody who folds can tell: every word is there, and none \
                       is there twice, however often the lights go out.";
+
+/// How many streams run on a server that is killed under load.
+const LOAD: usize = 24;
 
 /// Longest time that a process may take to begin.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A server in a process of its own.
-struct Process {
+pub(crate) struct Process {
     child: Child,
-    client: RecoveryServiceClient<Channel>,
+    /// Where it serves gRPC.
+    pub(crate) address: String,
+    /// Where it serves health and metrics.
+    pub(crate) admin_address: String,
+    pub(crate) client: RecoveryServiceClient<Channel>,
 }
 
 impl Process {
-    async fn start(config: &Path) -> Self {
+    pub(crate) async fn start(config: &Path) -> Self {
+        Self::start_on(config, "127.0.0.1:0").await
+    }
+
+    /// Starts it at this address.
+    pub(crate) async fn start_on(config: &Path, listen: &str) -> Self {
+        // Without a place for state of its own.
+        Self::start_in(Path::new("/dev/null"), config, listen).await
+    }
+
+    /// Starts it at this address, with a place for state of its own.
+    async fn start_in(state: &Path, config: &Path, listen: &str) -> Self {
         let arguments =
-            ["serve", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--config", config.to_str().unwrap()];
-        let mut child = cli_binary::relight(&arguments).kill_on_drop(true).spawn().unwrap();
+            ["serve", "--listen", listen, "--admin-listen", "127.0.0.1:0", "--config", config.to_str().unwrap()];
+        let mut child = cli_binary::relight(&arguments).env("XDG_STATE_HOME", state).spawn().unwrap();
         let mut log = BufReader::new(child.stderr.take().unwrap()).lines();
         let listening = loop {
             let line = tokio::time::timeout(PATIENCE, log.next_line()).await.unwrap().unwrap();
@@ -51,26 +69,38 @@ impl Process {
         let mut reading = tokio::task::JoinSet::new();
         reading.spawn(async move { while let Ok(Some(_)) = log.next_line().await {} });
         reading.detach_all();
-        let endpoint = format!("http://{}", listening["address"].as_str().unwrap());
-        let channel = Endpoint::from_shared(endpoint).unwrap().connect_lazy();
-        Self { child, client: RecoveryServiceClient::new(channel) }
+        let address = listening["address"].as_str().unwrap().to_owned();
+        let channel = Endpoint::from_shared(format!("http://{address}")).unwrap().connect_lazy();
+        let admin_address = listening["admin_address"].as_str().unwrap().to_owned();
+        Self { child, address, admin_address, client: RecoveryServiceClient::new(channel) }
+    }
+
+    /// Its process id.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id().unwrap()
     }
 
     /// Sends it a signal.
-    async fn signal(&self, name: &str) {
-        let pid = self.child.id().unwrap().to_string();
+    pub(crate) async fn signal(&self, name: &str) {
+        let pid = self.pid().to_string();
         assert!(Command::new("kill").args([name, &pid]).status().await.unwrap().success());
     }
 }
 
-fn configured(folder: &Path, store: &str, upstream: &Upstream) -> std::path::PathBuf {
-    let file = folder.join("relight.yaml");
-    let yaml = format!("{}journal: {{ store: {store:?} }}\n", one_target(upstream));
-    std::fs::write(&file, yaml.replace("deadline: 20s", "deadline: 60s")).unwrap();
+pub(crate) fn configured(folder: &Path, store: &str, upstream: &Upstream) -> std::path::PathBuf {
+    configured_with(folder, store, "fast", upstream)
+}
+
+fn configured_with(folder: &Path, store: &str, mode: &str, upstream: &Upstream) -> std::path::PathBuf {
+    let file = folder.join(format!("{mode}.yaml"));
+    let yaml = format!("{}journal: {{ store: {store:?}, mode: {mode} }}\n", one_target(upstream));
+    // Slots for all of the load: none of it is to wait for another.
+    let yaml = yaml.replace("deadline: 20s", "deadline: 2m") + "concurrency: { start: 64 }\n";
+    std::fs::write(&file, yaml.replace("400ms", "5s")).unwrap();
     file
 }
 
-async fn slow_upstream() -> Upstream {
+pub(crate) async fn slow_upstream() -> Upstream {
     let upstream = Upstream::start().await;
     upstream.otherwise(Reply::text(ANSWER).in_pieces_of(120).paced(Duration::from_millis(40)));
     upstream
@@ -95,6 +125,61 @@ async fn killed_after(events: usize, config: &Path) {
     assert_eq!(folding.cursor.unwrap().0, 2, "another owner ended it");
 }
 
+/// Kills an owner at a random point while many streams run on it, and has all of them go on at another process.
+async fn killed_under_load(config: &Path, mut seed: u64) {
+    let (first, second) = (Process::start(config).await, Process::start(config).await);
+    let mut begun = Vec::new();
+    for _ in 0..LOAD {
+        let mut folding = Folding::default();
+        let mut stream = start(first.client.clone(), resumable(streaming("Hello", RewindMode::Rewind))).await.unwrap();
+        assert!(folding.follow(&mut stream, 1).await.is_none());
+        begun.push((folding, stream));
+    }
+    // Somewhere between the batches of all these records, which are written every 100 ms.
+    seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+    let (last, stream) = begun.last_mut().unwrap();
+    last.follow(stream, usize::try_from(seed >> 33).unwrap() % 20).await;
+    tokio::time::sleep(Duration::from_millis((seed >> 40) % 200)).await;
+    first.signal("-KILL").await;
+    let going_on = begun.into_iter().map(|(mut folding, mut stream)| {
+        let second = second.client.clone();
+        async move {
+            folding.follow(&mut stream, usize::MAX).await;
+            folding.insist(&second).await;
+            folding
+        }
+    });
+    let going_on = futures_util::future::join_all(going_on);
+    let ended = tokio::time::timeout(Duration::from_mins(2), going_on).await.expect("all of them are taken over");
+    let mut ids = std::collections::BTreeSet::new();
+    for folding in ended {
+        assert_eq!(folding.text(), ANSWER, "nothing lost, nothing doubled: seed {seed}");
+        assert!(folding.is_completed());
+        assert_eq!(folding.terminal.as_ref().unwrap().result_hash, folding.hash());
+        ids.insert(folding.invocation);
+    }
+    assert_eq!(ids.len(), LOAD);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_killed_under_load_loses_and_doubles_nothing_of_a_file() {
+    let (upstream, folder) = (slow_upstream().await, tempfile::tempdir().unwrap());
+    for (seed, mode) in [(1, "fast"), (2, "strict")] {
+        let store = format!("sqlite:{}", folder.path().join(format!("{mode}.db")).display());
+        killed_under_load(&configured_with(folder.path(), &store, mode, &upstream), seed).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_killed_under_load_loses_and_doubles_nothing_of_postgres() {
+    let (upstream, folder) = (slow_upstream().await, tempfile::tempdir().unwrap());
+    for (seed, mode) in [(3, "fast"), (4, "strict")] {
+        let Some(database) = Database::create().await else { return };
+        killed_under_load(&configured_with(folder.path(), &database.url(), mode, &upstream), seed).await;
+        database.drop().await;
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_killed_server_s_streams_are_taken_over_from_a_file() {
     let upstream = slow_upstream().await;
@@ -112,6 +197,24 @@ async fn a_killed_server_s_streams_are_taken_over_from_postgres() {
     let config = configured(folder.path(), &database.url(), &upstream);
     tokio::join!(killed_after(4, &config), killed_after(12, &config));
     database.drop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_of_which_no_journal_is_said_finds_its_streams_again_after_a_kill() {
+    let (upstream, folder) = (slow_upstream().await, tempfile::tempdir().unwrap());
+    let config = folder.path().join("relight.yaml");
+    std::fs::write(&config, one_target(&upstream)).unwrap();
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let first = Process::start_in(folder.path(), &config, &free).await;
+    let mut folding = Folding::default();
+    let mut stream = start(first.client.clone(), resumable(streaming("Hello", RewindMode::Rewind))).await.unwrap();
+    folding.follow(&mut stream, 8).await;
+    first.signal("-KILL").await;
+    folding.follow(&mut stream, usize::MAX).await;
+    let second = Process::start_in(folder.path(), &config, &free).await;
+    tokio::time::timeout(Duration::from_secs(40), folding.insist(&second.client)).await.expect("it is taken over");
+    assert_eq!(folding.text(), ANSWER);
+    assert_eq!(folding.cursor.unwrap().0, 2);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

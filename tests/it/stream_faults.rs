@@ -83,6 +83,39 @@ async fn one_malformed_event_is_passed_over_where_the_rest_is_coherent() {
 }
 
 #[tokio::test]
+async fn a_tool_call_that_is_cut_anywhere_is_committed_once_and_whole() {
+    let upstream = Upstream::start().await;
+    let relight = Relight::start(&one_target(&upstream)).await;
+    let arguments = "{\"city\":\"Ålesund\",\"days\":[1,2,3]}";
+    let whole = Reply::tool_call("weather", arguments);
+    for cut in (0..whole.body_bytes().len()).step_by(13) {
+        upstream.push(whole.clone().cut_after(cut)).push(whole.clone());
+        // The folding itself refuses a rewind of a committed call, and a committed call that is no JSON.
+        let (folding, ended) = Folding::all(relight.recovery(), streaming("Hello", RewindMode::Rewind)).await;
+        assert!(ended.is_none() && folding.is_completed(), "cut after {cut}: {ended:?}");
+        let committed: Vec<&str> =
+            folding.blocks.values().filter(|block| block.committed).map(|block| block.text.as_str()).collect();
+        assert_eq!(committed, [arguments], "cut after {cut}");
+        while upstream.unplayed() > 0 {
+            // The first answer was whole after all where only its last mark was cut off.
+            relight.ask("Take what is left.").await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn every_failure_is_told_in_its_order_and_none_takes_another_s_place() {
+    let upstream = Upstream::start().await;
+    let half = Reply::text(ANSWER).body_bytes().len() / 2;
+    upstream.push(Reply::status(503)).push(Reply::text(ANSWER).cut_after(half)).otherwise(Reply::status(401));
+    let relight = Relight::start(&one_target(&upstream)).await;
+    let (folding, _) = Folding::all(relight.recovery(), streaming("Hello", RewindMode::Rewind)).await;
+    let told: Vec<FailureClass> =
+        folding.terminal.unwrap().attempts.iter().map(relight::grpc::v1::Attempt::failure_class).collect();
+    assert_eq!(told, [FailureClass::Overloaded, FailureClass::StreamInterrupted, FailureClass::Authentication]);
+}
+
+#[tokio::test]
 async fn a_second_tool_call_that_reuses_an_index_is_a_call_of_its_own() {
     let upstream = Upstream::start().await;
     let call = |id: &str, arguments: &str| {

@@ -68,6 +68,19 @@ async fn an_upstream_cut_anywhere_is_recovered_and_the_answer_is_whole() {
 }
 
 #[tokio::test]
+async fn a_silent_upstream_is_shown_to_be_waited_for_every_ten_seconds() {
+    let upstream = Upstream::start().await;
+    upstream.otherwise(Reply::text(ANSWER).slow_head(Duration::from_secs(11)));
+    let relight = Relight::start(&one_target(&upstream).replace("400ms", "15s")).await;
+    let (folding, ended) = Folding::all(relight.recovery(), streaming("Hello", RewindMode::Rewind)).await;
+    assert!(ended.is_none(), "{ended:?}");
+    assert!(folding.heartbeats >= 1);
+    assert_eq!(folding.text(), ANSWER);
+    let (_, last) = folding.cursor.unwrap();
+    assert_eq!(folding.events as u64, last + 1 + folding.heartbeats as u64, "they are not numbered");
+}
+
+#[tokio::test]
 async fn another_answer_after_the_break_takes_the_first_back() {
     let upstream = Upstream::start().await;
     let relight = Relight::start(&one_target(&upstream)).await;

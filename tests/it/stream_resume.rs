@@ -6,6 +6,7 @@ use relight::grpc::v1::{
     InvokeWithRecoveryRequest, RequestDisposition, Resume, RewindMode, StreamCursor, StreamWithRecoveryRequest,
     invoke_with_recovery_response::Outcome, resume, stream_with_recovery_request::Start,
 };
+use sha2::Digest as _;
 use tonic::Code;
 
 use crate::{
@@ -40,6 +41,41 @@ async fn a_client_that_is_cut_anywhere_and_comes_back_holds_the_same_answer() {
             assert_eq!((folding.rewinds, folding.snapshots), (0, 0), "nothing had to be said twice");
         }
     }
+}
+
+/// Cuts its stream after random numbers of events until there have been `cuts`, over as many invocations as that takes.
+async fn cut_and_resumed(relight: &Relight, mut seed: u64, cuts: usize) {
+    let mut done = 0;
+    while done < cuts {
+        let mut folding = Folding::default();
+        let mode = [RewindMode::Rewind, RewindMode::Holdback, RewindMode::Atomic][done % 3];
+        let mut stream = start(relight.recovery(), resumable(streaming("Hello", mode))).await.unwrap();
+        while folding.terminal.is_none() {
+            // Deterministic dice.
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let events = 1 + usize::try_from(seed >> 33).unwrap() % 5;
+            let ended = folding.follow(&mut stream, events).await;
+            assert!(ended.is_none(), "{ended:?}");
+            if folding.terminal.is_none() {
+                drop(stream);
+                stream = relight.recovery().stream_with_recovery(folding.resume()).await.unwrap().into_inner();
+                done += 1;
+            }
+        }
+        assert!(folding.is_completed());
+        assert_eq!(folding.text(), ANSWER);
+        assert_eq!(folding.terminal.as_ref().unwrap().result_hash, folding.hash());
+        assert_eq!((folding.rewinds, folding.snapshots), (0, 0), "nothing had to be said twice");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_is_cut_a_thousand_times_at_random_folds_to_the_same_hash() {
+    let upstream = Upstream::start().await;
+    upstream.otherwise(Reply::text(ANSWER).in_pieces_of(40).paced(Duration::from_millis(1)));
+    let relight = Relight::start(&one_target(&upstream)).await;
+    let clients = (1..=8).map(|seed| cut_and_resumed(&relight, seed, 125));
+    futures_util::future::join_all(clients).await;
 }
 
 #[tokio::test]
@@ -131,6 +167,45 @@ async fn an_invocation_that_is_not_resumable_does_not_outlive_its_client() {
     let outcome = folding.terminal.unwrap().outcome.unwrap();
     assert!(matches!(outcome, relight::grpc::v1::terminal::Outcome::Cancelled(_)), "{outcome:?}");
     assert_eq!(upstream.requests().len(), 1);
+}
+
+/// A request with somebody's key.
+fn by<T>(key: &str, message: T) -> tonic::Request<T> {
+    let mut request = tonic::Request::new(message);
+    request.metadata_mut().insert("authorization", format!("Bearer {key}").parse().unwrap());
+    request
+}
+
+#[tokio::test]
+async fn a_token_is_a_name_and_no_permission() {
+    let upstream = Upstream::start().await;
+    upstream.otherwise(Reply::text(ANSWER));
+    let hash = |key: &str| format!("{:x}", sha2::Sha256::digest(key));
+    let server = format!(
+        "server:\n  listen: \"127.0.0.1:0\"\n  admin_listen: \"127.0.0.1:0\"\n  keys:\n    \
+         - {{ tenant: acme, sha256: {} }}\n    - {{ tenant: acme, sha256: {}, routes: [other] }}\n    \
+         - {{ tenant: rival, sha256: {} }}\n",
+        hash("key-a"),
+        hash("key-b"),
+        hash("key-c")
+    );
+    let routes = "routes: { other: { targets: [main] }, default: { targets: [main], deadline: 20s } }";
+    let rest = one_target(&upstream).replace("routes: { default: { targets: [main], deadline: 20s } }", routes);
+    let relight = Relight::start_whole(&(server + &rest)).await;
+    let mut invocation = resumable(streaming("Hello", RewindMode::Rewind));
+    invocation.route = "default".to_owned();
+    let request = StreamWithRecoveryRequest { start: Some(Start::Invocation(invocation)) };
+    let mut stream = relight.recovery().stream_with_recovery(by("key-a", request)).await.unwrap().into_inner();
+    let mut folding = Folding::default();
+    assert!(folding.follow(&mut stream, usize::MAX).await.is_none());
+    for (key, refused) in
+        [("key-b", Code::PermissionDenied), ("key-c", Code::NotFound), ("none", Code::Unauthenticated)]
+    {
+        let shown = relight.recovery().stream_with_recovery(by(key, folding.resume())).await;
+        assert_eq!(shown.unwrap_err().code(), refused, "{key}");
+    }
+    let own = relight.recovery().stream_with_recovery(by("key-a", folding.resume())).await;
+    assert!(own.is_ok(), "{own:?}");
 }
 
 #[tokio::test]

@@ -6,5 +6,6 @@ pub(crate) mod front;
 pub(crate) mod otlp;
 pub(crate) mod postgres;
 pub(crate) mod relight;
+pub(crate) mod terminal;
 pub(crate) mod upstream;
 pub(crate) mod wire;

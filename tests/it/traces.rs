@@ -63,12 +63,16 @@ async fn metrics_tell_of_attempts_and_recoveries() {
         }
         tokio::task::yield_now().await;
     };
+    let journal = ["invocations", "steps", "size", "threads", "waiting", "dropped_total", "removed_total"];
+    for series in journal.map(|what| format!("relight_journal_{what}")) {
+        assert!(text.contains(&series), "{series} is missing in\n{text}");
+    }
     for series in ["relight_attempts_total", "relight_recoveries_total", "relight_circuit_state", "relight_inflight"] {
         assert!(text.contains(series), "{series} is missing in\n{text}");
     }
 }
 
-async fn http_get(url: &str) -> String {
+pub(crate) async fn http_get(url: &str) -> String {
     use http_body_util::{BodyExt as _, Empty};
     use hyper_util::{client::legacy::Client, rt::TokioExecutor};
     let client = Client::builder(TokioExecutor::new()).build_http::<Empty<bytes::Bytes>>();

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# The official OpenAI SDKs against `relight serve` with scripted models: no key, no model, no network but the registries.
+# The official SDKs of the providers, with no key, no model and no network but the registries: OpenAI's against `relight serve`
+# with scripted models; OpenAI's, Anthropic's, Google's and Amazon's against the scripted wire servers that tests and demo use.
 #
-#   tests/sdk/run.sh                  # builds the debug binary
-#   RELIGHT=path/to/relight tests/sdk/run.sh
+#   tests/sdk/run.sh
 #
 # What it installs stays in target/sdk. Without Node only Python is tried, unless SDK_NODE=required.
 set -euo pipefail
@@ -10,35 +10,35 @@ cd "$(dirname "$0")/../.."
 
 home=$PWD/target/sdk
 # The versions that are tried; the wire is theirs, so they are named.
-python_sdk='openai==2.*'
-node_sdk='openai@6'
-relight=${RELIGHT:-}
-if [[ -z $relight ]]; then
-  cargo build --locked --quiet --bin relight
-  relight=target/debug/relight
-fi
+python_sdks=('openai==2.*' 'anthropic==2.*' 'google-genai==3.*' 'boto3==1.*')
+node_sdks=('openai@6' '@anthropic-ai/sdk@1')
+cargo build --locked --quiet --bin relight --example wires
 
 mkdir -p "$home/node"
 if [[ ! -x $home/venv/bin/python ]]; then
   python3 -m venv "$home/venv"
 fi
-"$home/venv/bin/pip" install --quiet --disable-pip-version-check "$python_sdk"
+"$home/venv/bin/pip" install --quiet --disable-pip-version-check "${python_sdks[@]}"
 with_node=yes
 if ! command -v npm >/dev/null; then
   if [[ ${SDK_NODE:-} == required ]]; then
     echo "npm is missing" >&2
     exit 1
   fi
-  echo "npm is missing: the JavaScript SDK is not tried"
+  echo "npm is missing: the JavaScript SDKs are not tried"
   with_node=no
-elif [[ ! -d $home/node/node_modules/openai ]]; then
-  npm install --silent --no-audit --no-fund --prefix "$home/node" "$node_sdk"
+elif [[ ! -d $home/node/node_modules/@anthropic-ai/sdk ]]; then
+  npm install --silent --no-audit --no-fund --prefix "$home/node" "${node_sdks[@]}"
 fi
 
 port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
-RELIGHT_FRONT_PORT=$port "$relight" serve --config tests/sdk/relight.yaml 2>"$home/relight.log" &
+RELIGHT_FRONT_PORT=$port target/debug/relight serve --config tests/sdk/relight.yaml 2>"$home/relight.log" &
 server=$!
-trap 'kill "$server" 2>/dev/null || true' EXIT
+# The wire servers serve until their input ends.
+coproc wires { target/debug/examples/wires; }
+# shellcheck disable=SC2154 # coproc sets it
+trap 'kill "$server" "$wires_PID" 2>/dev/null || true' EXIT
+places=$(for _ in 1 2 3 4 5; do read -r line && echo "$line"; done <&"${wires[0]}")
 for _ in $(seq 100); do
   if (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; then break; fi
   if ! kill -0 "$server" 2>/dev/null; then
@@ -50,6 +50,8 @@ done
 
 base_url=http://127.0.0.1:$port/v1
 "$home/venv/bin/python" tests/sdk/openai_python.py "$base_url"
+"$home/venv/bin/python" tests/sdk/wires_python.py <<<"$places"
 if [[ $with_node == yes ]]; then
   SDK_NODE_HOME=$home/node node tests/sdk/openai_node.mjs "$base_url"
+  SDK_NODE_HOME=$home/node node tests/sdk/anthropic_node.mjs "$(awk '$1 == "anthropic" { print $2 }' <<<"$places")"
 fi

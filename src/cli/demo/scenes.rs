@@ -4,9 +4,10 @@
 
 use relight::grpc::v1::{self, FailureClass, WaitSource, recovery_event::Body};
 
-use super::stage::Played;
+use super::{stage::Played, wires::Wires};
 
 /// One way to break a model.
+#[derive(Debug, Clone, Copy)]
 pub(super) struct Scene {
     /// What breaks.
     pub(super) title: &'static str,
@@ -14,14 +15,20 @@ pub(super) struct Scene {
     pub(super) story: &'static str,
     /// What was seen, when it went as promised.
     pub(super) moral: &'static str,
-    /// The route of the demo's configuration that breaks so.
+    /// What it is called in tables.
+    pub(super) name: &'static str,
+    /// The route of the demo's configuration that it is played on.
     pub(super) route: &'static str,
     /// What is asked.
     pub(super) question: &'static str,
     /// Whether the model may call a tool.
     pub(super) with_tool: bool,
+    /// The longest answer that is asked for, in tokens.
+    pub(super) max_output_tokens: Option<u32>,
     /// How often it is asked.
     pub(super) calls: usize,
+    /// Sets the wires up, where it is played on any.
+    pub(super) prepare: fn(&Wires),
     /// Says what was not as promised.
     pub(super) promise: fn(&Played) -> Result<(), String>,
 }
@@ -36,30 +43,39 @@ pub(super) const SCENES: [Scene; 5] = [
         story: "It says nothing for 600 ms, which is all that this demo allows. Relight gives up on that attempt, tells \
                 the model what went wrong and asks again.",
         moral: "Answered on the second attempt, because the model was told to be brief.",
+        name: "timeout",
         route: "timeout",
         question: "Why is the sky blue? Explain everything.",
         with_tool: false,
+        max_output_tokens: None,
         calls: 1,
+        prepare: |_| {},
         promise: timeout_is_told,
     },
     Scene {
         title: "The provider says 429, come back in 1 s",
         story: "Relight waits as long as it was told to, and a little more so that not all callers come back at once.",
         moral: "Waited as the provider said, then answered; nobody had to handle a 429.",
+        name: "rate-limit",
         route: "rate-limit",
         question: "What is the capital of France?",
         with_tool: false,
+        max_output_tokens: None,
         calls: 1,
+        prepare: |_| {},
         promise: stated_wait_is_kept,
     },
     Scene {
         title: "The model breaks off in the middle of a tool call",
         story: "The arguments are no JSON. Relight tells the model which tool and at which position, and asks again.",
         moral: "The caller never saw the broken call, only the right one.",
+        name: "tool-call",
         route: "tool-call",
         question: "What is the weather in Oslo?",
         with_tool: true,
+        max_output_tokens: None,
         calls: 1,
+        prepare: |_| {},
         promise: tool_call_is_repaired,
     },
     Scene {
@@ -67,20 +83,26 @@ pub(super) const SCENES: [Scene; 5] = [
         story: "Each call falls back to a spare. After three failures in a row the circuit opens: from then on calls go \
                 straight to the spare, and the sick provider is left alone until it is time to probe it.",
         moral: "No call failed, and after the third nobody lost time on the sick provider.",
+        name: "outage",
         route: "outage",
         question: "Who is there?",
         with_tool: false,
+        max_output_tokens: None,
         calls: 6,
+        prepare: |_| {},
         promise: outage_is_bridged,
     },
     Scene {
         title: "The credit of one account is used up",
         story: "Waiting does not help, so Relight never asks there twice: the other account answers, at once.",
         moral: "One attempt found out; the second call did not even try.",
+        name: "quota",
         route: "quota",
         question: "Who pays?",
         with_tool: false,
+        max_output_tokens: None,
         calls: 2,
+        prepare: |_| {},
         promise: spent_account_is_left_alone,
     },
 ];
@@ -126,7 +148,8 @@ fn spent_account_is_left_alone(played: &Played) -> Result<(), String> {
     ensure(played.responses.iter().all(|response| response.final_target == "account-b"), "another account answered")
 }
 
-fn two_attempts(played: &Played) -> Result<[&v1::Attempt; 2], String> {
+/// The two attempts of the one call that was answered.
+pub(super) fn two_attempts(played: &Played) -> Result<[&v1::Attempt; 2], String> {
     all_answered(played)?;
     match played.responses.as_slice() {
         [v1::InvokeWithRecoveryResponse { attempts, .. }] => match attempts.as_slice() {
@@ -137,14 +160,17 @@ fn two_attempts(played: &Played) -> Result<[&v1::Attempt; 2], String> {
     }
 }
 
-fn all_answered(played: &Played) -> Result<(), String> {
+/// Every call was answered.
+pub(super) fn all_answered(played: &Played) -> Result<(), String> {
     ensure(played.answered() == played.responses.len(), "a call was not answered")
 }
 
-fn failed_by(attempt: &v1::Attempt, class: FailureClass) -> bool {
+/// Whether an attempt failed so.
+pub(super) fn failed_by(attempt: &v1::Attempt, class: FailureClass) -> bool {
     attempt.failure_class == i32::from(class)
 }
 
-fn ensure(holds: bool, otherwise: &str) -> Result<(), String> {
+/// Says what is wrong where something does not hold.
+pub(super) fn ensure(holds: bool, otherwise: &str) -> Result<(), String> {
     if holds { Ok(()) } else { Err(otherwise.to_owned()) }
 }

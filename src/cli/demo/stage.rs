@@ -10,6 +10,7 @@ use relight::{
         self, invoke_with_recovery_response::Outcome, recovery_event::Body,
         recovery_service_client::RecoveryServiceClient,
     },
+    wire_server::Request,
 };
 use tokio::time::Instant;
 use tonic::{
@@ -17,7 +18,10 @@ use tonic::{
     transport::{Channel, Endpoint},
 };
 
-use super::scenes::{Scene, TOOL};
+use super::{
+    scenes::{Scene, TOOL},
+    wires::Wires,
+};
 use crate::cli::{
     event_line,
     invoke::answer_text,
@@ -47,6 +51,10 @@ pub(super) struct Played {
     pub(super) responses: Vec<v1::InvokeWithRecoveryResponse>,
     /// What a watcher was told.
     events: Vec<v1::RecoveryEvent>,
+    /// What the wire that breaks saw, where the scene was played on one.
+    pub(super) requests: Vec<Request>,
+    /// How many requests the spare wire saw.
+    pub(super) spare_requests: usize,
     /// How long it took.
     pub(super) took_ms: u64,
 }
@@ -75,16 +83,23 @@ impl Stage {
         Ok(Self { client, events, paint })
     }
 
-    /// Plays a scene to its end.
-    pub(super) async fn play(&mut self, scene: &Scene) -> anyhow::Result<Played> {
+    /// Plays a scene to its end, on the wires where it is played on any.
+    pub(super) async fn play(&mut self, scene: &Scene, wires: Option<&Wires>) -> anyhow::Result<Played> {
         let mut playing =
             Playing { began: wall_now(), calls: Vec::new(), played: Played::default(), paint: self.paint };
         let began = Instant::now();
+        let seen = wires.map(Wires::seen).unwrap_or_default();
+        if let Some(wires) = wires {
+            (scene.prepare)(wires);
+        }
         for number in 0..scene.calls {
             if number > 0 {
                 self.listen(BETWEEN_CALLS, &mut playing).await?;
             }
             self.call(scene, &mut playing).await?;
+        }
+        if let Some(wires) = wires {
+            (playing.played.requests, playing.played.spare_requests) = wires.since(seen);
         }
         playing.played.took_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
         Ok(playing.played)
@@ -155,6 +170,7 @@ fn request(scene: &Scene) -> v1::InvokeWithRecoveryRequest {
     let call = v1::ModelCall {
         messages: vec![message],
         tools: if scene.with_tool { vec![tool] } else { Vec::new() },
+        max_output_tokens: scene.max_output_tokens,
         ..v1::ModelCall::default()
     };
     let invocation = v1::Invocation {
@@ -217,6 +233,12 @@ impl Played {
     pub(super) fn notes(&self) -> Vec<String> {
         let attempts = self.responses.iter().flat_map(|response| &response.attempts);
         attempts.map(|attempt| one_line(&attempt.injected_note)).filter(|note| !note.is_empty()).collect()
+    }
+
+    /// What was changed in requests so that the model takes them.
+    pub(super) fn adaptations(&self) -> Vec<String> {
+        let attempts = self.responses.iter().flat_map(|response| &response.attempts);
+        attempts.map(|attempt| one_line(&attempt.adaptation)).filter(|words| !words.is_empty()).collect()
     }
 
     /// Attempts of all calls.

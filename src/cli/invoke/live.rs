@@ -5,13 +5,18 @@
 //! final answer is written, so that a pipe never sees a word that does not stand.
 
 use std::{
-    collections::BTreeMap,
     io::{self, IsTerminal as _, Write as _},
     time::Duration,
 };
 
 use anyhow::bail;
-use relight::grpc::v1::{self, stream_event::Body, stream_with_recovery_request::Start};
+use relight::{
+    domain::completion::BlockKind,
+    grpc::{
+        folder::{Change, Folder},
+        v1::{self, stream_event::Body, stream_with_recovery_request::Start},
+    },
+};
 use tokio::time::{Instant, sleep};
 use tonic::{Code, Streaming};
 
@@ -30,24 +35,16 @@ const INSIST: Duration = Duration::from_secs(15);
 /// The wait between two tries.
 const AGAIN_AFTER: Duration = Duration::from_millis(300);
 
-/// What is held of an answer, as the contract says to fold it.
+/// An answer as it comes.
 #[derive(Debug, Default)]
 pub(super) struct Live {
-    blocks: BTreeMap<u32, Block>,
-    cursor: Option<v1::StreamCursor>,
+    folder: Folder,
     token: String,
-    invocation: String,
     on_terminal: bool,
     /// Whether a line of the answer is begun and not ended.
     in_line: bool,
     /// Whether recoveries are shown from here: nobody else shows them.
     tells_recoveries: bool,
-}
-
-#[derive(Debug)]
-struct Block {
-    kind: v1::BlockKind,
-    text: String,
 }
 
 // === impl Live ===
@@ -105,7 +102,7 @@ impl Live {
             sleep(AGAIN_AFTER).await;
             if !self.token.is_empty() {
                 let invocation = Some(v1::resume::Invocation::Token(self.token.clone()));
-                start = Start::Resume(v1::Resume { invocation, cursor: self.cursor });
+                start = Start::Resume(v1::Resume { invocation, cursor: self.folder.cursor() });
             }
         }
     }
@@ -133,7 +130,7 @@ impl Live {
                 Ok(Some(message)) => {
                     *lost_at = None;
                     let Some(event) = message.event else { continue };
-                    if let Some(terminal) = self.take(event, memory) {
+                    if let Some(terminal) = self.take(event, memory)? {
                         return Ok(Ok(terminal));
                     }
                 }
@@ -147,7 +144,7 @@ impl Live {
     async fn cancel(&self, client: &mut RecoveryClient) {
         use v1::cancel_invocation_request::Invocation;
         let request = v1::CancelInvocationRequest {
-            invocation: Some(Invocation::InvocationId(self.invocation.clone())),
+            invocation: Some(Invocation::InvocationId(self.folder.invocation().to_owned())),
             reason: "interrupted".to_owned(),
         };
         // The command ends in any case.
@@ -155,64 +152,39 @@ impl Live {
     }
 
     /// Folds an event; the end comes back.
-    fn take(&mut self, event: v1::StreamEvent, memory: &Memory) -> Option<v1::Terminal> {
-        self.invocation.clone_from(&event.invocation_id);
-        let here = v1::StreamCursor { epoch: event.epoch, seq: event.seq };
-        let numbered = event.seq > 0 && !matches!(event.body, Some(Body::Accepted(_) | Body::Heartbeat(_)));
-        if numbered {
-            self.cursor = Some(here);
-        }
-        match event.body? {
-            Body::Accepted(accepted) => {
+    fn take(&mut self, event: v1::StreamEvent, memory: &Memory) -> anyhow::Result<Option<v1::Terminal>> {
+        let change = match self.folder.fold(&event) {
+            Ok(change) => change,
+            Err(unfit) => {
+                self.end_line();
+                bail!("what the server sends does not fit together: {unfit}; `relight invoke --resume` begins anew");
+            }
+        };
+        match (event.body, change) {
+            (Some(Body::Accepted(accepted)), _) => {
                 if !accepted.resume_token.is_empty() {
                     self.token = accepted.resume_token;
                     memory.keep(&self.token);
                 }
             }
-            Body::BlockStart(start) => {
-                let block = Block { kind: start.kind(), text: String::new() };
-                self.blocks.insert(start.block_id, block);
-            }
-            Body::BlockDelta(delta) => self.grow(delta.block_id, &delta.text),
-            Body::Rewind(rewind) => {
-                let kept: BTreeMap<u32, u64> =
-                    rewind.keep.iter().map(|keep| (keep.block_id, keep.length_bytes)).collect();
-                self.blocks.retain(|id, _| kept.contains_key(id));
-                for (id, block) in &mut self.blocks {
-                    let length = usize::try_from(kept[id]).unwrap_or(usize::MAX).min(block.text.len());
-                    block.text.truncate(block.text.floor_char_boundary(length));
+            (Some(Body::BlockDelta(delta)), Change::Added) => {
+                let block = self.folder.blocks().iter().find(|block| block.id == delta.block_id);
+                if block.is_some_and(|block| block.kind == BlockKind::Text) {
+                    self.show(&delta.text);
                 }
+            }
+            (Some(Body::Rewind(_)), Change::Replaced) => {
                 self.anew("What was shown is taken back; the answer begins anew:");
             }
-            Body::Snapshot(snapshot) => {
-                self.blocks.clear();
-                for block in snapshot.blocks {
-                    let Some(start) = block.start else { continue };
-                    self.blocks.insert(start.block_id, Block { kind: start.kind(), text: block.text });
-                }
-                self.anew("The answer so far:");
-            }
-            Body::Recovery(recovery) if self.tells_recoveries => {
+            (Some(Body::Snapshot(_)), Change::Replaced) => self.anew("The answer so far:"),
+            (Some(Body::Recovery(recovery)), Change::Added) if self.tells_recoveries => {
                 self.end_line();
                 tell(&Paint::on(&io::stderr()).yellow(&one_line(&recovery.display_text)));
             }
-            Body::Terminal(terminal) => return Some(terminal),
-            Body::AttemptStarted(_)
-            | Body::ContextInjected(_)
-            | Body::BlockStop(_)
-            | Body::Recovery(_)
-            | Body::Usage(_)
-            | Body::Heartbeat(_) => {}
+            (Some(Body::Terminal(terminal)), _) => return Ok(Some(terminal)),
+            (_, Change::Nothing | Change::Added | Change::Replaced | Change::Ended) => {}
         }
-        None
-    }
-
-    fn grow(&mut self, id: u32, text: &str) {
-        let Some(block) = self.blocks.get_mut(&id) else { return };
-        block.text.push_str(text);
-        if block.kind == v1::BlockKind::Text {
-            self.show(text);
-        }
+        Ok(None)
     }
 
     /// Shows everything that stands once more.
@@ -222,7 +194,7 @@ impl Live {
         }
         self.end_line();
         tell(&Paint::on(&io::stderr()).dim(why));
-        let text = self.text();
+        let text = self.folder.text();
         self.show(&text);
     }
 
@@ -245,16 +217,11 @@ impl Live {
         }
     }
 
-    fn text(&self) -> String {
-        let texts = self.blocks.values().filter(|block| block.kind == v1::BlockKind::Text);
-        texts.map(|block| block.text.as_str()).collect::<Vec<_>>().join("\n")
-    }
-
     /// The end as a unary call would have told it.
     fn response(&self, terminal: v1::Terminal) -> v1::InvokeWithRecoveryResponse {
         use v1::{invoke_with_recovery_response::Outcome, terminal::Outcome as End};
         let mut response = v1::InvokeWithRecoveryResponse {
-            invocation_id: self.invocation.clone(),
+            invocation_id: self.folder.invocation().to_owned(),
             recovery_applied: terminal.recovery_applied,
             attempts: terminal.attempts,
             usage: terminal.usage,
@@ -268,7 +235,7 @@ impl Live {
                 let answered = completed.history_patch.last().filter(|last| last.role() == v1::Role::Assistant);
                 Outcome::Completion(v1::Completion {
                     message: answered.cloned(),
-                    text: self.text(),
+                    text: self.folder.text(),
                     finish_reason: completed.finish_reason,
                     raw_finish_reason: completed.raw_finish_reason,
                     usage: completed.usage,

@@ -30,6 +30,14 @@ impl Checker<'_> {
         self.range("journal.retention", &journal.retention, &Duration::from_mins(1), &Duration::MAX, "at least 1m");
         self.range("journal.max_invocations", &journal.max_invocations, &1, &u64::MAX, "at least 1");
         self.range("journal.queue", &journal.queue, &1, &usize::MAX, "at least 1");
+        self.range("journal.tail_bytes", &journal.tail_bytes, &(4 << 10), &(64 << 20), "from 4KiB to 64MiB");
+        self.range("journal.max_bytes", &journal.max_bytes, &(1 << 20), &u64::MAX, "at least 1MiB");
+        self.range("journal.thread_queue", &journal.thread_queue, &0, &64, "from 0 to 64");
+        for (index, key) in journal.encryption_keys.iter().enumerate() {
+            if key.expose().chars().count() < 32 {
+                self.fault(&format!("journal.encryption_keys[{index}]"), "must have at least 32 characters");
+            }
+        }
     }
 
     fn level(&mut self, directives: &str) {

@@ -29,8 +29,9 @@ impl Event {
             EventBody::AttemptFailed { class, message, .. } => {
                 format!("Attempt {} on {target} failed: {class}: {message}", self.attempt)
             }
-            EventBody::RecoveryAttempted { error, retry, max_retries, .. } => {
-                format!("Retrying {operation} (attempt {retry}/{max_retries}): {error}")
+            EventBody::RecoveryAttempted { error, retry, max_retries, adaptation, .. } => {
+                let changed = adaptation.as_ref().map(|words| format!("; {words}")).unwrap_or_default();
+                format!("Retrying {operation} (attempt {retry}/{max_retries}): {error}{changed}")
             }
             EventBody::ContextInjected { vehicle } => {
                 format!("Told the model what went wrong (attempt {}, {vehicle})", self.attempt)

@@ -9,6 +9,7 @@ use jiff::Timestamp;
 
 use super::harness::{Ask, Client, engine, tenant};
 use crate::{
+    config::observe::JournalMode,
     domain::{
         failure::FailureCode,
         ids::{InvocationId, RequestId, TenantId},
@@ -204,6 +205,55 @@ async fn an_end_that_cannot_be_recorded_is_told_all_the_same() {
     let began = tokio::time::Instant::now();
     assert_eq!(answered(Ask::new("Hello"), &executions).await.answer(), "one two three four five");
     assert!(began.elapsed() < std::time::Duration::from_secs(3), "{:?}", began.elapsed());
+}
+
+/// One whose journal was away for so long that the queue is full.
+async fn overflowing(mode: JournalMode) -> (Client, crate::execution::Levels, bool) {
+    let journal = Arc::new(Failing::new());
+    // Away for a second: each try is a quarter of one apart.
+    journal.appends.store(4, Ordering::SeqCst);
+    let text = "word ".repeat(400);
+    let script = format!("{{ otherwise: {{ answer: {{ text: {text:?}, tokens_per_second: 400 }} }} }}");
+    let settings = Settings { queue: 20, mode, ..Settings::new(Owner::new("a")) };
+    let executions = Executions::new(engine(&script), Arc::clone(&journal) as Arc<dyn Journal>, settings);
+    let mut started = Ask::new("Hello").start(&executions).await.unwrap();
+    let mut client = Client::default();
+    client.read(&mut started.follower, usize::MAX).await.unwrap();
+    assert_eq!(client.answer(), text);
+    let id = started.id.clone();
+    tokio::time::sleep(std::time::Duration::from_secs(2)).await;
+    let page = journal.read(&id, 0, usize::MAX).await.unwrap().unwrap();
+    let whole = page.entries.len() as u64 == page.last_seq && page.finished && !page.entries.is_empty();
+    (client, executions.levels(), whole)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_full_queue_costs_a_fast_invocation_its_record_which_is_counted() {
+    let (client, levels, whole) = overflowing(JournalMode::Fast).await;
+    assert!(!whole && levels.dropped > 20, "{levels:?}");
+    assert_eq!((levels.waiting, client.snapshots), (0, 0), "its reader saw all of it, and nothing is held for it");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_full_queue_holds_a_strict_invocation_until_there_is_room() {
+    let (_, levels, whole) = overflowing(JournalMode::Strict).await;
+    assert!(whole, "every step is recorded");
+    assert_eq!((levels.waiting, levels.dropped), (0, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_journal_that_is_wholly_away_is_a_context_error_for_a_thread() {
+    for request_id in [None, Some("r".into())] {
+        let (journal, executions) = world();
+        journal.begins.store(1, Ordering::SeqCst);
+        let ask = Ask { request_id, ..Ask::new("Hello").on("t-1") };
+        assert_eq!(answered(ask.clone(), &executions).await.answer(), "one two three four five", "one is forgiven");
+        journal.begins.store(2, Ordering::SeqCst);
+        let ask = Ask { request_id: None, ..ask };
+        let failed = answered(ask, &executions).await.outcome.unwrap();
+        assert_eq!(failed.result.unwrap_err().class.code(), FailureCode::ContextError);
+        assert!(failed.attempts.is_empty(), "nobody was asked");
+    }
 }
 
 #[tokio::test(start_paused = true)]

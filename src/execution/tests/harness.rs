@@ -33,12 +33,17 @@ pub(super) fn engine(script: &str) -> Engine {
 
 /// The same, with more said of the target (YAML, flow style, begins with a comma).
 pub(super) fn engine_able(script: &str, more: &str) -> Engine {
+    engine_with(script, more, "on_length: continue")
+}
+
+/// The same, with more said of the retries (YAML, flow style).
+pub(super) fn engine_with(script: &str, more: &str, retry: &str) -> Engine {
     let yaml = format!(
         "providers: {{ model: {{ dialect: scripted, script: {script} }} }}\n\
          targets: {{ main: {{ provider: model, model: m-1{more} }} }}\n\
          routes: {{ default: {{ targets: [main], deadline: 120s }} }}\n\
          timers: {{ first_token: 400ms, first_token_alone: 400ms, soft_first_token: 0ms, idle: 400ms }}\n\
-         policies: {{ standard: {{ retry: {{ max_retries: 4, backoff: {{ base: 10ms, cap: 40ms }} }} }} }}\n"
+         policies: {{ standard: {{ retry: {{ max_retries: 4, {retry}, backoff: {{ base: 10ms, cap: 40ms }} }} }} }}\n"
     );
     let loaded = load_text(&yaml, None, &GivenEnvironment::new()).unwrap_or_else(|faults| panic!("{faults}\n{yaml}"));
     Engine::new(loaded.config, Spans::disabled(), EventBus::new(1024)).unwrap()

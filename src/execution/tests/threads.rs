@@ -1,12 +1,13 @@
 //! Threads are checkpoints: a turn is in them whole, or not at all.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use super::harness::{Ask, Client, engine, replica, tenant, usual};
 use crate::{
     domain::message::Role,
-    execution::{Name, StartError},
-    journal::{Thread, ThreadError, ThreadKey},
+    engine::Engine,
+    execution::{Executions, Name, Settings, StartError},
+    journal::{Journal, Owner, Thread, ThreadError, ThreadKey},
 };
 
 fn key() -> ThreadKey {
@@ -55,6 +56,73 @@ async fn the_second_invocation_on_a_thread_is_refused_with_the_running_one() {
     assert!(here.delete_thread(&key(), Some(7)).await.is_err(), "another version");
     assert!(here.delete_thread(&key(), Some(2)).await.unwrap());
     assert!(!here.delete_thread(&key(), None).await.unwrap());
+}
+
+/// A replica where so many may wait for a thread.
+fn with_a_line(engine: &Engine, journal: &Arc<dyn Journal>, name: &str, most: usize) -> Executions {
+    let settings = Settings { thread_queue: most, ..Settings::new(Owner::new(name)) };
+    Executions::new(engine.clone(), Arc::clone(journal), settings)
+}
+
+#[tokio::test(start_paused = true)]
+async fn where_the_operator_lets_them_wait_invocations_follow_each_other_in_order() {
+    let slow = "{ otherwise: { answer: { text: one two three four, tokens_per_second: 5 } } }";
+    let (engine, journal) = (engine(slow), usual());
+    let here = with_a_line(&engine, &journal, "a", 3);
+    let asked = (0..6).map(|number| {
+        let ask = Ask::new(&format!("{number}?")).on("t-1").start(&here);
+        async move {
+            let mut started = ask.await?;
+            Ok::<_, StartError>(started.follower.outcome().await.unwrap().result.is_ok())
+        }
+    });
+    let ended = futures_util::future::join_all(asked).await;
+    let refused = ended.iter().filter(|one| matches!(one, Err(StartError::ThreadBusy(_)))).count();
+    assert_eq!((refused, ended.iter().filter(|one| matches!(one, Ok(true))).count()), (2, 4), "{ended:?}");
+    let thread = here.thread(&key()).await.unwrap().unwrap();
+    let said: Vec<String> = texts(&thread).into_iter().filter(|text| text.starts_with("User")).collect();
+    assert_eq!(said, ["User: 0?", "User: 1?", "User: 2?", "User: 3?"], "first come, first served");
+    assert_eq!((thread.version, thread.messages.len()), (5, 8));
+}
+
+#[tokio::test(start_paused = true)]
+async fn lines_of_two_replicas_take_turns_and_lose_no_turn() {
+    let slow = "{ otherwise: { answer: { text: one two, tokens_per_second: 5 } } }";
+    let (engine, journal) = (engine(slow), usual());
+    let replicas = [with_a_line(&engine, &journal, "a", 8), with_a_line(&engine, &journal, "b", 8)];
+    let asked = (0..10).map(|number| {
+        let ask = Ask::new(&format!("{number}?")).on("t-1").start(&replicas[number % 2]);
+        async move { ask.await.unwrap().follower.outcome().await.unwrap().result.is_ok() }
+    });
+    assert!(futures_util::future::join_all(asked).await.into_iter().all(|answered| answered));
+    let thread = replicas[0].thread(&key()).await.unwrap().unwrap();
+    let mut said: Vec<String> = texts(&thread).into_iter().filter(|text| text.starts_with("User")).collect();
+    said.sort();
+    let expected: Vec<String> = (0..10).map(|number| format!("User: {number}?")).collect();
+    assert_eq!(said, expected, "each turn once");
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_who_waits_is_refused_at_its_deadline_and_one_who_leaves_frees_its_place() {
+    let text = "word ".repeat(40);
+    let slow = format!("{{ otherwise: {{ answer: {{ text: {text:?}, tokens_per_second: 5 }} }} }}");
+    let (engine, journal) = (engine(&slow), usual());
+    let here = with_a_line(&engine, &journal, "a", 1);
+    let mut first = Ask::new("First?").on("t-1").start(&here).await.unwrap();
+    let mut hurried = Ask::new("Second?").on("t-1").resolved(&engine);
+    let second = Duration::from_secs(1);
+    Arc::make_mut(&mut hurried.invocation).deadline = tokio::time::Instant::now() + second;
+    let began = tokio::time::Instant::now();
+    assert!(matches!(here.start(hurried).await, Err(StartError::ThreadBusy(id)) if id == first.id));
+    assert_eq!(began.elapsed(), second);
+    let waiting = Box::pin(Ask::new("Third?").on("t-1").start(&here));
+    assert!(tokio::time::timeout(second, waiting).await.is_err(), "it waits");
+    let mut last = {
+        let last = Ask::new("Fourth?").on("t-1").start(&here);
+        let (last, _) = tokio::join!(last, first.follower.outcome());
+        last.unwrap()
+    };
+    assert!(last.follower.outcome().await.unwrap().result.is_ok());
 }
 
 #[tokio::test(start_paused = true)]

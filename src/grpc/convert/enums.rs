@@ -156,7 +156,7 @@ impl From<AttemptCause> for v1::AttemptCause {
             AttemptCause::Retry(_) => Self::Retry,
             AttemptCause::Fallback(_) => Self::Fallback,
             AttemptCause::Hedge => Self::Hedge,
-            AttemptCause::Continue(_) => Self::Continue,
+            AttemptCause::Continue(_) | AttemptCause::Extend => Self::Continue,
             AttemptCause::Adapt(_) => Self::Adapt,
         }
     }
@@ -204,7 +204,7 @@ pub const fn cause_class(cause: AttemptCause) -> Option<FailureClass> {
         | AttemptCause::Fallback(class)
         | AttemptCause::Continue(class)
         | AttemptCause::Adapt(class) => Some(class),
-        AttemptCause::Initial | AttemptCause::Hedge => None,
+        AttemptCause::Initial | AttemptCause::Hedge | AttemptCause::Extend => None,
     }
 }
 

@@ -153,6 +153,7 @@ pub fn attempt(record: &AttemptRecord, ended: bool) -> v1::Attempt {
         sent: record.sent,
         http_status: failure.and_then(|failure| failure.status).map(u32::from),
         upstream_request_id: String::new(),
+        adaptation: record.adaptation.clone().unwrap_or_default(),
     }
 }
 

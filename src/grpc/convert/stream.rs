@@ -22,7 +22,7 @@ use crate::{
         ids::InvocationId,
         invocation::{Outcome, RecoveryStrategy, RewindMode},
     },
-    grpc::v1,
+    grpc::{folder::bytes as hash_bytes, v1},
 };
 use v1::stream_event::Body;
 
@@ -144,18 +144,18 @@ impl StreamWriter {
     /// The body of a step that was folded already, and the attempt that it belongs to.
     fn body(&self, step: &Progress, known_arguments: Option<String>) -> (u32, Body) {
         match step {
-            Progress::AttemptStarted { attempt, target, cause } => {
+            Progress::AttemptStarted { attempt, target, cause, model } => {
                 let started = v1::AttemptStarted {
                     target: target.as_str().to_owned(),
-                    model: String::new(),
+                    model: model.clone(),
                     cause: v1::AttemptCause::from(*cause).into(),
                     after: class_field(cause_class(*cause)),
                 };
                 (*attempt, Body::AttemptStarted(started))
             }
-            Progress::ContextInjected { attempt, note, vehicle: place } => {
-                let injected =
-                    v1::ContextInjected { note: note.clone(), vehicle: vehicle(place).into(), message_index: 0 };
+            Progress::ContextInjected { attempt, note, vehicle: place, message } => {
+                let (note, vehicle) = (note.clone(), vehicle(place).into());
+                let injected = v1::ContextInjected { note, vehicle, message_index: *message };
                 (*attempt, Body::ContextInjected(injected))
             }
             Progress::BlockStart { block, kind } => (self.attempt, Body::BlockStart(block_start(*block, kind))),
@@ -187,7 +187,7 @@ impl StreamWriter {
                 };
                 (*attempt, Body::Rewind(rewind))
             }
-            Progress::Recovery { attempt, class, strategy, wait, display } => {
+            Progress::Recovery { attempt, class, strategy, wait, display, budget_left, adaptation: _ } => {
                 let to_other = *strategy == RecoveryStrategy::Fallback;
                 let (wait_ms, wait_source) = wait_fields(Some(*wait), to_other, Some(*class));
                 let recovery = v1::Recovery {
@@ -196,8 +196,7 @@ impl StreamWriter {
                     wait_ms,
                     wait_source,
                     attempts_left: self.max_retries.saturating_add(1).saturating_sub(self.started),
-                    // The domain's step does not carry the budget.
-                    budget_left: 0.0,
+                    budget_left: budget_left.clamp(0.0, 1.0),
                     display_text: display.clone(),
                 };
                 (*attempt, Body::Recovery(recovery))
@@ -279,12 +278,6 @@ fn arguments_of(block: &Block) -> Option<String> {
         BlockKind::ToolCall { .. } => Some(block.text.clone()),
         BlockKind::Text | BlockKind::Reasoning | BlockKind::Refusal => None,
     }
-}
-
-/// The domain writes hashes in hex, the contract in bytes.
-fn hash_bytes(hex: &str) -> Vec<u8> {
-    let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok()).unwrap_or(0);
-    hex.as_bytes().chunks_exact(2).map(|pair| digit(pair[0]) << 4 | digit(pair[1])).collect()
 }
 
 #[cfg(test)]

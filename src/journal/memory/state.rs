@@ -82,7 +82,7 @@ impl State {
             return Err(AppendError::Full { held: row.bytes, cap: self.limits.invocation_bytes });
         }
         if !self.free(added) {
-            return Err(AppendError::Full { held: self.bytes, cap: self.limits.memory_bytes });
+            return Err(AppendError::Full { held: self.bytes, cap: self.limits.total_bytes });
         }
         self.record(id, fresh);
         Ok(())
@@ -259,8 +259,8 @@ impl State {
 
     /// Lets the oldest finished go until `added` bytes fit; tells whether they do.
     fn free(&mut self, added: u64) -> bool {
-        while self.bytes + added > self.limits.memory_bytes && self.delete_oldest() {}
-        self.bytes + added <= self.limits.memory_bytes
+        while self.bytes + added > self.limits.total_bytes && self.delete_oldest() {}
+        self.bytes + added <= self.limits.total_bytes
     }
 
     fn delete_oldest(&mut self) -> bool {

@@ -7,6 +7,7 @@ use super::{
     super::{
         AppendError, Begun, CancelWish, Entry, Finish, FinishError, JournalError, NewInvocation, Page, Record,
         ThreadError, ThreadKey,
+        vault::{Drawer, Vault},
     },
     rows::{self, count, int, json, micros, placeholders},
     store::{Store, Writing},
@@ -27,7 +28,7 @@ impl Store {
         let fresh = new.clone().into_record(&self.limits, now);
         for _ in 0..BEGIN_ROUNDS {
             let mut writing = self.write().await?;
-            let inserted = insert(writing.db(), &fresh).await?;
+            let inserted = insert(writing.db(), &fresh, &self.vault).await?;
             writing.commit().await?;
             if inserted {
                 return Ok(Begun::New { epoch: fresh.epoch });
@@ -48,7 +49,7 @@ impl Store {
         let mut writing = self.write().await?;
         let row = self.locked(&mut writing, id).await?.ok_or(AppendError::Unknown)?;
         let fresh = rows::standing(&row)?.fresh(entries)?;
-        let steps = Steps::write(fresh)?;
+        let steps = Steps::write(fresh, &self.vault.of_invocation(id.as_str()))?;
         let held = count(&row, "event_bytes")?;
         let cap = self.limits.invocation_bytes;
         if held + steps.bytes > cap {
@@ -74,8 +75,9 @@ impl Store {
         let sql = "SELECT epoch, seq, attempt, at, step FROM events WHERE invocation_id = $1 AND seq > $2 \
                    ORDER BY seq LIMIT $3";
         let query = sqlx::query(sql).bind(id.as_str().to_owned()).bind(int(after_seq)).bind(int(limit as u64));
-        let entries: Vec<Entry> =
-            query.fetch_all(&self.pool).await?.iter().map(rows::entry).collect::<Result<_, _>>()?;
+        let drawer = self.vault.of_invocation(id.as_str());
+        let found = query.fetch_all(&self.pool).await?;
+        let entries: Vec<Entry> = found.iter().map(|row| rows::entry(row, &drawer)).collect::<Result<_, _>>()?;
         let last_seq = entries.last().map_or(0, |entry| entry.seq).max(count(&row, "last_seq")?);
         let epoch = count(&row, "epoch")?;
         let page = Page { entries, last_seq, epoch, finished: rows::is_finished(&row)?, gone: false };
@@ -90,18 +92,22 @@ impl Store {
             return Ok(());
         }
         standing.admit(end.epoch)?;
-        let steps = Steps::write(standing.fresh(&end.entries)?)?;
+        let drawer = self.vault.of_invocation(end.id.as_str());
+        let steps = Steps::write(standing.fresh(&end.entries)?, &drawer)?;
         let tenant = TenantId::from(rows::text(&row, "tenant")?);
         let key = rows::maybe_text(&row, "thread_id")?.map(|thread| ThreadKey::new(tenant, thread.into()));
         match (&key, &end.thread) {
-            (Some(key), Some(change)) => threads::end(&mut writing, self.dialect, key, change, &end, now).await?,
+            (Some(key), Some(change)) => threads::end(&mut writing, self, key, change, &end, now).await?,
             (None, Some(_)) => return Err(ThreadError::NotLocked { holder: None }.into()),
             (Some(key), None) => threads::unlock(writing.db(), key, &end.id).await?,
             (None, None) => {}
         }
         self.record(writing.db(), &end.id, &steps).await?;
         let (outcome, snapshot) = match self.limits.payloads {
-            Payloads::Full => (Some(json(&end.outcome, "an outcome")?), Some(json(&end.snapshot, "a snapshot")?)),
+            Payloads::Full => {
+                let outcome = drawer.seal("outcome", 0, json(&end.outcome, "an outcome")?)?;
+                (Some(outcome), Some(drawer.seal("snapshot", 0, json(&end.snapshot, "a snapshot")?)?))
+            }
             Payloads::None => (None, None),
         };
         let sql = "UPDATE invocations SET state = 'finished', finished_at = $2, outcome = $3, snapshot = $4 \
@@ -116,7 +122,7 @@ impl Store {
     pub(super) async fn get(&self, id: &InvocationId) -> Result<Option<Record>, JournalError> {
         let sql = format!("SELECT {} FROM invocations WHERE invocation_id = $1", rows::RECORD);
         let query = sqlx::query(AssertSqlSafe(sql)).bind(id.as_str().to_owned());
-        query.fetch_optional(&self.pool).await?.as_ref().map(rows::record).transpose()
+        query.fetch_optional(&self.pool).await?.map(|row| rows::record(&row, &self.vault)).transpose()
     }
 
     pub(super) async fn get_by_request(
@@ -126,7 +132,7 @@ impl Store {
     ) -> Result<Option<Record>, JournalError> {
         let sql = format!("SELECT {} FROM invocations WHERE tenant = $1 AND request_id = $2", rows::RECORD);
         let query = sqlx::query(AssertSqlSafe(sql)).bind(tenant.as_str().to_owned()).bind(request.as_str().to_owned());
-        query.fetch_optional(&self.pool).await?.as_ref().map(rows::record).transpose()
+        query.fetch_optional(&self.pool).await?.map(|row| rows::record(&row, &self.vault)).transpose()
     }
 
     pub(super) async fn request_cancel(&self, id: &InvocationId) -> Result<CancelWish, JournalError> {
@@ -188,9 +194,9 @@ struct StepRow {
 // === impl Steps ===
 
 impl Steps {
-    fn write(entries: &[Entry]) -> Result<Self, JournalError> {
+    fn write(entries: &[Entry], drawer: &Drawer<'_>) -> Result<Self, JournalError> {
         let row = |entry: &Entry| {
-            let step = json(&entry.step, "a step")?;
+            let step = drawer.seal("step", entry.seq, json(&entry.step, "a step")?)?;
             let (seq, epoch) = (int(entry.seq), int(entry.epoch));
             Ok(StepRow { seq, epoch, attempt: i64::from(entry.attempt), at: micros(entry.at), step })
         };
@@ -213,8 +219,10 @@ async fn insert_steps(db: &mut AnyConnection, id: &InvocationId, rows: &[StepRow
 }
 
 /// Inserts a new invocation; tells whether neither its id nor its request id was there.
-async fn insert(db: &mut AnyConnection, record: &Record) -> Result<bool, JournalError> {
-    let request = record.request.as_ref().map(|request| json(request, "a request")).transpose()?;
+async fn insert(db: &mut AnyConnection, record: &Record, vault: &Vault) -> Result<bool, JournalError> {
+    let drawer = vault.of_invocation(record.id.as_str());
+    let sealed = |request| drawer.seal("request", 0, json(request, "a request")?);
+    let request = record.request.as_ref().map(sealed).transpose()?;
     let lease = match record.state {
         super::super::RunState::Running { lease_expires_at } => lease_expires_at,
         super::super::RunState::Finished { at } => at,
@@ -228,7 +236,7 @@ async fn insert(db: &mut AnyConnection, record: &Record) -> Result<bool, Journal
         .bind(record.id.as_str().to_owned())
         .bind(record.tenant.as_str().to_owned())
         .bind(record.request_id.as_ref().map(|id| id.as_str().to_owned()))
-        .bind(record.fingerprint.as_str().to_owned())
+        .bind(drawer.seal("fingerprint", 0, record.fingerprint.as_str().to_owned())?)
         .bind(record.route.as_str().to_owned())
         .bind(record.operation.as_str().to_owned())
         .bind(record.thread.as_ref().map(|id| id.as_str().to_owned()))

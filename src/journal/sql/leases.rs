@@ -65,7 +65,7 @@ impl Store {
             format!("SELECT {} FROM invocations WHERE invocation_id = $1{}", rows::RECORD, self.dialect.for_update);
         let query = sqlx::query(AssertSqlSafe(sql)).bind(expected.id.as_str().to_owned());
         let Some(row) = query.fetch_optional(writing.db()).await? else { return Ok(Takeover::Unknown) };
-        let mut record = rows::record(&row)?;
+        let mut record = rows::record(&row, &self.vault)?;
         if let Some(refused) = record.refuses_takeover(expected.epoch, now) {
             return Ok(refused);
         }

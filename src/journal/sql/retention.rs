@@ -14,6 +14,9 @@ use super::{
 /// Invocations of one transaction at most.
 const BATCH: usize = 100;
 
+/// Invocations whose events go before it is looked again whether the rest may stay.
+const FEW: u64 = 50;
+
 impl Store {
     pub(super) async fn compact(&self, now: Timestamp) -> Result<Compacted, JournalError> {
         let kept_since = micros(earlier(now, self.limits.outcomes_kept));
@@ -30,6 +33,16 @@ impl Store {
         let excess = self.stats().await?.invocations.saturating_sub(self.limits.max_invocations);
         let oldest = "state = 'finished' AND finished_at <= $1 AND finished_at <= $2 ORDER BY finished_at";
         done.deleted += self.in_batches(oldest, i64::MAX, i64::MAX, Work::Delete, excess).await?;
+        while self.stats().await?.event_bytes > self.limits.total_bytes {
+            let oldest = "state = 'finished' AND event_count > 0 AND finished_at <= $1 AND finished_at <= $2 \
+                          ORDER BY finished_at";
+            let stripped = self.in_batches(oldest, i64::MAX, i64::MAX, Work::Strip, FEW).await?;
+            done.stripped += stripped;
+            if stripped == 0 {
+                // The rest belongs to what runs.
+                break;
+            }
+        }
         Ok(done)
     }
 

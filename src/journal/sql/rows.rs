@@ -4,7 +4,11 @@ use jiff::Timestamp;
 use serde::{Serialize, de::DeserializeOwned};
 use sqlx::{Row as _, any::AnyRow};
 
-use super::super::{Entry, Fingerprint, JournalError, Owner, Record, RunState, standing::Standing};
+use super::super::{
+    Entry, Fingerprint, JournalError, Owner, Record, RunState,
+    standing::Standing,
+    vault::{Drawer, Vault},
+};
 
 /// The columns that [`record`] and [`standing`] read.
 pub(super) const RECORD: &str = "invocation_id, tenant, request_id, fingerprint, route, operation, thread_id, labels, \
@@ -12,12 +16,13 @@ pub(super) const RECORD: &str = "invocation_id, tenant, request_id, fingerprint,
      cancel_requested, request, outcome, snapshot, finished_at";
 
 /// A row of `invocations`.
-pub(super) fn record(row: &AnyRow) -> Result<Record, JournalError> {
+pub(super) fn record(row: &AnyRow, vault: &Vault) -> Result<Record, JournalError> {
+    let id = text(row, "invocation_id")?;
+    let drawer = vault.of_invocation(&id);
     Ok(Record {
-        id: text(row, "invocation_id")?.into(),
         tenant: text(row, "tenant")?.into(),
         request_id: maybe_text(row, "request_id")?.map(Into::into),
-        fingerprint: Fingerprint::new(text(row, "fingerprint")?),
+        fingerprint: Fingerprint::new(drawer.open("fingerprint", 0, text(row, "fingerprint")?)?),
         route: text(row, "route")?.into(),
         operation: text(row, "operation")?.into(),
         thread: maybe_text(row, "thread_id")?.map(Into::into),
@@ -29,9 +34,10 @@ pub(super) fn record(row: &AnyRow) -> Result<Record, JournalError> {
         epoch: count(row, "epoch")?,
         last_seq: count(row, "last_seq")?,
         cancel_requested: count(row, "cancel_requested")? != 0,
-        request: maybe_json(row, "request")?,
-        outcome: maybe_json(row, "outcome")?,
-        snapshot: maybe_json(row, "snapshot")?,
+        request: maybe_json(row, "request", &drawer)?,
+        outcome: maybe_json(row, "outcome", &drawer)?,
+        snapshot: maybe_json(row, "snapshot", &drawer)?,
+        id: id.into(),
     })
 }
 
@@ -46,14 +52,15 @@ pub(super) fn standing(row: &AnyRow) -> Result<Standing, JournalError> {
 }
 
 /// A row of `events`.
-pub(super) fn entry(row: &AnyRow) -> Result<Entry, JournalError> {
+pub(super) fn entry(row: &AnyRow, drawer: &Drawer<'_>) -> Result<Entry, JournalError> {
     let attempt = u32::try_from(count(row, "attempt")?).map_err(|_| unreadable("attempt"))?;
+    let seq = count(row, "seq")?;
     Ok(Entry {
         epoch: count(row, "epoch")?,
-        seq: count(row, "seq")?,
+        seq,
         attempt,
         at: time(row, "at")?,
-        step: parse(&text(row, "step")?, "a step")?,
+        step: parse(&drawer.open("step", seq, text(row, "step")?)?, "a step")?,
     })
 }
 
@@ -120,8 +127,12 @@ fn state(row: &AnyRow) -> Result<RunState, JournalError> {
     }
 }
 
-fn maybe_json<T: DeserializeOwned>(row: &AnyRow, column: &str) -> Result<Option<T>, JournalError> {
-    maybe_text(row, column)?.map(|text| parse(&text, column)).transpose()
+fn maybe_json<T: DeserializeOwned>(
+    row: &AnyRow,
+    column: &'static str,
+    drawer: &Drawer<'_>,
+) -> Result<Option<T>, JournalError> {
+    maybe_text(row, column)?.map(|text| parse(&drawer.open(column, 0, text)?, column)).transpose()
 }
 
 fn unreadable(what: &str) -> JournalError {

@@ -3,7 +3,7 @@
 use sqlx::{Any, AnyConnection, AnyPool, Transaction};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-use super::super::{JournalError, Limits, changes::Notices};
+use super::super::{JournalError, Limits, changes::Notices, vault::Vault};
 use crate::domain::ids::InvocationId;
 
 /// What differs between the databases.
@@ -25,6 +25,7 @@ pub(in super::super) struct Store {
     pub(super) limits: Limits,
     pub(super) dialect: Dialect,
     pub(super) notices: Notices,
+    pub(super) vault: Vault,
     outward: Option<Outward>,
     turn: Option<Semaphore>,
 }
@@ -45,12 +46,17 @@ impl Store {
     /// A store over a pool whose database is migrated.
     pub(in super::super) fn new(pool: AnyPool, limits: Limits, dialect: Dialect) -> Self {
         let turn = dialect.one_writer.then(|| Semaphore::new(1));
-        Self { pool, limits, dialect, notices: Notices::default(), outward: None, turn }
+        Self { pool, limits, dialect, notices: Notices::default(), vault: Vault::default(), outward: None, turn }
     }
 
     /// The same store, which also tells others of changes.
     pub(in super::super) fn telling(self, outward: impl Fn(&InvocationId) + Send + Sync + 'static) -> Self {
         Self { outward: Some(Box::new(outward)), ..self }
+    }
+
+    /// The same store, which encrypts content.
+    pub(super) fn sealed_by(self, vault: Vault) -> Self {
+        Self { vault, ..self }
     }
 
     /// Where readers of this replica listen.

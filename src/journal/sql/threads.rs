@@ -23,7 +23,7 @@ impl Store {
         // A writing transaction sees the row, its messages and its errors as of one moment on every database.
         let mut writing = self.write().await?;
         let Some(row) = row(writing.db(), self.dialect, key).await? else { return Ok(None) };
-        Ok(Some(load(writing.db(), key, &row).await?))
+        Ok(Some(self.load(writing.db(), key, &row).await?))
     }
 
     pub(super) async fn lock_thread(
@@ -49,7 +49,7 @@ impl Store {
         }
         let sql = "UPDATE threads SET running_invocation = $3 WHERE tenant = $1 AND thread_id = $2";
         of(key, sql).bind(invocation.as_str().to_owned()).execute(writing.db()).await?;
-        let mut thread = load(writing.db(), key, &row).await?;
+        let mut thread = self.load(writing.db(), key, &row).await?;
         thread.running = Some(invocation.clone());
         writing.commit().await?;
         Ok(Locked::Locked(Box::new(thread)))
@@ -63,7 +63,7 @@ impl Store {
         now: Timestamp,
     ) -> Result<u64, ThreadError> {
         let mut writing = self.write().await?;
-        let version = commit(&mut writing, self.dialect, key, invocation, change, now).await?;
+        let version = commit(&mut writing, self, key, invocation, change, now).await?;
         writing.commit().await?;
         Ok(version)
     }
@@ -75,7 +75,7 @@ impl Store {
         now: Timestamp,
     ) -> Result<(), ThreadError> {
         let mut writing = self.write().await?;
-        fail(&mut writing, self.dialect, key, outcome, now).await?;
+        fail(&mut writing, self, key, outcome, now).await?;
         Ok(writing.commit().await?)
     }
 
@@ -98,20 +98,40 @@ impl Store {
         writing.commit().await?;
         Ok(true)
     }
+
+    async fn load(&self, db: &mut AnyConnection, key: &ThreadKey, row: &AnyRow) -> Result<Thread, JournalError> {
+        let sql =
+            "SELECT position, message FROM thread_messages WHERE tenant = $1 AND thread_id = $2 ORDER BY position";
+        let messages = of(key, sql).fetch_all(&mut *db).await?;
+        let sql = "SELECT position, outcome FROM thread_errors WHERE tenant = $1 AND thread_id = $2 ORDER BY position";
+        let errors = of(key, sql).fetch_all(db).await?;
+        let drawer = self.vault.of_thread(key.tenant.as_str(), key.id.as_str());
+        let opened = |row, place, column| drawer.open(place, count(row, "position")?, text(row, column)?);
+        let message = |row| parse(&opened(row, "message", "message")?, "a thread's message");
+        let outcome = |row| parse(&opened(row, "error", "outcome")?, "a thread's error");
+        Ok(Thread {
+            version: count(row, "version")?,
+            messages: messages.iter().map(message).collect::<Result<_, _>>()?,
+            errors: errors.iter().map(outcome).collect::<Result<_, _>>()?,
+            created_at: time(row, "created_at")?,
+            updated_at: time(row, "updated_at")?,
+            running: maybe_text(row, "running_invocation")?.map(Into::into),
+        })
+    }
 }
 
 /// Does to a thread what the end of its invocation asks for.
 pub(super) async fn end(
     writing: &mut Writing<'_>,
-    dialect: Dialect,
+    store: &Store,
     key: &ThreadKey,
     change: &ThreadEnd,
     end: &Finish,
     now: Timestamp,
 ) -> Result<(), ThreadError> {
     match change {
-        ThreadEnd::Commit(change) => commit(writing, dialect, key, &end.id, change, now).await.map(drop),
-        ThreadEnd::Fail => fail(writing, dialect, key, &end.outcome, now).await,
+        ThreadEnd::Commit(change) => commit(writing, store, key, &end.id, change, now).await.map(drop),
+        ThreadEnd::Fail => fail(writing, store, key, &end.outcome, now).await,
     }
 }
 
@@ -129,13 +149,13 @@ pub(super) async fn unlock(
 
 async fn commit(
     writing: &mut Writing<'_>,
-    dialect: Dialect,
+    store: &Store,
     key: &ThreadKey,
     invocation: &InvocationId,
     change: &ThreadCommit,
     now: Timestamp,
 ) -> Result<u64, ThreadError> {
-    let row = row(writing.db(), dialect, key).await?.ok_or(ThreadError::NotLocked { holder: None })?;
+    let row = row(writing.db(), store.dialect, key).await?.ok_or(ThreadError::NotLocked { holder: None })?;
     let current = count(&row, "version")?;
     let holder = maybe_text(&row, "running_invocation")?.map(InvocationId::from);
     if holder.as_ref() != Some(invocation) {
@@ -151,7 +171,7 @@ async fn commit(
     let kept = held.saturating_sub(splice.drop as u64);
     let sql = "DELETE FROM thread_messages WHERE tenant = $1 AND thread_id = $2 AND position >= $3";
     of(key, sql).bind(int(kept)).execute(writing.db()).await?;
-    insert_messages(writing.db(), key, kept, &splice.append).await?;
+    insert_messages(writing.db(), store, key, kept, &splice.append).await?;
     let sql = "UPDATE threads SET version = version + 1, updated_at = $3, committed_by = $4, \
                running_invocation = NULL WHERE tenant = $1 AND thread_id = $2";
     of(key, sql).bind(micros(now)).bind(invocation.as_str().to_owned()).execute(writing.db()).await?;
@@ -160,12 +180,12 @@ async fn commit(
 
 async fn fail(
     writing: &mut Writing<'_>,
-    dialect: Dialect,
+    store: &Store,
     key: &ThreadKey,
     outcome: &Outcome,
     now: Timestamp,
 ) -> Result<(), ThreadError> {
-    let row = row(writing.db(), dialect, key).await?.ok_or(ThreadError::NotLocked { holder: None })?;
+    let row = row(writing.db(), store.dialect, key).await?.ok_or(ThreadError::NotLocked { holder: None })?;
     let holder = maybe_text(&row, "running_invocation")?.map(InvocationId::from);
     if holder.as_ref() != Some(&outcome.invocation) {
         let sql = "SELECT position FROM thread_errors WHERE tenant = $1 AND thread_id = $2 AND invocation_id = $3";
@@ -178,7 +198,8 @@ async fn fail(
     let sql = "INSERT INTO thread_errors (tenant, thread_id, position, invocation_id, outcome) \
                VALUES ($1, $2, $3, $4, $5)";
     let query = of(key, sql).bind(int(next)).bind(outcome.invocation.as_str().to_owned());
-    query.bind(json(outcome, "an outcome")?).execute(writing.db()).await?;
+    let drawer = store.vault.of_thread(key.tenant.as_str(), key.id.as_str());
+    query.bind(drawer.seal("error", next, json(outcome, "an outcome")?)?).execute(writing.db()).await?;
     let sql = "DELETE FROM thread_errors WHERE tenant = $1 AND thread_id = $2 AND position <= $3";
     let oldest = int(next).saturating_sub(int(THREAD_ERRORS_KEPT as u64));
     of(key, sql).bind(oldest).execute(writing.db()).await?;
@@ -207,37 +228,23 @@ async fn alive(db: &mut AnyConnection, row: &AnyRow, now: Timestamp) -> Result<O
     Ok(found.map(|_| running.into()))
 }
 
-async fn load(db: &mut AnyConnection, key: &ThreadKey, row: &AnyRow) -> Result<Thread, JournalError> {
-    let sql = "SELECT message FROM thread_messages WHERE tenant = $1 AND thread_id = $2 ORDER BY position";
-    let messages = of(key, sql).fetch_all(&mut *db).await?;
-    let sql = "SELECT outcome FROM thread_errors WHERE tenant = $1 AND thread_id = $2 ORDER BY position";
-    let errors = of(key, sql).fetch_all(db).await?;
-    let message = |row| parse(&text(row, "message")?, "a thread's message");
-    let outcome = |row| parse(&text(row, "outcome")?, "a thread's error");
-    Ok(Thread {
-        version: count(row, "version")?,
-        messages: messages.iter().map(message).collect::<Result<_, _>>()?,
-        errors: errors.iter().map(outcome).collect::<Result<_, _>>()?,
-        created_at: time(row, "created_at")?,
-        updated_at: time(row, "updated_at")?,
-        running: maybe_text(row, "running_invocation")?.map(Into::into),
-    })
-}
-
 async fn insert_messages(
     db: &mut AnyConnection,
+    store: &Store,
     key: &ThreadKey,
     first: u64,
     messages: &[Message],
 ) -> Result<(), JournalError> {
-    let mut position = int(first);
+    let drawer = store.vault.of_thread(key.tenant.as_str(), key.id.as_str());
+    let mut position = first;
     for messages in messages.chunks(ROWS_PER_INSERT) {
         let values = placeholders(messages.len(), 4);
         let sql = format!("INSERT INTO thread_messages (tenant, thread_id, position, message) VALUES {values}");
         let mut query = sqlx::query(AssertSqlSafe(sql));
         for message in messages {
             query = query.bind(key.tenant.as_str().to_owned()).bind(key.id.as_str().to_owned());
-            query = query.bind(position).bind(json(message, "a message")?);
+            let message = drawer.seal("message", position, json(message, "a message")?)?;
+            query = query.bind(int(position)).bind(message);
             position += 1;
         }
         query.execute(&mut *db).await?;

@@ -10,15 +10,17 @@ use crate::{
     domain::{
         completion::Exactness,
         event::EventBody,
-        failure::{Failure, FailureClass, Wait},
+        failure::{Failure, FailureClass, Wait, WaitSource},
         fold::Progress,
         ids::TargetId,
         invocation::{AttemptCause, AttemptRecord, RecoveryStrategy},
         message::{ModelCall, ResponseFormat},
     },
     policy::{
+        continuation::{MOST_BREAKS, MOST_IN_VAIN},
         dice::Dice,
-        retry::{Candidate, Cost, Decision, Relayed, Situation, StopReason, plan, remedies},
+        inject::Finding,
+        retry::{Candidate, Cost, Counter, Decision, Relayed, Situation, StopReason, plan, remedies},
         retry_budget::Settled,
     },
 };
@@ -29,14 +31,31 @@ const MAX_PARKED_ROUNDS: u32 = 256;
 /// What comes after a failure.
 pub(super) enum Next {
     Stop(Progress),
-    Park { until: Instant, changed: BoxFuture<()> },
+    Park {
+        said: Vec<Progress>,
+        until: Instant,
+        changed: BoxFuture<()>,
+    },
     Again(Vec<Progress>),
+    /// Nothing: what followers hold, with these, is the answer.
+    Whole(Vec<Progress>),
+}
+
+/// The breaks after content was delivered.
+#[derive(Debug, Default)]
+pub(super) struct Breaks {
+    made: usize,
+    /// Bytes that followers held at most.
+    reached: usize,
+    /// Breaks in a row that brought nothing more.
+    in_vain: u32,
 }
 
 impl<S> Course<S> {
     /// Why the next attempt is made, as far as it is known before its target is chosen.
     pub(super) fn cause(&self) -> AttemptCause {
         match (self.after, &self.hint) {
+            _ if self.extension.is_under_way() => AttemptCause::Extend,
             (None, _) => AttemptCause::Initial,
             (Some(class), _) if self.adapted => AttemptCause::Adapt(class),
             (Some(class), Some(hint)) if Some(hint) != self.last.as_ref() => AttemptCause::Fallback(class),
@@ -44,9 +63,25 @@ impl<S> Course<S> {
         }
     }
 
+    /// Takes up the counts of an earlier owner, whose last attempt is yet to be decided upon.
+    pub(super) fn recount(&mut self, before: &[AttemptRecord]) {
+        let decided = before.split_last().map_or(&[][..], |(_, decided)| decided);
+        // A request that was changed for its target counts as an unusable answer does.
+        let semantic = |record: &&AttemptRecord| {
+            let counter = record.failure.as_ref().map(|failure| remedies(&self.scope.plan.retry, failure).counter);
+            counter == Some(Counter::Semantic) || record.adaptation.is_some()
+        };
+        self.semantic_made = u32::try_from(decided.iter().filter(semantic).count()).unwrap_or(u32::MAX);
+        self.breaks.made =
+            decided.iter().filter(|record| record.failure.is_some() && record.first_token.is_some()).count();
+        self.extension.made = before.iter().filter(|record| record.cause == AttemptCause::Extend).count();
+    }
+
     pub(super) fn next_try(&mut self, trace: AttemptTrace) -> Try {
         let policy = &self.scope.plan.retry;
         let avoid_last = self.real.as_ref().is_some_and(|failure| remedies(policy, failure).other_first);
+        let parked = std::mem::take(&mut self.parked);
+        let parked = (!parked.is_zero()).then_some(Wait { duration: parked, source: WaitSource::Parked });
         Try {
             scope: Arc::clone(&self.scope),
             call: Arc::clone(&self.call),
@@ -54,11 +89,19 @@ impl<S> Course<S> {
             last: self.last.clone(),
             avoid_last,
             adapted: self.adapted,
+            changes: self.changes.clone(),
             hint: self.hint.take(),
-            wait: self.wait.take(),
+            wait: self.wait.take().or(parked),
+            extends: self.extension.is_under_way(),
             held: self.delivery.held_text(),
             trace,
         }
+    }
+
+    /// Whether the attempt that failed had begun to answer.
+    fn broke(&self, failure: &Failure) -> bool {
+        let began = self.scope.attempts().last().is_some_and(|record| record.first_token.is_some());
+        began && !failure.class.is_local_refusal() && self.delivery.bytes() > 0
     }
 
     /// Asks the policy what to do about a failure, and makes ready for it.
@@ -71,10 +114,17 @@ impl<S> Course<S> {
             self.after = Some(failure.class);
             self.real = Some(failure.clone());
         }
+        if self.broke(&failure) && self.breaks.one_more(self.delivery.bytes()) {
+            return self.stopped(failure, &StopReason::AttemptsUsedUp);
+        }
         let now = Instant::now();
         let mut candidates = self.targets.candidates(&self.scope, now);
         let note_refused = self.scope.attempts().last().is_some_and(|record| record.note_refused);
         self.adapted = note_refused && !failure.class.is_local_refusal();
+        if self.changes_for(&failure, &candidates) {
+            self.adapted = true;
+            candidates = self.targets.candidates(&self.scope, now);
+        }
         let mut word = failure.clone();
         // Each round rules out one target whose budget is empty, so there are no more rounds than targets.
         loop {
@@ -102,6 +152,21 @@ impl<S> Course<S> {
             word = Failure::local(FailureClass::BudgetEmpty, "the retry budget is empty");
             word.target = Some(payer);
         }
+    }
+
+    /// Notes the change of the request that a failure asks for, at most once per kind, so that its target may be asked
+    /// again; where a prompt is too long, a target with a larger window goes before a shorter answer.
+    fn changes_for(&mut self, failure: &Failure, candidates: &[Candidate]) -> bool {
+        let (Some(change), Some(target)) = (&failure.adaptation, &failure.target) else { return false };
+        let larger = candidates.iter().any(|it| it.target != *target && it.larger_window && !it.ruled_out);
+        let elsewhere = failure.class == FailureClass::ContextLength && larger;
+        if elsewhere || self.changes.iter().any(|(_, made)| made.same_kind(change)) {
+            return false;
+        }
+        self.changes.push((target.clone(), change.clone()));
+        let words = change.to_string();
+        self.scope.learn(self.scope.next_number() - 1, |record| record.adaptation = Some(words));
+        true
     }
 
     /// Asks the policy once.
@@ -141,6 +206,8 @@ impl<S> Course<S> {
         }
         let number = self.scope.next_number() - 1;
         let (retry, max_retries) = self.count();
+        let adapts = strategy == RecoveryStrategy::Adapt;
+        let adaptation = self.scope.attempts().last().and_then(|record| record.adaptation.clone()).filter(|_| adapts);
         let body = EventBody::RecoveryAttempted {
             error: failure.class.phrase().to_owned(),
             class: failure.class,
@@ -148,20 +215,43 @@ impl<S> Course<S> {
             max_retries,
             strategy,
             wait,
+            adaptation: adaptation.clone(),
         };
         let display = format!(
-            "Retrying {} (attempt {retry}/{max_retries}): {}",
+            "Retrying {} (attempt {retry}/{max_retries}): {}{}",
             self.scope.invocation.operation,
-            failure.class.phrase()
+            failure.class.phrase(),
+            adaptation.as_ref().map(|words| format!("; {words}")).unwrap_or_default()
         );
         self.scope.publish(number, failure.target.as_ref(), body);
-        let mut steps = vec![Progress::Recovery { attempt: number, class: failure.class, strategy, wait, display }];
-        let seamless = self.call.response_format == ResponseFormat::Text;
-        steps.extend(self.delivery.abandon(number, failure.class, seamless));
+        let asked = failure.target.as_ref().or(self.last.as_ref());
+        let budget_left = asked.map_or(0.0, |target| self.targets.budget_share(target, Instant::now()));
+        let class = failure.class;
+        let mut steps =
+            vec![Progress::Recovery { attempt: number, class, strategy, wait, display, budget_left, adaptation }];
+        steps.extend(self.abandon(failure));
         self.previous_wait = Some(wait.duration);
         self.wait = Some(wait);
         self.hint = hint;
         Next::Again(steps)
+    }
+
+    /// Abandons what the last attempt delivered.
+    fn abandon(&mut self, failure: &Failure) -> Vec<Progress> {
+        // An answer that is unusable for what it says is not gone on with.
+        let seamless = self.call.response_format == ResponseFormat::Text && Finding::of(failure).is_none();
+        self.delivery.abandon(self.scope.next_number() - 1, failure.class, seamless)
+    }
+
+    /// Waits until then, or until something changed.
+    pub(super) async fn stand(&mut self, until: Instant, changed: BoxFuture<()>) {
+        let began = Instant::now();
+        tokio::select! {
+            biased;
+            () = changed => {}
+            () = tokio::time::sleep_until(until) => {}
+        }
+        self.parked += began.elapsed();
     }
 
     pub(super) fn park(&mut self, failure: Failure, until: Instant, target: &TargetId) -> Next {
@@ -170,14 +260,19 @@ impl<S> Course<S> {
             let retry_in = until.saturating_duration_since(Instant::now());
             return self.stopped(failure, &StopReason::NoTarget { retry_in: Some(retry_in) });
         }
-        match self.targets.park(&self.scope, target, Instant::now()) {
-            Some(Parked::Until(changed)) => Next::Park { until, changed },
-            Some(Parked::InLine { until, turn }) => Next::Park { until, changed: turn },
-            None => {
-                let retry_in = until.saturating_duration_since(Instant::now());
-                self.stopped(failure, &StopReason::NoTarget { retry_in: Some(retry_in) })
-            }
+        let parked = match self.targets.park(&self.scope, target, Instant::now()) {
+            Some(Parked::Until(changed)) => Some((until, changed)),
+            Some(Parked::InLine { until, turn }) => Some((until, turn)),
+            None => None,
+        };
+        if let Some((until, changed)) = parked {
+            // What a failed attempt delivered is taken back whatever is waited for.
+            let failed = !failure.class.is_local_refusal();
+            let said = if failed { self.abandon(&failure) } else { Vec::new() };
+            return Next::Park { said, until, changed };
         }
+        let retry_in = until.saturating_duration_since(Instant::now());
+        self.stopped(failure, &StopReason::NoTarget { retry_in: Some(retry_in) })
     }
 
     /// The number of the recovery that begins now, and how many are allowed.
@@ -198,6 +293,18 @@ impl<S> Course<S> {
     }
 }
 
+// === impl Breaks ===
+
+impl Breaks {
+    /// Counts a break after which followers hold so many bytes; tells whether it is one too many.
+    fn one_more(&mut self, bytes: usize) -> bool {
+        self.made += 1;
+        self.in_vain = if bytes > self.reached { 0 } else { self.in_vain + 1 };
+        self.reached = self.reached.max(bytes);
+        self.made > MOST_BREAKS || self.in_vain >= MOST_IN_VAIN
+    }
+}
+
 /// What the first attempt was expected to cost: what it did cost where that is known, else by the length of the prompt
 /// (four bytes a token, as is usual for English) and the output limit.
 fn estimated_tokens(call: &ModelCall, first: Option<&AttemptRecord>) -> u64 {
@@ -207,13 +314,4 @@ fn estimated_tokens(call: &ModelCall, first: Option<&AttemptRecord>) -> u64 {
     }
     let prompt: usize = call.messages.iter().map(|message| message.joined_text().len()).sum();
     (prompt as u64).div_ceil(4) + u64::from(call.max_output_tokens.unwrap_or(1024))
-}
-
-/// Waits until then, or until something changed.
-pub(super) async fn parked(until: Instant, changed: BoxFuture<()>) {
-    tokio::select! {
-        biased;
-        () = changed => {}
-        () = tokio::time::sleep_until(until) => {}
-    }
 }

@@ -25,8 +25,15 @@ impl<S> Course<S> {
             );
         };
         let reasoning = match (attempts.len(), self.after) {
+            _ if self.extension.made > 0 => {
+                format!("Cut by the output limit of the model, and gone on with {} time(s).", self.extension.made)
+            }
             (0 | 1, _) | (_, None) => "Answered at the first attempt.".to_owned(),
             (count, Some(class)) => format!("Answered by attempt {count}, after {}.", class.phrase().to_lowercase()),
+        };
+        let reasoning = match self.changes.iter().map(|(_, change)| change.to_string()).collect::<Vec<_>>() {
+            changes if changes.is_empty() => reasoning,
+            changes => format!("{reasoning} To fit the model, {}.", changes.join(", and ")),
         };
         let history_patch = match (&self.scope.invocation.call, self.scope.sent()) {
             (Call::Model(asked), Some(sent)) => inject::history_patch(&sent, asked, &completion.message),

@@ -108,6 +108,11 @@ impl AttemptTrace {
         }
     }
 
+    /// Says what of the request was changed so that the target takes it, in Relight's words.
+    pub fn adapted(&self, change: &str) {
+        self.node.set([KeyValue::new(relight::ADAPTATION, change.to_owned())]);
+    }
+
     /// Opens the span of the wait before this attempt.
     #[must_use]
     pub fn backoff(&self, wait: Wait) -> BackoffSpan {

@@ -210,7 +210,7 @@ impl RpcSpan {
 /// Whether the same target was asked again, in whatever way.
 fn is_retry(cause: AttemptCause) -> bool {
     match cause {
-        AttemptCause::Retry(_) | AttemptCause::Continue(_) | AttemptCause::Adapt(_) => true,
+        AttemptCause::Retry(_) | AttemptCause::Continue(_) | AttemptCause::Adapt(_) | AttemptCause::Extend => true,
         AttemptCause::Initial | AttemptCause::Fallback(_) | AttemptCause::Hedge => false,
     }
 }

@@ -116,6 +116,7 @@ fn record(number: u32, cause: AttemptCause, wait: Option<Wait>) -> AttemptRecord
         note: None,
         injection_skipped: None,
         note_refused: false,
+        adaptation: None,
         usage: Usage::default(),
         trace_id: String::new(),
         winner: false,

@@ -19,8 +19,6 @@ use crate::domain::failure::Surface;
 
 /// Finds kept of one text; what comes later is not looked at.
 const MAX_HITS: usize = 768;
-/// Finds that a usual text has room for at once.
-const USUAL_HITS: usize = 256;
 /// Longest atom that a look ahead allows for, in bytes.
 const LONGEST: usize = 64;
 /// Most atoms the tables may hold.
@@ -39,6 +37,8 @@ pub(super) struct Engine {
     triggers: Vec<Vec<(u32, u32)>>,
     /// Numeric code -> alternatives.
     numbered: HashMap<u32, Vec<u32>>,
+    /// The atoms of [`WAITS`].
+    waits: [u32; WAITS.len()],
 }
 
 /// The circumstances that a rule may ask for beside the text.
@@ -50,6 +50,17 @@ pub(super) struct Scene<'a> {
     /// Numbers that stand as a code in the text.
     pub codes: &'a [u32],
 }
+
+/// The finds of one text; the room is kept from text to text.
+#[derive(Debug, Default)]
+pub(super) struct Hits {
+    list: Vec<Hit>,
+    /// Whether any of the words of [`WAITS`] stands in the text.
+    pub speaks_of_waiting: bool,
+}
+
+/// Words of which one stands in every sentence that names a wait.
+const WAITS: [&str; 4] = ["again", "retry", "wait", "resets"];
 
 /// A rule that holds, and where.
 #[derive(Debug, Clone, Copy)]
@@ -118,6 +129,7 @@ impl Engine {
             alternatives: Vec::new(),
             triggers: Vec::new(),
             numbered: HashMap::new(),
+            waits: [0; WAITS.len()],
         };
         for (index, rule) in rules.enumerate() {
             for phrase in rule.any.iter().flat_map(|phrase| phrase::read(phrase)) {
@@ -150,6 +162,7 @@ impl Engine {
                 engine.alternatives.push(alternative);
             }
         }
+        engine.waits = WAITS.map(|word| engine.atom(word, &mut known));
         engine.ascii.compile();
         engine.wide.compile();
         engine
@@ -193,8 +206,9 @@ impl Engine {
     }
 
     /// The first rule that holds, if any.
-    pub(super) fn find(&self, reading: &Reading, scene: &Scene<'_>) -> Option<Found> {
-        let mut hits: Vec<Hit> = Vec::with_capacity(USUAL_HITS);
+    pub(super) fn find(&self, reading: &Reading, scene: &Scene<'_>, finds: &mut Hits) -> Option<Found> {
+        let hits = &mut finds.list;
+        hits.clear();
         let mut seen = [0_u64; MAX_ATOMS / 64];
         let text = &reading.text;
         self.ascii.walk(text, &mut |atom, start, end| {
@@ -220,6 +234,7 @@ impl Engine {
             });
             hits.sort_by_key(|hit| hit.end);
         }
+        finds.speaks_of_waiting = self.waits.iter().any(|atom| seen[*atom as usize / 64] >> (atom % 64) & 1 == 1);
         let mut best: Option<Found> = None;
         // Phrases whose circumstances do not hold are not tried again where they stand again.
         let mut hopeless = [0_u64; MAX_ATOMS / 64];
@@ -238,7 +253,7 @@ impl Engine {
                     continue;
                 }
                 hope = true;
-                if let Some(end) = alternative.holds(at, &hits, reading) {
+                if let Some(end) = alternative.holds(at, hits, reading) {
                     best = Some(Found { rule: alternative.rule, span: (hit.start as usize, end as usize) });
                 }
             }

@@ -7,9 +7,13 @@
 //!
 //! Never judges, and never looks further than [`HEAD`] and [`TAIL`] bytes.
 
+mod keys;
 mod letters;
+mod text;
 
+use keys::{is_code_key, is_echo};
 use letters::{KINDS, Kind};
+pub(super) use text::Text;
 
 /// Bytes read from the beginning of a text.
 pub(super) const HEAD: usize = 12 * 1024;
@@ -17,6 +21,8 @@ pub(super) const HEAD: usize = 12 * 1024;
 pub(super) const TAIL: usize = 4 * 1024;
 /// Numbers and values kept.
 const MAX_KEPT: usize = 512;
+/// Numbers and values that a usual text has room for at once.
+const USUAL_KEPT: usize = 64;
 
 /// A number of the text.
 #[derive(Debug, Clone, Copy)]
@@ -37,7 +43,7 @@ pub(super) struct Number {
 #[derive(Debug, Default)]
 pub(super) struct Reading {
     /// Lower case, single spaces, beginning and ending with a space.
-    pub text: Vec<u8>,
+    pub text: Text,
     /// The numbers in it, in order.
     pub numbers: Vec<Number>,
     /// The values of code-like keys, as spans of the text, in order.
@@ -54,47 +60,22 @@ struct Open {
     quoted: bool,
 }
 
-/// Keys whose value is a code, or the message itself.
-const fn is_code_key(word: &[u8]) -> bool {
-    matches!(
-        word,
-        b"code"
-            | b"type"
-            | b"status"
-            | b"reason"
-            | b"name"
-            | b"errcode"
-            | b"category"
-            | b"error"
-            | b"detail"
-            | b"message"
-            | b"event"
-            | b"exception"
-    )
-}
-
-/// Keys whose value repeats what the caller sent or the model wrote.
-fn is_echo(word: &[u8], text: &[u8]) -> bool {
-    match word {
-        b"input" | b"prompt" => true,
-        b"generation" => ends_with_words(text, b"failed generation"),
-        b"value" => ends_with_words(text, b"input value"),
-        b"id" => ends_with_words(text, b"request id"),
-        b"url" => ends_with_words(text, b"documentation url"),
-        b"body" => ends_with_words(text, b"request body"),
-        _ => false,
-    }
-}
-
 // === impl Reading ===
 
 impl Reading {
+    /// Forgets what was read and keeps the room for the next text.
+    pub(super) fn clear(&mut self) {
+        self.text.clear();
+        self.numbers.clear();
+        self.values.clear();
+        (self.open, self.wide) = (None, false);
+    }
+
     /// Reads a source of any length; only its head and tail are looked at.
     pub(super) fn add(&mut self, source: &str) {
-        if self.text.is_empty() {
-            self.text.reserve(source.len().min(HEAD + TAIL) + source.len().min(HEAD + TAIL) / 4 + 16);
-            self.text.push(b' ');
-        }
+        self.text.make_room(source.len().min(HEAD + TAIL));
+        self.values.reserve(USUAL_KEPT);
+        self.numbers.reserve(USUAL_KEPT);
         if source.len() <= HEAD + TAIL {
             self.read(source, 0);
         } else {
@@ -102,15 +83,16 @@ impl Reading {
             let tail = source.ceil_char_boundary(source.len() - TAIL);
             self.read(&source[tail..], tail);
         }
-        self.gap();
+        self.text.gap();
     }
 
     /// Adds a code found outside the text (a header), as a keyed value.
     pub(super) fn add_code(&mut self, code: &str) {
         self.add("code");
+        self.text.make_room(code.len());
         self.open = Some(Open { from: self.text.len(), quoted: true });
         self.read(code, 0);
-        self.gap();
+        self.text.gap();
     }
 
     /// Whether exactly this span is the value of a code-like key.
@@ -118,15 +100,9 @@ impl Reading {
         self.values.binary_search(&span).is_ok()
     }
 
-    fn gap(&mut self) {
-        if !matches!(self.text.last(), Some(b' ')) {
-            self.text.push(b' ');
-        }
-    }
-
     fn close(&mut self) {
         let Some(open) = self.open.take() else { return };
-        let end = self.text.len() - usize::from(matches!(self.text.last(), Some(b' ')));
+        let end = self.text.len() - usize::from(self.text.is_gap());
         if end > open.from && self.values.len() < MAX_KEPT {
             self.values.push((open.from, end));
         }
@@ -140,30 +116,40 @@ impl Reading {
             match KINDS[byte as usize] {
                 Kind::Lower => {
                     self.part_from_wide();
-                    // Eight bytes at once: all are written, those that are no lower-case letters taken back.
-                    while let Some(eight) = bytes.get(i..).and_then(<[u8]>::first_chunk::<8>) {
-                        let lower = letters::lower(*eight);
-                        self.text.extend_from_slice(eight);
-                        i += lower;
-                        if lower < 8 {
-                            self.text.truncate(self.text.len() - (8 - lower));
-                            break;
-                        }
+                    i = self.words(bytes, i);
+                }
+                Kind::Joint => {
+                    self.text.gap();
+                    i += 1;
+                }
+                Kind::Gap => {
+                    if self.open.is_some_and(|open| !open.quoted) {
+                        self.close();
                     }
-                    while bytes.get(i).is_some_and(u8::is_ascii_lowercase) {
-                        self.text.push(bytes[i]);
+                    self.text.gap();
+                    i += 1;
+                }
+                Kind::Quote => {
+                    self.close();
+                    self.text.gap();
+                    i += 1;
+                    while bytes.get(i).is_some_and(|byte| KINDS[*byte as usize] <= Kind::Quote) {
                         i += 1;
                     }
                 }
                 Kind::Upper => {
                     self.part_from_wide();
-                    let before = if i == 0 { Kind::Gap } else { KINDS[bytes[i - 1] as usize] };
-                    let after = bytes.get(i + 1).map_or(Kind::Gap, |b| KINDS[*b as usize]);
-                    if before == Kind::Lower || (before == Kind::Upper && after == Kind::Lower && !plural(bytes, i)) {
-                        self.gap();
+                    i = self.upper(bytes, i);
+                }
+                Kind::Assign => {
+                    if self.open.is_some_and(|open| !open.quoted) {
+                        self.close();
                     }
-                    self.text.push(byte | 0x20);
-                    i += 1;
+                    i = if byte == b':' && bytes[i..].starts_with(b"://") {
+                        self.skip_address(bytes, i)
+                    } else {
+                        self.gap_from(bytes, i)
+                    };
                 }
                 Kind::Digit => i = self.number(bytes, i, offset),
                 Kind::Apostrophe => {
@@ -180,32 +166,41 @@ impl Reading {
                 }
                 Kind::Backslash => i = self.escape(bytes, i),
                 Kind::Wide => i = self.wide(source, i),
-                Kind::Gap => {
-                    if let Some(open) = self.open {
-                        let ends = if open.quoted { byte == b'"' } else { !matches!(byte, b'_' | b'-' | b'.' | b'/') };
-                        if ends {
-                            self.close();
-                        }
-                    }
-                    if byte == b':' && bytes[i..].starts_with(b"://") {
-                        i = self.skip_address(bytes, i);
-                    } else if matches!(byte, b':' | b'=') {
-                        i = self.gap_from(bytes, i);
-                    } else {
-                        self.gap();
-                        i += 1;
-                    }
-                }
             }
         }
         self.close();
+    }
+
+    /// Writes the words of lower-case letters from here on that one byte stands between.
+    #[inline]
+    fn words(&mut self, bytes: &[u8], from: usize) -> usize {
+        let within = if self.open.is_none_or(|open| open.quoted) { Kind::Gap } else { Kind::Joint };
+        self.text.put_words(bytes, from, |between| KINDS[between as usize] <= within)
+    }
+
+    /// Writes the upper-case letters from here on in lower case; `RateLimit`, `LLMError`: a word begins inside a word.
+    #[inline]
+    fn upper(&mut self, bytes: &[u8], from: usize) -> usize {
+        let mut i = from;
+        if i > 0 && bytes[i - 1].is_ascii_lowercase() {
+            self.text.gap();
+        }
+        while bytes.get(i).is_some_and(u8::is_ascii_uppercase) {
+            let last = bytes.get(i + 1).is_some_and(u8::is_ascii_lowercase);
+            if last && i > 0 && bytes[i - 1].is_ascii_uppercase() && !plural(bytes, i) {
+                self.text.gap();
+            }
+            self.text.put(bytes[i] | 0x20);
+            i += 1;
+        }
+        i
     }
 
     /// Reads the gap between a key and its value; opens the value when the key's is a code, drops it when it is an echo.
     fn gap_from(&mut self, bytes: &[u8], from: usize) -> usize {
         let mut i = from;
         let mut assigned = false;
-        while i < bytes.len() && matches!(bytes[i], b':' | b'=' | b' ' | b'"' | b'\'' | b'\\' | b'\t') {
+        while bytes.get(i).is_some_and(|byte| letters::BETWEEN[*byte as usize]) {
             // `\n` inside an escaped text ends the gap.
             if bytes[i] == b'\\' && bytes.get(i + 1).is_some_and(u8::is_ascii_alphanumeric) {
                 break;
@@ -213,11 +208,11 @@ impl Reading {
             assigned |= matches!(bytes[i], b':' | b'=');
             i += 1;
         }
-        self.gap();
+        self.text.gap();
         if !assigned || i >= bytes.len() {
             return i.max(from + 1);
         }
-        let word = last_word(&self.text);
+        let word = self.text.last_word();
         if is_code_key(word) && bytes[i].is_ascii_alphabetic() {
             if self.open.is_none() {
                 let quoted = matches!(bytes[i - 1], b'"' | b'\'');
@@ -234,15 +229,15 @@ impl Reading {
     /// Writes a letter outside ASCII; scripts without spaces stand apart from Latin words.
     fn letter(&mut self, letter: char) {
         let wide = letter >= '\u{2e80}';
-        if wide && !self.wide && self.text.last().is_some_and(|b| *b != b' ') {
-            self.text.push(b' ');
+        if wide && !self.wide {
+            self.text.gap();
         } else if !wide {
             self.part_from_wide();
         }
         self.wide = wide;
         let mut buffer = [0; 4];
         for lower in letter.to_lowercase() {
-            self.text.extend_from_slice(lower.encode_utf8(&mut buffer).as_bytes());
+            self.text.put_all(lower.encode_utf8(&mut buffer).as_bytes());
         }
     }
 
@@ -250,16 +245,15 @@ impl Reading {
     fn part_from_wide(&mut self) {
         if self.wide {
             self.wide = false;
-            self.gap();
+            self.text.gap();
         }
     }
 
     fn skip_address(&mut self, bytes: &[u8], from: usize) -> usize {
         // The scheme was written already; it goes with the rest.
-        while self.text.last().is_some_and(u8::is_ascii_alphanumeric) {
-            self.text.pop();
-        }
-        self.text.extend_from_slice(b"url ");
+        self.text.take_back_word();
+        self.text.put_all(b"url");
+        self.text.gap();
         let mut i = from;
         while i < bytes.len()
             && !matches!(bytes[i], b' ' | b'"' | b'\'' | b'\\' | b')' | b']' | b'}' | b'>' | b'<' | b'\n' | b'`')
@@ -275,7 +269,7 @@ impl Reading {
         if self.text.last().is_some_and(u8::is_ascii_lowercase) && from > 0 && bytes[from - 1].is_ascii_alphabetic() {
             let mut i = from;
             while i < bytes.len() && bytes[i].is_ascii_digit() {
-                self.text.push(bytes[i]);
+                self.text.put(bytes[i]);
                 i += 1;
             }
             return i;
@@ -303,10 +297,10 @@ impl Reading {
             self.numbers.push(Number { at: self.text.len(), source: from + offset, whole, digits, alone });
         }
         if NUMBERED.iter().any(|key| self.text.ends_with(key)) {
-            self.text.extend_from_slice(&bytes[from..i]);
+            self.text.put_all(&bytes[from..i]);
         } else {
             // Nothing at all is told apart from any other number: a limit of zero is no limit that frees up.
-            self.text.push(if whole == 0 && alone { b'0' } else { b'#' });
+            self.text.put(if whole == 0 && alone { b'0' } else { b'#' });
         }
         i
     }
@@ -319,7 +313,7 @@ impl Reading {
         self.close();
         match bytes.get(i) {
             Some(b'n' | b'r' | b't') => {
-                self.gap();
+                self.text.gap();
                 i + 1
             }
             Some(b'u') => {
@@ -330,18 +324,18 @@ impl Reading {
                         i + 5
                     }
                     Some(_) => {
-                        self.gap();
+                        self.text.gap();
                         i + 5
                     }
                     None => {
-                        self.gap();
+                        self.text.gap();
                         i
                     }
                 }
             }
             Some(b'"' | b'\'') => self.gap_from(bytes, i),
             _ => {
-                self.gap();
+                self.text.gap();
                 i
             }
         }
@@ -354,7 +348,7 @@ impl Reading {
             // A curly apostrophe inside a word goes, like a straight one.
             '\u{2019}' if source[next..].starts_with(|c: char| c.is_ascii_lowercase()) => {}
             letter if letter.is_alphanumeric() => self.letter(letter),
-            _ => self.gap(),
+            _ => self.text.gap(),
         }
         next
     }
@@ -375,21 +369,4 @@ const NUMBERED: [&[u8]; 8] = [
 /// `URLs`, `IDs`: a plural, not the end of a word.
 fn plural(bytes: &[u8], i: usize) -> bool {
     bytes.get(i + 1) == Some(&b's') && !bytes.get(i + 2).is_some_and(u8::is_ascii_alphabetic)
-}
-
-/// Bytes looked back for a key, so that reading stays linear.
-const LONGEST_KEY: usize = 24;
-
-fn last_word(text: &[u8]) -> &[u8] {
-    let text = text.strip_suffix(b" ").unwrap_or(text);
-    let text = &text[text.len().saturating_sub(LONGEST_KEY)..];
-    // Of what is no letter and no digit only spaces, `#` and letters of other scripts are in a reading.
-    let from = text.iter().rposition(|b| !(b'0'..=b'z').contains(b)).map_or(0, |at| at + 1);
-    &text[from..]
-}
-
-fn ends_with_words(text: &[u8], words: &[u8]) -> bool {
-    text.strip_suffix(b" ")
-        .and_then(|text| text.strip_suffix(words))
-        .is_some_and(|before| before.last().is_none_or(|b| !b.is_ascii_alphanumeric()))
 }

@@ -17,9 +17,15 @@ use crate::domain::failure::{FailureClass, ProviderError, Wait, WaitSource};
 /// The longest wait that is believed: a month.
 const LONGEST: Duration = Duration::from_hours(31 * 24);
 
-/// The stated wait, if any.
-pub(super) fn stated(error: &ProviderError, reading: &Reading, class: FailureClass, now: Timestamp) -> Option<Wait> {
-    let from_text = text::stated(error, reading);
+/// The stated wait, if any; `in_words` says whether one may be written in words ("in one minute").
+pub(super) fn stated(
+    error: &ProviderError,
+    reading: &Reading,
+    class: FailureClass,
+    in_words: bool,
+    now: Timestamp,
+) -> Option<Wait> {
+    let from_text = text::stated(error, reading, in_words);
     let from_header = header(error, now).or_else(|| match class {
         FailureClass::RateLimited | FailureClass::QuotaExceeded => window(error, now),
         _ => None,
@@ -192,7 +198,7 @@ pub(super) mod text {
     }
 
     /// The first wait that the text states.
-    pub(super) fn stated(error: &ProviderError, reading: &Reading) -> Option<Wait> {
+    pub(super) fn stated(error: &ProviderError, reading: &Reading, in_words: bool) -> Option<Wait> {
         let source = error.body.as_deref().filter(|b| !b.is_empty()).or(error.message.as_deref())?;
         for number in &reading.numbers {
             let before = &reading.text[..number.at];
@@ -218,7 +224,7 @@ pub(super) mod text {
                 return Some(Wait { duration, source: WaitSource::Text });
             }
         }
-        in_words(reading)
+        if in_words { self::in_words(reading) } else { None }
     }
 
     /// Whether the last word before a number can end a lead at all.
@@ -266,6 +272,9 @@ pub(super) mod text {
         let end = rest.bytes().position(|b| !b.is_ascii_digit() && b != b'.')?;
         let tail = rest[end..].trim_start();
         // Nearly no number has such a unit; those that have none are not read.
+        if !tail.starts_with(|first: char| matches!(first, 's' | 'm') || !first.is_ascii()) {
+            return None;
+        }
         let (_, seconds) = UNITS.iter().find(|(unit, _)| tail.starts_with(unit))?;
         let number: f64 = rest[..end].parse().ok()?;
         bounded(number * seconds)
@@ -293,11 +302,6 @@ pub(super) mod text {
             ("an", 1.0),
         ];
         let text = std::str::from_utf8(&reading.text).ok()?;
-        // One look spares seven: every lead holds one of these.
-        if !text.contains("again ") && !text.contains("retry ") && !text.contains("wait ") && !text.contains("resets ")
-        {
-            return None;
-        }
         for lead in
             ["try again in ", "try again after ", "retry in ", "retry after ", "wait ", "wait for ", "resets in "]
         {

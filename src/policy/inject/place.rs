@@ -48,7 +48,7 @@ pub(super) fn choose(messages: &[Message], target: &Target) -> Result<Vehicle, &
     match target.dialect {
         Dialect::OpenaiChat | Dialect::Scripted => Ok(match tail {
             Tail::Tools { failed: true } => Vehicle::ToolResult,
-            _ => openai_message(tail, instructions(&target.family), able)?,
+            _ => openai_message(tail, instructions(able), able)?,
         }),
         Dialect::OpenaiResponses => openai_message(tail, Vehicle::DeveloperMessage, able),
         Dialect::Anthropic => match tail {
@@ -89,12 +89,8 @@ const fn block(tail: Tail, after_tools: Vehicle) -> Result<Vehicle, &'static str
 }
 
 /// `OpenAI`'s own models know developers; the many servers that speak its dialect know only system messages.
-fn instructions(family: &str) -> Vehicle {
-    if family.contains("openai") || family.contains("azure") {
-        Vehicle::DeveloperMessage
-    } else {
-        Vehicle::SystemMessage
-    }
+const fn instructions(able: &Capabilities) -> Vehicle {
+    if able.developer_role { Vehicle::DeveloperMessage } else { Vehicle::SystemMessage }
 }
 
 fn tail(messages: &[Message]) -> Tail {

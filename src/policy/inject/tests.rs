@@ -33,7 +33,12 @@ fn target(dialect: Dialect, family: &str, tail_system_message: bool, user_after_
         model: "model".into(),
         credential: "credential".into(),
         endpoint: "https://model.test".into(),
-        capabilities: Capabilities { tail_system_message, user_after_tool, ..Capabilities::default() },
+        capabilities: Capabilities {
+            tail_system_message,
+            user_after_tool,
+            developer_role: family == "openai",
+            ..Capabilities::default()
+        },
     }
 }
 

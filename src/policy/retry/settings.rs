@@ -7,7 +7,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     domain::units,
-    policy::backoff::{Backoff, Jitter},
+    policy::{
+        backoff::{Backoff, Jitter},
+        continuation::OnLength,
+    },
 };
 
 /// Attempts of one invocation that no setting exceeds: over all targets, the first, hedges and semantic ones included.
@@ -61,6 +64,11 @@ pub struct RetryPolicy {
     /// What all attempts may be billed, as a multiple of the estimate for the first. A number from 1 to 100; default
     /// 3. An attempt that would exceed it, if it cost the estimate again, is not made.
     pub max_token_multiple: f64,
+    /// What is done with an answer of text alone that the model's own output limit cut: `continue` has it gone on with,
+    /// at most 3 times, where the target can or the caller allows it, else it is passed on as it is; `shorten` asks
+    /// again, with a note to be shorter; `accept` passes it on. Default `continue`. A limit that the caller sets
+    /// itself is always accepted.
+    pub on_length: OnLength,
     /// Waiting while no target may be asked.
     pub park: ParkPolicy,
 }
@@ -103,6 +111,7 @@ impl Default for RetryPolicy {
             wait_cap: Duration::from_mins(5),
             min_attempt_time: Duration::from_millis(300),
             max_token_multiple: 3.0,
+            on_length: OnLength::Continue,
             park: ParkPolicy::default(),
         }
     }

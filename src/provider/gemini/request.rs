@@ -27,13 +27,14 @@ pub(super) fn body(call: &WireCall) -> Result<Vec<u8>, ProviderError> {
         message: Some(message),
         ..ProviderError::default()
     };
-    let fields = fields(&call.target.model, &call.call).map_err(refused)?;
+    let fields = fields(&call.call, call.target.capabilities.signed_calls).map_err(refused)?;
     serde_json::to_vec(&fields).map_err(|error| refused(format!("the request cannot be written as JSON: {error}")))
 }
 
-fn fields(model: &str, call: &ModelCall) -> Result<Map<String, Value>, String> {
+/// `signed_calls`: calls of the current turn must come with signatures, as from version 3 on.
+fn fields(call: &ModelCall, signed_calls: bool) -> Result<Map<String, Value>, String> {
     let mut body = Map::new();
-    let conversation = contents::translate(&call.messages, demands_signatures(model));
+    let conversation = contents::translate(&call.messages, signed_calls);
     if !conversation.system.is_empty() {
         body.insert("systemInstruction".to_owned(), json!({"parts": conversation.system}));
     }
@@ -51,11 +52,6 @@ fn fields(model: &str, call: &ModelCall) -> Result<Map<String, Value>, String> {
     }
     merge_extra(&mut body, call);
     Ok(body)
-}
-
-/// From version 3 on, calls of the current turn must come with signatures.
-fn demands_signatures(model: &str) -> bool {
-    !["gemini-1", "gemini-2"].iter().any(|old| model.contains(old))
 }
 
 fn declaration(definition: &ToolDefinition) -> Result<Value, String> {

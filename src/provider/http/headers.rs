@@ -4,7 +4,7 @@
 
 use http::HeaderMap;
 
-const KEPT: [&str; 14] = [
+const KEPT: [&str; 15] = [
     "cf-ray",
     "content-type",
     "date",
@@ -14,6 +14,7 @@ const KEPT: [&str; 14] = [
     "retry-after",
     "retry-after-ms",
     "server",
+    "x-amzn-errortype",
     "x-amzn-requestid",
     "x-generation-id",
     "x-request-id",

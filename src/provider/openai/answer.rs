@@ -156,12 +156,14 @@ impl Reader {
 
     fn event(&mut self, event: &SseEvent) -> Result<Vec<Delta>, ProviderError> {
         let flaw = match serde_json::from_str::<Value>(&event.data) {
-            Ok(value) if inband::is_error(&event.name, &value) => return Err(self.in_stream(event)),
+            Ok(value) if inband::is_error(&event.name, &value) => {
+                return Err(self.in_stream(&inband::bare(&value, &event.data)));
+            }
             Ok(value) => match self.assembler.chunk(&value) {
                 Ok(deltas) => return Ok(deltas),
                 Err(flaw) => flaw,
             },
-            Err(_) if event.name == "error" => return Err(self.in_stream(event)),
+            Err(_) if event.name == "error" => return Err(self.in_stream(&event.data)),
             Err(_) => Flaw::NoChunk,
         };
         // An event that is no chunk at all may be skipped once; one that carried a piece of the answer may not,
@@ -220,18 +222,18 @@ impl Reader {
         Ok(deltas)
     }
 
-    fn in_stream(&self, event: &SseEvent) -> ProviderError {
-        ProviderError { body: Some(bounded(&event.data)), ..self.facts.error(Surface::Stream) }
+    fn in_stream(&self, data: &str) -> ProviderError {
+        ProviderError { body: Some(bounded(data)), ..self.facts.error(Surface::Stream) }
     }
 
     fn flawed(&self, flaw: Flaw, data: &str) -> ProviderError {
-        let (message, fault) = match flaw {
-            Flaw::NoChunk => (None, Some(TransportFault::Protocol)),
-            Flaw::Unusable(message) => (Some(message), Some(TransportFault::Protocol)),
-            Flaw::Failed(message) => (Some(message), None),
+        let (message, fault, status) = match flaw {
+            Flaw::NoChunk => (None, Some(TransportFault::Protocol), self.facts.status),
+            Flaw::Unusable(message) => (Some(message), Some(TransportFault::Protocol), self.facts.status),
+            Flaw::Failed(message, status) => (Some(message), None, status),
         };
         let body = message.is_none().then(|| bounded(data));
-        ProviderError { body, message, fault, ..self.facts.error(Surface::Stream) }
+        ProviderError { body, message, fault, status: Some(status), ..self.facts.error(Surface::Stream) }
     }
 
     /// An answer that is none: its beginning is all there is to say.

@@ -44,8 +44,8 @@ pub(super) enum Flaw {
     NoChunk,
     /// It is one, but says something that cannot be used.
     Unusable(String),
-    /// The server's own word for its failure.
-    Failed(String),
+    /// The server's own word for its failure, and the status that it would have had outside of a stream.
+    Failed(String, u16),
 }
 
 // === impl Assembler ===
@@ -100,8 +100,10 @@ impl Assembler {
     /// Ends the answer: every block's stop and the finish.
     pub(super) fn seal(&mut self) -> Result<Vec<Delta>, Flaw> {
         let raw = self.choices.values().next().cloned().flatten().unwrap_or_default();
-        let reason = finish::reason(&raw)
-            .ok_or_else(|| Flaw::Failed(format!("the provider ended the answer with finish_reason {raw}")))?;
+        let reason = finish::reason(&raw).ok_or_else(|| {
+            let words = format!("the provider ended the answer with finish_reason {raw}");
+            Flaw::Failed(words, finish::failed_status(&raw))
+        })?;
         let has_tools = !self.tools.is_empty();
         let reason = match reason {
             // Many servers say `stop` whatever the model wants.

@@ -22,6 +22,11 @@ pub(super) fn reason(raw: &str) -> Option<FinishReason> {
     }
 }
 
+/// The status that a server's word for its own failure would have had outside of a stream.
+pub(super) fn failed_status(raw: &str) -> u16 {
+    if raw == "insufficient_system_resource" { 503 } else { 500 }
+}
+
 /// The usage in a chunk or document, also where Groq keeps it.
 pub(super) fn usage(value: &Value) -> Option<Usage> {
     let usage = [value.get("usage"), value.pointer("/x_groq/usage")].into_iter().flatten().find(|it| it.is_object())?;

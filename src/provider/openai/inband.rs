@@ -2,6 +2,8 @@
 //!
 //! They are looked for before an event is read as a piece of the answer, because half of them would pass as one.
 
+use std::borrow::Cow;
+
 use serde_json::Value;
 
 /// Whether an event, or a whole document, tells of an error.
@@ -15,6 +17,16 @@ pub(super) fn is_error(event_name: &str, value: &Value) -> bool {
         || choices(value).any(|choice| {
             is_set(choice.get("error")) || choice.get("finish_reason").and_then(Value::as_str) == Some("error")
         })
+}
+
+/// The error alone, where it came within a piece of the answer: the rest of that piece says nothing about it.
+pub(super) fn bare<'a>(value: &Value, data: &'a str) -> Cow<'a, str> {
+    match value.get("error") {
+        Some(error @ Value::Object(_)) if value.get("choices").is_some() => {
+            Cow::Owned(serde_json::json!({"error": error}).to_string())
+        }
+        Some(_) | None => Cow::Borrowed(data),
+    }
 }
 
 /// Whether a document without choices says in some gateway's own words that it is an error.

@@ -10,7 +10,7 @@ use super::ChatDialect;
 use crate::domain::message::{Media, MediaSource, Message, Part, Role, ToolCall, ToolResult};
 
 /// The conversation in the dialect's words.
-pub(super) fn translate(messages: &[Message], dialect: &ChatDialect) -> Vec<Value> {
+pub(super) fn translate(messages: &[Message], dialect: &ChatDialect<'_>) -> Vec<Value> {
     let mut translated = Vec::with_capacity(messages.len());
     for message in messages {
         for part in &message.parts {
@@ -24,7 +24,7 @@ pub(super) fn translate(messages: &[Message], dialect: &ChatDialect) -> Vec<Valu
 }
 
 /// What the message says beside tool results; `None` where it says nothing else.
-fn said(message: &Message, dialect: &ChatDialect) -> Option<Value> {
+fn said(message: &Message, dialect: &ChatDialect<'_>) -> Option<Value> {
     match message.role {
         Role::System => Some(with_content("system", message)),
         Role::Developer => Some(with_content(if dialect.developer_role { "developer" } else { "system" }, message)),
@@ -57,7 +57,7 @@ fn content(message: &Message) -> Value {
     Value::Array(parts.collect())
 }
 
-fn assistant(message: &Message, dialect: &ChatDialect) -> Value {
+fn assistant(message: &Message, dialect: &ChatDialect<'_>) -> Value {
     let mut fields = Map::new();
     fields.insert("role".to_owned(), json!("assistant"));
     let mut calls = Vec::new();

@@ -9,7 +9,8 @@ use serde_json::{Map, Value, json};
 use super::{ChatDialect, messages};
 use crate::domain::{
     failure::ProviderError,
-    message::{ModelCall, ResponseFormat, ToolChoice, ToolDefinition},
+    message::{ModelCall, ResponseFormat, Role, ToolChoice, ToolDefinition},
+    target::PrefillMark,
     wire::WireCall,
 };
 
@@ -17,7 +18,7 @@ use crate::domain::{
 ///
 /// # Errors
 /// When a schema that the caller gave is not JSON: it cannot be put into any request.
-pub(super) fn body(call: &WireCall, dialect: &ChatDialect) -> Result<Vec<u8>, ProviderError> {
+pub(super) fn body(call: &WireCall, dialect: &ChatDialect<'_>) -> Result<Vec<u8>, ProviderError> {
     let refused = |message: String| ProviderError {
         provider: Arc::clone(&call.target.family),
         message: Some(message),
@@ -28,15 +29,29 @@ pub(super) fn body(call: &WireCall, dialect: &ChatDialect) -> Result<Vec<u8>, Pr
 }
 
 /// The fields of the body.
-pub(super) fn fields(model: &str, call: &ModelCall, dialect: &ChatDialect) -> Result<Map<String, Value>, String> {
+pub(super) fn fields(model: &str, call: &ModelCall, dialect: &ChatDialect<'_>) -> Result<Map<String, Value>, String> {
     let mut body = Map::new();
     let mut set = |name: &str, value: Value| {
         body.insert(name.to_owned(), value);
     };
     set("model", json!(model));
-    set("messages", Value::Array(messages::translate(&call.messages, dialect)));
+    let begun = call.messages.last().is_some_and(|message| message.role == Role::Assistant);
+    let mut messages = messages::translate(&call.messages, dialect);
+    match dialect.prefill_mark {
+        PrefillMark::ContinueFinalMessage if begun => {
+            set("continue_final_message", json!(true));
+            set("add_generation_prompt", json!(false));
+        }
+        PrefillMark::Prefix if begun => {
+            if let Some(last) = messages.last_mut() {
+                last["prefix"] = json!(true);
+            }
+        }
+        PrefillMark::None | PrefillMark::ContinueFinalMessage | PrefillMark::Prefix => {}
+    }
+    set("messages", Value::Array(messages));
     set("stream", json!(dialect.options.stream));
-    if dialect.options.stream && dialect.options.include_usage {
+    if dialect.stream_usage {
         set("stream_options", json!({"include_usage": true}));
     }
     if !call.tools.is_empty() {
@@ -45,7 +60,7 @@ pub(super) fn fields(model: &str, call: &ModelCall, dialect: &ChatDialect) -> Re
         if let Some(choice) = tool_choice(&call.tool_choice) {
             set("tool_choice", choice);
         }
-        if let Some(parallel) = call.parallel_tool_calls {
+        if let Some(parallel) = call.parallel_tool_calls.filter(|_| dialect.parallel_tools) {
             set("parallel_tool_calls", json!(parallel));
         }
     }
@@ -68,7 +83,7 @@ pub(super) fn fields(model: &str, call: &ModelCall, dialect: &ChatDialect) -> Re
         set("seed", json!(seed));
     }
     if let Some(limit) = call.max_output_tokens {
-        set(dialect.max_tokens_field, json!(limit));
+        set(dialect.output_limit_field.as_str(), json!(limit));
     }
     if let Some(effort) = &call.reasoning_effort {
         set("reasoning_effort", json!(effort));

@@ -3,25 +3,30 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::domain::{
-    message::{
-        Media, MediaSource, Message, ModelCall, Part, Reasoning, ResponseFormat, Role, Sampling, ToolCall, ToolChoice,
-        ToolDefinition, ToolResult,
+use crate::{
+    domain::{
+        message::{
+            Media, MediaSource, Message, ModelCall, Part, Reasoning, ResponseFormat, Role, Sampling, ToolCall,
+            ToolChoice, ToolDefinition, ToolResult,
+        },
+        target::Dialect,
     },
-    target::Dialect,
+    provider::known::{Place, capabilities},
 };
 
-fn dialect(base_url: &str) -> ChatDialect {
-    ChatDialect::of(&ProviderSpec::new("p", Dialect::OpenaiChat, base_url))
+/// What a call becomes at that URL, with these options.
+fn written_at(call: &ModelCall, base_url: &str, options: &ChatOptions) -> Value {
+    let place = Place { dialect: Dialect::OpenaiChat, family: "p", endpoint: base_url, model: "m" };
+    let dialect = ChatDialect::of(options, &capabilities(&place), &Wording::default());
+    Value::Object(request::fields("m", call, &dialect).unwrap())
 }
 
-fn written(call: &ModelCall, dialect: &ChatDialect) -> Value {
-    let fields = request::fields("m", call, dialect).unwrap();
-    Value::Object(fields)
+fn written(call: &ModelCall, base_url: &str) -> Value {
+    written_at(call, base_url, &ChatOptions::default())
 }
 
 fn messages(call: &ModelCall) -> Value {
-    written(call, &dialect("https://example.com/v1"))["messages"].clone()
+    written(call, "https://example.com/v1")["messages"].clone()
 }
 
 fn said(role: Role, parts: Vec<Part>) -> Message {
@@ -91,7 +96,7 @@ fn media_are_parts_by_value_or_by_reference() {
 #[test]
 fn a_developer_message_is_a_system_message_where_the_server_knows_no_developer() {
     let call = ModelCall { messages: vec![Message::text(Role::Developer, "Be brief")], ..ModelCall::default() };
-    let role = |base_url: &str| written(&call, &dialect(base_url))["messages"][0]["role"].clone();
+    let role = |base_url: &str| written(&call, base_url)["messages"][0]["role"].clone();
     assert_eq!(role("https://example.com/v1"), "system");
     assert_eq!(role("https://api.openai.com/v1"), "developer");
 }
@@ -104,9 +109,8 @@ fn reasoning_goes_back_only_where_the_server_wants_it() {
         ..ModelCall::default()
     };
     assert_eq!(messages(&call), json!([{"role": "assistant", "content": "Yes."}]));
-    let mut dialect = dialect("https://api.deepseek.com");
-    dialect.options.reasoning_field = Some("reasoning_content".to_owned());
-    let message = &written(&call, &dialect)["messages"][0];
+    let options = ChatOptions { reasoning_field: Some("reasoning_content".to_owned()), ..ChatOptions::default() };
+    let message = &written_at(&call, "https://api.deepseek.com", &options)["messages"][0];
     assert_eq!(message, &json!({"role": "assistant", "content": "Yes.", "reasoning_content": "Hm."}));
 }
 
@@ -118,7 +122,7 @@ fn the_output_limit_has_the_name_that_the_server_knows() {
         ("https://x.openai.azure.com/openai/deployments/{model}?api-version=1", "max_completion_tokens"),
         ("http://localhost:8000/v1", "max_tokens"),
     ] {
-        assert_eq!(written(&call, &dialect(base_url))[name], 7, "{base_url}");
+        assert_eq!(written(&call, base_url)[name], 7, "{base_url}");
     }
 }
 
@@ -161,13 +165,55 @@ fn tools_sampling_format_and_effort_are_written_and_extra_comes_last() {
         "stop": ["END"],
         "service_tier": "flex",
     });
-    assert_eq!(written(&call, &dialect("https://example.com/v1")), expected);
+    assert_eq!(written(&call, "https://example.com/v1"), expected);
 }
 
 #[test]
 fn a_schema_that_is_no_json_is_refused_before_anything_is_sent() {
     let tool = ToolDefinition { name: "f".to_owned(), description: String::new(), parameters: "{oops".to_owned() };
     let call = ModelCall { tools: vec![tool], ..ModelCall::default() };
-    let refused = request::fields("m", &call, &dialect("https://example.com/v1")).unwrap_err();
+    let options = ChatOptions::default();
+    let dialect = ChatDialect::of(&options, &Capabilities::default(), &Wording::default());
+    let refused = request::fields("m", &call, &dialect).unwrap_err();
     assert!(refused.starts_with("Invalid schema for function 'f': it is not JSON"), "{refused}");
+}
+
+#[test]
+fn a_begun_answer_is_marked_as_the_server_wants_it_and_nothing_else_is() {
+    let begun = ModelCall {
+        messages: vec![Message::text(Role::User, "Tell."), Message::text(Role::Assistant, "Once")],
+        ..ModelCall::default()
+    };
+    let vllm = written(&begun, "http://vllm:8000/v1");
+    assert_eq!((&vllm["continue_final_message"], &vllm["add_generation_prompt"]), (&json!(true), &json!(false)));
+    let mistral = written(&begun, "https://api.mistral.ai/v1");
+    assert_eq!(mistral["messages"][1], json!({"role": "assistant", "content": "Once", "prefix": true}));
+    let bare = written(&begun, "https://api.openai.com/v1");
+    assert_eq!((&bare["continue_final_message"], &bare["messages"][1]["prefix"]), (&Value::Null, &Value::Null));
+    let asked = ModelCall { messages: vec![Message::text(Role::User, "Tell.")], ..ModelCall::default() };
+    assert_eq!(written(&asked, "http://vllm:8000/v1")["continue_final_message"], Value::Null);
+}
+
+#[test]
+fn what_a_target_was_found_not_to_take_is_worded_otherwise() {
+    let call = ModelCall {
+        messages: vec![Message::text(Role::Developer, "Be brief.")],
+        max_output_tokens: Some(7),
+        ..ModelCall::default()
+    };
+    let wording = Wording {
+        output_limit_field: Some(OutputLimitField::MaxTokens),
+        without_stream_usage: true,
+        developer_as_system: true,
+    };
+    let options = ChatOptions::default();
+    let able = Capabilities {
+        developer_role: true,
+        output_limit_field: OutputLimitField::MaxCompletionTokens,
+        ..Capabilities::default()
+    };
+    let dialect = ChatDialect::of(&options, &able, &wording);
+    let expected = json!({"model": "m", "stream": true, "max_tokens": 7,
+        "messages": [{"role": "system", "content": "Be brief."}]});
+    assert_eq!(Value::Object(request::fields("m", &call, &dialect).unwrap()), expected);
 }

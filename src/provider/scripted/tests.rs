@@ -7,6 +7,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::domain::{
+    adaptation::Wording,
     completion::{Delta, FinishReason},
     failure::{ProviderError, TransportFault},
     ids::InvocationId,
@@ -37,6 +38,7 @@ fn call(model: &str, texts: &[&str]) -> WireCall {
         attempt: 1,
         target: Arc::new(target),
         call: Arc::new(ModelCall { messages, ..ModelCall::default() }),
+        wording: Wording::default(),
         deadline: Instant::now() + Duration::from_mins(10),
         trace: TraceContext::default(),
     }

@@ -43,6 +43,29 @@ pub struct Levels {
     pub watchers: i64,
     /// What is left in the retry budgets of targets, in tokens.
     pub budgets: Vec<(TargetId, f64)>,
+    /// What the journal holds.
+    pub journal: JournalLevels,
+}
+
+/// What the journal holds, as of its newest compaction, and what waits for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct JournalLevels {
+    /// Steps that wait to be recorded.
+    pub waiting: u64,
+    /// Steps that were told and never recorded, since the beginning.
+    pub dropped: u64,
+    /// Invocations.
+    pub invocations: u64,
+    /// Steps.
+    pub steps: u64,
+    /// Bytes of steps.
+    pub bytes: u64,
+    /// Threads.
+    pub threads: u64,
+    /// Invocations whose steps the retention took, since the beginning.
+    pub stripped: u64,
+    /// Invocations that the retention removed whole, since the beginning.
+    pub deleted: u64,
 }
 
 /// What is so at this moment.
@@ -58,6 +81,9 @@ pub(super) struct Gauges {
 
 /// A gauge of one number: its name, what it means, how it is read.
 type Level = (&'static str, &'static str, fn(&Gauges) -> i64);
+
+/// The same of the journal.
+type JournalLevel = (&'static str, &'static str, fn(JournalLevels) -> u64);
 
 struct Source(Box<dyn Fn() -> Levels + Send + Sync>);
 
@@ -154,6 +180,42 @@ impl Gauges {
     pub(super) fn observed_by(self: &Arc<Self>, meter: &Meter) {
         self.observe_process(meter);
         self.observe_targets(meter);
+        self.observe_journal(meter);
+    }
+
+    fn observe_journal(self: &Arc<Self>, meter: &Meter) {
+        let levels: [JournalLevel; 5] = [
+            (metric::JOURNAL_WAITING, "Steps that wait to be recorded", |journal| journal.waiting),
+            (metric::JOURNAL_INVOCATIONS, "Invocations that the journal keeps", |journal| journal.invocations),
+            (metric::JOURNAL_STEPS, "Steps that the journal keeps", |journal| journal.steps),
+            (metric::JOURNAL_SIZE, "Bytes of the steps that the journal keeps", |journal| journal.bytes),
+            (metric::JOURNAL_THREADS, "Threads that the journal keeps", |journal| journal.threads),
+        ];
+        for (name, description, read) in levels {
+            let gauges = Arc::clone(self);
+            meter
+                .u64_observable_gauge(name)
+                .with_description(description)
+                .with_callback(move |observer| observer.observe(read(gauges.levels().journal), &[]))
+                .build();
+        }
+        let gauges = Arc::clone(self);
+        meter
+            .u64_observable_counter(metric::JOURNAL_DROPPED)
+            .with_description("Steps that were told and never recorded")
+            .with_callback(move |observer| observer.observe(gauges.levels().journal.dropped, &[]))
+            .build();
+        let gauges = Arc::clone(self);
+        meter
+            .u64_observable_counter(metric::JOURNAL_REMOVED)
+            .with_description("Invocations from which the retention took their steps, or which it removed whole")
+            .with_callback(move |observer| {
+                let JournalLevels { stripped, deleted, .. } = gauges.levels().journal;
+                for (what, count) in [("steps", stripped), ("invocation", deleted)] {
+                    observer.observe(count, &[KeyValue::new(label::WHAT, what)]);
+                }
+            })
+            .build();
     }
 
     fn observe_process(self: &Arc<Self>, meter: &Meter) {

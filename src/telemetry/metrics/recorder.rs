@@ -344,7 +344,7 @@ const fn cause_label(cause: AttemptCause) -> &'static str {
         AttemptCause::Retry(_) => "retry",
         AttemptCause::Fallback(_) => "fallback",
         AttemptCause::Hedge => "hedge",
-        AttemptCause::Continue(_) => "continue",
+        AttemptCause::Continue(_) | AttemptCause::Extend => "continue",
         AttemptCause::Adapt(_) => "adapt",
     }
 }

@@ -83,6 +83,7 @@ fn recover(bus: &EventBus) {
             max_retries: 2,
             strategy: RecoveryStrategy::Fallback,
             wait: Wait { duration: Duration::from_millis(300), source: WaitSource::Backoff },
+            adaptation: None,
         },
     );
     publish(2, spare(), EventBody::FallbackChosen { from: "main".into(), class });

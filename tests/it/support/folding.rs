@@ -1,13 +1,17 @@
 //! A client of `StreamWithRecovery` that folds as the contract says, and holds every event to it.
 //!
-//! Written from the words of `stream.proto` and from nothing else of the service.
+//! Written from the words of `stream.proto` and from nothing else of the service; the library's own folder is fed the
+//! same events beside it, and must hold the same.
 
 use std::collections::BTreeMap;
 
-use relight::grpc::v1::{
-    Accepted, Invocation, Resume, StreamCursor, StreamEvent, StreamWithRecoveryRequest, StreamWithRecoveryResponse,
-    Terminal, recovery_service_client::RecoveryServiceClient, resume, stream_event::Body,
-    stream_with_recovery_request::Start, terminal::Outcome,
+use relight::grpc::{
+    folder::Folder,
+    v1::{
+        Accepted, Invocation, Resume, StreamCursor, StreamEvent, StreamWithRecoveryRequest, StreamWithRecoveryResponse,
+        Terminal, recovery_service_client::RecoveryServiceClient, resume, stream_event::Body,
+        stream_with_recovery_request::Start, terminal::Outcome,
+    },
 };
 use sha2::{Digest, Sha256};
 use tonic::{Status, Streaming, transport::Channel};
@@ -35,6 +39,7 @@ pub(crate) struct Folding {
     pub(crate) heartbeats: usize,
     pub(crate) recoveries: Vec<String>,
     pub(crate) events: usize,
+    pub(crate) reference: Folder,
 }
 
 // === impl Folding ===
@@ -102,6 +107,14 @@ impl Folding {
 
     /// Folds one event as the contract says.
     pub(crate) fn fold(&mut self, event: StreamEvent) {
+        self.reference.fold(&event).unwrap_or_else(|unfit| panic!("{unfit}: {event:?}"));
+        self.fold_by_the_words(event);
+        let cursor = self.reference.cursor().map(|cursor| (cursor.epoch, cursor.seq));
+        assert_eq!((self.reference.hash(), cursor), (self.hash(), self.cursor), "the library's folder");
+        assert_eq!(self.reference.has_ended(), self.terminal.is_some());
+    }
+
+    fn fold_by_the_words(&mut self, event: StreamEvent) {
         self.events += 1;
         self.invocation.clone_from(&event.invocation_id);
         let body = event.body.unwrap();

@@ -46,7 +46,8 @@ impl Front {
         let text = format!("server:\n{listen}{front}{server}\n{rest}");
         let loaded = load_text(&text, None, &GivenEnvironment::new()).unwrap_or_else(|faults| panic!("{faults}"));
         let listeners = Listeners::bind(&loaded.config.server).await.unwrap();
-        let running = Running::start(&loaded, listeners, &Options { logs: false, skip_pause: true }).await.unwrap();
+        let running =
+            Running::start(&loaded, listeners, &Options { skip_pause: true, ..Options::default() }).await.unwrap();
         let address = running.openai_front_address.unwrap();
         Self { _running: running, address }
     }

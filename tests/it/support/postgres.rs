@@ -35,6 +35,7 @@ read -r _ || true
 "#;
 
 /// A database of its own, on the shared server.
+#[derive(Clone)]
 pub(crate) struct Database {
     admin: String,
     name: String,
@@ -70,6 +71,17 @@ impl Database {
     pub(crate) async fn cut(&self) {
         let sql = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = ";
         self.administer(format!("{sql}'{}'", self.name)).await;
+    }
+
+    /// Refuses every connection from now on and breaks those that are there, as a stopped server would.
+    pub(crate) async fn close(&self) {
+        self.administer(format!("ALTER DATABASE {} ALLOW_CONNECTIONS false", self.name)).await;
+        self.cut().await;
+    }
+
+    /// Accepts connections again.
+    pub(crate) async fn open(&self) {
+        self.administer(format!("ALTER DATABASE {} ALLOW_CONNECTIONS true", self.name)).await;
     }
 
     /// Drops it, whoever is still connected.

@@ -5,6 +5,7 @@ use std::{sync::Arc, time::Duration};
 use futures_util::StreamExt as _;
 use relight::{
     domain::{
+        adaptation::Wording,
         completion::{BlockKind, Delta, FinishReason, Usage},
         failure::ProviderError,
         ids::{InvocationId, TargetId},
@@ -53,6 +54,7 @@ pub(crate) fn attempt(call: ModelCall) -> WireCall {
         attempt: 1,
         target: Arc::new(target),
         call: Arc::new(call),
+        wording: Wording::default(),
         deadline: Instant::now() + Duration::from_mins(1),
         trace: TraceContext::default(),
     }

@@ -67,7 +67,7 @@ pub(super) fn body(event: &Event) -> Option<Body> {
                 ..v1::AttemptFailedEvent::default()
             })
         }
-        EventBody::RecoveryAttempted { error, class, retry, max_retries, strategy, wait } => {
+        EventBody::RecoveryAttempted { error, class, retry, max_retries, strategy, wait, adaptation } => {
             let to_other = *strategy == RecoveryStrategy::Fallback;
             let (wait_ms, wait_source) = wait_fields(Some(*wait), to_other, Some(*class));
             let scope = event.scope.as_deref();
@@ -81,6 +81,7 @@ pub(super) fn body(event: &Event) -> Option<Body> {
                 wait_source,
                 display_text: event.display(),
                 failure_class: class_field(Some(*class)),
+                adaptation: adaptation.clone().unwrap_or_default(),
             })
         }
         EventBody::ContextInjected { vehicle: place } => Body::ContextInjected(v1::ContextInjectedEvent {

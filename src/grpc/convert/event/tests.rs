@@ -41,6 +41,7 @@ fn recovery() -> EventBody {
         max_retries: 2,
         strategy: RecoveryStrategy::Retry,
         wait: Wait { duration: Duration::from_millis(250), source: WaitSource::Backoff },
+        adaptation: None,
     }
 }
 

@@ -36,6 +36,7 @@ fn record(number: u32, failure: Option<Failure>) -> AttemptRecord {
         note: None,
         injection_skipped: None,
         note_refused: false,
+        adaptation: None,
         usage: Usage::default(),
         trace_id: "0af7651916cd43dd8448eb211c80319c".to_owned(),
     }

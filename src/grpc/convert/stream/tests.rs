@@ -21,7 +21,7 @@ fn writer() -> StreamWriter {
 }
 
 fn attempt(number: u32, cause: AttemptCause) -> Progress {
-    Progress::AttemptStarted { attempt: number, target: "a".into(), cause }
+    Progress::AttemptStarted { attempt: number, target: "a".into(), cause, model: "m-1".to_owned() }
 }
 
 fn block(id: u32, kind: BlockKind, text: &str) -> [Progress; 3] {
@@ -159,7 +159,15 @@ fn a_rewind_tells_what_stays_and_a_recovery_how_many_attempts_are_left() {
     let rewind = Progress::Rewind { keep: vec![(1, 5)], cause: class, attempt: 1, hash };
     let wait = Wait { duration: Duration::from_millis(40), source: WaitSource::Backoff };
     let strategy = RecoveryStrategy::Fallback;
-    let recovery = Progress::Recovery { attempt: 1, class, strategy, wait, display: "Falling back".to_owned() };
+    let recovery = Progress::Recovery {
+        attempt: 1,
+        class,
+        strategy,
+        wait,
+        display: "Falling back".to_owned(),
+        budget_left: 0.25,
+        adaptation: None,
+    };
     let told = bodies(&mut writer, &[rewind, recovery]);
     let Body::Rewind(rewind) = &told[0] else { panic!("a rewind") };
     assert_eq!(rewind.keep, [v1::KeptBlock { block_id: 1, length_bytes: 5 }]);
@@ -167,6 +175,7 @@ fn a_rewind_tells_what_stays_and_a_recovery_how_many_attempts_are_left() {
     let Body::Recovery(recovery) = &told[1] else { panic!("a recovery") };
     assert_eq!((recovery.attempts_left, recovery.wait_ms), (2, 40));
     assert_eq!(recovery.wait_source, i32::from(v1::WaitSource::TargetSwitch));
+    assert!((recovery.budget_left - 0.25).abs() < 1e-9);
 }
 
 #[test]

@@ -1,15 +1,15 @@
 //! Finds phrases of ASCII words in a reading: a tree whose edges are whole words, one look a word.
 //!
-//! A reading is words between single spaces, so a phrase can begin only where a word does. The first bytes of a word tell in
-//! two small bitmaps whether any phrase begins with it; only then the tree is asked. The tree is small enough to stay in a
-//! processor's cache, which an automaton over bytes of all phrases is not.
+//! A reading knows where its words begin, and a phrase can begin only there. One look in a
+//! table of whole words and one in a table of first letters tell which phrases begin there. The tables are small enough to
+//! stay in a processor's cache, which an automaton over bytes of all phrases is not.
 //!
 //! Never finds phrases of scripts without spaces; those have an automaton of their own.
 
 use std::collections::HashMap;
 
-/// Bits of each bitmap.
-const BITS: usize = 1 << 15;
+use crate::policy::classify::reading::Text;
+
 /// No phrase ends here, no edge is here.
 const NONE: u32 = u32::MAX;
 /// Where every phrase begins.
@@ -20,11 +20,6 @@ const LETTERS: u32 = u32::MAX - 1;
 const LOOKED_UP: usize = 3;
 /// Those letters among eight bytes.
 const LETTERS_MASK: u64 = 0xFF_FFFF;
-/// Eight spaces, and the masks that find one of them in eight bytes.
-const SPACES: u64 = 0x2020_2020_2020_2020;
-const LOW: u64 = 0x0101_0101_0101_0101;
-const HIGH: u64 = 0x8080_8080_8080_8080;
-
 /// The phrases, compiled.
 #[derive(Debug, Default)]
 pub(super) struct Lexicon {
@@ -33,18 +28,20 @@ pub(super) struct Lexicon {
     /// Open stems, by node.
     stems: Vec<Stem>,
     nodes: Vec<Node>,
-    /// Edges, by a hash with open addressing.
-    edges: Vec<Edge>,
-    /// Hashes of words that phrases begin with.
-    words: Vec<u64>,
-    /// Hashes of the first letters of stems that phrases begin with.
-    letters: Vec<u64>,
+    /// Words that phrases begin with.
+    words: Table,
+    /// First letters of open stems that phrases begin with.
+    letters: Table,
+    /// Words that follow.
+    edges: Table,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct Node {
     /// The phrase that ends with the word.
     phrase: u32,
+    /// Whether phrases go on with a whole word.
+    goes_on: bool,
     /// The open stems that may follow, as a range.
     stems: (u32, u32),
 }
@@ -62,11 +59,19 @@ struct Stem {
     length: usize,
 }
 
+/// From words to nodes: open addressing with at most every fourth place taken, so that the first look mostly decides. No
+/// word's number is zero, so zero stands for none.
+#[derive(Debug, Default)]
+struct Table {
+    edges: Vec<Edge>,
+    shift: u32,
+}
+
 #[derive(Debug, Clone, Copy)]
 struct Edge {
+    word: u64,
     from: u32,
     to: u32,
-    word: u64,
 }
 
 // === impl Lexicon ===
@@ -76,43 +81,37 @@ impl Lexicon {
     pub(super) fn add(&mut self, words: &str, open: bool, phrase: u32) {
         let mut node = ROOT;
         self.node(ROOT);
-        let mut rest = words.as_bytes();
-        loop {
-            let end = rest.iter().position(|b| *b == b' ').unwrap_or(rest.len());
-            if open && end == rest.len() {
+        let text = Text::of(words);
+        for at in 0..text.count() {
+            let Some((from, to)) = text.word(at) else { break };
+            let first = text.eight(from);
+            if open && at + 1 == text.count() {
+                let letters = &text[from..to];
                 if node == ROOT {
-                    debug_assert!(rest.len() >= LOOKED_UP, "too short a stem: {words}");
-                    node = self.edge(LETTERS, self::eight(rest, 0) & LETTERS_MASK);
+                    debug_assert!(letters.len() >= LOOKED_UP, "too short a stem: {words}");
+                    node = self.edge(LETTERS, first & LETTERS_MASK);
                 }
-                self.stems.push(Stem::new(node, rest, phrase));
+                self.stems.push(Stem::new(node, first, letters, phrase));
                 return;
             }
-            node = self.edge(node, word(rest, 0, eight(rest, 0)).0);
-            if end == rest.len() {
-                self.nodes[node as usize].phrase = phrase;
-                return;
-            }
-            rest = &rest[end + 1..];
+            self.nodes[node as usize].goes_on = true;
+            node = self.edge(node, mark(&text, from, to, first));
         }
+        self.nodes[node as usize].phrase = phrase;
     }
 
     /// Makes what was added fast to ask.
     pub(super) fn compile(&mut self) {
-        self.words = vec![0; BITS / 64];
-        self.letters = vec![0; BITS / 64];
-        self.edges = vec![Edge { from: NONE, to: NONE, word: 0 }; (self.growing.len() * 2 + 1).next_power_of_two()];
+        let (mut words, mut letters, mut edges) = (Vec::new(), Vec::new(), Vec::new());
         for ((from, word), to) in std::mem::take(&mut self.growing) {
-            match from {
-                ROOT => mark(&mut self.words, word),
-                LETTERS => mark(&mut self.letters, word),
-                _ => {}
-            }
-            let mut at = self.slot(from, word);
-            while self.edges[at].from != NONE {
-                at = (at + 1) % self.edges.len();
-            }
-            self.edges[at] = Edge { from, to, word };
+            let list = match from {
+                ROOT => &mut words,
+                LETTERS => &mut letters,
+                _ => &mut edges,
+            };
+            list.push(Edge { word, from, to });
         }
+        (self.words, self.letters, self.edges) = (Table::new(&words), Table::new(&letters), Table::new(&edges));
         self.stems.sort_by_key(|stem| stem.node);
         for (at, stem) in (0_u32..).zip(&self.stems) {
             let stems = &mut self.nodes[stem.node as usize].stems;
@@ -124,43 +123,54 @@ impl Lexicon {
     #[cfg(test)]
     pub(super) fn memory(&self) -> usize {
         size_of_val(&self.nodes[..])
-            + size_of_val(&self.edges[..])
+            + [&self.words, &self.letters, &self.edges].map(|table| size_of_val(&table.edges[..])).iter().sum::<usize>()
             + size_of_val(&self.stems[..])
             + self.stems.iter().map(|stem| stem.rest.len()).sum::<usize>()
-            + 2 * BITS / 8
     }
 
     /// Tells every find with its begin and end, in the order of begins; stops when told to.
-    pub(super) fn walk(&self, text: &[u8], take: &mut impl FnMut(u32, usize, usize) -> bool) {
-        let mut at = 0;
-        while at < text.len() {
-            let eight = eight(text, at);
-            let (first, end) = word(text, at, eight);
-            let next = end + 1;
-            if is_marked(&self.letters, eight & LETTERS_MASK)
-                && let Some(node) = self.follow(LETTERS, eight & LETTERS_MASK)
-                && !self.take_stems(node, text, at, at, take)
+    pub(super) fn walk(&self, text: &Text, take: &mut impl FnMut(u32, usize, usize) -> bool) {
+        for (at, (from, to)) in text.words(0..text.count()).enumerate() {
+            let first = text.eight(from);
+            if let Some(node) = self.letters.follow(LETTERS, first & LETTERS_MASK)
+                && !self.take_stems(node, text, from, from, take)
             {
                 return;
             }
-            if is_marked(&self.words, first) {
-                let (mut node, mut end) = (self.follow(ROOT, first), end);
-                while let Some(here) = node {
-                    let Node { phrase, stems } = self.nodes[here as usize];
-                    if phrase != NONE && !take(phrase, at, end)
-                        || stems.1 != 0 && !self.take_stems(here, text, at, end + 1, take)
-                    {
-                        return;
-                    }
-                    if end + 1 >= text.len() {
-                        break;
-                    }
-                    let (following, its_end) = word(text, end + 1, self::eight(text, end + 1));
-                    node = self.follow(here, following);
-                    end = its_end;
-                }
+            if let Some(node) = self.words.follow(ROOT, mark(text, from, to, first))
+                && !self.take_from(node, text, at, take)
+            {
+                return;
             }
-            at = next;
+        }
+    }
+
+    /// Tells the finds that begin with a word of this node.
+    fn take_from(
+        &self,
+        mut node: u32,
+        text: &Text,
+        at: usize,
+        take: &mut impl FnMut(u32, usize, usize) -> bool,
+    ) -> bool {
+        let mut words = text.words(at..text.count());
+        let Some((start, mut to)) = words.next() else { return true };
+        loop {
+            let Node { phrase, goes_on, stems } = self.nodes[node as usize];
+            if phrase != NONE && !take(phrase, start, to) {
+                return false;
+            }
+            if !goes_on && stems.1 == 0 {
+                return true;
+            }
+            let Some((next, end)) = words.next() else { return true };
+            if stems.1 != 0 && !self.take_stems(node, text, start, next, take) {
+                return false;
+            }
+            match self.edges.follow(node, mark(text, next, end, text.eight(next))) {
+                Some(following) => (node, to) = (following, end),
+                None => return true,
+            }
         }
     }
 
@@ -168,34 +178,16 @@ impl Lexicon {
     fn take_stems(
         &self,
         node: u32,
-        text: &[u8],
+        text: &Text,
         start: usize,
         at: usize,
         take: &mut impl FnMut(u32, usize, usize) -> bool,
     ) -> bool {
         let (from, to) = self.nodes[node as usize].stems;
-        let head = eight(text, at);
+        let head = text.eight(at);
         self.stems[from as usize..to as usize]
             .iter()
             .all(|stem| !stem.begins(head, text, at) || take(stem.phrase, start, at + stem.length))
-    }
-
-    fn follow(&self, from: u32, word: u64) -> Option<u32> {
-        let mut at = self.slot(from, word);
-        loop {
-            let edge = self.edges.get(at)?;
-            if edge.word == word && edge.from == from {
-                return Some(edge.to);
-            }
-            if edge.from == NONE {
-                return None;
-            }
-            at = (at + 1) & (self.edges.len() - 1);
-        }
-    }
-
-    fn slot(&self, from: u32, word: u64) -> usize {
-        spread(word ^ (u64::from(from) << 32 | u64::from(from))) & (self.edges.len().wrapping_sub(1))
     }
 
     /// The node behind an edge, new or known.
@@ -208,18 +200,59 @@ impl Lexicon {
 
     fn node(&mut self, node: u32) {
         if node as usize >= self.nodes.len() {
-            self.nodes.push(Node { phrase: NONE, stems: (0, 0) });
+            self.nodes.push(Node { phrase: NONE, goes_on: false, stems: (0, 0) });
         }
+    }
+}
+
+// === impl Table ===
+
+impl Table {
+    fn new(edges: &[Edge]) -> Self {
+        let size = (edges.len() * 4).next_power_of_two().max(2);
+        let none = Edge { word: 0, from: NONE, to: NONE };
+        let mut table = Self { edges: vec![none; size], shift: u64::BITS - size.trailing_zeros() };
+        for edge in edges {
+            let mut at = table.place(edge.from, edge.word);
+            while table.edges[at].word != 0 {
+                at = (at + 1) % size;
+            }
+            table.edges[at] = *edge;
+        }
+        table
+    }
+
+    /// The node behind a word.
+    #[inline]
+    fn follow(&self, from: u32, word: u64) -> Option<u32> {
+        let mut at = self.place(from, word);
+        loop {
+            let edge = self.edges.get(at)?;
+            if edge.word == 0 {
+                return None;
+            }
+            if edge.word == word && edge.from == from {
+                return Some(edge.to);
+            }
+            at = (at + 1) & (self.edges.len() - 1);
+        }
+    }
+
+    /// Spreads the bits of a word; the high ones are taken.
+    #[inline]
+    fn place(&self, from: u32, word: u64) -> usize {
+        let spread = (word ^ (u64::from(from) << 32 | u64::from(from))).wrapping_mul(0xD6E8_FEB8_6659_FD93);
+        usize::try_from(spread.wrapping_shr(self.shift)).unwrap_or(usize::MAX)
     }
 }
 
 // === impl Stem ===
 
 impl Stem {
-    fn new(node: u32, letters: &[u8], phrase: u32) -> Self {
+    fn new(node: u32, first: u64, letters: &[u8], phrase: u32) -> Self {
         let (head, rest) = letters.split_at(letters.len().min(8));
         let mask = if head.len() < 8 { !(u64::MAX << (8 * head.len())) } else { u64::MAX };
-        Self { node, phrase, head: eight(head, 0) & mask, mask, rest: rest.into(), length: letters.len() }
+        Self { node, phrase, head: first & mask, mask, rest: rest.into(), length: letters.len() }
     }
 
     /// Whether a word begins with it, of which eight bytes are given.
@@ -229,50 +262,17 @@ impl Stem {
     }
 }
 
-/// Eight bytes from a place on, spaces behind the end.
+/// The word between two places, of which the first eight bytes are given, as a number. Up to seven letters the number is
+/// the word itself; of longer words it is a mark of 64 bits, which no two words of a vocabulary share.
 #[inline]
-fn eight(text: &[u8], at: usize) -> u64 {
-    let rest = text.get(at..).unwrap_or_default();
-    if let Some(bytes) = rest.first_chunk() {
-        return u64::from_le_bytes(*bytes);
-    }
-    let mut bytes = [b' '; 8];
-    bytes[..rest.len()].copy_from_slice(rest);
-    u64::from_le_bytes(bytes)
-}
-
-/// The word at a place, of which the first eight bytes are given, as a number, and its end. Up to seven letters the number
-/// is the word itself; of longer words it is a mark of 64 bits, which no two words of a vocabulary share.
-#[inline]
-fn word(text: &[u8], from: usize, first: u64) -> (u64, usize) {
+fn mark(text: &Text, from: usize, to: usize, first: u64) -> u64 {
     let (mut mark, mut at, mut eight) = (0_u64, from, first);
-    loop {
-        let zeros = eight ^ SPACES;
-        let spaces = zeros.wrapping_sub(LOW) & !zeros & HIGH;
-        if spaces != 0 {
-            // Bits of the letters before the space.
-            let bits = spaces.trailing_zeros() & !7;
-            return (mark ^ (eight & !(u64::MAX << bits)), at + bits as usize / 8);
-        }
+    while to - at >= 8 {
         mark = (mark ^ eight).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(29);
         at += 8;
-        eight = self::eight(text, at);
+        eight = text.eight(at);
     }
-}
-
-/// Spreads a word's bits; the low ones are taken.
-fn spread(word: u64) -> usize {
-    (word.wrapping_mul(0xD6E8_FEB8_6659_FD93) >> 40) as usize
-}
-
-fn mark(bits: &mut [u64], word: u64) {
-    let bit = spread(word) % BITS;
-    bits[bit / 64] |= 1 << (bit % 64);
-}
-
-fn is_marked(bits: &[u64], word: u64) -> bool {
-    let bit = spread(word) % BITS;
-    bits.get(bit / 64).is_some_and(|bits| bits >> (bit % 64) & 1 == 1)
+    mark ^ (eight & !(u64::MAX << (8 * (to - at))))
 }
 
 #[cfg(test)]
@@ -286,7 +286,7 @@ mod tests {
         }
         lexicon.compile();
         let mut finds = Vec::new();
-        lexicon.walk(text.as_bytes(), &mut |phrase, start, end| {
+        lexicon.walk(&Text::of(text), &mut |phrase, start, end| {
             finds.push((phrase, start, end));
             true
         });
@@ -297,7 +297,7 @@ mod tests {
     fn phrases_are_found_at_word_boundaries_and_open_stems_inside_their_last_word() {
         let phrases = [("rate limit", false), ("rate", false), ("exceed", true), ("rate limit exc", true)];
         assert_eq!(
-            finds(&phrases, " rate limit exceeded pirate limits "),
+            finds(&phrases, "rate limit exceeded pirate limits"),
             [(1, 1, 5), (0, 1, 11), (3, 1, 15), (2, 12, 18)]
         );
     }
@@ -306,7 +306,7 @@ mod tests {
     fn words_of_any_length_are_told_apart_by_every_letter() {
         let long = "a".repeat(40);
         for length in 1..40 {
-            let text = format!(" {} x", &long[..length]);
+            let text = format!("{} x", &long[..length]);
             let phrases: Vec<_> = (1..40).map(|length| (&long[..length], false)).collect();
             assert_eq!(finds(&phrases, &text), [(u32::try_from(length - 1).unwrap(), 1, 1 + length)], "{length}");
         }
@@ -318,7 +318,7 @@ mod tests {
         lexicon.add("a", false, 0);
         lexicon.compile();
         let mut finds = 0;
-        lexicon.walk(b" a a a ", &mut |_, _, _| {
+        lexicon.walk(&Text::of("a a a"), &mut |_, _, _| {
             finds += 1;
             finds < 2
         });

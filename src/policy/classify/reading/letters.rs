@@ -3,9 +3,16 @@
 //! Never looks at more than eight bytes.
 
 /// What a byte is, for the reader's one loop.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd)]
 pub(super) enum Kind {
+    /// Only a gap, even inside a code.
+    Joint,
+    /// Only a gap.
     Gap,
+    /// A double quote.
+    Quote,
+    /// What stands between a key and its value.
+    Assign,
     Lower,
     Upper,
     Digit,
@@ -27,6 +34,9 @@ pub(super) const KINDS: [Kind; 256] = {
             b'0'..=b'9' => Kind::Digit,
             b'\'' => Kind::Apostrophe,
             b'\\' => Kind::Backslash,
+            b'_' | b'-' | b'.' | b'/' => Kind::Joint,
+            b'"' => Kind::Quote,
+            b':' | b'=' => Kind::Assign,
             128.. => Kind::Wide,
             _ => Kind::Gap,
         };
@@ -34,6 +44,29 @@ pub(super) const KINDS: [Kind; 256] = {
     }
     kinds
 };
+
+/// What stands between a key and its value.
+pub(super) const BETWEEN: [bool; 256] = {
+    let mut between = [false; 256];
+    let bytes = b":= \"'\\\t";
+    let mut at = 0;
+    while at < bytes.len() {
+        between[bytes[at] as usize] = true;
+        at += 1;
+    }
+    between
+};
+
+/// Up to eight letters as a number.
+pub(super) const fn packed(word: &[u8]) -> u64 {
+    let mut packed = 0;
+    let mut at = 0;
+    while at < word.len() && at < 8 {
+        packed |= (word[at] as u64) << (8 * at);
+        at += 1;
+    }
+    packed
+}
 
 /// How many of eight bytes are lower-case letters before the first that is none.
 #[inline]

@@ -1,15 +1,18 @@
-//! What the fault-injecting server does with one request.
+//! What a wire server does with one request.
 //!
-//! A reply is a head, pieces of a body, each after a pause, and an ending; the faults are changes to these.
+//! A reply is a head, pieces of a body, each after a pause, and an ending; the faults are changes to these. It never
+//! checks what it sends: whatever a test or a demo asks for goes out as it is.
 
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::io::{AsyncWrite, AsyncWriteExt as _};
 
+use super::answers::openai;
+
 /// What is done with one request.
 #[derive(Debug, Clone)]
-pub(crate) struct Reply {
+pub struct Reply {
     /// Nothing is sent before this time.
     head_after: Duration,
     /// Everything before the body; empty sends none.
@@ -52,59 +55,63 @@ pub(super) enum Ending {
 // === impl Reply: whole answers ===
 
 impl Reply {
-    /// A streamed answer of one text, word by word, with usage.
-    pub(crate) fn text(text: &str) -> Self {
-        let mut events: Vec<String> = vec![chunk(&json!({"role": "assistant", "content": ""}), None)];
-        events.extend(text.split_inclusive(' ').map(|word| chunk(&json!({"content": word}), None)));
-        events.push(chunk(&json!({}), Some("stop")));
-        events.push(usage_chunk(10, text.split_whitespace().count()));
-        events.push("[DONE]".to_owned());
-        Self::events(&events)
+    /// A streamed chat completion of one text, word by word, with usage.
+    #[must_use]
+    pub fn text(text: &str) -> Self {
+        openai::text(text)
     }
 
-    /// A streamed answer that wants one tool called; its arguments come in pieces of five bytes.
-    pub(crate) fn tool_call(name: &str, arguments: &str) -> Self {
-        let call = |fields: Value| chunk(&json!({"tool_calls": [fields]}), None);
-        let begin =
-            json!({"index": 0, "id": "call_a", "type": "function", "function": {"name": name, "arguments": ""}});
-        let mut events = vec![call(begin)];
-        let mut rest = arguments;
-        while !rest.is_empty() {
-            let (piece, tail) = rest.split_at(rest.ceil_char_boundary(5.min(rest.len())));
-            events.push(call(json!({"index": 0, "function": {"arguments": piece}})));
-            rest = tail;
-        }
-        events.push(chunk(&json!({}), Some("tool_calls")));
-        events.push(usage_chunk(10, 5));
-        events.push("[DONE]".to_owned());
-        Self::events(&events)
+    /// A streamed chat completion that wants one tool called; its arguments come in pieces of five bytes.
+    #[must_use]
+    pub fn tool_call(name: &str, arguments: &str) -> Self {
+        openai::tool_call(name, arguments)
     }
 
     /// A stream of these `data` fields, one event each.
-    pub(crate) fn events<T: AsRef<str>>(data: &[T]) -> Self {
+    #[must_use]
+    pub fn events<T: AsRef<str>>(data: &[T]) -> Self {
         let lines = data.iter().map(|data| format!("data: {}\n\n", data.as_ref()));
         Self::stream(lines.map(|line| (Duration::ZERO, line.into_bytes())).collect())
     }
 
     /// An event stream whose body comes in these pieces, each after its pause.
-    pub(crate) fn stream(pieces: Vec<(Duration, Vec<u8>)>) -> Self {
+    #[must_use]
+    pub fn stream(pieces: Vec<(Duration, Vec<u8>)>) -> Self {
         let pieces = pieces.into_iter().map(|(after, bytes)| Piece { after, bytes }).collect();
         Self { pieces, ..Self::with_head(200, &[("content-type", "text/event-stream")], true) }
     }
 
+    /// A stream of events, each with its name and data.
+    #[must_use]
+    pub fn named_events(events: &[(&str, Value)]) -> Self {
+        let lines = events.iter().map(|(name, data)| format!("event: {name}\ndata: {data}\n\n"));
+        Self::stream(lines.map(|line| (Duration::ZERO, line.into_bytes())).collect())
+    }
+
+    /// A refusal whose body is this document.
+    #[must_use]
+    pub fn refusal(code: u16, headers: &[(&str, &str)], body: &Value) -> Self {
+        let mut all = vec![("content-type", "application/json")];
+        all.extend_from_slice(headers);
+        Self::body(code, &all, body.to_string().as_bytes())
+    }
+
     /// A whole document.
-    pub(crate) fn document(body: &Value) -> Self {
+    #[must_use]
+    pub fn document(body: &Value) -> Self {
         Self::body(200, &[("content-type", "application/json")], body.to_string().as_bytes())
     }
 
     /// A refusal with an error object such as `OpenAI` sends.
-    pub(crate) fn status(code: u16) -> Self {
+    #[must_use]
+    pub fn status(code: u16) -> Self {
         let error = json!({"error": {"message": format!("upstream says {code}"), "type": "test_error", "code": null}});
         Self::body(code, &[("content-type", "application/json")], error.to_string().as_bytes())
     }
 
     /// A status, headers and a body as they stand.
-    pub(crate) fn body(code: u16, headers: &[(&str, &str)], body: &[u8]) -> Self {
+    #[must_use]
+    pub fn body(code: u16, headers: &[(&str, &str)], body: &[u8]) -> Self {
         let length = body.len().to_string();
         let mut all = vec![("content-length", length.as_str())];
         all.extend_from_slice(headers);
@@ -113,13 +120,15 @@ impl Reply {
     }
 
     /// A web page with status 200.
-    pub(crate) fn html() -> Self {
+    #[must_use]
+    pub fn html() -> Self {
         let page = b"<!doctype html><html><body>It works!</body></html>";
         Self::body(200, &[("content-type", "text/html")], page)
     }
 
     /// Status 200 and an empty body.
-    pub(crate) fn empty() -> Self {
+    #[must_use]
+    pub fn empty() -> Self {
         Self::body(200, &[("content-type", "text/event-stream")], b"")
     }
 }
@@ -128,48 +137,53 @@ impl Reply {
 
 impl Reply {
     /// Nothing, ever.
-    pub(crate) fn silence() -> Self {
+    #[must_use]
+    pub fn silence() -> Self {
         Self { then: Then::Silence, ..Self::raw(b"") }
     }
 
     /// The connection is reset instead of an answer.
-    pub(crate) fn reset() -> Self {
+    #[must_use]
+    pub fn reset() -> Self {
         Self { then: Then::Reset, ..Self::raw(b"") }
     }
 
     /// These bytes in place of an answer, then the connection is closed.
-    pub(crate) fn raw(bytes: &[u8]) -> Self {
+    #[must_use]
+    pub fn raw(bytes: &[u8]) -> Self {
         let head = bytes.to_vec();
         Self { head_after: Duration::ZERO, head, pieces: Vec::new(), chunked: false, then: Then::Close }
     }
 
     /// A stream of comments that never ends.
-    pub(crate) fn endless_body() -> Self {
+    #[must_use]
+    pub fn endless_body() -> Self {
         let comments = b": ping\n".repeat(8192);
         Self { then: Then::Endless(comments), ..Self::stream(Vec::new()) }
     }
 
     /// A stream of one line that never ends.
-    pub(crate) fn endless_line() -> Self {
+    #[must_use]
+    pub fn endless_line() -> Self {
         Self { then: Then::Endless(vec![b'x'; 65_536]), ..Self::stream(vec![(Duration::ZERO, b"data: ".to_vec())]) }
     }
 
     /// The same, its head after that time.
     #[must_use]
-    pub(crate) fn slow_head(self, head_after: Duration) -> Self {
+    pub fn slow_head(self, head_after: Duration) -> Self {
         Self { head_after, ..self }
     }
 
     /// The same, each piece after that pause.
     #[must_use]
-    pub(crate) fn paced(mut self, after: Duration) -> Self {
+    pub fn paced(mut self, after: Duration) -> Self {
         self.pieces.iter_mut().for_each(|piece| piece.after = after);
         self
     }
 
     /// The same, its body sent in pieces of that many bytes.
     #[must_use]
-    pub(crate) fn in_pieces_of(mut self, bytes: usize) -> Self {
+    pub fn in_pieces_of(mut self, bytes: usize) -> Self {
         let body = self.body_bytes();
         let piece = |bytes: &[u8]| Piece { after: Duration::ZERO, bytes: bytes.to_vec() };
         self.pieces = body.chunks(bytes).map(piece).collect();
@@ -178,30 +192,38 @@ impl Reply {
 
     /// The same up to that many bytes of the body, then the connection is closed in the middle of it.
     #[must_use]
-    pub(crate) fn cut_after(self, bytes: usize) -> Self {
+    pub fn cut_after(self, bytes: usize) -> Self {
         Self { then: Then::Close, ..self.only(bytes) }
     }
 
     /// The same up to that many bytes of the body, then it ends as if that were all.
     #[must_use]
-    pub(crate) fn ended_after(self, bytes: usize) -> Self {
+    pub fn ended_after(self, bytes: usize) -> Self {
         Self { then: Then::End, ..self.only(bytes) }
     }
 
     /// The same up to that many bytes of the body, then the connection is reset.
     #[must_use]
-    pub(crate) fn reset_after(self, bytes: usize) -> Self {
+    pub fn reset_after(self, bytes: usize) -> Self {
         Self { then: Then::Reset, ..self.only(bytes) }
     }
 
     /// The same up to that many bytes of the body, then nothing more.
     #[must_use]
-    pub(crate) fn stall_after(self, bytes: usize) -> Self {
+    pub fn stall_after(self, bytes: usize) -> Self {
         Self { then: Then::Silence, ..self.only(bytes) }
     }
 
+    /// The same up to the middle of its body, then the connection is closed.
+    #[must_use]
+    pub fn cut_in_the_middle(self) -> Self {
+        let bytes = self.body_bytes().len() / 2;
+        self.cut_after(bytes)
+    }
+
     /// The body as it would be sent, without its transfer encoding.
-    pub(crate) fn body_bytes(&self) -> Vec<u8> {
+    #[must_use]
+    pub fn body_bytes(&self) -> Vec<u8> {
         self.pieces.iter().flat_map(|piece| piece.bytes.clone()).collect()
     }
 }
@@ -267,19 +289,6 @@ impl Reply {
             socket.write_all(bytes).await.ok()
         }
     }
-}
-
-/// A chunk of a streamed completion.
-pub(crate) fn chunk(delta: &Value, finish_reason: Option<&str>) -> String {
-    let choice = json!({"index": 0, "delta": delta, "finish_reason": finish_reason});
-    let object = "chat.completion.chunk";
-    json!({"id": "chatcmpl-1", "object": object, "model": "test-model", "choices": [choice]}).to_string()
-}
-
-/// The chunk with the usage, as it comes last.
-pub(crate) fn usage_chunk(prompt_tokens: usize, completion_tokens: usize) -> String {
-    let usage = json!({"prompt_tokens": prompt_tokens, "completion_tokens": completion_tokens});
-    json!({"id": "chatcmpl-1", "object": "chat.completion.chunk", "choices": [], "usage": usage}).to_string()
 }
 
 async fn pause(duration: Duration) {

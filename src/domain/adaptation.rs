@@ -1,0 +1,299 @@
+//! How a request is changed so that a target which refused it takes it: one small change, always named.
+//!
+//! A refusal that says what it does not take is worth one more attempt with just that changed. What shapes the answer
+//! (tools, the response format, stop texts) is never changed: a caller would get something else than he asked for.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::message::{Message, ModelCall, Part, Role};
+
+/// One change of a request.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(tag = "change", rename_all = "snake_case")]
+pub enum Adaptation {
+    /// A parameter is left out.
+    LeaveOut {
+        /// Which.
+        parameter: Parameter,
+    },
+    /// A field that the caller put into `extra` is left out.
+    LeaveOutExtra {
+        /// Its name.
+        field: String,
+    },
+    /// The output limit goes by another name.
+    OutputLimitField {
+        /// The name that the target knows.
+        field: OutputLimitField,
+    },
+    /// The output limit is another one.
+    OutputLimit {
+        /// What was asked for, in tokens; `None` where the dialect's default was.
+        from: Option<u32>,
+        /// What the target takes, in tokens.
+        to: u32,
+    },
+    /// The signatures of earlier reasoning are left out, and the reasoning with them.
+    LeaveOutReasoning,
+    /// Developer messages are sent as system messages.
+    DeveloperAsSystem,
+}
+
+/// A parameter that an answer can do without.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Parameter {
+    /// How daring the choice of the next token is.
+    Temperature,
+    /// The share of likely tokens that are chosen from.
+    TopP,
+    /// The number of likely tokens that are chosen from.
+    TopK,
+    /// Best-effort determinism.
+    Seed,
+    /// How much repetition is punished.
+    FrequencyPenalty,
+    /// How much staying on a topic is punished.
+    PresencePenalty,
+    /// How long the model thinks.
+    ReasoningEffort,
+    /// Leave to call several tools at once; the wish for one at a time is never left out.
+    ParallelToolCalls,
+    /// Relight's own wish that a stream end with its usage.
+    StreamUsage,
+}
+
+/// The names that the output limit has on the wire of chat completions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum OutputLimitField {
+    /// The current name, the only one that reasoning models take.
+    MaxCompletionTokens,
+    /// The old name, the only one that most compatible servers know.
+    MaxTokens,
+}
+
+/// What of a dialect's usual words one target was found not to take; the rest of a change is in the call itself.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Wording {
+    /// The name of the output limit, where it is not the usual one.
+    pub output_limit_field: Option<OutputLimitField>,
+    /// Whether a stream is not asked to end with its usage.
+    pub without_stream_usage: bool,
+    /// Whether developer messages are sent as system messages.
+    pub developer_as_system: bool,
+}
+
+// === impl Adaptation ===
+
+impl Adaptation {
+    /// Whether both change the same thing: what was changed once is not changed again.
+    #[must_use]
+    pub fn same_kind(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::OutputLimit { .. }, Self::OutputLimit { .. })
+            | (Self::OutputLimitField { .. }, Self::OutputLimitField { .. }) => true,
+            _ => self == other,
+        }
+    }
+
+    /// Makes the change to a call, as far as it is in the call.
+    pub fn change(&self, call: &mut ModelCall) {
+        match self {
+            Self::LeaveOut { parameter } => parameter.leave_out(call),
+            Self::LeaveOutExtra { field } => {
+                call.extra.remove(field);
+            }
+            Self::OutputLimit { to, .. } => call.max_output_tokens = Some(*to),
+            Self::LeaveOutReasoning => call.messages.retain_mut(unsigned),
+            Self::OutputLimitField { .. } | Self::DeveloperAsSystem => {}
+        }
+    }
+
+    /// Makes the change to a target's wording, as far as it is there.
+    pub fn reword(&self, wording: &mut Wording) {
+        match self {
+            Self::OutputLimitField { field } => wording.output_limit_field = Some(*field),
+            Self::LeaveOut { parameter: Parameter::StreamUsage } => wording.without_stream_usage = true,
+            Self::DeveloperAsSystem => wording.developer_as_system = true,
+            Self::LeaveOut { .. } | Self::LeaveOutExtra { .. } | Self::OutputLimit { .. } | Self::LeaveOutReasoning => {
+            }
+        }
+    }
+}
+
+impl fmt::Display for Adaptation {
+    /// What was changed, in a few words that may stand in events, spans and answers.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::LeaveOut { parameter } => write!(f, "{} was left out", parameter.as_str()),
+            Self::LeaveOutExtra { field } => write!(f, "{field} was left out"),
+            Self::OutputLimitField { field } => write!(f, "the output limit was sent as {}", field.as_str()),
+            Self::OutputLimit { from: Some(from), to } => {
+                let how = if to < from { "lowered" } else { "raised" };
+                write!(f, "the output limit was {how} from {from} to {to} tokens")
+            }
+            Self::OutputLimit { from: None, to } => write!(f, "the output limit was set to {to} tokens"),
+            Self::LeaveOutReasoning => f.write_str("the signed reasoning of earlier turns was left out"),
+            Self::DeveloperAsSystem => f.write_str("developer messages were sent as system messages"),
+        }
+    }
+}
+
+// === impl Parameter ===
+
+impl Parameter {
+    /// Every parameter.
+    pub const ALL: [Self; 9] = [
+        Self::Temperature,
+        Self::TopP,
+        Self::TopK,
+        Self::Seed,
+        Self::FrequencyPenalty,
+        Self::PresencePenalty,
+        Self::ReasoningEffort,
+        Self::ParallelToolCalls,
+        Self::StreamUsage,
+    ];
+
+    /// The parameter's name in snake case, which most dialects have for it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Temperature => "temperature",
+            Self::TopP => "top_p",
+            Self::TopK => "top_k",
+            Self::Seed => "seed",
+            Self::FrequencyPenalty => "frequency_penalty",
+            Self::PresencePenalty => "presence_penalty",
+            Self::ReasoningEffort => "reasoning_effort",
+            Self::ParallelToolCalls => "parallel_tool_calls",
+            Self::StreamUsage => "stream_options",
+        }
+    }
+
+    /// Whether a call holds it, so that it can be left out.
+    #[must_use]
+    pub fn is_in(self, call: &ModelCall) -> bool {
+        let sampling = &call.sampling;
+        match self {
+            Self::Temperature => sampling.temperature.is_some(),
+            Self::TopP => sampling.top_p.is_some(),
+            Self::TopK => sampling.top_k.is_some(),
+            Self::Seed => sampling.seed.is_some(),
+            Self::FrequencyPenalty => sampling.frequency_penalty.is_some(),
+            Self::PresencePenalty => sampling.presence_penalty.is_some(),
+            Self::ReasoningEffort => call.reasoning_effort.is_some(),
+            Self::ParallelToolCalls => call.parallel_tool_calls == Some(true),
+            // Relight adds it to every stream.
+            Self::StreamUsage => true,
+        }
+    }
+
+    fn leave_out(self, call: &mut ModelCall) {
+        let sampling = &mut call.sampling;
+        match self {
+            Self::Temperature => sampling.temperature = None,
+            Self::TopP => sampling.top_p = None,
+            Self::TopK => sampling.top_k = None,
+            Self::Seed => sampling.seed = None,
+            Self::FrequencyPenalty => sampling.frequency_penalty = None,
+            Self::PresencePenalty => sampling.presence_penalty = None,
+            Self::ReasoningEffort => call.reasoning_effort = None,
+            Self::ParallelToolCalls => call.parallel_tool_calls = None,
+            Self::StreamUsage => {}
+        }
+    }
+}
+
+// === impl OutputLimitField ===
+
+impl OutputLimitField {
+    /// The name on the wire.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::MaxCompletionTokens => "max_completion_tokens",
+            Self::MaxTokens => "max_tokens",
+        }
+    }
+}
+
+/// Takes signed reasoning out of a message; false where nothing is left of it.
+fn unsigned(message: &mut Message) -> bool {
+    if message.role != Role::Assistant {
+        return true;
+    }
+    let had_parts = !message.parts.is_empty();
+    message.parts.retain(|part| !matches!(part, Part::Reasoning(reasoning) if reasoning.opaque.is_some()));
+    for part in &mut message.parts {
+        if let Part::ToolCall(call) = part {
+            call.opaque = None;
+        }
+    }
+    !(had_parts && message.parts.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::message::{Opaque, Reasoning, ToolCall};
+
+    #[test]
+    fn each_parameter_that_is_in_a_call_is_gone_after_it_was_left_out() {
+        let mut call = ModelCall {
+            parallel_tool_calls: Some(true),
+            reasoning_effort: Some("low".to_owned()),
+            ..ModelCall::default()
+        };
+        call.sampling.temperature = Some(0.5);
+        call.sampling.top_p = Some(0.5);
+        call.sampling.top_k = Some(5);
+        call.sampling.seed = Some(5);
+        call.sampling.frequency_penalty = Some(0.5);
+        call.sampling.presence_penalty = Some(0.5);
+        let mut wording = Wording::default();
+        for parameter in Parameter::ALL {
+            assert!(parameter.is_in(&call), "{parameter:?}");
+            let change = Adaptation::LeaveOut { parameter };
+            change.change(&mut call);
+            change.reword(&mut wording);
+            assert_eq!(parameter.is_in(&call), parameter == Parameter::StreamUsage, "{parameter:?}");
+        }
+        assert_eq!(call, ModelCall::default());
+        assert!(wording.without_stream_usage);
+    }
+
+    #[test]
+    fn signed_reasoning_goes_and_everything_else_of_the_turn_stays() {
+        let opaque = Some(Opaque { kind: "x".to_owned(), bytes: vec![1] });
+        let signed = Part::Reasoning(Reasoning { text: "hm".to_owned(), opaque: opaque.clone() });
+        let call = |opaque| ToolCall { id: "a".into(), name: "f".into(), arguments: "{}".into(), opaque };
+        let turn = |parts| Message { role: Role::Assistant, parts };
+        let mut asked = ModelCall {
+            messages: vec![
+                Message::text(Role::User, "Hi"),
+                turn(vec![signed.clone(), Part::Text("So.".into()), Part::ToolCall(call(opaque))]),
+                turn(vec![signed]),
+            ],
+            ..ModelCall::default()
+        };
+        Adaptation::LeaveOutReasoning.change(&mut asked);
+        let left = turn(vec![Part::Text("So.".into()), Part::ToolCall(call(None))]);
+        assert_eq!(asked.messages, [Message::text(Role::User, "Hi"), left]);
+    }
+
+    #[test]
+    fn a_change_says_in_words_what_it_was_and_is_not_made_twice() {
+        let lower = Adaptation::OutputLimit { from: Some(100_000), to: 8192 };
+        let higher = Adaptation::OutputLimit { from: Some(1), to: 16 };
+        assert_eq!(lower.to_string(), "the output limit was lowered from 100000 to 8192 tokens");
+        assert_eq!(higher.to_string(), "the output limit was raised from 1 to 16 tokens");
+        assert!(lower.same_kind(&higher));
+        let without = |parameter| Adaptation::LeaveOut { parameter };
+        assert!(!without(Parameter::TopP).same_kind(&without(Parameter::Temperature)));
+        assert_eq!(without(Parameter::Temperature).to_string(), "temperature was left out");
+    }
+}

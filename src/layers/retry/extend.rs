@@ -1,0 +1,121 @@
+//! An answer that the model's output limit cut: gone on with, asked for again but shorter, or passed on as it is.
+//!
+//! Going on is no recovery of a failure: it draws on no budget, but on the hard cap of attempts and on the deadline. An
+//! extension that fails costs nothing of what is there: the answer is then as long as it came.
+
+use tokio::time::Instant;
+
+use super::{Course, decide::Next};
+use crate::{
+    domain::{
+        completion::FinishReason,
+        failure::{Failure, FailureClass},
+        fold::Progress,
+    },
+    policy::{
+        continuation::{MOST_EXTENSIONS, OnLength, cut_off, way},
+        inject::Finding,
+        retry::HARD_CAP_ATTEMPTS,
+    },
+};
+
+/// How far an answer was extended.
+#[derive(Debug, Default)]
+pub(super) struct Extension {
+    pub(super) made: usize,
+    /// How the answer finished that is being extended, and its length.
+    of: Option<((FinishReason, String), usize)>,
+}
+
+// === impl Extension ===
+
+impl Extension {
+    /// Whether the next attempt is made only to go on.
+    pub(super) fn is_under_way(&self) -> bool {
+        self.of.is_some()
+    }
+}
+
+impl<S> Course<S> {
+    /// What is done about a whole answer that was cut by its length: `None` where it is passed on. With a failure, the
+    /// answer counts as one that is too long.
+    pub(super) fn cut_by_length(&mut self) -> Option<(Option<Failure>, Next)> {
+        let grown = self.extension.of.take().map_or(0, |(_, length)| length);
+        let (blocks, finish) = self.delivery.finished()?;
+        let text = cut_off(blocks, finish, &self.call)?.text.clone();
+        let retry = &self.scope.plan.retry;
+        match retry.on_length {
+            _ if !retry.enabled => None,
+            OnLength::Accept => None,
+            OnLength::Continue if text.len() <= grown => None,
+            OnLength::Continue => self.extend(&text).map(|said| (None, Next::Again(said))),
+            OnLength::Shorten => self.shorten().map(|(failure, next)| (Some(failure), next)),
+        }
+    }
+
+    /// What follows a failure of an extension; `None` where it was none.
+    pub(super) fn after_extension(&mut self, failure: &Failure) -> Option<Next> {
+        if failure.class == FailureClass::Cancelled {
+            return None;
+        }
+        let (finish, length) = self.extension.of.take()?;
+        let (again, number) = (failure.class == FailureClass::StreamInterrupted, self.scope.next_number() - 1);
+        let mut said = if again { self.delivery.abandon(number, failure.class, true) } else { Vec::new() };
+        if let Some(held) =
+            self.delivery.held_text().filter(|held| again && held.len() > length && self.may_extend(held))
+        {
+            self.extension.made += 1;
+            self.extension.of = Some((finish, held.len()));
+            return Some(Next::Again(said));
+        }
+        said.extend(self.delivery.settle(finish));
+        Some(Next::Whole(said))
+    }
+
+    fn extend(&mut self, text: &str) -> Option<Vec<Progress>> {
+        if !self.may_extend(text) {
+            return None;
+        }
+        let finish = self.delivery.reopen(self.scope.next_number() - 1)?;
+        self.extension.made += 1;
+        self.extension.of = Some((finish, text.len()));
+        Some(self.delivery.flush())
+    }
+
+    /// Whether the target that answered can go on, and may.
+    fn may_extend(&mut self, text: &str) -> bool {
+        let attempts = self.scope.attempts();
+        let many = attempts.len() >= HARD_CAP_ATTEMPTS as usize || self.extension.made >= MOST_EXTENSIONS;
+        let time_left = self.scope.invocation.deadline.saturating_duration_since(Instant::now());
+        let answered = attempts.last().and_then(|record| record.target.clone());
+        let target = self.scope.plan.targets.iter().find(|target| Some(&target.id) == answered.as_ref());
+        let prompt_allowed = self.scope.invocation.overrides.allow_continuation_prompt;
+        let can = target.and_then(|target| way(text, &self.call, &target.capabilities, prompt_allowed)).is_some();
+        if many || !can || time_left < self.scope.plan.retry.min_attempt_time {
+            return false;
+        }
+        self.hint = answered;
+        self.wait = None;
+        true
+    }
+
+    /// Has the answer made again, where the policy of unusable answers allows it.
+    fn shorten(&mut self) -> Option<(Failure, Next)> {
+        let number = self.scope.next_number() - 1;
+        let target = self.scope.attempts().last().and_then(|record| record.target.clone());
+        let mut failure = Failure::local(FailureClass::MalformedResponse, "the answer was cut at the output limit");
+        (failure.retryable, failure.fallback_helps, failure.never_sent, failure.target) = (true, true, false, target);
+        Finding::OutputLimit.mark(&mut failure);
+        let (real, after) = (self.real.clone(), self.after);
+        match self.decide(failure.clone()) {
+            Next::Stop(_) | Next::Whole(_) => {
+                (self.real, self.after, self.impossible) = (real, after, false);
+                None
+            }
+            next @ (Next::Again(_) | Next::Park { .. }) => {
+                self.scope.learn(number, |record| record.failure = Some(failure.clone()));
+                Some((failure, next))
+            }
+        }
+    }
+}

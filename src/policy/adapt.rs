@@ -1,0 +1,240 @@
+//! What a refusal says that the target does not take, where one small change makes it take the request.
+//!
+//! Providers that speak one dialect differ in parameters, their names and their limits, and say so only with a 400. The
+//! answer names the parameter or the limit, so the request is asked once more with just that changed. It never changes
+//! what shapes the answer (tools, response format, stop texts, safety settings), and never guesses: where the words do
+//! not name what is wrong, nothing is changed.
+
+mod limit;
+#[cfg(test)]
+mod tests;
+
+use std::sync::LazyLock;
+
+use regex::Regex;
+use serde_json::Value;
+
+use crate::domain::{
+    adaptation::{Adaptation, OutputLimitField, Parameter},
+    failure::{Failure, FailureClass, ProviderError},
+    message::{ModelCall, Part, Role},
+};
+
+/// Fields of `extra` that an answer can do without; all others are the caller's demands.
+const DISPENSABLE: [&str; 14] = [
+    "enable_thinking",
+    "logit_bias",
+    "min_p",
+    "prediction",
+    "prompt_cache_key",
+    "reasoning",
+    "reasoning_effort",
+    "repetition_penalty",
+    "service_tier",
+    "temperature",
+    "top_a",
+    "top_p",
+    "typical_p",
+    "verbosity",
+];
+
+/// Words that say that something is not taken at all; a value beyond its range is the caller's affair.
+static NOT_TAKEN: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    Regex::new(
+        "unsupported|not (?:currently |yet )?support|n't support|unknown|unrecogni[sz]ed|unexpected|not permitted|\
+         not allowed|deprecated|extra inputs|extra_forbidden|cannot find field|no such field|only the default|\
+         not available|can(?:not|'t) be (?:used|set|specified)|may only be set|not compatible|incompatible|\
+         does ?n[o']t accept|(?:cannot|can't) both|not both|only one of",
+    )
+    .ok()
+});
+
+/// Words that say that signed reasoning was not accepted.
+static NOT_VERIFIED: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    Regex::new(
+        "invalid_encrypted_content|encrypted content .*(?:could not|cannot) be (?:verified|decrypted)|\
+         (?:invalid|corrupt(?:ed)?|malformed|expired|mismatched) (?:thought|thinking|reasoning)?[ _]?signature|\
+         (?:thought|thinking|reasoning) signature .*(?:not valid|invalid|corrupt|mismatch)|\
+         signature .*in thinking block|thinking or redacted_thinking blocks .*cannot be modified",
+    )
+    .ok()
+});
+
+/// What a refusal says, as far as it matters here.
+struct Said {
+    /// All words, in lower case, without quotation marks.
+    words: String,
+    /// The parameter that it names as such.
+    named: Option<String>,
+}
+
+/// The change after which the target that refused `call` with these facts may take it; `None` where there is none.
+#[must_use]
+pub fn find(facts: &ProviderError, failure: &Failure, call: &ModelCall) -> Option<Adaptation> {
+    let said = Said::of(facts);
+    // Judged by its words alone, such a refusal may pass as one of a key: it is told apart by what was sent.
+    if has_signed_reasoning(call) && matches(&NOT_VERIFIED, &said.words) {
+        return Some(Adaptation::LeaveOutReasoning);
+    }
+    match failure.class {
+        FailureClass::InvalidRequest => {
+            let renamed = || output_limit_field(&said, call);
+            let limited = || limit::other_limit(&said.words, call);
+            let left_out = || left_out(&said, call);
+            renamed().or_else(limited).or_else(left_out).or_else(|| developer(&said, call))
+        }
+        // Prompt plus answer are too long together: a shorter answer may fit.
+        FailureClass::ContextLength => limit::other_limit(&said.words, call),
+        FailureClass::RateLimited
+        | FailureClass::QuotaExceeded
+        | FailureClass::Overloaded
+        | FailureClass::ServerError
+        | FailureClass::Timeout
+        | FailureClass::Network
+        | FailureClass::Crash
+        | FailureClass::Authentication
+        | FailureClass::PermissionDenied
+        | FailureClass::ContentFiltered
+        | FailureClass::NotFound
+        | FailureClass::MalformedResponse
+        | FailureClass::Configuration
+        | FailureClass::Cancelled
+        | FailureClass::ApprovalRejected
+        | FailureClass::ToolFailed
+        | FailureClass::OutcomeUnknown
+        | FailureClass::StreamInterrupted
+        | FailureClass::State
+        | FailureClass::Checkpoint
+        | FailureClass::Cache
+        | FailureClass::CircuitOpen
+        | FailureClass::Shed
+        | FailureClass::BudgetEmpty
+        | FailureClass::Deadline
+        | FailureClass::Unknown => None,
+    }
+}
+
+// === impl Said ===
+
+impl Said {
+    fn of(facts: &ProviderError) -> Self {
+        let mut words = facts.message.clone().unwrap_or_default();
+        let mut named = None;
+        match facts.body.as_deref().map(serde_json::from_str::<Value>) {
+            Some(Ok(body)) => {
+                let param =
+                    ["/error/param", "/param", "/0/error/param"].iter().find_map(|at| body.pointer(at)?.as_str());
+                named = param.filter(|name| !name.is_empty()).map(str::to_lowercase);
+                collect(&body, &mut words);
+            }
+            Some(Err(_)) => words.push_str(facts.body.as_deref().unwrap_or_default()),
+            None => {}
+        }
+        words.retain(|letter| !matches!(letter, '\'' | '"' | '`'));
+        Self { words: words.to_lowercase(), named }
+    }
+
+    /// Whether it says that one of these names is not taken.
+    fn refuses(&self, names: &[&str]) -> bool {
+        if !matches(&NOT_TAKEN, &self.words) {
+            return false;
+        }
+        match &self.named {
+            Some(named) => names.contains(&named.as_str()),
+            // A tool's own properties may have any name.
+            None if ["schema", "properties", "function", "tools"].iter().any(|word| self.words.contains(word)) => false,
+            None => names.iter().any(|name| holds_word(&self.words, name)),
+        }
+    }
+}
+
+/// All texts of a document, one a line.
+fn collect(value: &Value, words: &mut String) {
+    match value {
+        Value::String(text) => {
+            words.push_str(text);
+            words.push('\n');
+        }
+        Value::Array(items) => items.iter().for_each(|item| collect(item, words)),
+        Value::Object(fields) => fields.values().for_each(|field| collect(field, words)),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
+fn matches(pattern: &LazyLock<Option<Regex>>, words: &str) -> bool {
+    pattern.as_ref().is_some_and(|pattern| pattern.is_match(words))
+}
+
+/// Whether a name stands in the words as a word of its own.
+fn holds_word(words: &str, name: &str) -> bool {
+    let is_part = |letter: Option<char>| letter.is_some_and(|letter| letter.is_alphanumeric() || letter == '_');
+    words
+        .match_indices(name)
+        .any(|(at, _)| !is_part(words[..at].chars().next_back()) && !is_part(words[at + name.len()..].chars().next()))
+}
+
+/// `max_tokens` in place of `max_completion_tokens`, or the other way round.
+fn output_limit_field(said: &Said, call: &ModelCall) -> Option<Adaptation> {
+    call.max_output_tokens?;
+    let old_is_refused = said.refuses(&["max_tokens"]) && holds_word(&said.words, "max_completion_tokens");
+    let field = if old_is_refused {
+        OutputLimitField::MaxCompletionTokens
+    } else if said.refuses(&["max_completion_tokens"]) {
+        OutputLimitField::MaxTokens
+    } else {
+        return None;
+    };
+    Some(Adaptation::OutputLimitField { field })
+}
+
+fn left_out(said: &Said, call: &ModelCall) -> Option<Adaptation> {
+    // Two that exclude each other: the one that people set first stays.
+    let names_both = holds_word(&said.words, "temperature") && holds_word(&said.words, "top_p");
+    let mut order = Parameter::ALL;
+    if names_both {
+        order.swap(0, 1);
+    }
+    let is_refused = |parameter: &Parameter| parameter.is_in(call) && said.refuses(names(*parameter));
+    if let Some(parameter) = order.into_iter().find(is_refused) {
+        return Some(Adaptation::LeaveOut { parameter });
+    }
+    let field = call.extra.keys().find(|key| DISPENSABLE.contains(&key.as_str()) && said.refuses(&[key.as_str()]))?;
+    Some(Adaptation::LeaveOutExtra { field: field.clone() })
+}
+
+/// What a parameter is called on the wires, in lower case.
+const fn names(parameter: Parameter) -> &'static [&'static str] {
+    match parameter {
+        Parameter::Temperature => &["temperature", "inferenceconfig.temperature", "generation_config.temperature"],
+        Parameter::TopP => &["top_p", "topp", "inferenceconfig.topp", "generation_config.top_p"],
+        Parameter::TopK => &["top_k", "topk", "generation_config.top_k"],
+        Parameter::Seed => &["seed", "generation_config.seed"],
+        Parameter::FrequencyPenalty => &["frequency_penalty", "frequencypenalty"],
+        Parameter::PresencePenalty => &["presence_penalty", "presencepenalty"],
+        Parameter::ReasoningEffort => &[
+            "reasoning_effort",
+            "reasoning.effort",
+            "output_config.effort",
+            "thinking_level",
+            "thinkinglevel",
+            "thinkingconfig",
+            "thinking level",
+        ],
+        Parameter::ParallelToolCalls => &["parallel_tool_calls", "disable_parallel_tool_use"],
+        Parameter::StreamUsage => &["stream_options", "stream_options.include_usage", "include_usage"],
+    }
+}
+
+fn developer(said: &Said, call: &ModelCall) -> Option<Adaptation> {
+    let is_sent = call.messages.iter().any(|message| message.role == Role::Developer);
+    let is_named = holds_word(&said.words, "developer") && ["role", "variant"].iter().any(|it| said.words.contains(it));
+    (is_sent && is_named).then_some(Adaptation::DeveloperAsSystem)
+}
+
+fn has_signed_reasoning(call: &ModelCall) -> bool {
+    call.messages.iter().flat_map(|message| &message.parts).any(|part| match part {
+        Part::Reasoning(reasoning) => reasoning.opaque.is_some(),
+        Part::ToolCall(call) => call.opaque.is_some(),
+        Part::Text(_) | Part::Image(_) | Part::File(_) | Part::ToolResult(_) | Part::Refusal(_) => false,
+    })
+}

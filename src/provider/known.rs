@@ -1,0 +1,110 @@
+//! What is known of models and of the servers that lead to them: one table of data, read once.
+//!
+//! Models differ in what they take at which place, and a wrong guess is a refusal. The table is `known.yaml`, in the words
+//! of the configuration, which goes before it. Nothing is asked over the network, and what is not known stays a default.
+
+use std::sync::LazyLock;
+
+use serde::Deserialize;
+
+use crate::{
+    config::provider::{CapabilityOverrides, KeyHeader},
+    domain::target::{Capabilities, Dialect},
+};
+
+const TABLE: &str = include_str!("known.yaml");
+
+/// A model, and how it is reached.
+#[derive(Debug, Clone, Copy)]
+pub struct Place<'a> {
+    /// How it is spoken to.
+    pub dialect: Dialect,
+    /// The provider's family, in lower case.
+    pub family: &'a str,
+    /// Where its API begins.
+    pub endpoint: &'a str,
+    /// The model, as the provider names it; empty where none is meant.
+    pub model: &'a str,
+}
+
+/// How a server is spoken to, where its configuration does not say.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Manners {
+    /// How keys are sent.
+    pub api_key_header: Option<KeyHeader>,
+    /// The field in which reasoning is sent back.
+    pub reasoning_field: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Record {
+    when: When,
+    #[serde(default)]
+    able: CapabilityOverrides,
+    #[serde(default)]
+    manners: Manners,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct When {
+    dialect: Option<Dialect>,
+    /// Patterns for the family or the endpoint's host.
+    at: Vec<String>,
+    model: Vec<String>,
+}
+
+static RECORDS: LazyLock<Vec<Record>> = LazyLock::new(|| serde_saphyr::from_str(TABLE).unwrap_or_default());
+
+/// What a model can do there, as far as that is known.
+#[must_use]
+pub fn capabilities(place: &Place<'_>) -> Capabilities {
+    let fitting = RECORDS.iter().filter(|record| record.when.fits(place));
+    fitting.fold(Capabilities::default(), |known, record| record.able.apply(known))
+}
+
+/// How the server there is spoken to, as far as that is known.
+#[must_use]
+pub fn manners(place: &Place<'_>) -> Manners {
+    let fitting = RECORDS.iter().filter(|record| record.when.fits(place));
+    fitting.fold(Manners::default(), |known, record| Manners {
+        api_key_header: record.manners.api_key_header.or(known.api_key_header),
+        reasoning_field: record.manners.reasoning_field.clone().or(known.reasoning_field),
+    })
+}
+
+// === impl When ===
+
+impl When {
+    fn fits(&self, place: &Place<'_>) -> bool {
+        let host = host(place.endpoint);
+        let is_at = |pattern: &String| matches(pattern, place.family) || matches(pattern, host);
+        self.dialect.is_none_or(|dialect| dialect == place.dialect)
+            && (self.at.is_empty() || self.at.iter().any(is_at))
+            && (self.model.is_empty() || self.model.iter().any(|pattern| matches(pattern, place.model)))
+    }
+}
+
+/// The host of a URL, without its port.
+fn host(url: &str) -> &str {
+    let behind = url.split_once("://").map_or(url, |(_, rest)| rest);
+    let authority = behind.split(['/', '?']).next().unwrap_or_default();
+    authority.split(':').next().unwrap_or_default()
+}
+
+/// Whether a text is what a pattern says, where `*` stands for anything.
+fn matches(pattern: &str, text: &str) -> bool {
+    let mut pieces = pattern.split('*');
+    let Some(mut rest) = pieces.next().and_then(|first| text.strip_prefix(first)) else { return false };
+    let Some(last) = pieces.next_back() else { return rest.is_empty() };
+    for piece in pieces {
+        let Some(at) = rest.find(piece) else { return false };
+        rest = &rest[at + piece.len()..];
+    }
+    rest.ends_with(last)
+}
+
+#[cfg(test)]
+mod tests;

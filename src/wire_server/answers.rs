@@ -1,0 +1,56 @@
+//! Answers and failures in each provider's own words, as its documentation has them.
+//!
+//! They are written from the providers' documentation and not from the code that reads them, so that playing them proves
+//! something. One table has the same kinds of answers for each dialect; nothing here decides when they are played.
+
+pub mod anthropic;
+pub mod bedrock;
+pub mod gemini;
+pub mod openai;
+pub mod responses;
+
+use super::Reply;
+use crate::domain::target::Dialect;
+
+/// What a provider of one dialect says.
+#[derive(Debug, Clone, Copy)]
+pub struct Answers {
+    /// A whole text, in pieces.
+    pub text: fn(&str) -> Reply,
+    /// A whole call of a tool, by its name and the JSON of its arguments.
+    pub tool_call: fn(&str, &str) -> Reply,
+    /// A call of a tool by that name that nobody can use.
+    pub broken_tool_call: fn(&str) -> Reply,
+    /// The caller is over its rate limit, for a second where the provider says so at all.
+    pub rate_limited: fn() -> Reply,
+    /// A text begins, then the provider says inside the stream that it is overloaded.
+    pub overloaded_amid: fn(&str) -> Reply,
+    /// The model does not take the request as it is: see `unfit` of each dialect for what it does not take.
+    pub unfit: fn() -> Reply,
+    /// The model, or a filter behind it, refuses to answer.
+    pub refuses: fn() -> Reply,
+}
+
+/// What a provider of this dialect says.
+#[must_use]
+pub const fn of(dialect: Dialect) -> Answers {
+    match dialect {
+        Dialect::OpenaiChat | Dialect::Scripted => openai::ANSWERS,
+        Dialect::OpenaiResponses => responses::ANSWERS,
+        Dialect::Anthropic => anthropic::ANSWERS,
+        Dialect::Gemini => gemini::ANSWERS,
+        Dialect::Bedrock => bedrock::ANSWERS,
+    }
+}
+
+/// A text in pieces of at most that many bytes, characters whole.
+fn pieces(text: &str, bytes: usize) -> Vec<&str> {
+    let mut pieces = Vec::new();
+    let mut rest = text;
+    while !rest.is_empty() {
+        let (piece, tail) = rest.split_at(rest.ceil_char_boundary(bytes.min(rest.len())));
+        pieces.push(piece);
+        rest = tail;
+    }
+    pieces
+}
