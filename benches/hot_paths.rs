@@ -4,6 +4,8 @@
 //! Each is measured by one thread alone and by two that share the same state, because a lock that nobody waits for
 //! says nothing about one that two want. `cargo bench` runs them; `cargo test` does not even build them.
 
+#![expect(clippy::expect_used, clippy::panic, reason = "a benchmark of what does not work must stop")]
+
 #[path = "hot_paths/null.rs"]
 mod null;
 
@@ -76,7 +78,7 @@ fn select(criterion: &mut Criterion) {
     let policy = SelectPolicy::default();
     let mut candidates: Vec<_> =
         ["a", "b", "c", "d"].into_iter().map(|name| Candidate::new(TargetId::from(name))).collect();
-    candidates[0].availability = Availability::At(Instant::now() + Duration::from_secs(3600));
+    candidates[0].availability = Availability::At(Instant::now() + Duration::from_hours(1));
     candidates[1].healthy = false;
     let last = TargetId::from("c");
     let dice = Dice::new(1, &InvocationId::from("bench"), 1);

@@ -136,7 +136,7 @@ impl Stand {
                 ..ModelCall::default()
             }),
             overrides: Overrides::default(),
-            deadline: Instant::now() + Duration::from_secs(60),
+            deadline: Instant::now() + Duration::from_mins(1),
             trace: TraceContext::default(),
         };
         let incoming = Incoming {

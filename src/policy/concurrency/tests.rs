@@ -252,4 +252,9 @@ fn nonsense_is_named_by_its_field() {
     let fields: Vec<_> = policy.validate().into_iter().map(|(field, _)| field).collect();
     assert_eq!(fields, ["max", "start"]);
     assert!(ConcurrencyPolicy::default().validate().is_empty());
+    let one_number = ConcurrencyPolicy { min: 5, start: 5, max: 5, ..ConcurrencyPolicy::default() };
+    assert!(one_number.validate().is_empty());
+    let widest = Duration::from_mins(10);
+    let widest = ConcurrencyPolicy { max: 100_000, max_queued: 100_000, max_queue_wait: widest, ..one_number };
+    assert!(widest.validate().is_empty());
 }
