@@ -222,6 +222,18 @@ fn what_an_outage_said_is_unlearnt_and_what_was_said_before_it_is_not() {
 }
 
 #[test]
+fn decreases_that_follow_each_other_are_one_trouble_however_long_it_lasts() {
+    let start = Instant::now();
+    let mut limiter = Limiter::new(ConcurrencyPolicy::default());
+    for seconds in [0, 20, 40] {
+        told(&mut limiter, start + Duration::from_secs(seconds), Duration::from_secs(1), 16, false);
+    }
+    assert_eq!(limiter.limit(), 4);
+    limiter.on_outage(start + Duration::from_mins(1), false);
+    assert_eq!(limiter.limit(), 16);
+}
+
+#[test]
 fn the_limit_stays_between_the_minimum_and_the_maximum() {
     let now = Instant::now();
     let mut limiter = Limiter::new(ConcurrencyPolicy { max: 17, ..ConcurrencyPolicy::default() });
