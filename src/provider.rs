@@ -3,6 +3,11 @@
 //! Providers report facts and nothing else. They never retry, never judge a failure, never wait for a slow answer
 //! to come (the timers above do) and never hide a header or a body that the classifier could want. To read on an answer
 //! that is made in the background (`responses`) is no second request for one: nothing is generated or paid for again.
+//!
+//! The wire types are own code. The providers' SDKs for Rust, and the crates that speak for several of them, retry or
+//! time out by themselves, drop the headers and the body of an error, or know only the fields of their day; a recovery
+//! needs each of these. What they stand on is not own code: HTTP (`hyper`), TLS (`rustls`), JSON (`serde_json`),
+//! checksums (`crc32fast`) and signatures (`ring`).
 
 pub mod anthropic;
 pub mod bedrock;

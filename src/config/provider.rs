@@ -90,11 +90,11 @@ pub enum KeyHeader {
     None,
 }
 
-/// What servers of the chat completions dialect differ in; other dialects ignore it.
+/// What servers of the chat completions dialect differ in; other dialects read `stream` alone.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ChatConfig {
-    /// Whether answers are asked for as a stream; without it an answer comes whole, as a stream of one.
+    /// Whether answers are asked for as a stream, in every dialect; without it an answer comes whole, as a stream of one.
     pub stream: bool,
     /// Whether a stream is asked to end with its usage; some old servers refuse the option.
     pub include_usage: bool,
@@ -196,10 +196,11 @@ pub struct CapabilityOverrides {
     /// Binds its reasoning to the exact prefix, so that notes must stay in the history.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prefix_bound_reasoning: Option<bool>,
-    /// Whether answers are made in the background, in the dialect `openai_responses` alone (default: no). One that is cut
-    /// off or falls silent is then read on from where it was, instead of asked for and paid for anew; one that nobody
-    /// wants any more is cancelled. The provider keeps such answers (`store`), which contracts without data retention
-    /// forbid, and takes longer to begin them; the rest of one that was cut off may come without encrypted reasoning.
+    /// Whether answers are made in the background, in streams of the dialect `openai_responses` alone (default: no). One
+    /// that is cut off or falls silent is then read on from where it was, instead of asked for and paid for anew; one that
+    /// nobody wants any more is cancelled, once its id came. The provider keeps such answers (`store`), which contracts
+    /// without data retention forbid, and takes longer to begin them; the rest of one that was cut off may come without
+    /// encrypted reasoning.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub background: Option<bool>,
     /// Largest prompt plus answer, in tokens.

@@ -215,13 +215,17 @@ fn directory_of(file: &Path) -> PathBuf {
 /// The changed settings that are read at the start only.
 fn needs_restart(old: &Config, new: &Config) -> Vec<&'static str> {
     let front = |config: &Config| config.server.openai_front.as_ref().map(|front| front.listen);
-    let store = |config: &Config| String::from(config.journal.store.clone());
+    // Shown, its secrets are all alike.
+    let journal = |config: &Config| {
+        let keys: Vec<String> = config.journal.encryption_keys.iter().map(|key| key.expose().to_owned()).collect();
+        (String::from(config.journal.store.clone()), keys, serde_json::to_value(&config.journal).ok())
+    };
     [
         ("server.listen", old.server.listen != new.server.listen),
         ("server.admin_listen", old.server.admin_listen != new.server.admin_listen),
         ("server.openai_front.listen", front(old) != front(new)),
         ("server.max_message_bytes", old.server.max_message_bytes != new.server.max_message_bytes),
-        ("journal.store", store(old) != store(new)),
+        ("journal", journal(old) != journal(new)),
         ("events.capacity", old.events.capacity != new.events.capacity),
         ("telemetry.otlp_endpoint", old.telemetry.otlp_endpoint != new.telemetry.otlp_endpoint),
     ]

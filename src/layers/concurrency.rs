@@ -18,7 +18,7 @@ use tower::{Service, ServiceExt as _};
 use super::{BoxFuture, Deltas, attempt::Attempt};
 use crate::{
     domain::failure::{Failure, FailureClass, TransportFault, WaitSource},
-    policy::concurrency::{ConcurrencyPolicy, Limiter},
+    policy::concurrency::{ConcurrencyPolicy, Limiter, PushBack},
 };
 
 /// Limits how many attempts a target has at once.
@@ -76,9 +76,10 @@ impl Slots {
         shared.max_wait = policy.max_queue_wait;
     }
 
-    /// The target's circuit opened: what it said of late was about an outage, and not about its slots.
-    pub fn unlearn_outage(&self) {
-        self.lock().limiter.on_outage(Instant::now());
+    /// The target's circuit opened, on silence or on errors that came at once: these were about an outage, and not
+    /// about its slots.
+    pub fn outage(&self, silence: bool) {
+        self.lock().limiter.on_outage(Instant::now(), silence);
     }
 
     /// Attempts in flight.
@@ -114,18 +115,18 @@ impl Slots {
         }
     }
 
-    fn succeeded(&self) {
+    fn succeeded(&self, began: Instant) {
         let mut shared = self.lock();
         let reached = shared.in_flight >= shared.limiter.limit();
-        shared.limiter.on_success(Instant::now(), reached);
+        shared.limiter.on_success(began, reached);
         drop(shared);
         self.hand_out();
     }
 
-    fn pushed_back(&self, first_token_p50: Duration, silence: bool) {
+    fn pushed_back(&self, began: Instant, first_token_p50: Duration, silence: bool) {
         let mut shared = self.lock();
-        let in_flight = shared.in_flight;
-        shared.limiter.on_back_pressure(Instant::now(), first_token_p50, in_flight, silence);
+        let word = PushBack { began, in_flight: shared.in_flight, silence };
+        shared.limiter.on_back_pressure(Instant::now(), first_token_p50, word);
     }
 
     /// Gives free slots to those in line. A slot is handed over outside the lock: one whose waiter is gone drops
@@ -207,12 +208,13 @@ where
                 refused.target = Some(attempt.target.id.clone());
                 refused.with_retry_after(retry_in, WaitSource::Parked)
             })?;
+            let began = Instant::now();
             let state = Arc::clone(&attempt.state);
             let learn = move |failure: &Failure| {
                 if is_back_pressure(failure) {
                     let now = Instant::now();
                     let p50 = state.latency().p50(now).unwrap_or(Duration::from_secs(1));
-                    state.slots.pushed_back(p50, failure.class == FailureClass::Timeout);
+                    state.slots.pushed_back(began, p50, failure.class == FailureClass::Timeout);
                 }
             };
             let mut deltas = inner.oneshot(attempt).await.inspect_err(&learn)?;
@@ -224,7 +226,7 @@ where
                     match &item {
                         Ok(delta) if silent && delta.is_content() => {
                             silent = false;
-                            slot.slots.succeeded();
+                            slot.slots.succeeded(began);
                         }
                         Ok(_) => {}
                         Err(failure) => learn(failure),

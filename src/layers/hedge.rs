@@ -132,7 +132,11 @@ fn patience(targets: &Targets, attempt: &Attempt) -> Option<Duration> {
         let (p95, samples) = (latency.p95(now), latency.samples(now));
         (plan.hedge.delay(p95, samples), latency.p50(now).filter(|_| samples >= USUAL_SAMPLES))
     };
-    let soft = soft.map(|soft| TimersPolicy::patience(soft, usual));
+    let soft = soft.map(|soft| {
+        let circuit = attempt.state.circuit();
+        // Of a target that is known to be slow, what is usual is not what is wanted.
+        if circuit.degraded() { soft.min(circuit.policy().slow_threshold) } else { TimersPolicy::patience(soft, usual) }
+    });
     let measured = measured.filter(|_| attempt.state.may_hedge(now, plan.hedge.max_share));
     match (soft, measured) {
         (Some(soft), Some(measured)) => Some(soft.min(measured)),

@@ -165,10 +165,7 @@ where
                 match self.decide(failure) {
                     Next::Stop(terminal) => { yield terminal; return; }
                     Next::Whole(_) => {}
-                    Next::Park { said, until, changed } => {
-                        for step in said { yield step; }
-                        self.stand(until, changed).await;
-                    }
+                    Next::Park { said, until, changed } => { for step in said { yield step; } self.stand(until, changed).await; }
                     Next::Again(said) => for step in said { yield step; },
                 }
             }
@@ -223,10 +220,7 @@ where
                         yield self.succeeded();
                         return;
                     }
-                    Next::Park { said, until, changed } => {
-                        for step in said { yield step; }
-                        self.stand(until, changed).await;
-                    }
+                    Next::Park { said, until, changed } => { for step in said { yield step; } self.stand(until, changed).await; }
                     Next::Again(said) => for step in said { yield step; },
                 }
             }

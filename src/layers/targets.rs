@@ -162,12 +162,8 @@ impl Targets {
                 first_token_p50: state.and_then(|state| state.latency().p50(now)).unwrap_or(GUESSED_P50),
                 failed_silent,
                 attempts: u32::try_from(own.filter(|record| !record.refused_locally()).count()).unwrap_or(u32::MAX),
-                // An open circuit whose time is over must be preferred again, or nobody would ever probe it; and now and
-                // then a degraded one.
-                healthy: state.is_some_and(|state| {
-                    let circuit = state.circuit();
-                    !circuit.degraded() || circuit.wants_scout(now)
-                }),
+                // An open circuit whose time is over must be preferred again, or nobody would ever probe it.
+                healthy: state.is_some_and(|state| !state.circuit().degraded()),
                 larger_window: false,
                 other_credential: false,
                 ruled_out: false,

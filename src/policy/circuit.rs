@@ -331,14 +331,6 @@ impl Circuit {
         self.degraded
     }
 
-    /// Whether a degraded target should be asked once although others are preferable: it was not for a while, and only
-    /// an answer tells that it is well again.
-    #[must_use]
-    pub fn wants_scout(&self, now: Instant) -> bool {
-        let unasked = self.last_admitted.is_none_or(|last| now.saturating_duration_since(last) >= SCOUT);
-        self.degraded && matches!(self.state, State::Closed) && unasked
-    }
-
     /// The settings in force.
     #[must_use]
     pub fn policy(&self) -> &CircuitPolicy {
@@ -346,8 +338,8 @@ impl Circuit {
     }
 }
 
-/// How long a degraded target is left alone before one call looks how it is.
-const SCOUT: Duration = Duration::from_secs(2);
+/// How long a degraded target is left alone before calls look how it is.
+const LOOK_AGAIN: Duration = Duration::from_mins(1);
 /// How soon a call that is beyond the share of a stage may come back at the earliest.
 const SOON: Duration = Duration::from_millis(50);
 

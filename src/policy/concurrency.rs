@@ -46,23 +46,39 @@ pub struct Limiter {
     limit: u32,
     successes: u32,
     settles_at: Option<Instant>,
-    /// Whether the target never pushed back: then the way up is as fast as answers come.
-    unlearnt: bool,
+    /// Up to which limit the way up is as fast as answers come: there was no trouble below.
+    fast_below: u32,
     /// Of the last outcomes, how many were answers, and how many pushed back.
     recent: (u32, u32),
     /// What was known before the decreases of a short while ago.
     before: Option<Before>,
 }
 
+/// An attempt that was told that it is too much, or was left without an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PushBack {
+    /// When it was sent.
+    pub began: Instant,
+    /// How many attempts are in flight.
+    pub in_flight: u32,
+    /// Whether it was told nothing at all.
+    pub silence: bool,
+}
+
 /// What was known before some decreases that are about the same trouble.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Before {
     limit: u32,
-    unlearnt: bool,
+    fast_below: u32,
     /// When the last of the decreases was.
     last: Instant,
 }
 
+/// How many slots an answer adds on the way up that is fast: where answers slow down eightfold, slots must multiply
+/// within a few of them.
+const FAST: u32 = 2;
+/// How many words there must be to one answer; with more answers than that, the words are chance.
+const WORDS_TO_ONE: u32 = 4;
 /// By which part of itself a limit grows for each limit-many successes.
 const ROUND_SHARE: u32 = 16;
 /// How many outcomes are remembered at least.
@@ -124,7 +140,7 @@ impl Limiter {
             policy,
             successes: 0,
             settles_at: None,
-            unlearnt: true,
+            fast_below: u32::MAX,
             recent: (0, 0),
             before: None,
         }
@@ -139,53 +155,60 @@ impl Limiter {
         self.limit.max(self.policy.min)
     }
 
-    /// An attempt succeeded; `limit_reached` says whether all slots were taken while it ran. One more slot, or a
-    /// sixteenth more, for each limit-many such successes, and one for each single one while the target never pushed back: a limit that is not
-    /// reached proves nothing about a larger one, and neither does an attempt from before the last decrease.
-    pub fn on_success(&mut self, now: Instant, limit_reached: bool) {
+    /// An attempt that began then succeeded; `limit_reached` says whether all slots were taken while it ran: a limit
+    /// that is not reached proves nothing about a larger one. Up to where trouble began last each such success adds two
+    /// slots; beyond, each limit-many of them add one, or a sixteenth.
+    pub fn on_success(&mut self, began: Instant, limit_reached: bool) {
         self.remember(1, 0);
-        if !limit_reached || self.is_settling(now) {
+        if !limit_reached || self.is_old(began) {
             return;
         }
         self.successes = self.successes.saturating_add(1);
-        if self.unlearnt || self.successes >= self.limit() {
+        let fast = self.limit < self.fast_below;
+        if fast || self.successes >= self.limit() {
             self.successes = 0;
-            let more = if self.unlearnt { 1 } else { (self.limit / ROUND_SHARE).max(1) };
+            let more = if fast { FAST } else { (self.limit / ROUND_SHARE).max(1) };
             self.limit = self.limit.saturating_add(more).min(self.policy.max);
         }
     }
 
-    /// The target said that it is too much, with so many attempts in flight. Within one median first token (`p50`)
-    /// after a decrease, further such words are about the same moment, and change nothing; so do words of a target
-    /// of which less than half the limit is used, or that answers most calls, unless they were silence: chance makes
-    /// errors, but only a queue makes silence.
-    pub fn on_back_pressure(&mut self, now: Instant, p50: Duration, in_flight: u32, silence: bool) {
+    /// The target said that it is too much, or was silent. That changes nothing when it is said of an attempt that began
+    /// before the last decrease had lasted for a median first token (`p50`), when less than half of the limit is used, or
+    /// when the target answers one call in five: chance makes errors. Only a queue makes silence, which always counts.
+    pub fn on_back_pressure(&mut self, now: Instant, p50: Duration, word: PushBack) {
         self.remember(0, 1);
         let (answers, words) = self.recent;
-        let by_chance = words < answers && !silence;
-        if self.is_settling(now) || by_chance || in_flight.saturating_mul(2) < self.limit() {
+        let by_chance = words < answers.saturating_mul(WORDS_TO_ONE) && !word.silence;
+        if self.is_old(word.began) || by_chance || word.in_flight.saturating_mul(2) < self.limit() {
             return;
         }
-        let same = self.before.filter(|before| now.saturating_duration_since(before.last) < SAME_TROUBLE);
-        let before = same.unwrap_or(Before { limit: self.limit, unlearnt: self.unlearnt, last: now });
+        let before =
+            self.before_trouble(now).unwrap_or(Before { limit: self.limit, fast_below: self.fast_below, last: now });
         self.before = Some(Before { last: now, ..before });
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a ratio of a u32 is within u32")]
         let lowered = (f64::from(self.limit) * self.policy.decrease) as u32;
         self.limit = lowered.max(self.policy.min);
         self.successes = 0;
-        self.unlearnt = false;
+        self.fast_below = self.limit;
         self.settles_at = Some(now + p50);
     }
 
-    /// The circuit opened: what was just said was about an outage, and not about how much was asked at once. The
-    /// circuit itself meters the way back.
-    pub fn on_outage(&mut self, now: Instant) {
+    /// The circuit opened. On errors: what was just said was about an outage, and not about how much was asked at once;
+    /// the circuit itself meters the way back. On silence, which a queue makes: the way up begins anew, fast up to half
+    /// of where it led.
+    pub fn on_outage(&mut self, now: Instant, silence: bool) {
         self.recent = (0, 0);
-        if let Some(before) = self.before.take()
-            && now.saturating_duration_since(before.last) < SAME_TROUBLE
-        {
+        let before = self.before_trouble(now);
+        self.before = None;
+        if silence {
+            let led = before.map_or(self.limit, |before| before.limit.max(self.limit));
+            self.fast_below = (led / 2).max(self.policy.start);
+            self.limit = self.limit.min(self.policy.start);
+            self.successes = 0;
+            self.settles_at = Some(now);
+        } else if let Some(before) = before {
             self.limit = self.limit.max(before.limit);
-            self.unlearnt |= before.unlearnt;
+            self.fast_below = self.fast_below.max(before.fast_below);
             self.settles_at = None;
         }
     }
@@ -204,8 +227,14 @@ impl Limiter {
         }
     }
 
-    fn is_settling(&self, now: Instant) -> bool {
-        self.settles_at.is_some_and(|at| now < at)
+    /// What was known before the decreases that are about the same trouble as now.
+    fn before_trouble(&self, now: Instant) -> Option<Before> {
+        self.before.filter(|before| now.saturating_duration_since(before.last) < SAME_TROUBLE)
+    }
+
+    /// Whether an attempt began before the last decrease had taken effect.
+    fn is_old(&self, began: Instant) -> bool {
+        self.settles_at.is_some_and(|at| began < at)
     }
 }
 

@@ -35,7 +35,8 @@ pub struct GatePolicy {
     #[serde(with = "crate::domain::units::duration")]
     #[schemars(with = "String")]
     pub probe_interval: Duration,
-    /// Share of a wait that is added at most, by dice, so that callers do not come back together. 0 to 1.
+    /// Share of a wait that is added at most, by dice, so that callers do not come back together; nothing is added while
+    /// they pass one at a time anyway. 0 to 1.
     pub jitter: f64,
     /// Whether the rate gate reads the remaining and reset headers of good answers, and closes before the wall.
     pub pace: bool,
@@ -212,8 +213,9 @@ impl Gate {
             }
             GateKind::Credential | GateKind::Configuration => self.policy.probe_interval,
         };
-        let spread = 1.0 + self.policy.jitter.clamp(0.0, 1.0) * dice.clamp(0.0, 1.0);
-        let until = now + wait.mul_f64(spread);
+        // Those who stand in line do not come back together anyway.
+        let jitter = if self.is_paced(now) { 0.0 } else { self.policy.jitter.clamp(0.0, 1.0) };
+        let until = now + wait.mul_f64(1.0 + jitter * dice.clamp(0.0, 1.0));
         if self.kind == GateKind::Rate {
             self.pace(now, until);
         }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use super::{
     Answer, BuildError,
-    http::{Post, rate_limits},
+    http::{Post, accepted, rate_limits},
     keys::{KeyedClients, with_header},
     reading,
     spec::ProviderSpec,
@@ -33,6 +33,7 @@ const VERSION: &str = "2023-06-01";
 pub struct MessagesClient {
     clients: KeyedClients,
     path: &'static str,
+    stream: bool,
 }
 
 // === impl MessagesClient ===
@@ -54,16 +55,16 @@ impl MessagesClient {
                 ("x-api-key", key.to_owned())
             }
         })?;
-        Ok(Self { clients, path })
+        Ok(Self { clients, path, stream: spec.chat.stream })
     }
 
     /// Asks; fails at once where the call cannot be put into this dialect's words.
     pub(super) fn answer(&self, call: WireCall) -> Result<Answer, ProviderError> {
-        let body = request::body(&call)?;
+        let body = request::body(&call, self.stream)?;
         let http = self.clients.of(&call)?.clone();
-        let path = self.path.to_owned();
+        let (path, accept) = (self.path.to_owned(), accepted(self.stream));
         Ok(Box::pin(async move {
-            let reply = http.post(&call, Post { path, body, accept: "text/event-stream", ..Post::default() }).await?;
+            let reply = http.post(&call, Post { path, body, accept, ..Post::default() }).await?;
             let dialog = answer::MessageReader::new(rate_limits(&reply.headers));
             Ok(reading::read(reply, Arc::clone(&call.target.family), http.settings(), dialog))
         }))

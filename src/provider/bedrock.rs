@@ -19,7 +19,7 @@ use secrecy::{ExposeSecret as _, SecretString};
 use self::sign::{AwsKeys, Unsigned};
 use super::{
     Answer, BuildError,
-    http::{HttpClient, Post, rate_limits},
+    http::{HttpClient, Post, accepted, rate_limits},
     keys::{KeyedClients, missing},
     reading,
     spec::{KeyHeader, ProviderSpec},
@@ -39,6 +39,7 @@ pub struct ConverseClient {
     /// For API keys, and for requests without any.
     bearer: KeyedClients,
     signed: Option<Arc<Signed>>,
+    stream: bool,
 }
 
 /// What signed requests need.
@@ -87,7 +88,7 @@ impl ConverseClient {
         }
         let bearer = KeyedClients::build(&spec, |key| ("authorization", format!("Bearer {key}")))?;
         if keys.is_empty() {
-            return Ok(Self { bearer, signed: None });
+            return Ok(Self { bearer, signed: None, stream: spec.chat.stream });
         }
         let region = region.ok_or_else(|| unusable("no region is named to sign for"))?;
         let uri: http::Uri = spec.base_url.parse().map_err(|_| unusable("it is no URL"))?;
@@ -98,13 +99,15 @@ impl ConverseClient {
         let prefix = uri.path().trim_end_matches('/').to_owned();
         let bare = ProviderSpec { api_key_header: KeyHeader::None, ..spec.clone() };
         let (http, has_api_keys) = (HttpClient::build(&bare)?, !spec.credentials.is_empty());
-        Ok(Self { bearer, signed: Some(Arc::new(Signed { http, has_api_keys, keys, region, host, prefix })) })
+        let stream = spec.chat.stream;
+        Ok(Self { bearer, stream, signed: Some(Arc::new(Signed { http, has_api_keys, keys, region, host, prefix })) })
     }
 
     /// Asks; fails at once where the call cannot be put into this dialect's words.
     pub(super) fn answer(&self, call: WireCall) -> Result<Answer, ProviderError> {
         let body = request::body(&call)?;
-        let path = format!("/model/{}/converse-stream", sign::segment(&call.target.model));
+        let (method, accept) = if self.stream { ("converse-stream", ACCEPT) } else { ("converse", accepted(false)) };
+        let path = format!("/model/{}/{method}", sign::segment(&call.target.model));
         let keys = match &self.signed {
             Some(signed) => signed.of(&call)?.map(|keys| (signed, keys)),
             None => None,
@@ -121,7 +124,7 @@ impl ConverseClient {
             None => (self.bearer.of(&call)?.clone(), HeaderMap::new()),
         };
         Ok(Box::pin(async move {
-            let reply = http.post(&call, Post { path, body, accept: ACCEPT, headers }).await?;
+            let reply = http.post(&call, Post { path, body, accept, headers }).await?;
             let id = reply.headers.iter().find(|(name, _)| name == "x-amzn-requestid").map(|(_, id)| id.clone());
             let dialog = answer::ConverseReader::new(rate_limits(&reply.headers), id);
             Ok(reading::read(reply, Arc::clone(&call.target.family), http.settings(), dialog))

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use super::{
     Answer, BuildError,
-    http::{HttpClient, Post, rate_limits},
+    http::{HttpClient, Post, accepted, rate_limits},
     keys::KeyedClients,
     reading,
     spec::{KeyHeader, ProviderSpec},
@@ -30,6 +30,7 @@ pub struct GeminiClient {
     clients: Clients,
     /// The base URL's own query, sent behind `alt=sse`.
     query: String,
+    stream: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -60,7 +61,7 @@ impl GeminiClient {
         } else {
             Clients::Keyed(KeyedClients::build(&spec, |key| ("x-goog-api-key", key.to_owned()))?)
         };
-        Ok(Self { clients, query: query.to_owned() })
+        Ok(Self { clients, query: query.to_owned(), stream: spec.chat.stream })
     }
 
     /// Asks; fails at once where the call cannot be put into this dialect's words.
@@ -71,10 +72,15 @@ impl GeminiClient {
             Clients::Bearer(http) => http.clone(),
         };
         let model = call.target.model.trim_start_matches("models/");
-        let and_query = if self.query.is_empty() { String::new() } else { format!("&{}", self.query) };
-        let path = format!("/models/{model}:streamGenerateContent?alt=sse{and_query}");
+        let (method, query) = match (self.stream, self.query.as_str()) {
+            (true, "") => ("streamGenerateContent", "?alt=sse".to_owned()),
+            (true, more) => ("streamGenerateContent", format!("?alt=sse&{more}")),
+            (false, "") => ("generateContent", String::new()),
+            (false, more) => ("generateContent", format!("?{more}")),
+        };
+        let (path, accept) = (format!("/models/{model}:{method}{query}"), accepted(self.stream));
         Ok(Box::pin(async move {
-            let reply = http.post(&call, Post { path, body, accept: "text/event-stream", ..Post::default() }).await?;
+            let reply = http.post(&call, Post { path, body, accept, ..Post::default() }).await?;
             let ids = format!("{}{}_{}", contents::MINTED, call.invocation, call.attempt);
             let dialog = answer::ContentReader::new(rate_limits(&reply.headers), ids);
             Ok(reading::read(reply, Arc::clone(&call.target.family), http.settings(), dialog))

@@ -78,6 +78,11 @@ pub(super) struct Post {
     pub(super) headers: HeaderMap,
 }
 
+/// What the answer may be: events where a stream is asked for, else one document.
+pub(super) const fn accepted(stream: bool) -> &'static str {
+    if stream { "text/event-stream" } else { "application/json" }
+}
+
 // === impl HttpClient ===
 
 impl HttpClient {

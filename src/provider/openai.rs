@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use super::{
     Answer, BuildError,
-    http::{HttpClient, Post},
+    http::{HttpClient, Post, accepted},
     spec::{ChatOptions, ProviderSpec},
 };
 use crate::domain::{
@@ -63,8 +63,10 @@ impl ChatClient {
         let client = self.clone();
         Ok(Box::pin(async move {
             let path = client.options.path.clone();
-            let accept = if client.options.stream { "text/event-stream" } else { "application/json" };
-            let reply = client.http.post(&call, Post { path, body, accept, ..Post::default() }).await?;
+            let reply = client
+                .http
+                .post(&call, Post { path, body, accept: accepted(client.options.stream), ..Post::default() })
+                .await?;
             Ok(answer::read(reply, Arc::clone(&call.target.family), client.http.settings()))
         }))
     }

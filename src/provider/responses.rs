@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use super::{
     Answer, BuildError,
-    http::{HttpClient, Post, rate_limits},
+    http::{HttpClient, Post, accepted, rate_limits},
     reading,
     spec::ProviderSpec,
 };
@@ -28,6 +28,7 @@ pub(super) const REASONING: &str = "openai.encrypted_content";
 #[derive(Debug, Clone)]
 pub struct ResponsesClient {
     http: HttpClient,
+    stream: bool,
     cancels: attach::Cancels,
 }
 
@@ -39,15 +40,17 @@ impl ResponsesClient {
     /// # Errors
     /// When the specification cannot work.
     pub fn build(spec: &ProviderSpec) -> Result<Self, BuildError> {
-        Ok(Self { http: HttpClient::build(spec)?, cancels: attach::Cancels::default() })
+        let (http, stream) = (HttpClient::build(spec)?, spec.chat.stream);
+        Ok(Self { http, stream, cancels: attach::Cancels::default() })
     }
 
     /// Asks; fails at once where the call cannot be put into this dialect's words.
     pub(super) fn answer(&self, call: WireCall) -> Result<Answer, ProviderError> {
-        let request::Asked { body, in_background } = request::body(&call)?;
+        let request::Asked { body, in_background } = request::body(&call, self.stream)?;
         let (http, cancels) = (self.http.clone(), self.cancels.clone());
+        let accept = accepted(self.stream);
         Ok(Box::pin(async move {
-            let post = Post { path: "/responses".to_owned(), body, accept: "text/event-stream", ..Post::default() };
+            let post = Post { path: "/responses".to_owned(), body, accept, ..Post::default() };
             let reply = http.post(&call, post).await?;
             let (family, settings) = (Arc::clone(&call.target.family), http.settings().clone());
             let hold = in_background.then(|| attach::Hold::new(http, call, cancels));

@@ -73,7 +73,7 @@ pub struct HttpSettings {
 /// What servers of the chat completions dialect differ in.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChatOptions {
-    /// Whether answers are asked for as a stream; without it, an answer comes whole, as a stream of one.
+    /// Whether answers are asked for as a stream, in every dialect; without it, an answer comes whole, as a stream of one.
     pub stream: bool,
     /// Whether a stream is asked to end with its usage; some old servers refuse the option.
     pub include_usage: bool,

@@ -68,6 +68,8 @@ async fn a_note_that_is_refused_is_left_out_once_more_and_never_sent_there_again
     assert_eq!(notes(&response.attempts), [false, true, false]);
     let strategies = [RecoveryStrategy::Retry, RecoveryStrategy::Adapt].map(i32::from);
     assert_eq!(response.recovery_applied, strategies);
+    let changes: Vec<&str> = response.attempts.iter().map(|attempt| attempt.adaptation.as_str()).collect();
+    assert_eq!(changes, ["", "the note about earlier failures was left out", ""]);
     let seen: Vec<Value> = upstream.requests().into_iter().map(|request| request.body["messages"].clone()).collect();
     assert_eq!(seen[1].as_array().unwrap().len(), 2, "the history and one note: {}", seen[1]);
     assert_eq!(seen[0], seen[2], "without the note, the history is as the caller wrote it");
@@ -82,7 +84,8 @@ async fn a_note_that_is_refused_is_left_out_once_more_and_never_sent_there_again
 #[tokio::test]
 async fn a_note_stands_where_this_very_model_takes_it() {
     let said = |note: &str| json!({"type": "text", "text": note});
-    for (model, takes_system) in [("claude-haiku-4-5", false), ("claude-opus-5-5", true)] {
+    let overridden = "claude-haiku-4-5, capabilities: { tail_system_message: true }";
+    for (model, takes_system) in [("claude-haiku-4-5", false), ("claude-opus-5-5", true), (overridden, true)] {
         let upstream = Upstream::start().await;
         let answers = answers::of(Dialect::Anthropic);
         upstream.push((answers.broken_tool_call)("weather"));

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use relight::{
     domain::{
+        completion::FinishReason,
         failure::{Failure, FailureClass},
         ids::Operation,
         invocation::InjectionMode,
@@ -13,12 +14,12 @@ use relight::{
     },
     policy::inject::{InjectionPolicy, Placement, inject, repair, validators},
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::support::{
     dialect::{attempt_in, speaking},
     upstream::{Reply, Upstream},
-    wire::{ask, providers},
+    wire::{ask, asking, providers},
 };
 
 const DIALECTS: [Dialect; 4] = [Dialect::Anthropic, Dialect::Gemini, Dialect::OpenaiResponses, Dialect::Bedrock];
@@ -180,5 +181,41 @@ async fn every_dialect_accepts_every_history_with_and_without_a_note() {
             }
         }
         assert!(sent > 100, "only {sent} requests of {dialect:?} were checked");
+    }
+}
+
+#[tokio::test]
+async fn every_dialect_can_be_asked_for_an_answer_that_comes_whole() {
+    let openai = json!({"model": "m", "choices": [{"index": 0, "message": {"role": "assistant", "content": "Hello."},
+        "finish_reason": "stop"}]});
+    let message =
+        json!({"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Hello."}]});
+    let responses = json!({"id": "r", "status": "completed", "error": null, "output": [message]});
+    let anthropic =
+        json!({"type": "message", "content": [{"type": "text", "text": "Hello."}], "stop_reason": "end_turn"});
+    let gemini =
+        json!({"candidates": [{"content": {"role": "model", "parts": [{"text": "Hello."}]}, "finishReason": "STOP"}]});
+    let bedrock = json!({"output": {"message": {"role": "assistant", "content": [{"text": "Hello."}]}},
+        "stopReason": "end_turn"});
+    for (dialect, document, path, flag) in [
+        (Dialect::OpenaiChat, openai, "/v1/chat/completions", Some(false)),
+        (Dialect::OpenaiResponses, responses, "/v1/responses", Some(false)),
+        (Dialect::Anthropic, anthropic, "/v1/messages", Some(false)),
+        (Dialect::Gemini, gemini, "/v1/models/test-model:generateContent", None),
+        (Dialect::Bedrock, bedrock, "/v1/model/test-model/converse", None),
+    ] {
+        let upstream = Upstream::start().await;
+        upstream.push(Reply::document(&document));
+        let mut given = speaking(dialect, upstream.base_url());
+        given.chat.stream = false;
+        let seen = ask(&providers(given), attempt_in(dialect, asking("Hi"))).await;
+        assert_eq!(
+            (seen.text().as_str(), seen.finish()),
+            ("Hello.", Some(FinishReason::Stop)),
+            "{dialect:?}: {seen:?}"
+        );
+        let request = upstream.await_request(1).await;
+        assert_eq!((request.path.as_str(), request.body["stream"].as_bool()), (path, flag), "{dialect:?}");
+        assert_eq!(request.header("accept"), Some("application/json"), "{dialect:?}");
     }
 }

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use crate::support::{
     dialect::{fixture, stream},
+    front::Front,
     relight::{Relight, asking},
     upstream::{Reply, Request, Upstream},
 };
@@ -211,4 +212,32 @@ async fn openrouter_keeps_the_line_with_comments_and_fails_in_a_choice() {
     let served = Served::by("openrouter", "/api/v1").await;
     assert_eq!(whole(&served.played("openrouter_answer").await), (TEXT.to_owned(), "Hm.".to_owned()));
     assert_eq!(served.recovered("openrouter_error_amid").await, FailureClass::ServerError);
+}
+
+#[tokio::test]
+async fn a_call_goes_to_the_targets_that_take_what_it_holds_where_there_are_any() {
+    let (blind, seeing) = (Upstream::start().await, Upstream::start().await);
+    blind.otherwise(Reply::text(TEXT));
+    seeing.otherwise(Reply::text(TEXT));
+    let provider = |upstream: &Upstream| {
+        format!("{{ dialect: openai_chat, family: openai, base_url: \"{}\", api_key: k }}", upstream.base_url())
+    };
+    let front = Front::start(&format!(
+        "providers:\n  a: {}\n  b: {}\ntargets:\n  a: {{ provider: a, model: gpt-3.5-turbo }}\n  b: {{ provider: b, model: \
+         gpt-4o }}\nroutes:\n  both: {{ targets: [a, b] }}\n  blind: {{ targets: [a] }}\ndefault_route: both\n",
+        provider(&blind),
+        provider(&seeing)
+    ))
+    .await;
+    let picture = json!({"type": "image_url", "image_url": {"url": "https://example.com/a.png"}});
+    let showing = |route: &str| json!({"model": route, "messages": [{"role": "user", "content": [picture]}]});
+    assert!(front.chat(&showing("both")).await.succeeded_with(TEXT));
+    assert_eq!((blind.requests().len(), seeing.requests().len()), (0, 1), "the second target is asked at once");
+    assert!(front.ask("both", false).await.succeeded_with(TEXT));
+    assert_eq!((blind.requests().len(), seeing.requests().len()), (1, 1), "without a picture, the first is");
+    assert!(
+        front.chat(&showing("blind")).await.succeeded_with(TEXT),
+        "what is known may be wrong: it is asked all the same"
+    );
+    assert_eq!(blind.requests().len(), 2);
 }

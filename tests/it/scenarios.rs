@@ -92,13 +92,11 @@ fn a_brown_out_is_borne_alone() {
 }
 
 #[test]
-#[ignore = "the gate is not met yet; `relight scenarios` shows by how much"]
 fn a_brown_out_is_covered_by_a_fallback() {
     passes("6b");
 }
 
 #[test]
-#[ignore = "the gate is not met yet; `relight scenarios` shows by how much"]
 fn a_rate_limit_is_used_and_not_run_into() {
     passes("7");
 }

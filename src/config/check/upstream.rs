@@ -122,6 +122,9 @@ impl Checker<'_> {
                 self.required(&at, "is missing; name one of providers");
             } else if let Some(provider) = config.providers.get(&target.provider) {
                 self.credential(&format!("{path}.credential"), target.credential.as_deref(), provider);
+                if target.capabilities.background == Some(true) && provider.dialect != Dialect::OpenaiResponses {
+                    self.fault(&format!("{path}.capabilities.background"), "is only for the dialect openai_responses");
+                }
             } else if let Some(known) = WELL_KNOWN.iter().find(|known| known.name == target.provider) {
                 if !self.is_written(&format!("providers.{}", target.provider)) {
                     self.fault(&at, format!("is not configured, and {} is not set", known.variable));

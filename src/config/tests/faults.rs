@@ -233,3 +233,16 @@ fn base_urls_are_encrypted_or_local_and_lead_to_no_private_address_unless_it_is_
         assert!(if reason.is_empty() { told.is_empty() } else { told.contains(reason) }, "{provider}: {told}");
     }
 }
+
+#[test]
+fn background_is_refused_where_no_answer_can_be_read_on() {
+    let text = "
+providers: { p: { dialect: openai_chat, base_url: 'https://example.com' } }
+targets: { t: { provider: p, model: m, capabilities: { background: true } } }
+routes: { default: { targets: [t] } }
+";
+    assert_eq!(
+        told(text, &[]),
+        "3:68: targets.t.capabilities.background: `true` is only for the dialect openai_responses"
+    );
+}

@@ -121,6 +121,9 @@ impl<S> Course<S> {
         let mut candidates = self.targets.candidates(&self.scope, now);
         let note_refused = self.scope.attempts().last().is_some_and(|record| record.note_refused);
         self.adapted = note_refused && !failure.class.is_local_refusal();
+        if self.adapted {
+            self.tell_change(&failure, "the note about earlier failures was left out");
+        }
         if self.changes_for(&failure, &candidates) {
             self.adapted = true;
             candidates = self.targets.candidates(&self.scope, now);
@@ -164,9 +167,20 @@ impl<S> Course<S> {
             return false;
         }
         self.changes.push((target.clone(), change.clone()));
-        let words = change.to_string();
-        self.scope.learn(self.scope.next_number() - 1, |record| record.adaptation = Some(words));
+        self.tell_change(failure, &change.to_string());
         true
+    }
+
+    /// Writes down what is changed because of a failure, in the record of the attempt that failed.
+    fn tell_change(&self, failure: &Failure, words: &str) {
+        if let Some(number) = self.failed_record(failure).map(|record| record.number) {
+            self.scope.learn(number, |record| record.adaptation = Some(words.to_owned()));
+        }
+    }
+
+    /// The last attempt on the target that failed; of two in a race, that may not be the last one.
+    fn failed_record(&self, failure: &Failure) -> Option<AttemptRecord> {
+        self.scope.attempts().into_iter().rev().find(|record| record.target == failure.target)
     }
 
     /// Asks the policy once.
@@ -207,7 +221,7 @@ impl<S> Course<S> {
         let number = self.scope.next_number() - 1;
         let (retry, max_retries) = self.count();
         let adapts = strategy == RecoveryStrategy::Adapt;
-        let adaptation = self.scope.attempts().last().and_then(|record| record.adaptation.clone()).filter(|_| adapts);
+        let adaptation = self.failed_record(failure).and_then(|record| record.adaptation).filter(|_| adapts);
         let body = EventBody::RecoveryAttempted {
             error: failure.class.phrase().to_owned(),
             class: failure.class,

@@ -31,7 +31,7 @@ impl<S> Course<S> {
             (0 | 1, _) | (_, None) => "Answered at the first attempt.".to_owned(),
             (count, Some(class)) => format!("Answered by attempt {count}, after {}.", class.phrase().to_lowercase()),
         };
-        let reasoning = match self.changes.iter().map(|(_, change)| change.to_string()).collect::<Vec<_>>() {
+        let reasoning = match attempts.iter().filter_map(|record| record.adaptation.clone()).collect::<Vec<_>>() {
             changes if changes.is_empty() => reasoning,
             changes => format!("{reasoning} To fit the model, {}.", changes.join(", and ")),
         };

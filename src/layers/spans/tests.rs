@@ -18,8 +18,8 @@ use tokio::time::Instant;
 
 use super::{wire::redacted_url, *};
 use crate::domain::{
-    completion::{Completion, Delta, FinishReason, Usage},
-    failure::{Wait, WaitSource},
+    completion::{Break, Completion, Delta, FinishReason, Usage},
+    failure::{TransportFault, Wait, WaitSource},
     ids::TargetId,
     invocation::{AttemptCause, AttemptRecord, Call, HistoryPatch, Invocation, Outcome, Overrides},
     message::{Message, ModelCall, Role},
@@ -184,6 +184,7 @@ fn recover(spans: &Spans, traceparent: Option<&str>) {
     });
     chat.first_chunk(Duration::from_millis(1500));
     chat.read(&Delta::BlockDelta { block: 0, text: "the content".to_owned() });
+    chat.read(&Delta::ReadOn(Break { fault: TransportFault::Cut, requests: 1 }));
     chat.read(&Delta::Usage(Usage { input_tokens: 412, output_tokens: 96, ..Usage::default() }));
     chat.read(&Delta::Finish { reason: FinishReason::Stop, raw: "end_turn".to_owned() });
     http.finish(200);
@@ -271,6 +272,8 @@ fn usage_is_told_on_the_call_alone_and_content_nowhere() {
     let keys =
         ["gen_ai.response.model", "gen_ai.response.id", "gen_ai.provider.name", "gen_ai.response.finish_reasons"];
     assert_eq!(keys.map(|key| text(counted[0], key)), ["claude-x-1", "msg_1", "anthropic", "[\"stop\"]"]);
+    let told: Vec<&str> = counted[0].events.iter().map(|event| event.name.as_ref()).collect();
+    assert_eq!(told, ["relight.read_on"]);
     assert!(!format!("{spans:?}").contains("the content"));
     assert!(!format!("{spans:?}").contains("secret"));
 }

@@ -205,11 +205,10 @@ impl TargetState {
         }
     }
 
-    /// Whether its circuit is closed and not degraded, or wants one call to see whether it still is.
+    /// Whether its circuit is closed and not degraded.
     pub fn is_healthy(&self, now: Instant) -> bool {
-        let circuit = self.circuit();
-        matches!(circuit.state(), CircuitState::Closed | CircuitState::ForcedClosed)
-            && (!circuit.degraded() || circuit.wants_scout(now))
+        let snapshot = self.circuit().snapshot(now);
+        matches!(snapshot.state, CircuitState::Closed | CircuitState::ForcedClosed) && !snapshot.degraded
     }
 
     /// Looks at the circuit without taking a permit; what is overdue is settled and published.
@@ -237,9 +236,10 @@ impl TargetState {
         for transition in transitions {
             let body = match transition {
                 Transition::Opened { evidence, retry_in, reason } => {
-                    // Timeouts may well be about how much was asked at once; errors that come at once are not.
-                    if evidence.slow * 2 <= evidence.failures {
-                        self.slots.unlearn_outage();
+                    let silence = evidence.slow * 2 > evidence.failures;
+                    // A probe that is silent says nothing of slots.
+                    if !silence || evidence.failures > 1 {
+                        self.slots.outage(silence);
                     }
                     EventBody::CircuitOpened {
                         evidence,

@@ -274,6 +274,11 @@ impl Circuit {
         if !matches!(self.state, State::Closed | State::Recovering(_) | State::ForcedClosed) {
             return;
         }
+        // Others are preferred to it, so that it may not be asked at all: then only a new look tells that it is well.
+        let unasked = self.last_admitted.is_some_and(|last| now.saturating_duration_since(last) >= super::LOOK_AGAIN);
+        if self.degraded && unasked && self.ledger.pending() == 0 {
+            self.forget();
+        }
         let relief = if self.degraded { RELIEF } else { 0.0 };
         let by_share = |counts: Counts| {
             counts.failure_share() >= self.policy.failure_share_with_alternative - relief
@@ -325,10 +330,7 @@ impl Circuit {
         let wait = match self.policy.mode {
             CircuitMode::Consecutive | CircuitMode::Off => self.policy.consecutive_open,
             CircuitMode::Evidence => {
-                let cap = match trip.kind {
-                    FailKind::Fast => self.policy.longest_fast(self.usual_rate),
-                    FailKind::Slow => self.policy.open_max_slow,
-                };
+                let cap = self.policy.longest_open(trip.kind, self.usual_rate);
                 let doubled = self.policy.open_base.saturating_mul(1 << self.streak.min(20)).min(cap);
                 let spread = 1.0 + self.policy.open_jitter * (2.0 * self.dice.clamp(0.0, 1.0) - 1.0);
                 doubled.mul_f64(spread.max(0.0)).max(Duration::from_millis(floor_ms.into()))

@@ -7,6 +7,8 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::FailKind;
+
 /// How a circuit judges its target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -77,7 +79,7 @@ pub struct CircuitPolicy {
     #[schemars(with = "String")]
     pub open_max_fast: Duration,
     /// Longest open time after timeouts, before jitter: each probe of a silent target costs a caller his patience.
-    /// `open_base` to 1 h.
+    /// `open_base` to 1 h. Where there were many calls it is shorter too: such probes may be one in a hundred.
     #[serde(with = "crate::domain::units::duration")]
     #[schemars(with = "String")]
     pub open_max_slow: Duration,
@@ -118,8 +120,10 @@ pub struct CircuitPolicy {
     pub consecutive_open: Duration,
 }
 
-/// What part of the usual calls may be probes of an open circuit.
-const PROBE_SHARE: f64 = 0.05;
+/// What part of the usual calls may be probes that fail at once: they cost their callers a short wait.
+const PROBE_SHARE_FAST: f64 = 0.05;
+/// The same of probes that time out: they cost their callers their patience.
+const PROBE_SHARE_SLOW: f64 = 0.01;
 
 // === impl CircuitPolicy ===
 
@@ -249,14 +253,16 @@ impl CircuitPolicy {
         self.run_at_low_rate + more
     }
 
-    /// The longest open time after fast failures where there were so many calls per second: a probe that fails at once
-    /// costs its caller a wait and the target nothing, so the more callers wait, the sooner it is worth while.
-    #[must_use]
-    pub fn longest_fast(&self, usual_rate: f64) -> Duration {
-        let probes_per_second = PROBE_SHARE * usual_rate;
-        let enough = f64::from(self.probes_at_once()) / probes_per_second.max(1e-9);
+    /// The longest open time after failures of this kind where there were so many calls per second: the more callers
+    /// wait, the sooner it is worth one of them to look.
+    pub(super) fn longest_open(&self, kind: FailKind, usual_rate: f64) -> Duration {
+        let (longest, share) = match kind {
+            FailKind::Fast => (self.open_max_fast, PROBE_SHARE_FAST),
+            FailKind::Slow => (self.open_max_slow, PROBE_SHARE_SLOW),
+        };
+        let enough = f64::from(self.probes_at_once()) / (share * usual_rate).max(1e-9);
         let enough = Duration::try_from_secs_f64(enough).unwrap_or(Duration::MAX);
-        self.open_max_fast.min(enough.max(self.open_base))
+        longest.min(enough.max(self.open_base))
     }
 
     /// How long a probe's lease lasts.

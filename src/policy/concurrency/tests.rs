@@ -2,11 +2,16 @@
 
 use super::*;
 
+/// An attempt that began now is told at once that it is too much.
+fn told(limiter: &mut Limiter, now: Instant, p50: Duration, in_flight: u32, silence: bool) {
+    limiter.on_back_pressure(now, p50, PushBack { began: now, in_flight, silence });
+}
+
 fn limits(mut limiter: Limiter, times: u64, p50: Duration) -> Vec<u32> {
     let start = Instant::now();
     (0..times)
         .map(|step| {
-            limiter.on_back_pressure(start + p50 * u32::try_from(step).unwrap(), p50, 16, false);
+            told(&mut limiter, start + p50 * u32::try_from(step).unwrap(), p50, 16, false);
             limiter.limit()
         })
         .collect()
@@ -27,17 +32,17 @@ fn back_pressure_counts_at_most_once_per_median_first_token() {
     let p50 = Duration::from_secs(1);
     let mut limiter = Limiter::new(ConcurrencyPolicy::default());
     for millis in [0, 1, 500, 999] {
-        limiter.on_back_pressure(start + Duration::from_millis(millis), p50, 16, false);
+        told(&mut limiter, start + Duration::from_millis(millis), p50, 16, false);
         assert_eq!(limiter.limit(), 11, "after {millis} ms");
     }
-    limiter.on_back_pressure(start + p50, p50, 16, false);
+    told(&mut limiter, start + p50, p50, 16, false);
     assert_eq!(limiter.limit(), 7);
 }
 
 /// A limiter that has learnt that it may be too much: 16 slots were, 11 are left.
 fn lowered(now: Instant) -> Limiter {
     let mut limiter = Limiter::new(ConcurrencyPolicy::default());
-    limiter.on_back_pressure(now, Duration::from_secs(1), 16, false);
+    told(&mut limiter, now, Duration::from_secs(1), 16, false);
     assert_eq!(limiter.limit(), 11);
     limiter
 }
@@ -60,15 +65,15 @@ fn limit_many_successes_at_the_limit_add_one_slot() {
 }
 
 #[test]
-fn until_a_target_pushes_back_each_success_at_the_limit_adds_one_slot() {
+fn until_a_target_pushes_back_each_success_at_the_limit_adds_two_slots() {
     let now = Instant::now();
     let mut limiter = Limiter::new(ConcurrencyPolicy::default());
     for _ in 0..16 {
         limiter.on_success(now, true);
     }
-    assert_eq!(limiter.limit(), 32);
+    assert_eq!(limiter.limit(), 48);
     limiter.on_success(now, false);
-    assert_eq!(limiter.limit(), 32, "the limit was not reached");
+    assert_eq!(limiter.limit(), 48, "the limit was not reached");
 }
 
 #[test]
@@ -95,15 +100,15 @@ fn a_target_that_answers_most_calls_fails_by_chance_and_not_by_too_many_at_once(
     let mut limiter = Limiter::new(ConcurrencyPolicy { start: 100, ..ConcurrencyPolicy::default() });
     for step in 0..1000_u32 {
         let now = start + Duration::from_millis(20) * step;
-        if step % 10 < 3 && step > 10 {
-            limiter.on_back_pressure(now, p50, 100, false);
+        if step % 10 < 6 && step > 10 {
+            told(&mut limiter, now, p50, 100, false);
         } else {
             limiter.on_success(now, false);
         }
     }
     assert_eq!(limiter.limit(), 100);
     for step in 0..64_u32 {
-        limiter.on_back_pressure(start + Duration::from_secs(30) + p50 * step, p50, 100, false);
+        told(&mut limiter, start + Duration::from_secs(30) + p50 * step, p50, 100, false);
     }
     assert_eq!(limiter.limit(), 1, "one that answers nobody has too many");
 }
@@ -112,9 +117,9 @@ fn a_target_that_answers_most_calls_fails_by_chance_and_not_by_too_many_at_once(
 fn a_limit_of_which_less_than_half_is_used_is_not_what_the_target_speaks_of() {
     let now = Instant::now();
     let mut limiter = Limiter::new(ConcurrencyPolicy::default());
-    limiter.on_back_pressure(now, Duration::from_secs(1), 7, false);
+    told(&mut limiter, now, Duration::from_secs(1), 7, false);
     assert_eq!(limiter.limit(), 16);
-    limiter.on_back_pressure(now, Duration::from_secs(1), 8, false);
+    told(&mut limiter, now, Duration::from_secs(1), 8, false);
     assert_eq!(limiter.limit(), 11);
 }
 
@@ -126,22 +131,78 @@ fn silence_counts_even_among_answers() {
     for _ in 0..20 {
         limiter.on_success(start, false);
     }
-    limiter.on_back_pressure(start, p50, 16, false);
+    told(&mut limiter, start, p50, 16, false);
     assert_eq!(limiter.limit(), 16);
-    limiter.on_back_pressure(start, p50, 16, true);
+    told(&mut limiter, start, p50, 16, true);
     assert_eq!(limiter.limit(), 11);
+}
+
+#[test]
+fn what_began_before_the_last_decrease_says_nothing_however_late_it_is_said() {
+    let (start, p50) = (Instant::now(), Duration::from_secs(1));
+    let mut limiter = Limiter::new(ConcurrencyPolicy { start: 100, ..ConcurrencyPolicy::default() });
+    let silent = |began: Instant| PushBack { began, in_flight: 100, silence: true };
+    limiter.on_back_pressure(start + Duration::from_secs(4), p50, silent(start));
+    assert_eq!(limiter.limit(), 70);
+    for step in 0..50 {
+        let began = start + Duration::from_millis(100) * step;
+        limiter.on_back_pressure(began + Duration::from_secs(4), p50, silent(began));
+    }
+    assert_eq!(limiter.limit(), 70, "these were sent when a hundred were allowed");
+    limiter.on_back_pressure(start + Duration::from_secs(9), p50, silent(start + Duration::from_secs(5)));
+    assert_eq!(limiter.limit(), 49);
+}
+
+#[test]
+fn what_began_before_an_outage_says_nothing_after_it() {
+    let start = Instant::now();
+    let mut limiter = Limiter::new(ConcurrencyPolicy { start: 16, ..ConcurrencyPolicy::default() });
+    let late = start + Duration::from_secs(4);
+    limiter.on_outage(late, true);
+    let silent = PushBack { began: start, in_flight: 100, silence: true };
+    limiter.on_back_pressure(late, Duration::from_secs(1), silent);
+    limiter.on_success(start, true);
+    assert_eq!(limiter.limit(), 16);
+    limiter.on_success(late, true);
+    assert_eq!(limiter.limit(), 16, "half of where the way led is no more than the start");
+    for _ in 0..15 {
+        limiter.on_success(late, true);
+    }
+    assert_eq!(limiter.limit(), 17);
 }
 
 #[test]
 fn a_large_limit_grows_by_a_sixteenth_a_round() {
     let start = Instant::now();
     let mut limiter = Limiter::new(ConcurrencyPolicy { start: 200, ..ConcurrencyPolicy::default() });
-    limiter.on_back_pressure(start, Duration::from_secs(1), 200, false);
+    told(&mut limiter, start, Duration::from_secs(1), 200, false);
     assert_eq!(limiter.limit(), 140);
     for _ in 0..140 {
         limiter.on_success(start + Duration::from_secs(1), true);
     }
     assert_eq!(limiter.limit(), 148);
+}
+
+#[test]
+fn after_silence_the_way_up_begins_anew_and_is_fast_up_to_half_of_where_it_led() {
+    let now = Instant::now();
+    let mut limiter = Limiter::new(ConcurrencyPolicy::default());
+    for _ in 0..42 {
+        limiter.on_success(now, true);
+    }
+    assert_eq!(limiter.limit(), 100);
+    limiter.on_outage(now, true);
+    assert_eq!(limiter.limit(), 16);
+    for _ in 0..17 {
+        limiter.on_success(now, true);
+    }
+    assert_eq!(limiter.limit(), 50);
+    for _ in 0..49 {
+        limiter.on_success(now, true);
+    }
+    assert_eq!(limiter.limit(), 50);
+    limiter.on_success(now, true);
+    assert_eq!(limiter.limit(), 53);
 }
 
 #[test]
@@ -151,13 +212,25 @@ fn what_an_outage_said_is_unlearnt_and_what_was_said_before_it_is_not() {
     let mut limiter = lowered(start);
     let outage = start + Duration::from_mins(1);
     for step in 0..3_u32 {
-        limiter.on_back_pressure(outage + p50 * step, p50, 16, false);
+        told(&mut limiter, outage + p50 * step, p50, 16, false);
     }
     assert_eq!(limiter.limit(), 2);
-    limiter.on_outage(outage + p50 * 3);
+    limiter.on_outage(outage + p50 * 3, false);
     assert_eq!(limiter.limit(), 11);
-    limiter.on_outage(outage + p50 * 4);
+    limiter.on_outage(outage + p50 * 4, false);
     assert_eq!(limiter.limit(), 11, "there is nothing left to unlearn");
+}
+
+#[test]
+fn decreases_that_follow_each_other_are_one_trouble_however_long_it_lasts() {
+    let start = Instant::now();
+    let mut limiter = Limiter::new(ConcurrencyPolicy::default());
+    for seconds in [0, 20, 40] {
+        told(&mut limiter, start + Duration::from_secs(seconds), Duration::from_secs(1), 16, false);
+    }
+    assert_eq!(limiter.limit(), 4);
+    limiter.on_outage(start + Duration::from_mins(1), false);
+    assert_eq!(limiter.limit(), 16);
 }
 
 #[test]
@@ -191,4 +264,9 @@ fn nonsense_is_named_by_its_field() {
     let fields: Vec<_> = policy.validate().into_iter().map(|(field, _)| field).collect();
     assert_eq!(fields, ["max", "start"]);
     assert!(ConcurrencyPolicy::default().validate().is_empty());
+    let one_number = ConcurrencyPolicy { min: 5, start: 5, max: 5, ..ConcurrencyPolicy::default() };
+    assert!(one_number.validate().is_empty());
+    let widest = Duration::from_mins(10);
+    let widest = ConcurrencyPolicy { max: 100_000, max_queued: 100_000, max_queue_wait: widest, ..one_number };
+    assert!(widest.validate().is_empty());
 }

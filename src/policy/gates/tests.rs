@@ -1,5 +1,7 @@
 //! The promises of the gates.
 
+mod model;
+
 use proptest::{collection::vec, prelude::*};
 
 use super::*;
@@ -48,6 +50,16 @@ fn a_shorter_wait_that_comes_later_changes_nothing() {
     gate.close(now, Some(secs(60)), FailureClass::RateLimited, 0.0);
     assert_eq!(gate.close(now + secs(1), Some(secs(5)), FailureClass::RateLimited, 1.0), None);
     assert_eq!(gate.peek(now), Err(secs(60)));
+}
+
+#[test]
+fn nothing_is_added_to_a_wait_while_calls_stand_in_line() {
+    let (mut gate, now) = gate(GateKind::Rate);
+    gate.close(now, Some(secs(1)), FailureClass::RateLimited, 1.0);
+    let later = now + secs(2);
+    assert!(gate.is_paced(later));
+    let change = gate.close(later, Some(secs(5)), FailureClass::RateLimited, 1.0);
+    assert_eq!(change, Some(GateChange::Closed { reopens_in: secs(5) }));
 }
 
 #[test]
@@ -136,23 +148,6 @@ fn the_defaults_are_valid_and_every_setting_out_of_range_is_named() {
 
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
-
-    #[test]
-    fn while_closed_the_longest_of_all_waits_holds(
-        closes in vec((0..30_u64, proptest::option::of(0..900_u64), 0.0..=1.0), 1..30),
-    ) {
-        let (mut gate, start) = gate(GateKind::Rate);
-        let mut now = start;
-        let mut until = start;
-        for (gap, wait, dice) in closes {
-            now += secs(gap);
-            gate.close(now, wait.map(secs), FailureClass::RateLimited, dice);
-            gate.succeed(now);
-            let mine = wait.map_or(secs(1), secs).min(secs(300)).mul_f64(1.0 + 0.2 * dice);
-            until = until.max(now + mine);
-            prop_assert_eq!(gate.peek(now).err().unwrap_or_default(), until.saturating_duration_since(now));
-        }
-    }
 
     #[test]
     fn a_credential_is_never_probed_twice_within_a_minute(

@@ -159,7 +159,9 @@ fn own(duration: Duration) -> Wait {
 
 /// Whether the attempt would start, and its first token could come, before the deadline.
 fn fits(policy: &RetryPolicy, situation: &Situation<'_>, option: &Possibility<'_>) -> bool {
-    let parks = !option.parked
+    // After a refusal, to wait for a target that is closed is to park for it, however short the wait.
+    let closed = option.candidate.availability != Availability::Now && situation.failure.class.is_local_refusal();
+    let parks = !(option.parked || closed)
         || (policy.park.enabled && option.at.saturating_duration_since(situation.now) <= policy.park.max_wait);
     parks && option.at + room(policy, option.candidate) <= situation.deadline
 }

@@ -189,6 +189,12 @@ proptest! {
     }
 }
 
+#[test]
+fn the_bucket_says_how_much_it_holds_at_most() {
+    let policy = BudgetPolicy { capacity: 60.0, ..BudgetPolicy::default() };
+    assert!(is(RetryBudget::new(policy, Instant::now()).capacity(), 60.0));
+}
+
 /// What a minute of 50 calls a second, each with 3 retries, comes to.
 struct Minute {
     success: f64,

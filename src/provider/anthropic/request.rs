@@ -20,18 +20,19 @@ use crate::{
 /// The output limit where the caller names none: the API asks for one, and every model since 2024 takes this one.
 const DEFAULT_MAX_TOKENS: u32 = 8192;
 
-/// The request's JSON body.
+/// The request's JSON body; `stream`: whether the answer is to come in pieces.
 ///
 /// # Errors
 /// When a schema that the caller gave is not JSON.
-pub(super) fn body(call: &WireCall) -> Result<Vec<u8>, ProviderError> {
+pub(super) fn body(call: &WireCall, stream: bool) -> Result<Vec<u8>, ProviderError> {
     let refused = |message: String| ProviderError {
         provider: Arc::clone(&call.target.family),
         message: Some(message),
         ..ProviderError::default()
     };
     let able = &call.target.capabilities;
-    let fields = fields(&call.target.model, &call.call, able.tail_system_message).map_err(refused)?;
+    let mut fields = fields(&call.target.model, &call.call, able.tail_system_message).map_err(refused)?;
+    fields.insert("stream".to_owned(), json!(stream));
     serde_json::to_vec(&fields).map_err(|error| refused(format!("the request cannot be written as JSON: {error}")))
 }
 
@@ -48,7 +49,6 @@ pub(super) fn fields(model: &str, call: &ModelCall, takes_system: bool) -> Resul
         set("system", Value::Array(conversation.system));
     }
     set("messages", Value::Array(conversation.messages));
-    set("stream", json!(true));
     if !call.tools.is_empty() {
         let tools: Result<Vec<Value>, String> = call.tools.iter().map(tool).collect();
         set("tools", Value::Array(tools?));

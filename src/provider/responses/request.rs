@@ -28,21 +28,22 @@ pub(super) struct Asked {
     pub(super) in_background: bool,
 }
 
-/// The request's JSON body.
+/// The request's JSON body; `stream`: whether the answer is to come in pieces.
 ///
 /// # Errors
 /// When a schema that the caller gave is not JSON.
-pub(super) fn body(call: &WireCall) -> Result<Asked, ProviderError> {
+pub(super) fn body(call: &WireCall, stream: bool) -> Result<Asked, ProviderError> {
     let refused = |message: String| ProviderError {
         provider: Arc::clone(&call.target.family),
         message: Some(message),
         ..ProviderError::default()
     };
-    let able = call.target.capabilities.background;
-    let fields = fields(&call.target.model, &call.call, able).map_err(refused)?;
+    // What comes whole has nothing that could be read on.
+    let able = stream && call.target.capabilities.background;
+    let mut fields = fields(&call.target.model, &call.call, able).map_err(refused)?;
+    fields.insert("stream".to_owned(), json!(stream));
     // The caller's own words go before the target's.
-    let in_background =
-        able && ["background", "store", "stream"].iter().all(|name| fields.get(*name) == Some(&json!(true)));
+    let in_background = able && ["background", "store"].iter().all(|name| fields.get(*name) == Some(&json!(true)));
     let body = serde_json::to_vec(&fields);
     let body = body.map_err(|error| refused(format!("the request cannot be written as JSON: {error}")))?;
     Ok(Asked { body, in_background })
@@ -55,7 +56,6 @@ fn fields(model: &str, call: &ModelCall, background: bool) -> Result<Map<String,
     };
     set("model", json!(model));
     set("input", Value::Array(items::translate(&call.messages)));
-    set("stream", json!(true));
     // What is not stored cannot be asked for again.
     set("store", json!(background));
     if background {

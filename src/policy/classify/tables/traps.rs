@@ -52,6 +52,18 @@ pub(super) const RULES: &[Rule] = &[
             "supports at most # {completion|output} tokens",
         ],
     ),
+    // The signature of a model's reasoning is part of the conversation, and no credential.
+    invalid(
+        "request.reasoning_signature",
+        D::Other,
+        &[
+            "{invalid|corrupt*|malformed|expired|mismatched} {thought|thinking|reasoning} signature",
+            "{thought|thinking|reasoning} signature .. {not valid|invalid|corrupt*|mismatch*|expired|be verified}",
+            "=invalid encrypted content",
+            "encrypted content .. {could not|cannot} be {verified|decrypted}",
+        ],
+    )
+    .fallback(true),
     // A body that broke while it was read.
     rule(
         "network.body",

@@ -137,3 +137,25 @@ fn a_target_that_refuses_though_it_seems_free_is_not_asked_in_a_hot_loop() {
     assert_eq!((wait(1, &both).0.as_str(), wait(1, &both).1.duration), ("b", spread));
     assert_eq!(wait(6, &both).1.duration, ms(100) + spread);
 }
+
+#[test]
+fn without_parking_nobody_waits_for_a_target_that_refused_however_short_the_wait_is() {
+    let mut policy = RetryPolicy::default();
+    policy.park.enabled = false;
+    let now = Instant::now();
+    let refused = {
+        let mut refused = Failure::local(FailureClass::CircuitOpen, "the circuit is open");
+        refused.target = Some(TargetId::from("a"));
+        refused
+    };
+    let mut candidate = Candidate::new(TargetId::from("a"));
+    candidate.availability = Availability::At(now + Duration::from_millis(10));
+    let candidates = [candidate];
+    for refusals in 1..20 {
+        let mut situation = Situation::new(now, now + s(60), &refused, &candidates);
+        situation.refusals = refusals;
+        let mut dice = Dice::new(1, &InvocationId::from("call"), 1);
+        let decision = plan(&policy, &situation, &mut dice);
+        assert!(matches!(decision, Decision::Stop(StopReason::NoTarget { .. })), "{refusals}: {decision:?}");
+    }
+}

@@ -1,0 +1,131 @@
+//! What Relight itself costs a call: the cores of its policies, and one pass through the whole stack over a wire that
+//! answers at once.
+//!
+//! Each is measured by one thread alone and by two that share the same state, because a lock that nobody waits for
+//! says nothing about one that two want. `cargo bench` runs them; `cargo test` does not even build them.
+
+#![expect(clippy::expect_used, clippy::panic, reason = "a benchmark of what does not work must stop")]
+
+#[path = "hot_paths/null.rs"]
+mod null;
+
+use std::{
+    hint::black_box,
+    sync::{Arc, Mutex},
+    thread,
+    time::{Duration, Instant as StdInstant},
+};
+
+use criterion::{Criterion, criterion_group, criterion_main};
+use relight::{
+    domain::{
+        failure::{ProviderError, Surface},
+        ids::{InvocationId, TargetId},
+    },
+    policy::{
+        circuit::{Circuit, CircuitPolicy, ReportContext, Signal},
+        classify::Classifier,
+        dice::Dice,
+        retry::{Availability, Candidate, Cost},
+        retry_budget::{BudgetPolicy, RetryBudget, Settled},
+        select::{SelectPolicy, choose},
+    },
+};
+use tokio::time::Instant;
+
+/// Measures `work` by one thread, and by two at once (time per call and thread).
+fn by_one_and_two<W: Fn(u64) + Sync>(criterion: &mut Criterion, name: &str, work: W) {
+    let mut group = criterion.benchmark_group(name);
+    for threads in [1_u64, 2] {
+        group.bench_function(format!("{threads} thread(s)"), |bencher| {
+            bencher.iter_custom(|times| run(threads, times, &work));
+        });
+    }
+    group.finish();
+}
+
+#[expect(clippy::disallowed_methods, reason = "a benchmark measures real time")]
+fn run<W: Fn(u64) + Sync>(threads: u64, times: u64, work: &W) -> Duration {
+    let began = StdInstant::now();
+    thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| (0..times).for_each(work));
+        }
+    });
+    began.elapsed()
+}
+
+fn circuit(criterion: &mut Criterion) {
+    let circuit = Mutex::new(Circuit::new(Arc::new(CircuitPolicy::default())));
+    by_one_and_two(criterion, "circuit: admit and report, closed", |_| {
+        let now = Instant::now();
+        let permit = circuit.lock().expect("no panic").admit(now, 0.5).expect("it is closed");
+        let context = ReportContext { now, dice: 0.5, alternative_healthy: false };
+        black_box(circuit.lock().expect("no panic").report(&permit, Signal::FirstToken, context));
+    });
+}
+
+fn budget(criterion: &mut Criterion) {
+    let budget = Mutex::new(RetryBudget::new(BudgetPolicy::default(), Instant::now()));
+    by_one_and_two(criterion, "budget: reserve and settle", |_| {
+        let now = Instant::now();
+        let reserved = budget.lock().expect("no panic").reserve(now, Cost::Transient).expect("it is refunded");
+        budget.lock().expect("no panic").settle(reserved, Settled::Succeeded, now);
+    });
+}
+
+fn select(criterion: &mut Criterion) {
+    let policy = SelectPolicy::default();
+    let mut candidates: Vec<_> =
+        ["a", "b", "c", "d"].into_iter().map(|name| Candidate::new(TargetId::from(name))).collect();
+    candidates[0].availability = Availability::At(Instant::now() + Duration::from_hours(1));
+    candidates[1].healthy = false;
+    let last = TargetId::from("c");
+    let dice = Dice::new(1, &InvocationId::from("bench"), 1);
+    by_one_and_two(criterion, "select: choose among four", |_| {
+        let mut dice = dice.clone();
+        black_box(choose(&policy, black_box(&candidates), Some(&last), None, &mut dice));
+    });
+}
+
+fn classify(criterion: &mut Criterion) {
+    let classifier = Classifier::default();
+    let detail = "The engine is currently overloaded, please try again later. ".repeat(31);
+    let body = format!(r#"{{"error":{{"message":"{detail}","type":"server_error","param":null,"code":null}}}}"#);
+    let facts = ProviderError {
+        provider: "openai".into(),
+        surface: Surface::Http,
+        status: Some(503),
+        headers: vec![("retry-after".to_owned(), "2".to_owned())],
+        body: Some(body),
+        ..ProviderError::default()
+    };
+    let now = relight::domain::clock::wall_now();
+    by_one_and_two(criterion, "classify: a body of 2 KiB", |_| {
+        black_box(classifier.classify(black_box(&facts), now));
+    });
+}
+
+fn whole_stack(criterion: &mut Criterion) {
+    let stand = null::Stand::new();
+    let mut group = criterion.benchmark_group("stack: one pass over a null provider");
+    for threads in [1_u64, 2] {
+        group.bench_function(format!("{threads} thread(s)"), |bencher| {
+            bencher.iter_custom(|times| {
+                run(threads, 1, &|_| {
+                    let runtime =
+                        tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
+                    runtime.block_on(async {
+                        for _ in 0..times {
+                            stand.pass().await;
+                        }
+                    });
+                })
+            });
+        });
+    }
+    group.finish();
+}
+
+criterion_group!(benches, circuit, budget, select, classify, whole_stack);
+criterion_main!(benches);

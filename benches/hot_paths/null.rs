@@ -1,0 +1,158 @@
+//! The whole stack over a wire that answers at once: what is measured is Relight alone.
+
+use std::{
+    collections::BTreeMap,
+    future::{Ready, ready},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use arc_swap::ArcSwap;
+use futures_util::StreamExt as _;
+use relight::{
+    domain::{
+        completion::{BlockKind, Delta, FinishReason},
+        failure::ProviderError,
+        fold::Progress,
+        ids::{InvocationId, Operation, RouteName, TargetId, TenantId},
+        invocation::{Call, InjectionMode, Invocation, Overrides, TraceContext},
+        message::{Message, ModelCall, Role},
+        target::{Capabilities, Dialect, Target},
+        wire::{DeltaStream, WireCall},
+    },
+    events::EventBus,
+    layers::{
+        cancel::Cancel,
+        observe::Incoming,
+        scope::{Before, Plan},
+        spans::{Entry, Spans},
+        targets::{SharedPolicies, TargetSpec, Targets},
+    },
+    policy::{
+        admission::{Admission, AdmissionPolicy},
+        circuit::CircuitPolicy,
+        classify::Classifier,
+        concurrency::ConcurrencyPolicy,
+        hedge::HedgePolicy,
+        inject::InjectionPolicy,
+        retry::RetryPolicy,
+        select::SelectPolicy,
+        timers::TimersPolicy,
+    },
+    stack::{Shared, Stack, stack},
+};
+use tokio::time::Instant;
+use tower::{Service, ServiceExt as _};
+
+/// A wire on which every call is answered at once.
+#[derive(Debug, Clone, Copy)]
+struct Null;
+
+impl Service<WireCall> for Null {
+    type Response = DeltaStream;
+    type Error = ProviderError;
+    type Future = Ready<Result<DeltaStream, ProviderError>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), ProviderError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, _: WireCall) -> Self::Future {
+        let deltas = [
+            Delta::BlockStart { block: 0, kind: BlockKind::Text },
+            Delta::BlockDelta { block: 0, text: "42".to_owned() },
+            Delta::BlockStop { block: 0, opaque: None },
+            Delta::Finish { reason: FinishReason::Stop, raw: "stop".to_owned() },
+        ];
+        ready(Ok(Box::pin(futures_util::stream::iter(deltas.map(Ok)))))
+    }
+}
+
+/// The stack, with one route of one target.
+pub(crate) struct Stand {
+    stack: Stack,
+    plan: Arc<Plan>,
+    next: AtomicU64,
+}
+
+impl Stand {
+    pub(crate) fn new() -> Self {
+        let target = Arc::new(Target {
+            id: TargetId::from("null"),
+            provider: "null".into(),
+            family: "openai".into(),
+            dialect: Dialect::Scripted,
+            model: "model".into(),
+            credential: "key".into(),
+            endpoint: "null://".into(),
+            capabilities: Capabilities::default(),
+        });
+        let spec = TargetSpec {
+            target: Arc::clone(&target),
+            circuit: Arc::new(CircuitPolicy::default()),
+            concurrency: ConcurrencyPolicy::default(),
+        };
+        let events = EventBus::new(4096);
+        let targets =
+            Targets::new(events.clone(), &[spec], &SharedPolicies { max_parked: 256, ..SharedPolicies::default() });
+        let parts = Shared {
+            events,
+            spans: Spans::disabled(),
+            targets,
+            admission: Arc::new(Mutex::new(Admission::new(AdmissionPolicy::default()))),
+            classifier: Arc::new(ArcSwap::from_pointee(Classifier::default())),
+        };
+        let plan = Arc::new(Plan {
+            route: RouteName::from("route"),
+            targets: vec![target],
+            retry: RetryPolicy::default(),
+            injection: InjectionPolicy::default(),
+            injection_mode: InjectionMode::WhenActionable,
+            select: SelectPolicy::default(),
+            timers: TimersPolicy::default(),
+            hedge: HedgePolicy::default(),
+            seed: 7,
+        });
+        Self { stack: stack(parts, Null), plan, next: AtomicU64::new(0) }
+    }
+
+    /// One call from its begin to its outcome.
+    pub(crate) async fn pass(&self) {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let invocation = Invocation {
+            id: InvocationId::from(format!("call-{number}")),
+            request_id: None,
+            thread: None,
+            tenant: TenantId::from("tenant"),
+            route: RouteName::from("route"),
+            operation: Operation::from("executor"),
+            labels: BTreeMap::new(),
+            call: Call::Model(ModelCall {
+                messages: vec![Message::text(Role::User, "What is the answer?")],
+                ..ModelCall::default()
+            }),
+            overrides: Overrides::default(),
+            deadline: Instant::now() + Duration::from_mins(1),
+            trace: TraceContext::default(),
+        };
+        let incoming = Incoming {
+            invocation: Arc::new(invocation),
+            plan: Arc::clone(&self.plan),
+            entry: Entry::Grpc("relight.v1.RecoveryService/InvokeWithRecovery"),
+            before: Before::default(),
+            cancel: Cancel::default(),
+        };
+        let mut steps = self.stack.clone().oneshot(incoming).await.expect("there is room");
+        while let Some(step) = steps.next().await {
+            if let Progress::Terminal(outcome) = step {
+                assert!(outcome.result.is_ok(), "a wire that answers fails nobody: {}", outcome.reasoning);
+                return;
+            }
+        }
+        panic!("a progress ends with its outcome");
+    }
+}
