@@ -85,6 +85,8 @@ struct Atom {
     length: u16,
     /// Spaces behind that belong to the search and not to the words.
     tail: u8,
+    /// Whether it counts only that it stands somewhere, and not where: then its first find is enough.
+    anywhere: bool,
 }
 
 /// One part of an ordered phrase: any of these atoms, at most `gap` bytes after the part before.
@@ -149,6 +151,12 @@ impl Engine {
                     providers: phrase.providers,
                     number: phrase.number,
                 };
+                for (place, link) in alternative.chain.iter().enumerate() {
+                    let alone = place == 0 && alternative.chain.len() == 1 && !alternative.whole_value;
+                    for atom in &link.atoms {
+                        engine.atoms[*atom as usize].anywhere &= alone;
+                    }
+                }
                 let at = u32::try_from(engine.alternatives.len()).unwrap_or(u32::MAX);
                 if let Some(first) = alternative.chain.first() {
                     for atom in &first.atoms {
@@ -188,7 +196,11 @@ impl Engine {
             self.wide.patterns.push(format!("{}{words}{}", if lead { " " } else { "" }, if tail { " " } else { "" }));
             tail
         };
-        self.atoms.push(Atom { length: u16::try_from(words.len()).unwrap_or(u16::MAX), tail: u8::from(tail) });
+        self.atoms.push(Atom {
+            length: u16::try_from(words.len()).unwrap_or(u16::MAX),
+            tail: u8::from(tail),
+            anywhere: true,
+        });
         self.triggers.push(Vec::new());
         known.insert(text.to_owned(), id);
         id
@@ -212,7 +224,11 @@ impl Engine {
         let mut seen = [0_u64; MAX_ATOMS / 64];
         let text = &reading.text;
         self.ascii.walk(text, &mut |atom, start, end| {
-            seen[atom as usize / 64] |= 1 << (atom % 64);
+            let (word, bit) = (atom as usize / 64, 1 << (atom % 64));
+            if seen[word] & bit != 0 && self.atoms[atom as usize].anywhere {
+                return true;
+            }
+            seen[word] |= bit;
             let hit = Hit { atom, start: to_u32(start), end: to_u32(end) };
             if hits.last().is_none_or(|last| last.end < hit.end) {
                 hits.push(hit);

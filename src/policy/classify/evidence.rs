@@ -172,7 +172,7 @@ pub(super) fn message(error: &ProviderError, limit: usize) -> String {
     let window = &text[..text.floor_char_boundary(4096)];
     let found = ["\"message\":", "\"msg\":", "\"detail\":", "\"error\":"].iter().find_map(|key| {
         let rest = window[window.find(key)? + key.len()..].trim_start().strip_prefix('"')?;
-        let end = rest.bytes().enumerate().find(|(at, byte)| *byte == b'"' && !rest[..*at].ends_with('\\'))?.0;
+        let (end, _) = rest.match_indices('"').find(|(at, _)| !rest[..*at].ends_with('\\'))?;
         (end > 0).then(|| &rest[..end])
     });
     match found {

@@ -25,11 +25,12 @@ pub(super) fn stated(
     in_words: bool,
     now: Timestamp,
 ) -> Option<Wait> {
-    let from_text = text::stated(error, reading, in_words);
     let from_header = header(error, now).or_else(|| match class {
         FailureClass::RateLimited | FailureClass::QuotaExceeded => window(error, now),
         _ => None,
     });
+    // Words are never more precise than a header.
+    let from_text = text::stated(error, reading, in_words && from_header.is_none());
     match (from_header, from_text) {
         (Some(header), Some(text)) if rounds_to(text.duration, header.duration) => Some(text),
         (Some(header), _) => Some(header),
