@@ -132,6 +132,46 @@ fn a_limit_that_is_reset_in_a_day_closes_for_five_minutes() {
 }
 
 #[test]
+fn who_stands_in_line_is_told_the_time_at_which_a_call_passes() {
+    let (mut gate, now) = gate(GateKind::Rate);
+    assert_eq!(gate.peek_after(now, 1000), Ok(()));
+    for _ in 0..20 {
+        assert_eq!(gate.admit(now), Ok(GatePass::Open));
+    }
+    gate.close(now, Some(secs(1)), FailureClass::RateLimited, 0.0);
+    assert_eq!(gate.peek_after(now, 0), Err(secs(1)));
+    let opens = now + secs(1);
+    assert_eq!(gate.peek_after(opens, 0), Ok(()));
+    let passed_at_once = (0..1000).take_while(|_| gate.admit(opens).is_ok()).count();
+    assert!((1..20).contains(&passed_at_once), "{passed_at_once}");
+    let next = gate.peek_after(opens, 0).unwrap_err();
+    assert!(!next.is_zero() && gate.peek_after(opens, 10).unwrap_err() > next);
+    assert_eq!(gate.admit(opens), Err(next));
+    assert_eq!(gate.admit(opens + next), Ok(GatePass::Open));
+    assert_eq!(gate.peek_after(opens + secs(100), 1000), Ok(()), "nobody came for long");
+}
+
+#[test]
+fn other_settings_hold_from_the_next_close_on() {
+    let (mut gate, now) = gate(GateKind::Rate);
+    gate.close(now, None, FailureClass::RateLimited, 0.0);
+    gate.set_policy(Arc::new(GatePolicy { rate_wait: secs(7), ..GatePolicy::default() }));
+    assert_eq!(gate.peek(now), Err(secs(1)), "what was told is kept");
+    gate.close(now + secs(1), None, FailureClass::RateLimited, 0.0);
+    assert_eq!(gate.peek(now + secs(1)), Err(secs(7)));
+}
+
+#[test]
+fn the_bounds_of_every_setting_are_allowed() {
+    let (least, hour) = (Duration::from_millis(10), secs(3600));
+    for (rate_wait, others, jitter) in [(least, secs(1), 0.0), (secs(300), hour, 1.0)] {
+        let policy =
+            GatePolicy { rate_wait, rate_wait_max: others, probe_interval: others, jitter, ..GatePolicy::default() };
+        assert_eq!(policy.validate(), []);
+    }
+}
+
+#[test]
 fn the_defaults_are_valid_and_every_setting_out_of_range_is_named() {
     assert_eq!(GatePolicy::default().validate(), []);
     assert_eq!(serde_json::from_str::<GatePolicy>("{}").unwrap(), GatePolicy::default());
