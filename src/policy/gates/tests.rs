@@ -151,6 +151,44 @@ fn who_stands_in_line_is_told_the_time_at_which_a_call_passes() {
     assert_eq!(gate.peek_after(opens + secs(100), 1000), Ok(()), "nobody came for long");
 }
 
+/// Calls that pass in so many seconds when there is always somebody in line.
+fn passed(gate: &mut Gate, from: Instant, seconds: u64) -> u32 {
+    let (mut now, mut count) = (from, 0);
+    while now < from + secs(seconds) {
+        match gate.admit(now) {
+            Ok(_) => count += 1,
+            Err(wait) => now += wait,
+        }
+    }
+    count
+}
+
+/// A rate gate that closed for a second after so many calls in one second.
+fn limited_after(calls: u32) -> (Gate, Instant) {
+    let (mut gate, now) = gate(GateKind::Rate);
+    for call in 0..calls {
+        assert_eq!(gate.admit(now + secs(1) * call / calls), Ok(GatePass::Open));
+    }
+    gate.close(now + secs(1), Some(secs(1)), FailureClass::RateLimited, 0.0);
+    (gate, now + secs(1))
+}
+
+#[test]
+fn the_line_moves_as_fast_as_calls_passed_before_the_limit() {
+    let ((mut slow, then), (mut fast, now)) = (limited_after(20), limited_after(80));
+    let (slow, fast) = (passed(&mut slow, then + secs(1), 4), passed(&mut fast, now + secs(1), 4));
+    assert!(fast > slow * 2, "{slow} and {fast}");
+}
+
+#[test]
+fn a_refusal_of_a_call_that_was_on_its_way_says_nothing_new() {
+    let ((mut once, then), (mut twice, now)) = (limited_after(80), limited_after(80));
+    let rest = Duration::from_millis(900);
+    assert_eq!(twice.close(now + secs(1) - rest, Some(rest), FailureClass::RateLimited, 0.0), None);
+    let (after_one, after_two) = (passed(&mut once, then + secs(1), 2), passed(&mut twice, now + secs(1), 2));
+    assert!(after_one.abs_diff(after_two) <= 1, "{after_one} and {after_two}");
+}
+
 #[test]
 fn other_settings_hold_from_the_next_close_on() {
     let (mut gate, now) = gate(GateKind::Rate);
