@@ -29,7 +29,7 @@ def expect(held, what):
 def llama(model, context, *key):
     """A server, and its address once it has told it."""
     process = subprocess.Popen(
-        [sys.executable, HERE / "serve.py", model, str(context), *key],
+        [sys.executable, HERE / "serve.py", model, str(context), str(free_port()), *key],
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,

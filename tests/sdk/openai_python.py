@@ -9,6 +9,8 @@ import sys
 
 import openai
 
+from checks import expect, raised
+
 BASE_URL = sys.argv[1]
 KEY = "sk-relight-sdk"
 ASK = [{"role": "user", "content": "Why?"}]
@@ -24,19 +26,6 @@ TOOLS = [
 ]
 
 client = openai.OpenAI(base_url=BASE_URL, api_key=KEY)
-
-
-def expect(held, what):
-    if not held:
-        raise SystemExit(f"FAILED: {what}")
-
-
-def raised(error, call):
-    try:
-        call()
-    except error as caught:
-        return caught
-    raise SystemExit(f"FAILED: {error.__name__} was not raised")
 
 
 def an_answer_is_an_object_of_the_sdk():

@@ -14,23 +14,12 @@ import google.genai
 import google.genai.errors
 import openai
 
+from checks import expect, raised
+
 PLACES = dict(line.split() for line in sys.stdin)
 TEXT = "Blue light is scattered most."
 ASK = [{"role": "user", "content": "Why?"}]
 WEATHER = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
-
-
-def expect(held, what):
-    if not held:
-        raise SystemExit(f"FAILED: {what}")
-
-
-def raised(error, call):
-    try:
-        call()
-    except error as caught:
-        return caught
-    raise SystemExit(f"FAILED: {error.__name__} was not raised")
 
 
 def anthropic_messages():
