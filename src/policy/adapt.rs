@@ -71,46 +71,26 @@ struct Said {
 /// The change after which the target that refused `call` with these facts may take it; `None` where there is none.
 #[must_use]
 pub fn find(facts: &ProviderError, failure: &Failure, call: &ModelCall) -> Option<Adaptation> {
+    let is_unfit = failure.class == FailureClass::InvalidRequest;
+    let is_too_long = failure.class == FailureClass::ContextLength;
+    let is_signed = has_signed_reasoning(call);
+    if !is_unfit && !is_too_long && !is_signed {
+        return None;
+    }
     let said = Said::of(facts);
     // Judged by its words alone, such a refusal may pass as one of a key: it is told apart by what was sent.
-    if has_signed_reasoning(call) && matches(&NOT_VERIFIED, &said.words) {
-        return Some(Adaptation::LeaveOutReasoning);
-    }
-    match failure.class {
-        FailureClass::InvalidRequest => {
-            let renamed = || output_limit_field(&said, call);
-            let limited = || limit::other_limit(&said.words, call);
-            let left_out = || left_out(&said, call);
-            renamed().or_else(limited).or_else(left_out).or_else(|| developer(&said, call))
-        }
+    if is_signed && matches(&NOT_VERIFIED, &said.words) {
+        Some(Adaptation::LeaveOutReasoning)
+    } else if is_unfit {
+        output_limit_field(&said, call)
+            .or_else(|| limit::other_limit(&said.words, call))
+            .or_else(|| left_out(&said, call))
+            .or_else(|| developer(&said, call))
+    } else if is_too_long {
         // Prompt plus answer are too long together: a shorter answer may fit.
-        FailureClass::ContextLength => limit::other_limit(&said.words, call),
-        FailureClass::RateLimited
-        | FailureClass::QuotaExceeded
-        | FailureClass::Overloaded
-        | FailureClass::ServerError
-        | FailureClass::Timeout
-        | FailureClass::Network
-        | FailureClass::Crash
-        | FailureClass::Authentication
-        | FailureClass::PermissionDenied
-        | FailureClass::ContentFiltered
-        | FailureClass::NotFound
-        | FailureClass::MalformedResponse
-        | FailureClass::Configuration
-        | FailureClass::Cancelled
-        | FailureClass::ApprovalRejected
-        | FailureClass::ToolFailed
-        | FailureClass::OutcomeUnknown
-        | FailureClass::StreamInterrupted
-        | FailureClass::State
-        | FailureClass::Checkpoint
-        | FailureClass::Cache
-        | FailureClass::CircuitOpen
-        | FailureClass::Shed
-        | FailureClass::BudgetEmpty
-        | FailureClass::Deadline
-        | FailureClass::Unknown => None,
+        limit::other_limit(&said.words, call)
+    } else {
+        None
     }
 }
 

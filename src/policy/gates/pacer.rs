@@ -136,19 +136,13 @@ impl Pacer {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::policy::gates::tests::passed_in;
 
     const SECOND: Duration = Duration::from_secs(1);
 
     /// Calls that pass in that time when there is always somebody waiting.
     fn passed(pacer: &mut Pacer, from: Instant, time: Duration) -> u32 {
-        let (mut now, mut count) = (from, 0);
-        while now < from + time {
-            match pacer.take(now) {
-                Ok(()) => count += 1,
-                Err(wait) => now += wait,
-            }
-        }
-        count
+        passed_in(from, time, |now| pacer.take(now))
     }
 
     #[test]

@@ -153,9 +153,14 @@ fn who_stands_in_line_is_told_the_time_at_which_a_call_passes() {
 
 /// Calls that pass in so many seconds when there is always somebody in line.
 fn passed(gate: &mut Gate, from: Instant, seconds: u64) -> u32 {
+    passed_in(from, secs(seconds), |now| gate.admit(now))
+}
+
+/// The same of whatever passes a call or says how long the next one has to wait.
+pub(super) fn passed_in<T>(from: Instant, time: Duration, mut pass: impl FnMut(Instant) -> Result<T, Duration>) -> u32 {
     let (mut now, mut count) = (from, 0);
-    while now < from + secs(seconds) {
-        match gate.admit(now) {
+    while now < from + time {
+        match pass(now) {
             Ok(_) => count += 1,
             Err(wait) => now += wait,
         }
