@@ -11,7 +11,10 @@ use tonic::{Request, Status};
 use super::status;
 use crate::{
     config::server::{ApiKeyConfig, AuthMode, ServerConfig},
-    domain::ids::{RouteName, TenantId},
+    domain::{
+        fold::hex,
+        ids::{RouteName, TenantId},
+    },
 };
 
 /// A caller, as authenticated.
@@ -108,14 +111,6 @@ impl Authenticator {
 fn bearer(header: &str) -> Option<&str> {
     let (scheme, key) = header.split_once(' ')?;
     scheme.eq_ignore_ascii_case("bearer").then(|| key.trim())
-}
-
-fn hex(bytes: &[u8]) -> String {
-    use std::fmt::Write as _;
-    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
 }
 
 #[cfg(test)]

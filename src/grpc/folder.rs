@@ -8,7 +8,7 @@ use super::v1::{self, stream_event::Body};
 use crate::domain::{
     completion::BlockKind,
     failure::FailureClass,
-    fold::{Block, Fold, FoldError, Progress},
+    fold::{Block, Fold, FoldError, Progress, hex},
     message::Opaque,
 };
 
@@ -230,10 +230,6 @@ fn stopped(stop: &v1::BlockStop) -> Progress {
     let opaque = stop.opaque.first().map(|opaque| Opaque { kind: opaque.kind.clone(), bytes: opaque.data.clone() });
     let (block, bytes, hash) = (stop.block_id, stop.length_bytes, hex(&stop.hash));
     Progress::BlockStop { block, bytes, hash, opaque, committed: stop.committed }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// The domain writes hashes in hex, the contract in bytes.

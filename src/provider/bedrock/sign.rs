@@ -9,6 +9,8 @@ use jiff::Timestamp;
 use ring::{digest, hmac};
 use secrecy::{ExposeSecret as _, SecretString};
 
+use crate::domain::fold::hex;
+
 const ALGORITHM: &str = "AWS4-HMAC-SHA256";
 
 /// AWS keys; never printed.
@@ -103,10 +105,6 @@ fn encoded(text: &str, keeps_slashes: bool) -> String {
 
 fn hash(bytes: &[u8]) -> String {
     hex(digest::digest(&digest::SHA256, bytes).as_ref())
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |text, byte| format!("{text}{byte:02x}"))
 }
 
 #[cfg(test)]
