@@ -117,3 +117,17 @@ fn what_has_left_the_window_cannot_be_taken_back() {
     window.take_back(start + Duration::from_secs(10), 1);
     assert_eq!(window.total(start + Duration::from_millis(19_999)), 0);
 }
+
+#[test]
+fn evidence_starts_anew_where_it_is_counted_differently_and_only_there() {
+    let mode = CircuitPolicy { mode: CircuitMode::Consecutive, ..CircuitPolicy::default() };
+    let window = CircuitPolicy { window: Duration::from_secs(20), ..CircuitPolicy::default() };
+    let others = CircuitPolicy { open_base: Duration::from_secs(2), ..CircuitPolicy::default() };
+    for (policy, failures) in [(mode, 0), (window, 0), (others, 3)] {
+        let mut bench = Bench::new();
+        bench.calls(3, 10, FAILURE);
+        bench.circuit.set_policy(Arc::new(policy.clone()));
+        assert_eq!(bench.evidence().failures, failures, "{policy:?}");
+        assert_eq!((bench.circuit.policy(), bench.circuit.window()), (&policy, policy.window));
+    }
+}
