@@ -149,7 +149,7 @@ impl Circuit {
         if matches!(self.state, State::ForcedClosed) {
             return false;
         }
-        let mut run = self.ledger.run_around(seq);
+        let run = self.ledger.run_around(seq);
         // What is no failure opens nothing, unless failures that came after it waited to be joined with those before it.
         let joins = match fate {
             Fate::Failed(_) => true,
@@ -159,19 +159,13 @@ impl Circuit {
         if !joins {
             return false;
         }
-        let uncommitted = run;
-        if run.joins_tally {
-            let (failures, slow) = self.tally.run();
-            run.failures += failures;
-            run.slow += slow;
-        }
         if run.failures < self.policy.run_at_low_rate || run.failures < self.run_length(now) {
             return false;
         }
         let mut evidence = self.evidence();
-        evidence.committed += uncommitted.failures;
-        evidence.failures += uncommitted.failures;
-        evidence.slow += uncommitted.slow;
+        evidence.committed += run.failures;
+        evidence.failures += run.failures;
+        evidence.slow += run.slow;
         evidence.consecutive = run.failures;
         self.open(now, Trip::of_run(run.slow, run.failures), floor_ms, evidence);
         true
