@@ -55,7 +55,7 @@ impl Circuit {
     pub(super) fn take(&mut self, permit: &Permit, signal: Signal, was_answered: bool, now: Instant) {
         match (&self.state, self.policy.mode) {
             (_, CircuitMode::Off) | (State::Open { .. } | State::ForcedOpen, _) => {}
-            (State::HalfOpen(_), _) => self.take_probe(permit, signal, was_answered, now),
+            (State::HalfOpen(_), _) => self.take_probe(permit, signal, now),
             (State::Closed | State::Recovering(_) | State::ForcedClosed, CircuitMode::Evidence) => {
                 self.take_evidence(permit, signal, was_answered, now);
             }
@@ -185,12 +185,9 @@ impl Circuit {
         }
     }
 
-    fn take_probe(&mut self, permit: &Permit, signal: Signal, was_answered: bool, now: Instant) {
+    fn take_probe(&mut self, permit: &Permit, signal: Signal, now: Instant) {
         let State::HalfOpen(probes) = &mut self.state else { return };
-        let was_out = probes.take_back(permit.seq);
-        if !was_out && !was_answered {
-            return;
-        }
+        probes.take_back(permit.seq);
         match signal {
             Signal::FirstToken => {
                 probes.succeeded();

@@ -166,12 +166,6 @@ impl Ledger {
         self.pending
     }
 
-    /// When the head will be overdue, if it is pending.
-    pub(super) fn next_overdue(&self, first_token_timeout: Duration) -> Option<Instant> {
-        let head = self.entries.front()?;
-        (head.fate == Fate::Pending).then(|| head.admitted + first_token_timeout)
-    }
-
     /// Forgets all attempts; their numbers are not given again.
     pub(super) fn clear(&mut self) {
         self.first_seq += self.entries.len() as u64;
