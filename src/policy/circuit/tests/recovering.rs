@@ -269,3 +269,12 @@ fn the_share_that_a_stage_admits_is_exact() {
         assert_eq!(admitted, 10 * percent as usize, "{percent} %");
     }
 }
+
+#[test]
+fn who_is_beyond_the_share_of_a_stage_is_told_when_it_ends() {
+    let mut bench = Bench::recovering();
+    bench.admit();
+    assert_eq!(bench.try_admit().unwrap_err().retry_in, Duration::from_secs(1));
+    bench.pass(980);
+    assert_eq!(bench.try_admit().unwrap_err().retry_in, Duration::from_millis(50), "but not at once");
+}
