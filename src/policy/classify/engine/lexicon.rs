@@ -231,10 +231,10 @@ impl Lexicon {
 
     /// A new node of so many words.
     fn node(&mut self, words: usize) -> u16 {
-        let words = to_u16(words);
+        let (node, words) = (to_u16(self.nodes.len()), to_u16(words));
+        debug_assert!(node < u16::MAX, "too many phrases");
         self.nodes.push(Node { phrase: NONE, words, ending: ROOT, found: ROOT, stemmed: ROOT, stems: (0, 0) });
-        debug_assert!(self.nodes.len() <= usize::from(u16::MAX), "too many phrases");
-        to_u16(self.nodes.len() - 1)
+        node
     }
 }
 
