@@ -22,6 +22,7 @@ use relight::{
         invocation::{Call, InjectionMode, Invocation, Overrides, TraceContext},
         message::{Message, ModelCall, Role},
         target::{Capabilities, Dialect, Target},
+        upstream::Tether,
         wire::{DeltaStream, WireCall},
     },
     events::EventBus,
@@ -145,6 +146,7 @@ impl Stand {
             entry: Entry::Grpc("relight.v1.RecoveryService/InvokeWithRecovery"),
             before: Before::default(),
             cancel: Cancel::default(),
+            tether: Tether::default(),
         };
         let mut steps = self.stack.clone().oneshot(incoming).await.expect("there is room");
         while let Some(step) = steps.next().await {

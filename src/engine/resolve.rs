@@ -11,6 +11,7 @@ use crate::{
         invocation::{Call, Invocation, Overrides, TraceContext},
         message::ModelCall,
         target::Target,
+        upstream::Tether,
     },
     layers::{
         cancel::Cancel,
@@ -116,6 +117,7 @@ impl Resolver {
             entry: asked.entry,
             before: Before::default(),
             cancel: Cancel::default(),
+            tether: Tether::default(),
         })
     }
 

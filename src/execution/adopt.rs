@@ -4,7 +4,7 @@
 //! what is left of the allowance and the deadline. Nothing that was recorded is recorded again, and the old owner can
 //! write no more.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use tokio::time::Instant;
 
@@ -19,7 +19,8 @@ use crate::{
         failure::{Failure, FailureClass},
         fold::{Fold, Progress},
         ids::InvocationId,
-        invocation::{AttemptRecord, TraceContext},
+        invocation::{AttemptCause, AttemptRecord, TraceContext},
+        upstream::UpstreamHandle,
     },
     engine::Asked,
     journal::{Entry, Held, JournalError, Record, Takeover, ThreadKey},
@@ -27,6 +28,10 @@ use crate::{
 };
 
 const PAGE: usize = 512;
+
+/// How often one invocation's answer is read on by a new owner at most: an answer that kills its readers is not read for
+/// ever.
+const MOST_ATTACHED: usize = 8;
 
 /// What was recorded of an invocation.
 #[derive(Debug, Default)]
@@ -37,6 +42,8 @@ struct Left {
     last_seq: u64,
     /// Whether steps are missing.
     gone: bool,
+    /// The attempts after which recovery was decided upon.
+    decided: BTreeSet<u32>,
 }
 
 impl Shared {
@@ -63,7 +70,7 @@ impl Shared {
 
     async fn adopt(self: &Arc<Self>, record: Record) -> Result<(), JournalError> {
         tracing::info!(invocation = %record.id, epoch = record.epoch, "an invocation is taken over");
-        let left = self.left_of(&record).await?;
+        let mut left = self.left_of(&record).await?;
         let (id, epoch, last) = (record.id.clone(), record.epoch, left.last_seq.max(record.last_seq));
         if record.cancel_requested {
             let failure = Failure::local(FailureClass::Cancelled, "cancelled while nobody executed it");
@@ -105,11 +112,18 @@ impl Shared {
                 }
             }
         };
-        let cancel = Cancel::default();
-        incoming.cancel = cancel.clone();
+        let ends = (Cancel::default(), self.tether());
+        (incoming.cancel, incoming.tether) = ends.clone();
         let blocks = left.fold.blocks().to_vec();
         let attempts = u32::try_from(left.attempts.len()).unwrap_or(u32::MAX);
-        incoming.before = Before { attempts: left.attempts, blocks: blocks.clone(), last_block: left.last_block };
+        let upstream = record.upstream.clone().filter(|handle| left.may_be_read_on(handle));
+        if let Some(handle) = &upstream {
+            // Whoever may own it after this replica finds the same.
+            incoming.tether.is_findable(Some(handle.clone()));
+            left.count_once(handle);
+        }
+        incoming.before =
+            Before { attempts: left.attempts, blocks: blocks.clone(), last_block: left.last_block, upstream };
         let mode = mode_of_record(&record);
         let grace = incoming.invocation.overrides.resumable_grace.unwrap_or_default().max(RECONNECT_GRACE);
         let steps = match self.engine.run(incoming).await {
@@ -122,7 +136,7 @@ impl Shared {
             }
         };
         let tail = Tail::new(self.settings.tail_bytes, last, attempts, blocks.clone());
-        let execution = Arc::new(Execution::new(id, epoch, true, cancel, tail));
+        let execution = Arc::new(Execution::new(id, epoch, true, ends, tail));
         Run {
             shared: Arc::clone(self),
             recorder: Recorder::new(Arc::clone(self), Arc::clone(&execution), attempts),
@@ -181,6 +195,7 @@ impl Left {
                 });
             }
             Progress::Recovery { attempt, class, adaptation, .. } => {
+                self.decided.insert(*attempt);
                 if let Some(record) = self.attempt(*attempt) {
                     let mut failure = Failure::local(*class, class.phrase());
                     // Something was done about it, so that something could be; the class says what could not.
@@ -219,6 +234,36 @@ impl Left {
 
     fn attempt(&mut self, number: u32) -> Option<&mut AttemptRecord> {
         self.attempts.iter_mut().find(|record| record.number == number)
+    }
+
+    /// Whether the answer at this handle is what its attempt was to bring: whole, and as the conversation knows it.
+    fn may_be_read_on(&self, handle: &UpstreamHandle) -> bool {
+        let attached = self.attempts.iter().filter(|record| record.cause.asks_for_nothing()).count();
+        let suits = |record: &AttemptRecord| match record.cause {
+            AttemptCause::Initial
+            | AttemptCause::Retry(_)
+            | AttemptCause::Fallback(_)
+            | AttemptCause::Hedge
+            | AttemptCause::Adapt(_)
+            // What a model was told by a note is not known here any more.
+            | AttemptCause::Attach(_) => record.note.is_none(),
+            // Such an answer is only the rest of one.
+            AttemptCause::Continue(_) | AttemptCause::Extend => false,
+        };
+        let made_by = self.attempts.iter().find(|record| record.number == handle.attempt);
+        let suits = match made_by {
+            Some(record) => suits(record),
+            // Its very first steps died with the owner that made them.
+            None => self.attempts.is_empty() && handle.attempt == 1,
+        };
+        attached < MOST_ATTACHED && !self.decided.contains(&handle.attempt) && suits
+    }
+
+    /// What an answer cost is counted with the attempt that brings it.
+    fn count_once(&mut self, handle: &UpstreamHandle) {
+        if let Some(record) = self.attempt(handle.attempt) {
+            record.usage = Usage::default();
+        }
     }
 
     /// Whatever was under way ended with its replica.

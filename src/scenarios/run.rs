@@ -27,6 +27,7 @@ use crate::{
         invocation::{Call, InjectionMode, Invocation, Outcome, Overrides, TraceContext},
         message::{Message, ModelCall, Role},
         target::{Capabilities, Dialect, Target},
+        upstream::Tether,
     },
     events::{EventBus, EventReader, Reading},
     layers::{
@@ -293,6 +294,7 @@ impl Crowd {
             entry: Entry::Grpc("relight.v1.RecoveryService/InvokeWithRecovery"),
             before: Before::default(),
             cancel: Cancel::default(),
+            tether: Tether::default(),
         };
         let heard = follow(self.stack.clone(), incoming);
         let ended = match callers.patience {

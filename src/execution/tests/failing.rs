@@ -14,6 +14,7 @@ use crate::{
         failure::FailureCode,
         ids::{InvocationId, RequestId, TenantId},
         invocation::Outcome,
+        upstream::UpstreamHandle,
     },
     execution::{Executions, Settings, StartError},
     journal::{
@@ -59,6 +60,10 @@ impl Journal for Failing {
             Some(error) => Box::pin(async { Err(error.into()) }),
             None => self.inner.append(id, entries),
         }
+    }
+
+    fn remember<'a>(&'a self, held: &'a Held, upstream: &'a UpstreamHandle) -> Answer<'a, bool, AppendError> {
+        self.inner.remember(held, upstream)
     }
 
     fn read<'a>(&'a self, id: &'a InvocationId, after_seq: u64, limit: usize) -> Answer<'a, Option<Page>> {

@@ -188,6 +188,10 @@ impl Dialog for ResponseReader {
         let response = value.get("response").unwrap_or(&Value::Null);
         match kind {
             "error" => return Err(failed(&value, &event.data)),
+            // Whoever cancelled it cancelled that one answer, and not what is wanted here.
+            "response.cancelled" if self.hold.as_ref().is_some_and(Hold::is_taken_over) => {
+                return Err(Flaw::Cut("the answer that was being made was cancelled".to_owned()));
+            }
             "response.failed" | "response.cancelled" => return Err(failed_response(response)),
             "response.created" | "response.in_progress" => self.start(Some(response), out),
             "response.output_item.added" => self.item_added(index, value.get("item").unwrap_or(&Value::Null), out)?,
@@ -220,7 +224,11 @@ impl Dialog for ResponseReader {
     }
 
     fn document(&mut self, document: &Value, out: &mut Vec<Delta>) -> Result<(), Flaw> {
-        match text_of(document, "status") {
+        let status = text_of(document, "status");
+        if let Some(hold) = self.hold.as_mut().filter(|_| !matches!(status, "queued" | "in_progress")) {
+            hold.ended();
+        }
+        match status {
             "completed" => self.completed(document, out),
             "incomplete" => self.incomplete(document, out),
             "failed" | "cancelled" => Err(failed_response(document)),

@@ -201,7 +201,9 @@ impl Stand {
         };
         let entry = Entry::Grpc("relight.v1.RecoveryService/InvokeWithRecovery");
         let (before, cancel) = (relight::layers::scope::Before::default(), relight::layers::cancel::Cancel::default());
-        let incoming = Incoming { invocation: Arc::new(invocation), plan: Arc::new(plan), entry, before, cancel };
+        let tether = relight::domain::upstream::Tether::default();
+        let incoming =
+            Incoming { invocation: Arc::new(invocation), plan: Arc::new(plan), entry, before, cancel, tether };
         self.stack.clone().oneshot(incoming).await
     }
 
