@@ -73,6 +73,7 @@ impl Shared {
         let mut left = self.left_of(&record).await?;
         let (id, epoch, last) = (record.id.clone(), record.epoch, left.last_seq.max(record.last_seq));
         if record.cancel_requested {
+            self.abandon_upstream(&record);
             let failure = Failure::local(FailureClass::Cancelled, "cancelled while nobody executed it");
             self.end_unrun(&id, epoch, last, failure, None).await;
             return Ok(());
@@ -116,12 +117,19 @@ impl Shared {
         (incoming.cancel, incoming.tether) = ends.clone();
         let blocks = left.fold.blocks().to_vec();
         let attempts = u32::try_from(left.attempts.len()).unwrap_or(u32::MAX);
-        let upstream = record.upstream.clone().filter(|handle| left.may_be_read_on(handle));
-        if let Some(handle) = &upstream {
-            // Whoever may own it after this replica finds the same.
-            incoming.tether.is_findable(Some(handle.clone()));
-            left.count_once(handle);
-        }
+        let upstream = match record.upstream.clone().filter(|handle| left.is_under_way(handle)) {
+            Some(handle) if left.may_be_read_on(&handle) => {
+                // Whoever may own it after this replica finds the same.
+                incoming.tether.is_findable(Some(handle.clone()));
+                left.count_once(&handle);
+                Some(handle)
+            }
+            Some(handle) => {
+                self.engine.abandon(&incoming, handle);
+                None
+            }
+            None => None,
+        };
         incoming.before =
             Before { attempts: left.attempts, blocks: blocks.clone(), last_block: left.last_block, upstream };
         let mode = mode_of_record(&record);
@@ -149,6 +157,15 @@ impl Shared {
         }
         .begin();
         Ok(())
+    }
+
+    /// Has the answer cancelled that is still being made for an invocation that nobody goes on with.
+    fn abandon_upstream(&self, record: &Record) {
+        if let (Some(handle), Some(asked)) = (record.upstream.clone(), asked(record))
+            && let Ok(incoming) = self.engine.resolve(asked)
+        {
+            self.engine.abandon(&incoming, handle);
+        }
     }
 
     /// Reads what was recorded.
@@ -236,6 +253,11 @@ impl Left {
         self.attempts.iter_mut().find(|record| record.number == number)
     }
 
+    /// Whether the attempt that waits for the answer at this handle had not been given up.
+    fn is_under_way(&self, handle: &UpstreamHandle) -> bool {
+        !self.decided.contains(&handle.attempt)
+    }
+
     /// Whether the answer at this handle is what its attempt was to bring: whole, and as the conversation knows it.
     fn may_be_read_on(&self, handle: &UpstreamHandle) -> bool {
         let attached = self.attempts.iter().filter(|record| record.cause.asks_for_nothing()).count();
@@ -256,7 +278,7 @@ impl Left {
             // Its very first steps died with the owner that made them.
             None => self.attempts.is_empty() && handle.attempt == 1,
         };
-        attached < MOST_ATTACHED && !self.decided.contains(&handle.attempt) && suits
+        attached < MOST_ATTACHED && suits
     }
 
     /// What an answer cost is counted with the attempt that brings it.
@@ -298,3 +320,6 @@ fn asked(record: &Record) -> Option<Asked> {
 fn between(from: jiff::Timestamp, to: jiff::Timestamp) -> Duration {
     Duration::try_from(to.duration_since(from)).unwrap_or_default()
 }
+
+#[cfg(test)]
+mod tests;
