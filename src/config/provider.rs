@@ -193,9 +193,6 @@ pub struct CapabilityOverrides {
     /// Refuses tool calls of the current turn without the signatures that it gave them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub signed_calls: Option<bool>,
-    /// Binds its reasoning to the exact prefix, so that notes must stay in the history.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub prefix_bound_reasoning: Option<bool>,
     /// Whether answers are made in the background, in streams of the dialect `openai_responses` alone (default: no). One
     /// that is cut off or falls silent is then read on from where it was, instead of asked for and paid for anew; so is,
     /// once and from its beginning, one whose replica died or was stopped, where the journal is a file or a database that
@@ -339,7 +336,6 @@ impl CapabilityOverrides {
             (&mut known.parallel_tools, self.parallel_tools),
             (&mut known.images, self.images),
             (&mut known.signed_calls, self.signed_calls),
-            (&mut known.prefix_bound_reasoning, self.prefix_bound_reasoning),
             (&mut known.background, self.background),
         ] {
             *known = said.unwrap_or(*known);

@@ -68,8 +68,6 @@ pub struct Capabilities {
     pub images: bool,
     /// Refuses tool calls of the current turn without the signatures that it gave them.
     pub signed_calls: bool,
-    /// Binds its reasoning to the exact prefix, so that notes must stay in the history.
-    pub prefix_bound_reasoning: bool,
     /// Goes on in the background when its reader is cut off, and can be read on from where that was.
     pub background: bool,
     /// Largest prompt plus answer, in tokens; unset where unknown.
@@ -112,7 +110,6 @@ impl Default for Capabilities {
             parallel_tools: true,
             images: true,
             signed_calls: false,
-            prefix_bound_reasoning: false,
             background: false,
             context_window_tokens: None,
         }

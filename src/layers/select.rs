@@ -21,6 +21,7 @@ use crate::{
     policy::{
         continuation,
         dice::Dice,
+        retry::{Availability, Candidate},
         select::{Choice, choose},
     },
 };
@@ -119,7 +120,7 @@ impl<S> Select<S> {
             (Some(class), _) if asked.attach.is_some() => AttemptCause::Attach(class),
             (Some(class), _) if goes_on.is_some() => AttemptCause::Continue(class),
             (None, _) if index == 0 => AttemptCause::Initial,
-            (None, _) => AttemptCause::Fallback(FailureClass::CircuitOpen),
+            (None, _) => self.first_passed_over(&candidates, now).map_or(AttemptCause::Initial, AttemptCause::Fallback),
             (Some(class), Some(last)) if *last == target.id && asked.adapted => AttemptCause::Adapt(class),
             (Some(class), Some(last)) if *last == target.id => AttemptCause::Retry(class),
             (Some(class), _) => AttemptCause::Fallback(class),
@@ -151,6 +152,14 @@ impl<S> Select<S> {
             outgoing: TraceContext::default(),
             trace: asked.trace.clone(),
         })
+    }
+
+    /// What speaks against the route's first target before anything failed; `None` where it could have been asked as
+    /// well, and the order decided.
+    fn first_passed_over(&self, candidates: &[Candidate], now: Instant) -> Option<FailureClass> {
+        let first = candidates.first().filter(|one| one.availability != Availability::Now || !one.healthy)?;
+        let gate = self.targets.state(&first.target).and_then(|state| state.closed_for(now));
+        Some(gate.unwrap_or(FailureClass::CircuitOpen))
     }
 }
 

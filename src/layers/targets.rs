@@ -164,6 +164,7 @@ impl Targets {
                 attempts: u32::try_from(own.filter(|record| !record.refused_locally()).count()).unwrap_or(u32::MAX),
                 // An open circuit whose time is over must be preferred again, or nobody would ever probe it.
                 healthy: state.is_some_and(|state| !state.circuit().degraded()),
+                failing: state.is_some_and(|state| state.circuit().failing()),
                 larger_window: false,
                 other_credential: false,
                 ruled_out: false,

@@ -62,6 +62,8 @@ pub struct Circuit {
     /// Calls per second before the circuit opened.
     usual_rate: f64,
     last_admitted: Option<Instant>,
+    /// When somebody was answered; before that, when the first call was admitted.
+    last_answered: Option<Instant>,
     stale_reports: u64,
     /// Time never runs backwards here, even when callers read their clocks before they got the lock.
     latest: Option<Instant>,
@@ -97,6 +99,7 @@ impl Circuit {
             degraded: false,
             usual_rate: 0.0,
             last_admitted: None,
+            last_answered: None,
             stale_reports: 0,
             latest: None,
             dice: 0.5,
@@ -325,6 +328,13 @@ impl Circuit {
         }
     }
 
+    /// Whether a failure now would not be the only one: it is not closed, degraded, or did not answer the last call
+    /// but one either.
+    #[must_use]
+    pub fn failing(&self) -> bool {
+        !Self::mirror_is_closed(self.mirror()) || self.degraded || self.tally.unanswered() > 1
+    }
+
     /// Whether other targets are preferable.
     #[must_use]
     pub fn degraded(&self) -> bool {
@@ -338,8 +348,8 @@ impl Circuit {
     }
 }
 
-/// How long a degraded target is left alone before calls look how it is.
-const LOOK_AGAIN: Duration = Duration::from_mins(1);
+/// How long a degraded target is not asked before its shares of failures and slow answers are forgotten.
+const FORGET_UNASKED: Duration = Duration::from_mins(1);
 /// How soon a call that is beyond the share of a stage may come back at the earliest.
 const SOON: Duration = Duration::from_millis(50);
 

@@ -54,6 +54,8 @@ pub struct Candidate {
     pub failed_silent: bool,
     /// How often it was really asked in this invocation.
     pub attempts: u32,
+    /// Whether it failed others just before too, so that time will hardly mend its failure.
+    pub failing: bool,
     /// Whether nothing is known against it; false while it is degraded, half open or recovering.
     pub healthy: bool,
     /// Whether it takes longer prompts than the target that failed.
@@ -161,6 +163,7 @@ impl Candidate {
             first_token_p50: super::latency::GUESSED_P50,
             failed_silent: false,
             attempts: 0,
+            failing: false,
             healthy: true,
             larger_window: false,
             other_credential: false,

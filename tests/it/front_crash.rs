@@ -6,12 +6,9 @@
 //! clean error) and every check holds, the advisory ones included.
 //!
 //! Time is scaled by 1:20, in the faults and in the timers alike, so that nobody waits: 30 s are 1.5 s here, the soft
-//! limit of 10 s is 0.5 s, the idle limit of 20 s is 1 s. Not scaled are stated waits (whole seconds on the wire). No
-//! time is asserted here but bounds that end a hang; `front_outage.rs` plays those scenarios that are about time at
-//! full scale, on a virtual clock. Settings that are not defaults, and why:
-//!
-//! - `retry.stay`: S01 and S03 want the same provider asked again before the fallback, where that is soon possible;
-//! - `circuit`: S15 wants few attempts on a provider that is down, at one call in 4 s.
+//! limit of 10 s is 0.5 s, the idle limit of 20 s is 1 s, a look at a target that failed comes after 1 s. Not scaled are
+//! stated waits (whole seconds on the wire). No time is asserted here but bounds that end a hang; `front_outage.rs`
+//! plays those scenarios that are about time at full scale, on a virtual clock and with no setting at all.
 
 use std::time::Duration;
 
@@ -27,22 +24,21 @@ const TEXT: &str = "A good harbour is judged on its worst night and not on its c
     hold a boat when no wind blows while only deep walls and patient keepers bring each small vessel home when waves \
     break over every light and every crew has long stopped counting how often it was told to simply try again.";
 
-/// What is the same in all scenarios.
+/// What is the same in all scenarios: the defaults, their times divided by twenty.
 const SETTINGS: &str = "
 default_route: bench
 policies:
   standard:
-    retry: { max_retries: 2, stay: 3s, backoff: { base: 50ms }, throttle_backoff: { base: 50ms } }
+    retry: { backoff: { base: 50ms }, throttle_backoff: { base: 50ms } }
 timers: { first_token: 1500ms, first_token_alone: 3s, soft_first_token: 500ms, idle: 1s }
 circuit:
   first_token_timeout: 1500ms
-  slow_threshold: 1s
-  run_at_low_rate: 2
-  run_at_high_rate: 2
-  open_base: 1200ms
-  open_max_fast: 1200ms
+  slow_threshold: 125ms
+  degraded_after: 150ms
+  look_again: 1s
+  open_base: 50ms
+  open_max_fast: 250ms
   open_max_slow: 1500ms
-  open_jitter: 0.0
 routes:
   bench: { targets: [primary, fallback], deadline: 30s }
   healthy: { targets: [fallback], deadline: 30s }

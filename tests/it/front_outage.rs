@@ -47,14 +47,14 @@ struct Held {
 }
 
 /// A front before a primary that plays `script` and a fallback that answers.
-fn front(script: &str, more: &str) -> (Router, Engine) {
+fn front(script: &str) -> (Router, Engine) {
     let text = format!(
         "server: {{ openai_front: {{ listen: \"127.0.0.1:0\" }} }}\n\
          providers:\n  p: {{ dialect: scripted, script: {{ {script} }} }}\n  \
          f: {{ dialect: scripted, script: {{ otherwise: {{ answer: {{ text: \"{TEXT}\" }} }} }} }}\n\
          targets:\n  primary: {{ provider: p, model: model-primary }}\n  \
          fallback: {{ provider: f, model: model-fallback }}\n\
-         routes:\n  bench: {{ targets: [primary, fallback] }}\n{more}\n"
+         routes:\n  bench: {{ targets: [primary, fallback] }}\n"
     );
     let loaded = load_text(&text, None, &GivenEnvironment::new()).unwrap_or_else(|faults| panic!("{faults}"));
     let engine = Engine::new(loaded.config, Spans::disabled(), EventBus::new(1024)).unwrap();
@@ -96,7 +96,7 @@ fn s(seconds: u64) -> Duration {
 
 #[tokio::test(start_paused = true)]
 async fn s06_a_silent_provider_costs_one_soft_timeout_and_not_three_hard_ones() {
-    let (router, _) = front("otherwise: timeout", "");
+    let (router, _) = front("otherwise: timeout");
     let held = ask(&router).await;
     assert!(held.is_whole(), "{held:?}");
     assert!(held.took < s(11), "{:?}", held.took);
@@ -105,7 +105,7 @@ async fn s06_a_silent_provider_costs_one_soft_timeout_and_not_three_hard_ones() 
 #[tokio::test(start_paused = true)]
 async fn s07_a_first_token_after_twenty_seconds_is_overtaken_before_fifteen() {
     let script = format!("otherwise: {{ slow_first_token: {{ after: 20s, answer: {{ text: \"{TEXT}\" }} }} }}");
-    let (router, _) = front(&script, "");
+    let (router, _) = front(&script);
     let held = ask(&router).await;
     assert!(held.is_whole() && held.took < s(15), "{held:?}");
     assert_eq!(held.model(), "model-fallback");
@@ -113,7 +113,7 @@ async fn s07_a_first_token_after_twenty_seconds_is_overtaken_before_fifteen() {
 
 #[tokio::test(start_paused = true)]
 async fn s09_a_stalled_stream_is_whole_within_forty_five_seconds() {
-    let (router, _) = front("otherwise: { stall: { after_text: \"One two three \" } }", "");
+    let (router, _) = front("otherwise: { stall: { after_text: \"One two three \" } }");
     let held = ask(&router).await;
     assert!(held.is_whole() && held.took < s(45), "{held:?}");
     assert!(held.body.contains(": relight keep-alive"), "its silence of 20 s is commented: {held:?}");
@@ -124,9 +124,7 @@ async fn s15_an_outage_of_a_minute_costs_the_provider_four_attempts_and_ends_wit
     let script = format!(
         "outage: {{ for: 60s, step: {{ status: {{ code: 503 }} }} }}, otherwise: {{ answer: {{ text: \"{TEXT}\" }} }}"
     );
-    let circuit = "circuit: { run_at_low_rate: 2, run_at_high_rate: 2, open_base: 24s, open_max_fast: 24s, \
-                   open_jitter: 0.0 }";
-    let (router, engine) = front(&script, circuit);
+    let (router, engine) = front(&script);
     let mut events = engine.events().live();
     let began = Instant::now();
     let mut back = None;
@@ -150,7 +148,7 @@ async fn s15_an_outage_of_a_minute_costs_the_provider_four_attempts_and_ends_wit
 
 #[tokio::test(start_paused = true)]
 async fn a_replica_that_ends_sends_its_callers_to_another_one_at_once() {
-    let (_, engine) = front("otherwise: timeout", "");
+    let (_, engine) = front("otherwise: timeout");
     let router = front::router(engine, Arc::new(OpenDoor { draining: true }), 1 << 20);
     let request = Request::post("/v1/chat/completions").body(Body::from(question("bench", true).to_string())).unwrap();
     let response = router.oneshot(request).await.unwrap();

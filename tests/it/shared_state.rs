@@ -1,8 +1,8 @@
 //! What all callers share: one circuit per target, its probes, and what an operator sees and turns.
 
 use relight::grpc::v1::{
-    CircuitForce, CircuitState, ForceCircuitRequest, ListTargetsRequest, ResetCircuitRequest, Target,
-    invoke_with_recovery_response::Outcome, watch_recovery_request::Start,
+    CircuitForce, CircuitState, FailureClass, ForceCircuitRequest, ListTargetsRequest, ResetCircuitRequest, Target,
+    invoke_with_recovery_response::Outcome, recovery_event::Body, watch_recovery_request::Start,
 };
 
 use crate::{
@@ -117,4 +117,31 @@ async fn an_operator_forces_and_resets_a_circuit() {
     let status = relight.admin().reset_circuit(unknown).await.unwrap_err();
     assert_eq!(status.code(), tonic::Code::NotFound);
     assert!(status.message().contains("first"), "{}", status.message());
+}
+
+#[tokio::test]
+async fn a_target_whose_limit_is_reached_is_passed_over_for_that_reason() {
+    let (first, second) = (Upstream::start().await, Upstream::start().await);
+    first.otherwise(Reply::body(429, &[("retry-after", "60")], b"{\"error\":{\"message\":\"Rate limit reached\"}}"));
+    second.otherwise(Reply::text("From the second."));
+    let relight = Relight::start(&two_targets(&first, &second)).await;
+    relight.ask("Hello").await;
+    let mut watch = relight.watch(Start::Live(true)).await;
+    relight.ask("Hello").await;
+    let Some(Body::FallbackChosen(chosen)) = watch.until("fallback_chosen").await.body else { unreachable!() };
+    assert_eq!((chosen.from_target.as_str(), chosen.failure_class()), ("first", FailureClass::RateLimited));
+    assert_eq!(first.requests().len(), 1);
+}
+
+#[tokio::test]
+async fn whoever_of_equal_targets_is_asked_first_is_no_fallback() {
+    let (first, second) = (Upstream::start().await, Upstream::start().await);
+    let yaml = two_targets(&first, &second).replace("deadline: 20s", "deadline: 20s, select: { order: shuffled }");
+    let relight = Relight::start(&yaml).await;
+    let mut watch = relight.watch(Start::Live(true)).await;
+    while first.requests().is_empty() || second.requests().is_empty() {
+        relight.ask("Hello").await;
+        watch.until("invocation_succeeded").await;
+    }
+    assert!(!watch.kinds().contains(&"fallback_chosen".to_owned()), "{:?}", watch.kinds());
 }

@@ -168,6 +168,12 @@ impl TargetState {
         self.gate(kind).peek(now).err()
     }
 
+    /// What closed the gate that is closed, if one is.
+    pub fn closed_for(&self, now: Instant) -> Option<FailureClass> {
+        let closed = self.gates().into_iter().find(|(kind, _)| self.gate_closed_for(*kind, now).is_some())?;
+        closed.1.lock().class()
+    }
+
     /// A gate. Held shortly, never across an await.
     pub fn gate(&self, kind: GateKind) -> MutexGuard<'_, Gate> {
         let gate = match kind {

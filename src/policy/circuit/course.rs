@@ -43,6 +43,7 @@ impl Circuit {
             CircuitMode::Evidence => {
                 self.arrivals.add(now, 1);
                 self.last_admitted = Some(now);
+                self.last_answered.get_or_insert(now);
                 self.ledger.push(now, Fate::Pending, 0)
             }
             CircuitMode::Consecutive | CircuitMode::Off => self.ledger.skip(),
@@ -107,6 +108,7 @@ impl Circuit {
             Signal::FirstToken => {
                 let Some(admitted) = self.ledger.pending_since(permit.seq) else { return };
                 let slow = now.saturating_duration_since(admitted) >= self.policy.slow_threshold;
+                self.last_answered = Some(now);
                 if let State::Recovering(ramp) = &mut self.state {
                     ramp.answered();
                 }
@@ -275,17 +277,23 @@ impl Circuit {
             return;
         }
         // Others are preferred to it, so that it may not be asked at all: then only a new look tells that it is well.
-        let unasked = self.last_admitted.is_some_and(|last| now.saturating_duration_since(last) >= super::LOOK_AGAIN);
-        if self.degraded && unasked && self.ledger.pending() == 0 {
-            self.forget();
+        let past = |at: Option<Instant>, time| at.is_some_and(|at| now.saturating_duration_since(at) >= time);
+        let nobody_waits = self.ledger.pending() == 0;
+        if self.degraded && nobody_waits && past(self.last_admitted, super::FORGET_UNASKED) {
+            self.tally.forget_shares(&self.policy);
         }
+        // A run is not forgotten: the one call that looks has just been admitted, and the others go on to prefer others.
+        let by_run = self.tally.unanswered() >= self.policy.degraded_run
+            && past(self.last_answered, self.policy.degraded_after)
+            && !(nobody_waits && past(self.last_admitted, self.policy.look_again));
         let relief = if self.degraded { RELIEF } else { 0.0 };
         let by_share = |counts: Counts| {
             counts.failure_share() >= self.policy.failure_share_with_alternative - relief
                 || counts.slow_share() >= self.policy.slow_share - relief
         };
         let degraded = self.policy.mode == CircuitMode::Evidence
-            && (self.tally.basis(now, self.policy.min_outcomes, &self.policy).is_some_and(by_share)
+            && (by_run
+                || self.tally.basis(now, self.policy.min_outcomes, &self.policy).is_some_and(by_share)
                 || self.is_slow_of_late(now, relief));
         if degraded != self.degraded {
             self.degraded = degraded;
@@ -330,8 +338,10 @@ impl Circuit {
         let wait = match self.policy.mode {
             CircuitMode::Consecutive | CircuitMode::Off => self.policy.consecutive_open,
             CircuitMode::Evidence => {
-                let cap = self.policy.longest_open(trip.kind, self.usual_rate);
-                let doubled = self.policy.open_base.saturating_mul(1 << self.streak.min(20)).min(cap);
+                let longest = self.policy.longest_open(trip.kind, self.usual_rate, self.alternative_healthy);
+                // Who is served elsewhere loses nothing by a late look, and each look that fails costs a caller a wait.
+                let steps = if self.alternative_healthy { longest } else { self.policy.open_base };
+                let doubled = steps.saturating_mul(1 << self.streak.min(20)).min(longest);
                 let spread = 1.0 + self.policy.open_jitter * (2.0 * self.dice.clamp(0.0, 1.0) - 1.0);
                 doubled.mul_f64(spread.max(0.0)).max(Duration::from_millis(floor_ms.into()))
             }

@@ -69,6 +69,19 @@ pub struct CircuitPolicy {
     pub failure_share_with_alternative: f64,
     /// Share of slow outcomes that is called degraded; it never opens. Above 0, to 1.
     pub slow_share: f64,
+    /// Failures in a row that are called degraded when nobody was answered for `degraded_after` either: others are then
+    /// preferred, long before `run_at_low_rate` failures came together where calls are few. 2 to 1000.
+    pub degraded_run: u32,
+    /// How long nobody was answered before `degraded_run` failures are called degraded. 0 to 10 min; shorter, and two
+    /// unlucky calls of many move all others elsewhere.
+    #[serde(with = "crate::domain::units::duration")]
+    #[schemars(with = "String")]
+    pub degraded_after: Duration,
+    /// How long a target that is degraded by such a run is left to itself before a call looks how it is; also the longest
+    /// open time while another target is healthy, where calls are few. 1 s to 1 h; longer leaves a healthy target unused.
+    #[serde(with = "crate::domain::units::duration")]
+    #[schemars(with = "String")]
+    pub look_again: Duration,
     /// The first open time; doubled for each recovery that failed since the circuit was last closed. 10 ms to 10 min.
     #[serde(with = "crate::domain::units::duration")]
     #[schemars(with = "String")]
@@ -143,6 +156,9 @@ impl Default for CircuitPolicy {
             failure_share: 0.8,
             failure_share_with_alternative: 0.5,
             slow_share: 0.8,
+            degraded_run: 2,
+            degraded_after: Duration::from_secs(3),
+            look_again: Duration::from_secs(20),
             open_base: Duration::from_secs(1),
             open_max_fast: Duration::from_secs(5),
             open_max_slow: Duration::from_secs(30),
@@ -182,6 +198,8 @@ impl CircuitPolicy {
             ("slow_threshold", self.slow_threshold, ms(1), self.first_token_timeout),
             ("window", self.window, ms(1000), minutes),
             ("sparse_window", self.sparse_window, self.window, hour * 24),
+            ("degraded_after", self.degraded_after, Duration::ZERO, minutes),
+            ("look_again", self.look_again, ms(1000), hour),
             ("open_base", self.open_base, ms(10), minutes),
             ("open_max_fast", self.open_max_fast, self.open_base, hour),
             ("open_max_slow", self.open_max_slow, self.open_base, hour),
@@ -198,6 +216,7 @@ impl CircuitPolicy {
             ("run_at_low_rate", self.run_at_low_rate, 2, 1000),
             ("run_at_high_rate", self.run_at_high_rate, self.run_at_low_rate, 1000),
             ("min_outcomes", self.min_outcomes, 2, 1000),
+            ("degraded_run", self.degraded_run, 2, 1000),
             ("max_probes", self.max_probes, 1, 100),
             ("probe_successes", self.probe_successes, 1, 100),
             ("inconclusive_probes", self.inconclusive_probes, 1, 1000),
@@ -255,11 +274,12 @@ impl CircuitPolicy {
 
     /// The longest open time after failures of this kind where there were so many calls per second: the more callers
     /// wait, the sooner it is worth one of them to look.
-    pub(super) fn longest_open(&self, kind: FailKind, usual_rate: f64) -> Duration {
+    pub(super) fn longest_open(&self, kind: FailKind, usual_rate: f64, alternative_healthy: bool) -> Duration {
         let (longest, share) = match kind {
             FailKind::Fast => (self.open_max_fast, PROBE_SHARE_FAST),
             FailKind::Slow => (self.open_max_slow, PROBE_SHARE_SLOW),
         };
+        let longest = if alternative_healthy { longest.max(self.look_again) } else { longest };
         let enough = f64::from(self.probes_at_once()) / (share * usual_rate).max(1e-9);
         let enough = Duration::try_from_secs_f64(enough).unwrap_or(Duration::MAX);
         longest.min(enough.max(self.open_base))

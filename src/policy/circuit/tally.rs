@@ -286,6 +286,17 @@ impl Tally {
         (self.run_failures, self.run_slow)
     }
 
+    /// Failures and calls without an answer since the last answer.
+    pub(super) fn unanswered(&self) -> u32 {
+        self.run_failures + self.run_silent
+    }
+
+    /// Forgets all outcomes but those in a row at the end.
+    pub(super) fn forget_shares(&mut self, policy: &CircuitPolicy) {
+        self.window = Sliding::new(policy.window);
+        self.last.clear();
+    }
+
     /// What people are shown: the window, or at low traffic the last few.
     pub(super) fn visible(&self) -> Counts {
         let mut last = Counts::default();

@@ -9,6 +9,7 @@ mod operator;
 mod recovering;
 mod settings;
 mod silence;
+mod sparse;
 
 use super::*;
 
@@ -16,6 +17,7 @@ const ANSWER: Signal = Signal::FirstToken;
 const FAILURE: Signal = Signal::Failed { kind: FailKind::Fast, retry_after: None, local_origin: false };
 const TIMEOUT: Signal = Signal::Failed { kind: FailKind::Slow, retry_after: None, local_origin: false };
 const LOCAL: Signal = Signal::Failed { kind: FailKind::Fast, retry_after: None, local_origin: true };
+const GAVE_UP: Signal = Signal::Cancelled { after_slow_threshold: true };
 
 /// A circuit, its time, and all that it said.
 struct Bench {

@@ -188,12 +188,15 @@ fn rank(remedies: Option<&Remedies>, option: &Possibility<'_>, stay: Duration, i
     )
 }
 
-/// Whether the target that failed deserves a second chance before another one is asked: only once, and only where time
-/// mends what happened.
+/// Whether the target that failed deserves a second chance before another one is asked: only once, only where time
+/// mends what happened, and only where nobody else met the same just before.
 fn stays(situation: &Situation<'_>, remedies: Option<&Remedies>) -> bool {
     let Some(failure) = situation.cause().filter(|_| remedies.is_some_and(|remedies| !remedies.other_first)) else {
         return false;
     };
+    if situation.candidates.iter().any(|one| one.failing && situation.cause_target() == Some(&one.target)) {
+        return false;
+    }
     let mended = match failure.class {
         FailureClass::RateLimited => failure.retry_after.is_some_and(|wait| !wait.duration.is_zero()),
         class => matches!(class, FailureClass::ServerError | FailureClass::Network),

@@ -47,8 +47,8 @@ pub struct RetryPolicy {
     pub fallback_wait_max: Duration,
     /// How much longer the target that failed may take to be ready than another one and still be asked first: once,
     /// after its first failure, where time mends such a failure (a limit with a stated wait, a server error, a lost
-    /// connection). A duration from `0ms` to `1m`; default `0ms`: whoever is ready first. Longer keeps to the preferred
-    /// target at the price of the wait.
+    /// connection) and the target did not fail others just before. A duration from `0ms` to `1m`; default `3s`: a hiccup
+    /// costs a short wait, and not the preferred model and its prompt cache. `0ms`: whoever is ready first.
     #[serde(with = "units::duration")]
     #[schemars(with = "String")]
     pub stay: Duration,
@@ -107,7 +107,7 @@ impl Default for RetryPolicy {
             backoff: Backoff::default(),
             throttle_backoff: Backoff { cap: Duration::from_secs(20), jitter: Jitter::Equal, ..Backoff::default() },
             fallback_wait_max: Duration::from_millis(50),
-            stay: Duration::ZERO,
+            stay: Duration::from_secs(3),
             wait_cap: Duration::from_mins(5),
             min_attempt_time: Duration::from_millis(300),
             max_token_multiple: 3.0,

@@ -213,9 +213,10 @@ fn a_target_that_stayed_silent_is_not_asked_again_while_another_exists() {
 #[test]
 fn healthy_targets_come_before_degraded_ones_and_these_before_waiting() {
     let server = failure(FailureClass::ServerError);
+    let failing = Candidate { failing: true, ..asked() };
     let degraded = Candidate { healthy: false, ..fresh("b") };
-    assert_eq!(again(after(&server, &[asked(), degraded.clone(), fresh("c")])).0, "c");
-    assert_eq!(again(after(&server, &[asked(), degraded])).0, "b");
+    assert_eq!(again(after(&server, &[failing.clone(), degraded.clone(), fresh("c")])).0, "c");
+    assert_eq!(again(after(&server, &[failing, degraded])).0, "b");
 }
 
 #[test]

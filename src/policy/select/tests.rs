@@ -129,6 +129,7 @@ proptest! {
             .enumerate()
             .map(|(index, (availability, healthy, failed_silent, ruled_out))| Candidate {
                 availability: [Availability::Now, Availability::At(now), Availability::Never][usize::from(*availability)],
+                failing: !healthy,
                 healthy: *healthy,
                 failed_silent: *failed_silent,
                 ruled_out: *ruled_out,

@@ -38,7 +38,6 @@ fn system_messages_within_a_conversation_go_only_to_models_that_take_them() {
     let anthropic =
         |model| able(Dialect::Anthropic, "anthropic", "https://api.anthropic.com", model).tail_system_message;
     assert_eq!(["claude-sonnet-4-5", "claude-opus-5-5", "claude-haiku-4-5"].map(anthropic), [false, true, false]);
-    assert!(able(Dialect::Anthropic, "anthropic", "", "claude-opus-5-5").prefix_bound_reasoning);
     assert!(able(Dialect::OpenaiChat, "openai", "", "gpt-5").tail_system_message);
     assert!(!able(Dialect::OpenaiChat, "my-vllm", "", "qwen").tail_system_message);
 }

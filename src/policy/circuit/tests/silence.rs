@@ -2,8 +2,6 @@
 
 use super::*;
 
-const GAVE_UP: Signal = Signal::Cancelled { after_slow_threshold: true };
-
 /// Admits a call each 20 ms for that time; each gives up after its patience, and is answered as `answered` says.
 fn impatient(bench: &mut Bench, ms: u64, patience_ms: u64, mut answered: impl FnMut(usize) -> bool) -> Option<u64> {
     let mut waiting = std::collections::VecDeque::new();

@@ -45,7 +45,8 @@ fn throttling_has_its_own_cap() {
 
 #[test]
 fn another_target_that_is_free_is_asked_within_fifty_milliseconds() {
-    let (target, wait, strategy, cost) = again(after(&failure(FailureClass::ServerError), &[asked(), fresh("b")]));
+    let failing = Candidate { failing: true, ..asked() };
+    let (target, wait, strategy, cost) = again(after(&failure(FailureClass::ServerError), &[failing, fresh("b")]));
     assert_eq!((target.as_str(), strategy, cost), ("b", RecoveryStrategy::Fallback, Cost::Transient));
     assert_eq!(wait, Wait { duration: ms(50).mul_f64(throws().1), source: WaitSource::Backoff });
 }
@@ -178,7 +179,6 @@ fn where_the_wait_does_not_fit_a_slower_choice_that_fits_is_taken() {
 fn a_target_may_be_stayed_with_once_where_time_mends_its_failure() {
     let now = Instant::now();
     let policy = RetryPolicy { stay: s(4), ..plain() };
-    let candidates = [asked(), fresh("b")];
     for (failure, retries_made, expected) in [
         (failure(FailureClass::ServerError), 0, "a"),
         (failure(FailureClass::Network), 0, "a"),
@@ -189,9 +189,13 @@ fn a_target_may_be_stayed_with_once_where_time_mends_its_failure() {
         (failure(FailureClass::Timeout), 0, "b"),
         (failure(FailureClass::ServerError), 1, "b"),
     ] {
-        let situation = Situation { retries_made, ..Situation::new(now, now + s(60), &failure, &candidates) };
-        let (target, ..) = again(decide(&policy, &situation));
-        assert_eq!(target, expected, "{} after {retries_made}", failure.class);
+        for failing in [false, true] {
+            let candidates = [Candidate { failing, ..asked() }, fresh("b")];
+            let situation = Situation { retries_made, ..Situation::new(now, now + s(60), &failure, &candidates) };
+            let (target, ..) = again(decide(&policy, &situation));
+            let expected = if failing { "b" } else { expected };
+            assert_eq!(target, expected, "{} after {retries_made}, failing: {failing}", failure.class);
+        }
     }
 }
 

@@ -1,0 +1,109 @@
+//! Where calls are few: two failures are enough to prefer another target, and looks are rare while that one serves.
+
+use super::*;
+
+/// A target that was well, and then failed twice, half a second apart, four seconds after its last answer.
+fn failed_twice() -> Bench {
+    let mut bench = Bench::new();
+    bench.alternative = true;
+    bench.calls(3, 4000, ANSWER);
+    bench.calls(1, 4000, FAILURE);
+    bench.calls(1, 500, FAILURE);
+    bench
+}
+
+#[test]
+fn two_failures_without_an_answer_in_three_seconds_are_called_degraded() {
+    let bench = failed_twice();
+    assert_eq!((bench.state(), bench.circuit.degraded()), (CircuitState::Closed, true));
+}
+
+#[test]
+fn one_failure_is_not_called_degraded_however_long_ago_the_last_answer_was() {
+    let mut bench = Bench::new();
+    bench.calls(1, 0, ANSWER);
+    bench.calls(1, 3_600_000, FAILURE);
+    bench.pass(19_999);
+    assert!(!bench.circuit.degraded() && !bench.circuit.failing());
+}
+
+#[test]
+fn failures_are_not_called_degraded_where_somebody_was_just_answered() {
+    for (gap_ms, degraded) in [(999, false), (1000, true)] {
+        let mut bench = Bench::new();
+        bench.calls(1, 0, ANSWER);
+        bench.calls(3, gap_ms, FAILURE);
+        assert_eq!(bench.circuit.degraded(), degraded, "{gap_ms}");
+    }
+}
+
+#[test]
+fn a_target_that_was_never_asked_before_is_given_the_same_time() {
+    let mut bench = Bench::new();
+    bench.calls(2, 500, FAILURE);
+    bench.pass(2499);
+    assert!(!bench.circuit.degraded());
+    bench.pass(1);
+    assert!(bench.circuit.degraded());
+}
+
+#[test]
+fn callers_who_got_no_answer_at_all_count_like_failures() {
+    let mut bench = Bench::new();
+    bench.calls(1, 0, ANSWER);
+    for _ in 0..2 {
+        let permit = bench.admit();
+        bench.pass(2500);
+        bench.tell(&permit, GAVE_UP);
+    }
+    assert!(bench.circuit.degraded());
+}
+
+#[test]
+fn after_twenty_seconds_one_call_looks_and_the_others_go_on_to_prefer_others() {
+    let mut bench = failed_twice();
+    bench.pass(19_999);
+    assert!(bench.circuit.degraded());
+    bench.pass(1);
+    assert!(!bench.circuit.degraded() && bench.circuit.failing(), "worth a look, and not to be stayed with");
+    let look = bench.admit();
+    bench.pass(0);
+    assert!(bench.circuit.degraded());
+    bench.tell(&look, FAILURE);
+    bench.pass(19_999);
+    assert!(bench.circuit.degraded(), "a look that fails costs another twenty seconds");
+    bench.pass(1);
+    bench.call(ANSWER);
+    assert!(!bench.circuit.degraded() && !bench.circuit.failing(), "one answer is enough");
+}
+
+#[test]
+fn a_run_that_is_not_looked_at_for_minutes_is_not_forgotten() {
+    let mut bench = failed_twice();
+    bench.pass(120_000);
+    bench.call(FAILURE);
+    assert!(bench.circuit.degraded());
+}
+
+#[test]
+fn thirty_percent_failures_at_fifty_per_second_are_never_called_degraded() {
+    let mut bench = Bench::new();
+    let mut dice = Dice(7);
+    for _ in 0..100_000 {
+        bench.calls(1, 20, if dice.roll() < 0.3 { FAILURE } else { ANSWER });
+    }
+    assert_eq!(bench.said, []);
+}
+
+#[test]
+fn while_another_target_serves_few_callers_the_first_look_is_late_and_while_many_wait_it_is_soon() {
+    for (gap_ms, alternative, open_s) in [(1000, true, 20), (1000, false, 1), (100, true, 4), (20, true, 1)] {
+        let mut bench = Bench::new();
+        bench.alternative = alternative;
+        bench.calls(200, gap_ms, ANSWER);
+        while bench.state() == CircuitState::Closed {
+            bench.calls(1, gap_ms, FAILURE);
+        }
+        assert_eq!(bench.retry_in().as_secs(), open_s, "{gap_ms} ms, {alternative}");
+    }
+}
