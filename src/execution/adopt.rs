@@ -79,6 +79,7 @@ impl Shared {
             return Ok(());
         }
         let Some(asked) = asked(&record).filter(|_| !left.gone) else {
+            self.abandon_upstream(&record);
             let words = "its replica died, and what was asked is not kept";
             self.end_unrun(&id, epoch, last, Failure::local(FailureClass::StreamInterrupted, words), None).await;
             return Ok(());
@@ -105,6 +106,7 @@ impl Shared {
                 match self.load_turn(&key, &mut incoming.invocation).await {
                     Ok(turn) => Some(turn),
                     Err(Unusable::Busy(running)) => {
+                        self.abandon_upstream(&record);
                         let words = format!("invocation {running} took the thread while nobody executed this one");
                         self.end_unrun(&id, epoch, last, Failure::local(FailureClass::State, words), None).await;
                         return Ok(());

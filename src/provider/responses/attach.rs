@@ -51,10 +51,6 @@ pub(super) struct Hold {
     cancels: Cancels,
     /// Where the response is found, once its id is known.
     handle: Option<UpstreamHandle>,
-    /// Whether an earlier owner of the invocation asked for it.
-    is_taken_over: bool,
-    /// Whether the next event is to be the first one of all.
-    is_beginning: bool,
     /// The number of the last event that was read.
     last: Option<u64>,
     /// Whether there is a rest to ask for: all events so far had numbers that tell their order, and no request for it
@@ -66,8 +62,18 @@ pub(super) struct Hold {
     fruitless: u32,
     /// Where reading was at the last request.
     asked_at: Option<u64>,
-    /// Whether the next event is the first one of a rest.
-    is_rest: bool,
+    next: Next,
+}
+
+/// What the next event is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Next {
+    /// The first one of all that another owner of the invocation asked for.
+    Beginning,
+    /// The first one of a rest.
+    Rest,
+    /// Any other one.
+    More,
 }
 
 // === impl Hold ===
@@ -79,15 +85,13 @@ impl Hold {
             call,
             cancels,
             handle: None,
-            is_taken_over: false,
-            is_beginning: false,
             last: None,
             has_rest: true,
             runs: false,
             requests: 0,
             fruitless: 0,
             asked_at: None,
-            is_rest: false,
+            next: Next::More,
         }
     }
 
@@ -96,7 +100,7 @@ impl Hold {
     pub(super) fn taking_over(http: HttpClient, call: WireCall, cancels: Cancels) -> Option<Self> {
         let id = call.attach.as_ref().map(|handle| handle.id.clone()).filter(|id| is_path_segment(id))?;
         let mut hold = Self::new(http, call, cancels);
-        (hold.is_taken_over, hold.is_beginning) = (true, true);
+        hold.next = Next::Beginning;
         hold.holds(id);
         Some(hold)
     }
@@ -120,7 +124,7 @@ impl Hold {
 
     /// Whether an earlier owner of the invocation asked for it.
     pub(super) const fn is_taken_over(&self) -> bool {
-        self.is_taken_over
+        self.call.attach.is_some()
     }
 
     /// Takes the id from a response, and that it runs.
@@ -149,16 +153,16 @@ impl Hold {
     /// # Errors
     /// When events are missing between those that were read and the rest, or before the first one.
     pub(super) fn follow(&mut self, kind: &str, event: &Value) -> Result<bool, Flaw> {
-        let is_rest = std::mem::take(&mut self.is_rest);
-        if std::mem::take(&mut self.is_beginning) && event.get("response").is_none() && kind != "error" {
+        let next = std::mem::replace(&mut self.next, Next::More);
+        if next == Next::Beginning && event.get("response").is_none() && kind != "error" {
             return Err(Flaw::Cut(format!("the answer was sent from a {kind} on instead of from its beginning")));
         }
         match (event.get("sequence_number").and_then(Value::as_u64), self.last) {
             (Some(number), Some(last)) if number <= last && self.requests > 0 => {
-                self.is_rest = is_rest;
+                self.next = next;
                 return Ok(false);
             }
-            (Some(number), Some(last)) if is_rest && number > last.saturating_add(1) => {
+            (Some(number), Some(last)) if next == Next::Rest && number > last.saturating_add(1) => {
                 // A new answer is better than one with a hole.
                 return Err(Flaw::Cut(format!("the answer was read on at {number} instead of after {last}")));
             }
@@ -205,7 +209,7 @@ impl Hold {
             let path = format!("{path}?stream=true&starting_after={last}");
             match self.http.get(&self.call, path, "text/event-stream").await {
                 Ok(reply) => {
-                    self.is_rest = true;
+                    self.next = Next::Rest;
                     return Ok((reply, Break { fault, requests: self.requests }));
                 }
                 Err(error) => {
