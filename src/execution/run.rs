@@ -130,6 +130,8 @@ impl Run {
                 }
             }
         };
+        // What it was about to record would keep the end from being recorded: nobody looks after it any more.
+        drop(notebook);
         self.end(outcome).await;
     }
 

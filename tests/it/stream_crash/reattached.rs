@@ -216,7 +216,8 @@ async fn an_owner_that_slept_too_long_does_not_take_the_answer_from_the_next_one
     early.insist(&begun.second.client).await;
     assert_eq!((early.text().as_str(), &early.terminal), (ANSWER, &begun.folding.terminal));
     // ... and serves others, and has nothing cancelled by then.
-    let (another, _) = Folding::all(begun.first.client.clone(), streaming("Hello", RewindMode::Rewind)).await;
+    let another = Folding::all(begun.first.client.clone(), streaming("Hello", RewindMode::Rewind));
+    let (another, _) = tokio::time::timeout(PATIENCE, another).await.expect("it serves");
     assert_eq!(another.text(), ANSWER);
     assert_eq!(count(&upstream, is_cancel), 0, "{:#?}", upstream.requests());
 }
