@@ -11,15 +11,8 @@ use crate::{
         invocation::{Call, Invocation, Overrides, TraceContext},
         message::ModelCall,
         target::Target,
-        upstream::Tether,
     },
-    layers::{
-        cancel::Cancel,
-        observe::Incoming,
-        scope::{Before, Plan},
-        spans::Entry,
-        targets::TargetSpec,
-    },
+    layers::{observe::Incoming, scope::Plan, spans::Entry, targets::TargetSpec},
 };
 
 /// Time kept back from the caller's deadline, so that the report of a failure still arrives.
@@ -111,14 +104,7 @@ impl Resolver {
             deadline: Instant::now() + allowed.saturating_sub(margin),
             trace: asked.trace,
         };
-        Ok(Incoming {
-            invocation: Arc::new(invocation),
-            plan: Arc::new(plan),
-            entry: asked.entry,
-            before: Before::default(),
-            cancel: Cancel::default(),
-            tether: Tether::default(),
-        })
+        Ok(Incoming::new(invocation, Arc::new(plan), asked.entry))
     }
 
     pub(super) fn bare_plan(&self, route: Option<&RouteName>, operation: &Operation) -> Result<Plan, Refusal> {

@@ -126,6 +126,8 @@ mod tests {
         assert_eq!(way(&long(), &call, &unable, false), None);
         assert_eq!(way(&long(), &call, &unable, true), Some(Way::Prompt));
         assert_eq!(way("A short text.", &call, &able(), true), None);
+        assert_eq!(way(&"x".repeat(LONG_TEXT_BYTES - 1), &call, &able(), true), None);
+        assert_eq!(way(&"x".repeat(LONG_TEXT_BYTES), &call, &able(), true), Some(Way::Prefill));
         assert_eq!(way(&format!("{} ", long()), &call, &able(), false), None, "a blank at the end");
     }
 
@@ -139,9 +141,32 @@ mod tests {
     }
 
     #[test]
+    fn only_text_alone_that_the_models_own_limit_cut_is_cut_off() {
+        let block = |kind| Block { id: 0, kind, text: long(), opaque: None, stopped: true, committed: true };
+        let (text, thought) = (block(BlockKind::Text), block(BlockKind::Reasoning));
+        let tool = ToolDefinition { name: "t".into(), description: String::new(), parameters: "{}".into() };
+        let call = ModelCall::default();
+        let one = std::slice::from_ref(&text);
+        assert_eq!(cut_off(one, FinishReason::Length, &call), Some(&text));
+        assert_eq!(cut_off(one, FinishReason::Stop, &call), None, "it ended by itself");
+        for other in [
+            ModelCall { max_output_tokens: Some(9), ..call.clone() },
+            ModelCall { tools: vec![tool], ..call.clone() },
+            ModelCall { response_format: ResponseFormat::JsonObject, ..call.clone() },
+        ] {
+            assert_eq!(cut_off(one, FinishReason::Length, &other), None, "{other:?}");
+        }
+        for blocks in [vec![], vec![thought.clone()], vec![thought, text]] {
+            assert_eq!(cut_off(&blocks, FinishReason::Length, &call), None, "{blocks:?}");
+        }
+    }
+
+    #[test]
     fn only_an_unmistakable_repetition_at_the_cut_is_left_out() {
         let held = "It was the best of times, it was the worst of times";
         assert_eq!(overlap(held, "it was the worst of times, it was"), "it was the worst of times".len());
+        assert_eq!(overlap(held, "it was the worst of times"), "it was the worst of times".len(), "and nothing more");
+        assert_eq!(overlap("Wir müssen über die Brücke", "über die Brücke"), "über die Brücke".len());
         assert_eq!(overlap(held, ", it was the age"), 0, "it goes on");
         assert_eq!(overlap(held, "of times, it"), 0, "two words may be chance");
         assert_eq!(overlap(held, "It was the best of times"), 0, "not at the cut");

@@ -190,6 +190,8 @@ mod tests {
         let policy = HedgePolicy { min_delay: ms(0), max_share: 1.1, min_samples: 0, ..HedgePolicy::default() };
         let fields: Vec<_> = policy.validate().into_iter().map(|(field, _)| field).collect();
         assert_eq!(fields, ["min_delay", "max_share", "min_samples"]);
-        assert!(HedgePolicy::default().validate().is_empty());
+        for (min_delay, faults) in [(ms(1), 0), (ms(600_000), 0), (ms(600_001), 1)] {
+            assert_eq!(HedgePolicy { min_delay, ..HedgePolicy::default() }.validate().len(), faults, "{min_delay:?}");
+        }
     }
 }

@@ -187,6 +187,25 @@ mod tests {
         };
         let fields: Vec<_> = policy.validate().into_iter().map(|(field, _)| field).collect();
         assert_eq!(fields, ["connect", "idle", "first_token_alone", "soft_first_token", "min_bytes_per_second"]);
-        assert!(TimersPolicy::default().validate().is_empty());
+        let least = Duration::from_millis(1);
+        let shortest = TimersPolicy {
+            connect: least,
+            first_token: least,
+            first_token_alone: least,
+            soft_first_token: Duration::ZERO,
+            idle: least,
+            ..TimersPolicy::default()
+        };
+        let hour = s(3600);
+        let longest = TimersPolicy {
+            connect: s(60),
+            first_token: hour,
+            first_token_alone: hour,
+            idle: hour,
+            ..TimersPolicy::default()
+        };
+        for policy in [TimersPolicy::default(), shortest, longest] {
+            assert_eq!(policy.validate(), [], "{policy:?}");
+        }
     }
 }

@@ -137,7 +137,30 @@ fn nonsense_is_named_by_its_field() {
     };
     let fields: Vec<_> = policy.validate().into_iter().map(|(field, _)| field).collect();
     assert_eq!(fields, ["max_in_flight", "max_in_flight_per_tenant", "fair_from", "retry_in"]);
-    assert!(AdmissionPolicy::default().validate().is_empty());
+    for (retry_in, faults) in [
+        (Duration::from_millis(1), 0),
+        (Duration::from_micros(999), 1),
+        (Duration::from_mins(5), 0),
+        (Duration::from_millis(300_001), 1),
+    ] {
+        assert_eq!(AdmissionPolicy { retry_in, ..AdmissionPolicy::default() }.validate().len(), faults, "{retry_in:?}");
+    }
+}
+
+#[test]
+fn the_reasons_have_the_names_that_metrics_have() {
+    let reasons = [ShedReason::Full, ShedReason::OverShare, ShedReason::TenantLimit];
+    assert_eq!(reasons.map(ShedReason::as_str), ["full", "over_share", "tenant_limit"]);
+}
+
+#[test]
+fn a_tenant_that_was_refused_has_nothing_to_leave() {
+    let now = Instant::now();
+    let mut admission = Admission::new(policy(1));
+    enter(&mut admission, "a", 1, now);
+    assert_eq!(refused(&mut admission, "b", now), Some(ShedReason::Full));
+    leave(&mut admission, "b", 1);
+    assert_eq!(admission.in_flight(), 1);
 }
 
 mod properties {

@@ -3,10 +3,12 @@
 mod classic;
 mod endurance;
 mod history;
+mod late;
 mod model;
 mod opening;
 mod operator;
 mod recovering;
+mod ring;
 mod settings;
 mod silence;
 mod sparse;

@@ -270,3 +270,38 @@ fn nonsense_is_named_by_its_field() {
     let widest = ConcurrencyPolicy { max: 100_000, max_queued: 100_000, max_queue_wait: widest, ..one_number };
     assert!(widest.validate().is_empty());
 }
+
+#[test]
+fn one_answer_in_five_is_chance_and_less_is_not() {
+    let now = Instant::now();
+    let mut limiter = Limiter::new(ConcurrencyPolicy::default());
+    limiter.on_success(now, false);
+    for (word, limit) in [(1, 16), (2, 16), (3, 16), (4, 11)] {
+        told(&mut limiter, now, Duration::from_secs(1), 16, false);
+        assert_eq!(limiter.limit(), limit, "after {word} to one answer");
+    }
+}
+
+#[test]
+fn what_was_said_long_ago_weighs_less_and_less() {
+    let now = Instant::now();
+    let mut limiter = Limiter::new(ConcurrencyPolicy::default());
+    for _ in 0..40 {
+        limiter.on_success(now, false);
+    }
+    let lasted = (1..1000).find(|_| {
+        told(&mut limiter, now, Duration::from_secs(1), 16, false);
+        limiter.limit() < 16
+    });
+    assert_eq!(lasted, Some(74), "40 answers would outweigh 160 words, if they weighed as much as newer ones");
+}
+
+#[test]
+fn a_decrease_of_half_a_minute_ago_is_another_trouble() {
+    for (seconds, limit) in [(29, 16), (30, 11)] {
+        let now = Instant::now();
+        let mut limiter = lowered(now);
+        limiter.on_outage(now + Duration::from_secs(seconds), false);
+        assert_eq!(limiter.limit(), limit, "{seconds} s later");
+    }
+}

@@ -186,6 +186,26 @@ fn the_line_moves_as_fast_as_calls_passed_before_the_limit() {
 }
 
 #[test]
+fn calls_are_counted_over_the_last_one_to_two_seconds() {
+    let (mut gate, start) = gate(GateKind::Rate);
+    let at = |ms| start + Duration::from_millis(ms);
+    let rate = |gate: &mut Gate, ms| format!("{:.3}", gate.passed_per_second(at(ms)));
+    assert_eq!(rate(&mut gate, 0), "0.000");
+    for call in 0..8 {
+        gate.count_passed(at(call * 50));
+    }
+    assert_eq!(rate(&mut gate, 400), "8.000", "less than a second counts as one");
+    gate.count_passed(at(900));
+    gate.count_passed(at(950));
+    for call in 0..5 {
+        gate.count_passed(at(1000 + call * 100));
+    }
+    assert_eq!(rate(&mut gate, 1500), "10.000", "fifteen in a second and a half");
+    assert_eq!(rate(&mut gate, 2500), "3.333", "five in a second and a half");
+    assert_eq!(rate(&mut gate, 6000), "0.000", "nobody came for long");
+}
+
+#[test]
 fn a_refusal_of_a_call_that_was_on_its_way_says_nothing_new() {
     let ((mut once, then), (mut twice, now)) = (limited_after(80), limited_after(80));
     let rest = Duration::from_millis(900);

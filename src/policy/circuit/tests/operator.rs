@@ -10,7 +10,6 @@ fn forced_open_admits_nobody_for_as_long_as_it_is_demanded() {
     bench.pass(3_600_000);
     assert!(bench.try_admit().is_err());
     assert_eq!(bench.circuit.peek(bench.now, true), Peek::Wait { retry_in: None });
-    assert_eq!(bench.circuit.next_probe_at(bench.now), None);
 }
 
 #[test]
@@ -94,19 +93,6 @@ fn switched_off_it_admits_everything_and_records_nothing() {
 }
 
 #[test]
-fn the_next_tick_is_when_the_oldest_silent_attempt_becomes_overdue() {
-    let mut bench = Bench::new();
-    assert_eq!(bench.circuit.next_tick_at(), None);
-    let began = bench.now;
-    let first = bench.admit();
-    bench.pass(1000);
-    let _second = bench.admit();
-    assert_eq!(bench.circuit.next_tick_at(), Some(began + Duration::from_secs(30)));
-    bench.tell(&first, ANSWER);
-    assert_eq!(bench.circuit.next_tick_at(), Some(began + Duration::from_secs(31)));
-}
-
-#[test]
 fn what_has_left_the_window_cannot_be_taken_back() {
     let start = Instant::now();
     let mut window = Sliding::<u32>::new(Duration::from_secs(10));
@@ -116,4 +102,18 @@ fn what_has_left_the_window_cannot_be_taken_back() {
     assert_eq!(window.total(start + Duration::from_secs(10)), 1);
     window.take_back(start + Duration::from_secs(10), 1);
     assert_eq!(window.total(start + Duration::from_millis(19_999)), 0);
+}
+
+#[test]
+fn evidence_starts_anew_where_it_is_counted_differently_and_only_there() {
+    let mode = CircuitPolicy { mode: CircuitMode::Consecutive, ..CircuitPolicy::default() };
+    let window = CircuitPolicy { window: Duration::from_secs(20), ..CircuitPolicy::default() };
+    let others = CircuitPolicy { open_base: Duration::from_secs(2), ..CircuitPolicy::default() };
+    for (policy, failures) in [(mode, 0), (window, 0), (others, 3)] {
+        let mut bench = Bench::new();
+        bench.calls(3, 10, FAILURE);
+        bench.circuit.set_policy(Arc::new(policy.clone()));
+        assert_eq!(bench.evidence().failures, failures, "{policy:?}");
+        assert_eq!((bench.circuit.policy(), bench.circuit.window()), (&policy, policy.window));
+    }
 }
