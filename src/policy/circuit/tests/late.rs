@@ -92,3 +92,27 @@ fn shares_of_a_degraded_target_that_nobody_asks_are_forgotten_after_a_minute_unl
         assert_eq!(bench.circuit.degraded(), somebody_waits);
     }
 }
+
+#[test]
+fn timeouts_are_told_as_slow_and_open_for_longer_than_errors_do() {
+    for (failure, slow, open_s) in [(FAILURE, 0, 1), (TIMEOUT, 10, 4)] {
+        let mut bench = Bench::new();
+        for _ in 0..10 {
+            bench.calls(1, 20, ANSWER);
+            bench.calls(1, 20, failure);
+        }
+        assert_eq!((bench.evidence().failures, bench.evidence().slow), (10, slow));
+        bench.calls(400, 20, ANSWER);
+        bench.alternative = true;
+        while bench.state() == CircuitState::Closed {
+            bench.calls(8, 20, failure);
+            bench.calls(1, 20, ANSWER);
+        }
+        let opened = bench.said.iter().find_map(|said| match said {
+            Transition::Opened { retry_in, .. } => Some(retry_in.as_secs()),
+            Transition::HalfOpen | Transition::Recovering { .. } | Transition::Closed | Transition::Degraded(_) => None,
+        });
+        assert_eq!(bench.reason(), "share of failures while another target is healthy");
+        assert_eq!(opened, Some(open_s), "{failure:?}");
+    }
+}
