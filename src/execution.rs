@@ -19,6 +19,7 @@ mod run;
 mod start;
 mod tail;
 mod tenure;
+mod upstream;
 
 use std::{
     collections::HashMap,
@@ -29,7 +30,7 @@ use std::{
     time::Duration,
 };
 
-use tokio::{task::JoinSet, time::Instant};
+use tokio::{sync::watch, task::JoinSet, time::Instant};
 
 use self::{backlog::Backlog, line::Lines, live::Execution};
 pub use self::{
@@ -42,6 +43,7 @@ use crate::{
         clock,
         event::EventBody,
         ids::{InvocationId, RequestId, TenantId},
+        upstream::Tether,
     },
     engine::Engine,
     journal::{
@@ -114,7 +116,7 @@ struct Shared {
     kept: Mutex<(Stats, Compacted)>,
     journal_is_away: AtomicBool,
     /// Until when the leases of this replica are good for sure.
-    leased_until: Mutex<Instant>,
+    leased_until: watch::Sender<Instant>,
     closing: AtomicBool,
 }
 
@@ -163,7 +165,7 @@ impl Settings {
 impl Executions {
     /// No executions yet.
     pub fn new(engine: Engine, journal: Arc<dyn Journal>, settings: Settings) -> Self {
-        let leased_until = Mutex::new(Instant::now() + settings.lease);
+        let leased_until = watch::Sender::new(Instant::now() + settings.lease);
         let backlog = Arc::new(Backlog::new(settings.queue));
         let shared = Shared {
             backlog,
@@ -318,11 +320,16 @@ impl Shared {
 
     /// Whether this replica is taken to be alive by the others.
     fn holds_leases(&self) -> bool {
-        Instant::now() < *self.leased_until.lock().unwrap_or_else(PoisonError::into_inner)
+        Instant::now() < *self.leased_until.borrow()
+    }
+
+    /// What ties an invocation of this replica to answers that are made in the background.
+    fn tether(&self) -> Tether {
+        Tether::leased(self.leased_until.subscribe())
     }
 
     fn leases_renewed(&self, asked_at: Instant) {
-        *self.leased_until.lock().unwrap_or_else(PoisonError::into_inner) = asked_at + self.settings.lease;
+        self.leased_until.send_replace(asked_at + self.settings.lease);
     }
 
     /// Says that the journal was away, or was not; whoever watches is told when that changes.

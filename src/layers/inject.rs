@@ -93,6 +93,10 @@ where
 fn noted(mut attempt: Attempt) -> Attempt {
     let scope = Arc::clone(&attempt.scope);
     let failures = scope.failures();
+    if attempt.attach.is_some() {
+        // Nothing is asked, so that nobody can be told.
+        return attempt;
+    }
     if failures.is_empty() || !matches!(scope.invocation.call, Call::Model(_)) {
         return attempt;
     }
