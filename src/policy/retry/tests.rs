@@ -228,7 +228,8 @@ fn presets_are_what_they_say() {
     assert_eq!((agent.max_retries, agent.retry_crash), (2, true));
     let patient = RetryPolicy::preset("patient").unwrap();
     assert_eq!((patient.max_retries, patient.backoff.base, patient.backoff.cap), (3, s(1), s(32)));
-    assert!(!RetryPolicy::preset("none").unwrap().enabled);
+    let none = RetryPolicy::preset("none").unwrap();
+    assert_eq!((none.enabled, none.max_retries, none.semantic_retries), (false, 0, 0));
     assert_eq!(RetryPolicy::preset("hurried"), None);
     let most = RetryPolicy { max_retries: 4, semantic_retries: 4, ..RetryPolicy::default() };
     assert!(most.validate().is_empty(), "five attempts are allowed");

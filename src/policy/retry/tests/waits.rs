@@ -222,3 +222,13 @@ fn a_stated_wait_that_the_gate_keeps_too_is_no_parking() {
     assert_eq!(target, "a");
     assert!(wait.duration >= s(2));
 }
+
+#[test]
+fn whoever_could_be_done_first_decides_how_much_time_was_needed() {
+    let now = Instant::now();
+    let server = failure(FailureClass::ServerError);
+    let candidates = [asked(), Candidate { first_token_p50: s(5), ..fresh("b") }];
+    let decision = decide(&plain(), &Situation::new(now, now + s(1), &server, &candidates));
+    let needed = s(1) + candidates[0].first_token_p50.max(ms(300));
+    assert_eq!(decision, Decision::Stop(StopReason::DeadlineTooClose { needed }));
+}
