@@ -42,7 +42,9 @@ pub(super) fn painted(event: &v1::RecoveryEvent, words: &str, paint: Paint) -> S
             paint.green(words)
         }
         Some(Body::InvocationFailed(_) | Body::AttemptFailed(_) | Body::CircuitOpened(_)) => paint.red(words),
-        Some(Body::RecoveryAttempted(_) | Body::GateClosed(_) | Body::Missed(_)) => paint.yellow(words),
+        Some(Body::RecoveryAttempted(_) | Body::InvocationParked(_) | Body::GateClosed(_) | Body::Missed(_)) => {
+            paint.yellow(words)
+        }
         Some(Body::InvocationStarted(_) | Body::AttemptStarted(_)) => paint.dim(words),
         _ => words.to_owned(),
     }

@@ -13,6 +13,7 @@ use crate::{
         invocation::{AttemptCause, TraceContext},
         message::ModelCall,
         target::Target,
+        wire::request_id,
     },
     policy::continuation::Way,
 };
@@ -73,6 +74,17 @@ pub struct Attempt {
     pub outgoing: TraceContext,
     /// Where its spans hang.
     pub trace: AttemptTrace,
+}
+
+// === impl Attempt ===
+
+impl Attempt {
+    /// Writes down by which id the provider knows the request, where these headers tell it.
+    pub fn learn_request_id(&self, headers: &[(String, String)]) {
+        if let Some(id) = request_id(headers) {
+            self.scope.learn(self.number, |record| id.clone_into(&mut record.upstream_request_id));
+        }
+    }
 }
 
 // === impl Try ===

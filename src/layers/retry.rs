@@ -7,6 +7,7 @@
 mod decide;
 mod ending;
 mod extend;
+mod parked;
 
 use std::{sync::Arc, task::Poll, time::Duration};
 
@@ -98,6 +99,8 @@ struct Course<S> {
     call: Arc<ModelCall>,
     delivery: Delivery,
     impossible: bool,
+    /// The local refusal that ended recovery after a real failure.
+    stopped_by: Option<FailureClass>,
     last: Option<TargetId>,
     hint: Option<TargetId>,
     after: Option<FailureClass>,
@@ -107,6 +110,7 @@ struct Course<S> {
     previous_wait: Option<Duration>,
     semantic_made: u32,
     parked_rounds: u32,
+    told_parked: Option<parked::Told>,
     reserved: Option<Reserved>,
     refusals: u32,
     adapted: bool,
@@ -133,6 +137,7 @@ where
             call,
             delivery: Delivery::default(),
             impossible: false,
+            stopped_by: None,
             last: None,
             hint: None,
             after: None,
@@ -141,6 +146,7 @@ where
             previous_wait: None,
             semantic_made: 0,
             parked_rounds: 0,
+            told_parked: None,
             reserved: None,
             refusals: 0,
             adapted: false,

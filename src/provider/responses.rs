@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use super::{
     Answer, BuildError,
-    http::{HttpClient, Post, accepted, rate_limits},
+    http::{HttpClient, Post, accepted, lasting},
     reading,
     spec::ProviderSpec,
 };
@@ -54,7 +54,7 @@ impl ResponsesClient {
             let reply = http.post(&call, post).await?;
             let (family, settings) = (Arc::clone(&call.target.family), http.settings().clone());
             let hold = in_background.then(|| attach::Hold::new(http, call, cancels));
-            let dialog = answer::ResponseReader::new(rate_limits(&reply.headers), hold);
+            let dialog = answer::ResponseReader::new(lasting(&reply.headers), hold);
             Ok(reading::read(reply, family, &settings, dialog))
         }))
     }

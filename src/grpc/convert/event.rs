@@ -1,8 +1,7 @@
 //! Events as watchers get them: the envelope, one typed body, and cursors.
 //!
 //! A cursor is opaque to clients; it is the event's place in this process's journal in decimal digits. Two facts stay
-//! inside, since the contract has no body for them: a first token and an answered attempt. What the domain's events do
-//! not carry (a circuit's generation, usage of a failure) goes out as zero, empty or unset.
+//! inside, since the contract has no body for them: a first token and an answered attempt.
 
 use jiff::Timestamp;
 
@@ -17,6 +16,8 @@ use crate::{
 use v1::recovery_event::Body;
 
 mod body;
+
+pub(in crate::grpc) use self::body::{circuit_evidence, setting_faults};
 
 /// The text of a cursor, as a client gives it back.
 #[must_use]
@@ -102,6 +103,7 @@ pub const fn event_type(body: &EventBody) -> Option<v1::RecoveryEventType> {
         EventBody::InvocationSucceeded { .. } => Type::InvocationSucceeded,
         EventBody::InvocationRecovered { .. } => Type::InvocationRecovered,
         EventBody::InvocationFailed { .. } => Type::InvocationFailed,
+        EventBody::InvocationParked { .. } => Type::InvocationParked,
         EventBody::AttemptStarted { .. } => Type::AttemptStarted,
         EventBody::AttemptReadOn { .. } => Type::AttemptReadOn,
         EventBody::AttemptFailed { .. } => Type::AttemptFailed,
@@ -111,14 +113,14 @@ pub const fn event_type(body: &EventBody) -> Option<v1::RecoveryEventType> {
         EventBody::FallbackChosen { .. } => Type::FallbackChosen,
         EventBody::HedgeStarted { .. } => Type::HedgeStarted,
         EventBody::CircuitOpened { .. } => Type::CircuitOpened,
-        EventBody::CircuitHalfOpen => Type::CircuitHalfOpen,
+        EventBody::CircuitHalfOpen { .. } => Type::CircuitHalfOpen,
         EventBody::CircuitRecovering { .. } => Type::CircuitRecovering,
-        EventBody::CircuitClosed => Type::CircuitClosed,
+        EventBody::CircuitClosed { .. } => Type::CircuitClosed,
         EventBody::GateClosed { .. } => Type::GateClosed,
         EventBody::GateOpened { .. } => Type::GateOpened,
         EventBody::BudgetExhausted { .. } => Type::BudgetExhausted,
         EventBody::ReleaseRolledBack { .. } => Type::ReleaseRolledBack,
-        EventBody::ConfigurationReloaded => Type::ConfigurationReloaded,
+        EventBody::ConfigurationReloaded { .. } => Type::ConfigurationReloaded,
         EventBody::ConfigurationRejected { .. } => Type::ConfigurationRejected,
         EventBody::StoreLost { .. } => Type::StoreLost,
         EventBody::StoreFound { .. } => Type::StoreFound,

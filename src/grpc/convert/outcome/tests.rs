@@ -39,6 +39,8 @@ fn record(number: u32, failure: Option<Failure>) -> AttemptRecord {
         adaptation: None,
         usage: Usage::default(),
         trace_id: "0af7651916cd43dd8448eb211c80319c".to_owned(),
+        span_id: String::new(),
+        upstream_request_id: String::new(),
     }
 }
 
@@ -64,6 +66,7 @@ fn outcome(result: Result<Completion, Failure>, attempts: Vec<AttemptRecord>) ->
         alternatives: (0..5).map(|n| format!("try {n}")).collect(),
         usage: Usage::default(),
         history_patch: HistoryPatch::default(),
+        stopped_by: None,
     }
 }
 
