@@ -114,10 +114,10 @@ pub fn parked_words(target: &str, class: FailureClass, wait_ms: u64, in_line: bo
 
 fn reloaded_words(generation: u64, changed: &[String]) -> String {
     let named = changed.iter().take(MOST_NAMED).map(String::as_str).collect::<Vec<_>>().join(", ");
-    let words = match changed.len() {
-        0 => String::new(),
-        ..=MOST_NAMED => format!(": {named}"),
-        more => format!(": {named} and {} more", more - MOST_NAMED),
+    let words = match changed.len().checked_sub(MOST_NAMED) {
+        _ if changed.is_empty() => String::new(),
+        None | Some(0) => format!(": {named}"),
+        Some(more) => format!(": {named} and {more} more"),
     };
     format!("A new configuration is in force, number {generation}{words}")
 }

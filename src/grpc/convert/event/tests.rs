@@ -59,7 +59,6 @@ fn evidence() -> Evidence {
 }
 
 /// One event of each kind, with everything that it can hold.
-#[expect(clippy::too_many_lines, reason = "a list of all events")]
 fn every_body() -> Vec<EventBody> {
     let class = FailureClass::InvalidRequest;
     let detail = Some(InvalidRequestDetail::BadSchema);
