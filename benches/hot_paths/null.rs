@@ -1,7 +1,6 @@
 //! The whole stack over a wire that answers at once: what is measured is Relight alone.
 
 use std::{
-    collections::BTreeMap,
     future::{Ready, ready},
     sync::{
         Arc, Mutex,
@@ -18,17 +17,16 @@ use relight::{
         completion::{BlockKind, Delta, FinishReason},
         failure::ProviderError,
         fold::Progress,
-        ids::{InvocationId, Operation, RouteName, TargetId, TenantId},
-        invocation::{Call, InjectionMode, Invocation, Overrides, TraceContext},
+        ids::{InvocationId, RouteName, TargetId},
+        invocation::{Call, Invocation},
         message::{Message, ModelCall, Role},
         target::{Capabilities, Dialect, Target},
         wire::{DeltaStream, WireCall},
     },
     events::EventBus,
     layers::{
-        cancel::Cancel,
         observe::Incoming,
-        scope::{Before, Plan},
+        scope::Plan,
         spans::{Entry, Spans},
         targets::{SharedPolicies, TargetSpec, Targets},
     },
@@ -37,11 +35,6 @@ use relight::{
         circuit::CircuitPolicy,
         classify::Classifier,
         concurrency::ConcurrencyPolicy,
-        hedge::HedgePolicy,
-        inject::InjectionPolicy,
-        retry::RetryPolicy,
-        select::SelectPolicy,
-        timers::TimersPolicy,
     },
     stack::{Shared, Stack, stack},
 };
@@ -106,46 +99,20 @@ impl Stand {
             admission: Arc::new(Mutex::new(Admission::new(AdmissionPolicy::default()))),
             classifier: Arc::new(ArcSwap::from_pointee(Classifier::default())),
         };
-        let plan = Arc::new(Plan {
-            route: RouteName::from("route"),
-            targets: vec![target],
-            retry: RetryPolicy::default(),
-            injection: InjectionPolicy::default(),
-            injection_mode: InjectionMode::WhenActionable,
-            select: SelectPolicy::default(),
-            timers: TimersPolicy::default(),
-            hedge: HedgePolicy::default(),
-            seed: 7,
-        });
+        let plan = Arc::new(Plan { seed: 7, ..Plan::new(RouteName::from("route"), vec![target]) });
         Self { stack: stack(parts, Null), plan, next: AtomicU64::new(0) }
     }
 
     /// One call from its begin to its outcome.
     pub(crate) async fn pass(&self) {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
-        let invocation = Invocation {
-            id: InvocationId::from(format!("call-{number}")),
-            request_id: None,
-            thread: None,
-            tenant: TenantId::from("tenant"),
-            route: RouteName::from("route"),
-            operation: Operation::from("executor"),
-            labels: BTreeMap::new(),
-            call: Call::Model(ModelCall {
-                messages: vec![Message::text(Role::User, "What is the answer?")],
-                ..ModelCall::default()
-            }),
-            overrides: Overrides::default(),
-            deadline: Instant::now() + Duration::from_mins(1),
-            trace: TraceContext::default(),
-        };
-        let incoming = Incoming {
-            invocation: Arc::new(invocation),
-            plan: Arc::clone(&self.plan),
-            entry: Entry::Grpc("relight.v1.RecoveryService/InvokeWithRecovery"),
-            before: Before::default(),
-            cancel: Cancel::default(),
-        };
+        let messages = vec![Message::text(Role::User, "What is the answer?")];
+        let call = Call::Model(ModelCall { messages, ..ModelCall::default() });
+        let id = InvocationId::from(format!("call-{number}"));
+        let deadline = Instant::now() + Duration::from_mins(1);
+        let invocation = Invocation::new(id, self.plan.route.clone(), call, deadline);
+        let entry = Entry::Grpc("relight.v1.RecoveryService/InvokeWithRecovery");
+        let incoming = Incoming::new(invocation, Arc::clone(&self.plan), entry);
         let mut steps = self.stack.clone().oneshot(incoming).await.expect("there is room");
         while let Some(step) = steps.next().await {
             if let Progress::Terminal(outcome) = step {

@@ -40,6 +40,26 @@ pub struct Invocation {
     pub trace: TraceContext,
 }
 
+impl Invocation {
+    /// A call by the tenant and for the operation that are meant where none is named, and with nothing else said.
+    #[must_use]
+    pub fn new(id: InvocationId, route: RouteName, call: Call, deadline: Instant) -> Self {
+        Self {
+            id,
+            request_id: None,
+            thread: None,
+            tenant: TenantId::from("default"),
+            route,
+            operation: Operation::from("executor"),
+            labels: BTreeMap::new(),
+            call,
+            overrides: Overrides::default(),
+            deadline,
+            trace: TraceContext::default(),
+        }
+    }
+}
+
 /// What to ask: a model or a tool.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -12,13 +12,7 @@ use crate::{
         message::ModelCall,
         target::Target,
     },
-    layers::{
-        cancel::Cancel,
-        observe::Incoming,
-        scope::{Before, Plan},
-        spans::Entry,
-        targets::TargetSpec,
-    },
+    layers::{observe::Incoming, scope::Plan, spans::Entry, targets::TargetSpec},
 };
 
 /// Time kept back from the caller's deadline, so that the report of a failure still arrives.
@@ -110,13 +104,7 @@ impl Resolver {
             deadline: Instant::now() + allowed.saturating_sub(margin),
             trace: asked.trace,
         };
-        Ok(Incoming {
-            invocation: Arc::new(invocation),
-            plan: Arc::new(plan),
-            entry: asked.entry,
-            before: Before::default(),
-            cancel: Cancel::default(),
-        })
+        Ok(Incoming::new(invocation, Arc::new(plan), asked.entry))
     }
 
     pub(super) fn bare_plan(&self, route: Option<&RouteName>, operation: &Operation) -> Result<Plan, Refusal> {

@@ -40,6 +40,15 @@ pub struct Incoming {
     pub cancel: Cancel,
 }
 
+impl Incoming {
+    /// A new invocation, which nobody wants ended.
+    #[must_use]
+    pub fn new(invocation: Invocation, plan: Arc<Plan>, entry: Entry) -> Self {
+        let invocation = Arc::new(invocation);
+        Self { invocation, plan, entry, before: Before::default(), cancel: Cancel::default() }
+    }
+}
+
 /// Observes invocations.
 #[derive(Debug, Clone)]
 pub struct ObserveLayer {

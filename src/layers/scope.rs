@@ -52,6 +52,25 @@ pub struct Plan {
     pub seed: u64,
 }
 
+impl Plan {
+    /// These targets, in this order, with the default policies.
+    #[must_use]
+    pub fn new(route: RouteName, targets: Vec<Arc<Target>>) -> Self {
+        let injection = InjectionPolicy::default();
+        Self {
+            route,
+            targets,
+            retry: RetryPolicy::default(),
+            injection_mode: injection.mode,
+            injection,
+            select: SelectPolicy::default(),
+            timers: TimersPolicy::default(),
+            hedge: HedgePolicy::default(),
+            seed: 0,
+        }
+    }
+}
+
 /// What an earlier owner made of an invocation, for the one that goes on with it.
 #[derive(Debug, Clone, Default)]
 pub struct Before {

@@ -265,45 +265,6 @@ impl Circuit {
         }
     }
 
-    /// When a parked caller may be released to ask again; `None` while an operator holds the circuit open.
-    #[must_use]
-    pub fn next_probe_at(&self, now: Instant) -> Option<Instant> {
-        match &self.state {
-            State::Closed | State::Recovering(_) | State::ForcedClosed => Some(now),
-            State::Open { until } => Some(now.max(*until)),
-            State::HalfOpen(probes) => Some(probes.next_at(now, &self.policy)),
-            State::ForcedOpen => None,
-        }
-    }
-
-    /// When [`Circuit::tick`] has something to settle even if nobody calls; `None` when it has nothing.
-    #[must_use]
-    pub fn next_tick_at(&self) -> Option<Instant> {
-        match &self.state {
-            State::Closed | State::ForcedClosed => self.ledger.next_overdue(self.policy.first_token_timeout),
-            State::Recovering(ramp) => {
-                let overdue = self.ledger.next_overdue(self.policy.first_token_timeout);
-                let ends = ramp.ends_at(&self.policy);
-                Some(overdue.map_or(ends, |overdue| overdue.min(ends)))
-            }
-            State::HalfOpen(probes) => probes.next_expiry(),
-            State::Open { .. } | State::ForcedOpen => None,
-        }
-    }
-
-    /// State and generation in one word, for an atomic that can be read without the lock.
-    #[must_use]
-    pub fn mirror(&self) -> u64 {
-        (self.generation << 3) | self.state() as u64
-    }
-
-    /// Whether a [`Circuit::mirror`] says that everything is admitted.
-    #[must_use]
-    pub const fn mirror_is_closed(mirror: u64) -> bool {
-        let state = mirror & 0b111;
-        state == CircuitState::Closed as u64 || state == CircuitState::ForcedClosed as u64
-    }
-
     /// The state.
     #[must_use]
     pub fn state(&self) -> CircuitState {
@@ -321,7 +282,8 @@ impl Circuit {
     /// but one either.
     #[must_use]
     pub fn failing(&self) -> bool {
-        !Self::mirror_is_closed(self.mirror()) || self.degraded || self.tally.unanswered() > 1
+        let closed = matches!(self.state, State::Closed | State::ForcedClosed);
+        !closed || self.degraded || self.tally.unanswered() > 1
     }
 
     /// Whether other targets are preferable.

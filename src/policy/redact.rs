@@ -16,45 +16,65 @@ pub fn redact(text: &str, limit: usize) -> String {
     // A secret may begin before the limit and end after it: read a little further than is kept.
     let source = &text[..text.floor_char_boundary(limit.saturating_add(256))];
     let mut clean = String::with_capacity(source.len().min(limit) + 16);
-    let mut rest = source;
+    // What stays as it is gets copied at once: all from `kept` up to `at`.
+    let (mut kept, mut at) = (0, 0);
     let mut bearer = false;
-    while let Some(first) = rest.chars().next() {
-        if clean.len() > limit {
-            break;
+    while let Some(first) = source.as_bytes().get(at)
+        && clean.len() + (at - kept) <= limit
+    {
+        if *first == b' ' && at > kept && source.as_bytes()[at - 1] != b' ' {
+            at += 1;
+            continue;
         }
-        if is_token(first) {
-            let (end, plain) = token(rest.as_bytes());
-            let word = &rest[..end];
-            rest = &rest[end..];
-            if rest.starts_with("://") {
-                rest = address(word, rest, &mut clean);
-            } else if bearer && word.len() >= 8 {
-                clean.push_str(GONE);
-            } else if plain {
-                clean.push_str(word);
-            } else if word.contains('@') && is_mail(word) {
-                clean.push_str("[e-mail]");
-            } else if is_ip(word) {
-                clean.push_str("[ip]");
-            } else if is_secret(word) {
-                clean.push_str(GONE);
-            } else {
-                clean.push_str(word);
+        if is_token(*first) {
+            let bytes = &source.as_bytes()[at..];
+            let (length, plain) = token(bytes);
+            if plain && !bearer && bytes.get(length) != Some(&b':') {
+                bearer = names_secret(&bytes[..length]);
+                // With the one space behind it.
+                let space = matches!(bytes[length..], [b' ', next, ..] if next != b' ');
+                at += length + usize::from(space);
+                continue;
             }
-            bearer = names_secret(word);
-        } else {
-            rest = &rest[first.len_utf8()..];
-            if first.is_whitespace() {
-                if !clean.ends_with(' ') {
+            let (word, rest) = source[at..].split_at(length);
+            if rest.starts_with("://") {
+                clean.push_str(&source[kept..at]);
+                at = source.len() - address(word, rest, &mut clean).len();
+                kept = at;
+            } else if let Some(stand_in) = stand_in(word, plain, bearer) {
+                clean.push_str(&source[kept..at]);
+                clean.push_str(stand_in);
+                at += length;
+                kept = at;
+            } else {
+                at += length;
+            }
+            bearer = names_secret(word.as_bytes());
+            continue;
+        }
+        let Some(first) = source[at..].chars().next() else { break };
+        let next = at + first.len_utf8();
+        let gap = first.is_whitespace();
+        if gap || is_deceptive(first) {
+            let shown = &source[kept..at];
+            let spaced = if shown.is_empty() { clean.ends_with(' ') } else { shown.ends_with(' ') };
+            if first != ' ' || spaced {
+                clean.push_str(shown);
+                if gap && !spaced {
                     clean.push(' ');
                 }
-            } else if !is_deceptive(first) {
-                clean.push(first);
-                bearer &= matches!(first, ':' | '=' | '"' | '\'' | '\\');
+                kept = next;
             }
+        } else {
+            bearer &= matches!(first, ':' | '=' | '"' | '\'' | '\\');
         }
+        at = next;
     }
-    let mut clean = clean.trim().to_owned();
+    clean.push_str(&source[kept..at]);
+    clean.truncate(clean.trim_end().len());
+    if clean.starts_with(char::is_whitespace) {
+        clean = clean.trim_start().to_owned();
+    }
     if clean.len() > limit {
         clean.truncate(clean.floor_char_boundary(limit));
         clean.push('…');
@@ -64,14 +84,40 @@ pub fn redact(text: &str, limit: usize) -> String {
     clean
 }
 
-fn is_token(c: char) -> bool {
-    c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '@' | '+' | '*' | '/' | '%' | '~')
+/// What is shown in place of a word, where it is not shown itself.
+fn stand_in(word: &str, plain: bool, bearer: bool) -> Option<&'static str> {
+    if bearer && word.len() >= 8 {
+        Some(GONE)
+    } else if plain {
+        None
+    } else if word.contains('@') && is_mail(word) {
+        Some("[e-mail]")
+    } else if is_ip(word) {
+        Some("[ip]")
+    } else if is_secret(word) {
+        Some(GONE)
+    } else {
+        None
+    }
+}
+
+fn is_token(byte: u8) -> bool {
+    const TOKENS: [bool; 256] = {
+        let (mut tokens, mut byte) = ([false; 256], 0_u8);
+        while byte < 128 {
+            tokens[byte as usize] = byte.is_ascii_alphanumeric()
+                || matches!(byte, b'-' | b'_' | b'.' | b'@' | b'+' | b'*' | b'/' | b'%' | b'~');
+            byte += 1;
+        }
+        tokens
+    };
+    TOKENS[usize::from(byte)]
 }
 
 /// Where a token ends, and whether it is one short word of prose, in which nothing can hide.
 fn token(text: &[u8]) -> (usize, bool) {
     let lower = text.iter().skip(1).take_while(|byte| byte.is_ascii_lowercase()).count();
-    let rest = text.iter().skip(1 + lower).take_while(|byte| is_token(char::from(**byte))).count();
+    let rest = text.iter().skip(1 + lower).take_while(|byte| is_token(**byte)).count();
     (1 + lower + rest, rest == 0 && lower < LONG && text[0].is_ascii_alphabetic())
 }
 
@@ -112,13 +158,14 @@ fn is_ip(word: &str) -> bool {
 }
 
 /// A word after which a secret stands.
-fn names_secret(word: &str) -> bool {
+fn names_secret(word: &[u8]) -> bool {
     const NAMES: [&str; 9] =
         ["bearer", "apikey", "api_key", "api-key", "secret", "password", "access_token", "authorization", "basic"];
-    let word = word.as_bytes();
     // Nearly no word ends like one of them.
+    let [.., before, last] = word else { return false };
+    let end = [before | 0x20, last | 0x20];
     word.len() >= 5
-        && matches!(word[word.len() - 1] | 0x20, b'r' | b'y' | b't' | b'd' | b'n' | b'c')
+        && matches!(&end, b"er" | b"ey" | b"et" | b"rd" | b"en" | b"on" | b"ic")
         && NAMES.iter().any(|name| {
             word.len().checked_sub(name.len()).is_some_and(|from| word[from..].eq_ignore_ascii_case(name.as_bytes()))
         })

@@ -1,7 +1,6 @@
 //! Runs a crowd against the scripted world in virtual time, through the real stack or as a naive client does.
 
 use std::{
-    collections::BTreeMap,
     sync::{Arc, Mutex},
     time::Duration,
 };
@@ -23,23 +22,21 @@ use crate::{
         event::{Event, EventBody},
         failure::{Failure, FailureClass},
         fold::{Fold, Progress},
-        ids::{Operation, RouteName, TargetId, TenantId},
-        invocation::{Call, InjectionMode, Invocation, Outcome, Overrides, TraceContext},
+        ids::{RouteName, TargetId, TenantId},
+        invocation::{Call, Invocation, Outcome},
         message::{Message, ModelCall, Role},
         target::{Capabilities, Dialect, Target},
     },
     events::{EventBus, EventReader, Reading},
     layers::{
-        cancel::Cancel,
         observe::Incoming,
-        scope::{Before, Plan},
+        scope::Plan,
         spans::{Entry, Spans},
         targets::{SharedPolicies, TargetSpec, Targets},
     },
     policy::{
         admission::{Admission, AdmissionPolicy},
         classify::Classifier,
-        inject::InjectionPolicy,
     },
     stack::{Shared, Stack, stack},
 };
@@ -246,16 +243,14 @@ impl Crowd {
             if let Some(retries) = callers.retries {
                 retry.max_retries = retries;
             }
+            let targets = scenario.route(callers).into_iter().filter_map(|one| all.get(one).map(Arc::clone));
             Arc::new(Plan {
-                route: RouteName::from(callers.name.as_str()),
-                targets: scenario.route(callers).into_iter().filter_map(|one| all.get(one).map(Arc::clone)).collect(),
                 retry,
-                injection: InjectionPolicy::default(),
-                injection_mode: InjectionMode::WhenActionable,
                 select: policy.select.clone(),
                 timers: policy.timers.clone(),
                 hedge: policy.hedge.clone(),
                 seed,
+                ..Plan::new(RouteName::from(callers.name.as_str()), targets.collect())
             })
         });
         // Room for everybody: admission is not what is measured here.
@@ -276,27 +271,13 @@ impl Crowd {
         else {
             return Fate::gone(number, began);
         };
+        let deadline = Instant::now() + callers.deadline.unwrap_or(self.scenario.deadline);
         let invocation = Invocation {
-            id: arrival.id,
-            request_id: None,
-            thread: None,
             tenant: TenantId::from(callers.name.as_str()),
-            route: plan.route.clone(),
-            operation: Operation::from("executor"),
-            labels: BTreeMap::new(),
-            call: Call::Model(self.ask.clone()),
-            overrides: Overrides::default(),
-            deadline: Instant::now() + callers.deadline.unwrap_or(self.scenario.deadline),
-            trace: TraceContext::default(),
+            ..Invocation::new(arrival.id, plan.route.clone(), Call::Model(self.ask.clone()), deadline)
         };
-        let incoming = Incoming {
-            invocation: Arc::new(invocation),
-            plan: Arc::clone(plan),
-            entry: Entry::Grpc("relight.v1.RecoveryService/InvokeWithRecovery"),
-            before: Before::default(),
-            cancel: Cancel::default(),
-        };
-        let heard = follow(self.stack.clone(), incoming);
+        let entry = Entry::Grpc("relight.v1.RecoveryService/InvokeWithRecovery");
+        let heard = follow(self.stack.clone(), Incoming::new(invocation, Arc::clone(plan), entry));
         let ended = match callers.patience {
             Some(patience) => tokio::time::timeout(patience, heard).await,
             None => Ok(heard.await),

@@ -21,7 +21,7 @@ use crate::domain::{
     completion::{Break, Completion, Delta, FinishReason, Usage},
     failure::{TransportFault, Wait, WaitSource},
     ids::TargetId,
-    invocation::{AttemptCause, AttemptRecord, Call, HistoryPatch, Invocation, Outcome, Overrides},
+    invocation::{AttemptCause, AttemptRecord, Call, HistoryPatch, Invocation, Outcome},
     message::{Message, ModelCall, Role},
     target::{Capabilities, Dialect, Target},
 };
@@ -66,25 +66,17 @@ fn text(span: &SpanData, key: &str) -> String {
 }
 
 fn invocation(traceparent: Option<&str>) -> Invocation {
+    let call = ModelCall { messages: vec![Message { role: Role::User, parts: vec![] }], ..ModelCall::default() };
     Invocation {
-        id: "inv-1".into(),
-        request_id: None,
         thread: Some("thread-1".into()),
         tenant: "acme".into(),
-        route: "default".into(),
-        operation: "executor".into(),
         labels: BTreeMap::from([("team".to_owned(), "red".to_owned())]),
-        call: Call::Model(ModelCall {
-            messages: vec![Message { role: Role::User, parts: vec![] }],
-            ..ModelCall::default()
-        }),
-        overrides: Overrides::default(),
-        deadline: Instant::now(),
         trace: TraceContext {
             traceparent: traceparent.map(str::to_owned),
             tracestate: Some("vendor=1".to_owned()),
             baggage: None,
         },
+        ..Invocation::new("inv-1".into(), "default".into(), Call::Model(call), Instant::now())
     }
 }
 

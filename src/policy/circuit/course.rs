@@ -56,7 +56,7 @@ impl Circuit {
     pub(super) fn take(&mut self, permit: &Permit, signal: Signal, was_answered: bool, now: Instant) {
         match (&self.state, self.policy.mode) {
             (_, CircuitMode::Off) | (State::Open { .. } | State::ForcedOpen, _) => {}
-            (State::HalfOpen(_), _) => self.take_probe(permit, signal, was_answered, now),
+            (State::HalfOpen(_), _) => self.take_probe(permit, signal, now),
             (State::Closed | State::Recovering(_) | State::ForcedClosed, CircuitMode::Evidence) => {
                 self.take_evidence(permit, signal, was_answered, now);
             }
@@ -117,7 +117,7 @@ impl Circuit {
         if matches!(self.state, State::ForcedClosed) {
             return false;
         }
-        let mut run = self.ledger.run_around(seq);
+        let run = self.ledger.run_around(seq);
         // What is no failure opens nothing, unless failures that came after it waited to be joined with those before it.
         let joins = match fate {
             Fate::Failed(_) => true,
@@ -127,19 +127,13 @@ impl Circuit {
         if !joins {
             return false;
         }
-        let uncommitted = run;
-        if run.joins_tally {
-            let (failures, slow) = self.tally.run();
-            run.failures += failures;
-            run.slow += slow;
-        }
         if run.failures < self.policy.run_at_low_rate || run.failures < self.run_length(now) {
             return false;
         }
         let mut evidence = self.evidence();
-        evidence.committed += uncommitted.failures;
-        evidence.failures += uncommitted.failures;
-        evidence.slow += uncommitted.slow;
+        evidence.committed += run.failures;
+        evidence.failures += run.failures;
+        evidence.slow += run.slow;
         evidence.consecutive = run.failures;
         self.open(now, Trip::of_run(run.slow, run.failures), floor_ms, evidence);
         true
@@ -159,12 +153,9 @@ impl Circuit {
         }
     }
 
-    fn take_probe(&mut self, permit: &Permit, signal: Signal, was_answered: bool, now: Instant) {
+    fn take_probe(&mut self, permit: &Permit, signal: Signal, now: Instant) {
         let State::HalfOpen(probes) = &mut self.state else { return };
-        let was_out = probes.take_back(permit.seq);
-        if !was_out && !was_answered {
-            return;
-        }
+        probes.take_back(permit.seq);
         match signal {
             Signal::FirstToken => {
                 probes.succeeded();

@@ -50,8 +50,6 @@ pub(super) struct Run {
     pub(super) slow: u32,
     /// How many of them were admitted after the attempt that was asked for.
     pub(super) after: u32,
-    /// Whether nothing but failures lies between the run and what was handed on before.
-    pub(super) joins_tally: bool,
 }
 
 /// The ring.
@@ -127,14 +125,12 @@ impl Ledger {
     /// The run of failures around an attempt that no pending attempt can interrupt: certain, whatever the others become.
     pub(super) fn run_around(&self, seq: u64) -> Run {
         let Some(index) = self.index(seq).filter(|index| *index < self.entries.len()) else { return Run::default() };
-        let mut run = Run { joins_tally: true, ..Run::default() };
+        let mut run = Run::default();
         for entry in self.entries.range(..=index).rev().take(LOOK_AROUND) {
             if !run.takes(entry.fate) {
-                run.joins_tally = false;
                 break;
             }
         }
-        run.joins_tally &= index < LOOK_AROUND;
         let before = run.failures;
         for entry in self.entries.range(index + 1..).take(LOOK_AROUND) {
             if !run.takes(entry.fate) {
@@ -168,12 +164,6 @@ impl Ledger {
     /// How many are not decided yet.
     pub(super) fn pending(&self) -> u32 {
         self.pending
-    }
-
-    /// When the head will be overdue, if it is pending.
-    pub(super) fn next_overdue(&self, first_token_timeout: Duration) -> Option<Instant> {
-        let head = self.entries.front()?;
-        (head.fate == Fate::Pending).then(|| head.admitted + first_token_timeout)
     }
 
     /// Forgets all attempts; their numbers are not given again.

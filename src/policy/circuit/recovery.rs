@@ -50,11 +50,9 @@ impl Probes {
         self.leases.push(Lease { seq, expires: now + policy.lease() });
     }
 
-    /// Takes a lease back; false when it is not out.
-    pub(super) fn take_back(&mut self, seq: u64) -> bool {
-        let before = self.leases.len();
+    /// Takes a lease back, if it is still out.
+    pub(super) fn take_back(&mut self, seq: u64) {
         self.leases.retain(|lease| lease.seq != seq);
-        self.leases.len() < before
     }
 
     /// A probe brought a first token.
@@ -71,11 +69,6 @@ impl Probes {
     /// Whether a probe has been out for too long.
     pub(super) fn any_expired(&self, now: Instant) -> bool {
         self.leases.iter().any(|lease| now >= lease.expires)
-    }
-
-    /// When the oldest lease ends.
-    pub(super) fn next_expiry(&self) -> Option<Instant> {
-        self.leases.iter().map(|lease| lease.expires).min()
     }
 
     /// How many are out.

@@ -281,11 +281,6 @@ impl Tally {
         recent.fold((0, 0), |(told, slow), (_, counts)| (told + counts.committed(), slow + counts.slow))
     }
 
-    /// Failures in a row at the end, and how many of them were slow.
-    pub(super) fn run(&self) -> (u32, u32) {
-        (self.run_failures, self.run_slow)
-    }
-
     /// Failures and calls without an answer since the last answer.
     pub(super) fn unanswered(&self) -> u32 {
         self.run_failures + self.run_silent

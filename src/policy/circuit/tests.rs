@@ -3,11 +3,13 @@
 mod classic;
 mod endurance;
 mod history;
+mod late;
 mod model;
 mod moves;
 mod opening;
 mod operator;
 mod recovering;
+mod ring;
 mod settings;
 mod silence;
 mod sparse;

@@ -23,6 +23,8 @@ const MAX_HITS: usize = 768;
 const LONGEST: usize = 64;
 /// Most atoms the tables may hold.
 const MAX_ATOMS: usize = 8192;
+/// Some of the atoms.
+type Atoms = [u64; MAX_ATOMS / 64];
 
 /// The tables, compiled.
 #[derive(Debug)]
@@ -32,6 +34,8 @@ pub(super) struct Engine {
     /// Finds words of other scripts, walked only where a text holds any.
     wide: Searcher,
     atoms: Vec<Atom>,
+    /// Atoms of which it counts only that they stand somewhere, and not where: then the first find is enough.
+    anywhere: Atoms,
     alternatives: Vec<Alternative>,
     /// Atom -> (rule, alternative) that may begin with it, in the order of rules.
     triggers: Vec<Vec<(u32, u32)>>,
@@ -85,8 +89,6 @@ struct Atom {
     length: u16,
     /// Spaces behind that belong to the search and not to the words.
     tail: u8,
-    /// Whether it counts only that it stands somewhere, and not where: then its first find is enough.
-    anywhere: bool,
 }
 
 /// One part of an ordered phrase: any of these atoms, at most `gap` bytes after the part before.
@@ -114,8 +116,8 @@ struct Alternative {
 #[derive(Debug, Clone, Copy)]
 struct Hit {
     atom: u32,
-    start: u32,
-    end: u32,
+    start: usize,
+    end: usize,
 }
 
 // === impl Engine ===
@@ -128,6 +130,7 @@ impl Engine {
             ascii: Lexicon::default(),
             wide: Searcher::default(),
             atoms: Vec::new(),
+            anywhere: [u64::MAX; MAX_ATOMS / 64],
             alternatives: Vec::new(),
             triggers: Vec::new(),
             numbered: HashMap::new(),
@@ -153,8 +156,8 @@ impl Engine {
                 };
                 for (place, link) in alternative.chain.iter().enumerate() {
                     let alone = place == 0 && alternative.chain.len() == 1 && !alternative.whole_value;
-                    for atom in &link.atoms {
-                        engine.atoms[*atom as usize].anywhere &= alone;
+                    if !alone {
+                        link.atoms.iter().for_each(|atom| remove(&mut engine.anywhere, *atom));
                     }
                 }
                 let at = u32::try_from(engine.alternatives.len()).unwrap_or(u32::MAX);
@@ -196,11 +199,7 @@ impl Engine {
             self.wide.patterns.push(format!("{}{words}{}", if lead { " " } else { "" }, if tail { " " } else { "" }));
             tail
         };
-        self.atoms.push(Atom {
-            length: u16::try_from(words.len()).unwrap_or(u16::MAX),
-            tail: u8::from(tail),
-            anywhere: true,
-        });
+        self.atoms.push(Atom { length: u16::try_from(words.len()).unwrap_or(u16::MAX), tail: u8::from(tail) });
         self.triggers.push(Vec::new());
         known.insert(text.to_owned(), id);
         id
@@ -221,42 +220,44 @@ impl Engine {
     pub(super) fn find(&self, reading: &Reading, scene: &Scene<'_>, finds: &mut Hits) -> Option<Found> {
         let hits = &mut finds.list;
         hits.clear();
-        let mut seen = [0_u64; MAX_ATOMS / 64];
+        let mut seen = [0; MAX_ATOMS / 64];
         let text = &reading.text;
         self.ascii.walk(text, &mut |atom, start, end| {
-            let (word, bit) = (atom as usize / 64, 1 << (atom % 64));
-            if seen[word] & bit != 0 && self.atoms[atom as usize].anywhere {
+            if has(&seen, atom) && has(&self.anywhere, atom) {
                 return true;
             }
-            seen[word] |= bit;
-            let hit = Hit { atom, start: to_u32(start), end: to_u32(end) };
-            if hits.last().is_none_or(|last| last.end < hit.end) {
-                hits.push(hit);
+            insert(&mut seen, atom);
+            // Links look ahead in the order of ends; only open stems of one word come in another.
+            let hit = Hit { atom, start, end };
+            if hits.last().is_some_and(|last| last.end > end) {
+                insert_early(hits, hit);
             } else {
-                // Links look ahead in the order of ends, and finds come in the order of begins: nearly the same.
-                let key = |hit: &Hit| (hit.end, self.atoms[hit.atom as usize].tail, hit.start);
-                let later = hits.iter().rev().take_while(|before| key(before) > key(&hit)).count();
-                hits.insert(hits.len() - later, hit);
+                hits.push(hit);
             }
             hits.len() < MAX_HITS
         });
         if !text.is_ascii() {
-            self.wide.walk(text, &mut |id, end| {
-                let atom = self.atoms[id as usize];
-                seen[id as usize / 64] |= 1 << (id % 64);
-                let end = end - usize::from(atom.tail);
-                hits.push(Hit { atom: id, start: to_u32(end - usize::from(atom.length)), end: to_u32(end) });
+            self.wide.walk(text, &mut |atom, end| {
+                let Atom { length, tail } = self.atoms[atom as usize];
+                insert(&mut seen, atom);
+                let end = end - usize::from(tail);
+                hits.push(Hit { atom, start: end - usize::from(length), end });
                 hits.len() < MAX_HITS
             });
             hits.sort_by_key(|hit| hit.end);
         }
-        finds.speaks_of_waiting = self.waits.iter().any(|atom| seen[*atom as usize / 64] >> (atom % 64) & 1 == 1);
+        finds.speaks_of_waiting = self.waits.iter().any(|atom| has(&seen, *atom));
+        let by_words = self.first_of(hits, &seen, reading, scene);
+        self.first_by_number(by_words, &seen, scene)
+    }
+
+    /// The first rule of which a phrase stands in the text.
+    fn first_of(&self, hits: &[Hit], seen: &Atoms, reading: &Reading, scene: &Scene<'_>) -> Option<Found> {
         let mut best: Option<Found> = None;
-        // Phrases whose circumstances do not hold are not tried again where they stand again.
-        let mut hopeless = [0_u64; MAX_ATOMS / 64];
+        // Atoms that cannot begin a better phrase wherever they stand again.
+        let mut hopeless = [0; MAX_ATOMS / 64];
         for (at, hit) in hits.iter().enumerate() {
-            let (word, bit) = (hit.atom as usize / 64, 1 << (hit.atom % 64));
-            if hopeless[word] & bit != 0 {
+            if has(&hopeless, hit.atom) {
                 continue;
             }
             let mut hope = false;
@@ -265,22 +266,29 @@ impl Engine {
                     break;
                 }
                 let alternative = &self.alternatives[*id as usize];
-                if !alternative.fits(&seen, scene) {
+                let here = !alternative.whole_value || reading.is_value((hit.start, hit.end));
+                if here && !alternative.fits(seen, scene) {
                     continue;
                 }
-                hope = true;
-                if let Some(end) = alternative.holds(at, hits, reading) {
-                    best = Some(Found { rule: alternative.rule, span: (hit.start as usize, end as usize) });
+                if here && let Some(end) = alternative.end(at, hits, reading) {
+                    best = Some(Found { rule: alternative.rule, span: (hit.start, end) });
+                } else {
+                    hope = true;
                 }
             }
             if !hope {
-                hopeless[word] |= bit;
+                insert(&mut hopeless, hit.atom);
             }
         }
+        best
+    }
+
+    /// The first rule, better than one that was found, of which a numeric code stands in the text.
+    fn first_by_number(&self, mut best: Option<Found>, seen: &Atoms, scene: &Scene<'_>) -> Option<Found> {
         for code in scene.codes {
             for id in self.numbered.get(code).into_iter().flatten() {
                 let alternative = &self.alternatives[*id as usize];
-                if best.is_none_or(|best| best.rule > alternative.rule) && alternative.fits(&seen, scene) {
+                if best.is_none_or(|best| best.rule > alternative.rule) && alternative.fits(seen, scene) {
                     best = Some(Found { rule: alternative.rule, span: (0, 0) });
                 }
             }
@@ -334,21 +342,17 @@ impl Link {
 
 impl Alternative {
     /// The end of the match that begins with this hit, of a phrase that [`fits`](Self::fits).
-    fn holds(&self, at: usize, hits: &[Hit], reading: &Reading) -> Option<u32> {
-        let first = hits[at];
-        if self.whole_value && !reading.is_value((first.start as usize, first.end as usize)) {
-            return None;
-        }
-        let mut end = first.end;
+    fn end(&self, at: usize, hits: &[Hit], reading: &Reading) -> Option<usize> {
+        let mut end = hits[at].end;
         let mut from = at + 1;
         for link in &self.chain[1..] {
             // Finds come ordered by their end; a wide window would make this quadratic, so the gap is bounded.
-            let last = end as usize + link.gap;
-            let next = hits[from..].iter().take_while(|hit| hit.end as usize <= last + LONGEST).position(|hit| {
+            let last = end + link.gap;
+            let next = hits[from..].iter().take_while(|hit| hit.end <= last + LONGEST).position(|hit| {
                 hit.start >= end
-                    && hit.start as usize <= last
+                    && hit.start <= last
                     && link.atoms.binary_search(&hit.atom).is_ok()
-                    && link.allows(&reading.text[end as usize..hit.start as usize])
+                    && link.allows(&reading.text[end..hit.start])
             })?;
             end = hits[from + next].end;
             from += next + 1;
@@ -357,8 +361,8 @@ impl Alternative {
     }
 
     /// Whether all that is asked beside the place holds, so that looking at places is worth it.
-    fn fits(&self, seen: &[u64], scene: &Scene<'_>) -> bool {
-        let has = |atom: &u32| seen[*atom as usize / 64] >> (*atom % 64) & 1 == 1;
+    fn fits(&self, seen: &Atoms, scene: &Scene<'_>) -> bool {
+        let has = |atom: &u32| has(seen, *atom);
         (self.surfaces.is_empty() || self.surfaces.contains(&scene.surface))
             && (self.statuses.is_empty()
                 || scene.status.is_some_and(|s| self.statuses.iter().any(|(low, high)| (*low..=*high).contains(&s))))
@@ -368,6 +372,27 @@ impl Alternative {
             && !self.without.iter().any(has)
             && self.chain.iter().skip(1).all(|link| link.atoms.iter().any(has))
     }
+}
+
+/// Inserts a hit before those that end later.
+#[cold]
+fn insert_early(hits: &mut Vec<Hit>, hit: Hit) {
+    let later = hits.iter().rev().take_while(|before| before.end > hit.end).count();
+    hits.insert(hits.len() - later, hit);
+}
+
+#[inline]
+fn has(atoms: &Atoms, atom: u32) -> bool {
+    atoms[atom as usize / 64 % atoms.len()] >> (atom % 64) & 1 == 1
+}
+
+#[inline]
+fn insert(atoms: &mut Atoms, atom: u32) {
+    atoms[atom as usize / 64 % atoms.len()] |= 1 << (atom % 64);
+}
+
+fn remove(atoms: &mut Atoms, atom: u32) {
+    atoms[atom as usize / 64 % atoms.len()] &= !(1 << (atom % 64));
 }
 
 fn to_u32(at: usize) -> u32 {

@@ -11,9 +11,10 @@ mod keys;
 mod letters;
 mod text;
 
-use keys::{is_code_key, is_echo};
+use keys::{is_code, is_echo, names_number};
+pub(super) use letters::{FIRST_LETTERS, LETTERS};
 use letters::{KINDS, Kind};
-pub(super) use text::Text;
+pub(super) use text::{Text, Word};
 
 /// Bytes read from the beginning of a text.
 pub(super) const HEAD: usize = 12 * 1024;
@@ -96,8 +97,9 @@ impl Reading {
     }
 
     /// Whether exactly this span is the value of a code-like key.
-    pub(super) fn is_value(&self, span: (usize, usize)) -> bool {
-        self.values.binary_search(&span).is_ok()
+    pub(super) fn is_value(&self, (from, to): (usize, usize)) -> bool {
+        let at = self.values.partition_point(|value| value.0 < from);
+        self.values.get(at) == Some(&(from, to))
     }
 
     fn close(&mut self) {
@@ -171,17 +173,24 @@ impl Reading {
         self.close();
     }
 
-    /// Writes the words of lower-case letters from here on that one byte stands between.
+    /// Writes the words from here on between which only gaps stand.
     #[inline]
     fn words(&mut self, bytes: &[u8], from: usize) -> usize {
-        let within = if self.open.is_none_or(|open| open.quoted) { Kind::Gap } else { Kind::Joint };
+        let within = match self.open {
+            None => Kind::Quote,
+            Some(Open { quoted: true, .. }) => Kind::Gap,
+            Some(Open { quoted: false, .. }) => Kind::Joint,
+        };
         self.text.put_words(bytes, from, |between| KINDS[between as usize] <= within)
     }
 
     /// Writes the upper-case letters from here on in lower case; `RateLimit`, `LLMError`: a word begins inside a word.
     #[inline]
     fn upper(&mut self, bytes: &[u8], from: usize) -> usize {
-        let mut i = from;
+        let mut i = from + self.text.put_capitals(&bytes[from..]);
+        if i > from {
+            return i;
+        }
         if i > 0 && bytes[i - 1].is_ascii_lowercase() {
             self.text.gap();
         }
@@ -212,13 +221,12 @@ impl Reading {
         if !assigned || i >= bytes.len() {
             return i.max(from + 1);
         }
-        let word = self.text.last_word();
-        if is_code_key(word) && bytes[i].is_ascii_alphabetic() {
+        if is_code(self.text.words()) && bytes[i].is_ascii_alphabetic() {
             if self.open.is_none() {
                 let quoted = matches!(bytes[i - 1], b'"' | b'\'');
                 self.open = Some(Open { from: self.text.len(), quoted });
             }
-        } else if bytes[i - 1] == b'"' && is_echo(word, &self.text) {
+        } else if bytes[i - 1] == b'"' && is_echo(self.text.words()) {
             while i < bytes.len() && !(bytes[i] == b'"' && bytes[i - 1] != b'\\') {
                 i += 1;
             }
@@ -296,7 +304,7 @@ impl Reading {
         if self.numbers.len() < MAX_KEPT {
             self.numbers.push(Number { at: self.text.len(), source: from + offset, whole, digits, alone });
         }
-        if NUMBERED.iter().any(|key| self.text.ends_with(key)) {
+        if self.text.is_gap() && names_number(self.text.words()) {
             self.text.put_all(&bytes[from..i]);
         } else {
             // Nothing at all is told apart from any other number: a limit of zero is no limit that frees up.
@@ -353,18 +361,6 @@ impl Reading {
         next
     }
 }
-
-/// Words after which a number keeps its digits, because systems number their errors the same in every language.
-const NUMBERED: [&[u8]; 8] = [
-    b" errno ",
-    b"error errno ",
-    b" win error ",
-    b" os error ",
-    b" err code ",
-    b" curl ",
-    b" curl error ",
-    b" exit code ",
-];
 
 /// `URLs`, `IDs`: a plural, not the end of a word.
 fn plural(bytes: &[u8], i: usize) -> bool {

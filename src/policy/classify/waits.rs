@@ -271,11 +271,11 @@ pub(super) mod text {
             ("minutes later", 60.0),
         ];
         let end = rest.bytes().position(|b| !b.is_ascii_digit() && b != b'.')?;
-        let tail = rest[end..].trim_start();
         // Nearly no number has such a unit; those that have none are not read.
-        if !tail.starts_with(|first: char| matches!(first, 's' | 'm') || !first.is_ascii()) {
+        if matches!(rest.as_bytes()[end], b'!'..=b'~' if !matches!(rest.as_bytes()[end], b's' | b'm')) {
             return None;
         }
+        let tail = rest[end..].trim_start();
         let (_, seconds) = UNITS.iter().find(|(unit, _)| tail.starts_with(unit))?;
         let number: f64 = rest[..end].parse().ok()?;
         bounded(number * seconds)

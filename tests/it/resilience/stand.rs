@@ -1,7 +1,6 @@
 //! A stack over a wire whose every answer a test decides.
 
 use std::{
-    collections::BTreeMap,
     sync::{
         Arc, Mutex,
         atomic::{AtomicUsize, Ordering},
@@ -17,8 +16,8 @@ use relight::{
         completion::{BlockKind, Delta, FinishReason},
         failure::{Failure, ProviderError, Surface},
         fold::Progress,
-        ids::{InvocationId, Operation, RouteName, TargetId, TenantId},
-        invocation::{Call, InjectionMode, Invocation, Outcome, Overrides, TraceContext},
+        ids::{InvocationId, RouteName, TargetId},
+        invocation::{Call, InjectionMode, Invocation, Outcome},
         message::{Message, ModelCall, Role},
         target::{Capabilities, Dialect, Target},
         wire::{DeltaStream, WireCall},
@@ -38,10 +37,8 @@ use relight::{
         concurrency::ConcurrencyPolicy,
         gates::GatePolicy,
         hedge::HedgePolicy,
-        inject::InjectionPolicy,
         retry::RetryPolicy,
         retry_budget::BudgetPolicy,
-        select::SelectPolicy,
         timers::TimersPolicy,
     },
     stack::{Shared, Stack, stack},
@@ -172,37 +169,20 @@ impl Stand {
     pub(crate) async fn begin_within(&self, allowed: Duration) -> Result<ProgressStream, Failure> {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let settings = &self.settings;
-        let invocation = Invocation {
-            id: InvocationId::from(format!("call-{number}")),
-            request_id: None,
-            thread: None,
-            tenant: TenantId::from("tenant"),
-            route: RouteName::from("route"),
-            operation: Operation::from("executor"),
-            labels: BTreeMap::new(),
-            call: Call::Model(ModelCall {
-                messages: vec![Message::text(Role::User, "What is the answer?")],
-                ..ModelCall::default()
-            }),
-            overrides: Overrides::default(),
-            deadline: Instant::now() + allowed,
-            trace: TraceContext::default(),
-        };
+        let messages = vec![Message::text(Role::User, "What is the answer?")];
+        let call = Call::Model(ModelCall { messages, ..ModelCall::default() });
+        let id = InvocationId::from(format!("call-{number}"));
+        let invocation = Invocation::new(id, RouteName::from("route"), call, Instant::now() + allowed);
         let plan = Plan {
-            route: RouteName::from("route"),
-            targets: self.route.clone(),
             retry: settings.retry.clone(),
-            injection: InjectionPolicy::default(),
             injection_mode: InjectionMode::Never,
-            select: SelectPolicy::default(),
             timers: settings.timers.clone(),
             hedge: settings.hedge.clone(),
             seed: 7,
+            ..Plan::new(RouteName::from("route"), self.route.clone())
         };
         let entry = Entry::Grpc("relight.v1.RecoveryService/InvokeWithRecovery");
-        let (before, cancel) = (relight::layers::scope::Before::default(), relight::layers::cancel::Cancel::default());
-        let incoming = Incoming { invocation: Arc::new(invocation), plan: Arc::new(plan), entry, before, cancel };
-        self.stack.clone().oneshot(incoming).await
+        self.stack.clone().oneshot(Incoming::new(invocation, Arc::new(plan), entry)).await
     }
 
     /// One more call, followed to its end.

@@ -220,7 +220,7 @@ mod tests {
     use relight::{
         domain::{
             failure::{Failure, FailureClass},
-            invocation::{AttemptCause, Call, Invocation, Overrides, ToolInvocation, TraceContext},
+            invocation::{AttemptCause, Call, Invocation, ToolInvocation, TraceContext},
         },
         events::EventBus,
         layers::spans::{Entry, Spans},
@@ -233,18 +233,10 @@ mod tests {
     const WITHIN: Duration = Duration::from_secs(10);
 
     fn invocation(traceparent: Option<&str>) -> Invocation {
+        let (call, now) = (Call::Tool(ToolInvocation::default()), tokio::time::Instant::now());
         Invocation {
-            id: "inv-1".into(),
-            request_id: None,
-            thread: None,
-            tenant: "".into(),
-            route: "default".into(),
-            operation: "executor".into(),
-            labels: BTreeMap::new(),
-            call: Call::Tool(ToolInvocation::default()),
-            overrides: Overrides::default(),
-            deadline: tokio::time::Instant::now(),
             trace: TraceContext { traceparent: traceparent.map(str::to_owned), ..TraceContext::default() },
+            ..Invocation::new("inv-1".into(), "default".into(), call, now)
         }
     }
 

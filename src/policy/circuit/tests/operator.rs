@@ -10,7 +10,6 @@ fn forced_open_admits_nobody_for_as_long_as_it_is_demanded() {
     bench.pass(3_600_000);
     assert!(bench.try_admit().is_err());
     assert_eq!(bench.circuit.peek(bench.now, true), Peek::Wait { retry_in: None });
-    assert_eq!(bench.circuit.next_probe_at(bench.now), None);
 }
 
 #[test]
@@ -92,19 +91,6 @@ fn switched_off_it_admits_everything_and_records_nothing() {
     assert_eq!(bench.said, []);
     let window_ms = bench.evidence().window_ms;
     assert_eq!(bench.evidence(), crate::domain::event::Evidence { window_ms, ..Default::default() });
-}
-
-#[test]
-fn the_next_tick_is_when_the_oldest_silent_attempt_becomes_overdue() {
-    let mut bench = Bench::new();
-    assert_eq!(bench.circuit.next_tick_at(), None);
-    let began = bench.now;
-    let first = bench.admit();
-    bench.pass(1000);
-    let _second = bench.admit();
-    assert_eq!(bench.circuit.next_tick_at(), Some(began + Duration::from_secs(30)));
-    bench.tell(&first, ANSWER);
-    assert_eq!(bench.circuit.next_tick_at(), Some(began + Duration::from_secs(31)));
 }
 
 #[test]

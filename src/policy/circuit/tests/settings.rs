@@ -62,6 +62,42 @@ fn every_setting_out_of_range_is_named() {
 }
 
 #[test]
+fn every_bound_is_just_allowed_and_what_is_beyond_is_named() {
+    use serde_json::json;
+    let bounds = [
+        ("first_token_timeout", json!("2500ms"), json!("10m"), json!("2499ms"), json!("600001ms")),
+        ("slow_threshold", json!("1ms"), json!("30s"), json!("0ms"), json!("30001ms")),
+        ("window", json!("1s"), json!("5m"), json!("999ms"), json!("600001ms")),
+        ("sparse_window", json!("10s"), json!("24h"), json!("9999ms"), json!("86400001ms")),
+        ("degraded_after", json!("0ms"), json!("10m"), json!("0ms"), json!("600001ms")),
+        ("look_again", json!("1s"), json!("1h"), json!("999ms"), json!("3600001ms")),
+        ("open_base", json!("10ms"), json!("5s"), json!("9ms"), json!("5001ms")),
+        ("open_max_fast", json!("1s"), json!("1h"), json!("999ms"), json!("3600001ms")),
+        ("open_max_slow", json!("1s"), json!("1h"), json!("999ms"), json!("3600001ms")),
+        ("retry_after_max", json!("0ms"), json!("1h"), json!("0ms"), json!("3600001ms")),
+        ("probe_grace", json!("0ms"), json!("1m"), json!("0ms"), json!("60001ms")),
+        ("stage_time", json!("0ms"), json!("10m"), json!("0ms"), json!("600001ms")),
+        ("consecutive_open", json!("10ms"), json!("1h"), json!("9ms"), json!("3600001ms")),
+        ("failure_share", json!(0.5), json!(1.0), json!(0.49), json!(1.001)),
+        ("failure_share_with_alternative", json!(0.001), json!(0.8), json!(0.0), json!(0.801)),
+        ("slow_share", json!(0.001), json!(1.0), json!(0.0), json!(1.001)),
+        ("open_jitter", json!(0.0), json!(0.9), json!(-0.001), json!(0.901)),
+        ("low_rate", json!(0.001), json!(49.999), json!(0.0), json!(50.0)),
+        ("high_rate", json!(1.001), json!(1e9), json!(1.0), json!(1e9)),
+    ];
+    for (field, least, most, below, above) in bounds {
+        let faults = |value: &serde_json::Value| {
+            let mut policy = serde_json::to_value(CircuitPolicy::default()).unwrap();
+            policy[field] = value.clone();
+            serde_json::from_value::<CircuitPolicy>(policy).unwrap().validate().len()
+        };
+        assert_eq!((faults(&least), faults(&most)), (0, 0), "{field}");
+        // Where nothing is below or above, the bound itself is given again.
+        assert_eq!((faults(&below) > 0, faults(&above) > 0), (below != least, above != most), "{field}");
+    }
+}
+
+#[test]
 fn the_run_that_opens_grows_with_the_logarithm_of_the_rate() {
     let policy = CircuitPolicy::default();
     for (rate, length) in [(0.0, 8), (1.0, 8), (2.0, 9), (7.1, 11), (25.0, 13), (50.0, 14), (5000.0, 14)] {

@@ -2,43 +2,70 @@
 //!
 //! Never looks at a value.
 
-use super::letters::packed;
+use super::{letters::Mark, text::Word};
 
 /// Keys whose value is a code, or the message itself.
-const CODE_KEYS: [u64; 11] = [
-    packed(b"code"),
-    packed(b"type"),
-    packed(b"status"),
-    packed(b"reason"),
-    packed(b"name"),
-    packed(b"errcode"),
-    packed(b"category"),
-    packed(b"error"),
-    packed(b"detail"),
-    packed(b"message"),
-    packed(b"event"),
+const CODE_KEYS: [u64; 12] = [
+    mark(b"code"),
+    mark(b"type"),
+    mark(b"status"),
+    mark(b"reason"),
+    mark(b"name"),
+    mark(b"errcode"),
+    mark(b"category"),
+    mark(b"error"),
+    mark(b"detail"),
+    mark(b"message"),
+    mark(b"event"),
+    mark(b"exception"),
 ];
 
-/// Whether the value of this key is a code, or the message itself.
-pub(super) fn is_code_key(word: &[u8]) -> bool {
-    if word.len() > 8 { word == b"exception" } else { CODE_KEYS.contains(&packed(word)) }
+/// The marks of a key, and of the word before it if one must stand there.
+type Key = (Option<u64>, u64);
+
+/// Keys whose value repeats what the caller sent or the model wrote.
+const ECHOES: [Key; 7] = [
+    (None, mark(b"input")),
+    (None, mark(b"prompt")),
+    (Some(mark(b"failed")), mark(b"generation")),
+    (Some(mark(b"input")), mark(b"value")),
+    (Some(mark(b"request")), mark(b"id")),
+    (Some(mark(b"documentation")), mark(b"url")),
+    (Some(mark(b"request")), mark(b"body")),
+];
+
+/// Keys whose number keeps its digits, because systems number their errors the same in every language.
+const NUMBERED: [Key; 7] = [
+    (None, mark(b"errno")),
+    (None, mark(b"curl")),
+    (Some(mark(b"win")), mark(b"error")),
+    (Some(mark(b"os")), mark(b"error")),
+    (Some(mark(b"curl")), mark(b"error")),
+    (Some(mark(b"err")), mark(b"code")),
+    (Some(mark(b"exit")), mark(b"code")),
+];
+
+/// Whether the value after these words is a code, or the message itself.
+pub(super) fn is_code(words: &[Word]) -> bool {
+    words.last().is_some_and(|key| CODE_KEYS.contains(&key.mark))
 }
 
-/// Whether the value of this key repeats what the caller sent or the model wrote.
-pub(super) fn is_echo(word: &[u8], text: &[u8]) -> bool {
-    match word {
-        b"input" | b"prompt" => true,
-        b"generation" => ends_with_words(text, b"failed generation"),
-        b"value" => ends_with_words(text, b"input value"),
-        b"id" => ends_with_words(text, b"request id"),
-        b"url" => ends_with_words(text, b"documentation url"),
-        b"body" => ends_with_words(text, b"request body"),
-        _ => false,
-    }
+/// Whether the value after these words repeats what the caller sent or the model wrote.
+pub(super) fn is_echo(words: &[Word]) -> bool {
+    end_with(words, &ECHOES)
 }
 
-fn ends_with_words(text: &[u8], words: &[u8]) -> bool {
-    text.strip_suffix(b" ")
-        .and_then(|text| text.strip_suffix(words))
-        .is_some_and(|before| before.last().is_none_or(|b| !b.is_ascii_alphanumeric()))
+/// Whether a number after these words keeps its digits.
+pub(super) fn names_number(words: &[Word]) -> bool {
+    end_with(words, &NUMBERED)
+}
+
+fn end_with(words: &[Word], keys: &[Key]) -> bool {
+    let mut last = words.iter().rev().map(|word| word.mark);
+    let (key, before) = (last.next(), last.next());
+    keys.iter().any(|(first, last)| key == Some(*last) && (first.is_none() || before == *first))
+}
+
+const fn mark(word: &[u8]) -> u64 {
+    Mark::of(word, word.len())
 }

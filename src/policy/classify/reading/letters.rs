@@ -1,6 +1,6 @@
-//! What each byte is to the reader of failures: a table, so that its one loop asks once.
+//! What each byte is to the reader of failures, and each word: tables and numbers, so that letters are asked for once.
 //!
-//! Never looks at more than eight bytes.
+//! Never decides what a word means.
 
 /// What a byte is, for the reader's one loop.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd)]
@@ -57,23 +57,76 @@ pub(super) const BETWEEN: [bool; 256] = {
     between
 };
 
-/// Up to eight letters as a number.
-pub(super) const fn packed(word: &[u8]) -> u64 {
-    let mut packed = 0;
-    let mut at = 0;
-    while at < word.len() && at < 8 {
-        packed |= (word[at] as u64) << (8 * at);
-        at += 1;
+/// The bits of a mark that hold a word's first letters, and how many letters these are.
+pub(in crate::policy::classify) const FIRST_LETTERS: u64 = 0xFF_FFFF;
+pub(in crate::policy::classify) const LETTERS: usize = 3;
+
+/// A word as a number, while the word is read eight letters by eight. The lowest bits of the number are the word's
+/// [`FIRST_LETTERS`]. Up to seven letters the number is the word itself; of longer words the other 40 bits depend on every
+/// letter, and no two words of a vocabulary share them.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Mark {
+    first: u64,
+    mixed: u64,
+}
+
+impl Mark {
+    /// The mark of the word of this length that a text begins with.
+    pub(super) const fn of(text: &[u8], length: usize) -> u64 {
+        let (mut mark, mut rest, mut left) = (Self { first: 0, mixed: 0 }, text, length);
+        while left >= 8
+            && let Some((eight, more)) = rest.split_first_chunk()
+        {
+            mark = mark.and(u64::from_le_bytes(*eight));
+            (rest, left) = (more, left - 8);
+        }
+        if let Some(eight) = rest.first_chunk() {
+            return mark.end(u64::from_le_bytes(*eight), left);
+        }
+        let (mut last, mut at) = (0, 0);
+        while at < rest.len() {
+            last |= (rest[at] as u64) << (8 * at);
+            at += 1;
+        }
+        mark.end(last, left)
     }
-    packed
+
+    /// The word goes on with eight letters.
+    #[inline]
+    pub(super) const fn and(self, eight: u64) -> Self {
+        let first = if self.mixed == 0 { eight } else { self.first };
+        Self { first, mixed: (self.mixed ^ eight).wrapping_mul(SPREAD).rotate_left(29) }
+    }
+
+    /// The word ends with some of these letters, less than eight.
+    #[inline]
+    pub(super) const fn end(self, eight: u64, letters: usize) -> u64 {
+        let last = begin(eight, letters);
+        if self.mixed == 0 {
+            return last;
+        }
+        (self.mixed ^ last).wrapping_mul(SPREAD) & !FIRST_LETTERS | self.first & FIRST_LETTERS
+    }
+}
+
+/// Spreads bits upwards.
+const SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;
+
+/// The bits that tell a lower-case letter from its capital, of eight letters and of the first.
+pub(super) const CASE: u64 = 0x2020_2020_2020_2020;
+pub(super) const FIRST_CASE: u64 = 0x20;
+
+/// The first of eight bytes, less than eight.
+#[inline]
+pub(super) const fn begin(eight: u64, count: usize) -> u64 {
+    eight & !(u64::MAX << (8 * count % 64))
 }
 
 /// How many of eight bytes are lower-case letters before the first that is none.
 #[inline]
-pub(super) fn lower(bytes: [u8; 8]) -> usize {
+pub(super) fn lower(eight: u64) -> usize {
     const LOW: u64 = 0x0101_0101_0101_0101;
     const HIGH: u64 = LOW << 7;
-    let eight = u64::from_le_bytes(bytes);
     let ascii = eight & !HIGH;
     // The high bit of each byte: at least `a`, and beyond `z`.
     let from_a = ascii + LOW * (0x80 - u64::from(b'a'));
@@ -92,7 +145,11 @@ mod tests {
             for at in 0..8 {
                 let mut bytes = *b"abmnopyz";
                 bytes[at] = byte;
-                assert_eq!(lower(bytes), if byte.is_ascii_lowercase() { 8 } else { at }, "{byte} at {at}");
+                assert_eq!(
+                    lower(u64::from_le_bytes(bytes)),
+                    if byte.is_ascii_lowercase() { 8 } else { at },
+                    "{byte} at {at}"
+                );
             }
         }
     }

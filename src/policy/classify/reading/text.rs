@@ -2,9 +2,9 @@
 //!
 //! Never grows: what does not fit any more is left out, which the bounded source makes impossible for any real text.
 
-use std::ops::{Deref, Range};
+use std::ops::Deref;
 
-use super::letters;
+use super::letters::{self, Mark};
 
 /// Words between single spaces, beginning with a space.
 #[derive(Debug, Default)]
@@ -13,10 +13,23 @@ pub(in crate::policy::classify) struct Text {
     bytes: Vec<u8>,
     /// How much of it is written.
     len: usize,
-    /// Where each word begins, and where the next one will.
-    words: Vec<u32>,
+    /// The words that a space ends.
+    words: Vec<Word>,
     /// Where the word begins that is being written.
     next: usize,
+    /// The mark of that word, as long as it ends here.
+    written: (usize, u64),
+}
+
+/// A word of a text.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::policy::classify) struct Word {
+    /// Where it begins.
+    pub begin: usize,
+    /// Where it ends.
+    pub end: usize,
+    /// Its [mark](Mark), by which words are told apart.
+    pub mark: u64,
 }
 
 /// Bytes that a word and its gap have at least, on an average.
@@ -48,7 +61,7 @@ impl Text {
 
     /// Forgets what is written and keeps the room.
     pub(super) fn clear(&mut self) {
-        (self.len, self.next) = (0, 0);
+        (self.len, self.next, self.written) = (0, 0, (0, 0));
         self.words.clear();
     }
 
@@ -60,9 +73,7 @@ impl Text {
         }
         self.words.reserve(source / USUAL_WORD);
         if self.len == 0 {
-            self.len = 1;
-            self.next = 1;
-            self.words.push(1);
+            (self.len, self.next) = (1, 1);
         }
     }
 
@@ -75,45 +86,84 @@ impl Text {
         }
     }
 
-    /// Writes the words of lower-case letters that begin at a place of a source, as long as only one byte that ends a
-    /// word stands between them; says up to where it read.
-    #[inline]
-    pub(super) fn put_words(&mut self, source: &[u8], from: usize, ends_word: impl Fn(u8) -> bool) -> usize {
-        let (out, mut len, mut i) = (&mut self.bytes[..], self.len, from);
-        loop {
-            // Eight bytes at once: all are written, and those that are no lower-case letters not counted.
-            loop {
-                let eight = source.get(i..).and_then(<[u8]>::first_chunk::<8>);
-                let place = out.get_mut(len..).and_then(<[u8]>::first_chunk_mut::<8>);
-                let (Some(eight), Some(place)) = (eight, place) else { break };
-                *place = *eight;
-                let lower = letters::lower(*eight);
-                (len, i) = (len + lower, i + lower);
-                if lower < 8 {
-                    break;
-                }
+    /// Writes the words of lower-case letters that begin at a place of a source, and one space for all that stands between
+    /// them; says up to where it read.
+    pub(super) fn put_words(&mut self, source: &[u8], from: usize, between: impl Fn(u8) -> bool) -> usize {
+        let mut rest = &source[from..];
+        if !self.is_gap() {
+            // The word was begun in another way.
+            rest = &rest[self.put_letters(rest)..];
+            if !rest.first().is_some_and(|byte| between(*byte)) {
+                return source.len() - rest.len();
             }
-            while let Some(byte) = source.get(i).filter(|byte| byte.is_ascii_lowercase())
-                && let Some(place) = out.get_mut(len)
-            {
-                *place = *byte;
-                (len, i) = (len + 1, i + 1);
-            }
-            if let [between, next, ..] = source[i..]
-                && ends_word(between)
-                && let Some(place) = out.get_mut(len)
-            {
-                *place = b' ';
-                (len, i) = (len + 1, i + 1);
-                self.next = len;
-                self.words.push(u32::try_from(len).unwrap_or(u32::MAX));
-                if next.is_ascii_lowercase() {
-                    continue;
-                }
-            }
-            self.len = len;
-            return i;
+            self.end_word();
+            rest = &rest[1..];
         }
+        let (mut begin, mut len, mut mark) = (self.next, self.len, Mark::default());
+        // Eight bytes at once: all are written, and those that are no lower-case letters not counted.
+        while let Some(bytes) = rest.first_chunk::<8>()
+            && let Some(place) = self.bytes.get_mut(len..).and_then(<[u8]>::first_chunk_mut::<8>)
+        {
+            *place = *bytes;
+            let eight = u64::from_le_bytes(*bytes);
+            let lower = letters::lower(eight);
+            len += lower;
+            rest = &rest[lower..];
+            if lower == 8 {
+                mark = mark.and(eight);
+                continue;
+            }
+            if len == begin {
+                break;
+            }
+            let word = Word { begin, end: len, mark: mark.end(eight, lower) };
+            if !between(bytes[lower]) {
+                self.written = (len, word.mark);
+                break;
+            }
+            place[lower] = b' ';
+            self.words.push(word);
+            len += 1;
+            (begin, mark) = (len, Mark::default());
+            rest = &rest[1..];
+            while let [byte, more @ ..] = rest
+                && between(*byte)
+            {
+                rest = more;
+            }
+        }
+        (self.next, self.len) = (begin, len);
+        let too_few = rest.len() < 8 || self.bytes.len() - len < 8;
+        let letters = if too_few { self.put_letters(rest) } else { 0 };
+        source.len() - rest.len() + letters
+    }
+
+    /// Writes in lower case the short word of capitals, or with one in front, that a source begins with; says how many
+    /// letters it has. None is written where a word is being written already or may be several (`RateLimit`).
+    pub(super) fn put_capitals(&mut self, source: &[u8]) -> usize {
+        if !self.is_gap() {
+            return 0;
+        }
+        let place = self.bytes.get_mut(self.len..).and_then(<[u8]>::first_chunk_mut::<8>);
+        let (Some(bytes), Some(place)) = (source.first_chunk::<8>(), place) else { return 0 };
+        let eight = u64::from_le_bytes(*bytes);
+        let lower = eight | letters::CASE;
+        let count = letters::lower(lower);
+        let capitals = letters::begin(letters::CASE & !eight, count);
+        if count == 8 || capitals > letters::FIRST_CASE && capitals != letters::begin(letters::CASE, count) {
+            return 0;
+        }
+        *place = lower.to_le_bytes();
+        self.len += count;
+        self.written = (self.len, letters::begin(lower, count));
+        count
+    }
+
+    /// Writes the lower-case letters that a source begins with, and says how many.
+    fn put_letters(&mut self, source: &[u8]) -> usize {
+        let letters = source.iter().take_while(|byte| byte.is_ascii_lowercase()).count();
+        self.put_all(&source[..letters]);
+        letters
     }
 
     /// Writes bytes of a word.
@@ -132,11 +182,16 @@ impl Text {
     }
 
     /// Ends a word that is surely being written.
-    #[inline]
-    pub(super) fn end_word(&mut self) {
+    fn end_word(&mut self) {
+        let mark = if self.written.0 == self.len { self.written.1 } else { self.mark(self.len) };
+        self.words.push(Word { begin: self.next, end: self.len, mark });
         self.put(b' ');
         self.next = self.len;
-        self.words.push(u32::try_from(self.next).unwrap_or(u32::MAX));
+    }
+
+    /// The mark of the word that is being written, if it ends there.
+    fn mark(&self, end: usize) -> u64 {
+        Mark::of(&self.bytes[self.next..], end - self.next)
     }
 
     /// Whether no word is being written.
@@ -150,40 +205,90 @@ impl Text {
         while !self.is_gap() && self.bytes[self.len - 1].is_ascii_alphanumeric() {
             self.len -= 1;
         }
+        self.written = (0, 0);
     }
 
-    /// The last word that a space ends.
+    /// The words that a space ends.
     #[inline]
-    pub(super) fn last_word(&self) -> &[u8] {
-        let from = self.words.len().checked_sub(2).map_or(0, |last| self.words[last] as usize);
-        self.bytes.get(from..self.next.saturating_sub(1)).unwrap_or_default()
-    }
-
-    /// How many words a space ends.
-    pub(in crate::policy::classify) fn count(&self) -> usize {
-        self.words.len().saturating_sub(1)
-    }
-
-    /// Where a word begins and ends, counted from zero.
-    #[inline]
-    pub(in crate::policy::classify) fn word(&self, index: usize) -> Option<(usize, usize)> {
-        match self.words.get(index..)? {
-            [from, next, ..] => Some((*from as usize, *next as usize - 1)),
-            _ => None,
-        }
-    }
-
-    /// Where some of the words begin and end, as many as there are.
-    #[inline]
-    pub(in crate::policy::classify) fn words(&self, range: Range<usize>) -> impl Iterator<Item = (usize, usize)> {
-        let last = self.words.len().min(range.end + 1);
-        let bounds = self.words.get(range.start..last).unwrap_or_default();
-        bounds.windows(2).map(|pair| (pair[0] as usize, pair[1] as usize - 1))
+    pub(in crate::policy::classify) fn words(&self) -> &[Word] {
+        &self.words
     }
 
     /// Eight bytes from a place on; behind the end of the text whatever they are.
     #[inline]
     pub(in crate::policy::classify) fn eight(&self, at: usize) -> u64 {
         self.bytes.get(at..).and_then(<[u8]>::first_chunk).map_or(0, |bytes| u64::from_le_bytes(*bytes))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The words that are read of a source which goes on long enough for eight bytes at once.
+    fn read(source: &str) -> Text {
+        let mut text = Text::default();
+        text.make_room(source.len());
+        let (bytes, mut i) = (source.as_bytes(), 0);
+        while i < bytes.len() {
+            let capitals = text.put_capitals(&bytes[i..]);
+            i += capitals;
+            let lower = text.put_words(bytes, i, |byte| byte == b' ' || byte == b',');
+            if capitals == 0 && lower == i {
+                text.gap();
+                i += 1;
+            } else {
+                i = lower;
+            }
+        }
+        text.gap();
+        text
+    }
+
+    #[test]
+    fn a_word_has_one_mark_however_it_was_written() {
+        let long = "abcdefghijklmnopqrstuvwxyz";
+        for length in 1..long.len() {
+            let word = &long[..length];
+            let mark = Mark::of(word.as_bytes(), length);
+            for source in [
+                format!("{word} "),
+                format!("{word},  {word}; "),
+                format!("xyz {word} x"),
+                format!("{word} rest of it"),
+            ] {
+                let text = read(&source);
+                let found = text.words().iter().find(|found| &text[found.begin..found.end] == word.as_bytes());
+                assert_eq!(found.map(|found| found.mark), Some(mark), "{source}");
+            }
+            let mut text = Text::default();
+            text.make_room(length);
+            text.put_all(word.as_bytes());
+            text.gap();
+            assert_eq!(text.words()[0].mark, mark, "{word}");
+        }
+    }
+
+    #[test]
+    fn capitals_are_written_at_once_only_where_they_are_one_word() {
+        for (source, letters) in [
+            ("RATE limit", 4),
+            ("Rate limit", 4),
+            ("X       ", 1),
+            ("rate    ", 4),
+            ("RateLimi", 0),
+            ("RAte lim", 0),
+            ("URLs are", 0),
+            ("RATELIMIT", 0),
+            ("Rate", 0),
+        ] {
+            let mut text = Text::default();
+            text.make_room(source.len());
+            assert_eq!(text.put_capitals(source.as_bytes()), letters, "{source}");
+            text.gap();
+            let read = text.words().first().map_or(0, |word| word.end - word.begin);
+            assert_eq!(read, letters, "{source}");
+            assert_eq!(text.trim_ascii(), source[..letters].to_lowercase().as_bytes(), "{source}");
+        }
     }
 }
