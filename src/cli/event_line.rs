@@ -16,7 +16,6 @@ pub(super) fn what(event: &v1::RecoveryEvent) -> Option<String> {
         Some(Body::Missed(missed)) if missed.count == 0 => {
             "the server was started anew; what happened before is gone".to_owned()
         }
-        Some(Body::Missed(missed)) if missed.caught_up => format!("{} events were missed; they follow", missed.count),
         Some(Body::Missed(missed)) => format!("{} events were missed", missed.count),
         Some(Body::RecoveryAttempted(recovery)) => match (recovery.wait_ms, words::wait_source(recovery.wait_source)) {
             (0, _) => format!("{}; at once", recovery.display_text),

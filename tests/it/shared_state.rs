@@ -266,5 +266,5 @@ async fn whoever_waits_for_a_closed_target_says_so_once_to_watchers_and_to_his_c
     assert_eq!((event.target.as_str(), told.failure_class()), ("main", FailureClass::RateLimited));
     assert_eq!(told.wait_source(), WaitSource::Gate);
     assert!(told.wait_ms > 0 && event.display_text.contains("rate limit reached"), "{event:?}");
-    assert_eq!(folding.parked, [event.display_text.clone()]);
+    assert_eq!(folding.parked, std::slice::from_ref(&event.display_text));
 }

@@ -64,19 +64,17 @@ pub fn recovery_event(event: &Event) -> Option<v1::RecoveryEvent> {
     })
 }
 
-/// Stands in place of `count` events from `from` to `to`, both included, that a slow watcher missed. `caught_up`: they
-/// follow from the journal.
+/// Stands in place of `count` events from `from` to `to`, both included, that a slow watcher missed.
 #[must_use]
-pub fn missed(count: u64, from: Cursor, to: Cursor, caught_up: bool, at: Timestamp) -> v1::RecoveryEvent {
+pub fn missed(count: u64, from: Cursor, to: Cursor, at: Timestamp) -> v1::RecoveryEvent {
     let before = Cursor(from.0.saturating_sub(1));
     let from_cursor = if before.0 == 0 { String::new() } else { cursor_text(before) };
-    // Where the gap is caught up, a watcher that comes back must get it again.
-    let resume = if caught_up { before } else { to };
     v1::RecoveryEvent {
-        cursor: cursor_text(resume),
+        // They are lost: whoever comes back goes on after them.
+        cursor: cursor_text(to),
         time: Some(wire_time(at)),
         severity: v1::Severity::Warning.into(),
-        body: Some(Body::Missed(v1::Missed { count, from_cursor, to_cursor: cursor_text(to), caught_up })),
+        body: Some(Body::Missed(v1::Missed { count, from_cursor, to_cursor: cursor_text(to) })),
         ..v1::RecoveryEvent::default()
     }
 }

@@ -85,9 +85,7 @@ pub fn failure_of(outcome: &Outcome, asked: &Asked) -> Option<v1::Failure> {
         thread_id: asked.thread.as_ref().map(|thread| thread.as_str().to_owned()).unwrap_or_default(),
         recovery_applied: strategies_field(&outcome.recovery_applied),
         reasoning: outcome.reasoning.clone(),
-        alternatives: alternatives
-            .map(|reason| v1::Alternative { name: String::new(), reason: reason.clone() })
-            .collect(),
+        alternatives: alternatives.map(|reason| v1::Alternative { reason: reason.clone() }).collect(),
         attempts: attempts(outcome),
         stopped_by: class_field(outcome.stopped_by()),
         ..bare_failure(failure)
