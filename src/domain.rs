@@ -13,4 +13,5 @@ pub mod message;
 pub mod semconv;
 pub mod target;
 pub mod units;
+pub mod upstream;
 pub mod wire;

@@ -22,10 +22,13 @@ pub use self::{
 use crate::{
     config::Config,
     domain::{
+        adaptation::Wording,
         clock,
         event::{EventBody, SettingFault},
         failure::{Failure, ProviderError},
         ids::{Operation, RouteName, TargetId},
+        invocation::TraceContext,
+        upstream::{Tether, UpstreamHandle},
         wire::{DeltaStream, WireCall},
     },
     events::EventBus,
@@ -139,6 +142,27 @@ impl Engine {
     /// When it is refused before any attempt: too much work.
     pub async fn run(&self, incoming: Incoming) -> Result<ProgressStream, Failure> {
         self.stack.clone().oneshot(incoming).await
+    }
+
+    /// Has an answer cancelled that is made in the background for an invocation, and that nobody is going to read. Does
+    /// nothing where its target is no longer one of the plan's. To be called within a runtime.
+    pub fn abandon(&self, incoming: &Incoming, handle: UpstreamHandle) {
+        let mut targets = incoming.plan.targets.iter();
+        let Some(target) = targets.find(|it| it.id == handle.target && it.capabilities.background) else { return };
+        let call = WireCall {
+            invocation: incoming.invocation.id.clone(),
+            attempt: handle.attempt,
+            target: Arc::clone(target),
+            call: Arc::default(),
+            wording: Wording::default(),
+            deadline: incoming.invocation.deadline,
+            idle: None,
+            trace: TraceContext::default(),
+            tether: Tether::default(),
+            attach: Some(handle),
+        };
+        // Whoever takes hold of an answer and lets go of it cancels it.
+        drop(Wire { providers: Arc::clone(&self.providers) }.call(call));
     }
 
     /// Judges bare facts as an attempt's would be.

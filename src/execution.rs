@@ -20,6 +20,7 @@ mod standing;
 mod start;
 mod tail;
 mod tenure;
+mod upstream;
 
 use std::{
     collections::HashMap,
@@ -30,7 +31,7 @@ use std::{
     time::Duration,
 };
 
-use tokio::{task::JoinSet, time::Instant};
+use tokio::{sync::watch, task::JoinSet, time::Instant};
 
 use self::{backlog::Backlog, line::Lines, live::Execution};
 pub use self::{
@@ -43,6 +44,7 @@ use crate::{
     domain::{
         clock,
         ids::{InvocationId, RequestId, TenantId},
+        upstream::Tether,
     },
     engine::Engine,
     journal::{
@@ -117,7 +119,7 @@ struct Shared {
     kept: Mutex<(Stats, Compacted)>,
     journal_standing: Mutex<Standing>,
     /// Until when the leases of this replica are good for sure.
-    leased_until: Mutex<Instant>,
+    leased_until: watch::Sender<Instant>,
     closing: AtomicBool,
 }
 
@@ -167,7 +169,7 @@ impl Settings {
 impl Executions {
     /// No executions yet.
     pub fn new(engine: Engine, journal: Arc<dyn Journal>, settings: Settings) -> Self {
-        let leased_until = Mutex::new(Instant::now() + settings.lease);
+        let leased_until = watch::Sender::new(Instant::now() + settings.lease);
         let backlog = Arc::new(Backlog::new(settings.queue));
         let shared = Shared {
             backlog,
@@ -327,11 +329,16 @@ impl Shared {
 
     /// Whether this replica is taken to be alive by the others.
     fn holds_leases(&self) -> bool {
-        Instant::now() < *self.leased_until.lock().unwrap_or_else(PoisonError::into_inner)
+        Instant::now() < *self.leased_until.borrow()
+    }
+
+    /// What ties an invocation of this replica to answers that are made in the background.
+    fn tether(&self) -> Tether {
+        Tether::leased(self.leased_until.subscribe())
     }
 
     fn leases_renewed(&self, asked_at: Instant) {
-        *self.leased_until.lock().unwrap_or_else(PoisonError::into_inner) = asked_at + self.settings.lease;
+        self.leased_until.send_replace(asked_at + self.settings.lease);
     }
 
     /// Says that the journal was away, or was not; whoever watches is told when that changes.

@@ -47,6 +47,7 @@ use crate::{
     domain::{
         ids::{InvocationId, RequestId, TenantId},
         invocation::Outcome,
+        upstream::UpstreamHandle,
     },
 };
 
@@ -65,6 +66,14 @@ pub trait Journal: Debug + Send + Sync {
     /// # Errors
     /// [`AppendError`]; then nothing of the batch was recorded.
     fn append<'a>(&'a self, id: &'a InvocationId, entries: &'a [Entry]) -> Answer<'a, (), AppendError>;
+
+    /// Remembers where the answer is found that an execution waits for, in place of what was remembered before; forgotten
+    /// with the end. Tells whether a process that takes the execution over can learn of it: not in memory, and not where
+    /// payloads are not kept.
+    ///
+    /// # Errors
+    /// [`AppendError::Fenced`], [`AppendError::Finished`], [`AppendError::Unknown`] or the store's own.
+    fn remember<'a>(&'a self, held: &'a Held, upstream: &'a UpstreamHandle) -> Answer<'a, bool, AppendError>;
 
     /// Reads at most `limit` steps after `after_seq`; `None` where there is no such invocation.
     fn read<'a>(&'a self, id: &'a InvocationId, after_seq: u64, limit: usize) -> Answer<'a, Option<Page>>;

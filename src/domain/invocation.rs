@@ -186,6 +186,8 @@ pub enum AttemptCause {
     Adapt(FailureClass),
     /// Going on from an answer that its output limit cut.
     Extend,
+    /// Reading on the answer that an earlier owner of the invocation had asked for.
+    Attach(FailureClass),
 }
 
 impl AttemptCause {
@@ -200,6 +202,7 @@ impl AttemptCause {
             Self::Continue(class) => format!("continue:{class}"),
             Self::Adapt(class) => format!("adapt:{class}"),
             Self::Extend => "continue:length".to_owned(),
+            Self::Attach(class) => format!("attach:{class}"),
         }
     }
 
@@ -210,9 +213,15 @@ impl AttemptCause {
             Self::Initial => None,
             Self::Retry(_) => Some(RecoveryStrategy::Retry),
             Self::Fallback(_) | Self::Hedge => Some(RecoveryStrategy::Fallback),
-            Self::Continue(_) | Self::Extend => Some(RecoveryStrategy::Continue),
+            Self::Continue(_) | Self::Extend | Self::Attach(_) => Some(RecoveryStrategy::Continue),
             Self::Adapt(_) => Some(RecoveryStrategy::Adapt),
         }
+    }
+
+    /// Whether nothing new is asked for, so that nothing new is paid for either.
+    #[must_use]
+    pub const fn asks_for_nothing(self) -> bool {
+        matches!(self, Self::Attach(_))
     }
 }
 

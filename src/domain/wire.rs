@@ -8,8 +8,14 @@ use futures_util::Stream;
 use tokio::time::Instant;
 
 use super::{
-    adaptation::Wording, completion::Delta, failure::ProviderError, ids::InvocationId, invocation::TraceContext,
-    message::ModelCall, target::Target,
+    adaptation::Wording,
+    completion::Delta,
+    failure::ProviderError,
+    ids::InvocationId,
+    invocation::TraceContext,
+    message::ModelCall,
+    target::Target,
+    upstream::{Tether, UpstreamHandle},
 };
 
 /// One attempt on the wire: exactly one request for an answer to exactly one provider.
@@ -31,6 +37,11 @@ pub struct WireCall {
     pub idle: Option<Duration>,
     /// The trace context to send to the provider; empty where it is not sent.
     pub trace: TraceContext,
+    /// What ties its invocation to answers that are made in the background.
+    pub tether: Tether,
+    /// The answer that is read on from its beginning instead of asking for one: what an earlier owner of the invocation
+    /// had asked of this target. Nothing new is made or paid for.
+    pub attach: Option<UpstreamHandle>,
 }
 
 /// An answer as it comes. It is whole only if a `Delta::Finish` came; an end without one is a cut. Dropping it

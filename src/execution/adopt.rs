@@ -4,7 +4,7 @@
 //! what is left of the allowance and the deadline. Nothing that was recorded is recorded again, and the old owner can
 //! write no more.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use tokio::time::Instant;
 
@@ -19,7 +19,8 @@ use crate::{
         failure::{Failure, FailureClass},
         fold::{Fold, Progress},
         ids::InvocationId,
-        invocation::{AttemptRecord, TraceContext},
+        invocation::{AttemptCause, AttemptRecord, TraceContext},
+        upstream::UpstreamHandle,
     },
     engine::Asked,
     journal::{Entry, Held, JournalError, Record, Takeover, ThreadKey},
@@ -27,6 +28,10 @@ use crate::{
 };
 
 const PAGE: usize = 512;
+
+/// How often one invocation's answer is read on by a new owner at most: an answer that kills its readers is not read for
+/// ever.
+const MOST_ATTACHED: usize = 8;
 
 /// What was recorded of an invocation.
 #[derive(Debug, Default)]
@@ -37,6 +42,8 @@ struct Left {
     last_seq: u64,
     /// Whether steps are missing.
     gone: bool,
+    /// The attempts after which recovery was decided upon.
+    decided: BTreeSet<u32>,
 }
 
 impl Shared {
@@ -63,14 +70,16 @@ impl Shared {
 
     async fn adopt(self: &Arc<Self>, record: Record) -> Result<(), JournalError> {
         tracing::info!(invocation = %record.id, epoch = record.epoch, "an invocation is taken over");
-        let left = self.left_of(&record).await?;
+        let mut left = self.left_of(&record).await?;
         let (id, epoch, last) = (record.id.clone(), record.epoch, left.last_seq.max(record.last_seq));
         if record.cancel_requested {
+            self.abandon_upstream(&record);
             let failure = Failure::local(FailureClass::Cancelled, "cancelled while nobody executed it");
             self.end_unrun(&id, epoch, last, failure, None).await;
             return Ok(());
         }
         let Some(asked) = asked(&record).filter(|_| !left.gone) else {
+            self.abandon_upstream(&record);
             let words = "its replica died, and what was asked is not kept";
             self.end_unrun(&id, epoch, last, Failure::local(FailureClass::StreamInterrupted, words), None).await;
             return Ok(());
@@ -97,6 +106,7 @@ impl Shared {
                 match self.load_turn(&key, &mut incoming.invocation).await {
                     Ok(turn) => Some(turn),
                     Err(Unusable::Busy(running)) => {
+                        self.abandon_upstream(&record);
                         let words = format!("invocation {running} took the thread while nobody executed this one");
                         self.end_unrun(&id, epoch, last, Failure::local(FailureClass::State, words), None).await;
                         return Ok(());
@@ -105,11 +115,25 @@ impl Shared {
                 }
             }
         };
-        let cancel = Cancel::default();
-        incoming.cancel = cancel.clone();
+        let ends = (Cancel::default(), self.tether());
+        (incoming.cancel, incoming.tether) = ends.clone();
         let blocks = left.fold.blocks().to_vec();
         let attempts = u32::try_from(left.attempts.len()).unwrap_or(u32::MAX);
-        incoming.before = Before { attempts: left.attempts, blocks: blocks.clone(), last_block: left.last_block };
+        let upstream = match record.upstream.clone().filter(|handle| left.is_under_way(handle)) {
+            Some(handle) if left.may_be_read_on(&handle) => {
+                // Whoever may own it after this replica finds the same.
+                incoming.tether.is_findable(Some(handle.clone()));
+                left.count_once(&handle);
+                Some(handle)
+            }
+            Some(handle) => {
+                self.engine.abandon(&incoming, handle);
+                None
+            }
+            None => None,
+        };
+        incoming.before =
+            Before { attempts: left.attempts, blocks: blocks.clone(), last_block: left.last_block, upstream };
         let mode = mode_of_record(&record);
         let grace = incoming.invocation.overrides.resumable_grace.unwrap_or_default().max(RECONNECT_GRACE);
         let steps = match self.engine.run(incoming).await {
@@ -122,7 +146,7 @@ impl Shared {
             }
         };
         let tail = Tail::new(self.settings.tail_bytes, last, attempts, blocks.clone());
-        let execution = Arc::new(Execution::new(id, epoch, true, cancel, tail));
+        let execution = Arc::new(Execution::new(id, epoch, true, ends, tail));
         Run {
             shared: Arc::clone(self),
             recorder: Recorder::new(Arc::clone(self), Arc::clone(&execution), attempts),
@@ -135,6 +159,15 @@ impl Shared {
         }
         .begin();
         Ok(())
+    }
+
+    /// Has the answer cancelled that is still being made for an invocation that nobody goes on with.
+    fn abandon_upstream(&self, record: &Record) {
+        if let (Some(handle), Some(asked)) = (record.upstream.clone(), asked(record))
+            && let Ok(incoming) = self.engine.resolve(asked)
+        {
+            self.engine.abandon(&incoming, handle);
+        }
     }
 
     /// Reads what was recorded.
@@ -183,6 +216,7 @@ impl Left {
                 });
             }
             Progress::Recovery { attempt, class, adaptation, .. } => {
+                self.decided.insert(*attempt);
                 if let Some(record) = self.attempt(*attempt) {
                     let mut failure = Failure::local(*class, class.phrase());
                     // Something was done about it, so that something could be; the class says what could not.
@@ -224,6 +258,41 @@ impl Left {
         self.attempts.iter_mut().find(|record| record.number == number)
     }
 
+    /// Whether the attempt that waits for the answer at this handle had not been given up.
+    fn is_under_way(&self, handle: &UpstreamHandle) -> bool {
+        !self.decided.contains(&handle.attempt)
+    }
+
+    /// Whether the answer at this handle is what its attempt was to bring: whole, and as the conversation knows it.
+    fn may_be_read_on(&self, handle: &UpstreamHandle) -> bool {
+        let attached = self.attempts.iter().filter(|record| record.cause.asks_for_nothing()).count();
+        let suits = |record: &AttemptRecord| match record.cause {
+            AttemptCause::Initial
+            | AttemptCause::Retry(_)
+            | AttemptCause::Fallback(_)
+            | AttemptCause::Hedge
+            | AttemptCause::Adapt(_)
+            // What a model was told by a note is not known here any more.
+            | AttemptCause::Attach(_) => record.note.is_none(),
+            // Such an answer is only the rest of one.
+            AttemptCause::Continue(_) | AttemptCause::Extend => false,
+        };
+        let made_by = self.attempts.iter().find(|record| record.number == handle.attempt);
+        let suits = match made_by {
+            Some(record) => suits(record),
+            // Its very first steps died with the owner that made them.
+            None => self.attempts.is_empty() && handle.attempt == 1,
+        };
+        attached < MOST_ATTACHED && suits
+    }
+
+    /// What an answer cost is counted with the attempt that brings it.
+    fn count_once(&mut self, handle: &UpstreamHandle) {
+        if let Some(record) = self.attempt(handle.attempt) {
+            record.usage = Usage::default();
+        }
+    }
+
     /// Whatever was under way ended with its replica.
     fn orphan_last(&mut self) {
         let Some(record) = self.attempts.last_mut().filter(|record| record.failure.is_none()) else { return };
@@ -256,3 +325,6 @@ fn asked(record: &Record) -> Option<Asked> {
 fn between(from: jiff::Timestamp, to: jiff::Timestamp) -> Duration {
     Duration::try_from(to.duration_since(from)).unwrap_or_default()
 }
+
+#[cfg(test)]
+mod tests;

@@ -325,6 +325,11 @@ impl Follower {
         for entry in steps {
             (self.at, self.at_epoch) = (entry.seq, entry.epoch);
             let ended = matches!(entry.step, Progress::Terminal(_));
+            if ended && self.has.is_some_and(|(epoch, _)| epoch != entry.epoch) {
+                // It has more than its owner recorded, and the end came before it could be told otherwise.
+                self.restate(here);
+                return;
+            }
             if ended {
                 self.ready.push_back(Told::Step(entry));
                 self.over = true;

@@ -6,7 +6,10 @@ use tokio::{sync::watch, time::timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::tail::Tail;
-use crate::{domain::ids::InvocationId, layers::cancel::Cancel};
+use crate::{
+    domain::{ids::InvocationId, upstream::Tether},
+    layers::cancel::Cancel,
+};
 
 /// One running invocation.
 #[derive(Debug)]
@@ -19,6 +22,7 @@ pub(super) struct Execution {
     pub(super) is_recorded: bool,
     pub(super) tail: Tail,
     pub(super) cancel: Cancel,
+    pub(super) tether: Tether,
     lost: CancellationToken,
     seats: watch::Sender<usize>,
 }
@@ -32,7 +36,10 @@ pub(super) struct Seat {
 // === impl Execution ===
 
 impl Execution {
-    pub(super) fn new(id: InvocationId, epoch: u64, is_recorded: bool, cancel: Cancel, tail: Tail) -> Self {
+    /// An execution of which both `ends` are held by what is below: the wish that it end, and what ties it to answers
+    /// that are made in the background.
+    pub(super) fn new(id: InvocationId, epoch: u64, is_recorded: bool, ends: (Cancel, Tether), tail: Tail) -> Self {
+        let (cancel, tether) = ends;
         Self {
             id,
             epoch,
@@ -40,6 +47,7 @@ impl Execution {
             is_recorded,
             tail,
             cancel,
+            tether,
             lost: CancellationToken::new(),
             seats: watch::channel(0).0,
         }
@@ -65,6 +73,8 @@ impl Execution {
 
     /// It is not this replica's any more: nothing more is told here.
     pub(super) fn lose(&self) {
+        // First, because what is below is dropped next.
+        self.tether.let_go();
         self.lost.cancel();
         self.tail.wake();
     }

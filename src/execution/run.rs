@@ -14,6 +14,7 @@ use super::{
     live::Execution,
     outlet::Outlet,
     recorder::{Landed, Recorder},
+    upstream::Notebook,
 };
 use crate::{
     config::observe::JournalMode,
@@ -101,6 +102,7 @@ impl Run {
         let abandoned = execution.abandoned(self.grace);
         tokio::pin!(abandoned);
         let mut left = false;
+        let mut notebook = Notebook::new(Arc::clone(&self.shared), Arc::clone(&execution));
         let outcome = loop {
             let has_room = self.recorder.has_room();
             let backlog = Arc::clone(&self.shared.backlog);
@@ -114,8 +116,9 @@ impl Run {
                 landed = self.recorder.turn() => match landed {
                     Landed::GoOn => {}
                     Landed::Full => self.outlet.tighten(),
-                    Landed::Lost => return,
+                    Landed::Lost => return execution.lose(),
                 },
+                landed = notebook.turn() => if landed == Landed::Lost { return execution.lose() },
                 () = backlog.room(), if !has_room => {}
                 step = self.steps.next(), if has_room => {
                     execution.tail.heard();
@@ -127,6 +130,8 @@ impl Run {
                 }
             }
         };
+        // What it was about to record would keep the end from being recorded: nobody looks after it any more.
+        drop(notebook);
         self.end(outcome).await;
     }
 

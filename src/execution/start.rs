@@ -106,11 +106,12 @@ impl Executions {
 impl Shared {
     async fn start_alone(
         self: &Arc<Self>,
-        incoming: Incoming,
+        mut incoming: Incoming,
         fingerprint: Fingerprint,
     ) -> Result<Started, StartError> {
+        incoming.tether = self.tether();
         let invocation = Arc::clone(&incoming.invocation);
-        let cancel = incoming.cancel.clone();
+        let ends = (incoming.cancel.clone(), incoming.tether.clone());
         // Nothing is asked of a target before the steps are polled, so that a refusal leaves no record.
         let steps = self.engine.run(incoming).await.map_err(|refused| StartError::Refused(Box::new(refused)))?;
         let new = self.new_invocation(&invocation, fingerprint);
@@ -127,7 +128,7 @@ impl Shared {
         };
         let mode = mode_of(&invocation);
         let tail = Tail::new(self.settings.tail_bytes, 0, 0, Vec::new());
-        let execution = Arc::new(Execution::new(invocation.id.clone(), epoch, is_recorded, cancel, tail));
+        let execution = Arc::new(Execution::new(invocation.id.clone(), epoch, is_recorded, ends, tail));
         let started = self.started(&invocation, &execution);
         Run {
             shared: Arc::clone(self),
@@ -171,8 +172,9 @@ impl Shared {
             Err(Unusable::Load(error)) => return Ok(self.not_loaded(&incoming, &error, Some(epoch))),
         };
         drop(in_line);
+        incoming.tether = self.tether();
         let invocation = Arc::clone(&incoming.invocation);
-        let cancel = incoming.cancel.clone();
+        let ends = (incoming.cancel.clone(), incoming.tether.clone());
         let steps = match self.engine.run(incoming).await {
             Ok(steps) => steps,
             Err(refused) => {
@@ -181,7 +183,7 @@ impl Shared {
             }
         };
         let tail = Tail::new(self.settings.tail_bytes, 0, 0, Vec::new());
-        let execution = Arc::new(Execution::new(id, epoch, true, cancel, tail));
+        let execution = Arc::new(Execution::new(id, epoch, true, ends, tail));
         let started = self.started(&invocation, &execution);
         Run {
             shared: Arc::clone(self),
@@ -216,8 +218,8 @@ impl Shared {
         let invocation = &incoming.invocation;
         let outcome = failed(&invocation.id, unloaded(error), "It was ended before anything was asked.");
         let tail = Tail::new(self.settings.tail_bytes, 0, 0, Vec::new());
-        let (id, cancel) = (invocation.id.clone(), incoming.cancel.clone());
-        let execution = Arc::new(Execution::new(id, epoch.unwrap_or(1), epoch.is_some(), cancel, tail));
+        let (id, ends) = (invocation.id.clone(), (incoming.cancel.clone(), incoming.tether.clone()));
+        let execution = Arc::new(Execution::new(id, epoch.unwrap_or(1), epoch.is_some(), ends, tail));
         let started = self.started(invocation, &execution);
         Run {
             shared: Arc::clone(self),

@@ -19,6 +19,7 @@ use super::{
 use crate::domain::{
     ids::{InvocationId, RequestId, TenantId},
     invocation::Outcome,
+    upstream::UpstreamHandle,
 };
 
 /// A journal in memory.
@@ -58,6 +59,14 @@ impl Journal for MemoryJournal {
             self.state().append(id, entries)?;
             self.notices.announce(id);
             Ok(())
+        })
+    }
+
+    fn remember<'a>(&'a self, held: &'a Held, upstream: &'a UpstreamHandle) -> Answer<'a, bool, AppendError> {
+        Box::pin(async move {
+            self.state().remember(held, upstream)?;
+            // No other process ever sees it.
+            Ok(false)
         })
     }
 

@@ -18,9 +18,15 @@ const TABLE: &str = "relight_migrations";
 pub(super) type Statements = [(i64, &'static str, &'static str)];
 
 /// For `SQLite`.
-pub(super) const SQLITE: &Statements = &[(1, "journal", include_str!("migrations/sqlite/0001_journal.sql"))];
+pub(super) const SQLITE: &Statements = &[
+    (1, "journal", include_str!("migrations/sqlite/0001_journal.sql")),
+    (2, "upstream", include_str!("migrations/sqlite/0002_upstream.sql")),
+];
 /// For `PostgreSQL`.
-pub(super) const POSTGRES: &Statements = &[(1, "journal", include_str!("migrations/postgres/0001_journal.sql"))];
+pub(super) const POSTGRES: &Statements = &[
+    (1, "journal", include_str!("migrations/postgres/0001_journal.sql")),
+    (2, "upstream", include_str!("migrations/postgres/0002_upstream.sql")),
+];
 
 /// What applies them. It refuses a database that has a migration this version does not know, or knows otherwise.
 pub(super) fn migrator(statements: &'static Statements) -> Migrator {

@@ -14,6 +14,7 @@ use crate::{
         fold::{Block, Progress},
         ids::{InvocationId, Operation, RequestId, RouteName, TenantId, ThreadId},
         invocation::{Call, Outcome, Overrides},
+        upstream::UpstreamHandle,
     },
 };
 
@@ -162,6 +163,8 @@ pub struct Record {
     pub cancel_requested: bool,
     /// What was asked; `None` where payloads are not kept.
     pub request: Option<Request>,
+    /// Where the answer is found that was being made in the background, if one was; `None` where payloads are not kept.
+    pub upstream: Option<UpstreamHandle>,
     /// The end, where there is one and payloads are kept.
     pub outcome: Option<Box<Outcome>>,
     /// All blocks as of `last_seq`, kept when it finished.

@@ -23,6 +23,7 @@ use super::{
 use crate::domain::{
     ids::{InvocationId, RequestId, TenantId},
     invocation::Outcome,
+    upstream::UpstreamHandle,
 };
 
 /// A journal in a database.
@@ -67,6 +68,10 @@ impl Journal for SqlJournal {
 
     fn append<'a>(&'a self, id: &'a InvocationId, entries: &'a [Entry]) -> Answer<'a, (), AppendError> {
         Box::pin(self.store.append(id, entries))
+    }
+
+    fn remember<'a>(&'a self, held: &'a Held, upstream: &'a UpstreamHandle) -> Answer<'a, bool, AppendError> {
+        Box::pin(self.store.remember(held, upstream))
     }
 
     fn read<'a>(&'a self, id: &'a InvocationId, after_seq: u64, limit: usize) -> Answer<'a, Option<Page>> {

@@ -94,6 +94,7 @@ impl NewInvocation {
             last_seq: 0,
             cancel_requested: false,
             request: (limits.payloads == Payloads::Full).then_some(self.request),
+            upstream: None,
             outcome: None,
             snapshot: None,
         }

@@ -13,6 +13,7 @@ use crate::{
         invocation::{AttemptCause, TraceContext},
         message::ModelCall,
         target::Target,
+        upstream::UpstreamHandle,
         wire::request_id,
     },
     policy::continuation::Way,
@@ -43,6 +44,8 @@ pub struct Try {
     pub extends: bool,
     /// A text of an abandoned attempt that followers hold and that may be gone on with.
     pub held: Option<Arc<str>>,
+    /// The answer that it reads on, instead of asking for one: of that answer's target, and no other.
+    pub attach: Option<UpstreamHandle>,
     /// Where its spans hang.
     pub trace: AttemptTrace,
 }
@@ -68,6 +71,8 @@ pub struct Attempt {
     pub noted: bool,
     /// The text that it goes on with, and how; `None` for an answer from its beginning.
     pub goes_on: Option<(Arc<str>, Way)>,
+    /// The answer that it reads on from its beginning, instead of asking for one.
+    pub attach: Option<UpstreamHandle>,
     /// When the invocation must be over.
     pub deadline: Instant,
     /// The trace context that the provider may be sent.

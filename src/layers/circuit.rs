@@ -116,13 +116,17 @@ impl Admitted {
 
     fn see(&mut self, delta: &Delta) {
         let now = Instant::now();
-        if matches!(delta, Delta::Finish { .. }) {
+        // An answer that was begun by somebody else says nothing of how fast they begin, or are whole.
+        let is_own = self.attempt.attach.is_none();
+        if is_own && matches!(delta, Delta::Finish { .. }) {
             self.attempt.state.whole().record(now, now - self.began);
         }
         if self.told || !delta.is_content() {
             return;
         }
-        self.attempt.state.latency().record(now, now - self.began);
+        if is_own {
+            self.attempt.state.latency().record(now, now - self.began);
+        }
         self.tell(Signal::FirstToken);
     }
 
@@ -131,7 +135,12 @@ impl Admitted {
     }
 
     fn failed(&mut self, failure: &Failure) {
-        self.tell_because(Signal::of(failure, self.is_slow()), Some(failure.class));
+        // That one answer is not to be had any more says nothing of the target.
+        let is_gone = self.attempt.attach.is_some()
+            && failure.class == FailureClass::StreamInterrupted
+            && failure.status.is_some_and(|status| status >= 400);
+        let signal = if is_gone { Signal::Neutral } else { Signal::of(failure, self.is_slow()) };
+        self.tell_because(signal, Some(failure.class));
     }
 
     fn tell(&mut self, signal: Signal) {

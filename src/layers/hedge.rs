@@ -120,6 +120,10 @@ where
 /// How long the first attempt may be silent before another starts; `None` where none may.
 fn patience(targets: &Targets, attempt: &Attempt) -> Option<Duration> {
     let plan = &attempt.scope.plan;
+    // What is read on is there already, and a second answer is what is to be saved.
+    if attempt.attach.is_some() {
+        return None;
+    }
     if plan.targets.len() < 2 || plan.retry.max_retries == 0 || !plan.retry.enabled {
         return None;
     }

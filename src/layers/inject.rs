@@ -94,6 +94,10 @@ fn noted(mut attempt: Attempt) -> Attempt {
     let scope = Arc::clone(&attempt.scope);
     let failures = scope.failures();
     let Some(last) = failures.last().map(|failure| failure.class) else { return attempt };
+    if attempt.attach.is_some() {
+        // Nothing is asked, so that nobody can be told.
+        return attempt;
+    }
     if !matches!(scope.invocation.call, Call::Model(_)) {
         return attempt;
     }

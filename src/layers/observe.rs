@@ -21,6 +21,7 @@ use crate::{
         failure::{Failure, FailureClass},
         fold::Progress,
         invocation::{Invocation, Outcome},
+        upstream::Tether,
     },
     events::EventBus,
 };
@@ -38,6 +39,8 @@ pub struct Incoming {
     pub before: Before,
     /// Whether somebody wants it ended.
     pub cancel: Cancel,
+    /// What ties it to answers that are made in the background.
+    pub tether: Tether,
 }
 
 impl Incoming {
@@ -45,7 +48,14 @@ impl Incoming {
     #[must_use]
     pub fn new(invocation: Invocation, plan: Arc<Plan>, entry: Entry) -> Self {
         let invocation = Arc::new(invocation);
-        Self { invocation, plan, entry, before: Before::default(), cancel: Cancel::default() }
+        Self {
+            invocation,
+            plan,
+            entry,
+            before: Before::default(),
+            cancel: Cancel::default(),
+            tether: Tether::default(),
+        }
     }
 }
 
@@ -97,10 +107,10 @@ where
     }
 
     fn call(&mut self, incoming: Incoming) -> Self::Future {
-        let Incoming { invocation, plan, entry, before, cancel } = incoming;
+        let Incoming { invocation, plan, entry, before, cancel, tether } = incoming;
         let span = self.spans.invocation(entry, &invocation);
-        let scope = Scope::new(invocation, plan, span.trace(), self.events.clone()).after(before).until(cancel);
-        let scope = Arc::new(scope);
+        let scope = Scope::new(invocation, plan, span.trace(), self.events.clone());
+        let scope = Arc::new(scope.after(before).until(cancel).tied_by(tether));
         let inner = self.inner.clone();
         Box::pin(async move {
             let max_retries = scope.plan.retry.max_retries;

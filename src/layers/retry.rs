@@ -4,6 +4,7 @@
 //! fallback never starts a new clock. It decides nothing itself: `policy::retry` does. It never sleeps after the
 //! last attempt, never past the deadline, and never lets a local refusal hide a real failure.
 
+mod attach;
 mod decide;
 mod ending;
 mod extend;
@@ -36,6 +37,7 @@ use crate::{
         ids::TargetId,
         invocation::Call,
         message::ModelCall,
+        upstream::UpstreamHandle,
     },
     policy::{inject, retry_budget::Settled},
 };
@@ -118,6 +120,8 @@ struct Course<S> {
     real: Option<Failure>,
     extension: Extension,
     breaks: Breaks,
+    /// The answer that the next attempt reads on, instead of asking for one.
+    attach: Option<UpstreamHandle>,
 }
 
 impl<S> Course<S>
@@ -154,6 +158,7 @@ where
             real: None,
             extension: Extension::default(),
             breaks: Breaks::default(),
+            attach: None,
         }
     }
 
@@ -167,8 +172,8 @@ where
             self.recount(&before.attempts);
             let orphaned = before.attempts.into_iter().next_back().and_then(|record| record.failure);
             self.delivery = Delivery::after(before.blocks, before.last_block);
-            if let Some(failure) = orphaned {
-                match self.decide(failure) {
+            if let Some(next) = self.take_up(orphaned, before.upstream) {
+                match next {
                     Next::Stop(terminal) => { yield terminal; return; }
                     Next::Whole(_) => {}
                     Next::Park { said, until, changed } => { for step in said { yield step; } self.stand(until, changed).await; }
@@ -235,6 +240,7 @@ where
 
     /// What follows an attempt that ended so.
     fn judge(&mut self, span: AttemptSpan, failure: Option<Failure>) -> Next {
+        let attached = self.attach.take();
         let Some(failure) = failure else {
             return match self.cut_by_length() {
                 Some((Some(too_long), next)) => {
@@ -253,9 +259,13 @@ where
         };
         span.finish_failed(&failure, !failure.never_sent);
         let cancelled = failure.class == FailureClass::Cancelled;
-        let unused = failure.class.is_local_refusal() || cancelled;
+        let refused = failure.class.is_local_refusal();
+        let unused = refused || cancelled;
         self.settle(if unused { Settled::NotUsed } else { Settled::Failed });
-        self.after_extension(&failure).unwrap_or_else(|| self.decide(failure))
+        let next = self.after_extension(&failure).unwrap_or_else(|| self.decide(failure));
+        // One that was not let out yet is still to be made; one that was is never made again.
+        self.attach = attached.filter(|_| refused && matches!(next, Next::Park { .. }));
+        next
     }
 }
 

@@ -22,6 +22,7 @@ use crate::{
         invocation::{AttemptCause, AttemptRecord, HistoryPatch, InjectionMode, Invocation, Outcome},
         message::ModelCall,
         target::Target,
+        upstream::{Tether, UpstreamHandle},
     },
     events::EventBus,
     policy::{
@@ -80,6 +81,8 @@ pub struct Before {
     pub blocks: Vec<Block>,
     /// The highest number that a block had; 0 where there was none.
     pub last_block: u32,
+    /// The answer that was being made in the background for what followers hold, and that may be read on.
+    pub upstream: Option<UpstreamHandle>,
 }
 
 /// What one invocation shares with all its layers.
@@ -103,6 +106,7 @@ pub struct Scope {
     turn: Mutex<Option<TargetId>>,
     before: Mutex<Before>,
     cancel: Cancel,
+    tether: Tether,
 }
 
 // === impl Scope ===
@@ -135,6 +139,7 @@ impl Scope {
             turn: Mutex::new(None),
             before: Mutex::default(),
             cancel: Cancel::default(),
+            tether: Tether::default(),
         }
     }
 
@@ -153,9 +158,21 @@ impl Scope {
         self
     }
 
+    /// The same, tied by this to answers that are made in the background.
+    #[must_use]
+    pub fn tied_by(mut self, tether: Tether) -> Self {
+        self.tether = tether;
+        self
+    }
+
     /// What an earlier owner made of it; the planner takes it once.
     pub fn take_before(&self) -> Before {
         std::mem::take(&mut self.before.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// What ties it to answers that are made in the background.
+    pub fn tether(&self) -> &Tether {
+        &self.tether
     }
 
     /// Whether somebody wants it ended.
@@ -257,9 +274,11 @@ impl Scope {
         self.lock().clone()
     }
 
-    /// Attempts that were sent, or that failed for a real reason: what the allowance counts.
+    /// Attempts that were sent, or that failed for a real reason: what the allowance counts. One that reads on what an
+    /// earlier owner had asked for asks for nothing, and is not counted.
     pub fn counted_attempts(&self) -> u32 {
-        let counted = self.lock().iter().filter(|record| !record.refused_locally()).count();
+        let counts = |record: &&AttemptRecord| !record.refused_locally() && !record.cause.asks_for_nothing();
+        let counted = self.lock().iter().filter(counts).count();
         u32::try_from(counted).unwrap_or(u32::MAX)
     }
 

@@ -85,7 +85,12 @@ impl<S> Select<S> {
         let candidates = self.targets.candidates(scope, now);
         let mut dice = Dice::new(scope.plan.seed, &scope.invocation.id, scope.next_number());
         let avoid = asked.last.as_ref().filter(|_| asked.avoid_last);
-        let index = match choose(&scope.plan.select, &candidates, avoid, asked.hint.as_ref(), &mut dice) {
+        let chosen = match attached_to(asked) {
+            // Nobody else has that answer; the layers below say whether it can be asked now.
+            Some(index) => Choice::Target(index),
+            None => choose(&scope.plan.select, &candidates, avoid, asked.hint.as_ref(), &mut dice),
+        };
+        let index = match chosen {
             Choice::Target(index) => index,
             Choice::WaitUntil(until, _) => {
                 let refused = Failure::local(FailureClass::CircuitOpen, "every target is closed to calls now");
@@ -102,7 +107,8 @@ impl<S> Select<S> {
         };
         let (call, wording) = asked.adapted_to(&target.id);
         let prompt_allowed = scope.invocation.overrides.allow_continuation_prompt;
-        let goes_on = asked.held.as_ref().and_then(|held| {
+        // An answer that is read on is read from its own beginning.
+        let goes_on = asked.held.as_ref().filter(|_| asked.attach.is_none()).and_then(|held| {
             let way = continuation::way(held, &call, &target.capabilities, prompt_allowed)?;
             Some((Arc::clone(held), way))
         });
@@ -111,6 +117,7 @@ impl<S> Select<S> {
         }
         let cause = match (asked.after, asked.last.as_ref()) {
             _ if asked.extends => AttemptCause::Extend,
+            (Some(class), _) if asked.attach.is_some() => AttemptCause::Attach(class),
             (Some(class), _) if goes_on.is_some() => AttemptCause::Continue(class),
             (None, _) if index == 0 => AttemptCause::Initial,
             (None, _) => self.first_passed_over(&candidates, now).map_or(AttemptCause::Initial, AttemptCause::Fallback),
@@ -141,6 +148,7 @@ impl<S> Select<S> {
             wording,
             noted: false,
             goes_on,
+            attach: asked.attach.clone(),
             deadline: scope.invocation.deadline,
             outgoing: TraceContext::default(),
             trace: asked.trace.clone(),
@@ -154,4 +162,10 @@ impl<S> Select<S> {
         let gate = self.targets.state(&first.target).and_then(|state| state.closed_for(now));
         Some(gate.unwrap_or(FailureClass::CircuitOpen))
     }
+}
+
+/// The place, among the route's targets, of the one whose answer is to be read on.
+fn attached_to(asked: &Try) -> Option<usize> {
+    let handle = asked.attach.as_ref()?;
+    asked.scope.plan.targets.iter().position(|target| target.id == handle.target)
 }

@@ -125,5 +125,7 @@ fn wire_call(attempt: Attempt, idle: Duration) -> WireCall {
         deadline: attempt.deadline,
         idle: Some(idle),
         trace: attempt.outgoing,
+        tether: attempt.scope.tether().clone(),
+        attach: attempt.attach,
     }
 }

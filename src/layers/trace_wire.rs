@@ -95,7 +95,8 @@ impl WireSpans {
         });
         let http = (attempt.target.dialect != Dialect::Scripted).then(|| {
             let resend = u32::try_from(sent_before).unwrap_or(u32::MAX);
-            chat.http("POST", &attempt.target.endpoint, resend)
+            let method = if attempt.attach.is_some() { "GET" } else { "POST" };
+            chat.http(method, &attempt.target.endpoint, resend)
         });
         attempt.outgoing = http.as_ref().map_or_else(|| chat.outgoing(), HttpSpan::outgoing);
         Self { chat: Some(chat), http, began: Instant::now(), first: true }

@@ -13,13 +13,18 @@ mod request;
 
 use std::sync::Arc;
 
+use futures_util::TryStreamExt as _;
+
 use super::{
     Answer, BuildError,
     http::{HttpClient, Post, accepted, lasting},
     reading,
     spec::ProviderSpec,
 };
-use crate::domain::{failure::ProviderError, wire::WireCall};
+use crate::domain::{
+    failure::{ProviderError, TransportFault},
+    wire::{DeltaStream, WireCall},
+};
 
 /// Kind of a reasoning item with encrypted content: the item's JSON as it came.
 pub(super) const REASONING: &str = "openai.encrypted_content";
@@ -46,6 +51,9 @@ impl ResponsesClient {
 
     /// Asks; fails at once where the call cannot be put into this dialect's words.
     pub(super) fn answer(&self, call: WireCall) -> Result<Answer, ProviderError> {
+        if call.attach.is_some() {
+            return self.take_over(call);
+        }
         let request::Asked { body, in_background } = request::body(&call, self.stream)?;
         let (http, cancels) = (self.http.clone(), self.cancels.clone());
         let accept = accepted(self.stream);
@@ -56,6 +64,28 @@ impl ResponsesClient {
             let hold = in_background.then(|| attach::Hold::new(http, call, cancels));
             let dialog = answer::ResponseReader::new(lasting(&reply.headers), hold);
             Ok(reading::read(reply, family, &settings, dialog))
+        }))
+    }
+
+    /// Reads the answer on that an earlier owner of the invocation asked for. Whatever is wrong with that answer is a cut
+    /// of it: it is to be asked for anew.
+    fn take_over(&self, call: WireCall) -> Result<Answer, ProviderError> {
+        let family = Arc::clone(&call.target.family);
+        let able = self.stream && call.target.capabilities.background;
+        let hold = attach::Hold::taking_over(self.http.clone(), call, self.cancels.clone()).filter(|_| able);
+        let Some(mut hold) = hold else {
+            let words = "the target's answers cannot be read on any more";
+            return Err(ProviderError::transport(family, TransportFault::Cut, words));
+        };
+        let settings = self.http.settings().clone();
+        Ok(Box::pin(async move {
+            let reply = hold.take_over().await?;
+            let dialog = answer::ResponseReader::new(lasting(&reply.headers), Some(hold));
+            let deltas = reading::read(reply, family, &settings, dialog);
+            Ok(Box::pin(deltas.map_err(|error| match error.fault {
+                Some(TransportFault::Protocol) => ProviderError { fault: Some(TransportFault::Cut), ..error },
+                _ => error,
+            })) as DeltaStream)
         }))
     }
 }

@@ -12,7 +12,7 @@ use super::{arrivals::Arrival, run::Fate, run::ask, spec::Scenario, upstream::Wo
 use crate::{
     domain::{
         adaptation::Wording, completion::Delta, ids::InvocationId, invocation::TraceContext, message::ModelCall,
-        target::Target, wire::WireCall,
+        target::Target, upstream::Tether, wire::WireCall,
     },
     policy::dice::Dice,
 };
@@ -76,6 +76,8 @@ impl Naive {
                 deadline,
                 idle: None,
                 trace: TraceContext::default(),
+                tether: Tether::default(),
+                attach: None,
             };
             if self.answered(call).await {
                 return true;

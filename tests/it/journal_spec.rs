@@ -23,6 +23,7 @@ use relight::{
         ids::{InvocationId, RequestId, TenantId, ThreadId},
         invocation::{Call, HistoryPatch, Outcome},
         message::{Message, ModelCall, Role},
+        upstream::UpstreamHandle,
     },
     journal::{
         Begun, Entry, Fingerprint, Finish, Journal, Limits, MemoryJournal, NewInvocation, Owner, Request, ThreadEnd,
@@ -213,6 +214,11 @@ fn outcome(name: &str, result: Result<&str, FailureClass>) -> Outcome {
         target: None,
         stopped_by: None,
     }
+}
+
+/// Where an answer of the first attempt is made.
+fn made_at(name: &str) -> UpstreamHandle {
+    UpstreamHandle { attempt: 1, target: "main".into(), id: name.to_owned() }
 }
 
 /// The steps of a whole answer, and the fold of them.

@@ -31,6 +31,7 @@ use crate::support::{
 };
 
 mod recovered;
+mod taken_over;
 
 const TEXT: &str = "One two three four five six seven eight.";
 

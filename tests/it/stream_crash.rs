@@ -21,6 +21,8 @@ use crate::{
     },
 };
 
+mod reattached;
+
 pub(crate) const ANSWER: &str = "One owner dies, another takes over, and nobody who folds can tell: every word is there, and none \
                       is there twice, however often the lights go out.";
 

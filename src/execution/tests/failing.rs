@@ -1,11 +1,15 @@
 //! A journal that is away, wholly or in part: who needs it is told so, and everybody else is served.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicUsize, Ordering},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
 };
 
 use jiff::Timestamp;
+use tokio::sync::Semaphore;
 
 use super::harness::{Ask, Client, engine, tenant};
 use crate::{
@@ -14,8 +18,9 @@ use crate::{
         failure::FailureCode,
         ids::{InvocationId, RequestId, TenantId},
         invocation::Outcome,
+        upstream::UpstreamHandle,
     },
-    execution::{Executions, Settings, StartError},
+    execution::{Executions, Name, Settings, StartError},
     journal::{
         Answer, AppendError, Begun, CancelWish, Changes, Compacted, Entry, Finish, FinishError, Held, Journal,
         JournalError, Limits, Locked, MemoryJournal, NewInvocation, Owner, Page, Record, Renewed, Stats, Takeover,
@@ -31,13 +36,15 @@ struct Failing {
     appends: AtomicUsize,
     finishes: AtomicUsize,
     locks: AtomicUsize,
+    /// One writes at a time.
+    writer: Semaphore,
 }
 
 impl Failing {
     fn new() -> Self {
         let none = AtomicUsize::default;
         let inner = MemoryJournal::new(Limits::default());
-        Self { inner, begins: none(), appends: none(), finishes: none(), locks: none() }
+        Self { inner, begins: none(), appends: none(), finishes: none(), locks: none(), writer: Semaphore::new(1) }
     }
 
     fn fails(left: &AtomicUsize) -> Option<JournalError> {
@@ -61,6 +68,13 @@ impl Journal for Failing {
         }
     }
 
+    fn remember<'a>(&'a self, _: &'a Held, _: &'a UpstreamHandle) -> Answer<'a, bool, AppendError> {
+        Box::pin(async {
+            let _turn = self.writer.acquire().await;
+            std::future::pending().await
+        })
+    }
+
     fn read<'a>(&'a self, id: &'a InvocationId, after_seq: u64, limit: usize) -> Answer<'a, Option<Page>> {
         self.inner.read(id, after_seq, limit)
     }
@@ -68,7 +82,10 @@ impl Journal for Failing {
     fn finish(&self, end: Finish, now: Timestamp) -> Answer<'_, (), FinishError> {
         match Self::fails(&self.finishes) {
             Some(error) => Box::pin(async { Err(error.into()) }),
-            None => self.inner.finish(end, now),
+            None => Box::pin(async move {
+                let _turn = self.writer.acquire().await;
+                self.inner.finish(end, now).await
+            }),
         }
     }
 
@@ -278,4 +295,18 @@ async fn a_turn_that_cannot_be_saved_is_a_state_error_and_nothing_is_half_writte
     journal.finishes.store(0, Ordering::SeqCst);
     let thread = executions.thread(&ThreadKey::new(tenant(), "t-1".into())).await.unwrap().unwrap();
     assert_eq!(thread.messages.len(), 2, "only the first turn and its answer");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_end_does_not_wait_for_the_record_of_where_its_answer_was_made() {
+    let (_journal, executions) = world();
+    let mut started = Ask::new("Hello").start(&executions).await.unwrap();
+    let handle = UpstreamHandle { attempt: 1, target: "main".into(), id: "resp_1".to_owned() };
+    executions.shared.execution(&started.id).unwrap().tether.hold(handle);
+    let mut client = Client::default();
+    let reading = client.read(&mut started.follower, usize::MAX);
+    tokio::time::timeout(Duration::from_secs(9), reading).await.expect("it ends").unwrap();
+    assert_eq!(client.answer(), "one two three four five");
+    let record = executions.find(&tenant(), &Name::Id(started.id)).await.unwrap().unwrap();
+    assert!(record.is_finished(), "and its end is recorded");
 }

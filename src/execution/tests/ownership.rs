@@ -101,6 +101,21 @@ async fn a_crash_costs_one_attempt_and_no_more_than_are_left() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn who_holds_more_than_was_recorded_is_told_the_end_by_its_number() {
+    let (engine, journal) = (engine(&SLOW.replace("10", "100")), usual());
+    let (here, there) = (replica("a", &engine, &journal), replica("b", &engine, &journal));
+    let started = Ask::new("Hello").resumable().start(&here).await.unwrap();
+    let (id, mut follower, mut client) = (started.id, started.follower, Client::default());
+    client.read(&mut follower, 5).await.unwrap();
+    here.crash().await;
+    let record = there.find(&tenant(), &Name::Id(id.clone())).await.unwrap().unwrap();
+    assert!(record.last_seq < client.cursor.unwrap().1, "it was told more than was recorded");
+    assert_eq!(there.cancel(&id, "enough").await.unwrap(), Cancelled::Asked);
+    client.finish(&there, &id).await;
+    assert_eq!(client.outcome.unwrap().result.unwrap_err().class, FailureClass::Cancelled);
+}
+
+#[tokio::test(start_paused = true)]
 async fn two_who_take_over_at_once_make_one_owner() {
     let (engine, journal) = (engine(SLOW), usual());
     let old = replica("old", &engine, &journal);

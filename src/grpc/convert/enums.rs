@@ -158,7 +158,7 @@ impl From<AttemptCause> for v1::AttemptCause {
             AttemptCause::Retry(_) => Self::Retry,
             AttemptCause::Fallback(_) => Self::Fallback,
             AttemptCause::Hedge => Self::Hedge,
-            AttemptCause::Continue(_) | AttemptCause::Extend => Self::Continue,
+            AttemptCause::Continue(_) | AttemptCause::Extend | AttemptCause::Attach(_) => Self::Continue,
             AttemptCause::Adapt(_) => Self::Adapt,
         }
     }
@@ -205,6 +205,7 @@ pub const fn cause_class(cause: AttemptCause) -> Option<FailureClass> {
         AttemptCause::Retry(class)
         | AttemptCause::Fallback(class)
         | AttemptCause::Continue(class)
+        | AttemptCause::Attach(class)
         | AttemptCause::Adapt(class) => Some(class),
         AttemptCause::Initial | AttemptCause::Hedge | AttemptCause::Extend => None,
     }

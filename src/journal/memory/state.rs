@@ -13,7 +13,10 @@ use super::super::{
 };
 use crate::{
     config::observe::Payloads,
-    domain::ids::{InvocationId, RequestId, TenantId},
+    domain::{
+        ids::{InvocationId, RequestId, TenantId},
+        upstream::UpstreamHandle,
+    },
 };
 
 /// Everything that is kept.
@@ -88,6 +91,15 @@ impl State {
         Ok(())
     }
 
+    pub(super) fn remember(&mut self, held: &Held, upstream: &UpstreamHandle) -> Result<(), AppendError> {
+        let row = self.rows.get_mut(&held.id).ok_or(AppendError::Unknown)?;
+        row.standing().admit(held.epoch)?;
+        if self.limits.payloads == Payloads::Full {
+            row.record.upstream = Some(upstream.clone());
+        }
+        Ok(())
+    }
+
     pub(super) fn read(&self, id: &InvocationId, after_seq: u64, limit: usize) -> Option<Page> {
         let row = self.rows.get(id)?;
         let from = row.entries.partition_point(|entry| entry.seq <= after_seq);
@@ -114,6 +126,7 @@ impl State {
         self.record(&end.id, fresh);
         if let Some(row) = self.rows.get_mut(&end.id) {
             row.record.state = RunState::Finished { at: now };
+            row.record.upstream = None;
             if self.limits.payloads == Payloads::Full {
                 row.record.outcome = Some(Box::new(end.outcome));
                 row.record.snapshot = Some(end.snapshot);

@@ -5,7 +5,7 @@ use sqlx::{AnyConnection, AssertSqlSafe, any::AnyRow};
 
 use super::{
     super::{
-        AppendError, Begun, CancelWish, Entry, Finish, FinishError, JournalError, NewInvocation, Page, Record,
+        AppendError, Begun, CancelWish, Entry, Finish, FinishError, Held, JournalError, NewInvocation, Page, Record,
         ThreadError, ThreadKey,
         vault::{Drawer, Vault},
     },
@@ -15,7 +15,10 @@ use super::{
 };
 use crate::{
     config::observe::Payloads,
-    domain::ids::{InvocationId, RequestId, TenantId},
+    domain::{
+        ids::{InvocationId, RequestId, TenantId},
+        upstream::UpstreamHandle,
+    },
 };
 
 /// Rows of one insert at most: six values each, far below what any database binds.
@@ -59,6 +62,21 @@ impl Store {
         writing.commit().await?;
         self.announce(id);
         Ok(())
+    }
+
+    pub(super) async fn remember(&self, held: &Held, upstream: &UpstreamHandle) -> Result<bool, AppendError> {
+        let mut writing = self.write().await?;
+        let row = self.locked(&mut writing, &held.id).await?.ok_or(AppendError::Unknown)?;
+        rows::standing(&row)?.admit(held.epoch)?;
+        if self.limits.payloads == Payloads::None {
+            return Ok(false);
+        }
+        let drawer = self.vault.of_invocation(held.id.as_str());
+        let sealed = drawer.seal("upstream", 0, json(upstream, "a handle")?)?;
+        let query = sqlx::query("UPDATE invocations SET upstream = $2 WHERE invocation_id = $1");
+        query.bind(held.id.as_str().to_owned()).bind(sealed).execute(writing.db()).await?;
+        writing.commit().await?;
+        Ok(true)
     }
 
     pub(super) async fn read(
@@ -110,7 +128,7 @@ impl Store {
             }
             Payloads::None => (None, None),
         };
-        let sql = "UPDATE invocations SET state = 'finished', finished_at = $2, outcome = $3, snapshot = $4 \
+        let sql = "UPDATE invocations SET state = 'finished', finished_at = $2, upstream = NULL, outcome = $3, snapshot = $4 \
                    WHERE invocation_id = $1";
         let query = sqlx::query(sql).bind(end.id.as_str().to_owned()).bind(micros(now)).bind(outcome).bind(snapshot);
         query.execute(writing.db()).await?;

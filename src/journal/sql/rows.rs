@@ -13,7 +13,7 @@ use super::super::{
 /// The columns that [`record`] and [`standing`] read.
 pub(super) const RECORD: &str = "invocation_id, tenant, request_id, fingerprint, route, operation, thread_id, labels, \
      created_at, deadline_at, state, owner, epoch, epoch_first_seq, lease_expires_at, last_seq, event_bytes, \
-     cancel_requested, request, outcome, snapshot, finished_at";
+     cancel_requested, request, upstream, outcome, snapshot, finished_at";
 
 /// A row of `invocations`.
 pub(super) fn record(row: &AnyRow, vault: &Vault) -> Result<Record, JournalError> {
@@ -35,6 +35,7 @@ pub(super) fn record(row: &AnyRow, vault: &Vault) -> Result<Record, JournalError
         last_seq: count(row, "last_seq")?,
         cancel_requested: count(row, "cancel_requested")? != 0,
         request: maybe_json(row, "request", &drawer)?,
+        upstream: maybe_json(row, "upstream", &drawer)?,
         outcome: maybe_json(row, "outcome", &drawer)?,
         snapshot: maybe_json(row, "snapshot", &drawer)?,
         id: id.into(),

@@ -56,6 +56,7 @@ impl<S> Course<S> {
     pub(super) fn cause(&self) -> AttemptCause {
         match (self.after, &self.hint) {
             _ if self.extension.is_under_way() => AttemptCause::Extend,
+            (Some(class), _) if self.attach.is_some() => AttemptCause::Attach(class),
             (None, _) => AttemptCause::Initial,
             (Some(class), _) if self.adapted => AttemptCause::Adapt(class),
             (Some(class), Some(hint)) if Some(hint) != self.last.as_ref() => AttemptCause::Fallback(class),
@@ -94,6 +95,7 @@ impl<S> Course<S> {
             wait: self.wait.take().or(parked),
             extends: self.extension.is_under_way(),
             held: self.delivery.held_text(),
+            attach: self.attach.clone(),
             trace,
         }
     }

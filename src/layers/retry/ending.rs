@@ -28,6 +28,9 @@ impl<S> Course<S> {
             _ if self.extension.made > 0 => {
                 format!("Cut by the output limit of the model, and gone on with {} time(s).", self.extension.made)
             }
+            _ if winner.is_some_and(|record| record.cause.asks_for_nothing()) => {
+                "Read on from the provider, where it was being made for a replica that went away.".to_owned()
+            }
             (0 | 1, _) | (_, None) => "Answered at the first attempt.".to_owned(),
             (count, Some(class)) => format!("Answered by attempt {count}, after {}.", class.phrase().to_lowercase()),
         };

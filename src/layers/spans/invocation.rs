@@ -210,7 +210,11 @@ impl RpcSpan {
 /// Whether the same target was asked again, in whatever way.
 fn is_retry(cause: AttemptCause) -> bool {
     match cause {
-        AttemptCause::Retry(_) | AttemptCause::Continue(_) | AttemptCause::Adapt(_) | AttemptCause::Extend => true,
+        AttemptCause::Retry(_)
+        | AttemptCause::Continue(_)
+        | AttemptCause::Adapt(_)
+        | AttemptCause::Extend
+        | AttemptCause::Attach(_) => true,
         AttemptCause::Initial | AttemptCause::Fallback(_) | AttemptCause::Hedge => false,
     }
 }

@@ -115,7 +115,9 @@ mod tests {
 
     #[test]
     fn durations_are_read_as_go_prints_them_and_garbage_is_not() {
-        for (text, micros) in [("500µs", 500), ("1h2m3s", 3_723_000_000), ("0s", 0), ("1.5ms", 1500), ("2us", 2)] {
+        for (text, micros) in
+            [("500µs", 500), ("1h2m3s", 3_723_000_000), ("0s", 0), ("1.5ms", 1500), ("2us", 2), ("5000ns", 5)]
+        {
             assert_eq!(go_duration(text).map(|d| d.as_micros()), Some(micros), "{text}");
         }
         for text in ["", "soon", "5", "1", "1x", ".s", "-3s", "1e9s"] {

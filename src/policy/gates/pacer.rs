@@ -251,4 +251,42 @@ mod tests {
         later += SECOND * 10;
         assert!(pacer.is_idle(later));
     }
+
+    #[test]
+    fn a_turn_is_the_rate_while_it_is_kept_and_comes_sooner_when_it_grows() {
+        let now = Instant::now();
+        let opens = now + SECOND;
+        let pacer = Pacer::new(now, 20.0 / FIRST, opens);
+        let told = |before| format!("{:.3}", (pacer.ready_at(now, before) - opens).as_secs_f64());
+        // 20 a second for 2.5 s; beyond, the integral of 20 e^(t/2): t = 2 ln(1 + n / 40).
+        assert_eq!([told(0), told(7), told(50)], ["0.000", "0.350", "2.500"]);
+        assert_eq!(told(150), format!("{:.3}", 2.5 + 2.0 * 3.5_f64.ln()));
+        let later = opens + Duration::from_millis(4500);
+        let grown = 20.0 * 1.0_f64.exp();
+        let wait = pacer.ready_at(later, 10) - later;
+        assert_eq!(format!("{:.3}", wait.as_secs_f64()), format!("{:.3}", 2.0 * (1.0 + 5.0 / grown).ln()));
+    }
+
+    #[test]
+    fn a_limit_fills_up_by_what_passed_since_it_was_reached_and_for_a_second_of_the_wait() {
+        let now = Instant::now();
+        for (wait, passed, rate) in [(SECOND, 31, 9.5), (SECOND * 3, 31, 9.5), (SECOND / 2, 26, 9.5)] {
+            let opens = now + wait;
+            let mut pacer = Pacer { reached: (now, passed), ..Pacer::new(now, 100.0, opens) };
+            pacer.limited(opens + SECOND * 2, opens + SECOND * 3);
+            assert_eq!(format!("{:.3}", pacer.rate), format!("{rate:.3}"), "{passed} after {wait:?}");
+        }
+    }
+
+    #[test]
+    fn who_reaches_the_limit_by_catching_up_lowers_what_is_caught_up_and_not_the_rate() {
+        let now = Instant::now();
+        let opens = now + SECOND;
+        for (after_ms, catch_up, lowered) in [(0, 0.25, false), (249, 0.25, false), (250, 0.5, true)] {
+            let mut pacer = Pacer::new(now, 100.0, opens);
+            let rate = pacer.rate;
+            pacer.limited(opens + Duration::from_millis(after_ms), opens + SECOND);
+            assert_eq!((pacer.catch_up, pacer.rate < rate), (catch_up, lowered), "after {after_ms} ms");
+        }
+    }
 }

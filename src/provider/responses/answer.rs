@@ -155,6 +155,18 @@ impl ResponseReader {
         self.blocks.seal(reason, raw, out)
     }
 
+    /// The error of a response that failed, without the response around it: that repeats the whole request.
+    fn failed_response(&self, response: &Value) -> Flaw {
+        let error = response.get("error").cloned().unwrap_or_default();
+        let status = text_of(response, "status");
+        if status == "cancelled" && self.hold.as_ref().is_some_and(Hold::is_taken_over) {
+            // Whoever cancelled it had done with that one answer, and not with what is wanted here.
+            return Flaw::Cut("the answer that was being made was cancelled".to_owned());
+        }
+        let whole = if error.is_null() { json!({"error": {"code": status}}) } else { json!({"error": error}) };
+        failed(&whole, &whole.to_string())
+    }
+
     fn completed(&mut self, response: &Value, out: &mut Vec<Delta>) -> Result<(), Flaw> {
         self.seal(response, FinishReason::Stop, "completed", out)
     }
@@ -188,7 +200,7 @@ impl Dialog for ResponseReader {
         let response = value.get("response").unwrap_or(&Value::Null);
         match kind {
             "error" => return Err(failed(&value, &event.data)),
-            "response.failed" | "response.cancelled" => return Err(failed_response(response)),
+            "response.failed" | "response.cancelled" => return Err(self.failed_response(response)),
             "response.created" | "response.in_progress" => self.start(Some(response), out),
             "response.output_item.added" => self.item_added(index, value.get("item").unwrap_or(&Value::Null), out)?,
             "response.output_item.done" => self.item_done(index, value.get("item").unwrap_or(&Value::Null), out)?,
@@ -220,10 +232,14 @@ impl Dialog for ResponseReader {
     }
 
     fn document(&mut self, document: &Value, out: &mut Vec<Delta>) -> Result<(), Flaw> {
-        match text_of(document, "status") {
+        let status = text_of(document, "status");
+        if let Some(hold) = self.hold.as_mut().filter(|_| !matches!(status, "queued" | "in_progress")) {
+            hold.ended();
+        }
+        match status {
             "completed" => self.completed(document, out),
             "incomplete" => self.incomplete(document, out),
-            "failed" | "cancelled" => Err(failed_response(document)),
+            "failed" | "cancelled" => Err(self.failed_response(document)),
             _ if document.get("error").is_some_and(|error| !error.is_null()) => {
                 Err(failed(document, &document.to_string()))
             }
@@ -283,14 +299,6 @@ fn failed(value: &Value, text: &str) -> Flaw {
     let stated = stated.filter(|status| (400..600).contains(status));
     let named = || [text_of(error, "code"), text_of(error, "type")].into_iter().find_map(finish::status);
     Flaw::Failed(Failed::new(stated.or_else(named), text))
-}
-
-/// The error of a response that failed, without the response around it: that repeats the whole request.
-fn failed_response(response: &Value) -> Flaw {
-    let error = response.get("error").cloned().unwrap_or_default();
-    let status = text_of(response, "status");
-    let whole = if error.is_null() { json!({"error": {"code": status}}) } else { json!({"error": error}) };
-    failed(&whole, &whole.to_string())
 }
 
 fn text_of<'a>(value: &'a Value, name: &str) -> &'a str {

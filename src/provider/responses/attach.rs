@@ -2,7 +2,8 @@
 //!
 //! The provider numbers the events of such a response and sends those behind any number again. Reading on is part of the
 //! attempt: bounded, never a second answer, and given up where the numbers do not fit together. A response that nobody
-//! reads any more goes on and is paid for, so that letting go of one that runs cancels it.
+//! reads any more goes on and is paid for, so that letting go of one that runs cancels it, unless another owner of the
+//! invocation may be reading it: that one takes hold of it from its beginning.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -16,6 +17,7 @@ use crate::{
     domain::{
         completion::Break,
         failure::{ProviderError, TransportFault},
+        upstream::UpstreamHandle,
         wire::WireCall,
     },
     provider::{
@@ -47,7 +49,8 @@ pub(super) struct Hold {
     http: HttpClient,
     call: WireCall,
     cancels: Cancels,
-    id: Option<String>,
+    /// Where the response is found, once its id is known.
+    handle: Option<UpstreamHandle>,
     /// The number of the last event that was read.
     last: Option<u64>,
     /// Whether there is a rest to ask for: all events so far had numbers that tell their order, and no request for it
@@ -59,8 +62,18 @@ pub(super) struct Hold {
     fruitless: u32,
     /// Where reading was at the last request.
     asked_at: Option<u64>,
-    /// Whether the next event is the first one of a rest.
-    is_rest: bool,
+    next: Next,
+}
+
+/// What the next event is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Next {
+    /// The first one of all that another owner of the invocation asked for.
+    Beginning,
+    /// The first one of a rest.
+    Rest,
+    /// Any other one.
+    More,
 }
 
 // === impl Hold ===
@@ -71,38 +84,85 @@ impl Hold {
             http,
             call,
             cancels,
-            id: None,
+            handle: None,
             last: None,
             has_rest: true,
             runs: false,
             requests: 0,
             fruitless: 0,
             asked_at: None,
-            is_rest: false,
+            next: Next::More,
         }
+    }
+
+    /// The hold of an attempt that takes over what an earlier owner of its invocation asked for; `None` where it is not
+    /// to, or cannot.
+    pub(super) fn taking_over(http: HttpClient, call: WireCall, cancels: Cancels) -> Option<Self> {
+        let id = call.attach.as_ref().map(|handle| handle.id.clone()).filter(|id| is_path_segment(id))?;
+        let mut hold = Self::new(http, call, cancels);
+        hold.next = Next::Beginning;
+        hold.holds(id);
+        Some(hold)
+    }
+
+    /// Asks for the whole response from its beginning.
+    ///
+    /// # Errors
+    /// With a cut where asking again would get the same refusal: only that answer is lost, and nothing is wrong with the
+    /// target. Else with the facts.
+    pub(super) async fn take_over(&mut self) -> Result<Reply, ProviderError> {
+        let id = self.handle.as_ref().map(|handle| handle.id.as_str()).unwrap_or_default();
+        let path = format!("/responses/{id}?stream=true");
+        self.http.get(&self.call, path, "text/event-stream").await.map_err(|error| {
+            // What is not there does not run.
+            self.runs &= error.status != Some(404);
+            let Some(status) = error.status.filter(|status| is_final(*status)) else { return error };
+            let message = format!("the answer that was being made is not to be had any more (status {status})");
+            ProviderError { message: Some(message), body: None, fault: Some(TransportFault::Cut), ..error }
+        })
+    }
+
+    /// Whether an earlier owner of the invocation asked for it.
+    pub(super) const fn is_taken_over(&self) -> bool {
+        self.call.attach.is_some()
     }
 
     /// Takes the id from a response, and that it runs.
     pub(super) fn learn(&mut self, response: &Value) {
-        if self.id.is_none() {
-            let id = response.get("id").and_then(Value::as_str).filter(|id| is_path_segment(id));
-            self.id = id.map(str::to_owned);
-            self.runs = self.id.is_some();
+        if self.handle.is_none()
+            && let Some(id) = response.get("id").and_then(Value::as_str).filter(|id| is_path_segment(id))
+        {
+            self.holds(id.to_owned());
         }
+    }
+
+    /// It goes on no longer.
+    pub(super) fn ended(&mut self) {
+        self.runs = false;
+    }
+
+    fn holds(&mut self, id: String) {
+        let handle = UpstreamHandle { attempt: self.call.attempt, target: self.call.target.id.clone(), id };
+        self.call.tether.hold(handle.clone());
+        self.handle = Some(handle);
+        self.runs = true;
     }
 
     /// Takes note of an event; `false` for one that was read before.
     ///
     /// # Errors
-    /// When events are missing between those that were read and the rest.
+    /// When events are missing between those that were read and the rest, or before the first one.
     pub(super) fn follow(&mut self, kind: &str, event: &Value) -> Result<bool, Flaw> {
-        let is_rest = std::mem::take(&mut self.is_rest);
+        let next = std::mem::replace(&mut self.next, Next::More);
+        if next == Next::Beginning && event.get("response").is_none() && kind != "error" {
+            return Err(Flaw::Cut(format!("the answer was sent from a {kind} on instead of from its beginning")));
+        }
         match (event.get("sequence_number").and_then(Value::as_u64), self.last) {
             (Some(number), Some(last)) if number <= last && self.requests > 0 => {
-                self.is_rest = is_rest;
+                self.next = next;
                 return Ok(false);
             }
-            (Some(number), Some(last)) if is_rest && number > last.saturating_add(1) => {
+            (Some(number), Some(last)) if next == Next::Rest && number > last.saturating_add(1) => {
                 // A new answer is better than one with a hole.
                 return Err(Flaw::Cut(format!("the answer was read on at {number} instead of after {last}")));
             }
@@ -149,7 +209,7 @@ impl Hold {
             let path = format!("{path}?stream=true&starting_after={last}");
             match self.http.get(&self.call, path, "text/event-stream").await {
                 Ok(reply) => {
-                    self.is_rest = true;
+                    self.next = Next::Rest;
                     return Ok((reply, Break { fault, requests: self.requests }));
                 }
                 Err(error) => {
@@ -165,7 +225,7 @@ impl Hold {
     /// The path of the response and the number of the last event, where it can be read on behind that.
     fn place(&self) -> Option<(String, u64)> {
         let last = self.last.filter(|_| self.has_rest && self.runs)?;
-        self.id.as_ref().map(|id| (format!("/responses/{id}"), last))
+        self.handle.as_ref().map(|handle| (format!("/responses/{}", handle.id), last))
     }
 
     /// The fruitless requests in a row, the last one counted if nothing came since.
@@ -191,8 +251,10 @@ impl Hold {
 
 impl Drop for Hold {
     fn drop(&mut self) {
-        if let Some(id) = self.id.take().filter(|_| self.runs) {
-            self.cancels.send(self.http.clone(), self.call.clone(), &id);
+        let Some(handle) = self.handle.take() else { return };
+        self.call.tether.release(&handle);
+        if self.runs && !self.call.tether.lets_live(&handle) {
+            self.cancels.send(self.http.clone(), self.call.clone(), &handle.id);
         }
     }
 }

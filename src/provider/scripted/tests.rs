@@ -14,6 +14,7 @@ use crate::domain::{
     invocation::TraceContext,
     message::{Message, Role},
     target::{Capabilities, Dialect, Target},
+    upstream::Tether,
 };
 
 fn player(yaml: &str) -> Player {
@@ -42,6 +43,8 @@ fn call(model: &str, texts: &[&str]) -> WireCall {
         deadline: Instant::now() + Duration::from_mins(10),
         idle: None,
         trace: TraceContext::default(),
+        tether: Tether::default(),
+        attach: None,
     }
 }
 

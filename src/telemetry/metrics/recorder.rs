@@ -346,7 +346,7 @@ const fn cause_label(cause: AttemptCause) -> &'static str {
         AttemptCause::Retry(_) => "retry",
         AttemptCause::Fallback(_) => "fallback",
         AttemptCause::Hedge => "hedge",
-        AttemptCause::Continue(_) | AttemptCause::Extend => "continue",
+        AttemptCause::Continue(_) | AttemptCause::Extend | AttemptCause::Attach(_) => "continue",
         AttemptCause::Adapt(_) => "adapt",
     }
 }

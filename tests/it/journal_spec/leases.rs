@@ -146,6 +146,40 @@ async fn a_wish_to_cancel_reaches_the_owner_with_its_next_renewal(engine: Engine
     assert_eq!(journal.request_cancel(&id("none")).await, Ok(CancelWish::Unknown));
 }
 
+async fn the_next_owner_learns_where_the_newest_answer_is_made(engine: Engine) {
+    let journal = engine.open().await;
+    begin(&journal, invocation("a")).await;
+    for name in ["resp_1", "resp_2"] {
+        let lasts = journal.remember(&held("a", 1), &made_at(name)).await;
+        assert_eq!(lasts, Ok(!matches!(engine, Engine::Memory)), "whether another process can learn of it");
+    }
+    let Takeover::Taken(record) = journal.take_over(&held("a", 1), &owner("two"), at(10)).await.unwrap() else {
+        panic!("it is an orphan")
+    };
+    assert_eq!(record.upstream, Some(made_at("resp_2")));
+    let late = journal.remember(&held("a", 1), &made_at("resp_3")).await;
+    assert_eq!(late, Err(AppendError::Fenced { current_epoch: 2 }));
+    assert_eq!(journal.get(&id("a")).await.unwrap().unwrap().upstream, Some(made_at("resp_2")));
+    assert_eq!(journal.remember(&held("none", 1), &made_at("resp_3")).await, Err(AppendError::Unknown));
+}
+
+async fn where_an_answer_was_made_is_forgotten_with_the_end(engine: Engine) {
+    let journal = engine.open().await;
+    begin(&journal, invocation("a")).await;
+    journal.remember(&held("a", 1), &made_at("resp_1")).await.unwrap();
+    journal.finish(end("a", 1, "done", Vec::new()), at(1)).await.unwrap();
+    assert_eq!(journal.get(&id("a")).await.unwrap().unwrap().upstream, None);
+    assert_eq!(journal.remember(&held("a", 1), &made_at("resp_1")).await, Err(AppendError::Finished));
+}
+
+async fn without_payloads_nobody_learns_where_an_answer_is_made(engine: Engine) {
+    let limits = Limits { payloads: relight::config::observe::Payloads::None, ..Limits::default() };
+    let journal = engine.open_with(limits).await;
+    begin(&journal, invocation("a")).await;
+    assert_eq!(journal.remember(&held("a", 1), &made_at("resp_1")).await, Ok(false));
+    assert_eq!(journal.get(&id("a")).await.unwrap().unwrap().upstream, None);
+}
+
 on_every_engine!(
     a_lease_is_good_for_10_seconds_and_a_renewal_for_10_more,
     the_execution_of_a_living_owner_is_not_taken_over,
@@ -157,4 +191,7 @@ on_every_engine!(
     a_released_lease_is_taken_over_at_once,
     a_thousand_leases_are_renewed_together_and_the_lost_are_named,
     a_wish_to_cancel_reaches_the_owner_with_its_next_renewal,
+    the_next_owner_learns_where_the_newest_answer_is_made,
+    where_an_answer_was_made_is_forgotten_with_the_end,
+    without_payloads_nobody_learns_where_an_answer_is_made,
 );

@@ -54,6 +54,8 @@ async fn filled(journal: &Arc<dyn Journal>) -> Vec<Entry> {
     let (rest, snapshot) = (steps[2..].to_vec(), fold.blocks().to_vec());
     let finish = Finish { thread: Some(ThreadEnd::Commit(commit)), snapshot, ..end("a", 1, CONTENT, rest) };
     journal.finish(finish, at(2)).await.unwrap();
+    begin(journal, invocation("r")).await;
+    journal.remember(&relight::journal::Held { id: id("r"), epoch: 1 }, &made_at(CONTENT)).await.unwrap();
     begin(journal, on_thread("b", &key)).await;
     journal.lock_thread(&key, &id("b"), at(3)).await.unwrap();
     journal.finish(failed_end("b", Some(ThreadEnd::Fail)), at(4)).await.unwrap();
@@ -71,6 +73,7 @@ async fn with_a_key_no_content_is_in_the_open_and_everything_reads_as_before(eng
     assert_eq!(record.snapshot.unwrap()[0].text, CONTENT);
     let again = NewInvocation { thread: Some("t".into()), request: record.request.unwrap(), ..requested("c", "key") };
     assert!(matches!(journal.begin(again, at(5)).await, Ok(Begun::Replay(_))), "fingerprints are compared as before");
+    assert_eq!(journal.get(&id("r")).await.unwrap().unwrap().upstream, Some(made_at(CONTENT)));
     let kept = journal.load_thread(&thread("t")).await.unwrap().unwrap();
     assert_eq!((kept.messages.len(), kept.errors.len()), (2, 1));
     assert_eq!(kept.messages[1], said(Role::Assistant, CONTENT));

@@ -59,6 +59,27 @@ async fn what_cannot_be_read_back_is_corruption_and_no_default(engine: Engine) {
     assert!(!what.contains("secret"), "content is not told: {what}");
 }
 
+/// The tables as the first version made them.
+async fn as_the_first_version_left_it(engine: &Engine) {
+    let mut database = engine.raw().await;
+    database.execute("ALTER TABLE invocations DROP COLUMN upstream").await.unwrap();
+    database.execute("DELETE FROM relight_migrations WHERE version > 1").await.unwrap();
+}
+
+async fn what_an_earlier_version_kept_is_read_and_gone_on_with(engine: Engine) {
+    let journal = engine.open().await;
+    begin(&journal, invocation("a")).await;
+    journal.append(&id("a"), &deltas(1, 1..=3)).await.unwrap();
+    drop(journal);
+    as_the_first_version_left_it(&engine).await;
+    let journal = engine.open().await;
+    assert_eq!(journal.get(&id("a")).await.unwrap().unwrap().upstream, None);
+    assert_eq!(seqs(&journal, "a").await, [1, 2, 3]);
+    let held = Held { id: id("a"), epoch: 1 };
+    assert_eq!(journal.remember(&held, &made_at("resp_1")).await, Ok(true));
+    assert_eq!(journal.get(&id("a")).await.unwrap().unwrap().upstream, Some(made_at("resp_1")));
+}
+
 async fn two_replicas(database: Arc<Database>) -> (Arc<dyn Journal>, Arc<dyn Journal>) {
     let engine = Engine::Postgres(database);
     (engine.open().await, engine.open().await)
@@ -154,4 +175,5 @@ on_durable_engines!(
     what_was_acknowledged_is_there_after_a_restart,
     concurrent_starts_migrate_once,
     what_cannot_be_read_back_is_corruption_and_no_default,
+    what_an_earlier_version_kept_is_read_and_gone_on_with,
 );

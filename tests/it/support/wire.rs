@@ -12,6 +12,7 @@ use relight::{
         invocation::TraceContext,
         message::{Message, ModelCall, Role},
         target::{Capabilities, Dialect, Target},
+        upstream::Tether,
         wire::WireCall,
     },
     provider::{ProviderSpec, Providers},
@@ -58,6 +59,8 @@ pub(crate) fn attempt(call: ModelCall) -> WireCall {
         deadline: Instant::now() + Duration::from_mins(1),
         idle: None,
         trace: TraceContext::default(),
+        tether: Tether::default(),
+        attach: None,
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::{
     ledger::{Fate, Ledger},
+    tally::{Counts, Sliding, Tally},
     *,
 };
 
@@ -69,4 +70,31 @@ fn a_probe_that_fails_is_told_as_the_one_failure_it_is() {
     bench.call(FAILURE);
     let Some(Transition::Opened { evidence, .. }) = bench.said.last() else { panic!("{:?}", bench.said) };
     assert_eq!([evidence.committed, evidence.failures, evidence.consecutive], [1, 1, 1]);
+}
+
+#[test]
+fn a_window_gives_back_every_count_that_it_was_given() {
+    let mut window = Sliding::new(Duration::from_secs(10));
+    let start = Instant::now();
+    let one = Counts { answered: 1, failed: 2, failed_slow: 3, silent: 4, slow: 5 };
+    window.add(start, one);
+    window.add(start, one);
+    assert_eq!(window.total(start), Counts { answered: 2, failed: 4, failed_slow: 6, silent: 8, slow: 10 });
+    window.take_back(start, one);
+    assert_eq!(window.total(start), one);
+    assert_eq!(window.total(start + Duration::from_secs(10)), Counts::default());
+    let four = Counts { answered: 2, failed: 1, silent: 1, slow: 1, ..Counts::default() };
+    assert_eq!((four.committed(), four.failure_share() * 4.0, four.slow_share() * 4.0), (4, 1.0, 1.0));
+}
+
+#[test]
+fn the_last_outcomes_tell_how_many_were_slow_while_they_are_young_enough() {
+    let policy = CircuitPolicy::default();
+    let (mut tally, now) = (Tally::new(&policy), Instant::now());
+    for slow in [true, true, true, false, false] {
+        tally.commit(now, now, Fate::Answered { slow }, &policy);
+    }
+    let seen = |later, most| tally.last_slow(now + Duration::from_millis(later), most, &policy);
+    assert_eq!([seen(0, 1), seen(0, 2), seen(0, 3), seen(0, 9)], [(1, 0), (2, 0), (3, 1), (5, 3)]);
+    assert_eq!([seen(300_000, 9), seen(300_001, 9)], [(5, 3), (0, 0)]);
 }

@@ -211,3 +211,14 @@ fn a_target_whose_answers_were_unusable_twice_is_asked_after_the_others() {
         assert_eq!(target, expected, "after {attempts} attempts");
     }
 }
+
+#[test]
+fn a_stated_wait_that_the_gate_keeps_too_is_no_parking() {
+    let now = Instant::now();
+    let policy = RetryPolicy { park: ParkPolicy { enabled: false, ..ParkPolicy::default() }, ..plain() };
+    let limited = stated(FailureClass::RateLimited, 2);
+    let candidates = [Candidate { availability: Availability::At(now + s(2)), ..asked() }];
+    let (target, wait, ..) = again(decide(&policy, &Situation::new(now, now + s(60), &limited, &candidates)));
+    assert_eq!(target, "a");
+    assert!(wait.duration >= s(2));
+}

@@ -1,0 +1,98 @@
+//! Keeps, for the next owner, where the answer is found that a provider makes in the background.
+//!
+//! It is recorded as soon as it is known, beside the steps, and replaced when another answer is being made. A journal
+//! that cannot take it costs nothing but the answer, should the replica die: nobody waits for it here.
+
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+use tokio::{sync::watch, time::Duration};
+
+use super::{Shared, live::Execution, recorder::Landed};
+use crate::{
+    domain::upstream::UpstreamHandle,
+    journal::{AppendError, Held, JournalError},
+};
+
+/// How long after the journal was away it is tried again.
+const AGAIN_AFTER: Duration = Duration::from_millis(250);
+
+type Flight = BoxFuture<'static, (UpstreamHandle, Result<bool, AppendError>)>;
+
+/// Records the newest answer that is being made for one execution.
+pub(super) struct Notebook {
+    shared: Arc<Shared>,
+    execution: Arc<Execution>,
+    running: watch::Receiver<Vec<UpstreamHandle>>,
+    /// What is recorded, or cannot be.
+    settled: Option<UpstreamHandle>,
+    flight: Option<Flight>,
+}
+
+// === impl Notebook ===
+
+impl Notebook {
+    pub(super) fn new(shared: Arc<Shared>, execution: Arc<Execution>) -> Self {
+        let running = execution.tether.running();
+        Self { shared, execution, running, settled: None, flight: None }
+    }
+
+    /// Records what is new, and tells what came of it. Returns only where something was written; cancel safe.
+    pub(super) async fn turn(&mut self) -> Landed {
+        if !self.execution.is_recorded {
+            return std::future::pending().await;
+        }
+        loop {
+            if let Some(flight) = &mut self.flight {
+                let (handle, result) = flight.await;
+                self.flight = None;
+                return self.landed(handle, result);
+            }
+            let newest = self.running.borrow_and_update().last().cloned();
+            match newest.filter(|handle| self.settled.as_ref() != Some(handle)) {
+                Some(handle) => self.launch(handle, Duration::ZERO),
+                // The sender lives as long as the execution, so that waiting cannot fail.
+                None => drop(self.running.changed().await),
+            }
+        }
+    }
+
+    fn launch(&mut self, handle: UpstreamHandle, after: Duration) {
+        // In doubt the next owner finds it: a write whose answer is lost may have been made.
+        self.execution.tether.is_findable(Some(handle.clone()));
+        let journal = Arc::clone(&self.shared.journal);
+        let held = Held { id: self.execution.id.clone(), epoch: self.execution.epoch };
+        self.flight = Some(Box::pin(async move {
+            tokio::time::sleep(after).await;
+            let result = journal.remember(&held, &handle).await;
+            (handle, result)
+        }));
+    }
+
+    fn landed(&mut self, handle: UpstreamHandle, result: Result<bool, AppendError>) -> Landed {
+        match result {
+            Ok(is_findable) => {
+                if !is_findable {
+                    self.execution.tether.is_findable(None);
+                }
+                self.settled = Some(handle);
+            }
+            Err(AppendError::Fenced { .. } | AppendError::Finished) => {
+                self.execution.tether.is_findable(None);
+                return Landed::Lost;
+            }
+            Err(AppendError::Store(JournalError::Unavailable(_))) if self.is_still_made(&handle) => {
+                self.launch(handle, AGAIN_AFTER);
+            }
+            Err(error) => {
+                tracing::warn!(invocation = %self.execution.id, %error, "where an answer is made could not be recorded");
+                self.settled = Some(handle);
+            }
+        }
+        Landed::GoOn
+    }
+
+    fn is_still_made(&self, handle: &UpstreamHandle) -> bool {
+        self.running.borrow().last() == Some(handle)
+    }
+}

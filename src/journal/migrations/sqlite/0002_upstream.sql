@@ -1,0 +1,3 @@
+-- Where the answer is found that a provider makes in the background for a running invocation, as JSON.
+
+ALTER TABLE invocations ADD COLUMN upstream TEXT;
