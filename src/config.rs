@@ -3,6 +3,7 @@
 //! This is the only module that reads files and the environment, so that everything above is told its world as
 //! values. Defaults work without any file. It never decides anything about a call; policy values are passed on.
 
+mod changes;
 mod check;
 pub mod classifier;
 mod decode;

@@ -1,6 +1,7 @@
 //! The words of Relight as types: plain data that every other module speaks, without I/O and without policy.
 
 pub mod adaptation;
+pub mod circuit;
 pub mod clock;
 pub mod completion;
 pub mod event;

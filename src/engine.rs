@@ -12,6 +12,7 @@ use std::{
 };
 
 use arc_swap::ArcSwap;
+use jiff::Timestamp;
 use tower::{Service, ServiceExt as _};
 
 pub use self::{
@@ -23,6 +24,7 @@ use crate::{
     domain::{
         adaptation::Wording,
         clock,
+        event::{EventBody, SettingFault},
         failure::{Failure, ProviderError},
         ids::{Operation, RouteName, TargetId},
         invocation::TraceContext,
@@ -56,7 +58,18 @@ pub struct Configuration {
     /// 1 for the one at the start; grows with every one that took its place.
     pub generation: u64,
     /// Why a newer one was refused, if it was.
-    pub rejected: Option<String>,
+    pub rejected: Option<Rejection>,
+}
+
+/// Why a configuration was refused.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rejection {
+    /// In one text.
+    pub reason: String,
+    /// One by one.
+    pub faults: Vec<SettingFault>,
+    /// When.
+    pub at: Timestamp,
 }
 
 /// The wire as the stack sees it: whatever providers are in force when an attempt begins.
@@ -177,12 +190,24 @@ impl Engine {
         self.config.load_full()
     }
 
-    /// Remembers what became of the last change of the configuration: in force, or refused and why.
-    pub fn configuration_changed(&self, rejected: Option<&str>) {
-        self.configuration.rcu(|old| Configuration {
-            generation: if rejected.is_none() { old.generation + 1 } else { old.generation },
-            rejected: rejected.map(str::to_owned),
-        });
+    /// Remembers what became of the last change of the configuration, in force or refused and why, and tells of it.
+    /// `changed`: the paths of the settings that are others than before.
+    pub fn configuration_changed(&self, changed: Result<Vec<String>, Rejection>) {
+        let configuration = self.configuration();
+        let (configuration, body) = match changed {
+            Ok(changed) => {
+                let generation = configuration.generation + 1;
+                let body = EventBody::ConfigurationReloaded { generation, changed };
+                (Configuration { generation, rejected: None }, body)
+            }
+            Err(rejection) => {
+                let Rejection { reason, faults, at: _ } = rejection.clone();
+                let body = EventBody::ConfigurationRejected { reason, faults };
+                (Configuration { rejected: Some(rejection), ..Configuration::clone(&configuration) }, body)
+            }
+        };
+        self.configuration.store(Arc::new(configuration));
+        self.events.publish(None, 0, None, body);
     }
 
     /// Which configuration is in force.

@@ -196,7 +196,7 @@ mod tests {
     use super::*;
 
     fn happen(bus: &EventBus) -> Cursor {
-        bus.publish(None, 0, None, EventBody::ConfigurationReloaded)
+        bus.publish(None, 0, None, EventBody::ConfigurationReloaded { generation: 2, changed: Vec::new() })
     }
 
     #[tokio::test]

@@ -16,6 +16,7 @@ mod live;
 mod outlet;
 mod recorder;
 mod run;
+mod standing;
 mod start;
 mod tail;
 mod tenure;
@@ -35,13 +36,13 @@ use tokio::{sync::watch, task::JoinSet, time::Instant};
 use self::{backlog::Backlog, line::Lines, live::Execution};
 pub use self::{
     follower::{Follower, Lost, Told},
+    standing::Standing,
     start::{Disposition, StartError, Started},
 };
 use crate::{
     config::observe::{JournalConfig, JournalMode},
     domain::{
         clock,
-        event::EventBody,
         ids::{InvocationId, RequestId, TenantId},
         upstream::Tether,
     },
@@ -62,6 +63,8 @@ const COMPACT_EVERY: Duration = Duration::from_mins(1);
 pub struct Settings {
     /// Who executes here; never the name of another process.
     pub owner: Owner,
+    /// In what the journal is kept: `memory`, `sqlite` or `postgres`.
+    pub store: &'static str,
     /// Whether what is told is recorded before.
     pub mode: JournalMode,
     /// How long a lease is good; renewed three times as often.
@@ -114,7 +117,7 @@ struct Shared {
     lines: Arc<Lines>,
     /// What the journal kept after its newest compaction, and what all of them removed.
     kept: Mutex<(Stats, Compacted)>,
-    journal_is_away: AtomicBool,
+    journal_standing: Mutex<Standing>,
     /// Until when the leases of this replica are good for sure.
     leased_until: watch::Sender<Instant>,
     closing: AtomicBool,
@@ -149,6 +152,7 @@ impl Settings {
         let journal = JournalConfig::default();
         Self {
             owner,
+            store: "memory",
             mode: journal.mode,
             lease: LEASE,
             events_kept: crate::journal::EVENTS_KEPT,
@@ -171,7 +175,7 @@ impl Executions {
             backlog,
             lines: Arc::default(),
             kept: Mutex::default(),
-            journal_is_away: AtomicBool::new(false),
+            journal_standing: Mutex::default(),
             engine,
             journal,
             settings,
@@ -181,6 +185,11 @@ impl Executions {
             closing: AtomicBool::new(false),
         };
         Self { shared: Arc::new(shared) }
+    }
+
+    /// Whether the journal can be reached, and since when.
+    pub fn journal_standing(&self) -> Standing {
+        self.shared.journal_standing.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// The settings.
@@ -334,16 +343,10 @@ impl Shared {
 
     /// Says that the journal was away, or was not; whoever watches is told when that changes.
     fn journal_was(&self, failure: Option<&JournalError>) {
-        let away = matches!(failure, Some(JournalError::Unavailable(_)));
-        if self.journal_is_away.swap(away, Ordering::Relaxed) == away {
-            return;
+        let told = self.journal_standing.lock().unwrap_or_else(PoisonError::into_inner).take(failure);
+        if let Some(body) = told {
+            self.engine.events().publish(None, 0, None, body);
         }
-        let store = "journal".to_owned();
-        let body = match failure.filter(|_| away) {
-            Some(error) => EventBody::StoreLost { store, reason: error.to_string() },
-            None => EventBody::StoreFound { store },
-        };
-        self.engine.events().publish(None, 0, None, body);
     }
 
     /// Runs a task that ends with this replica at the latest.

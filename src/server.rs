@@ -145,7 +145,7 @@ impl Running {
         }
         let (executions, tokens) = executions::start(config, options, engine.clone(), &mut tasks).await?;
         read_levels(&metrics, &engine, &executions, &presence);
-        let admin = Admin::new(engine.clone(), Arc::clone(&authenticator), presence.clone());
+        let admin = Admin::new(engine.clone(), executions.clone(), Arc::clone(&authenticator), presence.clone());
         let recovery = Recovery::new(engine.clone(), executions.clone(), tokens, authenticator, presence);
         let routes = Routes::new(health_service.clone())
             .add_service(RecoveryServiceServer::new(recovery).max_decoding_message_size(max_bytes))

@@ -135,10 +135,9 @@ fn table(targets: &[v1::Target]) -> Table {
     let mut table = Table::new(&headings);
     for target in targets {
         let circuit = target.circuit.unwrap_or_default();
-        let state = words::circuit(circuit.state);
         table.row(vec![
             target.id.clone(),
-            if circuit.degraded { format!("{state}, degraded") } else { state.to_owned() },
+            state(&circuit),
             circuit.evidence.as_ref().map_or_else(|| "-".to_owned(), evidence),
             circuit.retry_in_ms.map_or_else(|| "-".to_owned(), span),
             gates(&target.gates),
@@ -151,6 +150,18 @@ fn table(targets: &[v1::Target]) -> Table {
         ]);
     }
     table
+}
+
+/// The state, and while it is not closed the failure that opened it.
+fn state(circuit: &v1::Circuit) -> String {
+    let state = words::circuit(circuit.state);
+    match circuit.state() {
+        _ if circuit.degraded => format!("{state}, degraded"),
+        v1::CircuitState::Open | v1::CircuitState::HalfOpen | v1::CircuitState::Recovering if circuit.cause != 0 => {
+            format!("{state} ({})", words::class(circuit.cause))
+        }
+        _ => state.to_owned(),
+    }
 }
 
 fn evidence(evidence: &v1::CircuitEvidence) -> String {
@@ -189,6 +200,7 @@ mod tests {
         let circuit = v1::Circuit {
             state: v1::CircuitState::Open.into(),
             retry_in_ms: Some(2400),
+            cause: v1::FailureClass::Timeout.into(),
             evidence: Some(v1::CircuitEvidence {
                 committed: 9,
                 failures: 8,
@@ -213,6 +225,6 @@ mod tests {
         let lines = table(&[target]).lines();
         let cells: Vec<&str> = lines[1].split("  ").filter(|cell| !cell.is_empty()).map(str::trim).collect();
         let gates = "credential closed for 60 s (quota_exceeded)";
-        assert_eq!(cells, ["gpt", "open", "8/9 failed, 8 in a row", "2.4 s", gates, "480/500", "-", "-"]);
+        assert_eq!(cells, ["gpt", "open (timeout)", "8/9 failed, 8 in a row", "2.4 s", gates, "480/500", "-", "-"]);
     }
 }

@@ -16,7 +16,6 @@ pub(super) fn what(event: &v1::RecoveryEvent) -> Option<String> {
         Some(Body::Missed(missed)) if missed.count == 0 => {
             "the server was started anew; what happened before is gone".to_owned()
         }
-        Some(Body::Missed(missed)) if missed.caught_up => format!("{} events were missed; they follow", missed.count),
         Some(Body::Missed(missed)) => format!("{} events were missed", missed.count),
         Some(Body::RecoveryAttempted(recovery)) => match (recovery.wait_ms, words::wait_source(recovery.wait_source)) {
             (0, _) => format!("{}; at once", recovery.display_text),
@@ -42,7 +41,9 @@ pub(super) fn painted(event: &v1::RecoveryEvent, words: &str, paint: Paint) -> S
             paint.green(words)
         }
         Some(Body::InvocationFailed(_) | Body::AttemptFailed(_) | Body::CircuitOpened(_)) => paint.red(words),
-        Some(Body::RecoveryAttempted(_) | Body::GateClosed(_) | Body::Missed(_)) => paint.yellow(words),
+        Some(Body::RecoveryAttempted(_) | Body::InvocationParked(_) | Body::GateClosed(_) | Body::Missed(_)) => {
+            paint.yellow(words)
+        }
         Some(Body::InvocationStarted(_) | Body::AttemptStarted(_)) => paint.dim(words),
         _ => words.to_owned(),
     }

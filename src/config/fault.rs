@@ -8,6 +8,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use crate::domain::event::SettingFault;
+
 /// A line and column of the file, both from 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Position {
@@ -75,6 +77,17 @@ impl Fault {
     }
 }
 
+impl Fault {
+    /// What is wrong, with the value that is written there.
+    fn words(&self) -> String {
+        match &self.value {
+            // Reasons that quote the value themselves need no second quotation.
+            Some(value) if !self.reason.contains(&format!("`{value}`")) => format!("`{value}` {}", self.reason),
+            Some(_) | None => self.reason.clone(),
+        }
+    }
+}
+
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(Position { line, column }) = self.at {
@@ -83,11 +96,7 @@ impl fmt::Display for Fault {
         if !self.path.is_empty() {
             write!(f, "{}: ", self.path)?;
         }
-        match &self.value {
-            // Reasons that quote the value themselves need no second quotation.
-            Some(value) if !self.reason.contains(&format!("`{value}`")) => write!(f, "`{value}` {}", self.reason)?,
-            Some(_) | None => f.write_str(&self.reason)?,
-        }
+        f.write_str(&self.words())?;
         match &self.nearest {
             Some(nearest) => write!(f, "; did you mean `{nearest}`?"),
             None => Ok(()),
@@ -109,6 +118,19 @@ impl ConfigFaults {
             }
         }
         if kept.is_empty() { None } else { Some(Self { file: file.map(Path::to_path_buf), faults: kept }) }
+    }
+}
+
+impl ConfigFaults {
+    /// The faults as events tell them.
+    #[must_use]
+    pub fn told(&self) -> Vec<SettingFault> {
+        let told = |fault: &Fault| SettingFault {
+            path: fault.path.clone(),
+            reason: fault.words(),
+            nearest: fault.nearest.clone(),
+        };
+        self.faults.iter().map(told).collect()
     }
 }
 
@@ -202,5 +224,9 @@ mod tests {
              relight.yaml:9:1: b: is wrong\n\
              relight.yaml: c: is missing"
         );
+        let told = faults.told();
+        let nearest = told[0].nearest.as_deref();
+        assert_eq!((told[0].path.as_str(), told[0].reason.as_str(), nearest), ("a", "`gtp` is no target", Some("gpt")));
+        assert_eq!((told.len(), told[2].path.as_str(), told[2].nearest.as_deref()), (3, "c", None));
     }
 }

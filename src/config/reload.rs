@@ -19,6 +19,7 @@ use tokio::{
 
 use super::{
     Config,
+    changes::changed_paths,
     environment::Environment,
     fault::ConfigFaults,
     load::{Loaded, load},
@@ -39,6 +40,8 @@ pub enum Reload {
         config: Arc<Config>,
         /// Settings that were changed too but are read at the start only.
         needs_restart: Vec<&'static str>,
+        /// The paths of all settings that changed; an exchanged secret is not among them.
+        changed: Vec<String>,
     },
     /// The old configuration stays in force.
     Rejected(ConfigFaults),
@@ -126,12 +129,13 @@ impl<F: Fn(Reload)> Follower<F> {
             Ok(Ok(loaded)) if loaded.fingerprint == self.loaded.fingerprint && self.rejected.is_none() => {}
             Ok(Ok(loaded)) => {
                 let needs_restart = needs_restart(&self.loaded.config, &loaded.config);
+                let changed = changed_paths(&self.loaded.config, &loaded.config);
                 let config = Arc::new(loaded.config.clone());
                 self.loaded = loaded;
                 self.rejected = None;
                 self.watch_directories();
                 self.sender.send_replace(Arc::clone(&config));
-                (self.report)(Reload::Applied { config, needs_restart });
+                (self.report)(Reload::Applied { config, needs_restart, changed });
             }
             Ok(Err(faults)) if self.rejected.as_ref() == Some(&faults) => {}
             Ok(Err(faults)) => {

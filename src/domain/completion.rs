@@ -19,8 +19,8 @@ pub enum Delta {
         model: Option<String>,
         /// The provider's id of the answer.
         response_id: Option<String>,
-        /// Kept rate-limit headers, lower-case names; empty where the provider sends none.
-        limits: Vec<(String, String)>,
+        /// Kept headers, lower-case names: rate limits and ids of the request; empty where the provider sends none.
+        headers: Vec<(String, String)>,
     },
     /// A block begins. Blocks are numbered from 0 within an attempt and may interleave.
     BlockStart {

@@ -3,6 +3,7 @@
 //! Telemetry, `WatchRecovery`, the journal and the logs are readers of these. No event ever holds a prompt, an
 //! answer or a key.
 
+mod body;
 mod display;
 
 use std::{collections::BTreeMap, sync::Arc};
@@ -10,11 +11,10 @@ use std::{collections::BTreeMap, sync::Arc};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+pub use self::{body::EventBody, display::parked_words};
 use super::{
-    completion::Usage,
-    failure::{FailureClass, Wait},
+    failure::FailureClass,
     ids::{Cursor, InvocationId, Operation, RouteName, TargetId, TenantId, ThreadId},
-    invocation::{AttemptCause, RecoveryStrategy},
 };
 
 /// Something that happened, with where it belongs.
@@ -80,6 +80,9 @@ pub struct Evidence {
     pub pending: u32,
     /// Failures in a row at the end.
     pub consecutive: u32,
+    /// Over how many milliseconds outcomes count; 0 where a probe alone decided.
+    #[serde(default)]
+    pub window_ms: u64,
 }
 
 /// Which gate.
@@ -106,193 +109,15 @@ impl GateKind {
     }
 }
 
-/// What happened.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "type", rename_all = "snake_case")]
-pub enum EventBody {
-    /// An invocation was taken in.
-    InvocationStarted {
-        /// Milliseconds until its deadline.
-        deadline_ms: u64,
-    },
-    /// It was answered at the first attempt.
-    InvocationSucceeded {
-        /// Whole duration in milliseconds.
-        duration_ms: u64,
-        /// What it cost.
-        usage: Usage,
-    },
-    /// It was answered after recovery.
-    InvocationRecovered {
-        /// Whole duration in milliseconds.
-        duration_ms: u64,
-        /// All attempts.
-        attempts: u32,
-        /// What was done.
-        strategies: Vec<RecoveryStrategy>,
-        /// What it cost in all.
-        usage: Usage,
-    },
-    /// It failed for good, or was cancelled.
-    InvocationFailed {
-        /// Whole duration in milliseconds.
-        duration_ms: u64,
-        /// All attempts.
-        attempts: u32,
-        /// How.
-        class: FailureClass,
-        /// Relight's words, redacted.
-        message: String,
-    },
-    /// An attempt began.
-    AttemptStarted {
-        /// Why.
-        cause: AttemptCause,
-        /// The model that is asked.
-        model: String,
-    },
-    /// The first token of an attempt came.
-    FirstToken {
-        /// Milliseconds from the request to it.
-        after_ms: u64,
-    },
-    /// The answer of an attempt broke off and is read on from where it was, within the same attempt.
-    AttemptReadOn {
-        /// How it broke off, in words.
-        reason: String,
-        /// How often the attempt asked for the rest by now.
-        requests: u32,
-    },
-    /// An attempt answered.
-    AttemptSucceeded {
-        /// Milliseconds from the request to the end.
-        duration_ms: u64,
-        /// What it cost.
-        usage: Usage,
-    },
-    /// An attempt failed.
-    AttemptFailed {
-        /// How.
-        class: FailureClass,
-        /// Relight's words, redacted.
-        message: String,
-        /// HTTP status, where there was one.
-        status: Option<u16>,
-        /// Milliseconds from the request to the end.
-        duration_ms: u64,
-        /// False when Relight refused it before anything was sent.
-        sent: bool,
-        /// What it cost all the same.
-        #[serde(default)]
-        usage: Usage,
-    },
-    /// Recovery was decided.
-    RecoveryAttempted {
-        /// What failed, in Relight's words.
-        error: String,
-        /// How.
-        class: FailureClass,
-        /// The number of this recovery, from 1.
-        retry: u32,
-        /// How many are allowed.
-        max_retries: u32,
-        /// What will be done.
-        strategy: RecoveryStrategy,
-        /// The wait before it.
-        wait: Wait,
-        /// What of the request was changed, in words; `None` where nothing was.
-        #[serde(default)]
-        adaptation: Option<String>,
-    },
-    /// The model was told of its failure.
-    ContextInjected {
-        /// Where the note went.
-        vehicle: String,
-    },
-    /// The model could not be told.
-    ContextInjectionSkipped {
-        /// Why.
-        reason: String,
-    },
-    /// Another target was chosen.
-    FallbackChosen {
-        /// The target that was left.
-        from: TargetId,
-        /// Why.
-        class: FailureClass,
-    },
-    /// A second attempt was started beside a slow one.
-    HedgeStarted {
-        /// The slow target.
-        beside: TargetId,
-        /// After how many milliseconds.
-        after_ms: u64,
-    },
-    /// A circuit opened.
-    CircuitOpened {
-        /// On what.
-        evidence: Evidence,
-        /// Milliseconds until it probes.
-        retry_in_ms: u64,
-        /// Why, in words.
-        reason: String,
-    },
-    /// A circuit lets probes through.
-    CircuitHalfOpen,
-    /// A circuit admits more and more.
-    CircuitRecovering {
-        /// The share admitted, in percent.
-        admitted_percent: u32,
-    },
-    /// A circuit closed.
-    CircuitClosed,
-    /// A gate closed.
-    GateClosed {
-        /// Which.
-        gate: GateKind,
-        /// Milliseconds until it opens.
-        reopens_in_ms: u64,
-        /// Why.
-        class: FailureClass,
-    },
-    /// A gate opened.
-    GateOpened {
-        /// Which.
-        gate: GateKind,
-    },
-    /// The retry budget of a target is empty.
-    BudgetExhausted {
-        /// What is left, in tokens.
-        level: u32,
-    },
-    /// A release was rolled back.
-    ReleaseRolledBack {
-        /// Which.
-        release: String,
-        /// Back to which.
-        to: String,
-        /// Why.
-        reason: String,
-    },
-    /// A new configuration is in force.
-    ConfigurationReloaded,
-    /// A new configuration was refused; the old one stays in force.
-    ConfigurationRejected {
-        /// What is wrong with it.
-        reason: String,
-    },
-    /// A store cannot be reached.
-    StoreLost {
-        /// Which.
-        store: String,
-        /// Why.
-        reason: String,
-    },
-    /// A store is back.
-    StoreFound {
-        /// Which.
-        store: String,
-    },
+/// One thing that is wrong with a configuration.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SettingFault {
+    /// Which setting (`routes.default.targets[1]`); empty for the file as a whole.
+    pub path: String,
+    /// What is wrong with it; never a secret's value.
+    pub reason: String,
+    /// The valid name that was probably meant.
+    pub nearest: Option<String>,
 }
 
 impl EventBody {
@@ -304,6 +129,7 @@ impl EventBody {
             Self::InvocationSucceeded { .. } => "invocation_succeeded",
             Self::InvocationRecovered { .. } => "invocation_recovered",
             Self::InvocationFailed { .. } => "invocation_failed",
+            Self::InvocationParked { .. } => "invocation_parked",
             Self::AttemptStarted { .. } => "attempt_started",
             Self::FirstToken { .. } => "first_token",
             Self::AttemptReadOn { .. } => "attempt_read_on",
@@ -315,14 +141,14 @@ impl EventBody {
             Self::FallbackChosen { .. } => "fallback_chosen",
             Self::HedgeStarted { .. } => "hedge_started",
             Self::CircuitOpened { .. } => "circuit_opened",
-            Self::CircuitHalfOpen => "circuit_half_open",
+            Self::CircuitHalfOpen { .. } => "circuit_half_open",
             Self::CircuitRecovering { .. } => "circuit_recovering",
-            Self::CircuitClosed => "circuit_closed",
+            Self::CircuitClosed { .. } => "circuit_closed",
             Self::GateClosed { .. } => "gate_closed",
             Self::GateOpened { .. } => "gate_opened",
             Self::BudgetExhausted { .. } => "budget_exhausted",
             Self::ReleaseRolledBack { .. } => "release_rolled_back",
-            Self::ConfigurationReloaded => "configuration_reloaded",
+            Self::ConfigurationReloaded { .. } => "configuration_reloaded",
             Self::ConfigurationRejected { .. } => "configuration_rejected",
             Self::StoreLost { .. } => "store_lost",
             Self::StoreFound { .. } => "store_found",
@@ -344,13 +170,16 @@ impl EventBody {
             | Self::ContextInjectionSkipped { .. }
             | Self::FallbackChosen { .. }
             | Self::HedgeStarted { .. }
-            | Self::CircuitHalfOpen
+            | Self::CircuitHalfOpen { .. }
             | Self::CircuitRecovering { .. }
-            | Self::CircuitClosed
+            | Self::CircuitClosed { .. }
             | Self::GateOpened { .. }
-            | Self::ConfigurationReloaded
+            | Self::ConfigurationReloaded { .. }
             | Self::StoreFound { .. } => Severity::Info,
-            Self::AttemptFailed { .. } | Self::RecoveryAttempted { .. } | Self::GateClosed { .. } => Severity::Warning,
+            Self::InvocationParked { .. }
+            | Self::AttemptFailed { .. }
+            | Self::RecoveryAttempted { .. }
+            | Self::GateClosed { .. } => Severity::Warning,
             Self::InvocationFailed { class, .. } if *class == FailureClass::Cancelled => Severity::Info,
             Self::InvocationFailed { .. }
             | Self::CircuitOpened { .. }

@@ -101,6 +101,19 @@ pub enum Progress {
         #[serde(default)]
         adaptation: Option<String>,
     },
+    /// Nobody can be asked for now, and the invocation waits.
+    Parked {
+        /// The last attempt; 0 where none was made yet.
+        attempt: u32,
+        /// Who is waited for.
+        target: TargetId,
+        /// Why it cannot be asked: what closed its gate, or `circuit_open`.
+        class: FailureClass,
+        /// How long at the most.
+        wait: Wait,
+        /// Words for people.
+        display: String,
+    },
     /// What an attempt cost.
     Usage {
         /// The attempt.
@@ -231,6 +244,7 @@ impl Fold {
             Progress::AttemptStarted { .. }
             | Progress::ContextInjected { .. }
             | Progress::Recovery { .. }
+            | Progress::Parked { .. }
             | Progress::Usage { .. } => {}
         }
         Ok(())

@@ -297,6 +297,12 @@ pub struct AttemptRecord {
     pub usage: Usage,
     /// Hex trace id; empty without tracing.
     pub trace_id: String,
+    /// Hex id of its span; empty without tracing.
+    #[serde(default)]
+    pub span_id: String,
+    /// The provider's own id of the request, to quote to its support; empty where it told none.
+    #[serde(default)]
+    pub upstream_request_id: String,
     /// Whether its answer was the one that was kept.
     pub winner: bool,
 }
@@ -330,6 +336,9 @@ pub struct Outcome {
     pub history_patch: HistoryPatch,
     /// Who answered.
     pub target: Option<TargetId>,
+    /// The local refusal that ended recovery after a real failure; `None` where none did.
+    #[serde(default)]
+    pub stopped_by: Option<FailureClass>,
 }
 
 /// What a caller does to its history so that its next request continues exactly what the model saw.
@@ -356,6 +365,24 @@ impl Outcome {
     #[must_use]
     pub fn retries(&self) -> u32 {
         u32::try_from(self.attempts.len()).unwrap_or(u32::MAX).saturating_sub(1)
+    }
+
+    /// The local refusal that ended recovery after a real failure; `None` where none did, or the refusal is the failure.
+    #[must_use]
+    pub fn stopped_by(&self) -> Option<FailureClass> {
+        let decisive = self.result.as_ref().err()?.class;
+        let last = || Some(self.attempts.last()?.failure.as_ref()?.class);
+        let refused = self.stopped_by.or_else(|| last().filter(|class| class.is_local_refusal()));
+        refused.filter(|_| !decisive.is_local_refusal())
+    }
+
+    /// How it failed first. An attempt that was ended on purpose, such as the slower of two, is no failure, and a target
+    /// that was passed over is one only where nothing else failed.
+    #[must_use]
+    pub fn first_failure(&self) -> Option<FailureClass> {
+        let classes = || self.attempts.iter().filter_map(|record| record.failure.as_ref()).map(|failure| failure.class);
+        let real = classes().find(|class| !class.is_local_refusal() && *class != FailureClass::Cancelled);
+        real.or_else(|| classes().find(|class| class.is_local_refusal()))
     }
 
     /// `succeeded`, `recovered`, `cancelled` or `failed`.

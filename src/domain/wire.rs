@@ -47,3 +47,44 @@ pub struct WireCall {
 /// An answer as it comes. It is whole only if a `Delta::Finish` came; an end without one is a cut. Dropping it
 /// cancels the request upstream.
 pub type DeltaStream = Pin<Box<dyn Stream<Item = Result<Delta, ProviderError>> + Send>>;
+
+/// Headers in which providers and gateways say by which id they know a request, the nearest first.
+pub const REQUEST_IDS: [&str; 6] = [
+    "x-request-id",
+    "request-id",
+    "x-amzn-requestid",
+    "apim-request-id",
+    "x-generation-id",
+    "llm_provider-x-request-id",
+];
+
+/// Longest id of a request that is told, in bytes.
+const MAX_REQUEST_ID_BYTES: usize = 128;
+
+/// By which id whoever answered knows the request, to be quoted to its support; `None` where it told none, or nonsense.
+#[must_use]
+pub fn request_id(headers: &[(String, String)]) -> Option<&str> {
+    let value = |wanted: &&str| headers.iter().find(|(name, _)| name == *wanted).map(|(_, value)| value.as_str());
+    let id = REQUEST_IDS.iter().find_map(value)?;
+    let sound = !id.is_empty() && id.len() <= MAX_REQUEST_ID_BYTES && id.bytes().all(|byte| byte.is_ascii_graphic());
+    sound.then_some(id)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_nearest_id_of_a_request_counts_and_nonsense_is_none() {
+        let headers = |pairs: &[(&str, &str)]| -> Vec<(String, String)> {
+            pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+        };
+        let both = headers(&[("llm_provider-x-request-id", "far"), ("x-request-id", "req-1"), ("date", "today")]);
+        assert_eq!(request_id(&both), Some("req-1"));
+        assert_eq!(request_id(&headers(&[("request-id", "req_011")])), Some("req_011"));
+        for nonsense in ["", "two words", "\u{1b}[2J", &"x".repeat(129)] {
+            assert_eq!(request_id(&headers(&[("x-request-id", nonsense)])), None);
+        }
+        assert_eq!(request_id(&[]), None);
+    }
+}

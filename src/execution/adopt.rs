@@ -210,6 +210,8 @@ impl Left {
                     adaptation: None,
                     usage: Usage::default(),
                     trace_id: String::new(),
+                    span_id: String::new(),
+                    upstream_request_id: String::new(),
                     winner: false,
                 });
             }
@@ -246,6 +248,7 @@ impl Left {
             Progress::BlockDelta { .. }
             | Progress::BlockStop { .. }
             | Progress::Rewind { .. }
+            | Progress::Parked { .. }
             | Progress::Terminal(_) => {}
         }
         Ok(())

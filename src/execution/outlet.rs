@@ -74,6 +74,7 @@ impl Outlet {
             Progress::AttemptStarted { .. }
             | Progress::ContextInjected { .. }
             | Progress::Recovery { .. }
+            | Progress::Parked { .. }
             | Progress::Usage { .. } => out.push(step),
         }
         for step in out.iter().filter(|step| !matches!(step, Progress::Terminal(_))) {

@@ -139,6 +139,7 @@ impl Recorder {
             Progress::ContextInjected { attempt, .. }
             | Progress::Rewind { attempt, .. }
             | Progress::Recovery { attempt, .. }
+            | Progress::Parked { attempt, .. }
             | Progress::Usage { attempt, .. } => *attempt,
             Progress::Terminal(_) => 0,
             Progress::AttemptStarted { .. }

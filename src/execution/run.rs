@@ -287,6 +287,7 @@ pub(super) fn failed(id: &crate::domain::ids::InvocationId, failure: Failure, re
         usage: crate::domain::completion::Usage::default(),
         history_patch: HistoryPatch::default(),
         target: None,
+        stopped_by: None,
     }
 }
 

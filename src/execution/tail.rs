@@ -198,6 +198,7 @@ fn weight(entry: &Entry) -> usize {
         Progress::AttemptStarted { .. }
         | Progress::BlockStart { .. }
         | Progress::Rewind { .. }
+        | Progress::Parked { .. }
         | Progress::Usage { .. } => 64,
     };
     text + std::mem::size_of::<Entry>() + 32

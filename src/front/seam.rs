@@ -112,6 +112,7 @@ impl Seam {
             | Progress::BlockStart { .. }
             | Progress::BlockStop { .. }
             | Progress::Recovery { .. }
+            | Progress::Parked { .. }
             | Progress::Usage { .. }
             | Progress::Terminal(_) => {}
         }

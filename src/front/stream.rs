@@ -146,6 +146,7 @@ impl Relay {
             | Progress::BlockDelta { .. }
             | Progress::BlockStop { .. }
             | Progress::Rewind { .. }
+            | Progress::Parked { .. }
             | Progress::Usage { .. } => {}
         }
         match self.seam.step(&step) {

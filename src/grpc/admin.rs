@@ -9,7 +9,11 @@ use tonic::{Request, Response, Status};
 
 use super::{
     auth::Authenticator,
-    convert::time::{millis, wait_millis, wire_time},
+    convert::{
+        enums::class_field,
+        event::{circuit_evidence, setting_faults},
+        time::{millis, wait_millis, wire_time},
+    },
     presence::Presence,
     status,
     v1::{self, admin_service_server::AdminService},
@@ -21,14 +25,16 @@ use crate::{
         ids::{RouteName, TargetId},
     },
     engine::Engine,
+    execution::Executions,
     layers::targets::TargetState,
-    policy::circuit::{CircuitState, Forced},
+    policy::circuit::Forced,
 };
 
 /// Serves `relight.v1.AdminService`.
 #[derive(Debug, Clone)]
 pub struct Admin {
     engine: Engine,
+    executions: Executions,
     authenticator: Arc<ArcSwap<Authenticator>>,
     presence: Presence,
     started_at: Timestamp,
@@ -38,8 +44,13 @@ pub struct Admin {
 
 impl Admin {
     /// Administers this engine.
-    pub fn new(engine: Engine, authenticator: Arc<ArcSwap<Authenticator>>, presence: Presence) -> Self {
-        Self { engine, authenticator, presence, started_at: clock::wall_now() }
+    pub fn new(
+        engine: Engine,
+        executions: Executions,
+        authenticator: Arc<ArcSwap<Authenticator>>,
+        presence: Presence,
+    ) -> Self {
+        Self { engine, executions, authenticator, presence, started_at: clock::wall_now() }
     }
 
     fn authorise<T>(&self, request: &Request<T>) -> Result<(), Status> {
@@ -157,15 +168,23 @@ impl AdminService for Admin {
             reasons.push(v1::StatusReason {
                 component: format!("circuit:{}", state.target.id),
                 message: format!("the circuit is {}", circuit.as_str()),
-                since: None,
+                since: Some(wire_time(state.circuit_since())),
             });
         }
         let configuration = self.engine.configuration();
-        if let Some(reason) = &configuration.rejected {
+        if let Some(rejected) = &configuration.rejected {
             reasons.push(v1::StatusReason {
                 component: "configuration".to_owned(),
+                message: rejected.reason.clone(),
+                since: Some(wire_time(rejected.at)),
+            });
+        }
+        let journal = self.executions.journal_standing();
+        if let Some(reason) = &journal.away {
+            reasons.push(v1::StatusReason {
+                component: "store:journal".to_owned(),
                 message: reason.clone(),
-                since: None,
+                since: journal.since.map(wire_time),
             });
         }
         let state = if self.presence.is_draining() {
@@ -183,8 +202,19 @@ impl AdminService for Admin {
             invocations_in_flight: u64::from(self.engine.in_flight()),
             invocations_parked: self.engine.targets().parked() as u64,
             watchers: self.presence.watchers(),
+            stores: vec![v1::StoreStatus {
+                kind: v1::StoreKind::Journal.into(),
+                engine: self.executions.settings().store.to_owned(),
+                reachable: journal.away.is_none(),
+                reason: journal.away.unwrap_or_default(),
+                since: journal.since.map(wire_time),
+            }],
             configuration_generation: configuration.generation,
-            ..v1::GetStatusResponse::default()
+            configuration_faults: configuration
+                .rejected
+                .as_ref()
+                .map_or_else(Vec::new, |it| setting_faults(&it.faults)),
+            replica: self.executions.settings().owner.as_str().to_owned(),
         }))
     }
 }
@@ -229,37 +259,15 @@ fn wire_target(state: &TargetState, now: Instant, routes: Vec<String>) -> v1::Ta
 }
 
 fn wire_circuit(state: &TargetState, now: Instant) -> v1::Circuit {
-    let (snapshot, window) = {
-        let circuit = state.circuit();
-        (circuit.snapshot(now), circuit.window())
-    };
-    let evidence = snapshot.evidence;
+    let snapshot = state.circuit().snapshot(now);
     v1::Circuit {
-        state: wire_state(snapshot.state).into(),
+        state: v1::CircuitState::from(snapshot.state).into(),
         generation: snapshot.generation,
         retry_in_ms: snapshot.retry_in.map(wait_millis),
         degraded: snapshot.degraded,
-        evidence: Some(v1::CircuitEvidence {
-            committed: evidence.committed.into(),
-            failures: evidence.failures.into(),
-            slow: evidence.slow.into(),
-            pending: evidence.pending.into(),
-            consecutive_failures: evidence.consecutive.into(),
-            window_ms: millis(window),
-        }),
-        streak: snapshot.streak,
-        since: None,
-        cause: 0,
-    }
-}
-
-fn wire_state(state: CircuitState) -> v1::CircuitState {
-    match state {
-        CircuitState::Closed => v1::CircuitState::Closed,
-        CircuitState::Open => v1::CircuitState::Open,
-        CircuitState::HalfOpen => v1::CircuitState::HalfOpen,
-        CircuitState::Recovering => v1::CircuitState::Recovering,
-        CircuitState::ForcedOpen => v1::CircuitState::ForcedOpen,
-        CircuitState::ForcedClosed => v1::CircuitState::ForcedClosed,
+        evidence: Some(circuit_evidence(&snapshot.evidence)),
+        streak: snapshot.times_opened(),
+        since: Some(wire_time(state.circuit_since())),
+        cause: class_field(state.circuit_cause()),
     }
 }

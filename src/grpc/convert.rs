@@ -20,6 +20,8 @@ pub mod outcome;
 pub mod request;
 pub mod stream;
 pub mod time;
+#[cfg(test)]
+mod unset;
 pub mod violation;
 
 pub use violation::{FieldViolation, Violations};

@@ -176,6 +176,7 @@ impl Folder {
             Body::AttemptStarted(_)
             | Body::ContextInjected(_)
             | Body::Recovery(_)
+            | Body::Parked(_)
             | Body::Usage(_)
             | Body::Accepted(_)
             | Body::Heartbeat(_)

@@ -190,7 +190,7 @@ fn state(outcome: Option<&Outcome>, record: &Record, steps: &[Entry]) -> v1::Inv
         None if record.is_finished() => v1::InvocationState::Succeeded,
         None => {
             let waits = steps.iter().rev().find_map(|entry| match entry.step {
-                Progress::Recovery { .. } => Some(true),
+                Progress::Recovery { .. } | Progress::Parked { .. } => Some(true),
                 Progress::AttemptStarted { .. } => Some(false),
                 Progress::ContextInjected { .. }
                 | Progress::BlockStart { .. }
@@ -234,6 +234,7 @@ fn decisions(steps: &[Entry]) -> Vec<v1::Decision> {
             | Progress::BlockDelta { .. }
             | Progress::BlockStop { .. }
             | Progress::Rewind { .. }
+            | Progress::Parked { .. }
             | Progress::Usage { .. }
             | Progress::Terminal(_) => {}
         }

@@ -67,7 +67,7 @@ pub(super) fn stream(recovery: &Recovery, identity: Identity, filter: EventFilte
                 }
                 Reading::Missed { count, from, to } => {
                     watcher.missed(count);
-                    yield Ok(response(missed(count, from, to, false, clock::wall_now())));
+                    yield Ok(response(missed(count, from, to, clock::wall_now())));
                 }
             }
         }

@@ -14,6 +14,7 @@ use crate::{
         message::ModelCall,
         target::Target,
         upstream::UpstreamHandle,
+        wire::request_id,
     },
     policy::continuation::Way,
 };
@@ -78,6 +79,17 @@ pub struct Attempt {
     pub outgoing: TraceContext,
     /// Where its spans hang.
     pub trace: AttemptTrace,
+}
+
+// === impl Attempt ===
+
+impl Attempt {
+    /// Writes down by which id the provider knows the request, where these headers tell it.
+    pub fn learn_request_id(&self, headers: &[(String, String)]) {
+        if let Some(id) = request_id(headers) {
+            self.scope.learn(self.number, |record| id.clone_into(&mut record.upstream_request_id));
+        }
+    }
 }
 
 // === impl Try ===

@@ -139,16 +139,25 @@ impl Admitted {
         let is_gone = self.attempt.attach.is_some()
             && failure.class == FailureClass::StreamInterrupted
             && failure.status.is_some_and(|status| status >= 400);
-        self.tell(if is_gone { Signal::Neutral } else { Signal::of(failure, self.is_slow()) });
+        let signal = if is_gone { Signal::Neutral } else { Signal::of(failure, self.is_slow()) };
+        self.tell_because(signal, Some(failure.class));
     }
 
     fn tell(&mut self, signal: Signal) {
+        self.tell_because(signal, None);
+    }
+
+    fn tell_because(&mut self, signal: Signal, class: Option<FailureClass>) {
         self.told = true;
         let now = Instant::now();
         let alternative_healthy = self.targets.alternative_healthy(&self.attempt.scope, &self.attempt.target.id, now);
         let context = ReportContext { now, dice: dice(&self.attempt), alternative_healthy };
+        let cause = class.filter(|_| matches!(signal, Signal::Failed { .. }));
+        if let Some(class) = cause {
+            self.attempt.state.failed_by(class);
+        }
         let transitions = self.attempt.state.circuit().report(&self.permit, signal, context);
-        self.attempt.state.moved(transitions);
+        self.attempt.state.moved(transitions, cause);
     }
 }
 

@@ -123,6 +123,7 @@ struct Judge {
 
 impl Judge {
     fn verdict(&self, facts: &ProviderError) -> Failure {
+        self.attempt.learn_request_id(&facts.headers);
         let now = clock::wall_now();
         let verdict = self.classifier.classify(facts, now);
         let mut failure = verdict.into_failure(facts, Some(self.attempt.target.id.clone()), now);

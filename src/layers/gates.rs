@@ -68,7 +68,7 @@ where
             Ok(Box::pin(stream! {
                 while let Some(item) = deltas.next().await {
                     match &item {
-                        Ok(Delta::Start { limits, .. }) if !limits.is_empty() => pace(&attempt, limits),
+                        Ok(Delta::Start { headers, .. }) if !headers.is_empty() => pace(&attempt, headers),
                         Ok(Delta::Finish { .. }) => open(&attempt),
                         Ok(_) => {}
                         Err(failure) => judge(&attempt, failure),
@@ -147,20 +147,22 @@ fn judge(attempt: &Attempt, failure: &Failure) {
     let scope = &attempt.scope;
     let dice = Dice::new(scope.plan.seed, &scope.invocation.id, attempt.number).unit();
     let wait = failure.retry_after.map(|wait| wait.duration);
+    let stated = failure.retry_after.filter(|wait| kind == GateKind::Rate && !wait.duration.is_zero());
+    let source = stated.map_or(WaitSource::Backoff, |wait| wait.source);
     let change = attempt.state.gate(kind).close(Instant::now(), wait, failure.class, dice);
-    attempt.state.gate_moved(kind, change, failure.class);
+    attempt.state.gate_moved(kind, change, failure.class, source);
 }
 
 /// Paces by what the provider says is left.
-fn pace(attempt: &Attempt, limits: &[(String, String)]) {
-    let change = attempt.state.gate(GateKind::Rate).observe_limits(Instant::now(), limits);
-    attempt.state.gate_moved(GateKind::Rate, change, FailureClass::RateLimited);
+fn pace(attempt: &Attempt, headers: &[(String, String)]) {
+    let change = attempt.state.gate(GateKind::Rate).observe_limits(Instant::now(), headers);
+    attempt.state.gate_moved(GateKind::Rate, change, FailureClass::RateLimited, WaitSource::RateLimitReset);
 }
 
 /// A whole answer proves that the credential and the model are good.
 fn open(attempt: &Attempt) {
     for kind in [GateKind::Credential, GateKind::Configuration] {
         let change = attempt.state.gate(kind).succeed(Instant::now());
-        attempt.state.gate_moved(kind, change, FailureClass::Unknown);
+        attempt.state.gate_moved(kind, change, FailureClass::Unknown, WaitSource::Backoff);
     }
 }

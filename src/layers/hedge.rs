@@ -224,6 +224,7 @@ impl Second {
         let body = EventBody::HedgeStarted { beside: first.target.id.clone(), after_ms: millis(delay) };
         scope.publish(number, Some(&target.id), body);
         let trace = span.trace();
+        scope.learn(number, |record| record.span_id = trace.span_id());
         state.say_chosen(&trace, now, "the first target is silent");
         let attempt = Attempt { number, cause, target, state, trace, wording: Wording::default(), ..first.clone() };
         Some(Self { attempt, reserved, span })

@@ -93,15 +93,16 @@ where
 fn noted(mut attempt: Attempt) -> Attempt {
     let scope = Arc::clone(&attempt.scope);
     let failures = scope.failures();
+    let Some(last) = failures.last().map(|failure| failure.class) else { return attempt };
     if attempt.attach.is_some() {
         // Nothing is asked, so that nobody can be told.
         return attempt;
     }
-    if failures.is_empty() || !matches!(scope.invocation.call, Call::Model(_)) {
+    if !matches!(scope.invocation.call, Call::Model(_)) {
         return attempt;
     }
     if attempt.state.note_refused() {
-        skipped(&attempt, "this target refused a note before");
+        skipped(&attempt, "this target refused a note before", last);
         return attempt;
     }
     let failures: Vec<&Failure> = failures.iter().collect();
@@ -109,11 +110,12 @@ fn noted(mut attempt: Attempt) -> Attempt {
     let operation = &scope.invocation.operation;
     match inject(&plan.injection, plan.injection_mode, operation, &attempt.call, &attempt.target, &failures) {
         Placement::NotNeeded => {}
-        Placement::Skipped { reason } => skipped(&attempt, &reason),
+        Placement::Skipped { reason } => skipped(&attempt, &reason, last),
         Placement::Placed { call, note, vehicle } => {
             let vehicle = vehicle.as_str().to_owned();
             scope.learn(attempt.number, |record| record.note = Some(note.clone()));
-            let body = EventBody::ContextInjected { vehicle: vehicle.clone() };
+            let body =
+                EventBody::ContextInjected { vehicle: vehicle.clone(), class: last, note_bytes: note.len() as u64 };
             scope.publish(attempt.number, Some(&attempt.target.id), body);
             attempt.trace.injected(Some(&vehicle));
             let message = first_change(&attempt.call, &call);
@@ -131,9 +133,9 @@ fn first_change(before: &ModelCall, after: &ModelCall) -> u32 {
     u32::try_from(same).unwrap_or(u32::MAX)
 }
 
-fn skipped(attempt: &Attempt, reason: &str) {
+fn skipped(attempt: &Attempt, reason: &str, class: FailureClass) {
     attempt.scope.learn(attempt.number, |record| record.injection_skipped = Some(reason.to_owned()));
-    let body = EventBody::ContextInjectionSkipped { reason: reason.to_owned() };
+    let body = EventBody::ContextInjectionSkipped { reason: reason.to_owned(), class };
     attempt.scope.publish(attempt.number, Some(&attempt.target.id), body);
 }
 

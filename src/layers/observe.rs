@@ -113,8 +113,9 @@ where
         let scope = Arc::new(scope.after(before).until(cancel).tied_by(tether));
         let inner = self.inner.clone();
         Box::pin(async move {
+            let max_retries = scope.plan.retry.max_retries;
             let left = scope.invocation.deadline.saturating_duration_since(Instant::now());
-            scope.publish(0, None, EventBody::InvocationStarted { deadline_ms: millis(left) });
+            scope.publish(0, None, EventBody::InvocationStarted { deadline_ms: millis(left), max_retries });
             let watched = Watched { scope: Arc::clone(&scope), span: Some(span) };
             match inner.oneshot(scope).await {
                 Ok(steps) => Ok(watch(watched, steps)),
@@ -156,12 +157,19 @@ impl Watched {
                 attempts,
                 strategies: outcome.recovery_applied.clone(),
                 usage: outcome.usage,
+                first_failure: outcome.first_failure(),
             },
             Err(failure) => EventBody::InvocationFailed {
                 duration_ms,
                 attempts,
+                usage: outcome.usage,
+                strategies: outcome.recovery_applied.clone(),
                 class: failure.class,
+                detail: failure.detail,
                 message: failure.message.clone(),
+                user_message: failure.user_message.clone(),
+                recovery_hint: failure.recovery_hint.clone(),
+                stopped_by: outcome.stopped_by(),
             },
         };
         self.scope.publish(0, outcome.target.as_ref(), body);

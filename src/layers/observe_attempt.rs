@@ -80,7 +80,8 @@ struct Watched {
 
 impl Watched {
     fn begin(attempt: &Attempt) -> Self {
-        let body = EventBody::AttemptStarted { cause: attempt.cause, model: attempt.target.model.to_string() };
+        let wait = attempt.scope.record(attempt.number).and_then(|record| record.wait);
+        let body = EventBody::AttemptStarted { cause: attempt.cause, model: attempt.target.model.to_string(), wait };
         attempt.scope.publish(attempt.number, Some(&attempt.target.id), body);
         Self { attempt: attempt.clone(), began: Instant::now(), first: true, usage: Usage::default(), over: false }
     }
@@ -96,10 +97,8 @@ impl Watched {
                     Delta::Usage(usage) => self.usage = *usage,
                     Delta::ReadOn(cut) => self.read_on(*cut),
                     Delta::Finish { .. } => self.succeeded(),
-                    Delta::Start { .. }
-                    | Delta::BlockStart { .. }
-                    | Delta::BlockDelta { .. }
-                    | Delta::BlockStop { .. } => {}
+                    Delta::Start { headers, .. } => self.attempt.learn_request_id(headers),
+                    Delta::BlockStart { .. } | Delta::BlockDelta { .. } | Delta::BlockStop { .. } => {}
                 }
             }
             Err(failure) => self.failed(failure),
@@ -148,7 +147,10 @@ impl Watched {
         });
         let body = EventBody::AttemptFailed {
             class: failure.class,
+            detail: failure.detail,
             message: failure.message.clone(),
+            retryable: failure.retryable,
+            retry_after: failure.retry_after,
             status: failure.status,
             duration_ms: millis(duration),
             sent,

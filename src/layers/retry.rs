@@ -8,6 +8,7 @@ mod attach;
 mod decide;
 mod ending;
 mod extend;
+mod parked;
 
 use std::{sync::Arc, task::Poll, time::Duration};
 
@@ -100,6 +101,8 @@ struct Course<S> {
     call: Arc<ModelCall>,
     delivery: Delivery,
     impossible: bool,
+    /// The local refusal that ended recovery after a real failure.
+    stopped_by: Option<FailureClass>,
     last: Option<TargetId>,
     hint: Option<TargetId>,
     after: Option<FailureClass>,
@@ -109,6 +112,7 @@ struct Course<S> {
     previous_wait: Option<Duration>,
     semantic_made: u32,
     parked_rounds: u32,
+    told_parked: Option<parked::Told>,
     reserved: Option<Reserved>,
     refusals: u32,
     adapted: bool,
@@ -137,6 +141,7 @@ where
             call,
             delivery: Delivery::default(),
             impossible: false,
+            stopped_by: None,
             last: None,
             hint: None,
             after: None,
@@ -145,6 +150,7 @@ where
             previous_wait: None,
             semantic_made: 0,
             parked_rounds: 0,
+            told_parked: None,
             reserved: None,
             refusals: 0,
             adapted: false,

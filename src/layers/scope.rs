@@ -232,6 +232,8 @@ impl Scope {
             adaptation: None,
             usage: Usage::default(),
             trace_id: self.told_of.trace_id.clone(),
+            span_id: String::new(),
+            upstream_request_id: String::new(),
             winner: false,
         });
         drop(attempts);
@@ -260,6 +262,11 @@ impl Scope {
     /// What the newest attempt sent.
     pub fn sent(&self) -> Option<Arc<ModelCall>> {
         self.sent.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// What is known of an attempt.
+    pub fn record(&self, number: u32) -> Option<AttemptRecord> {
+        self.lock().iter().find(|record| record.number == number).cloned()
     }
 
     /// Every attempt so far.
@@ -311,6 +318,7 @@ impl Scope {
             usage: self.usage(),
             history_patch: HistoryPatch::default(),
             target,
+            stopped_by: None,
         }
     }
 

@@ -126,6 +126,7 @@ impl<S> Select<S> {
             (Some(class), _) => AttemptCause::Fallback(class),
         };
         let number = scope.begin(cause, &target, asked.wait);
+        scope.learn(number, |record| record.span_id = asked.trace.span_id());
         state.say_chosen(&asked.trace, now, &cause.label());
         if let Some((_, change)) = asked.changes.last().filter(|_| matches!(cause, AttemptCause::Adapt(_))) {
             asked.trace.adapted(&change.to_string());

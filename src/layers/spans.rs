@@ -144,6 +144,10 @@ impl Node {
         if self.context.is_valid() { self.context.trace_id().to_string() } else { String::new() }
     }
 
+    fn span_id(&self) -> String {
+        if self.context.is_valid() { self.context.span_id().to_string() } else { String::new() }
+    }
+
     fn outgoing(&self) -> TraceContext {
         if !self.context.is_valid() {
             return TraceContext::default();

@@ -20,7 +20,7 @@ use self::state::SharedGate;
 pub use self::state::TargetState;
 use super::{BoxFuture, concurrency::Slots, scope::Scope};
 use crate::{
-    domain::{event::GateKind, failure::FailureClass, ids::TargetId, target::Target},
+    domain::{clock, event::GateKind, failure::FailureClass, ids::TargetId, target::Target},
     events::EventBus,
     policy::{
         circuit::{Circuit, CircuitPolicy},
@@ -122,6 +122,8 @@ impl Targets {
                     whole: Mutex::new(Latency::new()),
                     hedges: Mutex::new(HedgeShare::new(now)),
                     note_refused: AtomicBool::new(false),
+                    known_since: (now, clock::wall_now()),
+                    causes: Mutex::default(),
                     changed: Notify::new(),
                     events: self.shared.events.clone(),
                 }),
@@ -211,9 +213,9 @@ impl Targets {
         }
     }
 
-    /// What is left in a target's budget, in whole tokens.
-    pub fn budget_level(&self, target: &TargetId, now: Instant) -> u32 {
-        self.state(target).map_or(0, |state| state.budget_level(now))
+    /// What is left in a target's budget and what it holds when it is full, in tokens.
+    pub fn budget(&self, target: &TargetId, now: Instant) -> (f64, f64) {
+        self.state(target).map_or((0.0, 0.0), |state| (state.budget_left(now), state.budget_capacity()))
     }
 
     /// Parks an invocation until something changes at a target; `None` when too many are parked already, or
@@ -241,9 +243,8 @@ impl Targets {
 
     /// What is left in a target's budget, as a share of what it holds when it is full.
     pub fn budget_share(&self, target: &TargetId, now: Instant) -> f64 {
-        let Some(state) = self.state(target) else { return 0.0 };
-        let capacity = state.budget_capacity();
-        if capacity > 0.0 { state.budget_left(now) / capacity } else { 0.0 }
+        let (left, capacity) = self.budget(target, now);
+        if capacity > 0.0 { left / capacity } else { 0.0 }
     }
 
     /// What is left in every target's budget, in tokens.

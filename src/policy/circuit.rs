@@ -11,6 +11,7 @@
 
 mod course;
 mod ledger;
+mod moves;
 mod permit;
 mod recovery;
 mod setting;
@@ -24,6 +25,7 @@ use tokio::time::Instant;
 
 use self::{
     ledger::Ledger,
+    moves::{By, Moves},
     permit::ANSWERED,
     recovery::{Probes, Ramp},
     tally::{Sliding, Tally},
@@ -32,7 +34,7 @@ pub use self::{
     permit::{Peek, Permit, PermitKind, Reject},
     setting::{CircuitMode, CircuitPolicy},
     signal::{FailKind, Signal, signal_for},
-    view::{CircuitSnapshot, CircuitState, Forced, Transition},
+    view::{CircuitSnapshot, CircuitState, Forced, Moved, Transition},
 };
 
 /// The world at the time of a report.
@@ -69,8 +71,7 @@ pub struct Circuit {
     latest: Option<Instant>,
     dice: f64,
     alternative_healthy: bool,
-    /// Changes that nobody has heard of yet.
-    outbox: Vec<Transition>,
+    moves: Moves,
 }
 
 #[derive(Debug)]
@@ -104,7 +105,7 @@ impl Circuit {
             latest: None,
             dice: 0.5,
             alternative_healthy: false,
-            outbox: Vec::new(),
+            moves: Moves::default(),
             policy,
         }
     }
@@ -123,7 +124,7 @@ impl Circuit {
             CircuitMode::Off => !matches!(self.state, State::Closed),
         };
         if stuck {
-            self.close();
+            self.close(By::Itself);
         }
     }
 
@@ -152,8 +153,7 @@ impl Circuit {
         if let State::Open { until } = self.state
             && now >= until
         {
-            self.enter(State::HalfOpen(Probes::default()));
-            self.outbox.push(Transition::HalfOpen);
+            self.go(State::HalfOpen(Probes::default()), By::Itself, Transition::HalfOpen);
         }
         let half_open_retry = match &self.state {
             State::HalfOpen(probes) => self.half_open_retry(probes, now),
@@ -183,7 +183,7 @@ impl Circuit {
 
     /// Takes what an attempt tells. The first verdict of a permit wins, and after a first token one failure more (the
     /// answer was cut); everything else about it is ignored, and so is every report of an earlier generation.
-    pub fn report(&mut self, permit: &Permit, signal: Signal, context: ReportContext) -> Vec<Transition> {
+    pub fn report(&mut self, permit: &Permit, signal: Signal, context: ReportContext) -> Vec<Moved> {
         self.dice = context.dice;
         self.alternative_healthy = context.alternative_healthy;
         // What is overdue is overdue, even when its report is just coming in.
@@ -198,7 +198,7 @@ impl Circuit {
     }
 
     /// Settles what is overdue: silent attempts, expired leases, a stage whose time is over.
-    pub fn tick(&mut self, now: Instant, dice: f64, alternative_healthy: bool) -> Vec<Transition> {
+    pub fn tick(&mut self, now: Instant, dice: f64, alternative_healthy: bool) -> Vec<Moved> {
         self.dice = dice;
         self.alternative_healthy = alternative_healthy;
         let now = self.settle(now);
@@ -207,33 +207,22 @@ impl Circuit {
     }
 
     /// The changes that nobody has heard of yet; empty and free of cost when there are none. Ask after `peek` and `admit`.
-    pub fn drain(&mut self) -> Vec<Transition> {
-        std::mem::take(&mut self.outbox)
-    }
-
-    /// Over which time outcomes count.
-    #[must_use]
-    pub fn window(&self) -> Duration {
-        self.policy.window
+    pub fn drain(&mut self) -> Vec<Moved> {
+        self.moves.take()
     }
 
     /// Does what an operator demands.
-    pub fn force(&mut self, forced: Forced, now: Instant) -> Vec<Transition> {
+    pub fn force(&mut self, forced: Forced, now: Instant) -> Vec<Moved> {
         let now = self.settle(now);
         match forced {
             Forced::Open => {
-                let opened = Transition::Opened {
-                    evidence: self.evidence(),
-                    retry_in: self.policy.open_max_slow,
-                    reason: "forced by an operator",
-                };
-                self.enter(State::ForcedOpen);
-                self.outbox.push(opened);
+                let opened =
+                    Transition::Opened { evidence: self.evidence(), retry_in: None, reason: "forced by an operator" };
+                self.go(State::ForcedOpen, By::Operator, opened);
             }
             Forced::Closed => {
-                self.enter(State::ForcedClosed);
                 self.streak = 0;
-                self.outbox.push(Transition::Closed);
+                self.go(State::ForcedClosed, By::Operator, Transition::Closed);
             }
             Forced::Auto => match self.state {
                 // The target may still be ill: the next call is a probe.
@@ -246,9 +235,9 @@ impl Circuit {
     }
 
     /// Closes the circuit, whatever held it open, and forgets its evidence.
-    pub fn reset(&mut self, now: Instant) -> Vec<Transition> {
+    pub fn reset(&mut self, now: Instant) -> Vec<Moved> {
         self.settle(now);
-        self.close();
+        self.close(By::Operator);
         self.drain()
     }
 

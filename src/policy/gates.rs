@@ -61,7 +61,10 @@ pub enum GateChange {
         reopens_in: Duration,
     },
     /// The gate opened.
-    Opened,
+    Opened {
+        /// How long it was closed.
+        closed_for: Duration,
+    },
 }
 
 /// A gate.
@@ -70,6 +73,8 @@ pub struct Gate {
     kind: GateKind,
     policy: Arc<GatePolicy>,
     closed_until: Option<Instant>,
+    /// When it closed; probes and longer waits are no new closing.
+    closed_at: Option<Instant>,
     /// Whether a probe went out since it closed last.
     probing: bool,
     class: Option<FailureClass>,
@@ -121,7 +126,16 @@ impl Gate {
     /// An open gate.
     #[must_use]
     pub fn new(kind: GateKind, policy: Arc<GatePolicy>) -> Self {
-        Self { kind, policy, closed_until: None, probing: false, class: None, pacer: None, passed: (0, 0, None) }
+        Self {
+            kind,
+            policy,
+            closed_until: None,
+            closed_at: None,
+            probing: false,
+            class: None,
+            pacer: None,
+            passed: (0, 0, None),
+        }
     }
 
     /// Takes new settings; a gate that is closed stays closed for as long as it was told.
@@ -234,7 +248,8 @@ impl Gate {
                 self.closed_until = None;
                 self.probing = false;
                 self.class = None;
-                Some(GateChange::Opened)
+                let closed_at = self.closed_at.take().unwrap_or(now);
+                Some(GateChange::Opened { closed_for: now.saturating_duration_since(closed_at) })
             }
         }
     }
@@ -288,6 +303,11 @@ impl Gate {
         self.probing = false;
         if until <= now || self.closed_until.is_some_and(|already| already >= until) {
             return None;
+        }
+        // Nobody is told when a rate gate's time is over: it is just open again.
+        let over = self.kind == GateKind::Rate && self.peek(now).is_ok();
+        if over || self.closed_at.is_none() {
+            self.closed_at = Some(now);
         }
         self.closed_until = Some(until);
         self.class = Some(class);

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use super::{
     Answer, BuildError,
-    http::{Post, accepted, rate_limits},
+    http::{Post, accepted, lasting},
     keys::{KeyedClients, with_header},
     reading,
     spec::ProviderSpec,
@@ -65,7 +65,7 @@ impl MessagesClient {
         let (path, accept) = (self.path.to_owned(), accepted(self.stream));
         Ok(Box::pin(async move {
             let reply = http.post(&call, Post { path, body, accept, ..Post::default() }).await?;
-            let dialog = answer::MessageReader::new(rate_limits(&reply.headers));
+            let dialog = answer::MessageReader::new(lasting(&reply.headers));
             Ok(reading::read(reply, Arc::clone(&call.target.family), http.settings(), dialog))
         }))
     }

@@ -19,7 +19,7 @@ use secrecy::{ExposeSecret as _, SecretString};
 use self::sign::{AwsKeys, Unsigned};
 use super::{
     Answer, BuildError,
-    http::{HttpClient, Post, accepted, rate_limits},
+    http::{HttpClient, Post, accepted, lasting},
     keys::{KeyedClients, missing},
     reading,
     spec::{KeyHeader, ProviderSpec},
@@ -126,7 +126,7 @@ impl ConverseClient {
         Ok(Box::pin(async move {
             let reply = http.post(&call, Post { path, body, accept, headers }).await?;
             let id = reply.headers.iter().find(|(name, _)| name == "x-amzn-requestid").map(|(_, id)| id.clone());
-            let dialog = answer::ConverseReader::new(rate_limits(&reply.headers), id);
+            let dialog = answer::ConverseReader::new(lasting(&reply.headers), id);
             Ok(reading::read(reply, Arc::clone(&call.target.family), http.settings(), dialog))
         }))
     }

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use super::{
     Answer, BuildError,
-    http::{HttpClient, Post, accepted, rate_limits},
+    http::{HttpClient, Post, accepted, lasting},
     keys::KeyedClients,
     reading,
     spec::{KeyHeader, ProviderSpec},
@@ -82,7 +82,7 @@ impl GeminiClient {
         Ok(Box::pin(async move {
             let reply = http.post(&call, Post { path, body, accept, ..Post::default() }).await?;
             let ids = format!("{}{}_{}", contents::MINTED, call.invocation, call.attempt);
-            let dialog = answer::ContentReader::new(rate_limits(&reply.headers), ids);
+            let dialog = answer::ContentReader::new(lasting(&reply.headers), ids);
             Ok(reading::read(reply, Arc::clone(&call.target.family), http.settings(), dialog))
         }))
     }

@@ -33,7 +33,7 @@ use crate::domain::{
     wire::WireCall,
 };
 
-pub(super) use self::{body::ReplyBody, fault::head_fault, headers::rate_limits};
+pub(super) use self::{body::ReplyBody, fault::head_fault, headers::lasting};
 
 const AGENT: &str = concat!("relight/", env!("CARGO_PKG_VERSION"));
 

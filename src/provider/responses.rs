@@ -17,7 +17,7 @@ use futures_util::TryStreamExt as _;
 
 use super::{
     Answer, BuildError,
-    http::{HttpClient, Post, accepted, rate_limits},
+    http::{HttpClient, Post, accepted, lasting},
     reading,
     spec::ProviderSpec,
 };
@@ -62,7 +62,7 @@ impl ResponsesClient {
             let reply = http.post(&call, post).await?;
             let (family, settings) = (Arc::clone(&call.target.family), http.settings().clone());
             let hold = in_background.then(|| attach::Hold::new(http, call, cancels));
-            let dialog = answer::ResponseReader::new(rate_limits(&reply.headers), hold);
+            let dialog = answer::ResponseReader::new(lasting(&reply.headers), hold);
             Ok(reading::read(reply, family, &settings, dialog))
         }))
     }
@@ -80,7 +80,7 @@ impl ResponsesClient {
         let settings = self.http.settings().clone();
         Ok(Box::pin(async move {
             let reply = hold.take_over().await?;
-            let dialog = answer::ResponseReader::new(rate_limits(&reply.headers), Some(hold));
+            let dialog = answer::ResponseReader::new(lasting(&reply.headers), Some(hold));
             let deltas = reading::read(reply, family, &settings, dialog);
             Ok(Box::pin(deltas.map_err(|error| match error.fault {
                 Some(TransportFault::Protocol) => ProviderError { fault: Some(TransportFault::Cut), ..error },

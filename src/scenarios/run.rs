@@ -186,14 +186,16 @@ impl Heard {
         let target = event.target.as_ref().map_or("-", TargetId::as_str);
         self.all.update(&format!("{} {who} {} {target} {:?}\n", at.as_micros(), event.attempt, event.body));
         let what = match &event.body {
-            EventBody::CircuitOpened { reason, retry_in_ms, .. } => format!("opened {retry_in_ms} ms: {reason}"),
-            EventBody::CircuitHalfOpen => "half open".to_owned(),
-            EventBody::CircuitRecovering { admitted_percent } => format!("recovering {admitted_percent} %"),
-            EventBody::CircuitClosed => "closed".to_owned(),
+            EventBody::CircuitOpened { reason, retry_in_ms, .. } => {
+                format!("opened {} ms: {reason}", retry_in_ms.unwrap_or_default())
+            }
+            EventBody::CircuitHalfOpen { .. } => "half open".to_owned(),
+            EventBody::CircuitRecovering { admitted_percent, .. } => format!("recovering {admitted_percent} %"),
+            EventBody::CircuitClosed { .. } => "closed".to_owned(),
             EventBody::GateClosed { gate, reopens_in_ms, .. } => {
                 format!("{} gate closed {reopens_in_ms} ms", gate.as_str())
             }
-            EventBody::GateOpened { gate } => format!("{} gate opened", gate.as_str()),
+            EventBody::GateOpened { gate, .. } => format!("{} gate opened", gate.as_str()),
             _ => return,
         };
         self.moves.update(&format!("{} {target} {what}\n", at.as_micros()));

@@ -224,7 +224,7 @@ fn answer(mut sending: Sending, call: &WireCall, first: Instant, end: Instant, c
     let (id, attempt) = (call.invocation.clone(), call.attempt);
     let model = call.target.model.to_string();
     Box::pin(stream! {
-        let start = Delta::Start { model: Some(model), response_id: Some(format!("{id}/{attempt}")), limits: Vec::new() };
+        let start = Delta::Start { model: Some(model), response_id: Some(format!("{id}/{attempt}")), headers: Vec::new() };
         yield Ok(start);
         yield Ok(Delta::BlockStart { block: 0, kind: BlockKind::Text });
         for number in 0..PIECES {

@@ -29,7 +29,7 @@ pub(super) async fn start(
         Payloads::Full => limits.events_kept,
         Payloads::None => std::time::Duration::ZERO,
     };
-    let settings = Settings {
+    let mut settings = Settings {
         mode: config.journal.mode,
         lease: limits.lease,
         events_kept,
@@ -50,6 +50,11 @@ pub(super) async fn start(
             journal::open(&kept).await?
         }
         opened => opened?,
+    };
+    settings.store = match &kept.store {
+        JournalStore::Embedded | JournalStore::Memory => "memory",
+        JournalStore::Sqlite(_) => "sqlite",
+        JournalStore::Postgres(_) => "postgres",
     };
     let executions = Executions::new(engine, journal, settings);
     tasks.spawn(executions.clone().keep());

@@ -7,8 +7,8 @@ use tokio::task::JoinSet;
 
 use crate::{
     config::{ConfigWatcher, Loaded, ProcessEnvironment, Reload},
-    domain::event::EventBody,
-    engine::Engine,
+    domain::{clock, event::SettingFault},
+    engine::{Engine, Rejection},
     grpc::auth::Authenticator,
     telemetry::Metrics,
 };
@@ -35,9 +35,11 @@ pub(super) fn follow(loaded: Loaded, reloads: Reloads, tasks: &mut JoinSet<()>) 
 impl Reloads {
     fn take(&self, reload: &Reload) {
         match reload {
-            Reload::Applied { config, needs_restart } => {
+            Reload::Applied { config, needs_restart, changed } => {
                 if let Err(error) = self.engine.reload(config.as_ref().clone()) {
-                    self.rejected(error.to_string());
+                    let reason = error.to_string();
+                    let fault = SettingFault { path: String::new(), reason: reason.clone(), nearest: None };
+                    self.rejected(reason, vec![fault]);
                     return;
                 }
                 self.authenticator.store(Arc::new(Authenticator::new(&config.server)));
@@ -45,15 +47,13 @@ impl Reloads {
                 for setting in needs_restart {
                     tracing::warn!(setting, "the setting was changed, but it is read at the start only");
                 }
-                self.engine.configuration_changed(None);
-                self.engine.events().publish(None, 0, None, EventBody::ConfigurationReloaded);
+                self.engine.configuration_changed(Ok(changed.clone()));
             }
-            Reload::Rejected(faults) => self.rejected(faults.to_string()),
+            Reload::Rejected(faults) => self.rejected(faults.to_string(), faults.told()),
         }
     }
 
-    fn rejected(&self, reason: String) {
-        self.engine.configuration_changed(Some(&reason));
-        self.engine.events().publish(None, 0, None, EventBody::ConfigurationRejected { reason });
+    fn rejected(&self, reason: String, faults: Vec<SettingFault>) {
+        self.engine.configuration_changed(Err(Rejection { reason, faults, at: clock::wall_now() }));
     }
 }

@@ -212,6 +212,7 @@ fn outcome(name: &str, result: Result<&str, FailureClass>) -> Outcome {
         usage: Usage::default(),
         history_patch: HistoryPatch::default(),
         target: None,
+        stopped_by: None,
     }
 }
 

@@ -351,7 +351,7 @@ async fn rate_limits_and_the_servers_own_names_come_with_the_start() {
     let start = Delta::Start {
         model: Some("claude-test-1".to_owned()),
         response_id: Some("msg_1".to_owned()),
-        limits: vec![("anthropic-ratelimit-tokens-remaining".to_owned(), "7".to_owned())],
+        headers: headers[1..].iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
     };
     assert_eq!(seen.deltas.first(), Some(&start));
 }

@@ -70,7 +70,7 @@ async fn thoughts_text_and_parallel_calls_come_with_usage_and_finish() {
     let start = Delta::Start {
         model: Some("gemini-3-test".to_owned()),
         response_id: Some("resp-1".to_owned()),
-        limits: Vec::new(),
+        headers: Vec::new(),
     };
     assert_eq!(seen.deltas.first(), Some(&start));
 }

@@ -17,7 +17,7 @@ use crate::{
 async fn attempts_appear_as_spans_under_the_callers_trace() {
     let receiver = OtlpReceiver::start().await;
     let upstream = Upstream::start().await;
-    upstream.push(Reply::status(500));
+    upstream.push(Reply::body(500, &[("x-request-id", "req-7")], b"{}"));
     let yaml = format!("{}telemetry: {{ otlp_endpoint: \"{}\" }}\n", one_target(&upstream), receiver.endpoint());
     let yaml = yaml.replace("api_key: k", "api_key: k, propagate_trace: true");
     let relight = Relight::start(&yaml).await;
@@ -33,6 +33,9 @@ async fn attempts_appear_as_spans_under_the_callers_trace() {
     assert!(!is_error(root), "a recovered invocation is no error");
     let (first, second) = (named(&spans, "attempt 1"), named(&spans, "attempt 2"));
     assert!(is_error(first) && !is_error(second));
+    let ids: Vec<&str> = response.attempts.iter().map(|attempt| attempt.span_id.as_str()).collect();
+    assert_eq!(ids, [hex(&first.span_id), hex(&second.span_id)]);
+    assert_eq!(response.attempts[0].upstream_request_id, "req-7", "to be quoted to the provider's support");
     for attempt in [first, second] {
         assert_eq!(parent(&spans, attempt).unwrap().span_id, root.span_id);
     }

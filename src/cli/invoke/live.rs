@@ -181,6 +181,10 @@ impl Live {
                 self.end_line();
                 tell(&Paint::on(&io::stderr()).yellow(&one_line(&recovery.display_text)));
             }
+            (Some(Body::Parked(parked)), Change::Added) if self.tells_recoveries => {
+                self.end_line();
+                tell(&Paint::on(&io::stderr()).yellow(&one_line(&parked.display_text)));
+            }
             (Some(Body::Terminal(terminal)), _) => return Ok(Some(terminal)),
             (_, Change::Nothing | Change::Added | Change::Replaced | Change::Ended) => {}
         }

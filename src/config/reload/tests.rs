@@ -45,7 +45,7 @@ async fn a_changed_file_is_in_force_and_an_invalid_one_leaves_the_last_good_one(
 
     fs::write(&file, "seed: 2\nserver: { listen: \"127.0.0.1:7000\" }\njournal: { retention: 2h }\n").unwrap();
     match running.report().await {
-        Reload::Applied { config, needs_restart } => {
+        Reload::Applied { config, needs_restart, .. } => {
             assert_eq!(config.seed, 2);
             assert_eq!(needs_restart, ["server.listen", "journal"]);
         }

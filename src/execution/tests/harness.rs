@@ -205,6 +205,7 @@ impl Client {
             | Progress::BlockStart { .. }
             | Progress::BlockStop { .. }
             | Progress::Recovery { .. }
+            | Progress::Parked { .. }
             | Progress::Usage { .. }
             | Progress::Terminal(_) => {}
         }

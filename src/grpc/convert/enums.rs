@@ -5,6 +5,7 @@
 
 use crate::{
     domain::{
+        circuit::CircuitState,
         completion::{BlockKind, Exactness, FinishReason},
         event::{GateKind, Severity},
         failure::{FailureClass, FailureCode, InvalidRequestDetail, Surface, Wait, WaitSource},
@@ -55,6 +56,7 @@ same_words! {
     Role { System, Developer, User, Assistant, Tool }
     InjectionMode { WhenActionable, Always, Never }
     GateKind { Rate, Credential, Configuration }
+    CircuitState { Closed, Open, HalfOpen, Recovering, ForcedOpen, ForcedClosed }
 }
 
 impl From<FinishReason> for v1::FinishReason {

@@ -1,8 +1,7 @@
 //! Events as watchers get them: the envelope, one typed body, and cursors.
 //!
 //! A cursor is opaque to clients; it is the event's place in this process's journal in decimal digits. Two facts stay
-//! inside, since the contract has no body for them: a first token and an answered attempt. What the domain's events do
-//! not carry (a circuit's generation, usage of a failure) goes out as zero, empty or unset.
+//! inside, since the contract has no body for them: a first token and an answered attempt.
 
 use jiff::Timestamp;
 
@@ -17,6 +16,8 @@ use crate::{
 use v1::recovery_event::Body;
 
 mod body;
+
+pub(in crate::grpc) use self::body::{circuit_evidence, setting_faults};
 
 /// The text of a cursor, as a client gives it back.
 #[must_use]
@@ -63,19 +64,17 @@ pub fn recovery_event(event: &Event) -> Option<v1::RecoveryEvent> {
     })
 }
 
-/// Stands in place of `count` events from `from` to `to`, both included, that a slow watcher missed. `caught_up`: they
-/// follow from the journal.
+/// Stands in place of `count` events from `from` to `to`, both included, that a slow watcher missed.
 #[must_use]
-pub fn missed(count: u64, from: Cursor, to: Cursor, caught_up: bool, at: Timestamp) -> v1::RecoveryEvent {
+pub fn missed(count: u64, from: Cursor, to: Cursor, at: Timestamp) -> v1::RecoveryEvent {
     let before = Cursor(from.0.saturating_sub(1));
     let from_cursor = if before.0 == 0 { String::new() } else { cursor_text(before) };
-    // Where the gap is caught up, a watcher that comes back must get it again.
-    let resume = if caught_up { before } else { to };
     v1::RecoveryEvent {
-        cursor: cursor_text(resume),
+        // They are lost: whoever comes back goes on after them.
+        cursor: cursor_text(to),
         time: Some(wire_time(at)),
         severity: v1::Severity::Warning.into(),
-        body: Some(Body::Missed(v1::Missed { count, from_cursor, to_cursor: cursor_text(to), caught_up })),
+        body: Some(Body::Missed(v1::Missed { count, from_cursor, to_cursor: cursor_text(to) })),
         ..v1::RecoveryEvent::default()
     }
 }
@@ -102,6 +101,7 @@ pub const fn event_type(body: &EventBody) -> Option<v1::RecoveryEventType> {
         EventBody::InvocationSucceeded { .. } => Type::InvocationSucceeded,
         EventBody::InvocationRecovered { .. } => Type::InvocationRecovered,
         EventBody::InvocationFailed { .. } => Type::InvocationFailed,
+        EventBody::InvocationParked { .. } => Type::InvocationParked,
         EventBody::AttemptStarted { .. } => Type::AttemptStarted,
         EventBody::AttemptReadOn { .. } => Type::AttemptReadOn,
         EventBody::AttemptFailed { .. } => Type::AttemptFailed,
@@ -111,14 +111,14 @@ pub const fn event_type(body: &EventBody) -> Option<v1::RecoveryEventType> {
         EventBody::FallbackChosen { .. } => Type::FallbackChosen,
         EventBody::HedgeStarted { .. } => Type::HedgeStarted,
         EventBody::CircuitOpened { .. } => Type::CircuitOpened,
-        EventBody::CircuitHalfOpen => Type::CircuitHalfOpen,
+        EventBody::CircuitHalfOpen { .. } => Type::CircuitHalfOpen,
         EventBody::CircuitRecovering { .. } => Type::CircuitRecovering,
-        EventBody::CircuitClosed => Type::CircuitClosed,
+        EventBody::CircuitClosed { .. } => Type::CircuitClosed,
         EventBody::GateClosed { .. } => Type::GateClosed,
         EventBody::GateOpened { .. } => Type::GateOpened,
         EventBody::BudgetExhausted { .. } => Type::BudgetExhausted,
         EventBody::ReleaseRolledBack { .. } => Type::ReleaseRolledBack,
-        EventBody::ConfigurationReloaded => Type::ConfigurationReloaded,
+        EventBody::ConfigurationReloaded { .. } => Type::ConfigurationReloaded,
         EventBody::ConfigurationRejected { .. } => Type::ConfigurationRejected,
         EventBody::StoreLost { .. } => Type::StoreLost,
         EventBody::StoreFound { .. } => Type::StoreFound,

@@ -1,7 +1,6 @@
 //! The one end of an invocation as callers read it: answer or failure, every attempt, what was done and what was spent.
 //!
-//! Nothing is decided here. What the domain does not record (span ids, the provider's request id, a tool's structured
-//! data) goes out as the contract's "unknown".
+//! Nothing is decided here. What the domain does not record goes out as the contract's "unknown".
 
 use super::{
     enums::{cause_class, class_field, detail_field, skip_reason, strategies_field, wait_fields},
@@ -86,11 +85,9 @@ pub fn failure_of(outcome: &Outcome, asked: &Asked) -> Option<v1::Failure> {
         thread_id: asked.thread.as_ref().map(|thread| thread.as_str().to_owned()).unwrap_or_default(),
         recovery_applied: strategies_field(&outcome.recovery_applied),
         reasoning: outcome.reasoning.clone(),
-        alternatives: alternatives
-            .map(|reason| v1::Alternative { name: String::new(), reason: reason.clone() })
-            .collect(),
+        alternatives: alternatives.map(|reason| v1::Alternative { reason: reason.clone() }).collect(),
         attempts: attempts(outcome),
-        stopped_by: class_field(stopped_by(outcome)),
+        stopped_by: class_field(outcome.stopped_by()),
         ..bare_failure(failure)
     })
 }
@@ -149,10 +146,10 @@ pub fn attempt(record: &AttemptRecord, ended: bool) -> v1::Attempt {
         injection_skipped: record.injection_skipped.as_deref().map(skip_reason).unwrap_or_default().into(),
         usage: Some(usage(&record.usage)),
         trace_id: record.trace_id.clone(),
-        span_id: String::new(),
+        span_id: record.span_id.clone(),
         sent: record.sent,
         http_status: failure.and_then(|failure| failure.status).map(u32::from),
-        upstream_request_id: String::new(),
+        upstream_request_id: record.upstream_request_id.clone(),
         adaptation: record.adaptation.clone().unwrap_or_default(),
     }
 }
@@ -210,13 +207,6 @@ pub fn final_model(outcome: &Outcome) -> String {
 pub fn final_target(outcome: &Outcome) -> String {
     let asked = outcome.attempts.iter().rev().filter_map(|record| record.target.as_ref());
     target_field(outcome.target.as_ref().into_iter().chain(asked).next())
-}
-
-/// The local refusal that ended recovery after a real failure, where one did.
-fn stopped_by(outcome: &Outcome) -> Option<FailureClass> {
-    let decisive = outcome.result.as_ref().err()?.class;
-    let last = outcome.attempts.last()?.failure.as_ref()?.class;
-    (last.is_local_refusal() && !decisive.is_local_refusal()).then_some(last)
 }
 
 fn state(record: &AttemptRecord, ended: bool) -> v1::AttemptState {

@@ -201,6 +201,17 @@ impl StreamWriter {
                 };
                 (*attempt, Body::Recovery(recovery))
             }
+            Progress::Parked { attempt, target, class, wait, display } => {
+                let (wait_ms, wait_source) = wait_fields(Some(*wait), false, Some(*class));
+                let parked = v1::Parked {
+                    target: target.as_str().to_owned(),
+                    failure_class: class_field(Some(*class)),
+                    wait_ms,
+                    wait_source,
+                    display_text: display.clone(),
+                };
+                (*attempt, Body::Parked(parked))
+            }
             Progress::Usage { attempt, usage: spent } => (*attempt, Body::Usage(usage(spent))),
             Progress::Terminal(outcome) => (0, Body::Terminal(self.terminal(outcome))),
         }

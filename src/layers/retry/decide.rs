@@ -149,8 +149,8 @@ impl<S> Course<S> {
             if self.reserved.is_some() {
                 return self.again(&failure, wait, strategy, hint, cost);
             }
-            let level = self.targets.budget_level(&payer, now);
-            self.scope.publish(0, Some(&payer), EventBody::BudgetExhausted { level });
+            let (level, capacity) = self.targets.budget(&payer, now);
+            self.scope.publish(0, Some(&payer), EventBody::BudgetExhausted { level, capacity });
             let poor = candidates.iter_mut().find(|candidate| candidate.target == payer && !candidate.ruled_out);
             let Some(poor) = poor else { return self.stopped(failure, &StopReason::BudgetEmpty) };
             poor.ruled_out = true;
@@ -277,14 +277,15 @@ impl<S> Course<S> {
             return self.stopped(failure, &StopReason::NoTarget { retry_in: Some(retry_in) });
         }
         let parked = match self.targets.park(&self.scope, target, Instant::now()) {
-            Some(Parked::Until(changed)) => Some((until, changed)),
-            Some(Parked::InLine { until, turn }) => Some((until, turn)),
+            Some(Parked::Until(changed)) => Some((until, changed, false)),
+            Some(Parked::InLine { until, turn }) => Some((until, turn, true)),
             None => None,
         };
-        if let Some((until, changed)) = parked {
+        if let Some((until, changed, in_line)) = parked {
             // What a failed attempt delivered is taken back whatever is waited for.
             let failed = !failure.class.is_local_refusal();
-            let said = if failed { self.abandon(&failure) } else { Vec::new() };
+            let mut said = if failed { self.abandon(&failure) } else { Vec::new() };
+            said.extend(self.tell_parked(target, until, in_line, failed));
             return Next::Park { said, until, changed };
         }
         let retry_in = until.saturating_duration_since(Instant::now());

@@ -59,6 +59,7 @@ impl<S> Course<S> {
         }
         let target = decisive.target.clone();
         self.impossible = matches!(reason, StopReason::NotRetryable);
+        self.stopped_by = reason.refusal();
         Next::Stop(self.terminal(Err(decisive), sentence, alternatives, HistoryPatch::default(), target))
     }
 
@@ -79,6 +80,7 @@ impl<S> Course<S> {
         if self.impossible {
             outcome.recovery_applied.push(RecoveryStrategy::Impossible);
         }
+        outcome.stopped_by = self.stopped_by;
         outcome.alternatives = alternatives;
         outcome.history_patch = history_patch;
         Progress::Terminal(Box::new(outcome))

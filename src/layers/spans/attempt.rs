@@ -88,6 +88,12 @@ impl AttemptSpan {
 // === impl AttemptTrace ===
 
 impl AttemptTrace {
+    /// The hex id of the attempt's span; empty without tracing.
+    #[must_use]
+    pub fn span_id(&self) -> String {
+        self.node.span_id()
+    }
+
     /// Says which target was chosen and why.
     pub fn chose(&self, choice: Choice<'_>) {
         self.node.set([

@@ -111,6 +111,8 @@ fn record(number: u32, cause: AttemptCause, wait: Option<Wait>) -> AttemptRecord
         adaptation: None,
         usage: Usage::default(),
         trace_id: String::new(),
+        span_id: String::new(),
+        upstream_request_id: String::new(),
         winner: false,
     }
 }
@@ -125,6 +127,7 @@ fn outcome(result: Result<Completion, Failure>, attempts: Vec<AttemptRecord>) ->
         alternatives: vec![],
         usage: Usage::default(),
         history_patch: HistoryPatch::default(),
+        stopped_by: None,
         target: Some("main".into()),
     }
 }
@@ -172,7 +175,7 @@ fn recover(spans: &Spans, traceparent: Option<&str>) {
     chat.read(&Delta::Start {
         model: Some("claude-x-1".to_owned()),
         response_id: Some("msg_1".to_owned()),
-        limits: vec![],
+        headers: vec![],
     });
     chat.first_chunk(Duration::from_millis(1500));
     chat.read(&Delta::BlockDelta { block: 0, text: "the content".to_owned() });

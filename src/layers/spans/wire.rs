@@ -92,7 +92,7 @@ impl ChatSpan {
     /// Takes from a delta what may be told of it: who answers, what it cost, why it ended. Texts are not looked at.
     pub fn read(&self, delta: &Delta) {
         match delta {
-            Delta::Start { model, response_id, limits: _ } => {
+            Delta::Start { model, response_id, headers: _ } => {
                 let model = model.clone().map(|model| KeyValue::new(attr::GEN_AI_RESPONSE_MODEL, model));
                 let id = response_id.clone().map(|id| KeyValue::new(attr::GEN_AI_RESPONSE_ID, id));
                 self.guard.node.set(model.into_iter().chain(id));

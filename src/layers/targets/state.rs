@@ -10,6 +10,7 @@ use std::{
     time::Duration,
 };
 
+use jiff::Timestamp;
 use tokio::{sync::Notify, time::Instant};
 
 use crate::layers::{
@@ -20,12 +21,12 @@ use crate::layers::{
 use crate::{
     domain::{
         event::{EventBody, GateKind},
-        failure::FailureClass,
+        failure::{FailureClass, WaitSource},
         target::Target,
     },
     events::EventBus,
     policy::{
-        circuit::{Circuit, CircuitState, Forced, Peek, Permit, Reject, Transition},
+        circuit::{Circuit, CircuitState, Forced, Moved, Peek, Permit, Reject, Transition},
         gates::{Gate, GateChange},
         hedge::HedgeShare,
         latency::Latency,
@@ -79,6 +80,15 @@ impl Drop for InLine<'_> {
     }
 }
 
+/// What went wrong at a target.
+#[derive(Debug, Default)]
+pub(super) struct Causes {
+    /// The failure that counted last against its circuit.
+    told: Option<FailureClass>,
+    /// The failure that opened its circuit last.
+    opened: Option<FailureClass>,
+}
+
 /// What is known of one target.
 #[derive(Debug)]
 pub struct TargetState {
@@ -95,6 +105,9 @@ pub struct TargetState {
     pub(super) whole: Mutex<Latency>,
     pub(super) hedges: Mutex<HedgeShare>,
     pub(super) note_refused: AtomicBool,
+    /// When it became known, on both clocks.
+    pub(super) known_since: (Instant, Timestamp),
+    pub(super) causes: Mutex<Causes>,
     pub(super) changed: Notify,
     pub(super) events: EventBus,
 }
@@ -146,12 +159,6 @@ impl TargetState {
     /// What the full budget holds, in tokens.
     pub fn budget_capacity(&self) -> f64 {
         self.budget().capacity()
-    }
-
-    /// What is left in the budget, in whole tokens.
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to capacity, which fits")]
-    pub fn budget_level(&self, now: Instant) -> u32 {
-        self.budget().level(now) as u32
     }
 
     /// The gates with their kinds.
@@ -223,7 +230,7 @@ impl TargetState {
             let mut circuit = self.circuit();
             (circuit.peek(now, false), circuit.drain())
         };
-        self.moved(transitions);
+        self.moved(transitions, None);
         peek
     }
 
@@ -233,46 +240,88 @@ impl TargetState {
             let mut circuit = self.circuit();
             (circuit.admit(now, dice), circuit.drain())
         };
-        self.moved(transitions);
+        self.moved(transitions, None);
         admitted
     }
 
-    /// Publishes how the circuit moved, and wakes whoever waits for it.
-    pub fn moved(&self, transitions: Vec<Transition>) {
-        for transition in transitions {
-            let body = match transition {
-                Transition::Opened { evidence, retry_in, reason } => {
-                    let silence = evidence.slow * 2 > evidence.failures;
-                    // A probe that is silent says nothing of slots.
-                    if !silence || evidence.failures > 1 {
-                        self.slots.outage(silence);
-                    }
-                    EventBody::CircuitOpened {
-                        evidence,
-                        retry_in_ms: crate::layers::observe::millis(retry_in),
-                        reason: reason.to_owned(),
-                    }
-                }
-                Transition::HalfOpen => EventBody::CircuitHalfOpen,
-                Transition::Recovering { admitted_percent } => EventBody::CircuitRecovering { admitted_percent },
-                Transition::Closed => EventBody::CircuitClosed,
-                // Other targets are preferred then (`Candidate::healthy`); nobody is refused, and no slot is taken away:
-                // where there is no other target, a slow answer is better than none.
-                Transition::Degraded(_) => continue,
-            };
+    /// Publishes how the circuit moved, and wakes whoever waits for it; `cause`: the class of the failure that was just
+    /// reported, where one was.
+    pub fn moved(&self, moves: Vec<Moved>, cause: Option<FailureClass>) {
+        for moved in moves {
+            let Some(body) = self.body_of(&moved, cause) else { continue };
             self.events.publish(None, 0, Some(self.target.id.clone()), body);
             self.changed.notify_waiters();
         }
     }
 
-    /// Publishes how a gate moved, and wakes whoever waits for it.
-    pub fn gate_moved(&self, gate: GateKind, change: Option<GateChange>, class: FailureClass) {
+    fn body_of(&self, moved: &Moved, cause: Option<FailureClass>) -> Option<EventBody> {
+        let Moved { generation, from, evidence, streak, forced, .. } = *moved;
+        Some(match moved.transition {
+            Transition::Opened { evidence, retry_in, reason } => {
+                let silence = evidence.slow * 2 > evidence.failures;
+                // A probe that is silent says nothing of slots.
+                if !silence || evidence.failures > 1 {
+                    self.slots.outage(silence);
+                }
+                let class = self.opened_by(moved, cause);
+                let (retry_in_ms, reason) = (retry_in.map(millis), reason.to_owned());
+                EventBody::CircuitOpened { generation, from, evidence, retry_in_ms, reason, class, streak, forced }
+            }
+            Transition::HalfOpen => {
+                let probes = self.circuit().policy().probes_at_once();
+                EventBody::CircuitHalfOpen { generation, open_ms: millis(moved.lasted.unwrap_or_default()), probes }
+            }
+            Transition::Recovering { admitted_percent } => {
+                EventBody::CircuitRecovering { generation, admitted_percent, evidence }
+            }
+            Transition::Closed => {
+                let disturbed_ms = millis(moved.disturbed);
+                EventBody::CircuitClosed { generation, from, evidence, disturbed_ms, forced }
+            }
+            // Other targets are preferred then (`Candidate::healthy`); nobody is refused, and no slot is taken away:
+            // where there is no other target, a slow answer is better than none.
+            Transition::Degraded(_) => return None,
+        })
+    }
+
+    /// What tripped the circuit: the failure that was just reported; where calls were silent, that; else the failure that
+    /// was told last, since evidence may have waited for the call before it. An operator is no failure.
+    fn opened_by(&self, moved: &Moved, cause: Option<FailureClass>) -> Option<FailureClass> {
+        let mut causes = self.causes.lock().unwrap_or_else(PoisonError::into_inner);
+        causes.opened = match cause {
+            _ if moved.forced => None,
+            Some(class) => Some(class),
+            None if moved.silent => Some(FailureClass::Timeout),
+            None => causes.told,
+        };
+        causes.opened
+    }
+
+    /// Remembers how the target failed last.
+    pub fn failed_by(&self, class: FailureClass) {
+        self.causes.lock().unwrap_or_else(PoisonError::into_inner).told = Some(class);
+    }
+
+    /// Class of the failure that opened its circuit last; `None` where none did, or an operator did.
+    pub fn circuit_cause(&self) -> Option<FailureClass> {
+        self.causes.lock().unwrap_or_else(PoisonError::into_inner).opened
+    }
+
+    /// When its circuit came into its state; for the first state: when the target became known.
+    pub fn circuit_since(&self) -> Timestamp {
+        let (began, at) = self.known_since;
+        let since = self.circuit().since().unwrap_or(began);
+        at + since.saturating_duration_since(began)
+    }
+
+    /// Publishes how a gate moved, because of what and by whose word, and wakes whoever waits for it.
+    pub fn gate_moved(&self, gate: GateKind, change: Option<GateChange>, class: FailureClass, source: WaitSource) {
         let body = match change {
             None => return,
             Some(GateChange::Closed { reopens_in }) => {
-                EventBody::GateClosed { gate, reopens_in_ms: millis(reopens_in), class }
+                EventBody::GateClosed { gate, reopens_in_ms: millis(reopens_in), source, class }
             }
-            Some(GateChange::Opened) => EventBody::GateOpened { gate },
+            Some(GateChange::Opened { closed_for }) => EventBody::GateOpened { gate, closed_ms: millis(closed_for) },
         };
         self.events.publish(None, 0, Some(self.target.id.clone()), body);
         self.changed.notify_waiters();
@@ -281,13 +330,14 @@ impl TargetState {
     /// An operator's word on the circuit.
     pub fn force(&self, forced: Forced) {
         let transitions = self.circuit().force(forced, Instant::now());
-        self.moved(transitions);
+        self.moved(transitions, None);
     }
 
     /// Forgets all evidence and closes the circuit.
     pub fn reset(&self) {
         let transitions = self.circuit().reset(Instant::now());
-        self.moved(transitions);
+        *self.causes.lock().unwrap_or_else(PoisonError::into_inner) = Causes::default();
+        self.moved(transitions, None);
     }
 
     /// Whether the target refused a request because of a note.

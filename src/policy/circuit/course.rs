@@ -7,9 +7,10 @@ use tokio::time::Instant;
 use super::{
     Circuit, FailKind, Permit, PermitKind, Signal, State, Transition,
     ledger::Fate,
+    moves::By,
     recovery::{Probes, Ramp},
     setting::CircuitMode,
-    tally::{Counts, Tally, Trip},
+    tally::{Counts, Trip},
 };
 use crate::domain::event::Evidence;
 
@@ -68,39 +69,6 @@ impl Circuit {
     /// When a caller who finds the probes out should ask again: they usually answer long before their leases end.
     pub(super) fn half_open_retry(&self, probes: &Probes, now: Instant) -> Instant {
         probes.next_at(now, &self.policy).min(now + self.policy.open_base)
-    }
-
-    /// Begins a new generation.
-    pub(super) fn enter(&mut self, state: State) {
-        self.state = state;
-        self.generation += 1;
-        self.degraded = false;
-        self.forget();
-    }
-
-    /// Closes.
-    pub(super) fn close(&mut self) {
-        self.enter(State::Closed);
-        self.streak = 0;
-        self.outbox.push(Transition::Closed);
-    }
-
-    /// Forgets what was seen.
-    pub(super) fn forget(&mut self) {
-        self.ledger.clear();
-        self.tally = Tally::new(&self.policy);
-    }
-
-    /// The outcomes in the window.
-    pub(super) fn evidence(&self) -> Evidence {
-        let counts = self.tally.visible();
-        Evidence {
-            committed: counts.committed(),
-            failures: counts.failed,
-            slow: counts.slow,
-            pending: self.ledger.pending(),
-            consecutive: self.tally.run_failures,
-        }
     }
 
     fn take_evidence(&mut self, permit: &Permit, signal: Signal, was_answered: bool, now: Instant) {
@@ -198,10 +166,9 @@ impl Circuit {
                     CircuitMode::Evidence => {
                         let ramp = Ramp::new(now, &self.policy);
                         let admitted_percent = ramp.percent(&self.policy);
-                        self.enter(State::Recovering(ramp));
-                        self.outbox.push(Transition::Recovering { admitted_percent });
+                        self.go(State::Recovering(ramp), By::Itself, Transition::Recovering { admitted_percent });
                     }
-                    CircuitMode::Consecutive | CircuitMode::Off => self.close(),
+                    CircuitMode::Consecutive | CircuitMode::Off => self.close(By::Itself),
                 }
             }
             Signal::Failed { kind, retry_after, local_origin } => {
@@ -256,9 +223,9 @@ impl Circuit {
         }
         if ramp.next_stage(now, &self.policy) {
             let admitted_percent = ramp.percent(&self.policy);
-            self.outbox.push(Transition::Recovering { admitted_percent });
+            self.say(Transition::Recovering { admitted_percent });
         } else {
-            self.close();
+            self.close(By::Itself);
         }
     }
 
@@ -288,7 +255,7 @@ impl Circuit {
                 || self.is_slow_of_late(now, relief));
         if degraded != self.degraded {
             self.degraded = degraded;
-            self.outbox.push(Transition::Degraded(degraded));
+            self.say(Transition::Degraded(degraded));
         }
     }
 
@@ -337,8 +304,9 @@ impl Circuit {
                 doubled.mul_f64(spread.max(0.0)).max(Duration::from_millis(floor_ms.into()))
             }
         };
-        self.enter(State::Open { until: now + wait });
-        self.outbox.push(Transition::Opened { evidence, retry_in: wait, reason: trip.reason });
+        let by = if trip.kind == FailKind::Slow { By::Silence } else { By::Itself };
+        let opened = Transition::Opened { evidence, retry_in: Some(wait), reason: trip.reason };
+        self.go(State::Open { until: now + wait }, by, opened);
     }
 }
 

@@ -292,7 +292,8 @@ impl CircuitPolicy {
     }
 
     /// Probes that may be out at once, by the mode.
-    pub(super) fn probes_at_once(&self) -> u32 {
+    #[must_use]
+    pub fn probes_at_once(&self) -> u32 {
         match self.mode {
             CircuitMode::Evidence => self.max_probes,
             CircuitMode::Consecutive | CircuitMode::Off => 1,

@@ -292,13 +292,17 @@ impl Tally {
         self.last.clear();
     }
 
-    /// What people are shown: the window, or at low traffic the last few.
-    pub(super) fn visible(&self) -> Counts {
+    /// What people are shown, and over which time: the window, or at low traffic the last few.
+    pub(super) fn visible(&self, policy: &CircuitPolicy) -> (Counts, Duration) {
         let mut last = Counts::default();
         for (_, outcome) in &self.last {
             last += *outcome;
         }
-        if self.window.total.committed() >= last.committed() { self.window.total } else { last }
+        if self.window.total.committed() >= last.committed() {
+            (self.window.total, policy.window)
+        } else {
+            (last, policy.sparse_window)
+        }
     }
 
     fn lengthen_run(&mut self, admitted: Instant) {

@@ -5,6 +5,7 @@ mod endurance;
 mod history;
 mod late;
 mod model;
+mod moves;
 mod opening;
 mod operator;
 mod recovering;
@@ -28,6 +29,8 @@ struct Bench {
     dice: f64,
     alternative: bool,
     said: Vec<Transition>,
+    /// The same, with what was known then.
+    moved: Vec<Moved>,
 }
 
 impl Bench {
@@ -37,7 +40,7 @@ impl Bench {
 
     fn with(policy: CircuitPolicy) -> Self {
         let circuit = Circuit::new(Arc::new(policy));
-        Self { circuit, now: Instant::now(), dice: 0.5, alternative: false, said: Vec::new() }
+        Self { circuit, now: Instant::now(), dice: 0.5, alternative: false, said: Vec::new(), moved: Vec::new() }
     }
 
     /// A circuit that has just opened for one second, on fast failures.
@@ -60,12 +63,13 @@ impl Bench {
     fn pass(&mut self, ms: u64) {
         self.now += Duration::from_millis(ms);
         let said = self.circuit.tick(self.now, self.dice, self.alternative);
-        self.said.extend(said);
+        self.hear(said);
     }
 
     fn try_admit(&mut self) -> Result<Permit, Reject> {
         let permit = self.circuit.admit(self.now, self.dice);
-        self.said.extend(self.circuit.drain());
+        let said = self.circuit.drain();
+        self.hear(said);
         permit
     }
 
@@ -76,7 +80,18 @@ impl Bench {
     fn tell(&mut self, permit: &Permit, signal: Signal) {
         let context = ReportContext { now: self.now, dice: self.dice, alternative_healthy: self.alternative };
         let said = self.circuit.report(permit, signal, context);
-        self.said.extend(said);
+        self.hear(said);
+    }
+
+    fn force(&mut self, forced: Forced) -> Vec<Transition> {
+        let said = self.circuit.force(forced, self.now);
+        self.hear(said.clone());
+        said.iter().map(|moved| moved.transition).collect()
+    }
+
+    fn hear(&mut self, said: Vec<Moved>) {
+        self.said.extend(said.iter().map(|moved| moved.transition));
+        self.moved.extend(said);
     }
 
     /// A call that is decided at once; nothing when it is not admitted.

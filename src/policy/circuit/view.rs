@@ -4,25 +4,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+pub use crate::domain::circuit::CircuitState;
 use crate::domain::event::Evidence;
-
-/// A circuit's state as people and metrics see it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum CircuitState {
-    /// Everything is admitted.
-    Closed,
-    /// Nothing is admitted until a time.
-    Open,
-    /// A few probes are admitted.
-    HalfOpen,
-    /// A share is admitted, in stages.
-    Recovering,
-    /// Held open by an operator.
-    ForcedOpen,
-    /// Held closed by an operator; evidence is counted and changes nothing.
-    ForcedClosed,
-}
 
 /// What an operator demands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -43,8 +26,8 @@ pub enum Transition {
     Opened {
         /// On what.
         evidence: Evidence,
-        /// How long nothing is admitted.
-        retry_in: Duration,
+        /// How long nothing is admitted; `None`: until an operator says so.
+        retry_in: Option<Duration>,
         /// Why, in words; begins with `local` when the cause lies on this host, so that it is no vote for others.
         reason: &'static str,
     },
@@ -59,6 +42,29 @@ pub enum Transition {
     Closed,
     /// A closed or recovering circuit is, or is no longer, degraded: prefer other targets.
     Degraded(bool),
+}
+
+/// A change, and all that was known when it came about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Moved {
+    /// What changed.
+    pub transition: Transition,
+    /// The generation that began; a later stage of recovery, or a degraded target, begins none.
+    pub generation: u64,
+    /// The state before it.
+    pub from: CircuitState,
+    /// How often the circuit opened in a row without closing between, this time included; 0 where it is closed.
+    pub streak: u32,
+    /// Whether an operator did it.
+    pub forced: bool,
+    /// Whether it opened because the target was silent, rather than because it told of failures.
+    pub silent: bool,
+    /// How long it was in the state before; `None` where that was its first one.
+    pub lasted: Option<Duration>,
+    /// How long ago it was last closed; zero where it was closed until now.
+    pub disturbed: Duration,
+    /// The outcomes by which it judged, before they were forgotten.
+    pub evidence: Evidence,
 }
 
 /// What a circuit looks like.
@@ -82,19 +88,12 @@ pub struct CircuitSnapshot {
     pub probes_outstanding: u32,
 }
 
-// === impl CircuitState ===
+// === impl CircuitSnapshot ===
 
-impl CircuitState {
-    /// The state's name in snake case.
+impl CircuitSnapshot {
+    /// How often it opened in a row without closing between; 0 while it is closed.
     #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Closed => "closed",
-            Self::Open => "open",
-            Self::HalfOpen => "half_open",
-            Self::Recovering => "recovering",
-            Self::ForcedOpen => "forced_open",
-            Self::ForcedClosed => "forced_closed",
-        }
+    pub const fn times_opened(&self) -> u32 {
+        if self.state.is_closed() { 0 } else { self.streak.saturating_add(1) }
     }
 }

@@ -68,7 +68,7 @@ fn an_answer_to_a_call_from_before_the_limit_does_not_open_the_rate_gate() {
     gate.close(now, Some(secs(10)), FailureClass::RateLimited, 0.0);
     assert_eq!(gate.succeed(now + secs(9)), None);
     assert_eq!(gate.peek(now + secs(9)), Err(secs(1)));
-    assert_eq!(gate.succeed(now + secs(10)), Some(GateChange::Opened));
+    assert_eq!(gate.succeed(now + secs(10)), Some(GateChange::Opened { closed_for: secs(10) }));
     assert_eq!(gate.succeed(now + secs(10)), None, "it is said once");
 }
 
@@ -82,7 +82,7 @@ fn a_refused_credential_is_probed_once_a_minute_until_it_works() {
         let probes: Vec<u64> =
             (0..600).filter(|second| (0..100).any(|_| gate.admit(now + secs(*second)).is_ok())).collect();
         assert_eq!(probes, (1..10).map(|minute| minute * 60).collect::<Vec<_>>());
-        assert_eq!(gate.succeed(now + secs(541)), Some(GateChange::Opened));
+        assert_eq!(gate.succeed(now + secs(541)), Some(GateChange::Opened { closed_for: secs(541) }));
         assert_eq!(gate.class(), None);
         assert!((0..100).all(|_| gate.admit(now + secs(541)) == Ok(GatePass::Open)));
     }
@@ -97,7 +97,7 @@ fn an_answer_to_a_call_from_before_the_refusal_does_not_open_the_credential_gate
     gate.close(now + secs(61), None, FailureClass::QuotaExceeded, 0.0);
     assert_eq!(gate.succeed(now + secs(62)), None, "the probe was refused too");
     assert_eq!(gate.admit(now + secs(121)), Ok(GatePass::Probe));
-    assert_eq!(gate.succeed(now + secs(122)), Some(GateChange::Opened));
+    assert_eq!(gate.succeed(now + secs(122)), Some(GateChange::Opened { closed_for: secs(122) }));
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::domain::units::format_duration;
+use crate::domain::{failure::FailureClass, units::format_duration};
 
 /// Why there is no other attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -49,6 +49,22 @@ impl StopReason {
             Self::NoTarget { .. } => "no_target",
             Self::TokensUsedUp => "tokens_used_up",
             Self::Disabled => "disabled",
+        }
+    }
+
+    /// The local refusal that it comes to, where it is one.
+    #[must_use]
+    pub const fn refusal(&self) -> Option<FailureClass> {
+        match self {
+            Self::DeadlineTooClose { .. } => Some(FailureClass::Deadline),
+            Self::BudgetEmpty => Some(FailureClass::BudgetEmpty),
+            Self::NoTarget { .. } => Some(FailureClass::CircuitOpen),
+            Self::NotRetryable
+            | Self::Irrevocable
+            | Self::AttemptsUsedUp
+            | Self::SemanticUsedUp
+            | Self::TokensUsedUp
+            | Self::Disabled => None,
         }
     }
 

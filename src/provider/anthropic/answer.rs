@@ -21,7 +21,7 @@ use crate::{
 /// Reads one message.
 #[derive(Debug)]
 pub(super) struct MessageReader {
-    limits: Vec<(String, String)>,
+    headers: Vec<(String, String)>,
     started: bool,
     blocks: Blocks,
     /// What the open blocks need at their end.
@@ -56,9 +56,9 @@ enum Open {
 // === impl MessageReader ===
 
 impl MessageReader {
-    pub(super) fn new(limits: Vec<(String, String)>) -> Self {
+    pub(super) fn new(headers: Vec<(String, String)>) -> Self {
         Self {
-            limits,
+            headers,
             started: false,
             blocks: Blocks::default(),
             open: BTreeMap::new(),
@@ -72,8 +72,8 @@ impl MessageReader {
     fn start(&mut self, message: &Value, out: &mut Vec<Delta>) {
         if !std::mem::replace(&mut self.started, true) {
             let text = |name: &str| message.get(name).and_then(Value::as_str).map(str::to_owned);
-            let limits = std::mem::take(&mut self.limits);
-            out.push(Delta::Start { model: text("model"), response_id: text("id"), limits });
+            let headers = std::mem::take(&mut self.headers);
+            out.push(Delta::Start { model: text("model"), response_id: text("id"), headers });
         }
         out.extend(self.cost.add(message.get("usage")).map(Delta::Usage));
     }

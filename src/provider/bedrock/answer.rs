@@ -23,7 +23,7 @@ use crate::{
 /// Reads one answer.
 #[derive(Debug)]
 pub(super) struct ConverseReader {
-    limits: Vec<(String, String)>,
+    headers: Vec<(String, String)>,
     id: Option<String>,
     started: bool,
     blocks: Blocks,
@@ -42,14 +42,14 @@ enum Open {
 // === impl ConverseReader ===
 
 impl ConverseReader {
-    pub(super) fn new(limits: Vec<(String, String)>, id: Option<String>) -> Self {
-        Self { limits, id, started: false, blocks: Blocks::default(), open: BTreeMap::new(), stop_reason: None }
+    pub(super) fn new(headers: Vec<(String, String)>, id: Option<String>) -> Self {
+        Self { headers, id, started: false, blocks: Blocks::default(), open: BTreeMap::new(), stop_reason: None }
     }
 
     fn start(&mut self, out: &mut Vec<Delta>) {
         if !std::mem::replace(&mut self.started, true) {
-            let limits = std::mem::take(&mut self.limits);
-            out.push(Delta::Start { model: None, response_id: self.id.take(), limits });
+            let headers = std::mem::take(&mut self.headers);
+            out.push(Delta::Start { model: None, response_id: self.id.take(), headers });
         }
     }
 

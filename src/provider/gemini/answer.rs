@@ -19,7 +19,7 @@ use crate::{
 /// Reads one answer.
 #[derive(Debug)]
 pub(super) struct ContentReader {
-    limits: Vec<(String, String)>,
+    headers: Vec<(String, String)>,
     /// What the ids of calls begin with that the server gave none.
     ids: String,
     started: bool,
@@ -33,8 +33,8 @@ pub(super) struct ContentReader {
 // === impl ContentReader ===
 
 impl ContentReader {
-    pub(super) fn new(limits: Vec<(String, String)>, ids: String) -> Self {
-        Self { limits, ids, started: false, blocks: Blocks::default(), next_key: 0, prose: None, finish: None }
+    pub(super) fn new(headers: Vec<(String, String)>, ids: String) -> Self {
+        Self { headers, ids, started: false, blocks: Blocks::default(), next_key: 0, prose: None, finish: None }
     }
 
     fn chunk(&mut self, chunk: &Value, out: &mut Vec<Delta>) -> Result<(), Flaw> {
@@ -52,8 +52,8 @@ impl ContentReader {
         }
         if !std::mem::replace(&mut self.started, true) {
             let text = |name: &str| chunk.get(name).and_then(Value::as_str).map(str::to_owned);
-            let limits = std::mem::take(&mut self.limits);
-            out.push(Delta::Start { model: text("modelVersion"), response_id: text("responseId"), limits });
+            let headers = std::mem::take(&mut self.headers);
+            out.push(Delta::Start { model: text("modelVersion"), response_id: text("responseId"), headers });
         }
         let candidates = chunk.get("candidates").and_then(Value::as_array).into_iter().flatten();
         for candidate in candidates.filter(|it| it.get("index").and_then(Value::as_u64).unwrap_or(0) == 0) {

@@ -4,6 +4,8 @@
 
 use http::HeaderMap;
 
+use crate::domain::wire::REQUEST_IDS;
+
 const KEPT: [&str; 15] = [
     "cf-ray",
     "content-type",
@@ -38,9 +40,10 @@ pub(super) fn kept(headers: &HeaderMap) -> Vec<(String, String)> {
         .collect()
 }
 
-/// Of kept headers, those that tell of rate limits.
-pub(in crate::provider) fn rate_limits(kept: &[(String, String)]) -> Vec<(String, String)> {
-    kept.iter().filter(|(name, _)| name.contains("ratelimit-") || name.starts_with("retry-after")).cloned().collect()
+/// Of kept headers, those that matter beyond the head of an answer that is well: rate limits, and ids of the request.
+pub(in crate::provider) fn lasting(kept: &[(String, String)]) -> Vec<(String, String)> {
+    let limits = |name: &str| name.contains("ratelimit-") || name.starts_with("retry-after");
+    kept.iter().filter(|(name, _)| limits(name) || REQUEST_IDS.contains(&name.as_str())).cloned().collect()
 }
 
 #[cfg(test)]

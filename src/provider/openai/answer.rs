@@ -21,7 +21,7 @@ use crate::{
         wire::DeltaStream,
     },
     provider::{
-        http::{Reply, ReplyBody, rate_limits},
+        http::{Reply, ReplyBody, lasting},
         spec::HttpSettings,
         sse::{SseDecoder, SseEvent},
     },
@@ -39,7 +39,7 @@ pub(super) fn read(reply: Reply, provider: Arc<str>, settings: &HttpSettings) ->
     let Reply { status, headers, mut body } = reply;
     let max_line_bytes = settings.max_line_bytes;
     Box::pin(try_stream! {
-        let assembler = Assembler::new(rate_limits(&headers));
+        let assembler = Assembler::new(lasting(&headers));
         let mut reader = Reader { facts: Facts { provider, status, headers }, assembler, excerpt: Vec::new(), skipped: false };
         let (kind, first) = reader.open(&mut body).await?;
         match kind {

@@ -19,7 +19,7 @@ const MAX_CHOICES: usize = 16;
 /// One answer as it grows.
 #[derive(Debug, Default)]
 pub(super) struct Assembler {
-    limits: Vec<(String, String)>,
+    headers: Vec<(String, String)>,
     started: bool,
     next_block: u32,
     /// The open block that is no tool call.
@@ -51,8 +51,8 @@ pub(super) enum Flaw {
 // === impl Assembler ===
 
 impl Assembler {
-    pub(super) fn new(limits: Vec<(String, String)>) -> Self {
-        Self { limits, ..Self::default() }
+    pub(super) fn new(headers: Vec<(String, String)>) -> Self {
+        Self { headers, ..Self::default() }
     }
 
     /// Whether any choice began.
@@ -85,7 +85,7 @@ impl Assembler {
             out.push(Delta::Start {
                 model: text("model").map(str::to_owned),
                 response_id: text("id").map(str::to_owned),
-                limits: std::mem::take(&mut self.limits),
+                headers: std::mem::take(&mut self.headers),
             });
         }
         for (position, choice) in (0..).zip(choices) {

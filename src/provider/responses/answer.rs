@@ -29,7 +29,7 @@ const CONTENTS: u64 = 1 << 20;
 /// Reads one response.
 #[derive(Debug)]
 pub(super) struct ResponseReader {
-    limits: Vec<(String, String)>,
+    headers: Vec<(String, String)>,
     started: bool,
     blocks: Blocks,
     /// The contents and items that began, by key.
@@ -44,10 +44,10 @@ pub(super) struct ResponseReader {
 // === impl ResponseReader ===
 
 impl ResponseReader {
-    /// Reads an answer whose head had these limits; with `hold`, one that is made in the background.
-    pub(super) fn new(limits: Vec<(String, String)>, hold: Option<Hold>) -> Self {
+    /// Reads an answer whose head had these headers; with `hold`, one that is made in the background.
+    pub(super) fn new(headers: Vec<(String, String)>, hold: Option<Hold>) -> Self {
         Self {
-            limits,
+            headers,
             started: false,
             blocks: Blocks::default(),
             seen: BTreeSet::new(),
@@ -60,8 +60,8 @@ impl ResponseReader {
     fn start(&mut self, response: Option<&Value>, out: &mut Vec<Delta>) {
         if !std::mem::replace(&mut self.started, true) {
             let text = |name: &str| response.and_then(|it| it.get(name)).and_then(Value::as_str).map(str::to_owned);
-            let limits = std::mem::take(&mut self.limits);
-            out.push(Delta::Start { model: text("model"), response_id: text("id"), limits });
+            let headers = std::mem::take(&mut self.headers);
+            out.push(Delta::Start { model: text("model"), response_id: text("id"), headers });
         }
     }
 

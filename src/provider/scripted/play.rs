@@ -143,7 +143,7 @@ fn stream(call: &WireCall, blocks: Vec<PlayedBlock>, pace: Pace, ending: Ending)
     let start = Delta::Start {
         model: Some(call.target.model.to_string()),
         response_id: Some(format!("scripted-{}-{}", call.invocation, call.attempt)),
-        limits: Vec::new(),
+        headers: Vec::new(),
     };
     let provider = Arc::clone(&call.target.family);
     let input_words = input_words(&call.call);

@@ -9,7 +9,7 @@ use std::{
 use serde_json::Value;
 
 use super::*;
-use crate::domain::{event::EventScope, failure::FailureClass};
+use crate::domain::{completion::Usage, event::EventScope, failure::FailureClass};
 
 #[derive(Debug, Clone, Default)]
 struct Kept(Arc<Mutex<Vec<u8>>>);
@@ -37,8 +37,18 @@ fn scope() -> Arc<EventScope> {
 }
 
 fn failed(message: &str) -> EventBody {
-    let (class, message) = (FailureClass::Timeout, message.to_owned());
-    EventBody::InvocationFailed { duration_ms: 30_000, attempts: 3, class, message }
+    EventBody::InvocationFailed {
+        duration_ms: 30_000,
+        attempts: 3,
+        usage: Usage::default(),
+        strategies: Vec::new(),
+        class: FailureClass::Timeout,
+        detail: None,
+        message: message.to_owned(),
+        user_message: String::new(),
+        recovery_hint: String::new(),
+        stopped_by: None,
+    }
 }
 
 async fn lines(capacity: usize, format: LogFormat, happen: impl FnOnce(&EventBus)) -> Vec<String> {
@@ -79,8 +89,8 @@ async fn a_line_is_json_that_names_trace_invocation_and_target() {
 #[tokio::test]
 async fn what_is_below_the_level_makes_no_line() {
     let lines = lines(16, LogFormat::Json, |bus| {
-        bus.publish(Some(scope()), 0, None, EventBody::InvocationStarted { deadline_ms: 1 });
-        bus.publish(None, 0, None, EventBody::ConfigurationReloaded);
+        bus.publish(Some(scope()), 0, None, EventBody::InvocationStarted { deadline_ms: 1, max_retries: 2 });
+        bus.publish(None, 0, None, EventBody::ConfigurationReloaded { generation: 2, changed: Vec::new() });
     })
     .await;
     assert_eq!(lines.len(), 1);
@@ -103,7 +113,7 @@ async fn what_a_provider_said_cannot_begin_a_line_or_colour_a_terminal() {
 async fn a_log_that_could_not_keep_up_says_so() {
     let lines = lines(2, LogFormat::Json, |bus| {
         for _ in 0..5 {
-            bus.publish(None, 0, None, EventBody::ConfigurationReloaded);
+            bus.publish(None, 0, None, EventBody::ConfigurationReloaded { generation: 2, changed: Vec::new() });
         }
     })
     .await;

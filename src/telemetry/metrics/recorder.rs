@@ -82,7 +82,7 @@ impl Recorder {
         let inner = Arc::clone(&self.inner);
         let names = inner.names();
         match &event.body {
-            EventBody::AttemptStarted { cause, model } => self.begun(event, *cause, model),
+            EventBody::AttemptStarted { cause, model, wait: _ } => self.begun(event, *cause, model),
             EventBody::FirstToken { after_ms } => {
                 let model = self.begun_at(event).map(|begun| begun.model);
                 inner
@@ -95,7 +95,7 @@ impl Recorder {
                 self.ended(event, &names, &ended);
                 self.open_of(event, |open| open.answered = Some((event.target.clone(), *usage)));
             }
-            EventBody::AttemptFailed { class, duration_ms, sent, usage, message: _, status: _ } => {
+            EventBody::AttemptFailed { class, duration_ms, sent, usage, .. } => {
                 let ended = Ended { duration_ms: *duration_ms, usage: *usage, class: Some(*class), sent: *sent };
                 self.ended(event, &names, &ended);
             }
@@ -103,7 +103,7 @@ impl Recorder {
                 self.invocation(event, "succeeded", *duration_ms, 1, None);
                 self.delivered(event, &names, Some(*usage));
             }
-            EventBody::InvocationRecovered { duration_ms, attempts, strategies, usage: _ } => {
+            EventBody::InvocationRecovered { duration_ms, attempts, strategies, .. } => {
                 self.invocation(event, "recovered", *duration_ms, *attempts, None);
                 self.delivered(event, &names, None);
                 for strategy in strategies {
@@ -111,7 +111,7 @@ impl Recorder {
                     inner.instruments.recoveries_succeeded.add(1, &[strategy]);
                 }
             }
-            EventBody::InvocationFailed { duration_ms, attempts, class, message: _ } => {
+            EventBody::InvocationFailed { duration_ms, attempts, class, .. } => {
                 let outcome = if *class == FailureClass::Cancelled { "cancelled" } else { "failed" };
                 self.invocation(event, outcome, *duration_ms, *attempts, Some(*class));
                 self.forget(event);
@@ -228,7 +228,7 @@ impl Inner {
         let target = event.target.as_ref();
         let at_target = || self.labels.target(&names, target, None)[0].clone();
         match &event.body {
-            EventBody::ContextInjected { vehicle } => {
+            EventBody::ContextInjected { vehicle, .. } => {
                 self.instruments.injections.add(1, &[self.labels.bounded(label::VEHICLE, vehicle)]);
             }
             EventBody::ContextInjectionSkipped { .. } => {
@@ -247,39 +247,40 @@ impl Inner {
             }
             EventBody::HedgeStarted { .. } => self.instruments.hedges.add(1, &[at_target()]),
             EventBody::CircuitOpened { .. } => self.circuit(target, CircuitState::Open, at_target()),
-            EventBody::CircuitHalfOpen => self.circuit(target, CircuitState::HalfOpen, at_target()),
+            EventBody::CircuitHalfOpen { .. } => self.circuit(target, CircuitState::HalfOpen, at_target()),
             EventBody::CircuitRecovering { .. } => self.circuit(target, CircuitState::Recovering, at_target()),
-            EventBody::CircuitClosed => self.circuit(target, CircuitState::Closed, at_target()),
+            EventBody::CircuitClosed { .. } => self.circuit(target, CircuitState::Closed, at_target()),
             EventBody::GateClosed { gate, .. } => {
                 if let Some(target) = target {
                     self.gauges.gate_moved(target, *gate, true);
                 }
             }
-            EventBody::GateOpened { gate } => {
+            EventBody::GateOpened { gate, .. } => {
                 if let Some(target) = target {
                     self.gauges.gate_moved(target, *gate, false);
                 }
             }
-            EventBody::BudgetExhausted { level } => {
+            EventBody::BudgetExhausted { level, .. } => {
                 self.instruments.budget_exhausted.add(1, &[at_target()]);
                 if let Some(target) = target {
-                    self.gauges.budget_is(target, f64::from(*level));
+                    self.gauges.budget_is(target, *level);
                 }
             }
             EventBody::ReleaseRolledBack { .. } => self.instruments.rollbacks.add(1, &[]),
-            EventBody::ConfigurationReloaded => {
+            EventBody::ConfigurationReloaded { .. } => {
                 self.instruments.config_reloads.add(1, &[KeyValue::new(label::RESULT, "accepted")]);
             }
             EventBody::ConfigurationRejected { .. } => {
                 self.instruments.config_reloads.add(1, &[KeyValue::new(label::RESULT, "rejected")]);
             }
             EventBody::StoreLost { store, .. } => self.gauges.store_is(store, false),
-            EventBody::StoreFound { store } => self.gauges.store_is(store, true),
+            EventBody::StoreFound { store, .. } => self.gauges.store_is(store, true),
             // An invocation is counted where it ends; the rest is counted with its attempt or invocation above.
             EventBody::InvocationStarted { .. }
             | EventBody::InvocationSucceeded { .. }
             | EventBody::InvocationRecovered { .. }
             | EventBody::InvocationFailed { .. }
+            | EventBody::InvocationParked { .. }
             | EventBody::AttemptStarted { .. }
             | EventBody::FirstToken { .. }
             | EventBody::AttemptReadOn { .. }

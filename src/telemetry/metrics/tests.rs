@@ -52,21 +52,28 @@ const fn usage(input_tokens: u64, output_tokens: u64) -> Usage {
     }
 }
 
+fn started(cause: AttemptCause, model: &str) -> EventBody {
+    EventBody::AttemptStarted { cause, model: model.to_owned(), wait: None }
+}
+
 /// An invocation that is cut on `main`, falls back, and is answered by `spare`.
 fn recover(bus: &EventBus) {
     let class = FailureClass::StreamInterrupted;
     let main = || Some(TargetId::from("main"));
     let spare = || Some(TargetId::from("spare"));
     let publish = |attempt, target, body| bus.publish(Some(scope("executor")), attempt, target, body);
-    publish(0, None, EventBody::InvocationStarted { deadline_ms: 60_000 });
-    publish(1, main(), EventBody::AttemptStarted { cause: AttemptCause::Initial, model: "anthropic-model".to_owned() });
+    publish(0, None, EventBody::InvocationStarted { deadline_ms: 60_000, max_retries: 2 });
+    publish(1, main(), started(AttemptCause::Initial, "anthropic-model"));
     publish(1, main(), EventBody::FirstToken { after_ms: 700 });
     publish(
         1,
         main(),
         EventBody::AttemptFailed {
             class,
+            detail: None,
             message: "cut".to_owned(),
+            retryable: true,
+            retry_after: None,
             status: Some(200),
             duration_ms: 1500,
             sent: true,
@@ -87,8 +94,7 @@ fn recover(bus: &EventBus) {
         },
     );
     publish(2, spare(), EventBody::FallbackChosen { from: "main".into(), class });
-    let cause = AttemptCause::Fallback(class);
-    publish(2, spare(), EventBody::AttemptStarted { cause, model: "openai-model".to_owned() });
+    publish(2, spare(), started(AttemptCause::Fallback(class), "openai-model"));
     publish(2, spare(), EventBody::AttemptSucceeded { duration_ms: 2000, usage: usage(412, 96) });
     publish(
         0,
@@ -98,6 +104,7 @@ fn recover(bus: &EventBus) {
             attempts: 2,
             strategies: vec![RecoveryStrategy::Fallback],
             usage: usage(812, 146),
+            first_failure: Some(class),
         },
     );
 }
@@ -150,7 +157,16 @@ async fn tokens_spent_less_tokens_delivered_is_what_the_failed_attempt_cost() {
 
 #[tokio::test]
 async fn a_circuit_is_in_exactly_one_state_and_starts_closed() {
-    let opened = EventBody::CircuitOpened { evidence: Evidence::default(), retry_in_ms: 1, reason: String::new() };
+    let opened = EventBody::CircuitOpened {
+        generation: 1,
+        from: crate::domain::circuit::CircuitState::Closed,
+        evidence: Evidence::default(),
+        retry_in_ms: Some(1),
+        reason: String::new(),
+        class: None,
+        streak: 1,
+        forced: false,
+    };
     let text = rendered(&EventBus::new(64), |bus, _| {
         bus.publish(None, 0, Some("main".into()), opened);
     })
@@ -165,8 +181,8 @@ async fn a_circuit_is_in_exactly_one_state_and_starts_closed() {
 async fn a_target_that_left_the_configuration_leaves_no_gauge_behind() {
     let text = rendered(&EventBus::new(64), |bus, metrics| {
         let class = FailureClass::RateLimited;
-        let gate = GateKind::Rate;
-        bus.publish(None, 0, Some("spare".into()), EventBody::GateClosed { gate, reopens_in_ms: 1, class });
+        let (gate, source) = (GateKind::Rate, WaitSource::RetryAfter);
+        bus.publish(None, 0, Some("spare".into()), EventBody::GateClosed { gate, reopens_in_ms: 1, source, class });
         metrics.set_budget_level(&"main".into(), 4.5);
         metrics.targets_changed(TargetNames::of(&[target("spare", "openai")]));
     })
@@ -225,7 +241,10 @@ async fn levels_are_read_anew_at_each_scrape() {
 async fn failures_are_counted_by_what_they_mean() {
     let failed = |class, sent| EventBody::AttemptFailed {
         class,
+        detail: None,
         message: String::new(),
+        retryable: false,
+        retry_after: None,
         status: None,
         duration_ms: 1,
         sent,
@@ -234,14 +253,20 @@ async fn failures_are_counted_by_what_they_mean() {
     let text = rendered(&EventBus::new(64), |bus, _| {
         bus.publish(Some(scope("planner")), 1, Some("main".into()), failed(FailureClass::Unknown, true));
         bus.publish(Some(scope("planner")), 2, Some("main".into()), failed(FailureClass::CircuitOpen, false));
-        let (class, message) = (FailureClass::Shed, String::new());
-        bus.publish(
-            Some(scope("planner")),
-            0,
-            None,
-            EventBody::InvocationFailed { duration_ms: 1, attempts: 0, class, message },
-        );
-        bus.publish(None, 0, None, EventBody::ConfigurationRejected { reason: String::new() });
+        let shed = EventBody::InvocationFailed {
+            duration_ms: 1,
+            attempts: 0,
+            usage: Usage::default(),
+            strategies: Vec::new(),
+            class: FailureClass::Shed,
+            detail: None,
+            message: String::new(),
+            user_message: String::new(),
+            recovery_hint: String::new(),
+            stopped_by: None,
+        };
+        bus.publish(Some(scope("planner")), 0, None, shed);
+        bus.publish(None, 0, None, EventBody::ConfigurationRejected { reason: String::new(), faults: Vec::new() });
     })
     .await;
     for series in [
@@ -276,7 +301,7 @@ async fn operations_without_end_make_no_series_without_end() {
 async fn events_that_the_counter_did_not_get_are_counted_as_missed() {
     let text = rendered(&EventBus::new(2), |bus, _| {
         for _ in 0..10 {
-            bus.publish(None, 0, None, EventBody::ConfigurationReloaded);
+            bus.publish(None, 0, None, EventBody::ConfigurationReloaded { generation: 2, changed: Vec::new() });
         }
     })
     .await;

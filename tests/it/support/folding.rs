@@ -38,6 +38,8 @@ pub(crate) struct Folding {
     pub(crate) snapshots: usize,
     pub(crate) heartbeats: usize,
     pub(crate) recoveries: Vec<String>,
+    /// The lines that say that it waits.
+    pub(crate) parked: Vec<String>,
     pub(crate) events: usize,
     pub(crate) reference: Folder,
 }
@@ -204,6 +206,7 @@ impl Folding {
                 assert_eq!(self.hash(), rewind.hash, "a rewind's hash");
             }
             Body::Recovery(recovery) => self.recoveries.push(recovery.display_text),
+            Body::Parked(parked) => self.parked.push(parked.display_text),
             Body::Terminal(terminal) => {
                 assert!(terminal.outcome.is_some());
                 assert_eq!(self.hash(), terminal.result_hash, "the result's hash");

@@ -93,10 +93,15 @@ impl Relight {
 impl Watch {
     /// Reads on until an event of this type came, and returns it.
     pub(crate) async fn until(&mut self, kind: &str) -> RecoveryEvent {
+        self.until_any(&[kind]).await
+    }
+
+    /// Reads on until an event of one of these types came, and returns it.
+    pub(crate) async fn until_any(&mut self, wanted: &[&str]) -> RecoveryEvent {
         let reading = async {
             loop {
                 let event = self.stream.message().await.unwrap().unwrap().event.unwrap();
-                let found = kind_of(&event) == kind;
+                let found = wanted.contains(&kind_of(&event).as_str());
                 if kind_of(&event) != "bookmark" {
                     self.seen.push(event.clone());
                 }
@@ -106,7 +111,7 @@ impl Watch {
             }
         };
         let waited = tokio::time::timeout(PATIENCE, reading).await;
-        let Ok(event) = waited else { panic!("no {kind} came after {:?}", self.kinds()) };
+        let Ok(event) = waited else { panic!("no {wanted:?} came after {:?}", self.kinds()) };
         event
     }
 

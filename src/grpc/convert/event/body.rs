@@ -4,32 +4,38 @@
 
 use crate::{
     domain::{
-        event::{Event, EventBody, Evidence},
-        failure::FailureClass,
-        invocation::RecoveryStrategy,
+        event::{Event, EventBody, Evidence, SettingFault},
+        failure::WaitSource,
+        invocation::{AttemptCause, RecoveryStrategy},
     },
     grpc::{
         convert::{
-            enums::{class_field, skip_reason, store_kind, strategies_field, vehicle, wait_fields},
+            enums::{
+                cause_class, class_field, detail_field, skip_reason, store_kind, strategies_field, vehicle,
+                wait_fields, wait_source,
+            },
             outcome::{bounded, target_field, usage},
-            time::{after, wire_time},
+            time::{after, wait_millis, wire_time},
         },
         v1,
     },
 };
 use v1::recovery_event::Body;
 
+/// Most paths, or faults, of a configuration that are told.
+const MOST_PATHS: usize = 100;
+
 /// The body; `None` for an event that the contract does not tell.
 #[expect(clippy::too_many_lines, reason = "one arm an event: splitting it would need arms that cannot happen")]
 pub(super) fn body(event: &Event) -> Option<Body> {
     Some(match &event.body {
         EventBody::FirstToken { .. } | EventBody::AttemptSucceeded { .. } => return None,
-        EventBody::InvocationStarted { deadline_ms } => {
+        EventBody::InvocationStarted { deadline_ms, max_retries } => {
             let deadline = after(event.at, std::time::Duration::from_millis(*deadline_ms));
             Body::InvocationStarted(v1::InvocationStartedEvent {
                 // Only a new invocation starts: one that is joined or replayed started before.
                 disposition: v1::RequestDisposition::New.into(),
-                max_retries: 0,
+                max_retries: *max_retries,
                 deadline: Some(wire_time(deadline)),
             })
         }
@@ -40,36 +46,78 @@ pub(super) fn body(event: &Event) -> Option<Body> {
                 usage: Some(usage(spent)),
             })
         }
-        EventBody::InvocationRecovered { duration_ms, attempts, strategies, usage: spent } => {
+        EventBody::InvocationRecovered { duration_ms, attempts, strategies, usage: spent, first_failure } => {
             Body::InvocationRecovered(v1::InvocationRecoveredEvent {
                 duration_ms: *duration_ms,
                 attempts: *attempts,
                 usage: Some(usage(spent)),
                 recovery_applied: strategies_field(strategies),
-                first_failure_class: class_field(None),
+                first_failure_class: class_field(*first_failure),
             })
         }
-        EventBody::InvocationFailed { duration_ms, attempts, class, message } => {
-            Body::InvocationFailed(invocation_failed(*duration_ms, *attempts, *class, message))
-        }
-        EventBody::AttemptStarted { cause, model } => Body::AttemptStarted(v1::AttemptStartedEvent {
-            cause: v1::AttemptCause::from(*cause).into(),
-            model: model.clone(),
-            ..v1::AttemptStartedEvent::default()
+        EventBody::InvocationFailed {
+            duration_ms,
+            attempts,
+            usage: spent,
+            strategies,
+            class,
+            detail,
+            message,
+            user_message,
+            recovery_hint,
+            stopped_by,
+        } => Body::InvocationFailed(v1::InvocationFailedEvent {
+            duration_ms: *duration_ms,
+            attempts: *attempts,
+            usage: Some(usage(spent)),
+            recovery_applied: strategies_field(strategies),
+            failure_class: class_field(Some(*class)),
+            detail: detail_field(*detail),
+            code: v1::FailureCode::from(class.code()).into(),
+            message: bounded(message),
+            user_message: user_message.clone(),
+            recovery_hint: recovery_hint.clone(),
+            stopped_by: class_field(*stopped_by),
         }),
+        EventBody::InvocationParked { class, wait_ms, in_line } => Body::InvocationParked(v1::InvocationParkedEvent {
+            failure_class: class_field(Some(*class)),
+            wait_ms: *wait_ms,
+            wait_source: wait_source(WaitSource::Parked, false, Some(*class)).into(),
+            in_line: *in_line,
+        }),
+        EventBody::AttemptStarted { cause, model, wait } => {
+            let to_other = matches!(cause, AttemptCause::Fallback(_));
+            let (wait_before_ms, wait_source) = wait_fields(*wait, to_other, cause_class(*cause));
+            Body::AttemptStarted(v1::AttemptStartedEvent {
+                cause: v1::AttemptCause::from(*cause).into(),
+                model: model.clone(),
+                wait_before_ms,
+                wait_source,
+            })
+        }
         EventBody::AttemptReadOn { reason, requests } => {
             Body::AttemptReadOn(v1::AttemptReadOnEvent { reason: reason.clone(), requests: *requests })
         }
-        EventBody::AttemptFailed { class, message, status: _, duration_ms, sent, usage: spent } => {
-            Body::AttemptFailed(v1::AttemptFailedEvent {
-                failure_class: class_field(Some(*class)),
-                message: bounded(message),
-                duration_ms: *duration_ms,
-                sent: *sent,
-                usage: Some(usage(spent)),
-                ..v1::AttemptFailedEvent::default()
-            })
-        }
+        EventBody::AttemptFailed {
+            class,
+            detail,
+            message,
+            retryable,
+            retry_after,
+            status: _,
+            duration_ms,
+            sent,
+            usage: spent,
+        } => Body::AttemptFailed(v1::AttemptFailedEvent {
+            failure_class: class_field(Some(*class)),
+            detail: detail_field(*detail),
+            message: bounded(message),
+            duration_ms: *duration_ms,
+            retryable_same_target: *retryable,
+            retry_after_ms: retry_after.map(|wait| wait_millis(wait.duration)),
+            sent: *sent,
+            usage: Some(usage(spent)),
+        }),
         EventBody::RecoveryAttempted { error, class, retry, max_retries, strategy, wait, adaptation } => {
             let to_other = *strategy == RecoveryStrategy::Fallback;
             let (wait_ms, wait_source) = wait_fields(Some(*wait), to_other, Some(*class));
@@ -87,14 +135,17 @@ pub(super) fn body(event: &Event) -> Option<Body> {
                 adaptation: adaptation.clone().unwrap_or_default(),
             })
         }
-        EventBody::ContextInjected { vehicle: place } => Body::ContextInjected(v1::ContextInjectedEvent {
-            vehicle: vehicle(place).into(),
-            ..v1::ContextInjectedEvent::default()
-        }),
-        EventBody::ContextInjectionSkipped { reason } => {
+        EventBody::ContextInjected { vehicle: place, class, note_bytes } => {
+            Body::ContextInjected(v1::ContextInjectedEvent {
+                vehicle: vehicle(place).into(),
+                failure_class: class_field(Some(*class)),
+                note_bytes: *note_bytes,
+            })
+        }
+        EventBody::ContextInjectionSkipped { reason, class } => {
             Body::ContextInjectionSkipped(v1::ContextInjectionSkippedEvent {
                 reason: skip_reason(reason).into(),
-                ..v1::ContextInjectionSkippedEvent::default()
+                failure_class: class_field(Some(*class)),
             })
         }
         EventBody::FallbackChosen { from, class } => Body::FallbackChosen(v1::FallbackChosenEvent {
@@ -108,28 +159,50 @@ pub(super) fn body(event: &Event) -> Option<Body> {
             hedge_target: target_field(event.target.as_ref()),
             delay_ms: *after_ms,
         }),
-        EventBody::CircuitOpened { evidence, retry_in_ms, reason } => Body::CircuitOpened(v1::CircuitOpenedEvent {
-            evidence: Some(circuit_evidence(evidence)),
-            rule: reason.clone(),
-            retry_in_ms: Some(*retry_in_ms),
-            ..v1::CircuitOpenedEvent::default()
-        }),
-        EventBody::CircuitHalfOpen => Body::CircuitHalfOpen(v1::CircuitHalfOpenEvent::default()),
-        EventBody::CircuitRecovering { admitted_percent } => Body::CircuitRecovering(v1::CircuitRecoveringEvent {
-            admitted_ratio: f64::from(*admitted_percent) / 100.0,
-            ..v1::CircuitRecoveringEvent::default()
-        }),
-        EventBody::CircuitClosed => Body::CircuitClosed(v1::CircuitClosedEvent::default()),
-        EventBody::GateClosed { gate, reopens_in_ms, class } => Body::GateClosed(v1::GateClosedEvent {
+        EventBody::CircuitOpened { generation, from, evidence, retry_in_ms, reason, class, streak, forced } => {
+            Body::CircuitOpened(v1::CircuitOpenedEvent {
+                generation: *generation,
+                previous_state: v1::CircuitState::from(*from).into(),
+                evidence: Some(circuit_evidence(evidence)),
+                rule: reason.clone(),
+                cause: class_field(*class),
+                retry_in_ms: *retry_in_ms,
+                streak: *streak,
+                forced: *forced,
+            })
+        }
+        EventBody::CircuitHalfOpen { generation, open_ms, probes } => {
+            let (generation, open_ms, probes) = (*generation, *open_ms, *probes);
+            Body::CircuitHalfOpen(v1::CircuitHalfOpenEvent { generation, open_ms, probes })
+        }
+        EventBody::CircuitRecovering { generation, admitted_percent, evidence } => {
+            Body::CircuitRecovering(v1::CircuitRecoveringEvent {
+                generation: *generation,
+                admitted_ratio: f64::from(*admitted_percent) / 100.0,
+                evidence: Some(circuit_evidence(evidence)),
+            })
+        }
+        EventBody::CircuitClosed { generation, from, evidence, disturbed_ms, forced } => {
+            Body::CircuitClosed(v1::CircuitClosedEvent {
+                generation: *generation,
+                previous_state: v1::CircuitState::from(*from).into(),
+                evidence: Some(circuit_evidence(evidence)),
+                disturbed_ms: *disturbed_ms,
+                forced: *forced,
+            })
+        }
+        EventBody::GateClosed { gate, reopens_in_ms, source, class } => Body::GateClosed(v1::GateClosedEvent {
             kind: v1::GateKind::from(*gate).into(),
             cause: class_field(Some(*class)),
             reopens_in_ms: Some(*reopens_in_ms),
-            wait_source: v1::WaitSource::Unspecified.into(),
+            wait_source: wait_source(*source, false, Some(*class)).into(),
         }),
-        EventBody::GateOpened { gate } => {
-            Body::GateOpened(v1::GateOpenedEvent { kind: v1::GateKind::from(*gate).into(), closed_ms: 0 })
+        EventBody::GateOpened { gate, closed_ms } => {
+            Body::GateOpened(v1::GateOpenedEvent { kind: v1::GateKind::from(*gate).into(), closed_ms: *closed_ms })
         }
-        EventBody::BudgetExhausted { level } => Body::BudgetExhausted(budget_exhausted(event, *level)),
+        EventBody::BudgetExhausted { level, capacity } => {
+            Body::BudgetExhausted(budget_exhausted(event, *level, *capacity))
+        }
         EventBody::ReleaseRolledBack { release, to, reason } => Body::ReleaseRolledBack(v1::ReleaseRolledBackEvent {
             release_id: release.clone(),
             subject: target_field(event.target.as_ref()),
@@ -141,51 +214,51 @@ pub(super) fn body(event: &Event) -> Option<Body> {
                 ..v1::ReleaseDecision::default()
             }),
         }),
-        EventBody::ConfigurationReloaded => Body::ConfigurationReloaded(v1::ConfigurationReloadedEvent::default()),
-        EventBody::ConfigurationRejected { reason } => {
-            let fault = v1::ConfigurationFault { reason: reason.clone(), ..v1::ConfigurationFault::default() };
-            Body::ConfigurationRejected(v1::ConfigurationRejectedEvent { faults: vec![fault] })
+        EventBody::ConfigurationReloaded { generation, changed } => {
+            let changed_paths = changed.iter().take(MOST_PATHS).cloned().collect();
+            Body::ConfigurationReloaded(v1::ConfigurationReloadedEvent { generation: *generation, changed_paths })
+        }
+        EventBody::ConfigurationRejected { reason: _, faults } => {
+            let faults = setting_faults(faults);
+            Body::ConfigurationRejected(v1::ConfigurationRejectedEvent { faults })
         }
         EventBody::StoreLost { store, reason } => {
             Body::StoreLost(v1::StoreLostEvent { kind: store_kind(store).into(), reason: reason.clone() })
         }
-        EventBody::StoreFound { store } => {
-            Body::StoreFound(v1::StoreFoundEvent { kind: store_kind(store).into(), lost_ms: 0 })
+        EventBody::StoreFound { store, lost_ms } => {
+            Body::StoreFound(v1::StoreFoundEvent { kind: store_kind(store).into(), lost_ms: *lost_ms })
         }
     })
 }
 
-fn invocation_failed(duration_ms: u64, attempts: u32, class: FailureClass, message: &str) -> v1::InvocationFailedEvent {
-    v1::InvocationFailedEvent {
-        duration_ms,
-        attempts,
-        // With one attempt nothing was done; what was done after more is not in the event.
-        recovery_applied: if attempts <= 1 { strategies_field(&[]) } else { Vec::new() },
-        failure_class: class_field(Some(class)),
-        code: v1::FailureCode::from(class.code()).into(),
-        message: bounded(message),
-        user_message: class.phrase().to_owned(),
-        ..v1::InvocationFailedEvent::default()
-    }
-}
-
-fn budget_exhausted(event: &Event, level: u32) -> v1::BudgetExhaustedEvent {
-    let (scope, budget) = if event.target.is_some() {
-        let budget = v1::RetryBudget { level: level.into(), capacity: 0.0 };
-        (v1::BudgetScope::Target, Some(budget))
-    } else {
-        (v1::BudgetScope::Invocation, None)
+/// What is wrong with a configuration, within the contract's bound.
+pub(in crate::grpc) fn setting_faults(faults: &[SettingFault]) -> Vec<v1::ConfigurationFault> {
+    let told = |fault: &SettingFault| v1::ConfigurationFault {
+        path: fault.path.clone(),
+        reason: fault.reason.clone(),
+        nearest: fault.nearest.clone().unwrap_or_default(),
     };
-    v1::BudgetExhaustedEvent { scope: scope.into(), budget }
+    faults.iter().take(MOST_PATHS).map(told).collect()
 }
 
-fn circuit_evidence(evidence: &Evidence) -> v1::CircuitEvidence {
+/// What a circuit judges by.
+pub(in crate::grpc) fn circuit_evidence(evidence: &Evidence) -> v1::CircuitEvidence {
     v1::CircuitEvidence {
         committed: evidence.committed.into(),
         failures: evidence.failures.into(),
         slow: evidence.slow.into(),
         pending: evidence.pending.into(),
         consecutive_failures: evidence.consecutive.into(),
-        window_ms: 0,
+        window_ms: evidence.window_ms,
     }
+}
+
+fn budget_exhausted(event: &Event, level: f64, capacity: f64) -> v1::BudgetExhaustedEvent {
+    let (scope, budget) = if event.target.is_some() {
+        let budget = v1::RetryBudget { level, capacity };
+        (v1::BudgetScope::Target, Some(budget))
+    } else {
+        (v1::BudgetScope::Invocation, None)
+    };
+    v1::BudgetExhaustedEvent { scope: scope.into(), budget }
 }

@@ -3,11 +3,15 @@
 use std::{sync::Arc, time::Duration};
 
 use super::*;
-use crate::domain::{
-    completion::Usage,
-    event::{EventScope, Evidence, GateKind},
-    failure::{FailureClass, Wait, WaitSource},
-    invocation::{AttemptCause, RecoveryStrategy},
+use crate::{
+    domain::{
+        circuit::CircuitState,
+        completion::{Exactness, Usage},
+        event::{EventScope, Evidence, GateKind, SettingFault},
+        failure::{FailureClass, InvalidRequestDetail, Wait, WaitSource},
+        invocation::{AttemptCause, RecoveryStrategy},
+    },
+    grpc::convert::unset::unset,
 };
 
 fn scope() -> Arc<EventScope> {
@@ -45,42 +49,99 @@ fn recovery() -> EventBody {
     }
 }
 
-/// One event of each kind.
+fn circuit_closed() -> EventBody {
+    let (from, disturbed_ms) = (CircuitState::Recovering, 3100);
+    EventBody::CircuitClosed { generation: 4, from, evidence: evidence(), disturbed_ms, forced: true }
+}
+
+fn evidence() -> Evidence {
+    Evidence { committed: 9, failures: 8, slow: 3, pending: 2, consecutive: 7, window_ms: 10_000 }
+}
+
+/// One event of each kind, with everything that it can hold.
 fn every_body() -> Vec<EventBody> {
-    let (usage, class) = (Usage::default(), FailureClass::Timeout);
+    let class = FailureClass::InvalidRequest;
+    let detail = Some(InvalidRequestDetail::BadSchema);
+    let wait = Wait { duration: Duration::from_secs(2), source: WaitSource::RetryAfter };
+    let usage = Usage { input_tokens: 1, output_tokens: 2, exactness: Exactness::Exact, ..Usage::default() };
+    let strategies = vec![RecoveryStrategy::Retry];
+    let from = CircuitState::HalfOpen;
     let text = || "text".to_owned();
     vec![
-        EventBody::InvocationStarted { deadline_ms: 5 },
+        EventBody::InvocationStarted { deadline_ms: 5, max_retries: 2 },
         EventBody::InvocationSucceeded { duration_ms: 5, usage },
         EventBody::InvocationRecovered {
             duration_ms: 5,
             attempts: 2,
-            strategies: vec![RecoveryStrategy::Retry],
+            strategies: strategies.clone(),
             usage,
+            first_failure: Some(class),
         },
-        EventBody::InvocationFailed { duration_ms: 5, attempts: 1, class, message: text() },
-        EventBody::AttemptStarted { cause: AttemptCause::Initial, model: text() },
+        EventBody::InvocationFailed {
+            duration_ms: 5,
+            attempts: 1,
+            usage,
+            strategies,
+            class,
+            detail,
+            message: text(),
+            user_message: text(),
+            recovery_hint: text(),
+            stopped_by: Some(FailureClass::BudgetEmpty),
+        },
+        EventBody::InvocationParked { class: FailureClass::RateLimited, wait_ms: 5, in_line: true },
+        EventBody::AttemptStarted { cause: AttemptCause::Retry(class), model: text(), wait: Some(wait) },
         EventBody::FirstToken { after_ms: 5 },
         EventBody::AttemptReadOn { reason: text(), requests: 1 },
         EventBody::AttemptSucceeded { duration_ms: 5, usage },
-        EventBody::AttemptFailed { class, message: text(), status: Some(500), duration_ms: 5, sent: true, usage },
-        recovery(),
-        EventBody::ContextInjected { vehicle: "text_part".to_owned() },
-        EventBody::ContextInjectionSkipped { reason: "never".to_owned() },
+        EventBody::AttemptFailed {
+            class,
+            detail,
+            message: text(),
+            retryable: true,
+            retry_after: Some(wait),
+            status: Some(500),
+            duration_ms: 5,
+            sent: true,
+            usage,
+        },
+        EventBody::RecoveryAttempted {
+            error: text(),
+            class,
+            retry: 1,
+            max_retries: 2,
+            strategy: RecoveryStrategy::Adapt,
+            wait,
+            adaptation: Some(text()),
+        },
+        EventBody::ContextInjected { vehicle: "text_part".to_owned(), class, note_bytes: 80 },
+        EventBody::ContextInjectionSkipped { reason: "never".to_owned(), class },
         EventBody::FallbackChosen { from: "anthropic".into(), class },
         EventBody::HedgeStarted { beside: "anthropic".into(), after_ms: 5 },
-        EventBody::CircuitOpened { evidence: Evidence::default(), retry_in_ms: 5, reason: text() },
-        EventBody::CircuitHalfOpen,
-        EventBody::CircuitRecovering { admitted_percent: 25 },
-        EventBody::CircuitClosed,
-        EventBody::GateClosed { gate: GateKind::Rate, reopens_in_ms: 5, class },
-        EventBody::GateOpened { gate: GateKind::Rate },
-        EventBody::BudgetExhausted { level: 3 },
+        EventBody::CircuitOpened {
+            generation: 3,
+            from,
+            evidence: evidence(),
+            retry_in_ms: Some(5),
+            reason: text(),
+            class: Some(class),
+            streak: 2,
+            forced: true,
+        },
+        EventBody::CircuitHalfOpen { generation: 2, open_ms: 5, probes: 1 },
+        EventBody::CircuitRecovering { generation: 3, admitted_percent: 25, evidence: evidence() },
+        circuit_closed(),
+        EventBody::GateClosed { gate: GateKind::Rate, reopens_in_ms: 5, source: WaitSource::RetryAfter, class },
+        EventBody::GateOpened { gate: GateKind::Credential, closed_ms: 5 },
+        EventBody::BudgetExhausted { level: 3.0, capacity: 500.0 },
         EventBody::ReleaseRolledBack { release: text(), to: text(), reason: text() },
-        EventBody::ConfigurationReloaded,
-        EventBody::ConfigurationRejected { reason: text() },
+        EventBody::ConfigurationReloaded { generation: 2, changed: vec![text()] },
+        EventBody::ConfigurationRejected {
+            reason: text(),
+            faults: vec![SettingFault { path: text(), reason: text(), nearest: Some(text()) }],
+        },
         EventBody::StoreLost { store: "journal".to_owned(), reason: text() },
-        EventBody::StoreFound { store: "journal".to_owned() },
+        EventBody::StoreFound { store: "journal".to_owned(), lost_ms: 5 },
     ]
 }
 
@@ -110,15 +171,65 @@ fn every_event_is_told_under_its_own_type_save_the_two_that_stay_inside() {
 }
 
 #[test]
+fn no_field_of_an_event_is_left_unset_when_its_fact_is_known() {
+    // Nothing watches releases yet.
+    let nobody_knows = ["provisional", "lane", "evidence"].map(|field| format!("release_rolled_back.decision.{field}"));
+    for body in every_body() {
+        let Some(told) = recovery_event(&event(body)) else { continue };
+        let unset = unset("RecoveryEvent", &told);
+        let unset: Vec<&String> = unset.iter().filter(|path| !nobody_knows.contains(path)).collect();
+        assert!(unset.is_empty(), "{unset:?} of {told:?}");
+    }
+}
+
+#[test]
+fn what_is_not_known_is_absent_and_no_zero() {
+    let opened = EventBody::CircuitOpened {
+        generation: 1,
+        from: CircuitState::Closed,
+        evidence: evidence(),
+        retry_in_ms: None,
+        reason: "forced by an operator".to_owned(),
+        class: None,
+        streak: 1,
+        forced: true,
+    };
+    assert!(event(opened.clone()).display().starts_with("An operator opened the circuit of openai"));
+    let Some(Body::CircuitOpened(opened)) = told(opened).body else { panic!("a circuit") };
+    assert_eq!((opened.retry_in_ms, opened.cause()), (None, v1::FailureClass::Unspecified));
+    let started = EventBody::AttemptStarted { cause: AttemptCause::Initial, model: "m".to_owned(), wait: None };
+    let Some(Body::AttemptStarted(started)) = told(started).body else { panic!("an attempt") };
+    assert_eq!((started.wait_before_ms, started.wait_source()), (0, v1::WaitSource::Unspecified));
+}
+
+#[test]
+fn whoever_waits_says_for_whom_how_long_and_why() {
+    let parked = |class, wait_ms, in_line| EventBody::InvocationParked { class, wait_ms, in_line };
+    for (body, line, source) in [
+        (parked(FailureClass::RateLimited, 11_200, false), "Waiting 12 s for openai: rate limit reached", "GATE"),
+        (parked(FailureClass::CircuitOpen, 800, false), "Waiting 800 ms for openai: its circuit is open", "CIRCUIT"),
+        (
+            parked(FailureClass::RateLimited, 9000, true),
+            "Waiting in line for openai, 9 s at most: rate limit reached",
+            "GATE",
+        ),
+    ] {
+        assert_eq!(event(body.clone()).display(), line);
+        let Some(Body::InvocationParked(told)) = told(body).body else { panic!("a wait") };
+        assert_eq!(told.wait_source().as_str_name(), format!("WAIT_SOURCE_{source}"));
+    }
+}
+
+#[test]
 fn the_envelope_tells_where_an_event_belongs_but_never_the_tenant() {
-    let told = told(EventBody::CircuitClosed);
+    let told = told(circuit_closed());
     assert_eq!((told.cursor.as_str(), told.attempt), ("7", 2));
     assert_eq!((told.invocation_id.as_str(), told.thread_id.as_str()), ("i1", "t1"));
     assert_eq!((told.route.as_str(), told.operation.as_str()), ("fast", "executor"));
     assert_eq!((told.target.as_str(), told.labels["team"].as_str()), ("openai", "a"));
     assert!(told.trace_id.starts_with("0af7"));
     assert!(!format!("{told:?}").contains("tenant-secret"));
-    let bare = recovery_event(&Event { scope: None, target: None, ..event(EventBody::CircuitClosed) }).unwrap();
+    let bare = recovery_event(&Event { scope: None, target: None, ..event(circuit_closed()) }).unwrap();
     assert_eq!((bare.invocation_id.as_str(), bare.target.as_str(), bare.labels.len()), ("", "", 0));
 }
 
@@ -132,11 +243,12 @@ fn a_recovery_carries_the_line_to_show() {
 
 #[test]
 fn numbers_go_out_in_the_contract_s_units() {
-    let Some(Body::CircuitRecovering(body)) = told(EventBody::CircuitRecovering { admitted_percent: 25 }).body else {
-        panic!("a circuit")
-    };
+    let recovering = EventBody::CircuitRecovering { generation: 3, admitted_percent: 25, evidence: evidence() };
+    let Some(Body::CircuitRecovering(body)) = told(recovering).body else { panic!("a circuit") };
     assert!((body.admitted_ratio - 0.25).abs() < f64::EPSILON);
-    let Some(Body::InvocationStarted(body)) = told(EventBody::InvocationStarted { deadline_ms: 1500 }).body else {
+    let Some(Body::InvocationStarted(body)) =
+        told(EventBody::InvocationStarted { deadline_ms: 1500, max_retries: 0 }).body
+    else {
         panic!("a start")
     };
     assert_eq!(body.deadline, Some(prost_types::Timestamp { seconds: 1001, nanos: 500_000_000 }));
@@ -144,7 +256,7 @@ fn numbers_go_out_in_the_contract_s_units() {
 
 #[test]
 fn a_budget_is_the_target_s_where_one_is_named() {
-    let body = EventBody::BudgetExhausted { level: 3 };
+    let body = EventBody::BudgetExhausted { level: 3.0, capacity: 500.0 };
     let Some(Body::BudgetExhausted(of_target)) = told(body.clone()).body else { panic!("a budget") };
     assert_eq!(of_target.scope, i32::from(v1::BudgetScope::Target));
     assert!(of_target.budget.is_some_and(|budget| (budget.level - 3.0).abs() < f64::EPSILON));
@@ -166,11 +278,10 @@ fn a_cursor_comes_back_as_it_was_and_garbage_is_told() {
 #[test]
 fn a_gap_says_where_it_begins_and_a_client_that_comes_back_goes_on_rightly() {
     let at = Timestamp::UNIX_EPOCH;
-    let Some(Body::Missed(gap)) = missed(7, Cursor(4), Cursor(10), false, at).body else { panic!("a gap") };
+    let Some(Body::Missed(gap)) = missed(7, Cursor(4), Cursor(10), at).body else { panic!("a gap") };
     assert_eq!((gap.count, gap.from_cursor.as_str(), gap.to_cursor.as_str()), (7, "3", "10"));
-    assert_eq!(missed(7, Cursor(4), Cursor(10), false, at).cursor, "10", "the events are lost: go on after them");
-    assert_eq!(missed(7, Cursor(4), Cursor(10), true, at).cursor, "3", "the events follow: begin before them");
-    let Some(Body::Missed(first)) = missed(1, Cursor(1), Cursor(1), false, at).body else { panic!("a gap") };
+    assert_eq!(missed(7, Cursor(4), Cursor(10), at).cursor, "10", "the events are lost: go on after them");
+    let Some(Body::Missed(first)) = missed(1, Cursor(1), Cursor(1), at).body else { panic!("a gap") };
     assert_eq!(first.from_cursor, "");
     assert_eq!(bookmark(Cursor(9), at).cursor, "9");
 }

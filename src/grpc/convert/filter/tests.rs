@@ -6,8 +6,9 @@ use jiff::Timestamp;
 
 use super::*;
 use crate::domain::{
+    circuit::CircuitState,
     completion::Usage,
-    event::EventBody,
+    event::{EventBody, Evidence},
     failure::FailureClass,
     ids::{Cursor, TargetId},
 };
@@ -31,10 +32,23 @@ fn event(scope: Option<Arc<EventScope>>, body: EventBody) -> Event {
     Event { cursor: Cursor(1), at: Timestamp::UNIX_EPOCH, scope, attempt: 1, target, body }
 }
 
+fn circuit_closed() -> EventBody {
+    EventBody::CircuitClosed {
+        generation: 4,
+        from: CircuitState::Recovering,
+        evidence: Evidence::default(),
+        disturbed_ms: 5,
+        forced: false,
+    }
+}
+
 fn attempt_failed() -> Event {
     let body = EventBody::AttemptFailed {
         class: FailureClass::Timeout,
+        detail: None,
         message: "no answer".to_owned(),
+        retryable: true,
+        retry_after: None,
         status: None,
         duration_ms: 5,
         sent: true,
@@ -60,7 +74,7 @@ fn no_filter_wants_everything_that_the_contract_tells() {
     let filter = event_filter(None).unwrap();
     assert_eq!(filter, EventFilter::default());
     assert!(filter.matches(&attempt_failed()));
-    assert!(filter.matches(&event(None, EventBody::CircuitClosed)));
+    assert!(filter.matches(&event(None, circuit_closed())));
     assert!(!filter.matches(&event(Some(scope()), EventBody::FirstToken { after_ms: 3 })));
 }
 
@@ -95,7 +109,7 @@ fn an_event_must_match_every_field_by_any_of_its_values() {
 
 #[test]
 fn an_event_without_an_invocation_matches_no_filter_on_one() {
-    let circuit = event(None, EventBody::CircuitClosed);
+    let circuit = event(None, circuit_closed());
     let none = Filter::default;
     for filter in [
         Filter { invocation_ids: names(&["i1"]), ..none() },

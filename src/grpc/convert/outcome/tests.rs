@@ -5,11 +5,14 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::*;
-use crate::domain::{
-    completion::FinishReason,
-    failure::{Wait, WaitSource},
-    invocation::{HistoryPatch, RecoveryStrategy},
-    message::ToolResult,
+use crate::{
+    domain::{
+        completion::FinishReason,
+        failure::{InvalidRequestDetail, Wait, WaitSource},
+        invocation::{HistoryPatch, RecoveryStrategy},
+        message::ToolResult,
+    },
+    grpc::convert::unset::unset,
 };
 
 fn at(second: i64) -> Timestamp {
@@ -39,6 +42,8 @@ fn record(number: u32, failure: Option<Failure>) -> AttemptRecord {
         adaptation: None,
         usage: Usage::default(),
         trace_id: "0af7651916cd43dd8448eb211c80319c".to_owned(),
+        span_id: String::new(),
+        upstream_request_id: String::new(),
     }
 }
 
@@ -64,6 +69,7 @@ fn outcome(result: Result<Completion, Failure>, attempts: Vec<AttemptRecord>) ->
         alternatives: (0..5).map(|n| format!("try {n}")).collect(),
         usage: Usage::default(),
         history_patch: HistoryPatch::default(),
+        stopped_by: None,
     }
 }
 
@@ -195,4 +201,35 @@ fn a_tool_s_turn_is_told_as_its_output() {
     assert_eq!((output.tool.as_str(), output.content.len()), ("search", 1));
     assert!(told.message.is_none());
     assert_eq!(told.finish_reason, i32::from(v1::FinishReason::Stop));
+}
+
+#[test]
+fn no_field_of_an_attempt_or_a_failure_is_left_unset_when_its_fact_is_known() {
+    let wait = Wait { duration: Duration::from_secs(2), source: WaitSource::RetryAfter };
+    let failed = Failure {
+        detail: Some(InvalidRequestDetail::BadSchema),
+        retryable: true,
+        recovery_hint: "mend the schema".to_owned(),
+        status: Some(400),
+        ..failure(FailureClass::InvalidRequest).with_retry_after(wait.duration, wait.source)
+    };
+    let whole = AttemptRecord {
+        cause: AttemptCause::Adapt(FailureClass::InvalidRequest),
+        wait: Some(wait),
+        first_token: Some(Duration::from_millis(2)),
+        note: Some("be shorter".to_owned()),
+        injection_skipped: Some("context_full".to_owned()),
+        adaptation: Some("the schema was left out".to_owned()),
+        usage: answer("").usage,
+        span_id: "b7ad6b7169203331".to_owned(),
+        upstream_request_id: "req-7".to_owned(),
+        ..record(2, Some(failed.clone()))
+    };
+    assert_eq!(unset("Attempt", &attempt(&whole, true)), [""; 0]);
+    let mut end = outcome(Err(failed), vec![whole]);
+    end.recovery_applied = vec![RecoveryStrategy::Adapt];
+    end.stopped_by = Some(FailureClass::BudgetEmpty);
+    let told = failure_of(&end, &asked()).unwrap();
+    // One attempt, and so none after the first.
+    assert_eq!(unset("Failure", &told), ["retries_attempted"]);
 }

@@ -54,6 +54,7 @@ fn outcome(result: Result<Completion, Failure>) -> Progress {
         usage: Usage::default(),
         history_patch: HistoryPatch::default(),
         target: None,
+        stopped_by: None,
     }))
 }
 

@@ -27,7 +27,7 @@ fn opens(seed: u64, calls: u32, failure_share: f64, alternative_healthy: bool) -
         {
             said.extend(circuit.report(&permit, ANSWER, context));
         }
-        opened += said.iter().filter(|said| matches!(said, Transition::Opened { .. })).count();
+        opened += said.iter().filter(|said| matches!(said.transition, Transition::Opened { .. })).count();
     }
     opened
 }

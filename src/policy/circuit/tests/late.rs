@@ -109,7 +109,7 @@ fn timeouts_are_told_as_slow_and_open_for_longer_than_errors_do() {
             bench.calls(1, 20, ANSWER);
         }
         let opened = bench.said.iter().find_map(|said| match said {
-            Transition::Opened { retry_in, .. } => Some(retry_in.as_secs()),
+            Transition::Opened { retry_in, .. } => retry_in.map(|wait| wait.as_secs()),
             Transition::HalfOpen | Transition::Recovering { .. } | Transition::Closed | Transition::Degraded(_) => None,
         });
         assert_eq!(bench.reason(), "share of failures while another target is healthy");

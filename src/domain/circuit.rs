@@ -1,0 +1,53 @@
+//! Where a circuit stands, in the words that events, operators and metrics share.
+//!
+//! The breaker itself is policy; its states are plain words, so that an event can tell from which to which it moved.
+
+use serde::{Deserialize, Serialize};
+
+/// A circuit's state as people and metrics see it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CircuitState {
+    /// Everything is admitted.
+    #[default]
+    Closed,
+    /// Nothing is admitted until a time.
+    Open,
+    /// A few probes are admitted.
+    HalfOpen,
+    /// A share is admitted, in stages.
+    Recovering,
+    /// Held open by an operator.
+    ForcedOpen,
+    /// Held closed by an operator; evidence is counted and changes nothing.
+    ForcedClosed,
+}
+
+// === impl CircuitState ===
+
+impl CircuitState {
+    /// The state's name in snake case.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Closed => "closed",
+            Self::Open => "open",
+            Self::HalfOpen => "half_open",
+            Self::Recovering => "recovering",
+            Self::ForcedOpen => "forced_open",
+            Self::ForcedClosed => "forced_closed",
+        }
+    }
+
+    /// Whether every call passes, by evidence or by an operator's word.
+    #[must_use]
+    pub const fn is_closed(self) -> bool {
+        matches!(self, Self::Closed | Self::ForcedClosed)
+    }
+
+    /// Whether no call passes, by evidence or by an operator's word.
+    #[must_use]
+    pub const fn is_open(self) -> bool {
+        matches!(self, Self::Open | Self::ForcedOpen)
+    }
+}

@@ -1,0 +1,73 @@
+//! Whether the journal can be reached, since when, and what is said when that changes.
+//!
+//! A journal that is away stops no call; it is told once when it goes and once when it comes back.
+
+use jiff::Timestamp;
+use tokio::time::Instant;
+
+use crate::{
+    domain::{clock, event::EventBody},
+    journal::JournalError,
+};
+
+/// How the journal stands.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Standing {
+    /// Why it cannot be reached; `None` while it can.
+    pub away: Option<String>,
+    /// When it was last lost or found; `None`: neither happened.
+    pub since: Option<Timestamp>,
+    lost_at: Option<Instant>,
+}
+
+// === impl Standing ===
+
+impl Standing {
+    /// Takes what came of using the journal, and returns what is to be told of it.
+    pub(super) fn take(&mut self, failure: Option<&JournalError>) -> Option<EventBody> {
+        let failure = failure.filter(|failure| matches!(failure, JournalError::Unavailable(_)));
+        let store = "journal".to_owned();
+        let told = match (failure, self.lost_at) {
+            (Some(_), Some(_)) | (None, None) => return None,
+            (Some(error), None) => {
+                self.lost_at = Some(Instant::now());
+                self.away = Some(error.to_string());
+                EventBody::StoreLost { store, reason: error.to_string() }
+            }
+            (None, Some(lost_at)) => {
+                self.lost_at = None;
+                self.away = None;
+                EventBody::StoreFound {
+                    store,
+                    lost_ms: u64::try_from(lost_at.elapsed().as_millis()).unwrap_or(u64::MAX),
+                }
+            }
+        };
+        self.since = Some(clock::wall_now());
+        Some(told)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_loss_is_told_once_and_so_is_its_end_with_how_long_it_lasted() {
+        let lost = JournalError::Unavailable("connection refused".to_owned());
+        let mut standing = Standing::default();
+        assert_eq!(standing.take(None), None);
+        assert_eq!(standing, Standing::default());
+        assert!(matches!(standing.take(Some(&lost)), Some(EventBody::StoreLost { .. })));
+        tokio::time::advance(Duration::from_secs(7)).await;
+        assert_eq!(standing.take(Some(&lost)), None);
+        assert!(
+            standing.away.as_ref().is_some_and(|why| why.contains("connection refused")) && standing.since.is_some()
+        );
+        let found = EventBody::StoreFound { store: "journal".to_owned(), lost_ms: 7000 };
+        assert_eq!(standing.take(None), Some(found));
+        assert_eq!(standing.away, None);
+    }
+}

@@ -1,0 +1,102 @@
+//! Telling that an invocation waits because nobody can be asked: once a wait, however often it looks in between.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::Course;
+use crate::{
+    domain::{
+        event::{EventBody, parked_words},
+        failure::{FailureClass, Wait, WaitSource},
+        fold::Progress,
+        ids::TargetId,
+    },
+    layers::observe::millis,
+};
+
+/// Waits that differ by less are one and the same.
+const SAME: Duration = Duration::from_millis(250);
+
+/// How soon a wait that is no longer than the one before it is told again.
+const TELL_AGAIN: Duration = Duration::from_secs(10);
+
+/// The wait that was told last.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Told {
+    target: TargetId,
+    class: FailureClass,
+    in_line: bool,
+    at: Instant,
+    until: Instant,
+}
+
+// === impl Told ===
+
+impl Told {
+    /// Whether somebody who heard of the one before knows this one too.
+    fn is_known_from(&self, before: &Self) -> bool {
+        let alike = (&self.target, self.class, self.in_line) == (&before.target, before.class, before.in_line);
+        let same = self.until <= before.until + SAME;
+        // A probe that others wait for as well is looked for again and again.
+        let shorter = self.until - self.at <= before.until - before.at + SAME && self.at < before.at + TELL_AGAIN;
+        alike && (same || shorter)
+    }
+}
+
+impl<S> Course<S> {
+    /// Says for whom this invocation waits and why; `failed`: an attempt failed just before, which makes it another wait.
+    pub(super) fn tell_parked(
+        &mut self,
+        target: &TargetId,
+        until: Instant,
+        in_line: bool,
+        failed: bool,
+    ) -> Option<Progress> {
+        let now = Instant::now();
+        let closed = self.targets.state(target).and_then(|state| state.closed_for(now));
+        let class = closed.unwrap_or(if in_line { FailureClass::RateLimited } else { FailureClass::CircuitOpen });
+        let told = Told { target: target.clone(), class, in_line, at: now, until: until.max(now) };
+        if !failed && self.told_parked.as_ref().is_some_and(|before| told.is_known_from(before)) {
+            return None;
+        }
+        let wait = told.until - now;
+        self.told_parked = Some(told);
+        let wait_ms = millis(wait);
+        let attempt = self.scope.next_number() - 1;
+        self.scope.publish(attempt, Some(target), EventBody::InvocationParked { class, wait_ms, in_line });
+        Some(Progress::Parked {
+            attempt,
+            target: target.clone(),
+            class,
+            wait: Wait { duration: wait, source: WaitSource::Parked },
+            display: parked_words(target.as_str(), class, wait_ms, in_line),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(class: FailureClass, at: Instant, wait_ms: u64) -> Told {
+        Told { target: "a".into(), class, in_line: false, at, until: at + Duration::from_millis(wait_ms) }
+    }
+
+    #[test]
+    fn a_wait_is_told_once_and_another_one_anew() {
+        let began = Instant::now();
+        let later = |ms| began + Duration::from_millis(ms);
+        let (limit, open) = (FailureClass::RateLimited, FailureClass::CircuitOpen);
+        let first = told(limit, began, 12_000);
+        assert!(told(limit, later(3000), 9000).is_known_from(&first), "woken before its time");
+        assert!(told(limit, later(12_000), 200).is_known_from(&first), "a little longer");
+        assert!(!told(open, later(3000), 9000).is_known_from(&first), "another reason");
+        assert!(!told(limit, later(3000), 60_000).is_known_from(&first), "much longer");
+        let other = Told { target: "b".into(), ..told(limit, later(3000), 9000) };
+        assert!(!other.is_known_from(&first), "another target");
+        let probing = told(open, began, 1000);
+        assert!(told(open, later(1000), 1000).is_known_from(&probing), "the probe of another is still out");
+        assert!(!told(open, later(10_000), 1000).is_known_from(&probing), "but after a while it is said again");
+    }
+}

@@ -1,0 +1,136 @@
+//! How a circuit's changes are written down: each with its generation, the state before it, and what it was judged by.
+//!
+//! Everything is taken down at the moment of the change, because the change itself forgets the evidence.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::{
+    Circuit, State,
+    tally::Tally,
+    view::{CircuitState, Moved, Transition},
+};
+use crate::domain::event::Evidence;
+
+/// Changes that nobody has heard of yet, and when the last ones were.
+#[derive(Debug, Default)]
+pub(super) struct Moves {
+    outbox: Vec<Moved>,
+    /// When it came into its state; `None` while it is in its first one.
+    entered: Option<Instant>,
+    /// When it was last closed, while it is not.
+    disturbed: Option<Instant>,
+}
+
+/// Who moved a circuit, and by what.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum By {
+    /// What was seen of the target, or new settings.
+    Itself,
+    /// Silence of the target.
+    Silence,
+    /// An operator.
+    Operator,
+}
+
+// === impl Moves ===
+
+impl Moves {
+    /// What nobody has heard of yet.
+    pub(super) fn take(&mut self) -> Vec<Moved> {
+        std::mem::take(&mut self.outbox)
+    }
+}
+
+impl Circuit {
+    /// Begins a new generation and tells of it.
+    pub(super) fn go(&mut self, state: State, by: By, transition: Transition) {
+        let before = self.before(by, transition);
+        self.enter(state);
+        let streak = self.times_opened();
+        self.moves.outbox.push(Moved { generation: self.generation, streak, ..before });
+    }
+
+    /// Tells of a change that begins no generation.
+    pub(super) fn say(&mut self, transition: Transition) {
+        let said = self.before(By::Itself, transition);
+        self.moves.outbox.push(said);
+    }
+
+    /// Begins a new generation of which nobody needs to hear.
+    pub(super) fn enter(&mut self, state: State) {
+        let from = self.state();
+        self.state = state;
+        let to = self.state();
+        // Who is refused does not care by whom: an open time goes on when an operator gives the circuit back.
+        if !(from.is_open() && to.is_open()) {
+            self.moves.entered = self.latest;
+        }
+        if to.is_closed() {
+            self.moves.disturbed = None;
+        } else if from.is_closed() {
+            self.moves.disturbed = self.latest;
+        }
+        self.generation += 1;
+        self.degraded = false;
+        self.forget();
+    }
+
+    /// Closes.
+    pub(super) fn close(&mut self, by: By) {
+        self.streak = 0;
+        self.go(State::Closed, by, Transition::Closed);
+    }
+
+    /// Forgets what was seen.
+    pub(super) fn forget(&mut self) {
+        self.ledger.clear();
+        self.tally = Tally::new(&self.policy);
+    }
+
+    /// When it came into its state; `None` while it is in its first one.
+    #[must_use]
+    pub fn since(&self) -> Option<Instant> {
+        self.moves.entered
+    }
+
+    /// The outcomes in the window.
+    pub(super) fn evidence(&self) -> Evidence {
+        let (counts, window) = self.tally.visible(&self.policy);
+        Evidence {
+            committed: counts.committed(),
+            failures: counts.failed,
+            slow: counts.slow,
+            pending: self.ledger.pending(),
+            consecutive: self.tally.run_failures,
+            window_ms: u64::try_from(window.as_millis()).unwrap_or(u64::MAX),
+        }
+    }
+
+    fn before(&self, by: By, transition: Transition) -> Moved {
+        let evidence = match (&self.state, &transition) {
+            (_, Transition::Opened { evidence, .. }) => *evidence,
+            (State::HalfOpen(probes), _) => {
+                Evidence { committed: probes.successes, pending: probes.outstanding(), ..Evidence::default() }
+            }
+            (_, _) => self.evidence(),
+        };
+        let passed = |since: Instant| self.latest.map_or(Duration::ZERO, |now| now.saturating_duration_since(since));
+        Moved {
+            transition,
+            generation: self.generation,
+            from: self.state(),
+            streak: self.times_opened(),
+            forced: by == By::Operator,
+            silent: by == By::Silence,
+            lasted: self.moves.entered.map(passed),
+            disturbed: self.moves.disturbed.map(passed).unwrap_or_default(),
+            evidence,
+        }
+    }
+
+    fn times_opened(&self) -> u32 {
+        if CircuitState::is_closed(self.state()) { 0 } else { self.streak.saturating_add(1) }
+    }
+}

@@ -1,0 +1,109 @@
+//! What is told of each change: its generation, the state before it, by what it was judged, and for how long it lasted.
+
+use super::*;
+
+/// The changes of state, and the stages of recovery.
+fn moves(bench: &Bench) -> Vec<Moved> {
+    let degraded = |moved: &&Moved| !matches!(moved.transition, Transition::Degraded(_));
+    bench.moved.iter().filter(degraded).copied().collect()
+}
+
+#[test]
+fn each_change_tells_the_state_before_it_how_long_that_lasted_and_a_greater_generation() {
+    let mut bench = Bench::opened();
+    let opened_at = bench.now;
+    bench.pass(1000);
+    bench.calls(2, 500, ANSWER);
+    for _ in 0..3 {
+        bench.pass(5000);
+        bench.call(ANSWER);
+    }
+    bench.pass(5000);
+    assert_eq!(bench.state(), CircuitState::Closed);
+    let moves = moves(&bench);
+    let told: Vec<_> = moves.iter().map(|moved| (moved.generation, moved.from, moved.streak)).collect();
+    assert_eq!(
+        told,
+        [
+            (1, CircuitState::Closed, 1),
+            (2, CircuitState::Open, 1),
+            (3, CircuitState::HalfOpen, 1),
+            // A later stage is no new state.
+            (3, CircuitState::Recovering, 1),
+            (3, CircuitState::Recovering, 1),
+            (4, CircuitState::Recovering, 0),
+        ]
+    );
+    let lasted: Vec<_> = moves.iter().map(|moved| moved.lasted.map(|lasted| lasted.as_millis())).collect();
+    assert_eq!(lasted[..3], [None, Some(1500), Some(500)]);
+    let [opened, .., closed] = &moves[..] else { panic!("{moves:?}") };
+    assert_eq!(opened.disturbed, Duration::ZERO);
+    assert_eq!(closed.disturbed, bench.circuit.since().unwrap() - opened_at);
+    assert!(moves.iter().all(|moved| !moved.forced && !moved.silent));
+}
+
+#[test]
+fn a_change_tells_the_evidence_that_it_makes_the_circuit_forget() {
+    let mut bench = Bench::opened();
+    let opened = moves(&bench)[0];
+    assert_eq!((opened.evidence.failures, opened.evidence.consecutive), (8, 8));
+    assert_eq!(bench.evidence().committed, 0, "it is forgotten");
+    bench.pass(1000);
+    bench.calls(2, 0, ANSWER);
+    assert_eq!(moves(&bench).last().copied().unwrap().evidence.committed, 2, "two probes were answered");
+    bench.calls(1, 100, ANSWER);
+    bench.calls(40, 200, FAILURE);
+    let opened = |moved: &Moved| matches!(moved.transition, Transition::Opened { .. });
+    let again = moves(&bench).into_iter().filter(opened).nth(1).unwrap();
+    assert!(again.evidence.failures > 0, "{again:?}");
+    assert_eq!((again.from, again.streak), (CircuitState::Recovering, 2));
+    assert!(again.disturbed > Duration::from_secs(1));
+}
+
+#[test]
+fn evidence_names_the_time_over_which_it_counts() {
+    let policy = CircuitPolicy::default();
+    let millis = |window: Duration| u64::try_from(window.as_millis()).unwrap();
+    let mut busy = Bench::new();
+    busy.calls(4, 10, ANSWER);
+    assert_eq!(busy.evidence().window_ms, millis(policy.window));
+    let mut sparse = Bench::new();
+    sparse.calls(4, 20_000, ANSWER);
+    assert_eq!((sparse.evidence().committed, sparse.evidence().window_ms), (4, millis(policy.sparse_window)));
+}
+
+#[test]
+fn what_an_operator_does_is_told_as_such_and_silence_as_silence() {
+    let mut bench = Bench::new();
+    bench.force(Forced::Open);
+    bench.pass(3000);
+    bench.force(Forced::Auto);
+    bench.pass(2000);
+    let _out = bench.admit();
+    let half_open = *moves(&bench).last().unwrap();
+    assert_eq!(half_open.transition, Transition::HalfOpen);
+    assert_eq!(half_open.lasted, Some(Duration::from_secs(5)), "it was open all the time, whoever held it so");
+    // The probe stays silent.
+    bench.pass(600_000);
+    let opened = *moves(&bench).last().unwrap();
+    assert!(opened.silent && !opened.forced, "{opened:?}");
+    bench.force(Forced::Closed);
+    let closed = *moves(&bench).last().unwrap();
+    assert_eq!((closed.from, closed.forced, closed.streak), (CircuitState::Open, true, 0));
+    assert_eq!(closed.disturbed, Duration::from_secs(605));
+    assert!(moves(&bench)[0].forced);
+    assert_eq!(moves(&bench)[0].streak, 1);
+}
+
+#[test]
+fn a_snapshot_counts_the_openings_in_a_row() {
+    let mut bench = Bench::new();
+    assert_eq!(bench.circuit.snapshot(bench.now).times_opened(), 0);
+    bench.calls(8, 1000, FAILURE);
+    assert_eq!(bench.circuit.snapshot(bench.now).times_opened(), 1);
+    bench.pass(1000);
+    bench.call(FAILURE);
+    assert_eq!(bench.circuit.snapshot(bench.now).times_opened(), 2);
+    bench.circuit.reset(bench.now);
+    assert_eq!(bench.circuit.snapshot(bench.now).times_opened(), 0);
+}
