@@ -287,3 +287,39 @@ fn a_policy_reads_what_it_writes_and_refuses_unknown_keys() {
     assert!(text.contains(r#""wait_cap":"5m""#), "{text}");
     assert!(serde_json::from_str::<RetryPolicy>(r#"{"max_retry": 1}"#).is_err());
 }
+
+#[test]
+fn what_is_just_within_the_ranges_is_good() {
+    let hour = s(3600);
+    let park = ParkPolicy { max_parked: 1_000_000, max_wait: hour, spread: s(10), ..ParkPolicy::default() };
+    let longest = RetryPolicy {
+        fallback_wait_max: s(10),
+        stay: s(60),
+        wait_cap: hour,
+        min_attempt_time: s(60),
+        max_token_multiple: 100.0,
+        park,
+        ..RetryPolicy::default()
+    };
+    let shortest = RetryPolicy { wait_cap: s(1), min_attempt_time: ms(1), max_token_multiple: 1.0, ..longest.clone() };
+    assert_eq!((longest.validate(), shortest.validate()), (vec![], vec![]));
+}
+
+#[test]
+fn why_it_ends_has_the_names_that_metrics_have() {
+    use StopReason as S;
+    let reasons = [
+        (S::NotRetryable, "not_retryable"),
+        (S::Irrevocable, "irrevocable"),
+        (S::AttemptsUsedUp, "attempts_used_up"),
+        (S::SemanticUsedUp, "semantic_used_up"),
+        (S::DeadlineTooClose { needed: s(1) }, "deadline_too_close"),
+        (S::BudgetEmpty, "budget_empty"),
+        (S::NoTarget { retry_in: None }, "no_target"),
+        (S::TokensUsedUp, "tokens_used_up"),
+        (S::Disabled, "disabled"),
+    ];
+    for (reason, name) in reasons {
+        assert_eq!(reason.as_str(), name);
+    }
+}
