@@ -259,8 +259,8 @@ impl TargetState {
         Some(match moved.transition {
             Transition::Opened { evidence, retry_in, reason } => {
                 let silence = evidence.slow * 2 > evidence.failures;
-                // A probe that is silent says nothing of slots.
-                if !silence || evidence.failures > 1 {
+                // A probe that is silent says nothing of slots, and neither does an operator.
+                if !forced && (!silence || evidence.failures > 1) {
                     self.slots.outage(silence);
                 }
                 let class = self.opened_by(moved, cause);

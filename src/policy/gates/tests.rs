@@ -101,6 +101,22 @@ fn an_answer_to_a_call_from_before_the_refusal_does_not_open_the_credential_gate
 }
 
 #[test]
+fn how_long_it_was_closed_is_counted_from_when_it_closed_and_not_from_when_it_was_told_again() {
+    for (kind, again_at, stated, closed_for) in
+        [(GateKind::Rate, 5, 20, 25), (GateKind::Rate, 15, 10, 10), (GateKind::Credential, 61, 1, 121)]
+    {
+        let (mut gate, now) = gate(kind);
+        gate.close(now, Some(secs(10)), FailureClass::RateLimited, 0.0);
+        let again = now + secs(again_at);
+        gate.admit(again).ok();
+        gate.close(again, Some(secs(stated)), FailureClass::RateLimited, 0.0);
+        let opens = again + gate.peek(again).unwrap_err();
+        gate.admit(opens).ok();
+        assert_eq!(gate.succeed(opens), Some(GateChange::Opened { closed_for: secs(closed_for) }), "{kind:?}");
+    }
+}
+
+#[test]
 fn of_a_hundred_askers_at_the_minute_one_is_the_probe() {
     let (mut gate, now) = gate(GateKind::Credential);
     gate.close(now, Some(secs(3600)), FailureClass::QuotaExceeded, 0.0);
