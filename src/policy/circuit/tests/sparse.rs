@@ -78,6 +78,17 @@ fn after_twenty_seconds_one_call_looks_and_the_others_go_on_to_prefer_others() {
 }
 
 #[test]
+fn a_target_whose_circuit_is_not_closed_is_failing_and_so_is_a_degraded_one() {
+    assert!(Bench::opened().circuit.failing() && Bench::recovering().circuit.failing());
+    let mut bench = Bench::new();
+    for _ in 0..10 {
+        bench.calls(1, 50, FAILURE);
+        bench.calls(1, 50, ANSWER);
+    }
+    assert!(bench.circuit.degraded() && bench.circuit.failing(), "although the last call was answered");
+}
+
+#[test]
 fn a_run_that_is_not_looked_at_for_minutes_is_not_forgotten() {
     let mut bench = failed_twice();
     bench.pass(120_000);
