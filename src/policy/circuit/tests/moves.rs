@@ -107,3 +107,14 @@ fn a_snapshot_counts_the_openings_in_a_row() {
     bench.circuit.reset(bench.now);
     assert_eq!(bench.circuit.snapshot(bench.now).times_opened(), 0);
 }
+
+#[test]
+fn probes_that_are_still_out_are_told_when_an_operator_ends_the_probing() {
+    let mut bench = Bench::opened();
+    bench.pass(1000);
+    bench.call(ANSWER);
+    let _out = bench.admit();
+    let said = bench.circuit.reset(bench.now);
+    let evidence = said.last().map(|moved| (moved.evidence.committed, moved.evidence.pending));
+    assert_eq!(evidence, Some((1, 1)));
+}

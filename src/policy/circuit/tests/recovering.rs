@@ -274,3 +274,18 @@ fn who_is_beyond_the_share_of_a_stage_is_told_when_it_ends() {
     bench.pass(980);
     assert_eq!(bench.try_admit().unwrap_err().retry_in, Duration::from_millis(50), "but not at once");
 }
+
+#[test]
+fn a_probe_that_comes_back_leaves_the_lease_of_the_other() {
+    let mut bench = Bench::opened();
+    bench.pass(1000);
+    let first = bench.admit();
+    bench.pass(10_000);
+    let second = bench.admit();
+    assert!(first.is_probe() && second.is_probe() && !Bench::new().admit().is_probe());
+    bench.tell(&first, Signal::Neutral);
+    bench.pass(30_999);
+    assert_eq!(bench.state(), CircuitState::HalfOpen, "the lease of the first would be over");
+    bench.pass(1);
+    assert_eq!(bench.state(), CircuitState::Open);
+}
