@@ -287,3 +287,12 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_limit_that_calls_in_line_reach_again_slows_the_line() {
+    let (mut gate, now) = limited_after(80);
+    let before = passed(&mut gate, now + secs(1), 3);
+    gate.close(now + secs(4), Some(secs(1)), FailureClass::RateLimited, 0.0);
+    let after = passed(&mut gate, now + secs(5), 3);
+    assert!(after * 10 < before * 9, "{before} and {after} in three seconds each");
+}
