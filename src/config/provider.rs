@@ -196,9 +196,9 @@ pub struct CapabilityOverrides {
     /// Whether answers are made in the background, in streams of the dialect `openai_responses` alone (default: no). One
     /// that is cut off or falls silent is then read on from where it was, instead of asked for and paid for anew; so is,
     /// once and from its beginning, one whose replica died or was stopped, where the journal is a file or a database that
-    /// keeps payloads. One that nobody wants any more is cancelled, once its id came. The provider keeps such answers (`store`), which contracts
-    /// without data retention forbid, and takes longer to begin them; the rest of one that was cut off may come without
-    /// encrypted reasoning.
+    /// keeps payloads. One that nobody wants any more is cancelled, once its id came. The provider keeps such answers
+    /// (`store`), which contracts without data retention forbid, and takes longer to begin them; the rest of one that was
+    /// cut off may come without encrypted reasoning.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub background: Option<bool>,
     /// Largest prompt plus answer, in tokens.

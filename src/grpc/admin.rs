@@ -163,7 +163,7 @@ impl AdminService for Admin {
         self.authorise(&request)?;
         let now = Instant::now();
         let mut reasons: Vec<v1::StatusReason> = Vec::new();
-        for state in self.engine.targets().all().iter().filter(|state| !state.is_healthy(now)) {
+        for state in self.engine.targets().all().iter().filter(|state| !state.is_healthy()) {
             let circuit = state.circuit().snapshot(now).state;
             reasons.push(v1::StatusReason {
                 component: format!("circuit:{}", state.target.id),

@@ -157,16 +157,22 @@ impl Targets {
                 record.first_token.is_none()
                     && record.failure.as_ref().is_some_and(|failure| failure.class == FailureClass::Timeout)
             });
+            // First, because it settles what is overdue.
+            let availability =
+                state.map_or(Availability::Never, |state| state.availability(now, scope.may_pass(&target.id)));
+            let (degraded, failing) = state.map_or((true, false), |state| {
+                let circuit = state.circuit();
+                (circuit.degraded(), circuit.failing())
+            });
             let mut candidate = Candidate {
                 target: target.id.clone(),
-                availability: state
-                    .map_or(Availability::Never, |state| state.availability(now, scope.may_pass(&target.id))),
+                availability,
                 first_token_p50: state.and_then(|state| state.latency().p50(now)).unwrap_or(GUESSED_P50),
                 failed_silent,
                 attempts: u32::try_from(own.filter(|record| !record.refused_locally()).count()).unwrap_or(u32::MAX),
                 // An open circuit whose time is over must be preferred again, or nobody would ever probe it.
-                healthy: state.is_some_and(|state| !state.circuit().degraded()),
-                failing: state.is_some_and(|state| state.circuit().failing()),
+                healthy: !degraded,
+                failing,
                 larger_window: false,
                 other_credential: false,
                 ruled_out: false,
@@ -193,9 +199,9 @@ impl Targets {
     pub fn alternative_healthy(&self, scope: &Scope, but: &TargetId, now: Instant) -> bool {
         let states = self.shared.states.load();
         scope.plan.targets.iter().filter(|target| target.id != *but).any(|target| {
-            states.get(&target.id).is_some_and(|state| {
-                state.is_healthy(now) && matches!(state.availability(now, false), Availability::Now)
-            })
+            states
+                .get(&target.id)
+                .is_some_and(|state| state.is_healthy() && matches!(state.availability(now, false), Availability::Now))
         })
     }
 

@@ -282,8 +282,7 @@ impl Circuit {
     /// but one either.
     #[must_use]
     pub fn failing(&self) -> bool {
-        let closed = matches!(self.state, State::Closed | State::ForcedClosed);
-        !closed || self.degraded || self.tally.unanswered() > 1
+        !self.state().is_closed() || self.degraded || self.tally.unanswered() > 1
     }
 
     /// Whether other targets are preferable.

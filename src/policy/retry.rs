@@ -56,7 +56,7 @@ pub struct Candidate {
     pub attempts: u32,
     /// Whether it failed others just before too, so that time will hardly mend its failure.
     pub failing: bool,
-    /// Whether nothing is known against it; false while it is degraded, half open or recovering.
+    /// Whether it is as good as others; false while it is degraded, and where it is gone.
     pub healthy: bool,
     /// Whether it takes longer prompts than the target that failed.
     pub larger_window: bool,

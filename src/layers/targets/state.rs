@@ -26,7 +26,7 @@ use crate::{
     },
     events::EventBus,
     policy::{
-        circuit::{Circuit, CircuitState, Forced, Moved, Peek, Permit, Reject, Transition},
+        circuit::{Circuit, Forced, Moved, Peek, Permit, Reject, Transition},
         gates::{Gate, GateChange},
         hedge::HedgeShare,
         latency::Latency,
@@ -219,9 +219,9 @@ impl TargetState {
     }
 
     /// Whether its circuit is closed and not degraded.
-    pub fn is_healthy(&self, now: Instant) -> bool {
-        let snapshot = self.circuit().snapshot(now);
-        matches!(snapshot.state, CircuitState::Closed | CircuitState::ForcedClosed) && !snapshot.degraded
+    pub fn is_healthy(&self) -> bool {
+        let circuit = self.circuit();
+        circuit.state().is_closed() && !circuit.degraded()
     }
 
     /// Looks at the circuit without taking a permit; what is overdue is settled and published.

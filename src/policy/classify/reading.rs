@@ -3,7 +3,8 @@
 //! `RateLimitExceeded`, `RATE_LIMIT_EXCEEDED`, `"rate_limit_exceeded"` and "rate limit exceeded" all read `rate limit
 //! exceeded`; quotes, brackets and escapes of any nesting depth become one space, so a JSON text inside a string inside an
 //! array reads like a flat one. The values of keys that hold a code or the message (`code`, `type`, `reason`, …) are kept as
-//! spans, so that a rule can ask for a whole value. Numbers become `#` and are kept beside the text with their place in it. Addresses (`https://…`) and fields that echo the caller's own input are dropped.
+//! spans, so that a rule can ask for a whole value. Numbers become `#` and are kept beside the text with their place in
+//! it. Addresses (`https://…`) and fields that echo the caller's own input are dropped.
 //!
 //! Never judges, and never looks further than [`HEAD`] and [`TAIL`] bytes.
 
