@@ -31,7 +31,7 @@ use self::{
     tally::{Sliding, Tally},
 };
 pub use self::{
-    permit::{Peek, Permit, PermitKind, Reject},
+    permit::{Peek, Permit, Reject},
     setting::{CircuitMode, CircuitPolicy},
     signal::{FailKind, Signal, signal_for},
     view::{CircuitSnapshot, CircuitState, Forced, Moved, Transition},
@@ -169,7 +169,7 @@ impl Circuit {
                 }
                 let seq = self.ledger.skip();
                 probes.grant(now, seq, &self.policy);
-                Ok(Permit::new(self.generation, seq, PermitKind::Probe(seq)))
+                Ok(Permit::new(self.generation, seq, true))
             }
             State::Recovering(ramp) => {
                 if ramp.admits(&self.policy) {

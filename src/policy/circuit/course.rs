@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::{
-    Circuit, FailKind, Permit, PermitKind, Signal, State, Transition,
+    Circuit, FailKind, Permit, Signal, State, Transition,
     ledger::Fate,
     moves::By,
     recovery::{Probes, Ramp},
@@ -49,7 +49,7 @@ impl Circuit {
             }
             CircuitMode::Consecutive | CircuitMode::Off => self.ledger.skip(),
         };
-        Permit::new(self.generation, seq, PermitKind::Normal)
+        Permit::new(self.generation, seq, false)
     }
 
     /// Takes the first report of a permit of this generation.

@@ -15,18 +15,9 @@ use super::Signal;
 pub struct Permit {
     pub(super) generation: u64,
     pub(super) seq: u64,
-    kind: PermitKind,
+    is_probe: bool,
     /// What was reported already: one verdict before the first token, one after it.
     phase: AtomicU8,
-}
-
-/// What a permit is for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PermitKind {
-    /// A call like any other.
-    Normal,
-    /// A probe of a half-open circuit; the number of its lease.
-    Probe(u64),
 }
 
 /// A call was not admitted.
@@ -56,20 +47,14 @@ const ENDED: u8 = 2;
 // === impl Permit ===
 
 impl Permit {
-    pub(super) fn new(generation: u64, seq: u64, kind: PermitKind) -> Self {
-        Self { generation, seq, kind, phase: AtomicU8::new(UNREPORTED) }
-    }
-
-    /// What it is for.
-    #[must_use]
-    pub fn kind(&self) -> PermitKind {
-        self.kind
+    pub(super) fn new(generation: u64, seq: u64, is_probe: bool) -> Self {
+        Self { generation, seq, is_probe, phase: AtomicU8::new(UNREPORTED) }
     }
 
     /// Whether the attempt probes a half-open circuit.
     #[must_use]
     pub fn is_probe(&self) -> bool {
-        matches!(self.kind, PermitKind::Probe(_))
+        self.is_probe
     }
 
     /// The generation in which it was given.
