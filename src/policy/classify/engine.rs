@@ -4,28 +4,25 @@
 //! decides which rules are looked at, so the cost follows the text and not the number of rules. Rules are ordered: the lowest
 //! index wins.
 //!
-//! Never allocates by the number of rules, and keeps at most [`MAX_HITS`] finds.
+//! Never allocates by the number of rules.
 
 use std::collections::HashMap;
 
 use aho_corasick::{Anchored, MatchKind, automaton::Automaton, dfa::DFA};
 
+mod hits;
 mod lexicon;
+mod table;
 
+pub(super) use hits::Hits;
+use hits::{Atoms, Hit, MAX_ALTERNATIVES, MAX_ATOMS, Triggers, has, insert, remove};
 use lexicon::Lexicon;
 
 use super::{phrase, reading::Reading, rule::Rule};
 use crate::domain::failure::Surface;
 
-/// Finds kept of one text; what comes later is not looked at.
-const MAX_HITS: usize = 768;
 /// Longest atom that a look ahead allows for, in bytes.
 const LONGEST: usize = 64;
-/// Most atoms the tables may hold.
-const MAX_ATOMS: usize = 8192;
-/// Some of the atoms.
-type Atoms = [u64; MAX_ATOMS / 64];
-
 /// The tables, compiled.
 #[derive(Debug)]
 pub(super) struct Engine {
@@ -37,8 +34,8 @@ pub(super) struct Engine {
     /// Atoms of which it counts only that they stand somewhere, and not where: then the first find is enough.
     anywhere: Atoms,
     alternatives: Vec<Alternative>,
-    /// Atom -> (rule, alternative) that may begin with it, in the order of rules.
-    triggers: Vec<Vec<(u32, u32)>>,
+    /// The alternatives that may begin with an atom.
+    triggers: Triggers,
     /// Numeric code -> alternatives.
     numbered: HashMap<u32, Vec<u32>>,
     /// The atoms of [`WAITS`].
@@ -53,14 +50,6 @@ pub(super) struct Scene<'a> {
     pub status: Option<u16>,
     /// Numbers that stand as a code in the text.
     pub codes: &'a [u32],
-}
-
-/// The finds of one text; the room is kept from text to text.
-#[derive(Debug, Default)]
-pub(super) struct Hits {
-    list: Vec<Hit>,
-    /// Whether any of the words of [`WAITS`] stands in the text.
-    pub speaks_of_waiting: bool,
 }
 
 /// Words of which one stands in every sentence that names a wait.
@@ -113,13 +102,6 @@ struct Alternative {
     number: Option<u32>,
 }
 
-#[derive(Debug, Clone, Copy)]
-struct Hit {
-    atom: u32,
-    start: usize,
-    end: usize,
-}
-
 // === impl Engine ===
 
 impl Engine {
@@ -132,10 +114,11 @@ impl Engine {
             atoms: Vec::new(),
             anywhere: [u64::MAX; MAX_ATOMS / 64],
             alternatives: Vec::new(),
-            triggers: Vec::new(),
+            triggers: Triggers::new(&[]),
             numbered: HashMap::new(),
             waits: [0; WAITS.len()],
         };
+        let mut triggers = Vec::new();
         for (index, rule) in rules.enumerate() {
             for phrase in rule.any.iter().flat_map(|phrase| phrase::read(phrase)) {
                 let mut atoms = |words: &[String]| {
@@ -162,9 +145,7 @@ impl Engine {
                 }
                 let at = u32::try_from(engine.alternatives.len()).unwrap_or(u32::MAX);
                 if let Some(first) = alternative.chain.first() {
-                    for atom in &first.atoms {
-                        engine.triggers[*atom as usize].push((to_u32(index), at));
-                    }
+                    triggers.extend(first.atoms.iter().map(|atom| (*atom, at)));
                 } else if let Some(number) = alternative.number {
                     engine.numbered.entry(number).or_default().push(at);
                 } else {
@@ -173,6 +154,8 @@ impl Engine {
                 engine.alternatives.push(alternative);
             }
         }
+        triggers.sort_unstable();
+        engine.triggers = Triggers::new(&triggers);
         engine.waits = WAITS.map(|word| engine.atom(word, &mut known));
         engine.ascii.compile();
         engine.wide.compile();
@@ -200,7 +183,6 @@ impl Engine {
             tail
         };
         self.atoms.push(Atom { length: u16::try_from(words.len()).unwrap_or(u16::MAX), tail: u8::from(tail) });
-        self.triggers.push(Vec::new());
         known.insert(text.to_owned(), id);
         id
     }
@@ -218,66 +200,52 @@ impl Engine {
 
     /// The first rule that holds, if any.
     pub(super) fn find(&self, reading: &Reading, scene: &Scene<'_>, finds: &mut Hits) -> Option<Found> {
-        let hits = &mut finds.list;
-        hits.clear();
-        let mut seen = [0; MAX_ATOMS / 64];
+        finds.clear();
         let text = &reading.text;
         self.ascii.walk(text, &mut |atom, start, end| {
-            if has(&seen, atom) && has(&self.anywhere, atom) {
-                return true;
-            }
-            insert(&mut seen, atom);
-            // Links look ahead in the order of ends; only open stems of one word come in another.
-            let hit = Hit { atom, start, end };
-            if hits.last().is_some_and(|last| last.end > end) {
-                insert_early(hits, hit);
-            } else {
-                hits.push(hit);
-            }
-            hits.len() < MAX_HITS
+            (has(&finds.seen, atom) && has(&self.anywhere, atom)) || finds.add(atom, start, end)
         });
         if !text.is_ascii() {
             self.wide.walk(text, &mut |atom, end| {
                 let Atom { length, tail } = self.atoms[atom as usize];
-                insert(&mut seen, atom);
                 let end = end - usize::from(tail);
-                hits.push(Hit { atom, start: end - usize::from(length), end });
-                hits.len() < MAX_HITS
+                finds.add(atom, end - usize::from(length), end)
             });
-            hits.sort_by_key(|hit| hit.end);
+            finds.sort();
         }
-        finds.speaks_of_waiting = self.waits.iter().any(|atom| has(&seen, *atom));
-        let by_words = self.first_of(hits, &seen, reading, scene);
-        self.first_by_number(by_words, &seen, scene)
+        finds.speaks_of_waiting = self.waits.iter().any(|atom| has(&finds.seen, *atom));
+        let by_words = self.first_of(finds, reading, scene);
+        self.first_by_number(by_words, &finds.seen, scene)
     }
 
     /// The first rule of which a phrase stands in the text.
-    fn first_of(&self, hits: &[Hit], seen: &Atoms, reading: &Reading, scene: &Scene<'_>) -> Option<Found> {
-        let mut best: Option<Found> = None;
-        // Atoms that cannot begin a better phrase wherever they stand again.
-        let mut hopeless = [0; MAX_ATOMS / 64];
-        for (at, hit) in hits.iter().enumerate() {
-            if has(&hopeless, hit.atom) {
-                continue;
+    fn first_of(&self, hits: &Hits, reading: &Reading, scene: &Scene<'_>) -> Option<Found> {
+        // Alternatives that begin with a word of the text; they are numbered in the order of rules.
+        let mut begun = [0; MAX_ALTERNATIVES / 64];
+        for (block, (seen, first)) in hits.seen.iter().zip(&self.triggers.atoms).enumerate() {
+            let mut atoms = seen & first;
+            while atoms != 0 {
+                let atom = 64 * block + atoms.trailing_zeros() as usize;
+                self.triggers.of(atom).iter().for_each(|at| insert(&mut begun, u32::from(*at)));
+                atoms &= atoms - 1;
             }
-            let mut hope = false;
-            for (rule, id) in &self.triggers[hit.atom as usize] {
-                if best.is_some_and(|best| best.rule <= *rule as usize) {
-                    break;
+        }
+        let mut best: Option<Found> = None;
+        for (block, mut begun) in begun.into_iter().enumerate() {
+            while begun != 0 {
+                let alternative = &self.alternatives[64 * block + begun.trailing_zeros() as usize];
+                begun &= begun - 1;
+                if best.is_some_and(|best| best.rule < alternative.rule) {
+                    return best;
                 }
-                let alternative = &self.alternatives[*id as usize];
-                let here = !alternative.whole_value || reading.is_value((hit.start, hit.end));
-                if here && !alternative.fits(seen, scene) {
+                if !alternative.fits(&hits.seen, scene) {
                     continue;
                 }
-                if here && let Some(end) = alternative.end(at, hits, reading) {
-                    best = Some(Found { rule: alternative.rule, span: (hit.start, end) });
-                } else {
-                    hope = true;
+                let found = alternative.first(hits, reading).map(|span| Found { rule: alternative.rule, span });
+                // Of the phrases of one rule, the one that stands first.
+                if let Some(found) = found.filter(|found| best.is_none_or(|best| found.span.0 < best.span.0)) {
+                    best = Some(found);
                 }
-            }
-            if !hope {
-                insert(&mut hopeless, hit.atom);
             }
         }
         best
@@ -341,7 +309,19 @@ impl Link {
 // === impl Alternative ===
 
 impl Alternative {
-    /// The end of the match that begins with this hit, of a phrase that [`fits`](Self::fits).
+    /// The span of the first match, of a phrase that [`fits`](Self::fits).
+    fn first(&self, hits: &Hits, reading: &Reading) -> Option<(usize, usize)> {
+        let begins = &self.chain.first()?.atoms;
+        let matches = begins.iter().filter_map(|atom| {
+            hits.of(*atom).find_map(|(at, hit)| {
+                let here = !self.whole_value || reading.is_value((hit.start, hit.end));
+                Some((hit.start, here.then(|| self.end(at, &hits.list, reading))??))
+            })
+        });
+        matches.min_by_key(|span| span.0)
+    }
+
+    /// The end of the match that begins with this hit.
     fn end(&self, at: usize, hits: &[Hit], reading: &Reading) -> Option<usize> {
         let mut end = hits[at].end;
         let mut from = at + 1;
@@ -372,29 +352,4 @@ impl Alternative {
             && !self.without.iter().any(has)
             && self.chain.iter().skip(1).all(|link| link.atoms.iter().any(has))
     }
-}
-
-/// Inserts a hit before those that end later.
-#[cold]
-fn insert_early(hits: &mut Vec<Hit>, hit: Hit) {
-    let later = hits.iter().rev().take_while(|before| before.end > hit.end).count();
-    hits.insert(hits.len() - later, hit);
-}
-
-#[inline]
-fn has(atoms: &Atoms, atom: u32) -> bool {
-    atoms[atom as usize / 64 % atoms.len()] >> (atom % 64) & 1 == 1
-}
-
-#[inline]
-fn insert(atoms: &mut Atoms, atom: u32) {
-    atoms[atom as usize / 64 % atoms.len()] |= 1 << (atom % 64);
-}
-
-fn remove(atoms: &mut Atoms, atom: u32) {
-    atoms[atom as usize / 64 % atoms.len()] &= !(1 << (atom % 64));
-}
-
-fn to_u32(at: usize) -> u32 {
-    u32::try_from(at).unwrap_or(u32::MAX)
 }

@@ -8,8 +8,9 @@
 //!
 //! Never finds phrases of scripts without spaces; those have an automaton of their own.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 
+use super::table::Table;
 use crate::policy::classify::reading::{FIRST_LETTERS, LETTERS, Text, Word};
 
 /// No phrase ends here.
@@ -21,9 +22,14 @@ const ROOT: u16 = 0;
 #[derive(Debug, Default)]
 pub(super) struct Lexicon {
     growing: Growing,
-    /// Open stems, by node.
+    /// By node.
+    steps: Vec<Step>,
+    /// By node.
+    finds: Vec<Find>,
+    /// By node.
+    follows: Vec<Follow>,
+    /// Open stems, by the node they follow.
     stems: Vec<Stem>,
-    nodes: Vec<Node>,
     /// From words to their numbers.
     words: Table<4096>,
     /// From the first letters of a word to the node whose open stems may begin it.
@@ -38,11 +44,13 @@ pub(super) struct Lexicon {
 #[derive(Debug, Default)]
 struct Growing {
     /// By mark.
-    words: HashMap<u64, u16>,
+    words: HashMap<u64, (u16, Box<[u8]>)>,
     /// By mark, of which only the first letters count.
     letters: HashMap<u64, u16>,
     /// By node and the number of the word that follows.
     edges: HashMap<(u16, u16), u16>,
+    /// By node: the phrase that its words are, and how many they are.
+    phrases: Vec<(u32, u16)>,
 }
 
 /// Where phrases begin with a word.
@@ -54,21 +62,39 @@ struct First {
     letters: u16,
 }
 
-/// Words that phrases begin with.
-#[derive(Debug, Clone, Copy)]
-struct Node {
-    /// The phrase that they are.
-    phrase: u32,
-    /// How many they are.
-    words: u16,
-    /// The longest of their endings that phrases begin with, too.
-    ending: u16,
-    /// The longest of their endings (or they themselves) that is a phrase.
+/// What is asked of the words that phrases begin with (a node) at every step. Their endings are the nodes of the same words
+/// without the first, the first two and so on, the longest first.
+#[derive(Debug, Clone, Copy, Default)]
+struct Step {
+    /// The first of them and their endings that is a phrase.
     found: u16,
-    /// The longest of their endings (or they themselves) that an open stem may follow.
+    /// The first of them and their endings that an open stem may follow.
     stemmed: u16,
-    /// The open stems that may follow, as a range.
-    stems: (u16, u16),
+    /// The first of them and their endings that a word or an open stem may follow.
+    rest: u16,
+    /// The first of their endings that a word may follow.
+    fall: u16,
+}
+
+/// Words that are a phrase.
+#[derive(Debug, Clone, Copy, Default)]
+struct Find {
+    phrase: u32,
+    /// How many words come before the last.
+    before: u16,
+    /// The first of their endings that is a phrase.
+    next: u16,
+}
+
+/// The open stems that may follow some words.
+#[derive(Debug, Clone, Copy, Default)]
+struct Follow {
+    from: u16,
+    to: u16,
+    /// How many words these are.
+    words: u16,
+    /// The first of their endings that an open stem may follow.
+    next: u16,
 }
 
 /// The beginning of a word that ends a phrase.
@@ -84,79 +110,103 @@ struct Stem {
     length: usize,
 }
 
-/// From keys to small numbers, none of which is zero: open addressing with at most every second of `SIZE` places taken (a
-/// power of two). A place holds the upper 48 bits of the key's hash, which tell keys apart, and the number.
-#[derive(Debug)]
-struct Table<const SIZE: usize>(Box<[u64; SIZE]>);
-
 // === impl Lexicon ===
 
 impl Lexicon {
     /// Adds a phrase; an open one ends inside its last word.
     pub(super) fn add(&mut self, words: &str, open: bool, phrase: u32) {
-        if self.nodes.is_empty() {
-            self.node(0);
+        if self.growing.phrases.is_empty() {
+            self.growing.node(0);
         }
         let mut node = ROOT;
         let text = Text::of(words);
         for (at, Word { begin, end, mark }) in text.words().iter().copied().enumerate() {
+            let letters = &text[begin..end];
             if open && at + 1 == text.words().len() {
-                let letters = &text[begin..end];
                 if node == ROOT {
                     debug_assert!(letters.len() >= LETTERS, "too short a stem: {words}");
                     let first = mark & FIRST_LETTERS;
-                    node = self.growing.letters.get(&first).copied().unwrap_or_else(|| self.node(0));
+                    node = self.growing.letters.get(&first).copied().unwrap_or_else(|| self.growing.node(0));
                     self.growing.letters.insert(first, node);
                 }
                 self.stems.push(Stem::new(node, text.eight(begin), letters, phrase));
                 return;
             }
             let next = to_u16(self.growing.words.len() + 1);
-            let word = *self.growing.words.entry(mark).or_insert(next);
+            let word = self.growing.words.entry(mark).or_insert_with(|| (next, letters.into())).0;
             let before = node;
-            node = self.growing.edges.get(&(before, word)).copied().unwrap_or_else(|| self.node(at + 1));
+            node = self.growing.edges.get(&(before, word)).copied().unwrap_or_else(|| self.growing.node(at + 1));
             self.growing.edges.insert((before, word), node);
         }
-        self.nodes[usize::from(node)].phrase = phrase;
+        self.growing.phrases[usize::from(node)].0 = phrase;
     }
 
     /// Makes what was added fast to ask.
     pub(super) fn compile(&mut self) {
-        let Growing { words, letters, edges } = std::mem::take(&mut self.growing);
-        self.words = Table::new(words.iter().map(|(mark, number)| (*mark, *number)));
+        let Growing { words, letters, edges, phrases } = std::mem::take(&mut self.growing);
+        self.words = Table::new(words.iter().map(|(mark, (number, _))| (*mark, *number)));
         self.letters = Table::new(letters.iter().map(|(mark, node)| (letters_key(*mark), *node)));
         self.edges = Table::new(edges.iter().map(|((before, word), node)| (edge_key(*before, *word), *node)));
-        self.first = vec![First::default(); words.len() + 1];
-        for (mark, number) in words {
-            let (word, letters) = (self.edges.get(edge_key(ROOT, number)), self.letters.get(letters_key(mark)));
-            self.first[usize::from(number)] = First { word, letters };
-        }
+        self.steps = vec![Step::default(); phrases.len()];
+        self.finds = vec![Find::default(); phrases.len()];
+        self.follows = phrases.iter().map(|(_, words)| Follow { words: *words, ..Follow::default() }).collect();
         self.stems.sort_by_key(|stem| stem.node);
         for (at, stem) in self.stems.iter().enumerate() {
-            let stems = &mut self.nodes[usize::from(stem.node)].stems;
-            *stems = (if stems.1 == 0 { to_u16(at) } else { stems.0 }, to_u16(at + 1));
+            let follow = &mut self.follows[usize::from(stem.node)];
+            follow.from = if follow.to == 0 { to_u16(at) } else { follow.from };
+            follow.to = to_u16(at + 1);
         }
+        self.first = vec![First::default(); words.len() + 1];
+        for (mark, (number, text)) in words {
+            let letters = self.letters.get(letters_key(mark));
+            let may_begin = self.stems.iter().any(|stem| stem.node == letters && stem.begins(&text));
+            let word = self.edges.get(edge_key(ROOT, number));
+            self.first[usize::from(number)] = First { word, letters: if may_begin { letters } else { ROOT } };
+        }
+        let mut goes_on = vec![false; phrases.len()];
+        for (before, _) in edges.keys() {
+            goes_on[usize::from(*before)] = true;
+        }
+        let mut endings = vec![ROOT; phrases.len()];
         // The endings of some words are those of one word less, and the last word behind them.
         let mut edges: Vec<_> = edges.into_iter().collect();
-        edges.sort_by_key(|(_, node)| (self.nodes[usize::from(*node)].words, *node));
+        edges.sort_by_key(|(_, node)| (phrases[usize::from(*node)].1, *node));
         for ((before, word), node) in edges {
             let first = if before == ROOT { ROOT } else { self.first[usize::from(word)].word };
-            let ending = self.follow(self.nodes[usize::from(before)].ending, word).unwrap_or(first);
-            let Node { found, stemmed, .. } = self.nodes[usize::from(ending)];
-            let longer = &mut self.nodes[usize::from(node)];
-            longer.ending = ending;
-            longer.found = if longer.phrase == NONE { found } else { node };
-            longer.stemmed = if longer.stems.1 == 0 { stemmed } else { node };
+            let mut shorter = endings[usize::from(before)];
+            let ending = loop {
+                match self.edges.get(edge_key(shorter, word)) {
+                    _ if shorter == ROOT => break first,
+                    ROOT => shorter = endings[usize::from(shorter)],
+                    ending => break ending,
+                }
+            };
+            let at = usize::from(node);
+            endings[at] = ending;
+            let longest = self.steps[usize::from(ending)];
+            let (phrase, words) = phrases[at];
+            let stems = self.follows[at].to > 0;
+            let or = |here: bool, ending: u16| if here { node } else { ending };
+            self.finds[at] = Find { phrase, before: words - 1, next: longest.found };
+            self.follows[at].next = longest.stemmed;
+            self.steps[at] = Step {
+                found: or(phrase != NONE, longest.found),
+                stemmed: or(stems, longest.stemmed),
+                rest: or(stems || goes_on[at], longest.rest),
+                fall: if goes_on[usize::from(ending)] { ending } else { longest.fall },
+            };
         }
     }
 
     /// Bytes of the tables.
     #[cfg(test)]
     pub(super) fn memory(&self) -> usize {
-        size_of_val(&self.nodes[..])
-            + size_of_val(&*self.words.0)
-            + size_of_val(&*self.letters.0)
-            + size_of_val(&*self.edges.0)
+        size_of_val(&self.steps[..])
+            + size_of_val(&self.finds[..])
+            + size_of_val(&self.follows[..])
+            + self.words.memory()
+            + self.letters.memory()
+            + self.edges.memory()
             + size_of_val(&self.first[..])
             + size_of_val(&self.stems[..])
             + self.stems.iter().map(|stem| stem.rest.len()).sum::<usize>()
@@ -167,49 +217,54 @@ impl Lexicon {
         let mut node = ROOT;
         for (at, word) in text.words().iter().enumerate() {
             let begin = |words: u16| text.words()[at - usize::from(words)].begin;
-            let mut stemmed = if node == ROOT { ROOT } else { self.nodes[usize::from(node)].stemmed };
-            while stemmed != ROOT {
-                let Node { words, ending, .. } = self.nodes[usize::from(stemmed)];
-                if !self.take_stems(stemmed, text, begin(words), word.begin, take) {
-                    return;
-                }
-                stemmed = self.nodes[usize::from(ending)].stemmed;
-            }
             let number = self.words.get(word.mark);
             let first = match number {
                 0 => First { word: ROOT, letters: self.letters.get(letters_key(word.mark)) },
                 number => self.first[usize::from(number)],
             };
+            if node != ROOT {
+                let mut stemmed = self.steps[usize::from(node)].stemmed;
+                while stemmed != ROOT {
+                    let Follow { words, next, .. } = self.follows[usize::from(stemmed)];
+                    if !self.take_stems(stemmed, text, begin(words), word.begin, take) {
+                        return;
+                    }
+                    stemmed = next;
+                }
+                node = self.follow(node, number);
+            }
             if first.letters != ROOT && !self.take_stems(first.letters, text, word.begin, word.begin, take) {
                 return;
             }
-            if number == 0 {
-                node = ROOT;
+            if node == ROOT {
+                node = first.word;
+            }
+            if node == ROOT {
                 continue;
             }
-            node = self.follow(node, number).unwrap_or(first.word);
-            let mut found = self.nodes[usize::from(node)].found;
+            let Step { mut found, rest, .. } = self.steps[usize::from(node)];
             while found != ROOT {
-                let Node { phrase, words, ending, .. } = self.nodes[usize::from(found)];
-                if !take(phrase, begin(words - 1), word.end) {
+                let Find { phrase, before, next } = self.finds[usize::from(found)];
+                if !take(phrase, begin(before), word.end) {
                     return;
                 }
-                found = self.nodes[usize::from(ending)].found;
+                found = next;
             }
+            node = rest;
         }
     }
 
-    /// Some words or the longest of their endings, and one more word, if phrases begin so.
+    /// The longest of some words and their endings that phrases go on from with one more word, and that word; if any.
     #[inline]
-    fn follow(&self, mut node: u16, word: u16) -> Option<u16> {
-        while node != ROOT {
+    fn follow(&self, mut node: u16, word: u16) -> u16 {
+        while node != ROOT && word != 0 {
             let next = self.edges.get(edge_key(node, word));
             if next != ROOT {
-                return Some(next);
+                return next;
             }
-            node = self.nodes[usize::from(node)].ending;
+            node = self.steps[usize::from(node)].fall;
         }
-        None
+        ROOT
     }
 
     /// Tells the open stems behind some words that stand at a place.
@@ -222,78 +277,24 @@ impl Lexicon {
         at: usize,
         take: &mut impl FnMut(u32, usize, usize) -> bool,
     ) -> bool {
-        let (from, to) = self.nodes[usize::from(node)].stems;
+        let Follow { from, to, .. } = self.follows[usize::from(node)];
         let head = text.eight(at);
         self.stems[usize::from(from)..usize::from(to)]
             .iter()
             .all(|stem| head & stem.mask != stem.head || stem.take(text, start, at, take))
     }
+}
 
+// === impl Growing ===
+
+impl Growing {
     /// A new node of so many words.
     fn node(&mut self, words: usize) -> u16 {
-        let (node, words) = (to_u16(self.nodes.len()), to_u16(words));
+        let node = to_u16(self.phrases.len());
         debug_assert!(node < u16::MAX, "too many phrases");
-        self.nodes.push(Node { phrase: NONE, words, ending: ROOT, found: ROOT, stemmed: ROOT, stems: (0, 0) });
+        self.phrases.push((NONE, to_u16(words)));
         node
     }
-}
-
-// === impl Table ===
-
-impl<const SIZE: usize> Default for Table<SIZE> {
-    fn default() -> Self {
-        Self(Box::new([0; SIZE]))
-    }
-}
-
-impl<const SIZE: usize> Table<SIZE> {
-    fn new(entries: impl Iterator<Item = (u64, u16)>) -> Self {
-        // In one order, so that the table is the same in every process.
-        let entries: BTreeMap<u64, u16> = entries.collect();
-        debug_assert!(SIZE.is_power_of_two() && entries.len() <= SIZE / 2, "{} in {SIZE} places", entries.len());
-        let mut table = Self::default();
-        for (key, number) in entries {
-            let hash = hash(key);
-            let mut at = Self::place(hash);
-            while table.0[at] != 0 {
-                at = (at + 1) % SIZE;
-            }
-            table.0[at] = hash & !NUMBER | u64::from(number);
-        }
-        table
-    }
-
-    /// The number of a key, zero where it has none.
-    #[inline]
-    fn get(&self, key: u64) -> u16 {
-        let hash = hash(key);
-        let mut at = Self::place(hash);
-        loop {
-            let place = self.0[at];
-            if (place ^ hash) <= NUMBER {
-                return u16::try_from(place & NUMBER).unwrap_or_default();
-            }
-            if place == 0 {
-                return 0;
-            }
-            at = (at + 1) % SIZE;
-        }
-    }
-
-    /// Where to look first.
-    #[inline]
-    fn place(hash: u64) -> usize {
-        usize::try_from(hash >> (u64::BITS - SIZE.trailing_zeros())).unwrap_or_default() % SIZE
-    }
-}
-
-/// The bits of a place that hold the number.
-const NUMBER: u64 = 0xFFFF;
-
-/// Spreads the bits of a key; a key of 48 bits that stands in the upper ones keeps them apart from any other.
-#[inline]
-fn hash(key: u64) -> u64 {
-    key.wrapping_mul(0xD6E8_FEB8_6659_FD93)
 }
 
 fn edge_key(node: u16, word: u16) -> u64 {
@@ -315,6 +316,13 @@ impl Stem {
         let (head, rest) = letters.split_at(letters.len().min(8));
         let mask = if head.len() < 8 { !(u64::MAX << (8 * head.len())) } else { u64::MAX };
         Self { node, phrase, head: first & mask, mask, rest: rest.into(), length: letters.len() }
+    }
+
+    /// Whether a word begins so.
+    fn begins(&self, word: &[u8]) -> bool {
+        let (head, rest) = word.split_at(word.len().min(8));
+        let eight = head.iter().rev().fold(0, |eight, byte| eight << 8 | u64::from(*byte));
+        eight & self.mask == self.head && rest.starts_with(&self.rest)
     }
 
     /// Tells a find, if a word that begins with its first eight letters goes on with the others.

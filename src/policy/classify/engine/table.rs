@@ -1,0 +1,74 @@
+//! Small numbers by keys of 48 bits, in a fixed number of places: small enough to stay in a processor's cache.
+//!
+//! Never holds more than half as many keys as it has places.
+
+use std::collections::BTreeMap;
+
+/// From keys to small numbers, none of which is zero: open addressing with at most every second of `SIZE` places taken (a
+/// power of two). A place holds the upper 48 bits of the key's hash, which tell keys apart, and the number.
+#[derive(Debug)]
+pub(super) struct Table<const SIZE: usize>(Box<[u64; SIZE]>);
+
+// === impl Table ===
+
+impl<const SIZE: usize> Default for Table<SIZE> {
+    fn default() -> Self {
+        Self(Box::new([0; SIZE]))
+    }
+}
+
+impl<const SIZE: usize> Table<SIZE> {
+    pub(super) fn new(entries: impl Iterator<Item = (u64, u16)>) -> Self {
+        // In one order, so that the table is the same in every process.
+        let entries: BTreeMap<u64, u16> = entries.collect();
+        debug_assert!(SIZE.is_power_of_two() && entries.len() <= SIZE / 2, "{} in {SIZE} places", entries.len());
+        let mut table = Self::default();
+        for (key, number) in entries {
+            let hash = hash(key);
+            let mut at = Self::place(hash);
+            while table.0[at] != 0 {
+                at = (at + 1) % SIZE;
+            }
+            table.0[at] = hash & !NUMBER | u64::from(number);
+        }
+        table
+    }
+
+    /// The number of a key, zero where it has none.
+    #[inline]
+    pub(super) fn get(&self, key: u64) -> u16 {
+        let hash = hash(key);
+        let mut at = Self::place(hash);
+        loop {
+            let place = self.0[at];
+            if (place ^ hash) <= NUMBER {
+                return u16::try_from(place & NUMBER).unwrap_or_default();
+            }
+            if place == 0 {
+                return 0;
+            }
+            at = (at + 1) % SIZE;
+        }
+    }
+
+    /// Where to look first.
+    #[inline]
+    fn place(hash: u64) -> usize {
+        usize::try_from(hash >> (u64::BITS - SIZE.trailing_zeros())).unwrap_or_default() % SIZE
+    }
+
+    /// Bytes that it takes.
+    #[cfg(test)]
+    pub(super) fn memory(&self) -> usize {
+        size_of_val(&*self.0)
+    }
+}
+
+/// The bits of a place that hold the number.
+const NUMBER: u64 = 0xFFFF;
+
+/// Spreads the bits of a key; a key of 48 bits that stands in the upper ones keeps them apart from any other.
+#[inline]
+fn hash(key: u64) -> u64 {
+    key.wrapping_mul(0xD6E8_FEB8_6659_FD93)
+}
