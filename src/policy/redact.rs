@@ -52,6 +52,11 @@ pub fn redact(text: &str, limit: usize) -> String {
             bearer = names_secret(word.as_bytes());
             continue;
         }
+        if first.is_ascii_graphic() {
+            bearer &= matches!(first, b':' | b'=' | b'"' | b'\'' | b'\\');
+            at += 1;
+            continue;
+        }
         let Some(first) = source[at..].chars().next() else { break };
         let next = at + first.len_utf8();
         let gap = first.is_whitespace();
@@ -66,7 +71,7 @@ pub fn redact(text: &str, limit: usize) -> String {
                 kept = next;
             }
         } else {
-            bearer &= matches!(first, ':' | '=' | '"' | '\'' | '\\');
+            bearer = false;
         }
         at = next;
     }

@@ -2,6 +2,8 @@
 //!
 //! Never counts a number as a status because of its size alone: a word, a bracket or the status's own phrase must say so.
 
+use memchr::{memchr_iter, memmem};
+
 use super::reading::{Number, Reading};
 use crate::{
     domain::failure::{ProviderError, Surface},
@@ -171,8 +173,9 @@ pub(super) fn message(error: &ProviderError, limit: usize) -> String {
     let text = error.message.as_deref().or(error.body.as_deref()).unwrap_or_default();
     let window = &text[..text.floor_char_boundary(4096)];
     let found = ["\"message\":", "\"msg\":", "\"detail\":", "\"error\":"].iter().find_map(|key| {
-        let rest = window[window.find(key)? + key.len()..].trim_start().strip_prefix('"')?;
-        let (end, _) = rest.match_indices('"').find(|(at, _)| !rest[..*at].ends_with('\\'))?;
+        let at = memmem::find(window.as_bytes(), key.as_bytes())?;
+        let rest = window[at + key.len()..].trim_start().strip_prefix('"')?;
+        let end = memchr_iter(b'"', rest.as_bytes()).find(|at| !rest[..*at].ends_with('\\'))?;
         (end > 0).then(|| &rest[..end])
     });
     match found {

@@ -8,12 +8,14 @@
 //!
 //! Never judges, and never looks further than [`HEAD`] and [`TAIL`] bytes.
 
+mod ends;
 mod keys;
 mod letters;
 mod text;
 
+use ends::Ends;
 use keys::{is_code, is_echo, names_number};
-pub(super) use letters::{FIRST_LETTERS, LETTERS};
+pub(super) use letters::{FIRST_LETTERS, LETTERS, mark};
 use letters::{KINDS, Kind};
 pub(super) use text::{Text, Word};
 
@@ -31,6 +33,8 @@ const USUAL_KEPT: usize = 64;
 pub(super) struct Number {
     /// Where its `#` stands in the read text.
     pub at: usize,
+    /// How many words end before it.
+    pub words: usize,
     /// Where its first digit stands in the source.
     pub source: usize,
     /// Its whole part, saturated.
@@ -51,6 +55,8 @@ pub(super) struct Reading {
     /// The values of code-like keys, as spans of the text, in order.
     pub values: Vec<(usize, usize)>,
     open: Option<Open>,
+    /// Where the words of the source end that is being read.
+    ends: Ends,
     /// Whether the last letter was of a script without spaces.
     wide: bool,
 }
@@ -113,11 +119,12 @@ impl Reading {
 
     fn read(&mut self, source: &str, offset: usize) {
         let bytes = source.as_bytes();
+        self.ends.find(bytes);
         let mut i = 0;
         while i < bytes.len() {
             let byte = bytes[i];
             match KINDS[byte as usize] {
-                Kind::Lower => {
+                Kind::Letter => {
                     self.part_from_wide();
                     i = self.words(bytes, i);
                 }
@@ -140,10 +147,6 @@ impl Reading {
                         i += 1;
                     }
                 }
-                Kind::Upper => {
-                    self.part_from_wide();
-                    i = self.upper(bytes, i);
-                }
                 Kind::Assign => {
                     if self.open.is_some_and(|open| !open.quoted) {
                         self.close();
@@ -157,7 +160,7 @@ impl Reading {
                 Kind::Digit => i = self.number(bytes, i, offset),
                 Kind::Apostrophe => {
                     let inside = i > 0
-                        && matches!(KINDS[bytes[i - 1] as usize], Kind::Lower | Kind::Upper)
+                        && KINDS[bytes[i - 1] as usize] == Kind::Letter
                         && bytes.get(i + 1).is_some_and(u8::is_ascii_lowercase)
                         && !bytes.get(i + 2).is_some_and(u8::is_ascii_alphabetic);
                     if inside {
@@ -182,28 +185,7 @@ impl Reading {
             Some(Open { quoted: true, .. }) => Kind::Gap,
             Some(Open { quoted: false, .. }) => Kind::Joint,
         };
-        self.text.put_words(bytes, from, |between| KINDS[between as usize] <= within)
-    }
-
-    /// Writes the upper-case letters from here on in lower case; `RateLimit`, `LLMError`: a word begins inside a word.
-    #[inline]
-    fn upper(&mut self, bytes: &[u8], from: usize) -> usize {
-        let mut i = from + self.text.put_capitals(&bytes[from..]);
-        if i > from {
-            return i;
-        }
-        if i > 0 && bytes[i - 1].is_ascii_lowercase() {
-            self.text.gap();
-        }
-        while bytes.get(i).is_some_and(u8::is_ascii_uppercase) {
-            let last = bytes.get(i + 1).is_some_and(u8::is_ascii_lowercase);
-            if last && i > 0 && bytes[i - 1].is_ascii_uppercase() && !plural(bytes, i) {
-                self.text.gap();
-            }
-            self.text.put(bytes[i] | 0x20);
-            i += 1;
-        }
-        i
+        self.text.put_words(bytes, &self.ends, from, within)
     }
 
     /// Reads the gap between a key and its value; opens the value when the key's is a code, drops it when it is an echo.
@@ -303,7 +285,8 @@ impl Reading {
         }
         let alone = !fraction && !bytes.get(i).is_some_and(u8::is_ascii_alphanumeric);
         if self.numbers.len() < MAX_KEPT {
-            self.numbers.push(Number { at: self.text.len(), source: from + offset, whole, digits, alone });
+            let (at, words) = (self.text.len(), self.text.words().len());
+            self.numbers.push(Number { at, words, source: from + offset, whole, digits, alone });
         }
         if self.text.is_gap() && names_number(self.text.words()) {
             self.text.put_all(&bytes[from..i]);
@@ -361,9 +344,4 @@ impl Reading {
         }
         next
     }
-}
-
-/// `URLs`, `IDs`: a plural, not the end of a word.
-fn plural(bytes: &[u8], i: usize) -> bool {
-    bytes.get(i + 1) == Some(&b's') && !bytes.get(i + 2).is_some_and(u8::is_ascii_alphabetic)
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use jiff::{Timestamp, fmt::rfc2822};
 
-use super::reading::Reading;
+use super::reading::{Reading, Word, mark};
 use crate::domain::failure::{FailureClass, ProviderError, Wait, WaitSource};
 
 /// The longest wait that is believed: a month.
@@ -142,7 +142,7 @@ fn plain_number(value: &str) -> Option<f64> {
 pub(super) mod text {
     //! Waits that stand in the text.
 
-    use super::{Duration, LONGEST, ProviderError, Reading, Wait, WaitSource};
+    use super::{Duration, LONGEST, ProviderError, Reading, Wait, WaitSource, Word, mark};
 
     /// Words (in the spelling of a reading) after which a wait stands; whether a bare number means seconds or milliseconds.
     const LEADS: [(&str, Option<Unit>); 40] = [
@@ -203,8 +203,8 @@ pub(super) mod text {
         let source = error.body.as_deref().filter(|b| !b.is_empty()).or(error.message.as_deref())?;
         for number in &reading.numbers {
             let before = &reading.text[..number.at];
-            // Anything that leads to a wait ends in a space or in the number's own sign.
-            let lead = LEADS[..if may_lead(before) { LEADS.len() } else { 0 }]
+            let word = number.words.checked_sub(1).and_then(|at| reading.text.words().get(at));
+            let lead = LEADS[..if word.is_some_and(may_lead) { LEADS.len() } else { 0 }]
                 .iter()
                 .filter(|(lead, _)| before.ends_with(lead.as_bytes()))
                 .max_by_key(|(lead, _)| lead.len());
@@ -228,29 +228,27 @@ pub(super) mod text {
         if in_words { self::in_words(reading) } else { None }
     }
 
-    /// Whether the last word before a number can end a lead at all.
-    fn may_lead(before: &[u8]) -> bool {
-        let before = before.strip_suffix(b" ").unwrap_or(before);
-        let from = before.iter().rev().take(16).position(|b| *b == b' ').map_or(0, |at| before.len() - at);
-        matches!(
-            &before[from..],
-            b"in"
-                | b"after"
-                | b"ms"
-                | b"s"
-                | b"sec"
-                | b"seconds"
-                | b"millis"
-                | b"milliseconds"
-                | b"delay"
-                | b"time"
-                | b"wait"
-                | b"for"
-                | b"least"
-                | b"another"
-                | b"about"
-                | b"approximately"
-        )
+    /// Whether a word before a number can end a lead at all.
+    fn may_lead(word: &Word) -> bool {
+        const LAST: [u64; 16] = [
+            mark("in"),
+            mark("after"),
+            mark("ms"),
+            mark("s"),
+            mark("sec"),
+            mark("seconds"),
+            mark("millis"),
+            mark("milliseconds"),
+            mark("delay"),
+            mark("time"),
+            mark("wait"),
+            mark("for"),
+            mark("least"),
+            mark("another"),
+            mark("about"),
+            mark("approximately"),
+        ];
+        LAST.contains(&word.mark)
     }
 
     /// `60秒后`, `5 minutes later`: the word comes after the number.
@@ -283,44 +281,55 @@ pub(super) mod text {
 
     /// "try again in one minute".
     fn in_words(reading: &Reading) -> Option<Wait> {
-        const NUMBERS: [(&str, f64); 17] = [
-            ("one", 1.0),
-            ("two", 2.0),
-            ("three", 3.0),
-            ("four", 4.0),
-            ("five", 5.0),
-            ("six", 6.0),
-            ("seven", 7.0),
-            ("eight", 8.0),
-            ("nine", 9.0),
-            ("ten", 10.0),
-            ("fifteen", 15.0),
-            ("twenty", 20.0),
-            ("thirty", 30.0),
-            ("forty", 40.0),
-            ("sixty", 60.0),
-            ("a", 1.0),
-            ("an", 1.0),
+        const LEADS: [&str; 7] = [
+            " try again in ",
+            " try again after ",
+            " retry in ",
+            " retry after ",
+            " wait ",
+            " wait for ",
+            " resets in ",
         ];
-        let text = std::str::from_utf8(&reading.text).ok()?;
-        for lead in
-            ["try again in ", "try again after ", "retry in ", "retry after ", "wait ", "wait for ", "resets in "]
-        {
-            let Some(at) = text.find(lead) else { continue };
-            let mut words = text[at + lead.len()..].split(' ');
-            let (Some(number), Some(unit)) = (words.next(), words.next()) else { continue };
-            let factor = match unit {
-                "second" | "seconds" => 1.0,
-                "minute" | "minutes" => 60.0,
-                "hour" | "hours" => 3600.0,
-                "day" | "days" => 86_400.0,
-                _ => continue,
-            };
-            if let Some((_, number)) = NUMBERS.iter().find(|(word, _)| *word == number) {
-                return bounded(number * factor).map(|duration| Wait { duration, source: WaitSource::Text });
-            }
-        }
-        None
+        const UNITS: [(u64, f64); 8] = [
+            (mark("second"), 1.0),
+            (mark("seconds"), 1.0),
+            (mark("minute"), 60.0),
+            (mark("minutes"), 60.0),
+            (mark("hour"), 3600.0),
+            (mark("hours"), 3600.0),
+            (mark("day"), 86_400.0),
+            (mark("days"), 86_400.0),
+        ];
+        const NUMBERS: [(u64, f64); 17] = [
+            (mark("one"), 1.0),
+            (mark("two"), 2.0),
+            (mark("three"), 3.0),
+            (mark("four"), 4.0),
+            (mark("five"), 5.0),
+            (mark("six"), 6.0),
+            (mark("seven"), 7.0),
+            (mark("eight"), 8.0),
+            (mark("nine"), 9.0),
+            (mark("ten"), 10.0),
+            (mark("fifteen"), 15.0),
+            (mark("twenty"), 20.0),
+            (mark("thirty"), 30.0),
+            (mark("forty"), 40.0),
+            (mark("sixty"), 60.0),
+            (mark("a"), 1.0),
+            (mark("an"), 1.0),
+        ];
+        let of = |table: &[(u64, f64)], word: &Word| table.iter().find(|(mark, _)| *mark == word.mark).map(|row| row.1);
+        reading.text.words().windows(2).find_map(|words| {
+            // Nearly no word is a unit, and most others begin in another way.
+            let may_be = matches!(words[1].mark.to_le_bytes()[0], b's' | b'm' | b'h' | b'd');
+            let unit = may_be.then(|| of(&UNITS, &words[1]))??;
+            let number = of(&NUMBERS, &words[0])?;
+            let before = &reading.text[..words[0].begin];
+            let leads = LEADS.iter().any(|lead| before.ends_with(lead.as_bytes()));
+            let duration = leads.then(|| bounded(number * unit))??;
+            Some(Wait { duration, source: WaitSource::Text })
+        })
     }
 
     fn bounded(seconds: f64) -> Option<Duration> {

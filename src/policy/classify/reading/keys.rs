@@ -2,22 +2,22 @@
 //!
 //! Never looks at a value.
 
-use super::{letters::Mark, text::Word};
+use super::{letters::mark, text::Word};
 
 /// Keys whose value is a code, or the message itself.
 const CODE_KEYS: [u64; 12] = [
-    mark(b"code"),
-    mark(b"type"),
-    mark(b"status"),
-    mark(b"reason"),
-    mark(b"name"),
-    mark(b"errcode"),
-    mark(b"category"),
-    mark(b"error"),
-    mark(b"detail"),
-    mark(b"message"),
-    mark(b"event"),
-    mark(b"exception"),
+    mark("code"),
+    mark("type"),
+    mark("status"),
+    mark("reason"),
+    mark("name"),
+    mark("errcode"),
+    mark("category"),
+    mark("error"),
+    mark("detail"),
+    mark("message"),
+    mark("event"),
+    mark("exception"),
 ];
 
 /// The marks of a key, and of the word before it if one must stand there.
@@ -25,24 +25,24 @@ type Key = (Option<u64>, u64);
 
 /// Keys whose value repeats what the caller sent or the model wrote.
 const ECHOES: [Key; 7] = [
-    (None, mark(b"input")),
-    (None, mark(b"prompt")),
-    (Some(mark(b"failed")), mark(b"generation")),
-    (Some(mark(b"input")), mark(b"value")),
-    (Some(mark(b"request")), mark(b"id")),
-    (Some(mark(b"documentation")), mark(b"url")),
-    (Some(mark(b"request")), mark(b"body")),
+    (None, mark("input")),
+    (None, mark("prompt")),
+    (Some(mark("failed")), mark("generation")),
+    (Some(mark("input")), mark("value")),
+    (Some(mark("request")), mark("id")),
+    (Some(mark("documentation")), mark("url")),
+    (Some(mark("request")), mark("body")),
 ];
 
 /// Keys whose number keeps its digits, because systems number their errors the same in every language.
 const NUMBERED: [Key; 7] = [
-    (None, mark(b"errno")),
-    (None, mark(b"curl")),
-    (Some(mark(b"win")), mark(b"error")),
-    (Some(mark(b"os")), mark(b"error")),
-    (Some(mark(b"curl")), mark(b"error")),
-    (Some(mark(b"err")), mark(b"code")),
-    (Some(mark(b"exit")), mark(b"code")),
+    (None, mark("errno")),
+    (None, mark("curl")),
+    (Some(mark("win")), mark("error")),
+    (Some(mark("os")), mark("error")),
+    (Some(mark("curl")), mark("error")),
+    (Some(mark("err")), mark("code")),
+    (Some(mark("exit")), mark("code")),
 ];
 
 /// Whether the value after these words is a code, or the message itself.
@@ -64,8 +64,4 @@ fn end_with(words: &[Word], keys: &[Key]) -> bool {
     let mut last = words.iter().rev().map(|word| word.mark);
     let (key, before) = (last.next(), last.next());
     keys.iter().any(|(first, last)| key == Some(*last) && (first.is_none() || before == *first))
-}
-
-const fn mark(word: &[u8]) -> u64 {
-    Mark::of(word, word.len())
 }

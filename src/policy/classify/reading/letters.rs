@@ -13,8 +13,7 @@ pub(super) enum Kind {
     Quote,
     /// What stands between a key and its value.
     Assign,
-    Lower,
-    Upper,
+    Letter,
     Digit,
     Apostrophe,
     Backslash,
@@ -29,8 +28,7 @@ pub(super) const KINDS: [Kind; 256] = {
         #[expect(clippy::cast_possible_truncation, reason = "counts to 255")]
         let letter = byte as u8;
         kinds[byte] = match letter {
-            b'a'..=b'z' => Kind::Lower,
-            b'A'..=b'Z' => Kind::Upper,
+            b'a'..=b'z' | b'A'..=b'Z' => Kind::Letter,
             b'0'..=b'9' => Kind::Digit,
             b'\'' => Kind::Apostrophe,
             b'\\' => Kind::Backslash,
@@ -109,48 +107,19 @@ impl Mark {
     }
 }
 
+/// The mark of a word.
+pub(in crate::policy::classify) const fn mark(word: &str) -> u64 {
+    Mark::of(word.as_bytes(), word.len())
+}
+
 /// Spreads bits upwards.
 const SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;
 
-/// The bits that tell a lower-case letter from its capital, of eight letters and of the first.
+/// The bits that tell a lower-case letter from its capital, of eight letters.
 pub(super) const CASE: u64 = 0x2020_2020_2020_2020;
-pub(super) const FIRST_CASE: u64 = 0x20;
 
 /// The first of eight bytes, less than eight.
 #[inline]
 pub(super) const fn begin(eight: u64, count: usize) -> u64 {
     eight & !(u64::MAX << (8 * count % 64))
-}
-
-/// How many of eight bytes are lower-case letters before the first that is none.
-#[inline]
-pub(super) fn lower(eight: u64) -> usize {
-    const LOW: u64 = 0x0101_0101_0101_0101;
-    const HIGH: u64 = LOW << 7;
-    let ascii = eight & !HIGH;
-    // The high bit of each byte: at least `a`, and beyond `z`.
-    let from_a = ascii + LOW * (0x80 - u64::from(b'a'));
-    let beyond_z = ascii + LOW * (0x80 - u64::from(b'z' + 1));
-    let others = !(from_a & !beyond_z & !eight) & HIGH;
-    others.trailing_zeros() as usize / 8
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_byte_is_told_from_lower_case_letters_at_every_place() {
-        for byte in 0..=u8::MAX {
-            for at in 0..8 {
-                let mut bytes = *b"abmnopyz";
-                bytes[at] = byte;
-                assert_eq!(
-                    lower(u64::from_le_bytes(bytes)),
-                    if byte.is_ascii_lowercase() { 8 } else { at },
-                    "{byte} at {at}"
-                );
-            }
-        }
-    }
 }

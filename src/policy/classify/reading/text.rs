@@ -4,7 +4,10 @@
 
 use std::ops::Deref;
 
-use super::letters::{self, Mark};
+use super::{
+    ends::Ends,
+    letters::{self, KINDS, Kind, Mark},
+};
 
 /// Words between single spaces, beginning with a space.
 #[derive(Debug, Default)]
@@ -86,84 +89,61 @@ impl Text {
         }
     }
 
-    /// Writes the words of lower-case letters that begin at a place of a source, and one space for all that stands between
-    /// them; says up to where it read.
-    pub(super) fn put_words(&mut self, source: &[u8], from: usize, between: impl Fn(u8) -> bool) -> usize {
-        let mut rest = &source[from..];
+    /// Writes the words that begin with a letter at a place of a source, in lower case, and one space for all that stands
+    /// between them; says up to where it read.
+    pub(super) fn put_words(&mut self, source: &[u8], ends: &Ends, from: usize, within: Kind) -> usize {
+        let mut i = from;
         if !self.is_gap() {
             // The word was begun in another way.
-            rest = &rest[self.put_letters(rest)..];
-            if !rest.first().is_some_and(|byte| between(*byte)) {
-                return source.len() - rest.len();
+            i += ends.letters(i);
+            source[from..i].iter().for_each(|letter| self.put(letter.to_ascii_lowercase()));
+            match kind(source, i) {
+                Some(kind) if kind == Kind::Letter || kind <= within => self.end_word(),
+                _ => return i,
             }
-            self.end_word();
-            rest = &rest[1..];
+            while kind(source, i).is_some_and(|kind| kind <= within) {
+                i += 1;
+            }
         }
-        let (mut begin, mut len, mut mark) = (self.next, self.len, Mark::default());
-        // Eight bytes at once: all are written, and those that are no lower-case letters not counted.
-        while let Some(bytes) = rest.first_chunk::<8>()
-            && let Some(place) = self.bytes.get_mut(len..).and_then(<[u8]>::first_chunk_mut::<8>)
-        {
-            *place = *bytes;
-            let eight = u64::from_le_bytes(*bytes);
-            let lower = letters::lower(eight);
-            len += lower;
-            rest = &rest[lower..];
-            if lower == 8 {
-                mark = mark.and(eight);
-                continue;
-            }
-            if len == begin {
-                break;
-            }
-            let word = Word { begin, end: len, mark: mark.end(eight, lower) };
-            if !between(bytes[lower]) {
-                self.written = (len, word.mark);
-                break;
-            }
-            place[lower] = b' ';
-            self.words.push(word);
-            len += 1;
-            (begin, mark) = (len, Mark::default());
-            rest = &rest[1..];
-            while let [byte, more @ ..] = rest
-                && between(*byte)
+        let (mut begin, mut len) = (self.len, self.len);
+        let mut next = kind(source, i);
+        while next == Some(Kind::Letter) {
+            let letters = ends.letters(i);
+            let mark = if letters < 8
+                && let Some(bytes) = source.get(i..).and_then(<[u8]>::first_chunk::<8>)
+                && let Some(place) = self.bytes.get_mut(len..).and_then(<[u8]>::first_chunk_mut::<8>)
             {
-                rest = more;
+                // Eight letters at once: all are written, and those behind the word not counted.
+                let eight = u64::from_le_bytes(*bytes) | letters::CASE;
+                *place = eight.to_le_bytes();
+                place[letters] = b' ';
+                letters::begin(eight, letters)
+            } else if let Some(room) = self.bytes.get_mut(len..=len + letters) {
+                put_word(room, &source[i..i + letters])
+            } else {
+                // There is always room; if not, the rest is left out.
+                (self.next, self.len) = (begin, begin);
+                return source.len();
+            };
+            i += letters;
+            len += letters;
+            next = kind(source, i);
+            if next != Some(Kind::Letter) {
+                if next.is_none_or(|kind| kind > within) {
+                    self.written = (len, mark);
+                    break;
+                }
+                while next.is_some_and(|kind| kind <= within) {
+                    i += 1;
+                    next = kind(source, i);
+                }
             }
+            self.words.push(Word { begin, end: len, mark });
+            len += 1;
+            begin = len;
         }
         (self.next, self.len) = (begin, len);
-        let too_few = rest.len() < 8 || self.bytes.len() - len < 8;
-        let letters = if too_few { self.put_letters(rest) } else { 0 };
-        source.len() - rest.len() + letters
-    }
-
-    /// Writes in lower case the short word of capitals, or with one in front, that a source begins with; says how many
-    /// letters it has. None is written where a word is being written already or may be several (`RateLimit`).
-    pub(super) fn put_capitals(&mut self, source: &[u8]) -> usize {
-        if !self.is_gap() {
-            return 0;
-        }
-        let place = self.bytes.get_mut(self.len..).and_then(<[u8]>::first_chunk_mut::<8>);
-        let (Some(bytes), Some(place)) = (source.first_chunk::<8>(), place) else { return 0 };
-        let eight = u64::from_le_bytes(*bytes);
-        let lower = eight | letters::CASE;
-        let count = letters::lower(lower);
-        let capitals = letters::begin(letters::CASE & !eight, count);
-        if count == 8 || capitals > letters::FIRST_CASE && capitals != letters::begin(letters::CASE, count) {
-            return 0;
-        }
-        *place = lower.to_le_bytes();
-        self.len += count;
-        self.written = (self.len, letters::begin(lower, count));
-        count
-    }
-
-    /// Writes the lower-case letters that a source begins with, and says how many.
-    fn put_letters(&mut self, source: &[u8]) -> usize {
-        let letters = source.iter().take_while(|byte| byte.is_ascii_lowercase()).count();
-        self.put_all(&source[..letters]);
-        letters
+        i
     }
 
     /// Writes bytes of a word.
@@ -221,24 +201,50 @@ impl Text {
     }
 }
 
+/// Writes a word in lower case and a space behind it; says its mark.
+#[inline(never)]
+fn put_word(room: &mut [u8], word: &[u8]) -> u64 {
+    let Some((space, room)) = room.split_last_mut() else { return 0 };
+    *space = b' ';
+    let (mut mark, (eights, rest)) = (Mark::default(), word.as_chunks::<8>());
+    for (place, eight) in room.as_chunks_mut::<8>().0.iter_mut().zip(eights) {
+        let eight = u64::from_le_bytes(*eight) | letters::CASE;
+        *place = eight.to_le_bytes();
+        mark = mark.and(eight);
+    }
+    // The last eight letters hold those that are left.
+    if let (Some(place), Some(last)) = (room.last_chunk_mut::<8>(), word.last_chunk::<8>()) {
+        let last = u64::from_le_bytes(*last) | letters::CASE;
+        *place = last.to_le_bytes();
+        return mark.end(last >> 8 >> (8 * (7 - rest.len())), rest.len());
+    }
+    let last = word.iter().rev().fold(0, |last, letter| last << 8 | u64::from(letter.to_ascii_lowercase()));
+    room.copy_from_slice(&last.to_le_bytes()[..word.len()]);
+    last
+}
+
+/// The kind of a byte, if a source has it.
+#[inline]
+fn kind(source: &[u8], at: usize) -> Option<Kind> {
+    source.get(at).map(|byte| KINDS[*byte as usize])
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// The words that are read of a source which goes on long enough for eight bytes at once.
+    /// The words that are read of a source in which commas are gaps.
     fn read(source: &str) -> Text {
-        let mut text = Text::default();
+        let (mut text, mut ends) = (Text::default(), Ends::default());
         text.make_room(source.len());
+        ends.find(source.as_bytes());
         let (bytes, mut i) = (source.as_bytes(), 0);
         while i < bytes.len() {
-            let capitals = text.put_capitals(&bytes[i..]);
-            i += capitals;
-            let lower = text.put_words(bytes, i, |byte| byte == b' ' || byte == b',');
-            if capitals == 0 && lower == i {
+            if bytes[i].is_ascii_alphabetic() {
+                i = text.put_words(bytes, &ends, i, Kind::Gap);
+            } else {
                 text.gap();
                 i += 1;
-            } else {
-                i = lower;
             }
         }
         text.gap();
@@ -270,25 +276,16 @@ mod tests {
     }
 
     #[test]
-    fn capitals_are_written_at_once_only_where_they_are_one_word() {
-        for (source, letters) in [
-            ("RATE limit", 4),
-            ("Rate limit", 4),
-            ("X       ", 1),
-            ("rate    ", 4),
-            ("RateLimi", 0),
-            ("RAte lim", 0),
-            ("URLs are", 0),
-            ("RATELIMIT", 0),
-            ("Rate", 0),
+    fn words_are_written_in_lower_case_with_one_space_between_them() {
+        for (source, written) in [
+            ("RATE limit", " rate limit "),
+            ("Rate,  Limit", " rate limit "),
+            ("RateLimit", " rate limit "),
+            ("X", " x "),
+            ("URLs are LLMErrors", " urls are llm errors "),
+            ("RESOURCE EXHAUSTEDBYSOMETHINGVERYLONG", " resource exhaustedbysomethingverylong "),
         ] {
-            let mut text = Text::default();
-            text.make_room(source.len());
-            assert_eq!(text.put_capitals(source.as_bytes()), letters, "{source}");
-            text.gap();
-            let read = text.words().first().map_or(0, |word| word.end - word.begin);
-            assert_eq!(read, letters, "{source}");
-            assert_eq!(text.trim_ascii(), source[..letters].to_lowercase().as_bytes(), "{source}");
+            assert_eq!(&*read(source), written.as_bytes(), "{source}");
         }
     }
 }
