@@ -136,8 +136,23 @@ fn is_status(before: &[u8], after: &[u8], first: bool) -> bool {
 }
 
 fn is_code(before: &[u8]) -> bool {
-    const WORDS: [&[u8]; 8] =
-        [b" code ", b" error ", b" errcode ", b" err code ", b" status ", b" errno ", b" errorcode ", b" ret "];
+    const WORDS: [&[u8]; 14] = [
+        b" code ",
+        b" error ",
+        b" errcode ",
+        b" err code ",
+        b" status ",
+        b" errno ",
+        b" errorcode ",
+        b" ret ",
+        // Families whose codes are a name and a number, and messages that begin with their number.
+        b" model arts ",
+        b" apig ",
+        b" message ",
+        b" sqlstate ",
+        b" exception ",
+        b" err no ",
+    ];
     WORDS.iter().any(|word| before.ends_with(word))
 }
 

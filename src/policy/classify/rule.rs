@@ -47,6 +47,14 @@ pub(super) const fn invalid(name: &'static str, detail: InvalidRequestDetail, an
     Rule { name, class: FailureClass::InvalidRequest, detail: Some(detail), retry: None, fallback: None, any }
 }
 
+/// Phrases for numeric codes: `numbered!("@by:acme": 1, 2; "& acme": 3; also "words")`, each number in each scope's terms.
+macro_rules! numbered {
+    ($($scope:literal: $($number:literal),+);+ $(; also $($phrase:literal),+)?) => {
+        &[$($(concat!("@num:", $number, " ", $scope),)+)+ $($($phrase),+)?]
+    };
+}
+pub(super) use numbered;
+
 // === impl Rule ===
 
 impl Rule {

@@ -7,6 +7,7 @@
 use super::rule::Rule;
 
 mod access;
+mod asia_codes;
 mod billing;
 mod capacity;
 mod cloud_codes;
@@ -14,10 +15,15 @@ mod codes;
 mod content;
 mod context;
 mod crash;
+mod late_codes;
 mod limits;
 mod lost;
+mod machine_codes;
 mod nets;
+mod relay_codes;
 mod request;
+mod system_codes;
+mod tool_codes;
 mod transport;
 mod traps;
 
@@ -26,9 +32,13 @@ pub(super) fn rules() -> impl Iterator<Item = &'static Rule> {
     [
         traps::RULES,
         codes::RULES,
+        asia_codes::RULES,
+        relay_codes::RULES,
         cloud_codes::RULES,
+        tool_codes::RULES,
         content::RULES,
         billing::RULES,
+        machine_codes::RULES,
         crash::RULES,
         context::RULES,
         access::RULES,
@@ -36,8 +46,10 @@ pub(super) fn rules() -> impl Iterator<Item = &'static Rule> {
         lost::RULES,
         limits::RULES,
         capacity::RULES,
+        system_codes::RULES,
         transport::RULES,
         nets::RULES,
+        late_codes::RULES,
     ]
     .into_iter()
     .flatten()

@@ -31,13 +31,13 @@ pub(super) struct Lexicon {
     /// Open stems, by the node they follow.
     stems: Vec<Stem>,
     /// From words to their numbers.
-    words: Table<4096>,
+    words: Table<8192>,
     /// From the first letters of a word to the node whose open stems may begin it.
     letters: Table<512>,
     /// From the number of a word to where phrases begin with it.
     first: Vec<First>,
     /// From a node and the number of the word that follows to the next node.
-    edges: Table<16384>,
+    edges: Table<32768>,
 }
 
 /// What the tables are made of, while phrases are added.

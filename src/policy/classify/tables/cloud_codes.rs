@@ -1,8 +1,9 @@
-//! Codes of the clouds and of tool protocols: AWS exceptions, google.rpc reasons, Azure, JSON-RPC and MCP.
+//! Documented codes of the clouds: AWS exceptions, google.rpc reasons and Google's older ones, Azure, watsonx, OCI, Databricks,
+//! Snowflake, NVIDIA.
 
 use crate::{
     domain::failure::{FailureClass as C, InvalidRequestDetail as D},
-    policy::classify::rule::{Rule, invalid, rule},
+    policy::classify::rule::{Rule, invalid, numbered, rule},
 };
 
 /// In order.
@@ -21,13 +22,21 @@ pub(super) const RULES: &[Rule] = &[
             "model not ready exception",
             "model stream error exception & overloaded",
             "=insufficient capacity*",
+            "=bad gateway exception",
         ],
     ),
     rule("aws.timeout", C::Timeout, &["model timeout exception", "model invocation time out*"]),
     rule(
         "aws.stream",
         C::ServerError,
-        &["internal server exception", "model error exception", "model stream error exception !too long"],
+        &[
+            "internal server exception",
+            "model error exception",
+            "model stream error exception !too long",
+            "{dependency failed|internal dependency} exception",
+            "internal stream failure",
+            "=model error",
+        ],
     ),
     rule(
         "aws.authentication",
@@ -40,6 +49,8 @@ pub(super) const RULES: &[Rule] = &[
             "missing authentication token*",
             "security token included in the request is {invalid|expired}",
             "=not authorized exception",
+            "=request expired",
+            "{unauthorized sso token|token retrieval} error",
         ],
     ),
     rule(
@@ -56,6 +67,7 @@ pub(super) const RULES: &[Rule] = &[
             "aws marketplace .. actions",
             "you dont have access to the model with the specified model id",
             "explicit deny",
+            "opt in required",
         ],
     ),
     rule(
@@ -67,14 +79,34 @@ pub(super) const RULES: &[Rule] = &[
             "=too many requests exception",
             "provisioned throughput exceeded*",
             "request limit exceeded",
-            "bandwidth limit exceeded exception",
+            "bandwidth limit exceeded*",
+            "ec2throttled exception",
+            "prior request not complete",
+            "=limit exceeded exception",
         ],
     ),
     rule(
         "aws.model_id",
         C::NotFound,
-        &["model identifier is invalid", "could not resolve the foundation model", "resource not found exception"],
+        &[
+            "model identifier is invalid",
+            "could not resolve the foundation model",
+            "resource not found exception",
+            "unknown operation exception",
+            "=invalid action",
+        ],
     ),
+    rule(
+        "aws.no_credentials",
+        C::Configuration,
+        &[
+            "{no credentials|partial credentials|no region|sso token load|credential retrieval|credentials provider|unknown service|invalid region} error",
+            "=profile not found",
+            "profile not found .. config profile",
+        ],
+    ),
+    rule("aws.connection", C::Network, &["{endpoint connection|response streaming|connection closed} error"]),
+    invalid("aws.query", D::Other, &["malformed {query string|http request exception}", "param validation error"]),
     // google.rpc and the Gemini family.
     rule(
         "google.auth",
@@ -86,6 +118,8 @@ pub(super) const RULES: &[Rule] = &[
             "=credentials missing",
             "=access token type unsupported",
             "=account state invalid",
+            "=session cookie {invalid|expired}",
+            "={auth error|key invalid|key expired}",
             "request had invalid authentication credentials",
             "request is missing required authentication credential",
         ],
@@ -103,9 +137,20 @@ pub(super) const RULES: &[Rule] = &[
             "=api key http referrer blocked",
             "=api key ip address blocked",
             "=user project denied",
-            "=location policy violated",
-            "=security policy violated",
-            "=api key android app blocked",
+            "={location|security|resource usage restriction|org restriction} {policy |}{violated|violation}",
+            "=api key {android|ios} app blocked",
+            "=resource usage restriction violated",
+            "=service not visible",
+            "=gcp suspended",
+            "=user blocked by admin",
+            "=access not configured",
+            "=account {deleted|disabled|unverified}",
+            "=ip referer blocked",
+            "=insufficient {permissions|file permissions|authorized party|audience}",
+            "=app not authorized to file",
+            "=domain policy",
+            "=locked domain forbidden",
+            "=cannot download abusive file",
         ],
     ),
     rule(
@@ -113,21 +158,89 @@ pub(super) const RULES: &[Rule] = &[
         C::QuotaExceeded,
         &["=billing disabled", "requires billing to be enabled", "billing {account |}.. {not enabled|disabled|closed}"],
     ),
+    rule(
+        "google.daily",
+        C::QuotaExceeded,
+        &[
+            "={daily limit exceeded|daily limit exceeded unreg}",
+            "={storage|download} quota exceeded",
+            "variable term expired daily exceeded",
+            "=quota exceeded & daily",
+        ],
+    ),
+    rule(
+        "google.rate",
+        C::RateLimited,
+        &["{serving|concurrent|variable term|user rate|sharing rate|calendar usage} {limit|limits} exceeded"],
+    ),
+    rule("google.backend", C::ServerError, &["=backend error"]),
+    rule(
+        "gemini.finish",
+        C::MalformedResponse,
+        &[
+            "finish reason {unexpected tool call|too many tool calls|no image|malformed response}",
+            "={unexpected tool call|no image}",
+        ],
+    ),
     rule("google.no_credentials", C::Configuration, &["default credentials error"]),
     rule(
         "google.publisher_model",
         C::NotFound,
         &["publisher model .. {not found|was not found}", "models .. is not found for api version"],
     ),
-    // JSON-RPC and MCP: the words come first, the number decides where there are none.
+    // Google's ABORTED is a lost race, not somebody's wish.
+    rule("grpc.aborted", C::ServerError, &["# aborted @grpc", "status code aborted"]),
+    // Azure.
     rule(
-        "mcp.not_found",
-        C::NotFound,
-        &["@num:32601", "@num:32002", "unknown tool", "tool .. not found @tool", "method not found"],
+        "azure.permission",
+        C::PermissionDenied,
+        &[
+            "special feature or quota id required",
+            "authentication type disabled",
+            "={linked |}authorization failed",
+            "{missing subscription registration|subscription not registered}",
+            "read only disabled subscription",
+            "=request disallowed by policy",
+            "=authorization request denied",
+            "=error access denied",
+        ],
     ),
-    rule("mcp.timeout", C::Timeout, &["@num:32001 & timed out", "@num:32001 & timeout"]),
-    rule("mcp.authentication", C::Authentication, &["=unauthorized & @num:32000", "@num:32001 & unauthorized"]),
-    invalid("mcp.invalid_type", D::BadSchema, &["invalid type & @num:32602", "expected .. received & @num:32602"]),
-    invalid("mcp.invalid_params", D::ParameterMismatch, &["@num:32602"]),
-    invalid("jsonrpc.parse", D::BadSchema, &["@num:32700", "@num:32600"]),
+    rule("azure.token", C::Authentication, &["aadsts*", "{invalid|expired} authentication token"]),
+    rule("azure.context", C::ContextLength, &["=tokens limit reached !per minute"]),
+    rule("azure.not_found", C::NotFound, &["={unknown|unavailable} model", "=operation not found"]),
+    rule("azure.capacity", C::Overloaded, &["=no capacity", "=sku not available"]),
+    invalid("azure.operation", D::UnsupportedParameter, &["=operation not supported"]),
+    // Watsonx, OCI.
+    rule(
+        "watsonx.quota",
+        C::QuotaExceeded,
+        &["=token quota reached", "=consumption limit reached", "=instance quota exceeded"],
+    ),
+    rule("watsonx.rate", C::RateLimited, &["=rate limit reached requests", "=request limit exceeded"]),
+    rule("watsonx.auth", C::Authentication, &["bxnim*"]),
+    rule(
+        "watsonx.permission",
+        C::PermissionDenied,
+        &["=authorization rejected", "=no associated service instance error"],
+    ),
+    rule("watsonx.server", C::ServerError, &["=downstream request failed"]),
+    invalid("watsonx.function", D::UnsupportedParameter, &["=model no support for function"]),
+    invalid("watsonx.entity", D::BadSchema, &["=invalid request entity"]),
+    rule("oci.not_found", C::NotFound, &["not authorized or not found"]),
+    rule("oci.capacity", C::Overloaded, &["out of {host |}capacity"]),
+    rule("oci.permission", C::PermissionDenied, &["={sign up required|not allowed}"]),
+    invalid("oci.state", D::Other, &["={incorrect|invalid} state"]),
+    // Databricks, Snowflake, NVIDIA.
+    rule("databricks.permission", C::PermissionDenied, &["=feature disabled", "=customer verification required"]),
+    rule("databricks.unavailable", C::Overloaded, &["={workspace |}temporarily unavailable", "=endpoint not ready"]),
+    rule("databricks.auth", C::Authentication, &["=customer unauthorized"]),
+    rule("databricks.io", C::ServerError, &["=io error"]),
+    rule(
+        "snowflake.auth",
+        C::Authentication,
+        numbered!("": 390100, 390101, 390111, 390112, 390114, 390144, 390303, 390318),
+    ),
+    rule("snowflake.network_rule", C::PermissionDenied, numbered!("": 390422)),
+    rule("nvidia.degraded", C::Overloaded, &["degraded function", "function .. {is |}in degraded"]),
+    rule("nvidia.credits", C::QuotaExceeded, &["cloud credits expired"]),
 ];

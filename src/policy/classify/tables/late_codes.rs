@@ -1,0 +1,35 @@
+//! Documented names that say little, or stand around a better reason: asked after everything else.
+
+use crate::{
+    domain::failure::{FailureClass as C, InvalidRequestDetail as D},
+    policy::classify::rule::{Rule, invalid, numbered, rule},
+};
+
+/// In order.
+pub(super) const RULES: &[Rule] = &[
+    rule("late.setting", C::Configuration, &["load setting error", "=get channel failed"]),
+    invalid(
+        "late.unsupported",
+        D::UnsupportedParameter,
+        &["unsupported functionality error", "=unsupported {operation|protocol}"],
+    ),
+    invalid(
+        "late.invalid",
+        D::Other,
+        &[
+            "invalid prompt error",
+            "={validation|template error|tokenizer|empty}",
+            "=upload too large",
+            "illegal argument exception",
+        ],
+    ),
+    rule("late.malformed", C::MalformedResponse, &["gateway response error", "=bad response"]),
+    rule("late.network", C::Network, &["=eof"]),
+    rule("late.aborted", C::ServerError, &["={aborted|data loss} & grpc"]),
+    rule("late.tool", C::ServerError, numbered!("@tool": 32603)).retry(false),
+    rule(
+        "late.server",
+        C::ServerError,
+        numbered!("": 32603, 50000; also "=api error", "=system error", "ray task error", "=unknown error", "=upstream error", "=one api error"),
+    ),
+];
