@@ -38,6 +38,9 @@ pub(super) const RULES: &[Rule] = &[
         &[
             "{maximum|max|models|model max|model maximum} {allowed |model |}context {length|window|size} .. {tokens|exceed*|requested|but|however|resulted}",
             "maximum context length",
+            "{maximum|max|model|supported} {supported |allowed |}sequence length",
+            "{prompt|input} is # tokens long",
+            "too many {input |prompt |total |}tokens .. {# #|max*|limit # |allowed|at most|must be} !per minute !per day !tpm !wait !per min !try again",
             "tokens .. {accepts|allows|supports|takes|handles|limited to|permits} {only |up to |at most |a maximum of |max |}# {tokens|input tokens|}",
             "{tokens|prompt|input|inputs|conversation|messages|message|context} .. {exceed*|over|larger than|longer than|beyond} {the |}{model|models|its|this models} {limit|window|maximum|max|capacity|context}",
             "{tokens|prompt|input} .. exceed* {the |}{max|maximum} {message |model |context |input |prompt |}tokens",

@@ -7,6 +7,12 @@ use crate::{
 
 /// In order.
 pub(super) const RULES: &[Rule] = &[
+    // A client that checks an answer in the words of a request's checks.
+    rule(
+        "malformed.client_check",
+        C::MalformedResponse,
+        &["{type validation error|type validation failed|response validation} & {invalid union|invalid type|expected|unrecognized keys|invalid input|required|literal error} !value error !value type error"],
+    ),
     // A constructor that fails is the tool's own bug, not the caller's arguments.
     rule("tool.own_bug", C::ServerError, &["error init takes", "exception init takes", "error init missing", "error init got"]).retry(false),
     // An engine's answer that is a parse problem of what the model wrote stands in `lost`.
@@ -64,7 +70,6 @@ pub(super) const RULES: &[Rule] = &[
             "{duplicate|multiple} {tool use|tool call|tool result|function call} {id*|blocks|ids}",
             "tool {call id|result|message|messages|response} {is |must |}{missing|required|not found|has no|without} .. {tool calls|tool call|assistant}",
             "unexpected role tool",
-            "{unexpected|invalid} role .. after role",
             "{function|tool} response .. {without|does not match|must follow|immediately}  .. {function|tool} call",
         ],
     ),
@@ -75,6 +80,7 @@ pub(super) const RULES: &[Rule] = &[
         &[
             "each {advisor tool result|server tool*|web search tool result|code execution tool result} block must have",
             "{advisor|server} tool .. block must have",
+            "{unexpected|invalid} role .. after role",
             "role* .. must {precede|alternate|be alternating|follow|come|be first|be the first|be last}",
             "{roles|role|messages|turns|conversation roles} .. {alternat*|must alternate|should alternate|should be alternating}",
             "role .. must {precede|follow|be followed|come before|come after|end the array}",
@@ -133,7 +139,15 @@ pub(super) const RULES: &[Rule] = &[
         ],
     ),
     // A vague refusal of the whole shape.
-    invalid("request.shape", D::Other, &["improperly formed request !request body invalid"]),
+    invalid(
+        "request.shape",
+        D::Other,
+        &[
+            "improperly formed request !request body invalid",
+            "{header|headers} {is |are |}{required|missing|mandatory|not present|not provided|must be}",
+            "{missing|missing required|required} {request |http |}{header|headers}",
+        ],
+    ),
     // A vendor's own strictness about schemas and roles; another vendor takes the same request.
     invalid(
         "request.vendor_schema",
@@ -165,6 +179,10 @@ pub(super) const RULES: &[Rule] = &[
             "input should be {a |an |}",
             "{string does not match|does not match pattern|string should match pattern|does not match the expected pattern|expected a string|expected an object|expected a string but got|expected an array|expected object|expected array|expected string|expected number|must be a string|must be an array|must be an object|must be a list|must be a number|should be a string|must be of type|should be an array|must be an integer|must be one of|expected one of|invalid value for|is not one of|is not of type|not a valid}",
             "body failed validation",
+            "either .. or .. must be {provided|specified|set|defined|present|supplied|given|passed|included}",
+            "{missing|requires|require|need|needs|specify|provide} {either|one of|at least one of|exactly one of} .. {or|in|of|parameter*|field*}",
+            "{shape|dimension|dimensions} {mismatch|mismatched|does not match|do not match}",
+            "{unexpected|invalid|wrong|incorrect|mismatched} {input |tensor |}{shape|dimension*}",
             "{request body invalid|invalid request body|malformed request|badly formed|malformed input request|unable to parse request|cannot parse request|could not parse the json body|could not parse your json|failed to deserialize the json body|failed to parse the request|failed to parse request|error parsing the body|json parse error in request|body is not valid json|not valid json in the request|request body .. {not valid|malformed|cannot|could not}|unable to parse the request|invalid json payload|parse error .. request|deserializ* .. request|error decoding request|failed to decode request|cannot unmarshal|the request body|invalid character .. looking for|malformed body}",
             "requested tool does not exist",
             "tool .. {was not in request tools|not in request tools|which was not in}",
