@@ -15,11 +15,13 @@ mod content;
 mod context;
 mod crash;
 mod limits;
+mod loose;
 mod lost;
 mod nets;
 mod request;
 mod transport;
 mod traps;
+mod vague;
 
 /// Every rule, in order.
 pub(super) fn rules() -> impl Iterator<Item = &'static Rule> {
@@ -37,6 +39,8 @@ pub(super) fn rules() -> impl Iterator<Item = &'static Rule> {
         limits::RULES,
         capacity::RULES,
         transport::RULES,
+        loose::RULES,
+        vague::RULES,
         nets::RULES,
     ]
     .into_iter()

@@ -59,6 +59,7 @@ pub(super) const RULES: &[Rule] = &[
             "no {api |access |auth |provider |valid |}{key|keys|token|credentials|api key} {is |was |are |were |has been |}{found|configured|set|provided|available|specified|present|defined|given|stored|in} !header",
             "{missing|no} {api key|api token|credentials|apikey|access token|credential|environment variable|env var} {for|in|env*|configuration|please|to|from|pass|on|set} !header",
             "missing credentials",
+            "{config|configuration|settings|credentials|env} file .. {not found|missing|does not exist|doesnt exist|could not be found}",
             "missing api key environment*",
             "{api key|apikey|api token|token|credentials|key|secret|env key|environment variable|env var|variable|auth token} {is |are |was |were |has |have |must be |not |been |client option |must |}{not set|not configured|missing from env*|unset|not been set|not been configured|not defined|must be set|isnt set|isnt configured|arent set|is not set|is not configured|undefined in env*|not provided via|not specified in}",
             "{must be set|set the|setting the|set your|provide|define|defining|configure|export|add|setting} {either |by |}.. {environment variable*|env variable*|env var*|api key variable}",

@@ -32,6 +32,14 @@ pub(super) const RULES: &[Rule] = &[
             "=prompt tokens exceeded",
         ],
     ),
+    // How long something took is no length of a prompt.
+    rule(
+        "timeout.too_slow",
+        C::Timeout,
+        &[
+            "{exceed*|over|reached|hit|past} .. {processing time|execution time|time limit|wait time|maximum duration|time budget|allotted time} !per minute !rate limit",
+        ],
+    ),
     rule(
         "context.words",
         C::ContextLength,

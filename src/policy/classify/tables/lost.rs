@@ -62,6 +62,12 @@ pub(super) const RULES: &[Rule] = &[
             "{llama decode|failed to initialize batch|invalid input batch|failed to prepare batch}",
         ],
     ),
+    // Nothing came for so long: the length says that somebody waited.
+    rule(
+        "timeout.silence",
+        C::Timeout,
+        &["{no|without|not received|never received} {any |}{output|response|reply|answer|data|token|tokens|chunk|chunks|event|events|activity|heartbeat|bytes} .. {for|in|within|after} {the last |over |more than |}# {s|sec|secs|second*|m|min|minute*|ms}"],
+    ),
     // What a tool's server wrote is not what a model wrote.
     rule(
         "malformed.tool_answer",

@@ -119,7 +119,7 @@ pub(super) const RULES: &[Rule] = &[
         "net.tool_exception",
         C::ServerError,
         &[
-            "traceback @tool",
+            "{traceback|zero division error|division by zero|assertion error|os error|not implemented error} @tool",
             "exception @tool",
             "type error @tool",
             "attribute error @tool",

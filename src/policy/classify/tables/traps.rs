@@ -62,7 +62,7 @@ pub(super) const RULES: &[Rule] = &[
             "{spawn|exec|execvp|posix spawn|execve} .. {enoent|executable file not found|not found in path|no such file}",
             "{command not found|executable file not found|executable not found|binary not found|not recognized as an internal|not recognized as the name of a cmdlet|program not found|is not on path|not found on path|not found in path|not found in your path|not in your path|not in path}",
             "{failed|unable|could not|cannot} {to |}{spawn|launch|exec|execute} .. {no such file|not found|enoent|cannot find the file}",
-            "{exited|exit|exits|failed|terminated|returned} {with |}{exit |status |}code @num:127",
+            "{exited|exit|exits|failed|terminated|returned} .. code @num:127",
             "{exit|return|status} {code|status} 127",
             "{node|python|python3|npx|uvx|uv|docker|bun|deno} .. {no such file or directory|is not installed|command not found}",
         ],
@@ -102,7 +102,7 @@ pub(super) const RULES: &[Rule] = &[
         "network.tls",
         C::Network,
         &[
-            "{ssl|tls} {connection |channel |session |}{could not|cannot|failed to} be established !certificate",
+            "{ssl|tls} .. {not be established|cannot be established|failed to be established} !certificate",
             "{authentication exception|authentication failed} & {ssl connection|tls connection|ssl stream|ssl exception|secure channel|ssl handshake|tls handshake} !certificate",
         ],
     ),
@@ -154,15 +154,11 @@ pub(super) const RULES: &[Rule] = &[
         &[
             "{concurrent|concurrency|parallel|simultaneous} {request |requests |session |sessions |connection |stream |call |job |usage |}{quota|limit|cap}",
             "{high|reduce|reducing|lower|decrease|limit} {the |your |}{concurrency|parallelism|number of concurrent|number of parallel|number of simultaneous}",
-            "{quota|limit|maximum|max} {of|for|on} {concurrent|simultaneous|parallel}",
+            "{number of|maximum of|limit of|quota for|limit for|limit on|quota on} {concurrent|simultaneous|parallel}",
         ],
     ),
     // A short window beside a long one: the short one is what is hit first.
-    rule(
-        "rate.two_windows",
-        C::RateLimited,
-        &["{per|every|each} {# |}{second|minute|hour} {or|and} # .. per {# |}{day|month}"],
-    ),
+    rule("rate.two_windows", C::RateLimited, &["{per|every|each} .. {second|minute|hour} {or|and} # .. {day|month}"]),
     // Pools of a day or a month under the name of a rate limit.
     rule(
         "quota.daily_pool",
@@ -174,6 +170,7 @@ pub(super) const RULES: &[Rule] = &[
             "free tier .. per day",
             "free {tier|plan|model|models|quota|usage|requests} .. {daily|per day|today|per month|monthly}",
             "{daily|per day|per month|monthly|weekly} .. free {tier|plan|model|models|quota|usage}",
+            "{limit|quota|allowance|reached|exceed*|used} .. {for today|today s|today|for the day|this month|this week|until tomorrow} !try again in",
             "daily free",
         ],
     ),
@@ -191,7 +188,7 @@ pub(super) const RULES: &[Rule] = &[
             "extra usage is required",
             "{long context|feature|model|endpoint} .. {not available|not included|unavailable} {in|on|for|with} your {current |}{plan|subscription|tier}",
             "{upgrade|higher} {your |}{plan|tier} to {use|access|unlock} {this|the} {model|feature|endpoint}",
-            "your {current |}{plan|tier|subscription} does not {include|support|allow|have access}",
+            "your .. {plan|tier|subscription} does not {include|support|allow|have access}",
             "requires a {paid|pro|higher|premium|enterprise|plus|max} {plan|subscription|tier}",
             "only available {to|for|on|in|with} {the |a |our |}{paid|pro|premium|enterprise|plus|paying|business|team|higher|subscri*}",
             "{paid|pro|premium|enterprise|plus|subscriber|subscribers} {plan |plans |user |users |account |accounts |tier |tiers |}only",
@@ -205,7 +202,7 @@ pub(super) const RULES: &[Rule] = &[
         C::PermissionDenied,
         &[
             "{无权|没有权限|无权限|权限不足|暂无权限|不允许使用}",
-            "grant {your |the |this |}{api key|key|token|app|service account|role|principal|user|account} .. {scope*|permission*|role*|access}",
+            "grant .. {api key|key|token|app|service account|role|principal|user|account} .. {scope*|permission*|role*|access}",
             "{api key|key|token|credential|credentials|service account|role|principal} {does not|doesnt|do not|lacks|is missing|missing|needs|requires} {have |grant |include |contain |}.. {scope|scopes|permission|permissions|privilege|privileges|entitlement*}",
         ],
     ),
@@ -274,7 +271,7 @@ pub(super) const RULES: &[Rule] = &[
         "overloaded.worker_limit",
         C::Overloaded,
         &[
-            "{processing|handling|receiving|experiencing} {currently |}too many {concurrent |}requests",
+            "{processing|handling|receiving|experiencing} .. {too many requests|too many concurrent requests}",
             "=provider unavailable",
             "worker .. request limit reached",
         ],

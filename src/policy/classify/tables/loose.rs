@@ -1,0 +1,153 @@
+//! Loose families: a subject and what is said of it, in any words between. Asked only where no finer phrase held.
+//!
+//! People and vendors word one fact in hundreds of ways; here stand the words the field uses, by class, from the classes
+//! whose words are clearest to those whose words are everyone's.
+
+use crate::{
+    domain::failure::FailureClass as C,
+    policy::classify::rule::{Rule, rule},
+};
+
+/// In order.
+pub(super) const RULES: &[Rule] = &[
+    rule(
+        "loose.cancelled",
+        C::Cancelled,
+        &[
+            "{user|human|operator|caller|client} .. {cancelled|canceled|cancels|aborted|declined|rejected|dismissed|interrupted|sent a new message|pressed|hung up|disconnected}",
+            "{skipped|stopped|dismissed|interrupted|aborted|discarded|declined} .. {by user|by the user|the user|by operator|by caller|by client}",
+            "{abgebrochen|annulé par|cancelado por|キャンセルされ|취소되었|취소됨|отменен*|отменён*}",
+        ],
+    ),
+    rule(
+        "loose.filter",
+        C::ContentFiltered,
+        &[
+            "{content|prompt|input|output|image|response|text|message|generation|query|completion|answer|video|picture} .. {flagged|moderated|nsfw|inappropriate|unsafe|harmful|offensive|disallowed content|violates|violated|violating|violation of|public figure|sexual|nudity|violence|hateful|toxic|explicit} !schema !constraint !filtered false",
+            "{for safety|safety reasons|safety system|safety filter*|safety polic*|safety classifier*|content filter|content filters|content filtering|guardrail*|moderation|usage guidelines|content guidelines|content policy|content policies|community standards|acceptable use|trust and safety} !filtered false",
+            "{nsfw|hate speech|self harm|explicit content|depict*} !filtered false",
+            "{refused|refuses|declined|declines|unwilling} {to |}{answer|respond|generate|comply|continue|help|assist|produce}",
+            "{内容|文本|图片|输入|输出|提示词|生成} .. {审核|违规|敏感|风险|不合规|不安全|拦截|违法}",
+            "{敏感|涉黄|涉政|涉暴|不良信息|风控|违禁}",
+            "{política de contenido|políticas de contenido|filtro de contenido|politique de contenu|filtre de contenu|política de conteúdo|políticas de conteúdo|conteúdo impróprio|conteúdo inadequado|contenido inadecuado|inhaltsrichtlinie*|unangemessen*|不適切|コンテンツポリシー|コンテンツフィルタ|부적절|콘텐츠 정책|유해|неприемлем*|недопустим*}",
+        ],
+    ),
+    rule(
+        "loose.quota",
+        C::QuotaExceeded,
+        &[
+            "{credit|credits|balance|fund|funds|wallet|allowance|allotment|trial|trial period|prepaid|prepayment|invoice|invoices|budget|subscription|free tier|free plan} .. {exhaust*|deplet*|insufficient|used up|run out|ran out|expired|ended|lapsed|overdue|outstanding|unpaid|empty|exceeded|finished|consumed|too low|not enough|negative|paused|over} !retry budget !token budget !time budget !thinking budget",
+            "{exhausted|depleted|insufficient|used up|run out of|ran out of|running out of|no more|no remaining|outstanding|unpaid|over the|exceeded} {your |the |its |any |all |available |free |monthly |account |}{credit|credits|balance|fund|funds|wallet|allowance|allotment|allotted|subscription|trial|prepaid|invoice*|searches|generations|free requests|free tier}",
+            "{run out|ran out|out|no more|used all} {of |}{your |its |the |available |free |}{searches|requests|messages|generations|minutes|images|queries|calls|characters|units|points|coins|scrapes|pages}",
+            "{exceed*|over|beyond|used} .. {allotted|allotment|allowance|plan limit|plan limits|subscription limit|included usage}",
+            "{card|payment|charge|billing} {was |has been |is |could not be |}{declined|failed|rejected|overdue|processed|suspended|disabled}",
+            "{could not|couldnt|cannot|unable to|failed to} {charge|bill|collect|process} .. {card|payment|account}",
+            "{daily|weekly|monthly|annual|yearly|today|this month|this week|tomorrow|billing cycle|billing period} .. {limit|quota|allowance|cap|maximum|exceed*|exhausted|used up}",
+            "{limit|quota|allowance|cap|maximum|exceed*|exhausted|used up|reached} .. {daily|weekly|monthly|annual|yearly|today|for the day|this month|this week|tomorrow|billing cycle|billing period}",
+            "{次数|流量|点数|积分|配额|套餐|余额|额度|费用} .. {用完|用尽|耗尽|不足|超限|已达|上限|到期|为 0}",
+            "{saldo|crédito|créditos|cuota|presupuesto|cota} .. {insuficiente*|agotad*|suficiente|excedid*|superad*|esgotad*}",
+            "sin {saldo|crédito|créditos|fondos}",
+            "{crédit|crédits|solde|quota|forfait} .. {épuisé*|insuffisant*|dépassé*|expiré*}",
+            "{guthaben|kontingent|kredit|credits|budget|abonnement} .. {aufgebraucht|erschöpft|überschritten|abgelaufen|reicht nicht}",
+            "{クレジット|残高|利用枠|無料枠|クォータ|利用上限} .. {不足|使い切|超過|超え|上限|なくな|達し}",
+            "{크레딧|잔액|할당량|사용량 한도} .. {부족|소진|초과|없}",
+            "{баланс*|кредит*|средств*|квот*} .. {исчерпан*|недостаточн*|закончил*|превышен*}",
+            "{недостаточно|исчерпан*|закончились} .. {средств*|кредит*|баланс*|квот*}",
+        ],
+    ),
+    rule(
+        "loose.crash",
+        C::Crash,
+        &[
+            "{engine|engine loop|worker|process|subprocess|child|runner|server|kernel|instance|container|pod|executor|daemon|plugin|interpreter|model} .. {crashed|crashes|crash|died|dead|killed|segfault*|oom|quit unexpectedly|quit|core dump*|panicked|terminated abnormally|terminated unexpectedly|exited|exit code} !deadline",
+            "{oom|oomkilled|out of device memory|out of vram|out of host memory|gpu memory exhausted|allocation failed|deadlock|panic|abnormal termination|terminated abnormally|abnormal exit} !certificate",
+            "{显存不足|显存溢出|内存不足|内存溢出|进程崩溃|崩溃|进程已退出|进程退出|异常退出|异常终止}",
+            "{メモリ不足|クラッシュ|메모리 부족|비정상 종료|abgestürzt|bloqueó|a planté|упал процесс|не хватает памяти}",
+        ],
+    ),
+    rule(
+        "loose.context",
+        C::ContextLength,
+        &[
+            "{prompt|input|inputs|tokens|token|context|conversation|sequence|chat|history} .. {too long|too many tokens|exceed*|more than|longer|larger|greater|overflow*|beyond|surpass*|above|over the} .. {tokens|token|context|length|window|limit|maximum|max|allowed|characters|chars|supported} !seconds !rate !per minute !quota !time !requests !size of the file !image !schema",
+            "{sequence of|prompt of|prompt has|input of|input has|contains|context of} # tokens .. {max|maximum|limit|only|more than|allowed|exceed*|supports}",
+            "model max is #",
+            "{too long|too large|too big} for {the |this |our |its |}{model|context|context window|llm}",
+            "{texto|entrada|contexto|mensaje|mensagem|prompt} .. {demasiado larg*|muito long*|longitud máxima|supera|excede}",
+            "{trop long*|longueur maximale|dépasse la longueur|fenêtre de contexte}",
+            "{zu lang|kontextlänge|kontextfenster|maximale länge}",
+            "{長すぎ|コンテキスト長|最大トークン|トークン数|トークン制限|너무 깁니다|컨텍스트 길이|토큰 수|слишком длинн*|длин* контекст*}",
+        ],
+    ),
+    rule(
+        "loose.permission",
+        C::PermissionDenied,
+        &[
+            "{plan|subscription|tier|role|license|licence|membership} .. {does not|doesnt|do not|cannot|not} {currently |}{include|includ*|allow|permit|cover|have|entitled|authorized|permitted|eligible}",
+            "{for|to|on|with} {our |the |}{enterprise|pro|premium|paid|business|plus|vip} {and .. |}{customer*|user*|plan*|tier*|subscri*|member*|account*} {only|exclusively}",
+            "{feature|model|endpoint|api|tool|option|capability} .. {for|requires|needs|reserved for|limited to} {a |our |the |}{enterprise|pro|premium|paid|business|plus|vip|higher tier|team} {customer*|user*|plan*|tier*|subscri*|member*|account*|license|only}",
+            "{upgrade|upgrading|subscribe|switch} to {a |an |our |the |}{pro|plus|premium|paid|enterprise|business|team|max|ultra|higher} {plan |tier |account |subscription |}{to|for} {use|access|unlock|enable|get|this|using}",
+            "{is|are|been|it s|its} gated",
+            "{accept|agree to|sign} {the |its |our |this |}{licence|license|terms|agreement|conditions}",
+            "not accessible {by|to|with|for|from|in}",
+            "{not|isnt|arent} {entitled|subscribed|eligible|provisioned|onboarded|cleared|enrolled}",
+            "{blocked|disabled|forbidden|restricted|disallowed|prohibited|denied|turned off|locked} {by|for|due to|under|in} {your |the |an |a |}{administrator*|admin*|organization*|org|owner|account|security|firewall|role|company|it department|tenant|workspace|enterprise}",
+            "{role|user|account|identity|principal|caller|token|key} .. {not allow*|does not allow|doesnt allow|not permitted|is not allowed|has no access|have no access|no rights|no access|cannot access|cant access|may not}",
+            "{需要 .. 权限|没有访问|不允许访问|禁止|仅限|账号异常|账户异常|账号已|封号|未授权访问|无法访问该模型|未认证|未实名}",
+            "{permisos insuficientes|sin permiso|no tiene permiso*|n avez pas accès|pas autorisé*|non autorisé*|nicht berechtigt|keine berechtigung|sem permissão|acesso negado|権限がありません|権限が必要|アクセス権|권한이 없|접근이 거부|нет доступа|нет прав|недостаточно прав}",
+        ],
+    ),
+    rule(
+        "loose.authentication",
+        C::Authentication,
+        &[
+            "{api key|api keys|key|token|credential|credentials|jwt|session|signature|password|secret|access key|bearer|oauth|cookie|login} .. {is invalid|invalid|expired|incorrect|wrong|revoked|rejected|not valid|not recogni*|does not exist|doesnt exist|verification failed|could not be verified|cannot be verified|not accepted|mismatch|been deleted|been disabled|could not be authenticated|failed validation|refused} !certificate !ssl !unexpected token !schema !invalid request error !parameter !max tokens",
+            "{could not|couldnt|cannot|cant|unable to|failed to|not able to} {be |}{verify|validate|authenticate|recognize|accept|refresh} .. {credential*|api key|token|identity|key|signature|session|user|login} !certificate",
+            "{invalid|bad|wrong|no|missing|not} auth",
+            "{please |you must |you need to |must |}{sign in|log in|login|signin|authenticate|reauthenticate|re authenticate} {to continue|again|first|is required|required|to use|to access|before}",
+            "please {sign in|log in|login|signin|authenticate|reauthenticate|re authenticate}",
+            "{valid|requires a|needs a|need a|provide a|supply a} {valid |}{api |access |auth |bearer |}{key|token} {is |}{required|needed|must|to}",
+            "{api key|apikey|密钥|令牌|token|签名|凭证|秘钥|鉴权|认证|授权码|身份} .. {错误|无效|过期|失效|不正确|不存在|有误|非法|失败|校验}",
+            "{api schlüssel|schlüssel|anmeldung|zugangsdaten|authentifizierung|anmeldedaten} .. {ungültig|abgelaufen|falsch|fehlgeschlagen}",
+            "{ungültiger|ungültige|falscher} .. {schlüssel|token|zugangsdaten}",
+            "{clave|clave api|clave de api|credenciales|autenticación|token|chave|chave de api|credenciais|autenticação} .. {no es válid*|inválid*|no válid*|incorrect*|incorret*|expirad*|caducad*|fallid*|falhou|não é válid*}",
+            "{clé|clé api|identifiants|jeton|authentification} .. {invalide*|non valide*|expiré*|incorrect*|échou*}",
+            "{api キー|キー|トークン|認証情報|認証|ログイン} .. {無効|正しくありません|期限|間違|失敗|エラー|必要}",
+            "{api 키|토큰|인증|로그인} .. {유효하지|잘못|만료|실패|필요}",
+            "{ключ|токен|авторизаци*|аутентификаци*} .. {неверн*|недействител*|истек*|ошибка|не прошл*}",
+            "{неверный|недействительный|неправильный|ошибка} .. {ключ|токен|пароль|авторизац*|аутентификац*}",
+        ],
+    ),
+    rule(
+        "loose.configuration",
+        C::Configuration,
+        &[
+            "{set|configure|add|enter|provide|specify|select|choose|define|fill in|supply|input} .. {api key|key|token|provider|model|endpoint|base url|credentials|deployment|llm} .. {first|in settings|in the settings|in config*|in your config*|in the config*|config file|configuration file|environment|before using|before you|env file|preferences}",
+            "please {configure|set up|setup|select|choose|install|download|connect|add|pull} {a |an |your |the |at least one |}{llm |ai |default |valid |chat |language |}{model|models|provider|providers|api key|endpoint|llm|backend|server|credentials|deployment}",
+            "{no|missing|undefined|without|empty} {default |valid |active |ai |llm |language |chat |}{model|models|provider|providers|llm|api key|endpoint|environment variable|environment variables|env var|env vars|base url|server|servers|client|credentials} {is |are |has been |}{selected|configured|available|registered|set|chosen|installed|connected|specified|defined|provided|for|loaded}",
+            "missing {required |}{environment variable*|env var*|env variable*|configuration*|config|settings}",
+            "{didnt|did not|havent|have not|hasnt|has not|not yet} {been |}{configure*|set up|select*|choose|chosen|install*|initializ*} .. {model|provider|key|llm|endpoint|server|settings}",
+            "key error .. {api key|token|secret|endpoint|base url}",
+            "{server|client|provider|connector|integration|plugin|backend|llm|extension|mcp} .. {not configured|not connected|not installed|not set up|isnt configured|is not supported|not started|not initialized|isnt running|isnt connected|not running|disconnected} !stream !request",
+            "{executable|binary|command|program|browser|dependency|package|library|module} .. {doesnt exist|does not exist|is missing|not available|missing|not installed|isnt installed|could not be found}",
+            "{run|running|execute} .. {setup|install|init|installer|onboarding}",
+            "{must set|need to set|have to set|must specify|must configure|must provide} {either |a |an |the |your |one of |}{model|api key|key|token|endpoint|deployment|base url|provider|environment variable*} .. {config*|settings|environment|env|file|variable*}",
+            "{请先 .. 填写|请填写|请先填写|请检查配置|配置错误|配置缺失|未安装|未启动|没有设置|未选择模型|请选择模型|没有可用的模型|未找到可用}",
+            "{設定されていません|設定してください|未設定|インストールされていません|설정되지 않|설정하세요|설치되어 있지}",
+            "{n est pas configuré*|non configuré*|nicht konfiguriert|fehlt in den einstellungen|nicht gesetzt|nicht installiert|no está configurad*|no configurad*|não configurad*|não está configurad*|не настроен*|не задан*|не установлен*}",
+        ],
+    ),
+    rule(
+        "loose.not_found",
+        C::NotFound,
+        &[
+            "{model|models|deployment|version|voice|tool|endpoint|engine|snapshot|function|adapter|resource|collection|agent|page|file} .. {retired|sunset|sunsetted|decommissioned|no longer|not served|isnt served|not registered|not exist|not hosted|not deployed|isnt deployed|cannot be found|couldnt be found|cant be found|unrecognized|removed|discontinued|phased out|withdrawn|nonexistent|unknown}",
+            "{was|has been|is|been|were} {now |}{retired|sunset|decommissioned|discontinued|phased out|withdrawn}",
+            "{could not|couldnt|cannot|cant|unable to|failed to} {find|locate} .. {model|deployment|tool|endpoint|engine|function|resource|page|file|version|route|issue|repository|adapter|voice|assistant|thread}",
+            "no {route|routes|model|models|tool|tools|deployment|endpoint|handler|function|endpoints} {matches|matching|match|by that name|named|with that|with the name|called|registered|under}",
+            "there is no {such |}{model|tool|deployment|endpoint|function|file|resource}",
+            "{无此|没有此|没有该|查无|找不到|未找到|不存在|没有找到|已停服|已废弃|已删除}",
+            "{no existe|no se encontró|no encontrad*|n existe pas|introuvable|inexistant|nicht gefunden|existiert nicht|nicht vorhanden|存在しません|見つかりません|존재하지 않|찾을 수 없|não existe|não encontrad*|не существует|не найден*}",
+        ],
+    ),
+];
