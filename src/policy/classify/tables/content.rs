@@ -44,7 +44,7 @@ pub(super) const RULES: &[Rule] = &[
             "{withheld|removed|suppressed|stopped|filtered|redacted} .. {copyright*|policy|safety|harmful|unsafe|recitation|content|moderation}",
             "copyrighted {material|content|text}",
             "{moderation|safety|content|guardrail} {layer|system|service|filter|filters|check|checks|classifier|model|guard} .. {reject*|block*|refus*|flag*|denied|fail*}",
-            "{reject*|block*|refus*|flag*|denied} by .. {moderation|safety|content|guardrail*|policy} !administrator* !admin !organization* !network policy !data policy",
+            "{reject*|block*|refus*|flag*|denied} by .. {moderation|safety|content|guardrail*|policy} !administrator* !admin !organization* !network policy !data policy !security policy",
             "content .. {is|was|were|has been} blocked",
             "{triggering|triggered|trigger} .. {content management policy|content filter*|content policy|safety filter*|moderation}",
             "content management policy",

@@ -45,6 +45,8 @@ pub(super) const RULES: &[Rule] = &[
         C::ContextLength,
         &[
             "{maximum|max|models|model max|model maximum} {allowed |model |}context {length|window|size} .. {tokens|exceed*|requested|but|however|resulted}",
+            "{prompt|request|input|conversation|messages} {has|have|contains|contain|with|of|is} # tokens",
+            "{not fit|cannot fit|doesnt fit|does not fit} .. {context|window|model}",
             "maximum context length",
             "{maximum|max|model|supported} {supported |allowed |}sequence length",
             "{prompt|input} is # tokens long",

@@ -66,7 +66,7 @@ pub(super) const RULES: &[Rule] = &[
     rule(
         "timeout.silence",
         C::Timeout,
-        &["{no|without|not received|never received} {any |}{output|response|reply|answer|data|token|tokens|chunk|chunks|event|events|activity|heartbeat|bytes} .. {for|in|within|after} {the last |over |more than |}# {s|sec|secs|second*|m|min|minute*|ms}"],
+        &["{no|without|not received|never received} {any |}{output|response|reply|answer|data|token|tokens|chunk|chunks|event|events|activity|heartbeat|bytes} .. {for|in|within|after} {the last |over |more than |}{# s|# sec*|# ms|# min*|#s|#ms|#m|#min}"],
     ),
     // What a tool's server wrote is not what a model wrote.
     rule(
@@ -87,7 +87,7 @@ pub(super) const RULES: &[Rule] = &[
             "{did not match any variant|missing field .. at line|unknown variant|invalid type .. at line|invalid stream payload|malformed response|invalid json response|unexpected response format|unrecognized response|unexpected content type|{invalid|wrong|bad} content type|mimetype|unexpected mimetype|unexpected data|invalid error response|unknown chunk}",
             "{llm|model|models|assistant|completion|ai} {output|response|answer|reply|message} .. {did not|does not|didnt|doesnt|do not} {contain|include|match|conform|return|have|follow|parse|provide|comply}",
             "{response|output|answer|object} {did not|does not|didnt|doesnt} {match|conform|comply|validate|contain|follow}",
-            "{did not|didnt|does not|doesnt|failed to|without} {provide|provid*|return|produc*|generate|emit|give|yield|send|includ*|output} {any |a |an |}{valid |usable |assistant |text |new |}{message|messages|content|text|output|response|answer|completion|choices|candidates|tokens|reply|image|images} !due to",
+            "{did not|didnt|does not|doesnt|failed to|without} {provide|provid*|return|produc*|generate|emit|give|yield|send|includ*|output} {any |a |an |}{valid |usable |assistant |text |new |}{message|messages|content|text|output|response|answer|completion|choices|candidates|tokens|reply|image|images|tool call|tool calls|function call} !due to",
             "expected {a |}json .. {but|got|found|received}",
             "{no choices|choices .. empty|empty choices|no candidates|without choices|no generations|choices is {null|none|empty|undefined|missing}|choices missing|missing choices|choices attribute|no output generated|no output|no content generated|no object generated|no content in response|no text content|no response from model|null response|no valid response|missing content|no message in response}",
             "{empty response|empty completion|empty content|empty message|empty output|empty stream|returned empty|returned no|returned an empty|response is empty|response was empty|empty reply|returned nothing|blank response|empty body|stream ended with empty|stream .. without {any |}content|without producing|empty result|returned none|model returned no|returned null|received empty|got empty} !empty reply from server",

@@ -115,12 +115,14 @@ pub(super) const RULES: &[Rule] = &[
             "uncaught {error|exception}",
         ],
     ),
+    invalid("net.tool_syntax", D::Other, &["syntax error {at|near|in} @tool"]),
     rule(
         "net.tool_exception",
         C::ServerError,
         &[
             "{traceback|zero division error|division by zero|assertion error|os error|not implemented error} @tool",
             "exception @tool",
+            "error {executing|running|calling|invoking} {the |}{tool|function} @tool",
             "type error @tool",
             "attribute error @tool",
             "key error @tool",

@@ -11,7 +11,10 @@ pub(super) const RULES: &[Rule] = &[
     rule(
         "malformed.client_check",
         C::MalformedResponse,
-        &["{type validation error|type validation failed|response validation} & {invalid union|invalid type|expected|unrecognized keys|invalid input|required|literal error} !value error !value type error"],
+        &[
+            "unexpected model behavior",
+            "{maximum|max|too many} retries .. {result|output|response} validation",
+"{type validation error|type validation failed|response validation} & {invalid union|invalid type|expected|unrecognized keys|invalid input|required|literal error} !value error !value type error"],
     ),
     // A constructor that fails is the tool's own bug, not the caller's arguments.
     rule("tool.own_bug", C::ServerError, &["error init takes", "exception init takes", "error init missing", "error init got"]).retry(false),
@@ -65,7 +68,7 @@ pub(super) const RULES: &[Rule] = &[
             "{assistant message|tool calls|tool call|tool use|tool uses} .. must be followed by .. tool {messages|result*|response*|call id*}",
             "tool {call ids|call id|calls|call|use ids|use} .. {did not have|without|missing|no matching|do not have|not have} {a |}{response*|result*|corresponding*|tool result*|matching*}",
             "tool {use|call} ids were found without",
-            "{unexpected tool use id*|unexpected tool result*|tool use id .. {not found|found in|unexpected}|each tool result block must have|each tool use .. must have|tool result .. without .. tool {use|call}|no tool call found for|no tool output found for|no function call found for|orphan* tool*|tool call id .. not found|tool call id .. {does not match|doesnt match}}",
+            "{unexpected tool use id*|unexpected tool result*|tool use id .. {not found|found in|unexpected}|each tool result block must have|each tool use .. must have|tool result .. without .. tool {use|call}|no tool call found for|no matching tool {call|use}|no tool output found for|no function call found for|orphan* tool*|tool call id .. not found|tool call id .. {does not match|doesnt match}}",
             "number of function {response|call|responses|calls}",
             "{duplicate|multiple} {tool use|tool call|tool result|function call} {id*|blocks|ids}",
             "tool {call id|result|message|messages|response} {is |must |}{missing|required|not found|has no|without} .. {tool calls|tool call|assistant}",
@@ -138,14 +141,31 @@ pub(super) const RULES: &[Rule] = &[
             "registry ollama .. does not support",
         ],
     ),
+    // What only this gateway or platform wants to know: its own headers and the names of its own places.
+    invalid(
+        "request.own_header",
+        D::Other,
+        &[
+            "{header|headers} {is |are |was |were |has been |have been |}{required|missing|mandatory|not present|not provided|must be|absent}",
+            "{missing|missing required|required} {request |http |}{header|headers}",
+        ],
+    )
+    .fallback(true),
+    invalid(
+        "request.own_place",
+        D::BadSchema,
+        &[
+            "missing {either |required |}{project id|space id|workspace id|instance id|tenant id|account id|resource group|compartment id|namespace id}",
+            "{project id|space id|workspace id|instance id|tenant id|account id|resource group|compartment id|namespace id} {field |parameter |}{is |are |}{required|missing|not provided|must be}",
+        ],
+    )
+    .fallback(true),
     // A vague refusal of the whole shape.
     invalid(
         "request.shape",
         D::Other,
         &[
             "improperly formed request !request body invalid",
-            "{header|headers} {is |are |was |were |has been |have been |}{required|missing|mandatory|not present|not provided|must be|absent}",
-            "{missing|missing required|required} {request |http |}{header|headers}",
         ],
     ),
     // A vendor's own strictness about schemas and roles; another vendor takes the same request.
@@ -178,6 +198,7 @@ pub(super) const RULES: &[Rule] = &[
             "{literal error|string type|json invalid|type value error|model attributes type|list type|dict type|int parsing|missing .. loc body|loc body|union tag invalid|enum .. loc|validation error for|validation errors for|pydantic}",
             "input should be {a |an |}",
             "{string does not match|does not match pattern|string should match pattern|does not match the expected pattern|expected a string|expected an object|expected a string but got|expected an array|expected object|expected array|expected string|expected number|must be a string|must be an array|must be an object|must be a list|must be a number|should be a string|must be of type|should be an array|must be an integer|must be one of|expected one of|invalid value for|is not one of|is not of type|not a valid}",
+            "{value|field|text|content} {at|in} .. is empty",
             "body failed validation",
             "either .. or .. must be {provided|specified|set|defined|present|supplied|given|passed|included}",
             "missing {either|one of|at least one of|exactly one of}",

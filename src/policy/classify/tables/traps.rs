@@ -281,7 +281,7 @@ pub(super) const RULES: &[Rule] = &[
         "overloaded.temporary",
         C::Overloaded,
         &[
-            "{temporarily|momentarily|briefly} {unavailable|not available|offline|down|out of service|unreachable|inaccessible|overloaded|saturated} !region !country !account !quota !credits !name or service",
+            "{temporarily|momentarily|briefly} {unavailable|not available|offline|down|out of service|unreachable|inaccessible|overloaded|saturated} !region !country !account !quota !credits !name or service !name changed !was not found",
             "{model|models|deployment|endpoint|adapter} .. {is|are} {currently |still |now |being |}{loading|loaded into memory|warming up|starting up|initializing|spinning up|scaling up|cold starting}",
             "{no more|no other|no remaining|no further|no eligible|no suitable} .. {data center*|datacenter*|server*|backend*|instance*|node*|worker*|replica*|upstream*|host*|gpu*|machine*} !host key",
             "degraded {function|state|mode|model|service|performance|deployment|endpoint}",
