@@ -17,6 +17,7 @@ mod context;
 mod crash;
 mod late_codes;
 mod limits;
+mod loose;
 mod lost;
 mod machine_codes;
 mod nets;
@@ -26,6 +27,7 @@ mod system_codes;
 mod tool_codes;
 mod transport;
 mod traps;
+mod vague;
 
 /// Every rule, in order.
 pub(super) fn rules() -> impl Iterator<Item = &'static Rule> {
@@ -48,6 +50,8 @@ pub(super) fn rules() -> impl Iterator<Item = &'static Rule> {
         capacity::RULES,
         system_codes::RULES,
         transport::RULES,
+        loose::RULES,
+        vague::RULES,
         nets::RULES,
         late_codes::RULES,
     ]

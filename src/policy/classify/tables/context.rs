@@ -32,12 +32,25 @@ pub(super) const RULES: &[Rule] = &[
             "=prompt tokens exceeded",
         ],
     ),
+    // How long something took is no length of a prompt.
+    rule(
+        "timeout.too_slow",
+        C::Timeout,
+        &[
+            "{exceed*|over|reached|hit|past} .. {processing time|execution time|time limit|wait time|maximum duration|time budget|allotted time} !per minute !rate limit",
+        ],
+    ),
     rule(
         "context.words",
         C::ContextLength,
         &[
             "{maximum|max|models|model max|model maximum} {allowed |model |}context {length|window|size} .. {tokens|exceed*|requested|but|however|resulted}",
+            "{prompt|request|input|conversation|messages} {has|have|contains|contain|with|of|is} # tokens",
+            "{not fit|cannot fit|doesnt fit|does not fit} .. {context|window|model}",
             "maximum context length",
+            "{maximum|max|model|supported} {supported |allowed |}sequence length",
+            "{prompt|input} is # tokens long",
+            "too many {input |prompt |total |}tokens .. {# #|max*|limit # |allowed|at most|must be} !per minute !per day !tpm !wait !per min !try again",
             "tokens .. {accepts|allows|supports|takes|handles|limited to|permits} {only |up to |at most |a maximum of |max |}# {tokens|input tokens|}",
             "{tokens|prompt|input|inputs|conversation|messages|message|context} .. {exceed*|over|larger than|longer than|beyond} {the |}{model|models|its|this models} {limit|window|maximum|max|capacity|context}",
             "{tokens|prompt|input} .. exceed* {the |}{max|maximum} {message |model |context |input |prompt |}tokens",

@@ -39,7 +39,7 @@ pub(super) const RULES: &[Rule] = &[
             "{model|models|deployment|engine|version|endpoint|api} .. {has been |is |was |been |have been |}{deprecated|decommissioned|retired|discontinued|sunset|shut down|removed|no longer available|no longer supported|no longer offered|end of life|taken offline|obsolete|turned off|deactivated}",
             "{is not|isnt|not} a {valid|supported|known|recognized|registered} {model|deployment|engine|endpoint|tool|function}",
             "{not a valid model*|model .. is not valid|invalid model {name|id|identifier|specified|key}|model {identifier|name|id} .. {invalid|not valid|not recognized|unknown|incorrect}|model identifier is invalid|unrecognized model|unknown model|unsupported model|model is not supported|model .. is not supported|model not supported|model .. {not available|unavailable} {on|for|in|at|via|with} |no endpoints found for|no allowed providers|no available model|model is not available|requested model .. {not available|not supported|unavailable}}",
-            "{no|unknown|nonexistent|missing} {such |matching |}{model|deployment|tool|function|file|resource|route|endpoint|engine|voice|key|index|table} {named|called|with|found|matching|exists|available|for}",
+            "{no|unknown|nonexistent|missing} {such |matching |}{model|deployment|tool|function|file|resource|route|endpoint|engine|voice|key|index|table|adapter|lora|checkpoint|weights|template|project|assistant|collection} {named|called|with|found|matching|exists|available|for}",
             "{no longer {available|supported|offered|exists}} .. model",
             "{file does not exist|pull model manifest|try pulling it first|model .. try pulling|manifest for .. not found}",
             "{unimplemented|method not implemented|method not allowed}",
@@ -49,6 +49,34 @@ pub(super) const RULES: &[Rule] = &[
             "{モデルが見つかりません|모델을 찾을 수 없|nicht gefunden|no encontrado|introuvable|не найден*}",
         ],
     ),
+    // A status that is known says more than that its body could not be read.
+    rule("rate.unread", C::RateLimited, &["{could not|couldnt|cannot|failed to|unable to|error} {parse|parsing|decode|decoding|read|reading} .. {response|body|error} @429", "unexpected token .. json @429"]),
+    rule("overloaded.unread", C::Overloaded, &["{could not|couldnt|cannot|failed to|unable to} {parse|decode|read} .. {error|http response|error body|html} @502 @503 @529"]),
+    rule("timeout.unread", C::Timeout, &["{could not|couldnt|cannot|failed to|unable to} {parse|decode|read} .. {error|http response|error body|html} @504 @522 @524"]),
+    // A program's own fault, told by its language.
+    rule(
+        "server.exception",
+        C::ServerError,
+        &[
+            "{none type object has|object has no attribute|not subscriptable|is not iterable|referenced before assignment|object is not callable|unsupported operand|division by zero|is not json serializable|cannot read properties of|cannot read property|is not a function|is not defined|nil pointer dereference|null pointer exception|null reference exception|object reference not set|unbound local error|list index out of range|index out of range|name error|key error|attribute error} !choices !candidates !completion @5xx",
+            "{llama decode|failed to initialize batch|invalid input batch|failed to prepare batch}",
+        ],
+    ),
+    // Nothing came for so long: the length says that somebody waited.
+    rule(
+        "timeout.silence",
+        C::Timeout,
+        &["{no|without|not received|never received} {any |}{output|response|reply|answer|data|token|tokens|chunk|chunks|event|events|activity|heartbeat|bytes} .. {for|in|within|after} {the last |over |more than |}{# s|# sec*|# ms|# min*|#s|#ms|#m|#min}"],
+    ),
+    // What a tool's server wrote is not what a model wrote.
+    rule(
+        "malformed.tool_answer",
+        C::MalformedResponse,
+        &[
+            "{unexpected token|is not valid json|not valid json|unexpected end of json*|json parse error|json decode error|expecting value|unexpected content type|invalid content type|invalid response|unexpected response|failed to parse response|parse error|unexpected eof} !arguments !tool call !function call !tool input !llm !model output @tool",
+        ],
+    )
+    .fallback(false),
     rule(
         "malformed.words",
         C::MalformedResponse,
@@ -56,12 +84,13 @@ pub(super) const RULES: &[Rule] = &[
             "{upstream |}response {was |is |}not {valid |a valid |}json",
             "{failed|unable|could not|couldnt|cannot|error|failure|fail} {to |while |when |in |}{pars*|decod*|deserializ*|unmarshal*|process*} .. {response*|tool call*|arguments|json|output|stream|chunk|completion|event|answer|reply|model output|llm output|payload|result}",
             "{json parsing failed|json parse error|json decode error|jsondecodeerror|json parse exception|json exception|parse error at line|json reader exception|json syntax error|json serialization error|unexpected end of json*|unexpected token .. json|unterminated string|expecting value|extra data|expecting property name|expecting delimiter|unexpected non whitespace|invalid control character|is not valid json|not valid json|bad control character|in json at position|unexpected character|trailing characters|expected value at line|eof while parsing|invalid character .. looking for|syntax error .. json|double quoted property name|invalid literal|json repair|unexpected eof in json|json at position|unexpected end of input|malformed json|unparsable|unparseable|json eof|unexpected token}",
-            "{did not match any variant|missing field .. at line|unknown variant|invalid type .. at line|type validation error|type validation failed|ai type validation*|zod error|response validation|invalid response|unexpected response|invalid stream payload|malformed response|bad response body|invalid json response|unexpected response format|unrecognized response|unexpected content type|{invalid|wrong|bad} content type|mimetype|unexpected mimetype|unexpected data|invalid error response|unknown chunk}",
+            "{did not match any variant|missing field .. at line|unknown variant|invalid type .. at line|invalid stream payload|malformed response|invalid json response|unexpected response format|unrecognized response|unexpected content type|{invalid|wrong|bad} content type|mimetype|unexpected mimetype|unexpected data|invalid error response|unknown chunk}",
             "{llm|model|models|assistant|completion|ai} {output|response|answer|reply|message} .. {did not|does not|didnt|doesnt|do not} {contain|include|match|conform|return|have|follow|parse|provide|comply}",
             "{response|output|answer|object} {did not|does not|didnt|doesnt} {match|conform|comply|validate|contain|follow}",
+            "{did not|didnt|does not|doesnt|failed to|without} {provide|provid*|return|produc*|generate|emit|give|yield|send|includ*|output} {any |a |an |}{valid |usable |assistant |text |new |}{message|messages|content|text|output|response|answer|completion|choices|candidates|tokens|reply|image|images|tool call|tool calls|function call} !due to",
             "expected {a |}json .. {but|got|found|received}",
             "{no choices|choices .. empty|empty choices|no candidates|without choices|no generations|choices is {null|none|empty|undefined|missing}|choices missing|missing choices|choices attribute|no output generated|no output|no content generated|no object generated|no content in response|no text content|no response from model|null response|no valid response|missing content|no message in response}",
-            "{empty response|empty completion|empty content|empty message|empty output|empty stream|returned empty|returned no|returned an empty|response is empty|response was empty|empty reply|returned nothing|blank response|empty body|stream ended with empty|stream .. without {any |}content|without producing|empty result|returned none|model returned no|returned null|received empty|got empty}",
+            "{empty response|empty completion|empty content|empty message|empty output|empty stream|returned empty|returned no|returned an empty|response is empty|response was empty|empty reply|returned nothing|blank response|empty body|stream ended with empty|stream .. without {any |}content|without producing|empty result|returned none|model returned no|returned null|received empty|got empty} !empty reply from server",
             "none type object .. {choices|content|subscriptable|iterable|message|attribute*}",
             "cannot read {properties|property} of {undefined|null} .. reading .. {choices|content|message|delta|text|0|#}",
             "list index out of range",

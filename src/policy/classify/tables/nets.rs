@@ -7,6 +7,14 @@ use crate::{
 
 /// In order.
 pub(super) const RULES: &[Rule] = &[
+    // A reader's complaint about an answer, where no inner cause is told.
+    rule(
+        "net.unreadable",
+        C::MalformedResponse,
+        &[
+            "{type validation error|type validation failed|ai type validation*|zod error|response validation|invalid response|unexpected response|bad response body|not in expected format|not in the expected format}",
+        ],
+    ),
     rule("grpc.cancelled", C::Cancelled, &["status code cancelled", "status cancelled"]),
     rule("grpc.deadline", C::Timeout, &["deadline exceeded", "status code deadline*"]),
     rule(
@@ -91,12 +99,30 @@ pub(super) const RULES: &[Rule] = &[
             "系统异常",
         ],
     ),
+    rule("net.json_rpc", C::ServerError, &["@num:32603", "@num:32000"]),
+    // A stream that ended as it should, and failed all the same: nothing usable came.
+    rule(
+        "net.empty_stream",
+        C::MalformedResponse,
+        &["=stream end @stream", "data done @stream", "=message stop @stream"],
+    ),
+    rule(
+        "net.exception",
+        C::ServerError,
+        &[
+            "traceback most recent call last @http @stream @grpc",
+            "unhandled {error|exception}",
+            "uncaught {error|exception}",
+        ],
+    ),
+    invalid("net.tool_syntax", D::Other, &["syntax error {at|near|in} @tool"]),
     rule(
         "net.tool_exception",
         C::ServerError,
         &[
-            "traceback @tool",
+            "{traceback|zero division error|division by zero|assertion error|os error|not implemented error} @tool",
             "exception @tool",
+            "error {executing|running|calling|invoking} {the |}{tool|function} @tool",
             "type error @tool",
             "attribute error @tool",
             "key error @tool",

@@ -7,6 +7,15 @@ use crate::{
 
 /// In order.
 pub(super) const RULES: &[Rule] = &[
+    // A client that checks an answer in the words of a request's checks.
+    rule(
+        "malformed.client_check",
+        C::MalformedResponse,
+        &[
+            "unexpected model behavior",
+            "{maximum|max|too many} retries .. {result|output|response} validation",
+"{type validation error|type validation failed|response validation} & {invalid union|invalid type|expected|unrecognized keys|invalid input|required|literal error} !value error !value type error"],
+    ),
     // A constructor that fails is the tool's own bug, not the caller's arguments.
     rule("tool.own_bug", C::ServerError, &["error init takes", "exception init takes", "error init missing", "error init got"]).retry(false),
     // An engine's answer that is a parse problem of what the model wrote stands in `lost`.
@@ -59,12 +68,11 @@ pub(super) const RULES: &[Rule] = &[
             "{assistant message|tool calls|tool call|tool use|tool uses} .. must be followed by .. tool {messages|result*|response*|call id*}",
             "tool {call ids|call id|calls|call|use ids|use} .. {did not have|without|missing|no matching|do not have|not have} {a |}{response*|result*|corresponding*|tool result*|matching*}",
             "tool {use|call} ids were found without",
-            "{unexpected tool use id*|unexpected tool result*|tool use id .. {not found|found in|unexpected}|each tool result block must have|each tool use .. must have|tool result .. without .. tool {use|call}|no tool call found for|no tool output found for|no function call found for|orphan* tool*|tool call id .. not found|tool call id .. {does not match|doesnt match}}",
-            "number of function {response|call} parts",
+            "{unexpected tool use id*|unexpected tool result*|tool use id .. {not found|found in|unexpected}|each tool result block must have|each tool use .. must have|tool result .. without .. tool {use|call}|no tool call found for|no matching tool {call|use}|no tool output found for|no function call found for|orphan* tool*|tool call id .. not found|tool call id .. {does not match|doesnt match}}",
+            "number of function {response|call|responses|calls}",
             "{duplicate|multiple} {tool use|tool call|tool result|function call} {id*|blocks|ids}",
             "tool {call id|result|message|messages|response} {is |must |}{missing|required|not found|has no|without} .. {tool calls|tool call|assistant}",
             "unexpected role tool",
-            "{unexpected|invalid} role .. after role",
             "{function|tool} response .. {without|does not match|must follow|immediately}  .. {function|tool} call",
         ],
     ),
@@ -75,6 +83,7 @@ pub(super) const RULES: &[Rule] = &[
         &[
             "each {advisor tool result|server tool*|web search tool result|code execution tool result} block must have",
             "{advisor|server} tool .. block must have",
+            "{unexpected|invalid} role .. after role",
             "role* .. must {precede|alternate|be alternating|follow|come|be first|be the first|be last}",
             "{roles|role|messages|turns|conversation roles} .. {alternat*|must alternate|should alternate|should be alternating}",
             "role .. must {precede|follow|be followed|come before|come after|end the array}",
@@ -84,7 +93,7 @@ pub(super) const RULES: &[Rule] = &[
             "{last|final} {message|turn|content} .. {must|should|cannot|can not} be {a |from |the |}{user|system|assistant|tool|human}",
             "{conversation|messages|prompt|request} must {start|begin|end|finish} with",
             "{ends|end|ending|final|last} .. {assistant|user} {message|turn} .. {prefill*|must|not supported|must end}",
-            "{system|developer} {message|role|messages|prompt} must be {at the beginning|first|the first|placed|at the start}",
+            "{system|developer} {message|role|messages|prompt} .. {must be at the beginning|must be first|must be the first|must be placed|must be at the start}",
             "only .. first message .. system",
             "expected last role",
             "invalid role order",
@@ -132,8 +141,33 @@ pub(super) const RULES: &[Rule] = &[
             "registry ollama .. does not support",
         ],
     ),
+    // What only this gateway or platform wants to know: its own headers and the names of its own places.
+    invalid(
+        "request.own_header",
+        D::Other,
+        &[
+            "{header|headers} {is |are |was |were |has been |have been |}{required|missing|mandatory|not present|not provided|must be|absent}",
+            "{missing|missing required|required} {request |http |}{header|headers}",
+        ],
+    )
+    .fallback(true),
+    invalid(
+        "request.own_place",
+        D::BadSchema,
+        &[
+            "missing {either |required |}{project id|space id|workspace id|instance id|tenant id|account id|resource group|compartment id|namespace id}",
+            "{project id|space id|workspace id|instance id|tenant id|account id|resource group|compartment id|namespace id} {field |parameter |}{is |are |}{required|missing|not provided|must be}",
+        ],
+    )
+    .fallback(true),
     // A vague refusal of the whole shape.
-    invalid("request.shape", D::Other, &["improperly formed request !request body invalid"]),
+    invalid(
+        "request.shape",
+        D::Other,
+        &[
+            "improperly formed request !request body invalid",
+        ],
+    ),
     // A vendor's own strictness about schemas and roles; another vendor takes the same request.
     invalid(
         "request.vendor_schema",
@@ -164,8 +198,15 @@ pub(super) const RULES: &[Rule] = &[
             "{literal error|string type|json invalid|type value error|model attributes type|list type|dict type|int parsing|missing .. loc body|loc body|union tag invalid|enum .. loc|validation error for|validation errors for|pydantic}",
             "input should be {a |an |}",
             "{string does not match|does not match pattern|string should match pattern|does not match the expected pattern|expected a string|expected an object|expected a string but got|expected an array|expected object|expected array|expected string|expected number|must be a string|must be an array|must be an object|must be a list|must be a number|should be a string|must be of type|should be an array|must be an integer|must be one of|expected one of|invalid value for|is not one of|is not of type|not a valid}",
+            "{value|field|text|content} {at|in} .. is empty",
             "body failed validation",
-            "{request body invalid|invalid request body|malformed request|badly formed|malformed input request|unable to parse request|cannot parse request|could not parse the json body|could not parse your json|failed to deserialize the json body|failed to parse the request|failed to parse request|error parsing the body|json parse error in request|body is not valid json|not valid json in the request|request body .. {not valid|malformed|cannot|could not}|unable to parse the request|invalid json payload|parse error .. request|deserializ* .. request|error decoding request|failed to decode request|cannot unmarshal|the request body|invalid character .. looking for|malformed body}",
+            "either .. or .. must be {provided|specified|set|defined|present|supplied|given|passed|included}",
+            "missing {either|one of|at least one of|exactly one of}",
+            "{requires|require|needs|specify|provide} {either|at least one of|exactly one of} .. {or|field*|parameter*}",
+            "{shape|dimension|dimensions} {mismatch|mismatched|does not match|do not match}",
+            "{unexpected|invalid|wrong|incorrect|mismatched} {input |tensor |}{shape|dimension*}",
+            "{request body invalid|invalid request body|malformed request|badly formed|malformed input request|unable to parse request|cannot parse request|could not parse the json body|could not parse your json|failed to deserialize the json body|failed to parse the request|failed to parse request|error parsing the body|json parse error in request|body is not valid json|not valid json in the request|request body .. {not valid|malformed|cannot|could not}|unable to parse the request|invalid json payload|parse error .. request|deserializ* .. request|error decoding request|failed to decode request|cannot unmarshal|the request body|malformed body}",
+            "invalid character .. looking for !response !reply !answer !unmarshal @4xx",
             "requested tool does not exist",
             "tool .. {was not in request tools|not in request tools|which was not in}",
             "invalid {params|arguments|parameters} & @num:32602",

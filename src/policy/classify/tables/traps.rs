@@ -25,13 +25,46 @@ pub(super) const RULES: &[Rule] = &[
             "requested tokens exceed .. {rate limit|tokens per minute} & single request",
         ],
     ),
+    // A field of the request that this server does not know; "not permitted" is no permission.
+    invalid(
+        "request.extra_argument",
+        D::ParameterMismatch,
+        &[
+            "{extra inputs are not permitted|extra fields not permitted|extra forbidden} @tool",
+            "extra {input|inputs|field|fields|key|keys|argument|arguments|properties|property} {is |are |}{not permitted|not allowed|forbidden} @tool",
+            "{expected .. received undefined|invalid type .. received undefined} @tool",
+            "required & received undefined @tool",
+        ],
+    ),
+    invalid(
+        "request.extra_field",
+        D::UnsupportedParameter,
+        &[
+            "extra {input|inputs|field|fields|key|keys|value|values|parameter|parameters|attribute*} {is |are |were |}{not permitted|not allowed|forbidden|not accepted}",
+            "extra forbidden",
+        ],
+    ),
     // "Does not exist or you have no access": the name is the first thing to check.
     rule(
         "not_found.or_no_access",
         C::NotFound,
         &[
-            "{does not|doesnt|do not|not} {exist|found} .. or you {do not|dont|may not} have {access|permission*|the permission*|authorization|the necessary}",
-            "not found .. or {no|missing|insufficient} {access|permission*}",
+            "{does not|doesnt|do not|not} {exist|found} .. or {perhaps |maybe |possibly |}you {do not|dont|may not|might not|lack|are not|arent} {have |}{access|permission*|the permission*|authorization|authorized|allowed|the necessary}",
+            "{does not|doesnt|do not|not} {exist|found} .. or {no|missing|insufficient|inaccessible|is not accessible|not accessible|is private|access is denied|access denied}",
+            "{missing or inaccessible|not found or access denied|not found or not authorized|not found or no access|not found or not permitted|invalid .. or not permitted}",
+        ],
+    ),
+    // A program that cannot be started because it is not there, whoever says so.
+    rule(
+        "config.command",
+        C::Configuration,
+        &[
+            "{spawn|exec|execvp|posix spawn|execve} .. {enoent|executable file not found|not found in path|no such file}",
+            "{command not found|executable file not found|executable not found|binary not found|not recognized as an internal|not recognized as the name of a cmdlet|program not found|is not on path|not found on path|not found in path|not found in your path|not in your path|not in path}",
+            "{failed|unable|could not|cannot} {to |}{spawn|launch|exec|execute} .. {no such file|not found|enoent|cannot find the file}",
+            "{exited|exit|exits|failed|terminated|returned} .. code @num:127",
+            "{exit|return|status} {code|status} 127",
+            "{node|python|python3|npx|uvx|uv|docker|bun|deno} .. {no such file or directory|is not installed|command not found}",
         ],
     ),
     // A file that a tool did not find is not a program that is not installed.
@@ -64,6 +97,38 @@ pub(super) const RULES: &[Rule] = &[
         ],
     )
     .fallback(true),
+    // TLS speaks of authentication, too: no key was refused.
+    rule(
+        "network.tls",
+        C::Network,
+        &[
+            "{ssl|tls} .. {not be established|cannot be established|failed to be established} !certificate",
+            "{authentication exception|authentication failed} & {ssl connection|tls connection|ssl stream|ssl exception|secure channel|ssl handshake|tls handshake} !certificate",
+        ],
+    ),
+    // A proxy in between wants its own credentials.
+    rule("auth.proxy", C::Authentication, &["{tunnel*|proxy*} @407"]),
+    // A gRPC or gateway status that only repeats that no connection came about.
+    rule(
+        "network.no_connection",
+        C::Network,
+        &[
+            "failed to connect to all addresses",
+            "{connections to all backends failing|tcp handshaker shutdown|failed to connect to remote host|empty address list|no addresses found}",
+            "unavailable & {socket closed|connection reset by peer|connection refused|broken pipe|rst stream|goaway|dns resolution failed|name resolution|name or service not known|connection closed|transport is closing|keepalive} !reset reason overflow",
+            "empty reply from server",
+            "{response|stream|connection|request|body} {has |was |}{ended|closed|terminated} prematurely",
+        ],
+    ),
+    // The transport's fault under the words of a reader.
+    rule(
+        "network.unread_body",
+        C::Network,
+        &[
+            "error {decoding|reading} response body !expected value !missing field !invalid type !invalid character !timed out !timeout @transport @stream",
+            "error {decoding|reading} response body & {transport error|network error|stream error|stream disconnected|connection|interrupted|body error|hyper} !timed out !timeout",
+        ],
+    ),
     // A body that broke while it was read.
     rule(
         "network.body",
@@ -78,10 +143,22 @@ pub(super) const RULES: &[Rule] = &[
             "quota limit value 0",
             "quota limit value value 0",
             "{per minute|per day|requests|tokens|quota} limit 0",
-            "limit 0 model",
-            "limit is 0",
+            "limit {is |of |is set to |set to |value |}0 !is disabled",
+            "0 {requests|tokens|images|calls} per {minute|day|hour|second|min}",
         ],
     ),
+    // How many calls may run at once frees up with every call that ends, even under the name of a quota.
+    rule(
+        "rate.concurrency",
+        C::RateLimited,
+        &[
+            "{concurrent|concurrency|parallel|simultaneous} {request |requests |session |sessions |connection |stream |call |job |usage |}{quota|limit|cap}",
+            "{high|reduce|reducing|lower|decrease|limit} {the |your |}{concurrency|parallelism|number of concurrent|number of parallel|number of simultaneous}",
+            "{number of|maximum of|limit of|quota for|limit for|limit on|quota on} {concurrent|simultaneous|parallel}",
+        ],
+    ),
+    // A short window beside a long one: the short one is what is hit first.
+    rule("rate.two_windows", C::RateLimited, &["{per|every|each} .. {second|minute|hour} {or|and} # .. {day|month}"]),
     // Pools of a day or a month under the name of a rate limit.
     rule(
         "quota.daily_pool",
@@ -93,6 +170,7 @@ pub(super) const RULES: &[Rule] = &[
             "free tier .. per day",
             "free {tier|plan|model|models|quota|usage|requests} .. {daily|per day|today|per month|monthly}",
             "{daily|per day|per month|monthly|weekly} .. free {tier|plan|model|models|quota|usage}",
+            "{limit|quota|allowance|reached|exceed*|used} .. {for today|today s|today|for the day|this month|this week|until tomorrow} !try again in",
             "daily free",
         ],
     ),
@@ -110,9 +188,22 @@ pub(super) const RULES: &[Rule] = &[
             "extra usage is required",
             "{long context|feature|model|endpoint} .. {not available|not included|unavailable} {in|on|for|with} your {current |}{plan|subscription|tier}",
             "{upgrade|higher} {your |}{plan|tier} to {use|access|unlock} {this|the} {model|feature|endpoint}",
-            "your {current |}{plan|tier|subscription} does not {include|support|allow|have access}",
+            "your .. {plan|tier|subscription} does not {include|support|allow|have access}",
             "requires a {paid|pro|higher|premium|enterprise|plus|max} {plan|subscription|tier}",
-            "only available {to|for|on} {paid|pro|premium|enterprise|plus|paying}",
+            "only available {to|for|on|in|with} {the |a |our |}{paid|pro|premium|enterprise|plus|paying|business|team|higher|subscri*}",
+            "{paid|pro|premium|enterprise|plus|subscriber|subscribers} {plan |plans |user |users |account |accounts |tier |tiers |}only",
+            "{available|accessible|reserved|enabled|restricted} {only |exclusively |}{to|for|on|in|with} {paid|pro|premium|enterprise|plus|paying|business} {user*|plan*|account*|tier*|subscri*|customer*|member*}",
+            "unavailable {for|to} {this |your |the |}{account|user|key|api key|organization|project|tenant|team|workspace|subscription|plan|tier}",
+        ],
+    ),
+    // Known, and not allowed: also where the words for a token stand beside it.
+    rule(
+        "permission.not_entitled",
+        C::PermissionDenied,
+        &[
+            "{无权|没有权限|无权限|权限不足|暂无权限|不允许使用}",
+            "grant .. {api key|key|token|app|service account|role|principal|user|account} .. {scope*|permission*|role*|access}",
+            "{api key|key|token|credential|credentials|service account|role|principal} {does not|doesnt|do not|lacks|is missing|missing|needs|requires} {have |grant |include |contain |}.. {scope|scopes|permission|permissions|privilege|privileges|entitlement*}",
         ],
     ),
     // An abuse block of a whole account or address.
@@ -137,9 +228,17 @@ pub(super) const RULES: &[Rule] = &[
     rule("rate.relay_code", C::RateLimited, &["=rate limit exceeded & 负载已饱和"]),
     rule("overloaded.relay", C::Overloaded, &["负载已饱和", "负载饱和", "上游负载"]),
     // A cancel that the server did on its own.
-    rule("cancelled.backend", C::Cancelled, &["operation was cancelled & backend error", "=cancelled & backend error"])
-        .retry(true)
-        .fallback(true),
+    rule(
+        "cancelled.backend",
+        C::Cancelled,
+        &[
+            "operation was cancelled & backend error",
+            "=cancelled & backend error",
+            "{failed to load|loading} .. model .. {canceled|cancelled|aborted}",
+        ],
+    )
+    .retry(true)
+    .fallback(true),
     // A cancel that the text explains by a timeout.
     rule(
         "timeout.cancelled_by_timeout",
@@ -172,9 +271,22 @@ pub(super) const RULES: &[Rule] = &[
         "overloaded.worker_limit",
         C::Overloaded,
         &[
-            "{processing|handling|receiving|experiencing} {currently |}too many {concurrent |}requests",
+            "{processing|handling|receiving|experiencing} .. {too many requests|too many concurrent requests}",
             "=provider unavailable",
             "worker .. request limit reached",
+        ],
+    ),
+    // Loading and short outages are the provider's state, whatever name stands between the words.
+    rule(
+        "overloaded.temporary",
+        C::Overloaded,
+        &[
+            "{temporarily|momentarily|briefly} {unavailable|not available|offline|down|out of service|unreachable|inaccessible|overloaded|saturated} !region !country !account !quota !credits !name or service !name changed !was not found",
+            "{model|models|deployment|endpoint|adapter} .. {is|are} {currently |still |now |being |}{loading|loaded into memory|warming up|starting up|initializing|spinning up|scaling up|cold starting}",
+            "{no more|no other|no remaining|no further|no eligible|no suitable} .. {data center*|datacenter*|server*|backend*|instance*|node*|worker*|replica*|upstream*|host*|gpu*|machine*} !host key",
+            "degraded {function|state|mode|model|service|performance|deployment|endpoint}",
+            "{state|status|health|is} {currently |}degraded",
+            "=degraded",
         ],
     ),
     // Somebody stopped, refused or interrupted it.
