@@ -191,6 +191,9 @@ pub(super) mod text {
     /// What ends like a lead and is the client's own business.
     const NOT_LEADS: [&str; 4] = [" total retry delay ", " with retry in ", " and retry in ", " will retry in "];
 
+    /// Most digits and points of a number, as many as a double has when it is written out.
+    const DIGITS: usize = 20;
+
     /// Units that a bare number may have.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub(in crate::policy::classify) enum Unit {
@@ -344,7 +347,7 @@ pub(super) mod text {
         while parts < 5 {
             let end = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
             let digits = rest[..end].trim_end_matches('.');
-            if digits.is_empty() || digits.len() > 15 {
+            if digits.is_empty() || digits.len() > DIGITS || is_date(digits, &rest[end..]) {
                 break;
             }
             let number: f64 = digits.parse().ok()?;
@@ -373,6 +376,12 @@ pub(super) mod text {
             rest = rest.strip_prefix("and ").unwrap_or(rest);
         }
         if parts == 0 { None } else { bounded(total) }
+    }
+
+    /// `2026-09-10`, `06:02:00`: the number is part of a date or of a time of day.
+    fn is_date(digits: &str, rest: &str) -> bool {
+        let year = digits.len() == 4;
+        matches!(rest.as_bytes(), [sign, next, ..] if next.is_ascii_digit() && (*sign == b':' || year && *sign == b'-'))
     }
 
     fn chinese(tail: &str) -> Option<f64> {

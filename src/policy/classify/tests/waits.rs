@@ -52,6 +52,7 @@ fn every_form_of_a_stated_wait_is_read_with_its_source() {
         (&[], r#"{"retry_after":64.57}"#, 64_570, W::BodyField),
         (&[], r#"{"retry_after_ms":250}"#, 250, W::BodyField),
         (&[], r#"{"error":"loading","estimated_time":20.5}"#, 20_500, W::BodyField),
+        (&[], r#"{"error":"loading","estimated_time":20.500000000000002}"#, 20_500, W::BodyField),
         (&[], "Please try again in 7m12s.", 432_000, W::Text),
         (&[], "Please try again in 644ms", 644, W::Text),
         (&[], "try again after 1 hour 2 minutes", 3_720_000, W::Text),
@@ -100,6 +101,8 @@ fn lies_and_vague_words_are_not_believed() {
         "Please try again later",
         "retry_after: null",
         "try again in 5 parsecs",
+        "Rate limit exceeded. Retry after 2026-09-10 06:02:00 UTC",
+        "Rate limit exceeded. Retry after 06:02:00",
     ] {
         assert_eq!(judge(&said(Surface::Http, text)).retry_after, None, "{text}");
     }
