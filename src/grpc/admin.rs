@@ -163,13 +163,13 @@ impl AdminService for Admin {
         self.authorise(&request)?;
         let now = Instant::now();
         let mut reasons: Vec<v1::StatusReason> = Vec::new();
-        for state in self.engine.targets().all().iter().filter(|state| !state.is_healthy()) {
-            let circuit = state.circuit().snapshot(now).state;
-            reasons.push(v1::StatusReason {
+        for state in self.engine.targets().all() {
+            let trouble = state.circuit().snapshot(now).trouble();
+            reasons.extend(trouble.map(|message| v1::StatusReason {
                 component: format!("circuit:{}", state.target.id),
-                message: format!("the circuit is {}", circuit.as_str()),
+                message,
                 since: Some(wire_time(state.circuit_since())),
-            });
+            }));
         }
         let configuration = self.engine.configuration();
         if let Some(rejected) = &configuration.rejected {

@@ -1,9 +1,9 @@
 //! What all callers share: one circuit per target, its probes, and what an operator sees and turns.
 
 use relight::grpc::v1::{
-    CircuitForce, CircuitState, FailureClass, ForceCircuitRequest, ListTargetsRequest, Overrides, ResetCircuitRequest,
-    RewindMode, Target, WaitSource, invoke_with_recovery_response::Outcome, recovery_event::Body,
-    watch_recovery_request::Start,
+    CircuitForce, CircuitState, FailureClass, ForceCircuitRequest, GetStatusRequest, ListTargetsRequest, Overrides,
+    ResetCircuitRequest, RewindMode, ServiceState, Target, WaitSource, invoke_with_recovery_response::Outcome,
+    recovery_event::Body, watch_recovery_request::Start,
 };
 
 use crate::{
@@ -120,6 +120,28 @@ async fn an_operator_forces_and_resets_a_circuit() {
     let status = relight.admin().reset_circuit(unknown).await.unwrap_err();
     assert_eq!(status.code(), tonic::Code::NotFound);
     assert!(status.message().contains("first"), "{}", status.message());
+}
+
+#[tokio::test]
+async fn the_status_names_each_target_that_is_not_well_and_how_it_stands() {
+    let (first, second) = (Upstream::start().await, Upstream::start().await);
+    let relight = Relight::start(&format!("{}circuit: {{ degraded_after: 0s }}\n", two_targets(&first, &second))).await;
+    let status = async || relight.admin().get_status(GetStatusRequest {}).await.unwrap().into_inner();
+    first.otherwise(Reply::status(500));
+    second.otherwise(Reply::text("From the second."));
+    assert_eq!((status().await.state(), status().await.reasons), (ServiceState::Healthy, Vec::new()));
+    // Two failures in a row are called degraded; the circuit itself is closed.
+    relight.ask("Hello").await;
+    relight.ask("Hello").await;
+    let degraded = status().await;
+    assert_eq!(degraded.state(), ServiceState::Degraded);
+    let told: Vec<_> = degraded.reasons.iter().map(|reason| (&*reason.component, &*reason.message)).collect();
+    assert_eq!(told, [("circuit:first", "the target is degraded: others are preferred")]);
+    let force =
+        ForceCircuitRequest { target: "second".to_owned(), force: CircuitForce::Open.into(), ..Default::default() };
+    relight.admin().force_circuit(force).await.unwrap();
+    let told: Vec<_> = status().await.reasons.into_iter().map(|reason| (reason.component, reason.message)).collect();
+    assert!(told.contains(&("circuit:second".to_owned(), "the circuit is forced_open".to_owned())), "{told:?}");
 }
 
 #[tokio::test]

@@ -96,4 +96,16 @@ impl CircuitSnapshot {
     pub const fn times_opened(&self) -> u32 {
         if self.state.is_closed() { 0 } else { self.streak.saturating_add(1) }
     }
+
+    /// What stands against calls, in words; `None` for a target that is well.
+    #[must_use]
+    pub fn trouble(&self) -> Option<String> {
+        if !self.state.is_closed() {
+            Some(format!("the circuit is {}", self.state.as_str()))
+        } else if self.degraded {
+            Some("the target is degraded: others are preferred".to_owned())
+        } else {
+            None
+        }
+    }
 }
