@@ -38,7 +38,7 @@ pub(super) const RULES: &[Rule] = &[
         "not_found.model",
         C::NotFound,
         &[
-            "{is not|isnt|not} a {valid|supported|known|recognized|registered|available} {model|deployment|engine|tool|function|voice}",
+            "{is not|isnt|not} {a|an} {valid|supported|known|recognized|registered|available} {model|deployment|engine|tool|function|voice}",
             "not a valid model id",
             "{not supported|unsupported|no such|unknown|unrecognized|nonexistent|unavailable} model !response format !does not support !doesnt support",
             "{endpoint|deployment|inference endpoint|space|dedicated endpoint|instance} .. is {not running|paused|stopped|not deployed|inactive|not active|hibernat*} !status unavailable",
@@ -83,7 +83,7 @@ pub(super) const RULES: &[Rule] = &[
             "api key {is |}{required|missing|not found|needed|empty|undefined|null|blank} {for|in|to|please set|set|but|from} .. {config*|env*|setting*|provider|set}",
             "{set|configure|add|enter|provide|input} {your|an|a} .. {key|token|credentials} in {settings|config*|preferences|the settings|your settings|env*}",
             "{set|configure|add|enter|provide|input} {your |an |a |the |valid |}{api |openai |}{key|api key|api keys|token} {in|before|first|using|via|to your} .. {setting*|config*|env*|using|first|preferences|dashboard|starting|start}",
-            "please set {your |the |an |}{api key|apikey|openai api key|key|api token|token}",
+            "please set {your |the |an |a |valid |}{api key|apikey|openai api key|key|api token|token|api keys}",
             "{at least one of the following|requires at least one} .. {set|api key}",
             "{not logged in|please log in|please login|run login|not authenticated with} @transport",
             "no {llm|llms|provider|model|models|backend|endpoint|base url|deployment|language model} {is |was |are |has been |}{configured|selected|specified|set up|set|provided|defined|loaded|available for provider}",

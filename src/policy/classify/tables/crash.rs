@@ -47,7 +47,7 @@ pub(super) const RULES: &[Rule] = &[
             "{cudamalloc|failed to allocate|unable to allocate|could not allocate|cannot allocate} .. {buffer|memory|vram|bytes|kv cache}",
             "model has {crashed|unexpectedly stopped}",
             "model runner has unexpectedly stopped",
-            "{model|server|runner} {has |}unexpectedly {stopped|exited|crashed|terminated|quit}",
+            "{model|server|runner|engine|process|worker} {has |was |}unexpectedly {stopped|exited|crashed|terminated|quit}",
             "unexpectedly {stopped|exited|crashed|terminated|quit|died}",
             "{engine|worker|executor|scheduler|runner|engine core} {process |worker |workers |core |}{initialization failed|failed to initialize|startup failed|failed to start|did not start|could not be started|cannot start|returned error|returned an error}",
             "task finished unexpectedly",

@@ -81,7 +81,7 @@ pub(super) const RULES: &[Rule] = &[
         "malformed.words",
         C::MalformedResponse,
         &[
-            "{upstream |}response {was |is |}not {valid |a valid |}json",
+            "{response|reply|answer|output|body|completion} {was |is |were |}not {valid |a |valid |well formed |}json",
             "{failed|unable|could not|couldnt|cannot|error|failure|fail} {to |while |when |in |}{pars*|decod*|deserializ*|unmarshal*|process*} .. {response*|tool call*|arguments|json|output|stream|chunk|completion|event|answer|reply|model output|llm output|payload|result}",
             "{json parsing failed|json parse error|json decode error|jsondecodeerror|json parse exception|json exception|parse error at line|json reader exception|json syntax error|json serialization error|unexpected end of json*|unexpected token .. json|unterminated string|expecting value|extra data|expecting property name|expecting delimiter|unexpected non whitespace|invalid control character|is not valid json|not valid json|bad control character|in json at position|unexpected character|trailing characters|expected value at line|eof while parsing|invalid character .. looking for|syntax error .. json|double quoted property name|invalid literal|json repair|unexpected eof in json|json at position|unexpected end of input|malformed json|unparsable|unparseable|json eof|unexpected token}",
             "{did not match any variant|missing field .. at line|unknown variant|invalid type .. at line|invalid stream payload|malformed response|invalid json response|unexpected response format|unrecognized response|unexpected content type|{invalid|wrong|bad} content type|mimetype|unexpected mimetype|unexpected data|invalid error response|unknown chunk}",

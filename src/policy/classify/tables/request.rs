@@ -91,7 +91,7 @@ pub(super) const RULES: &[Rule] = &[
             "function call turn comes immediately",
             "{first|last} message must {be|use|have|come} .. {user|system|assistant|tool|human}",
             "{last|final} {message|turn|content} .. {must|should|cannot|can not} be {a |from |the |}{user|system|assistant|tool|human}",
-            "{conversation|messages|prompt|request} must {start|begin|end|finish} with",
+            "{conversation|messages|prompt|request|history} must {start|begin|end|finish} {with|on|in}",
             "{ends|end|ending|final|last} .. {assistant|user} {message|turn} .. {prefill*|must|not supported|must end}",
             "{system|developer} {message|role|messages|prompt} .. {must be at the beginning|must be first|must be the first|must be placed|must be at the start}",
             "only .. first message .. system",

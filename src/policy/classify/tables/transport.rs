@@ -49,7 +49,7 @@ pub(super) const RULES: &[Rule] = &[
         &[
             "context canceled",
             "context cancelled",
-            "{client|caller} {has |}{cancelled|canceled|closed request|closed the request|disconnected|aborted|went away|closed connection}",
+            "{client|caller} {has |was |had |}{cancelled|canceled|closed request|closed the request|disconnected|aborted|went away|closed connection}",
             "client closed request",
             "{request|call|operation|task|stream|run|generation|execution|query|the operation|this operation} {was |has been |is |}{cancelled|canceled|aborted|interrupted} !timeout",
             "{abort error|aborterror|cancelled error|canceled error|task canceled exception|operation canceled exception|asyncio cancelled*|canceled exception|cancellation exception|api user abort error|request aborted|the user aborted|signal is aborted|signal aborted|aborted without reason|cancel scope|was cancelled|was canceled|been cancelled|been canceled}",

@@ -41,6 +41,7 @@ pub(super) const RULES: &[Rule] = &[
         D::UnsupportedParameter,
         &[
             "extra {input|inputs|field|fields|key|keys|value|values|parameter|parameters|attribute*} {is |are |were |}{not permitted|not allowed|forbidden|not accepted}",
+            "{field|fields|parameter|parameters|property|argument|attribute|input|inputs|type|option|item} .. {not permitted|not allowed|not accepted} {by|for|with|in|on} {this|the} {model|endpoint|provider|api|request|version|mode}",
             "extra forbidden",
         ],
     ),
@@ -50,7 +51,7 @@ pub(super) const RULES: &[Rule] = &[
         C::NotFound,
         &[
             "{does not|doesnt|do not|not} {exist|found} .. or {perhaps |maybe |possibly |}you {do not|dont|may not|might not|lack|are not|arent} {have |}{access|permission*|the permission*|authorization|authorized|allowed|the necessary}",
-            "{does not|doesnt|do not|not} {exist|found} .. or {no|missing|insufficient|inaccessible|is not accessible|not accessible|is private|access is denied|access denied}",
+            "{does not|doesnt|do not|not} {exist|found} .. or {you have |}{no|missing|insufficient|inaccessible|is not accessible|not accessible|is private|access is denied|access denied}",
             "{missing or inaccessible|not found or access denied|not found or not authorized|not found or no access|not found or not permitted|invalid .. or not permitted}",
         ],
     ),
@@ -61,8 +62,9 @@ pub(super) const RULES: &[Rule] = &[
         &[
             "{spawn|exec|execvp|posix spawn|execve} .. {enoent|executable file not found|not found in path|no such file}",
             "{command not found|executable file not found|executable not found|binary not found|not recognized as an internal|not recognized as the name of a cmdlet|program not found|is not on path|not found on path|not found in path|not found in your path|not in your path|not in path}",
-            "{failed|unable|could not|cannot} {to |}{spawn|launch|exec|execute} .. {no such file|not found|enoent|cannot find the file}",
+            "{failed|unable|could not|cannot} {to |}{spawn|launch|exec|execute|start|run} .. {no such file|not found|enoent|cannot find the file}",
             "{exited|exit|exits|failed|terminated|returned} .. code @num:127",
+            "{exited|exit|exits|failed|terminated|returned} .. code @num:126",
             "{exit|return|status} {code|status} 127",
             "{node|python|python3|npx|uvx|uv|docker|bun|deno} .. {no such file or directory|is not installed|command not found}",
         ],
@@ -120,6 +122,7 @@ pub(super) const RULES: &[Rule] = &[
             "{response|stream|connection|request|body} {has |was |}{ended|closed|terminated} prematurely",
         ],
     ),
+    rule("timeout.unread_body", C::Timeout, &["error {decoding|reading} response body & {timed out|timeout|time out}"]),
     // The transport's fault under the words of a reader.
     rule(
         "network.unread_body",
@@ -294,7 +297,7 @@ pub(super) const RULES: &[Rule] = &[
         "cancelled.by_person",
         C::Cancelled,
         &[
-            "{denied|rejected|declined|cancelled|canceled|stopped|interrupted|aborted|refused|dismissed} by {the |}user",
+            "{denied|rejected|declined|cancelled|canceled|stopped|interrupted|aborted|refused|dismissed} by {the |a |an |}{user|caller|operator}",
             "user {denied|rejected|declined|cancelled|canceled|stopped|interrupted|aborted|refused|dismissed|doesnt want|chose not}",
             "{request to call tool|tool call|tool use|call to tool} {was |}{denied|rejected|declined|cancelled|canceled|aborted|interrupted}",
             "request interrupted",
