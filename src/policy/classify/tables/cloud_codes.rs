@@ -223,6 +223,13 @@ pub(super) const RULES: &[Rule] = &[
         &["=authorization rejected", "=no associated service instance error"],
     ),
     invalid("watsonx.function", D::UnsupportedParameter, &["=model no support for function"]),
+    // Only watsonx asks where a call belongs; another vendor takes the same request.
+    invalid(
+        "watsonx.place",
+        D::BadSchema,
+        &["=invalid request entity & {project id|space id}", "missing .. {wml instance crn|space id}"],
+    )
+    .fallback(true),
     invalid("watsonx.entity", D::BadSchema, &["=invalid request entity"]),
     rule("oci.not_found", C::NotFound, &["not authorized or not found"]),
     rule("oci.capacity", C::Overloaded, &["out of {host |}capacity"]),

@@ -26,7 +26,6 @@ pub(super) const RULES: &[Rule] = &[
     rule("late.malformed", C::MalformedResponse, &["gateway response error", "=bad response"]),
     rule("late.network", C::Network, &["=eof"]),
     rule("late.aborted", C::ServerError, &["={aborted|data loss} & grpc"]),
-    rule("late.tool", C::ServerError, numbered!("@tool": 32603)).retry(false),
     rule(
         "late.server",
         C::ServerError,
