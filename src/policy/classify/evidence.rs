@@ -136,7 +136,7 @@ fn is_status(before: &[u8], after: &[u8], first: bool) -> bool {
 }
 
 fn is_code(before: &[u8]) -> bool {
-    const WORDS: [&[u8]; 14] = [
+    const WORDS: [&[u8]; 15] = [
         b" code ",
         b" error ",
         b" errcode ",
@@ -148,6 +148,7 @@ fn is_code(before: &[u8]) -> bool {
         // Families whose codes are a name and a number, and messages that begin with their number.
         b" model arts ",
         b" apig ",
+        b" ngrok ",
         b" message ",
         b" sqlstate ",
         b" exception ",

@@ -14,6 +14,8 @@ mod waits;
 const DOCUMENTED: &str = include_str!("../../../tests/fixtures/classify/documented.jsonl");
 /// The same meanings in the words of clients and wrappers.
 const WORDED: &str = include_str!("../../../tests/fixtures/classify/worded.jsonl");
+/// Documented codes in bodies that say nothing else.
+const CODES: &str = include_str!("../../../tests/fixtures/classify/codes.jsonl");
 
 fn http(status: u16, body: &str) -> ProviderError {
     ProviderError { status: Some(status), body: Some(body.to_owned()), ..ProviderError::default() }
@@ -41,6 +43,13 @@ fn the_words_of_clients_and_wrappers_are_understood() {
     let items = corpus::read(WORDED).unwrap();
     let score = corpus::score(&Classifier::new(), &items);
     assert!(score.lenient.percent() >= 97.0, "{score}\n{:#?}", score.misses);
+}
+
+#[test]
+fn a_documented_code_decides_in_a_body_that_says_nothing_else() {
+    let items = corpus::read(CODES).unwrap();
+    let score = corpus::score(&Classifier::new(), &items);
+    assert!(score.misses.is_empty() && score.strict.total == items.len(), "{score}\n{:#?}", score.misses);
 }
 
 #[test]

@@ -40,7 +40,6 @@ pub(super) const RULES: &[Rule] = &[
     ),
     rule("dashscope.gone", C::Cancelled, &["=client disconnect"]),
     rule("dashscope.size", C::ContextLength, &["=bad request too large"]),
-    rule("dashscope.serving", C::ServerError, &["=model serving error"]),
     invalid("dashscope.input", D::Other, &["bad request {empty|illegal|input download failed}*"]),
     // Tencent.
     rule(
@@ -257,23 +256,19 @@ pub(super) const RULES: &[Rule] = &[
     rule(
         "qianfan.permission",
         C::PermissionDenied,
-        numbered!("@by:baidu @by:qianfan @by:ernie @by:wenxin": 6; "": 336004; also "no permission to access data"),
+        numbered!("@by:baidu @by:qianfan @by:ernie @by:wenxin": 6; also "no permission to access data"),
     ),
     rule(
         "qianfan.context",
         C::ContextLength,
-        numbered!("": 336103, 336007; also "the max input chars*", "={tokens|characters} too long"),
+        numbered!("": 336004, 336007, 336103; also "the max input chars*", "={tokens|characters} too long"),
     ),
     rule(
         "qianfan.overloaded",
         C::Overloaded,
         numbered!("": 336100; "@by:baidu @by:qianfan @by:ernie @by:wenxin": 2; also "=server high load"),
     ),
-    rule(
-        "qianfan.server",
-        C::ServerError,
-        numbered!("": 336000; "@by:baidu @by:qianfan @by:ernie @by:wenxin": 1; also "=dispatch internal error"),
-    ),
+    rule("qianfan.server", C::ServerError, numbered!("": 336000; "@by:baidu @by:qianfan @by:ernie @by:wenxin": 1)),
     rule(
         "qianfan.filter",
         C::ContentFiltered,
@@ -282,7 +277,7 @@ pub(super) const RULES: &[Rule] = &[
     invalid(
         "qianfan.request",
         D::BadSchema,
-        numbered!("": 336001, 336002, 336003, 336006, 336104, 336105; also "=malformed json"),
+        numbered!("": 336001, 336002, 336003, 336005, 336006, 336104, 336105; also "=malformed json"),
     ),
     // MiniMax.
     rule(

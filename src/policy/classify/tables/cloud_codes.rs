@@ -35,7 +35,6 @@ pub(super) const RULES: &[Rule] = &[
             "model stream error exception !too long",
             "{dependency failed|internal dependency} exception",
             "internal stream failure",
-            "=model error",
         ],
     ),
     rule(
@@ -49,7 +48,7 @@ pub(super) const RULES: &[Rule] = &[
             "missing authentication token*",
             "security token included in the request is {invalid|expired}",
             "=not authorized exception",
-            "=request expired",
+            "=request expired & {amz|aws|signature|timestamp|date}",
             "{unauthorized sso token|token retrieval} error",
         ],
     ),
@@ -223,8 +222,14 @@ pub(super) const RULES: &[Rule] = &[
         C::PermissionDenied,
         &["=authorization rejected", "=no associated service instance error"],
     ),
-    rule("watsonx.server", C::ServerError, &["=downstream request failed"]),
     invalid("watsonx.function", D::UnsupportedParameter, &["=model no support for function"]),
+    // Only watsonx asks where a call belongs; another vendor takes the same request.
+    invalid(
+        "watsonx.place",
+        D::BadSchema,
+        &["=invalid request entity & {project id|space id}", "missing .. {wml instance crn|space id}"],
+    )
+    .fallback(true),
     invalid("watsonx.entity", D::BadSchema, &["=invalid request entity"]),
     rule("oci.not_found", C::NotFound, &["not authorized or not found"]),
     rule("oci.capacity", C::Overloaded, &["out of {host |}capacity"]),
@@ -234,7 +239,6 @@ pub(super) const RULES: &[Rule] = &[
     rule("databricks.permission", C::PermissionDenied, &["=feature disabled", "=customer verification required"]),
     rule("databricks.unavailable", C::Overloaded, &["={workspace |}temporarily unavailable", "=endpoint not ready"]),
     rule("databricks.auth", C::Authentication, &["=customer unauthorized"]),
-    rule("databricks.io", C::ServerError, &["=io error"]),
     rule(
         "snowflake.auth",
         C::Authentication,

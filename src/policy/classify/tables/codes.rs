@@ -148,15 +148,9 @@ pub(super) const RULES: &[Rule] = &[
     rule("together.key", C::Authentication, &["=missing api key"]),
     rule("cohere.toxic", C::ContentFiltered, &["=error toxic"]),
     rule("cohere.limit", C::ContextLength, &["=error limit"]),
-    rule("moonshot.output", C::ServerError, &["=unexpected output"]),
     // Hugging Face's hub and servers.
     rule("hf.disabled", C::PermissionDenied, &["=disabled repo"]),
     rule("tgi.unhealthy", C::Overloaded, &["={unhealthy|no permits}"]),
-    rule(
-        "tgi.generation",
-        C::ServerError,
-        &["={generation|incomplete generation|backend}", "incomplete generation error"],
-    ),
     invalid("llamacpp.unsupported", D::UnsupportedParameter, &["=not supported error"]),
     rule("llamacpp.loading", C::Overloaded, &["=unavailable error"]),
     // Replicate numbers its failures behind a letter.
@@ -185,11 +179,21 @@ pub(super) const RULES: &[Rule] = &[
     // fal: the runner's own names.
     rule("fal.runner", C::Network, &["=runner {disconnected|connection refused|connection error}"]),
     rule("fal.scheduling", C::Overloaded, &["=runner scheduling failure", "=downstream service unavailable"]),
-    rule("fal.downstream", C::ServerError, &["=downstream service error", "=runner server error"]),
     rule("fal.empty", C::MalformedResponse, &["=no media generated", "=runner incomplete response"]),
     rule("fal.gone", C::Cancelled, &["=client {disconnected|cancelled|canceled}"]),
     invalid("fal.feature", D::UnsupportedParameter, &["={feature not supported|unsupported image format}"]),
     invalid("fal.input", D::Other, &["={image load|file download|face detection} error"]),
+    // Wit, Novita, Cartesia, Clarifai, Polly, batches.
+    rule("speech.auth", C::Authentication, &["={no auth|bad auth|failed to auth}"]),
+    rule("novita.access", C::PermissionDenied, &["=access deny", "=plan upgrade required"]),
+    rule("cartesia.concurrency", C::RateLimited, &["=concurrency limited"]),
+    rule("clarifai.deploying", C::Overloaded, &["=model {deploying|busy please retry}"]),
+    rule("polly.length", C::ContextLength, &["text length exceeded exception", "=err {prompt|token} exceeded"]),
+    rule("batch.expired", C::Timeout, &["=batch expired"]),
+    // Azure's translator: a status and three digits more.
+    rule("translator.auth", C::Authentication, &["@num:401000", "@num:401015"]),
+    rule("translator.quota", C::QuotaExceeded, &["@num:403001"]),
+    rule("translator.rate", C::RateLimited, &["@num:429000", "@num:429001", "@num:429002"]),
     // pydantic's and zod's names of what is wrong with a field.
     invalid(
         "pydantic.tool",

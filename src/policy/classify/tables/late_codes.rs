@@ -26,10 +26,15 @@ pub(super) const RULES: &[Rule] = &[
     rule("late.malformed", C::MalformedResponse, &["gateway response error", "=bad response"]),
     rule("late.network", C::Network, &["=eof"]),
     rule("late.aborted", C::ServerError, &["={aborted|data loss} & grpc"]),
-    rule("late.tool", C::ServerError, numbered!("@tool": 32603)).retry(false),
     rule(
         "late.server",
         C::ServerError,
-        numbered!("": 32603, 50000; also "=api error", "=system error", "ray task error", "=unknown error", "=upstream error", "=one api error"),
+        numbered!(
+            "": 32603, 50000;
+            also "=api error", "=system error", "ray task error", "=unknown error", "={upstream|one api|new api} error",
+            "={generation|incomplete generation|backend|unexpected output|dispatch internal error}", "incomplete generation error",
+            "={io|model|model serving|fatal|conflict} error", "=general exception", "=downstream {request failed|service error}",
+            "=runner server error", "=invoke model error", "={service|runtime} error"
+        ),
     ),
 ];

@@ -105,8 +105,7 @@ pub(super) const RULES: &[Rule] = &[
             "stack overflow error",
             "{worker|process} was terminated by the operating system",
             "err ipc channel closed",
-            "=enomem",
-            "enomem",
+            "{enomem|errno 12|os error 12}",
         ],
     ),
     rule(

@@ -71,7 +71,7 @@ pub(super) const RULES: &[Rule] = &[
     rule("litellm.schema", C::MalformedResponse, &["json schema validation error"]),
     // OpenRouter, Vercel's gateway, Copilot.
     rule("openrouter.moderation", C::ContentFiltered, &["requires moderation on", "input was flagged"]),
-    rule("vercel.funds", C::QuotaExceeded, &["=insufficient funds", "=deployment disabled"]),
+    rule("vercel.funds", C::QuotaExceeded, &["=insufficient funds", "=deployment disabled @402"]),
     rule("copilot.weekly", C::QuotaExceeded, &["user {weekly|monthly} rate limited", "agent usage limit exceeded"]),
     rule("copilot.rate", C::RateLimited, &["{user model|user global|integration} rate limited"]),
     rule("copilot.context", C::ContextLength, &["model max prompt tokens exceeded"]),
@@ -86,6 +86,28 @@ pub(super) const RULES: &[Rule] = &[
     rule("vercel.throttled", C::RateLimited, &["=function throttled"]),
     rule("vercel.blocked", C::PermissionDenied, &["=deployment blocked"]),
     rule("lambda.function", C::Timeout, &["sandbox timedout", "=function error timeout"]),
+    rule("lambda.crash", C::Crash, &["runtime exit error", "extension crash"]),
+    rule("lambda.setup", C::Configuration, &["runtime {import module error|handler not found|invalid entrypoint}"]),
+    rule("heroku.timeout", C::Timeout, &["={h12|h15|h20}"]),
+    rule("heroku.network", C::Network, &["={h13|h18|h19}"]),
+    rule("heroku.crash", C::Crash, &["={h10|r14|r15}"]),
+    rule("heroku.none", C::Overloaded, &["={h11|h14|h21}"]),
+    // Apigee.
+    rule("apigee.rate", C::RateLimited, &["spike arrest violation"]),
+    rule("apigee.quota", C::QuotaExceeded, &["policies ratelimit quota violation", "=quota violation"]),
+    rule(
+        "apigee.key",
+        C::Authentication,
+        &["failed to resolve api key", "failed to resolve access token", "keymanagement service invalid access token"],
+    ),
+    rule(
+        "apigee.product",
+        C::PermissionDenied,
+        &["invalid api key for given resource", "invalid api call as no api product match found"],
+    ),
+    rule("apigee.targets", C::Overloaded, &["no active targets"]),
+    rule("apigee.cut", C::Network, &["unexpected eofat target", "unexpected eof at target"]),
+    rule("apigee.size", C::ContextLength, &["protocol http too big body"]),
     // Portkey, Kong, Azure API Management, Envoy.
     rule("portkey.guardrail", C::ContentFiltered, &["=hooks failed", "guardrail checks .. failed", "hook* failed"]),
     rule(
@@ -125,6 +147,15 @@ pub(super) const RULES: &[Rule] = &[
         ],
     ),
     rule("relay.balance", C::QuotaExceeded, &["=err insufficient balance", "=reject no credit", "=quote exceeded"]),
+    // Gateways' budgets, key rules and tunnels.
+    rule(
+        "gateway.budget",
+        C::QuotaExceeded,
+        &["={project|key|team|user|customer|organization|monthly|daily} budget exceeded"],
+    ),
+    rule("gateway.model", C::PermissionDenied, &["=model not allowed"]),
+    rule("ngrok.network", C::Network, numbered!("& err ngrok": 3200, 3800, 8012)),
+    rule("ngrok.quota", C::QuotaExceeded, numbered!("& err ngrok": 725, 726, 727)),
     rule("relay.body", C::Network, &["=read response body failed"]),
     invalid(
         "relay.request",

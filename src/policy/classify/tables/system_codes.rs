@@ -17,9 +17,10 @@ pub(super) const RULES: &[Rule] = &[
         numbered!(
             "& nsurl error domain": 1201, 1202, 1203, 1204;
             "& win http*": 12044, 12045, 12057, 12169, 12175;
-            also "self signed cert in chain", "depth zero self signed cert",
+            also "{certificate verify failed|cert verification error|self signed certificate|x509|unknown authority|pkix path|remote certificate|hostname mismatch|certificate problem|certificate is not trusted|certificate has expired|certificate expired|unknown issuer|unable to get local issuer|unable to verify the first}",
+            "self signed cert in chain", "depth zero self signed cert",
             "cert {not yet valid|signature failure|revoked|untrusted|rejected|chain too long|has expired}",
-            "unable to get issuer cert*", "unable to verify leaf signature", "invalid ca", "invalid purpose",
+            "unable to get issuer cert*", "unable to verify leaf signature", "invalid ca", 
             "err cert*", "ssl peer unverified exception", "cert path validator exception",
             "client connector certificate error", "curl {60|51|77|58|59|66}", "curle peer failed verification", "trust failure"
         ),
@@ -32,7 +33,9 @@ pub(super) const RULES: &[Rule] = &[
             "& nsurl error domain": 1001;
             "& win http*": 12002;
             "& {socket exception|wsa*}": 10060;
-            also "etime", "wsaetimedout", "curle operation timedout", "interrupted io exception", "=settings timeout", "err socket connection timeout", "timeout rejected exception"
+            "& nsposix error domain": 60;
+            also "etime", "wsaetimedout", "curle operation timedout", "interrupted io exception", "=settings timeout", "err socket connection timeout", "keepalive ping timeout", "open timeout", "execution expired", "checkout timeout",
+            "dial tcp .. i o timeout !lookup", "{dio exception type|dio error type} {connection|send|receive} timeout", "timeout rejected exception"
         ),
     ),
     rule(
@@ -69,6 +72,7 @@ pub(super) const RULES: &[Rule] = &[
         numbered!(
             "& nsurl error domain": 1003, 1004, 1005, 1006, 1009, 1018, 1020, 1200;
             "& win http*": 12007, 12029, 12030, 12031, 12157;
+            "& nsposix error domain": 50, 51, 53, 54, 57, 61, 65;
             "& {socket exception|win error|wsa*}": 10050, 10051, 10053, 10054, 10061, 10064, 10065, 11001, 11002, 11003, 11004;
             also "eai {nodata|noname|fail|service}", "{enetreset|enotconn|eshutdown|eaddrnotavail|esocket|emfile|enfile|ehostdown}",
             "und err {destroyed|res content length mismatch|req content length mismatch|prx tls}", "failed to open socket",
@@ -79,7 +83,7 @@ pub(super) const RULES: &[Rule] = &[
             "{secure connection|proxy tunnel|http protocol|name resolution} error", "{wsaeconn*|wsaehost*|wsaenet*|wsahost*|wsatry*|wsano*}",
             "curl {5|55|94|95|96|97}", "curle {got nothing|recv error|send error|couldnt*|ssl connect error|partial file|http2*}",
             "proxyconnect tcp", "{flow control|frame size|compression} error",
-            "hpe invalid eof state", "inadequate security", "http client error & connection", "err {empty response|dns*|network*|internet*|socket*|quic*}"
+            "hpe invalid eof state", "{errno|os error} {49|51|64|65|99|103|107|108|112}", "os error {101|113|10051|10053|10065|11001}", "nxdomain", "mint transport error", "handshake exception !certificate", "inadequate security", "http client error & connection", "err {empty response|dns*|network*|internet*|socket*|quic*}"
         ),
     ),
     // HTTP/2 and WebSocket say by a name or number why they close.

@@ -51,7 +51,6 @@ pub(super) const RULES: &[Rule] = &[
     ),
     rule("slack.not_found", C::NotFound, &["=file deleted", "={method deprecated|deprecated endpoint}"]),
     rule("slack.length", C::ContextLength, &["=msg too long"]),
-    rule("slack.server", C::ServerError, &["=fatal error"]),
     invalid(
         "slack.schema",
         D::BadSchema,
@@ -122,11 +121,7 @@ pub(super) const RULES: &[Rule] = &[
             "={mailbox|application} concurrency",
         ],
     ),
-    rule(
-        "tools.server",
-        C::ServerError,
-        &["=general exception", "=unable to lock row", "=conflict error", "=scrape all engines failed"],
-    ),
+    rule("tools.server", C::ServerError, &["=unable to lock row", "=scrape all engines failed"]),
     rule("tools.network", C::Network, &["=scrape {ssl|dns resolution} error"]),
     rule("tools.key", C::Authentication, &["=subscription token invalid"]),
     invalid(
