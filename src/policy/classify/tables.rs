@@ -15,6 +15,7 @@ mod codes;
 mod content;
 mod context;
 mod crash;
+mod inner;
 mod late_codes;
 mod limits;
 mod loose;
@@ -33,6 +34,7 @@ mod vague;
 pub(super) fn rules() -> impl Iterator<Item = &'static Rule> {
     [
         traps::RULES,
+        inner::RULES,
         codes::RULES,
         asia_codes::RULES,
         relay_codes::RULES,

@@ -58,7 +58,7 @@ pub(super) const RULES: &[Rule] = &[
         "server.exception",
         C::ServerError,
         &[
-            "{none type object has|object has no attribute|not subscriptable|is not iterable|referenced before assignment|object is not callable|unsupported operand|division by zero|is not json serializable|cannot read properties of|cannot read property|is not a function|is not defined|nil pointer dereference|null pointer exception|null reference exception|object reference not set|unbound local error|list index out of range|index out of range|name error|key error|attribute error} !choices !candidates !completion @5xx",
+            "{none type object has|object has no attribute|not subscriptable|is not iterable|referenced before assignment|object is not callable|unsupported operand|division by zero|is not json serializable|cannot read properties of|cannot read property|is not a function|is not defined|nil pointer dereference|null pointer exception|null reference exception|object reference not set|unbound local error|list index out of range|index out of range|name error name|key error|attribute error} !choices !candidates !completion @5xx",
             "{llama decode|failed to initialize batch|invalid input batch|failed to prepare batch}",
         ],
     ),
@@ -94,6 +94,7 @@ pub(super) const RULES: &[Rule] = &[
             "none type object .. {choices|content|subscriptable|iterable|message|attribute*}",
             "cannot read {properties|property} of {undefined|null} .. reading .. {choices|content|message|delta|text|0|#}",
             "list index out of range",
+            "{cannot unmarshal|missing field} !request !config* !settings !api key !yaml",
             "key error {choices|content|message|candidates|output|delta|usage}",
             "no {tool call|tool calls|function call|function calls} {found |returned |generated |made |}in {the |model |}{response|output|completion}",
             "index out of range .. choices",

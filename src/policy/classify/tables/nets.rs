@@ -42,8 +42,16 @@ pub(super) const RULES: &[Rule] = &[
     ),
     rule("net.cancelled", C::Cancelled, &["cancelled", "canceled", "aborted"]),
     rule("net.timeout", C::Timeout, &["timeout", "timed out", "deadline"]),
-    rule("net.upstream_failed", C::Unknown, &["{upstream|provider|backend} {request |}{failed|failure|error}"])
-        .retry(true),
+    rule(
+        "net.upstream_failed",
+        C::Unknown,
+        &[
+            "{upstream|provider|backend} {request |}{failed|failure|error}",
+            "{upstream|provider} returned {an |}error",
+            "failed to get response from provider",
+        ],
+    )
+    .retry(true),
     rule("net.unavailable", C::Overloaded, &["unavailable", "try again later & @num:503"]),
     invalid(
         "net.invalid_request",
@@ -53,6 +61,7 @@ pub(super) const RULES: &[Rule] = &[
             "invalid argument",
             "invalid parameter*",
             "bad request*",
+            "request {was|is} malformed",
             "validation exception",
             "validation error",
             "invalid request",

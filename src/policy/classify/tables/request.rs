@@ -14,6 +14,14 @@ pub(super) const RULES: &[Rule] = &[
         &[
             "unexpected model behavior",
             "{maximum|max|too many} retries .. {result|output|response} validation",
+            "format exception .. {unexpected character|unexpected end|unexpected token}",
+            "{undefined|nil|null|none|no key|missing key|key error|keyerror|attempt to index|property or key|no value associated|key not found|no attribute|no such key|unknown key} .. {choices|candidates} !request",
+            "expected content type .. event stream .. {actual|got|but|received|sent}",
+            "{could not|couldnt|cannot|cant|failed to|unable to} {extract|find|locate} {a |any |the |valid |}{text|reply|json|json object|translation|answer|content|tool call} {object |block |}{in|from|within} .. {reply|response|output|answer|completion|model|attempts}",
+            "could not extract {reply|answer}",
+            "{no|without} {usable|valid|parsable|parseable|readable|extractable} {translation|answer|text|content|json|reply|result}",
+            "{json|input|response} contains no value",
+            "parse error empty {input|response|body|string}",
 "{type validation error|type validation failed|response validation} & {invalid union|invalid type|expected|unrecognized keys|invalid input|required|literal error} !value error !value type error"],
     ),
     // A constructor that fails is the tool's own bug, not the caller's arguments.
@@ -68,6 +76,9 @@ pub(super) const RULES: &[Rule] = &[
             "{assistant message|tool calls|tool call|tool use|tool uses} .. must be followed by .. tool {messages|result*|response*|call id*}",
             "tool {call ids|call id|calls|call|use ids|use} .. {did not have|without|missing|no matching|do not have|not have} {a |}{response*|result*|corresponding*|tool result*|matching*}",
             "tool {use|call} ids were found without",
+            "{no|missing|without} {a |any |}{corresponding|matching|preceding|previous|prior} {assistant |}{message|tool call|tool calls|tool use|function call} .. tool",
+            "{previous|preceding|prior} message .. {has|had|with} no tool {calls|call|use}",
+            "number of {tool result*|tool use*|tool response*|function result*} .. {exceed*|does not match|doesnt match|not equal|must match|must equal|differs}",
             "{unexpected tool use id*|unexpected tool result*|tool use id .. {not found|found in|unexpected}|each tool result block must have|each tool use .. must have|tool result .. without .. tool {use|call}|no tool call found for|no matching tool {call|use}|no tool output found for|no function call found for|orphan* tool*|tool call id .. not found|tool call id .. {does not match|doesnt match}}",
             "number of function {response|call|responses|calls}",
             "{duplicate|multiple} {tool use|tool call|tool result|function call} {id*|blocks|ids}",
@@ -105,8 +116,21 @@ pub(super) const RULES: &[Rule] = &[
             "please use a valid role",
             "should end with .. user",
             "content is in the wrong order",
+            "only .. roles are {supported|allowed|accepted}",
             "consecutive {user|assistant|system} messages",
             "cannot have # or more assistant messages",
+        ],
+    )
+    .fallback(true),
+    // A keyword inside a schema that only this vendor does not know.
+    invalid(
+        "request.vendor_keyword",
+        D::BadSchema,
+        &[
+            "unknown name .. {function declarations|response schema} .. cannot find field",
+            "unknown name .. {function declarations|response schema} & cannot find field",
+            "invalid {function|tool} name .. must {start|be|begin|contain}",
+            "schema .. {too complex|too many states|too deep*|too many nested|nested too|too many properties}",
         ],
     )
     .fallback(true),
@@ -114,6 +138,9 @@ pub(super) const RULES: &[Rule] = &[
         "request.unsupported",
         D::UnsupportedParameter,
         &[
+            "{cannot|can not|may not} {both |}be {both |}{specified|used|set|given|combined|provided} {together |at the same time |}{for|with|by|on} {this|the} model",
+            "{operation|action|api|endpoint|method} {does not|doesnt} support the {provided |requested |selected |given |}model",
+            "{response format|tool choice|json mode|json schema|function calling|logprobs} {type |value |option |json schema |}{is |}{currently |now |}{unavailable|not available}",
             "=unsupported {parameter|value|content*|feature|model parameter|media type|modality|tool*}",
             "unsupported {parameter|parameters|value|params|params error|argument|field|option|feature|content part*|content type|media type|mime type|image type|modality|input type|role|response format|tool type|format}",
             "no endpoints found that {support|can handle|match}",
@@ -181,16 +208,40 @@ pub(super) const RULES: &[Rule] = &[
         &["on demand throughput isnt supported", "on demand throughput .. not supported", "inference profile that contains this model"],
     )
     .fallback(true),
+    // An empty text is well formed, and nothing to answer.
+    invalid(
+        "request.empty_text",
+        D::Other,
+        &[
+            "{content blocks|user message|user messages|message text} .. non empty",
+            "empty user message",
+            "{message text|caption|message|prompt|query} is empty @400",
+            "cannot be {an |}empty string",
+        ],
+    ),
+    // No model was named.
+    invalid(
+        "request.no_model",
+        D::Other,
+        &["specify {a |the |a valid |}model !settings !config* !environment !before", "neither .. model .. specified"],
+    ),
     invalid(
         "request.schema",
         D::BadSchema,
         &[
             "=missing {required |}{parameter|field|param|argument}*",
-            "missing {required |a required |}{parameter|field|param|argument|property|key|body|arguments|parameters|fields|properties}",
+            "missing {required |a required |}{parameter|param|argument|property|key|body|arguments|parameters|fields|properties} !choices !candidates !serial name",
+            "missing {required|a required} field",
+            "missing field @4xx",
+            "cannot unmarshal @4xx",
+            "{model|messages|prompt|max tokens|field|input|name} .. {is required|are required} !header* !key !authentication @400 @422",
+            "must provide {a |an |the |}{model|messages|prompt|input} {parameter|field|property|value}",
+            "invalid value .. {supported values are|must be one of|allowed values|expected one of|valid values} !with this model !with the",
+            "{error|failed|unable|could not|cannot} {parsing|to parse|parse} {the |your |}input !output !tool !response",
             "missing parameter*",
             "{required|mandatory} {parameter|field|property|argument|key|attribute|properties|parameters|body|query|fields} .. {missing|not provided|not supplied|absent|is required|not found|must be|not specified|are missing|not set}",
             "{is missing|missing} .. {required parameter|parameter|required field|required property}",
-            "{field required|field is required|is a required property|fields required|value is required|property is required|parameter is required|this field is required|must be provided|must not be empty|should not be empty|cannot be empty|must be non empty|cannot both be|cannot be null|must not be null|cannot be none|must have non empty|must contain at least|is required but|at least one message|empty messages|may not be empty|should be non empty|non empty content|can not be empty}",
+            "{field required|field is required|is a required property|fields required|value is required|property is required|parameter is required|this field is required|must be provided|must not be empty|should not be empty|cannot be empty|must be non empty|cannot both be none|cannot be null|must not be null|cannot be none|must have non empty|must contain at least|is required but|at least one message|empty messages|may not be empty|should be non empty|non empty content|can not be empty}",
             "invalid json @4xx",
             "invalid {schema|type for|request body|body|json payload|json schema|json body|tool schema|function schema|input schema|type|tool|function|tool name|function name|property name|parameters schema|request format|message format|messages format}",
             "=invalid {json|schema|function parameters|type|request body|body|tool schema|message format}",
@@ -205,7 +256,7 @@ pub(super) const RULES: &[Rule] = &[
             "{requires|require|needs|specify|provide} {either|at least one of|exactly one of} .. {or|field*|parameter*}",
             "{shape|dimension|dimensions} {mismatch|mismatched|does not match|do not match}",
             "{unexpected|invalid|wrong|incorrect|mismatched} {input |tensor |}{shape|dimension*}",
-            "{request body invalid|invalid request body|malformed request|badly formed|malformed input request|unable to parse request|cannot parse request|could not parse the json body|could not parse your json|failed to deserialize the json body|failed to parse the request|failed to parse request|error parsing the body|json parse error in request|body is not valid json|not valid json in the request|request body .. {not valid|malformed|cannot|could not}|unable to parse the request|invalid json payload|parse error .. request|deserializ* .. request|error decoding request|failed to decode request|cannot unmarshal|the request body|malformed body}",
+            "{request body invalid|invalid request body|malformed request|badly formed|malformed input request|unable to parse request|cannot parse request|could not parse the json body|could not parse your json|failed to deserialize the json body|failed to parse the request|failed to parse request|error parsing the body|json parse error in request|body is not valid json|not valid json in the request|request body .. {not valid|malformed|cannot|could not}|unable to parse the request|invalid json payload|parse error .. request|deserializ* .. request|error decoding request|failed to decode request|the request body|malformed body}",
             "invalid character .. looking for !response !reply !answer !unmarshal @4xx",
             "requested tool does not exist",
             "tool .. {was not in request tools|not in request tools|which was not in}",

@@ -267,6 +267,7 @@ pub(super) const RULES: &[Rule] = &[
             "json validate failed",
             "failed to generate json",
             "{json|parse|parsing|unterminated string|decode|decoding} .. {tool call|function call|tool|function} arguments",
+            "{args|arguments|tool input|function input} .. {invalid character|expecting .. delimiter|unexpected end of json*|eof while parsing|unterminated string|not json|no json|as json|expecting value}",
             "{tool call|function call|tool|function} {arguments|input} .. {unterminated*|not valid json|invalid json|json decode error|expecting value|extra data|unparsable|malformed json|parse error|failed to parse}",
         ],
     ),
