@@ -17,10 +17,12 @@ pub(super) const RULES: &[Rule] = &[
             "{had|encountered|hit} {an |}{internal |unexpected |unknown |}{error|problem|issue} {while |when |}{processing|handling|serving} {your|the|this} request !quota !rate limit exceeded !overloaded !timed out !memory !tokens",
             "error occurred while processing your request !quota !rate limit !overloaded !timed out !memory !tokens",
             "internal server error & {check your network|network connection|unexpected response|invalid response|unexpected response format|stream closed|stream disconnected|before completion} !quota !rate limit !overloaded !timed out !memory !tokens !econnreset !econnrefused",
+            "{internal error|unexpected error} & {no credits consumed|no credits were|not charged}",
             "unexpected server response @500",
             "argument must be {of type|an instance of|one of type} .. {received|an instance of} @http @stream",
         ],
     ),
+    invalid("inner.request", D::Other, &["{issue|problem} with your request .. check your {input*|request|parameters}"]),
     // Close frames: the words behind the number say what the number means.
     rule("inner.frame_size", C::ContextLength, &["# message too big"]),
     rule(

@@ -10,6 +10,15 @@ use crate::{
 
 /// In order.
 pub(super) const RULES: &[Rule] = &[
+    // A reader's complaint: what it could not read may say why, so all that is finer was asked before.
+    rule(
+        "loose.unread",
+        C::MalformedResponse,
+        &[
+            "{failed|unable|could not|couldnt|cannot|error|failure|fail} {to |while |when |in |}{pars*|decod*|deserializ*|unmarshal*|process*} .. {response*|output|stream|chunk|completion|event|answer|reply|payload|result}",
+            "{malformed response|unexpected response format|unrecognized response|invalid error response}",
+        ],
+    ),
     rule(
         "loose.cancelled",
         C::Cancelled,

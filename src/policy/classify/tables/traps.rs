@@ -254,6 +254,12 @@ pub(super) const RULES: &[Rule] = &[
     ),
     // The model's own tool call could not be read: asking again may work.
     rule(
+        "malformed.tool_arguments",
+        C::MalformedResponse,
+        &["{invalid args|bad args|args|arguments|tool input} .. {invalid character|expecting .. delimiter|unexpected end of json*|eof while parsing|unterminated string|not json|no json|as json|expecting value} !arguments null !args null @tool"],
+    )
+    .fallback(false),
+    rule(
         "malformed.tool_call",
         C::MalformedResponse,
         &[
@@ -267,7 +273,7 @@ pub(super) const RULES: &[Rule] = &[
             "json validate failed",
             "failed to generate json",
             "{json|parse|parsing|unterminated string|decode|decoding} .. {tool call|function call|tool|function} arguments",
-            "{args|arguments|tool input|function input} .. {invalid character|expecting .. delimiter|unexpected end of json*|eof while parsing|unterminated string|not json|no json|as json|expecting value}",
+            "{invalid args|bad args|invalid arguments|tool arguments|function arguments} .. {invalid character|expecting .. delimiter|eof while parsing|not json|as json}",
             "{tool call|function call|tool|function} {arguments|input} .. {unterminated*|not valid json|invalid json|json decode error|expecting value|extra data|unparsable|malformed json|parse error|failed to parse}",
         ],
     ),

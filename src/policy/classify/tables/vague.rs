@@ -102,7 +102,6 @@ pub(super) const RULES: &[Rule] = &[
             "bad request !unsupported !not supported @400",
             "status code invalid argument",
             "terminated with .. invalid argument",
-            "{issue|problem} with your request .. check your {input*|request|parameters}",
         ],
     ),
     rule(
