@@ -39,6 +39,7 @@ pub(super) const RULES: &[Rule] = &[
             "{core dumped|segmentation fault|segfault|stack overflow detected|access violation|illegal instruction|panicked at|fatal runtime error|bus error}",
             "{engine dead|engine is dead|engine has died|engine loop is not running|engine loop has died|background loop has errored|background loop is stopped|async engine dead*|dead error|engine core .. {encountered|died|dead|failed}|enginecore .. {encountered|died|dead|failed}}",
             "mq engine dead*",
+            "command buffer .. failed",
             "{runner|worker|engine|server|model|inference} {process |}{is |has |}{no longer running|gone away|not running any*} !browser",
             "{terminate called after throwing|terminating due to uncaught|internal assert failed}",
             "{killed #|dies with|died with|dying with} .. exit #",

@@ -92,6 +92,9 @@ pub(super) const RULES: &[Rule] = &[
             "{trop long*|longueur maximale|dépasse la longueur|fenêtre de contexte}",
             "{zu lang|kontextlänge|kontextfenster|maximale länge}",
             "{長すぎ|コンテキスト長|最大トークン|トークン数|トークン制限|너무 깁니다|컨텍스트 길이|토큰 수|слишком длинн*|длин* контекст*}",
+            "{コンテキスト|컨텍스트|контекст*} .. {超え|초과|превыш*}",
+            "{zeichen|caractères|caracteres|caratteri} .. {lang|maxim*|máxim*|dépasse*|supera*}",
+            "{höchstens|máximo|massimo} # {zeichen|caractères|caracteres|caratteri}",
         ],
     ),
     rule(

@@ -54,6 +54,13 @@ pub(super) const RULES: &[Rule] = &[
     rule("overloaded.unread", C::Overloaded, &["{could not|couldnt|cannot|failed to|unable to} {parse|decode|read} .. {error|http response|error body|html} @502 @503 @529", "looking for beginning of value @502 @503", "{service un|service unavailable|bad gatewa|bad gateway} .. not valid json"]),
     rule("timeout.unread", C::Timeout, &["{could not|couldnt|cannot|failed to|unable to} {parse|decode|read} .. {error|http response|error body|html} @504 @522 @524"]),
     rule("server.unread", C::ServerError, &["{internal s|internal server error} .. not valid json"]),
+    // A tool's own program stumbled.
+    rule(
+        "tool.exception",
+        C::ServerError,
+        &["{referenced before assignment|object is not subscriptable|object has no attribute|object is not iterable|list index out of range} !choices !candidates @tool"],
+    )
+    .retry(false),
     // A stream that stopped before it said that it was done.
     rule(
         "network.cut_stream",
@@ -115,6 +122,7 @@ pub(super) const RULES: &[Rule] = &[
             "{unexpected finish reason|unknown finish reason|missing finish reason|finish reason .. malformed|finish reason .. error}",
             "{response|stream|answer|output} .. {is |was |}{truncated|incomplete|cut off|malformed|garbled|corrupted}",
             "{incomplete stream|stream {ended|finished} without|ended before}",
+            "{不是 .. json|并非 .. json} !请求",
             "{返回为空|空响应|响应格式|解析失败|返回内容为空|无法解析}",
         ],
     ),

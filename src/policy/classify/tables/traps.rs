@@ -42,6 +42,8 @@ pub(super) const RULES: &[Rule] = &[
         &[
             "extra {input|inputs|field|fields|key|keys|value|values|parameter|parameters|attribute*} {is |are |were |}{not permitted|not allowed|forbidden|not accepted}",
             "{field|fields|parameter|parameters|property|argument|attribute|input|inputs|type|option|item} .. {not permitted|not allowed|not accepted} {by|for|with|in|on} {this|the} {model|endpoint|provider|api|request|version|mode}",
+            "{temperature|top p|top k|logprobs|stop|seed|penalty|tools|system|reasoning*|stream*} .. {not permitted|not allowed} {for|with|on|by} {this|the} model",
+            "{field|parameter|property} .. is not allowed in {messages|request|the request|body}",
             "extra forbidden",
         ],
     ),

@@ -16,6 +16,8 @@ pub(super) const RULES: &[Rule] = &[
         &[
             "{exceed*|reached|hit|over|past} .. {time limit|wait time|waiting time|processing time|time budget|deadline|maximum duration|max duration|allotted time|time allowed|run time|runtime limit}",
             "{after|due to|because of|on} {a |the |}timeout",
+            "{did not|didnt|failed to|could not} .. in time",
+            "{exceed*|over} .. {#s|second|minute|ms} limit !per !rate",
             "{time limit|wait time|waiting time|processing time|time budget|deadline|time} {was |has |is |}{exceeded|elapsed|expired|passed|ran out|up|run out}",
             "{longer|more} than {#s|#ms|#m|#min}",
             "{no|not|never|nothing|without|inactive|idle|silent|waited|waiting|pending|stuck|hung} .. {for|within|after|in} {the last |over |}{# s|# sec*|# ms|# min*|#s|#ms|#m|#min}",
@@ -150,6 +152,7 @@ pub(super) const RULES: &[Rule] = &[
         &[
             "{on our side|on our end|our side|our end|server side|server s side|provider s side|on the server} !your request",
             "{internal|server|backend} .. {fault|failure|malfunction|bug|trouble}",
+            "internal {issue|problem}",
             "{unexpected|unhandled} {exception|rejection}",
             "something {wrong|bad|unexpected} {occurs|occurred|happened}",
             "{服务|服务器|系统} .. {困难|开小差|问题 .. 稍后}",
