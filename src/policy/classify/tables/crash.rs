@@ -31,7 +31,7 @@ pub(super) const RULES: &[Rule] = &[
             "process {has |was |}{exited|terminated|died|crashed|killed|been killed} {with|unexpectedly|by|abnormally|before|prematurely|code|signal|exit|due|on|prior|on signal|}",
             "{process|worker|runner|engine|server|shard|child process|mcp server|container|pod} .. {exited|exit|terminated|died|crashed|killed} .. {code|signal|status|sigkill|sigterm|sigsegv|unexpectedly|oom*}",
             "exited with {code|status|signal|exit code|error code}",
-            "{exit|return} {code|status} {137|139|134|143|9|-9|132|136}",
+            "exit code {137|139|134|143|9|132|136}",
             "{failed to load|error loading|loading} .. model .. exit code",
             "exit status # & {runner|process|server}",
             "signal {killed|aborted|segmentation*|terminated|bus error|illegal instruction|abort|sigkill|sigsegv|sigabrt}",

@@ -154,7 +154,7 @@ pub(super) const RULES: &[Rule] = &[
         D::UnsupportedParameter,
         &[
             "{cannot|can not|may not} {both |}be {both |}{specified|used|set|given|combined|provided} {together |at the same time |}{for|with|by|on} {this|the} model",
-            "{logprobs|tools|tool calling|function calling|streaming|vision|json mode} {is|are} {disabled|turned off}",
+            "{logprobs|tool calling|function calling|streaming|vision} .. {is disabled|are disabled} !account !key !org*",
             "{operation|action|api|endpoint|method} {does not|doesnt} support the {provided |requested |selected |given |}model",
             "{response format|tool choice|json mode|json schema|function calling|logprobs} {type |value |option |json schema |}{is |}{currently |now |}{unavailable|not available}",
             "=unsupported {parameter|value|content*|feature|model parameter|media type|modality|tool*}",
@@ -198,7 +198,7 @@ pub(super) const RULES: &[Rule] = &[
         "request.own_place",
         D::BadSchema,
         &[
-            "missing {either |required |}{project id|space id|workspace id|instance id|tenant id|account id|resource group|compartment id|namespace id}",
+            "missing {either |required |a |the |}{project id|space id|workspace id|instance id|tenant id|account id|resource group|compartment id|namespace id}",
             "{project id|space id|workspace id|instance id|tenant id|account id|resource group|compartment id|namespace id} {field |parameter |}{is |are |}{required|missing|not provided|must be}",
         ],
     )
@@ -247,7 +247,7 @@ pub(super) const RULES: &[Rule] = &[
         D::BadSchema,
         &[
             "=missing {required |}{parameter|field|param|argument}*",
-            "missing {required |a required |}{parameter|param|argument|property|key|body|arguments|parameters|fields|properties} !choices !candidates !serial name",
+            "missing {required |a |any |the |}{parameter|param|argument|property|key|body|arguments|parameters|fields|properties} !choices !candidates !serial name",
             "missing {required|a required} field",
             "missing field @4xx",
             "expected .. to be {an array|a string|an object|a number} @400 @422",
@@ -260,7 +260,7 @@ pub(super) const RULES: &[Rule] = &[
             "invalid value .. {supported values are|must be one of|allowed values|expected one of|valid values} !with this model !with the",
             "{error|failed|unable|could not|cannot} {parsing|to parse|parse} {the |your |}input !output !tool !response",
             "missing parameter*",
-            "{required|mandatory} {parameter|field|property|argument|key|attribute|properties|parameters|body|query|fields} .. {missing|not provided|not supplied|absent|is required|not found|must be|not specified|are missing|not set}",
+            "{required|mandatory|necessary|obligatory} {parameter|field|property|argument|key|attribute|properties|parameters|body|query|fields} .. {missing|not provided|not supplied|absent|is required|not found|must be|not specified|are missing|not set}",
             "{is missing|missing} .. {required parameter|parameter|required field|required property}",
             "{field required|field is required|is a required property|fields required|value is required|property is required|parameter is required|this field is required|must be provided|must not be empty|should not be empty|cannot be empty|must be non empty|cannot both be none|cannot be null|must not be null|cannot be none|must have non empty|must contain at least|is required but|at least one message|empty messages|may not be empty|should be non empty|non empty content|can not be empty}",
             "invalid json @4xx",
@@ -276,7 +276,7 @@ pub(super) const RULES: &[Rule] = &[
             "missing {either|one of|at least one of|exactly one of}",
             "{requires|require|needs|specify|provide} {either|at least one of|exactly one of} .. {or|field*|parameter*}",
             "{shape|dimension|dimensions} {mismatch|mismatched|does not match|do not match}",
-            "{unexpected|invalid|wrong|incorrect|mismatched} {input |tensor |}{shape|dimension*}",
+            "{unexpected|invalid|mismatched} {shape|dimension*|input shape|tensor shape}",
             "{request body invalid|invalid request body|malformed request|badly formed|malformed input request|unable to parse request|cannot parse request|could not parse the json body|could not parse your json|failed to deserialize the json body|failed to parse the request|failed to parse request|error parsing the body|json parse error in request|body is not valid json|not valid json in the request|request body .. {not valid|malformed|cannot|could not}|unable to parse the request|invalid json payload|parse error .. request|deserializ* .. request|error decoding request|failed to decode request|the request body|malformed body}",
             "invalid character .. looking for !response !reply !answer !unmarshal @4xx",
             "requested tool does not exist",
