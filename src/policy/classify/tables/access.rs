@@ -40,7 +40,7 @@ pub(super) const RULES: &[Rule] = &[
         &[
             "{is not|isnt|not} {a|an} {valid|supported|known|recognized|registered|available} {model|deployment|engine|tool|function|voice}",
             "not a valid model id",
-            "{not supported|unsupported|no such|unknown|unrecognized|nonexistent|unavailable} model !response format !does not support !doesnt support",
+            "{not supported|unsupported|no such|unknown|unrecognized|nonexistent|unavailable} model !response format !service unavailable !does not support !doesnt support",
             "{endpoint|deployment|inference endpoint|space|dedicated endpoint|instance} .. is {not running|paused|stopped|not deployed|inactive|not active|hibernat*} !status unavailable",
             "=dedicated endpoint not running",
             "marked by provider as legacy",

@@ -84,7 +84,7 @@ pub(super) const RULES: &[Rule] = &[
         "request.max_tokens",
         D::Other,
         &[
-            "max {completion |output |new |}tokens is too large",
+            "max {completion |output |new |}tokens is too large !context length",
             "maximum allowed number of output tokens",
             "supports at most # {completion|output} tokens",
         ],
@@ -275,7 +275,7 @@ pub(super) const RULES: &[Rule] = &[
             "json validate failed",
             "failed to generate json",
             "{json|parse|parsing|unterminated string|decode|decoding} .. {tool call|function call|tool|function} arguments",
-            "{invalid args|bad args|invalid arguments|tool arguments|function arguments} .. {invalid character|expecting .. delimiter|eof while parsing|not json|as json}",
+            "{invalid args|bad args|invalid arguments|tool arguments|function arguments} .. {invalid character|expecting .. delimiter|eof while parsing|json parsing failed|unexpected token|not json|as json}",
             "{tool call|function call|tool|function} {arguments|input} .. {unterminated*|not valid json|invalid json|json decode error|expecting value|extra data|unparsable|malformed json|parse error|failed to parse}",
         ],
     ),
