@@ -23,6 +23,7 @@ mod machine_codes;
 mod nets;
 mod relay_codes;
 mod request;
+mod senses;
 mod system_codes;
 mod tool_codes;
 mod transport;
@@ -33,6 +34,7 @@ mod vague;
 pub(super) fn rules() -> impl Iterator<Item = &'static Rule> {
     [
         traps::RULES,
+        senses::RULES,
         codes::RULES,
         asia_codes::RULES,
         relay_codes::RULES,

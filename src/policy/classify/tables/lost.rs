@@ -15,7 +15,7 @@ pub(super) const RULES: &[Rule] = &[
             "=deployment not found",
             "=model not supported",
             "=not found error",
-            "=resource not found*",
+            "=resource not found",
             "=model decommissioned",
             "=model not exist",
             "=invalid model",
@@ -26,7 +26,7 @@ pub(super) const RULES: &[Rule] = &[
             "=route not found",
             "=method not found",
             "=tool not found",
-            "=invalid endpoint or model not found*",
+            "invalid endpoint or model not found",
             "not found .. {model|deployment|endpoint}",
             "{model not found|deployment not found|endpoint not found|model not exist|api deployment for this resource does not exist|tool not found|method not found|function not found|prompt not found|resource not found|unknown tool|unknown function|unknown method|no such tool|no tool named|unknown model|no such model|invalid model|model id is invalid|repository not found|manifest unknown|unknown service|unknown url|invalid url get|invalid url post|no route matched|no static resource|cannot get|cannot post|page not found|route not found|path not found|service not found|assistant not found|thread not found|file not found|session not found|collection not found|index not found|entity not found|object not found|user not found|item not found|could not find}",
         ],
@@ -50,8 +50,8 @@ pub(super) const RULES: &[Rule] = &[
         ],
     ),
     // A status that is known says more than that its body could not be read.
-    rule("rate.unread", C::RateLimited, &["{could not|couldnt|cannot|failed to|unable to|error} {parse|parsing|decode|decoding|read|reading} .. {response|body|error} @429", "unexpected token .. json @429"]),
-    rule("overloaded.unread", C::Overloaded, &["{could not|couldnt|cannot|failed to|unable to} {parse|decode|read} .. {error|http response|error body|html} @502 @503 @529"]),
+    rule("rate.unread", C::RateLimited, &["{could not|couldnt|cannot|failed to|unable to|error} {parse|parsing|decode|decoding|read|reading} .. {response|body|error} @429", "unexpected token .. json @429", "{failed to parse|error parsing|could not parse|couldnt parse|cannot parse|unexpected token|failed to decode|error decoding|json decode error|not valid json} & {rate limit exceeded|rate limit reached|rate limited|too many requests|too many messages}"]),
+    rule("overloaded.unread", C::Overloaded, &["{invalid character|unexpected token|expecting value|expected value} .. {looking for|json|line|value|doctype|html} @502 @503 @529", "{could not|couldnt|cannot|failed to|unable to} {parse|decode|read} .. {error|http response|error body|html} @502 @503 @529"]),
     rule("timeout.unread", C::Timeout, &["{could not|couldnt|cannot|failed to|unable to} {parse|decode|read} .. {error|http response|error body|html} @504 @522 @524"]),
     // A program's own fault, told by its language.
     rule(

@@ -7,6 +7,8 @@ use crate::{
 
 /// In order.
 pub(super) const RULES: &[Rule] = &[
+    // A page that says no more than its status.
+    rule("permission.page", C::PermissionDenied, &["{error|title|status} # forbidden @403", "# forbidden # @403"]),
     // A reader's complaint about an answer, where no inner cause is told.
     rule(
         "net.unreadable",

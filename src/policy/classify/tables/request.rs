@@ -114,7 +114,7 @@ pub(super) const RULES: &[Rule] = &[
         "request.unsupported",
         D::UnsupportedParameter,
         &[
-            "=unsupported {parameter|value|content*|feature|model parameter|media type|modality|tool*}",
+            "=unsupported {parameter|value|content|content type|feature|model parameter|media type|modality|tool|tools|tool choice}",
             "unsupported {parameter|parameters|value|params|params error|argument|field|option|feature|content part*|content type|media type|mime type|image type|modality|input type|role|response format|tool type|format}",
             "no endpoints found that {support|can handle|match}",
             "no {endpoints|providers|provider|endpoint} .. {support|handle} .. {tool*|image*|requested|parameter*|cache*|input|this}",
@@ -185,7 +185,7 @@ pub(super) const RULES: &[Rule] = &[
         "request.schema",
         D::BadSchema,
         &[
-            "=missing {required |}{parameter|field|param|argument}*",
+            "=missing {required |}{parameter|field|param|argument}",
             "missing {required |a required |}{parameter|field|param|argument|property|key|body|arguments|parameters|fields|properties}",
             "missing parameter*",
             "{required|mandatory} {parameter|field|property|argument|key|attribute|properties|parameters|body|query|fields} .. {missing|not provided|not supplied|absent|is required|not found|must be|not specified|are missing|not set}",
