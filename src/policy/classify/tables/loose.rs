@@ -17,6 +17,7 @@ pub(super) const RULES: &[Rule] = &[
             "{esc|ctrl c|sigint|signal interrupt}",
             "approval .. {denied|rejected|declined|refused|not given}",
             "user closed",
+            "{task|run|job|generation|agent|session|workflow} {was |has been |}{stopped|ended|terminated|aborted|killed} {from|via|by|through} {the |an |}{dashboard|ui|api|admin|console|web|app}",
             "chose to {stop|cancel|abort|reject|skip|decline}",
             "{superseded|preempted|replaced} by {a |an |the |}{newer|new|another|later|subsequent} {message|request|prompt|run|turn|input|query}",
             "{user|human|operator|caller|client} .. {cancelled|canceled|cancels|aborted|declined|rejected|dismissed|interrupted|sent a new message|pressed|hung up|disconnected}",

@@ -41,6 +41,7 @@ pub(super) const RULES: &[Rule] = &[
             "{not a valid model*|model .. is not valid|invalid model {name|id|identifier|specified|key}|model {identifier|name|id} .. {invalid|not valid|not recognized|unknown|incorrect}|model identifier is invalid|unrecognized model|unknown model|unsupported model|model is not supported|model .. is not supported|model not supported|model .. {not available|unavailable} {on|for|in|at|via|with} |no endpoints found for|no allowed providers|no available model|model is not available|requested model .. {not available|not supported|unavailable}}",
             "{no|unknown|nonexistent|missing} {such |matching |}{model|deployment|tool|function|file|resource|route|endpoint|engine|voice|key|index|table|adapter|lora|checkpoint|weights|template|project|assistant|collection} {named|called|with|found|matching|exists|available|for}",
             "{no longer {available|supported|offered|exists}} .. model",
+            "{is not|not|isnt} servable",
             "{file does not exist|pull model manifest|try pulling it first|model .. try pulling|manifest for .. not found}",
             "{unimplemented|method not implemented|method not allowed}",
             "{not found .. http 404|http 404|404 not found}",

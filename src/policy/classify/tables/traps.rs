@@ -51,8 +51,8 @@ pub(super) const RULES: &[Rule] = &[
         C::NotFound,
         &[
             "{does not|doesnt|do not|not} {exist|found} .. or {perhaps |maybe |possibly |}{you|your project|your account|your organization|your api key|your key|your team|your user|the project|the user|the caller} {do not|does not|doesnt|has no|cannot|cant|dont|may not|might not|lack|are not|arent} {have |}{access|permission*|the permission*|authorization|authorized|allowed|the necessary}",
-            "{does not|doesnt|do not|not} {exist|found} .. or {you have |}{no|missing|insufficient|inaccessible|is not accessible|not accessible|is private|access is denied|access denied}",
-            "{missing or inaccessible|authorization failed or requested resource not found|not authorized or not found|not authorized or resource not found|not found or access denied|not found or not authorized|not found or no access|not found or not permitted|invalid .. or not permitted}",
+            "{does not|doesnt|do not|not} {exist|found} .. or {you have |}{no|missing|insufficient|inaccessible|is not accessible|not accessible|is private|access is denied|access denied|permission denied|permission was denied|not permitted}",
+            "{not found the model .. or permission denied|missing or inaccessible|authorization failed or requested resource not found|not authorized or not found|not authorized or resource not found|not found or access denied|not found or not authorized|not found or no access|not found or not permitted|invalid .. or not permitted}",
         ],
     ),
     // A program that cannot be started because it is not there, whoever says so.
