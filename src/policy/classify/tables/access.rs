@@ -205,7 +205,7 @@ pub(super) const RULES: &[Rule] = &[
             "{organization policy|org policy} .. {violat*|constraint*|den*|block*|restrict*}",
             "not in channel @tool",
             "not eligible for",
-            "{early access|waitlist|allowlist|allow list|beta access|limited preview|not whitelisted|not on the allow*|invite only}",
+            "{early access|waitlist|allowlist|allow list|beta access|limited preview|not whitelisted|not on the allow*|allow listed|allowlisted customers|allowlisted users|not on the approved|not on the permitted|not on the white*|invite only}",
             "operation {is |was |}not allowed",
             "{operation not permitted|not permitted|policy denied|denied by policy|disallowed by policy|blocked by policy|admin .. disabled|disabled by .. {admin*|policy|organization}|data policy}",
             "{read only file system|eacces|eperm|outside .. allowed director*|not within allowed|path .. outside|sandbox .. denied|is outside the}",

@@ -116,6 +116,7 @@ pub(super) const RULES: &[Rule] = &[
             "{check|update|review|verify|confirm} your {billing|payment} {details|information|settings|method|plan|status|account}",
             "requires {a |}{paid balance|credit*|prepaid|positive balance}",
             "{余额不足|额度不足|欠费|充值|余额已用尽|额度已用尽|额度已用完|配额已用尽|配额不足|账户余额|费用不足|资源包|资源点|套餐已到期|套餐余量|可用额度|剩余额度|免费额度|额度用尽|预扣费|欠款|点数不足|已用完|次数已用完|试用已到期|今日额度|每日额度|当日额度|每日限额|每日调用|当月额度}",
+            "预算 .. {超出|超限|超支|用完|耗尽}",
             "{余额|额度|配额} .. {不足|用尽|用完|耗尽}",
             "{搜索次数|使用次数|调用次数|免费次数|剩余次数|试用次数|今日次数|查询次数} .. {超|用完|用尽|上限|限制|不足|耗尽}",
             "{残高不足|クレジット不足|잔액 부족|크레딧 부족|guthaben|solde insuffisant|saldo insuficiente|недостаточно средств}",

@@ -41,7 +41,7 @@ pub(super) const RULES: &[Rule] = &[
             "content exists risk",
             "censorship",
             "{withheld|removed|suppressed|stopped|filtered|redacted} .. {copyright*|policy|safety|harmful|unsafe|recitation|content|moderation}",
-            "copyrighted {material|content|text}",
+            "copyrighted {material|content|text|character|characters|work|works|lyrics|image|images}",
             "{moderation|safety|content|guardrail} {layer|system|service|filter|filters|check|checks|classifier|model|guard} .. {reject*|block*|refus*|flag*|denied|fail*}",
             "{reject*|block*|refus*|flag*|denied} by .. {moderation|safety|content|guardrail*|policy} !administrator* !admin !organization* !network policy !data policy !security policy",
             "content .. {is|was|were|has been} blocked",

@@ -22,6 +22,8 @@ pub(super) const RULES: &[Rule] = &[
             "{api key|api token|secret key} {env|environment|variable|env var|environment variable} {is |was |}{not found|missing|empty|not set|unset|undefined|not defined}",
             "{need to|have to|must|should} {configure|set|export|define} .. api key {to use|before|first|in your|in the|or configure} !header",
             "unauthenticated configure .. api key",
+            "missing {azure|openai|open ai|api|model|provider|service|llm|azure openai} {endpoint|base url|deployment} {set|please|in|configure|add|define}",
+            "{required|needed|selected|chosen|enabled} but {is |was |it is |}not {configured|set up|set|installed}",
             "{api key|apikey|base url|api base|api token} {must not be|cannot be|can not be|may not be|should not be|mustnt be|cant be} {null|blank|empty|none|undefined|nil} !header !invalid request error",
             "{timeout|model name|model id|client|endpoint|project id} {must not be|cannot be|can not be|may not be} {null|blank|nil} & {illegal argument exception|null pointer exception|argument null exception}",
             "missing field {api key|apikey|api base|base url|api token|api url|provider|model provider}",
@@ -35,6 +37,7 @@ pub(super) const RULES: &[Rule] = &[
         &[
             "{is|isnt|are} {not |}running {please |}{start|open|launch|run} {it|the|your|app|please|and|first|ollama|lm studio} !endpoint !deployment !instance !space",
             "not running .. {please |}{start|launch|open} .. {first|again} !endpoint !deployment !instance !space",
+            "{server|service|daemon|backend|app|engine} {has not|hasnt|have not|was not|wasnt|was never} {yet |}{been |}started",
             "please {start|launch} {the |your |}{app|application|server|daemon|service|desktop app|ide|ollama|lm studio|llama server|backend} {first|before|and|to continue}",
             "please {start|launch|open} .. first !conversation !chat !thread !session !message",
             "{no|not any} {model|llm|provider|chat model|language model} {is |}{currently |}{in use|in config*}",
@@ -51,6 +54,7 @@ pub(super) const RULES: &[Rule] = &[
             "{api key|apikey|token|key|credentials|authorization} {is |are |was |were |}{either |}{missing or invalid|invalid or missing|missing or incorrect|incorrect or missing|missing or malformed|missing or expired|invalid or expired|not provided or invalid}",
             "{api key|x api key|authorization|auth|bearer|subscription key|access token|token} {header|headers} {is |are |was |}{required|missing|must be|not present|not provided|absent|not found|mandatory|not supplied} !environment",
             "you {didnt|did not|have not|havent} {provide|provided|include|included|send|sent|supply|supplied} {an |any |a |your |}{api key|apikey|api token}",
+            "{unauthorized|unauthenticated|invalid api key|invalid token} & {api connection error|ollama exception|connection error}",
             "{no api key|missing api key} .. {request|is authenticated|header*|unauthorized*}",
         ],
     ),
@@ -79,6 +83,17 @@ pub(super) const RULES: &[Rule] = &[
             "{invalid|unknown|disallowed|unauthorized} model {for|in} {team|key|user|project|organization|org|this key|this team|your key|your team}",
             "user does not have {permission*|access|rights|the required}",
             "{does not|doesnt|do not|dont} have {the |sufficient |enough |required |}permission* to {make|use|call|perform|access|invoke|view|run|get|create|list|read}",
+        ],
+    ),
+    // A name that is on no list.
+    rule(
+        "not_found.name",
+        C::NotFound,
+        &[
+            "{does not|doesnt|did not|didnt} match any {registered|known|available|configured|existing|installed} {tool|tools|model|models|function|functions|route|deployment|agent|command|server}",
+            "{not|isnt} {in|on|among|one of} {the |our |}{list of |}{available|registered|known|installed} {models|tools|functions|agents|deployments}",
+            "{available|known|registered|valid} tools @tool",
+            "模型 .. 不在 .. 列表",
         ],
     ),
     // The caller's own pace, whoever complains.
@@ -118,7 +133,7 @@ pub(super) const RULES: &[Rule] = &[
             "{limit|limits|cap|allowance} .. {upgrade|subscribe|pay|upgrading} .. to {keep|continue|go on|carry on|proceed|resume|keep going} !per minute !per second !per hour !hourly !try again in",
             "{limit*|blocked|paused|capped|locked|throttled|suspended|usage|unavailable} until {# |}{jan*|feb*|march|april|may|june|july|aug*|sept*|october|nov*|dec*|monday|tuesday|wednesday|thursday|friday|saturday|sunday|tomorrow|next week|next month|the next billing|the end of the}",
             "account is in good standing",
-            "{free|trial} {time|usage|generation|message|trial} {limit|cap|allowance}",
+            "{free|trial} {time|usage|generation|message|trial} {limit|cap|allowance} !rate limit !rate limited !per minute",
             "exceeded your .. {plan usage|usage allowance}",
             "{enough|sufficient} {tokens|messages|requests|units} {left |remaining |}{in|on} your {plan|account|balance|wallet|subscription}",
             "{使用上限|用量上限|使用额度} .. {重置|恢复|刷新}",

@@ -308,7 +308,7 @@ pub(super) const RULES: &[Rule] = &[
         "cancelled.by_person",
         C::Cancelled,
         &[
-            "{denied|rejected|declined|cancelled|canceled|stopped|interrupted|aborted|refused|dismissed} by {the |a |an |}{user|caller|operator}",
+            "{denied|rejected|declined|cancelled|canceled|stopped|interrupted|aborted|refused|dismissed|halted|terminated|killed|skipped|ended} by {the |a |an |}{user|caller|operator}",
             "user {denied|rejected|declined|cancelled|canceled|stopped|interrupted|aborted|refused|dismissed|doesnt want|chose not}",
             "{request to call tool|tool call|tool use|call to tool} {was |}{denied|rejected|declined|cancelled|canceled|aborted|interrupted}",
             "request interrupted",

@@ -79,6 +79,7 @@ pub(super) const RULES: &[Rule] = &[
         &[
             "{rate|request rate|call rate|frequency|burst|throughput|velocity|pace} {is |was |has been |limit |of requests |}{exceed*|too high|reached|over|limited|hit}",
             "{maximum|max|allowed|permitted} {request |call |query |message |}{rate|frequency|throughput|burst} .. {exceed*|reached|hit|over}",
+            "exceeded {your|the} .. {token|message|request|api} usage",
             "{burst|throughput|frequency|qps|rpm|tpm|rps} {limit|limits|cap|quota|ceiling}",
             "{simultaneous|concurrent|parallel|in flight|inflight} {requests|request|calls|sessions|streams|jobs|connections|runs|generations|tasks|queries|executions}",
             "{too many|so many} .. {recently|in a short|at once|at the same time|this minute|per|in a row|right now}",
