@@ -70,7 +70,7 @@ pub(super) const RULES: &[Rule] = &[
             "tool {use|call} ids were found without",
             "{unexpected tool use id*|unexpected tool result*|tool use id .. {not found|found in|unexpected}|each tool result block must have|each tool use .. must have|tool result .. without .. tool {use|call}|no tool call found for|no matching tool {call|use}|no tool output found for|no function call found for|orphan* tool*|tool call id .. not found|tool call id .. {does not match|doesnt match}}",
             "number of function {response|call|responses|calls}",
-            "{duplicate|multiple} {tool use|tool call|tool result|function call} {id*|blocks|ids}",
+            "{duplicate|multiple} {tool use|tool call|tool result|function call} {id|ids|identifier*|blocks}",
             "tool {call id|result|message|messages|response} {is |must |}{missing|required|not found|has no|without} .. {tool calls|tool call|assistant}",
             "unexpected role tool",
             "{function|tool} response .. {without|does not match|must follow|immediately}  .. {function|tool} call",
