@@ -15,6 +15,7 @@ mod codes;
 mod content;
 mod context;
 mod crash;
+mod inner;
 mod late_codes;
 mod limits;
 mod loose;
@@ -35,6 +36,7 @@ pub(super) fn rules() -> impl Iterator<Item = &'static Rule> {
     [
         traps::RULES,
         senses::RULES,
+        inner::RULES,
         codes::RULES,
         asia_codes::RULES,
         relay_codes::RULES,

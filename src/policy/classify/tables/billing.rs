@@ -27,7 +27,7 @@ pub(super) const RULES: &[Rule] = &[
             "overdue {balance|payment|bill|account|invoice}",
             "credits error",
             "out of credit*",
-            "no credit*",
+            "no credit* !no credits consumed !no credits were",
             "=payment required",
             "payment required",
             "usage limit reached",

@@ -10,6 +10,15 @@ use crate::{
 
 /// In order.
 pub(super) const RULES: &[Rule] = &[
+    // A reader's complaint: what it could not read may say why, so all that is finer was asked before.
+    rule(
+        "loose.unread",
+        C::MalformedResponse,
+        &[
+            "{failed|unable|could not|couldnt|cannot|error|failure|fail} {to |while |when |in |}{pars*|decod*|deserializ*|unmarshal*|process*} .. {response*|output|stream|chunk|completion|event|answer|reply|payload|result}",
+            "{malformed response|unexpected response format|unrecognized response|invalid error response}",
+        ],
+    ),
     rule(
         "loose.cancelled",
         C::Cancelled,
@@ -99,6 +108,9 @@ pub(super) const RULES: &[Rule] = &[
             "{trop long*|longueur maximale|dépasse la longueur|fenêtre de contexte}",
             "{zu lang|kontextlänge|kontextfenster|maximale länge}",
             "{長すぎ|コンテキスト長|最大トークン|トークン数|トークン制限|너무 깁니다|컨텍스트 길이|토큰 수|слишком длинн*|длин* контекст*}",
+            "{コンテキスト|컨텍스트|контекст*} .. {超え|초과|превыш*}",
+            "{zeichen|caractères|caracteres|caratteri} .. {lang|maxim*|máxim*|dépasse*|supera*}",
+            "{höchstens|máximo|massimo} # {zeichen|caractères|caracteres|caratteri}",
         ],
     ),
     rule(

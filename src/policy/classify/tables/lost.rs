@@ -51,15 +51,32 @@ pub(super) const RULES: &[Rule] = &[
         ],
     ),
     // A status that is known says more than that its body could not be read.
-    rule("rate.unread", C::RateLimited, &["{could not|couldnt|cannot|failed to|unable to|error} {parse|parsing|decode|decoding|read|reading} .. {response|body|error} @429", "unexpected token .. json @429", "{failed to parse|error parsing|could not parse|couldnt parse|cannot parse|unexpected token|failed to decode|error decoding|json decode error|not valid json} & {rate limit exceeded|rate limit reached|rate limited|too many requests|too many messages}"]),
-    rule("overloaded.unread", C::Overloaded, &["{invalid character|unexpected token|expecting value|expected value} .. {looking for|json|line|value|doctype|html} @502 @503 @529", "{could not|couldnt|cannot|failed to|unable to} {parse|decode|read} .. {error|http response|error body|html} @502 @503 @529"]),
+    rule("rate.unread", C::RateLimited, &["{could not|couldnt|cannot|failed to|unable to|error} {parse|parsing|decode|decoding|read|reading} .. {response|body|error} @429", "unexpected token .. json @429", "{too many r|too many requests|rate limit*} .. not valid json", "looking for beginning of value @429", "{failed to parse|error parsing|could not parse|couldnt parse|cannot parse|unexpected token|failed to decode|error decoding|json decode error|not valid json} & {rate limit exceeded|rate limit reached|rate limited|too many requests|too many messages}"]),
+    rule("overloaded.unread", C::Overloaded, &["{could not|couldnt|cannot|failed to|unable to} {parse|decode|read} .. {error|http response|error body|html} @502 @503 @529", "{invalid character|unexpected token|expecting value|expected value} .. {looking for|json|line|value|doctype|html} @502 @503 @529", "{service un|service unavailable|bad gatewa|bad gateway} .. not valid json"]),
     rule("timeout.unread", C::Timeout, &["{could not|couldnt|cannot|failed to|unable to} {parse|decode|read} .. {error|http response|error body|html} @504 @522 @524"]),
+    rule("server.unread", C::ServerError, &["{internal s|internal server error} .. not valid json"]),
+    // A tool's own program stumbled.
+    rule(
+        "tool.exception",
+        C::ServerError,
+        &["{referenced before assignment|object is not subscriptable|object has no attribute|object is not iterable|list index out of range} !choices !candidates @tool"],
+    )
+    .retry(false),
+    // A stream that stopped before it said that it was done.
+    rule(
+        "network.cut_stream",
+        C::Network,
+        &[
+            "{stream|response|connection} {ended|finished|closed|terminated|stopped} without .. {terminal|terminating|completing|completion event|complete*|done|final|closing|stop event} !content !empty !choices !text",
+            "{did not|didnt|never} receive .. {done|completion|terminal|final} .. {stream|event|response}",
+        ],
+    ),
     // A program's own fault, told by its language.
     rule(
         "server.exception",
         C::ServerError,
         &[
-            "{none type object has|object has no attribute|not subscriptable|is not iterable|referenced before assignment|object is not callable|unsupported operand|division by zero|is not json serializable|cannot read properties of|cannot read property|is not a function|is not defined|nil pointer dereference|null pointer exception|null reference exception|object reference not set|unbound local error|list index out of range|index out of range|name error|key error|attribute error} !choices !candidates !completion @5xx",
+            "{none type object has|object has no attribute|not subscriptable|is not iterable|referenced before assignment|object is not callable|unsupported operand|division by zero|is not json serializable|cannot read properties of|cannot read property|is not a function|is not defined|nil pointer dereference|null pointer exception|null reference exception|object reference not set|unbound local error|list index out of range|index out of range|name error name|key error|attribute error} !choices !candidates !completion @5xx",
             "{llama decode|failed to initialize batch|invalid input batch|failed to prepare batch}",
         ],
     ),
@@ -83,10 +100,12 @@ pub(super) const RULES: &[Rule] = &[
         C::MalformedResponse,
         &[
             "{response|reply|answer|output|body|completion} {was |is |were |}not {valid |a |valid |well formed |}json",
-            "{failed|unable|could not|couldnt|cannot|error|failure|fail} {to |while |when |in |}{pars*|decod*|deserializ*|unmarshal*|process*} .. {response*|tool call*|arguments|json|output|stream|chunk|completion|event|answer|reply|model output|llm output|payload|result}",
+            "{failed|unable|could not|couldnt|cannot|error|failure|fail} {to |while |when |in |}{pars*|decod*|deserializ*|unmarshal*|process*} .. {tool call*|arguments|json|model output|llm output}",
+            "error decoding response body",
+            "not a valid json",
             "{json parsing failed|json parse error|json decode error|jsondecodeerror|json parse exception|json exception|parse error at line|json reader exception|json syntax error|json serialization error|unexpected end of json*|unexpected token .. json|unterminated string|expecting value|extra data|expecting property name|expecting delimiter|unexpected non whitespace|invalid control character|is not valid json|not valid json|bad control character|in json at position|unexpected character|trailing characters|expected value at line|eof while parsing|invalid character .. looking for|syntax error .. json|double quoted property name|invalid literal|json repair|unexpected eof in json|json at position|unexpected end of input|malformed json|unparsable|unparseable|json eof|unexpected token}",
-            "{did not match any variant|missing field .. at line|unknown variant|invalid type .. at line|invalid stream payload|malformed response|invalid json response|unexpected response format|unrecognized response|unexpected content type|{invalid|wrong|bad} content type|mimetype|unexpected mimetype|unexpected data|invalid error response|unknown chunk}",
-            "{llm|model|models|assistant|completion|ai} {output|response|answer|reply|message} .. {did not|does not|didnt|doesnt|do not} {contain|include|match|conform|return|have|follow|parse|provide|comply}",
+            "{did not match any variant|missing field .. at line|unknown variant|invalid type .. at line|invalid stream payload|invalid json response|unexpected content type|{invalid|wrong|bad} content type|mimetype|unexpected mimetype|unexpected data|unknown chunk}",
+            "{llm|model|models|assistant|completion|ai|agent|chat|gpt} {output|response|answer|reply|message} .. {did not|does not|didnt|doesnt|do not} {contain|include|match|conform|return|have|follow|parse|provide|comply}",
             "{response|output|answer|object} {did not|does not|didnt|doesnt} {match|conform|comply|validate|contain|follow}",
             "{did not|didnt|does not|doesnt|failed to|without} {provide|provid*|return|produc*|generate|emit|give|yield|send|includ*|output} {any |a |an |}{valid |usable |assistant |text |new |}{message|messages|content|text|output|response|answer|completion|choices|candidates|tokens|reply|image|images|tool call|tool calls|function call} !due to",
             "expected {a |}json .. {but|got|found|received}",
@@ -95,6 +114,7 @@ pub(super) const RULES: &[Rule] = &[
             "none type object .. {choices|content|subscriptable|iterable|message|attribute*}",
             "cannot read {properties|property} of {undefined|null} .. reading .. {choices|content|message|delta|text|0|#}",
             "list index out of range",
+            "{cannot unmarshal|missing field} !request !config* !settings !api key !yaml",
             "key error {choices|content|message|candidates|output|delta|usage}",
             "no {tool call|tool calls|function call|function calls} {found |returned |generated |made |}in {the |model |}{response|output|completion}",
             "index out of range .. choices",
@@ -103,6 +123,7 @@ pub(super) const RULES: &[Rule] = &[
             "{unexpected finish reason|unknown finish reason|missing finish reason|finish reason .. malformed|finish reason .. error}",
             "{response|stream|answer|output} .. {is |was |}{truncated|incomplete|cut off|malformed|garbled|corrupted}",
             "{incomplete stream|stream {ended|finished} without|ended before}",
+            "{不是 .. json|并非 .. json} !请求",
             "{返回为空|空响应|响应格式|解析失败|返回内容为空|无法解析}",
         ],
     ),

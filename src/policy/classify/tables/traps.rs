@@ -42,6 +42,8 @@ pub(super) const RULES: &[Rule] = &[
         &[
             "extra {input|inputs|field|fields|key|keys|value|values|parameter|parameters|attribute*} {is |are |were |}{not permitted|not allowed|forbidden|not accepted}",
             "{field|fields|parameter|parameters|property|argument|attribute|input|inputs|type|option|item} .. {not permitted|not allowed|not accepted} {by|for|with|in|on} {this|the} {model|endpoint|provider|api|request|version|mode}",
+            "{temperature|top p|top k|logprobs|stop|seed|penalty|tools|system|reasoning*|stream*} .. {not permitted|not allowed} {for|with|on|by} {this|the} model",
+            "{field|parameter|property} .. is not allowed in {messages|request|the request|body}",
             "extra forbidden",
         ],
     ),
@@ -259,6 +261,12 @@ pub(super) const RULES: &[Rule] = &[
     ),
     // The model's own tool call could not be read: asking again may work.
     rule(
+        "malformed.tool_arguments",
+        C::MalformedResponse,
+        &["{invalid args|bad args|args|arguments|tool input} .. {invalid character|expecting .. delimiter|unexpected end of json*|eof while parsing|unterminated string|not json|no json|as json|expecting value} !arguments null !args null @tool"],
+    )
+    .fallback(false),
+    rule(
         "malformed.tool_call",
         C::MalformedResponse,
         &[
@@ -272,6 +280,7 @@ pub(super) const RULES: &[Rule] = &[
             "json validate failed",
             "failed to generate json",
             "{json|parse|parsing|unterminated string|decode|decoding} .. {tool call|function call|tool|function} arguments",
+            "{invalid args|bad args|invalid arguments|tool arguments|function arguments} .. {invalid character|expecting .. delimiter|eof while parsing|not json|as json}",
             "{tool call|function call|tool|function} {arguments|input} .. {unterminated*|not valid json|invalid json|json decode error|expecting value|extra data|unparsable|malformed json|parse error|failed to parse}",
         ],
     ),

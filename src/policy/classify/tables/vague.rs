@@ -16,12 +16,14 @@ pub(super) const RULES: &[Rule] = &[
         &[
             "{exceed*|reached|hit|over|past} .. {time limit|wait time|waiting time|processing time|time budget|deadline|maximum duration|max duration|allotted time|time allowed|run time|runtime limit}",
             "{after|due to|because of|on} {a |the |}timeout",
+            "{did not|didnt|failed to|could not} .. in time",
+            "{exceed*|over} .. {#s|second|minute|ms} limit !per !rate",
             "{time limit|wait time|waiting time|processing time|time budget|deadline|time} {was |has |is |}{exceeded|elapsed|expired|passed|ran out|up|run out}",
             "{longer|more} than {#s|#ms|#m|#min}",
             "{no|not|never|nothing|without|inactive|idle|silent|waited|waiting|pending|stuck|hung} .. {for|within|after|in} {the last |over |}{# s|# sec*|# ms|# min*|#s|#ms|#m|#min}",
             "timeout {of |after |was |is |}{#s|#ms|#m|#min}",
             "{waited|waiting} .. {no answer|no response|no reply|nothing|without}",
-            "{gave up|giving up} {after|waiting|on}",
+            "{gave up|giving up} {after|waiting|on} !tries !attempts",
             "{gave up|giving up|stopped} .. {waiting|after # s*|after # m*}",
             "{never|not|didnt|did not|doesnt|does not|hasnt|has not} {received|reply|replied|respond|responded|answer|answered|finish|finished|complete|completed|return|returned} .. {within|in time|after # |for # |in the allotted|before the deadline|in # s*}",
             "{response|reply|answer|result|data} {was |is |}not {received|returned|delivered|produced} {within|in|after|before}",
@@ -98,6 +100,16 @@ pub(super) const RULES: &[Rule] = &[
             "{límite de|limite de} {solicitudes|peticiones|velocidad|tasa|requisições|solicitações|taxa}",
         ],
     ),
+    // The status's own words say more than that somebody talked to somebody.
+    invalid(
+        "vague.refused",
+        D::Other,
+        &[
+            "bad request !unsupported !not supported @400",
+            "status code invalid argument",
+            "terminated with .. invalid argument",
+        ],
+    ),
     rule(
         "vague.network",
         C::Network,
@@ -144,7 +156,14 @@ pub(super) const RULES: &[Rule] = &[
         &[
             "{on our side|on our end|our side|our end|server side|server s side|provider s side|on the server} !your request",
             "{internal|server|backend} .. {fault|failure|malfunction|bug|trouble}",
+            "internal {issue|problem}",
             "{unexpected|unhandled} {exception|rejection}",
+            "something {wrong|bad|unexpected} {occurs|occurred|happened}",
+            "{服务|服务器|系统} .. {困难|开小差|问题 .. 稍后}",
+            "{サーバー .. 問題|서버 .. 문제}",
+            "{problema|error|falha} .. servidor",
+            "{problème|erreur} {du serveur|sur le serveur|côté serveur}",
+            "{serverseitig*|проблем* на сервере|ошибк* на сервере}",
             "{系统|服务|服务器|内部|后端|服务端} .. {错误|异常|故障|出错}",
             "{内部エラー|サーバーエラー|내부 오류|서버 오류|interner fehler|serverfehler|erreur interne|error interno|erro interno|внутренн* ошибк*|ошибка сервера}",
         ],
