@@ -24,6 +24,7 @@ mod machine_codes;
 mod nets;
 mod relay_codes;
 mod request;
+mod senses;
 mod system_codes;
 mod tool_codes;
 mod transport;
@@ -34,6 +35,7 @@ mod vague;
 pub(super) fn rules() -> impl Iterator<Item = &'static Rule> {
     [
         traps::RULES,
+        senses::RULES,
         inner::RULES,
         codes::RULES,
         asia_codes::RULES,

@@ -27,7 +27,7 @@ pub(super) const RULES: &[Rule] = &[
             "{no|couldnt get a|could not get a|did not get a|didnt get a|without a|without any} {response|answer|reply|data|output|progress} .. {for|within|in|after|since} {the |}{last |past |}# {s|sec*|ms|min*|hours}",
             "timeout # {ms |s |seconds |}{exceeded|elapsed|expired|reached}",
             "timeout {exceeded|elapsed|expired|reached}",
-            "=timeout*",
+            "=timeout",
             "=request timed out",
             "deadline exceeded",
             "deadline {has |}{expired|elapsed|passed|been exceeded}",

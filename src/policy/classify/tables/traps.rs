@@ -52,9 +52,9 @@ pub(super) const RULES: &[Rule] = &[
         "not_found.or_no_access",
         C::NotFound,
         &[
-            "{does not|doesnt|do not|not} {exist|found} .. or {perhaps |maybe |possibly |}you {do not|dont|may not|might not|lack|are not|arent} {have |}{access|permission*|the permission*|authorization|authorized|allowed|the necessary}",
-            "{does not|doesnt|do not|not} {exist|found} .. or {you have |}{no|missing|insufficient|inaccessible|is not accessible|not accessible|is private|access is denied|access denied}",
-            "{missing or inaccessible|not found or access denied|not found or not authorized|not found or no access|not found or not permitted|invalid .. or not permitted}",
+            "{does not|doesnt|do not|not} {exist|found} .. or {perhaps |maybe |possibly |}{you|your project|your account|your organization|your api key|your key|your team|your user|the project|the user|the caller} {do not|does not|doesnt|has no|cannot|cant|dont|may not|might not|lack|are not|arent} {have |}{access|permission*|the permission*|authorization|authorized|allowed|the necessary}",
+            "{does not|doesnt|do not|not} {exist|found} .. or {you have |}{no|missing|insufficient|inaccessible|is not accessible|not accessible|is private|access is denied|access denied|permission denied|permission was denied|not permitted}",
+            "{not found the model .. or permission denied|missing or inaccessible|authorization failed or requested resource not found|not authorized or not found|not authorized or resource not found|not found or access denied|not found or not authorized|not found or no access|not found or not permitted|invalid .. or not permitted}",
         ],
     ),
     // A program that cannot be started because it is not there, whoever says so.
@@ -215,7 +215,12 @@ pub(super) const RULES: &[Rule] = &[
     rule(
         "permission.abuse",
         C::PermissionDenied,
-        &["unusual activity", "abuse detect*", "suspicious activity", "detected abuse"],
+        &[
+            "unusual activity",
+            "abuse detect* !please wait !wait a few !secondary rate limit !abuse detection mechanism",
+            "suspicious activity",
+            "detected abuse",
+        ],
     ),
     // Names that say exhausted and mean the provider's capacity.
     rule(
@@ -283,10 +288,16 @@ pub(super) const RULES: &[Rule] = &[
         "overloaded.worker_limit",
         C::Overloaded,
         &[
-            "{processing|handling|receiving|experiencing} .. {too many requests|too many concurrent requests}",
+            "{processing|handling|receiving|experiencing} .. {too many requests|too many concurrent requests} !requests from you !requests from your",
             "=provider unavailable",
             "worker .. request limit reached",
         ],
+    ),
+    // A client guesses at an outage where the status says that the key was refused.
+    rule(
+        "auth.guessed_outage",
+        C::Authentication,
+        &["{temporarily|momentarily|currently} {unavailable|down|not available|unreachable} @401"],
     ),
     // Loading and short outages are the provider's state, whatever name stands between the words.
     rule(
@@ -306,7 +317,7 @@ pub(super) const RULES: &[Rule] = &[
         "cancelled.by_person",
         C::Cancelled,
         &[
-            "{denied|rejected|declined|cancelled|canceled|stopped|interrupted|aborted|refused|dismissed} by {the |a |an |}{user|caller|operator}",
+            "{denied|rejected|declined|cancelled|canceled|stopped|interrupted|aborted|refused|dismissed|halted|terminated|killed|skipped|ended} by {the |a |an |}{user|caller|operator}",
             "user {denied|rejected|declined|cancelled|canceled|stopped|interrupted|aborted|refused|dismissed|doesnt want|chose not}",
             "{request to call tool|tool call|tool use|call to tool} {was |}{denied|rejected|declined|cancelled|canceled|aborted|interrupted}",
             "request interrupted",
