@@ -40,6 +40,7 @@ pub(super) const RULES: &[Rule] = &[
             "{engine dead|engine is dead|engine has died|engine loop is not running|engine loop has died|background loop has errored|background loop is stopped|async engine dead*|dead error|engine core .. {encountered|died|dead|failed}|enginecore .. {encountered|died|dead|failed}}",
             "mq engine dead*",
             "command buffer .. failed",
+            "assertion .. failed & {aborted|core dumped}",
             "{process|server|worker|runner|engine|model|agent|app|container} .. {stopped|exited|terminated|quit|died} {unexpectedly|abnormally|suddenly} !connection !stream !socket !browser",
             "exited abnormally",
             "{not enough|insufficient|out of} {vram|gpu memory|device memory|video memory}",

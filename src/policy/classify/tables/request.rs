@@ -14,6 +14,8 @@ pub(super) const RULES: &[Rule] = &[
         &[
             "unexpected model behavior",
             "{maximum|max|too many} retries .. {result|output|response} validation",
+            "{could not|couldnt|failed to|cannot|unable to} validate .. {output|response|answer|reply}",
+            "{缺少|没有|缺失} .. {choices|candidates}",
             "no json {found|in|object*}",
             "{choices|candidates} field required",
             "validation error for chat completion*",
@@ -38,7 +40,8 @@ pub(super) const RULES: &[Rule] = &[
         D::ParameterMismatch,
         &[
             "unexpected keyword argument*",
-            "unexpected {argument|parameter|keyword|arguments|parameters} @tool",
+            "unexpected {argument|parameter|keyword|arguments|parameters|property|field|key} @tool",
+            "invalid arguments .. message required @tool",
             "unknown {option|flag} @tool",
             "property .. {must be|should be} {boolean|string|array|object} @tool",
             "is not defined by type @tool",
@@ -91,6 +94,8 @@ pub(super) const RULES: &[Rule] = &[
             "no {preceding|matching|previous|corresponding} {tool call|tool use|function call}",
             "{previous|preceding} message {does not|doesnt} contain .. tool",
             "unexpected tool message",
+            "tool result .. duplicate ids",
+            "can only appear in",
             "{tool message|tool messages|tool result*|tool response*} .. must {follow|come after|be preceded}",
             "tool call id .. {missing|is required|is empty}",
             "expected tool result blocks",
@@ -150,6 +155,8 @@ pub(super) const RULES: &[Rule] = &[
             "unknown name .. {function declarations|response schema} .. cannot find field",
             "unknown name .. {function declarations|response schema} & cannot find field",
             "invalid {function|tool} name .. must {start|be|begin|contain}",
+            "object schema missing properties",
+            "schema .. {not compatible|incompatible|not allowed at}",
             "schema .. {too complex|too many states|too deep*|too many nested|nested too|too many properties}",
         ],
     )
