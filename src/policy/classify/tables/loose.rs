@@ -156,6 +156,7 @@ pub(super) const RULES: &[Rule] = &[
             "{was|has been|is|been|were} {now |}{retired|sunset|decommissioned|discontinued|phased out|withdrawn}",
             "{could not|couldnt|cannot|cant|unable to|failed to} {find|locate} .. {model|deployment|tool|endpoint|engine|function|resource|page|file|version|route|issue|repository|adapter|voice|assistant|thread}",
             "no {route|routes|model|models|tool|tools|deployment|endpoint|handler|function|endpoints} {matches|matching|match|by that name|named|with that|with the name|called|registered|under}",
+            "{adapter|adapters|lora|model|checkpoint|plugin} .. {never been loaded|never loaded|has not been loaded|was not loaded}",
             "unknown {deployment|endpoint|route|voice|agent|assistant|resource|path|api|version|engine|adapter|resource}",
             "{unable|not able|could not|couldnt|failed|cannot} {to |}find {the |a |any |}{agent|assistant|thread|voice|user|record|entity|item|object}",
             "not supported {any more|anymore}",

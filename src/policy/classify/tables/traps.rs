@@ -82,7 +82,7 @@ pub(super) const RULES: &[Rule] = &[
         "request.max_tokens",
         D::Other,
         &[
-            "max {completion |output |new |}tokens is too large",
+            "max {completion |output |new |}tokens is too large !context length !context window",
             "maximum allowed number of output tokens",
             "supports at most # {completion|output} tokens",
         ],
@@ -105,9 +105,36 @@ pub(super) const RULES: &[Rule] = &[
         C::Network,
         &[
             "{ssl|tls} .. {not be established|cannot be established|failed to be established} !certificate",
+            "received corrupt message",
             "{authentication exception|authentication failed} & {ssl connection|tls connection|ssl stream|ssl exception|secure channel|ssl handshake|tls handshake} !certificate",
         ],
     ),
+    // An address or a header that a client refuses to use, or a rule of the browser's: nothing was asked.
+    rule(
+        "config.client",
+        C::Configuration,
+        &[
+            "{too many redirects|redirect loop|redirect count exceeded|redirected too many times|err too many redirects|max redirects exceeded}",
+            "{maximum|max} {number of |allowed |}{redirect|redirects|redirections} .. {exceeded|reached|followed}",
+            "{exceeded|stopped after} {maximum allowed |max |maximum |# }redirects",
+            "{invalid|illegal|bad} {character in header|header value|header field value|http header value|characters in header|header field name|header name}",
+            "{failed to parse|unexpected char # at # in|non ascii character in} {authorization |header }{value|header}",
+            "{latin #|latin 1|ascii} codec cant encode @transport @http",
+            "{cannot convert .. to a bytestring|cannot convert argument to a bytestring|to a byte string because}",
+            "{url scheme is not allowed|unsupported protocol scheme|unsupported url scheme|unsupported scheme|unknown protocol scheme|invalid port .. after host|invalid uri|uri is not absolute|url cannot contain}",
+            "protocol .. not supported expected {http|https}",
+            "{must be an absolute uri|missing dependencies for socks|no transport security set|response protocol downgraded|credentials require transport level security}",
+            "cleartext .. not permitted",
+            "app transport security",
+            "mixed content & https",
+            "{cors policy|access control allow origin|cors request did not succeed|cors header}",
+        ],
+    ),
+    // A client that tried again until it was tired says what it got each time.
+    rule("rate.retried", C::RateLimited, &["max retries exceeded & error responses @429"]),
+    rule("overloaded.retried", C::Overloaded, &["max retries exceeded & error responses @502 @503 @529"]),
+    rule("timeout.retried", C::Timeout, &["max retries exceeded & error responses @504 @408 @522 @524"]),
+    rule("server.retried", C::ServerError, &["max retries exceeded & error responses @5xx"]),
     // A proxy in between wants its own credentials.
     rule("auth.proxy", C::Authentication, &["{tunnel*|proxy*} @407"]),
     // A gRPC or gateway status that only repeats that no connection came about.
@@ -117,6 +144,9 @@ pub(super) const RULES: &[Rule] = &[
         &[
             "failed to connect to all addresses",
             "{connections to all backends failing|tcp handshaker shutdown|failed to connect to remote host|empty address list|no addresses found}",
+            "{name resolver error|produced zero addresses|returned no addresses|returned zero addresses|channel shutdownnow invoked}",
+            "resource temporarily unavailable & {http request exception|socket exception|connect|connection|errno 11|os error 11|name resolution} !fork",
+            "connection is {draining|closing|shutting down|drained} !cancelled !canceled",
             "unavailable & {socket closed|connection reset by peer|connection refused|broken pipe|rst stream|goaway|dns resolution failed|name resolution|name or service not known|connection closed|transport is closing|keepalive} !reset reason overflow",
             "empty reply from server",
             "{response|stream|connection|request|body} {has |was |}{ended|closed|terminated} prematurely",
@@ -136,7 +166,11 @@ pub(super) const RULES: &[Rule] = &[
     rule(
         "network.body",
         C::Network,
-        &["error decoding response body .. {eof|connection|closed|reset|chunk size}", "failed host lookup"],
+        &[
+            "error decoding response body .. {eof|connection|closed|reset|chunk size}",
+            "failed host lookup",
+            "stream {has been |was |}aborted !user !client !cancel* @transport @stream",
+        ],
     ),
     // A window with no allowance at all.
     rule(
@@ -193,6 +227,7 @@ pub(super) const RULES: &[Rule] = &[
             "{upgrade|higher} {your |}{plan|tier} to {use|access|unlock} {this|the} {model|feature|endpoint}",
             "your .. {plan|tier|subscription} does not {include|support|allow|have access}",
             "requires a {paid|pro|higher|premium|enterprise|plus|max} {plan|subscription|tier}",
+            "requires {a |an active |an |}subscription",
             "only available {to|for|on|in|with} {the |a |our |}{paid|pro|premium|enterprise|plus|paying|business|team|higher|subscri*}",
             "{paid|pro|premium|enterprise|plus|subscriber|subscribers} {plan |plans |user |users |account |accounts |tier |tiers |}only",
             "{available|accessible|reserved|enabled|restricted} {only |exclusively |}{to|for|on|in|with} {paid|pro|premium|enterprise|plus|paying|business} {user*|plan*|account*|tier*|subscri*|customer*|member*}",
@@ -277,6 +312,9 @@ pub(super) const RULES: &[Rule] = &[
             "{processing|handling|receiving|experiencing} .. {too many requests|too many concurrent requests}",
             "=provider unavailable",
             "worker .. request limit reached",
+            "{preempted|evicted|aborted|cancelled|displaced} by .. {higher priority|priority|scheduler}",
+            "not {at |in |}ready state",
+            "{server|service|runner|replica} .. at {max|maximum|full} {concurrency|capacity}",
         ],
     ),
     // Loading and short outages are the provider's state, whatever name stands between the words.
