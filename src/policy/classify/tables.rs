@@ -25,6 +25,7 @@ mod relay_codes;
 mod request;
 mod system_codes;
 mod tool_codes;
+mod tool_words;
 mod transport;
 mod traps;
 mod vague;
@@ -38,6 +39,7 @@ pub(super) fn rules() -> impl Iterator<Item = &'static Rule> {
         relay_codes::RULES,
         cloud_codes::RULES,
         tool_codes::RULES,
+        tool_words::RULES,
         content::RULES,
         billing::RULES,
         machine_codes::RULES,

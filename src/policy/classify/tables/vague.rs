@@ -99,6 +99,7 @@ pub(super) const RULES: &[Rule] = &[
         C::Network,
         &[
             "{connection|connections|socket|link|network|websocket|sse|channel|tunnel|pipe|peer|host|proxy|connection pool|event source} .. {lost|closed|broken|reset|refused|failed|dropped|down|unreachable|interrupted|severed|aborted|disconnect*|cut|unstable|failure|hung up|terminated|dead|not established}",
+            "connection {issue|issues|problem|problems|trouble}",
             "{lost|losing|dropped|broke|severed|interrupted|cut} .. {connection|link|socket|network|contact}",
             "{unable|failed|could not|cannot|couldnt|cant|impossible} {to |}{connect|reach|contact|resolve|communicate|establish|get through|talk}",
             "{no http response exception|failed to respond|unreachable|no route|not reachable|name not resolved|wrong version number|network is down}",
