@@ -64,6 +64,7 @@ pub(super) const RULES: &[Rule] = &[
             "{target closed|page crashed|browser has disconnected|browser closed unexpectedly|session closed most likely the page}",
             "{has crashed|crash loop*|crashed unexpectedly|fatal signal|ggml assert|assertion failed in ggml}",
             "{sigquit|one child failed}",
+            "{memory limit .. exceeded|exceeded .. memory limit} !bandwidth exhausted",
             "watchdog {timeout|timed out|triggered|fired|expired|detected} !keepalive !stream !idle",
             "deserialize cuda engine",
             "assertion failed & {tensorrt|cuda|gpu|engine|cpp}",

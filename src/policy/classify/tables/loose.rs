@@ -66,7 +66,7 @@ pub(super) const RULES: &[Rule] = &[
         C::Crash,
         &[
             "{engine|engine loop|worker|process|subprocess|child|runner|server|kernel|instance|container|pod|executor|daemon|plugin|interpreter|model} .. {crashed|crashes|crash|died|dead|killed|segfault*|oom|quit unexpectedly|quit|core dump*|panicked|terminated abnormally|terminated unexpectedly|exited|exit code} !deadline",
-            "{oom|oomkilled|out of device memory|out of vram|out of host memory|gpu memory exhausted|allocation failed|deadlock|panic|abnormal termination|terminated abnormally|abnormal exit} !certificate",
+            "{oom|oomkilled|out of device memory|out of vram|out of host memory|gpu memory exhausted|allocation failed|allocation failure|deadlock|panic|abnormal termination|terminated abnormally|abnormal exit} !certificate",
             "{显存不足|显存溢出|内存不足|内存溢出|进程崩溃|崩溃|进程已退出|进程退出|异常退出|异常终止}",
             "{メモリ不足|クラッシュ|메모리 부족|비정상 종료|abgestürzt|bloqueó|a planté|упал процесс|не хватает памяти}",
         ],
@@ -158,6 +158,7 @@ pub(super) const RULES: &[Rule] = &[
             "no {route|routes|model|models|tool|tools|deployment|endpoint|handler|function|endpoints} {matches|matching|match|by that name|named|with that|with the name|called|registered|under}",
             "{adapter|adapters|lora|model|checkpoint|plugin} .. {never been loaded|never loaded|has not been loaded|was not loaded}",
             "unknown {deployment|endpoint|route|voice|agent|assistant|resource|path|api|version|engine|adapter|resource}",
+            "unknown {object|channel|user|message|member} @tool",
             "{unable|not able|could not|couldnt|failed|cannot} {to |}find {the |a |any |}{agent|assistant|thread|voice|user|record|entity|item|object}",
             "not supported {any more|anymore}",
             "there is no {such |}{model|tool|deployment|endpoint|function|file|resource}",

@@ -90,6 +90,8 @@ pub(super) const RULES: &[Rule] = &[
             "{response|output|answer|object} {did not|does not|didnt|doesnt} {match|conform|comply|validate|contain|follow}",
             "{did not|didnt|does not|doesnt|failed to|without} {provide|provid*|return|produc*|generate|emit|give|yield|send|includ*|output} {any |a |an |}{valid |usable |assistant |text |new |}{message|messages|content|text|output|response|answer|completion|choices|candidates|tokens|reply|image|images|tool call|tool calls|function call} !due to",
             "expected {a |}json .. {but|got|found|received}",
+            "expected response body of the type",
+            "mime type .. event stream",
             "{incorrect header check|decompression error|decompression failed|failed to decompress|error while decompressing|error decompressing|failed to decode it|zlib error|z data error|z buf error|invalid gzip|not a gzip file|not in gzip format|gunzip*|brotli error|brotli decompress*|unsupported content encoding}",
             "{expected http rtsp|did not receive a valid http response|invalid http {response|version|status line}|malformed http {response|version|status}|malformed chunked encoding|received http 0 9 when not allowed|not a valid http response|no grpc status|missing grpc status}",
             "{chunk|scanner token|buffer .. line|line|frame} {is |was |}too {big|long|large} @transport @stream @grpc",

@@ -46,6 +46,9 @@ pub(super) const RULES: &[Rule] = &[
         &[
             "could not resolve to {a|an} @tool",
             "pathspec .. did not match @tool",
+            "not match any {pages|files|records} @tool",
+            "tool .. {is not available|is unavailable} !temporarily !currently @tool",
+            "available tools @tool",
             "{unknown revision|bad revision|couldnt find remote ref|no such remote|no such ref|no open pages|no open tabs} @tool",
             "bad request .. not found @tool",
         ],
