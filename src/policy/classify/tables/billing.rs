@@ -45,6 +45,7 @@ pub(super) const RULES: &[Rule] = &[
             "free tier only",
             "prepaid .. {exhausted|depleted|used up|expired}",
             "commodity not purchased",
+            "over quota",
             "post paid bill overdue",
             "prepaid bill overdue",
             "not enough {credit*|balance|fund*|quota|token balance|tokens left|points|money}",

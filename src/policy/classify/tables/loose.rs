@@ -91,7 +91,7 @@ pub(super) const RULES: &[Rule] = &[
         C::Crash,
         &[
             "{engine|engine loop|worker|process|subprocess|child|runner|server|kernel|instance|container|pod|executor|daemon|plugin|interpreter|model} .. {crashed|crashes|crash|died|dead|killed|segfault*|oom|quit unexpectedly|quit|core dump*|panicked|terminated abnormally|terminated unexpectedly|exited|exit code} !deadline",
-            "{oom|oomkilled|out of device memory|out of vram|out of host memory|gpu memory exhausted|allocation failed|deadlock|panic|abnormal termination|terminated abnormally|abnormal exit} !certificate",
+            "{oom|oomkilled|out of device memory|out of vram|out of host memory|gpu memory exhausted|allocation failed|allocation failure|deadlock|panic|abnormal termination|terminated abnormally|abnormal exit} !certificate",
             "{显存不足|显存溢出|内存不足|内存溢出|进程崩溃|崩溃|进程已退出|进程退出|异常退出|异常终止}",
             "{メモリ不足|クラッシュ|메모리 부족|비정상 종료|abgestürzt|bloqueó|a planté|упал процесс|не хватает памяти}",
         ],
@@ -191,7 +191,9 @@ pub(super) const RULES: &[Rule] = &[
             "{was|has been|is|been|were} {now |}{retired|sunset|decommissioned|discontinued|phased out|withdrawn}",
             "{could not|couldnt|cannot|cant|unable to|failed to} {find|locate} .. {model|deployment|tool|endpoint|engine|function|resource|page|file|version|route|issue|repository|adapter|voice|assistant|thread}",
             "no {route|routes|model|models|tool|tools|deployment|endpoint|handler|function|endpoints} {matches|matching|match|by that name|named|with that|with the name|called|registered|under}",
+            "{adapter|adapters|lora|model|checkpoint|plugin} .. {never been loaded|never loaded|has not been loaded|was not loaded}",
             "unknown {deployment|endpoint|route|voice|agent|assistant|resource|path|api|version|engine|adapter|resource}",
+            "unknown {object|channel|user|message|member} @tool",
             "{unable|not able|could not|couldnt|failed|cannot} {to |}find {the |a |any |}{agent|assistant|thread|voice|user|record|entity|item|object}",
             "not supported {any more|anymore|any longer}",
             "no {tool|tools|tool config|config|function|command} {matches|match|matching|with the name|is named|found for}",

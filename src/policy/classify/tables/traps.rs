@@ -75,7 +75,7 @@ pub(super) const RULES: &[Rule] = &[
     rule(
         "not_found.file",
         C::NotFound,
-        &["{no such file or directory|enoent|file not found|file does not exist|does not exist} @tool"],
+        &["{no such file or directory|enoent|file not found|file does not exist|does not exist} !column @tool"],
     ),
     // A default page that offers two explanations has none.
     rule("server.either_or", C::ServerError, &["either the server is overloaded or"]),
@@ -84,7 +84,7 @@ pub(super) const RULES: &[Rule] = &[
         "request.max_tokens",
         D::Other,
         &[
-            "max {completion |output |new |}tokens is too large !context length",
+            "max {completion |output |new |}tokens is too large !context length !context window",
             "maximum allowed number of output tokens",
             "supports at most # {completion|output} tokens",
         ],
@@ -107,9 +107,39 @@ pub(super) const RULES: &[Rule] = &[
         C::Network,
         &[
             "{ssl|tls} .. {not be established|cannot be established|failed to be established} !certificate",
+            "received corrupt message",
             "{authentication exception|authentication failed} & {ssl connection|tls connection|ssl stream|ssl exception|secure channel|ssl handshake|tls handshake} !certificate",
         ],
     ),
+    // An address or a header that a client refuses to use, or a rule of the browser's: nothing was asked.
+    rule(
+        "config.client",
+        C::Configuration,
+        &[
+            "{too many redirects|redirect loop|redirected too many times}",
+            "{redirect|redirects} .. {exceeded|reached|followed}",
+            "{exceeded|stopped after} .. redirects",
+            "{invalid|illegal} {character in header|header value|header field*|http header*}",
+            "failed to parse header value",
+            "unexpected char .. header",
+            "{latin #|ascii} codec cant encode @transport @http",
+            "to a byte string",
+            "{url scheme is not allowed|unsupported protocol scheme|unsupported url scheme|unsupported scheme|unknown protocol scheme|invalid port .. after host|invalid uri|uri is not absolute|url cannot contain}",
+            "protocol .. not supported expected {http|https}",
+            "{must be an absolute uri|missing dependencies for socks|no transport security set|response protocol downgraded|credentials require transport level security}",
+            "cleartext .. not permitted",
+            "app transport security",
+            "sent to https port",
+            "{dynamic client registration|incompatible auth server}",
+            "mixed content & https",
+            "{cors policy|access control allow origin|cors request did not succeed|cors header}",
+        ],
+    ),
+    // A client that tried again until it was tired says what it got each time.
+    rule("rate.retried", C::RateLimited, &["max retries exceeded & error responses @429"]),
+    rule("overloaded.retried", C::Overloaded, &["max retries exceeded & error responses @502 @503 @529"]),
+    rule("timeout.retried", C::Timeout, &["max retries exceeded & error responses @504 @408 @522 @524"]),
+    rule("server.retried", C::ServerError, &["max retries exceeded & error responses @5xx"]),
     // A proxy in between wants its own credentials.
     rule("auth.proxy", C::Authentication, &["{tunnel*|proxy*} @407"]),
     // A gRPC or gateway status that only repeats that no connection came about.
@@ -119,6 +149,10 @@ pub(super) const RULES: &[Rule] = &[
         &[
             "failed to connect to all addresses",
             "{connections to all backends failing|tcp handshaker shutdown|failed to connect to remote host|empty address list|no addresses found}",
+            "{name resolver error|produced zero addresses|returned no addresses|returned zero addresses|channel shutdownnow invoked}",
+            "fail connecting to server",
+            "resource temporarily unavailable & {http request exception|socket exception|connect|connection|errno 11|os error 11|name resolution} !fork",
+            "connection is {draining|closing|shutting down|drained} !cancelled !canceled",
             "unavailable & {socket closed|connection reset by peer|connection refused|broken pipe|rst stream|goaway|dns resolution failed|name resolution|name or service not known|connection closed|transport is closing|keepalive} !reset reason overflow",
             "empty reply from server",
             "{response|stream|connection|request|body} {has |was |}{ended|closed|terminated} prematurely",
@@ -138,7 +172,11 @@ pub(super) const RULES: &[Rule] = &[
     rule(
         "network.body",
         C::Network,
-        &["error decoding response body .. {eof|connection|closed|reset|chunk size}", "failed host lookup"],
+        &[
+            "error decoding response body .. {eof|connection|closed|reset|chunk size}",
+            "failed host lookup",
+            "stream {has been |was |}aborted !user !client !cancel* @transport @stream",
+        ],
     ),
     // A window with no allowance at all.
     rule(
@@ -195,6 +233,7 @@ pub(super) const RULES: &[Rule] = &[
             "{upgrade|higher} {your |}{plan|tier} to {use|access|unlock} {this|the} {model|feature|endpoint}",
             "your .. {plan|tier|subscription} does not {include|support|allow|have access}",
             "requires a {paid|pro|higher|premium|enterprise|plus|max} {plan|subscription|tier}",
+            "requires {a |an active |an |}subscription",
             "only available {to|for|on|in|with} {the |a |our |}{paid|pro|premium|enterprise|plus|paying|business|team|higher|subscri*}",
             "{paid|pro|premium|enterprise|plus|subscriber|subscribers} {plan |plans |user |users |account |accounts |tier |tiers |}only",
             "{available|accessible|reserved|enabled|restricted} {only |exclusively |}{to|for|on|in|with} {paid|pro|premium|enterprise|plus|paying|business} {user*|plan*|account*|tier*|subscri*|customer*|member*}",
@@ -291,6 +330,9 @@ pub(super) const RULES: &[Rule] = &[
             "{processing|handling|receiving|experiencing} .. {too many requests|too many concurrent requests} !requests from you !requests from your",
             "=provider unavailable",
             "worker .. request limit reached",
+            "{preempted|evicted|aborted|cancelled|displaced} by .. {higher priority|priority|scheduler}",
+            "not {at |in |}ready state",
+            "{server|service|runner|replica} .. at {max|maximum|full} {concurrency|capacity}",
         ],
     ),
     // A client guesses at an outage where the status says that the key was refused.

@@ -115,6 +115,7 @@ pub(super) const RULES: &[Rule] = &[
         C::Network,
         &[
             "{connection|connections|socket|link|network|websocket|sse|channel|tunnel|pipe|peer|host|proxy|connection pool|event source} .. {lost|closed|broken|reset|refused|failed|dropped|down|unreachable|interrupted|severed|aborted|disconnect*|cut|unstable|failure|hung up|terminated|dead|not established}",
+            "connection {issue|issues|problem|problems|trouble}",
             "{lost|losing|dropped|broke|severed|interrupted|cut} .. {connection|link|socket|network|contact}",
             "{unable|failed|could not|cannot|couldnt|cant|impossible} {to |}{connect|reach|contact|resolve|communicate|establish|get through|talk}",
             "{no http response exception|failed to respond|unreachable|no route|not reachable|name not resolved|wrong version number|network is down}",
@@ -129,7 +130,7 @@ pub(super) const RULES: &[Rule] = &[
         "vague.unsupported",
         D::UnsupportedParameter,
         &[
-            "{property|parameter|field|option|argument|keyword|setting|feature|modality|role|attribute|value|mode|instruction|messages|message|input|format} .. {is |are |}{unsupported|not supported|not accepted|not recognized|not enabled for|not available for|not possible with|isnt possible|not implemented} !key",
+            "{property|parameter|field|option|argument|keyword|setting|feature|modality|role|attribute|value|mode|modality|grammar|logprobs|guided decoding|structured output|embeddings|quantization|lora|instruction|messages|message|input|format} .. {is |are |}{unsupported|not supported|not accepted|not recognized|not enabled for|not available for|not possible with|isnt possible|not implemented} !key",
             "{model|endpoint|provider} {has no|lacks|is without|offers no|provides no} {vision|tool*|image*|audio|reasoning|json|streaming|function*|embedding*|video|file*}",
             "{isnt|is not|arent|are not|not} {possible|supported|accepted|enabled|implemented|usable|compatible|available} {with|by|for|on|in} {this |the |that |}{model*|endpoint|provider|deployment|backend}",
             "{模型|接口|服务} .. {不支持|不接受|不兼容}",
