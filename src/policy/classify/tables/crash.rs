@@ -60,6 +60,7 @@ pub(super) const RULES: &[Rule] = &[
             "{target closed|page crashed|browser has disconnected|browser closed unexpectedly|session closed most likely the page}",
             "{has crashed|crash loop*|crashed unexpectedly|fatal signal|ggml assert|assertion failed in ggml}",
             "engine process failed",
+            "killed by {a |}signal",
             "{server|service} .. restarting .. {crash*|oom*}",
             "server error transport error",
             "ray actor {died|error}",

@@ -51,7 +51,7 @@ pub(super) const RULES: &[Rule] = &[
     ),
     // A status that is known says more than that its body could not be read.
     rule("rate.unread", C::RateLimited, &["{could not|couldnt|cannot|failed to|unable to|error} {parse|parsing|decode|decoding|read|reading} .. {response|body|error} @429", "unexpected token .. json @429"]),
-    rule("overloaded.unread", C::Overloaded, &["{could not|couldnt|cannot|failed to|unable to} {parse|decode|read} .. {error|http response|error body|html} @502 @503 @529"]),
+    rule("overloaded.unread", C::Overloaded, &["{could not|couldnt|cannot|failed to|unable to} {parse|decode|read} .. {error|http response|error body|html} @502 @503 @529", "invalid response .. from {the |an |}upstream @502"]),
     rule("timeout.unread", C::Timeout, &["{could not|couldnt|cannot|failed to|unable to} {parse|decode|read} .. {error|http response|error body|html} @504 @522 @524"]),
     // A program's own fault, told by its language.
     rule(
@@ -96,6 +96,7 @@ pub(super) const RULES: &[Rule] = &[
             "list index out of range",
             "key error {choices|content|message|candidates|output|delta|usage}",
             "no {tool call|tool calls|function call|function calls} {found |returned |generated |made |}in {the |model |}{response|output|completion}",
+            "failed to parse input at pos",
             "index out of range .. choices",
             "{tool call|function call|tool calls|function arguments|arguments|tool input|tool arguments} .. {not valid json|invalid json|unparsable|malformed|could not be parsed|cannot be parsed|not parseable|incomplete json|truncated|is not json|invalid}",
             "{invalid|malformed|incomplete|unparsable|truncated} {tool call|function call|tool calls|json arguments|tool arguments|function arguments|tool input|json|arguments json}",
@@ -112,6 +113,8 @@ pub(super) const RULES: &[Rule] = &[
             "{image|media|file|audio|video|pdf|document|attachment} .. {does not match|could not be processed|could not process|cannot be processed|too large|too small|exceeds|exceed*|invalid|corrupt*|could not be decoded|cannot be decoded|failed to decode|unable to process|not valid|could not be downloaded|failed to download|unable to download|too many|unreadable|cannot identify}",
             "{could not|cannot|unable to|failed to} {process|decode|load|read|identify|download|open|fetch} .. {image*|audio|video|media|file|pdf|document|url content}",
             "{unsupported image|invalid image|invalid base64|bad image|oversized image|too many images|image too large|image format|image parse error|invalid image url|incorrect image}",
+            "{does not|doesnt|did not} {appear to |}contain {any |valid |}{audio|video|speech}",
+            "transcoding {failed|error}",
         ],
     ),
 ];
