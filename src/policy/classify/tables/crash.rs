@@ -73,6 +73,7 @@ pub(super) const RULES: &[Rule] = &[
             "deserialize cuda engine",
             "assertion failed & {tensorrt|cuda|gpu|engine|cpp}",
             "engine process failed",
+            "killed by {a |}signal",
             "{server|service} .. restarting .. {crash*|oom*}",
             "server error transport error",
             "ray actor {died|error}",

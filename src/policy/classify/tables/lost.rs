@@ -52,7 +52,7 @@ pub(super) const RULES: &[Rule] = &[
     ),
     // A status that is known says more than that its body could not be read.
     rule("rate.unread", C::RateLimited, &["{could not|couldnt|cannot|failed to|unable to|error} {parse|parsing|decode|decoding|read|reading} .. {response|body|error} @429", "unexpected token .. json @429", "{too many r|too many requests|rate limit*} .. not valid json", "looking for beginning of value @429", "{failed to parse|error parsing|could not parse|couldnt parse|cannot parse|unexpected token|failed to decode|error decoding|json decode error|not valid json} & {rate limit exceeded|rate limit reached|rate limited|too many requests|too many messages}"]),
-    rule("overloaded.unread", C::Overloaded, &["{could not|couldnt|cannot|failed to|unable to} {parse|decode|read} .. {error|http response|error body|html} @502 @503 @529", "{invalid character|unexpected token|expecting value|expected value} .. {looking for|json|line|value|doctype|html} @502 @503 @529", "{service un|service unavailable|bad gatewa|bad gateway} .. not valid json"]),
+    rule("overloaded.unread", C::Overloaded, &["{could not|couldnt|cannot|failed to|unable to} {parse|decode|read} .. {error|http response|error body|html} @502 @503 @529", "{invalid character|unexpected token|expecting value|expected value} .. {looking for|json|line|value|doctype|html} @502 @503 @529", "{service un|service unavailable|bad gatewa|bad gateway} .. not valid json", "invalid response .. from {the |an |}upstream @502"]),
     rule("timeout.unread", C::Timeout, &["{could not|couldnt|cannot|failed to|unable to} {parse|decode|read} .. {error|http response|error body|html} @504 @522 @524"]),
     rule("server.unread", C::ServerError, &["{internal s|internal server error} .. not valid json"]),
     // A tool's own program stumbled.
@@ -125,6 +125,7 @@ pub(super) const RULES: &[Rule] = &[
             "{cannot unmarshal|missing field} !request !config* !settings !api key !yaml",
             "key error {choices|content|message|candidates|output|delta|usage}",
             "no {tool call|tool calls|function call|function calls} {found |returned |generated |made |}in {the |model |}{response|output|completion}",
+            "failed to parse input at pos",
             "index out of range .. choices",
             "{tool call|function call|tool calls|function arguments|arguments|tool input|tool arguments} .. {not valid json|invalid json|unparsable|malformed|could not be parsed|cannot be parsed|not parseable|incomplete json|truncated|is not json|invalid}",
             "{invalid|malformed|incomplete|unparsable|truncated} {tool call|function call|tool calls|json arguments|tool arguments|function arguments|tool input|json|arguments json}",
@@ -146,6 +147,8 @@ pub(super) const RULES: &[Rule] = &[
             "{image|media|file|audio|video|pdf|document|attachment} .. {does not match|could not be processed|could not process|cannot be processed|too large|too small|exceeds|exceed*|invalid|corrupt*|could not be decoded|cannot be decoded|failed to decode|unable to process|not valid|could not be downloaded|failed to download|unable to download|too many|unreadable|cannot identify}",
             "{could not|cannot|unable to|failed to} {process|decode|load|read|identify|download|open|fetch} .. {image*|audio|video|media|file|pdf|document|url content}",
             "{unsupported image|invalid image|invalid base64|bad image|oversized image|too many images|image too large|image format|image parse error|invalid image url|incorrect image}",
+            "{does not|doesnt|did not} {appear to |}contain {any |valid |}{audio|video|speech}",
+            "transcoding {failed|error}",
         ],
     ),
 ];

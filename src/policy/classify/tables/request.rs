@@ -13,6 +13,7 @@ pub(super) const RULES: &[Rule] = &[
         C::MalformedResponse,
         &[
             "unexpected model behavior",
+            "instructor retry exception",
             "{maximum|max|too many} retries .. {result|output|response} validation",
             "no json {found|in|object*}",
             "{choices|candidates} field required",
@@ -31,7 +32,7 @@ pub(super) const RULES: &[Rule] = &[
 "{type validation error|type validation failed|response validation} & {invalid union|invalid type|expected|unrecognized keys|invalid input|required|literal error} !value error !value type error"],
     ),
     // A constructor that fails is the tool's own bug, not the caller's arguments.
-    rule("tool.own_bug", C::ServerError, &["error init takes", "exception init takes", "error init missing", "error init got"]).retry(false),
+    rule("tool.own_bug", C::ServerError, &["error init takes", "exception init takes", "error init missing", "error init got", "{object has no attribute|none type object has|is not subscriptable|object is not iterable|cannot read properties of|is not a function} @tool"]).retry(false),
     // An engine's answer that is a parse problem of what the model wrote stands in `lost`.
     invalid(
         "request.arguments",
@@ -73,6 +74,16 @@ pub(super) const RULES: &[Rule] = &[
             "{input schema|output schema|schema validation} .. {fail*|error|invalid} @tool",
         ],
     ),
+    // An edit that names a text which the file does not hold, or a file that changed since it was read.
+    invalid(
+        "request.stale_edit",
+        D::Other,
+        &[
+            "{string to replace|old string|old str|search block|search text|text to replace|oldtext|original text} .. {not found|no match|did not match|does not match|no exact match|was not found|not unique|multiple} @tool",
+            "{has not been|hasnt been|been modified since} {read|it was read|last read} @tool",
+            "{hunk|patch|diff} .. {failed to apply|does not apply|did not apply|could not be applied|cannot be applied|rejected} @tool",
+        ],
+    ),
     // Tools that run at one vendor exist only there.
     invalid("request.server_tool", D::MessageOrder, &["{server tool use|advisor tool result|web search tool result|mcp tool result|code execution tool result} block*"])
         .fallback(true),
@@ -97,8 +108,10 @@ pub(super) const RULES: &[Rule] = &[
             "{unexpected tool use id*|unexpected tool result*|tool use id .. {not found|found in|unexpected}|each tool result block must have|each tool use .. must have|tool result .. without .. tool {use|call}|no tool call found for|no matching tool {call|use}|no tool output found for|no function call found for|orphan* tool*|tool call id .. not found|tool call id .. {does not match|doesnt match}}",
             "number of function {response|call|responses|calls}",
             "{duplicate|multiple} {tool use|tool call|tool result|function call} {id|ids|identifier*|blocks}",
+            "number of {tool result|tool results|tool use|tool call|tool calls|tool response*} .. {exceed*|match*|equal*|mismatch*|differ*}",
             "tool {call id|result|message|messages|response} {is |must |}{missing|required|not found|has no|without} .. {tool calls|tool call|assistant}",
             "unexpected role tool",
+            "tool result* .. {tool id|tool call id|tool use id} .. not found",
             "{function|tool} response .. {without|does not match|must follow|immediately}  .. {function|tool} call",
         ],
     ),
@@ -123,11 +136,13 @@ pub(super) const RULES: &[Rule] = &[
             "only .. first message .. system",
             "expected last role",
             "invalid role order",
+            "missing {the |}{reasoning content|thought signature|thinking block*|reasoning item*}",
             "{reasoning content|thinking|thinking blocks|thought signature|reasoning item|thought signatures|redacted thinking|reasoning} .. {must be passed back|must be {passed|returned|sent|included|preserved|provided}|cannot be modified|is missing|missing in|without its required|must remain|required following|must start with|when thinking is enabled|must precede}",
             "{function call|function call part|item of type} .. {is missing a|without its required} .. {thought signature|reasoning|following item}",
             "{invalid signature|signature} in thinking block",
             "messages in the wrong order",
             "contents .. {roles|role} .. {user model|alternate}",
+            "should alternate with",
             "please use a valid role",
             "should end with .. user",
             "content is in the wrong order",
@@ -164,6 +179,7 @@ pub(super) const RULES: &[Rule] = &[
             "=unsupported {parameter|value|content|content type|feature|model parameter|media type|modality|tool|tools|tool choice}",
             "unsupported {parameter|parameters|value|params|params error|argument|field|option|feature|content part*|content type|media type|mime type|image type|modality|input type|role|response format|tool type|format}",
             "no endpoints found that {support|can handle|match}",
+            "{reasoning|thinking|streaming} .. {is mandatory|cannot be disabled|can not be disabled|cannot be turned off}",
             "no {endpoints|providers|provider|endpoint} .. {support|handle} .. {tool*|image*|requested|parameter*|cache*|input|this}",
             "{does not|doesnt|do not|dont|did not|cannot|can not|cant} {currently |yet |}support {the |this |that |}{parameter|stream*|tool*|function*|image*|vision|json*|response format|structured|system*|developer*|temperature|top p|logprobs|n |thinking|reasoning|audio|video|file*|multi*|parallel*|prefill*|assistant*|penalt*|stop|max tokens|batch*|role|input|content|image url|feature|value|stream mode|this parameter|specifying|tools|sampling|generation|cach*|embedding*|completion*|chat|message*|non stream*|enabling}",
             "{parameter|parameters|value|stream*|tool choice|tools|tool use|tool calling|function calling|function call|image*|image input|vision|json mode|json object|response format|structured output*|temperature|top p|top k|logprobs|thinking|reasoning effort|reasoning|audio|video|prefill|system message|system messages|system role|developer role|developer message|penalty|stop|cache control|parallel tool calls|max tokens|max completion tokens|assistant message prefill|multimodal*|input type|file input|pdf|role|sampling parameters|n|suffix|enable thinking|logit bias|seed|stream options|store|verbosity} .. {is not supported|are not supported|not supported|isnt supported|arent supported|is unsupported|are unsupported|not available|not allowed|is not permitted|not enabled|is not available|not implemented|not yet supported|is deprecated for|not compatible|incompatible|are not available|cannot be used|can not be used|cannot be set|must be removed} !country !region",
@@ -171,10 +187,14 @@ pub(super) const RULES: &[Rule] = &[
             "{model|provider|endpoint|deployment|backend} {# |}{does not|doesnt|do not} {support|accept|allow|handle}",
             "{model|provider|endpoint|engine|server|template|backend} .. {does not|doesnt} support",
             "is not a multimodal model",
+            "{streaming|stream mode} is {required|mandatory}",
             "not a {chat model|vision model|multimodal model|embedding model|text generation model|completion model|reasoning model}",
             "only supported {by|for|with|in|on}",
             "only {the default|default} .. {value|supported|is}",
             "{image|audio|video|file} input is not supported",
+            "{enabled|available|supported|valid|works} only {for|in|with|on|from} api version*",
+            "unsupported api version",
+            "cannot both be {specified|set|used|provided} {for|with|on|in} {this|the} model",
             "{tools|functions|tool choice|auto tool choice} .. requires .. {enable|parser|flag}",
             "{requires enable auto tool choice|enable auto tool choice|no tool parser|tool call parser}",
             "{must be set to false|must be set to true|must be enabled} {for|when|in} .. {call*|non stream*|stream*|model*}",

@@ -45,6 +45,7 @@ pub(super) const RULES: &[Rule] = &[
             "{temperature|top p|top k|logprobs|stop|seed|penalty|tools|system|reasoning*|stream*} .. {not permitted|not allowed} {for|with|on|by} {this|the} model",
             "{field|parameter|property} .. is not allowed in {messages|request|the request|body}",
             "extra forbidden",
+            "extraneous key*",
         ],
     ),
     // "Does not exist or you have no access": the name is the first thing to check.
@@ -55,6 +56,7 @@ pub(super) const RULES: &[Rule] = &[
             "{does not|doesnt|do not|not} {exist|found} .. or {perhaps |maybe |possibly |}{you|your project|your account|your organization|your api key|your key|your team|your user|the project|the user|the caller} {do not|does not|doesnt|has no|cannot|cant|dont|may not|might not|lack|are not|arent} {have |}{access|permission*|the permission*|authorization|authorized|allowed|the necessary}",
             "{does not|doesnt|do not|not} {exist|found} .. or {you have |}{no|missing|insufficient|inaccessible|is not accessible|not accessible|is private|access is denied|access denied|permission denied|permission was denied|not permitted}",
             "{not found the model .. or permission denied|missing or inaccessible|authorization failed or requested resource not found|not authorized or not found|not authorized or resource not found|not found or access denied|not found or not authorized|not found or no access|not found or not permitted|invalid .. or not permitted}",
+            "not found .. or {permission denied|no permission|insufficient permission*|access denied|no access}",
         ],
     ),
     // A program that cannot be started because it is not there, whoever says so.
@@ -155,6 +157,7 @@ pub(super) const RULES: &[Rule] = &[
             "connection is {draining|closing|shutting down|drained} !cancelled !canceled",
             "unavailable & {socket closed|connection reset by peer|connection refused|broken pipe|rst stream|goaway|dns resolution failed|name resolution|name or service not known|connection closed|transport is closing|keepalive} !reset reason overflow",
             "empty reply from server",
+            "network connection {was |}lost",
             "{response|stream|connection|request|body} {has |was |}{ended|closed|terminated} prematurely",
         ],
     ),
@@ -215,6 +218,7 @@ pub(super) const RULES: &[Rule] = &[
             "{daily|per day|per month|monthly|weekly} .. free {tier|plan|model|models|quota|usage}",
             "{limit|quota|allowance|reached|exceed*|used} .. {for today|today s|today|for the day|this month|this week|until tomorrow} !try again in",
             "daily free",
+            "{today s|todays|this week s|this month s} {quota|limit|allowance|usage|budget|cap|credits|free}",
         ],
     ),
     // A size limit of the message, worded as an exhausted resource.
@@ -235,6 +239,7 @@ pub(super) const RULES: &[Rule] = &[
             "requires a {paid|pro|higher|premium|enterprise|plus|max} {plan|subscription|tier}",
             "requires {a |an active |an |}subscription",
             "only available {to|for|on|in|with} {the |a |our |}{paid|pro|premium|enterprise|plus|paying|business|team|higher|subscri*}",
+            "{not supported|not available|unavailable|unsupported} {when using .. |}{with|using|for|on} a {chatgpt|free|personal|trial|consumer|basic|standard} {account|plan|subscription|tier}",
             "{paid|pro|premium|enterprise|plus|subscriber|subscribers} {plan |plans |user |users |account |accounts |tier |tiers |}only",
             "{available|accessible|reserved|enabled|restricted} {only |exclusively |}{to|for|on|in|with} {paid|pro|premium|enterprise|plus|paying|business} {user*|plan*|account*|tier*|subscri*|customer*|member*}",
             "unavailable {for|to} {this |your |the |}{account|user|key|api key|organization|project|tenant|team|workspace|subscription|plan|tier}",
@@ -310,6 +315,7 @@ pub(super) const RULES: &[Rule] = &[
         C::MalformedResponse,
         &[
             "=tool use failed",
+            "invalid {input|arguments} for tool .. {json parsing failed|parse error|unexpected token|unexpected end|unterminated*|not valid json}",
             "failed to call a function",
             "malformed function call",
             "failed generation",
