@@ -23,7 +23,7 @@ pub(super) const RULES: &[Rule] = &[
             "rate limit reached for",
             "requests per {minute|second|hour|min|sec} per",
             "=request quota exceeded",
-            "=token quota exceeded",
+            "=token quota exceeded !per day",
             "=tpm exceeded",
             "endpoint {tpm|rpm} exceeded",
             "{model|account|user|organization|org|project} {tpm|rpm|rate limit*|concurrency limit} exceeded",
@@ -36,7 +36,7 @@ pub(super) const RULES: &[Rule] = &[
         &[
             "{quota|limit|exceed*|reached} .. {per day|rpd|tpd}",
             "{per day|rpd|tpd} .. {quota|limit|exceed*|reached}",
-            "{limit|usage|quota} .. {resets #pm|resets #am|resets at #|resets at #pm|resets at #am|resets tomorrow|resets on}",
+            "{limit|usage|quota} .. {resets #pm|resets #am|resets at #|resets at #pm|resets at #am|resets tomorrow|resets on} !rate limit exceeded !limit type",
         ],
     ),
     // OpenAI, Azure OpenAI.

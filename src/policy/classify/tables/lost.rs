@@ -52,7 +52,7 @@ pub(super) const RULES: &[Rule] = &[
     ),
     // A status that is known says more than that its body could not be read.
     rule("rate.unread", C::RateLimited, &["{could not|couldnt|cannot|failed to|unable to|error} {parse|parsing|decode|decoding|read|reading} .. {response|body|error} @429", "unexpected token .. json @429", "{too many r|too many requests|rate limit*} .. not valid json", "looking for beginning of value @429", "{failed to parse|error parsing|could not parse|couldnt parse|cannot parse|unexpected token|failed to decode|error decoding|json decode error|not valid json} & {rate limit exceeded|rate limit reached|rate limited|too many requests|too many messages}"]),
-    rule("overloaded.unread", C::Overloaded, &["{could not|couldnt|cannot|failed to|unable to} {parse|decode|read} .. {error|http response|error body|html} @502 @503 @529", "{invalid character|unexpected token|expecting value|expected value} .. {looking for|json|line|value|doctype|html} @502 @503 @529", "{service un|service unavailable|bad gatewa|bad gateway} .. not valid json"]),
+    rule("overloaded.unread", C::Overloaded, &["{could not|couldnt|cannot|failed to|unable to} {parse|decode|read} .. {error|http response|error body|html} @502 @503 @529", "{invalid character|unexpected token|expecting value|expected value} .. {looking for|json|line|value|doctype|html} @502 @503 @529", "{service un|service unavailable|bad gatewa|bad gateway} .. not valid json", "invalid response .. from {the |an |}upstream @502"]),
     rule("timeout.unread", C::Timeout, &["{could not|couldnt|cannot|failed to|unable to} {parse|decode|read} .. {error|http response|error body|html} @504 @522 @524"]),
     rule("server.unread", C::ServerError, &["{internal s|internal server error} .. not valid json"]),
     // A tool's own program stumbled.
@@ -78,6 +78,7 @@ pub(super) const RULES: &[Rule] = &[
         &[
             "{none type object has|object has no attribute|not subscriptable|is not iterable|referenced before assignment|object is not callable|unsupported operand|division by zero|is not json serializable|cannot read properties of|cannot read property|is not a function|is not defined|nil pointer dereference|null pointer exception|null reference exception|object reference not set|unbound local error|list index out of range|index out of range|name error name|key error|attribute error} !choices !candidates !completion @5xx",
             "{llama decode|failed to initialize batch|invalid input batch|failed to prepare batch}",
+            "{exception calling application|exception iterating responses}",
         ],
     ),
     // Nothing came for so long: the length says that somebody waited.
@@ -104,11 +105,18 @@ pub(super) const RULES: &[Rule] = &[
             "error decoding response body",
             "not a valid json",
             "{json parsing failed|json parse error|json decode error|jsondecodeerror|json parse exception|json exception|parse error at line|json reader exception|json syntax error|json serialization error|unexpected end of json*|unexpected token .. json|unterminated string|expecting value|extra data|expecting property name|expecting delimiter|unexpected non whitespace|invalid control character|is not valid json|not valid json|bad control character|in json at position|unexpected character|trailing characters|expected value at line|eof while parsing|invalid character .. looking for|syntax error .. json|double quoted property name|invalid literal|json repair|unexpected eof in json|json at position|unexpected end of input|malformed json|unparsable|unparseable|json eof|unexpected token}",
-            "{did not match any variant|missing field .. at line|unknown variant|invalid type .. at line|invalid stream payload|invalid json response|unexpected content type|{invalid|wrong|bad} content type|mimetype|unexpected mimetype|unexpected data|unknown chunk}",
+            "{did not match any variant|missing field .. at line|unknown variant|invalid type .. at line|invalid stream payload|invalid json response|unexpected content type|{invalid|wrong|bad} content type|mimetype|unexpected mimetype|unexpected data|unknown chunk} !http status code",
             "{llm|model|models|assistant|completion|ai|agent|chat|gpt} {output|response|answer|reply|message} .. {did not|does not|didnt|doesnt|do not} {contain|include|match|conform|return|have|follow|parse|provide|comply}",
             "{response|output|answer|object} {did not|does not|didnt|doesnt} {match|conform|comply|validate|contain|follow}",
             "{did not|didnt|does not|doesnt|failed to|without} {provide|provid*|return|produc*|generate|emit|give|yield|send|includ*|output} {any |a |an |}{valid |usable |assistant |text |new |}{message|messages|content|text|output|response|answer|completion|choices|candidates|tokens|reply|image|images|tool call|tool calls|function call} !due to",
             "expected {a |}json .. {but|got|found|received}",
+            "expected response body of the type",
+            "mime type .. event stream",
+            "{incorrect header check|decompression error|decompression failed|failed to decompress|error while decompressing|error decompressing|failed to decode it|zlib error|z data error|z buf error|invalid gzip|not a gzip file|not in gzip format|gunzip*|brotli error|brotli decompress*|unsupported content encoding}",
+            "{expected http rtsp|did not receive a valid http response|invalid http {response|version|status line}|malformed http {response|version|status}|malformed chunked encoding|received http 0 9 when not allowed|not a valid http response|no grpc status|missing grpc status}",
+            "{chunk|scanner token|buffer .. line|line|frame} {is |was |}too {big|long|large} @transport @stream @grpc",
+            "{limit overrun error|chunk exceed the limit|chunk is longer than limit|buffer size exceeded|bufio scanner}",
+            "{unmarshal*|deserializ*|decod*|pars*} .. {received message|protobuf message|protocol message|wire format data|wire type}",
             "{no choices|choices .. empty|empty choices|no candidates|without choices|no generations|choices is {null|none|empty|undefined|missing}|choices missing|missing choices|choices attribute|no output generated|no output|no content generated|no object generated|no content in response|no text content|no response from model|null response|no valid response|missing content|no message in response}",
             "{empty response|empty completion|empty content|empty message|empty output|empty stream|returned empty|returned no|returned an empty|response is empty|response was empty|empty reply|returned nothing|blank response|empty body|stream ended with empty|stream .. without {any |}content|without producing|empty result|returned none|model returned no|returned null|received empty|got empty} !empty reply from server",
             "none type object .. {choices|content|subscriptable|iterable|message|attribute*}",
@@ -117,6 +125,7 @@ pub(super) const RULES: &[Rule] = &[
             "{cannot unmarshal|missing field} !request !config* !settings !api key !yaml",
             "key error {choices|content|message|candidates|output|delta|usage}",
             "no {tool call|tool calls|function call|function calls} {found |returned |generated |made |}in {the |model |}{response|output|completion}",
+            "failed to parse input at pos",
             "index out of range .. choices",
             "{tool call|function call|tool calls|function arguments|arguments|tool input|tool arguments} .. {not valid json|invalid json|unparsable|malformed|could not be parsed|cannot be parsed|not parseable|incomplete json|truncated|is not json|invalid}",
             "{invalid|malformed|incomplete|unparsable|truncated} {tool call|function call|tool calls|json arguments|tool arguments|function arguments|tool input|json|arguments json}",
@@ -145,6 +154,8 @@ pub(super) const RULES: &[Rule] = &[
             "{image|media|file|audio|video|pdf|document|attachment} .. {does not match|could not be processed|could not process|cannot be processed|too large|too small|exceeds|exceed*|invalid|corrupt*|could not be decoded|cannot be decoded|failed to decode|unable to process|not valid|could not be downloaded|failed to download|unable to download|too many|unreadable|cannot identify}",
             "{could not|cannot|unable to|failed to} {process|decode|load|read|identify|download|open|fetch} .. {image*|audio|video|media|file|pdf|document|url content}",
             "{unsupported image|invalid image|invalid base64|bad image|oversized image|too many images|image too large|image format|image parse error|invalid image url|incorrect image}",
+            "{does not|doesnt|did not} {appear to |}contain {any |valid |}{audio|video|speech}",
+            "transcoding {failed|error}",
         ],
     ),
 ];
