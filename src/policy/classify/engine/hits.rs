@@ -7,7 +7,7 @@ use std::num::NonZeroU16;
 /// Finds kept of one text; what comes later is not looked at.
 const MAX_HITS: usize = 768;
 /// Most atoms the tables may hold.
-pub(super) const MAX_ATOMS: usize = 8192;
+pub(super) const MAX_ATOMS: usize = 16_384;
 /// Most alternatives the tables may hold.
 pub(super) const MAX_ALTERNATIVES: usize = 8192;
 /// Some of the atoms.
@@ -141,16 +141,16 @@ impl Triggers {
 }
 
 #[inline]
-pub(super) fn has(atoms: &Atoms, atom: u32) -> bool {
+pub(super) fn has<const N: usize>(atoms: &[u64; N], atom: u32) -> bool {
     atoms[atom as usize / 64 % atoms.len()] >> (atom % 64) & 1 == 1
 }
 
 #[inline]
-pub(super) fn insert(atoms: &mut Atoms, atom: u32) {
+pub(super) fn insert<const N: usize>(atoms: &mut [u64; N], atom: u32) {
     atoms[atom as usize / 64 % atoms.len()] |= 1 << (atom % 64);
 }
 
-pub(super) fn remove(atoms: &mut Atoms, atom: u32) {
+pub(super) fn remove<const N: usize>(atoms: &mut [u64; N], atom: u32) {
     atoms[atom as usize / 64 % atoms.len()] &= !(1 << (atom % 64));
 }
 
