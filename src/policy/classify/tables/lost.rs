@@ -135,7 +135,7 @@ pub(super) const RULES: &[Rule] = &[
             "{no es un|não é um|pas un|kein gültiges|non è un} json",
             "не является .. json",
             "json .. {ではありません|ではない|として解析|아닙니다}",
-            "{response|answer|reply|output|arguments|completion} .. {could not|couldnt} be {decoded|interpreted|understood}",
+            "{response|answer|reply|output|arguments|completion} .. {could not|couldnt} be {decoded|parsed|interpreted|understood}",
             "{couldnt|could not|cannot|unable to|failed to} {understand|interpret} .. {response|answer|reply|output}",
             "{bad|broken|partial|incorrect} json",
             "{completed|ended|finished} without {receiving|producing|returning|yielding} !terminal !done",
