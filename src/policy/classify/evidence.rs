@@ -63,7 +63,7 @@ impl Evidence {
 }
 
 /// Words after which three digits are a status.
-const STATUS_WORDS: [&[u8]; 28] = [
+const STATUS_WORDS: [&[u8]; 29] = [
     b" status ",
     b" code ",
     b" http ",
@@ -92,6 +92,7 @@ const STATUS_WORDS: [&[u8]; 28] = [
     b" statuscode ",
     b" errors ",
     b" request failed ",
+    b" too many ",
 ];
 
 /// The phrases of the statuses themselves.

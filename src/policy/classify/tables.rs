@@ -15,6 +15,7 @@ mod codes;
 mod content;
 mod context;
 mod crash;
+mod inner;
 mod late_codes;
 mod limits;
 mod loose;
@@ -23,6 +24,7 @@ mod machine_codes;
 mod nets;
 mod relay_codes;
 mod request;
+mod senses;
 mod system_codes;
 mod tool_codes;
 mod tool_words;
@@ -34,6 +36,8 @@ mod vague;
 pub(super) fn rules() -> impl Iterator<Item = &'static Rule> {
     [
         traps::RULES,
+        senses::RULES,
+        inner::RULES,
         codes::RULES,
         asia_codes::RULES,
         relay_codes::RULES,

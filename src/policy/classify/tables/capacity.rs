@@ -14,6 +14,7 @@ pub(super) const RULES: &[Rule] = &[rule(
         "overload",
         "overloaded error",
         "{at|over|out of|beyond|exceed*|insufficient|limited|no|full|reached|lacks|not enough|low} .. capacity",
+        "capacity temporarily exceeded",
         "capacity {exceeded|error|reached|unavailable|constraint*|limit*|is full|not available}",
         "{high|heavy|unusually high|increased|peak} {demand|load|traffic|volume|usage}",
         "{server|servers|service|system|llm|model|engine|cluster|backend|gateway|upstream|worker|resource|resources} {is |are |currently |too |very |all |temporarily |}{busy|saturated|swamped}",

@@ -47,7 +47,7 @@ pub(super) const RULES: &[Rule] = &[
             "=authentication required",
         ],
     ),
-    rule("oauth.scope", C::PermissionDenied, &["={insufficient scope*|missing scopes}"]),
+    rule("oauth.scope", C::PermissionDenied, &["={insufficient scope|insufficient scopes|missing scopes}"]),
     invalid("oauth.grant", D::Other, &["=unsupported {grant|response} type", "=invalid scope"]),
     // Slack.
     rule("slack.auth", C::Authentication, &["={not authed|invalid auth|token revoked|token expired}"]),

@@ -42,7 +42,10 @@ pub(super) const RULES: &[Rule] = &[
         &[
             "extra {input|inputs|field|fields|key|keys|value|values|parameter|parameters|attribute*} {is |are |were |}{not permitted|not allowed|forbidden|not accepted}",
             "{field|fields|parameter|parameters|property|argument|attribute|input|inputs|type|option|item} .. {not permitted|not allowed|not accepted} {by|for|with|in|on} {this|the} {model|endpoint|provider|api|request|version|mode}",
+            "{temperature|top p|top k|logprobs|stop|seed|penalty|tools|system|reasoning*|stream*} .. {not permitted|not allowed} {for|with|on|by} {this|the} model",
+            "{field|parameter|property} .. is not allowed in {messages|request|the request|body}",
             "extra forbidden",
+            "extraneous key*",
         ],
     ),
     // "Does not exist or you have no access": the name is the first thing to check.
@@ -50,9 +53,10 @@ pub(super) const RULES: &[Rule] = &[
         "not_found.or_no_access",
         C::NotFound,
         &[
-            "{does not|doesnt|do not|not} {exist|found} .. or {perhaps |maybe |possibly |}you {do not|dont|may not|might not|lack|are not|arent} {have |}{access|permission*|the permission*|authorization|authorized|allowed|the necessary}",
-            "{does not|doesnt|do not|not} {exist|found} .. or {you have |}{no|missing|insufficient|inaccessible|is not accessible|not accessible|is private|access is denied|access denied}",
-            "{missing or inaccessible|not found or access denied|not found or not authorized|not found or no access|not found or not permitted|invalid .. or not permitted}",
+            "{does not|doesnt|do not|not} {exist|found} .. or {perhaps |maybe |possibly |}{you|your project|your account|your organization|your api key|your key|your team|your user|the project|the user|the caller} {do not|does not|doesnt|has no|cannot|cant|dont|may not|might not|lack|are not|arent} {have |}{access|permission*|the permission*|authorization|authorized|allowed|the necessary}",
+            "{does not|doesnt|do not|not} {exist|found} .. or {you have |}{no|missing|insufficient|inaccessible|is not accessible|not accessible|is private|access is denied|access denied|permission denied|permission was denied|not permitted}",
+            "{not found the model .. or permission denied|missing or inaccessible|authorization failed or requested resource not found|not authorized or not found|not authorized or resource not found|not found or access denied|not found or not authorized|not found or no access|not found or not permitted|invalid .. or not permitted}",
+            "not found .. or {permission denied|no permission|insufficient permission*|access denied|no access}",
         ],
     ),
     // A program that cannot be started because it is not there, whoever says so.
@@ -153,6 +157,7 @@ pub(super) const RULES: &[Rule] = &[
             "connection is {draining|closing|shutting down|drained} !cancelled !canceled",
             "unavailable & {socket closed|connection reset by peer|connection refused|broken pipe|rst stream|goaway|dns resolution failed|name resolution|name or service not known|connection closed|transport is closing|keepalive} !reset reason overflow",
             "empty reply from server",
+            "network connection {was |}lost",
             "{response|stream|connection|request|body} {has |was |}{ended|closed|terminated} prematurely",
         ],
     ),
@@ -216,6 +221,7 @@ pub(super) const RULES: &[Rule] = &[
             "{daily|per day|per month|monthly|weekly} .. free {tier|plan|model|models|quota|usage}",
             "{limit|quota|allowance|reached|exceed*|used} .. {for today|today s|today|for the day|this month|this week|until tomorrow} !try again in",
             "daily free",
+            "{today s|todays|this week s|this month s} {quota|limit|allowance|usage|budget|cap|credits|free}",
         ],
     ),
     // A size limit of the message, worded as an exhausted resource.
@@ -236,6 +242,7 @@ pub(super) const RULES: &[Rule] = &[
             "requires a {paid|pro|higher|premium|enterprise|plus|max} {plan|subscription|tier}",
             "requires {a |an active |an |}subscription",
             "only available {to|for|on|in|with} {the |a |our |}{paid|pro|premium|enterprise|plus|paying|business|team|higher|subscri*}",
+            "{not supported|not available|unavailable|unsupported} {when using .. |}{with|using|for|on} a {chatgpt|free|personal|trial|consumer|basic|standard} {account|plan|subscription|tier}",
             "{paid|pro|premium|enterprise|plus|subscriber|subscribers} {plan |plans |user |users |account |accounts |tier |tiers |}only",
             "{available|accessible|reserved|enabled|restricted} {only |exclusively |}{to|for|on|in|with} {paid|pro|premium|enterprise|plus|paying|business} {user*|plan*|account*|tier*|subscri*|customer*|member*}",
             "unavailable {for|to} {this |your |the |}{account|user|key|api key|organization|project|tenant|team|workspace|subscription|plan|tier}",
@@ -255,7 +262,12 @@ pub(super) const RULES: &[Rule] = &[
     rule(
         "permission.abuse",
         C::PermissionDenied,
-        &["unusual activity", "abuse detect*", "suspicious activity", "detected abuse"],
+        &[
+            "unusual activity",
+            "abuse detect* !please wait !wait a few !secondary rate limit !abuse detection mechanism",
+            "suspicious activity",
+            "detected abuse",
+        ],
     ),
     // Names that say exhausted and mean the provider's capacity.
     rule(
@@ -296,10 +308,17 @@ pub(super) const RULES: &[Rule] = &[
     ),
     // The model's own tool call could not be read: asking again may work.
     rule(
+        "malformed.tool_arguments",
+        C::MalformedResponse,
+        &["{invalid args|bad args|args|arguments|tool input} .. {invalid character|expecting .. delimiter|unexpected end of json*|eof while parsing|unterminated string|not json|no json|as json|expecting value} !arguments null !args null @tool"],
+    )
+    .fallback(false),
+    rule(
         "malformed.tool_call",
         C::MalformedResponse,
         &[
             "=tool use failed",
+            "invalid {input|arguments} for tool .. {json parsing failed|parse error|unexpected token|unexpected end|unterminated*|not valid json}",
             "failed to call a function",
             "malformed function call",
             "failed generation",
@@ -309,6 +328,7 @@ pub(super) const RULES: &[Rule] = &[
             "json validate failed",
             "failed to generate json",
             "{json|parse|parsing|unterminated string|decode|decoding} .. {tool call|function call|tool|function} arguments",
+            "{invalid args|bad args|invalid arguments|tool arguments|function arguments} .. {invalid character|expecting .. delimiter|eof while parsing|json parsing failed|unexpected token|not json|as json}",
             "{tool call|function call|tool|function} {arguments|input} .. {unterminated*|not valid json|invalid json|json decode error|expecting value|extra data|unparsable|malformed json|parse error|failed to parse}",
         ],
     ),
@@ -316,13 +336,19 @@ pub(super) const RULES: &[Rule] = &[
         "overloaded.worker_limit",
         C::Overloaded,
         &[
-            "{processing|handling|receiving|experiencing} .. {too many requests|too many concurrent requests}",
+            "{processing|handling|receiving|experiencing} .. {too many requests|too many concurrent requests} !requests from you !requests from your",
             "=provider unavailable",
             "worker .. request limit reached",
             "{preempted|evicted|aborted|cancelled|displaced} by .. {higher priority|priority|scheduler}",
             "not {at |in |}ready state",
             "{server|service|runner|replica} .. at {max|maximum|full} {concurrency|capacity}",
         ],
+    ),
+    // A client guesses at an outage where the status says that the key was refused.
+    rule(
+        "auth.guessed_outage",
+        C::Authentication,
+        &["{temporarily|momentarily|currently} {unavailable|down|not available|unreachable} @401"],
     ),
     // Loading and short outages are the provider's state, whatever name stands between the words.
     rule(
@@ -342,7 +368,7 @@ pub(super) const RULES: &[Rule] = &[
         "cancelled.by_person",
         C::Cancelled,
         &[
-            "{denied|rejected|declined|cancelled|canceled|stopped|interrupted|aborted|refused|dismissed} by {the |a |an |}{user|caller|operator}",
+            "{denied|rejected|declined|cancelled|canceled|stopped|interrupted|aborted|refused|dismissed|halted|terminated|killed|skipped|ended} by {the |a |an |}{user|caller|operator}",
             "user {denied|rejected|declined|cancelled|canceled|stopped|interrupted|aborted|refused|dismissed|doesnt want|chose not}",
             "{request to call tool|tool call|tool use|call to tool} {was |}{denied|rejected|declined|cancelled|canceled|aborted|interrupted}",
             "request interrupted",
