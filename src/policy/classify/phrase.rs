@@ -9,7 +9,7 @@ use super::rule::NEAR;
 use crate::domain::failure::Surface;
 
 /// Spellings up to which a part is written out.
-const WRITTEN_OUT: usize = 10;
+const WRITTEN_OUT: usize = 12;
 /// Bytes that an optional word of a long part may take.
 const OPTIONAL: usize = 26;
 
