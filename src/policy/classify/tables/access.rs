@@ -87,6 +87,8 @@ pub(super) const RULES: &[Rule] = &[
             "{deployment|endpoint|model|region|project|provider|base url|host} {name |id |url |}{is |was |}{not set|unset|not configured|undefined|not defined|isnt set}",
             "{have not|havent|has not|did not|didnt} {yet |}{selected|configured|chosen|set up} {a |any |an |the |}{model|provider|llm|api key}",
             "cannot find {package|module|command}",
+            "{config|configuration} error @transport",
+            "{model architecture*|unsupported architecture|recognize this architecture} @transport",
             "{set an auth method|select an auth method|specify one of the following environment variables}",
             "not {signed in|logged in} {please |}run",
             "no {provider|auth profile|auth profiles|credentials profile|provider profile} {found |configured |}for",

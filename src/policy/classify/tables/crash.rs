@@ -74,6 +74,8 @@ pub(super) const RULES: &[Rule] = &[
             "{target closed|page crashed|browser has disconnected|browser closed unexpectedly|session closed most likely the page}",
             "{has crashed|crash loop*|crashed unexpectedly|fatal signal|ggml assert|assertion failed in ggml}",
             "{sigquit|one child failed}",
+            "{killing all child|faulting application|abort trap|gpu hang|command buffer execution failed|maximum allowed buffer|failed to create llama context|failed to initialize the context}",
+            "failed assertion @transport",
             "{memory limit .. exceeded|exceeded .. memory limit} !bandwidth exhausted",
             "watchdog {timeout|timed out|triggered|fired|expired|detected} !keepalive !stream !idle",
             "deserialize cuda engine",

@@ -195,6 +195,7 @@ pub(super) const RULES: &[Rule] = &[
             "{adapter|adapters|lora|model|checkpoint|plugin} .. {never been loaded|never loaded|has not been loaded|was not loaded}",
             "unknown {deployment|endpoint|route|voice|agent|assistant|resource|path|api|version|engine|adapter|resource}",
             "unknown {object|channel|user|message|member} @tool",
+            "dont have a local directory",
             "{unable|not able|could not|couldnt|failed|cannot} {to |}find {the |a |any |}{agent|assistant|thread|voice|user|record|entity|item|object}",
             "not supported {any more|anymore|any longer}",
             "no {tool|tools|tool config|config|function|command} {matches|match|matching|with the name|is named|found for}",

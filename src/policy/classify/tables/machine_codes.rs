@@ -72,6 +72,7 @@ pub(super) const RULES: &[Rule] = &[
             "hip error no binary for gpu",
             "no kernel image is available",
             "no cuda capable device",
+            "exec format error",
             "compute {cap|capability} @transport",
             "{no cuda gpus are available|initialize nvml|nvml driver|could not select device driver}",
             "found no nvidia driver",

@@ -91,7 +91,7 @@ pub(super) const RULES: &[Rule] = &[
     rule(
         "websocket.busy",
         C::Overloaded,
-        numbered!("& {websocket|ws|close code|closed with}": 1012, 1013),
+        numbered!("& {websocket|ws|close code|closed with}": 1012, 1013; also "received # {try again later|service restart}"),
     ),
     rule("websocket.size", C::ContextLength, numbered!("& {websocket|ws|close code|closed with}": 1009)),
     rule("websocket.server", C::ServerError, numbered!("& {websocket|ws|close code|closed with} !ping timeout !resolver": 1011)),

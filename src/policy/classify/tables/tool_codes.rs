@@ -19,7 +19,8 @@ pub(super) const RULES: &[Rule] = &[
         "mcp.output",
         C::MalformedResponse,
         &["output validation error", "{no|invalid} structured content", "structured content {does not|doesnt} match"],
-    ),
+    )
+    .fallback(false),
     rule("mcp.disabled", C::PermissionDenied, &["tool .. disabled & @num:32602"]),
     rule("mcp.host", C::PermissionDenied, &["invalid {host|origin} & @num:32000", "invalid {host|origin} header"]),
     invalid(

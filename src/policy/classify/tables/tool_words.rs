@@ -17,6 +17,7 @@ pub(super) const RULES: &[Rule] = &[
             "robots txt .. {not allowed|disallow*|forbid*|specifies|prohibit*} @tool",
             "not granted .. {read|write|edit|delete} access @tool",
             "read only {transaction|connection|replica|database|mode} @tool",
+            "{tool call|tool use|command|action|operation} .. {blocked|denied|disallowed} by .. policy !content !safety !usage @tool",
             "{required status check|approving review*|branch protection|protected branch} @tool",
         ],
     ),
@@ -52,6 +53,11 @@ pub(super) const RULES: &[Rule] = &[
             "{unknown revision|bad revision|couldnt find remote ref|no such remote|no such ref|no open pages|no open tabs} @tool",
             "bad request .. not found @tool",
         ],
+    ),
+    invalid(
+        "tool.arguments",
+        D::ParameterMismatch,
+        &["{tool input|arguments|parameters} .. {did not match|does not match|not conform} .. schema @tool"],
     ),
     invalid(
         "tool.edit",
@@ -132,7 +138,7 @@ pub(super) const RULES: &[Rule] = &[
         "tool.broken",
         C::ServerError,
         &[
-            "{list index out of range|index error|zero division error|division by zero|none type object|nil pointer dereference|is not a function|is not iterable|not subscriptable|unbound local error|cannot read properties of} !argument !arguments !choices !json @tool",
+            "{list index out of range|index error|zero division error|division by zero|none type object|object has no attribute|nil pointer dereference|is not a function|is not iterable|not subscriptable|unbound local error|cannot read properties of} !argument !arguments !choices !json @tool",
             "{enospc|no space left on device|disk quota exceeded} @tool",
             "command failed .. exit code @tool",
         ],

@@ -161,6 +161,8 @@ pub(super) const RULES: &[Rule] = &[
             "{response|stream|connection|request|body} {has |was |}{ended|closed|terminated} prematurely",
         ],
     ),
+    // A socket that says it closes because of a fault of the server's.
+    rule("server.websocket", C::ServerError, &["received # internal error !ping timeout"]),
     rule("timeout.unread_body", C::Timeout, &["error {decoding|reading} response body & {timed out|timeout|time out}"]),
     // The transport's fault under the words of a reader.
     rule(
@@ -179,6 +181,7 @@ pub(super) const RULES: &[Rule] = &[
             "error decoding response body .. {eof|connection|closed|reset|chunk size}",
             "failed host lookup",
             "stream {has been |was |}aborted !user !client !cancel* @transport @stream",
+            "econnreset & aborted",
         ],
     ),
     // A window with no allowance at all.
