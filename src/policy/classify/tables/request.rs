@@ -13,7 +13,9 @@ pub(super) const RULES: &[Rule] = &[
         C::MalformedResponse,
         &[
             "unexpected model behavior",
+            "{failed|error|unable|could not|cannot} {to |}{deserialize|deserializing|deserialise|unmarshal|unmarshalling|decode} {the |}{api |}{response|answer|reply|completion|chunk|event} !response body !response format",
             "instructor retry exception",
+            "{baml validation|baml client finish reason} error",
             "{maximum|max|too many} retries .. {result|output|response} validation",
 "{type validation error|type validation failed|response validation} & {invalid union|invalid type|expected|unrecognized keys|invalid input|required|literal error} !value error !value type error"],
     ),

@@ -69,6 +69,7 @@ pub(super) const RULES: &[Rule] = &[
             "{exited|exit|exits|failed|terminated|returned} .. code @num:126",
             "{exit|return|status} {code|status} 127",
             "{node|python|python3|npx|uvx|uv|docker|bun|deno} .. {no such file or directory|is not installed|command not found}",
+            "bin {sh|bash|zsh|dash} .. not found",
         ],
     ),
     // A file that a tool did not find is not a program that is not installed.
@@ -161,6 +162,7 @@ pub(super) const RULES: &[Rule] = &[
             "{concurrent|concurrency|parallel|simultaneous} {request |requests |session |sessions |connection |stream |call |job |usage |}{quota|limit|cap}",
             "{high|reduce|reducing|lower|decrease|limit} {the |your |}{concurrency|parallelism|number of concurrent|number of parallel|number of simultaneous}",
             "{number of|maximum of|limit of|quota for|limit for|limit on|quota on} {concurrent|simultaneous|parallel}",
+            "{requests|messages|calls|jobs|generations|tasks|chats|prompts} at {a|the same|one} time",
         ],
     ),
     // A short window beside a long one: the short one is what is hit first.
@@ -269,6 +271,7 @@ pub(super) const RULES: &[Rule] = &[
             "failed generation",
             "tool call validation failed",
             "output parse error",
+            "output {parsing|parser} exception",
             "output parsing failed",
             "json validate failed",
             "failed to generate json",
@@ -280,7 +283,7 @@ pub(super) const RULES: &[Rule] = &[
         "overloaded.worker_limit",
         C::Overloaded,
         &[
-            "{processing|handling|receiving|experiencing} .. {too many requests|too many concurrent requests}",
+            "{processing|handling|receiving|experiencing} .. {too many requests|too many concurrent requests} !from you",
             "=provider unavailable",
             "worker .. request limit reached",
         ],
