@@ -90,20 +90,48 @@ fn select(criterion: &mut Criterion) {
 
 fn classify(criterion: &mut Criterion) {
     let classifier = Classifier::default();
-    let detail = "The engine is currently overloaded, please try again later. ".repeat(31);
-    let body = format!(r#"{{"error":{{"message":"{detail}","type":"server_error","param":null,"code":null}}}}"#);
-    let facts = ProviderError {
-        provider: "openai".into(),
-        surface: Surface::Http,
-        status: Some(503),
-        headers: vec![("retry-after".to_owned(), "2".to_owned())],
-        body: Some(body),
-        ..ProviderError::default()
-    };
     let now = relight::domain::clock::wall_now();
-    by_one_and_two(criterion, "classify: a body of 2 KiB", |_| {
-        black_box(classifier.classify(black_box(&facts), now));
-    });
+    for (kind, status, body) in bodies() {
+        let body = body[..body.floor_char_boundary(2048)].to_owned();
+        let facts = ProviderError {
+            provider: "example".into(),
+            surface: Surface::Http,
+            status: Some(status),
+            body: Some(body),
+            ..ProviderError::default()
+        };
+        by_one_and_two(criterion, &format!("classify: 2 KiB of {kind}"), |_| {
+            black_box(classifier.classify(black_box(&facts), now));
+        });
+    }
+}
+
+/// Bodies of at least about 2 KiB as failures have them: nothing known in JSON, a limit in JSON, dense prose, a proxy's page.
+fn bodies() -> [(&'static str, u16, String); 4] {
+    let detail = r#"{"@type":"type.googleapis.com/google.rpc.ErrorInfo","reason":"SOME_REASON","domain":"example.com",
+        "metadata":{"service":"models.example.com","consumer":"projects/12345","note":"nothing in particular"}}"#;
+    let details = [detail; 9].join(",");
+    let violation = r#"{"quotaMetric":"example.com/generate_content_requests","quotaId":"RequestsPerMinutePerProject",
+        "quotaDimensions":{"location":"global","model":"example-pro"},"quotaValue":"5"}"#;
+    let violations = [violation; 9].join(",");
+    let limit = "You exceeded your current quota, please check your plan. Please retry in 21.5s.";
+    let prose = "The engine is currently overloaded, please try again later. ".repeat(34);
+    let row = r#"<div class="relative w-1/3 m-auto"><span class="icon block w-24"></span><p>The web server reported a bad
+        gateway error. Please try again in a few minutes.</p></div>"#;
+    [
+        (
+            "JSON in which nothing is known",
+            429,
+            format!(r#"{{"error":{{"code":429,"message":"?","details":[{details}]}}}}"#),
+        ),
+        (
+            "JSON that tells of a limit",
+            429,
+            format!(r#"{{"error":{{"message":"{limit}","status":"RESOURCE_EXHAUSTED","violations":[{violations}]}}}}"#),
+        ),
+        ("dense prose", 503, format!(r#"{{"error":{{"message":"{prose}","type":"server_error"}}}}"#)),
+        ("a proxy's page", 502, format!("<html><title>502: Bad gateway</title><body>{}</body></html>", row.repeat(12))),
+    ]
 }
 
 fn whole_stack(criterion: &mut Criterion) {

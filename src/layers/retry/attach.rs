@@ -7,9 +7,7 @@ use std::time::Duration;
 
 use super::{Course, decide::Next};
 use crate::domain::{
-    event::EventBody,
     failure::{Failure, FailureClass, Wait, WaitSource},
-    fold::Progress,
     invocation::RecoveryStrategy,
     upstream::UpstreamHandle,
 };
@@ -32,44 +30,21 @@ impl<S> Course<S> {
 
     fn read_on(&mut self, orphaned: Option<Failure>, handle: UpstreamHandle) -> Next {
         // The very first steps may have died with the owner that made them.
-        let failure = orphaned.unwrap_or_else(|| {
+        let mut failure = orphaned.unwrap_or_else(|| {
             let mut gone = Failure::local(FailureClass::StreamInterrupted, "the replica that asked went away");
             (gone.retryable, gone.fallback_helps, gone.never_sent) = (true, true, false);
-            gone.target = Some(handle.target.clone());
             gone
         });
-        let class = failure.class;
-        let (strategy, wait) =
-            (RecoveryStrategy::Continue, Wait { duration: Duration::ZERO, source: WaitSource::Backoff });
-        let (number, (retry, max_retries)) = (self.scope.next_number() - 1, self.count());
-        let body = EventBody::RecoveryAttempted {
-            error: class.phrase().to_owned(),
-            class,
-            retry,
-            max_retries,
-            strategy,
-            wait,
-            adaptation: None,
-        };
-        self.scope.publish(number, Some(&handle.target), body);
-        let mut steps = Vec::new();
-        if number > 0 {
-            let display = format!(
-                "Going on with {}: {}; the answer that was being made is read on",
-                self.scope.invocation.operation,
-                class.phrase()
-            );
-            let budget_left = self.targets.budget_share(&handle.target, tokio::time::Instant::now());
-            steps.push(Progress::Recovery {
-                attempt: number,
-                class,
-                strategy,
-                wait,
-                display,
-                budget_left,
-                adaptation: None,
-            });
-        }
+        failure.target.get_or_insert_with(|| handle.target.clone());
+        let (number, class) = (self.scope.next_number() - 1, failure.class);
+        let wait = Wait { duration: Duration::ZERO, source: WaitSource::Backoff };
+        let display = format!(
+            "Going on with {}: {}; the answer that was being made is read on",
+            self.scope.invocation.operation,
+            class.phrase()
+        );
+        let told = self.tell(&failure, RecoveryStrategy::Continue, wait, None, display);
+        let mut steps = Vec::from_iter((number > 0).then_some(told));
         // The same answer in whatever shape: it cannot but begin with what is held of it.
         steps.extend(self.delivery.abandon(number, class, true));
         self.last = Some(handle.target.clone());

@@ -220,36 +220,46 @@ impl<S> Course<S> {
         if cost == Cost::Semantic {
             self.semantic_made += 1;
         }
-        let number = self.scope.next_number() - 1;
         let (retry, max_retries) = self.count();
         let adapts = strategy == RecoveryStrategy::Adapt;
         let adaptation = self.failed_record(failure).and_then(|record| record.adaptation).filter(|_| adapts);
-        let body = EventBody::RecoveryAttempted {
-            error: failure.class.phrase().to_owned(),
-            class: failure.class,
-            retry,
-            max_retries,
-            strategy,
-            wait,
-            adaptation: adaptation.clone(),
-        };
         let display = format!(
             "Retrying {} (attempt {retry}/{max_retries}): {}{}",
             self.scope.invocation.operation,
             failure.class.phrase(),
             adaptation.as_ref().map(|words| format!("; {words}")).unwrap_or_default()
         );
-        self.scope.publish(number, failure.target.as_ref(), body);
-        let asked = failure.target.as_ref().or(self.last.as_ref());
-        let budget_left = asked.map_or(0.0, |target| self.targets.budget_share(target, Instant::now()));
-        let class = failure.class;
-        let mut steps =
-            vec![Progress::Recovery { attempt: number, class, strategy, wait, display, budget_left, adaptation }];
+        let mut steps = vec![self.tell(failure, strategy, wait, adaptation, display)];
         steps.extend(self.abandon(failure));
         self.previous_wait = Some(wait.duration);
         self.wait = Some(wait);
         self.hint = hint;
         Next::Again(steps)
+    }
+
+    /// Tells watchers what follows a failure, and returns what is told to the caller.
+    pub(super) fn tell(
+        &self,
+        failure: &Failure,
+        strategy: RecoveryStrategy,
+        wait: Wait,
+        adaptation: Option<String>,
+        display: String,
+    ) -> Progress {
+        let (attempt, class, (retry, max_retries)) = (self.scope.next_number() - 1, failure.class, self.count());
+        let body = EventBody::RecoveryAttempted {
+            error: class.phrase().to_owned(),
+            class,
+            retry,
+            max_retries,
+            strategy,
+            wait,
+            adaptation: adaptation.clone(),
+        };
+        self.scope.publish(attempt, failure.target.as_ref(), body);
+        let asked = failure.target.as_ref().or(self.last.as_ref());
+        let budget_left = asked.map_or(0.0, |target| self.targets.budget_share(target, Instant::now()));
+        Progress::Recovery { attempt, class, strategy, wait, display, budget_left, adaptation }
     }
 
     /// Abandons what the last attempt delivered.

@@ -202,14 +202,12 @@ impl Engine {
     pub(super) fn find(&self, reading: &Reading, scene: &Scene<'_>, finds: &mut Hits) -> Option<Found> {
         finds.clear();
         let text = &reading.text;
-        self.ascii.walk(text, &mut |atom, start, end| {
-            (has(&finds.seen, atom) && has(&self.anywhere, atom)) || finds.add(atom, start, end)
-        });
+        self.ascii.walk(text, &mut |atom, start, end| finds.add(atom, start, end, &self.anywhere));
         if !text.is_ascii() {
             self.wide.walk(text, &mut |atom, end| {
                 let Atom { length, tail } = self.atoms[atom as usize];
                 let end = end - usize::from(tail);
-                finds.add(atom, end - usize::from(length), end)
+                finds.add(atom, end - usize::from(length), end, &self.anywhere)
             });
             finds.sort();
         }

@@ -63,7 +63,7 @@ impl Evidence {
 }
 
 /// Words after which three digits are a status.
-const STATUS_WORDS: [&[u8]; 28] = [
+const STATUS_WORDS: [&[u8]; 29] = [
     b" status ",
     b" code ",
     b" http ",
@@ -92,10 +92,11 @@ const STATUS_WORDS: [&[u8]; 28] = [
     b" statuscode ",
     b" errors ",
     b" request failed ",
+    b" too many ",
 ];
 
 /// The phrases of the statuses themselves.
-const PHRASES: [&[u8]; 26] = [
+const PHRASES: [&[u8]; 27] = [
     b" bad request",
     b" unauthorized",
     b" payment required",
@@ -122,6 +123,7 @@ const PHRASES: [&[u8]; 26] = [
     b" overloaded",
     b" client error",
     b" server error",
+    b" error responses",
 ];
 
 fn is_status(before: &[u8], after: &[u8], first: bool) -> bool {

@@ -9,7 +9,7 @@ use super::rule::NEAR;
 use crate::domain::failure::Surface;
 
 /// Spellings up to which a part is written out.
-const WRITTEN_OUT: usize = 40;
+const WRITTEN_OUT: usize = 12;
 /// Bytes that an optional word of a long part may take.
 const OPTIONAL: usize = 26;
 
@@ -85,6 +85,7 @@ fn phrase(text: &str) -> Phrase {
 
 impl Phrase {
     fn condition(&mut self, condition: &str) {
+        debug_assert!(!condition.contains(' '), "words behind a condition: {condition}");
         match condition {
             "http" => self.surfaces.push(Surface::Http),
             "transport" => self.surfaces.push(Surface::Transport),
@@ -97,10 +98,13 @@ impl Phrase {
             other => {
                 if let Some(number) = other.strip_prefix("num:") {
                     self.number = number.parse().ok();
+                    debug_assert!(self.number.is_some(), "no number: {other}");
                 } else if let Some(provider) = other.strip_prefix("by:") {
                     self.providers.push(provider.to_owned());
-                } else if let Ok(status) = other.parse() {
-                    self.statuses.push((status, status));
+                } else {
+                    let status = other.parse();
+                    debug_assert!(status.is_ok(), "no condition: {other}");
+                    self.statuses.extend(status.map(|status| (status, status)));
                 }
             }
         }

@@ -14,7 +14,7 @@ mod letters;
 mod text;
 
 use ends::Ends;
-use keys::{is_code, is_echo, names_number};
+use keys::{Value, names_number};
 pub(super) use letters::{FIRST_LETTERS, LETTERS, mark};
 use letters::{KINDS, Kind};
 pub(super) use text::{Text, Word};
@@ -204,12 +204,13 @@ impl Reading {
         if !assigned || i >= bytes.len() {
             return i.max(from + 1);
         }
-        if is_code(self.text.words()) && bytes[i].is_ascii_alphabetic() {
+        let value = keys::value_of(self.text.words());
+        if value == Value::Code && bytes[i].is_ascii_alphabetic() {
             if self.open.is_none() {
                 let quoted = matches!(bytes[i - 1], b'"' | b'\'');
                 self.open = Some(Open { from: self.text.len(), quoted });
             }
-        } else if bytes[i - 1] == b'"' && is_echo(self.text.words()) {
+        } else if value == Value::Echo && bytes[i - 1] == b'"' {
             while i < bytes.len() && !(bytes[i] == b'"' && bytes[i - 1] != b'\\') {
                 i += 1;
             }

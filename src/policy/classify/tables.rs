@@ -15,6 +15,7 @@ mod codes;
 mod content;
 mod context;
 mod crash;
+mod inner;
 mod late_codes;
 mod limits;
 mod loose;
@@ -23,8 +24,10 @@ mod machine_codes;
 mod nets;
 mod relay_codes;
 mod request;
+mod senses;
 mod system_codes;
 mod tool_codes;
+mod tool_words;
 mod transport;
 mod traps;
 mod vague;
@@ -33,11 +36,14 @@ mod vague;
 pub(super) fn rules() -> impl Iterator<Item = &'static Rule> {
     [
         traps::RULES,
+        senses::RULES,
+        inner::RULES,
         codes::RULES,
         asia_codes::RULES,
         relay_codes::RULES,
         cloud_codes::RULES,
         tool_codes::RULES,
+        tool_words::RULES,
         content::RULES,
         billing::RULES,
         machine_codes::RULES,

@@ -7,7 +7,7 @@ use std::num::NonZeroU16;
 /// Finds kept of one text; what comes later is not looked at.
 const MAX_HITS: usize = 768;
 /// Most atoms the tables may hold.
-pub(super) const MAX_ATOMS: usize = 8192;
+pub(super) const MAX_ATOMS: usize = 16_384;
 /// Most alternatives the tables may hold.
 pub(super) const MAX_ALTERNATIVES: usize = 8192;
 /// Some of the atoms.
@@ -19,8 +19,10 @@ pub(in crate::policy::classify) struct Hits {
     pub(super) list: Vec<Hit>,
     /// The atoms that were found.
     pub(super) seen: Atoms,
-    /// By atom that was found, its first hit and its last.
-    ends: Box<[(u16, u16)]>,
+    /// By atom.
+    spans: Box<[Span]>,
+    /// Which text this is; what was noted of another counts no more.
+    text: u32,
     /// Whether any of the words of [`WAITS`] stands in the text.
     pub(in crate::policy::classify) speaks_of_waiting: bool,
 }
@@ -32,6 +34,15 @@ pub(super) struct Hit {
     pub(super) end: usize,
     /// The next hit of this atom, if any.
     next: Option<NonZeroU16>,
+}
+
+/// The hits of an atom.
+#[derive(Debug, Clone, Copy, Default)]
+struct Span {
+    /// The text that they are of.
+    text: u32,
+    first: u16,
+    last: u16,
 }
 
 /// From atoms to the alternatives that may begin with them.
@@ -48,8 +59,8 @@ pub(super) struct Triggers {
 
 impl Default for Hits {
     fn default() -> Self {
-        let (list, seen, ends) = (Vec::with_capacity(MAX_HITS), [0; MAX_ATOMS / 64], vec![(0, 0); MAX_ATOMS]);
-        Self { list, seen, ends: ends.into(), speaks_of_waiting: false }
+        let (list, spans) = (Vec::with_capacity(MAX_HITS), vec![Span::default(); MAX_ATOMS]);
+        Self { list, seen: [0; MAX_ATOMS / 64], spans: spans.into(), text: 0, speaks_of_waiting: false }
     }
 }
 
@@ -57,20 +68,28 @@ impl Hits {
     pub(super) fn clear(&mut self) {
         self.list.clear();
         self.seen = [0; MAX_ATOMS / 64];
+        self.text = self.text.wrapping_add(1);
+        if self.text == 0 {
+            self.spans.fill(Span { text: u32::MAX, ..Span::default() });
+        }
     }
 
-    /// Adds a hit; says whether there is room for another.
+    /// Adds a hit, of an atom that counts `anywhere` only the first; says whether there is room for another.
     #[inline]
-    pub(super) fn add(&mut self, atom: u32, start: usize, end: usize) -> bool {
+    pub(super) fn add(&mut self, atom: u32, start: usize, end: usize, anywhere: &Atoms) -> bool {
         let at = u16::try_from(self.list.len()).unwrap_or_default();
-        let (first, last) = &mut self.ends[atom as usize % MAX_ATOMS];
-        if !has(&self.seen, atom) {
+        let Some(span) = self.spans.get_mut(atom as usize) else { return true };
+        if span.text != self.text {
+            *span = Span { text: self.text, first: at, last: at };
             insert(&mut self.seen, atom);
-            *first = at;
-        } else if let Some(hit) = self.list.get_mut(usize::from(*last)) {
-            hit.next = NonZeroU16::new(at);
+        } else if has(anywhere, atom) {
+            return true;
+        } else {
+            if let Some(hit) = self.list.get_mut(usize::from(span.last)) {
+                hit.next = NonZeroU16::new(at);
+            }
+            span.last = at;
         }
-        *last = at;
         self.list.push(Hit { atom, start, end, next: None });
         self.list.len() < MAX_HITS
     }
@@ -81,14 +100,14 @@ impl Hits {
         hits.sort_by_key(|hit| hit.end);
         self.clear();
         for hit in hits {
-            self.add(hit.atom, hit.start, hit.end);
+            self.add(hit.atom, hit.start, hit.end, &[0; MAX_ATOMS / 64]);
         }
     }
 
     /// The hits of an atom, and where in the list they stand.
     pub(super) fn of(&self, atom: u32) -> impl Iterator<Item = (usize, &Hit)> {
-        let first = has(&self.seen, atom).then(|| self.ends[atom as usize % MAX_ATOMS].0);
-        let mut next = first.map(usize::from);
+        let span = self.spans.get(atom as usize).filter(|span| span.text == self.text);
+        let mut next = span.map(|span| usize::from(span.first));
         std::iter::from_fn(move || {
             let at = next?;
             let hit = self.list.get(at)?;
@@ -122,16 +141,16 @@ impl Triggers {
 }
 
 #[inline]
-pub(super) fn has(atoms: &Atoms, atom: u32) -> bool {
+pub(super) fn has<const N: usize>(atoms: &[u64; N], atom: u32) -> bool {
     atoms[atom as usize / 64 % atoms.len()] >> (atom % 64) & 1 == 1
 }
 
 #[inline]
-pub(super) fn insert(atoms: &mut Atoms, atom: u32) {
+pub(super) fn insert<const N: usize>(atoms: &mut [u64; N], atom: u32) {
     atoms[atom as usize / 64 % atoms.len()] |= 1 << (atom % 64);
 }
 
-pub(super) fn remove(atoms: &mut Atoms, atom: u32) {
+pub(super) fn remove<const N: usize>(atoms: &mut [u64; N], atom: u32) {
     atoms[atom as usize / 64 % atoms.len()] &= !(1 << (atom % 64));
 }
 

@@ -45,14 +45,39 @@ const NUMBERED: [Key; 7] = [
     (Some(mark("exit")), mark("code")),
 ];
 
-/// Whether the value after these words is a code, or the message itself.
-pub(super) fn is_code(words: &[Word]) -> bool {
-    words.last().is_some_and(|key| CODE_KEYS.contains(&key.mark))
+/// Places of the keys above, by which nearly all others are told from them at once.
+const PLACES: u64 = {
+    let (mut places, mut at) = (0, 0);
+    while at < CODE_KEYS.len() {
+        places |= place(CODE_KEYS[at]);
+        at += 1;
+    }
+    at = 0;
+    while at < ECHOES.len() {
+        places |= place(ECHOES[at].1);
+        at += 1;
+    }
+    places
+};
+
+/// What the value of a key is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Value {
+    /// A code, or the message itself.
+    Code,
+    /// What the caller sent or the model wrote.
+    Echo,
+    Other,
 }
 
-/// Whether the value after these words repeats what the caller sent or the model wrote.
-pub(super) fn is_echo(words: &[Word]) -> bool {
-    end_with(words, &ECHOES)
+/// What the value after these words is.
+pub(super) fn value_of(words: &[Word]) -> Value {
+    match words.last() {
+        Some(key) if PLACES & place(key.mark) == 0 => Value::Other,
+        Some(key) if CODE_KEYS.contains(&key.mark) => Value::Code,
+        _ if end_with(words, &ECHOES) => Value::Echo,
+        _ => Value::Other,
+    }
 }
 
 /// Whether a number after these words keeps its digits.
@@ -64,4 +89,9 @@ fn end_with(words: &[Word], keys: &[Key]) -> bool {
     let mut last = words.iter().rev().map(|word| word.mark);
     let (key, before) = (last.next(), last.next());
     keys.iter().any(|(first, last)| key == Some(*last) && (first.is_none() || before == *first))
+}
+
+/// One of 64 bits for a mark.
+const fn place(mark: u64) -> u64 {
+    1 << (mark.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 58)
 }

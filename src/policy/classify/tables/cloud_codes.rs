@@ -21,7 +21,7 @@ pub(super) const RULES: &[Rule] = &[
             "service unavailable exception",
             "model not ready exception",
             "model stream error exception & overloaded",
-            "=insufficient capacity*",
+            "insufficient capacity {error|exception|on}",
             "=bad gateway exception",
         ],
     ),
@@ -74,7 +74,7 @@ pub(super) const RULES: &[Rule] = &[
         C::RateLimited,
         &[
             "throttling exception",
-            "=throttling*",
+            "=throttling {rate quota|burst rate|user|api}",
             "=too many requests exception",
             "provisioned throughput exceeded*",
             "request limit exceeded",

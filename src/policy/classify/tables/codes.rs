@@ -209,7 +209,8 @@ pub(super) const RULES: &[Rule] = &[
         "pydantic.type",
         D::BadSchema,
         &[
-            "={string|int|float|bool|list|dict|model|model attributes|tuple|set|bytes|url|uuid|enum|literal|union tag|json} {type|parsing|error|invalid|attributes type}",
+            "={string|int|float|bool|list|dict|model|model attributes|tuple|set|bytes|url|uuid|enum|literal|union tag} {type|parsing|error|invalid|attributes type}",
+            "=json {type|invalid}",
             "={string|list|too} {too short|too long|short|long} & loc",
             "=missing & loc",
             "=value error & loc",

@@ -7,14 +7,6 @@ use crate::{
 
 /// In order.
 pub(super) const RULES: &[Rule] = &[
-    // A reader's complaint about an answer, where no inner cause is told.
-    rule(
-        "net.unreadable",
-        C::MalformedResponse,
-        &[
-            "{type validation error|type validation failed|ai type validation*|zod error|response validation|invalid response|unexpected response|bad response body|not in expected format|not in the expected format}",
-        ],
-    ),
     rule("grpc.cancelled", C::Cancelled, &["status code cancelled", "status cancelled"]),
     rule("grpc.deadline", C::Timeout, &["deadline exceeded", "status code deadline*"]),
     rule(
@@ -42,8 +34,16 @@ pub(super) const RULES: &[Rule] = &[
     ),
     rule("net.cancelled", C::Cancelled, &["cancelled", "canceled", "aborted"]),
     rule("net.timeout", C::Timeout, &["timeout", "timed out", "deadline"]),
-    rule("net.upstream_failed", C::Unknown, &["{upstream|provider|backend} {request |}{failed|failure|error}"])
-        .retry(true),
+    rule(
+        "net.upstream_failed",
+        C::Unknown,
+        &[
+            "{upstream|provider|backend} {request |}{failed|failure|error} !something went wrong",
+            "failed to get response from provider",
+        ],
+    )
+    .retry(true),
+    rule("net.streaming", C::MalformedResponse, &["error occurred {during|while} streaming"]),
     rule("net.unavailable", C::Overloaded, &["unavailable", "try again later & @num:503"]),
     invalid(
         "net.invalid_request",
@@ -53,6 +53,7 @@ pub(super) const RULES: &[Rule] = &[
             "invalid argument",
             "invalid parameter*",
             "bad request*",
+            "request {was|is} malformed",
             "validation exception",
             "validation error",
             "invalid request",
@@ -99,6 +100,14 @@ pub(super) const RULES: &[Rule] = &[
             "系统异常",
         ],
     ),
+    // A reader's complaint about an answer, where no inner cause is told.
+    rule(
+        "net.unreadable",
+        C::MalformedResponse,
+        &[
+            "{type validation error|type validation failed|ai type validation*|zod error|response validation|invalid response|unexpected response|bad response body|not in expected format|not in the expected format}",
+        ],
+    ),
     rule("net.json_rpc", C::ServerError, &["@num:32603", "@num:32000"]),
     // A stream that ended as it should, and failed all the same: nothing usable came.
     rule(
@@ -130,6 +139,7 @@ pub(super) const RULES: &[Rule] = &[
         C::ServerError,
         &[
             "{traceback|zero division error|division by zero|assertion error|os error|not implemented error} @tool",
+            "{cannot be spread here|cannot query field} @tool",
             "exception @tool",
             "error {executing|running|calling|invoking} {the |}{tool|function} @tool",
             "type error @tool",

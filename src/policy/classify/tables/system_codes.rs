@@ -94,6 +94,6 @@ pub(super) const RULES: &[Rule] = &[
         numbered!("& {websocket|ws|close code|closed with}": 1012, 1013),
     ),
     rule("websocket.size", C::ContextLength, numbered!("& {websocket|ws|close code|closed with}": 1009)),
-    rule("websocket.server", C::ServerError, numbered!("& {websocket|ws|close code|closed with} !ping timeout": 1011)),
-    rule("websocket.cut", C::Network, numbered!("& {websocket|ws|close code|closed with}": 1001, 1005, 1006, 1015)),
+    rule("websocket.server", C::ServerError, numbered!("& {websocket|ws|close code|closed with} !ping timeout !resolver": 1011)),
+    rule("websocket.cut", C::Network, numbered!("& {websocket|ws|close code|closed with}": 1001, 1005, 1006, 1015; also "no close frame {received|sent}", "# abnormal closure")),
 ];
