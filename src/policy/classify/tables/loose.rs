@@ -191,7 +191,7 @@ pub(super) const RULES: &[Rule] = &[
         &[
             "{model|models|deployment|version|voice|tool|endpoint|engine|snapshot|function|adapter|resource|collection|agent|page|file} .. {retired|sunset|sunsetted|decommissioned|no longer|not served|isnt served|not registered|not exist|not hosted|not deployed|isnt deployed|cannot be found|couldnt be found|cant be found|unrecognized|removed|discontinued|phased out|withdrawn|nonexistent|unknown}",
             "{was|has been|is|been|were} {now |}{retired|sunset|decommissioned|discontinued|phased out|withdrawn}",
-            "{could not|couldnt|cannot|cant|unable to|failed to} {find|locate} .. {model|deployment|tool|endpoint|engine|function|resource|page|file|version|route|issue|repository|adapter|voice|assistant|thread}",
+            "{could not|couldnt|cannot|cant|unable to|failed to} {find|locate} .. {model|deployment|tool|endpoint|engine|function|resource|page|file|version|route|issue|repository|adapter|voice|assistant|thread|collection|database|record|column|container}",
             "no {route|routes|model|models|tool|tools|deployment|endpoint|handler|function|endpoints} {matches|matching|match|by that name|named|with that|with the name|called|registered|under}",
             "{adapter|adapters|lora|model|checkpoint|plugin} .. {never been loaded|never loaded|has not been loaded|was not loaded}",
             "unknown {deployment|endpoint|route|voice|agent|assistant|resource|path|api|version|engine|adapter|resource}",
@@ -204,7 +204,7 @@ pub(super) const RULES: &[Rule] = &[
             "{unbekanntes modell|modelo desconocido|modèle inconnu|неизвестн* модел*|modello sconosciuto}",
             "{模型|版本|接口|服务} .. {停止服务|退役|下架|停用|废弃|停止支持|停止维护}",
             "there is no {such |}{model|tool|deployment|endpoint|function|file|resource}",
-            "no matching {distribution|version|package|record|resource|tool|entry|result}",
+            "no matching {distribution|version|package|record|resource|tool|entry|result|location}",
             "did not match any",
             "not a git repository",
             "{无此|没有此|没有该|查无|找不到|未找到|不存在|没有找到|已停服|已废弃|已删除}",

@@ -12,6 +12,7 @@ pub(super) const RULES: &[Rule] = &[
         C::NotFound,
         &[
             "=model not found",
+            "=zero results",
             "=deployment not found",
             "=model not supported",
             "=not found error",

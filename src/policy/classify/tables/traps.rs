@@ -239,6 +239,7 @@ pub(super) const RULES: &[Rule] = &[
             "{upgrade|higher} {your |}{plan|tier} to {use|access|unlock} {this|the} {model|feature|endpoint}",
             "your .. {plan|tier|subscription} does not {include|support|allow|have access}",
             "requires a {paid|pro|higher|premium|enterprise|plus|max} {plan|subscription|tier}",
+            "{plan|tier|subscription} {only |}permits",
             "requires {a |an active |an |}subscription",
             "only available {to|for|on|in|with} {the |a |our |}{paid|pro|premium|enterprise|plus|paying|business|team|higher|subscri*}",
             "{not supported|not available|unavailable|unsupported} {when using .. |}{with|using|for|on} a {chatgpt|free|personal|trial|consumer|basic|standard} {account|plan|subscription|tier}",

@@ -14,6 +14,8 @@ pub(super) const RULES: &[Rule] = &[
         "vague.timeout",
         C::Timeout,
         &[
+            "polling {window|limit|attempts|budget|period}",
+            "{still|stayed|remained|stuck} {in |}{pending|queued|running|processing} .. {after|beyond|past}",
             "{exceed*|reached|hit|over|past} .. {time limit|wait time|waiting time|processing time|time budget|deadline|maximum duration|max duration|allotted time|time allowed|run time|runtime limit}",
             "{after|due to|because of|on} {a |the |}timeout",
             "{did not|didnt|failed to|could not} .. in time",
@@ -46,6 +48,7 @@ pub(super) const RULES: &[Rule] = &[
             "{is not|isnt|instead of|expected} application json",
             "{none were|none was|nothing was|nothing were} {returned|generated|produced|received}",
             "gibberish",
+            "unexpectedly empty",
             "no {response|reply|answer} {was |is |has been |}{returned|generated|produced}",
             "{llm|model|assistant} {did not|didnt|failed to|does not} {conform|follow|adhere|comply|use any|use a}",
             "undefined is not {an object|a function|iterable}",
