@@ -241,6 +241,7 @@ pub(super) const RULES: &[Rule] = &[
             "{organization policy|org policy} .. {violat*|constraint*|den*|block*|restrict*}",
             "not in channel @tool",
             "not eligible for",
+            "not enabled {for|on|in} {your|this} {account|organization|workspace|project|team|subscription}",
             "{admin*|organization|team|owner} {has not|hasnt|have not|did not|hasn t} {enabled|approved|allowed|granted|activated|authorized}",
             "{early access|waitlist|allowlist|allow list|beta access|limited preview|not whitelisted|not on the allow*|allow listed|allowlisted customers|allowlisted users|not on the approved|not on the permitted|not on the white*|invite only}",
             "operation {is |was |}not allowed",

@@ -64,6 +64,7 @@ pub(super) const RULES: &[Rule] = &[
             "{doesnt|dont|do not|does not} have {any |enough |sufficient |}{credits|credit|funds|balance|quota|licenses}",
             "{more|additional|enough|sufficient} {credits|credit|funds} {are |is |}{required|needed}",
             "requires more credits",
+            "cost limit {exceeded|reached|hit}",
             "{exceeded|reached|hit|over|past} {your|the|its} {ai |monthly |api |token |llm |}{spend|spending|spend limit}",
             "{run out of|ran out of|used up} {your |the |all |}{complimentary|free|included|trial|monthly|bonus}",
             "{need|needs} {more|additional} {credits|credit|funds|quota|points}",

@@ -67,6 +67,7 @@ pub(super) const RULES: &[Rule] = &[
             "inputs tokens max new tokens must be",
             "tokens max new tokens",
             "max new tokens must be",
+            "{sequence|token|tokens} length .. exceed*",
             "{cannot|can not|must not|may not|should not} exceed # {tokens|input tokens} !max tokens !max completion tokens !max output tokens !output tokens",
             "{max|maximum} allowed tokens !output !max tokens",
             "{number|count|total} of {input |prompt |}tokens .. {exceed*|greater than|larger than|over} .. {maximum|max|limit|allowed|context|window}",

@@ -137,6 +137,7 @@ pub(super) const RULES: &[Rule] = &[
         "vague.unsupported",
         D::UnsupportedParameter,
         &[
+            "not supported {with|alongside|together|in combination}",
             "{property|parameter|field|option|argument|keyword|setting|feature|modality|role|attribute|value|mode|modality|grammar|logprobs|guided decoding|structured output|embeddings|quantization|lora|instruction|messages|message|input|format} .. {is |are |}{unsupported|not supported|not accepted|not recognized|not enabled for|not available for|not possible with|isnt possible|not implemented} !key",
             "{model|endpoint|provider} {has no|lacks|is without|offers no|provides no} {vision|tool*|image*|audio|reasoning|json|streaming|function*|embedding*|video|file*}",
             "{isnt|is not|arent|are not|not} {possible|supported|accepted|enabled|implemented|usable|compatible|available} {with|by|for|on|in} {this |the |that |}{model*|endpoint|provider|deployment|backend}",
