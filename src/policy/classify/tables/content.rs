@@ -42,6 +42,8 @@ pub(super) const RULES: &[Rule] = &[
             "censorship",
             "{withheld|removed|suppressed|stopped|filtered|redacted} .. {copyright*|policy|safety|harmful|unsafe|recitation|content|moderation}",
             "copyrighted {material|content|text|character|characters|work|works|lyrics|image|images}",
+            "risk control",
+            "{failed|fails|did not pass|didnt pass|not pass|failed to pass} {our |the |a |}{safety|moderation|content|policy|risk}",
             "{filtered|blocked|refused|withheld} by .. responsible ai",
             "{moderation|safety|content|guardrail} {layer|system|service|filter|filters|check|checks|classifier|model|guard} .. {reject*|block*|refus*|flag*|denied|fail*}",
             "{reject*|block*|refus*|flag*|denied} by .. {moderation|safety|content|guardrail*|policy} !administrator* !admin !organization* !network policy !data policy !security policy !cors policy",

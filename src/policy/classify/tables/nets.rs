@@ -124,7 +124,16 @@ pub(super) const RULES: &[Rule] = &[
             "uncaught {error|exception}",
         ],
     ),
-    invalid("net.tool_syntax", D::Other, &["syntax error {at|near|in} @tool"]),
+    invalid(
+        "net.tool_syntax",
+        D::Other,
+        &[
+            "syntax error {at|near|in} @tool",
+            "{sql|query} syntax @tool",
+            "{unique|foreign key|check|not null} constraint @tool",
+            "duplicate {key|entry} @tool",
+        ],
+    ),
     rule(
         "net.tool_exception",
         C::ServerError,

@@ -13,7 +13,9 @@ pub(super) const RULES: &[Rule] = &[
         C::MalformedResponse,
         &[
             "unexpected model behavior",
+            "{failed|error|unable|could not|cannot} {to |}{deserialize|deserializing|deserialise|unmarshal|unmarshalling|decode} {the |}{api |}{response|answer|reply|completion|chunk|event} !response body !response format",
             "instructor retry exception",
+            "{baml validation|baml client finish reason} error",
             "{maximum|max|too many} retries .. {result|output|response} validation",
             "{could not|couldnt|failed to|cannot|unable to} validate .. {output|response|answer|reply}",
             "{缺少|没有|缺失} .. {choices|candidates}",

@@ -133,7 +133,7 @@ pub(super) const RULES: &[Rule] = &[
         &[
             "=activity limit reached",
             "=application throttled",
-            "=over query limit",
+            "=over query limit !daily",
             "={mailbox|application} concurrency",
         ],
     ),
