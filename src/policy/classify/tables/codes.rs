@@ -72,7 +72,7 @@ pub(super) const RULES: &[Rule] = &[
             "content filter finish reason error",
         ],
     ),
-    rule("azure.filter", C::ContentFiltered, &["azure open ai s content management policy"]),
+    rule("azure.filter", C::ContentFiltered, &["azure open ais content management policy"]),
     rule("azure.quota_tier", C::RateLimited, &["call rate limit of your current", "token rate limit of your current"]),
     // Anthropic.
     rule("anthropic.size", C::ContextLength, &["=request too large"]),

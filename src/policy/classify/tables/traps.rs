@@ -175,7 +175,7 @@ pub(super) const RULES: &[Rule] = &[
             "free tier .. per day",
             "free {tier|plan|model|models|quota|usage|requests} .. {daily|per day|today|per month|monthly}",
             "{daily|per day|per month|monthly|weekly} .. free {tier|plan|model|models|quota|usage}",
-            "{limit|quota|allowance|reached|exceed*|used} .. {for today|today s|today|for the day|this month|this week|until tomorrow} !try again in",
+            "{limit|quota|allowance|reached|exceed*|used} .. {for today|todays|today|for the day|this month|this week|until tomorrow} !try again in",
             "daily free",
         ],
     ),
