@@ -213,8 +213,10 @@ const ONLINE: std::time::Duration = std::time::Duration::from_mins(10);
 
 fn yields(judgement: &Judgement, evidence: &Evidence) -> bool {
     let Some(status) = evidence.status() else { return false };
-    let net =
-        matches!(&*judgement.rule, "net.invalid_request" | "net.server_error" | "net.tool_exception" | "net.cancelled");
+    let net = matches!(
+        &*judgement.rule,
+        "net.invalid_request" | "net.server_error" | "net.tool_exception" | "net.cancelled" | "late.server"
+    );
     let shell = judgement.rule == "net.upstream_failed";
     let talk = judgement.class == FailureClass::Network
         && evidence.inner_status.is_some_and(|inner| (401..=404).contains(&inner) || inner == 429);

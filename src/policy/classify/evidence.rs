@@ -96,7 +96,7 @@ const STATUS_WORDS: [&[u8]; 29] = [
 ];
 
 /// The phrases of the statuses themselves.
-const PHRASES: [&[u8]; 26] = [
+const PHRASES: [&[u8]; 27] = [
     b" bad request",
     b" unauthorized",
     b" payment required",
@@ -123,6 +123,7 @@ const PHRASES: [&[u8]; 26] = [
     b" overloaded",
     b" client error",
     b" server error",
+    b" error responses",
 ];
 
 fn is_status(before: &[u8], after: &[u8], first: bool) -> bool {

@@ -27,6 +27,7 @@ mod request;
 mod senses;
 mod system_codes;
 mod tool_codes;
+mod tool_words;
 mod transport;
 mod traps;
 mod vague;
@@ -42,6 +43,7 @@ pub(super) fn rules() -> impl Iterator<Item = &'static Rule> {
         relay_codes::RULES,
         cloud_codes::RULES,
         tool_codes::RULES,
+        tool_words::RULES,
         content::RULES,
         billing::RULES,
         machine_codes::RULES,

@@ -28,6 +28,7 @@ pub(super) const RULES: &[Rule] = &[rule(
         "{queue|pending requests|backlog|request queue|waiting queue|queue size|queue length} .. {full|exceed*|limit|too long|too large|maximum|timed out|reached|overflow*|capacity}",
         "{queue full|queue is full|maximum pending requests|max pending|upstream overflow|circuit breaker|circuit open|circuit is open}",
         "{bad gateway|reset reason overflow|upstream unavailable|upstream unreachable}",
+        "{no available instance|application failed to respond|guru meditation}",
         "{under maintenance|maintenance mode|scheduled maintenance|undergoing maintenance|down for maintenance|is down|currently down|for maintenance} !network is down",
         "{server error unavailable|shedding load|load shed*|backpressure}",
         "try again when .. {load|demand}",

@@ -23,7 +23,7 @@ pub(super) const RULES: &[Rule] = &[
             "rate limit reached for",
             "requests per {minute|second|hour|min|sec} per",
             "=request quota exceeded",
-            "=token quota exceeded",
+            "=token quota exceeded !per day",
             "=tpm exceeded",
             "endpoint {tpm|rpm} exceeded",
             "{model|account|user|organization|org|project} {tpm|rpm|rate limit*|concurrency limit} exceeded",
@@ -36,7 +36,7 @@ pub(super) const RULES: &[Rule] = &[
         &[
             "{quota|limit|exceed*|reached} .. {per day|rpd|tpd}",
             "{per day|rpd|tpd} .. {quota|limit|exceed*|reached}",
-            "{limit|usage|quota} .. {resets #pm|resets #am|resets at #|resets at #pm|resets at #am|resets tomorrow|resets on}",
+            "{limit|usage|quota} .. {resets #pm|resets #am|resets at #|resets at #pm|resets at #am|resets tomorrow|resets on} !rate limit exceeded !limit type",
         ],
     ),
     // OpenAI, Azure OpenAI.
@@ -209,7 +209,8 @@ pub(super) const RULES: &[Rule] = &[
         "pydantic.type",
         D::BadSchema,
         &[
-            "={string|int|float|bool|list|dict|model|model attributes|tuple|set|bytes|url|uuid|enum|literal|union tag|json} {type|parsing|error|invalid|attributes type}",
+            "={string|int|float|bool|list|dict|model|model attributes|tuple|set|bytes|url|uuid|enum|literal|union tag} {type|parsing|error|invalid|attributes type}",
+            "=json {type|invalid}",
             "={string|list|too} {too short|too long|short|long} & loc",
             "=missing & loc",
             "=value error & loc",

@@ -20,7 +20,11 @@ pub(super) const RULES: &[Rule] = &[
     rule(
         "overloaded.host_memory",
         C::Overloaded,
-        &["requires more system memory .. than is available", "requires more {system |gpu |}{memory|vram}"],
+        &[
+            "requires more system memory .. than is available",
+            "requires more {system |gpu |}{memory|vram}",
+            "insufficient system resources",
+        ],
     )
     .retry(false),
     rule(
@@ -63,7 +67,13 @@ pub(super) const RULES: &[Rule] = &[
             "{target page|target|page|browser|browser context|browser window|tab} {context or browser |}{has been |has |was |is |}{closed|crashed|disconnected|destroyed} @tool",
             "{target closed|page crashed|browser has disconnected|browser closed unexpectedly|session closed most likely the page}",
             "{has crashed|crash loop*|crashed unexpectedly|fatal signal|ggml assert|assertion failed in ggml}",
+            "{sigquit|one child failed}",
+            "{memory limit .. exceeded|exceeded .. memory limit} !bandwidth exhausted",
+            "watchdog {timeout|timed out|triggered|fired|expired|detected} !keepalive !stream !idle",
+            "deserialize cuda engine",
+            "assertion failed & {tensorrt|cuda|gpu|engine|cpp}",
             "engine process failed",
+            "killed by {a |}signal",
             "{server|service} .. restarting .. {crash*|oom*}",
             "server error transport error",
             "ray actor {died|error}",

@@ -56,6 +56,7 @@ pub(super) const RULES: &[Rule] = &[
             "{aborted|cannot read properties|cannot read property} & {econnreset|socket hang up|epipe}",
             "{failed to establish a new connection|new connection error} & {max retries exceeded with url|caused by}",
             "{delayed connect error|remote connection failure|name resolver error}",
+            "service unavailable error .. {connection error|connection refused|cannot connect|connect call failed|connect error}",
             "contacting dns",
             "dns .. {timed out|timeout}",
             "timeout .. dns",

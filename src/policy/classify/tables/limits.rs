@@ -12,7 +12,7 @@ pub(super) const RULES: &[Rule] = &[
         "overloaded.under_client_name",
         C::Overloaded,
         &[
-            "{model|server|servers|engine|service|system|provider|upstream|backend|cluster|llm} {is |are |currently |temporarily |too |very |all |}{busy|overloaded|at capacity|saturated|at full capacity|out of capacity} !rate limit exceeded !rate limit reached !too many requests !rate limited !quota",
+            "{model|server|servers|engine|service|system|provider|upstream|backend|cluster|llm|replicas|workers|instances|gpus} {is |are |currently |temporarily |too |very |all |}{busy|overloaded|at capacity|saturated|at full capacity|out of capacity} !rate limit exceeded !rate limit reached !too many requests !rate limited !quota",
         ],
     ),
     rule(
@@ -60,6 +60,7 @@ pub(super) const RULES: &[Rule] = &[
             "{request|requests|requesting|sending} {is |are |were |was |}{too frequent*|too fast|too quickly|too often|too many}",
             "no deployments available",
             "cooldown",
+            "{quota|limit|limits} will {reset|renew|refresh|be reset|be restored} {after|in}",
             "reduce the frequency",
             "exceeded your current {request|requests} {list|rate|limit}",
             "{限频|请求过于频繁|请求频率|频率限制|限流|速率限制|并发数|并发限制|请求过多|请求太多|请求数过多|并发过高|调用频率|访问过于频繁|速率达到|达到限制|限速|qps 超限|超过并发|触发限流|流量控制|频次|频控|并发超|过于频繁|超出限制}",

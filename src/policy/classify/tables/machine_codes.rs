@@ -37,6 +37,7 @@ pub(super) const RULES: &[Rule] = &[
         &[
             "image pull back off",
             "err image {pull|never pull}",
+            "{failed to pull image|manifest unknown}",
             "invalid image name",
             "create container {config |}error",
             "image inspect error",
@@ -47,6 +48,7 @@ pub(super) const RULES: &[Rule] = &[
         C::Crash,
         &[
             "crash loop back off",
+            "{restarting failed container|liveness probe failed|container will be restarted}",
             "oom killed",
             "=evicted",
             "run container error",
@@ -70,6 +72,8 @@ pub(super) const RULES: &[Rule] = &[
             "hip error no binary for gpu",
             "no kernel image is available",
             "no cuda capable device",
+            "compute {cap|capability} @transport",
+            "{no cuda gpus are available|initialize nvml|nvml driver|could not select device driver}",
             "found no nvidia driver",
             "torch not compiled with cuda",
             "runtime env setup error",
@@ -88,6 +92,7 @@ pub(super) const RULES: &[Rule] = &[
             "dxgi error*",
             "{cl out of resources|cl mem object allocation failure}",
             "fallen off the bus",
+            "{gpu is lost|memory access fault by gpu}",
             "nvrm xid",
             "watchdog caught collective operation timeout",
             "dist backend error",

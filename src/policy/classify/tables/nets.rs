@@ -37,7 +37,10 @@ pub(super) const RULES: &[Rule] = &[
     rule(
         "net.upstream_failed",
         C::Unknown,
-        &["{upstream|provider|backend} {request |}{failed|failure|error}", "failed to get response from provider"],
+        &[
+            "{upstream|provider|backend} {request |}{failed|failure|error} !something went wrong",
+            "failed to get response from provider",
+        ],
     )
     .retry(true),
     rule("net.streaming", C::MalformedResponse, &["error occurred {during|while} streaming"]),

@@ -141,6 +141,9 @@ pub(super) const RULES: &[Rule] = &[
             "=channel no available key",
             "=channel {model mapped error|param override invalid|header override invalid|aws client error}",
             "=model price error",
+            "{渠道已被禁用|渠道已禁用|渠道被禁用}",
+            "channel {has been |is |was }disabled",
+            "failed to get available channel",
             "=invalid api type",
             "=get channel failed & {no available|无可用|没有可用}",
             "=no {available channel|providers available|provider available}",
@@ -160,7 +163,9 @@ pub(super) const RULES: &[Rule] = &[
     invalid(
         "relay.request",
         D::BadSchema,
-        &["={convert request failed|read request body failed|bad request body|bind request body failed}"],
+        &[
+            "={convert request failed|read request body failed|bad request body|bind request body failed} !body too large",
+        ],
     ),
     rule("relay.store", C::ServerError, &["={query|update} data error", "=count token failed"]),
 ];

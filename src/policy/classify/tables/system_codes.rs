@@ -76,7 +76,7 @@ pub(super) const RULES: &[Rule] = &[
             "& {socket exception|win error|wsa*}": 10050, 10051, 10053, 10054, 10061, 10064, 10065, 11001, 11002, 11003, 11004;
             also "eai {nodata|noname|fail|service}", "{enetreset|enotconn|eshutdown|eaddrnotavail|esocket|emfile|enfile|ehostdown}",
             "und err {destroyed|res content length mismatch|req content length mismatch|prx tls}", "failed to open socket",
-            "gaierror", "bad status line", "httpx {read|write|close|network} error", "httpcore {read|write|close|network} error",
+            "gaierror", "too many open files", "bad status line", "httpx {read|write|close|network} error", "httpcore {read|write|close|network} error",
             "={read|write|close} error", "max retry error", "{closed|broken} resource error", "end of stream", "ssl eof error", "ssleof error", "ssl zero return error",
             "{connect|socket|eof|closed channel|no http response|connection shutdown|no route to host} exception",
             "{connect|receive|send|secure channel|keep alive|pipeline|name resolution|proxy name resolution} failure",

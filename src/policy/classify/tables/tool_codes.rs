@@ -15,6 +15,21 @@ pub(super) const RULES: &[Rule] = &[
     ),
     rule("mcp.timeout", C::Timeout, &["@num:32001 & timed out", "@num:32001 & timeout"]),
     rule("mcp.authentication", C::Authentication, &["=unauthorized & @num:32000", "@num:32001 & unauthorized"]),
+    rule(
+        "mcp.output",
+        C::MalformedResponse,
+        &["output validation error", "{no|invalid} structured content", "structured content {does not|doesnt} match"],
+    ),
+    rule("mcp.disabled", C::PermissionDenied, &["tool .. disabled & @num:32602"]),
+    rule("mcp.host", C::PermissionDenied, &["invalid {host|origin} & @num:32000", "invalid {host|origin} header"]),
+    invalid(
+        "mcp.session",
+        D::Other,
+        &[
+            "bad request {server not initialized|no valid session*|mcp session id}",
+            "{before initialization was complete|server already initialized|not acceptable client must accept}",
+        ],
+    ),
     invalid("mcp.invalid_type", D::BadSchema, &["invalid type & @num:32602", "expected .. received & @num:32602"]),
     invalid("mcp.invalid_params", D::ParameterMismatch, &["@num:32602"]),
     invalid("jsonrpc.parse", D::BadSchema, &["@num:32700", "@num:32600"]),

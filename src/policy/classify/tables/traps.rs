@@ -45,6 +45,7 @@ pub(super) const RULES: &[Rule] = &[
             "{temperature|top p|top k|logprobs|stop|seed|penalty|tools|system|reasoning*|stream*} .. {not permitted|not allowed} {for|with|on|by} {this|the} model",
             "{field|parameter|property} .. is not allowed in {messages|request|the request|body}",
             "extra forbidden",
+            "extraneous key*",
         ],
     ),
     // "Does not exist or you have no access": the name is the first thing to check.
@@ -55,6 +56,7 @@ pub(super) const RULES: &[Rule] = &[
             "{does not|doesnt|do not|not} {exist|found} .. or {perhaps |maybe |possibly |}{you|your project|your account|your organization|your api key|your key|your team|your user|the project|the user|the caller} {do not|does not|doesnt|has no|cannot|cant|dont|may not|might not|lack|are not|arent} {have |}{access|permission*|the permission*|authorization|authorized|allowed|the necessary}",
             "{does not|doesnt|do not|not} {exist|found} .. or {you have |}{no|missing|insufficient|inaccessible|is not accessible|not accessible|is private|access is denied|access denied|permission denied|permission was denied|not permitted}",
             "{not found the model .. or permission denied|missing or inaccessible|authorization failed or requested resource not found|not authorized or not found|not authorized or resource not found|not found or access denied|not found or not authorized|not found or no access|not found or not permitted|invalid .. or not permitted}",
+            "not found .. or {permission denied|no permission|insufficient permission*|access denied|no access}",
         ],
     ),
     // A program that cannot be started because it is not there, whoever says so.
@@ -75,7 +77,7 @@ pub(super) const RULES: &[Rule] = &[
     rule(
         "not_found.file",
         C::NotFound,
-        &["{no such file or directory|enoent|file not found|file does not exist|does not exist} @tool"],
+        &["{no such file or directory|enoent|file not found|file does not exist|does not exist} !column @tool"],
     ),
     // A default page that offers two explanations has none.
     rule("server.either_or", C::ServerError, &["either the server is overloaded or"]),
@@ -84,7 +86,7 @@ pub(super) const RULES: &[Rule] = &[
         "request.max_tokens",
         D::Other,
         &[
-            "max {completion |output |new |}tokens is too large",
+            "max {completion |output |new |}tokens is too large !context length !context window",
             "maximum allowed number of output tokens",
             "supports at most # {completion|output} tokens",
         ],
@@ -107,9 +109,39 @@ pub(super) const RULES: &[Rule] = &[
         C::Network,
         &[
             "{ssl|tls} .. {not be established|cannot be established|failed to be established} !certificate",
+            "received corrupt message",
             "{authentication exception|authentication failed} & {ssl connection|tls connection|ssl stream|ssl exception|secure channel|ssl handshake|tls handshake} !certificate",
         ],
     ),
+    // An address or a header that a client refuses to use, or a rule of the browser's: nothing was asked.
+    rule(
+        "config.client",
+        C::Configuration,
+        &[
+            "{too many redirects|redirect loop|redirected too many times}",
+            "{redirect|redirects} .. {exceeded|reached|followed}",
+            "{exceeded|stopped after} .. redirects",
+            "{invalid|illegal} {character in header|header value|header field*|http header*}",
+            "failed to parse header value",
+            "unexpected char .. header",
+            "{latin #|ascii} codec cant encode @transport @http",
+            "to a byte string",
+            "{url scheme is not allowed|unsupported protocol scheme|unsupported url scheme|unsupported scheme|unknown protocol scheme|invalid port .. after host|invalid uri|uri is not absolute|url cannot contain}",
+            "protocol .. not supported expected {http|https}",
+            "{must be an absolute uri|missing dependencies for socks|no transport security set|response protocol downgraded|credentials require transport level security}",
+            "cleartext .. not permitted",
+            "app transport security",
+            "sent to https port",
+            "{dynamic client registration|incompatible auth server}",
+            "mixed content & https",
+            "{cors policy|access control allow origin|cors request did not succeed|cors header}",
+        ],
+    ),
+    // A client that tried again until it was tired says what it got each time.
+    rule("rate.retried", C::RateLimited, &["max retries exceeded & error responses @429"]),
+    rule("overloaded.retried", C::Overloaded, &["max retries exceeded & error responses @502 @503 @529"]),
+    rule("timeout.retried", C::Timeout, &["max retries exceeded & error responses @504 @408 @522 @524"]),
+    rule("server.retried", C::ServerError, &["max retries exceeded & error responses @5xx"]),
     // A proxy in between wants its own credentials.
     rule("auth.proxy", C::Authentication, &["{tunnel*|proxy*} @407"]),
     // A gRPC or gateway status that only repeats that no connection came about.
@@ -119,8 +151,13 @@ pub(super) const RULES: &[Rule] = &[
         &[
             "failed to connect to all addresses",
             "{connections to all backends failing|tcp handshaker shutdown|failed to connect to remote host|empty address list|no addresses found}",
+            "{name resolver error|produced zero addresses|returned no addresses|returned zero addresses|channel shutdownnow invoked}",
+            "fail connecting to server",
+            "resource temporarily unavailable & {http request exception|socket exception|connect|connection|errno 11|os error 11|name resolution} !fork",
+            "connection is {draining|closing|shutting down|drained} !cancelled !canceled",
             "unavailable & {socket closed|connection reset by peer|connection refused|broken pipe|rst stream|goaway|dns resolution failed|name resolution|name or service not known|connection closed|transport is closing|keepalive} !reset reason overflow",
             "empty reply from server",
+            "network connection {was |}lost",
             "{response|stream|connection|request|body} {has |was |}{ended|closed|terminated} prematurely",
         ],
     ),
@@ -138,7 +175,11 @@ pub(super) const RULES: &[Rule] = &[
     rule(
         "network.body",
         C::Network,
-        &["error decoding response body .. {eof|connection|closed|reset|chunk size}", "failed host lookup"],
+        &[
+            "error decoding response body .. {eof|connection|closed|reset|chunk size}",
+            "failed host lookup",
+            "stream {has been |was |}aborted !user !client !cancel* @transport @stream",
+        ],
     ),
     // A window with no allowance at all.
     rule(
@@ -177,6 +218,7 @@ pub(super) const RULES: &[Rule] = &[
             "{daily|per day|per month|monthly|weekly} .. free {tier|plan|model|models|quota|usage}",
             "{limit|quota|allowance|reached|exceed*|used} .. {for today|todays|today|for the day|this month|this week|until tomorrow} !try again in",
             "daily free",
+            "{today s|todays|this week s|this month s} {quota|limit|allowance|usage|budget|cap|credits|free}",
         ],
     ),
     // A size limit of the message, worded as an exhausted resource.
@@ -195,7 +237,9 @@ pub(super) const RULES: &[Rule] = &[
             "{upgrade|higher} {your |}{plan|tier} to {use|access|unlock} {this|the} {model|feature|endpoint}",
             "your .. {plan|tier|subscription} does not {include|support|allow|have access}",
             "requires a {paid|pro|higher|premium|enterprise|plus|max} {plan|subscription|tier}",
+            "requires {a |an active |an |}subscription",
             "only available {to|for|on|in|with} {the |a |our |}{paid|pro|premium|enterprise|plus|paying|business|team|higher|subscri*}",
+            "{not supported|not available|unavailable|unsupported} {when using .. |}{with|using|for|on} a {chatgpt|free|personal|trial|consumer|basic|standard} {account|plan|subscription|tier}",
             "{paid|pro|premium|enterprise|plus|subscriber|subscribers} {plan |plans |user |users |account |accounts |tier |tiers |}only",
             "{available|accessible|reserved|enabled|restricted} {only |exclusively |}{to|for|on|in|with} {paid|pro|premium|enterprise|plus|paying|business} {user*|plan*|account*|tier*|subscri*|customer*|member*}",
             "unavailable {for|to} {this |your |the |}{account|user|key|api key|organization|project|tenant|team|workspace|subscription|plan|tier}",
@@ -271,6 +315,7 @@ pub(super) const RULES: &[Rule] = &[
         C::MalformedResponse,
         &[
             "=tool use failed",
+            "invalid {input|arguments} for tool .. {json parsing failed|parse error|unexpected token|unexpected end|unterminated*|not valid json}",
             "failed to call a function",
             "malformed function call",
             "failed generation",
@@ -280,7 +325,7 @@ pub(super) const RULES: &[Rule] = &[
             "json validate failed",
             "failed to generate json",
             "{json|parse|parsing|unterminated string|decode|decoding} .. {tool call|function call|tool|function} arguments",
-            "{invalid args|bad args|invalid arguments|tool arguments|function arguments} .. {invalid character|expecting .. delimiter|eof while parsing|not json|as json}",
+            "{invalid args|bad args|invalid arguments|tool arguments|function arguments} .. {invalid character|expecting .. delimiter|eof while parsing|json parsing failed|unexpected token|not json|as json}",
             "{tool call|function call|tool|function} {arguments|input} .. {unterminated*|not valid json|invalid json|json decode error|expecting value|extra data|unparsable|malformed json|parse error|failed to parse}",
         ],
     ),
@@ -291,6 +336,9 @@ pub(super) const RULES: &[Rule] = &[
             "{processing|handling|receiving|experiencing} .. {too many requests|too many concurrent requests} !requests from you !requests from your",
             "=provider unavailable",
             "worker .. request limit reached",
+            "{preempted|evicted|aborted|cancelled|displaced} by .. {higher priority|priority|scheduler}",
+            "not {at |in |}ready state",
+            "{server|service|runner|replica} .. at {max|maximum|full} {concurrency|capacity}",
         ],
     ),
     // A client guesses at an outage where the status says that the key was refused.
