@@ -129,6 +129,7 @@ pub(super) const RULES: &[Rule] = &[
             "missing .. credentials profile",
             "{url|address} .. {has no|lacks a|is missing a|without a} {scheme|protocol|host}",
             "{找不到|缺少|没有} .. {配置文件|配置项}",
+            "{配置文件|配置项} .. {缺少|缺失|没有|不存在}",
             "provider .. not supported .. {available|valid|supported|allowed} {values|providers|options|are}",
             "provider .. {not found|not configured|not supported|is not registered|not registered} in {config*|settings}",
             "{server|llama server|ollama|service|backend|daemon|engine|lm studio|local server} {is |app is |}{not running|not started|isnt running|not up|not initialized|must be running}",

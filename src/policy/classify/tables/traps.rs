@@ -70,6 +70,7 @@ pub(super) const RULES: &[Rule] = &[
             "{exited|exit|exits|failed|terminated|returned} .. code @num:127",
             "{exited|exit|exits|failed|terminated|returned} .. code @num:126",
             "{exit|return|status} {code|status} 127",
+            "{sh|bash|zsh} # .. not found",
             "{node|python|python3|npx|uvx|uv|docker|bun|deno} .. {no such file or directory|is not installed|command not found}",
         ],
     ),
@@ -365,7 +366,7 @@ pub(super) const RULES: &[Rule] = &[
         "cancelled.by_person",
         C::Cancelled,
         &[
-            "{denied|rejected|declined|cancelled|canceled|stopped|interrupted|aborted|refused|dismissed|halted|terminated|killed|skipped|ended} by {the |a |an |}{user|caller|operator}",
+            "{denied|rejected|declined|cancelled|canceled|stopped|interrupted|aborted|refused|dismissed|halted|terminated|killed|skipped|ended} by {the |a |an |}{user|caller|operator|reviewer|approver|human}",
             "user {denied|rejected|declined|cancelled|canceled|stopped|interrupted|aborted|refused|dismissed|doesnt want|chose not}",
             "{request to call tool|tool call|tool use|call to tool} {was |}{denied|rejected|declined|cancelled|canceled|aborted|interrupted}",
             "request interrupted",
