@@ -209,7 +209,8 @@ pub(super) const RULES: &[Rule] = &[
         "pydantic.type",
         D::BadSchema,
         &[
-            "={string|int|float|bool|list|dict|model|model attributes|tuple|set|bytes|url|uuid|enum|literal|union tag} {type|parsing|error|invalid|attributes type}",
+            "={string|int|float|bool|list|dict|model|model attributes|tuple|set|bytes|url|uuid} {type|parsing}",
+            "={literal error|union tag invalid}",
             "=json {type|invalid}",
             "={string|list|too} {too short|too long|short|long} & loc",
             "=missing & loc",

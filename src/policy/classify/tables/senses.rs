@@ -131,6 +131,7 @@ pub(super) const RULES: &[Rule] = &[
             "{server|service|system|provider} is {temporarily |currently |}{limiting|throttling|restricting|rejecting|shedding} {requests|traffic|load|new requests}",
             "{due to|because of|owing to} {the |our |}{limited |current |insufficient |}{system|server|service|provider|cluster|gpu|global|backend} {capacity|load|resource*} !load model !memory",
             "{system|server|service|cluster|global|gpu} capacity {limit*|constraint*|exceeded|reached|exhausted|is}",
+            "{provider|upstream} is {currently |temporarily |}{unavailable|not available|down|unreachable|offline} !region !country !plan !tier !account",
             "{busy|occupied} {with|processing|handling|serving|running|by} {another|other|a different|an earlier|a previous} {request|requests|job|jobs|task|tasks|generation|transcription|inference|prompt|user|users|client|clients|query|call|model}",
         ],
     ),
