@@ -15,7 +15,7 @@ mod lexicon;
 mod table;
 
 pub(super) use hits::Hits;
-use hits::{Atoms, Hit, MAX_ALTERNATIVES, MAX_ATOMS, Triggers, has, insert, remove};
+use hits::{Hit, MOST, Set, Triggers, has, insert, remove};
 use lexicon::Lexicon;
 
 use super::{phrase, reading::Reading, rule::Rule};
@@ -32,7 +32,7 @@ pub(super) struct Engine {
     wide: Searcher,
     atoms: Vec<Atom>,
     /// Atoms of which it counts only that they stand somewhere, and not where: then the first find is enough.
-    anywhere: Atoms,
+    anywhere: Set,
     alternatives: Vec<Alternative>,
     /// The alternatives that may begin with an atom.
     triggers: Triggers,
@@ -112,7 +112,7 @@ impl Engine {
             ascii: Lexicon::default(),
             wide: Searcher::default(),
             atoms: Vec::new(),
-            anywhere: [u64::MAX; MAX_ATOMS / 64],
+            anywhere: [u64::MAX; MOST / 64],
             alternatives: Vec::new(),
             triggers: Triggers::new(&[]),
             numbered: HashMap::new(),
@@ -169,7 +169,7 @@ impl Engine {
         let open_end = text.ends_with('*');
         let words = text.trim_end_matches('*');
         let id = u32::try_from(self.atoms.len()).unwrap_or(u32::MAX);
-        debug_assert!(self.atoms.len() < MAX_ATOMS, "too many phrases");
+        debug_assert!(self.atoms.len() < MOST, "too many phrases");
         let tail = if words.is_ascii() {
             self.ascii.add(words, open_end, id);
             !open_end
@@ -219,7 +219,7 @@ impl Engine {
     /// The first rule of which a phrase stands in the text.
     fn first_of(&self, hits: &Hits, reading: &Reading, scene: &Scene<'_>) -> Option<Found> {
         // Alternatives that begin with a word of the text; they are numbered in the order of rules.
-        let mut begun = [0; MAX_ALTERNATIVES / 64];
+        let mut begun = [0; MOST / 64];
         for (block, (seen, first)) in hits.seen.iter().zip(&self.triggers.atoms).enumerate() {
             let mut atoms = seen & first;
             while atoms != 0 {
@@ -250,7 +250,7 @@ impl Engine {
     }
 
     /// The first rule, better than one that was found, of which a numeric code stands in the text.
-    fn first_by_number(&self, mut best: Option<Found>, seen: &Atoms, scene: &Scene<'_>) -> Option<Found> {
+    fn first_by_number(&self, mut best: Option<Found>, seen: &Set, scene: &Scene<'_>) -> Option<Found> {
         for code in scene.codes {
             for id in self.numbered.get(code).into_iter().flatten() {
                 let alternative = &self.alternatives[*id as usize];
@@ -339,7 +339,7 @@ impl Alternative {
     }
 
     /// Whether all that is asked beside the place holds, so that looking at places is worth it.
-    fn fits(&self, seen: &Atoms, scene: &Scene<'_>) -> bool {
+    fn fits(&self, seen: &Set, scene: &Scene<'_>) -> bool {
         let has = |atom: &u32| has(seen, *atom);
         (self.surfaces.is_empty() || self.surfaces.contains(&scene.surface))
             && (self.statuses.is_empty()

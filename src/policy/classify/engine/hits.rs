@@ -6,19 +6,17 @@ use std::num::NonZeroU16;
 
 /// Finds kept of one text; what comes later is not looked at.
 const MAX_HITS: usize = 768;
-/// Most atoms the tables may hold.
-pub(super) const MAX_ATOMS: usize = 8192;
-/// Most alternatives the tables may hold.
-pub(super) const MAX_ALTERNATIVES: usize = 8192;
-/// Some of the atoms.
-pub(super) type Atoms = [u64; MAX_ATOMS / 64];
+/// Most atoms, and most alternatives, that the tables may hold.
+pub(super) const MOST: usize = 16384;
+/// Some of the atoms, or of the alternatives.
+pub(super) type Set = [u64; MOST / 64];
 
 /// The finds of one text; the room is kept from text to text.
 #[derive(Debug)]
 pub(in crate::policy::classify) struct Hits {
     pub(super) list: Vec<Hit>,
     /// The atoms that were found.
-    pub(super) seen: Atoms,
+    pub(super) seen: Set,
     /// By atom.
     spans: Box<[Span]>,
     /// Which text this is; what was noted of another counts no more.
@@ -49,7 +47,7 @@ struct Span {
 #[derive(Debug)]
 pub(super) struct Triggers {
     /// The atoms that any begins with.
-    pub(super) atoms: Atoms,
+    pub(super) atoms: Set,
     /// By atom, where its alternatives stand.
     ranges: Vec<(u32, u32)>,
     alternatives: Vec<u16>,
@@ -59,15 +57,15 @@ pub(super) struct Triggers {
 
 impl Default for Hits {
     fn default() -> Self {
-        let (list, spans) = (Vec::with_capacity(MAX_HITS), vec![Span::default(); MAX_ATOMS]);
-        Self { list, seen: [0; MAX_ATOMS / 64], spans: spans.into(), text: 0, speaks_of_waiting: false }
+        let (list, spans) = (Vec::with_capacity(MAX_HITS), vec![Span::default(); MOST]);
+        Self { list, seen: [0; MOST / 64], spans: spans.into(), text: 0, speaks_of_waiting: false }
     }
 }
 
 impl Hits {
     pub(super) fn clear(&mut self) {
         self.list.clear();
-        self.seen = [0; MAX_ATOMS / 64];
+        self.seen = [0; MOST / 64];
         self.text = self.text.wrapping_add(1);
         if self.text == 0 {
             self.spans.fill(Span { text: u32::MAX, ..Span::default() });
@@ -76,7 +74,7 @@ impl Hits {
 
     /// Adds a hit, of an atom that counts `anywhere` only the first; says whether there is room for another.
     #[inline]
-    pub(super) fn add(&mut self, atom: u32, start: usize, end: usize, anywhere: &Atoms) -> bool {
+    pub(super) fn add(&mut self, atom: u32, start: usize, end: usize, anywhere: &Set) -> bool {
         let at = u16::try_from(self.list.len()).unwrap_or_default();
         let Some(span) = self.spans.get_mut(atom as usize) else { return true };
         if span.text != self.text {
@@ -100,7 +98,7 @@ impl Hits {
         hits.sort_by_key(|hit| hit.end);
         self.clear();
         for hit in hits {
-            self.add(hit.atom, hit.start, hit.end, &[0; MAX_ATOMS / 64]);
+            self.add(hit.atom, hit.start, hit.end, &[0; MOST / 64]);
         }
     }
 
@@ -122,9 +120,9 @@ impl Hits {
 impl Triggers {
     /// From atoms and alternatives in the order of atoms.
     pub(super) fn new(triggers: &[(u32, u32)]) -> Self {
-        let mut made = Self { atoms: [0; MAX_ATOMS / 64], ranges: Vec::new(), alternatives: Vec::new() };
+        let mut made = Self { atoms: [0; MOST / 64], ranges: Vec::new(), alternatives: Vec::new() };
         for (atom, alternative) in triggers {
-            debug_assert!((*alternative as usize) < MAX_ALTERNATIVES, "too many phrases");
+            debug_assert!((*alternative as usize) < MOST, "too many phrases");
             insert(&mut made.atoms, *atom);
             let at = to_u32(made.alternatives.len());
             made.ranges.resize(*atom as usize + 1, (at, at));
@@ -141,16 +139,16 @@ impl Triggers {
 }
 
 #[inline]
-pub(super) fn has(atoms: &Atoms, atom: u32) -> bool {
+pub(super) fn has(atoms: &Set, atom: u32) -> bool {
     atoms[atom as usize / 64 % atoms.len()] >> (atom % 64) & 1 == 1
 }
 
 #[inline]
-pub(super) fn insert(atoms: &mut Atoms, atom: u32) {
+pub(super) fn insert(atoms: &mut Set, atom: u32) {
     atoms[atom as usize / 64 % atoms.len()] |= 1 << (atom % 64);
 }
 
-pub(super) fn remove(atoms: &mut Atoms, atom: u32) {
+pub(super) fn remove(atoms: &mut Set, atom: u32) {
     atoms[atom as usize / 64 % atoms.len()] &= !(1 << (atom % 64));
 }
 
