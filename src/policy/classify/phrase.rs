@@ -75,7 +75,12 @@ fn phrase(text: &str) -> Phrase {
             rest
         });
         for piece in split_top(positive, " .. ") {
-            phrase.chain.extend(pieces_of(piece.trim()));
+            if phrase.whole_value {
+                // A value is compared as a whole, so it cannot be cut into pieces.
+                phrase.chain.push(Part { spellings: spread(piece.trim()), gap: NEAR, between: None });
+            } else {
+                phrase.chain.extend(pieces_of(piece.trim()));
+            }
         }
     }
     phrase
@@ -196,11 +201,25 @@ fn pieces_of(part: &str) -> Vec<Part> {
         if options.iter().any(|option| option.is_empty()) {
             between.extend(options.iter().flat_map(|option| option.split_whitespace()).map(str::to_owned));
         } else if !options.is_empty() {
-            piece(options.iter().flat_map(|option| spread(option.trim())).collect(), &mut between);
+            let words: Vec<String> = options.iter().flat_map(|option| spread(option.trim())).collect();
+            let rests = longer(&words);
+            piece(words, &mut between);
+            between = rests;
         }
         rest = after;
     }
     pieces
+}
+
+/// What goes on behind an option that another begins with: a search that took the shorter one has to pass it.
+fn longer(options: &[String]) -> Vec<String> {
+    let rests = options.iter().flat_map(|short| {
+        options
+            .iter()
+            .filter_map(|long| long.strip_prefix(short.as_str())?.strip_prefix(' '))
+            .flat_map(str::split_whitespace)
+    });
+    rests.map(str::to_owned).collect()
 }
 
 fn spellings(part: &str) -> usize {

@@ -72,7 +72,7 @@ pub(super) const RULES: &[Rule] = &[
             "content filter finish reason error",
         ],
     ),
-    rule("azure.filter", C::ContentFiltered, &["azure open ai s content management policy"]),
+    rule("azure.filter", C::ContentFiltered, &["azure open ais content management policy"]),
     rule("azure.quota_tier", C::RateLimited, &["call rate limit of your current", "token rate limit of your current"]),
     // Anthropic.
     rule("anthropic.size", C::ContextLength, &["=request too large"]),
@@ -209,7 +209,8 @@ pub(super) const RULES: &[Rule] = &[
         "pydantic.type",
         D::BadSchema,
         &[
-            "={string|int|float|bool|list|dict|model|model attributes|tuple|set|bytes|url|uuid|enum|literal|union tag} {type|parsing|error|invalid|attributes type}",
+            "={string|int|float|bool|list|dict|model|model attributes|tuple|set|bytes|url|uuid} {type|parsing}",
+            "={literal error|union tag invalid}",
             "=json {type|invalid}",
             "={string|list|too} {too short|too long|short|long} & loc",
             "=missing & loc",

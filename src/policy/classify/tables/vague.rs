@@ -174,7 +174,7 @@ pub(super) const RULES: &[Rule] = &[
         "vague.server",
         C::ServerError,
         &[
-            "{on our side|on our end|our side|our end|server side|server s side|provider s side|on the server} !your request",
+            "{on our side|on our end|our side|our end|server side|servers side|providers side|on the server} !your request",
             "{internal|server|backend} .. {fault|failure|malfunction|bug|trouble}",
             "internal {issue|problem}",
             "{snag|hiccup|glitch|something broke}",
