@@ -205,6 +205,8 @@ pub(super) const RULES: &[Rule] = &[
         D::UnsupportedParameter,
         &["=extra forbidden", "extra inputs are not permitted @http", "=unrecognized keys"],
     ),
+    // A role that this vendor does not know.
+    invalid("pydantic.role", D::BadSchema, &["=literal error & role & loc"]).fallback(true),
     invalid(
         "pydantic.type",
         D::BadSchema,

@@ -22,6 +22,8 @@ pub(super) const RULES: &[Rule] = &[
             "argument must be {of type|an instance of|one of type} .. {received|an instance of} @http @stream",
         ],
     ),
+    // A limit that says itself to wait, whatever failed after it.
+    rule("inner.rate", C::RateLimited, &["too many {tokens|requests} .. wait {before|for|a moment|and}"]),
     invalid("inner.request", D::Other, &["{issue|problem} with your request .. check your {input*|request|parameters}"]),
     // Close frames: the words behind the number say what the number means.
     rule("inner.frame_size", C::ContextLength, &["# message too big"]),

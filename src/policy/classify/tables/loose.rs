@@ -63,6 +63,7 @@ pub(super) const RULES: &[Rule] = &[
         "loose.quota",
         C::QuotaExceeded,
         &[
+            "{free|trial|included|plan} {usage|requests|calls|messages|tier|tokens|generations} {limit |}{exceeded|exhausted|used up|has ended|ended|is over}",
             "{credit|credits|balance|fund|funds|wallet|allowance|allotment|trial|trial period|prepaid|prepayment|invoice|invoices|budget|subscription|free tier|free plan} .. {exhaust*|deplet*|insufficient|used up|run out|ran out|expired|ended|lapsed|overdue|outstanding|unpaid|empty|exceeded|finished|consumed|too low|not enough|negative|paused|over|gone|all gone} !retry budget !token budget !time budget !thinking budget",
             "{exhausted|depleted|insufficient|used up|run out of|ran out of|running out of|no more|no remaining|outstanding|unpaid|over the|exceeded} {your |the |its |any |all |available |free |monthly |account |}{credit|credits|balance|fund|funds|wallet|allowance|allotment|allotted|subscription|trial|prepaid|invoice*|searches|generations|free requests|free tier}",
             "{run out|ran out|out|no more|used all} {of |}{your |its |the |available |free |}{ai |fast |premium |included |agent |api |usage |flow |prompt |compute |}{credits|searches|requests|messages|generations|completions|prompts|minutes|images|queries|calls|characters|units|points|coins|scrapes|pages|actions|uses}",

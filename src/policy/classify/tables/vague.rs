@@ -131,6 +131,7 @@ pub(super) const RULES: &[Rule] = &[
         C::Network,
         &[
             "{connection|connections|socket|link|network|websocket|sse|channel|tunnel|pipe|peer|host|proxy|connection pool|event source} .. {lost|closed|broken|reset|refused|failed|dropped|down|unreachable|interrupted|severed|aborted|disconnect*|cut|unstable|failure|hung up|terminated|dead|not established|not be established|cannot be established}",
+            "{stream|sse|response} {has |was |}{ended|closed|finished|stopped} {with|in|inside|on} {an |a |}{unterminated|incomplete|partial|unfinished} {event|frame|chunk|message|line}",
             "connection {issue|issues|problem|problems|trouble}",
             "{lost|losing|dropped|broke|severed|interrupted|cut} .. {connection|link|socket|network|contact}",
             "{unable|failed|could not|cannot|couldnt|cant|impossible} {to |}{connect|reach|contact|resolve|communicate|establish|get through|talk}",
