@@ -150,10 +150,15 @@ impl Classifier {
         }
         let mut judgement = error.fault.map_or_else(|| self.judge(error, reading, &evidence, hits), by_fault);
         let wait = waits::stated(error, reading, judgement.class, hits.speaks_of_waiting, now);
-        // A window that frees up only after ten minutes is a quota to any caller on line.
-        if judgement.class == FailureClass::RateLimited && wait.is_some_and(|wait| wait.duration > ONLINE) {
-            judgement.class = FailureClass::QuotaExceeded;
-            judgement.rule = Cow::Borrowed("quota.long_wait");
+        if judgement.class == FailureClass::RateLimited {
+            if evidence.never_fits {
+                (judgement.class, judgement.retry) = (FailureClass::ContextLength, None);
+                judgement.rule = Cow::Borrowed("context.never_fits");
+            } else if wait.is_some_and(|wait| wait.duration > ONLINE) {
+                // A window that frees up only after ten minutes is a quota to any caller on line.
+                (judgement.class, judgement.retry) = (FailureClass::QuotaExceeded, None);
+                judgement.rule = Cow::Borrowed("quota.long_wait");
+            }
         }
         judgement.into_verdict(error, wait)
     }
@@ -252,20 +257,7 @@ fn unread(error: &ProviderError) -> Judgement {
 
 /// A fault of this service's own client is a fact and needs no reading.
 fn by_fault(fault: TransportFault) -> Judgement {
-    use FailureClass as C;
-    use TransportFault as F;
-    let (class, retry) = match fault {
-        F::Dns | F::Refused | F::Unreachable | F::Tls | F::Reset | F::ClosedEarly | F::LocalExhaustion => {
-            (C::Network, None)
-        }
-        // Trust does not heal by asking again.
-        F::Certificate => (C::Network, Some(false)),
-        F::ConnectTimeout | F::FirstTokenTimeout | F::Deadline => (C::Timeout, None),
-        F::IdleTimeout | F::Cut => (C::StreamInterrupted, None),
-        F::TooLarge | F::Protocol => (C::MalformedResponse, None),
-        F::ProcessExited => (C::Crash, None),
-        F::Cancelled => (C::Cancelled, None),
-    };
+    let (class, retry) = status::fault(fault);
     Judgement { class, detail: None, retry, fallback: None, rule: Cow::Borrowed("fault"), fact: format!("{fault:?}") }
 }
 

@@ -24,6 +24,8 @@ pub(super) struct Evidence {
     pub codes: Vec<u32>,
     /// A gRPC code that the text states.
     pub grpc: Option<i32>,
+    /// Whether more is said to be requested at once than the limit allows in all (`Limit 6000, Used 0, Requested 9000`).
+    pub never_fits: bool,
 }
 
 // === impl Evidence ===
@@ -32,6 +34,7 @@ impl Evidence {
     /// Reads the numbers of a text.
     pub(super) fn gather(error: &ProviderError, reading: &Reading) -> Self {
         let mut evidence = Self { outer_status: error.status, ..Self::default() };
+        let mut limit = None;
         for (index, number) in reading.numbers.iter().enumerate() {
             let (before, after) = (&reading.text[..number.at], reading.text.get(number.at + 1..).unwrap_or_default());
             if number.alone
@@ -40,6 +43,10 @@ impl Evidence {
                 && is_status(before, after, index == 0)
             {
                 evidence.inner_status = u16::try_from(number.whole).ok();
+            } else if before.ends_with(b" limit ") {
+                limit = Some(number.whole);
+            } else if before.ends_with(b" requested ") {
+                evidence.never_fits |= limit.is_some_and(|limit| number.whole > limit);
             } else if number.alone && is_code(before) && evidence.codes.len() < MAX_CODES {
                 evidence.codes.push(number.whole);
                 if evidence.grpc.is_none() {

@@ -1,10 +1,10 @@
-//! What a status says on its own: every HTTP code from 400 to 599, and every gRPC code.
+//! What a status says on its own: every HTTP code from 400 to 599, every gRPC code, every fault of this service's client.
 //!
 //! A code nobody defines stays unknown below 500 and is a server error from 500 on, as RFC 9110 §15 reads it.
 //!
 //! Never looks at a text.
 
-use crate::domain::failure::{FailureClass as C, InvalidRequestDetail as D};
+use crate::domain::failure::{FailureClass as C, InvalidRequestDetail as D, TransportFault as F};
 
 /// A status's answer: class, detail, and whether a retry helps where that differs from the class.
 pub(super) type Answer = (C, Option<D>, Option<bool>);
@@ -60,6 +60,22 @@ pub(super) const fn grpc(code: i32) -> Option<Answer> {
         16 => (C::Authentication, None, None),
         _ => return None,
     })
+}
+
+/// The class of a typed fault of this service's own client, and whether a retry helps where that differs from the class.
+pub(super) const fn fault(fault: F) -> (C, Option<bool>) {
+    match fault {
+        F::Dns | F::Refused | F::Unreachable | F::Tls | F::Reset | F::ClosedEarly | F::LocalExhaustion => {
+            (C::Network, None)
+        }
+        // Trust does not heal by asking again.
+        F::Certificate => (C::Network, Some(false)),
+        F::ConnectTimeout | F::FirstTokenTimeout | F::Deadline => (C::Timeout, None),
+        F::IdleTimeout | F::Cut => (C::StreamInterrupted, None),
+        F::TooLarge | F::Protocol => (C::MalformedResponse, None),
+        F::ProcessExited => (C::Crash, None),
+        F::Cancelled => (C::Cancelled, None),
+    }
 }
 
 #[cfg(test)]

@@ -12,6 +12,8 @@ pub(super) const RULES: &[Rule] = &[
         "network.certificate",
         C::Network,
         &[
+            "certificate for this server is invalid",
+            "certificate .. {was rejected|could not be verified}",
             "{certificate verify failed|cert verification error|ssl cert verification*|self signed certificate|unable to get local issuer|unable to verify the first|certificate has expired|certificate is not yet valid|certificate expired|x509|unknown authority|cert authority invalid|unknown issuer|invalid peer certificate|hostname mismatch|pkix path|unable to find valid certification|cert path validator*|depth zero self signed*|unable to verify leaf*|cert has expired|cert altname invalid|altnames|ssl peer certificate|remote certificate is invalid|remote certificate was rejected|certificate is not trusted|certificate not trusted|certificate signed by|bad certificate|untrusted root|ssl certificate problem|certificate problem|not valid for name|certificate unknown|err tls cert*|invalid certificate|certificate required|certificate chain}",
         ],
     )
@@ -52,7 +54,7 @@ pub(super) const RULES: &[Rule] = &[
             "context cancelled",
             "{client|caller} {has |was |had |}{cancelled|canceled|closed request|closed the request|disconnected|aborted|went away|closed connection}",
             "client closed request",
-            "{request|call|operation|task|stream|run|generation|execution|query|the operation|this operation} {was |has been |is |}{cancelled|canceled|aborted|interrupted} !timeout",
+            "{request|call|operation|task|stream|run|generation|execution|query|the operation|this operation} {was |has been |is |}{cancelled|canceled|aborted|interrupted} !timeout !server hung up",
             "{abort error|aborterror|cancelled error|canceled error|task canceled exception|operation canceled exception|asyncio cancelled*|canceled exception|cancellation exception|api user abort error|request aborted|the user aborted|signal is aborted|signal aborted|aborted without reason|cancel scope|was cancelled|was canceled|been cancelled|been canceled}",
             "={cancelled|canceled|aborted}",
             "status code cancelled",

@@ -129,3 +129,15 @@ fn without_a_date_of_its_own_a_failure_is_measured_against_the_clock() {
     let wait = Classifier::new().classify(&error, now).retry_after;
     assert_eq!(wait.map(|wait| wait.duration), Some(Duration::from_secs(30)));
 }
+
+#[test]
+fn what_can_never_fit_into_a_limit_is_too_long_and_what_only_does_not_fit_now_is_a_limit() {
+    use FailureClass as C;
+    for (used, requested, class) in [(0, 9000, C::ContextLength), (5500, 900, C::RateLimited)] {
+        let text = format!(
+            "Rate limit reached on tokens per minute (TPM): Limit 6,000, Used {used}, Requested ~{requested}. \
+             Please try again in 9.5s."
+        );
+        assert_eq!(judge(&http(429, &text)).class, class, "{text}");
+    }
+}
