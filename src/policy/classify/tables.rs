@@ -1,8 +1,9 @@
 //! The tables of the classifier, in the order in which they are asked: a rule that stands earlier wins.
 //!
-//! First the traps (a phrase that would otherwise be read as something else), then documented codes of provider families,
-//! then phrase families of one meaning each, from the most specific meaning to the widest net; statuses alone come last and
-//! stand in [`super::status`].
+//! First what would otherwise be read as something else (traps, common words by their company, the plain reason inside a
+//! louder text), then documented codes by family, then phrases of one meaning each, from the most specific meaning to the
+//! widest net: a subject and what is said of it, in any words between. Statuses alone come last and stand in
+//! [`super::status`].
 
 use super::rule::Rule;
 
