@@ -15,7 +15,7 @@ mod lexicon;
 mod table;
 
 pub(super) use hits::Hits;
-use hits::{Hit, MOST, Set, Triggers, has, insert, remove};
+use hits::{Hit, MOST, Set, Triggers};
 use lexicon::Lexicon;
 
 use super::{phrase, reading::Reading, rule::Rule};
@@ -31,8 +31,8 @@ pub(super) struct Engine {
     /// Finds words of other scripts, walked only where a text holds any.
     wide: Searcher,
     atoms: Vec<Atom>,
-    /// Atoms of which it counts only that they stand somewhere, and not where: then the first find is enough.
-    anywhere: Set,
+    /// Atoms of which it counts where they stand; of the others the first find is enough.
+    placed: Set,
     alternatives: Vec<Alternative>,
     /// The alternatives that may begin with an atom.
     triggers: Triggers,
@@ -112,7 +112,7 @@ impl Engine {
             ascii: Lexicon::default(),
             wide: Searcher::default(),
             atoms: Vec::new(),
-            anywhere: [u64::MAX; MOST / 64],
+            placed: Set::default(),
             alternatives: Vec::new(),
             triggers: Triggers::new(&[]),
             numbered: HashMap::new(),
@@ -140,7 +140,7 @@ impl Engine {
                 for (place, link) in alternative.chain.iter().enumerate() {
                     let alone = place == 0 && alternative.chain.len() == 1 && !alternative.whole_value;
                     if !alone {
-                        link.atoms.iter().for_each(|atom| remove(&mut engine.anywhere, *atom));
+                        link.atoms.iter().for_each(|atom| engine.placed.insert(*atom));
                     }
                 }
                 let at = u32::try_from(engine.alternatives.len()).unwrap_or(u32::MAX);
@@ -202,50 +202,39 @@ impl Engine {
     pub(super) fn find(&self, reading: &Reading, scene: &Scene<'_>, finds: &mut Hits) -> Option<Found> {
         finds.clear();
         let text = &reading.text;
-        self.ascii.walk(text, &mut |atom, start, end| finds.add(atom, start, end, &self.anywhere));
+        self.ascii.walk(text, &mut |atom, start, end| finds.add(atom, start, end, &self.placed));
         if !text.is_ascii() {
             self.wide.walk(text, &mut |atom, end| {
                 let Atom { length, tail } = self.atoms[atom as usize];
                 let end = end - usize::from(tail);
-                finds.add(atom, end - usize::from(length), end, &self.anywhere)
+                finds.add(atom, end - usize::from(length), end, &self.placed)
             });
-            finds.sort();
+            finds.sort(&self.placed);
         }
-        finds.speaks_of_waiting = self.waits.iter().any(|atom| has(&finds.seen, *atom));
+        finds.speaks_of_waiting = self.waits.iter().any(|atom| finds.seen.has(*atom));
+        finds.begin(&self.triggers);
         let by_words = self.first_of(finds, reading, scene);
         self.first_by_number(by_words, &finds.seen, scene)
     }
 
     /// The first rule of which a phrase stands in the text.
     fn first_of(&self, hits: &Hits, reading: &Reading, scene: &Scene<'_>) -> Option<Found> {
-        // Alternatives that begin with a word of the text; they are numbered in the order of rules.
-        let mut begun = [0; MOST / 64];
-        for (block, (seen, first)) in hits.seen.iter().zip(&self.triggers.atoms).enumerate() {
-            let mut atoms = seen & first;
-            while atoms != 0 {
-                let atom = 64 * block + atoms.trailing_zeros() as usize;
-                self.triggers.of(atom).iter().for_each(|at| insert(&mut begun, u32::from(*at)));
-                atoms &= atoms - 1;
-            }
-        }
         let mut best: Option<Found> = None;
-        for (block, mut begun) in begun.into_iter().enumerate() {
-            while begun != 0 {
-                let alternative = &self.alternatives[64 * block + begun.trailing_zeros() as usize];
-                begun &= begun - 1;
-                if best.is_some_and(|best| best.rule < alternative.rule) {
-                    return best;
-                }
-                if !alternative.fits(&hits.seen, scene) {
-                    continue;
-                }
+        // Alternatives are numbered in the order of rules.
+        hits.begun.each(|at| {
+            let alternative = &self.alternatives[at];
+            if best.is_some_and(|best| best.rule < alternative.rule) {
+                return false;
+            }
+            if alternative.fits(&hits.seen, scene) {
                 let found = alternative.first(hits, reading).map(|span| Found { rule: alternative.rule, span });
                 // Of the phrases of one rule, the one that stands first.
                 if let Some(found) = found.filter(|found| best.is_none_or(|best| found.span.0 < best.span.0)) {
                     best = Some(found);
                 }
             }
-        }
+            true
+        });
         best
     }
 
@@ -340,7 +329,7 @@ impl Alternative {
 
     /// Whether all that is asked beside the place holds, so that looking at places is worth it.
     fn fits(&self, seen: &Set, scene: &Scene<'_>) -> bool {
-        let has = |atom: &u32| has(seen, *atom);
+        let has = |atom: &u32| seen.has(*atom);
         (self.surfaces.is_empty() || self.surfaces.contains(&scene.surface))
             && (self.statuses.is_empty()
                 || scene.status.is_some_and(|s| self.statuses.iter().any(|(low, high)| (*low..=*high).contains(&s))))

@@ -8,8 +8,14 @@ use std::num::NonZeroU16;
 const MAX_HITS: usize = 768;
 /// Most atoms, and most alternatives, that the tables may hold.
 pub(super) const MOST: usize = 16384;
-/// Some of the atoms, or of the alternatives.
-pub(super) type Set = [u64; MOST / 64];
+
+/// Some of the atoms, or of the alternatives; few of them at a time, so that all can be told and forgotten quickly.
+#[derive(Debug, Clone)]
+pub(super) struct Set {
+    bits: [u64; MOST / 64],
+    /// Of which of these any bit is set.
+    used: [u64; MOST / 64 / 64],
+}
 
 /// The finds of one text; the room is kept from text to text.
 #[derive(Debug)]
@@ -17,6 +23,8 @@ pub(in crate::policy::classify) struct Hits {
     pub(super) list: Vec<Hit>,
     /// The atoms that were found.
     pub(super) seen: Set,
+    /// The alternatives that begin with any of them.
+    pub(super) begun: Set,
     /// By atom.
     spans: Box<[Span]>,
     /// Which text this is; what was noted of another counts no more.
@@ -46,11 +54,59 @@ struct Span {
 /// From atoms to the alternatives that may begin with them.
 #[derive(Debug)]
 pub(super) struct Triggers {
-    /// The atoms that any begins with.
-    pub(super) atoms: Set,
     /// By atom, where its alternatives stand.
     ranges: Vec<(u32, u32)>,
     alternatives: Vec<u16>,
+}
+
+// === impl Set ===
+
+impl Default for Set {
+    fn default() -> Self {
+        Self { bits: [0; MOST / 64], used: [0; MOST / 64 / 64] }
+    }
+}
+
+impl Set {
+    #[inline]
+    pub(super) fn has(&self, one: u32) -> bool {
+        self.bits[one as usize / 64 % self.bits.len()] >> (one % 64) & 1 == 1
+    }
+
+    #[inline]
+    pub(super) fn insert(&mut self, one: u32) {
+        let block = one as usize / 64 % self.bits.len();
+        self.bits[block] |= 1 << (one % 64);
+        self.used[block / 64] |= 1 << (block % 64);
+    }
+
+    fn clear(&mut self) {
+        for (at, used) in self.used.iter_mut().enumerate() {
+            while *used != 0 {
+                self.bits[64 * at + used.trailing_zeros() as usize] = 0;
+                *used &= *used - 1;
+            }
+        }
+    }
+
+    /// Tells all of them, the lowest first, until told to stop.
+    #[inline]
+    pub(super) fn each(&self, mut tell: impl FnMut(usize) -> bool) {
+        for (at, used) in self.used.iter().enumerate() {
+            let mut used = *used;
+            while used != 0 {
+                let block = 64 * at + used.trailing_zeros() as usize;
+                let mut bits = self.bits[block];
+                while bits != 0 {
+                    if !tell(64 * block + bits.trailing_zeros() as usize) {
+                        return;
+                    }
+                    bits &= bits - 1;
+                }
+                used &= used - 1;
+            }
+        }
+    }
 }
 
 // === impl Hits ===
@@ -58,29 +114,37 @@ pub(super) struct Triggers {
 impl Default for Hits {
     fn default() -> Self {
         let (list, spans) = (Vec::with_capacity(MAX_HITS), vec![Span::default(); MOST]);
-        Self { list, seen: [0; MOST / 64], spans: spans.into(), text: 0, speaks_of_waiting: false }
+        Self {
+            list,
+            seen: Set::default(),
+            begun: Set::default(),
+            spans: spans.into(),
+            text: 0,
+            speaks_of_waiting: false,
+        }
     }
 }
 
 impl Hits {
     pub(super) fn clear(&mut self) {
         self.list.clear();
-        self.seen = [0; MOST / 64];
+        self.seen.clear();
+        self.begun.clear();
         self.text = self.text.wrapping_add(1);
         if self.text == 0 {
             self.spans.fill(Span { text: u32::MAX, ..Span::default() });
         }
     }
 
-    /// Adds a hit, of an atom that counts `anywhere` only the first; says whether there is room for another.
+    /// Adds a hit, of an atom whose place does not count only the first; says whether there is room for another.
     #[inline]
-    pub(super) fn add(&mut self, atom: u32, start: usize, end: usize, anywhere: &Set) -> bool {
+    pub(super) fn add(&mut self, atom: u32, start: usize, end: usize, placed: &Set) -> bool {
         let at = u16::try_from(self.list.len()).unwrap_or_default();
         let Some(span) = self.spans.get_mut(atom as usize) else { return true };
         if span.text != self.text {
             *span = Span { text: self.text, first: at, last: at };
-            insert(&mut self.seen, atom);
-        } else if has(anywhere, atom) {
+            self.seen.insert(atom);
+        } else if !placed.has(atom) {
             return true;
         } else {
             if let Some(hit) = self.list.get_mut(usize::from(span.last)) {
@@ -93,13 +157,21 @@ impl Hits {
     }
 
     /// Orders the hits by their ends.
-    pub(super) fn sort(&mut self) {
+    pub(super) fn sort(&mut self, placed: &Set) {
         let mut hits = std::mem::take(&mut self.list);
         hits.sort_by_key(|hit| hit.end);
         self.clear();
         for hit in hits {
-            self.add(hit.atom, hit.start, hit.end, &[0; MOST / 64]);
+            self.add(hit.atom, hit.start, hit.end, placed);
         }
+    }
+
+    /// Notes the alternatives that begin with any atom that was found.
+    pub(super) fn begin(&mut self, triggers: &Triggers) {
+        self.seen.each(|atom| {
+            triggers.of(atom).iter().for_each(|alternative| self.begun.insert(u32::from(*alternative)));
+            true
+        });
     }
 
     /// The hits of an atom, and where in the list they stand.
@@ -120,10 +192,9 @@ impl Hits {
 impl Triggers {
     /// From atoms and alternatives in the order of atoms.
     pub(super) fn new(triggers: &[(u32, u32)]) -> Self {
-        let mut made = Self { atoms: [0; MOST / 64], ranges: Vec::new(), alternatives: Vec::new() };
+        let mut made = Self { ranges: Vec::new(), alternatives: Vec::new() };
         for (atom, alternative) in triggers {
             debug_assert!((*alternative as usize) < MOST, "too many phrases");
-            insert(&mut made.atoms, *atom);
             let at = to_u32(made.alternatives.len());
             made.ranges.resize(*atom as usize + 1, (at, at));
             made.ranges[*atom as usize].1 = at + 1;
@@ -136,20 +207,6 @@ impl Triggers {
     pub(super) fn of(&self, atom: usize) -> &[u16] {
         self.ranges.get(atom).map_or(&[], |(from, to)| &self.alternatives[*from as usize..*to as usize])
     }
-}
-
-#[inline]
-pub(super) fn has(atoms: &Set, atom: u32) -> bool {
-    atoms[atom as usize / 64 % atoms.len()] >> (atom % 64) & 1 == 1
-}
-
-#[inline]
-pub(super) fn insert(atoms: &mut Set, atom: u32) {
-    atoms[atom as usize / 64 % atoms.len()] |= 1 << (atom % 64);
-}
-
-pub(super) fn remove(atoms: &mut Set, atom: u32) {
-    atoms[atom as usize / 64 % atoms.len()] &= !(1 << (atom % 64));
 }
 
 pub(super) fn to_u32(at: usize) -> u32 {
