@@ -223,7 +223,6 @@ pub(super) const RULES: &[Rule] = &[
         C::PermissionDenied,
         &[
             "access denied .. {unpurchased|workspace|model}",
-            "access denied exception",
             "model access denied",
             "model access is denied",
             "{not authorized|unauthorized|not permitted|not allowed|forbidden|not entitled|no permission|does not have permission|dont have permission|lacks permission|lack permission|not have permission|not have the permission|without permission} to {perform|access|use|invoke|call|view|see|do|execute|make|read|write|run}",

@@ -44,7 +44,6 @@ pub(super) const RULES: &[Rule] = &[
             "{quota|limit|usage|allowance|budget} .. {exceed*|reached|exhausted} @402",
             "balance {is |of |}{0|zero}",
             "{free|trial|included} {usage|quota|tier|credits|requests|limit|allowance} {has been |is |was |}{exceeded|exhausted|used up|reached|finished|consumed}",
-            "allocation quota free tier only",
             "free tier only",
             "prepaid .. {exhausted|depleted|used up|expired}",
             "commodity not purchased",

@@ -92,7 +92,6 @@ pub(super) const RULES: &[Rule] = &[
             "could not resolve the foundation model",
             "resource not found exception",
             "unknown operation exception",
-            "=invalid action",
         ],
     ),
     rule(

@@ -102,7 +102,6 @@ pub(super) const RULES: &[Rule] = &[
             "longer than the {maximum|max|models} !took !takes !taking",
             "{request|payload|body|entity} {entity |body |content |payload |size |length |}{too large|is too large|too big|exceeds the|larger than|exceeds maximum} !high demand !peak load",
             "request entity too large",
-            "must be {smaller|less} than # bytes",
             "request must be smaller than",
             "payload too large",
             "content too large",
