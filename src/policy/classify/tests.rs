@@ -42,7 +42,9 @@ fn documented_shapes_are_read_as_documented() {
 fn the_words_of_clients_and_wrappers_are_understood() {
     let items = corpus::read(WORDED).unwrap();
     let score = corpus::score(&Classifier::new(), &items);
-    assert!(score.lenient.percent() >= 97.0, "{score}\n{:#?}", score.misses);
+    assert!(score.strict.percent() >= 99.0 && score.lenient.percent() >= 99.5, "{score}\n{:#?}", score.misses);
+    assert!(score.retryable.percent() >= 99.5 && score.fallback.percent() >= 99.5, "{score}\n{:#?}", score.misses);
+    assert_eq!(score.waits.right, score.waits.total, "{:#?}", score.misses);
 }
 
 #[test]
