@@ -320,9 +320,8 @@ impl Stem {
 
     /// Whether a word begins so.
     fn begins(&self, word: &[u8]) -> bool {
-        let (head, rest) = word.split_at(word.len().min(8));
-        let eight = head.iter().rev().fold(0, |eight, byte| eight << 8 | u64::from(*byte));
-        eight & self.mask == self.head && rest.starts_with(&self.rest)
+        let head = &self.head.to_le_bytes()[..self.length.min(8)];
+        word.strip_prefix(head).is_some_and(|rest| rest.starts_with(&self.rest))
     }
 
     /// Tells a find, if a word that begins with its first eight letters goes on with the others.

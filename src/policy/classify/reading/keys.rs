@@ -2,7 +2,10 @@
 //!
 //! Never looks at a value.
 
-use super::{letters::mark, text::Word};
+use super::{
+    letters::{SPREAD, mark},
+    text::Word,
+};
 
 /// Keys whose value is a code, or the message itself.
 const CODE_KEYS: [u64; 12] = [
@@ -93,5 +96,5 @@ fn end_with(words: &[Word], keys: &[Key]) -> bool {
 
 /// One of 64 bits for a mark.
 const fn place(mark: u64) -> u64 {
-    1 << (mark.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 58)
+    1 << (mark.wrapping_mul(SPREAD) >> 58)
 }

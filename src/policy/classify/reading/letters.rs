@@ -113,7 +113,7 @@ pub(in crate::policy::classify) const fn mark(word: &str) -> u64 {
 }
 
 /// Spreads bits upwards.
-const SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;
+pub(super) const SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;
 
 /// The bits that tell a lower-case letter from its capital, of eight letters.
 pub(super) const CASE: u64 = 0x2020_2020_2020_2020;

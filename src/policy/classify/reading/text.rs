@@ -218,9 +218,9 @@ fn put_word(room: &mut [u8], word: &[u8]) -> u64 {
         *place = last.to_le_bytes();
         return mark.end(last >> 8 >> (8 * (7 - rest.len())), rest.len());
     }
-    let last = word.iter().rev().fold(0, |last, letter| last << 8 | u64::from(letter.to_ascii_lowercase()));
-    room.copy_from_slice(&last.to_le_bytes()[..word.len()]);
-    last
+    room.copy_from_slice(word);
+    room.make_ascii_lowercase();
+    Mark::of(room, word.len())
 }
 
 /// The kind of a byte, if a source has it.
