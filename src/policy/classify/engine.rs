@@ -10,12 +10,14 @@ use std::collections::HashMap;
 
 use aho_corasick::{Anchored, MatchKind, automaton::Automaton, dfa::DFA};
 
+mod growing;
 mod hits;
 mod lexicon;
 mod table;
 
+use growing::Growing;
 pub(super) use hits::Hits;
-use hits::{Hit, MOST, Set, Triggers};
+use hits::{Any, Hit, MOST, Set, Triggers, to_u32};
 use lexicon::Lexicon;
 
 use super::{phrase, reading::Reading, rule::Rule};
@@ -34,7 +36,7 @@ pub(super) struct Engine {
     /// Atoms of which it counts where they stand; of the others the first find is enough.
     placed: Set,
     alternatives: Vec<Alternative>,
-    /// The alternatives that may begin with an atom.
+    /// The alternatives that an atom makes worth a look.
     triggers: Triggers,
     /// Numeric code -> alternatives.
     numbered: HashMap<u32, Vec<u32>>,
@@ -64,6 +66,16 @@ pub(super) struct Found {
     pub span: (usize, usize),
 }
 
+/// The atoms, while tables are compiled.
+#[derive(Debug, Default)]
+struct Vocabulary {
+    /// By their words.
+    ids: HashMap<String, u32>,
+    ascii: Growing,
+    wide: Searcher,
+    atoms: Vec<Atom>,
+}
+
 /// An automaton and the atoms that its patterns stand for.
 #[derive(Debug, Default)]
 struct Searcher {
@@ -83,7 +95,7 @@ struct Atom {
 /// One part of an ordered phrase: any of these atoms, at most `gap` bytes after the part before.
 #[derive(Debug)]
 struct Link {
-    atoms: Vec<u32>,
+    any: Any,
     gap: usize,
     between: Option<Vec<String>>,
 }
@@ -91,11 +103,11 @@ struct Link {
 #[derive(Debug)]
 struct Alternative {
     rule: usize,
-    /// Ordered parts; the first is the trigger.
+    /// Ordered parts.
     chain: Vec<Link>,
     whole_value: bool,
-    with: Vec<Vec<u32>>,
-    without: Vec<u32>,
+    with: Vec<Any>,
+    without: Any,
     surfaces: Vec<Surface>,
     statuses: Vec<(u16, u16)>,
     providers: Vec<String>,
@@ -107,84 +119,42 @@ struct Alternative {
 impl Engine {
     /// Compiles tables; a phrase that cannot be read is left out and named by [`Engine::faults`] in the tests.
     pub(super) fn new<'t>(rules: impl Iterator<Item = &'t Rule>) -> Self {
-        let mut known: HashMap<String, u32> = HashMap::new();
-        let mut engine = Self {
-            ascii: Lexicon::default(),
-            wide: Searcher::default(),
-            atoms: Vec::new(),
-            placed: Set::default(),
-            alternatives: Vec::new(),
-            triggers: Triggers::new(&[]),
-            numbered: HashMap::new(),
-            waits: [0; WAITS.len()],
-        };
-        let mut triggers = Vec::new();
+        let (mut vocabulary, mut placed) = (Vocabulary::default(), Set::default());
+        let (mut alternatives, mut groups) = (Vec::new(), Vec::new());
+        let mut numbered: HashMap<u32, Vec<u32>> = HashMap::new();
         for (index, rule) in rules.enumerate() {
             for phrase in rule.any.iter().flat_map(|phrase| phrase::read(phrase)) {
-                let mut atoms = |words: &[String]| {
-                    let mut ids: Vec<u32> = words.iter().map(|w| engine.atom(w, &mut known)).collect();
-                    ids.sort_unstable();
-                    ids
-                };
-                let alternative = Alternative {
+                let mut atoms = |words: &[String]| words.iter().map(|w| vocabulary.atom(w)).collect::<Vec<_>>();
+                let chain: Vec<_> = phrase.chain.iter().map(|part| atoms(&part.spellings)).collect();
+                let with: Vec<_> = phrase.with.iter().map(|words| atoms(words)).collect();
+                let without: Vec<_> = phrase.without.iter().flat_map(|words| atoms(words)).collect();
+                if chain.len() > 1 || phrase.whole_value {
+                    chain.iter().flatten().for_each(|atom| placed.insert(*atom));
+                }
+                match phrase.number.filter(|_| chain.is_empty()) {
+                    Some(number) => numbered.entry(number).or_default().push(to_u32(alternatives.len())),
+                    None if chain.is_empty() => continue,
+                    None => {}
+                }
+                alternatives.push(Alternative {
                     rule: index,
-                    chain: phrase.chain.iter().map(|link| Link::new(atoms(&link.spellings), link)).collect(),
-                    with: phrase.with.iter().map(|words| atoms(words)).collect(),
-                    without: phrase.without.iter().flat_map(|words| atoms(words)).collect(),
+                    chain: chain.iter().zip(&phrase.chain).map(|(atoms, part)| Link::new(atoms, part)).collect(),
+                    with: with.iter().map(|atoms| Any::of(atoms)).collect(),
+                    without: Any::of(&without),
                     whole_value: phrase.whole_value,
                     surfaces: phrase.surfaces,
                     statuses: phrase.statuses,
                     providers: phrase.providers,
                     number: phrase.number,
-                };
-                for (place, link) in alternative.chain.iter().enumerate() {
-                    let alone = place == 0 && alternative.chain.len() == 1 && !alternative.whole_value;
-                    if !alone {
-                        link.atoms.iter().for_each(|atom| engine.placed.insert(*atom));
-                    }
-                }
-                let at = u32::try_from(engine.alternatives.len()).unwrap_or(u32::MAX);
-                if let Some(first) = alternative.chain.first() {
-                    triggers.extend(first.atoms.iter().map(|atom| (*atom, at)));
-                } else if let Some(number) = alternative.number {
-                    engine.numbered.entry(number).or_default().push(at);
-                } else {
-                    continue;
-                }
-                engine.alternatives.push(alternative);
+                });
+                groups.push(if chain.is_empty() { Vec::new() } else { [chain, with].concat() });
             }
         }
-        triggers.sort_unstable();
-        engine.triggers = Triggers::new(&triggers);
-        engine.waits = WAITS.map(|word| engine.atom(word, &mut known));
-        engine.ascii.compile();
-        engine.wide.compile();
-        engine
-    }
-
-    fn atom(&mut self, text: &str, known: &mut HashMap<String, u32>) -> u32 {
-        if let Some(id) = known.get(text) {
-            return *id;
-        }
-        let open_end = text.ends_with('*');
-        let words = text.trim_end_matches('*');
-        let id = u32::try_from(self.atoms.len()).unwrap_or(u32::MAX);
-        debug_assert!(self.atoms.len() < MOST, "too many phrases");
-        let tail = if words.is_ascii() {
-            self.ascii.add(words, open_end, id);
-            !open_end
-        } else {
-            // Boundaries of Latin words are part of what is searched.
-            let bounded = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii);
-            let lead = bounded(words.as_bytes().first());
-            let tail = !open_end && bounded(words.as_bytes().last());
-            self.wide.ids.push(id);
-            self.wide.patterns.push(format!("{}{words}{}", if lead { " " } else { "" }, if tail { " " } else { "" }));
-            tail
-        };
-        self.atoms.push(Atom { length: u16::try_from(words.len()).unwrap_or(u16::MAX), tail: u8::from(tail) });
-        known.insert(text.to_owned(), id);
-        id
+        let waits = WAITS.map(|word| vocabulary.atom(word));
+        let Vocabulary { ascii, mut wide, atoms, .. } = vocabulary;
+        wide.compile();
+        let (ascii, triggers) = (ascii.compile(), Triggers::rarest(&groups));
+        Self { ascii, wide, atoms, placed, alternatives, triggers, numbered, waits }
     }
 
     /// The tables' size in memory, in bytes, and the number of phrases.
@@ -252,6 +222,36 @@ impl Engine {
     }
 }
 
+// === impl Vocabulary ===
+
+impl Vocabulary {
+    /// The atom of some words.
+    fn atom(&mut self, text: &str) -> u32 {
+        if let Some(id) = self.ids.get(text) {
+            return *id;
+        }
+        let open_end = text.ends_with('*');
+        let words = text.trim_end_matches('*');
+        let id = to_u32(self.atoms.len());
+        debug_assert!(self.atoms.len() < MOST, "too many phrases");
+        let tail = if words.is_ascii() {
+            self.ascii.add(words, open_end, id);
+            !open_end
+        } else {
+            // Boundaries of Latin words are part of what is searched.
+            let bounded = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii);
+            let lead = bounded(words.as_bytes().first());
+            let tail = !open_end && bounded(words.as_bytes().last());
+            self.wide.ids.push(id);
+            self.wide.patterns.push(format!("{}{words}{}", if lead { " " } else { "" }, if tail { " " } else { "" }));
+            tail
+        };
+        self.atoms.push(Atom { length: u16::try_from(words.len()).unwrap_or(u16::MAX), tail: u8::from(tail) });
+        self.ids.insert(text.to_owned(), id);
+        id
+    }
+}
+
 // === impl Searcher ===
 
 impl Searcher {
@@ -280,8 +280,8 @@ impl Searcher {
 // === impl Link ===
 
 impl Link {
-    fn new(atoms: Vec<u32>, words: &phrase::Part) -> Self {
-        Self { atoms, gap: words.gap, between: words.between.clone() }
+    fn new(atoms: &[u32], words: &phrase::Part) -> Self {
+        Self { any: Any::of(atoms), gap: words.gap, between: words.between.clone() }
     }
 
     /// Whether only allowed words stand in a gap.
@@ -298,9 +298,8 @@ impl Link {
 impl Alternative {
     /// The span of the first match, of a phrase that [`fits`](Self::fits).
     fn first(&self, hits: &Hits, reading: &Reading) -> Option<(usize, usize)> {
-        let begins = &self.chain.first()?.atoms;
-        let matches = begins.iter().filter_map(|atom| {
-            hits.of(*atom).find_map(|(at, hit)| {
+        let matches = self.chain.first()?.any.among(&hits.seen).filter_map(|atom| {
+            hits.of(atom).find_map(|(at, hit)| {
                 let here = !self.whole_value || reading.is_value((hit.start, hit.end));
                 Some((hit.start, here.then(|| self.end(at, &hits.list, reading))??))
             })
@@ -318,7 +317,7 @@ impl Alternative {
             let next = hits[from..].iter().take_while(|hit| hit.end <= last + LONGEST).position(|hit| {
                 hit.start >= end
                     && hit.start <= last
-                    && link.atoms.binary_search(&hit.atom).is_ok()
+                    && link.any.has(hit.atom)
                     && link.allows(&reading.text[end..hit.start])
             })?;
             end = hits[from + next].end;
@@ -329,14 +328,13 @@ impl Alternative {
 
     /// Whether all that is asked beside the place holds, so that looking at places is worth it.
     fn fits(&self, seen: &Set, scene: &Scene<'_>) -> bool {
-        let has = |atom: &u32| seen.has(*atom);
-        (self.surfaces.is_empty() || self.surfaces.contains(&scene.surface))
+        self.chain.iter().all(|link| link.any.is_in(seen))
+            && self.with.iter().all(|any| any.is_in(seen))
+            && !self.without.is_in(seen)
+            && (self.surfaces.is_empty() || self.surfaces.contains(&scene.surface))
             && (self.statuses.is_empty()
                 || scene.status.is_some_and(|s| self.statuses.iter().any(|(low, high)| (*low..=*high).contains(&s))))
             && (self.providers.is_empty() || self.providers.iter().any(|p| scene.provider.contains(p.as_str())))
             && self.number.is_none_or(|number| scene.codes.contains(&number))
-            && self.with.iter().all(|any| any.iter().any(has))
-            && !self.without.iter().any(has)
-            && self.chain.iter().skip(1).all(|link| link.atoms.iter().any(has))
     }
 }

@@ -15,8 +15,8 @@ mod text;
 
 use ends::Ends;
 use keys::{Value, names_number};
-pub(super) use letters::{FIRST_LETTERS, LETTERS, mark};
 use letters::{KINDS, Kind};
+pub(super) use letters::{LETTERS, mark};
 pub(super) use text::{Text, Word};
 
 /// Bytes read from the beginning of a text.

@@ -2,7 +2,10 @@
 //!
 //! Never keeps more than [`MAX_HITS`] finds.
 
-use std::num::NonZeroU16;
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    num::NonZeroU16,
+};
 
 /// Finds kept of one text; what comes later is not looked at.
 const MAX_HITS: usize = 768;
@@ -23,7 +26,7 @@ pub(in crate::policy::classify) struct Hits {
     pub(super) list: Vec<Hit>,
     /// The atoms that were found.
     pub(super) seen: Set,
-    /// The alternatives that begin with any of them.
+    /// The alternatives that are worth a look for them.
     pub(super) begun: Set,
     /// By atom.
     spans: Box<[Span]>,
@@ -51,8 +54,12 @@ struct Span {
     last: u16,
 }
 
-/// From atoms to the alternatives that may begin with them.
+/// Some atoms of which any will do: blocks of a [`Set`], and which of their bits.
 #[derive(Debug)]
+pub(super) struct Any(Box<[(u16, u64)]>);
+
+/// From atoms to the alternatives that they make worth a look.
+#[derive(Debug, Default)]
 pub(super) struct Triggers {
     /// By atom, where its alternatives stand.
     ranges: Vec<(u32, u32)>,
@@ -78,6 +85,11 @@ impl Set {
         let block = one as usize / 64 % self.bits.len();
         self.bits[block] |= 1 << (one % 64);
         self.used[block / 64] |= 1 << (block % 64);
+    }
+
+    #[inline]
+    fn block(&self, block: u16) -> u64 {
+        self.bits[usize::from(block) % self.bits.len()]
     }
 
     fn clear(&mut self) {
@@ -106,6 +118,40 @@ impl Set {
                 used &= used - 1;
             }
         }
+    }
+}
+
+// === impl Any ===
+
+impl Any {
+    pub(super) fn of(atoms: &[u32]) -> Self {
+        let mut blocks = BTreeMap::new();
+        for atom in atoms {
+            *blocks.entry(u16::try_from(atom / 64).unwrap_or(u16::MAX)).or_default() |= 1 << (atom % 64);
+        }
+        Self(blocks.into_iter().collect())
+    }
+
+    pub(super) fn has(&self, atom: u32) -> bool {
+        self.0.iter().any(|(block, bits)| u32::from(*block) == atom / 64 && bits >> (atom % 64) & 1 == 1)
+    }
+
+    /// Whether any of them is in a set.
+    #[inline]
+    pub(super) fn is_in(&self, set: &Set) -> bool {
+        self.0.iter().any(|(block, bits)| set.block(*block) & bits != 0)
+    }
+
+    /// Those that are in a set.
+    pub(super) fn among(&self, set: &Set) -> impl Iterator<Item = u32> {
+        self.0.iter().flat_map(|(block, bits)| {
+            let mut left = set.block(*block) & bits;
+            std::iter::from_fn(move || {
+                let bit = (left != 0).then(|| left.trailing_zeros())?;
+                left &= left - 1;
+                Some(64 * u32::from(*block) + bit)
+            })
+        })
     }
 }
 
@@ -166,7 +212,7 @@ impl Hits {
         }
     }
 
-    /// Notes the alternatives that begin with any atom that was found.
+    /// Notes the alternatives that are worth a look for any atom that was found.
     pub(super) fn begin(&mut self, triggers: &Triggers) {
         self.seen.each(|atom| {
             triggers.of(atom).iter().for_each(|alternative| self.begun.insert(u32::from(*alternative)));
@@ -190,20 +236,30 @@ impl Hits {
 // === impl Triggers ===
 
 impl Triggers {
-    /// From atoms and alternatives in the order of atoms.
-    pub(super) fn new(triggers: &[(u32, u32)]) -> Self {
-        let mut made = Self { ranges: Vec::new(), alternatives: Vec::new() };
-        for (atom, alternative) in triggers {
-            debug_assert!((*alternative as usize) < MOST, "too many phrases");
+    /// For alternatives each of which needs one atom of every group: by the group that stands least often in texts, as far as
+    /// one can tell from how often its atoms stand in the tables. Without groups an alternative is never worth a look.
+    pub(super) fn rarest(alternatives: &[Vec<Vec<u32>>]) -> Self {
+        let mut uses: HashMap<u32, usize> = HashMap::new();
+        for atom in alternatives.iter().flatten().flatten() {
+            *uses.entry(*atom).or_default() += 1;
+        }
+        let mut by_atom = BTreeSet::new();
+        for (alternative, groups) in (0..).zip(alternatives) {
+            let rarest = groups.iter().min_by_key(|group| group.iter().map(|atom| uses[atom]).sum::<usize>());
+            by_atom.extend(rarest.into_iter().flatten().map(|atom| (*atom, alternative)));
+        }
+        let mut made = Self::default();
+        for (atom, alternative) in by_atom {
+            debug_assert!(usize::from(alternative) < MOST, "too many phrases");
             let at = to_u32(made.alternatives.len());
-            made.ranges.resize(*atom as usize + 1, (at, at));
-            made.ranges[*atom as usize].1 = at + 1;
-            made.alternatives.push(u16::try_from(*alternative).unwrap_or(u16::MAX));
+            made.ranges.resize(atom as usize + 1, (at, at));
+            made.ranges[atom as usize].1 = at + 1;
+            made.alternatives.push(alternative);
         }
         made
     }
 
-    /// The alternatives that may begin with an atom.
+    /// The alternatives that an atom makes worth a look.
     pub(super) fn of(&self, atom: usize) -> &[u16] {
         self.ranges.get(atom).map_or(&[], |(from, to)| &self.alternatives[*from as usize..*to as usize])
     }

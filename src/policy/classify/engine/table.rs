@@ -1,13 +1,21 @@
-//! Small numbers by keys of 48 bits, in a fixed number of places: small enough to stay in a processor's cache.
+//! Small numbers by keys of 48 bits, and anything by small numbers, in a fixed number of places: small enough to stay in a
+//! processor's cache.
 //!
-//! Never holds more than half as many keys as it has places.
+//! Never holds more than half as many keys as there are places.
 
-use std::collections::BTreeMap;
+use std::{
+    collections::BTreeMap,
+    ops::{Index, IndexMut},
+};
 
 /// From keys to small numbers, none of which is zero: open addressing with at most every second of `SIZE` places taken (a
 /// power of two). A place holds the upper 48 bits of the key's hash, which tell keys apart, and the number.
 #[derive(Debug)]
 pub(super) struct Table<const SIZE: usize>(Box<[u64; SIZE]>);
+
+/// Anything by small numbers, with room for each of them, so that none is outside.
+#[derive(Debug)]
+pub(super) struct All<T>(Box<[T; 1 << 16]>);
 
 // === impl Table ===
 
@@ -61,6 +69,29 @@ impl<const SIZE: usize> Table<SIZE> {
     #[cfg(test)]
     pub(super) fn memory(&self) -> usize {
         size_of_val(&*self.0)
+    }
+}
+
+// === impl All ===
+
+impl<T: Copy + Default> Default for All<T> {
+    fn default() -> Self {
+        Self(vec![T::default(); 1 << 16].try_into().unwrap_or_else(|_| unreachable!("room for each")))
+    }
+}
+
+impl<T> Index<u16> for All<T> {
+    type Output = T;
+
+    #[inline]
+    fn index(&self, number: u16) -> &T {
+        &self.0[usize::from(number)]
+    }
+}
+
+impl<T> IndexMut<u16> for All<T> {
+    fn index_mut(&mut self, number: u16) -> &mut T {
+        &mut self.0[usize::from(number)]
     }
 }
 

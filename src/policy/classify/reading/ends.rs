@@ -11,15 +11,19 @@ use super::letters::CASE;
 
 /// Bytes that one number of bits stands for.
 const BLOCK: usize = 64;
+/// So many there is room for, and one behind them (a power of two, so that no place is outside).
+const BLOCKS: usize = 512;
+/// Bytes of the longest source.
+const LONGEST: usize = BLOCK * (BLOCKS - 2);
 /// Every place ends a word.
 const NO_LETTERS: u64 = u64::MAX;
 
 /// The ends of words in a source; the room is kept from source to source.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Ends {
     /// A bit is set where a byte is no letter, or the first letter of another word than the letter before; of every 64
     /// bytes, and of nothing at last.
-    blocks: Vec<u64>,
+    blocks: Box<[u64; BLOCKS]>,
 }
 
 /// What is known of 64 bytes.
@@ -30,11 +34,16 @@ struct Block {
 
 // === impl Ends ===
 
+impl Default for Ends {
+    fn default() -> Self {
+        Self { blocks: Box::new([NO_LETTERS; BLOCKS]) }
+    }
+}
+
 impl Ends {
-    /// Finds the ends in a source.
+    /// Finds the ends in a source of no more than [`LONGEST`] bytes.
     pub(super) fn find(&mut self, source: &[u8]) {
-        self.blocks.clear();
-        self.blocks.reserve(source.len() / BLOCK + 2);
+        debug_assert!(source.len() <= LONGEST, "{} bytes", source.len());
         let (whole, rest) = source.as_chunks::<BLOCK>();
         let mut last = [b' '; BLOCK];
         last[..rest.len()].copy_from_slice(rest);
@@ -55,10 +64,10 @@ impl Ends {
                 }
                 last_capitals ^= bit;
             }
-            self.blocks.push(!block.letters | inside);
+            self.blocks[at % BLOCKS] = !block.letters | inside;
             (capital, lower) = (capitals >> (BLOCK - 1), block.lower >> (BLOCK - 1));
         }
-        self.blocks.push(NO_LETTERS);
+        self.blocks[(whole.len() + 1) % BLOCKS] = NO_LETTERS;
     }
 
     /// How many letters the word has that begins with the letter at a place.
@@ -66,21 +75,11 @@ impl Ends {
     pub(super) fn letters(&self, from: usize) -> usize {
         let mut end = from + 1;
         loop {
-            let more = self.after(end).trailing_zeros();
-            end += more as usize;
-            if more < u64::BITS {
-                return end - from;
+            let ends = self.blocks[end / BLOCK % BLOCKS] >> (end % BLOCK);
+            if ends != 0 {
+                return end + ends.trailing_zeros() as usize - from;
             }
-        }
-    }
-
-    /// The ends from a place on, 64 at most.
-    #[inline]
-    fn after(&self, from: usize) -> u64 {
-        let (block, bits) = (from / BLOCK, from % BLOCK);
-        match self.blocks.get(block..).and_then(<[u64]>::first_chunk) {
-            Some([now, next]) => now >> bits | next << 1 << (BLOCK - 1 - bits),
-            None => NO_LETTERS,
+            end = (end / BLOCK + 1) * BLOCK;
         }
     }
 }

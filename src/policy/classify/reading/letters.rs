@@ -56,7 +56,7 @@ pub(super) const BETWEEN: [bool; 256] = {
 };
 
 /// The bits of a mark that hold a word's first letters, and how many letters these are.
-pub(in crate::policy::classify) const FIRST_LETTERS: u64 = 0xFF_FFFF;
+const FIRST_LETTERS: u64 = 0xFF_FFFF;
 pub(in crate::policy::classify) const LETTERS: usize = 3;
 
 /// A word as a number, while the word is read eight letters by eight. The lowest bits of the number are the word's

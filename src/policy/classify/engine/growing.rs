@@ -1,0 +1,202 @@
+//! Builds a [`Lexicon`]: takes phrases one by one, then lays them out so that they are found fast.
+//!
+//! Never looks at a text.
+
+use std::collections::HashMap;
+
+use super::{
+    lexicon::{Find, Lexicon, ROOT, Stem, Stems, Step, edge_key, letters_key},
+    table::Table,
+};
+use crate::policy::classify::reading::{LETTERS, Text, Word};
+
+/// The phrases of a lexicon to be.
+#[derive(Debug)]
+pub(super) struct Growing {
+    /// By mark: the number of a word, and the word.
+    words: HashMap<u64, (u16, Box<[u8]>)>,
+    /// From a node and the number of the word that follows to the next node.
+    edges: HashMap<(u16, u16), u16>,
+    nodes: Vec<Node>,
+    open: Vec<Open>,
+}
+
+/// The words that phrases begin with.
+#[derive(Debug, Default)]
+struct Node {
+    /// How many.
+    words: u8,
+    /// The phrases that they are, the last as far as its first letters, and how many letters these are.
+    phrases: Vec<(u8, u16)>,
+    /// The longest of their endings (the same words without the first, the first two and so on) that is a node.
+    ending: u16,
+    /// Whether a word may follow.
+    goes_on: bool,
+    /// Whether an open stem may follow.
+    stemmed: bool,
+}
+
+/// A phrase that ends inside its last word.
+#[derive(Debug)]
+struct Open {
+    /// The words before the last.
+    node: u16,
+    /// What the last begins with.
+    stem: Box<[u8]>,
+    phrase: u16,
+}
+
+// === impl Growing ===
+
+impl Default for Growing {
+    fn default() -> Self {
+        Self { words: HashMap::new(), edges: HashMap::new(), nodes: vec![Node::default()], open: Vec::new() }
+    }
+}
+
+impl Growing {
+    /// Adds a phrase; an open one ends inside its last word.
+    pub(super) fn add(&mut self, words: &str, open: bool, phrase: u32) {
+        let phrase = u16::try_from(phrase).unwrap_or(u16::MAX);
+        let (text, mut node) = (Text::of(words), ROOT);
+        let Some((last, before)) = text.words().split_last() else { return };
+        for word in before {
+            let number = self.number(&text, word);
+            node = self.behind(node, number);
+        }
+        let letters = &text[last.begin..last.end];
+        if open {
+            debug_assert!(node != ROOT || letters.len() >= LETTERS, "too short a stem: {words}");
+            self.open.push(Open { node, stem: letters.into(), phrase });
+        } else {
+            let number = self.number(&text, last);
+            self.end(node, number, letters, phrase);
+        }
+    }
+
+    /// The number of a word.
+    fn number(&mut self, text: &Text, word: &Word) -> u16 {
+        let next = to_u16(self.words.len() + 1);
+        self.words.entry(word.mark).or_insert_with(|| (next, text[word.begin..word.end].into())).0
+    }
+
+    /// The node of the words of a node and one more.
+    fn behind(&mut self, before: u16, word: u16) -> u16 {
+        let next = to_u16(self.nodes.len());
+        debug_assert!(next < u16::MAX, "too many phrases");
+        let node = *self.edges.entry((before, word)).or_insert(next);
+        if node == next {
+            let words = self.nodes[usize::from(before)].words + 1;
+            self.nodes[usize::from(before)].goes_on = true;
+            self.nodes.push(Node { words, ..Node::default() });
+        }
+        node
+    }
+
+    /// Lets a phrase end with some letters of a word behind a node.
+    fn end(&mut self, before: u16, word: u16, letters: &[u8], phrase: u16) {
+        let node = self.behind(before, word);
+        self.nodes[usize::from(node)].phrases.push((to_u8(letters.len()), phrase));
+    }
+
+    /// Lays the phrases out.
+    pub(super) fn compile(mut self) -> Lexicon {
+        self.end_with_known_words();
+        let mut lexicon = Lexicon {
+            words: Table::new(self.words.iter().map(|(mark, (number, _))| (*mark, *number))),
+            ..Lexicon::default()
+        };
+        self.lay_stems(&mut lexicon);
+        let mut edges: Vec<_> = std::mem::take(&mut self.edges).into_iter().collect();
+        edges.sort_by_key(|(_, node)| (self.nodes[usize::from(*node)].words, *node));
+        let (first, others): (Vec<_>, Vec<_>) = edges.iter().partition(|((before, _), _)| *before == ROOT);
+        for ((_, word), node) in &first {
+            lexicon.first[*word] = *node;
+        }
+        lexicon.edges = Table::new(others.iter().map(|((before, word), node)| (edge_key(*before, *word), *node)));
+        // Shorter ones first, because longer ones are made of them.
+        for ((before, word), node) in edges {
+            if before != ROOT {
+                self.nodes[usize::from(node)].ending = self.ending(&lexicon, before, word);
+            }
+            self.lay_node(&mut lexicon, node);
+        }
+        debug_assert!(u16::try_from(lexicon.finds.len()).is_ok(), "too many phrases");
+        lexicon
+    }
+
+    /// Lets open phrases end with every known word that begins like their last, so that only unknown words need a look
+    /// at their letters.
+    fn end_with_known_words(&mut self) {
+        let mut words: Vec<_> = self.words.values().cloned().collect();
+        words.sort_unstable();
+        for Open { node, stem, phrase } in std::mem::take(&mut self.open) {
+            for (number, _) in words.iter().filter(|(_, word)| word.starts_with(&stem)) {
+                self.end(node, *number, &stem, phrase);
+            }
+            self.nodes[usize::from(node)].stemmed = node != ROOT;
+            self.open.push(Open { node, stem, phrase });
+        }
+    }
+
+    /// Lays out what unknown words are asked.
+    fn lay_stems(&mut self, lexicon: &mut Lexicon) {
+        let place = |open: &Open| (open.node, if open.node == ROOT { letters_key(&open.stem) } else { 0 });
+        self.open.sort_by_key(place);
+        for alike in self.open.chunk_by(|one, other| place(one) == place(other)) {
+            let from = to_u16(lexicon.stems.len());
+            lexicon.stems.extend(alike.iter().map(|open| Stem::new(&open.stem, open.phrase)));
+            let (node, letters) = place(&alike[0]);
+            let stems = if node == ROOT { &mut lexicon.letters[letters] } else { &mut lexicon.behind[node] };
+            let words = self.nodes[usize::from(node)].words;
+            *stems = Stems { from, to: to_u16(lexicon.stems.len()), words: words.into(), next: ROOT };
+        }
+    }
+
+    /// The longest node that the words of another and one more end with.
+    fn ending(&self, lexicon: &Lexicon, before: u16, word: u16) -> u16 {
+        let mut shorter = self.nodes[usize::from(before)].ending;
+        while shorter != ROOT {
+            let ending = lexicon.edges.get(edge_key(shorter, word));
+            if ending != ROOT {
+                return ending;
+            }
+            shorter = self.nodes[usize::from(shorter)].ending;
+        }
+        lexicon.first[word]
+    }
+
+    /// Lays out a node, of which all endings are laid out.
+    fn lay_node(&self, lexicon: &mut Lexicon, at: u16) {
+        let (node, mut from) = (&self.nodes[usize::from(at)], lexicon.finds.len());
+        let ending = lexicon.steps[node.ending];
+        let before = node.words - 1;
+        let mut finds: Vec<_> =
+            node.phrases.iter().map(|(letters, phrase)| Find { phrase: *phrase, before, letters: *letters }).collect();
+        finds.extend_from_slice(&lexicon.finds[usize::from(ending.from)..usize::from(ending.to)]);
+        finds.sort_by_key(|find| find.letters);
+        if node.phrases.is_empty() {
+            from = ending.from.into();
+        } else {
+            lexicon.finds.append(&mut finds);
+        }
+        let to = if node.phrases.is_empty() { ending.to.into() } else { lexicon.finds.len() };
+        lexicon.steps[at] = Step {
+            from: to_u16(from),
+            to: to_u16(to),
+            rest: if node.goes_on || node.stemmed { at } else { ending.rest },
+            fall: if self.nodes[usize::from(node.ending)].goes_on { node.ending } else { ending.fall },
+        };
+        let stemmed = lexicon.stemmed[node.ending];
+        lexicon.behind[at].next = stemmed;
+        lexicon.stemmed[at] = if node.stemmed { at } else { stemmed };
+    }
+}
+
+fn to_u8(at: usize) -> u8 {
+    u8::try_from(at).unwrap_or(u8::MAX)
+}
+
+fn to_u16(at: usize) -> u16 {
+    u16::try_from(at).unwrap_or(u16::MAX)
+}
