@@ -18,6 +18,8 @@ pub(super) enum Kind {
     Apostrophe,
     Backslash,
     Wide,
+    /// Nothing, or what stands for it.
+    End,
 }
 
 /// The kind of every byte.
@@ -36,6 +38,7 @@ pub(super) const KINDS: [Kind; 256] = {
             b'"' => Kind::Quote,
             b':' | b'=' => Kind::Assign,
             128.. => Kind::Wide,
+            0 => Kind::End,
             _ => Kind::Gap,
         };
         byte += 1;
@@ -44,12 +47,23 @@ pub(super) const KINDS: [Kind; 256] = {
 };
 
 /// What stands between a key and its value.
-pub(super) const BETWEEN: [bool; 256] = {
-    let mut between = [false; 256];
-    let bytes = b":= \"'\\\t";
+#[derive(Clone, Copy)]
+pub(super) enum Between {
+    Assign,
+    Backslash,
+    Space,
+}
+
+/// What each byte is between a key and its value, if it may stand there.
+pub(super) const BETWEEN: [Option<Between>; 256] = {
+    let mut between = [None; 256];
+    between[b':' as usize] = Some(Between::Assign);
+    between[b'=' as usize] = Some(Between::Assign);
+    between[b'\\' as usize] = Some(Between::Backslash);
+    let spaces = b" \t\"'";
     let mut at = 0;
-    while at < bytes.len() {
-        between[bytes[at] as usize] = true;
+    while at < spaces.len() {
+        between[spaces[at] as usize] = Some(Between::Space);
         at += 1;
     }
     between
@@ -118,8 +132,18 @@ pub(super) const SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;
 /// The bits that tell a lower-case letter from its capital, of eight letters.
 pub(super) const CASE: u64 = 0x2020_2020_2020_2020;
 
+/// The bits of the first of eight bytes, by how many.
+const FIRST: [u64; 8] = {
+    let (mut first, mut count) = ([0; 8], 1);
+    while count < 8 {
+        first[count] = first[count - 1] << 8 | 0xFF;
+        count += 1;
+    }
+    first
+};
+
 /// The first of eight bytes, less than eight.
 #[inline]
 pub(super) const fn begin(eight: u64, count: usize) -> u64 {
-    eight & !(u64::MAX << (8 * count % 64))
+    eight & FIRST[count % 8]
 }

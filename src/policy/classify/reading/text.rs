@@ -5,8 +5,8 @@
 use std::ops::Deref;
 
 use super::{
-    ends::Ends,
-    letters::{self, KINDS, Kind, Mark},
+    letters::{self, Kind, Mark},
+    source::Source,
 };
 
 /// Words between single spaces, beginning with a space.
@@ -91,58 +91,55 @@ impl Text {
 
     /// Writes the words that begin with a letter at a place of a source, in lower case, and one space for all that stands
     /// between them; says up to where it read.
-    pub(super) fn put_words(&mut self, source: &[u8], ends: &Ends, from: usize, within: Kind) -> usize {
+    #[expect(clippy::inline_always, reason = "it is the loop of its one caller, on whose state it works")]
+    #[inline(always)]
+    pub(super) fn put_words(&mut self, source: &Source, from: usize, within: Kind) -> usize {
         let mut i = from;
         if !self.is_gap() {
             // The word was begun in another way.
-            i += ends.letters(i);
-            source[from..i].iter().for_each(|letter| self.put(letter.to_ascii_lowercase()));
-            match kind(source, i) {
-                Some(kind) if kind == Kind::Letter || kind <= within => self.end_word(),
+            i += source.letters(i);
+            source.slice(from, i).iter().for_each(|letter| self.put(letter.to_ascii_lowercase()));
+            match source.kind(i) {
+                kind if kind == Kind::Letter || kind <= within => self.end_word(),
                 _ => return i,
             }
-            while kind(source, i).is_some_and(|kind| kind <= within) {
+            while source.kind(i) <= within {
                 i += 1;
             }
         }
-        let (mut begin, mut len) = (self.len, self.len);
-        let mut next = kind(source, i);
-        while next == Some(Kind::Letter) {
-            let letters = ends.letters(i);
+        let mut begin = self.len;
+        while source.kind(i) == Kind::Letter {
+            let letters = source.letters(i);
+            let end = begin + letters;
             let mark = if letters < 8
-                && let Some(bytes) = source.get(i..).and_then(<[u8]>::first_chunk::<8>)
-                && let Some(place) = self.bytes.get_mut(len..).and_then(<[u8]>::first_chunk_mut::<8>)
+                && let Some(place) = self.bytes.get_mut(begin..).and_then(<[u8]>::first_chunk_mut::<8>)
             {
                 // Eight letters at once: all are written, and those behind the word not counted.
-                let eight = u64::from_le_bytes(*bytes) | letters::CASE;
+                let eight = source.eight(i) | letters::CASE;
                 *place = eight.to_le_bytes();
                 place[letters] = b' ';
                 letters::begin(eight, letters)
-            } else if let Some(room) = self.bytes.get_mut(len..=len + letters) {
-                put_word(room, &source[i..i + letters])
+            } else if let Some(room) = self.bytes.get_mut(begin..=end) {
+                put_word(room, source.slice(i, i + letters))
             } else {
                 // There is always room; if not, the rest is left out.
                 (self.next, self.len) = (begin, begin);
-                return source.len();
+                return i + letters;
             };
             i += letters;
-            len += letters;
-            next = kind(source, i);
-            if next != Some(Kind::Letter) {
-                if next.is_none_or(|kind| kind > within) {
-                    self.written = (len, mark);
-                    break;
-                }
-                while next.is_some_and(|kind| kind <= within) {
-                    i += 1;
-                    next = kind(source, i);
-                }
+            let mut next = source.kind(i);
+            if next > within && next != Kind::Letter {
+                (self.next, self.len, self.written) = (begin, end, (end, mark));
+                return i;
             }
-            self.words.push(Word { begin, end: len, mark });
-            len += 1;
-            begin = len;
+            while next <= within {
+                i += 1;
+                next = source.kind(i);
+            }
+            self.words.push(Word { begin, end, mark });
+            begin = end + 1;
         }
-        (self.next, self.len) = (begin, len);
+        (self.next, self.len) = (begin, begin);
         i
     }
 
@@ -223,25 +220,19 @@ fn put_word(room: &mut [u8], word: &[u8]) -> u64 {
     Mark::of(room, word.len())
 }
 
-/// The kind of a byte, if a source has it.
-#[inline]
-fn kind(source: &[u8], at: usize) -> Option<Kind> {
-    source.get(at).map(|byte| KINDS[*byte as usize])
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     /// The words that are read of a source in which commas are gaps.
     fn read(source: &str) -> Text {
-        let (mut text, mut ends) = (Text::default(), Ends::default());
+        let (mut text, mut taken) = (Text::default(), Source::default());
         text.make_room(source.len());
-        ends.find(source.as_bytes());
+        taken.take(source.as_bytes());
         let (bytes, mut i) = (source.as_bytes(), 0);
         while i < bytes.len() {
             if bytes[i].is_ascii_alphabetic() {
-                i = text.put_words(bytes, &ends, i, Kind::Gap);
+                i = text.put_words(&taken, i, Kind::Gap);
             } else {
                 text.gap();
                 i += 1;
