@@ -15,7 +15,7 @@ mod text;
 
 use keys::{Value, names_number};
 use letters::{BETWEEN, Between, Kind};
-pub(super) use letters::{LETTERS, mark};
+pub(super) use letters::{LETTERS, last_mark, mark, place};
 use source::Source;
 pub(super) use text::{Text, Word};
 
@@ -278,20 +278,20 @@ impl Reading {
         }
         let mut i = from;
         let (mut whole, mut digits, mut fraction) = (0_u32, 0_u8, false);
-        while i < bytes.len() {
-            if bytes[i].is_ascii_digit() {
+        loop {
+            let first = i;
+            while let Some(digit) = bytes.get(i).map(|byte| byte.wrapping_sub(b'0')).filter(|digit| *digit < 10) {
                 if !fraction {
-                    whole = whole.saturating_mul(10).saturating_add(u32::from(bytes[i] - b'0'));
-                    digits = digits.saturating_add(1);
+                    whole = whole.saturating_mul(10).saturating_add(digit.into());
                 }
-            } else if matches!(bytes[i], b'.' | b',') && bytes.get(i + 1).is_some_and(u8::is_ascii_digit) {
-                fraction |= bytes[i] == b'.';
-                if bytes[i] == b',' {
-                    digits = digits.saturating_add(1);
-                }
-            } else {
-                break;
+                i += 1;
             }
+            if !fraction {
+                digits = digits.saturating_add(u8::try_from(i - first).unwrap_or(u8::MAX));
+            }
+            let [sign @ (b'.' | b','), b'0'..=b'9', ..] = &bytes[i..] else { break };
+            fraction |= *sign == b'.';
+            digits = digits.saturating_add(u8::from(*sign == b','));
             i += 1;
         }
         let alone = !fraction && !bytes.get(i).is_some_and(u8::is_ascii_alphanumeric);

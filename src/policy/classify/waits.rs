@@ -293,6 +293,7 @@ pub(super) mod text {
             " wait for ",
             " resets in ",
         ];
+        const LAST: [u64; 4] = [mark("in"), mark("after"), mark("wait"), mark("for")];
         const UNITS: [(u64, f64); 8] = [
             (mark("second"), 1.0),
             (mark("seconds"), 1.0),
@@ -323,14 +324,16 @@ pub(super) mod text {
             (mark("an"), 1.0),
         ];
         let of = |table: &[(u64, f64)], word: &Word| table.iter().find(|(mark, _)| *mark == word.mark).map(|row| row.1);
-        reading.text.words().windows(2).find_map(|words| {
-            // Nearly no word is a unit, and most others begin in another way.
-            let may_be = matches!(words[1].mark.to_le_bytes()[0], b's' | b'm' | b'h' | b'd');
-            let unit = may_be.then(|| of(&UNITS, &words[1]))??;
-            let number = of(&NUMBERS, &words[0])?;
-            let before = &reading.text[..words[0].begin];
+        reading.text.words().windows(3).find_map(|words| {
+            // Nearly no word ends a lead.
+            let [lead, number, unit] = words else { return None };
+            if !LAST.contains(&lead.mark) {
+                return None;
+            }
+            let seconds = of(&NUMBERS, number)? * of(&UNITS, unit)?;
+            let before = &reading.text[..number.begin];
             let leads = LEADS.iter().any(|lead| before.ends_with(lead.as_bytes()));
-            let duration = leads.then(|| bounded(number * unit))??;
+            let duration = leads.then(|| bounded(seconds))??;
             Some(Wait { duration, source: WaitSource::Text })
         })
     }
