@@ -45,6 +45,8 @@ pub(super) const RULES: &[Rule] = &[
             "balance {is |of |}{0|zero}",
             "{free|trial|included} {usage|quota|tier|credits|requests|limit|allowance} {has been |is |was |}{exceeded|exhausted|used up|reached|finished|consumed}",
             "free tier only",
+            "{lifetime|one time|all time} {user |trial |free |usage |request |api |}{quota|limit|allowance|cap|credit*|allotment|generations}",
+            "total {quota|allowance|allotment} .. {used|exceed*|exhausted|reached|consumed}",
             "prepaid .. {exhausted|depleted|used up|expired}",
             "commodity not purchased",
             "over quota",

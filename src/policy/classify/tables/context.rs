@@ -38,6 +38,8 @@ pub(super) const RULES: &[Rule] = &[
         C::Timeout,
         &[
             "{took|takes|taking} longer than !tokens",
+            "{within|in|inside|before} the {timeout|idle|inactivity|keepalive|waiting} {window|period|interval|limit|time} !rate !requests !quota !tokens",
+            "{within|in} the {time limit|time allowed|allotted time|time allotted|allowed time|allowed window} !rate !requests !quota !tokens",
             "{exceed*|over|reached|hit|past} .. {processing time|execution time|time limit|wait time|maximum duration|time budget|allotted time} !per minute !rate limit",
         ],
     ),

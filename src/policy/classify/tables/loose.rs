@@ -15,7 +15,8 @@ pub(super) const RULES: &[Rule] = &[
         "loose.unread",
         C::MalformedResponse,
         &[
-            "{failed|unable|could not|couldnt|cannot|error|failure|fail} {to |while |when |in |}{pars*|decod*|deserializ*|unmarshal*|process*} .. {response*|output|stream|chunk|completion|event|answer|reply|payload|result}",
+            "{failed|unable|could not|couldnt|cannot|error|failure|fail} {to |while |when |in |}{pars*|decod*|deserializ*|unmarshal*} .. {response*|output|stream|chunk|completion|event|answer|reply|payload|result}",
+            "{failed|unable|could not|couldnt|cannot|error|failure|fail} {to |while |when |in |}process* .. {response*|output|stream|chunk|completion|event|answer|reply|payload|result} !completion request !your request !your completion !internal server error !internal error",
             "{malformed response|unexpected response format|unrecognized response|invalid error response}",
         ],
     ),
@@ -135,6 +136,8 @@ pub(super) const RULES: &[Rule] = &[
             "{is|are|been|its} gated",
             "{accept|agree to|sign} {the |its |our |this |}{licence|license|terms|agreement|conditions}",
             "only {paying|paid|pro|premium|enterprise|business|verified|subscribed|authorized} {user*|customer*|account*|subscri*|member*|org*}",
+            "{only|exclusively|limited|restricted|reserved} {available |}{for|to} {approved|selected|select|trusted|verified|whitelisted|allowlisted|invited} {partners|customers|users|organizations|accounts|testers|developers|clients}",
+            "{admin|administrator|owner|organization|manager|workspace|it} {approval|consent} {is |}{required|needed|pending|missing}",
             "{key|token|account|model|endpoint|access} is {restricted|limited} to",
             "{not a member|under review|verification required|not verified}",
             "not accessible {by|to|with|for|from|in}",
@@ -205,7 +208,7 @@ pub(super) const RULES: &[Rule] = &[
         "loose.not_found",
         C::NotFound,
         &[
-            "{model|models|deployment|version|voice|tool|endpoint|engine|snapshot|function|adapter|resource|collection|agent|page|file} .. {retired|sunset|sunsetted|decommissioned|no longer|not served|isnt served|not registered|not exist|not hosted|not deployed|isnt deployed|cannot be found|couldnt be found|cant be found|unrecognized|removed|discontinued|phased out|withdrawn|nonexistent|unknown}",
+            "{model|models|deployment|version|voice|tool|endpoint|engine|snapshot|function|adapter|resource|collection|agent|page|file} .. {retired|sunset|sunsetted|decommissioned|no longer|not served|isnt served|not registered|not exist|not hosted|not deployed|isnt deployed|cannot be found|couldnt be found|cant be found|unrecognized|removed|discontinued|phased out|withdrawn|nonexistent|is unknown|are unknown|unknown to} !unknown error",
             "{was|has been|is|been|were} {now |}{retired|sunset|decommissioned|discontinued|phased out|withdrawn}",
             "{could not|couldnt|cannot|cant|unable to|failed to} {find|locate} .. {model|deployment|tool|endpoint|engine|function|resource|page|file|version|route|issue|repository|adapter|voice|assistant|thread|collection|database|record|column|container}",
             "no {route|routes|model|models|tool|tools|deployment|endpoint|handler|function|endpoints} {matches|matching|match|by that name|named|with that|with the name|called|registered|under}",

@@ -77,16 +77,29 @@ pub(super) const RULES: &[Rule] = &[
         "server.exception",
         C::ServerError,
         &[
-            "{none type object has|object has no attribute|not subscriptable|is not iterable|referenced before assignment|object is not callable|unsupported operand|division by zero|is not json serializable|cannot read properties of|cannot read property|is not a function|is not defined|nil pointer dereference|null pointer exception|null reference exception|object reference not set|unbound local error|list index out of range|index out of range|name error name|key error|attribute error} !choices !candidates !completion @5xx",
+            "{none type object has|object has no attribute|not subscriptable|is not iterable|referenced before assignment|object is not callable|unsupported operand|division by zero|is not json serializable|circular structure to json|cannot read properties of|cannot read property|is not a function|is not defined|nil pointer dereference|null pointer exception|null reference exception|object reference not set|unbound local error|list index out of range|index out of range|name error name|key error|attribute error} !choices !candidates !completion @5xx",
             "{llama decode|failed to initialize batch|invalid input batch|failed to prepare batch}",
             "{exception calling application|exception iterating responses}",
         ],
     ),
+    // An object of a program's own that it cannot write: it will fail again.
+    rule(
+        "server.unwritable",
+        C::ServerError,
+        &["{is not json serializable|circular structure to json|is not serializable|cannot be serialized|could not be serialized} !the request !your request !request body @http @stream @transport @grpc"],
+    )
+    .retry(false),
     // Nothing came for so long: the length says that somebody waited.
     rule(
         "timeout.silence",
         C::Timeout,
         &["{no|without|not received|never received} {any |}{output|response|reply|answer|data|token|tokens|chunk|chunks|event|events|activity|heartbeat|bytes} .. {for|in|within|after} {the last |over |more than |}{# s|# sec*|# ms|# min*|#s|#ms|#m|#min}"],
+    ),
+    // What a model wrote for a tool broke off before its end.
+    rule(
+        "malformed.cut_arguments",
+        C::MalformedResponse,
+        &["{unexpected end of json*|unterminated string|unexpected eof} & {run single tool|run tool|tool runner|parse tool*|execute tool*|call tool|invoke tool*|run implementation|tool arguments} !client error !fetch !response @tool"],
     ),
     // What a tool's server wrote is not what a model wrote.
     rule(
@@ -109,7 +122,7 @@ pub(super) const RULES: &[Rule] = &[
             "{did not match any variant|missing field .. at line|unknown variant|invalid type .. at line|invalid stream payload|invalid json response|unexpected content type|{invalid|wrong|bad} content type|mimetype|unexpected mimetype|unexpected data|unknown chunk} !http status code",
             "{llm|model|models|assistant|completion|ai|agent|chat|gpt} {output|response|answer|reply|message} .. {did not|does not|didnt|doesnt|do not} {contain|include|match|conform|return|have|follow|parse|provide|comply}",
             "{response|output|answer|object} {did not|does not|didnt|doesnt} {fit|match|conform|comply|validate|contain|follow}",
-            "{did not|didnt|does not|doesnt|failed to|without} {provide|provid*|return|produc*|generate|emit|give|yield|send|includ*|output} {any |a |an |}{valid |usable |assistant |text |new |}{message|messages|content|text|output|response|answer|completion|choices|candidates|tokens|reply|image|images|tool call|tool calls|function call} !due to",
+            "{did not|didnt|does not|doesnt|failed to|without} {provide|provid*|return|produc*|generate|emit|give|yield|send|includ*|output} {any |a |an |}{valid |usable |assistant |text |new |}{message|messages|content|text|output|response|answer|completion|choices|candidates|tokens|reply|image|images|tool call|tool calls|function call} !due to !within the !time limit !timeout",
             "expected {a |}json .. {but|got|found|received}",
             "expected response body of the type",
             "mime type .. event stream",

@@ -32,6 +32,13 @@ pub(super) const RULES: &[Rule] = &[
         C::NotFound,
         &["not found error", "not found", "does not exist", "not exist", "no such", "unimplemented"],
     ),
+    invalid(
+        "net.tool_required",
+        D::ParameterMismatch,
+        &[
+            "{is|are} required !authentication !authorization !approval !login !sign in !payment !subscription !permission !confirmation !upgrade !credentials !api key !token !license !verification !consent !session !password !install !installed !restart !connection !plan !scope !network !proxy @tool",
+        ],
+    ),
     rule("net.cancelled", C::Cancelled, &["cancelled", "canceled", "aborted"]),
     rule("net.timeout", C::Timeout, &["timeout", "timed out", "deadline"]),
     rule(

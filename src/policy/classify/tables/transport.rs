@@ -90,7 +90,7 @@ pub(super) const RULES: &[Rule] = &[
             "unexpected eof",
             "{connection|upstream|provider|server|peer|backend|remote host|remote server|host} {has |was |unexpectedly |}{terminated|disconnected|hung up|went away|dropped the connection|closed the stream}",
             "{remote|peer} {server |socket |host |end |side |endpoint |}{url |}{has |was |}closed",
-            "failed to fetch @http @transport @stream @grpc",
+            "failed to fetch !failed to fetch model* !failed to fetch the !failed to fetch list !failed to fetch data !failed to fetch content !failed to fetch document !failed to fetch available !failed to fetch registry !failed to fetch token @http @transport @stream @grpc",
             "type error failed to fetch",
             "disconnect reset before headers",
             "terminated & {type error|typeerror|fetch on aborted}",

@@ -42,7 +42,7 @@ pub(super) const RULES: &[Rule] = &[
         C::MalformedResponse,
         &[
             "{response|answer|reply|completion|output|result|body|stream} .. {empty|blank|nothing|no content|no choices|no chunks|no text|no data|neither|not json|unparse*|unparsable|malformed|garbled|garbage|cut off|truncated|unexpected format|unreadable|corrupt*|incomplete|contains no|contained no|without content|undefined}",
-            "{message|assistant|delta|chunk|event} .. {has neither|neither content|no content|is empty|was empty|contained no|contains no|without content|empty content}",
+            "{message|assistant|delta|chunk|event} .. {has neither|neither content|no content|is empty|was empty|contained no|contains no|without content|empty content} !invalid request !bad request",
             "{empty|blank|unparsable|unparseable|malformed|garbled|truncated|incomplete|undefined|null|corrupt*} {model |llm |api |}{response|answer|reply|completion|output|body|stream|message|content|generation|result|chunk|event}",
             "{instead of|rather than|but got|but received|got} {valid |a |an |}{json|tool call|event stream|text html|html|object|xml}",
             "{sse|ndjson|json|xml|yaml|jsonl|event stream} {parse|parser|parsing|decode|decoding|syntax|format} {error|failure|failed|exception}",
@@ -84,7 +84,8 @@ pub(super) const RULES: &[Rule] = &[
             "{temporarily|currently|presently|momentarily|at the moment} {being |}{unable|not able|cannot|out|down|paused|not accepting|not serving}",
             "{unable|not able} to {serve|handle|accept|take} .. {request*|model|traffic|moment|now}",
             "{cold boot|cold start*|booting|spinning up|warming|scaling from|scaling up|waking up|being loaded|loading weights|loading the model|model load in progress|downloading model|initializing model|getting ready}",
-            "{maintenance|outage|degraded|brownout|service disruption|high demand|heavy load|high load|load is high|under load|heavy traffic|peak time*|peak hour*}",
+            "degraded !lead to degraded !leads to degraded !result in degraded !cause degraded",
+            "{maintenance|outage|brownout|service disruption|high demand|heavy load|high load|load is high|under load|heavy traffic|peak time*|peak hour*}",
             "{负载|压力|访问量|流量|请求量|算力|资源} .. {高|大|满|饱和|过载|紧张|不足|不够|紧缺|耗尽}",
             "{人数|用户|访客} .. {过多|太多|较多}",
             "{暂时不可用|暂不可用|不可用|正在加载|加载中|正在启动|启动中|维护|繁忙|忙碌|排队|拥挤|暂停服务}",
