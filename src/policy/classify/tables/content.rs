@@ -14,6 +14,7 @@ pub(super) const RULES: &[Rule] = &[
             "=content filter",
             "=content policy violation",
             "=content filtered",
+            "{hit|by|blocked by|stopped by} {the |}responsible ai service",
             "=moderation blocked",
             "=content moderation",
             "=sensitive words detected",

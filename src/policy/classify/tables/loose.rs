@@ -16,7 +16,7 @@ pub(super) const RULES: &[Rule] = &[
         C::MalformedResponse,
         &[
             "{failed|unable|could not|couldnt|cannot|error|failure|fail} {to |while |when |in |}{pars*|decod*|deserializ*|unmarshal*} .. {response*|output|stream|chunk|completion|event|answer|reply|payload|result}",
-            "{failed|unable|could not|couldnt|cannot|error|failure|fail} {to |while |when |in |}process* .. {response*|output|stream|chunk|completion|event|answer|reply|payload|result} !completion request !your request !your completion !internal server error !internal error",
+            "{failed|unable|could not|couldnt|cannot|error|failure|fail} {to |while |when |in |}process* .. {response*|output|stream|chunk|completion|reply|payload|result} !process request !processing request !completion request !your request !your completion !internal server error !internal error",
             "{malformed response|unexpected response format|unrecognized response|invalid error response}",
         ],
     ),
@@ -76,7 +76,7 @@ pub(super) const RULES: &[Rule] = &[
             "used # of # ",
             "{0|zero|no} .. {credits|credit|balance|funds|searches|generations|quota} {remaining|left|available}",
             "{plan|tier|trial} includes {only |up to |}# {requests|messages|credits|tokens|generations|images} & {used|reached|limit|exceeded}",
-            "no {calls|requests|messages|generations|searches|tokens|minutes|uses|runs} {left|remaining} !per minute !per second",
+            "no {more |}{fast |premium |free |gpu |}{calls|requests|messages|generations|searches|tokens|minutes|uses|runs|hours|images|queries|units|points} {left|remaining} !per minute !per second",
             "{tokens|requests|usage|messages|calls} {for|in} this {month|billing cycle|billing period}",
             "{plan|subscription|tier} allows .. {#|used}",
             "{card|payment|charge|billing} {was |has been |is |could not be |}{declined|failed|rejected|overdue|processed|suspended|disabled}",

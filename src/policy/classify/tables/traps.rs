@@ -183,7 +183,7 @@ pub(super) const RULES: &[Rule] = &[
         &[
             "error decoding response body .. {eof|connection|closed|reset|chunk size}",
             "failed host lookup",
-            "stream {has been |was |}aborted !user !client !cancel* @transport @stream",
+            "stream {has been |was |}aborted !user !client !cancel* !idle !no token !no tokens !no data !no output !timed out !timeout @transport @stream",
             "econnreset & aborted",
         ],
     ),
@@ -367,7 +367,7 @@ pub(super) const RULES: &[Rule] = &[
         &[
             "{temporarily|momentarily|briefly} {unavailable|not available|offline|down|out of service|unreachable|inaccessible|overloaded|saturated} !region !country !account !quota !credits !name or service !name changed !was not found",
             "{model|models|deployment|endpoint|adapter} .. {is|are} {currently |still |now |being |}{loading|loaded into memory|warming up|starting up|initializing|spinning up|scaling up|cold starting}",
-            "{no more|no other|no remaining|no further|no eligible|no suitable} .. {data center*|datacenter*|server*|backend*|instance*|node*|worker*|replica*|upstream*|host*|gpu*|machine*} !host key",
+            "{no more|no other|no remaining|no further|no eligible|no suitable} .. {data center*|datacenter*|server*|backend*|instance*|node*|worker*|replica*|upstream*|host*|gpu*|machine*} !host key !load model !loading model",
             "degraded {function|state|mode|model|service|performance|deployment|endpoint} !lead to degraded !leads to degraded !result in degraded !results in degraded !cause degraded !degraded model performance",
             "{state|status|health|is} {currently |}degraded",
             "=degraded",
@@ -384,6 +384,7 @@ pub(super) const RULES: &[Rule] = &[
             "request interrupted",
             "tool .. was {aborted|interrupted} @tool",
             "interrupted by user",
+            "user {pressed|clicked|hit|tapped} {stop|esc|escape|cancel|ctrl|abort|close|the stop}",
             "user {abort|interrupt|cancel|rejection|cancellation}",
             "keyboard interrupt",
             "approval {denied|rejected|declined|refused}",
