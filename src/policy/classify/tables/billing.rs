@@ -103,6 +103,7 @@ pub(super) const RULES: &[Rule] = &[
             "exhausted {your |the |its |}{quota|free quota|free tier|trial|allowance|plan}",
             "{exhausted|exceed*|reached} .. {included|available|remaining|free} {quota|credits|usage|tier quota|trial}",
             "exceeds your quota",
+            "{over|past|beyond} the limit of your {plan|subscription|tier|account}",
             "exceeded your {quota|api quota|search quota|request quota} !per minute !per second !try again in !rate limit",
             "{token|request} limit # per day",
             "per day {exceeded|limit exceeded|limit reached}",

@@ -13,7 +13,8 @@ pub(super) const RULES: &[Rule] = &[
         C::Overloaded,
         &[
             "{model|server|servers|engine|service|system|provider|upstream|backend|cluster|llm|replicas|workers|instances|gpus} {is |are |currently |temporarily |too |very |all |}{busy|overloaded|at capacity|saturated|at full capacity|out of capacity} !rate limit exceeded !rate limit reached !too many requests !rate limited !quota",
-            "too many {pending|queued|waiting|outstanding} {requests|jobs|tasks|calls|messages}",
+            "too many {pending|queued|waiting|outstanding} {requests|jobs|tasks|calls|messages} !you have too many",
+            "too many {requests|jobs|tasks|calls} {are |is |}{pending|queued|waiting|in the queue|in queue} !you have too many",
         ],
     ),
     rule(

@@ -25,7 +25,13 @@ pub(super) const RULES: &[Rule] = &[
     rule(
         "net.permission",
         C::PermissionDenied,
-        &["permission error", "forbidden", "access denied", "permission denied", "permission"],
+        &[
+            "permission error",
+            "forbidden",
+            "access denied",
+            "permission denied",
+            "permission !check permission !checking permission !permission check",
+        ],
     ),
     rule(
         "net.not_found",
@@ -39,7 +45,13 @@ pub(super) const RULES: &[Rule] = &[
             "{is|are} required !authentication !authorization !approval !login !sign in !payment !subscription !permission !confirmation !upgrade !credentials !api key !token !license !verification !consent !session !password !install !installed !restart !connection !plan !scope !network !proxy @tool",
         ],
     ),
-    rule("net.cancelled", C::Cancelled, &["cancelled", "canceled", "aborted"]),
+    rule(
+        "net.cancelled",
+        C::Cancelled,
+        &[
+            "{cancelled|canceled|aborted} !cancelled false !canceled false !aborted false !already cancelled !already canceled !already aborted",
+        ],
+    ),
     rule("net.timeout", C::Timeout, &["timeout", "timed out", "deadline"]),
     rule(
         "net.upstream_failed",
