@@ -255,6 +255,7 @@ pub(super) const RULES: &[Rule] = &[
             "lacks the required {data action|role|action|permission*|scope*|claim*}",
             "{organization policy|org policy} .. {violat*|constraint*|den*|block*|restrict*}",
             "not in channel @tool",
+            "permission* .. {havent|have not|hasnt|has not|not} {been |yet |}granted",
             "not eligible for",
             "not enabled {for|on|in} {your|this} {account|organization|workspace|project|team|subscription}",
             "{admin*|organization|team|owner} {has not|hasnt|have not|did not|hasn t} {enabled|approved|allowed|granted|activated|authorized}",

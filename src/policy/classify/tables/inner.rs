@@ -124,6 +124,7 @@ pub(super) const RULES: &[Rule] = &[
             "is an invalid start of a {value|property name}",
             "data couldnt be read because it",
             "is required for type with serial name",
+            "json decode .. argument # must be of type",
             "tried to {use|call|invoke} .. without value",
             "{key not found|value not found|type mismatch|data corrupted|decoding error} & {coding keys|coding path}",
             "no value {was |}{found for|associated with} {dictionary |the |}key",

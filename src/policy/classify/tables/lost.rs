@@ -115,6 +115,11 @@ pub(super) const RULES: &[Rule] = &[
         C::MalformedResponse,
         &[
             "{response|reply|answer|output|body|completion} {was |is |were |}not {valid |a |valid |well formed |}json",
+            "{produced|returned|generated|gave|yielded|emitted} no {usable|valid|parsable|parseable|final|visible} !credentials !token",
+            "{output|response|answer|reply|completion|json} {was |is |got |}cut {before|off|short|at|in}",
+            "{finished|completed|ended|stopped} {without|with no} {an |any |a |}{answer|reply|response|final answer|visible answer|output|content|text|result} !closed !peer",
+            "{finished|ended|completed|closed} {with|after} {0|zero|#|no} {tokens|chunks|characters|output tokens} & 0 tokens",
+            "{finished|ended|completed|closed} {with|after} {zero|no} {tokens|chunks|characters|output}",
             "{failed|unable|could not|couldnt|cannot|error|failure|fail} {to |while |when |in |}{pars*|decod*|deserializ*|unmarshal*|process*} .. {tool call*|arguments|json|model output|llm output}",
             "error decoding response body",
             "not a valid json",

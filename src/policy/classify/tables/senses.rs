@@ -31,6 +31,7 @@ pub(super) const RULES: &[Rule] = &[
             "no {pricing|price|cost} {information |info |data |config* |}{found |configured |set |available |}for {model|the model|this model}",
             "{倍率|价格} .. {未配置|未设置|没有配置}",
             "provider list {error|failed|could not|litellm}",
+            "you tried to access .. no longer supported in",
             "no {auth|authentication|authorization|auth method} {is |was |}{configured|set up|defined}",
             "no matching .. backend {is |was |}{found|configured|defined}",
             "{model schema|default model|default llm|default embedding model|default chat model} {is |was |}{not found|not set|not configured|missing|unset}",
