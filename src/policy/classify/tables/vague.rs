@@ -41,7 +41,7 @@ pub(super) const RULES: &[Rule] = &[
         "vague.malformed",
         C::MalformedResponse,
         &[
-            "{response|answer|reply|completion|output|result|body|stream} .. {empty|blank|nothing|no content|no choices|no chunks|no text|no data|neither|not json|unparse*|unparsable|malformed|garbled|garbage|cut off|truncated|unexpected format|unreadable|corrupt*|incomplete|contains no|contained no|without content|undefined} !request body",
+            "{response|answer|reply|completion|output|result|body|stream} .. {empty|blank|nothing|no content|no choices|no chunks|no text|no data|neither|not json|unparse*|unparsable|malformed|garbled|garbage|cut off|truncated|unexpected format|unreadable|corrupt*|incomplete|contains no|contained no|without content|undefined} !request body !status undefined",
             "{message|assistant|delta|chunk|event} .. {has neither|neither content|no content|is empty|was empty|contained no|contains no|without content|empty content} !invalid request !bad request",
             "{empty|blank|unparsable|unparseable|malformed|garbled|truncated|incomplete|undefined|null|corrupt*} {model |llm |api |}{response|answer|reply|completion|output|body|stream|message|content|generation|result|chunk|event}",
             "{instead of|rather than|but got|but received|got} {valid |a |an |}{json|tool call|event stream|text html|html|object|xml}",
@@ -134,6 +134,8 @@ pub(super) const RULES: &[Rule] = &[
             "{connection|connections|socket|link|network|websocket|sse|channel|tunnel|pipe|peer|host|proxy|connection pool|event source} .. {lost|closed|broken|reset|refused|failed|dropped|down|unreachable|interrupted|severed|aborted|disconnect*|cut|unstable|failure|hung up|terminated|dead|not established|not be established|cannot be established}",
             "{stream|sse|response} {has |was |}{ended|closed|finished|stopped} {with|in|inside|on} {an |a |}{unterminated|incomplete|partial|unfinished} {event|frame|chunk|message|line}",
             "connection {issue|issues|problem|problems|trouble}",
+            "{connection|connect|socket|stream|tcp|conn|channel|pipe|network|protocol} {call |attempt |}{error|failed}",
+            "{io exception|ioexception}",
             "{lost|losing|dropped|broke|severed|interrupted|cut} .. {connection|link|socket|network|contact}",
             "{unable|failed|could not|cannot|couldnt|cant|impossible} {to |}{connect|reach|contact|resolve|communicate|establish|get through|talk}",
             "{no http response exception|failed to respond|unreachable|no route|not reachable|name not resolved|wrong version number|network is down}",
