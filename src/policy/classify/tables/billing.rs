@@ -74,7 +74,7 @@ pub(super) const RULES: &[Rule] = &[
             "{recharge|top up} {and|before|your|to|then}",
             "{used|consumed|reached|hit|exceeded} .. {billing cycle|billing period|subscription period}",
             "{quota|allowance|allocation|limit|credits|tokens} {for|of|in} {this|the|the current|your} {month|billing period|billing cycle|day|week|plan|subscription} .. {consumed|used|exceed*|reached|exhausted|spent|gone}",
-            "{quota|allowance|allocation|credits|balance} .. {consumed|used up|gone|depleted|spent|fully used} !per minute !per second",
+            "{quota|allowance|allocation|credits|balance} .. {consumed|used up|gone|depleted|spent|fully used} !per minute !per second !hourly !seconds",
             "{plans|plan|tiers|tier} {usage|message} {cap|limit|exhausted|is exhausted|used up} !per minute !per second",
             "next {billing date|billing cycle|billing period|renewal date}",
             "{hit|reached|exceeded|over} {your |the |its |our |a |this |}{spend|spending|cost|billing|budget|usage} {cap|limit|ceiling|threshold}",

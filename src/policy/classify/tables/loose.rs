@@ -41,7 +41,7 @@ pub(super) const RULES: &[Rule] = &[
         "loose.filter",
         C::ContentFiltered,
         &[
-            "{content|prompt|input|output|image|response|text|message|generation|query|completion|answer|video|picture} .. {flagged|moderated|nsfw|inappropriate|unsafe|harmful|offensive|disallowed content|violates|violated|violating|violation of|public figure|real person|real people|a minor|minors|celebrit*|likeness|sexual|nudity|violence|hateful|toxic|explicit} !schema !constraint !filtered false",
+            "{content|prompt|input|output|image|response|text|message|generation|query|completion|answer|video|picture} .. {flagged|moderated|nsfw|inappropriate|unsafe|harmful|offensive|disallowed content|violates|violated|violating|violation of|public figure|real person|real people|a minor|minors|celebrit*|likeness|sexual|nudity|violence|hateful|toxic|explicit} !schema !constraint !dimensions !expected type !filtered false",
             "{for safety|safety reasons|safety system|safety filter*|safety polic*|safety classifier*|content filter|content filters|content filtering|guardrail*|moderation|usage guidelines|content guidelines|content policy|content policies|copyright polic*|community standards|acceptable use|trust and safety} !filtered false",
             "{nsfw|hate speech|self harm|explicit content|depict*} !filtered false",
             "{celebrity|celebrities|nudity|public figure|real person|minors} {was |were |is |}{detected|found|recognized}",

@@ -143,7 +143,7 @@ pub(super) const RULES: &[Rule] = &[
             "list index out of range",
             "{cannot unmarshal|missing field} !request !config* !settings !api key !yaml",
             "key error {choices|content|message|candidates|output|delta|usage}",
-            "no {tool call|tool calls|function call|function calls} {found |returned |generated |made |}in {the |model |}{response|output|completion}",
+            "no {tool call|tool calls|function call|function calls} {was |were |is |}{found |returned |generated |made |}in {the |model |}{response|output|completion}",
             "failed to parse input at pos",
             "index out of range .. choices",
             "{tool call|function call|tool calls|function arguments|arguments|tool input|tool arguments} .. {not valid json|invalid json|unparsable|malformed|could not be parsed|cannot be parsed|not parseable|incomplete json|truncated|is not json|invalid}",

@@ -4,8 +4,8 @@
 //! overloaded, and a limit that an upgrade lifts is no rate. Asked before codes, so every phrase here names its company.
 
 use crate::{
-    domain::failure::FailureClass as C,
-    policy::classify::rule::{Rule, rule},
+    domain::failure::{FailureClass as C, InvalidRequestDetail as D},
+    policy::classify::rule::{Rule, invalid, rule},
 };
 
 /// In order.
@@ -53,6 +53,14 @@ pub(super) const RULES: &[Rule] = &[
             "{known|supported|valid} providers {are|is}",
             "specify either .. {chat|streaming|language|embedding} .. model",
             "{open ai|openai|azure|anthropic|mistral|gemini|cohere|groq|deep seek|deepseek|google|provider} {api key|api token} {is |was |}{not found|missing|not set|empty} @5xx",
+        ],
+    ),
+    // A request that names no model is told so with its own status.
+    invalid(
+        "request.model_not_sent",
+        D::BadSchema,
+        &[
+            "no model {is |was |has been |}{provided|specified|given|sent|supplied|named} !settings !config* !environment @400 @422",
         ],
     ),
     rule(

@@ -312,6 +312,7 @@ pub(super) const RULES: &[Rule] = &[
         &[
             "{canceled|cancelled|aborted} .. {timeout|timed out|time out|deadline}",
             "timeout exception .. operation was {canceled|cancelled}",
+            "{canceled|cancelled|aborted} after {# s|# sec*|# ms|# min*|#s|#ms|#m|#min}",
             "{canceled|cancelled|aborted} due to .. {timeout|time out|deadline}",
         ],
     ),
@@ -370,6 +371,8 @@ pub(super) const RULES: &[Rule] = &[
             "{no more|no other|no remaining|no further|no eligible|no suitable} .. {data center*|datacenter*|server*|backend*|instance*|node*|worker*|replica*|upstream*|host*|gpu*|machine*} !host key !load model !loading model",
             "degraded {function|state|mode|model|service|performance|deployment|endpoint} !lead to degraded !leads to degraded !result in degraded !results in degraded !cause degraded !degraded model performance",
             "{state|status|health|is} {currently |}degraded",
+            "model {is |}not {yet |}loaded {yet|it will|but loading|loading}",
+            "no {provider|providers|model|endpoint|channel|backend|upstream} {is |are |}{currently |}available {right now|at the moment|at this time|now}",
             "=degraded",
         ],
     ),
