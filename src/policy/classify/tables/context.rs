@@ -117,6 +117,7 @@ pub(super) const RULES: &[Rule] = &[
             "token count .. exceed* the limit",
             "kv cache .. {full|exhausted|too long|not enough} .. prompt",
             "cannot fit .. {context|prompt}",
+            "{fit|fits} {into|in|inside|within} {the |this |a |our |}{model|models |}{context|window|model|context window} !gpu !vram !memory !image",
             "total message {size|length|token length} .. exceed*",
             "message token length",
             "token limit .. {prompt|context|this model|exceed*} !per day !per minute !tpm !per month !requests !try again in !retry after",

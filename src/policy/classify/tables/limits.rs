@@ -64,6 +64,7 @@ pub(super) const RULES: &[Rule] = &[
             "cooldown",
             "{quota|limit|limits} will {reset|renew|refresh|be reset|be restored} {after|in}",
             "reduce the frequency",
+            "{only|up to|at most|max|maximum|limited to} # {requests|calls|messages|generations|queries|images|prompts|searches} {per|a|every} {minute|second|hour|min|sec}",
             "exceeded your current {request|requests} {list|rate|limit}",
             "{限频|请求过于频繁|请求频率|频率限制|限流|速率限制|并发数|并发限制|请求过多|请求太多|请求数过多|并发过高|调用频率|访问过于频繁|速率达到|达到限制|限速|qps 超限|超过并发|触发限流|流量控制|频次|频控|并发超|过于频繁|超出限制}",
             "{レート制限|利用制限|送信制限|リクエストが多すぎ|요청이 너무 많|demasiadas solicitudes|trop de requêtes|zu viele anfragen|слишком много запросов|muitas solicitações}",

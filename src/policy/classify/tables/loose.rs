@@ -74,6 +74,8 @@ pub(super) const RULES: &[Rule] = &[
             "{exceed*|over|beyond|used} .. {allotted|allotment|allowance|plan limit|plan limits|subscription limit|included usage}",
             "{reached|hit} your .. limit",
             "used # of # ",
+            "come back {tomorrow|next week|next month|on monday|later today}",
+            "{of|for} the {day|month|week} {is |are |was |were |has been |have been |}{spent|used up|gone|exhausted|consumed}",
             "{0|zero|no} .. {credits|credit|balance|funds|searches|generations|quota} {remaining|left|available}",
             "{plan|tier|trial} includes {only |up to |}# {requests|messages|credits|tokens|generations|images} & {used|reached|limit|exceeded}",
             "no {more |}{fast |premium |free |gpu |}{calls|requests|messages|generations|searches|tokens|minutes|uses|runs|hours|images|queries|units|points} {left|remaining} !per minute !per second",

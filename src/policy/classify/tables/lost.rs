@@ -160,6 +160,7 @@ pub(super) const RULES: &[Rule] = &[
             "{completed|ended|finished} without {receiving|producing|returning|yielding} !terminal !done",
             "missing closing {tag|brace|bracket|quote}",
             "{ended|stopped|cut off} inside a {tool call|json*|string}",
+            "arguments .. {cut off|broke off|cut short|end mid*|ended mid*}",
             "invalid .. not json",
             "{incomplete stream|stream {ended|finished} without|ended before}",
             "{不是 .. json|并非 .. json} !请求",
