@@ -41,7 +41,7 @@ pub(super) fn stated(
 
 /// Whether the header is the text's wait rounded to whole seconds.
 fn rounds_to(precise: Duration, rounded: Duration) -> bool {
-    precise.subsec_nanos() != 0 && rounded.abs_diff(precise) <= Duration::from_secs(1)
+    precise.subsec_nanos() != 0 && rounded.subsec_nanos() == 0 && rounded.abs_diff(precise) <= Duration::from_secs(1)
 }
 
 fn header(error: &ProviderError, now: Timestamp) -> Option<Wait> {
@@ -211,11 +211,10 @@ pub(super) mod text {
             let lead = LEADS[..if word.is_some_and(may_lead) { LEADS.len() } else { 0 }]
                 .iter()
                 .filter(|(lead, _)| before.ends_with(lead.as_bytes()))
-                .max_by_key(|(lead, _)| lead.len());
+                .max_by_key(|(lead, _)| lead.len())
+                .filter(|_| !NOT_LEADS.iter().any(|no| before.ends_with(no.as_bytes())));
             let rest = source.get(number.source..)?;
-            let wait = if let Some((lead, unit)) =
-                lead.filter(|_| !NOT_LEADS.iter().any(|no| before.ends_with(no.as_bytes())))
-            {
+            let wait = if let Some((lead, unit)) = lead {
                 if source.as_bytes().get(number.source.wrapping_sub(1)) == Some(&b'-') {
                     continue;
                 }
@@ -231,9 +230,7 @@ pub(super) mod text {
             // A field may be a text's wait rounded; the text stands behind it then.
             match (wait, rounded) {
                 (Some(wait), Some(field)) if rounds_to(wait.duration, field.duration) => return Some(wait),
-                (Some(wait), None) if wait.source == WaitSource::Text || wait.duration.subsec_nanos() != 0 => {
-                    return Some(wait);
-                }
+                (Some(wait), None) if wait.source == WaitSource::Text => return Some(wait),
                 (wait, field) => rounded = field.or(wait),
             }
         }
