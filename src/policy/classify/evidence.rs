@@ -214,7 +214,17 @@ fn grpc(number: &Number, before: &[u8], after: &[u8], surface: Surface) -> Optio
 static MESSAGES: LazyLock<[Finder<'_>; 4]> =
     LazyLock::new(|| ["\"message\":", "\"msg\":", "\"detail\":", "\"error\":"].map(Finder::new));
 
-/// The message for people: the answer's own `message` where one stands in it, redacted and bounded.
+/// What the title of a page begins with.
+static TITLE: LazyLock<Finder<'_>> = LazyLock::new(|| Finder::new("<title>"));
+
+/// The title of a page, which says in short what the page says.
+fn title(window: &str) -> Option<&str> {
+    let at = TITLE.find(window.as_bytes())? + TITLE.needle().len();
+    let title = window[at..].split('<').next()?.trim();
+    (!title.is_empty()).then_some(title)
+}
+
+/// The message for people: the answer's own `message` where one stands in it, or a page's title; redacted and bounded.
 pub(super) fn message(error: &ProviderError, limit: usize) -> String {
     let text = error.message.as_deref().or(error.body.as_deref()).unwrap_or_default();
     let window = &text[..text.floor_char_boundary(4096)];
@@ -226,6 +236,7 @@ pub(super) fn message(error: &ProviderError, limit: usize) -> String {
     });
     match found {
         Some(message) if error.body.is_some() => redact(message, limit),
+        None if text.trim_start().starts_with('<') => redact(title(window).unwrap_or(text), limit),
         _ => redact(text, limit),
     }
 }

@@ -163,6 +163,20 @@ fn ends_numbered(words: &str) -> bool {
 }
 
 #[test]
+fn of_a_page_the_text_counts_and_its_title_is_the_message() {
+    let page = |body: &str| {
+        format!(
+            "<!DOCTYPE html>\n<html lang='en'><head><title> 502 Bad Gateway </title>\n<meta name=\"timeout\" content=\"insufficient_quota\"></head><body class=\"rate-limit-exceeded\">{body}</body></html>"
+        )
+    };
+    let verdict = judge(&http(502, &page("<h1>502 Bad Gateway</h1><a href='/invalid_api_key'>nginx</a>")));
+    assert_eq!((verdict.class, &*verdict.message), (FailureClass::Overloaded, "502 Bad Gateway"));
+    // What is no whole tag is text, and so is a sign outside a page.
+    assert_eq!(judge(&http(502, &page("x <y insufficient_quota <br>"))).class, FailureClass::QuotaExceeded);
+    assert_eq!(judge(&http(502, "<insufficient_quota>")).class, FailureClass::QuotaExceeded);
+}
+
+#[test]
 fn a_huge_text_is_read_at_its_ends_only() {
     let text = format!("{}insufficient_quota", "x ".repeat(2_000_000));
     assert_eq!(judge(&http(500, &text)).class, FailureClass::QuotaExceeded);

@@ -18,6 +18,8 @@ pub(super) enum Kind {
     Apostrophe,
     Backslash,
     Wide,
+    /// What a tag begins with.
+    Angle,
     /// Nothing, or what stands for it.
     End,
 }
@@ -38,6 +40,7 @@ pub(super) const KINDS: [Kind; 256] = {
             b'"' => Kind::Quote,
             b':' | b'=' => Kind::Assign,
             128.. => Kind::Wide,
+            b'<' => Kind::Angle,
             0 => Kind::End,
             _ => Kind::Gap,
         };
