@@ -41,6 +41,16 @@ pub(super) const RULES: &[Rule] = &[
             "{exceed*|over|reached|hit|past} .. {processing time|execution time|time limit|wait time|maximum duration|time budget|allotted time} !per minute !rate limit",
         ],
     ),
+    // Tokens in a time are a rate, however the maximum is worded.
+    rule(
+        "rate.token_window",
+        C::RateLimited,
+        &[
+            "{tokens|token} .. {time frame|timeframe|time window|time period|period of time|time interval|rolling window|sliding window}",
+            "tokens .. {within|in} {one|a|a single|the last|the current|the same|any} {minute|second|hour}",
+            "{time frame|timeframe|time window|time period|rolling window} .. {tokens|token}",
+        ],
+    ),
     rule(
         "context.words",
         C::ContextLength,

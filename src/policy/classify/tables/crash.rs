@@ -46,6 +46,7 @@ pub(super) const RULES: &[Rule] = &[
             "command buffer .. failed",
             "assertion .. failed & {aborted|core dumped}",
             "{process|server|worker|runner|engine|model|agent|app|container} .. {stopped|exited|terminated|quit|died} {unexpectedly|abnormally|suddenly} !connection !stream !socket !browser",
+            "{agent|process|server|child|cli|subprocess|runner|worker} {process |}{stdin|stdout|stderr|pipe} {was |is |has |}{closed|ended|broken}",
             "exited abnormally",
             "{not enough|insufficient|out of} {vram|gpu memory|device memory|video memory}",
             "failed to allocate # {gib|mib|gb|mb}",

@@ -23,16 +23,66 @@ pub(super) const RULES: &[Rule] = &[
         ],
     ),
     // A limit that says itself to wait, whatever failed after it.
-    rule("inner.rate", C::RateLimited, &["too many {tokens|requests} .. wait {before|for|a moment|and}"]),
+    rule(
+        "inner.rate",
+        C::RateLimited,
+        &[
+            "too many {tokens|requests} .. wait {before|for|a moment|and} !per day !per month !per week !daily !monthly",
+            "{rate limit exceeded|rate limit reached|rate limited|too many requests} & {permission denied|forbidden|access denied} !per day !daily !monthly !quota !credits !billing !balance",
+        ],
+    ),
+    rule(
+        "inner.per_day",
+        C::QuotaExceeded,
+        &["too many {tokens|requests|calls|messages|queries|images} per {day|week|month}"],
+    ),
     invalid("inner.request", D::Other, &["{issue|problem} with your request .. check your {input*|request|parameters}"]),
+    // How much an answer may hold at most, and how many things one call may bring, are this model's and vendor's own.
+    invalid(
+        "inner.max_tokens",
+        D::Other,
+        &[
+            "{max|maximum} {completion |output |new |response |}tokens .. {range|cannot exceed|can not exceed|must not exceed|at most|larger than|greater than|exceed* {the |this |}{model|models|maximum|max|limit|allowed}|above the|bigger than|must be less|must be lower|must be smaller|should be less|less than or equal} !prompt !context !input !inputs !per minute !total !quota !rate",
+            "{reduce|lower|decrease} {the |}.. {max tokens|max completion tokens|max new tokens|output tokens|max output tokens|completion tokens} !prompt !context !input !inputs !per minute !quota !credits !afford !rate limit",
+            "{maximum|max} {output |completion |}tokens {you |}requested exceed* !prompt !context !input !inputs",
+            "{requested|requests|asked for} .. {output|completion} tokens .. {at most|only|maximum|limit*|supports} !prompt !context !input !inputs !per minute !quota !credits",
+        ],
+    )
+    .fallback(true),
+    invalid(
+        "inner.own_limit",
+        D::Other,
+        &[
+            "{batch size|batch} .. {larger than|exceed*|at most|greater than|no more than|not be more|over the maximum|above the maximum|more than #} !memory !cuda !rate !quota !per minute !tokens !characters !chars",
+            "{max|maximum} {number|count|amount} of {documents|texts|passages|sentences|chunks|queries|inputs|strings|tools|functions|stop sequences|choices|candidates} !tokens !rate !quota !per minute",
+            "{too many|at most #|no more than #|maximum of #|up to #|limit of #|more than #} {documents|texts|passages|sentences|chunks|strings|inputs|tools|functions|stop sequences} !tokens !rate !quota !per minute !per second !per day !per month",
+        ],
+    )
+    .fallback(true),
+    // The name of a place that only this platform has.
+    invalid(
+        "inner.own_place",
+        D::BadSchema,
+        &[
+            "{have to|must|need to|required to|please|should} {specify|provide|pass|set|include|supply} {the |a |your |an |}{folder|compartment|space|workspace|tenancy|catalog} {id|identifier} !config* !environment !settings !env",
+            "specify {the |a |your |}{folder|compartment|space|workspace|tenancy} {id|identifier} !config* !environment !settings !env",
+            "{folder|compartment|space|workspace|tenancy} id {field |parameter |}{is |}{required|missing|must be|not specified|not provided|should be} !config* !environment !settings !env",
+        ],
+    )
+    .fallback(true),
     // Close frames: the words behind the number say what the number means.
     rule("inner.frame_size", C::ContextLength, &["# message too big"]),
     rule(
         "inner.frame_server",
         C::ServerError,
         &[
-            "# internal error & {then sent|no close frame|connection closed error|websocket|close code|closed with} !ping timeout !quota !exhausted !overloaded !unavailable !deadline !limit !api key !cancelled !not found",
+            "# internal error & {then sent|no close frame|connection closed error|websocket|close code|closed with} !timeout !did not receive !quota !exhausted !overloaded !unavailable !deadline !limit !api key !cancelled !not found",
         ],
+    ),
+    rule(
+        "inner.frame_timeout",
+        C::Timeout,
+        &["received # internal error .. {did not receive|timeout window|timed out|deadline|idle timeout|inactivity}"],
     ),
     invalid(
         "inner.frame_request",

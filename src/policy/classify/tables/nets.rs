@@ -103,6 +103,7 @@ pub(super) const RULES: &[Rule] = &[
         "net.unreadable",
         C::MalformedResponse,
         &[
+            "failed to {generate|produce} {any |a |an |}{valid |usable |assistant |text |new |}{message|messages|content|text|output|response|answer|completion|reply|image|images|tool call|tool calls}",
             "{type validation error|type validation failed|ai type validation*|zod error|response validation|invalid response|unexpected response|bad response body|not in expected format|not in the expected format}",
         ],
     ),

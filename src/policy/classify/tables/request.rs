@@ -38,7 +38,7 @@ pub(super) const RULES: &[Rule] = &[
 "{type validation error|type validation failed|response validation} & {invalid union|invalid type|expected|unrecognized keys|invalid input|required|literal error} !value error !value type error"],
     ),
     // A constructor that fails is the tool's own bug, not the caller's arguments.
-    rule("tool.own_bug", C::ServerError, &["error init takes", "exception init takes", "error init missing", "error init got", "{object has no attribute|none type object has|is not subscriptable|object is not iterable|cannot read properties of|is not a function} @tool"]).retry(false),
+    rule("tool.own_bug", C::ServerError, &["error init takes", "exception init takes", "error init missing", "error init got", "{object has no attribute|none type object has|is not subscriptable|object is not iterable|cannot read properties of|is not a function|undefined is not an object|cannot destructure|cant access property} !choices !candidates @tool"]).retry(false),
     // An engine's answer that is a parse problem of what the model wrote stands in `lost`.
     invalid(
         "request.arguments",
@@ -50,6 +50,15 @@ pub(super) const RULES: &[Rule] = &[
             "unknown {option|flag} @tool",
             "property .. {must be|should be} {boolean|string|array|object} @tool",
             "is not defined by type @tool",
+            "missing field !at line !column !response !choices !errors !code @tool",
+            "invalid type {string|integer|map|sequence|null|boolean|floating point|unit} .. expected !at line !response @tool",
+            "unknown field .. expected !at line !response @tool",
+            "cannot unmarshal .. into go {struct field|value} !response @tool",
+            "{tool validation failed|tool validation error|validation failed for tool|tool input validation failed|tool argument validation failed} @tool",
+            "{provided|received|given} arguments {undefined|null|none} @tool",
+            "unused {parameter|parameters|variable|variables|placeholder|placeholders} !warning",
+            "{does not|doesnt} use {this|these|the} {parameter|parameters|variable|variables|placeholder|placeholders}",
+            "{missing|unfilled|unresolved} {template |prompt |}{variable|variables|placeholder|placeholders} !environment !env",
             "args .. expected {string|number|object|array|boolean} @tool",
             "missing # required {positional |keyword only |keyword |}argument*",
             "missing required {positional |keyword only |}argument*",
@@ -168,6 +177,17 @@ pub(super) const RULES: &[Rule] = &[
         ],
     )
     .fallback(true),
+    // A model's own chat template that trips over what it was given.
+    invalid(
+        "request.template",
+        D::BadSchema,
+        &[
+            "{rendering|render|applying|apply} {the |}{prompt|chat template|template} .. {jinja|template|filter|error}",
+            "while executing {if|for|set|macro|filter|call|filter statement|call expression|member expression|for loop} .. at line",
+            "jinja .. {template error|exception|undefined error|undefinederror|templateerror}",
+        ],
+    )
+    .fallback(true),
     // A keyword inside a schema that only this vendor does not know.
     invalid(
         "request.vendor_keyword",
@@ -177,6 +197,9 @@ pub(super) const RULES: &[Rule] = &[
             "unknown name .. {function declarations|response schema} & cannot find field",
             "invalid {function|tool} name .. must {start|be|begin|contain}",
             "object schema missing properties",
+            "array {schema |type }{missing|must have|without|has no|needs} items",
+            "function declarations .. {items|properties|parameters|enum|required} missing field",
+            "flavored json schema",
             "schema .. {not compatible|incompatible|not allowed at}",
             "schema .. {too complex|too many states|too deep*|too many nested|nested too|too many properties}",
         ],

@@ -72,6 +72,8 @@ pub(super) const RULES: &[Rule] = &[
             "{exit|return|status} {code|status} 127",
             "{sh|bash|zsh} # .. not found",
             "{node|python|python3|npx|uvx|uv|docker|bun|deno} .. {no such file or directory|is not installed|command not found}",
+            "{binary|executable|cli|native module|native binding} .. {not found|missing|could not be found|not be located} & {reinstall|optional dependencies|path to}",
+            "{could not|cannot|unable to} {find|locate} .. {binary|executable|cli} & {reinstall|path to|set its path}",
             "bin {sh|bash|zsh|dash} .. not found",
         ],
     ),
@@ -92,7 +94,8 @@ pub(super) const RULES: &[Rule] = &[
             "maximum allowed number of output tokens",
             "supports at most # {completion|output} tokens",
         ],
-    ),
+    )
+    .fallback(true),
     // The signature of a model's reasoning is part of the conversation, and no credential.
     invalid(
         "request.reasoning_signature",
@@ -123,7 +126,7 @@ pub(super) const RULES: &[Rule] = &[
             "{too many redirects|redirect loop|redirected too many times}",
             "{redirect|redirects} .. {exceeded|reached|followed}",
             "{exceeded|stopped after} .. redirects",
-            "{invalid|illegal} {character in header|header value|header field*|http header*}",
+            "{invalid|illegal} {character in header|header value|header field*|http header*} !parse error",
             "failed to parse header value",
             "unexpected char .. header",
             "{latin #|ascii} codec cant encode @transport @http",
@@ -164,7 +167,7 @@ pub(super) const RULES: &[Rule] = &[
         ],
     ),
     // A socket that says it closes because of a fault of the server's.
-    rule("server.websocket", C::ServerError, &["received # internal error !ping timeout"]),
+    rule("server.websocket", C::ServerError, &["received # internal error !timeout !did not receive !quota !exhausted !overloaded !unavailable !deadline !limit !api key !not found !capacity"]),
     rule("timeout.unread_body", C::Timeout, &["error {decoding|reading} response body & {timed out|timeout|time out}"]),
     // The transport's fault under the words of a reader.
     rule(
@@ -242,7 +245,12 @@ pub(super) const RULES: &[Rule] = &[
             "extra usage is required",
             "{long context|feature|model|endpoint} .. {not available|not included|unavailable} {in|on|for|with} your {current |}{plan|subscription|tier}",
             "{upgrade|higher} {your |}{plan|tier} to {use|access|unlock} {this|the} {model|feature|endpoint}",
-            "your .. {plan|tier|subscription} does not {include|support|allow|have access}",
+            "your .. {plan|tier|subscription} {does not|doesnt} {include|support|allow|have access|cover|permit|grant|come with}",
+            "{not available|not included|unavailable|not part|not covered|not offered|not enabled|not accessible} {under|by|in|on|with|of|for|within} your {current |existing |}{pricing |billing |subscription |service |api |}{plan|tier|package|subscription}",
+            "{subscription|membership} is {required|needed|necessary} {to|for|in order}",
+            "{need|needs|require|requires|must have} .. {subscription|membership} to {use|access|unlock|call|run}",
+            "{plan|subscription|membership|license} {is |are |}{currently |}only available {for|to|with|in|from|through}",
+            "only available {for|to} {coding|approved|select|selected|certain|specific|authorized|verified|registered|invited|eligible|whitelisted|allowlisted}",
             "requires a {paid|pro|higher|premium|enterprise|plus|max} {plan|subscription|tier}",
             "requires {a |an |}{team|pro|paid|enterprise|business} {seat|license|licence|membership}",
             "{plan|tier|subscription} {only |}permits",
