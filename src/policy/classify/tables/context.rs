@@ -73,6 +73,7 @@ pub(super) const RULES: &[Rule] = &[
             "{prompt|input|inputs|message|messages|context|conversation|sequence|request} {token |tokens |token count |tokens count |length |size |}{of # |# |}{exceed*|is longer than|is greater than|greater than|longer than|larger than} {the |model |models |a |your |maximum |max |allowed |}.. {token*|context|length|window|limit|maximum|max model|max seq*}",
             "{prompt|input} {token|tokens} {count|length|number} .. {exceed*|must be less|greater than}",
             "{prompt|input|total} tokens .. {exceed*|greater than|larger than|more than|must be less than|must be} .. {context|max|limit|length|maximum|window}",
+            "{message|prompt|input|text|content|question} you {submitted|sent|entered|provided} {is |was |}{too long|too large|too big}",
             "length of {prompt|input|inputs} .. {exceed*|must be less|longer|greater|larger|limit}",
             "inputs tokens max new tokens must be",
             "tokens max new tokens",

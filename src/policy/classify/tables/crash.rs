@@ -47,6 +47,7 @@ pub(super) const RULES: &[Rule] = &[
             "assertion .. failed & {aborted|core dumped}",
             "{process|server|worker|runner|engine|model|agent|app|container} .. {stopped|exited|terminated|quit|died} {unexpectedly|abnormally|suddenly} !connection !stream !socket !browser",
             "{agent|process|server|child|cli|subprocess|runner|worker} {process |}{stdin|stdout|stderr|pipe} {was |is |has |}{closed|ended|broken}",
+            "{replica|replicas|pod|instance|node|sandbox} {has |was |have |}{crashed|died|been killed|oom killed}",
             "exited abnormally",
             "{not enough|insufficient|out of} {vram|gpu memory|device memory|video memory}",
             "failed to allocate # {gib|mib|gb|mb}",

@@ -49,7 +49,7 @@ pub(super) const RULES: &[Rule] = &[
             "{unimplemented|method not implemented|method not allowed}",
             "{not found .. http 404|http 404|404 not found}",
             "invalid operation .. unknown",
-            "{模型不存在|模型未找到|不存在的模型|模型已下线|找不到模型|未找到|不存在|已下线|已停用|无效的模型|模型名称错误|模型 .. 不存在}",
+            "{模型不存在|模型未找到|不存在的模型|模型已下线|已经下线|已经停用|已经下架|已被下线|找不到模型|未找到|不存在|已下线|已停用|无效的模型|模型名称错误|模型 .. 不存在}",
             "{モデルが見つかりません|모델을 찾을 수 없|nicht gefunden|no encontrado|introuvable|не найден*}",
         ],
     ),

@@ -33,6 +33,16 @@ pub(super) const RULES: &[Rule] = &[
             "{open ai|openai|azure|anthropic|mistral|gemini|cohere|groq|deep seek|deepseek|google|provider} {api key|api token} {is |was |}{not found|missing|not set|empty} @5xx",
         ],
     ),
+    // A program that is not there, and should be installed again or named.
+    rule(
+        "config.program",
+        C::Configuration,
+        &[
+            "{binary|executable|cli|native module|native binding} .. {not found|missing|could not be found|not be located} & {reinstall|optional dependencies|path to}",
+            "{could not|cannot|unable to} {find|locate} .. {binary|executable|cli} & {reinstall|path to|set its path}",
+            "could not determine executable",
+        ],
+    ),
     rule(
         "config.start_first",
         C::Configuration,
@@ -60,6 +70,19 @@ pub(super) const RULES: &[Rule] = &[
             "{no api key|missing api key} .. {request|is authenticated|header*|unauthorized*}",
         ],
     ),
+    // What a plan holds, and what it does not.
+    rule(
+        "permission.plan",
+        C::PermissionDenied,
+        &[
+            "{not available|not included|unavailable|not part|not covered|not offered|not enabled|not accessible} {under|by|in|on|with|of|for|within} your {current |existing |}{pricing |billing |subscription |service |api |}{plan|tier|package|subscription}",
+            "not {yet |currently |}{available|enabled|offered|included} {for|to|with|on|in|under|by} {this|your|the current} {current |}{subscription|plan|tier|account|organization|project|workspace|team}",
+            "{subscription|membership} is {required|needed|necessary} {to|for|in order}",
+            "{need|needs|require|requires|must have} .. {subscription|membership} to {use|access|unlock|call|run}",
+            "{plan|subscription|membership|license} {is |are |}{currently |}only available {for|to|with|in|from|through}",
+            "only available {for|to} {coding|approved|select|selected|certain|specific|authorized|verified|registered|invited|eligible|whitelisted|allowlisted}",
+        ],
+    ),
     // Known, and not for this.
     rule(
         "permission.owner_stopped",
@@ -73,7 +96,8 @@ pub(super) const RULES: &[Rule] = &[
             "{must be|have to be|need to be|are not|arent} {a |an |}{part|member|owner|admin} of",
             "{must|need to|have to} {belong to|join} {a |an |the |this |}{organization|org|workspace|team|group|project|program}",
             "only {organization |workspace |account |team |project |the |}{owner|owners|admin|admins|administrators|members|maintainers|collaborators} {can|may|are|have|with|of}",
-            "too many {free |trial |free trial |new |}{accounts|trial accounts|sign ups|signups|registrations|devices|trials}",
+            "too many {free |trial |free trial |new |}{accounts|trial accounts|sign ups|signups|registrations|devices|computers|machines|trials}",
+            "too many {computers|devices|machines} used",
         ],
     ),
     rule(
