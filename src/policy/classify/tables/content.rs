@@ -68,6 +68,7 @@ pub(super) const RULES: &[Rule] = &[
             "{request|content|prompt|output|input|image|result|response|generation|video|audio|text} {was |is |has been |were |got |}moderated",
             "=moderated",
             "{content|prompt|request|input|output|text} .. {not permitted|not allowed|not compliant|does not comply|doesnt comply|prohibited|forbidden} .. {usage guidelines|content guidelines|usage polic*|content polic*|community guidelines|safety guidelines|acceptable use|terms of use}",
+            "{reason|finish reason|stop reason} content filter",
             "candidate was blocked",
             "response was blocked",
             "{prompt|request|response|content|output|candidate} was blocked",

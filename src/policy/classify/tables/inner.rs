@@ -16,7 +16,7 @@ pub(super) const RULES: &[Rule] = &[
         &[
             "{had|encountered|hit} {an |}{internal |unexpected |unknown |}{error|problem|issue} {while |when |}{processing|handling|serving} {your|the|this} request !quota !rate limit exceeded !overloaded !timed out !memory !tokens",
             "error occurred while processing your request !quota !rate limit !overloaded !timed out !memory !tokens",
-            "internal server error & {check your network|network connection|unexpected response|invalid response|unexpected response format|stream closed|stream disconnected|before completion} !quota !rate limit !overloaded !timed out !memory !tokens !econnreset !econnrefused",
+            "internal server error & {check your network|network connection|unexpected response|invalid response|unexpected response format|stream closed} !quota !rate limit !overloaded !timed out !memory !tokens !econnreset !econnrefused",
             "{internal error|unexpected error} & {no credits consumed|no credits were|not charged}",
             "unexpected server response @500",
             "argument must be {of type|an instance of|one of type} .. {received|an instance of} @http @stream",
@@ -42,7 +42,7 @@ pub(super) const RULES: &[Rule] = &[
         "inner.max_tokens",
         D::Other,
         &[
-            "{max|maximum} {completion |output |new |response |}tokens .. {range|cannot exceed|can not exceed|must not exceed|at most|larger than|greater than|exceed* {the |this |}{model|models|maximum|max|limit|allowed}|above the|bigger than|must be less|must be lower|must be smaller|should be less|less than or equal} !prompt !context !input !inputs !per minute !total !quota !rate",
+            "{max|maximum} {completion |output |new |response |}tokens .. {range|cannot exceed|can not exceed|must not exceed|at most|larger than|greater than|exceed* {the |this |}{model|models|maximum|max|allowed}|above the|bigger than|must be less|must be lower|must be smaller|should be less|less than or equal} !prompt !context !input !inputs !per minute !total !quota !rate",
             "{reduce|lower|decrease} {the |}.. {max tokens|max completion tokens|max new tokens|output tokens|max output tokens|completion tokens} !prompt !context !input !inputs !per minute !quota !credits !afford !rate limit",
             "{maximum|max} {output |completion |}tokens {you |}requested exceed* !prompt !context !input !inputs",
             "{requested|requests|asked for} .. {output|completion} tokens .. {at most|only|maximum|limit*|supports} !prompt !context !input !inputs !per minute !quota !credits",

@@ -15,7 +15,9 @@ pub(super) const RULES: &[Rule] = &[
         "loose.unread",
         C::MalformedResponse,
         &[
-            "{failed|unable|could not|couldnt|cannot|error|failure|fail} {to |while |when |in |}{pars*|decod*|deserializ*|unmarshal*|process*} .. {response*|output|stream|chunk|completion|event|answer|reply|payload|result}",
+            "{failed|unable|could not|couldnt|cannot|error|failure|fail} {to |while |when |in |}{pars*|decod*|deserializ*|unmarshal*} .. {response*|output|stream|chunk|completion|event|answer|reply|payload|result}",
+            "{failed|unable|could not|couldnt|cannot|error|failure|fail} {to |while |when |in |}process* {the |api |llm |model |server |its |stream |}{response*|output|stream|chunk|completion|event|answer|reply|payload|result}",
+            "trying to parse .. {response|json|html|buffer|answer}",
             "{malformed response|unexpected response format|unrecognized response|invalid error response}",
         ],
     ),
@@ -205,7 +207,7 @@ pub(super) const RULES: &[Rule] = &[
         "loose.not_found",
         C::NotFound,
         &[
-            "{model|models|deployment|version|voice|tool|endpoint|engine|snapshot|function|adapter|resource|collection|agent|page|file} .. {retired|sunset|sunsetted|decommissioned|no longer|not served|isnt served|not registered|not exist|not hosted|not deployed|isnt deployed|cannot be found|couldnt be found|cant be found|unrecognized|removed|discontinued|phased out|withdrawn|nonexistent|unknown}",
+            "{model|models|deployment|version|voice|tool|endpoint|engine|snapshot|function|adapter|resource|collection|agent|page|file} .. {retired|sunset|sunsetted|decommissioned|no longer|not served|isnt served|not registered|not exist|not hosted|not deployed|isnt deployed|cannot be found|couldnt be found|cant be found|unrecognized|removed|discontinued|phased out|withdrawn|nonexistent|is unknown}",
             "{was|has been|is|been|were} {now |}{retired|sunset|decommissioned|discontinued|phased out|withdrawn}",
             "{could not|couldnt|cannot|cant|unable to|failed to} {find|locate} .. {model|deployment|tool|endpoint|engine|function|resource|page|file|version|route|issue|repository|adapter|voice|assistant|thread|collection|database|record|column|container}",
             "no {route|routes|model|models|tool|tools|deployment|endpoint|handler|function|endpoints} {matches|matching|match|by that name|named|with that|with the name|called|registered|under}",

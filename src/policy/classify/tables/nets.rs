@@ -33,7 +33,11 @@ pub(super) const RULES: &[Rule] = &[
         &["not found error", "not found", "does not exist", "not exist", "no such", "unimplemented"],
     ),
     rule("net.cancelled", C::Cancelled, &["cancelled", "canceled", "aborted"]),
-    rule("net.timeout", C::Timeout, &["timeout", "timed out", "deadline"]),
+    rule(
+        "net.timeout",
+        C::Timeout,
+        &["timeout !timeout # !timeout #s !timeout #ms !timeout none !timeout null", "timed out", "deadline"],
+    ),
     rule(
         "net.upstream_failed",
         C::Unknown,
@@ -103,8 +107,16 @@ pub(super) const RULES: &[Rule] = &[
         "net.unreadable",
         C::MalformedResponse,
         &[
-            "failed to {generate|produce} {any |a |an |}{valid |usable |assistant |text |new |}{message|messages|content|text|output|response|answer|completion|reply|image|images|tool call|tool calls}",
             "{type validation error|type validation failed|ai type validation*|zod error|response validation|invalid response|unexpected response|bad response body|not in expected format|not in the expected format}",
+        ],
+    ),
+    // What a client says before or behind any cause.
+    rule(
+        "net.cut",
+        C::Network,
+        &[
+            "{stream disconnected|disconnected before|before completion}",
+            "{internet connection|network connection|check your {internet|network|connection}}",
         ],
     ),
     rule("net.json_rpc", C::ServerError, &["@num:32603", "@num:32000"]),
@@ -114,15 +126,7 @@ pub(super) const RULES: &[Rule] = &[
         C::MalformedResponse,
         &["=stream end @stream", "data done @stream", "=message stop @stream"],
     ),
-    rule(
-        "net.exception",
-        C::ServerError,
-        &[
-            "traceback most recent call last @http @stream @grpc",
-            "unhandled {error|exception}",
-            "uncaught {error|exception}",
-        ],
-    ),
+    rule("net.exception", C::ServerError, &["unhandled {error|exception}", "uncaught {error|exception}"]),
     invalid(
         "net.tool_syntax",
         D::Other,

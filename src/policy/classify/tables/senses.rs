@@ -67,7 +67,7 @@ pub(super) const RULES: &[Rule] = &[
             "{api key|x api key|authorization|auth|bearer|subscription key|access token|token} {header|headers} {is |are |was |}{required|missing|must be|not present|not provided|absent|not found|mandatory|not supplied} !environment",
             "you {didnt|did not|have not|havent} {provide|provided|include|included|send|sent|supply|supplied} {an |any |a |your |}{api key|apikey|api token}",
             "{unauthorized|unauthenticated|invalid api key|invalid token} & {api connection error|ollama exception|connection error}",
-            "{no api key|missing api key} .. {request|is authenticated|header*|unauthorized*}",
+            "{no api key|missing api key} .. {request|is authenticated|header*|unauthorized*} !configured !request id",
         ],
     ),
     // What a plan holds, and what it does not.

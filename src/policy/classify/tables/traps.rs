@@ -166,7 +166,7 @@ pub(super) const RULES: &[Rule] = &[
     ),
     // A socket that says it closes because of a fault of the server's.
     rule("server.websocket", C::ServerError, &["received # internal error !timeout !did not receive !quota !exhausted !overloaded !unavailable !deadline !limit !api key !not found !capacity"]),
-    rule("timeout.unread_body", C::Timeout, &["error {decoding|reading} response body & {timed out|timeout|time out}"]),
+    rule("timeout.unread_body", C::Timeout, &["error {decoding|reading} response body & {timed out|timeout|time out} !timeout # !timeout #s"]),
     // The transport's fault under the words of a reader.
     rule(
         "network.unread_body",
@@ -345,7 +345,7 @@ pub(super) const RULES: &[Rule] = &[
         "overloaded.worker_limit",
         C::Overloaded,
         &[
-            "{processing|handling|receiving|experiencing} .. {too many requests|too many concurrent requests} !requests from you !requests from your",
+            "{processing|handling|receiving|experiencing} {currently |far |simply |}too many {concurrent |}requests !requests from you !requests from your",
             "=provider unavailable",
             "worker .. request limit reached",
             "{preempted|evicted|aborted|cancelled|displaced} by .. {higher priority|priority|scheduler}",
