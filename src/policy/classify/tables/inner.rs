@@ -55,8 +55,8 @@ pub(super) const RULES: &[Rule] = &[
         &[
             "{batch size|batch} .. {larger than|exceed*|at most|greater than|no more than|not be more|over the maximum|above the maximum|more than #} !memory !cuda !rate !quota !per minute !tokens !characters !chars",
             "{max|maximum} {number|count|amount} of {documents|texts|passages|sentences|chunks|queries|inputs|strings|tools|functions|stop sequences|choices|candidates} !tokens !rate !quota !per minute",
-            "{tool description|function description|tool name|function name|tool call id|tool names} .. {too long|exceed*|longer than|at most #|maximum length|maximum of #} !prompt !tokens",
-            "{description|metadata|title|label} .. {exceed*|too long|longer|at most|maximum} .. characters !prompt !tokens",
+            "{tool description|function description|tool name|function name|tool call id|tool names} .. {too long|exceed*|longer than|at most #|maximum length|maximum of #} !prompt !tokens !must start",
+            "{description|title|label} .. {exceed*|too long|longer|at most|maximum} .. characters !prompt !tokens",
             "{too many|at most #|no more than #|maximum of #|up to #|limit of #|more than #} {documents|texts|passages|sentences|chunks|strings|inputs|tools|functions|stop sequences} !tokens !rate !quota !per minute !per second !per day !per month",
         ],
     )

@@ -26,7 +26,7 @@ pub(super) const RULES: &[Rule] = &[
             "{required|needed|selected|chosen|enabled} but {is |was |it is |}not {configured|set up|set|installed}",
             "{api key|apikey|base url|api base|api token} {must not be|cannot be|can not be|may not be|should not be|mustnt be|cant be} {null|blank|empty|none|undefined|nil} !header !invalid request error",
             "{timeout|model name|model id|client|endpoint|project id} {must not be|cannot be|can not be|may not be} {null|blank|nil} & {illegal argument exception|null pointer exception|argument null exception}",
-            "missing field {api key|apikey|api base|base url|api token|api url|provider|model provider}",
+            "missing field {api key|apikey|api base|base url|api token|api url|provider|model provider} !provider name",
             "{api key|api token} for .. is {blank|empty|missing|not set|unset|undefined|null}",
             "{known|supported|valid} providers {are|is}",
             "specify either .. {chat|streaming|language|embedding} .. model",

@@ -68,7 +68,7 @@ pub(super) const RULES: &[Rule] = &[
         C::Network,
         &[
             "{econnrefused|econnreset|enotfound|eai again|ehostunreach|enetunreach|epipe|econnaborted|enetdown|ehostdown|und err socket|und err closed|err connection*|err network*|err name not*|err internet*|err socket*|err http2*|err stream*|err ssl*|err address*|err proxy*|eproto|err empty response|econnection*}",
-            "{connection|connect|socket|stream|tcp|conn|channel|pipe} {was |is |has been |has |been |unexpectedly |error |call |attempt |forcibly |closed |could not be |}{refused|reset|closed|aborted|dropped|lost|terminated|broken|failed|hang up|error|disconnected|interrupted|unexpectedly|forcibly|severed|hangup|died|shut down|established} !stream disconnected before",
+            "{connection|connect|socket|stream|tcp|conn|channel|pipe} {was |is |has been |has |been |unexpectedly |error |call |attempt |forcibly |closed |could not be |}{refused|reset|closed|aborted|dropped|lost|terminated|broken|failed|hang up|error|disconnected|interrupted|unexpectedly|forcibly|severed|hangup|died|shut down|established} !stream disconnected before !connection test !test connection !connection check",
             "{closed|reset|dropped|terminated|lost|aborted|refused} {the |}connection",
             "close handshake",
             "{failed|unable|could not|couldnt|cannot|error|cant|not able} {to |}{connect|connecting|establish*|reach|resolve|open {a |}connection} !running",
