@@ -77,6 +77,7 @@ pub(super) const RULES: &[Rule] = &[
             "{prompt|input|total} tokens .. {exceed*|greater than|larger than|more than|must be less than|must be} .. {context|max|limit|length|maximum|window}",
             "{message|prompt|input|text|content|question} you {submitted|sent|entered|provided} {is |was |}{too long|too large|too big}",
             "{exceed*|over|above|beyond} {the |}{model |models |}{max|maximum} {context|sequence|input} !rate !per minute",
+            "tokens {sent|given|provided|supplied} .. {window|limit|maximum|max} {is|of} #",
             "length of {prompt|input|inputs} .. {exceed*|must be less|longer|greater|larger|limit}",
             "inputs tokens max new tokens must be",
             "tokens max new tokens",

@@ -154,7 +154,7 @@ pub(super) const RULES: &[Rule] = &[
             "{api key|api keys|key|token|credential|credentials|jwt|session|signature|password|secret|access key|bearer|oauth|cookie|login} .. {is invalid|invalid|expired|incorrect|wrong|revoked|rejected|not valid|not recogni*|does not exist|doesnt exist|verification failed|could not be verified|cannot be verified|not accepted|mismatch|been deleted|been disabled|could not be authenticated|failed validation|refused} !certificate !ssl !unexpected token !schema !invalid request error !parameter !max tokens",
             "{wrong|incorrect|invalid|bad} {username|user|password|login|user name}",
             "{must|needs to|has to|should} be authenticated",
-            "{could not|couldnt|cannot|cant|unable to|failed to|not able to} {be |}{verify|validate|authenticate|recognize|accept|refresh} .. {credential*|api key|token|identity|key|signature|session|user|login} !certificate",
+            "{could not|couldnt|cannot|cant|unable to|failed to|not able to} {be |}{verify|validate|authenticate|recognize|recognise|accept|refresh} .. {credential*|api key|token|identity|key|signature|session|user|login} !certificate",
             "{invalid|bad|wrong|no|missing|not} auth",
             "{token|nonce|signature} .. {reuse|reused|replay*|used already|already used|already been used}",
             "{please |you must |you need to |must |}{sign in|log in|login|signin|authenticate|reauthenticate|re authenticate} {to continue|again|first|is required|required|to use|to access|before}",

@@ -107,6 +107,8 @@ pub(super) const RULES: &[Rule] = &[
             "{credential|credentials|key|api key|token|oauth token|account|license|subscription|login} .. {only authorized for|only allowed|only permitted|only valid for|only be used|only usable|only intended|only for use|authorized only for|not be used for|cannot be used for|cant be used for|not intended for|not meant for} !max tokens",
             "{key|api key|account|license|credential} {is |}{restricted|limited|scoped|bound} to {the |a |specific |certain |only |}{model|models|endpoint|endpoints|scope|ip|ip addresses|domain|project|region|embeddings|chat|api|apis|product|service}",
             "{key|api key|token|user|account|role|team|project|organization|tenant} .. {not authorized to|unauthorized to|not permitted to|not entitled to|not allowed to} {access|use|operate|invoke|call|view|run|perform|make|consume|request} {the |this |that |on |requested |}{model|models|resource|resources|specified|requested|endpoint|deployment|operation|action|service|route|api}",
+            "{key|api key|token|account|license|credential} can only {call|be used|access|use|invoke|reach|query}",
+            "{admin|administrator|owner|admins} {has |have |}{turned|disabled|blocked|restricted|switched|revoked}",
             "not authorized to operate",
             "{policy|policies|acl|rule} {prevents|prohibits|forbids|denies|disallows|does not permit|doesnt permit} !content policy !safety policy !usage policy",
             "模型 .. {未授权|未开通|无权}",

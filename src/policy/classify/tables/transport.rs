@@ -68,7 +68,7 @@ pub(super) const RULES: &[Rule] = &[
         C::Network,
         &[
             "{econnrefused|econnreset|enotfound|eai again|ehostunreach|enetunreach|epipe|econnaborted|enetdown|ehostdown|und err socket|und err closed|err connection*|err network*|err name not*|err internet*|err socket*|err http2*|err stream*|err ssl*|err address*|err proxy*|eproto|err empty response|econnection*}",
-            "{connection|connect|socket|stream|tcp|conn|channel|pipe} {was |is |has been |has |been |unexpectedly |error |call |attempt |forcibly |closed |could not be |}{refused|reset|closed|aborted|dropped|lost|terminated|broken|failed|hang up|error|disconnected|interrupted|unexpectedly|forcibly|severed|hangup|died|shut down|established} !stream disconnected before !connection test !test connection !connection check",
+            "{connection|connect|socket|stream|tcp|conn|channel|pipe} {was |is |has been |has |been |unexpectedly |error |call |attempt |forcibly |closed |could not be |}{refused|reset|closed|aborted|dropped|lost|terminated|broken|failed|hang up|error|disconnected|interrupted|unexpectedly|forcibly|severed|hangup|died|shut down|established} !stream disconnected before",
             "{closed|reset|dropped|terminated|lost|aborted|refused} {the |}connection",
             "close handshake",
             "{failed|unable|could not|couldnt|cannot|error|cant|not able} {to |}{connect|connecting|establish*|reach|resolve|open {a |}connection} !running",
@@ -79,6 +79,7 @@ pub(super) const RULES: &[Rule] = &[
             "{stream interrupted|stream was interrupted|before response}",
             "stream error !stream error false",
             "network connection {error|lost|failed|failure|was|is|timed|closed|reset|issue|broken|dropped}",
+            "{name|host|hostname|dns} lookup .. {failed|error|failure|timed}",
             "{actively refused|no connection could be made|forcibly closed}",
             "{body length does not match|content length mismatch|transfer closed with|not enough data to satisfy|stream length .. disagree|body was truncated|err incomplete*|err content length mismatch|empty data frame|unexpected eos}",
             "{no address associated with|non recoverable failure in name|name has no usable address|no data record of requested type|nameserver|unknown host name|stream removed|bad handshake|dispatch task is gone|header parser received no bytes|when http tunneling|while copying content|error occurred while sending the request}",

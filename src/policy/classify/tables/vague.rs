@@ -15,6 +15,7 @@ pub(super) const RULES: &[Rule] = &[
         C::Timeout,
         &[
             "polling {window|limit|attempts|budget|period}",
+            "wall clock",
             "{still|stayed|remained|stuck} {in |}{pending|queued|running|processing} .. {after|beyond|past}",
             "{exceed*|reached|hit|over|past} .. {time limit|wait time|waiting time|processing time|time budget|deadline|maximum duration|max duration|allotted time|time allowed|run time|runtime limit}",
             "{after|due to|because of|on} {a |the |}timeout",
