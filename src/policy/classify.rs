@@ -26,6 +26,7 @@ mod engine;
 mod evidence;
 mod phrase;
 mod reading;
+mod room;
 mod rule;
 mod status;
 mod tables;

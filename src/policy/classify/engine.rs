@@ -301,27 +301,30 @@ impl Alternative {
         let matches = self.chain.first()?.any.among(&hits.seen).filter_map(|atom| {
             hits.of(atom).find_map(|(at, hit)| {
                 let here = !self.whole_value || reading.is_value((hit.start, hit.end));
-                Some((hit.start, here.then(|| self.end(at, &hits.list, reading))??))
+                Some((hit.start, here.then(|| self.end(at, hits, reading))??))
             })
         });
         matches.min_by_key(|span| span.0)
     }
 
     /// The end of the match that begins with this hit.
-    fn end(&self, at: usize, hits: &[Hit], reading: &Reading) -> Option<usize> {
-        let mut end = hits[at].end;
+    fn end(&self, at: usize, hits: &Hits, reading: &Reading) -> Option<usize> {
+        let list = hits.list();
+        let mut end = list[at].end;
         let mut from = at + 1;
         for link in &self.chain[1..] {
             // Finds come ordered by their end; a wide window would make this quadratic, so the gap is bounded.
             let last = end + link.gap;
-            let next = hits[from..].iter().take_while(|hit| hit.end <= last + LONGEST).position(|hit| {
-                hit.start >= end
-                    && hit.start <= last
-                    && link.any.has(hit.atom)
-                    && link.allows(&reading.text[end..hit.start])
-            })?;
-            end = hits[from + next].end;
-            from += next + 1;
+            let window = list[from..].iter().take_while(|hit| hit.end <= last + LONGEST);
+            let fits = |hit: &Hit| hit.start >= end && hit.start <= last && link.allows(&reading.text[end..hit.start]);
+            // Mostly only one of the atoms stands in the text.
+            let next = match link.any.only(&hits.seen) {
+                Some(atom) => window.enumerate().find(|(_, hit)| hit.atom == atom && fits(hit)),
+                None => window.enumerate().find(|(_, hit)| link.any.has(hit.atom) && fits(hit)),
+            };
+            let (passed, hit) = next?;
+            end = hit.end;
+            from += passed + 1;
         }
         Some(end)
     }

@@ -8,15 +8,15 @@
 //!
 //! Never judges, and never looks further than [`HEAD`] and [`TAIL`] bytes.
 
-mod ends;
 mod keys;
 mod letters;
+mod source;
 mod text;
 
-use ends::Ends;
 use keys::{Value, names_number};
-use letters::{KINDS, Kind};
-pub(super) use letters::{LETTERS, mark};
+use letters::{BETWEEN, Between, Kind};
+pub(super) use letters::{LETTERS, last_mark, mark, place};
+use source::Source;
 pub(super) use text::{Text, Word};
 
 /// Bytes read from the beginning of a text.
@@ -55,8 +55,8 @@ pub(super) struct Reading {
     /// The values of code-like keys, as spans of the text, in order.
     pub values: Vec<(usize, usize)>,
     open: Option<Open>,
-    /// Where the words of the source end that is being read.
-    ends: Ends,
+    /// What is being read.
+    source: Source,
     /// Whether the last letter was of a script without spaces.
     wide: bool,
 }
@@ -97,6 +97,7 @@ impl Reading {
     /// Adds a code found outside the text (a header), as a keyed value.
     pub(super) fn add_code(&mut self, code: &str) {
         self.add("code");
+        let code = &code[..code.floor_char_boundary(HEAD)];
         self.text.make_room(code.len());
         self.open = Some(Open { from: self.text.len(), quoted: true });
         self.read(code, 0);
@@ -119,20 +120,20 @@ impl Reading {
 
     fn read(&mut self, source: &str, offset: usize) {
         let bytes = source.as_bytes();
-        self.ends.find(bytes);
+        self.source.take(bytes);
         let mut i = 0;
-        while i < bytes.len() {
-            let byte = bytes[i];
-            match KINDS[byte as usize] {
+        loop {
+            match self.source.kind(i) {
+                Kind::End if i >= bytes.len() => break,
                 Kind::Letter => {
                     self.part_from_wide();
-                    i = self.words(bytes, i);
+                    i = self.words(i);
                 }
                 Kind::Joint => {
                     self.text.gap();
                     i += 1;
                 }
-                Kind::Gap => {
+                Kind::Gap | Kind::End => {
                     if self.open.is_some_and(|open| !open.quoted) {
                         self.close();
                     }
@@ -143,7 +144,7 @@ impl Reading {
                     self.close();
                     self.text.gap();
                     i += 1;
-                    while bytes.get(i).is_some_and(|byte| KINDS[*byte as usize] <= Kind::Quote) {
+                    while self.source.kind(i) <= Kind::Quote {
                         i += 1;
                     }
                 }
@@ -151,16 +152,19 @@ impl Reading {
                     if self.open.is_some_and(|open| !open.quoted) {
                         self.close();
                     }
-                    i = if byte == b':' && bytes[i..].starts_with(b"://") {
-                        self.skip_address(bytes, i)
-                    } else {
-                        self.gap_from(bytes, i)
+                    i = match &bytes[i..] {
+                        [b':', b'/', b'/', ..] => self.skip_address(bytes, i),
+                        [b':', b'"', b'a'..=b'z' | b'A'..=b'Z', ..] => {
+                            self.text.gap();
+                            self.value_from(bytes, i + 2)
+                        }
+                        _ => self.gap_from(bytes, i),
                     };
                 }
                 Kind::Digit => i = self.number(bytes, i, offset),
                 Kind::Apostrophe => {
                     let inside = i > 0
-                        && KINDS[bytes[i - 1] as usize] == Kind::Letter
+                        && self.source.kind(i - 1) == Kind::Letter
                         && bytes.get(i + 1).is_some_and(u8::is_ascii_lowercase)
                         && !bytes.get(i + 2).is_some_and(u8::is_ascii_alphabetic);
                     if inside {
@@ -179,43 +183,49 @@ impl Reading {
 
     /// Writes the words from here on between which only gaps stand.
     #[inline]
-    fn words(&mut self, bytes: &[u8], from: usize) -> usize {
+    fn words(&mut self, from: usize) -> usize {
         let within = match self.open {
             None => Kind::Quote,
             Some(Open { quoted: true, .. }) => Kind::Gap,
             Some(Open { quoted: false, .. }) => Kind::Joint,
         };
-        self.text.put_words(bytes, &self.ends, from, within)
+        self.text.put_words(&self.source, from, within)
     }
 
-    /// Reads the gap between a key and its value; opens the value when the key's is a code, drops it when it is an echo.
+    /// Reads the gap between a key and its value, and begins the value.
     fn gap_from(&mut self, bytes: &[u8], from: usize) -> usize {
-        let mut i = from;
-        let mut assigned = false;
-        while bytes.get(i).is_some_and(|byte| letters::BETWEEN[*byte as usize]) {
-            // `\n` inside an escaped text ends the gap.
-            if bytes[i] == b'\\' && bytes.get(i + 1).is_some_and(u8::is_ascii_alphanumeric) {
-                break;
+        let (mut i, mut assigned) = (from, false);
+        while let Some(between) = bytes.get(i).and_then(|byte| BETWEEN[*byte as usize]) {
+            match between {
+                Between::Assign => assigned = true,
+                // `\n` inside an escaped text ends the gap.
+                Between::Backslash if bytes.get(i + 1).is_some_and(u8::is_ascii_alphanumeric) => break,
+                Between::Backslash | Between::Space => {}
             }
-            assigned |= matches!(bytes[i], b':' | b'=');
             i += 1;
         }
         self.text.gap();
-        if !assigned || i >= bytes.len() {
-            return i.max(from + 1);
-        }
-        let value = keys::value_of(self.text.words());
-        if value == Value::Code && bytes[i].is_ascii_alphabetic() {
-            if self.open.is_none() {
+        if assigned { self.value_from(bytes, i) } else { i }.max(from + 1)
+    }
+
+    /// Opens a value when its key is a code's, drops it when it is an echo.
+    #[expect(clippy::inline_always, reason = "nearly every key is none of those that it looks for")]
+    #[inline(always)]
+    fn value_from(&mut self, bytes: &[u8], mut i: usize) -> usize {
+        let Some(first) = bytes.get(i) else { return i };
+        match keys::value_of(self.text.words()) {
+            Value::Code if first.is_ascii_alphabetic() && self.open.is_none() => {
                 let quoted = matches!(bytes[i - 1], b'"' | b'\'');
                 self.open = Some(Open { from: self.text.len(), quoted });
             }
-        } else if value == Value::Echo && bytes[i - 1] == b'"' {
-            while i < bytes.len() && !(bytes[i] == b'"' && bytes[i - 1] != b'\\') {
-                i += 1;
+            Value::Echo if bytes[i - 1] == b'"' => {
+                while i < bytes.len() && !(bytes[i] == b'"' && bytes[i - 1] != b'\\') {
+                    i += 1;
+                }
             }
+            _ => {}
         }
-        i.max(from + 1)
+        i
     }
 
     /// Writes a letter outside ASCII; scripts without spaces stand apart from Latin words.
@@ -268,20 +278,20 @@ impl Reading {
         }
         let mut i = from;
         let (mut whole, mut digits, mut fraction) = (0_u32, 0_u8, false);
-        while i < bytes.len() {
-            if bytes[i].is_ascii_digit() {
+        loop {
+            let first = i;
+            while let Some(digit) = bytes.get(i).map(|byte| byte.wrapping_sub(b'0')).filter(|digit| *digit < 10) {
                 if !fraction {
-                    whole = whole.saturating_mul(10).saturating_add(u32::from(bytes[i] - b'0'));
-                    digits = digits.saturating_add(1);
+                    whole = whole.saturating_mul(10).saturating_add(digit.into());
                 }
-            } else if matches!(bytes[i], b'.' | b',') && bytes.get(i + 1).is_some_and(u8::is_ascii_digit) {
-                fraction |= bytes[i] == b'.';
-                if bytes[i] == b',' {
-                    digits = digits.saturating_add(1);
-                }
-            } else {
-                break;
+                i += 1;
             }
+            if !fraction {
+                digits = digits.saturating_add(u8::try_from(i - first).unwrap_or(u8::MAX));
+            }
+            let [sign @ (b'.' | b','), b'0'..=b'9', ..] = &bytes[i..] else { break };
+            fraction |= *sign == b'.';
+            digits = digits.saturating_add(u8::from(*sign == b','));
             i += 1;
         }
         let alone = !fraction && !bytes.get(i).is_some_and(u8::is_ascii_alphanumeric);

@@ -44,7 +44,7 @@ pub(super) fn stated(
 
 /// Whether the header is the text's wait rounded to whole seconds.
 fn rounds_to(precise: Duration, rounded: Duration) -> bool {
-    precise.subsec_nanos() != 0 && rounded.abs_diff(precise) <= Duration::from_secs(1)
+    precise.subsec_nanos() != 0 && rounded.subsec_nanos() == 0 && rounded.abs_diff(precise) <= Duration::from_secs(1)
 }
 
 fn header(error: &ProviderError, now: Timestamp) -> Option<Wait> {
@@ -146,7 +146,7 @@ pub(super) mod text {
     //! Waits that stand in the text.
 
     use super::length::{Unit, bounded, clock, duration};
-    use super::{Duration, ProviderError, Reading, Wait, WaitSource, Word, mark};
+    use super::{Duration, ProviderError, Reading, Wait, WaitSource, Word, mark, rounds_to};
 
     /// Words (in the spelling of a reading) after which a wait stands; whether a bare number means seconds or milliseconds.
     const LEADS: [(&str, Option<Unit>); 47] = [
@@ -205,33 +205,39 @@ pub(super) mod text {
     /// The first wait that the text states.
     pub(super) fn stated(error: &ProviderError, reading: &Reading, in_words: bool) -> Option<Wait> {
         let source = error.body.as_deref().filter(|b| !b.is_empty()).or(error.message.as_deref())?;
+        let mut rounded: Option<Wait> = None;
         for number in &reading.numbers {
             let before = &reading.text[..number.at];
             let word = number.words.checked_sub(1).and_then(|at| reading.text.words().get(at));
             let lead = LEADS[..if word.is_some_and(may_lead) { LEADS.len() } else { 0 }]
                 .iter()
                 .filter(|(lead, _)| before.ends_with(lead.as_bytes()))
-                .max_by_key(|(lead, _)| lead.len());
+                .max_by_key(|(lead, _)| lead.len())
+                .filter(|_| !NOT_LEADS.iter().any(|no| before.ends_with(no.as_bytes())));
             let rest = source.get(number.source..)?;
-            if let Some((lead, unit)) = lead.filter(|_| !NOT_LEADS.iter().any(|no| before.ends_with(no.as_bytes()))) {
+            let wait = if let Some((lead, unit)) = lead {
                 if source.as_bytes().get(number.source.wrapping_sub(1)) == Some(&b'-') {
                     continue;
                 }
+                let source = match *lead {
+                    " retry delay " => WaitSource::RetryInfo,
+                    _ if unit.is_some() => WaitSource::BodyField,
+                    _ => WaitSource::Text,
+                };
                 // Behind "after" a clock is a time of day.
                 let clock = if lead.ends_with("after ") { None } else { clock(rest) };
-                if let Some(duration) = clock.or_else(|| duration(rest, *unit)) {
-                    let source = match *lead {
-                        " retry delay " => WaitSource::RetryInfo,
-                        _ if unit.is_some() => WaitSource::BodyField,
-                        _ => WaitSource::Text,
-                    };
-                    return Some(Wait { duration, source });
-                }
-            } else if let Some(duration) = later(rest) {
-                return Some(Wait { duration, source: WaitSource::Text });
+                clock.or_else(|| duration(rest, *unit)).map(|duration| Wait { duration, source })
+            } else {
+                later(rest).map(|duration| Wait { duration, source: WaitSource::Text })
+            };
+            // A field may be a text's wait rounded; the text stands behind it then.
+            match (wait, rounded) {
+                (Some(wait), Some(field)) if rounds_to(wait.duration, field.duration) => return Some(wait),
+                (Some(wait), None) if wait.source == WaitSource::Text => return Some(wait),
+                (wait, field) => rounded = field.or(wait),
             }
         }
-        if in_words { self::in_words(reading) } else { None }
+        rounded.or_else(|| if in_words { self::in_words(reading) } else { None })
     }
 
     /// Whether a word before a number can end a lead at all.
@@ -297,6 +303,7 @@ pub(super) mod text {
             " wait for ",
             " resets in ",
         ];
+        const LAST: [u64; 4] = [mark("in"), mark("after"), mark("wait"), mark("for")];
         const UNITS: [(u64, f64); 8] = [
             (mark("second"), 1.0),
             (mark("seconds"), 1.0),
@@ -327,14 +334,16 @@ pub(super) mod text {
             (mark("an"), 1.0),
         ];
         let of = |table: &[(u64, f64)], word: &Word| table.iter().find(|(mark, _)| *mark == word.mark).map(|row| row.1);
-        reading.text.words().windows(2).find_map(|words| {
-            // Nearly no word is a unit, and most others begin in another way.
-            let may_be = matches!(words[1].mark.to_le_bytes()[0], b's' | b'm' | b'h' | b'd');
-            let unit = may_be.then(|| of(&UNITS, &words[1]))??;
-            let number = of(&NUMBERS, &words[0])?;
-            let before = &reading.text[..words[0].begin];
+        reading.text.words().windows(3).find_map(|words| {
+            // Nearly no word ends a lead.
+            let [lead, number, unit] = words else { return None };
+            if !LAST.contains(&lead.mark) {
+                return None;
+            }
+            let seconds = of(&NUMBERS, number)? * of(&UNITS, unit)?;
+            let before = &reading.text[..number.begin];
             let leads = LEADS.iter().any(|lead| before.ends_with(lead.as_bytes()));
-            let duration = leads.then(|| bounded(number * unit))??;
+            let duration = leads.then(|| bounded(seconds))??;
             Some(Wait { duration, source: WaitSource::Text })
         })
     }

@@ -2,13 +2,16 @@
 //!
 //! Never keeps more than [`MAX_HITS`] finds.
 
-use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
-    num::NonZeroU16,
-};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use crate::policy::classify::room::Room;
 
 /// Finds kept of one text; what comes later is not looked at.
-const MAX_HITS: usize = 768;
+const MAX_HITS: u16 = 768;
+/// No hit.
+const ENOUGH: u16 = u16::MAX;
+/// Room for them (a power of two, so that no place is outside).
+const PLACES: usize = 1024;
 /// Most atoms, and most alternatives, that the tables may hold.
 pub(super) const MOST: usize = 16384;
 
@@ -21,28 +24,29 @@ pub(super) struct Set {
 }
 
 /// The finds of one text; the room is kept from text to text.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(in crate::policy::classify) struct Hits {
-    pub(super) list: Vec<Hit>,
+    list: Room<Hit, PLACES>,
+    count: u16,
     /// The atoms that were found.
     pub(super) seen: Set,
     /// The alternatives that are worth a look for them.
     pub(super) begun: Set,
     /// By atom.
-    spans: Box<[Span]>,
+    spans: Room<Span, MOST>,
     /// Which text this is; what was noted of another counts no more.
     text: u32,
     /// Whether any of the words of [`WAITS`] stands in the text.
     pub(in crate::policy::classify) speaks_of_waiting: bool,
 }
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Hit {
     pub(super) atom: u32,
     pub(super) start: usize,
     pub(super) end: usize,
-    /// The next hit of this atom, if any.
-    next: Option<NonZeroU16>,
+    /// The next hit of this atom; the first of all is none's next.
+    next: u16,
 }
 
 /// The hits of an atom.
@@ -51,6 +55,7 @@ struct Span {
     /// The text that they are of.
     text: u32,
     first: u16,
+    /// [`ENOUGH`] where the first is enough.
     last: u16,
 }
 
@@ -142,6 +147,12 @@ impl Any {
         self.0.iter().any(|(block, bits)| set.block(*block) & bits != 0)
     }
 
+    /// The one that is in a set, if it is one.
+    pub(super) fn only(&self, set: &Set) -> Option<u32> {
+        let mut among = self.among(set);
+        among.next().filter(|_| among.next().is_none())
+    }
+
     /// Those that are in a set.
     pub(super) fn among(&self, set: &Set) -> impl Iterator<Item = u32> {
         self.0.iter().flat_map(|(block, bits)| {
@@ -157,23 +168,9 @@ impl Any {
 
 // === impl Hits ===
 
-impl Default for Hits {
-    fn default() -> Self {
-        let (list, spans) = (Vec::with_capacity(MAX_HITS), vec![Span::default(); MOST]);
-        Self {
-            list,
-            seen: Set::default(),
-            begun: Set::default(),
-            spans: spans.into(),
-            text: 0,
-            speaks_of_waiting: false,
-        }
-    }
-}
-
 impl Hits {
     pub(super) fn clear(&mut self) {
-        self.list.clear();
+        self.count = 0;
         self.seen.clear();
         self.begun.clear();
         self.text = self.text.wrapping_add(1);
@@ -182,29 +179,33 @@ impl Hits {
         }
     }
 
+    /// All of them, in the order of their ends.
+    pub(super) fn list(&self) -> &[Hit] {
+        &self.list[..usize::from(self.count)]
+    }
+
     /// Adds a hit, of an atom whose place does not count only the first; says whether there is room for another.
     #[inline]
     pub(super) fn add(&mut self, atom: u32, start: usize, end: usize, placed: &Set) -> bool {
-        let at = u16::try_from(self.list.len()).unwrap_or_default();
-        let Some(span) = self.spans.get_mut(atom as usize) else { return true };
+        let (at, span) = (self.count, &mut self.spans[atom as usize % MOST]);
         if span.text != self.text {
-            *span = Span { text: self.text, first: at, last: at };
+            let last = if placed.has(atom) { at } else { ENOUGH };
+            *span = Span { text: self.text, first: at, last };
             self.seen.insert(atom);
-        } else if !placed.has(atom) {
+        } else if span.last == ENOUGH {
             return true;
         } else {
-            if let Some(hit) = self.list.get_mut(usize::from(span.last)) {
-                hit.next = NonZeroU16::new(at);
-            }
+            self.list[usize::from(span.last) % PLACES].next = at;
             span.last = at;
         }
-        self.list.push(Hit { atom, start, end, next: None });
-        self.list.len() < MAX_HITS
+        self.list[usize::from(at) % PLACES] = Hit { atom, start, end, next: 0 };
+        self.count = at + 1;
+        self.count < MAX_HITS
     }
 
     /// Orders the hits by their ends.
     pub(super) fn sort(&mut self, placed: &Set) {
-        let mut hits = std::mem::take(&mut self.list);
+        let mut hits = self.list().to_vec();
         hits.sort_by_key(|hit| hit.end);
         self.clear();
         for hit in hits {
@@ -222,12 +223,12 @@ impl Hits {
 
     /// The hits of an atom, and where in the list they stand.
     pub(super) fn of(&self, atom: u32) -> impl Iterator<Item = (usize, &Hit)> {
-        let span = self.spans.get(atom as usize).filter(|span| span.text == self.text);
-        let mut next = span.map(|span| usize::from(span.first));
+        let span = Some(self.spans[atom as usize % MOST]).filter(|span| span.text == self.text);
+        let mut next = span.map(|span| span.first);
         std::iter::from_fn(move || {
-            let at = next?;
-            let hit = self.list.get(at)?;
-            next = hit.next.map(|next| usize::from(next.get()));
+            let at = usize::from(next?);
+            let hit = self.list().get(at)?;
+            next = (hit.next != 0).then_some(hit.next);
             Some((at, hit))
         })
     }

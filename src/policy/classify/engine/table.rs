@@ -8,22 +8,18 @@ use std::{
     ops::{Index, IndexMut},
 };
 
+use crate::policy::classify::room::Room;
+
 /// From keys to small numbers, none of which is zero: open addressing with at most every second of `SIZE` places taken (a
 /// power of two). A place holds the upper 48 bits of the key's hash, which tell keys apart, and the number.
-#[derive(Debug)]
-pub(super) struct Table<const SIZE: usize>(Box<[u64; SIZE]>);
+#[derive(Debug, Default)]
+pub(super) struct Table<const SIZE: usize>(Room<u64, SIZE>);
 
 /// Anything by small numbers, with room for each of them, so that none is outside.
 #[derive(Debug)]
-pub(super) struct All<T>(Box<[T; 1 << 16]>);
+pub(super) struct All<T>(Room<T, { 1 << 16 }>);
 
 // === impl Table ===
-
-impl<const SIZE: usize> Default for Table<SIZE> {
-    fn default() -> Self {
-        Self(Box::new([0; SIZE]))
-    }
-}
 
 impl<const SIZE: usize> Table<SIZE> {
     pub(super) fn new(entries: impl Iterator<Item = (u64, u16)>) -> Self {
@@ -68,7 +64,7 @@ impl<const SIZE: usize> Table<SIZE> {
     /// Bytes that it takes.
     #[cfg(test)]
     pub(super) fn memory(&self) -> usize {
-        size_of_val(&*self.0)
+        size_of_val(&self.0[..])
     }
 }
 
@@ -76,7 +72,7 @@ impl<const SIZE: usize> Table<SIZE> {
 
 impl<T: Copy + Default> Default for All<T> {
     fn default() -> Self {
-        Self(vec![T::default(); 1 << 16].try_into().unwrap_or_else(|_| unreachable!("room for each")))
+        Self(Room::default())
     }
 }
 

@@ -18,6 +18,8 @@ pub(super) enum Kind {
     Apostrophe,
     Backslash,
     Wide,
+    /// Nothing, or what stands for it.
+    End,
 }
 
 /// The kind of every byte.
@@ -36,6 +38,7 @@ pub(super) const KINDS: [Kind; 256] = {
             b'"' => Kind::Quote,
             b':' | b'=' => Kind::Assign,
             128.. => Kind::Wide,
+            0 => Kind::End,
             _ => Kind::Gap,
         };
         byte += 1;
@@ -44,12 +47,23 @@ pub(super) const KINDS: [Kind; 256] = {
 };
 
 /// What stands between a key and its value.
-pub(super) const BETWEEN: [bool; 256] = {
-    let mut between = [false; 256];
-    let bytes = b":= \"'\\\t";
+#[derive(Clone, Copy)]
+pub(super) enum Between {
+    Assign,
+    Backslash,
+    Space,
+}
+
+/// What each byte is between a key and its value, if it may stand there.
+pub(super) const BETWEEN: [Option<Between>; 256] = {
+    let mut between = [None; 256];
+    between[b':' as usize] = Some(Between::Assign);
+    between[b'=' as usize] = Some(Between::Assign);
+    between[b'\\' as usize] = Some(Between::Backslash);
+    let spaces = b" \t\"'";
     let mut at = 0;
-    while at < bytes.len() {
-        between[bytes[at] as usize] = true;
+    while at < spaces.len() {
+        between[spaces[at] as usize] = Some(Between::Space);
         at += 1;
     }
     between
@@ -112,14 +126,41 @@ pub(in crate::policy::classify) const fn mark(word: &str) -> u64 {
     Mark::of(word.as_bytes(), word.len())
 }
 
+/// The mark of the last of some words, behind which a space stands.
+pub(in crate::policy::classify) const fn last_mark(words: &str) -> u64 {
+    let words = words.as_bytes();
+    let end = words.len() - 1;
+    let mut from = end;
+    while from > 0 && words[from - 1] != b' ' {
+        from -= 1;
+    }
+    Mark::of(words.split_at(from).1, end - from)
+}
+
+/// One of 64 bits for a mark, by which most others are told from it at once.
+#[inline]
+pub(in crate::policy::classify) const fn place(mark: u64) -> u64 {
+    1 << (mark.wrapping_mul(SPREAD) >> 58)
+}
+
 /// Spreads bits upwards.
-pub(super) const SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;
+const SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;
 
 /// The bits that tell a lower-case letter from its capital, of eight letters.
 pub(super) const CASE: u64 = 0x2020_2020_2020_2020;
 
+/// The bits of the first of eight bytes, by how many.
+const FIRST: [u64; 8] = {
+    let (mut first, mut count) = ([0; 8], 1);
+    while count < 8 {
+        first[count] = first[count - 1] << 8 | 0xFF;
+        count += 1;
+    }
+    first
+};
+
 /// The first of eight bytes, less than eight.
 #[inline]
 pub(super) const fn begin(eight: u64, count: usize) -> u64 {
-    eight & !(u64::MAX << (8 * count % 64))
+    eight & FIRST[count % 8]
 }

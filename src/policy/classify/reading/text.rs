@@ -5,15 +5,16 @@
 use std::ops::Deref;
 
 use super::{
-    ends::Ends,
-    letters::{self, KINDS, Kind, Mark},
+    letters::{self, Kind, Mark},
+    source::Source,
 };
+use crate::policy::classify::room::Room;
 
 /// Words between single spaces, beginning with a space.
 #[derive(Debug, Default)]
 pub(in crate::policy::classify) struct Text {
     /// What is written, and room behind it.
-    bytes: Vec<u8>,
+    bytes: Room<u8, { PLACES + SPARE }>,
     /// How much of it is written.
     len: usize,
     /// The words that a space ends.
@@ -29,15 +30,15 @@ pub(in crate::policy::classify) struct Text {
 pub(in crate::policy::classify) struct Word {
     /// Where it begins.
     pub begin: usize,
-    /// Where it ends.
-    pub end: usize,
     /// Its [mark](Mark), by which words are told apart.
     pub mark: u64,
 }
 
 /// Bytes that a word and its gap have at least, on an average.
 const USUAL_WORD: usize = 5;
-/// Room behind the end, so that eight bytes can always be stored at once.
+/// Bytes that there is room for, twice as many as bounded sources can have (a power of two, so that no place is outside).
+const PLACES: usize = 1 << 17;
+/// Room behind them, so that sixteen bytes can always be stored at once.
 const SPARE: usize = 16;
 
 // === impl Text ===
@@ -52,6 +53,7 @@ impl Deref for Text {
 
 impl Text {
     /// Words that need no reading.
+    #[cfg(test)]
     pub(in crate::policy::classify) fn of(words: &str) -> Self {
         let mut text = Self::default();
         text.make_room(words.len() + 1);
@@ -68,14 +70,11 @@ impl Text {
         self.words.clear();
     }
 
-    /// Makes room for the reading of a source of so many bytes; a reading is at most half as long again.
+    /// Makes room for the words of a source of so many bytes, and begins with a space.
     pub(super) fn make_room(&mut self, source: usize) {
-        let needed = self.len + source + source / 2 + SPARE;
-        if self.bytes.len() < needed {
-            self.bytes.resize(needed, b' ');
-        }
         self.words.reserve(source / USUAL_WORD);
         if self.len == 0 {
+            self.bytes[0] = b' ';
             (self.len, self.next) = (1, 1);
         }
     }
@@ -83,66 +82,70 @@ impl Text {
     /// Writes one byte of a word.
     #[inline]
     pub(super) fn put(&mut self, byte: u8) {
-        if let Some(place) = self.bytes.get_mut(self.len) {
-            *place = byte;
+        if self.len < PLACES {
+            self.bytes[self.len] = byte;
             self.len += 1;
         }
     }
 
     /// Writes the words that begin with a letter at a place of a source, in lower case, and one space for all that stands
     /// between them; says up to where it read.
-    pub(super) fn put_words(&mut self, source: &[u8], ends: &Ends, from: usize, within: Kind) -> usize {
+    #[expect(clippy::inline_always, reason = "it is the loop of its one caller, on whose state it works")]
+    #[inline(always)]
+    pub(super) fn put_words(&mut self, source: &Source, from: usize, within: Kind) -> usize {
         let mut i = from;
         if !self.is_gap() {
             // The word was begun in another way.
-            i += ends.letters(i);
-            source[from..i].iter().for_each(|letter| self.put(letter.to_ascii_lowercase()));
-            match kind(source, i) {
-                Some(kind) if kind == Kind::Letter || kind <= within => self.end_word(),
+            i += source.letters(i);
+            source.slice(from, i).iter().for_each(|letter| self.put(letter.to_ascii_lowercase()));
+            match source.kind(i) {
+                kind if kind == Kind::Letter || kind <= within => self.end_word(),
                 _ => return i,
             }
-            while kind(source, i).is_some_and(|kind| kind <= within) {
+            while source.kind(i) <= within {
                 i += 1;
             }
         }
-        let (mut begin, mut len) = (self.len, self.len);
-        let mut next = kind(source, i);
-        while next == Some(Kind::Letter) {
-            let letters = ends.letters(i);
-            let mark = if letters < 8
-                && let Some(bytes) = source.get(i..).and_then(<[u8]>::first_chunk::<8>)
-                && let Some(place) = self.bytes.get_mut(len..).and_then(<[u8]>::first_chunk_mut::<8>)
-            {
+        let mut begin = self.len;
+        let mut next = source.kind(i);
+        while next == Kind::Letter {
+            let letters = source.letters(i);
+            let end = begin + letters;
+            let mark = if letters < SPARE {
                 // Eight letters at once: all are written, and those behind the word not counted.
-                let eight = u64::from_le_bytes(*bytes) | letters::CASE;
-                *place = eight.to_le_bytes();
+                let at = begin % PLACES;
+                let place = &mut self.bytes[at..at + SPARE];
+                let eight = source.eight(i) | letters::CASE;
+                place[..8].copy_from_slice(&eight.to_le_bytes());
+                let mark = if letters < 8 {
+                    letters::begin(eight, letters)
+                } else {
+                    let more = source.eight(i + 8) | letters::CASE;
+                    place[8..].copy_from_slice(&more.to_le_bytes());
+                    Mark::default().and(eight).end(more, letters - 8)
+                };
                 place[letters] = b' ';
-                letters::begin(eight, letters)
-            } else if let Some(room) = self.bytes.get_mut(len..=len + letters) {
-                put_word(room, &source[i..i + letters])
+                mark
+            } else if let Some(room) = self.bytes.get_mut(begin..=end) {
+                put_word(room, source.slice(i, i + letters))
             } else {
                 // There is always room; if not, the rest is left out.
-                (self.next, self.len) = (begin, begin);
-                return source.len();
+                break;
             };
             i += letters;
-            len += letters;
-            next = kind(source, i);
-            if next != Some(Kind::Letter) {
-                if next.is_none_or(|kind| kind > within) {
-                    self.written = (len, mark);
-                    break;
-                }
-                while next.is_some_and(|kind| kind <= within) {
-                    i += 1;
-                    next = kind(source, i);
-                }
+            next = source.kind(i);
+            if next > within && next != Kind::Letter {
+                (self.next, self.len, self.written) = (begin, end, (end, mark));
+                return i;
             }
-            self.words.push(Word { begin, end: len, mark });
-            len += 1;
-            begin = len;
+            self.words.push(Word { begin, mark });
+            begin = end + 1;
+            while next <= within {
+                i += 1;
+                next = source.kind(i);
+            }
         }
-        (self.next, self.len) = (begin, len);
+        (self.next, self.len) = (begin, begin);
         i
     }
 
@@ -164,7 +167,7 @@ impl Text {
     /// Ends a word that is surely being written.
     fn end_word(&mut self) {
         let mark = if self.written.0 == self.len { self.written.1 } else { self.mark(self.len) };
-        self.words.push(Word { begin: self.next, end: self.len, mark });
+        self.words.push(Word { begin: self.next, mark });
         self.put(b' ');
         self.next = self.len;
     }
@@ -197,7 +200,8 @@ impl Text {
     /// Eight bytes from a place on; behind the end of the text whatever they are.
     #[inline]
     pub(in crate::policy::classify) fn eight(&self, at: usize) -> u64 {
-        self.bytes.get(at..).and_then(<[u8]>::first_chunk).map_or(0, |bytes| u64::from_le_bytes(*bytes))
+        let at = at % PLACES;
+        self.bytes[at..at + 8].first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes))
     }
 }
 
@@ -206,27 +210,9 @@ impl Text {
 fn put_word(room: &mut [u8], word: &[u8]) -> u64 {
     let Some((space, room)) = room.split_last_mut() else { return 0 };
     *space = b' ';
-    let (mut mark, (eights, rest)) = (Mark::default(), word.as_chunks::<8>());
-    for (place, eight) in room.as_chunks_mut::<8>().0.iter_mut().zip(eights) {
-        let eight = u64::from_le_bytes(*eight) | letters::CASE;
-        *place = eight.to_le_bytes();
-        mark = mark.and(eight);
-    }
-    // The last eight letters hold those that are left.
-    if let (Some(place), Some(last)) = (room.last_chunk_mut::<8>(), word.last_chunk::<8>()) {
-        let last = u64::from_le_bytes(*last) | letters::CASE;
-        *place = last.to_le_bytes();
-        return mark.end(last >> 8 >> (8 * (7 - rest.len())), rest.len());
-    }
     room.copy_from_slice(word);
     room.make_ascii_lowercase();
     Mark::of(room, word.len())
-}
-
-/// The kind of a byte, if a source has it.
-#[inline]
-fn kind(source: &[u8], at: usize) -> Option<Kind> {
-    source.get(at).map(|byte| KINDS[*byte as usize])
 }
 
 #[cfg(test)]
@@ -235,13 +221,13 @@ mod tests {
 
     /// The words that are read of a source in which commas are gaps.
     fn read(source: &str) -> Text {
-        let (mut text, mut ends) = (Text::default(), Ends::default());
+        let (mut text, mut taken) = (Text::default(), Source::default());
         text.make_room(source.len());
-        ends.find(source.as_bytes());
+        taken.take(source.as_bytes());
         let (bytes, mut i) = (source.as_bytes(), 0);
         while i < bytes.len() {
             if bytes[i].is_ascii_alphabetic() {
-                i = text.put_words(bytes, &ends, i, Kind::Gap);
+                i = text.put_words(&taken, i, Kind::Gap);
             } else {
                 text.gap();
                 i += 1;
@@ -264,7 +250,8 @@ mod tests {
                 format!("{word} rest of it"),
             ] {
                 let text = read(&source);
-                let found = text.words().iter().find(|found| &text[found.begin..found.end] == word.as_bytes());
+                let found =
+                    text.words().iter().find(|found| text[found.begin..].starts_with(format!("{word} ").as_bytes()));
                 assert_eq!(found.map(|found| found.mark), Some(mark), "{source}");
             }
             let mut text = Text::default();

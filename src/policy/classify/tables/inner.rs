@@ -18,10 +18,37 @@ pub(super) const RULES: &[Rule] = &[
             "error occurred while processing your request !quota !rate limit !overloaded !timed out !memory !tokens",
             "internal server error & {check your network|network connection|unexpected response|invalid response|unexpected response format|stream closed} !quota !rate limit !overloaded !timed out !memory !tokens !econnreset !econnrefused",
             "{internal error|unexpected error} & {no credits consumed|no credits were|not charged}",
+            "lua # .. must be {a |an |of type }{string|number|table|boolean|function|object} @5xx",
+            "bad argument # .. {expected|got} .. {lua|nil|no value|stack traceback} @5xx",
             "unexpected server response @500",
+            "{failed to|unable to|could not|error} {update|updating|consume|consuming|record|recording|write|writing|insert|inserting|increase|decrease|sync|cache} {the |user |token |channel |account |request |remaining |}{quota|usage|quotas|remain quota|usage log|usage logs|quota record} !insufficient !not enough !exceed*",
+            "{error|failure|problem} {was |has been |is |}{encountered|occurred|raised|thrown} {while|when|during} {running|executing|serving|evaluating} {the |this |your |}{model|inference|prediction|pipeline|generation} !quota !memory !cuda !timed out !timeout !not found !overloaded !unavailable !invalid !out of !eof !connection !reset",
             "argument must be {of type|an instance of|one of type} .. {received|an instance of} @http @stream",
         ],
     ),
+    // More output asked for than the model writes is its own cap, and no long prompt.
+    invalid(
+        "inner.output_cap",
+        D::Other,
+        &[
+            "maximum tokens you requested exceed* the model limit",
+            "{number of |}{output|completion|generated} tokens {you |}requested {# |}.. {exceed*|larger than|greater than|more than|above|over} !context !prompt !input",
+            "{max tokens|max output tokens|max completion tokens|max new tokens} {# |is # |of # |value |parameter |}{exceed*|is above|is over|is larger than|is greater than|cannot exceed|must not exceed} {the |}{# |}{output|completion|model|models|maximum|max} {limit|maximum|completion|output|length|number|tokens|capacity|#} !context !prompt !input !budget",
+            "{max tokens|max output tokens|max completion tokens} {value |parameter |is # |# |must be |should be |}.. {valid range|supported range|allowed range|range is|range of} !context",
+            "maximum number of {completion|output} tokens {this|the|that|allowed|supported|for}",
+        ],
+    )
+    .fallback(true),
+    // A tensor of the wrong shape will be so again.
+    rule(
+        "inner.tensor",
+        C::ServerError,
+        &[
+            "{index out of range in self|index select invalid index}",
+            "size of {the |}tensor .. must match",
+        ],
+    )
+    .retry(false),
     // A limit that says itself to wait, whatever failed after it.
     rule(
         "inner.rate",
@@ -34,7 +61,7 @@ pub(super) const RULES: &[Rule] = &[
     rule(
         "inner.per_day",
         C::QuotaExceeded,
-        &["too many {tokens|requests|calls|messages|queries|images} per {day|week|month}"],
+        &["too many {tokens|requests|calls|messages|queries|images} per {day|week|month} !try again in"],
     ),
     invalid("inner.request", D::Other, &["{issue|problem} with your request .. check your {input*|request|parameters}"]),
     // How much an answer may hold at most, and how many things one call may bring, are this model's and vendor's own.
@@ -78,7 +105,7 @@ pub(super) const RULES: &[Rule] = &[
         "inner.frame_server",
         C::ServerError,
         &[
-            "# internal error & {then sent|no close frame|connection closed error|websocket|close code|closed with} !timeout !did not receive !quota !exhausted !overloaded !unavailable !deadline !limit !api key !cancelled !not found",
+            "# internal error & {then sent|no close frame|connection closed error|websocket|close code|closed with} !timeout !timed out !did not receive !quota !exhausted !overloaded !unavailable !deadline !limit !api key !cancelled !not found",
         ],
     ),
     rule(
@@ -149,6 +176,15 @@ pub(super) const RULES: &[Rule] = &[
             "is an invalid start of a {value|property name}",
             "data couldnt be read because it",
             "is required for type with serial name",
+            "json decode .. argument # must be of type",
+            "tried to {use|call|invoke} .. without value",
+            "{key not found|value not found|type mismatch|data corrupted|decoding error} & {coding keys|coding path}",
+            "no value {was |}{found for|associated with} {dictionary |the |}key",
+            "expected {begin object|begin array} but was",
+            "{mismatched input exception|unrecognized property exception|missing kotlin parameter exception|value instantiation exception} !http message not readable* !request body !bad request",
+            "is not a subtype of type !tool @http @stream @transport",
+            "failed to {deserialize|decode|parse|unmarshal} {the |}{api |model |provider |}response .. {unknown variant|missing field|invalid type|expected value|did not match}",
+            "unknown variant .. expected one of .. {stop|length|tool calls|function call} !request",
             "{model|llm|assistant|ai} {produced|emitted|generated|made|wrote} {an |a |}{invalid|malformed|broken} {tool|function} call",
             "{credential|credentials} {validation|validate} .. {invalid response|empty response|unexpected response}",
         ],

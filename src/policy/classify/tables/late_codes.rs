@@ -24,7 +24,7 @@ pub(super) const RULES: &[Rule] = &[
         ],
     ),
     rule("late.malformed", C::MalformedResponse, &["gateway response error", "=bad response"]),
-    rule("late.network", C::Network, &["=eof"]),
+    rule("late.network", C::Network, &["=eof", "failed to fetch @http @transport @stream @grpc"]),
     rule("late.aborted", C::ServerError, &["={aborted|data loss} & grpc"]),
     rule(
         "late.server",

@@ -82,16 +82,29 @@ pub(super) const RULES: &[Rule] = &[
         "server.exception",
         C::ServerError,
         &[
-            "{none type object has|object has no attribute|not subscriptable|is not iterable|referenced before assignment|object is not callable|unsupported operand|division by zero|is not json serializable|cannot read properties of|cannot read property|is not a function|is not defined|nil pointer dereference|null pointer exception|null reference exception|object reference not set|unbound local error|list index out of range|index out of range|name error name|key error|attribute error} !choices !candidates !completion @5xx",
+            "{none type object has|object has no attribute|not subscriptable|is not iterable|referenced before assignment|object is not callable|unsupported operand|division by zero|is not json serializable|circular structure to json|cannot read properties of|cannot read property|is not a function|is not defined|nil pointer dereference|null pointer exception|null reference exception|object reference not set|unbound local error|list index out of range|index out of range|name error name|key error|attribute error} !choices !candidates !completion @5xx",
             "{llama decode|failed to initialize batch|invalid input batch|failed to prepare batch}",
             "{exception calling application|exception iterating responses}",
         ],
     ),
+    // An object of a program's own that it cannot write: it will fail again.
+    rule(
+        "server.unwritable",
+        C::ServerError,
+        &["{is not json serializable|circular structure to json|is not serializable|cannot be serialized|could not be serialized} !the request !your request !request body @http @stream @transport @grpc"],
+    )
+    .retry(false),
     // Nothing came for so long: the length says that somebody waited.
     rule(
         "timeout.silence",
         C::Timeout,
         &["{no|without|not received|never received} {any |}{output|response|reply|answer|data|token|tokens|chunk|chunks|event|events|activity|heartbeat|bytes} .. {for|within|after} {the last |over |more than |}{# s|# sec*|# ms|# min*|#s|#ms|#m|#min}", "{no|without|not received|never received} {any |}{output|response|reply|answer|data|token|tokens|chunk|chunks|event|events|activity|heartbeat|bytes} .. in {the last |over |more than |}{# s|# sec*|# ms|# min*|#s|#ms|#m|#min} !retrying !retry in !try again in"],
+    ),
+    // What a model wrote for a tool broke off before its end.
+    rule(
+        "malformed.cut_arguments",
+        C::MalformedResponse,
+        &["{unexpected end of json*|unterminated string|unexpected eof} & {run single tool|run tool|tool runner|parse tool*|execute tool*|call tool|invoke tool*|run implementation|tool arguments} !client error !fetch !response @tool"],
     ),
     // What a tool's server wrote is not what a model wrote.
     rule(
@@ -119,6 +132,11 @@ pub(super) const RULES: &[Rule] = &[
         C::MalformedResponse,
         &[
             "{response|reply|answer|output|body|completion} {was |is |were |}not {valid |a |valid |well formed |}json",
+            "{produced|returned|generated|gave|yielded|emitted} no {usable|valid|parsable|parseable|final|visible} !credentials !token",
+            "{output|response|answer|reply|completion|json} {was |is |got |}cut {before|off|short|at|in}",
+            "{finished|completed|ended|stopped} {without|with no} {an |any |a |}{answer|reply|response|final answer|visible answer|output|content|text|result} !closed !peer",
+            "{finished|ended|completed|closed} {with|after} {0|zero|#|no} {tokens|chunks|characters|output tokens} & 0 tokens",
+            "{finished|ended|completed|closed} {with|after} {zero|no} {tokens|chunks|characters|output}",
             "{failed|unable|could not|couldnt|cannot|error|failure|fail} {to |while |when |in |}{pars*|decod*|deserializ*|unmarshal*} .. {tool call*|arguments|json|model output|llm output}",
             "{failed|unable|could not|couldnt|cannot|error|failure|fail} {to |while |when |in |}process* {the |a |an |}{tool call*|json|model output|llm output}",
             "error decoding response body",
@@ -127,8 +145,8 @@ pub(super) const RULES: &[Rule] = &[
             "{did not match any variant|missing field .. at line|unknown variant|invalid type .. at line|invalid stream payload|invalid json response|unexpected content type|{invalid|wrong|bad} content type|mimetype|unexpected mimetype|unexpected data|unknown chunk} !http status code",
             "{llm|model|models|assistant|completion|ai|agent|chat|gpt} {output|response|answer|reply|message} .. {did not|does not|didnt|doesnt|do not} {contain|include|match|conform|return|have|follow|parse|provide|comply}",
             "{response|output|answer|object} {did not|does not|didnt|doesnt} {fit|match|conform|comply|validate|contain|follow}",
-            "{did not|didnt|does not|doesnt|without} {provide|provid*|return|produc*|generate|emit|emitting|give|yield|yielding|send|sending|deliver*|includ*|output} {any |a |an |}{valid |usable |assistant |text |new |single |}{message|messages|content|text|output|response|answer|completion|choices|candidates|token|tokens|chunk|chunks|event|events|data|reply|image|images|tool call|tool calls|function call} !due to",
-            "failed to {provide|return|emit|give|yield|include|output} {any |a |an |}{valid |usable |assistant |text |new |}{message|messages|content|text|output|response|answer|completion|choices|candidates|tokens|reply|tool call|tool calls|function call} !due to",
+            "{did not|didnt|does not|doesnt|without} {provide|provid*|return|produc*|generate|emit|emitting|give|yield|yielding|send|sending|deliver*|includ*|output} {any |a |an |}{valid |usable |assistant |text |new |single |}{message|messages|content|text|output|response|answer|completion|choices|candidates|token|tokens|chunk|chunks|event|events|data|reply|image|images|tool call|tool calls|function call} !due to !within the !time limit !timeout",
+            "failed to {provide|return|emit|give|yield|include|output} {any |a |an |}{valid |usable |assistant |text |new |}{message|messages|content|text|output|response|answer|completion|choices|candidates|tokens|reply|tool call|tool calls|function call} !due to !within the !time limit !timeout",
             "expected {a |}json .. {but|got|found|received}",
             "expected response body of the type",
             "mime type .. event stream",
@@ -145,7 +163,7 @@ pub(super) const RULES: &[Rule] = &[
             "list index out of range",
             "{cannot unmarshal|missing field} !request !config* !settings !api key !yaml",
             "key error {choices|content|message|candidates|output|delta|usage}",
-            "no {tool call|tool calls|function call|function calls} {found |returned |generated |made |}in {the |model |}{response|output|completion}",
+            "no {tool call|tool calls|function call|function calls} {was |were |is |}{found |returned |generated |made |}in {the |model |}{response|output|completion}",
             "failed to parse input at pos",
             "index out of range .. choices",
             "{tool call|function call|tool calls|function arguments|arguments|tool input|tool arguments} .. {not valid json|invalid json|unparsable|malformed|could not be parsed|cannot be parsed|not parseable|incomplete json|truncated|is not json|invalid}",
@@ -164,6 +182,7 @@ pub(super) const RULES: &[Rule] = &[
             "{completed|ended|finished} without {receiving|producing|returning|yielding|sending|emitting|delivering} !terminal !done",
             "missing closing {tag|brace|bracket|quote}",
             "{ended|stopped|cut off} inside a {tool call|json*|string}",
+            "arguments .. {cut off|broke off|cut short|end mid*|ended mid*}",
             "invalid .. not json",
             "{incomplete stream|stream {ended|finished} without|ended before}",
             "{不是 .. json|并非 .. json} !请求",
@@ -175,6 +194,7 @@ pub(super) const RULES: &[Rule] = &[
         D::Other,
         &[
             "{image|media|file|audio|video|pdf|document|attachment} .. {does not match|could not be processed|could not process|cannot be processed|too large|too small|exceeds|exceed*|invalid|corrupt*|could not be decoded|cannot be decoded|failed to decode|unable to process|not valid|could not be downloaded|failed to download|unable to download|too many|unreadable|cannot identify}",
+            "timeout while downloading @400",
             "{could not|cannot|unable to|failed to} {process|decode|load|read|identify|download|open|fetch} .. {image*|audio|video|media|file|pdf|document|url content} !load model",
             "{unsupported image|invalid image|invalid base64|bad image|oversized image|too many images|image too large|image format|image parse error|invalid image url|incorrect image}",
             "{does not|doesnt|did not} {appear to |}contain {any |valid |}{audio|video|speech}",

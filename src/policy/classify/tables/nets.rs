@@ -25,14 +25,33 @@ pub(super) const RULES: &[Rule] = &[
     rule(
         "net.permission",
         C::PermissionDenied,
-        &["permission error", "forbidden", "access denied", "permission denied", "permission"],
+        &[
+            "permission error",
+            "forbidden",
+            "access denied",
+            "permission denied",
+            "permission !check permission !checking permission !permission check",
+        ],
     ),
     rule(
         "net.not_found",
         C::NotFound,
         &["not found error", "not found", "does not exist", "not exist", "no such", "unimplemented"],
     ),
-    rule("net.cancelled", C::Cancelled, &["cancelled", "canceled", "aborted"]),
+    invalid(
+        "net.tool_required",
+        D::ParameterMismatch,
+        &[
+            "{is|are} required !authentication !authorization !approval !login !sign in !payment !subscription !permission !confirmation !upgrade !credentials !api key !token !license !verification !consent !session !password !install !installed !restart !connection !plan !scope !network !proxy @tool",
+        ],
+    ),
+    rule(
+        "net.cancelled",
+        C::Cancelled,
+        &[
+            "{cancelled|canceled|aborted} !cancelled false !canceled false !aborted false !already cancelled !already canceled !already aborted",
+        ],
+    ),
     rule(
         "net.timeout",
         C::Timeout,
@@ -59,7 +78,7 @@ pub(super) const RULES: &[Rule] = &[
             "bad request*",
             "request {was|is} malformed",
             "validation exception",
-            "validation error",
+            "validation error !type validation error",
             "invalid request",
             "invalid parameter error",
             "unprocessable entity*",
@@ -69,7 +88,7 @@ pub(super) const RULES: &[Rule] = &[
             "invalid value",
             "invalid params",
             "badrequest*",
-            "validation failed",
+            "validation failed !type validation failed",
             "参数错误",
             "请求错误",
         ],

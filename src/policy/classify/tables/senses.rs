@@ -4,8 +4,8 @@
 //! overloaded, and a limit that an upgrade lifts is no rate. Asked before codes, so every phrase here names its company.
 
 use crate::{
-    domain::failure::FailureClass as C,
-    policy::classify::rule::{Rule, rule},
+    domain::failure::{FailureClass as C, InvalidRequestDetail as D},
+    policy::classify::rule::{Rule, invalid, rule},
 };
 
 /// In order.
@@ -18,6 +18,28 @@ pub(super) const RULES: &[Rule] = &[
             "{no user key|no base url}",
             "{api key|api token|access key|secret key} {has |have |was |is |}not {been |}{provided|supplied|given|set|passed|specified|available|found} {as|in|through|via} {an |the |your |}{environment|env|config*|settings|preferences|keychain|secrets}",
             "{didnt get|did not get|couldnt read|could not read|cannot read|unable to read|havent added|have not added|didnt add|havent set|have not set|didnt set|did not set|never set} .. {key|api key|api token} {to|from|in|for|seted|set|variable*|env*|secrets}",
+            "{api key|api token|credentials|credential|token} {is |are |}{missing|missing or invalid|invalid or missing|absent|empty|not found} {in|from} {your |the |}{config*|settings|env*|preferences|keychain|secrets file}",
+            "{credential|credentials|provider credentials|api key} {is|are|was|were|has|have} {not|not been|never been} {initialized|initialised|set up|filled in|validated yet}",
+            "{credential|credentials|api key|api keys|stored key|token|secret|secrets} .. {could not|couldnt|cannot|cant|failed to|unable to|not} be {decrypted|deciphered}",
+            "{failed|unable|could not|couldnt|cannot|error} {to |}{decrypt|decrypting} .. {credential|credentials|api key|api keys|key|secret|secrets|token|settings|password} !peer",
+            "{mismatching|mismatched|wrong|missing|different} encryption {key|keys}",
+            "encryption {key|keys} .. {mismatch*|does not match|doesnt match|do not match|has changed|not set|missing}",
+            "bad decrypt !record",
+            "unknown context {window|length|size}",
+            "{isnt|is not|not} mapped yet",
+            "automatically map .. to a {tokeniser|tokenizer}",
+            "no {pricing|price|cost} {information |info |data |config* |}{found |configured |set |available |}for {model|the model|this model}",
+            "{倍率|价格} .. {未配置|未设置|没有配置}",
+            "provider list {error|failed|could not|litellm}",
+            "you tried to access .. no longer supported in",
+            "no {auth|authentication|authorization|auth method} {is |was |}{configured|set up|defined}",
+            "no matching .. backend {is |was |}{found|configured|defined}",
+            "{model schema|default model|default llm|default embedding model|default chat model} {is |was |}{not found|not set|not configured|missing|unset}",
+            "could not load .. {check|set} your .. api key",
+            "{no host allowed while connecting|host not found in upstream|no resolver defined to resolve|invalid url prefix in|upstream is not configured}",
+            "attempt to call {a nil value|field|method|global|upvalue|local}",
+            "module .. has no attribute @http @transport",
+            "get supported params",
             "{api key|api token} {was |is |were |}{not detected|undetected|not exported} !header",
             "{api key|api token|secret key} {env|environment|variable|env var|environment variable} {is |was |}{not found|missing|empty|not set|unset|undefined|not defined}",
             "{need to|have to|must|should} {configure|set|export|define} .. api key {to use|before|first|in your|in the|or configure} !header",
@@ -43,6 +65,14 @@ pub(super) const RULES: &[Rule] = &[
             "could not determine executable",
         ],
     ),
+    // A request that names no model is told so with its own status.
+    invalid(
+        "request.model_not_sent",
+        D::BadSchema,
+        &[
+            "no model {is |was |has been |}{provided|specified|given|sent|supplied|named} !settings !config* !environment @400 @422",
+        ],
+    ),
     rule(
         "config.start_first",
         C::Configuration,
@@ -57,13 +87,21 @@ pub(super) const RULES: &[Rule] = &[
             "{find|load|read} {a |the |any |}{config|configuration|settings|setting} for",
         ],
     ),
+    // An edge shows the same page to whom it slows down and to whom it bans; the status tells them apart.
+    rule(
+        "rate.edge_page",
+        C::RateLimited,
+        &[
+            "{cloudflare|just a moment|attention required|akamai|edgesuite|access denied} !quota !credit !credits !billing !balance !overdue !standing !unusual traffic @429",
+        ],
+    ),
     // A server that refuses: the key is missing there, or it is this one.
     rule(
         "auth.either",
         C::Authentication,
         &[
             "{invalid or missing|missing or invalid|incorrect or missing|missing or incorrect|missing or expired|absent or invalid|missing or malformed|invalid or expired|invalid or no} {api |access |auth |bearer |authentication |authorization |}{key|keys|token|credential|credentials|header|apikey}",
-            "{api key|apikey|token|key|credentials|authorization} {is |are |was |were |}{either |}{missing or invalid|invalid or missing|missing or incorrect|incorrect or missing|missing or malformed|missing or expired|invalid or expired|not provided or invalid}",
+            "{api key|apikey|token|key|credentials|authorization} {is |are |was |were |}{either |}{missing or invalid|invalid or missing|missing or incorrect|incorrect or missing|missing or malformed|missing or expired|invalid or expired|not provided or invalid} !missing credentials for !in your config* !config file !in your settings",
             "{api key|x api key|authorization|auth|bearer|subscription key|access token|token} {header|headers} {is |are |was |}{required|missing|must be|not present|not provided|absent|not found|mandatory|not supplied} !environment",
             "you {didnt|did not|have not|havent} {provide|provided|include|included|send|sent|supply|supplied} {an |any |a |your |}{api key|apikey|api token}",
             "{unauthorized|unauthenticated|invalid api key|invalid token} & {api connection error|ollama exception|connection error}",
@@ -110,6 +148,8 @@ pub(super) const RULES: &[Rule] = &[
             "{key|api key|token|account|license|credential} can only {call|be used|access|use|invoke|reach|query}",
             "{admin|administrator|owner|admins} {has |have |}{turned|disabled|blocked|restricted|switched|revoked}",
             "not authorized to operate",
+            "{model|models|endpoint|feature|api} .. {not available|unavailable|not enabled|not supported|not allowed|not accessible} {for|to|with|in|from} {this |your |the |third party |external |other |api keys of |api keys of this |}{integrator|integration|client|clients|client application|client id|editor|third party apps|third party tools|third party applications} !sdk",
+            "{integrator|integration id|client id|client application|third party client*} .. {not allowed|not authorized|not permitted|not approved|not enabled|unauthorized|unknown to} .. {model|models|api|endpoint}",
             "{policy|policies|acl|rule} {prevents|prohibits|forbids|denies|disallows|does not permit|doesnt permit} !content policy !safety policy !usage policy",
             "模型 .. {未授权|未开通|无权}",
             "{turned off|disabled|blocked|restricted|hidden|disallowed} by {your |the |an |our |}{administrator|administrators|admin|admins|organization|org|workspace|tenant|company|it department|employer}",

@@ -165,7 +165,7 @@ pub(super) const RULES: &[Rule] = &[
         ],
     ),
     // A socket that says it closes because of a fault of the server's.
-    rule("server.websocket", C::ServerError, &["received # internal error !timeout !did not receive !quota !exhausted !overloaded !unavailable !deadline !limit !api key !not found !capacity"]),
+    rule("server.websocket", C::ServerError, &["received # internal error !timeout !timed out !did not receive !quota !exhausted !overloaded !unavailable !deadline !exceeded !limit !capacity !api key !not found !cancelled"]),
     rule("timeout.unread_body", C::Timeout, &["error {decoding|reading} response body & {timed out|timeout|time out} !timeout # !timeout #s"]),
     // The transport's fault under the words of a reader.
     rule(
@@ -183,7 +183,7 @@ pub(super) const RULES: &[Rule] = &[
         &[
             "error decoding response body .. {eof|connection|closed|reset|chunk size}",
             "failed host lookup",
-            "stream {has been |was |}aborted !user !client !cancel* @transport @stream",
+            "stream {has been |was |}aborted !user !client !cancel* !idle !no token !no tokens !no data !no output !timed out !timeout @transport @stream",
             "econnreset & aborted",
         ],
     ),
@@ -219,6 +219,8 @@ pub(super) const RULES: &[Rule] = &[
         C::QuotaExceeded,
         &[
             "free models per day*",
+            "too many {tokens|requests|calls|messages|images|generations|queries|prompts|characters|searches} {per|a|each|this|for this|in a|in one|in the} {day|week|month|billing period} !try again in",
+            "too many {tokens|requests|calls|messages|images|generations|queries} today",
             "per day per project per model free tier",
             "per day .. free tier",
             "free tier .. per day",
@@ -311,6 +313,7 @@ pub(super) const RULES: &[Rule] = &[
         &[
             "{canceled|cancelled|aborted} .. {timeout|timed out|time out|deadline}",
             "timeout exception .. operation was {canceled|cancelled}",
+            "{canceled|cancelled|aborted} after {# s|# sec*|# ms|# min*|#s|#ms|#m|#min}",
             "{canceled|cancelled|aborted} due to .. {timeout|time out|deadline}",
         ],
     ),
@@ -366,9 +369,11 @@ pub(super) const RULES: &[Rule] = &[
         &[
             "{temporarily|momentarily|briefly} {unavailable|not available|offline|down|out of service|unreachable|inaccessible|overloaded|saturated} !region !country !account !quota !credits !name or service !name changed !was not found",
             "{model|models|deployment|endpoint|adapter} .. {is|are} {currently |still |now |being |}{loading|loaded into memory|warming up|starting up|initializing|spinning up|scaling up|cold starting}",
-            "{no more|no other|no remaining|no further|no eligible|no suitable} .. {data center*|datacenter*|server*|backend*|instance*|node*|worker*|replica*|upstream*|host*|gpu*|machine*} !host key",
-            "degraded {function|state|mode|model|service|performance|deployment|endpoint}",
+            "{no more|no other|no remaining|no further|no eligible|no suitable} .. {data center*|datacenter*|server*|backend*|instance*|node*|worker*|replica*|upstream*|host*|gpu*|machine*} !host key !load model !loading model",
+            "degraded {function|state|mode|model|service|performance|deployment|endpoint} !lead to degraded !leads to degraded !result in degraded !results in degraded !cause degraded !degraded model performance",
             "{state|status|health|is} {currently |}degraded",
+            "model {is |}not {yet |}loaded {yet|it will|but loading|loading}",
+            "no {provider|providers|model|endpoint|channel|backend|upstream} {is |are |}{currently |}available {right now|at the moment|at this time|now}",
             "=degraded",
         ],
     ),
@@ -383,6 +388,7 @@ pub(super) const RULES: &[Rule] = &[
             "request interrupted",
             "tool .. was {aborted|interrupted} @tool",
             "interrupted by user",
+            "user {pressed|clicked|hit|tapped} {stop|esc|escape|cancel|ctrl|abort|close|the stop}",
             "user {abort|interrupt|cancel|rejection|cancellation}",
             "keyboard interrupt",
             "approval {denied|rejected|declined|refused}",

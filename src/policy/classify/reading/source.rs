@@ -1,29 +1,35 @@
-//! Where the words of a source end: one bit a byte, found for sixteen bytes at once.
+//! A text to be read, and where its words end: one bit a byte, found for sixteen bytes at once.
 //!
 //! A word is a run of letters; inside a run a new one begins where the case says so (`RateLimit`, `LLMError`). Both are
-//! asked of sixteen bytes at once, so that a reader need not look at every letter.
+//! asked of sixteen bytes at once, so that a reader need not look at every letter. The bytes stand in a room of one size, with
+//! nothing behind them, so that a reader need not ask whether there is another.
 //!
 //! Never looks at anything but letters of ASCII.
 
 use wide::u8x16;
 
-use super::letters::CASE;
+use super::letters::{CASE, KINDS, Kind};
+use crate::policy::classify::room::Room;
 
 /// Bytes that one number of bits stands for.
 const BLOCK: usize = 64;
-/// So many there is room for, and one behind them (a power of two, so that no place is outside).
+/// So many there is room for (a power of two, so that no place is outside).
 const BLOCKS: usize = 512;
-/// Bytes of the longest source.
-const LONGEST: usize = BLOCK * (BLOCKS - 2);
+/// Bytes that there is room for.
+const PLACES: usize = BLOCK * BLOCKS;
+/// Bytes of the longest text.
+pub(super) const LONGEST: usize = PLACES - 2 * BLOCK;
 /// Every place ends a word.
 const NO_LETTERS: u64 = u64::MAX;
 
-/// The ends of words in a source; the room is kept from source to source.
-#[derive(Debug)]
-pub(super) struct Ends {
+/// A text to be read; the room is kept from text to text.
+#[derive(Debug, Default)]
+pub(super) struct Source {
+    /// The bytes, and zeros behind them.
+    bytes: Room<u8, { PLACES + 8 }>,
     /// A bit is set where a byte is no letter, or the first letter of another word than the letter before; of every 64
     /// bytes, and of nothing at last.
-    blocks: Box<[u64; BLOCKS]>,
+    blocks: Room<u64, BLOCKS>,
 }
 
 /// What is known of 64 bytes.
@@ -32,25 +38,21 @@ struct Block {
     lower: u64,
 }
 
-// === impl Ends ===
+// === impl Source ===
 
-impl Default for Ends {
-    fn default() -> Self {
-        Self { blocks: Box::new([NO_LETTERS; BLOCKS]) }
-    }
-}
-
-impl Ends {
-    /// Finds the ends in a source of no more than [`LONGEST`] bytes.
-    pub(super) fn find(&mut self, source: &[u8]) {
-        debug_assert!(source.len() <= LONGEST, "{} bytes", source.len());
-        let (whole, rest) = source.as_chunks::<BLOCK>();
-        let mut last = [b' '; BLOCK];
-        last[..rest.len()].copy_from_slice(rest);
+impl Source {
+    /// Takes a text of no more than [`LONGEST`] bytes, and finds where its words end.
+    pub(super) fn take(&mut self, text: &[u8]) {
+        debug_assert!(text.len() <= LONGEST, "{} bytes", text.len());
+        let length = text.len().min(LONGEST);
+        let whole = length / BLOCK + 1;
+        self.bytes[..length].copy_from_slice(&text[..length]);
+        self.bytes[length..whole * BLOCK + 8].fill(0);
         // Whether the byte before is a capital, and whether it is another letter.
         let (mut capital, mut lower) = (0, 0);
-        for (at, bytes) in whole.iter().chain([&last]).enumerate() {
-            let next = source.get((at + 1) * BLOCK).is_some_and(u8::is_ascii_lowercase);
+        for at in 0..whole {
+            let (bytes, next) = (&self.bytes[at * BLOCK..], self.bytes[(at + 1) * BLOCK].is_ascii_lowercase());
+            let Some(bytes) = bytes.first_chunk() else { break };
             let block = Block::of(bytes);
             let capitals = block.letters & !block.lower;
             let after_lower = capitals & (block.lower << 1 | lower);
@@ -59,7 +61,7 @@ impl Ends {
             let mut inside = after_lower | last_capitals;
             while last_capitals != 0 {
                 let bit = last_capitals & last_capitals.wrapping_neg();
-                if is_plural(&source[at * BLOCK + bit.trailing_zeros() as usize..]) {
+                if is_plural(&self.bytes[at * BLOCK + bit.trailing_zeros() as usize..]) {
                     inside &= !bit;
                 }
                 last_capitals ^= bit;
@@ -67,7 +69,25 @@ impl Ends {
             self.blocks[at % BLOCKS] = !block.letters | inside;
             (capital, lower) = (capitals >> (BLOCK - 1), block.lower >> (BLOCK - 1));
         }
-        self.blocks[(whole.len() + 1) % BLOCKS] = NO_LETTERS;
+        self.blocks[whole % BLOCKS] = NO_LETTERS;
+    }
+
+    /// The kind of a byte; behind the last [`Kind::End`].
+    #[inline]
+    pub(super) fn kind(&self, at: usize) -> Kind {
+        KINDS[usize::from(self.bytes[at % PLACES])]
+    }
+
+    /// Eight bytes from a place on.
+    #[inline]
+    pub(super) fn eight(&self, at: usize) -> u64 {
+        let at = at % PLACES;
+        self.bytes[at..at + 8].first_chunk().map_or(0, |eight| u64::from_le_bytes(*eight))
+    }
+
+    /// Some bytes.
+    pub(super) fn slice(&self, from: usize, to: usize) -> &[u8] {
+        &self.bytes[from..to]
     }
 
     /// How many letters the word has that begins with the letter at a place.
@@ -122,12 +142,12 @@ mod tests {
     }
 
     fn words(source: &str) -> Vec<&str> {
-        let mut ends = Ends::default();
-        ends.find(source.as_bytes());
+        let mut found = Source::default();
+        found.take(source.as_bytes());
         let (mut words, mut at) = (Vec::new(), 0);
         while at < source.len() {
             if source.as_bytes()[at].is_ascii_alphabetic() {
-                let letters = ends.letters(at);
+                let letters = found.letters(at);
                 words.push(&source[at..at + letters]);
                 at += letters;
             } else {
@@ -150,8 +170,8 @@ mod tests {
         #[test]
         fn every_word_ends_where_one_byte_after_the_other_says_so(source in "[a-cxyzA-CXYZs@`\\[{ é1]{0,200}") {
             let bytes = source.as_bytes();
-            let mut found = Ends::default();
-            found.find(bytes);
+            let mut found = Source::default();
+            found.take(bytes);
             for from in (0..bytes.len()).filter(|at| bytes[*at].is_ascii_alphabetic()) {
                 let letters = (from + 1..bytes.len()).find(|at| ends(bytes, *at)).unwrap_or(bytes.len()) - from;
                 prop_assert_eq!(found.letters(from), letters, "from {} in {}", from, source);
