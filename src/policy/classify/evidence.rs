@@ -4,7 +4,10 @@
 
 use std::sync::LazyLock;
 
-use memchr::{memchr_iter, memmem::Finder};
+use memchr::{
+    memchr_iter,
+    memmem::{self, Finder},
+};
 
 use super::reading::{Number, Reading, last_mark, mark, place};
 use crate::{
@@ -43,7 +46,7 @@ impl Evidence {
             if number.alone
                 && number.digits == 3
                 && (400..600).contains(&number.whole)
-                && is_status(before, after, index == 0)
+                && (is_status(before, after, index == 0) || is_outcome(error, number.source, before, after))
             {
                 evidence.inner_status = u16::try_from(number.whole).ok();
             } else if word.is_none_or(|word| NAMING & place(word.mark) == 0) {
@@ -147,6 +150,17 @@ fn is_status(before: &[u8], after: &[u8], first: bool) -> bool {
     (first && before == b" ")
         || STATUS_WORDS.iter().any(|word| before.ends_with(word))
         || PHRASES.iter().any(|phrase| after.starts_with(phrase))
+}
+
+/// A number that tells how a call came out: `POST /v1/chat → 503`, and at the very end `failed to get a token: 500`.
+fn is_outcome(error: &ProviderError, at: usize, before: &[u8], after: &[u8]) -> bool {
+    const METHODS: [&[u8]; 5] = [b" get ", b" post ", b" put ", b" patch ", b" delete "];
+    const FAILED: [&[u8]; 6] = [b" failed ", b" could not ", b" couldnt ", b" cannot ", b" unable to ", b" error "];
+    let says = |words: &[&[u8]]| words.iter().any(|word| memmem::find(before, word).is_some());
+    let text = error.body.as_deref().filter(|body| !body.is_empty()).or(error.message.as_deref());
+    let lead = text.and_then(|text| text.get(..at)).unwrap_or_default().trim_end();
+    let arrow = lead.ends_with("->") || lead.ends_with("=>") || lead.ends_with('→');
+    (arrow && says(&METHODS)) || (lead.ends_with(':') && after.trim_ascii().is_empty() && says(&FAILED))
 }
 
 /// Words after which a number is a code.

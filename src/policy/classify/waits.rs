@@ -11,6 +11,9 @@ use std::time::Duration;
 
 use jiff::{Timestamp, fmt::rfc2822};
 
+mod length;
+
+use self::length::duration;
 use super::reading::{Reading, Word, mark};
 use crate::domain::failure::{FailureClass, ProviderError, Wait, WaitSource};
 
@@ -55,7 +58,7 @@ fn header(error: &ProviderError, now: Timestamp) -> Option<Wait> {
         Some(seconds) => Duration::from_secs_f64(seconds),
         None => match http_date(value) {
             Some(at) => until(at, error, now)?,
-            None => text::duration(value, None)?,
+            None => duration(value, None)?,
         },
     };
     Some(Wait { duration, source: WaitSource::RetryAfter })
@@ -111,7 +114,7 @@ fn reset(value: &str, error: &ProviderError, now: Timestamp) -> Option<Duration>
         Some(number) if number > 1e11 => until(Timestamp::from_millisecond(whole(number)).ok()?, error, now),
         Some(number) if number > 1e9 => until(Timestamp::from_second(whole(number)).ok()?, error, now),
         Some(seconds) => Some(Duration::from_secs_f64(seconds)),
-        None => text::duration(value, None),
+        None => duration(value, None),
     }
 }
 
@@ -142,10 +145,11 @@ fn plain_number(value: &str) -> Option<f64> {
 pub(super) mod text {
     //! Waits that stand in the text.
 
-    use super::{Duration, LONGEST, ProviderError, Reading, Wait, WaitSource, Word, mark, rounds_to};
+    use super::length::{Unit, bounded, clock, duration};
+    use super::{Duration, ProviderError, Reading, Wait, WaitSource, Word, mark, rounds_to};
 
     /// Words (in the spelling of a reading) after which a wait stands; whether a bare number means seconds or milliseconds.
-    const LEADS: [(&str, Option<Unit>); 40] = [
+    const LEADS: [(&str, Option<Unit>); 47] = [
         (" retry after ms ", Some(Unit::Millis)),
         (" retry in ms ", Some(Unit::Millis)),
         (" retry after milliseconds ", Some(Unit::Millis)),
@@ -153,6 +157,8 @@ pub(super) mod text {
         (" retry after seconds ", Some(Unit::Seconds)),
         (" retry after sec ", Some(Unit::Seconds)),
         (" retry after s ", Some(Unit::Seconds)),
+        (" retry after secs ", Some(Unit::Seconds)),
+        (" suspended time ", Some(Unit::Seconds)),
         (" retry after ", Some(Unit::Seconds)),
         (" retry delay ", Some(Unit::Seconds)),
         (" retry delay seconds ", Some(Unit::Seconds)),
@@ -177,6 +183,11 @@ pub(super) mod text {
         (" request again in ", None),
         (" reset after ", None),
         (" resets in ", None),
+        (" resets after ", None),
+        (" come back in ", None),
+        (" blocked for ", None),
+        (" banned for ", None),
+        (" suspended for ", None),
         (" reset in ", None),
         (" available in ", None),
         (" available again in ", None),
@@ -190,16 +201,6 @@ pub(super) mod text {
 
     /// What ends like a lead and is the client's own business.
     const NOT_LEADS: [&str; 4] = [" total retry delay ", " with retry in ", " and retry in ", " will retry in "];
-
-    /// Most digits and points of a number, as many as a double has when it is written out.
-    const DIGITS: usize = 20;
-
-    /// Units that a bare number may have.
-    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-    pub(in crate::policy::classify) enum Unit {
-        Millis,
-        Seconds,
-    }
 
     /// The first wait that the text states.
     pub(super) fn stated(error: &ProviderError, reading: &Reading, in_words: bool) -> Option<Wait> {
@@ -223,7 +224,9 @@ pub(super) mod text {
                     _ if unit.is_some() => WaitSource::BodyField,
                     _ => WaitSource::Text,
                 };
-                duration(rest, *unit).map(|duration| Wait { duration, source })
+                // Behind "after" a clock is a time of day.
+                let clock = if lead.ends_with("after ") { None } else { clock(rest) };
+                clock.or_else(|| duration(rest, *unit)).map(|duration| Wait { duration, source })
             } else {
                 later(rest).map(|duration| Wait { duration, source: WaitSource::Text })
             };
@@ -239,12 +242,13 @@ pub(super) mod text {
 
     /// Whether a word before a number can end a lead at all.
     fn may_lead(word: &Word) -> bool {
-        const LAST: [u64; 16] = [
+        const LAST: [u64; 17] = [
             mark("in"),
             mark("after"),
             mark("ms"),
             mark("s"),
             mark("sec"),
+            mark("secs"),
             mark("seconds"),
             mark("millis"),
             mark("milliseconds"),
@@ -342,61 +346,5 @@ pub(super) mod text {
             let duration = leads.then(|| bounded(seconds))??;
             Some(Wait { duration, source: WaitSource::Text })
         })
-    }
-
-    fn bounded(seconds: f64) -> Option<Duration> {
-        Duration::try_from_secs_f64(seconds).ok().filter(|duration| *duration <= LONGEST)
-    }
-
-    /// Reads `7m12s`, `8.64s`, `644ms`, `60 seconds`, `1m 57s`, `5 minutes`; a bare number only in a given unit.
-    pub(in crate::policy::classify) fn duration(text: &str, bare: Option<Unit>) -> Option<Duration> {
-        let mut rest = text.trim_start();
-        let mut total = 0.0_f64;
-        let mut parts = 0;
-        while parts < 5 {
-            let end = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
-            let digits = rest[..end].trim_end_matches('.');
-            if digits.is_empty() || digits.len() > DIGITS || is_date(digits, &rest[end..]) {
-                break;
-            }
-            let number: f64 = digits.parse().ok()?;
-            let tail = if digits.len() < end { "" } else { rest[end..].trim_start_matches([' ', '-']) };
-            let unit_end = tail.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(tail.len());
-            let unit = &tail[..unit_end];
-            let seconds = match unit.to_ascii_lowercase().as_str() {
-                "ms" | "msec" | "msecs" | "millis" | "millisecond" | "milliseconds" => 0.001,
-                "s" | "sec" | "secs" | "second" | "seconds" => 1.0,
-                "m" | "min" | "mins" | "minute" | "minutes" => 60.0,
-                "h" | "hr" | "hrs" | "hour" | "hours" => 3600.0,
-                "d" | "day" | "days" => 86_400.0,
-                _ if parts == 0 => {
-                    return match (bare, chinese(tail)) {
-                        (_, Some(seconds)) => bounded(number * seconds),
-                        (Some(Unit::Seconds), None) => bounded(number),
-                        (Some(Unit::Millis), None) => bounded(number / 1000.0),
-                        (None, None) => None,
-                    };
-                }
-                _ => break,
-            };
-            total += number * seconds;
-            parts += 1;
-            rest = tail[unit_end..].trim_start_matches([' ', ',']);
-            rest = rest.strip_prefix("and ").unwrap_or(rest);
-        }
-        if parts == 0 { None } else { bounded(total) }
-    }
-
-    /// `2026-09-10`, `06:02:00`: the number is part of a date or of a time of day.
-    fn is_date(digits: &str, rest: &str) -> bool {
-        let year = digits.len() == 4;
-        matches!(rest.as_bytes(), [sign, next, ..] if next.is_ascii_digit() && (*sign == b':' || year && *sign == b'-'))
-    }
-
-    fn chinese(tail: &str) -> Option<f64> {
-        [("毫秒", 0.001), ("秒", 1.0), ("分", 60.0), ("小时", 3600.0), ("天", 86_400.0)]
-            .iter()
-            .find(|(unit, _)| tail.starts_with(unit))
-            .map(|(_, seconds)| *seconds)
     }
 }

@@ -84,7 +84,7 @@ pub(super) const RULES: &[Rule] = &[
             "{spending|spend|billing|budget|credit} {limit|cap|quota} .. {reached|exceed*|hit}",
             "{reached|exceed*|hit|over} .. {spending|spend|billing|budget|credit|monthly|daily|weekly} {limit|cap|quota|allowance|budget|usage limit}",
             "{reached|exceed*|hit|exhausted|used} .. {spending|spend|billing|budget|monthly|daily|weekly|annual|yearly} {spend |spending |request |requests |token |tokens |usage |message |search |neuron |free |}{limit|limits|cap|quota|allowance|allocation|budget}",
-            "{daily|monthly|weekly|annual} {spend |spending |request |requests |token |tokens |usage |message |search |neuron |free |api |}{limit|limits|cap|quota|allowance|allocation|budget} .. {reached|exceed*|hit|exhausted|used up|surpassed}",
+            "{daily|monthly|weekly|annual} {spend |spending |request |requests |token |tokens |usage |message |transaction |query |call |prompt |search |neuron |free |api |}{limit|limits|cap|quota|allowance|allocation|budget} .. {reached|exceed*|hit|exhausted|used up|surpassed}",
             "{requests|tokens|limit|quota|calls|messages} {per|a|each} {calendar day|calendar month|month|week}",
             "budget {has been |was |is |}{exceed*|exhausted|reached|used up|depleted}",
             "crossed budget",

@@ -108,7 +108,12 @@ pub(super) const RULES: &[Rule] = &[
     rule(
         "hf.quota",
         C::QuotaExceeded,
-        &["exceeded .. included credits", "pro subscription .. {credits|quota}", "zero gpu quota*"],
+        &[
+            "exceeded .. included credits",
+            "pro subscription .. {credits|quota}",
+            "zero gpu quota*",
+            "gpu quota !retry in !try again in",
+        ],
     ),
     rule("hf.gated", C::PermissionDenied, &["=gated repo"]),
     // OpenAI, Azure OpenAI: what else they name.

@@ -16,7 +16,7 @@ pub(super) const RULES: &[Rule] = &[
         &[
             "{had|encountered|hit} {an |}{internal |unexpected |unknown |}{error|problem|issue} {while |when |}{processing|handling|serving} {your|the|this} request !quota !rate limit exceeded !overloaded !timed out !memory !tokens",
             "error occurred while processing your request !quota !rate limit !overloaded !timed out !memory !tokens",
-            "internal server error & {check your network|network connection|unexpected response|invalid response|unexpected response format|stream closed|stream disconnected|before completion} !quota !rate limit !overloaded !timed out !memory !tokens !econnreset !econnrefused",
+            "internal server error & {check your network|network connection|unexpected response|invalid response|unexpected response format|stream closed} !quota !rate limit !overloaded !timed out !memory !tokens !econnreset !econnrefused",
             "{internal error|unexpected error} & {no credits consumed|no credits were|not charged}",
             "lua # .. must be {a |an |of type }{string|number|table|boolean|function|object} @5xx",
             "bad argument # .. {expected|got} .. {lua|nil|no value|stack traceback} @5xx",
@@ -50,16 +50,68 @@ pub(super) const RULES: &[Rule] = &[
     )
     .retry(false),
     // A limit that says itself to wait, whatever failed after it.
-    rule("inner.rate", C::RateLimited, &["too many {tokens|requests} .. wait {before|for|a moment|and} !per day !per week !per month"]),
+    rule(
+        "inner.rate",
+        C::RateLimited,
+        &[
+            "too many {tokens|requests} .. wait {before|for|a moment|and} !per day !per month !per week !daily !monthly",
+            "{rate limit exceeded|rate limit reached|rate limited|too many requests} & {permission denied|forbidden|access denied} !per day !daily !monthly !quota !credits !billing !balance",
+        ],
+    ),
+    rule(
+        "inner.per_day",
+        C::QuotaExceeded,
+        &["too many {tokens|requests|calls|messages|queries|images} per {day|week|month} !try again in"],
+    ),
     invalid("inner.request", D::Other, &["{issue|problem} with your request .. check your {input*|request|parameters}"]),
+    // How much an answer may hold at most, and how many things one call may bring, are this model's and vendor's own.
+    invalid(
+        "inner.max_tokens",
+        D::Other,
+        &[
+            "{max|maximum} {completion |output |new |response |}tokens .. {range|cannot exceed|can not exceed|must not exceed|at most|larger than|greater than|exceed* {the |this |}{model|models|maximum|max|allowed}|above the|bigger than|must be less|must be lower|must be smaller|should be less|less than or equal} !prompt !context !input !inputs !per minute !total !quota !rate",
+            "{reduce|lower|decrease} {the |}.. {max tokens|max completion tokens|max new tokens|output tokens|max output tokens|completion tokens} !prompt !context !input !inputs !per minute !quota !credits !afford !rate limit",
+            "{maximum|max} {output |completion |}tokens {you |}requested exceed* !prompt !context !input !inputs",
+            "{requested|requests|asked for} .. {output|completion} tokens .. {at most|only|maximum|limit*|supports} !prompt !context !input !inputs !per minute !quota !credits",
+        ],
+    )
+    .fallback(true),
+    invalid(
+        "inner.own_limit",
+        D::Other,
+        &[
+            "{batch size|batch} .. {larger than|exceed*|at most|greater than|no more than|not be more|over the maximum|above the maximum|more than #} !memory !cuda !rate !quota !per minute !tokens !characters !chars",
+            "{max|maximum} {number|count|amount} of {documents|texts|passages|sentences|chunks|queries|inputs|strings|tools|functions|stop sequences|choices|candidates} !tokens !rate !quota !per minute",
+            "{tool description|function description|tool name|function name|tool call id|tool names} .. {too long|exceed*|longer than|at most #|maximum length|maximum of #} !prompt !tokens !must start",
+            "{description|title|label} .. {exceed*|too long|longer|at most|maximum} .. characters !prompt !tokens",
+            "{too many|at most #|no more than #|maximum of #|up to #|limit of #|more than #} {documents|texts|passages|sentences|chunks|strings|inputs|tools|functions|stop sequences} !tokens !rate !quota !per minute !per second !per day !per month",
+        ],
+    )
+    .fallback(true),
+    // The name of a place that only this platform has.
+    invalid(
+        "inner.own_place",
+        D::BadSchema,
+        &[
+            "{have to|must|need to|required to|please|should} {specify|provide|pass|set|include|supply} {the |a |your |an |}{folder|compartment|space|workspace|tenancy|catalog} {id|identifier} !config* !environment !settings !env",
+            "specify {the |a |your |}{folder|compartment|space|workspace|tenancy} {id|identifier} !config* !environment !settings !env",
+            "{folder|compartment|space|workspace|tenancy} id {field |parameter |}{is |}{required|missing|must be|not specified|not provided|should be} !config* !environment !settings !env",
+        ],
+    )
+    .fallback(true),
     // Close frames: the words behind the number say what the number means.
     rule("inner.frame_size", C::ContextLength, &["# message too big"]),
     rule(
         "inner.frame_server",
         C::ServerError,
         &[
-            "# internal error & {then sent|no close frame|connection closed error|websocket|close code|closed with} !ping timeout !quota !exhausted !overloaded !unavailable !deadline !timeout window !timed out !limit !api key !cancelled !not found",
+            "# internal error & {then sent|no close frame|connection closed error|websocket|close code|closed with} !timeout !timed out !did not receive !quota !exhausted !overloaded !unavailable !deadline !limit !api key !cancelled !not found",
         ],
+    ),
+    rule(
+        "inner.frame_timeout",
+        C::Timeout,
+        &["received # internal error .. {did not receive|timeout window|timed out|deadline|idle timeout|inactivity}"],
     ),
     invalid(
         "inner.frame_request",

@@ -13,6 +13,10 @@ pub(super) const RULES: &[Rule] = &[
         C::Overloaded,
         &[
             "{model|server|servers|engine|service|system|provider|upstream|backend|cluster|llm|replicas|workers|instances|gpus} {is |are |currently |temporarily |too |very |all |}{busy|overloaded|at capacity|saturated|at full capacity|out of capacity} !rate limit exceeded !rate limit reached !too many requests !rate limited !quota",
+            "{experiencing|seeing|facing|due to|because of|owing to|under|unusually|extremely|exceptionally|currently} {a |very |unusually |extremely |exceptionally |currently |such |}{high|heavy|elevated|peak} {traffic|demand|load|volume} !rate limit exceeded !rate limit reached !too many requests !quota !your traffic !your usage !you are sending !per minute !limited to",
+            "in {very |such |}{high|peak} {demand|traffic} !rate limit exceeded !rate limit reached !too many requests !quota !your traffic !your usage !you are sending !per minute !limited to",
+            "{gpu|gpus|servers|clusters|machines|nodes|workers|resources} are {all |currently |}{fully |}{utilised|utilized|occupied|busy|in use|booked|loaded} !rate limit exceeded !quota",
+            "{surge|spike|spikes|flood|influx} {of|in} {requests|traffic|demand|load|users|usage} !your traffic !your usage !your requests !rate limit exceeded !quota",
             "too many {pending|queued|waiting|outstanding} {requests|jobs|tasks|calls|messages} !you have too many",
             "too many {requests|jobs|tasks|calls} {are |is |}{pending|queued|waiting|in the queue|in queue} !you have too many",
         ],

@@ -52,7 +52,11 @@ pub(super) const RULES: &[Rule] = &[
             "{cancelled|canceled|aborted} !cancelled false !canceled false !aborted false !already cancelled !already canceled !already aborted",
         ],
     ),
-    rule("net.timeout", C::Timeout, &["timeout", "timed out", "deadline"]),
+    rule(
+        "net.timeout",
+        C::Timeout,
+        &["timeout !timeout # !timeout #s !timeout #ms !timeout none !timeout null", "timed out", "deadline"],
+    ),
     rule(
         "net.upstream_failed",
         C::Unknown,
@@ -125,6 +129,15 @@ pub(super) const RULES: &[Rule] = &[
             "{type validation error|type validation failed|ai type validation*|zod error|response validation|invalid response|unexpected response|bad response body|not in expected format|not in the expected format}",
         ],
     ),
+    // What a client says before or behind any cause.
+    rule(
+        "net.cut",
+        C::Network,
+        &[
+            "{stream disconnected|disconnected before|before completion}",
+            "{internet connection|network connection|check your {internet|network|connection}}",
+        ],
+    ),
     rule("net.json_rpc", C::ServerError, &["@num:32603", "@num:32000"]),
     // A stream that ended as it should, and failed all the same: nothing usable came.
     rule(
@@ -132,15 +145,7 @@ pub(super) const RULES: &[Rule] = &[
         C::MalformedResponse,
         &["=stream end @stream", "data done @stream", "=message stop @stream"],
     ),
-    rule(
-        "net.exception",
-        C::ServerError,
-        &[
-            "traceback most recent call last @http @stream @grpc",
-            "unhandled {error|exception}",
-            "uncaught {error|exception}",
-        ],
-    ),
+    rule("net.exception", C::ServerError, &["unhandled {error|exception}", "uncaught {error|exception}"]),
     invalid(
         "net.tool_syntax",
         D::Other,

@@ -124,7 +124,7 @@ pub(super) const RULES: &[Rule] = &[
             "{too many redirects|redirect loop|redirected too many times}",
             "{redirect|redirects} .. {exceeded|reached|followed}",
             "{exceeded|stopped after} .. redirects",
-            "{invalid|illegal} {character in header|header value|header field*|http header*}",
+            "{invalid|illegal} {character in header|header value|header field*|http header*} !parse error",
             "failed to parse header value",
             "unexpected char .. header",
             "{latin #|ascii} codec cant encode @transport @http",
@@ -165,8 +165,8 @@ pub(super) const RULES: &[Rule] = &[
         ],
     ),
     // A socket that says it closes because of a fault of the server's.
-    rule("server.websocket", C::ServerError, &["received # internal error !ping timeout !timeout window !timed out !deadline !unavailable !overloaded !quota !resource exhausted !exceeded !limit !capacity !api key !not found !cancelled"]),
-    rule("timeout.unread_body", C::Timeout, &["error {decoding|reading} response body & {timed out|timeout|time out}"]),
+    rule("server.websocket", C::ServerError, &["received # internal error !timeout !timed out !did not receive !quota !exhausted !overloaded !unavailable !deadline !exceeded !limit !capacity !api key !not found !cancelled"]),
+    rule("timeout.unread_body", C::Timeout, &["error {decoding|reading} response body & {timed out|timeout|time out} !timeout # !timeout #s"]),
     // The transport's fault under the words of a reader.
     rule(
         "network.unread_body",
@@ -208,6 +208,7 @@ pub(super) const RULES: &[Rule] = &[
             "{high|reduce|reducing|lower|decrease|limit} {the |your |}{concurrency|parallelism|number of concurrent|number of parallel|number of simultaneous}",
             "{number of|maximum of|limit of|quota for|limit for|limit on|quota on} {concurrent|simultaneous|parallel}",
             "{requests|messages|calls|jobs|generations|tasks|chats|prompts} at {a|the same|one} time",
+            "# {requests|calls|jobs|generations|tasks|streams|sessions|connections} {concurrently|simultaneously|in parallel|at once}",
         ],
     ),
     // A short window beside a long one: the short one is what is hit first.
@@ -245,7 +246,7 @@ pub(super) const RULES: &[Rule] = &[
             "extra usage is required",
             "{long context|feature|model|endpoint} .. {not available|not included|unavailable} {in|on|for|with} your {current |}{plan|subscription|tier}",
             "{upgrade|higher} {your |}{plan|tier} to {use|access|unlock} {this|the} {model|feature|endpoint}",
-            "your .. {plan|tier|subscription} does not {include|support|allow|have access}",
+            "your .. {plan|tier|subscription} {does not|doesnt} {include|support|allow|have access|cover|permit|grant|come with}",
             "requires a {paid|pro|higher|premium|enterprise|plus|max} {plan|subscription|tier}",
             "requires {a |an |}{team|pro|paid|enterprise|business} {seat|license|licence|membership}",
             "{plan|tier|subscription} {only |}permits",
@@ -347,7 +348,7 @@ pub(super) const RULES: &[Rule] = &[
         "overloaded.worker_limit",
         C::Overloaded,
         &[
-            "{processing|handling|receiving|experiencing} .. {too many requests|too many concurrent requests} !requests from you !requests from your",
+            "{processing|handling|receiving|experiencing} {currently |far |simply |}too many {concurrent |}requests !requests from you !requests from your",
             "=provider unavailable",
             "worker .. request limit reached",
             "{preempted|evicted|aborted|cancelled|displaced} by .. {higher priority|priority|scheduler}",
