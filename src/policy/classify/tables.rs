@@ -11,6 +11,7 @@ mod access;
 mod asia_codes;
 mod billing;
 mod capacity;
+mod causes;
 mod cloud_codes;
 mod codes;
 mod content;
@@ -38,6 +39,7 @@ mod vague;
 pub(super) fn rules() -> impl Iterator<Item = &'static Rule> {
     [
         traps::RULES,
+        causes::RULES,
         senses::RULES,
         inner::RULES,
         codes::RULES,

@@ -200,7 +200,8 @@ pub(super) mod text {
     ];
 
     /// What ends like a lead and is the client's own business.
-    const NOT_LEADS: [&str; 4] = [" total retry delay ", " with retry in ", " and retry in ", " will retry in "];
+    const NOT_LEADS: [&str; 5] =
+        [" retry wait time ", " total retry delay ", " with retry in ", " and retry in ", " will retry in "];
 
     /// The first wait that the text states.
     pub(super) fn stated(error: &ProviderError, reading: &Reading, in_words: bool) -> Option<Wait> {

@@ -47,7 +47,7 @@ pub(super) const RULES: &[Rule] = &[
             "{failed|fails|did not pass|didnt pass|not pass|failed to pass} {our |the |a |}{safety|moderation|content|policy|risk}",
             "{filtered|blocked|refused|withheld} by .. responsible ai",
             "{moderation|safety|content|guardrail} {layer|system|service|filter|filters|check|checks|classifier|model|guard} .. {reject*|block*|refus*|flag*|denied|fail*} !internal error !internal server error !timed out !unavailable !connection refused !econnrefused",
-            "{reject*|block*|refus*|flag*|denied} by .. {moderation|safety|content|guardrail*|policy} !administrator* !admin !organization* !network policy !data policy !security policy !cors policy",
+            "{reject*|block*|refus*|flag*|denied} by .. {moderation|safety|content|guardrail*|policy} !access policy !control policy !controls policy !copilot policy !iam !administrator* !admin !organization* !network policy !data policy !security policy !cors policy",
             "content .. {is|was|were|has been} blocked",
             "{triggering|triggered|trigger} .. {content management policy|content filter*|content policy|safety filter*|moderation}",
             "content management policy",

@@ -60,6 +60,8 @@ pub(super) const RULES: &[Rule] = &[
     rule("rate.unread", C::RateLimited, &["{could not|couldnt|cannot|failed to|unable to|error} {parse|parsing|decode|decoding|read|reading} .. {response|body|error} @429", "unexpected token .. json @429", "{too many r|too many requests|rate limit*} .. not valid json", "looking for beginning of value @429", "{failed to parse|error parsing|could not parse|couldnt parse|cannot parse|unexpected token|failed to decode|error decoding|json decode error|not valid json} & {rate limit exceeded|rate limit reached|rate limited|too many requests|too many messages}"]),
     rule("overloaded.unread", C::Overloaded, &["{could not|couldnt|cannot|failed to|unable to} {parse|decode|read} .. {error|http response|error body|html} @502 @503 @529", "{invalid character|unexpected token|expecting value|expected value} .. {looking for|json|line|value|doctype|html} @502 @503 @529", "{service un|service unavailable|bad gatewa|bad gateway} .. not valid json", "invalid response .. from {the |an |}upstream @502"]),
     rule("timeout.unread", C::Timeout, &["{could not|couldnt|cannot|failed to|unable to} {parse|decode|read} .. {error|http response|error body|html} @504 @522 @524"]),
+    rule("not_found.unread", C::NotFound, &["{could not|couldnt|cannot|failed to|unable to} {parse|decode|read} .. {error|http response|error body|html} @404"]),
+    rule("auth.unread", C::Authentication, &["{could not|couldnt|cannot|failed to|unable to} {parse|decode|read} .. {error|http response|error body|html} @401"]),
     rule("server.unread", C::ServerError, &["{internal s|internal server error} .. not valid json"]),
     // A tool's own program stumbled.
     rule(

@@ -41,7 +41,7 @@ pub(super) const RULES: &[Rule] = &[
 "{type validation error|type validation failed|response validation} & {invalid union|invalid type|expected|unrecognized keys|invalid input|required|literal error} !value error !value type error"],
     ),
     // A constructor that fails is the tool's own bug, not the caller's arguments.
-    rule("tool.own_bug", C::ServerError, &["error init takes", "exception init takes", "error init missing", "error init got", "{object has no attribute|none type object has|is not subscriptable|object is not iterable|cannot read properties of|is not a function|undefined is not an object|cannot destructure|cant access property} !choices !candidates @tool"]).retry(false),
+    rule("tool.own_bug", C::ServerError, &["error init takes", "main missing # required", "main takes #", "exception init takes", "error init missing", "error init got", "{object has no attribute|none type object has|is not subscriptable|object is not iterable|cannot read properties of|is not a function|undefined is not an object|cannot destructure|cant access property} !choices !candidates @tool"]).retry(false),
     // An engine's answer that is a parse problem of what the model wrote stands in `lost`.
     invalid(
         "request.arguments",
@@ -80,6 +80,7 @@ pub(super) const RULES: &[Rule] = &[
             "missing required {parameter|argument} .. for tool",
             "required {parameter|argument|property|field} .. {is |was |}{missing|not provided|not supplied|absent} @tool",
             "must have required property @tool",
+            "input validation error .. {is a required property|is required|required property} @tool",
             "missing {argument|arguments|parameter|parameters|param|params} @tool",
             "{additional properties|additional property} .. {not allowed|not permitted|false} @tool",
         ],
@@ -90,7 +91,7 @@ pub(super) const RULES: &[Rule] = &[
         &[
             "=invalid type & @num:32602",
             "invalid {arguments|params|parameters|input} for tool",
-            "input validation error .. {is not of type|required property|is a required} @tool",
+            "input validation error .. is not of type @tool",
             "{is not of type|is not valid under any|expected {array|string|number|object|boolean|integer} received} @tool",
             "{input schema|output schema|schema validation} .. {fail*|error|invalid} @tool",
         ],
@@ -249,6 +250,7 @@ pub(super) const RULES: &[Rule] = &[
             "{streaming|stream mode} is {required|mandatory}",
             "not a {chat model|vision model|multimodal model|embedding model|text generation model|completion model|reasoning model}",
             "only supported {by|for|with|in|on}",
+            "{voice|speaker|model|endpoint|engine} {currently |}{only |currently only }supports {only |}.. {output|format|formats|languages|input|encoding|codec|modalities}",
             "only {the default|default} .. {value|supported|is}",
             "{image|audio|video|file} input is not supported",
             "{enabled|available|supported|valid|works} only {for|in|with|on|from} api version*",

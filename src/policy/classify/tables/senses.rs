@@ -229,6 +229,7 @@ pub(super) const RULES: &[Rule] = &[
             "account is in good standing",
             "{free|trial} {time|usage|generation|message|trial} {limit|cap|allowance} !rate limit !rate limited !per minute",
             "exceeded your .. {plan usage|usage allowance}",
+            "{free|trial} {user |}account {limit |limits |quota |}{exceeded|reached|exhausted}",
             "{enough|sufficient} {tokens|messages|requests|units} {left |remaining |}{in|on} your {plan|account|balance|wallet|subscription}",
             "{使用上限|用量上限|使用额度} .. {重置|恢复|刷新}",
             "{account|subscription} is not in good standing",

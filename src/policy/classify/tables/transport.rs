@@ -54,7 +54,7 @@ pub(super) const RULES: &[Rule] = &[
             "context cancelled",
             "{client|caller} {has |was |had |}{cancelled|canceled|closed request|closed the request|disconnected|aborted|went away|closed connection}",
             "client closed request",
-            "{request|call|operation|task|stream|run|generation|execution|query|the operation|this operation} {was |has been |is |}{cancelled|canceled|aborted|interrupted} !timeout !server hung up !internal error !by the scheduler !by scheduler",
+            "{request|call|operation|task|stream|run|generation|execution|query|the operation|this operation} {was |has been |is |}{cancelled|canceled|aborted|interrupted} !timeout !server hung up !internal error !by the scheduler !by scheduler !status code no body",
             "{abort error|aborterror|cancelled error|canceled error|task canceled exception|operation canceled exception|asyncio cancelled*|canceled exception|cancellation exception|api user abort error|request aborted|the user aborted|signal is aborted|signal aborted|aborted without reason|cancel scope|was cancelled|was canceled|been cancelled|been canceled}",
             "={cancelled|canceled|aborted}",
             "status code cancelled",
@@ -67,7 +67,7 @@ pub(super) const RULES: &[Rule] = &[
         "network.words",
         C::Network,
         &[
-            "{econnrefused|econnreset|enotfound|eai again|ehostunreach|enetunreach|epipe|econnaborted|enetdown|ehostdown|und err socket|und err closed|err connection*|err network*|err name not*|err internet*|err socket*|err http2*|err stream*|err ssl*|err address*|err proxy*|eproto|err empty response|econnection*}",
+            "{econnrefused|econnreset|enotfound|eai again|ehostunreach|enetunreach|epipe|econnaborted|enetdown|ehostdown|und err socket|und err closed|err connection*|err network*|net err failed|err name not*|err internet*|err socket*|err http2*|err stream*|err ssl*|err address*|err proxy*|eproto|err empty response|econnection*}",
             "{connection|connect|socket|stream|tcp|conn|channel|pipe} {was |is |has been |has |been |unexpectedly |error |call |attempt |forcibly |closed |could not be |}{refused|reset|closed|aborted|dropped|lost|terminated|broken|hang up|disconnected|interrupted|unexpectedly|forcibly|severed|hangup|died|shut down|established} !stream disconnected before",
             "{closed|reset|dropped|terminated|lost|aborted|refused} {the |}connection",
             "close handshake",

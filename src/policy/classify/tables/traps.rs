@@ -301,7 +301,7 @@ pub(super) const RULES: &[Rule] = &[
         &[
             "operation was cancelled & backend error",
             "=cancelled & backend error",
-            "{failed to load|loading} .. model .. {canceled|cancelled|aborted}",
+            "{failed to load|loading} .. model .. {canceled|cancelled|aborted} !startup !start up !rpc error",
         ],
     )
     .retry(true)
