@@ -223,10 +223,17 @@ fn yields(judgement: &Judgement, evidence: &Evidence) -> bool {
         &*judgement.rule,
         "net.invalid_request" | "net.server_error" | "net.tool_exception" | "net.cancelled" | "late.server"
     );
-    let shell = judgement.rule == "net.upstream_failed";
+    // What a wrapper says around a status.
+    let shell = matches!(&*judgement.rule, "net.upstream_failed" | "net.cut");
+    let vague = matches!(
+        &*judgement.rule,
+        "vague.apology" | "vague.server" | "vague.network" | "vague.request" | "vague.refused"
+    );
+    let told = vague && evidence.inner_status.is_some_and(|inner| !matches!(inner, 400 | 409 | 412 | 422 | 424));
+    let stopped = judgement.rule == "net.cancelled" && status >= 500;
     let talk = judgement.class == FailureClass::Network
         && evidence.inner_status.is_some_and(|inner| (401..=404).contains(&inner) || inner == 429);
-    shell || (net && status::is_telling(status)) || (talk && status::is_telling(status))
+    shell || told || stopped || (net && status::is_telling(status)) || (talk && status::is_telling(status))
 }
 
 fn by_grpc(error: &ProviderError, evidence: &Evidence) -> Option<Judgement> {

@@ -48,7 +48,11 @@ impl Evidence {
                 && (400..600).contains(&number.whole)
                 && (is_status(before, after, index == 0) || is_outcome(error, number.source, before, after))
             {
-                evidence.inner_status = u16::try_from(number.whole).ok();
+                // An envelope that repeats its own status behind the message is not further inside.
+                let status = u16::try_from(number.whole).ok();
+                if evidence.inner_status.is_none() || status != error.status {
+                    evidence.inner_status = status;
+                }
             } else if word.is_none_or(|word| NAMING & place(word.mark) == 0) {
                 // Nearly no number is named by the word before it.
             } else if before.ends_with(b" limit ") {

@@ -65,6 +65,7 @@ pub(super) const RULES: &[Rule] = &[
         C::Timeout,
         &[
             "{hit|reached|exceeded|exceeds|hits|reaches} {its|their|the} {own |configured |maximum |}{timeout|time limit|time out|deadline}",
+            "{exceed*|over|overran|past} {its|the|their|a} {# s|# sec*|#s|#ms|# ms|#m|# min*} {allowance|limit|budget|cap|timeout|window|maximum|deadline}",
             "{aborted|abort error|request aborted} & at timeout",
         ],
     ),
@@ -223,6 +224,7 @@ pub(super) const RULES: &[Rule] = &[
         &["unexpected role {role enum|user|assistant|system|tool|developer|function}"],
     )
     .fallback(true),
+    invalid("cause.batch_size", D::Other, &["batch size # {maximum|max} allowed batch size"]),
     // A word of a query that its language does not know is no credential.
     invalid(
         "cause.syntax",

@@ -74,7 +74,7 @@ pub(super) const RULES: &[Rule] = &[
             "{prompt|input|inputs|message|messages|conversation|query|request|text|content|document|history} {is |was |are |too |has |become |}{too long|too large|too big|exceeds the context} !for audio",
             "message {length|size|tokens|token count} {exceed*|is longer than|is greater than|longer than|larger than}",
             "{your|the|this|last|user} message {exceed*|is longer than|is larger than} .. {token*|length|limit|maximum|max|characters}",
-            "{prompt|input|inputs|messages|context|conversation|sequence|request} {token |tokens |token count |tokens count |length |size |}{of # |# |}{exceed*|is longer than|is greater than|greater than|longer than|larger than} {the |model |models |a |your |maximum |max |allowed |}.. {token*|context|length|window|limit|maximum|max model|max seq*} !retry limit",
+            "{prompt|input|inputs|messages|context|conversation|sequence|request} {token |tokens |token count |tokens count |length |size |}{of # |# |}{exceed*|is longer than|is greater than|greater than|longer than|larger than} {the |model |models |a |your |maximum |max |allowed |}.. {token*|context|length|window|limit|maximum|max model|max seq*} !retry limit !usage limit !usage !your plan !plans !quota !budget !spending !rate limit !time limit",
             "{prompt|input} {token|tokens} {count|length|number} .. {exceed*|must be less|greater than}",
             "{prompt|input|total} tokens .. {exceed*|greater than|larger than|more than|must be less than|must be} .. {context|max|limit|length|maximum|window}",
             "{message|prompt|input|text|content|question} you {submitted|sent|entered|provided} {is |was |}{too long|too large|too big}",

@@ -14,9 +14,8 @@ pub(super) const RULES: &[Rule] = &[
         "inner.server_error",
         C::ServerError,
         &[
-            "{had|encountered|hit} {an |}{internal |unexpected |unknown |}{error|problem|issue} {while |when |}{processing|handling|serving} {your|the|this} request !quota !rate limit exceeded !overloaded !timed out !memory !tokens",
-            "error occurred while processing your request !quota !rate limit !overloaded !timed out !memory !tokens",
-            "internal server error & {check your network|network connection|unexpected response|invalid response|unexpected response format|stream closed} !quota !rate limit !overloaded !timed out !memory !tokens !econnreset !econnrefused",
+            "{server|service|system|model|engine|backend|openai|provider} {had|has|encountered|hit} {an |}{internal |unexpected |unknown |}{error|problem|issue} {while |when |}{processing|handling|serving} {your|the|this} request !quota !rate limit exceeded !overloaded !timed out !memory !tokens",
+            "internal server error & {unexpected response|invalid response|unexpected response format|stream closed} !quota !rate limit !overloaded !timed out !memory !tokens !econnreset !econnrefused",
             "{internal error|unexpected error} & {no credits consumed|no credits were|not charged}",
             "lua # .. must be {a |an |of type }{string|number|table|boolean|function|object} @5xx",
             "bad argument # .. {expected|got} .. {lua|nil|no value|stack traceback} @5xx",

@@ -135,6 +135,7 @@ pub(super) const RULES: &[Rule] = &[
         C::Network,
         &[
             "{stream disconnected|disconnected before|before completion}",
+            "stream {error|failed} !stream error false",
             "{internet connection|network connection|check your {internet|network|connection}}",
         ],
     ),
