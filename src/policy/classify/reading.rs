@@ -170,6 +170,10 @@ impl Reading {
                             self.text.gap();
                             self.value_from(bytes, i + 2)
                         }
+                        [b':', b' ', b'"', b'a'..=b'z' | b'A'..=b'Z', ..] => {
+                            self.text.gap();
+                            self.value_from(bytes, i + 3)
+                        }
                         _ => self.gap_from(bytes, i),
                     };
                 }

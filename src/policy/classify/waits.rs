@@ -14,7 +14,7 @@ use jiff::{Timestamp, fmt::rfc2822};
 mod length;
 
 use self::length::duration;
-use super::reading::{Reading, Word, mark};
+use super::reading::{Reading, Word, mark, place};
 use crate::domain::failure::{FailureClass, ProviderError, Wait, WaitSource};
 
 /// The longest wait that is believed: a month.
@@ -146,7 +146,7 @@ pub(super) mod text {
     //! Waits that stand in the text.
 
     use super::length::{Unit, bounded, clock, duration};
-    use super::{Duration, ProviderError, Reading, Wait, WaitSource, Word, mark, rounds_to};
+    use super::{Duration, ProviderError, Reading, Wait, WaitSource, Word, mark, place, rounds_to};
 
     /// Words (in the spelling of a reading) after which a wait stands; whether a bare number means seconds or milliseconds.
     const LEADS: [(&str, Option<Unit>); 47] = [
@@ -303,7 +303,7 @@ pub(super) mod text {
             " wait for ",
             " resets in ",
         ];
-        const LAST: [u64; 4] = [mark("in"), mark("after"), mark("wait"), mark("for")];
+        const PLACES: u64 = place(mark("in")) | place(mark("after")) | place(mark("wait")) | place(mark("for"));
         const UNITS: [(u64, f64); 8] = [
             (mark("second"), 1.0),
             (mark("seconds"), 1.0),
@@ -337,7 +337,7 @@ pub(super) mod text {
         reading.text.words().windows(3).find_map(|words| {
             // Nearly no word ends a lead.
             let [lead, number, unit] = words else { return None };
-            if !LAST.contains(&lead.mark) {
+            if place(lead.mark) & PLACES == 0 {
                 return None;
             }
             let seconds = of(&NUMBERS, number)? * of(&UNITS, unit)?;
