@@ -349,10 +349,17 @@ impl Reading {
         let next = from + letter.len_utf8();
         match letter {
             // A curly apostrophe inside a word goes, like a straight one.
-            '\u{2019}' if source[next..].starts_with(|c: char| c.is_ascii_lowercase()) => {}
+            '\u{2019}' if ends_with_one_letter(&source[next..]) => {}
             letter if letter.is_alphanumeric() => self.letter(letter),
             _ => self.text.gap(),
         }
         next
     }
+}
+
+/// Whether one small letter ends the word, as in `don’t`.
+fn ends_with_one_letter(rest: &str) -> bool {
+    let mut letters = rest.bytes();
+    letters.next().is_some_and(|byte| byte.is_ascii_lowercase())
+        && !letters.next().is_some_and(|byte| byte.is_ascii_alphabetic())
 }

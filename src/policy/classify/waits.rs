@@ -145,7 +145,7 @@ pub(super) mod text {
     use super::{Duration, LONGEST, ProviderError, Reading, Wait, WaitSource, Word, mark};
 
     /// Words (in the spelling of a reading) after which a wait stands; whether a bare number means seconds or milliseconds.
-    const LEADS: [(&str, Option<Unit>); 40] = [
+    const LEADS: [(&str, Option<Unit>); 41] = [
         (" retry after ms ", Some(Unit::Millis)),
         (" retry in ms ", Some(Unit::Millis)),
         (" retry after milliseconds ", Some(Unit::Millis)),
@@ -178,6 +178,7 @@ pub(super) mod text {
         (" reset after ", None),
         (" resets in ", None),
         (" reset in ", None),
+        (" reset ", None),
         (" available in ", None),
         (" available again in ", None),
         (" expires in ", None),
@@ -190,6 +191,7 @@ pub(super) mod text {
 
     /// What ends like a lead and is the client's own business.
     const NOT_LEADS: [&str; 4] = [" total retry delay ", " with retry in ", " and retry in ", " will retry in "];
+    const TOTALS: [&str; 3] = [" total retry wait time ", " total wait time ", " total wait "];
 
     /// Most digits and points of a number, as many as a double has when it is written out.
     const DIGITS: usize = 20;
@@ -212,7 +214,7 @@ pub(super) mod text {
                 .filter(|(lead, _)| before.ends_with(lead.as_bytes()))
                 .max_by_key(|(lead, _)| lead.len());
             let rest = source.get(number.source..)?;
-            if let Some((lead, unit)) = lead.filter(|_| !NOT_LEADS.iter().any(|no| before.ends_with(no.as_bytes()))) {
+            if let Some((lead, unit)) = lead.filter(|_| !own(before)) {
                 if source.as_bytes().get(number.source.wrapping_sub(1)) == Some(&b'-') {
                     continue;
                 }
@@ -231,9 +233,13 @@ pub(super) mod text {
         if in_words { self::in_words(reading) } else { None }
     }
 
+    fn own(before: &[u8]) -> bool {
+        NOT_LEADS.iter().chain(&TOTALS).any(|no| before.ends_with(no.as_bytes()))
+    }
+
     /// Whether a word before a number can end a lead at all.
     fn may_lead(word: &Word) -> bool {
-        const LAST: [u64; 16] = [
+        const LAST: [u64; 17] = [
             mark("in"),
             mark("after"),
             mark("ms"),
@@ -243,6 +249,7 @@ pub(super) mod text {
             mark("millis"),
             mark("milliseconds"),
             mark("delay"),
+            mark("reset"),
             mark("time"),
             mark("wait"),
             mark("for"),

@@ -82,6 +82,7 @@ pub(super) const RULES: &[Rule] = &[
             "{text|document|chunk|passage} .. not be {larger|longer} than #",
             "{text|input|content|prompt|document|message} length # .. {exceed*|over|above|larger|longer|greater}",
             "must be {smaller|less} than # bytes",
+            "{file|audio|recording|document} {is |was |}too large {for|to} .. {upload*|api|transcri*}",
             "{content|body|payload|request} size .. {limit|exceed*|maximum|larger than}",
             "{diff|changes|selection|transcript|chunk} .. {too large|too long|too big}",
             "is too {large|big|long} for .. {ai|llm|openai|gpt}",

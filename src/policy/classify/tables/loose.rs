@@ -157,6 +157,7 @@ pub(super) const RULES: &[Rule] = &[
             "{token|nonce|signature} .. {reuse|reused|replay*|used already|already used|already been used}",
             "{please |you must |you need to |must |}{sign in|log in|login|signin|authenticate|reauthenticate|re authenticate} {to continue|again|first|is required|required|to use|to access|before}",
             "please {sign in|log in|login|signin|authenticate|reauthenticate|re authenticate}",
+            "未经授权 !未经授权访问",
             "{valid|requires a|needs a|need a|provide a|supply a} {valid |}{api |access |auth |bearer |}{key|token} {is |}{required|needed|must|to}",
             "{api key|apikey|密钥|令牌|token|签名|凭证|秘钥|鉴权|认证|授权码|身份} .. {错误|无效|过期|失效|不正确|不存在|有误|非法|失败|校验}",
             "{api schlüssel|schlüssel|anmeldung|zugangsdaten|authentifizierung|anmeldedaten} .. {ungültig|abgelaufen|falsch|fehlgeschlagen}",
@@ -205,7 +206,7 @@ pub(super) const RULES: &[Rule] = &[
         "loose.not_found",
         C::NotFound,
         &[
-            "{model|models|deployment|version|voice|tool|endpoint|engine|snapshot|function|adapter|resource|collection|agent|page|file} .. {retired|sunset|sunsetted|decommissioned|no longer|not served|isnt served|not registered|not exist|not hosted|not deployed|isnt deployed|cannot be found|couldnt be found|cant be found|unrecognized|removed|discontinued|phased out|withdrawn|nonexistent|unknown}",
+            "{model|models|deployment|version|voice|tool|endpoint|engine|snapshot|function|adapter|resource|collection|agent|page|file} .. {retired|sunset|sunsetted|decommissioned|no longer|not served|isnt served|not registered|not exist|not hosted|not deployed|isnt deployed|cannot be found|couldnt be found|cant be found|unrecognized|removed|discontinued|phased out|withdrawn|nonexistent}",
             "{was|has been|is|been|were} {now |}{retired|sunset|decommissioned|discontinued|phased out|withdrawn}",
             "{could not|couldnt|cannot|cant|unable to|failed to} {find|locate} .. {model|deployment|tool|endpoint|engine|function|resource|page|file|version|route|issue|repository|adapter|voice|assistant|thread|collection|database|record|column|container}",
             "no {route|routes|model|models|tool|tools|deployment|endpoint|handler|function|endpoints} {matches|matching|match|by that name|named|with that|with the name|called|registered|under}",

@@ -83,6 +83,8 @@ pub(super) const RULES: &[Rule] = &[
             "=api error @5xx",
             "=internal",
             "unexpected error occurred",
+            "{unknown|unexpected|unspecified} error {was |has |}{encountered|occurred|happened} {while|when|during}",
+            "error {was |has |}{encountered|occurred} {while|when|during} {running|executing|loading|evaluating} {the |this |}{model|inference|prompt|prediction}",
             "something went wrong",
             "an internal error",
             "an error occurred while processing",

@@ -47,6 +47,15 @@ pub(super) const RULES: &[Rule] = &[
             "{find|load|read} {a |the |any |}{config|configuration|settings|setting} for",
         ],
     ),
+    // A shell that does not know the program, in the languages of its makers.
+    rule(
+        "config.command_elsewhere",
+        C::Configuration,
+        &[
+            "{不是内部或外部命令|不是內部或外部命令|内部コマンドまたは外部コマンド|내부 또는 외부 명령|commande interne ou externe|comando interno o externo|comando interno ou externo|comando interno o esterno|внутренней или внешней командой|befehl .. falsch geschrieben}",
+            "{项识别为 cmdlet|識別為 cmdlet|操作可能なプログラムの名前|name eines cmdlet|applet de commande|nombre de un cmdlet|nome de cmdlet|имя командлета}",
+        ],
+    ),
     // A server that refuses: the key is missing there, or it is this one.
     rule(
         "auth.either",
@@ -82,6 +91,9 @@ pub(super) const RULES: &[Rule] = &[
             "{key|api key|account|license|credential} {is |}{restricted|limited|scoped|bound} to {the |a |specific |certain |only |}{model|models|endpoint|endpoints|scope|ip|ip addresses|domain|project|region|embeddings|chat|api|apis|product|service}",
             "{key|api key|token|user|account|role|team|project|organization|tenant} .. {not authorized to|unauthorized to|not permitted to|not entitled to|not allowed to} {access|use|operate|invoke|call|view|run|perform|make|consume|request} {the |this |that |on |requested |}{model|models|resource|resources|specified|requested|endpoint|deployment|operation|action|service|route|api}",
             "not authorized to operate",
+            "{available|included|offered|unlocked|enabled} {in|on|with|for} .. {and above|or above|or higher|and higher|and up} !limit* !version !api version",
+            "requires {pro|team|plus|max|premium|enterprise|business|ultra|starter|growth|advanced|standard} {plan |tier |}{or|and} {higher|above}",
+            "to use .. upgrade to {plus|pro|max|team|business|enterprise|premium|ultra|advanced|paid|a paid|a higher|the} !limit* !quota !credit* !exceed* !reached !exhausted !used !version",
             "{policy|policies|acl|rule} {prevents|prohibits|forbids|denies|disallows|does not permit|doesnt permit} !content policy !safety policy !usage policy",
             "模型 .. {未授权|未开通|无权}",
             "{turned off|disabled|blocked|restricted|hidden|disallowed} by {your |the |an |our |}{administrator|administrators|admin|admins|organization|org|workspace|tenant|company|it department|employer}",
@@ -114,6 +126,7 @@ pub(super) const RULES: &[Rule] = &[
             "{timed out|timeout|gave up} {while |}waiting for {a |an |the |}{free |available |concurrent |concurrency |parallel |rate limit |}{request slot|concurrency slot|rate limit slot|permit|rate limiter|concurrent request*}",
             "{rate|request rate|traffic|usage|call rate} {increased|grew|rose|is increasing|rising|ramped up|increasing|growing} .. {too quickly|too fast|sharply|suddenly|too rapidly}",
             "{ramp up|scale|increase} {requests |traffic |your |the |}.. {smoothly|gradually} over time",
+            "{all|every|no} .. {models|model|providers|provider|keys|key|routes|candidate|candidates|accounts|channels|targets|deployments|credentials|endpoints} .. {rate limited|on cooldown|in cooldown|cooling down} !upstream",
             "already {have|running|has} # .. {in progress|running|active|pending|queued|generating} !gpu",
             "{maximum|max} {number of |}{simultaneous|concurrent|parallel|active|open} {websocket |request |}{context*|request*|connection*|session*|stream*|generation*|job*|call*|task*|run|runs|websocket*|queries|agents|conversations}",
             "{concurrency|concurrent} {slot|slots|window|pool|capacity} .. {saturated|full|exhausted|used up|exceeded}",
@@ -146,6 +159,7 @@ pub(super) const RULES: &[Rule] = &[
             "{free|trial} {time|usage|generation|message|trial} {limit|cap|allowance} !rate limit !rate limited !per minute",
             "exceeded your .. {plan usage|usage allowance}",
             "{enough|sufficient} {tokens|messages|requests|units} {left |remaining |}{in|on} your {plan|account|balance|wallet|subscription}",
+            "{limit|limits|quota} .. {email|contact|contacting|write to|reach out to|talk to} .. {to continue|to keep|to raise|to increase|to extend|to lift|to get more|for more|for an increase} !per min* !per second !per hour !try again in !rate limit* !rpm !tpm !context !wait !concurren* !characters",
             "{使用上限|用量上限|使用额度} .. {重置|恢复|刷新}",
             "{account|subscription} is not in good standing",
             "quota exceeded !per minute !per second !per min !try again !retry !wait !minute !rpm !tpm !qps !requests !request !rate !tokens !token !metric !concurrent !concurrency !too many requests !resource exhausted !too many",

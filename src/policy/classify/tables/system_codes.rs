@@ -22,7 +22,7 @@ pub(super) const RULES: &[Rule] = &[
             "cert {not yet valid|signature failure|revoked|untrusted|rejected|chain too long|has expired}",
             "unable to get issuer cert*", "unable to verify leaf signature", "invalid ca", 
             "err cert*", "ssl peer unverified exception", "cert path validator exception",
-            "client connector certificate error", "curl {60|51|77|58|59|66}", "curle peer failed verification", "trust failure"
+            "client connector certificate error", "curl {60|51|77|58|59|66}", "curl error {60|51|77|58|59|66|83|90|91}", "curle peer failed verification", "trust failure"
         ),
     )
     .retry(false),
@@ -87,7 +87,7 @@ pub(super) const RULES: &[Rule] = &[
         ),
     ),
     // HTTP/2 and WebSocket say by a name or number why they close.
-    rule("http2.calm", C::RateLimited, &["enhance your calm"]),
+    rule("http2.calm", C::RateLimited, &["enhance your calm !goaway !too many pings"]),
     rule(
         "websocket.busy",
         C::Overloaded,

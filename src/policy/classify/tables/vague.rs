@@ -187,7 +187,7 @@ pub(super) const RULES: &[Rule] = &[
             "{problema|error|falha} .. servidor",
             "{problème|erreur} {du serveur|sur le serveur|côté serveur}",
             "{serverseitig*|проблем* на сервере|ошибк* на сервере}",
-            "{系统|服务|服务器|内部|后端|服务端} .. {错误|异常|故障|出错}",
+            "{系统|服务|服务器|内部|后端|服务端} .. {错误|异常|故障|出错} !返回错误",
             "{内部エラー|サーバーエラー|내부 오류|서버 오류|interner fehler|serverfehler|erreur interne|error interno|erro interno|внутренн* ошибк*|ошибка сервера}",
         ],
     ),
