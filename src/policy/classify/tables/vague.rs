@@ -35,6 +35,7 @@ pub(super) const RULES: &[Rule] = &[
             "{超过|超出} # .. {秒|分钟|毫秒} !请求数 !次",
             "{未响应|没有响应|长时间无响应|等待时间过长|响应时间过长}",
             "{tiempo agotado|se agotó el tiempo|tempo esgotado|tempo limite|délai dépassé|délai d attente|zeitlimit|zeit abgelaufen|時間切れ|時間内に|시간이 초과|таймаут|истекло время}",
+            "{nicht rechtzeitig|respondió a tiempo|respondido a tiempo|respondeu a tempo|risposto in tempo|répondu à temps|zaman aşımı|limit czasu|przekroczono czas|hết thời gian|quá thời gian|tempo scaduto|waktu habis|час очікування}",
         ],
     ),
     rule(
@@ -66,6 +67,8 @@ pub(super) const RULES: &[Rule] = &[
             "{cut off|ends|ended|stops|broke off} before .. {json|object|arguments|closing}",
             "{无法解析|解析错误|返回异常|返回空|空回复|格式异常|响应为空|没有返回内容|返回内容异常|无效的响应|响应无效}",
             "{空の応答|応答が空|解析に失敗|빈 응답|파싱|leere antwort|réponse vide|respuesta vacía|resposta vazia|пустой ответ}",
+            "{応答|レスポンス|返答|回答} .. {解析できません|不正な形式|形式が正しく|読み取れません|パースできません}",
+            "응답 .. {해석할 수|형식이|올바르지}",
         ],
     ),
     rule(
@@ -89,6 +92,9 @@ pub(super) const RULES: &[Rule] = &[
             "{人数|用户|访客} .. {过多|太多|较多}",
             "{暂时不可用|暂不可用|不可用|正在加载|加载中|正在启动|启动中|维护|繁忙|忙碌|排队|拥挤|暂停服务}",
             "{混み合|混雑|ビジー|メンテナンス|利用できません|혼잡|사용할 수 없|점검|ausgelastet|wartung|überlast*|occupé|ocupado|mantenimiento|manutenção|saturado|sobrecarga*|недоступен|недоступна|перегруж*|занят*}",
+            "{이용자|사용자|접속자} .. {많|몰}",
+            "{서비스|서버} .. {지연|혼잡}",
+            "{meşgul|aşırı yük*|przeciążon*|overbelast|quá tải|sibuk|sovraccaric*|перевантажен*}",
         ],
     ),
     rule(
@@ -111,6 +117,7 @@ pub(super) const RULES: &[Rule] = &[
             "{요청|호출} .. {제한|초과|많}",
             "{лимит запрос*|превышен лимит|слишком часто|много запрос*|частот* запрос*}",
             "{zu viele|anfragelimit|ratenlimit|zu schnell}",
+            "{çok fazla istek|zbyt wiele żądań|zbyt wiele zapytań|te veel verzoeken|te veel aanvragen|quá nhiều yêu cầu|troppe richieste|terlalu banyak permintaan|занадто багато запитів|för många förfrågningar|for mange forespørsler|příliš mnoho požadavků}",
             "{trop de requêtes|trop de demandes|limite de requêtes|limite de débit|trop rapidement}",
             "{demasiadas|demasiados|muitas} {solicitudes|peticiones|llamadas|solicitações|requisições|chamadas}",
             "{límite de|limite de} {solicitudes|peticiones|velocidad|tasa|requisições|solicitações|taxa}",
@@ -142,6 +149,8 @@ pub(super) const RULES: &[Rule] = &[
             "{연결할 수|接続できない|connecter au|conectar con|conectar ao|conectarse|подключиться|соединиться|connettersi|verbinden}",
             "{socket|websocket} is not connected",
             "{网络|连接|链接|套接字} .. {失败|断开|中断|错误|异常|重置|拒绝|不可达|关闭|超时}",
+            "{网络不给力|网络不佳|网络不稳定|网络不可用|检查网络|检查您的网络|检查你的网络|检查一下网络}",
+            "{bağlantı|połączeni*|kết nối|koneksi|connessione|з єднання} .. {kesildi|kurulamadı|hatası|przerwan*|nieudan*|błąd|thất bại|bị ngắt|gagal|terputus|interrott*|fallit*|persa|втрачен*}",
             "{接続 .. 失敗|接続が|ネットワーク|연결 .. 실패|연결이|네트워크|verbindung*|netzwerk*|connexion|conexión|conexão|réseau|rede|соединени*|подключ*|сет*}",
         ],
     ),
@@ -189,6 +198,7 @@ pub(super) const RULES: &[Rule] = &[
             "{serverseitig*|проблем* на сервере|ошибк* на сервере}",
             "{系统|服务|服务器|内部|后端|服务端} .. {错误|异常|故障|出错} !返回错误",
             "{内部エラー|サーバーエラー|내부 오류|서버 오류|interner fehler|serverfehler|erreur interne|error interno|erro interno|внутренн* ошибк*|ошибка сервера}",
+            "{sunucu hatası|błąd serwera|błąd wewnętrzny|wewnętrzny błąd|serverfout|interne fout|lỗi máy chủ|lỗi hệ thống|errore interno|errore del server|kesalahan server|внутрішня помилка}",
         ],
     ),
 ];
