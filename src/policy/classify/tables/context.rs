@@ -76,6 +76,7 @@ pub(super) const RULES: &[Rule] = &[
             "maximum {prompt|input|sequence} length .. {but|request contains|got|exceed*|is # }",
             "{max|maximum} {allowed |}{tokens|token count} per {submitted |single |}{batch|request|call|input|text|document} !minute",
             "{batch|document|text} {has|of} # tokens",
+            "{has|with|of} # pages .. {at most|maximum|max|limit|up to|only} !per minute !per day",
             "requested # tokens .. {max|maximum|limit|at most|only}",
             "{cannot exceed|must not exceed|may not exceed|at most|no more than} # .. {tokens|characters|chars|bytes} !name !per minute !per day",
             "{tokens|characters|chars|text length} .. {exceed*|above|over} .. # {characters|chars|tokens} !per minute !per day !per hour",

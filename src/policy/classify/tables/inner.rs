@@ -67,6 +67,8 @@ pub(super) const RULES: &[Rule] = &[
             "net err aborted",
         ],
     ),
+    // A name that the certificate does not hold, in the words for people who are not verified.
+    rule("inner.certificate", C::Network, &["hostname .. not verified", "{ssl peer unverified|ssl handshake exception} .. not verified"]).retry(false),
     // Who guesses tells a fact first.
     rule(
         "inner.connection_guess",

@@ -85,6 +85,7 @@ pub(super) const RULES: &[Rule] = &[
             "unexpected error occurred",
             "{unknown|unexpected|unspecified} error {was |has |}{encountered|occurred|happened} {while|when|during}",
             "error {was |has |}{encountered|occurred} {while|when|during} {running|executing|loading|evaluating} {the |this |}{model|inference|prompt|prediction}",
+            "{returned|reported|raised|threw|hit} {an |}{unexpected|unknown|unspecified|internal} {error|problem|failure|exception}",
             "something went wrong",
             "an internal error",
             "an error occurred while processing",

@@ -35,7 +35,7 @@ pub(super) const RULES: &[Rule] = &[
             "& {socket exception|wsa*}": 10060;
             "& nsposix error domain": 60;
             also "etime", "wsaetimedout", "curle operation timedout", "interrupted io exception", "=settings timeout", "err socket connection timeout", "keepalive ping timeout", "open timeout", "execution expired", "checkout timeout",
-            "dial tcp .. i o timeout !lookup", "{dio exception type|dio error type} {connection|send|receive} timeout", "timeout rejected exception"
+            "dial tcp .. i o timeout !lookup", "{dio exception type|dio error type} {connection|send|receive} timeout", "timeout rejected exception", "{transport error|http error|httpoison error} reason {timeout|connect timeout|checkout timeout}"
         ),
     ),
     rule(

@@ -379,7 +379,7 @@ pub(super) const RULES: &[Rule] = &[
         C::Cancelled,
         &[
             "{denied|rejected|declined|cancelled|canceled|stopped|interrupted|aborted|refused|dismissed|halted|terminated|killed|skipped|ended} by {the |a |an |}{user|caller|operator|reviewer|approver|human}",
-            "user {denied|rejected|declined|cancelled|canceled|stopped|interrupted|aborted|refused|dismissed|doesnt want|chose not}",
+            "user {denied|rejected|declined|cancelled|canceled|stopped|interrupted|aborted|refused|dismissed|doesnt want|does not want|didnt want|did not want|did not approve|didnt approve|chose not}",
             "{request to call tool|tool call|tool use|call to tool} {was |}{denied|rejected|declined|cancelled|canceled|aborted|interrupted}",
             "request interrupted",
             "tool .. was {aborted|interrupted} @tool",
