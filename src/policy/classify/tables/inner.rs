@@ -60,6 +60,7 @@ pub(super) const RULES: &[Rule] = &[
             "{delayed connect error|remote connection failure|name resolver error}",
             "service unavailable error .. {connection error|connection refused|cannot connect|connect call failed|connect error}",
             "contacting dns",
+            "{host|hostname|server name} {was |is |}{not found|could not be found|not be found} !key !header !upstream !config* !agent",
             "{无法解析服务器|无法解析主机|无法解析域名|域名解析失败|解析域名失败|名前を解決できません|ホスト名を解決}",
             "{主机名的服务器|主機名稱的伺服器|ホスト名のサーバ|호스트 이름을 가진 서버|angegebenen hostnamen|указанным именем хоста|nombre de host especificado|nom d hôte précisé|nome de host especificado|nome host specificato}",
             "dns .. {timed out|timeout}",

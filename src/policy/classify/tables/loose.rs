@@ -87,6 +87,7 @@ pub(super) const RULES: &[Rule] = &[
             "{saldo|crédito|créditos|cuota|presupuesto|cota} .. {insuficiente*|agotad*|suficiente|excedid*|superad*|esgotad*}",
             "{monatskontingent|tageskontingent|monatslimit|tageslimit|monatsbudget|limite mensal|limite diário|cota mensal|cota diária|límite mensual|límite diario|cuota mensual|limite mensuelle|limite quotidienne|quota mensuel}",
             "{месячн*|дневн*|суточн*} {лимит*|квот*}",
+            "{исчерпан*|превышен*|достигнут*} .. {на сегодня|за день|за сутки|на день|на месяц|за месяц}",
             "{今月|本日|今日|月間|一日|無料} .. {上限|制限|枠 .. 使い}",
             "{무료|이번 달|오늘|일일|월간} .. {사용량|한도|할당량|횟수}",
             "sin {saldo|crédito|créditos|fondos}",
