@@ -127,6 +127,8 @@ pub(super) const RULES: &[Rule] = &[
             "no {llm|llms|apis|provider|providers|model|models|backend|endpoint|base url|deployment|language model} {is |was |are |has been |}{configured|selected|specified|set up|set|provided|defined|loaded|available for provider}",
             "no {llm providers|llm provider|api providers|ai providers|llm apis} {were |was |are |}{provided|given|registered|specified|enabled|added}",
             "no {llm api|llm apis} {is |}{selected|chosen|configured}",
+            "no .. {environment variable|env var} {was |is |}{found|set|defined} !header",
+            "no lm {is |}{loaded|configured|set}",
             "{failed|unable|could not|couldnt|cannot} {to |}{read|load|open|parse} {the |your |}{config|configuration|settings|credentials|credential|api key|env} {file|from|at|#|json|yaml|toml|}",
             "no models .. {pulled|downloaded} !from",
             "{api base|base url|endpoint|host|server address} {must|should|has to|needs to} {start|begin|use} .. {http|https|url|scheme}",

@@ -91,6 +91,7 @@ pub(super) const RULES: &[Rule] = &[
             "{key|api key|account|license|credential} {is |}{restricted|limited|scoped|bound} to {the |a |specific |certain |only |}{model|models|endpoint|endpoints|scope|ip|ip addresses|domain|project|region|embeddings|chat|api|apis|product|service}",
             "{key|api key|token|user|account|role|team|project|organization|tenant} .. {not authorized to|unauthorized to|not permitted to|not entitled to|not allowed to} {access|use|operate|invoke|call|view|run|perform|make|consume|request} {the |this |that |on |requested |}{model|models|resource|resources|specified|requested|endpoint|deployment|operation|action|service|route|api}",
             "not authorized to operate",
+            "{active |paid |}subscription {is |}required {to access|to use|for|before}",
             "upgrade to .. {pro|plus|premium|max|ultra|team|business|enterprise} to {use|access|unlock|enable} !limit* !quota !credit* !exceed* !reached !used",
             "{is|are} {a |an |}{pro|premium|plus|enterprise|business|paid|team|max} {only |plan |tier |}{feature|model|models|features}",
             "only {for|to} {paying|paid|premium|pro|enterprise} {customers|users|members|subscribers|accounts}",
@@ -178,6 +179,9 @@ pub(super) const RULES: &[Rule] = &[
         &[
             "{content blocked|content was blocked|blocked content} {keyword*|by|due|because|matched|for|reason|banned|code}",
             "{blocked|banned|forbidden|prohibited|disallowed|sensitive|blacklisted} {keyword|keywords|word|words|term|terms|phrase|phrases|topic|topics} !reserved",
+            "{banned|forbidden|prohibited|disallowed} {prompt|prompts|lyrics} {detected|found|used}",
+            "{prompt|lyrics|text|input|description} {contained|contains|mentions|includes} .. {artist name*|brand name*|producer tag*|profanity|slurs|copyrighted|trademark*}",
+            "safety {input|output} {text|image|video|audio}",
             "{prompt injection|jailbreak|jail break|jailbreak attempt|personally identifiable information|pii} .. {detected|attempt|found|blocked|identified|flagged} !filtered false",
             "{detected|blocked|found|potential} {a |an |possible |potential |}{prompt injection|jailbreak|jail break|pii}",
             "prompt shield*",

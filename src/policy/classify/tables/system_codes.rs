@@ -50,7 +50,7 @@ pub(super) const RULES: &[Rule] = &[
             "& nsurl error domain": 1000, 1002;
             also "{missing|invalid} schema & requests", "requests exceptions {missing schema|invalid schema|invalid header}",
             "err {module not found|dlopen failed|invalid url|invalid protocol|unescaped characters|invalid char}",
-            "=module not found", "module not found", "eaddrinuse", "address already in use", "no class def found error", "class not found exception",
+            "=module not found", "module not found", "eaddrinuse", "address already in use", "port .. {already in use|is in use|already allocated}", "no class def found error", "class not found exception",
             "curl {1|3}", "curle {url malformat|unsupported protocol}", "gave http response to https client",
             "executable file not found in", "malformed url exception"
         ),
