@@ -5,10 +5,15 @@
 //!
 //! Never guarantees that a text holds no secret: it removes what has the shape of one.
 
+use wide::u8x16;
+
 /// What stands in place of something removed.
 const GONE: &str = "[redacted]";
 /// Letters in a row of letters and digits from which a word counts as a secret.
 const LONG: usize = 24;
+
+/// Bytes of the shortest secret that is known by the word before it.
+const SHORTEST: usize = 8;
 
 /// A text without secrets and control characters, of at most `limit` bytes (plus an ellipsis), on one line.
 #[must_use]
@@ -18,7 +23,8 @@ pub fn redact(text: &str, limit: usize) -> String {
     let mut clean = String::with_capacity(source.len().min(limit) + 16);
     // What stays as it is gets copied at once: all from `kept` up to `at`.
     let (mut kept, mut at) = (0, 0);
-    let mut bearer = false;
+    // The word before, if nothing stands between that parts it from a secret.
+    let mut before = 0..0;
     while let Some(first) = source.as_bytes().get(at)
         && clean.len() + (at - kept) <= limit
     {
@@ -29,8 +35,10 @@ pub fn redact(text: &str, limit: usize) -> String {
         if is_token(*first) {
             let bytes = &source.as_bytes()[at..];
             let (length, plain) = token(bytes);
+            // Nearly no word is long enough for a secret.
+            let bearer = length >= SHORTEST && names_secret(&source.as_bytes()[before]);
+            before = at..at + length;
             if plain && !bearer && bytes.get(length) != Some(&b':') {
-                bearer = names_secret(&bytes[..length]);
                 // With the one space behind it.
                 let space = matches!(bytes[length..], [b' ', next, ..] if next != b' ');
                 at += length + usize::from(space);
@@ -49,11 +57,12 @@ pub fn redact(text: &str, limit: usize) -> String {
             } else {
                 at += length;
             }
-            bearer = names_secret(word.as_bytes());
             continue;
         }
         if first.is_ascii_graphic() {
-            bearer &= matches!(first, b':' | b'=' | b'"' | b'\'' | b'\\');
+            if !matches!(first, b':' | b'=' | b'"' | b'\'' | b'\\') {
+                before = 0..0;
+            }
             at += 1;
             continue;
         }
@@ -71,7 +80,7 @@ pub fn redact(text: &str, limit: usize) -> String {
                 kept = next;
             }
         } else {
-            bearer = false;
+            before = 0..0;
         }
         at = next;
     }
@@ -91,7 +100,7 @@ pub fn redact(text: &str, limit: usize) -> String {
 
 /// What is shown in place of a word, where it is not shown itself.
 fn stand_in(word: &str, plain: bool, bearer: bool) -> Option<&'static str> {
-    if bearer && word.len() >= 8 {
+    if bearer {
         Some(GONE)
     } else if plain {
         None
@@ -121,9 +130,19 @@ fn is_token(byte: u8) -> bool {
 
 /// Where a token ends, and whether it is one short word of prose, in which nothing can hide.
 fn token(text: &[u8]) -> (usize, bool) {
-    let lower = text.iter().skip(1).take_while(|byte| byte.is_ascii_lowercase()).count();
-    let rest = text.iter().skip(1 + lower).take_while(|byte| is_token(**byte)).count();
-    (1 + lower + rest, rest == 0 && lower < LONG && text[0].is_ascii_alphabetic())
+    let lower = 1 + lower_case(&text[1..]);
+    let rest = text[lower..].iter().take_while(|byte| is_token(**byte)).count();
+    (lower + rest, rest == 0 && lower <= LONG && text[0].is_ascii_alphabetic())
+}
+
+/// How many lower-case letters a text begins with.
+fn lower_case(text: &[u8]) -> usize {
+    let Some(sixteen) = text.first_chunk::<16>() else {
+        return text.iter().take_while(|byte| byte.is_ascii_lowercase()).count();
+    };
+    let from_a = u8x16::new(*sixteen) - u8x16::splat(b'a');
+    let letters = from_a.min(u8x16::splat(b'z' - b'a')).simd_eq(from_a).to_bitmask().trailing_ones() as usize;
+    if letters < 16 { letters } else { 16 + lower_case(&text[16..]) }
 }
 
 /// Keeps scheme, host and path of an address; drops user info, query and fragment.
@@ -151,6 +170,9 @@ fn is_mail(word: &str) -> bool {
 }
 
 fn is_ip(word: &str) -> bool {
+    if !word.starts_with(|first: char| first.is_ascii_digit()) {
+        return false;
+    }
     let mut parts = 0;
     for part in word.trim_end_matches('.').split('.') {
         if part.is_empty() || part.len() > 3 || !part.bytes().all(|b| b.is_ascii_digit()) || part.parse::<u8>().is_err()
@@ -208,7 +230,23 @@ fn is_secret(word: &str) -> bool {
         "csk-",
         "tgp_v1_",
     ];
-    if word.len() >= 8 && PREFIXES.iter().any(|prefix| word.starts_with(prefix)) {
+    // Nearly no word begins like one of them.
+    let may_begin = matches!(
+        word.as_bytes(),
+        [b'A', b'I' | b'K' | b'S', ..]
+            | [b's' | b'p' | b'r', b'k', ..]
+            | [b'g', b'h' | b'i' | b'l' | b's', ..]
+            | [b'h' | b'f', b'f' | b'w', ..]
+            | [b'x', b'a' | b'o', ..]
+            | [b'r', b'8', ..]
+            | [b'n', b'v', ..]
+            | [b'p', b'p', ..]
+            | [b'y', b'a', ..]
+            | [b'e', b'y', ..]
+            | [b'c', b's', ..]
+            | [b't', b'g', ..]
+    );
+    if may_begin && word.len() >= 8 && PREFIXES.iter().any(|prefix| word.starts_with(prefix)) {
         return true;
     }
     if word.len() < LONG {

@@ -10,21 +10,21 @@ use std::collections::HashMap;
 
 use aho_corasick::{Anchored, MatchKind, automaton::Automaton, dfa::DFA};
 
+mod chain;
 mod growing;
 mod hits;
 mod lexicon;
 mod table;
 
+use chain::Chain;
 use growing::Growing;
 pub(super) use hits::Hits;
-use hits::{Any, Hit, MOST, Set, Triggers, to_u32};
+use hits::{Any, MOST, Set, Triggers, to_u32};
 use lexicon::Lexicon;
 
 use super::{phrase, reading::Reading, rule::Rule};
 use crate::domain::failure::Surface;
 
-/// Longest atom that a look ahead allows for, in bytes.
-const LONGEST: usize = 64;
 /// The tables, compiled.
 #[derive(Debug)]
 pub(super) struct Engine {
@@ -92,20 +92,10 @@ struct Atom {
     tail: u8,
 }
 
-/// One part of an ordered phrase: any of these atoms, at most `gap` bytes after the part before.
-#[derive(Debug)]
-struct Link {
-    any: Any,
-    gap: usize,
-    between: Option<Vec<String>>,
-}
-
 #[derive(Debug)]
 struct Alternative {
     rule: usize,
-    /// Ordered parts.
-    chain: Vec<Link>,
-    whole_value: bool,
+    chain: Chain,
     with: Vec<Any>,
     without: Any,
     surfaces: Vec<Surface>,
@@ -138,10 +128,9 @@ impl Engine {
                 }
                 alternatives.push(Alternative {
                     rule: index,
-                    chain: chain.iter().zip(&phrase.chain).map(|(atoms, part)| Link::new(atoms, part)).collect(),
+                    chain: Chain::new(&phrase.chain, &chain, phrase.whole_value),
                     with: with.iter().map(|atoms| Any::of(atoms)).collect(),
                     without: Any::of(&without),
-                    whole_value: phrase.whole_value,
                     surfaces: phrase.surfaces,
                     statuses: phrase.statuses,
                     providers: phrase.providers,
@@ -197,7 +186,7 @@ impl Engine {
                 return false;
             }
             if alternative.fits(&hits.seen, scene) {
-                let found = alternative.first(hits, reading).map(|span| Found { rule: alternative.rule, span });
+                let found = alternative.chain.first(hits, reading).map(|span| Found { rule: alternative.rule, span });
                 // Of the phrases of one rule, the one that stands first.
                 if let Some(found) = found.filter(|found| best.is_none_or(|best| found.span.0 < best.span.0)) {
                     best = Some(found);
@@ -277,61 +266,12 @@ impl Searcher {
     }
 }
 
-// === impl Link ===
-
-impl Link {
-    fn new(atoms: &[u32], words: &phrase::Part) -> Self {
-        Self { any: Any::of(atoms), gap: words.gap, between: words.between.clone() }
-    }
-
-    /// Whether only allowed words stand in a gap.
-    fn allows(&self, gap: &[u8]) -> bool {
-        let Some(between) = &self.between else { return true };
-        // An open stem ends inside its word; the rest of that word is no word of its own.
-        let rest = gap.iter().position(|b| *b == b' ').map_or(&gap[gap.len()..], |at| &gap[at..]);
-        rest.split(|b| *b == b' ').all(|word| word.is_empty() || between.iter().any(|w| w.as_bytes() == word))
-    }
-}
-
 // === impl Alternative ===
 
 impl Alternative {
-    /// The span of the first match, of a phrase that [`fits`](Self::fits).
-    fn first(&self, hits: &Hits, reading: &Reading) -> Option<(usize, usize)> {
-        let matches = self.chain.first()?.any.among(&hits.seen).filter_map(|atom| {
-            hits.of(atom).find_map(|(at, hit)| {
-                let here = !self.whole_value || reading.is_value((hit.start, hit.end));
-                Some((hit.start, here.then(|| self.end(at, hits, reading))??))
-            })
-        });
-        matches.min_by_key(|span| span.0)
-    }
-
-    /// The end of the match that begins with this hit.
-    fn end(&self, at: usize, hits: &Hits, reading: &Reading) -> Option<usize> {
-        let list = hits.list();
-        let mut end = list[at].end;
-        let mut from = at + 1;
-        for link in &self.chain[1..] {
-            // Finds come ordered by their end; a wide window would make this quadratic, so the gap is bounded.
-            let last = end + link.gap;
-            let window = list[from..].iter().take_while(|hit| hit.end <= last + LONGEST);
-            let fits = |hit: &Hit| hit.start >= end && hit.start <= last && link.allows(&reading.text[end..hit.start]);
-            // Mostly only one of the atoms stands in the text.
-            let next = match link.any.only(&hits.seen) {
-                Some(atom) => window.enumerate().find(|(_, hit)| hit.atom == atom && fits(hit)),
-                None => window.enumerate().find(|(_, hit)| link.any.has(hit.atom) && fits(hit)),
-            };
-            let (passed, hit) = next?;
-            end = hit.end;
-            from += passed + 1;
-        }
-        Some(end)
-    }
-
     /// Whether all that is asked beside the place holds, so that looking at places is worth it.
     fn fits(&self, seen: &Set, scene: &Scene<'_>) -> bool {
-        self.chain.iter().all(|link| link.any.is_in(seen))
+        self.chain.is_in(seen)
             && self.with.iter().all(|any| any.is_in(seen))
             && !self.without.is_in(seen)
             && (self.surfaces.is_empty() || self.surfaces.contains(&scene.surface))

@@ -2,9 +2,14 @@
 //!
 //! Never counts a number as a status because of its size alone: a word, a bracket or the status's own phrase must say so.
 
-use memchr::{memchr_iter, memmem};
+use std::sync::LazyLock;
 
-use super::reading::{Number, Reading};
+use memchr::{
+    memchr_iter,
+    memmem::{self, Finder},
+};
+
+use super::reading::{Number, Reading, last_mark, mark, place};
 use crate::{
     domain::failure::{ProviderError, Surface},
     policy::redact::redact,
@@ -37,12 +42,15 @@ impl Evidence {
         let mut limit = None;
         for (index, number) in reading.numbers.iter().enumerate() {
             let (before, after) = (&reading.text[..number.at], reading.text.get(number.at + 1..).unwrap_or_default());
+            let word = number.words.checked_sub(1).and_then(|at| reading.text.words().get(at));
             if number.alone
                 && number.digits == 3
                 && (400..600).contains(&number.whole)
-                && is_status(before, after, index == 0)
+                && (is_status(before, after, index == 0) || is_outcome(error, number.source, before, after))
             {
                 evidence.inner_status = u16::try_from(number.whole).ok();
+            } else if word.is_none_or(|word| NAMING & place(word.mark) == 0) {
+                // Nearly no number is named by the word before it.
             } else if before.ends_with(b" limit ") {
                 limit = Some(number.whole);
             } else if before.ends_with(b" requested ") {
@@ -144,26 +152,49 @@ fn is_status(before: &[u8], after: &[u8], first: bool) -> bool {
         || PHRASES.iter().any(|phrase| after.starts_with(phrase))
 }
 
+/// A number that tells how a call came out: `POST /v1/chat → 503`, and at the very end `failed to get a token: 500`.
+fn is_outcome(error: &ProviderError, at: usize, before: &[u8], after: &[u8]) -> bool {
+    const METHODS: [&[u8]; 5] = [b" get ", b" post ", b" put ", b" patch ", b" delete "];
+    const FAILED: [&[u8]; 6] = [b" failed ", b" could not ", b" couldnt ", b" cannot ", b" unable to ", b" error "];
+    let says = |words: &[&[u8]]| words.iter().any(|word| memmem::find(before, word).is_some());
+    let text = error.body.as_deref().filter(|body| !body.is_empty()).or(error.message.as_deref());
+    let lead = text.and_then(|text| text.get(..at)).unwrap_or_default().trim_end();
+    let arrow = lead.ends_with("->") || lead.ends_with("=>") || lead.ends_with('→');
+    (arrow && says(&METHODS)) || (lead.ends_with(':') && after.trim_ascii().is_empty() && says(&FAILED))
+}
+
+/// Words after which a number is a code.
+const CODE_WORDS: [&str; 15] = [
+    " code ",
+    " error ",
+    " errcode ",
+    " err code ",
+    " status ",
+    " errno ",
+    " errorcode ",
+    " ret ",
+    // Families whose codes are a name and a number, and messages that begin with their number.
+    " model arts ",
+    " apig ",
+    " ngrok ",
+    " message ",
+    " sqlstate ",
+    " exception ",
+    " err no ",
+];
+
+/// The [places](place) of the last of those words, and of the names of a limit.
+const NAMING: u64 = {
+    let (mut naming, mut at) = (place(mark("limit")) | place(mark("requested")), 0);
+    while at < CODE_WORDS.len() {
+        naming |= place(last_mark(CODE_WORDS[at]));
+        at += 1;
+    }
+    naming
+};
+
 fn is_code(before: &[u8]) -> bool {
-    const WORDS: [&[u8]; 15] = [
-        b" code ",
-        b" error ",
-        b" errcode ",
-        b" err code ",
-        b" status ",
-        b" errno ",
-        b" errorcode ",
-        b" ret ",
-        // Families whose codes are a name and a number, and messages that begin with their number.
-        b" model arts ",
-        b" apig ",
-        b" ngrok ",
-        b" message ",
-        b" sqlstate ",
-        b" exception ",
-        b" err no ",
-    ];
-    WORDS.iter().any(|word| before.ends_with(word))
+    CODE_WORDS.iter().any(|word| before.ends_with(word.as_bytes()))
 }
 
 /// A gRPC code: `14 UNAVAILABLE`, `grpc_status:7`, a bare `code` on the gRPC surface.
@@ -193,18 +224,33 @@ fn grpc(number: &Number, before: &[u8], after: &[u8], surface: Surface) -> Optio
         .then(|| i32::try_from(code).unwrap_or(2))
 }
 
-/// The message for people: the answer's own `message` where one stands in it, redacted and bounded.
+/// Keys whose value is a message.
+static MESSAGES: LazyLock<[Finder<'_>; 4]> =
+    LazyLock::new(|| ["\"message\":", "\"msg\":", "\"detail\":", "\"error\":"].map(Finder::new));
+
+/// What the title of a page begins with.
+static TITLE: LazyLock<Finder<'_>> = LazyLock::new(|| Finder::new("<title>"));
+
+/// The title of a page, which says in short what the page says.
+fn title(window: &str) -> Option<&str> {
+    let at = TITLE.find(window.as_bytes())? + TITLE.needle().len();
+    let title = window[at..].split('<').next()?.trim();
+    (!title.is_empty()).then_some(title)
+}
+
+/// The message for people: the answer's own `message` where one stands in it, or a page's title; redacted and bounded.
 pub(super) fn message(error: &ProviderError, limit: usize) -> String {
     let text = error.message.as_deref().or(error.body.as_deref()).unwrap_or_default();
     let window = &text[..text.floor_char_boundary(4096)];
-    let found = ["\"message\":", "\"msg\":", "\"detail\":", "\"error\":"].iter().find_map(|key| {
-        let at = memmem::find(window.as_bytes(), key.as_bytes())?;
-        let rest = window[at + key.len()..].trim_start().strip_prefix('"')?;
+    let found = MESSAGES.iter().find_map(|key| {
+        let at = key.find(window.as_bytes())?;
+        let rest = window[at + key.needle().len()..].trim_start().strip_prefix('"')?;
         let end = memchr_iter(b'"', rest.as_bytes()).find(|at| !rest[..*at].ends_with('\\'))?;
         (end > 0).then(|| &rest[..end])
     });
     match found {
         Some(message) if error.body.is_some() => redact(message, limit),
+        None if text.trim_start().starts_with('<') => redact(title(window).unwrap_or(text), limit),
         _ => redact(text, limit),
     }
 }

@@ -4,9 +4,11 @@
 //! exceeded`; quotes, brackets and escapes of any nesting depth become one space, so a JSON text inside a string inside an
 //! array reads like a flat one. The values of keys that hold a code or the message (`code`, `type`, `reason`, …) are kept as
 //! spans, so that a rule can ask for a whole value. Numbers become `#` and are kept beside the text with their place in
-//! it. Addresses (`https://…`) and fields that echo the caller's own input are dropped.
+//! it. Addresses (`https://…`) and fields that echo the caller's own input are dropped, and so are the tags of a page.
 //!
 //! Never judges, and never looks further than [`HEAD`] and [`TAIL`] bytes.
+
+use memchr::memchr2;
 
 mod keys;
 mod letters;
@@ -15,7 +17,7 @@ mod text;
 
 use keys::{Value, names_number};
 use letters::{BETWEEN, Between, Kind};
-pub(super) use letters::{LETTERS, mark};
+pub(super) use letters::{LETTERS, last_mark, mark, place};
 use source::Source;
 pub(super) use text::{Text, Word};
 
@@ -59,6 +61,8 @@ pub(super) struct Reading {
     source: Source,
     /// Whether the last letter was of a script without spaces.
     wide: bool,
+    /// Whether it is a page of HTML.
+    page: bool,
 }
 
 /// A keyed value that is being read.
@@ -76,7 +80,7 @@ impl Reading {
         self.text.clear();
         self.numbers.clear();
         self.values.clear();
-        (self.open, self.wide) = (None, false);
+        (self.open, self.wide, self.page) = (None, false, false);
     }
 
     /// Reads a source of any length; only its head and tail are looked at.
@@ -110,6 +114,13 @@ impl Reading {
         self.values.get(at) == Some(&(from, to))
     }
 
+    /// Ends a value that has no quotes.
+    fn close_bare(&mut self) {
+        if self.open.is_some_and(|open| !open.quoted) {
+            self.close();
+        }
+    }
+
     fn close(&mut self) {
         let Some(open) = self.open.take() else { return };
         let end = self.text.len() - usize::from(self.text.is_gap());
@@ -134,11 +145,14 @@ impl Reading {
                     i += 1;
                 }
                 Kind::Gap | Kind::End => {
-                    if self.open.is_some_and(|open| !open.quoted) {
-                        self.close();
-                    }
+                    self.close_bare();
                     self.text.gap();
                     i += 1;
+                }
+                Kind::Angle => {
+                    self.close_bare();
+                    self.text.gap();
+                    i += self.tag(&bytes[i..]);
                 }
                 Kind::Quote => {
                     self.close();
@@ -149,9 +163,7 @@ impl Reading {
                     }
                 }
                 Kind::Assign => {
-                    if self.open.is_some_and(|open| !open.quoted) {
-                        self.close();
-                    }
+                    self.close_bare();
                     i = match &bytes[i..] {
                         [b':', b'/', b'/', ..] => self.skip_address(bytes, i),
                         [b':', b'"', b'a'..=b'z' | b'A'..=b'Z', ..] => {
@@ -163,10 +175,8 @@ impl Reading {
                 }
                 Kind::Digit => i = self.number(bytes, i, offset),
                 Kind::Apostrophe => {
-                    let inside = i > 0
-                        && self.source.kind(i - 1) == Kind::Letter
-                        && bytes.get(i + 1).is_some_and(u8::is_ascii_lowercase)
-                        && !bytes.get(i + 2).is_some_and(u8::is_ascii_alphabetic);
+                    let inside =
+                        i > 0 && self.source.kind(i - 1) == Kind::Letter && ends_with_one_letter(&source[i + 1..]);
                     if inside {
                         i += 1;
                     } else {
@@ -228,6 +238,20 @@ impl Reading {
         i
     }
 
+    /// How much of a text that begins with an angle to pass over: of a page, the whole tag, for its name and attributes say
+    /// nothing of a failure; of anything else only the angle.
+    #[cold]
+    fn tag(&mut self, text: &[u8]) -> usize {
+        let begins = |begin: &[u8]| text.get(..begin.len()).is_some_and(|head| head.eq_ignore_ascii_case(begin));
+        if begins(b"<!doctype html") || begins(b"<html") {
+            self.page = true;
+        } else if self.page && matches!(text, [_, b'a'..=b'z' | b'A'..=b'Z' | b'/' | b'!', ..]) {
+            // What is no whole tag is none.
+            return memchr2(b'<', b'>', &text[1..]).filter(|end| text[1 + end] == b'>').map_or(1, |end| 1 + end);
+        }
+        1
+    }
+
     /// Writes a letter outside ASCII; scripts without spaces stand apart from Latin words.
     fn letter(&mut self, letter: char) {
         let wide = letter >= '\u{2e80}';
@@ -278,20 +302,20 @@ impl Reading {
         }
         let mut i = from;
         let (mut whole, mut digits, mut fraction) = (0_u32, 0_u8, false);
-        while i < bytes.len() {
-            if bytes[i].is_ascii_digit() {
+        loop {
+            let first = i;
+            while let Some(digit) = bytes.get(i).map(|byte| byte.wrapping_sub(b'0')).filter(|digit| *digit < 10) {
                 if !fraction {
-                    whole = whole.saturating_mul(10).saturating_add(u32::from(bytes[i] - b'0'));
-                    digits = digits.saturating_add(1);
+                    whole = whole.saturating_mul(10).saturating_add(digit.into());
                 }
-            } else if matches!(bytes[i], b'.' | b',') && bytes.get(i + 1).is_some_and(u8::is_ascii_digit) {
-                fraction |= bytes[i] == b'.';
-                if bytes[i] == b',' {
-                    digits = digits.saturating_add(1);
-                }
-            } else {
-                break;
+                i += 1;
             }
+            if !fraction {
+                digits = digits.saturating_add(u8::try_from(i - first).unwrap_or(u8::MAX));
+            }
+            let [sign @ (b'.' | b','), b'0'..=b'9', ..] = &bytes[i..] else { break };
+            fraction |= *sign == b'.';
+            digits = digits.saturating_add(u8::from(*sign == b','));
             i += 1;
         }
         let alone = !fraction && !bytes.get(i).is_some_and(u8::is_ascii_alphanumeric);
@@ -359,7 +383,6 @@ impl Reading {
 
 /// Whether one small letter ends the word, as in `don’t`.
 fn ends_with_one_letter(rest: &str) -> bool {
-    let mut letters = rest.bytes();
-    letters.next().is_some_and(|byte| byte.is_ascii_lowercase())
-        && !letters.next().is_some_and(|byte| byte.is_ascii_alphabetic())
+    let mut letters = rest.chars();
+    letters.next().is_some_and(|letter| letter.is_ascii_lowercase()) && !letters.next().is_some_and(char::is_alphabetic)
 }

@@ -25,6 +25,7 @@ mod machine_codes;
 mod nets;
 mod relay_codes;
 mod request;
+mod schema;
 mod senses;
 mod system_codes;
 mod tool_codes;
@@ -52,6 +53,7 @@ pub(super) fn rules() -> impl Iterator<Item = &'static Rule> {
         context::RULES,
         access::RULES,
         request::RULES,
+        schema::RULES,
         lost::RULES,
         limits::RULES,
         capacity::RULES,

@@ -123,6 +123,21 @@ fn a_code_reads_the_same_in_every_spelling() {
 }
 
 #[test]
+fn an_apostrophe_joins_only_the_one_letter_that_ends_a_word() {
+    for (text, read) in [
+        ("it can't", " it cant "),
+        ("it can\u{2019}t", " it cant "),
+        ("l'h\u{f4}te d'acc\u{e8}s", " l h\u{f4}te d acc\u{e8}s "),
+        ("l\u{2019}h\u{f4}te d\u{2019}acc\u{e8}s", " l h\u{f4}te d acc\u{e8}s "),
+        ("'quoted' and \u{2018}quoted\u{2019} too", " quoted and quoted too "),
+    ] {
+        let mut reading = Reading::default();
+        reading.add(text);
+        assert_eq!(&*reading.text, read.as_bytes(), "{text}");
+    }
+}
+
+#[test]
 fn what_a_person_reads_holds_no_secret() {
     let verdict = judge(&http(401, r#"{"error":{"message":"Incorrect API key provided: sk-proj-abcdefgh12345678"}}"#));
     assert_eq!(verdict.class, FailureClass::Authentication);
@@ -160,6 +175,20 @@ fn every_phrase_is_in_the_spelling_of_a_reading() {
 /// Phrases such as `errno #` name the number itself.
 fn ends_numbered(words: &str) -> bool {
     words.ends_with(|c: char| c.is_ascii_digit())
+}
+
+#[test]
+fn of_a_page_the_text_counts_and_its_title_is_the_message() {
+    let page = |body: &str| {
+        format!(
+            "<!DOCTYPE html>\n<html lang='en'><head><title> 502 Bad Gateway </title>\n<meta name=\"timeout\" content=\"insufficient_quota\"></head><body class=\"rate-limit-exceeded\">{body}</body></html>"
+        )
+    };
+    let verdict = judge(&http(502, &page("<h1>502 Bad Gateway</h1><a href='/invalid_api_key'>nginx</a>")));
+    assert_eq!((verdict.class, &*verdict.message), (FailureClass::Overloaded, "502 Bad Gateway"));
+    // What is no whole tag is text, and so is a sign outside a page.
+    assert_eq!(judge(&http(502, &page("x <y insufficient_quota <br>"))).class, FailureClass::QuotaExceeded);
+    assert_eq!(judge(&http(502, "<insufficient_quota>")).class, FailureClass::QuotaExceeded);
 }
 
 #[test]

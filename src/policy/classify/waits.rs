@@ -11,6 +11,9 @@ use std::time::Duration;
 
 use jiff::{Timestamp, fmt::rfc2822};
 
+mod length;
+
+use self::length::duration;
 use super::reading::{Reading, Word, mark};
 use crate::domain::failure::{FailureClass, ProviderError, Wait, WaitSource};
 
@@ -41,7 +44,7 @@ pub(super) fn stated(
 
 /// Whether the header is the text's wait rounded to whole seconds.
 fn rounds_to(precise: Duration, rounded: Duration) -> bool {
-    precise.subsec_nanos() != 0 && rounded.abs_diff(precise) <= Duration::from_secs(1)
+    precise.subsec_nanos() != 0 && rounded.subsec_nanos() == 0 && rounded.abs_diff(precise) <= Duration::from_secs(1)
 }
 
 fn header(error: &ProviderError, now: Timestamp) -> Option<Wait> {
@@ -55,7 +58,7 @@ fn header(error: &ProviderError, now: Timestamp) -> Option<Wait> {
         Some(seconds) => Duration::from_secs_f64(seconds),
         None => match http_date(value) {
             Some(at) => until(at, error, now)?,
-            None => text::duration(value, None)?,
+            None => duration(value, None)?,
         },
     };
     Some(Wait { duration, source: WaitSource::RetryAfter })
@@ -111,7 +114,7 @@ fn reset(value: &str, error: &ProviderError, now: Timestamp) -> Option<Duration>
         Some(number) if number > 1e11 => until(Timestamp::from_millisecond(whole(number)).ok()?, error, now),
         Some(number) if number > 1e9 => until(Timestamp::from_second(whole(number)).ok()?, error, now),
         Some(seconds) => Some(Duration::from_secs_f64(seconds)),
-        None => text::duration(value, None),
+        None => duration(value, None),
     }
 }
 
@@ -142,10 +145,11 @@ fn plain_number(value: &str) -> Option<f64> {
 pub(super) mod text {
     //! Waits that stand in the text.
 
-    use super::{Duration, LONGEST, ProviderError, Reading, Wait, WaitSource, Word, mark};
+    use super::length::{Unit, bounded, clock, duration};
+    use super::{Duration, ProviderError, Reading, Wait, WaitSource, Word, mark, rounds_to};
 
     /// Words (in the spelling of a reading) after which a wait stands; whether a bare number means seconds or milliseconds.
-    const LEADS: [(&str, Option<Unit>); 41] = [
+    const LEADS: [(&str, Option<Unit>); 48] = [
         (" retry after ms ", Some(Unit::Millis)),
         (" retry in ms ", Some(Unit::Millis)),
         (" retry after milliseconds ", Some(Unit::Millis)),
@@ -153,6 +157,8 @@ pub(super) mod text {
         (" retry after seconds ", Some(Unit::Seconds)),
         (" retry after sec ", Some(Unit::Seconds)),
         (" retry after s ", Some(Unit::Seconds)),
+        (" retry after secs ", Some(Unit::Seconds)),
+        (" suspended time ", Some(Unit::Seconds)),
         (" retry after ", Some(Unit::Seconds)),
         (" retry delay ", Some(Unit::Seconds)),
         (" retry delay seconds ", Some(Unit::Seconds)),
@@ -177,6 +183,11 @@ pub(super) mod text {
         (" request again in ", None),
         (" reset after ", None),
         (" resets in ", None),
+        (" resets after ", None),
+        (" come back in ", None),
+        (" blocked for ", None),
+        (" banned for ", None),
+        (" suspended for ", None),
         (" reset in ", None),
         (" reset ", None),
         (" available in ", None),
@@ -190,61 +201,63 @@ pub(super) mod text {
     ];
 
     /// What ends like a lead and is the client's own business.
-    const NOT_LEADS: [&str; 4] = [" total retry delay ", " with retry in ", " and retry in ", " will retry in "];
-    const TOTALS: [&str; 3] = [" total retry wait time ", " total wait time ", " total wait "];
-
-    /// Most digits and points of a number, as many as a double has when it is written out.
-    const DIGITS: usize = 20;
-
-    /// Units that a bare number may have.
-    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-    pub(in crate::policy::classify) enum Unit {
-        Millis,
-        Seconds,
-    }
+    const NOT_LEADS: [&str; 7] = [
+        " total retry delay ",
+        " total retry wait time ",
+        " total wait time ",
+        " total wait ",
+        " with retry in ",
+        " and retry in ",
+        " will retry in ",
+    ];
 
     /// The first wait that the text states.
     pub(super) fn stated(error: &ProviderError, reading: &Reading, in_words: bool) -> Option<Wait> {
         let source = error.body.as_deref().filter(|b| !b.is_empty()).or(error.message.as_deref())?;
+        let mut rounded: Option<Wait> = None;
         for number in &reading.numbers {
             let before = &reading.text[..number.at];
             let word = number.words.checked_sub(1).and_then(|at| reading.text.words().get(at));
             let lead = LEADS[..if word.is_some_and(may_lead) { LEADS.len() } else { 0 }]
                 .iter()
                 .filter(|(lead, _)| before.ends_with(lead.as_bytes()))
-                .max_by_key(|(lead, _)| lead.len());
+                .max_by_key(|(lead, _)| lead.len())
+                .filter(|_| !NOT_LEADS.iter().any(|no| before.ends_with(no.as_bytes())));
             let rest = source.get(number.source..)?;
-            if let Some((lead, unit)) = lead.filter(|_| !own(before)) {
+            let wait = if let Some((lead, unit)) = lead {
                 if source.as_bytes().get(number.source.wrapping_sub(1)) == Some(&b'-') {
                     continue;
                 }
-                if let Some(duration) = duration(rest, *unit) {
-                    let source = match *lead {
-                        " retry delay " => WaitSource::RetryInfo,
-                        _ if unit.is_some() => WaitSource::BodyField,
-                        _ => WaitSource::Text,
-                    };
-                    return Some(Wait { duration, source });
-                }
-            } else if let Some(duration) = later(rest) {
-                return Some(Wait { duration, source: WaitSource::Text });
+                let source = match *lead {
+                    " retry delay " => WaitSource::RetryInfo,
+                    _ if unit.is_some() => WaitSource::BodyField,
+                    _ => WaitSource::Text,
+                };
+                // Behind "after" and a bare "reset" a clock is a time of day.
+                let clock = if lead.ends_with("after ") || *lead == " reset " { None } else { clock(rest) };
+                clock.or_else(|| duration(rest, *unit)).map(|duration| Wait { duration, source })
+            } else {
+                later(rest).map(|duration| Wait { duration, source: WaitSource::Text })
+            };
+            // A field may be a text's wait rounded; the text stands behind it then.
+            match (wait, rounded) {
+                (Some(wait), Some(field)) if rounds_to(wait.duration, field.duration) => return Some(wait),
+                (Some(wait), None) if wait.source == WaitSource::Text => return Some(wait),
+                (wait, field) => rounded = field.or(wait),
             }
         }
-        if in_words { self::in_words(reading) } else { None }
-    }
-
-    fn own(before: &[u8]) -> bool {
-        NOT_LEADS.iter().chain(&TOTALS).any(|no| before.ends_with(no.as_bytes()))
+        rounded.or_else(|| if in_words { self::in_words(reading) } else { None })
     }
 
     /// Whether a word before a number can end a lead at all.
     fn may_lead(word: &Word) -> bool {
-        const LAST: [u64; 17] = [
+        const LAST: [u64; 18] = [
             mark("in"),
             mark("after"),
             mark("ms"),
             mark("s"),
             mark("sec"),
+            mark("secs"),
             mark("seconds"),
             mark("millis"),
             mark("milliseconds"),
@@ -300,6 +313,7 @@ pub(super) mod text {
             " wait for ",
             " resets in ",
         ];
+        const LAST: [u64; 4] = [mark("in"), mark("after"), mark("wait"), mark("for")];
         const UNITS: [(u64, f64); 8] = [
             (mark("second"), 1.0),
             (mark("seconds"), 1.0),
@@ -330,71 +344,17 @@ pub(super) mod text {
             (mark("an"), 1.0),
         ];
         let of = |table: &[(u64, f64)], word: &Word| table.iter().find(|(mark, _)| *mark == word.mark).map(|row| row.1);
-        reading.text.words().windows(2).find_map(|words| {
-            // Nearly no word is a unit, and most others begin in another way.
-            let may_be = matches!(words[1].mark.to_le_bytes()[0], b's' | b'm' | b'h' | b'd');
-            let unit = may_be.then(|| of(&UNITS, &words[1]))??;
-            let number = of(&NUMBERS, &words[0])?;
-            let before = &reading.text[..words[0].begin];
+        reading.text.words().windows(3).find_map(|words| {
+            // Nearly no word ends a lead.
+            let [lead, number, unit] = words else { return None };
+            if !LAST.contains(&lead.mark) {
+                return None;
+            }
+            let seconds = of(&NUMBERS, number)? * of(&UNITS, unit)?;
+            let before = &reading.text[..number.begin];
             let leads = LEADS.iter().any(|lead| before.ends_with(lead.as_bytes()));
-            let duration = leads.then(|| bounded(number * unit))??;
+            let duration = leads.then(|| bounded(seconds))??;
             Some(Wait { duration, source: WaitSource::Text })
         })
-    }
-
-    fn bounded(seconds: f64) -> Option<Duration> {
-        Duration::try_from_secs_f64(seconds).ok().filter(|duration| *duration <= LONGEST)
-    }
-
-    /// Reads `7m12s`, `8.64s`, `644ms`, `60 seconds`, `1m 57s`, `5 minutes`; a bare number only in a given unit.
-    pub(in crate::policy::classify) fn duration(text: &str, bare: Option<Unit>) -> Option<Duration> {
-        let mut rest = text.trim_start();
-        let mut total = 0.0_f64;
-        let mut parts = 0;
-        while parts < 5 {
-            let end = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
-            let digits = rest[..end].trim_end_matches('.');
-            if digits.is_empty() || digits.len() > DIGITS || is_date(digits, &rest[end..]) {
-                break;
-            }
-            let number: f64 = digits.parse().ok()?;
-            let tail = if digits.len() < end { "" } else { rest[end..].trim_start_matches([' ', '-']) };
-            let unit_end = tail.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(tail.len());
-            let unit = &tail[..unit_end];
-            let seconds = match unit.to_ascii_lowercase().as_str() {
-                "ms" | "msec" | "msecs" | "millis" | "millisecond" | "milliseconds" => 0.001,
-                "s" | "sec" | "secs" | "second" | "seconds" => 1.0,
-                "m" | "min" | "mins" | "minute" | "minutes" => 60.0,
-                "h" | "hr" | "hrs" | "hour" | "hours" => 3600.0,
-                "d" | "day" | "days" => 86_400.0,
-                _ if parts == 0 => {
-                    return match (bare, chinese(tail)) {
-                        (_, Some(seconds)) => bounded(number * seconds),
-                        (Some(Unit::Seconds), None) => bounded(number),
-                        (Some(Unit::Millis), None) => bounded(number / 1000.0),
-                        (None, None) => None,
-                    };
-                }
-                _ => break,
-            };
-            total += number * seconds;
-            parts += 1;
-            rest = tail[unit_end..].trim_start_matches([' ', ',']);
-            rest = rest.strip_prefix("and ").unwrap_or(rest);
-        }
-        if parts == 0 { None } else { bounded(total) }
-    }
-
-    /// `2026-09-10`, `06:02:00`: the number is part of a date or of a time of day.
-    fn is_date(digits: &str, rest: &str) -> bool {
-        let year = digits.len() == 4;
-        matches!(rest.as_bytes(), [sign, next, ..] if next.is_ascii_digit() && (*sign == b':' || year && *sign == b'-'))
-    }
-
-    fn chinese(tail: &str) -> Option<f64> {
-        [("毫秒", 0.001), ("秒", 1.0), ("分", 60.0), ("小时", 3600.0), ("天", 86_400.0)]
-            .iter()
-            .find(|(unit, _)| tail.starts_with(unit))
-            .map(|(_, seconds)| *seconds)
     }
 }

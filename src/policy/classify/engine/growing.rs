@@ -8,7 +8,7 @@ use super::{
     lexicon::{Find, Lexicon, ROOT, Stem, Stems, Step, edge_key, letters_key},
     table::Table,
 };
-use crate::policy::classify::reading::{LETTERS, Text, Word};
+use crate::policy::classify::reading::{LETTERS, mark};
 
 /// The phrases of a lexicon to be.
 #[derive(Debug)]
@@ -58,26 +58,25 @@ impl Growing {
     /// Adds a phrase; an open one ends inside its last word.
     pub(super) fn add(&mut self, words: &str, open: bool, phrase: u32) {
         let phrase = u16::try_from(phrase).unwrap_or(u16::MAX);
-        let (text, mut node) = (Text::of(words), ROOT);
-        let Some((last, before)) = text.words().split_last() else { return };
-        for word in before {
-            let number = self.number(&text, word);
+        let (before, last) = words.rsplit_once(' ').unwrap_or(("", words));
+        let mut node = ROOT;
+        for word in before.split_terminator(' ') {
+            let number = self.number(word);
             node = self.behind(node, number);
         }
-        let letters = &text[last.begin..last.end];
         if open {
-            debug_assert!(node != ROOT || letters.len() >= LETTERS, "too short a stem: {words}");
-            self.open.push(Open { node, stem: letters.into(), phrase });
+            debug_assert!(node != ROOT || last.len() >= LETTERS, "too short a stem: {words}");
+            self.open.push(Open { node, stem: last.as_bytes().into(), phrase });
         } else {
-            let number = self.number(&text, last);
-            self.end(node, number, letters, phrase);
+            let number = self.number(last);
+            self.end(node, number, last.as_bytes(), phrase);
         }
     }
 
     /// The number of a word.
-    fn number(&mut self, text: &Text, word: &Word) -> u16 {
+    fn number(&mut self, word: &str) -> u16 {
         let next = to_u16(self.words.len() + 1);
-        self.words.entry(word.mark).or_insert_with(|| (next, text[word.begin..word.end].into())).0
+        self.words.entry(mark(word)).or_insert_with(|| (next, word.as_bytes().into())).0
     }
 
     /// The node of the words of a node and one more.

@@ -9,7 +9,7 @@ use crate::policy::classify::room::Room;
 /// Finds kept of one text; what comes later is not looked at.
 const MAX_HITS: u16 = 768;
 /// No hit.
-const ENOUGH: u16 = u16::MAX;
+pub(super) const NONE: u16 = u16::MAX;
 /// Room for them (a power of two, so that no place is outside).
 const PLACES: usize = 1024;
 /// Most atoms, and most alternatives, that the tables may hold.
@@ -45,8 +45,8 @@ pub(super) struct Hit {
     pub(super) atom: u32,
     pub(super) start: usize,
     pub(super) end: usize,
-    /// The next hit of this atom; the first of all is none's next.
-    next: u16,
+    /// The next hit of this atom, or [`NONE`].
+    pub(super) next: u16,
 }
 
 /// The hits of an atom.
@@ -55,7 +55,7 @@ struct Span {
     /// The text that they are of.
     text: u32,
     first: u16,
-    /// [`ENOUGH`] where the first is enough.
+    /// [`NONE`] where only the first counts.
     last: u16,
 }
 
@@ -137,20 +137,10 @@ impl Any {
         Self(blocks.into_iter().collect())
     }
 
-    pub(super) fn has(&self, atom: u32) -> bool {
-        self.0.iter().any(|(block, bits)| u32::from(*block) == atom / 64 && bits >> (atom % 64) & 1 == 1)
-    }
-
     /// Whether any of them is in a set.
     #[inline]
     pub(super) fn is_in(&self, set: &Set) -> bool {
         self.0.iter().any(|(block, bits)| set.block(*block) & bits != 0)
-    }
-
-    /// The one that is in a set, if it is one.
-    pub(super) fn only(&self, set: &Set) -> Option<u32> {
-        let mut among = self.among(set);
-        among.next().filter(|_| among.next().is_none())
     }
 
     /// Those that are in a set.
@@ -179,33 +169,28 @@ impl Hits {
         }
     }
 
-    /// All of them, in the order of their ends.
-    pub(super) fn list(&self) -> &[Hit] {
-        &self.list[..usize::from(self.count)]
-    }
-
     /// Adds a hit, of an atom whose place does not count only the first; says whether there is room for another.
     #[inline]
     pub(super) fn add(&mut self, atom: u32, start: usize, end: usize, placed: &Set) -> bool {
         let (at, span) = (self.count, &mut self.spans[atom as usize % MOST]);
         if span.text != self.text {
-            let last = if placed.has(atom) { at } else { ENOUGH };
+            let last = if placed.has(atom) { at } else { NONE };
             *span = Span { text: self.text, first: at, last };
             self.seen.insert(atom);
-        } else if span.last == ENOUGH {
+        } else if span.last == NONE {
             return true;
         } else {
             self.list[usize::from(span.last) % PLACES].next = at;
             span.last = at;
         }
-        self.list[usize::from(at) % PLACES] = Hit { atom, start, end, next: 0 };
+        self.list[usize::from(at) % PLACES] = Hit { atom, start, end, next: NONE };
         self.count = at + 1;
         self.count < MAX_HITS
     }
 
     /// Orders the hits by their ends.
     pub(super) fn sort(&mut self, placed: &Set) {
-        let mut hits = self.list().to_vec();
+        let mut hits = self.list[..usize::from(self.count)].to_vec();
         hits.sort_by_key(|hit| hit.end);
         self.clear();
         for hit in hits {
@@ -221,15 +206,25 @@ impl Hits {
         });
     }
 
-    /// The hits of an atom, and where in the list they stand.
-    pub(super) fn of(&self, atom: u32) -> impl Iterator<Item = (usize, &Hit)> {
-        let span = Some(self.spans[atom as usize % MOST]).filter(|span| span.text == self.text);
-        let mut next = span.map(|span| span.first);
+    /// The place of the first hit of an atom, or [`NONE`].
+    pub(super) fn first(&self, atom: u32) -> u16 {
+        let span = self.spans[atom as usize % MOST];
+        if span.text == self.text { span.first } else { NONE }
+    }
+
+    /// The hit at a place.
+    #[inline]
+    pub(super) fn get(&self, at: u16) -> Option<&Hit> {
+        (at < self.count).then(|| &self.list[usize::from(at) % PLACES])
+    }
+
+    /// The hits of an atom.
+    pub(super) fn of(&self, atom: u32) -> impl Iterator<Item = &Hit> {
+        let mut at = self.first(atom);
         std::iter::from_fn(move || {
-            let at = usize::from(next?);
-            let hit = self.list().get(at)?;
-            next = (hit.next != 0).then_some(hit.next);
-            Some((at, hit))
+            let hit = self.get(at)?;
+            at = hit.next;
+            Some(hit)
         })
     }
 }

@@ -3,7 +3,7 @@
 //! Never looks at a value.
 
 use super::{
-    letters::{SPREAD, mark},
+    letters::{mark, place},
     text::Word,
 };
 
@@ -92,9 +92,4 @@ fn end_with(words: &[Word], keys: &[Key]) -> bool {
     let mut last = words.iter().rev().map(|word| word.mark);
     let (key, before) = (last.next(), last.next());
     keys.iter().any(|(first, last)| key == Some(*last) && (first.is_none() || before == *first))
-}
-
-/// One of 64 bits for a mark.
-const fn place(mark: u64) -> u64 {
-    1 << (mark.wrapping_mul(SPREAD) >> 58)
 }

@@ -18,6 +18,8 @@ pub(super) enum Kind {
     Apostrophe,
     Backslash,
     Wide,
+    /// What a tag begins with.
+    Angle,
     /// Nothing, or what stands for it.
     End,
 }
@@ -38,6 +40,7 @@ pub(super) const KINDS: [Kind; 256] = {
             b'"' => Kind::Quote,
             b':' | b'=' => Kind::Assign,
             128.. => Kind::Wide,
+            b'<' => Kind::Angle,
             0 => Kind::End,
             _ => Kind::Gap,
         };
@@ -126,8 +129,25 @@ pub(in crate::policy::classify) const fn mark(word: &str) -> u64 {
     Mark::of(word.as_bytes(), word.len())
 }
 
+/// The mark of the last of some words, behind which a space stands.
+pub(in crate::policy::classify) const fn last_mark(words: &str) -> u64 {
+    let words = words.as_bytes();
+    let end = words.len() - 1;
+    let mut from = end;
+    while from > 0 && words[from - 1] != b' ' {
+        from -= 1;
+    }
+    Mark::of(words.split_at(from).1, end - from)
+}
+
+/// One of 64 bits for a mark, by which most others are told from it at once.
+#[inline]
+pub(in crate::policy::classify) const fn place(mark: u64) -> u64 {
+    1 << (mark.wrapping_mul(SPREAD) >> 58)
+}
+
 /// Spreads bits upwards.
-pub(super) const SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;
+const SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;
 
 /// The bits that tell a lower-case letter from its capital, of eight letters.
 pub(super) const CASE: u64 = 0x2020_2020_2020_2020;

@@ -8,12 +8,13 @@ use super::{
     letters::{self, Kind, Mark},
     source::Source,
 };
+use crate::policy::classify::room::Room;
 
 /// Words between single spaces, beginning with a space.
 #[derive(Debug, Default)]
 pub(in crate::policy::classify) struct Text {
     /// What is written, and room behind it.
-    bytes: Vec<u8>,
+    bytes: Room<u8, { PLACES + SPARE }>,
     /// How much of it is written.
     len: usize,
     /// The words that a space ends.
@@ -29,15 +30,15 @@ pub(in crate::policy::classify) struct Text {
 pub(in crate::policy::classify) struct Word {
     /// Where it begins.
     pub begin: usize,
-    /// Where it ends.
-    pub end: usize,
     /// Its [mark](Mark), by which words are told apart.
     pub mark: u64,
 }
 
 /// Bytes that a word and its gap have at least, on an average.
 const USUAL_WORD: usize = 5;
-/// Room behind the end, so that eight bytes can always be stored at once.
+/// Bytes that there is room for, twice as many as bounded sources can have (a power of two, so that no place is outside).
+const PLACES: usize = 1 << 17;
+/// Room behind them, so that sixteen bytes can always be stored at once.
 const SPARE: usize = 16;
 
 // === impl Text ===
@@ -52,6 +53,7 @@ impl Deref for Text {
 
 impl Text {
     /// Words that need no reading.
+    #[cfg(test)]
     pub(in crate::policy::classify) fn of(words: &str) -> Self {
         let mut text = Self::default();
         text.make_room(words.len() + 1);
@@ -68,14 +70,11 @@ impl Text {
         self.words.clear();
     }
 
-    /// Makes room for the reading of a source of so many bytes; a reading is at most half as long again.
+    /// Makes room for the words of a source of so many bytes, and begins with a space.
     pub(super) fn make_room(&mut self, source: usize) {
-        let needed = self.len + source + source / 2 + SPARE;
-        if self.bytes.len() < needed {
-            self.bytes.resize(needed, b' ');
-        }
         self.words.reserve(source / USUAL_WORD);
         if self.len == 0 {
+            self.bytes[0] = b' ';
             (self.len, self.next) = (1, 1);
         }
     }
@@ -83,8 +82,8 @@ impl Text {
     /// Writes one byte of a word.
     #[inline]
     pub(super) fn put(&mut self, byte: u8) {
-        if let Some(place) = self.bytes.get_mut(self.len) {
-            *place = byte;
+        if self.len < PLACES {
+            self.bytes[self.len] = byte;
             self.len += 1;
         }
     }
@@ -108,36 +107,43 @@ impl Text {
             }
         }
         let mut begin = self.len;
-        while source.kind(i) == Kind::Letter {
+        let mut next = source.kind(i);
+        while next == Kind::Letter {
             let letters = source.letters(i);
             let end = begin + letters;
-            let mark = if letters < 8
-                && let Some(place) = self.bytes.get_mut(begin..).and_then(<[u8]>::first_chunk_mut::<8>)
-            {
+            let mark = if letters < SPARE {
                 // Eight letters at once: all are written, and those behind the word not counted.
+                let at = begin % PLACES;
+                let place = &mut self.bytes[at..at + SPARE];
                 let eight = source.eight(i) | letters::CASE;
-                *place = eight.to_le_bytes();
+                place[..8].copy_from_slice(&eight.to_le_bytes());
+                let mark = if letters < 8 {
+                    letters::begin(eight, letters)
+                } else {
+                    let more = source.eight(i + 8) | letters::CASE;
+                    place[8..].copy_from_slice(&more.to_le_bytes());
+                    Mark::default().and(eight).end(more, letters - 8)
+                };
                 place[letters] = b' ';
-                letters::begin(eight, letters)
+                mark
             } else if let Some(room) = self.bytes.get_mut(begin..=end) {
                 put_word(room, source.slice(i, i + letters))
             } else {
                 // There is always room; if not, the rest is left out.
-                (self.next, self.len) = (begin, begin);
-                return i + letters;
+                break;
             };
             i += letters;
-            let mut next = source.kind(i);
+            next = source.kind(i);
             if next > within && next != Kind::Letter {
                 (self.next, self.len, self.written) = (begin, end, (end, mark));
                 return i;
             }
+            self.words.push(Word { begin, mark });
+            begin = end + 1;
             while next <= within {
                 i += 1;
                 next = source.kind(i);
             }
-            self.words.push(Word { begin, end, mark });
-            begin = end + 1;
         }
         (self.next, self.len) = (begin, begin);
         i
@@ -161,7 +167,7 @@ impl Text {
     /// Ends a word that is surely being written.
     fn end_word(&mut self) {
         let mark = if self.written.0 == self.len { self.written.1 } else { self.mark(self.len) };
-        self.words.push(Word { begin: self.next, end: self.len, mark });
+        self.words.push(Word { begin: self.next, mark });
         self.put(b' ');
         self.next = self.len;
     }
@@ -194,7 +200,8 @@ impl Text {
     /// Eight bytes from a place on; behind the end of the text whatever they are.
     #[inline]
     pub(in crate::policy::classify) fn eight(&self, at: usize) -> u64 {
-        self.bytes.get(at..).and_then(<[u8]>::first_chunk).map_or(0, |bytes| u64::from_le_bytes(*bytes))
+        let at = at % PLACES;
+        self.bytes[at..at + 8].first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes))
     }
 }
 
@@ -203,18 +210,6 @@ impl Text {
 fn put_word(room: &mut [u8], word: &[u8]) -> u64 {
     let Some((space, room)) = room.split_last_mut() else { return 0 };
     *space = b' ';
-    let (mut mark, (eights, rest)) = (Mark::default(), word.as_chunks::<8>());
-    for (place, eight) in room.as_chunks_mut::<8>().0.iter_mut().zip(eights) {
-        let eight = u64::from_le_bytes(*eight) | letters::CASE;
-        *place = eight.to_le_bytes();
-        mark = mark.and(eight);
-    }
-    // The last eight letters hold those that are left.
-    if let (Some(place), Some(last)) = (room.last_chunk_mut::<8>(), word.last_chunk::<8>()) {
-        let last = u64::from_le_bytes(*last) | letters::CASE;
-        *place = last.to_le_bytes();
-        return mark.end(last >> 8 >> (8 * (7 - rest.len())), rest.len());
-    }
     room.copy_from_slice(word);
     room.make_ascii_lowercase();
     Mark::of(room, word.len())
@@ -255,7 +250,8 @@ mod tests {
                 format!("{word} rest of it"),
             ] {
                 let text = read(&source);
-                let found = text.words().iter().find(|found| &text[found.begin..found.end] == word.as_bytes());
+                let found =
+                    text.words().iter().find(|found| text[found.begin..].starts_with(format!("{word} ").as_bytes()));
                 assert_eq!(found.map(|found| found.mark), Some(mark), "{source}");
             }
             let mut text = Text::default();

@@ -32,9 +32,11 @@ pub(super) const RULES: &[Rule] = &[rule(
         "{under maintenance|maintenance mode|scheduled maintenance|undergoing maintenance|down for maintenance|is down|currently down|for maintenance} !network is down",
         "{server error unavailable|shedding load|load shed*|backpressure}",
         "try again when .. {load|demand}",
+        "{server|service|node|instance|application|pod|system} is {shutting down|restarting|draining|stopping|being restarted|being redeployed}",
+        "no {shard |healthy |live |}{replica|shard|node} {is |}available",
         "traffic exceeds capacity",
         "{too many clients|database is locked|loading the dataset|remaining connection slots|pool exhausted|pool is exhausted}",
-        "{系统繁忙|服务繁忙|服务器繁忙|服务过载|系统负载|服务负载|当前访问量|模型过载|访问量过大|服务器过载|繁忙|拥堵|高峰|资源不足|服务暂不可用|服务不可用|过载|模型加载中|访问人数|负载过高|排队|队列已满|队列满}",
+        "{节点忙|服务忙|线路忙|系统忙|服务器忙|正忙|系统繁忙|服务繁忙|服务器繁忙|服务过载|系统负载|服务负载|当前访问量|模型过载|访问量过大|服务器过载|繁忙|拥堵|高峰|资源不足|服务暂不可用|服务不可用|过载|模型加载中|访问人数|负载过高|排队|队列已满|队列满}",
         "{混雑|過負荷|サービス利用不可|과부하|überlastet|nicht verfügbar|surcharg*|sobrecargad*|перегружен*|indisponível}",
     ],
 )];

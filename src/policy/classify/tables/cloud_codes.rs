@@ -34,8 +34,8 @@ pub(super) const RULES: &[Rule] = &[
         "aws.stream",
         C::ServerError,
         &[
-            "internal server exception",
-            "model error exception",
+            "internal server exception !died !killed !crashed !out of memory",
+            "model error exception !died !killed !crashed !out of memory",
             "model stream error exception !too long",
             "{dependency failed|internal dependency} exception",
             "internal stream failure",
@@ -107,7 +107,11 @@ pub(super) const RULES: &[Rule] = &[
             "profile not found .. config profile",
         ],
     ),
-    rule("aws.connection", C::Network, &["{endpoint connection|response streaming|connection closed} error"]),
+    rule(
+        "aws.connection",
+        C::Network,
+        &["{endpoint connection|response streaming|connection closed} error !received #"],
+    ),
     invalid("aws.query", D::Other, &["malformed {query string|http request exception}", "param validation error"]),
     // google.rpc and the Gemini family.
     rule(

@@ -20,8 +20,12 @@ pub(super) const RULES: &[Rule] = &[
             "would exceed .. rate limit",
             "exceed* {your |the |token |request |call |}.. {token |request |call |}rate limit",
             "{per minute|per second} {per project|per user|rate|limit|quota|token*|request*}",
+            "per {model|base model|project|user|region|key|organization|account} per {minute|second|hour} !per day",
+            "{tokens|token|requests|request|calls} .. {this|last|past|current|previous} {minute|hour|second} .. {exceed*|over|above|limit|too many}",
+            "{hourly|per hour|per minute} {quota|allowance} .. {used up|exceed*|reached|exhausted|hit|consumed}",
+            "# {requests|calls|messages|queries} per # {seconds|second|sec|s|minutes|min}",
             "rate limit reached for",
-            "quota exceeded for metric .. limit # .. {retry in #s|retry in # s*} !per day*",
+            "quota exceeded for metric & {retry in #s|retry in # s*} !per day*",
             "requests per {minute|second|hour|min|sec} per",
             "=request quota exceeded",
             "=token quota exceeded !per day",
@@ -38,6 +42,7 @@ pub(super) const RULES: &[Rule] = &[
             "{quota|limit|exceed*|reached} .. {per day|rpd|tpd}",
             "{per day|rpd|tpd} .. {quota|limit|exceed*|reached}",
             "{limit|usage|quota} .. {resets #pm|resets #am|resets at #|resets at #pm|resets at #am|resets tomorrow|resets on} !rate limit exceeded !limit type",
+            "{hit|reached|exceeded|used} .. {limit|limits|cap|allowance} .. {reset|resets|refresh|refreshes|renew|renews|available again|try again} {at|on} {#|monday|tuesday|wednesday|thursday|friday|saturday|sunday|midnight|noon} !rate limit !per minute !per hour !per second !too many requests",
         ],
     ),
     // OpenAI, Azure OpenAI.
@@ -104,7 +109,12 @@ pub(super) const RULES: &[Rule] = &[
     rule(
         "hf.quota",
         C::QuotaExceeded,
-        &["exceeded .. included credits", "pro subscription .. {credits|quota}", "zero gpu quota*"],
+        &[
+            "exceeded .. included credits",
+            "pro subscription .. {credits|quota}",
+            "zero gpu quota*",
+            "gpu quota !retry in !try again in",
+        ],
     ),
     rule("hf.gated", C::PermissionDenied, &["=gated repo"]),
     // OpenAI, Azure OpenAI: what else they name.

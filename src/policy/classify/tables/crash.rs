@@ -33,7 +33,8 @@ pub(super) const RULES: &[Rule] = &[
         &[
             "{runner|server|worker|model|child|engine|claude|subprocess|backend|shard|agent|cli|inference} {process |}{has |was |}{terminated|died|crashed|exited|been killed|killed|dead|is dead}",
             "process {has |was |}{exited|terminated|died|crashed|killed|been killed} {with|unexpectedly|by|abnormally|before|prematurely|code|signal|exit|due|on|prior|on signal|}",
-            "{process|worker|runner|engine|server|shard|child process|mcp server|container|pod} .. {exited|exit|terminated|died|crashed|killed} .. {code|signal|status|sigkill|sigterm|sigsegv|unexpectedly|oom*}",
+            "{process|worker|runner|engine|server|shard|child process|mcp server|container|pod} .. terminated .. {signal|sigkill|sigterm|sigsegv|unexpectedly|oom*|exit code|exit status|with code|with status}",
+            "{process|worker|runner|engine|server|shard|child process|mcp server|container|pod} .. {exited|exit|died|crashed|killed} .. {code|signal|status|sigkill|sigterm|sigsegv|unexpectedly|oom*}",
             "exited with {code|status|signal|exit code|error code}",
             "exit code {137|139|134|143|9|132|136}",
             "{failed to load|error loading|loading} .. model .. exit code",
@@ -46,6 +47,8 @@ pub(super) const RULES: &[Rule] = &[
             "command buffer .. failed",
             "assertion .. failed & {aborted|core dumped}",
             "{process|server|worker|runner|engine|model|agent|app|container} .. {stopped|exited|terminated|quit|died} {unexpectedly|abnormally|suddenly} !connection !stream !socket !browser",
+            "{agent|process|server|child|cli|subprocess|runner|worker} {process |}{stdin|stdout|stderr|pipe} {was |is |has |}{closed|ended|broken}",
+            "{replica|replicas|pod|instance|node|sandbox} {has |was |have |}{crashed|died|been killed|oom killed}",
             "exited abnormally",
             "{not enough|insufficient|out of} {vram|gpu memory|device memory|video memory}",
             "failed to allocate # {gib|mib|gb|mb}",

@@ -16,23 +16,102 @@ pub(super) const RULES: &[Rule] = &[
         &[
             "{had|encountered|hit} {an |}{internal |unexpected |unknown |}{error|problem|issue} {while |when |}{processing|handling|serving} {your|the|this} request !quota !rate limit exceeded !overloaded !timed out !memory !tokens",
             "error occurred while processing your request !quota !rate limit !overloaded !timed out !memory !tokens",
-            "internal server error & {check your network|network connection|unexpected response|invalid response|unexpected response format|stream closed|stream disconnected|before completion} !quota !rate limit !overloaded !timed out !memory !tokens !econnreset !econnrefused",
+            "internal server error & {check your network|network connection|unexpected response|invalid response|unexpected response format|stream closed} !quota !rate limit !overloaded !timed out !memory !tokens !econnreset !econnrefused",
             "{internal error|unexpected error} & {no credits consumed|no credits were|not charged}",
+            "lua # .. must be {a |an |of type }{string|number|table|boolean|function|object} @5xx",
+            "bad argument # .. {expected|got} .. {lua|nil|no value|stack traceback} @5xx",
             "unexpected server response @500",
+            "{failed to|unable to|could not|error} {update|updating|consume|consuming|record|recording|write|writing|insert|inserting|increase|decrease|sync|cache} {the |user |token |channel |account |request |remaining |}{quota|usage|quotas|remain quota|usage log|usage logs|quota record} !insufficient !not enough !exceed*",
+            "{error|failure|problem} {was |has been |is |}{encountered|occurred|raised|thrown} {while|when|during} {running|executing|serving|evaluating} {the |this |your |}{model|inference|prediction|pipeline|generation} !quota !memory !cuda !timed out !timeout !not found !overloaded !unavailable !invalid !out of !eof !connection !reset !deadline !too long !context",
             "argument must be {of type|an instance of|one of type} .. {received|an instance of} @http @stream",
         ],
     ),
+    // More output asked for than the model writes is its own cap, and no long prompt.
+    invalid(
+        "inner.output_cap",
+        D::Other,
+        &[
+            "maximum tokens you requested exceed* the model limit",
+            "{number of |}{output|completion|generated} tokens {you |}requested {# |}.. {exceed*|larger than|greater than|more than|above|over} !context !prompt !input",
+            "{max tokens|max output tokens|max completion tokens|max new tokens} {# |is # |of # |value |parameter |}{exceed*|is above|is over|is larger than|is greater than|cannot exceed|must not exceed} {the |}{# |}{output|completion|model|models|maximum|max} {limit|maximum|completion|output|length|number|tokens|capacity|#} !context !prompt !input !budget",
+            "{max tokens|max output tokens|max completion tokens} {value |parameter |is # |# |must be |should be |}.. {valid range|supported range|allowed range|range is|range of} !context",
+            "maximum number of {completion|output} tokens {this|the|that|allowed|supported|for}",
+        ],
+    )
+    .fallback(true),
+    // A tensor of the wrong shape will be so again.
+    rule(
+        "inner.tensor",
+        C::ServerError,
+        &[
+            "{index out of range in self|index select invalid index}",
+            "size of {the |}tensor .. must match",
+        ],
+    )
+    .retry(false),
     // A limit that says itself to wait, whatever failed after it.
-    rule("inner.rate", C::RateLimited, &["too many {tokens|requests} .. wait {before|for|a moment|and}"]),
+    rule(
+        "inner.rate",
+        C::RateLimited,
+        &[
+            "too many {tokens|requests} .. wait {before|for|a moment|and} !per day !per month !per week !daily !monthly",
+            "{rate limit exceeded|rate limit reached|rate limited|too many requests} & {permission denied|forbidden|access denied} !per day !daily !monthly !quota !credits !billing !balance",
+        ],
+    ),
+    rule(
+        "inner.per_day",
+        C::QuotaExceeded,
+        &["too many {tokens|requests|calls|messages|queries|images} per {day|week|month} !try again in"],
+    ),
     invalid("inner.request", D::Other, &["{issue|problem} with your request .. check your {input*|request|parameters}"]),
+    // How much an answer may hold at most, and how many things one call may bring, are this model's and vendor's own.
+    invalid(
+        "inner.max_tokens",
+        D::Other,
+        &[
+            "{max|maximum} {completion |output |new |response |}tokens .. {range|cannot exceed|can not exceed|must not exceed|at most|larger than|greater than|exceed* {the |this |}{model|models|maximum|max|allowed}|above the|bigger than|must be less|must be lower|must be smaller|should be less|less than or equal} !prompt !context !input !inputs !per minute !total !quota !rate",
+            "{reduce|lower|decrease} {the |}.. {max tokens|max completion tokens|max new tokens|output tokens|max output tokens|completion tokens} !prompt !context !input !inputs !per minute !quota !credits !afford !rate limit",
+            "{maximum|max} {output |completion |}tokens {you |}requested exceed* !prompt !context !input !inputs",
+            "{requested|requests|asked for} .. {output|completion} tokens .. {at most|only|maximum|limit*|supports} !prompt !context !input !inputs !per minute !quota !credits",
+        ],
+    )
+    .fallback(true),
+    invalid(
+        "inner.own_limit",
+        D::Other,
+        &[
+            "{batch size|batch} .. {larger than|exceed*|at most|greater than|no more than|not be more|over the maximum|above the maximum|more than #} !memory !cuda !rate !quota !per minute !tokens !characters !chars",
+            "{max|maximum} {number|count|amount} of {documents|texts|passages|sentences|chunks|queries|inputs|strings|tools|functions|stop sequences|choices|candidates} !tokens !rate !quota !per minute",
+            "{tool description|function description|tool name|function name|tool call id|tool names} .. {too long|exceed*|longer than|at most #|maximum length|maximum of #} !prompt !tokens !must start",
+            "{description|title|label} .. {exceed*|too long|longer|at most|maximum} .. characters !prompt !tokens",
+            "{too many|at most #|no more than #|maximum of #|up to #|limit of #|more than #} {documents|texts|passages|sentences|chunks|strings|inputs|tools|functions|stop sequences} !tokens !rate !quota !per minute !per second !per day !per month",
+        ],
+    )
+    .fallback(true),
+    // The name of a place that only this platform has.
+    invalid(
+        "inner.own_place",
+        D::BadSchema,
+        &[
+            "{have to|must|need to|required to|please|should} {specify|provide|pass|set|include|supply} {the |a |your |an |}{folder|compartment|space|workspace|tenancy|catalog} {id|identifier} !config* !environment !settings !env",
+            "specify {the |a |your |}{folder|compartment|space|workspace|tenancy} {id|identifier} !config* !environment !settings !env",
+            "{folder|compartment|space|workspace|tenancy} id {field |parameter |}{is |}{required|missing|must be|not specified|not provided|should be} !config* !environment !settings !env",
+        ],
+    )
+    .fallback(true),
     // Close frames: the words behind the number say what the number means.
     rule("inner.frame_size", C::ContextLength, &["# message too big"]),
     rule(
         "inner.frame_server",
         C::ServerError,
         &[
-            "# internal error & {then sent|no close frame|connection closed error|websocket|close code|closed with} !ping timeout !quota !exhausted !overloaded !unavailable !deadline !limit !api key !cancelled !not found",
+            "# internal error & {then sent|no close frame|connection closed error|websocket|close code|closed with} !timeout !timed out !did not receive !quota !exhausted !overloaded !unavailable !deadline !limit !api key !cancelled !not found",
         ],
+    ),
+    rule(
+        "inner.frame_timeout",
+        C::Timeout,
+        &["received # internal error .. {did not receive|timeout window|timed out|deadline|idle timeout|inactivity}"],
     ),
     invalid(
         "inner.frame_request",
@@ -105,6 +184,15 @@ pub(super) const RULES: &[Rule] = &[
             "{daten konnten nicht gelesen werden|données n ont pas pu être lues|podido leer los datos|прочитать данные|possível ler os dados|impossibile leggere i dati}",
             "{no value associated with key|key not found coding keys|expected to decode .. but found|decoding error {key not found|value not found|type mismatch|data corrupted}}",
             "is required for type with serial name",
+            "json decode .. argument # must be of type",
+            "tried to {use|call|invoke} .. without value",
+            "{key not found|value not found|type mismatch|data corrupted|decoding error} & {coding keys|coding path}",
+            "no value {was |}{found for|associated with} {dictionary |the |}key",
+            "expected {begin object|begin array} but was",
+            "{mismatched input exception|unrecognized property exception|missing kotlin parameter exception|value instantiation exception} !http message not readable* !request body !bad request",
+            "is not a subtype of type !tool @http @stream @transport",
+            "failed to {deserialize|decode|parse|unmarshal} {the |}{api |model |provider |}response .. {unknown variant|missing field|invalid type|expected value|did not match}",
+            "unknown variant .. expected one of .. {stop|length|tool calls|function call} !request",
             "{model|llm|assistant|ai} {produced|emitted|generated|made|wrote} {an |a |}{invalid|malformed|broken} {tool|function} call",
             "{credential|credentials} {validation|validate} .. {invalid response|empty response|unexpected response}",
         ],

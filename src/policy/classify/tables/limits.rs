@@ -13,7 +13,12 @@ pub(super) const RULES: &[Rule] = &[
         C::Overloaded,
         &[
             "{model|server|servers|engine|service|system|provider|upstream|backend|cluster|llm|replicas|workers|instances|gpus} {is |are |currently |temporarily |too |very |all |}{busy|overloaded|at capacity|saturated|at full capacity|out of capacity} !rate limit exceeded !rate limit reached !too many requests !rate limited !quota",
-            "too many {pending|queued|waiting|outstanding} {requests|jobs|tasks|calls|messages}",
+            "{experiencing|seeing|facing|due to|because of|owing to|under|unusually|extremely|exceptionally|currently} {a |very |unusually |extremely |exceptionally |currently |such |}{high|heavy|elevated|peak} {traffic|demand|load|volume} !rate limit exceeded !rate limit reached !too many requests !quota !your traffic !your usage !you are sending !per minute !limited to",
+            "in {very |such |}{high|peak} {demand|traffic} !rate limit exceeded !rate limit reached !too many requests !quota !your traffic !your usage !you are sending !per minute !limited to",
+            "{gpu|gpus|servers|clusters|machines|nodes|workers|resources} are {all |currently |}{fully |}{utilised|utilized|occupied|busy|in use|booked|loaded} !rate limit exceeded !quota",
+            "{surge|spike|spikes|flood|influx} {of|in} {requests|traffic|demand|load|users|usage} !your traffic !your usage !your requests !rate limit exceeded !quota",
+            "too many {pending|queued|waiting|outstanding} {requests|jobs|tasks|calls|messages} !you have too many",
+            "too many {requests|jobs|tasks|calls} {are |is |}{pending|queued|waiting|in the queue|in queue} !you have too many",
         ],
     ),
     rule(
@@ -63,6 +68,7 @@ pub(super) const RULES: &[Rule] = &[
             "cooldown",
             "{quota|limit|limits} will {reset|renew|refresh|be reset|be restored} {after|in}",
             "reduce the frequency",
+            "{only|up to|at most|max|maximum|limited to} # {requests|calls|messages|generations|queries|images|prompts|searches} {per|a|every} {minute|second|hour|min|sec}",
             "exceeded your current {request|requests} {list|rate|limit}",
             "{限频|请求过于频繁|请求频率|频率限制|限流|速率限制|并发数|并发限制|请求过多|请求太多|请求数过多|并发过高|调用频率|访问过于频繁|速率达到|达到限制|限速|qps 超限|超过并发|触发限流|流量控制|频次|频控|并发超|过于频繁|超出限制}",
             "{レート制限|利用制限|送信制限|リクエストが多すぎ|요청이 너무 많|demasiadas solicitudes|trop de requêtes|zu viele anfragen|слишком много запросов|muitas solicitações}",

@@ -25,15 +25,38 @@ pub(super) const RULES: &[Rule] = &[
     rule(
         "net.permission",
         C::PermissionDenied,
-        &["permission error", "forbidden", "access denied", "permission denied", "permission"],
+        &[
+            "permission error",
+            "forbidden",
+            "access denied",
+            "permission denied",
+            "permission !check permission !checking permission !permission check",
+        ],
     ),
     rule(
         "net.not_found",
         C::NotFound,
         &["not found error", "not found", "does not exist", "not exist", "no such", "unimplemented"],
     ),
-    rule("net.cancelled", C::Cancelled, &["cancelled", "canceled", "aborted"]),
-    rule("net.timeout", C::Timeout, &["timeout", "timed out", "deadline"]),
+    invalid(
+        "net.tool_required",
+        D::ParameterMismatch,
+        &[
+            "{is|are} required !authentication !authorization !approval !login !sign in !payment !subscription !permission !confirmation !upgrade !credentials !api key !token !license !verification !consent !session !password !install !installed !restart !connection !plan !scope !network !proxy @tool",
+        ],
+    ),
+    rule(
+        "net.cancelled",
+        C::Cancelled,
+        &[
+            "{cancelled|canceled|aborted} !cancelled false !canceled false !aborted false !already cancelled !already canceled !already aborted",
+        ],
+    ),
+    rule(
+        "net.timeout",
+        C::Timeout,
+        &["timeout !timeout # !timeout #s !timeout #ms !timeout none !timeout null", "timed out", "deadline"],
+    ),
     rule(
         "net.upstream_failed",
         C::Unknown,
@@ -55,7 +78,7 @@ pub(super) const RULES: &[Rule] = &[
             "bad request*",
             "request {was|is} malformed",
             "validation exception",
-            "validation error",
+            "validation error !type validation error",
             "invalid request",
             "invalid parameter error",
             "unprocessable entity*",
@@ -65,7 +88,7 @@ pub(super) const RULES: &[Rule] = &[
             "invalid value",
             "invalid params",
             "badrequest*",
-            "validation failed",
+            "validation failed !type validation failed",
             "参数错误",
             "请求错误",
         ],
@@ -109,6 +132,15 @@ pub(super) const RULES: &[Rule] = &[
             "{type validation error|type validation failed|ai type validation*|zod error|response validation|invalid response|unexpected response|bad response body|not in expected format|not in the expected format}",
         ],
     ),
+    // What a client says before or behind any cause.
+    rule(
+        "net.cut",
+        C::Network,
+        &[
+            "{stream disconnected|disconnected before|before completion}",
+            "{internet connection|network connection|check your {internet|network|connection}}",
+        ],
+    ),
     rule("net.json_rpc", C::ServerError, &["@num:32603", "@num:32000"]),
     // A stream that ended as it should, and failed all the same: nothing usable came.
     rule(
@@ -116,15 +148,7 @@ pub(super) const RULES: &[Rule] = &[
         C::MalformedResponse,
         &["=stream end @stream", "data done @stream", "=message stop @stream"],
     ),
-    rule(
-        "net.exception",
-        C::ServerError,
-        &[
-            "traceback most recent call last @http @stream @grpc",
-            "unhandled {error|exception}",
-            "uncaught {error|exception}",
-        ],
-    ),
+    rule("net.exception", C::ServerError, &["unhandled {error|exception}", "uncaught {error|exception}"]),
     invalid(
         "net.tool_syntax",
         D::Other,

@@ -4,12 +4,30 @@
 //! overloaded, and a limit that an upgrade lifts is no rate. Asked before codes, so every phrase here names its company.
 
 use crate::{
-    domain::failure::FailureClass as C,
-    policy::classify::rule::{Rule, rule},
+    domain::failure::{FailureClass as C, InvalidRequestDetail as D},
+    policy::classify::rule::{Rule, invalid, rule},
 };
 
 /// In order.
 pub(super) const RULES: &[Rule] = &[
+    // Somebody stopped, refused or interrupted it.
+    rule(
+        "cancelled.by_person",
+        C::Cancelled,
+        &[
+            "{denied|rejected|declined|cancelled|canceled|stopped|interrupted|aborted|refused|dismissed|halted|terminated|killed|skipped|ended} by {the |a |an |}{user|caller|operator|reviewer|approver|human}",
+            "user {denied|rejected|declined|cancelled|canceled|stopped|interrupted|aborted|refused|dismissed|doesnt want|does not want|didnt want|did not want|did not approve|didnt approve|chose not}",
+            "{request to call tool|tool call|tool use|call to tool} {was |}{denied|rejected|declined|cancelled|canceled|aborted|interrupted}",
+            "request interrupted",
+            "tool .. was {aborted|interrupted} @tool",
+            "interrupted by user",
+            "user {pressed|clicked|hit|tapped} {stop|esc|escape|cancel|ctrl|abort|close|the stop}",
+            "user {abort|interrupt|cancel|rejection|cancellation}",
+            "keyboard interrupt",
+            "approval {denied|rejected|declined|refused}",
+            "{action|operation|execution|command|permission} {rejected|declined|denied} by {user|operator|human|reviewer}",
+        ],
+    ),
     // Nothing was sent: the key, the address or the program is missing on this side.
     rule(
         "config.own_key",
@@ -18,6 +36,28 @@ pub(super) const RULES: &[Rule] = &[
             "{no user key|no base url}",
             "{api key|api token|access key|secret key} {has |have |was |is |}not {been |}{provided|supplied|given|set|passed|specified|available|found} {as|in|through|via} {an |the |your |}{environment|env|config*|settings|preferences|keychain|secrets}",
             "{didnt get|did not get|couldnt read|could not read|cannot read|unable to read|havent added|have not added|didnt add|havent set|have not set|didnt set|did not set|never set} .. {key|api key|api token} {to|from|in|for|seted|set|variable*|env*|secrets}",
+            "{api key|api token|credentials|credential|token} {is |are |}{missing|missing or invalid|invalid or missing|absent|empty|not found} {in|from} {your |the |}{config*|settings|env*|preferences|keychain|secrets file}",
+            "{credential|credentials|provider credentials|api key} {is|are|was|were|has|have} {not|not been|never been} {initialized|initialised|set up|filled in|validated yet}",
+            "{credential|credentials|api key|api keys|stored key|token|secret|secrets} .. {could not|couldnt|cannot|cant|failed to|unable to|not} be {decrypted|deciphered}",
+            "{failed|unable|could not|couldnt|cannot|error} {to |}{decrypt|decrypting} .. {credential|credentials|api key|api keys|key|secret|secrets|token|settings|password} !peer",
+            "{mismatching|mismatched|wrong|missing|different} encryption {key|keys}",
+            "encryption {key|keys} .. {mismatch*|does not match|doesnt match|do not match|has changed|not set|missing}",
+            "bad decrypt !record",
+            "unknown context {window|length|size}",
+            "{isnt|is not|not} mapped yet",
+            "automatically map .. to a {tokeniser|tokenizer}",
+            "no {pricing|price|cost} {information |info |data |config* |}{found |configured |set |available |}for {model|the model|this model}",
+            "{倍率|价格} .. {未配置|未设置|没有配置}",
+            "provider list {error|failed|could not|litellm}",
+            "you tried to access .. no longer supported in",
+            "no {auth|authentication|authorization|auth method} {is |was |}{configured|set up|defined}",
+            "no matching .. backend {is |was |}{found|configured|defined}",
+            "{model schema|default model|default llm|default embedding model|default chat model} {is |was |}{not found|not set|not configured|missing|unset}",
+            "could not load .. {check|set} your .. api key",
+            "{no host allowed while connecting|host not found in upstream|no resolver defined to resolve|invalid url prefix in|upstream is not configured}",
+            "attempt to call {a nil value|field|method|global|upvalue|local}",
+            "module .. has no attribute @http @transport",
+            "get supported params",
             "{api key|api token} {was |is |were |}{not detected|undetected|not exported} !header",
             "{api key|api token|secret key} {env|environment|variable|env var|environment variable} {is |was |}{not found|missing|empty|not set|unset|undefined|not defined}",
             "{need to|have to|must|should} {configure|set|export|define} .. api key {to use|before|first|in your|in the|or configure} !header",
@@ -26,11 +66,29 @@ pub(super) const RULES: &[Rule] = &[
             "{required|needed|selected|chosen|enabled} but {is |was |it is |}not {configured|set up|set|installed}",
             "{api key|apikey|base url|api base|api token} {must not be|cannot be|can not be|may not be|should not be|mustnt be|cant be} {null|blank|empty|none|undefined|nil} !header !invalid request error",
             "{timeout|model name|model id|client|endpoint|project id} {must not be|cannot be|can not be|may not be} {null|blank|nil} & {illegal argument exception|null pointer exception|argument null exception}",
-            "missing field {api key|apikey|api base|base url|api token|api url|provider|model provider}",
+            "missing field {api key|apikey|api base|base url|api token|api url|provider|model provider} !provider name",
             "{api key|api token} for .. is {blank|empty|missing|not set|unset|undefined|null}",
             "{known|supported|valid} providers {are|is}",
             "specify either .. {chat|streaming|language|embedding} .. model",
             "{open ai|openai|azure|anthropic|mistral|gemini|cohere|groq|deep seek|deepseek|google|provider} {api key|api token} {is |was |}{not found|missing|not set|empty} @5xx",
+        ],
+    ),
+    // A program that is not there, and should be installed again or named.
+    rule(
+        "config.program",
+        C::Configuration,
+        &[
+            "{binary|executable|cli|native module|native binding} .. {not found|missing|could not be found|not be located} & {reinstall|optional dependencies|path to}",
+            "{could not|cannot|unable to} {find|locate} .. {binary|executable|cli} & {reinstall|path to|set its path}",
+            "could not determine executable",
+        ],
+    ),
+    // A request that names no model is told so with its own status.
+    invalid(
+        "request.model_not_sent",
+        D::BadSchema,
+        &[
+            "no model {is |was |has been |}{provided|specified|given|sent|supplied|named} !settings !config* !environment @400 @422",
         ],
     ),
     rule(
@@ -56,17 +114,38 @@ pub(super) const RULES: &[Rule] = &[
             "{项识别为 cmdlet|識別為 cmdlet|操作可能なプログラムの名前|name eines cmdlet|applet de commande|nombre de un cmdlet|nome de cmdlet|имя командлета}",
         ],
     ),
+    // An edge shows the same page to whom it slows down and to whom it bans; the status tells them apart.
+    rule(
+        "rate.edge_page",
+        C::RateLimited,
+        &[
+            "{cloudflare|just a moment|attention required|akamai|edgesuite|access denied} !quota !credit !credits !billing !balance !overdue !standing !unusual traffic @429",
+        ],
+    ),
     // A server that refuses: the key is missing there, or it is this one.
     rule(
         "auth.either",
         C::Authentication,
         &[
             "{invalid or missing|missing or invalid|incorrect or missing|missing or incorrect|missing or expired|absent or invalid|missing or malformed|invalid or expired|invalid or no} {api |access |auth |bearer |authentication |authorization |}{key|keys|token|credential|credentials|header|apikey}",
-            "{api key|apikey|token|key|credentials|authorization} {is |are |was |were |}{either |}{missing or invalid|invalid or missing|missing or incorrect|incorrect or missing|missing or malformed|missing or expired|invalid or expired|not provided or invalid}",
+            "{api key|apikey|token|key|credentials|authorization} {is |are |was |were |}{either |}{missing or invalid|invalid or missing|missing or incorrect|incorrect or missing|missing or malformed|missing or expired|invalid or expired|not provided or invalid} !missing credentials for !in your config* !config file !in your settings",
             "{api key|x api key|authorization|auth|bearer|subscription key|access token|token} {header|headers} {is |are |was |}{required|missing|must be|not present|not provided|absent|not found|mandatory|not supplied} !environment",
             "you {didnt|did not|have not|havent} {provide|provided|include|included|send|sent|supply|supplied} {an |any |a |your |}{api key|apikey|api token}",
             "{unauthorized|unauthenticated|invalid api key|invalid token} & {api connection error|ollama exception|connection error}",
-            "{no api key|missing api key} .. {request|is authenticated|header*|unauthorized*}",
+            "{no api key|missing api key} .. {request|is authenticated|header*|unauthorized*} !configured !request id",
+        ],
+    ),
+    // What a plan holds, and what it does not.
+    rule(
+        "permission.plan",
+        C::PermissionDenied,
+        &[
+            "{not available|not included|unavailable|not part|not covered|not offered|not enabled|not accessible} {under|by|in|on|with|of|for|within} your {current |existing |}{pricing |billing |subscription |service |api |}{plan|tier|package|subscription}",
+            "not {yet |currently |}{available|enabled|offered|included} {for|to|with|on|in|under|by} {this|your|the current} {current |}{subscription|plan|tier|account|organization|project|workspace|team}",
+            "{subscription|membership} is {required|needed|necessary} {to|for|in order}",
+            "{need|needs|require|requires|must have} .. {subscription|membership} to {use|access|unlock|call|run}",
+            "{plan|subscription|membership|license} {is |are |}{currently |}only available {for|to|with|in|from|through}",
+            "only available {for|to} {coding|approved|select|selected|certain|specific|authorized|verified|registered|invited|eligible|whitelisted|allowlisted}",
         ],
     ),
     // Known, and not for this.
@@ -77,10 +156,13 @@ pub(super) const RULES: &[Rule] = &[
             "{account|organization|org|user|project|workspace|owner|tenant|team} {associated with|linked to|tied to|connected to|attached to|behind|that owns|which owns|owning|belonging to|of} {this|the|your} {api key|key|token|credential|subscription} .. {deactivated|disabled|suspended|terminated|deleted|locked|banned|blocked|restricted|inactive|not active|closed}",
             "{account|resource|organization|subscription|access|api access|user|workspace|project|you} {has been|have been|was|is|were|been} {temporarily |permanently |}{blocked|suspended|terminated|banned|disabled|restricted|revoked|deactivated} .. {violat*|policy|policies|abuse|terms of|breach*}",
             "=no organization",
+            "account deactivated",
+            "{account|organization|workspace|org} {has been |has now been |was |is }{deactivated|terminated|closed|banned} !billing !payment !unpaid !overdue",
             "{must be|have to be|need to be|are not|arent} {a |an |}{part|member|owner|admin} of",
             "{must|need to|have to} {belong to|join} {a |an |the |this |}{organization|org|workspace|team|group|project|program}",
             "only {organization |workspace |account |team |project |the |}{owner|owners|admin|admins|administrators|members|maintainers|collaborators} {can|may|are|have|with|of}",
-            "too many {free |trial |free trial |new |}{accounts|trial accounts|sign ups|signups|registrations|devices|trials}",
+            "too many {free |trial |free trial |new |}{accounts|trial accounts|sign ups|signups|registrations|devices|computers|machines|trials}",
+            "too many {computers|devices|machines} used",
         ],
     ),
     rule(
@@ -90,6 +172,8 @@ pub(super) const RULES: &[Rule] = &[
             "{credential|credentials|key|api key|token|oauth token|account|license|subscription|login} .. {only authorized for|only allowed|only permitted|only valid for|only be used|only usable|only intended|only for use|authorized only for|not be used for|cannot be used for|cant be used for|not intended for|not meant for} !max tokens",
             "{key|api key|account|license|credential} {is |}{restricted|limited|scoped|bound} to {the |a |specific |certain |only |}{model|models|endpoint|endpoints|scope|ip|ip addresses|domain|project|region|embeddings|chat|api|apis|product|service}",
             "{key|api key|token|user|account|role|team|project|organization|tenant} .. {not authorized to|unauthorized to|not permitted to|not entitled to|not allowed to} {access|use|operate|invoke|call|view|run|perform|make|consume|request} {the |this |that |on |requested |}{model|models|resource|resources|specified|requested|endpoint|deployment|operation|action|service|route|api}",
+            "{key|api key|token|account|license|credential} can only {call|be used|access|use|invoke|reach|query}",
+            "{admin|administrator|owner|admins} {has |have |}{turned|disabled|blocked|restricted|switched|revoked}",
             "not authorized to operate",
             "{active |paid |}subscription {is |}required {to access|to use|for|before}",
             "upgrade to .. {pro|plus|premium|max|ultra|team|business|enterprise} to {use|access|unlock|enable} !limit* !quota !credit* !exceed* !reached !used",
@@ -100,6 +184,8 @@ pub(super) const RULES: &[Rule] = &[
             "{available|included|offered|unlocked|enabled} {in|on|with|for} .. {and above|or above|or higher|and higher|and up} !limit* !version !api version",
             "requires {pro|team|plus|max|premium|enterprise|business|ultra|starter|growth|advanced|standard} {plan |tier |}{or|and} {higher|above}",
             "to use .. upgrade to {plus|pro|max|team|business|enterprise|premium|ultra|advanced|paid|a paid|a higher} !limit* !quota !credit* !exceed* !reached !exhausted !used !version",
+            "{model|models|endpoint|feature|api} .. {not available|unavailable|not enabled|not supported|not allowed|not accessible} {for|to|with|in|from} {this |your |the |third party |external |other |api keys of |api keys of this |}{integrator|integration|client|clients|client application|client id|editor|third party apps|third party tools|third party applications} !sdk",
+            "{integrator|integration id|client id|client application|third party client*} .. {not allowed|not authorized|not permitted|not approved|not enabled|unauthorized|unknown to} .. {model|models|api|endpoint}",
             "{policy|policies|acl|rule} {prevents|prohibits|forbids|denies|disallows|does not permit|doesnt permit} !content policy !safety policy !usage policy",
             "模型 .. {未授权|未开通|无权}",
             "{turned off|disabled|blocked|restricted|hidden|disallowed} by {your |the |an |our |}{administrator|administrators|admin|admins|organization|org|workspace|tenant|company|it department|employer}",
@@ -107,6 +193,18 @@ pub(super) const RULES: &[Rule] = &[
             "{invalid|unknown|disallowed|unauthorized} model {for|in} {team|key|user|project|organization|org|this key|this team|your key|your team}",
             "user does not have {permission*|access|rights|the required}",
             "{does not|doesnt|do not|dont} have {the |sufficient |enough |required |}permission* to {make|use|call|perform|access|invoke|view|run|get|create|list|read}",
+        ],
+    ),
+    // A client too old to be let in: no model is gone and no limit is reached.
+    rule(
+        "permission.client_version",
+        C::PermissionDenied,
+        &[
+            "{update|upgrade} {to |your |the |}.. {latest|newest|newer|recent} {version|client|release|app|build} .. {to continue|to keep|to proceed|continue using}",
+            "{update|upgrade} {your |the |this |}{app|client|extension|editor|cli|ide|plugin|application} .. to {continue|keep|proceed|use}",
+            "{client|app|extension|editor|cli|ide|plugin|application} {version |}.. {no longer supported|not supported anymore|too old|outdated|out of date|unsupported version} !model !python !node !server",
+            "{outdated|obsolete} {client|app|extension|editor|plugin|cli} !model",
+            "minimum {supported |required |}{client |app |extension |}version",
         ],
     ),
     // A name that is on no list.
@@ -146,6 +244,10 @@ pub(super) const RULES: &[Rule] = &[
         "overloaded.own_limit",
         C::Overloaded,
         &[
+            "{dropped|shed|evicted|discarded} .. {request |local |}queue",
+            "queue {budget|wait|wait time|capacity|deadline} .. exceed*",
+            "exceed* .. queue {budget|wait|capacity|deadline}",
+            "{request queue|queue} .. {saturat*|overflow*}",
             "not {your|a|the} {usage|own|account|user|personal|quota|rate} {limit|quota|usage limit}",
             "{server|service|system|provider} is {temporarily |currently |}{limiting|throttling|restricting|rejecting|shedding} {requests|traffic|load|new requests}",
             "{due to|because of|owing to} {the |our |}{limited |current |insufficient |}{system|server|service|provider|cluster|gpu|global|backend} {capacity|load|resource*} !load model !memory",
@@ -168,7 +270,7 @@ pub(super) const RULES: &[Rule] = &[
             "{limit|limits|quota} .. {email|contact|contacting|write to|reach out to|talk to} .. {to continue|to keep|to raise|to increase|to extend|to lift|to get more|for more {requests|quota|calls}|for an increase} !per min* !per second !per hour !try again in !rate limit* !rpm !tpm !context !wait !concurren* !characters",
             "{使用上限|用量上限|使用额度} .. {重置|恢复|刷新}",
             "{account|subscription} is not in good standing",
-            "quota exceeded !per minute !per second !per min !try again !retry !wait !minute !rpm !tpm !qps !requests !request !rate !tokens !token !metric !concurrent !concurrency !too many requests !resource exhausted !too many",
+            "quota exceeded !per minute !per second !per min !try again !retry !wait !minute !rpm !tpm !qps !requests !request !rate !tokens !token !metric !concurrent !concurrency !too many requests !resource exhausted !too many !allocated !allocation",
             "status code @456",
         ],
     ),
@@ -184,6 +286,11 @@ pub(super) const RULES: &[Rule] = &[
             "safety {input|output} {text|image|video|audio}",
             "{prompt injection|jailbreak|jail break|jailbreak attempt|personally identifiable information|pii} .. {detected|attempt|found|blocked|identified|flagged} !filtered false",
             "{detected|blocked|found|potential} {a |an |possible |potential |}{prompt injection|jailbreak|jail break|pii}",
+            "{word|words|term|terms|phrase|keyword|keywords} .. {is|are|was|were} {banned|blacklisted|blocklisted|prohibited|forbidden} !reserved",
+            "banned {prompt|prompts|text|content}",
+            "invalid prompts {detected|found}",
+            "={invalid prompts|banned prompt|banned word}",
+            "{prompt|text|input|message} contain* {words|terms|phrases|keywords} .. {not allowed|not permitted|banned|blocked|forbidden}",
             "prompt shield*",
             "={policy violation|safety block|safety violation|content violation|moderation error}",
             "{lakera|model armor|prisma airs|aporia|llm guard|llama guard|prompt guard|presidio|bedrock guardrail}",

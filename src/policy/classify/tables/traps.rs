@@ -92,7 +92,8 @@ pub(super) const RULES: &[Rule] = &[
             "maximum allowed number of output tokens",
             "supports at most # {completion|output} tokens",
         ],
-    ),
+    )
+    .fallback(true),
     // The signature of a model's reasoning is part of the conversation, and no credential.
     invalid(
         "request.reasoning_signature",
@@ -123,7 +124,7 @@ pub(super) const RULES: &[Rule] = &[
             "{too many redirects|redirect loop|redirected too many times}",
             "{redirect|redirects} .. {exceeded|reached|followed}",
             "{exceeded|stopped after} .. redirects",
-            "{invalid|illegal} {character in header|header value|header field*|http header*}",
+            "{invalid|illegal} {character in header|header value|header field*|http header*} !parse error",
             "failed to parse header value",
             "{curl 26|curl error 26|err code 26}",
             "curl .. {encountered when reading a file|failed to open read local data}",
@@ -167,8 +168,8 @@ pub(super) const RULES: &[Rule] = &[
         ],
     ),
     // A socket that says it closes because of a fault of the server's.
-    rule("server.websocket", C::ServerError, &["received # internal error !ping timeout"]),
-    rule("timeout.unread_body", C::Timeout, &["error {decoding|reading} response body & {timed out|timeout|time out}"]),
+    rule("server.websocket", C::ServerError, &["received # internal error !timeout !timed out !did not receive !quota !exhausted !overloaded !unavailable !deadline !exceeded !limit !capacity !api key !not found !cancelled"]),
+    rule("timeout.unread_body", C::Timeout, &["error {decoding|reading} response body & {timed out|timeout|time out} !timeout # !timeout #s"]),
     // The transport's fault under the words of a reader.
     rule(
         "network.unread_body",
@@ -185,7 +186,7 @@ pub(super) const RULES: &[Rule] = &[
         &[
             "error decoding response body .. {eof|connection|closed|reset|chunk size}",
             "failed host lookup",
-            "stream {has been |was |}aborted !user !client !cancel* @transport @stream",
+            "stream {has been |was |}aborted !user !client !cancel* !idle !no token !no tokens !no data !no output !timed out !timeout @transport @stream",
             "econnreset & aborted",
         ],
     ),
@@ -210,6 +211,7 @@ pub(super) const RULES: &[Rule] = &[
             "{high|reduce|reducing|lower|decrease|limit} {the |your |}{concurrency|parallelism|number of concurrent|number of parallel|number of simultaneous}",
             "{number of|maximum of|limit of|quota for|limit for|limit on|quota on} {concurrent|simultaneous|parallel}",
             "{requests|messages|calls|jobs|generations|tasks|chats|prompts} at {a|the same|one} time",
+            "# {requests|calls|jobs|generations|tasks|streams|sessions|connections} {concurrently|simultaneously|in parallel|at once}",
         ],
     ),
     // A short window beside a long one: the short one is what is hit first.
@@ -220,6 +222,8 @@ pub(super) const RULES: &[Rule] = &[
         C::QuotaExceeded,
         &[
             "free models per day*",
+            "too many {tokens|requests|calls|messages|images|generations|queries|prompts|characters|searches} {per|a|each|this|for this|in a|in one|in the} {day|week|month|billing period} !try again in",
+            "too many {tokens|requests|calls|messages|images|generations|queries} today",
             "per day per project per model free tier",
             "per day .. free tier",
             "free tier .. per day",
@@ -245,7 +249,7 @@ pub(super) const RULES: &[Rule] = &[
             "extra usage is required",
             "{long context|feature|model|endpoint} .. {not available|not included|unavailable} {in|on|for|with} your {current |}{plan|subscription|tier}",
             "{upgrade|higher} {your |}{plan|tier} to {use|access|unlock} {this|the} {model|feature|endpoint}",
-            "your .. {plan|tier|subscription} does not {include|support|allow|have access}",
+            "your .. {plan|tier|subscription} {does not|doesnt} {include|support|allow|have access|cover|permit|grant|come with}",
             "requires a {paid|pro|higher|premium|enterprise|plus|max} {plan|subscription|tier}",
             "requires {a |an |}{team|pro|paid|enterprise|business} {seat|license|licence|membership}",
             "{plan|tier|subscription} {only |}permits",
@@ -312,6 +316,7 @@ pub(super) const RULES: &[Rule] = &[
         &[
             "{canceled|cancelled|aborted} .. {timeout|timed out|time out|deadline}",
             "timeout exception .. operation was {canceled|cancelled}",
+            "{canceled|cancelled|aborted} after {# s|# sec*|# ms|# min*|#s|#ms|#m|#min}",
             "{canceled|cancelled|aborted} due to .. {timeout|time out|deadline}",
         ],
     ),
@@ -346,7 +351,7 @@ pub(super) const RULES: &[Rule] = &[
         "overloaded.worker_limit",
         C::Overloaded,
         &[
-            "{processing|handling|receiving|experiencing} .. {too many requests|too many concurrent requests} !requests from you !requests from your",
+            "{processing|handling|receiving|experiencing} {currently |far |simply |}too many {concurrent |}requests !requests from you !requests from your",
             "=provider unavailable",
             "worker .. request limit reached",
             "{preempted|evicted|aborted|cancelled|displaced} by .. {higher priority|priority|scheduler}",
@@ -367,27 +372,12 @@ pub(super) const RULES: &[Rule] = &[
         &[
             "{temporarily|momentarily|briefly} {unavailable|not available|offline|down|out of service|unreachable|inaccessible|overloaded|saturated} !region !country !account !quota !credits !name or service !name changed !was not found",
             "{model|models|deployment|endpoint|adapter} .. {is|are} {currently |still |now |being |}{loading|loaded into memory|warming up|starting up|initializing|spinning up|scaling up|cold starting}",
-            "{no more|no other|no remaining|no further|no eligible|no suitable} .. {data center*|datacenter*|server*|backend*|instance*|node*|worker*|replica*|upstream*|host*|gpu*|machine*} !host key",
-            "degraded {function|state|mode|model|service|performance|deployment|endpoint}",
+            "{no more|no other|no remaining|no further|no eligible|no suitable} .. {data center*|datacenter*|server*|backend*|instance*|node*|worker*|replica*|upstream*|host*|gpu*|machine*} !host key !load model !loading model",
+            "degraded {function|state|mode|model|service|performance|deployment|endpoint} !lead to degraded !leads to degraded !result in degraded !results in degraded !cause degraded !degraded model performance",
             "{state|status|health|is} {currently |}degraded",
+            "model {is |}not {yet |}loaded {yet|it will|but loading|loading}",
+            "no {provider|providers|model|endpoint|channel|backend|upstream} {is |are |}{currently |}available {right now|at the moment|at this time|now}",
             "=degraded",
-        ],
-    ),
-    // Somebody stopped, refused or interrupted it.
-    rule(
-        "cancelled.by_person",
-        C::Cancelled,
-        &[
-            "{denied|rejected|declined|cancelled|canceled|stopped|interrupted|aborted|refused|dismissed|halted|terminated|killed|skipped|ended} by {the |a |an |}{user|caller|operator|reviewer|approver|human}",
-            "user {denied|rejected|declined|cancelled|canceled|stopped|interrupted|aborted|refused|dismissed|doesnt want|does not want|didnt want|did not want|did not approve|didnt approve|chose not}",
-            "{request to call tool|tool call|tool use|call to tool} {was |}{denied|rejected|declined|cancelled|canceled|aborted|interrupted}",
-            "request interrupted",
-            "tool .. was {aborted|interrupted} @tool",
-            "interrupted by user",
-            "user {abort|interrupt|cancel|rejection|cancellation}",
-            "keyboard interrupt",
-            "approval {denied|rejected|declined|refused}",
-            "{action|operation|execution|command|permission} {rejected|declined|denied} by {user|operator|human|reviewer}",
         ],
     ),
 ];

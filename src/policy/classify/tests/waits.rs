@@ -51,12 +51,20 @@ fn every_form_of_a_stated_wait_is_read_with_its_source() {
         ),
         (&[], r#"{"retry_after":64.57}"#, 64_570, W::BodyField),
         (&[], r#"{"retry_after_ms":250}"#, 250, W::BodyField),
+        (&[], r#"{"retryDelay":"2s"} Please retry in 2.06s."#, 2060, W::Text),
+        (&[], r#"{"retry_after":3,"message":"Try again in 2.416s."}"#, 2416, W::Text),
+        (&[], r#"{"retry_after":30,"message":"Try again in 2.416s."}"#, 30_000, W::BodyField),
         (&[], r#"{"error":"loading","estimated_time":20.5}"#, 20_500, W::BodyField),
         (&[], r#"{"error":"loading","estimated_time":20.500000000000002}"#, 20_500, W::BodyField),
         (&[], "Please try again in 7m12s.", 432_000, W::Text),
         (&[], "Please try again in 644ms", 644, W::Text),
         (&[], "try again after 1 hour 2 minutes", 3_720_000, W::Text),
         (&[], "Please wait 30 seconds before", 30_000, W::Text),
+        (&[], "Too many requests, retry in 0:09:48.", 588_000, W::Text),
+        (&[], "quota resets in 17:40:00", 63_600_000, W::Text),
+        (&[], "you are blocked for 2 minutes: too many requests", 120_000, W::Text),
+        (&[], "too many requests, suspended_time=90", 90_000, W::BodyField),
+        (&[], r#"{"retry_after_secs":15}"#, 15_000, W::BodyField),
         (&[], "try again in one minute", 60_000, W::Text),
         (&[], "请在60秒后重试", 60_000, W::Text),
         (&[], "All keys are rate limited. Soonest reset ~3m.", 180_000, W::Text),
@@ -106,6 +114,7 @@ fn lies_and_vague_words_are_not_believed() {
         "try again in 5 parsecs",
         "Rate limit exceeded. Retry after 2026-09-10 06:02:00 UTC",
         "Rate limit exceeded. Retry after 06:02:00",
+        "Rate limit exceeded. Limits reset 06:02:00 UTC",
     ] {
         assert_eq!(judge(&said(Surface::Http, text)).retry_after, None, "{text}");
     }
