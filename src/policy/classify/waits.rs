@@ -149,7 +149,7 @@ pub(super) mod text {
     use super::{Duration, ProviderError, Reading, Wait, WaitSource, Word, mark, place, rounds_to};
 
     /// Words (in the spelling of a reading) after which a wait stands; whether a bare number means seconds or milliseconds.
-    const LEADS: [(&str, Option<Unit>); 47] = [
+    const LEADS: [(&str, Option<Unit>); 48] = [
         (" retry after ms ", Some(Unit::Millis)),
         (" retry in ms ", Some(Unit::Millis)),
         (" retry after milliseconds ", Some(Unit::Millis)),
@@ -189,6 +189,7 @@ pub(super) mod text {
         (" banned for ", None),
         (" suspended for ", None),
         (" reset in ", None),
+        (" reset ", None),
         (" available in ", None),
         (" available again in ", None),
         (" expires in ", None),
@@ -200,7 +201,15 @@ pub(super) mod text {
     ];
 
     /// What ends like a lead and is the client's own business.
-    const NOT_LEADS: [&str; 4] = [" total retry delay ", " with retry in ", " and retry in ", " will retry in "];
+    const NOT_LEADS: [&str; 7] = [
+        " total retry delay ",
+        " total retry wait time ",
+        " total wait time ",
+        " total wait ",
+        " with retry in ",
+        " and retry in ",
+        " will retry in ",
+    ];
 
     /// The first wait that the text states.
     pub(super) fn stated(error: &ProviderError, reading: &Reading, in_words: bool) -> Option<Wait> {
@@ -224,8 +233,8 @@ pub(super) mod text {
                     _ if unit.is_some() => WaitSource::BodyField,
                     _ => WaitSource::Text,
                 };
-                // Behind "after" a clock is a time of day.
-                let clock = if lead.ends_with("after ") { None } else { clock(rest) };
+                // Behind "after" and a bare "reset" a clock is a time of day.
+                let clock = if lead.ends_with("after ") || *lead == " reset " { None } else { clock(rest) };
                 clock.or_else(|| duration(rest, *unit)).map(|duration| Wait { duration, source })
             } else {
                 later(rest).map(|duration| Wait { duration, source: WaitSource::Text })
@@ -242,7 +251,7 @@ pub(super) mod text {
 
     /// Whether a word before a number can end a lead at all.
     fn may_lead(word: &Word) -> bool {
-        const LAST: [u64; 17] = [
+        const LAST: [u64; 18] = [
             mark("in"),
             mark("after"),
             mark("ms"),
@@ -253,6 +262,7 @@ pub(super) mod text {
             mark("millis"),
             mark("milliseconds"),
             mark("delay"),
+            mark("reset"),
             mark("time"),
             mark("wait"),
             mark("for"),
