@@ -32,6 +32,13 @@ pub fn redact(text: &str, limit: usize) -> String {
             at += 1;
             continue;
         }
+        if let Some(length) = plain_word(&source.as_bytes()[at..])
+            && (length < SHORTEST || before.is_empty())
+        {
+            before = at..at + length;
+            at += length + 1;
+            continue;
+        }
         if is_token(*first) {
             let bytes = &source.as_bytes()[at..];
             let (length, plain) = token(bytes);
@@ -128,6 +135,23 @@ fn is_token(byte: u8) -> bool {
     TOKENS[usize::from(byte)]
 }
 
+/// The length of the short word of prose that a text begins with, if one space and more stand behind it.
+#[inline]
+fn plain_word(text: &[u8]) -> Option<usize> {
+    let seventeen = text.first_chunk::<17>()?;
+    let [first, rest @ ..] = seventeen;
+    let length = 1 + lower_letters(*rest);
+    let after = text.get(length..length + 2)?;
+    (first.is_ascii_alphabetic() && after[0] == b' ' && after[1] != b' ').then_some(length)
+}
+
+/// How many lower-case letters sixteen bytes begin with.
+#[inline]
+fn lower_letters(sixteen: [u8; 16]) -> usize {
+    let from_a = u8x16::new(sixteen) - u8x16::splat(b'a');
+    from_a.min(u8x16::splat(b'z' - b'a')).simd_eq(from_a).to_bitmask().trailing_ones() as usize
+}
+
 /// Where a token ends, and whether it is one short word of prose, in which nothing can hide.
 fn token(text: &[u8]) -> (usize, bool) {
     let lower = 1 + lower_case(&text[1..]);
@@ -140,8 +164,7 @@ fn lower_case(text: &[u8]) -> usize {
     let Some(sixteen) = text.first_chunk::<16>() else {
         return text.iter().take_while(|byte| byte.is_ascii_lowercase()).count();
     };
-    let from_a = u8x16::new(*sixteen) - u8x16::splat(b'a');
-    let letters = from_a.min(u8x16::splat(b'z' - b'a')).simd_eq(from_a).to_bitmask().trailing_ones() as usize;
+    let letters = lower_letters(*sixteen);
     if letters < 16 { letters } else { 16 + lower_case(&text[16..]) }
 }
 

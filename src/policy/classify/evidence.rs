@@ -156,11 +156,15 @@ fn is_status(before: &[u8], after: &[u8], first: bool) -> bool {
         || PHRASES.iter().any(|phrase| after.starts_with(phrase))
 }
 
+/// Bytes before a number in which a word belongs to it.
+const NEAR: usize = 256;
+
 /// A number that tells how a call came out: `POST /v1/chat → 503`, and at the very end `failed to get a token: 500`.
 fn is_outcome(error: &ProviderError, at: usize, before: &[u8], after: &[u8]) -> bool {
     const METHODS: [&[u8]; 5] = [b" get ", b" post ", b" put ", b" patch ", b" delete "];
     const FAILED: [&[u8]; 6] = [b" failed ", b" could not ", b" couldnt ", b" cannot ", b" unable to ", b" error "];
-    let says = |words: &[&[u8]]| words.iter().any(|word| memmem::find(before, word).is_some());
+    let near = &before[before.len().saturating_sub(NEAR)..];
+    let says = |words: &[&[u8]]| words.iter().any(|word| memmem::find(near, word).is_some());
     let text = error.body.as_deref().filter(|body| !body.is_empty()).or(error.message.as_deref());
     let lead = text.and_then(|text| text.get(..at)).unwrap_or_default().trim_end();
     let arrow = lead.ends_with("->") || lead.ends_with("=>") || lead.ends_with('→');
@@ -249,7 +253,7 @@ pub(super) fn message(error: &ProviderError, limit: usize) -> String {
     let found = MESSAGES.iter().find_map(|key| {
         let at = key.find(window.as_bytes())?;
         let rest = window[at + key.needle().len()..].trim_start().strip_prefix('"')?;
-        let end = memchr_iter(b'"', rest.as_bytes()).find(|at| !rest[..*at].ends_with('\\'))?;
+        let end = memchr_iter(b'"', rest.as_bytes()).find(|at| !rest[..*at].ends_with('\\')).unwrap_or(rest.len());
         (end > 0).then(|| &rest[..end])
     });
     match found {

@@ -170,15 +170,17 @@ impl Reading {
                             self.text.gap();
                             self.value_from(bytes, i + 2)
                         }
+                        [b':', b' ', b'"', b'a'..=b'z' | b'A'..=b'Z', ..] => {
+                            self.text.gap();
+                            self.value_from(bytes, i + 3)
+                        }
                         _ => self.gap_from(bytes, i),
                     };
                 }
                 Kind::Digit => i = self.number(bytes, i, offset),
                 Kind::Apostrophe => {
-                    let inside = i > 0
-                        && self.source.kind(i - 1) == Kind::Letter
-                        && bytes.get(i + 1).is_some_and(u8::is_ascii_lowercase)
-                        && !bytes.get(i + 2).is_some_and(u8::is_ascii_alphabetic);
+                    let inside =
+                        i > 0 && self.source.kind(i - 1) == Kind::Letter && ends_with_one_letter(&source[i + 1..]);
                     if inside {
                         i += 1;
                     } else {
@@ -375,10 +377,16 @@ impl Reading {
         let next = from + letter.len_utf8();
         match letter {
             // A curly apostrophe inside a word goes, like a straight one.
-            '\u{2019}' if source[next..].starts_with(|c: char| c.is_ascii_lowercase()) => {}
+            '\u{2019}' if ends_with_one_letter(&source[next..]) => {}
             letter if letter.is_alphanumeric() => self.letter(letter),
             _ => self.text.gap(),
         }
         next
     }
+}
+
+/// Whether one small letter ends the word, as in `don’t`.
+fn ends_with_one_letter(rest: &str) -> bool {
+    let mut letters = rest.chars();
+    letters.next().is_some_and(|letter| letter.is_ascii_lowercase()) && !letters.next().is_some_and(char::is_alphabetic)
 }

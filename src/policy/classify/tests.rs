@@ -123,6 +123,21 @@ fn a_code_reads_the_same_in_every_spelling() {
 }
 
 #[test]
+fn an_apostrophe_joins_only_the_one_letter_that_ends_a_word() {
+    for (text, read) in [
+        ("it can't", " it cant "),
+        ("it can\u{2019}t", " it cant "),
+        ("l'h\u{f4}te d'acc\u{e8}s", " l h\u{f4}te d acc\u{e8}s "),
+        ("l\u{2019}h\u{f4}te d\u{2019}acc\u{e8}s", " l h\u{f4}te d acc\u{e8}s "),
+        ("'quoted' and \u{2018}quoted\u{2019} too", " quoted and quoted too "),
+    ] {
+        let mut reading = Reading::default();
+        reading.add(text);
+        assert_eq!(&*reading.text, read.as_bytes(), "{text}");
+    }
+}
+
+#[test]
 fn what_a_person_reads_holds_no_secret() {
     let verdict = judge(&http(401, r#"{"error":{"message":"Incorrect API key provided: sk-proj-abcdefgh12345678"}}"#));
     assert_eq!(verdict.class, FailureClass::Authentication);

@@ -14,7 +14,7 @@ use jiff::{Timestamp, fmt::rfc2822};
 mod length;
 
 use self::length::duration;
-use super::reading::{Reading, Word, mark};
+use super::reading::{Reading, Word, mark, place};
 use crate::domain::failure::{FailureClass, ProviderError, Wait, WaitSource};
 
 /// The longest wait that is believed: a month.
@@ -146,10 +146,10 @@ pub(super) mod text {
     //! Waits that stand in the text.
 
     use super::length::{Unit, bounded, clock, duration};
-    use super::{Duration, ProviderError, Reading, Wait, WaitSource, Word, mark, rounds_to};
+    use super::{Duration, ProviderError, Reading, Wait, WaitSource, Word, mark, place, rounds_to};
 
     /// Words (in the spelling of a reading) after which a wait stands; whether a bare number means seconds or milliseconds.
-    const LEADS: [(&str, Option<Unit>); 47] = [
+    const LEADS: [(&str, Option<Unit>); 48] = [
         (" retry after ms ", Some(Unit::Millis)),
         (" retry in ms ", Some(Unit::Millis)),
         (" retry after milliseconds ", Some(Unit::Millis)),
@@ -189,6 +189,7 @@ pub(super) mod text {
         (" banned for ", None),
         (" suspended for ", None),
         (" reset in ", None),
+        (" reset ", None),
         (" available in ", None),
         (" available again in ", None),
         (" expires in ", None),
@@ -200,8 +201,15 @@ pub(super) mod text {
     ];
 
     /// What ends like a lead and is the client's own business.
-    const NOT_LEADS: [&str; 5] =
-        [" retry wait time ", " total retry delay ", " with retry in ", " and retry in ", " will retry in "];
+    const NOT_LEADS: [&str; 7] = [
+        " total retry delay ",
+        " total retry wait time ",
+        " total wait time ",
+        " total wait ",
+        " with retry in ",
+        " and retry in ",
+        " will retry in ",
+    ];
 
     /// The first wait that the text states.
     pub(super) fn stated(error: &ProviderError, reading: &Reading, in_words: bool) -> Option<Wait> {
@@ -225,8 +233,8 @@ pub(super) mod text {
                     _ if unit.is_some() => WaitSource::BodyField,
                     _ => WaitSource::Text,
                 };
-                // Behind "after" a clock is a time of day.
-                let clock = if lead.ends_with("after ") { None } else { clock(rest) };
+                // Behind "after" and a bare "reset" a clock is a time of day.
+                let clock = if lead.ends_with("after ") || *lead == " reset " { None } else { clock(rest) };
                 clock.or_else(|| duration(rest, *unit)).map(|duration| Wait { duration, source })
             } else {
                 later(rest).map(|duration| Wait { duration, source: WaitSource::Text })
@@ -243,7 +251,7 @@ pub(super) mod text {
 
     /// Whether a word before a number can end a lead at all.
     fn may_lead(word: &Word) -> bool {
-        const LAST: [u64; 17] = [
+        const LAST: [u64; 18] = [
             mark("in"),
             mark("after"),
             mark("ms"),
@@ -254,6 +262,7 @@ pub(super) mod text {
             mark("millis"),
             mark("milliseconds"),
             mark("delay"),
+            mark("reset"),
             mark("time"),
             mark("wait"),
             mark("for"),
@@ -304,7 +313,7 @@ pub(super) mod text {
             " wait for ",
             " resets in ",
         ];
-        const LAST: [u64; 4] = [mark("in"), mark("after"), mark("wait"), mark("for")];
+        const PLACES: u64 = place(mark("in")) | place(mark("after")) | place(mark("wait")) | place(mark("for"));
         const UNITS: [(u64, f64); 8] = [
             (mark("second"), 1.0),
             (mark("seconds"), 1.0),
@@ -338,7 +347,7 @@ pub(super) mod text {
         reading.text.words().windows(3).find_map(|words| {
             // Nearly no word ends a lead.
             let [lead, number, unit] = words else { return None };
-            if !LAST.contains(&lead.mark) {
+            if place(lead.mark) & PLACES == 0 {
                 return None;
             }
             let seconds = of(&NUMBERS, number)? * of(&UNITS, unit)?;

@@ -2,7 +2,7 @@
 //!
 //! Never keeps more than [`MAX_HITS`] finds.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 
 use crate::policy::classify::room::Room;
 
@@ -63,12 +63,12 @@ struct Span {
 #[derive(Debug)]
 pub(super) struct Any(Box<[(u16, u64)]>);
 
-/// From atoms to the alternatives that they make worth a look.
+/// From atoms to the alternatives that they make worth a look: blocks of a [`Set`], and which of their bits.
 #[derive(Debug, Default)]
 pub(super) struct Triggers {
-    /// By atom, where its alternatives stand.
+    /// By atom, where its blocks stand.
     ranges: Vec<(u32, u32)>,
-    alternatives: Vec<u16>,
+    blocks: Vec<(u16, u64)>,
 }
 
 // === impl Set ===
@@ -87,8 +87,14 @@ impl Set {
 
     #[inline]
     pub(super) fn insert(&mut self, one: u32) {
-        let block = one as usize / 64 % self.bits.len();
-        self.bits[block] |= 1 << (one % 64);
+        self.insert_all(block_of(one), 1 << (one % 64));
+    }
+
+    /// Inserts bits of a block.
+    #[inline]
+    fn insert_all(&mut self, block: u16, bits: u64) {
+        let block = usize::from(block) % self.bits.len();
+        self.bits[block] |= bits;
         self.used[block / 64] |= 1 << (block % 64);
     }
 
@@ -132,7 +138,7 @@ impl Any {
     pub(super) fn of(atoms: &[u32]) -> Self {
         let mut blocks = BTreeMap::new();
         for atom in atoms {
-            *blocks.entry(u16::try_from(atom / 64).unwrap_or(u16::MAX)).or_default() |= 1 << (atom % 64);
+            *blocks.entry(block_of(*atom)).or_default() |= 1 << (atom % 64);
         }
         Self(blocks.into_iter().collect())
     }
@@ -201,7 +207,7 @@ impl Hits {
     /// Notes the alternatives that are worth a look for any atom that was found.
     pub(super) fn begin(&mut self, triggers: &Triggers) {
         self.seen.each(|atom| {
-            triggers.of(atom).iter().for_each(|alternative| self.begun.insert(u32::from(*alternative)));
+            triggers.of(atom).iter().for_each(|(block, bits)| self.begun.insert_all(*block, *bits));
             true
         });
     }
@@ -239,26 +245,33 @@ impl Triggers {
         for atom in alternatives.iter().flatten().flatten() {
             *uses.entry(*atom).or_default() += 1;
         }
-        let mut by_atom = BTreeSet::new();
+        let mut by_atom: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
         for (alternative, groups) in (0..).zip(alternatives) {
             let rarest = groups.iter().min_by_key(|group| group.iter().map(|atom| uses[atom]).sum::<usize>());
-            by_atom.extend(rarest.into_iter().flatten().map(|atom| (*atom, alternative)));
+            for atom in rarest.into_iter().flatten() {
+                by_atom.entry(*atom).or_default().push(alternative);
+            }
         }
+        debug_assert!(alternatives.len() <= MOST, "too many phrases");
         let mut made = Self::default();
-        for (atom, alternative) in by_atom {
-            debug_assert!(usize::from(alternative) < MOST, "too many phrases");
-            let at = to_u32(made.alternatives.len());
-            made.ranges.resize(atom as usize + 1, (at, at));
-            made.ranges[atom as usize].1 = at + 1;
-            made.alternatives.push(alternative);
+        for (atom, alternatives) in by_atom {
+            let from = to_u32(made.blocks.len());
+            made.blocks.extend(Any::of(&alternatives).0);
+            made.ranges.resize(atom as usize, (from, from));
+            made.ranges.push((from, to_u32(made.blocks.len())));
         }
         made
     }
 
     /// The alternatives that an atom makes worth a look.
-    pub(super) fn of(&self, atom: usize) -> &[u16] {
-        self.ranges.get(atom).map_or(&[], |(from, to)| &self.alternatives[*from as usize..*to as usize])
+    fn of(&self, atom: usize) -> &[(u16, u64)] {
+        self.ranges.get(atom).map_or(&[], |(from, to)| &self.blocks[*from as usize..*to as usize])
     }
+}
+
+/// The block of a [`Set`] in which one stands.
+fn block_of(one: u32) -> u16 {
+    u16::try_from(one / 64).unwrap_or(u16::MAX)
 }
 
 pub(super) fn to_u32(at: usize) -> u32 {

@@ -25,7 +25,11 @@ pub(super) const RULES: &[Rule] = &[
             "=bad gateway exception",
         ],
     ),
-    rule("aws.timeout", C::Timeout, &["model timeout exception", "model invocation time out*"]),
+    rule(
+        "aws.timeout",
+        C::Timeout,
+        &["model timeout exception", "model invocation time out*", "invocation timed out while"],
+    ),
     rule(
         "aws.stream",
         C::ServerError,

@@ -16,7 +16,7 @@ pub(super) const RULES: &[Rule] = &[
     rule(
         "cloudflare.capacity",
         C::Overloaded,
-        numbered!("@by:cloudflare @by:workers-ai": 1200, 3040; also "no more data centers"),
+        numbered!("@by:cloudflare @by:workers-ai": 1200, 3040; also "no more data centers", "worker exceeded resource limits @503"),
     ),
     rule("cloudflare.not_found", C::NotFound, numbered!("@by:cloudflare @by:workers-ai": 3042, 5007, 7000, 7003)),
     rule(

@@ -55,6 +55,7 @@ pub(super) const RULES: &[Rule] = &[
             "cannot unmarshal @4xx",
             "{model|messages|prompt|max tokens|field|input|name} .. {is required|are required} !header* !key !authentication @400 @422",
             "must provide {a |an |the |}{model|messages|prompt|input} {parameter|field|property|value}",
+            "must provide {a |an |the |at least one |}{image |text |input |}{prompt|prompts|parameters|inputs|messages|query} !settings",
             "invalid value .. {supported values are|must be one of|allowed values|expected one of|valid values} !with this model !with the",
             "{error|failed|unable|could not|cannot} {parsing|to parse|parse} {the |your |}input !output !tool !response",
             "missing parameter*",

@@ -10,6 +10,24 @@ use crate::{
 
 /// In order.
 pub(super) const RULES: &[Rule] = &[
+    // Somebody stopped, refused or interrupted it.
+    rule(
+        "cancelled.by_person",
+        C::Cancelled,
+        &[
+            "{denied|rejected|declined|cancelled|canceled|stopped|interrupted|aborted|refused|dismissed|halted|terminated|killed|skipped|ended} by {the |a |an |}{user|caller|operator|reviewer|approver|human}",
+            "user {denied|rejected|declined|cancelled|canceled|stopped|interrupted|aborted|refused|dismissed|doesnt want|does not want|didnt want|did not want|did not approve|didnt approve|chose not}",
+            "{request to call tool|tool call|tool use|call to tool} {was |}{denied|rejected|declined|cancelled|canceled|aborted|interrupted}",
+            "request interrupted",
+            "tool .. was {aborted|interrupted} @tool",
+            "interrupted by user",
+            "user {pressed|clicked|hit|tapped} {stop|esc|escape|cancel|ctrl|abort|close|the stop}",
+            "user {abort|interrupt|cancel|rejection|cancellation}",
+            "keyboard interrupt",
+            "approval {denied|rejected|declined|refused}",
+            "{action|operation|execution|command|permission} {rejected|declined|denied} by {user|operator|human|reviewer}",
+        ],
+    ),
     // Nothing was sent: the key, the address or the program is missing on this side.
     rule(
         "config.own_key",
@@ -87,6 +105,15 @@ pub(super) const RULES: &[Rule] = &[
             "{find|load|read} {a |the |any |}{config|configuration|settings|setting} for",
         ],
     ),
+    // A shell that does not know the program, in the languages of its makers.
+    rule(
+        "config.command_elsewhere",
+        C::Configuration,
+        &[
+            "{不是内部或外部命令|不是內部或外部命令|内部コマンドまたは外部コマンド|내부 또는 외부 명령|commande interne ou externe|comando interno o externo|comando interno ou externo|comando interno o esterno|внутренней или внешней командой|befehl .. falsch geschrieben}",
+            "{项识别为 cmdlet|識別為 cmdlet|操作可能なプログラムの名前|name eines cmdlet|applet de commande|nombre de un cmdlet|nome de cmdlet|имя командлета}",
+        ],
+    ),
     // An edge shows the same page to whom it slows down and to whom it bans; the status tells them apart.
     rule(
         "rate.edge_page",
@@ -148,6 +175,15 @@ pub(super) const RULES: &[Rule] = &[
             "{key|api key|token|account|license|credential} can only {call|be used|access|use|invoke|reach|query}",
             "{admin|administrator|owner|admins} {has |have |}{turned|disabled|blocked|restricted|switched|revoked}",
             "not authorized to operate",
+            "{active |paid |}subscription {is |}required {to access|to use|for|before}",
+            "upgrade to .. {pro|plus|premium|max|ultra|team|business|enterprise} to {use|access|unlock|enable} !limit* !quota !credit* !exceed* !reached !used",
+            "{is|are} {a |an |}{pro|premium|plus|enterprise|business|paid|team|max} {only |plan |tier |}{feature|model|models|features}",
+            "only {for|to} {paying|paid|premium|pro|enterprise} {customers|users|members|subscribers|accounts}",
+            "{available|open|accessible|limited|restricted} to {tier|pro|plus|paid|premium|enterprise|business|team|verified} .. {users|customers|accounts|organizations|members} only",
+            "{need|requires|require|must have} {a |an |}{valid |active |}{pro|plus|premium|max|ultra|team|business|enterprise|chatgpt plus} {plan|subscription|account|license|membership|seat}",
+            "{available|included|offered|unlocked|enabled} {in|on|with|for} .. {and above|or above|or higher|and higher|and up} !limit* !version !api version",
+            "requires {pro|team|plus|max|premium|enterprise|business|ultra|starter|growth|advanced|standard} {plan |tier |}{or|and} {higher|above}",
+            "to use .. upgrade to {plus|pro|max|team|business|enterprise|premium|ultra|advanced|paid|a paid|a higher} !limit* !quota !credit* !exceed* !reached !exhausted !used !version",
             "{model|models|endpoint|feature|api} .. {not available|unavailable|not enabled|not supported|not allowed|not accessible} {for|to|with|in|from} {this |your |the |third party |external |other |api keys of |api keys of this |}{integrator|integration|client|clients|client application|client id|editor|third party apps|third party tools|third party applications} !sdk",
             "{integrator|integration id|client id|client application|third party client*} .. {not allowed|not authorized|not permitted|not approved|not enabled|unauthorized|unknown to} .. {model|models|api|endpoint}",
             "{policy|policies|acl|rule} {prevents|prohibits|forbids|denies|disallows|does not permit|doesnt permit} !content policy !safety policy !usage policy",
@@ -194,6 +230,7 @@ pub(super) const RULES: &[Rule] = &[
             "{timed out|timeout|gave up} {while |}waiting for {a |an |the |}{free |available |concurrent |concurrency |parallel |rate limit |}{request slot|concurrency slot|rate limit slot|permit|rate limiter|concurrent request*}",
             "{rate|request rate|traffic|usage|call rate} {increased|grew|rose|is increasing|rising|ramped up|increasing|growing} .. {too quickly|too fast|sharply|suddenly|too rapidly}",
             "{ramp up|scale|increase} {requests |traffic |your |the |}.. {smoothly|gradually} over time",
+            "{all|every|no} .. {models|model|providers|provider|keys|key|routes|candidate|candidates|accounts|channels|targets|deployments|credentials|endpoints} .. {rate limited|on cooldown|in cooldown|cooling down} !upstream",
             "already {have|running|has} # .. {in progress|running|active|pending|queued|generating} !gpu",
             "{maximum|max} {number of |}{simultaneous|concurrent|parallel|active|open} {websocket |request |}{context*|request*|connection*|session*|stream*|generation*|job*|call*|task*|run|runs|websocket*|queries|agents|conversations}",
             "{concurrency|concurrent} {slot|slots|window|pool|capacity} .. {saturated|full|exhausted|used up|exceeded}",
@@ -231,6 +268,7 @@ pub(super) const RULES: &[Rule] = &[
             "exceeded your .. {plan usage|usage allowance}",
             "{free|trial} {user |}account {limit |limits |quota |}{exceeded|reached|exhausted}",
             "{enough|sufficient} {tokens|messages|requests|units} {left |remaining |}{in|on} your {plan|account|balance|wallet|subscription}",
+            "{limit|limits|quota} .. {email|contact|contacting|write to|reach out to|talk to} .. {to continue|to keep|to raise|to increase|to extend|to lift|to get more|for more {requests|quota|calls}|for an increase} !per min* !per second !per hour !try again in !rate limit* !rpm !tpm !context !wait !concurren* !characters",
             "{使用上限|用量上限|使用额度} .. {重置|恢复|刷新}",
             "{account|subscription} is not in good standing",
             "quota exceeded !per minute !per second !per min !try again !retry !wait !minute !rpm !tpm !qps !requests !request !rate !tokens !token !metric !concurrent !concurrency !too many requests !resource exhausted !too many !allocated !allocation",
@@ -244,6 +282,9 @@ pub(super) const RULES: &[Rule] = &[
         &[
             "{content blocked|content was blocked|blocked content} {keyword*|by|due|because|matched|for|reason|banned|code}",
             "{blocked|banned|forbidden|prohibited|disallowed|sensitive|blacklisted} {keyword|keywords|word|words|term|terms|phrase|phrases|topic|topics} !reserved",
+            "{banned|forbidden|prohibited|disallowed} {prompt|prompts|lyrics} {detected|found|used}",
+            "{prompt|lyrics|text|input|description} {contained|contains|mentions|includes} .. {artist name*|brand name*|producer tag*|profanity|slurs|copyrighted|trademark*}",
+            "safety {input|output} {text|image|video|audio}",
             "{prompt injection|jailbreak|jail break|jailbreak attempt|personally identifiable information|pii} .. {detected|attempt|found|blocked|identified|flagged} !filtered false",
             "{detected|blocked|found|potential} {a |an |possible |potential |}{prompt injection|jailbreak|jail break|pii}",
             "{word|words|term|terms|phrase|keyword|keywords} .. {is|are|was|were} {banned|blacklisted|blocklisted|prohibited|forbidden} !reserved",

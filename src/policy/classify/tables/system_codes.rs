@@ -22,7 +22,7 @@ pub(super) const RULES: &[Rule] = &[
             "cert {not yet valid|signature failure|revoked|untrusted|rejected|chain too long|has expired}",
             "unable to get issuer cert*", "unable to verify leaf signature", "invalid ca", 
             "err cert*", "ssl peer unverified exception", "cert path validator exception",
-            "client connector certificate error", "curl {60|51|77|58|59|66}", "curle peer failed verification", "trust failure"
+            "client connector certificate error", "curl {60|51|77|58|59|66}", "curl error {60|51|77|58|59|66|83|90|91}", "curle peer failed verification", "trust failure"
         ),
     )
     .retry(false),
@@ -35,7 +35,7 @@ pub(super) const RULES: &[Rule] = &[
             "& {socket exception|wsa*}": 10060;
             "& nsposix error domain": 60;
             also "etime", "wsaetimedout", "curle operation timedout", "interrupted io exception", "=settings timeout", "err socket connection timeout", "keepalive ping timeout", "open timeout", "execution expired", "checkout timeout",
-            "dial tcp .. i o timeout !lookup", "{dio exception type|dio error type} {connection|send|receive} timeout", "timeout rejected exception"
+            "dial tcp .. i o timeout !lookup", "{dio exception type|dio error type} {connection|send|receive} timeout", "timeout rejected exception", "{transport error|http error|httpoison error} reason {timeout|connect timeout|checkout timeout}"
         ),
     ),
     rule(
@@ -50,7 +50,7 @@ pub(super) const RULES: &[Rule] = &[
             "& nsurl error domain": 1000, 1002;
             also "{missing|invalid} schema & requests", "requests exceptions {missing schema|invalid schema|invalid header}",
             "err {module not found|dlopen failed|invalid url|invalid protocol|unescaped characters|invalid char}",
-            "=module not found", "module not found", "eaddrinuse", "address already in use", "no class def found error", "class not found exception",
+            "=module not found", "module not found", "eaddrinuse", "address already in use", "port .. {already in use|is in use|already allocated}", "no class def found error", "class not found exception",
             "curl {1|3}", "curle {url malformat|unsupported protocol}", "gave http response to https client",
             "executable file not found in", "malformed url exception"
         ),
@@ -87,7 +87,7 @@ pub(super) const RULES: &[Rule] = &[
         ),
     ),
     // HTTP/2 and WebSocket say by a name or number why they close.
-    rule("http2.calm", C::RateLimited, &["enhance your calm"]),
+    rule("http2.calm", C::RateLimited, &["enhance your calm !goaway !too many pings"]),
     rule(
         "websocket.busy",
         C::Overloaded,

@@ -16,6 +16,8 @@ pub(super) const RULES: &[Rule] = &[
         &[
             "robots txt .. {not allowed|disallow*|forbid*|specifies|prohibit*} @tool",
             "not granted .. {read|write|edit|delete} access @tool",
+            "{refusing|refused|refuses} to {write|read|access|delete|execute|run|edit|open} @tool",
+            "outside {of |}{the |your |}{workspace|project|sandbox|working directory|allowed director*|root} @tool",
             "read only {transaction|connection|replica|database|mode} @tool",
             "command denied to user @tool",
             "{tool call|tool use|command|action|operation} .. {blocked|denied|disallowed} by .. policy !content !safety !usage @tool",
@@ -53,6 +55,7 @@ pub(super) const RULES: &[Rule] = &[
             "available tools @tool",
             "{unknown revision|bad revision|couldnt find remote ref|no such remote|no such ref|no open pages|no open tabs} @tool",
             "bad request .. not found @tool",
+            "no {tab|page|window|frame|job|process|element|session|task|branch} {with|named|called|matching|at} @tool",
         ],
     ),
     invalid(

@@ -67,6 +67,7 @@ fn every_form_of_a_stated_wait_is_read_with_its_source() {
         (&[], r#"{"retry_after_secs":15}"#, 15_000, W::BodyField),
         (&[], "try again in one minute", 60_000, W::Text),
         (&[], "请在60秒后重试", 60_000, W::Text),
+        (&[], "All keys are rate limited. Soonest reset ~3m.", 180_000, W::Text),
         (&[("retry-after", "9")], "rate limit: try again in 8.64s", 8640, W::Text),
     ];
     for (headers, body, millis, source) in table {
@@ -106,11 +107,14 @@ fn lies_and_vague_words_are_not_believed() {
         "timed out after 30000ms",
         "try again in -5s",
         "totalRetryDelay: 274",
+        "retried 5 times (total retry wait time: 30.23 seconds)",
+        "gave up, total wait 12 s",
         "Please try again later",
         "retry_after: null",
         "try again in 5 parsecs",
         "Rate limit exceeded. Retry after 2026-09-10 06:02:00 UTC",
         "Rate limit exceeded. Retry after 06:02:00",
+        "Rate limit exceeded. Limits reset 06:02:00 UTC",
     ] {
         assert_eq!(judge(&said(Surface::Http, text)).retry_after, None, "{text}");
     }
