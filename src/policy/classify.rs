@@ -221,15 +221,23 @@ fn yields(judgement: &Judgement, evidence: &Evidence) -> bool {
     let Some(status) = evidence.status() else { return false };
     let net = matches!(
         &*judgement.rule,
-        "net.invalid_request" | "net.server_error" | "net.tool_exception" | "net.cancelled" | "late.server"
+        "net.invalid_request"
+            | "net.apology"
+            | "net.server_error"
+            | "net.tool_exception"
+            | "net.cancelled"
+            | "late.server"
     );
     // What a wrapper says around a status.
     let shell = matches!(&*judgement.rule, "net.upstream_failed" | "net.cut");
-    let vague = matches!(
-        &*judgement.rule,
-        "vague.apology" | "vague.server" | "vague.network" | "vague.request" | "vague.refused"
-    );
-    let told = vague && evidence.inner_status.is_some_and(|inner| !matches!(inner, 400 | 409 | 412 | 422 | 424));
+    let told = evidence.inner_status.is_some_and(|inner| match &*judgement.rule {
+        "vague.network" => true,
+        "vague.server" => !matches!(inner, 400 | 409 | 412 | 424),
+        "vague.request" | "vague.refused" => !matches!(inner, 400 | 409 | 412 | 422 | 424),
+        "net.json_rpc" | "net.tool_exception" => !matches!(inner, 500 | 502),
+        "net.apology" => !matches!(inner, 400 | 409 | 412 | 424 | 500),
+        _ => false,
+    });
     let stopped = judgement.rule == "net.cancelled" && status >= 500;
     let talk = judgement.class == FailureClass::Network
         && evidence.inner_status.is_some_and(|inner| (401..=404).contains(&inner) || inner == 429);

@@ -50,7 +50,8 @@ impl Evidence {
             {
                 // An envelope that repeats its own status behind the message is not further inside.
                 let status = u16::try_from(number.whole).ok();
-                if evidence.inner_status.is_none() || status != error.status {
+                let keyed = before.ends_with(b" code ") || before.ends_with(b" status ");
+                if evidence.inner_status.is_none() || !keyed || status != error.status {
                     evidence.inner_status = status;
                 }
             } else if word.is_none_or(|word| NAMING & place(word.mark) == 0) {

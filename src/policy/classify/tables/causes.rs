@@ -25,7 +25,7 @@ pub(super) const RULES: &[Rule] = &[
         &[
             "{rejected|refused|declined|refuses|rejects|turned down|not accept|not recognize|not recognise|not honor|not honour|disallowed} {the |our |your |its |this |that |these |my |supplied |provided |given |configured |stored |a |an |}{gateways |gateway |routers |channels |proxys |clients |supplied |provided |given |configured |current |invalid |}{credentials|credential|api key|api keys|apikey|access key|access token|auth token|bearer token|token|key} !tool call",
             "{credentials|credential|api key|api keys|apikey|access token|auth token|bearer token} {we |you |it |i |that |which |}{presented|sent|supplied|provided|configured|used|stored|given|passed|set} .. {rejected|refused|declined|turned down|not accepted|no longer accepted} !unsupported",
-            "{credentials|credential|api key|apikey|access token|auth token|key} .. {turned down|rejected|declined|not honored|not honoured} by",
+            "{credentials|credential|api key|apikey|access token|auth token|key} .. {turned down|rejected|declined|not honored|not honoured} by !by you !by user !by the user !by operator !by the operator",
             "{token|key|credential|credentials} must be {passed|sent|provided|supplied|included|given|set} {as|in|via|through|with|inside} {a |an |the |}{http |request |}{header|authorization|x api key|bearer}",
         ],
     ),

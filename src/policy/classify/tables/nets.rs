@@ -93,6 +93,16 @@ pub(super) const RULES: &[Rule] = &[
             "请求错误",
         ],
     ),
+    // A provider's own apology; as a wrapper it says nothing, so whatever stands behind it was asked before.
+    rule(
+        "net.apology",
+        C::ServerError,
+        &[
+            "{had|encountered|hit} {an |}{internal |unexpected |unknown |}{error|problem|issue} {while |when |}{processing|handling|serving} {your|the|this} request !quota !rate limit exceeded !overloaded !timed out !memory !tokens",
+            "error occurred while processing your request !quota !rate limit !overloaded !timed out !memory !tokens",
+            "internal server error & {check your network|network connection|unexpected response|invalid response|unexpected response format|stream closed} !quota !rate limit !overloaded !timed out !memory !tokens !econnreset !econnrefused",
+        ],
+    ),
     rule(
         "net.server_error",
         C::ServerError,
@@ -138,7 +148,7 @@ pub(super) const RULES: &[Rule] = &[
         C::Network,
         &[
             "{stream disconnected|disconnected before|before completion}",
-            "stream {error|failed} !stream error false",
+            "{stream|connection} {error|failed} !stream error false",
             "{internet connection|network connection|check your {internet|network|connection}}",
         ],
     ),

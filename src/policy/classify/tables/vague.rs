@@ -152,7 +152,7 @@ pub(super) const RULES: &[Rule] = &[
             "{connection|connections|socket|link|network|websocket|sse|channel|tunnel|pipe|peer|host|proxy|connection pool|event source} .. {lost|closed|broken|reset|refused|failed|dropped|down|unreachable|interrupted|severed|aborted|disconnect*|cut|unstable|failure|hung up|terminated|dead|not established|not be established|cannot be established} !connection test !test connection !connection check",
             "{stream|sse|response} {has |was |}{ended|closed|finished|stopped} {with|in|inside|on} {an |a |}{unterminated|incomplete|partial|unfinished} {event|frame|chunk|message|line}",
             "connection {issue|issues|problem|problems|trouble}",
-            "{connection|connect|socket|tcp|conn|channel|pipe|network} {call |attempt |}{error|failed}",
+            "{connection|connect|socket|tcp|conn|channel|pipe|network} {call |attempt |}{error|failed} !litellm api connection error",
             "protocol {error|failed} !internal server error !not found !unauthorized !forbidden !too many requests !bad request !service unavailable",
             "{io exception|ioexception}",
             "{lost|losing|dropped|broke|severed|interrupted|cut} .. {connection|link|socket|network|contact}",
@@ -199,16 +199,6 @@ pub(super) const RULES: &[Rule] = &[
         ],
     ),
     rule("vague.unauthorized", C::Authentication, &["=unauthorized", "=unauthenticated"]),
-    // A provider's own apology; as a wrapper it says nothing, so whatever stands behind it was asked before.
-    rule(
-        "vague.apology",
-        C::ServerError,
-        &[
-            "{had|encountered|hit} {an |}{internal |unexpected |unknown |}{error|problem|issue} {while |when |}{processing|handling|serving} {your|the|this} request !quota !rate limit exceeded !overloaded !timed out !memory !tokens",
-            "error occurred while processing your request !quota !rate limit !overloaded !timed out !memory !tokens",
-            "internal server error & {check your network|network connection|unexpected response|invalid response|unexpected response format|stream closed} !quota !rate limit !overloaded !timed out !memory !tokens !econnreset !econnrefused",
-        ],
-    ),
     rule(
         "vague.server",
         C::ServerError,
