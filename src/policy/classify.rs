@@ -196,7 +196,7 @@ impl Classifier {
         };
         match by_text {
             // A wide net yields to a telling status, and talk of the connection to the status that came over it.
-            Some(net) if yields(&net, evidence) => by_status().unwrap_or(net),
+            Some(net) if status::outweighs(&net.rule, net.class, evidence) => by_status().unwrap_or(net),
             // Nothing was sent where no key is here; a status says that something was. And the other way round.
             Some(mut judgement)
                 if judgement.rule == "config.no_credentials" && matches!(scene.status, Some(401 | 403)) =>
@@ -216,33 +216,6 @@ impl Classifier {
 
 /// Longest wait that a caller on line can sit out.
 const ONLINE: std::time::Duration = std::time::Duration::from_mins(10);
-
-fn yields(judgement: &Judgement, evidence: &Evidence) -> bool {
-    let Some(status) = evidence.status() else { return false };
-    let net = matches!(
-        &*judgement.rule,
-        "net.invalid_request"
-            | "net.apology"
-            | "net.server_error"
-            | "net.tool_exception"
-            | "net.cancelled"
-            | "late.server"
-    );
-    // What a wrapper says around a status.
-    let shell = matches!(&*judgement.rule, "net.upstream_failed" | "net.cut");
-    let told = evidence.inner_status.is_some_and(|inner| match &*judgement.rule {
-        "vague.network" => true,
-        "vague.server" => !matches!(inner, 400 | 409 | 412 | 424),
-        "vague.request" | "vague.refused" => !matches!(inner, 400 | 409 | 412 | 422 | 424),
-        "net.json_rpc" | "net.tool_exception" => !matches!(inner, 500 | 502),
-        "net.apology" => !matches!(inner, 400 | 409 | 412 | 424 | 500),
-        _ => false,
-    });
-    let stopped = judgement.rule == "net.cancelled" && status >= 500;
-    let talk = judgement.class == FailureClass::Network
-        && evidence.inner_status.is_some_and(|inner| (401..=404).contains(&inner) || inner == 429);
-    shell || told || stopped || (net && status::is_telling(status)) || (talk && status::is_telling(status))
-}
 
 fn by_grpc(error: &ProviderError, evidence: &Evidence) -> Option<Judgement> {
     let code = error.grpc_status.or(evidence.grpc)?;

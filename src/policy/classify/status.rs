@@ -4,6 +4,7 @@
 //!
 //! Never looks at a text.
 
+use super::evidence::Evidence;
 use crate::domain::failure::{FailureClass as C, InvalidRequestDetail as D, TransportFault as F};
 
 /// A status's answer: class, detail, and whether a retry helps where that differs from the class.
@@ -38,6 +39,40 @@ pub(super) const fn http(status: u16) -> Option<Answer> {
         409 | 424 | 500..=599 => (C::ServerError, None, None),
         _ => return None,
     })
+}
+
+/// Whether a status says more than the rule that held: a wide net yields to a telling status, what a wrapper says to the
+/// status inside it.
+pub(super) fn outweighs(rule: &str, class: C, evidence: &Evidence) -> bool {
+    let Some(status) = evidence.status() else { return false };
+    let inner = evidence.inner_status;
+    match rule {
+        "net.upstream_failed" | "net.cut" => return true,
+        "net.invalid_request"
+        | "net.apology"
+        | "net.server_error"
+        | "net.tool_exception"
+        | "net.cancelled"
+        | "late.server"
+            if is_telling(status) =>
+        {
+            return true;
+        }
+        "net.cancelled" => return status >= 500,
+        _ => {}
+    }
+    let told = inner.is_some_and(|inner| match rule {
+        "vague.network" => true,
+        "vague.server" => !matches!(inner, 400 | 409 | 412 | 424),
+        "vague.request" | "vague.refused" => !matches!(inner, 400 | 409 | 412 | 422 | 424),
+        "net.json_rpc" | "net.tool_exception" => !matches!(inner, 500 | 502),
+        "net.apology" => !matches!(inner, 400 | 409 | 412 | 424 | 500),
+        _ => false,
+    });
+    let talk = class == C::Network
+        && inner.is_some_and(|inner| (401..=404).contains(&inner) || inner == 429)
+        && is_telling(status);
+    told || talk
 }
 
 /// Whether a status is more telling than a type such as `invalid_request_error` or `server_error`.

@@ -150,6 +150,7 @@ pub(super) const RULES: &[Rule] = &[
             "{incorrect|unusable|strange|odd|weird|nonsensical|abnormal|inconsistent|improper|unparsed} {response|answer|reply|output|completion} {from|by|of|received|returned|format|structure|data}",
             "{response|answer|reply|output|completion} {did not|does not|didnt|doesnt|do not|failed to|fails to} {respect|satisfy|obey|meet|honor|honour|fulfil|fulfill|adhere|correspond|pass validation} !rate !safety !moderation !policy",
             "{model|llm|ai|assistant|agent} {response|answer|reply|output|completion|message|result} {is |was |came back |returned |}{empty|blank|null|missing}",
+            "{response|answer|reply|output} {hit|hits|reached|exceeded|exceeds|ran into} .. {length limit|output limit|output token*|output tokens|maximum length|token maximum} !prompt !input !context",
             "validation error* for {llm |chat |tool |text |}{result |completion |response |stream |}{chunk|completion|response|result|delta|choice|choices|reply|output|usage} !request",
             "cannot read {properties|property} of {undefined|null} !econnreset !socket hang up !enotfound !econnrefused !internal server error @http @stream",
         ],

@@ -115,6 +115,7 @@ pub(super) const RULES: &[Rule] = &[
             "terminated & {type error|typeerror|fetch on aborted}",
             "transport error",
             "=terminated",
+            "{error|encountered|reason|cause|message} terminated @http @stream @transport",
             "{网络错误|连接失败|连接被|网络异常|无法连接|连接重置|连接中断|网络连接|连接错误|断开连接|链接失败}",
             "{与互联网的连接|连接到服务器|連接到伺服器|连接已经关闭|强迫关闭|強制關閉|安全连接|连接超时|конечный компьютер|принудительно разорвал|удалённый хост|удаленный хост|ordinateur cible|zielcomputer|equipo de destino}",
             "{ネットワークエラー|接続できません|接続エラー|네트워크 오류|verbindung|netzwerkfehler|conexión|réseau|сетев*|соединени*}",
