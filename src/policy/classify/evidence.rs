@@ -39,7 +39,7 @@ impl Evidence {
     /// Reads the numbers of a text.
     pub(super) fn gather(error: &ProviderError, reading: &Reading) -> Self {
         let mut evidence = Self { outer_status: error.status, ..Self::default() };
-        let mut limit = None;
+        let (mut limit, mut first) = (None, None);
         for (index, number) in reading.numbers.iter().enumerate() {
             let (before, after) = (&reading.text[..number.at], reading.text.get(number.at + 1..).unwrap_or_default());
             let word = number.words.checked_sub(1).and_then(|at| reading.text.words().get(at));
@@ -51,9 +51,10 @@ impl Evidence {
                 // An envelope that repeats its own status behind the message is not further inside.
                 let status = u16::try_from(number.whole).ok();
                 let keyed = before.ends_with(b" code ") || before.ends_with(b" status ");
-                if evidence.inner_status.is_none() || !keyed || status != error.status {
+                if evidence.inner_status.is_none() || !keyed || (status != error.status && status != first) {
                     evidence.inner_status = status;
                 }
+                first = first.or(status);
             } else if word.is_none_or(|word| NAMING & place(word.mark) == 0) {
                 // Nearly no number is named by the word before it.
             } else if before.ends_with(b" limit ") {
@@ -116,7 +117,7 @@ const STATUS_WORDS: [&[u8]; 29] = [
 ];
 
 /// The phrases of the statuses themselves.
-const PHRASES: [&[u8]; 27] = [
+const PHRASES: [&[u8]; 29] = [
     b" bad request",
     b" unauthorized",
     b" payment required",
@@ -144,6 +145,8 @@ const PHRASES: [&[u8]; 27] = [
     b" client error",
     b" server error",
     b" error responses",
+    b" provider returned",
+    b" upstream provider",
 ];
 
 fn is_status(before: &[u8], after: &[u8], first: bool) -> bool {

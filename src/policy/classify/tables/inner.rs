@@ -153,7 +153,7 @@ pub(super) const RULES: &[Rule] = &[
         "inner.connection_guess",
         C::Network,
         &[
-            "{connection refused|connection error|connection reset|econnrefused|econnreset|enotfound|failed to connect|unable to connect|could not connect|couldnt connect|trouble connecting|trouble reaching|连接失败|无法连接|连接错误|连接 .. 发生错误} & {may be|might be|could be|maybe|possibly|可能} !running !started !installed !request blocked !timed out",
+            "{connection refused|connection error|connection reset|econnrefused|econnreset|enotfound|failed to connect|unable to connect|could not connect|couldnt connect|trouble connecting|trouble reaching|连接失败|无法连接|连接错误|连接 .. 发生错误} & {may be|might be|could be|maybe|possibly|可能} !running !started !installed !cuda !out of memory !request blocked !timed out",
             "trouble {connecting|reaching|contacting|communicating}",
         ],
     ),

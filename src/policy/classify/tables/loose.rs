@@ -212,6 +212,7 @@ pub(super) const RULES: &[Rule] = &[
             "missing {required |}{environment variable*|env var*|env variable*|configuration*|config|settings}",
             "{didnt|did not|havent|have not|hasnt|has not|not yet} {been |}{configure*|set up|select*|choose|chosen|install*|initializ*} .. {model|provider|key|llm|endpoint|server|settings}",
             "key error .. {api key|token|secret|endpoint|base url}",
+            "{server|client|provider|connector|integration|plugin|backend|llm|extension|mcp|gateway} .. {is not configured|not set up|isnt configured|is not installed|is not initialized|is not initialised|isnt initialized|isnt initialised} !stream request !provider returned error !provider error",
             "{server|client|provider|connector|integration|plugin|backend|llm|extension|mcp} .. {not configured|not connected|not installed|not set up|isnt configured|not started|not initialized|not initialised|isnt initialized|isnt initialised|isnt running|isnt connected|not running|disconnected} !stream !request !provider returned error !provider error",
             "{connector|integration|plugin|extension|mcp} .. is not supported !stream !request",
             "provider .. is not supported !stream !request !provider returned error !provider error !parameter !model !value",

@@ -140,7 +140,7 @@ pub(super) const RULES: &[Rule] = &[
         "vague.refused",
         D::Other,
         &[
-            "bad request !unsupported !not supported @400",
+            "bad request !unsupported !not supported !forbidden !not found !does not exist !permission denied @400",
             "status code invalid argument",
             "terminated with .. invalid argument",
         ],
