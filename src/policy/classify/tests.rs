@@ -103,6 +103,40 @@ fn the_innermost_cause_wins_however_deep_it_is_wrapped() {
 }
 
 #[test]
+fn what_a_wrapper_says_around_a_cause_changes_no_verdict() {
+    const WRAPPERS: [(&str, &str); 10] = [
+        ("API Error: ", ""),
+        ("An error occurred while processing your request: ", ""),
+        ("Failed after 3 attempts. Last error: ", ""),
+        ("[agent] Unexpected error during generation: ", ""),
+        ("2031-05-06 10:11:12,345 chat.py:77 - stream error: ", ""),
+        ("Something went wrong. ", ""),
+        ("", " Please check your API key, model name and network connection."),
+        ("", " If the problem persists, contact support."),
+        ("", " (attempt 2/10)"),
+        ("", "\n    at async Client.request (/app/node_modules/sdk/client.js:402:12)"),
+    ];
+    let (mut kept, mut asked, mut lost) = (0_u32, 0_u32, Vec::new());
+    for item in corpus::read(WORDED).unwrap() {
+        let Some(text) = item.message.clone().filter(|_| item.surface == Surface::Http) else { continue };
+        let bare = item.judge(&Classifier::new()).class;
+        if matches!(bare, FailureClass::Unknown | FailureClass::ServerError) {
+            continue;
+        }
+        for (before, behind) in WRAPPERS {
+            let wrapped =
+                ProviderError { status: item.status, ..said(Surface::Http, &format!("{before}{text}{behind}")) };
+            asked += 1;
+            match judge(&wrapped).class {
+                class if class == bare => kept += 1,
+                class => lost.push(format!("{before}{text}{behind}: {bare:?} -> {class:?}")),
+            }
+        }
+    }
+    assert!(kept * 100 >= asked * 98, "{kept} of {asked}: {lost:#?}");
+}
+
+#[test]
 fn letters_and_digits_inside_other_words_decide_nothing() {
     for text in ["generate moderate operation", "port 8429 line 503 id 401a", "https://host/rate-limit/quota/404"] {
         assert_eq!(judge(&said(Surface::Http, text)).class, FailureClass::Unknown, "{text}");
