@@ -59,6 +59,7 @@ pub(super) fn outweighs(rule: &str, class: C, evidence: &Evidence) -> bool {
             return true;
         }
         "net.cancelled" => return status >= 500,
+        "net.apology" if status < 500 => return true,
         _ => {}
     }
     let told = inner.is_some_and(|inner| match rule {

@@ -44,7 +44,7 @@ pub(super) const RULES: &[Rule] = &[
             "{withheld|removed|suppressed|stopped|filtered|redacted} .. {copyright*|policy|safety|harmful|unsafe|recitation|content|moderation}",
             "copyrighted {material|content|text|character|characters|work|works|lyrics|image|images}",
             "risk control",
-            "{failed|fails|did not pass|didnt pass|not pass|failed to pass} {our |the |a |}{safety|moderation|content|policy|risk} !failed content type !failed content text",
+            "{failed|fails|did not pass|didnt pass|not pass|failed to pass} {our |the |a |}{safety|moderation|risk|content check*|content filter*|content review|content inspection|content scan|content screening|content policy|content moderation|policy check*}",
             "{filtered|blocked|refused|withheld} by .. responsible ai",
             "{moderation|safety|content|guardrail} {layer|system|service|filter|filters|check|checks|classifier|model|guard} .. {reject*|block*|refus*|flag*|denied|fail*} !internal error !internal server error !timed out !unavailable !connection refused !econnrefused",
             "{reject*|block*|refus*|flag*|denied} by .. {moderation|safety|content|guardrail*|policy} !access policy !control policy !controls policy !copilot policy !iam !administrator* !admin !organization* !network policy !data policy !security policy !cors policy",

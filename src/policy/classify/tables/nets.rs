@@ -101,6 +101,7 @@ pub(super) const RULES: &[Rule] = &[
             "{had|encountered|hit} {an |}{internal |unexpected |unknown |}{error|problem|issue} {while |when |}{processing|handling|serving} {your|the|this} request !quota !rate limit exceeded !overloaded !timed out !memory !tokens",
             "error occurred while processing your request !quota !rate limit !overloaded !timed out !memory !tokens",
             "internal server error & {check your network|network connection|unexpected response|invalid response|unexpected response format|stream closed} !quota !rate limit !overloaded !timed out !memory !tokens !econnreset !econnrefused",
+            "{unexpected|unknown|unhandled} {error|failure} {in|during|inside} {the |our |}{generation|inference|prediction|handler|backend|worker|pipeline|model|engine}",
         ],
     ),
     rule(

@@ -35,7 +35,7 @@ pub(super) const RULES: &[Rule] = &[
             "{превышен лимит времени|превышено время|превышен интервал ожидания|истекло время|操作已超时|要求逾時|tempo esgotado|tiempo agotado}",
             "{no|couldnt get a|could not get a|did not get a|didnt get a|without a|without any} {response|answer|reply|data|output|progress} .. {for|within|in|after|since} {the |}{last |past |}# {s|sec*|ms|min*|hours}",
             "timeout # {ms |s |seconds |}{exceeded|elapsed|expired|reached}",
-            "timeout {exceeded|elapsed|expired|reached}",
+            "timeout {#ms |#s |#m |}{exceeded|elapsed|expired|reached}",
             "=timeout",
             "=request timed out",
             "deadline exceeded",
