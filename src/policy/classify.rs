@@ -5,7 +5,8 @@
 //! of the configuration stand above them, and a reload builds a new [`Classifier`] to be swapped in.
 //!
 //! The order of questions: the configuration's rules; a typed fault of this service's own client; the tables over the text;
-//! the status the text or the answer states; the gRPC status. Nothing known stays [`FailureClass::Unknown`].
+//! the status the text or the answer states; the gRPC status. What nothing or only a loose phrase decides is weighed by all of
+//! its words at last (`likely`). Nothing known stays [`FailureClass::Unknown`].
 //!
 //! Never reads a clock, never guesses from digits or letters inside other words, never repeats a secret.
 
@@ -22,8 +23,10 @@ use crate::{
 };
 
 pub mod corpus;
+mod defaults;
 mod engine;
 mod evidence;
+mod likely;
 mod phrase;
 mod reading;
 mod room;
@@ -134,15 +137,17 @@ impl Classifier {
         SCRATCH.with_borrow_mut(|scratch| self.classify_with(scratch, error, now))
     }
 
+    /// The words that a judgement weighs where nothing or only a loose phrase decides.
+    #[must_use]
+    pub fn words(&self, error: &ProviderError) -> Vec<String> {
+        let mut reading = Reading::default();
+        read(error, &mut reading);
+        likely::words(error, &reading, &Evidence::gather(error, &reading))
+    }
+
     fn classify_with(&self, scratch: &mut Scratch, error: &ProviderError, now: Timestamp) -> Verdict {
         let Scratch { reading, hits } = scratch;
-        reading.clear();
-        for text in [error.body.as_deref(), error.message.as_deref()].into_iter().flatten() {
-            reading.add(text);
-        }
-        if let Some(code) = error.header("x-amzn-errortype") {
-            reading.add_code(code.split(':').next().unwrap_or(code));
-        }
+        read(error, reading);
         hits.speaks_of_waiting = true;
         let evidence = Evidence::gather(error, reading);
         if let Some(found) = self.user.find(error, reading, &evidence) {
@@ -171,7 +176,8 @@ impl Classifier {
             status: evidence.status(),
             codes: &evidence.codes,
         };
-        let by_text = self.engine.find(reading, &scene, hits).and_then(|found| {
+        let found = self.engine.find(reading, &scene, hits);
+        let by_text = found.and_then(|found| {
             let rule = tables::nth(found.rule)?;
             Some(Judgement {
                 class: rule.class,
@@ -194,7 +200,7 @@ impl Classifier {
                 fact: format!("status {status}"),
             })
         };
-        match by_text {
+        let judgement = match by_text {
             // A wide net yields to a telling status, and talk of the connection to the status that came over it.
             Some(net) if status::outweighs(&net.rule, net.class, evidence) => by_status().unwrap_or(net),
             // Nothing was sent where no key is here; a status says that something was. And the other way round.
@@ -210,7 +216,20 @@ impl Classifier {
             }
             Some(judgement) => judgement,
             None => by_status().or_else(|| by_grpc(error, evidence)).unwrap_or_else(|| unread(error)),
-        }
+        };
+        let sure = judgement.rule.starts_with("status.") || found.is_some_and(|found| tables::is_sure(found.rule));
+        if sure { judgement } else { likely::weigh(judgement, error, reading, evidence) }
+    }
+}
+
+/// Reads all texts of a failure.
+fn read(error: &ProviderError, reading: &mut Reading) {
+    reading.clear();
+    for text in [error.body.as_deref(), error.message.as_deref()].into_iter().flatten() {
+        reading.add(text);
+    }
+    if let Some(code) = error.header("x-amzn-errortype") {
+        reading.add_code(code.split(':').next().unwrap_or(code));
     }
 }
 
@@ -257,87 +276,16 @@ fn fact(reading: &Reading, (from, to): (usize, usize)) -> String {
     redact(&String::from_utf8_lossy(&reading.text[from..to]), FACT_BYTES)
 }
 
-/// Whether the same target may be asked again, by class.
-const fn retry_default(class: FailureClass) -> bool {
-    use FailureClass as C;
-    match class {
-        C::RateLimited
-        | C::Overloaded
-        | C::ServerError
-        | C::Timeout
-        | C::Network
-        | C::MalformedResponse
-        | C::StreamInterrupted
-        | C::State
-        | C::Cache
-        | C::CircuitOpen
-        | C::Shed => true,
-        C::QuotaExceeded
-        | C::Crash
-        | C::Authentication
-        | C::PermissionDenied
-        | C::InvalidRequest
-        | C::ContextLength
-        | C::ContentFiltered
-        | C::NotFound
-        | C::Configuration
-        | C::Cancelled
-        | C::ApprovalRejected
-        | C::ToolFailed
-        | C::OutcomeUnknown
-        | C::Checkpoint
-        | C::BudgetEmpty
-        | C::Deadline
-        | C::Unknown => false,
-    }
-}
-
-/// Whether another target may help, by class and detail.
-const fn fallback_default(class: FailureClass, detail: Option<InvalidRequestDetail>) -> bool {
-    use FailureClass as C;
-    use InvalidRequestDetail as D;
-    match class {
-        C::InvalidRequest => matches!(detail, Some(D::UnsupportedParameter)),
-        C::Cancelled
-        | C::ApprovalRejected
-        | C::ToolFailed
-        | C::OutcomeUnknown
-        | C::State
-        | C::Checkpoint
-        | C::Cache => false,
-        C::RateLimited
-        | C::QuotaExceeded
-        | C::Overloaded
-        | C::ServerError
-        | C::Timeout
-        | C::Network
-        | C::Crash
-        | C::Authentication
-        | C::PermissionDenied
-        | C::ContextLength
-        | C::ContentFiltered
-        | C::NotFound
-        | C::MalformedResponse
-        | C::Configuration
-        | C::StreamInterrupted
-        | C::CircuitOpen
-        | C::Shed
-        | C::BudgetEmpty
-        | C::Deadline
-        | C::Unknown => true,
-    }
-}
-
 // === impl Judgement ===
 
 impl Judgement {
     fn into_verdict(self, error: &ProviderError, wait: Option<Wait>) -> Verdict {
         let tool = error.surface == Surface::Tool;
-        let fallback = self.fallback.unwrap_or_else(|| fallback_default(self.class, self.detail));
+        let fallback = self.fallback.unwrap_or_else(|| defaults::fallback(self.class, self.detail));
         Verdict {
             class: self.class,
             detail: self.detail,
-            retryable: self.retry.unwrap_or_else(|| retry_default(self.class)),
+            retryable: self.retry.unwrap_or_else(|| defaults::retry(self.class)),
             // What a model wrote for a tool, another model may write better; a tool has no other target.
             fallback_helps: fallback && (!tool || self.class == FailureClass::MalformedResponse),
             retry_after: wait,

@@ -21,6 +21,7 @@ use growing::Growing;
 pub(super) use hits::Hits;
 use hits::{Any, MOST, Set, Triggers, to_u32};
 use lexicon::Lexicon;
+pub(super) use table::Table;
 
 use super::{phrase, reading::Reading, rule::Rule};
 use crate::domain::failure::Surface;

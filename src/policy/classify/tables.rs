@@ -3,7 +3,7 @@
 //! First what would otherwise be read as something else (traps, common words by their company, the plain reason inside a
 //! louder text), then documented codes by family, then phrases of one meaning each, from the most specific meaning to the
 //! widest net: a subject and what is said of it, in any words between. Statuses alone come last and stand in
-//! [`super::status`].
+//! [`super::status`]. Tables whose phrases are loose are weighed against all other words (see [`super::likely`]).
 
 use super::rule::Rule;
 
@@ -35,42 +35,54 @@ mod transport;
 mod traps;
 mod vague;
 
+/// The tables in order, and whether their rules stand however likely all words together make another class.
+const TABLES: [(&[Rule], bool); 27] = [
+    (traps::RULES, true),
+    (causes::RULES, true),
+    (senses::RULES, false),
+    (inner::RULES, true),
+    (codes::RULES, true),
+    (asia_codes::RULES, true),
+    (relay_codes::RULES, true),
+    (cloud_codes::RULES, true),
+    (tool_codes::RULES, true),
+    (tool_words::RULES, true),
+    (content::RULES, false),
+    (billing::RULES, true),
+    (machine_codes::RULES, true),
+    (crash::RULES, true),
+    (context::RULES, true),
+    (access::RULES, false),
+    (request::RULES, true),
+    (schema::RULES, true),
+    (lost::RULES, true),
+    (limits::RULES, true),
+    (capacity::RULES, true),
+    (system_codes::RULES, false),
+    (transport::RULES, false),
+    (loose::RULES, false),
+    (vague::RULES, false),
+    (nets::RULES, false),
+    (late_codes::RULES, true),
+];
+
 /// Every rule, in order.
 pub(super) fn rules() -> impl Iterator<Item = &'static Rule> {
-    [
-        traps::RULES,
-        causes::RULES,
-        senses::RULES,
-        inner::RULES,
-        codes::RULES,
-        asia_codes::RULES,
-        relay_codes::RULES,
-        cloud_codes::RULES,
-        tool_codes::RULES,
-        tool_words::RULES,
-        content::RULES,
-        billing::RULES,
-        machine_codes::RULES,
-        crash::RULES,
-        context::RULES,
-        access::RULES,
-        request::RULES,
-        schema::RULES,
-        lost::RULES,
-        limits::RULES,
-        capacity::RULES,
-        system_codes::RULES,
-        transport::RULES,
-        loose::RULES,
-        vague::RULES,
-        nets::RULES,
-        late_codes::RULES,
-    ]
-    .into_iter()
-    .flatten()
+    TABLES.iter().flat_map(|(rules, _)| *rules)
 }
 
 /// Rule of an index in that order.
 pub(super) fn nth(index: usize) -> Option<&'static Rule> {
     rules().nth(index)
+}
+
+/// Whether the rule of an index stands however likely another class is.
+pub(super) fn is_sure(mut index: usize) -> bool {
+    for (rules, sure) in TABLES {
+        match index.checked_sub(rules.len()) {
+            Some(rest) => index = rest,
+            None => return sure,
+        }
+    }
+    false
 }

@@ -13,7 +13,7 @@ use crate::policy::classify::room::Room;
 /// From keys to small numbers, none of which is zero: open addressing with at most every second of `SIZE` places taken (a
 /// power of two). A place holds the upper 48 bits of the key's hash, which tell keys apart, and the number.
 #[derive(Debug, Default)]
-pub(super) struct Table<const SIZE: usize>(Room<u64, SIZE>);
+pub(in crate::policy::classify) struct Table<const SIZE: usize>(Room<u64, SIZE>);
 
 /// Anything by small numbers, with room for each of them, so that none is outside.
 #[derive(Debug)]
@@ -22,7 +22,7 @@ pub(super) struct All<T>(Room<T, { 1 << 16 }>);
 // === impl Table ===
 
 impl<const SIZE: usize> Table<SIZE> {
-    pub(super) fn new(entries: impl Iterator<Item = (u64, u16)>) -> Self {
+    pub(in crate::policy::classify) fn new(entries: impl Iterator<Item = (u64, u16)>) -> Self {
         // In one order, so that the table is the same in every process.
         let entries: BTreeMap<u64, u16> = entries.collect();
         debug_assert!(SIZE.is_power_of_two() && entries.len() <= SIZE / 2, "{} in {SIZE} places", entries.len());
@@ -40,7 +40,7 @@ impl<const SIZE: usize> Table<SIZE> {
 
     /// The number of a key, zero where it has none.
     #[inline]
-    pub(super) fn get(&self, key: u64) -> u16 {
+    pub(in crate::policy::classify) fn get(&self, key: u64) -> u16 {
         let hash = hash(key);
         let mut at = Self::place(hash);
         loop {

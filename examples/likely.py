@@ -1,0 +1,48 @@
+"""Learns the weights of `src/policy/classify/likely.tsv` from labelled failures.
+
+    cargo run --release --example words -- failures.jsonl ... > words.tsv
+    pip install scikit-learn==1.9.*
+    python examples/likely.py words.tsv > src/policy/classify/likely.tsv
+
+Multinomial logistic regression with an L2 penalty (C = 1) over the words of a failure, its pairs of neighbouring words, its
+status and its surface; each counts once. Only what stands in three failures or more is learned from, and the 5,000 features
+with the largest weights are kept, in sixteenths. Keep sets apart that no rule and no weight has seen, and score both
+(`relight classify --score FILE`).
+"""
+
+import sys
+
+import numpy as np
+from sklearn.feature_extraction.text import CountVectorizer
+from sklearn.linear_model import LogisticRegression
+
+FEATURES = 5000
+PARTS = 16
+
+
+def features(line: str) -> list[str]:
+    *words, status, surface = line.split(" ")
+    return words + [f"{one} {two}" for one, two in zip(words, words[1:])] + [status, surface]
+
+
+def main() -> None:
+    rows = [line.rstrip("\n").split("\t") for path in sys.argv[1:] for line in open(path, encoding="utf-8")]
+    if not rows:
+        sys.exit("name files of words: see the head of this file")
+    vectorizer = CountVectorizer(analyzer=features, min_df=3, binary=True)
+    counts = vectorizer.fit_transform([words for _, words in rows])
+    model = LogisticRegression(C=1.0, max_iter=1000).fit(counts, [label for label, _ in rows])
+    strength = np.abs(model.coef_).max(0)
+    kept = strength >= np.sort(strength)[-min(FEATURES, len(strength))]
+    weights = np.clip(np.rint(model.coef_ * PARTS), -127, 127).astype(int)
+    for label, weight in zip(model.classes_, np.rint(model.intercept_ * PARTS).astype(int)):
+        print(f"{label}\t{weight}")
+    names = vectorizer.get_feature_names_out()
+    for at in sorted(np.flatnonzero(kept), key=lambda at: names[at]):
+        pairs = [f"{label}:{weight}" for label, weight in enumerate(weights[:, at]) if abs(weight) > 1]
+        if pairs:
+            print(f"{names[at]}\t{' '.join(pairs)}")
+
+
+if __name__ == "__main__":
+    main()
