@@ -107,22 +107,32 @@ fn circumstances(error: &ProviderError, evidence: &Evidence) -> [String; 2] {
 
 /// The rows of the features of a text, each once.
 fn features(error: &ProviderError, reading: &Reading, evidence: &Evidence) -> Vec<u16> {
-    let mut found = Vec::with_capacity(MOST_WORDS);
+    let (mut found, mut seen) = (Vec::with_capacity(MOST_WORDS), [0_u64; FEATURES / 64]);
     let rows = &MODEL.rows;
+    let mut add = |key: u64| {
+        let row = rows.get(key);
+        let (block, bit) = (usize::from(row) / 64 % seen.len(), 1 << (row % 64));
+        if row != 0 && seen[block] & bit == 0 {
+            seen[block] |= bit;
+            found.push(row);
+        }
+    };
     let mut before = None;
-    let mut add = |mark: u64| {
-        let pair = before.replace(mark).map_or(0, |before| rows.get(pair(before, mark)));
-        found.extend([rows.get(mark), pair].into_iter().filter(|row| *row != 0));
+    let mut word = |mark: u64| {
+        if let Some(before) = before.replace(mark) {
+            add(pair(before, mark));
+        }
+        add(mark);
     };
     if reading.text.is_ascii() {
-        reading.text.words().iter().take(MOST_WORDS).for_each(|word| add(word.mark));
+        reading.text.words().iter().take(MOST_WORDS).for_each(|found| word(found.mark));
     } else {
         let text = String::from_utf8_lossy(&reading.text);
-        text.split_ascii_whitespace().flat_map(pieces).take(MOST_WORDS).for_each(|piece| add(mark(piece)));
+        text.split_ascii_whitespace().flat_map(pieces).take(MOST_WORDS).for_each(|piece| word(mark(piece)));
     }
-    found.extend(circumstances(error, evidence).iter().map(|word| rows.get(mark(word))).filter(|row| *row != 0));
-    found.sort_unstable();
-    found.dedup();
+    for word in circumstances(error, evidence) {
+        add(mark(&word));
+    }
     found
 }
 
@@ -180,7 +190,7 @@ impl Model {
         let rows = found.iter().map(|row| usize::from(*row) - 1);
         let mut rows: Vec<_> =
             rows.filter(|row| self.names[*row].len() >= TELLING && self.weights[*row][class] > 0).collect();
-        rows.sort_by_key(|row| std::cmp::Reverse(self.weights[*row][class]));
+        rows.sort_by_key(|row| (std::cmp::Reverse(self.weights[*row][class]), *row));
         let names: Vec<_> = rows.iter().take(TOLD).map(|row| self.names[*row]).collect();
         names.join(", ")
     }

@@ -167,22 +167,22 @@ impl Growing {
 
     /// Lays out a node, of which all endings are laid out.
     fn lay_node(&self, lexicon: &mut Lexicon, at: u16) {
-        let (node, mut from) = (&self.nodes[usize::from(at)], lexicon.finds.len());
+        let node = &self.nodes[usize::from(at)];
         let ending = lexicon.steps[node.ending];
-        let before = node.words - 1;
-        let mut finds: Vec<_> =
-            node.phrases.iter().map(|(letters, phrase)| Find { phrase: *phrase, before, letters: *letters }).collect();
-        finds.extend_from_slice(&lexicon.finds[usize::from(ending.from)..usize::from(ending.to)]);
-        finds.sort_by_key(|find| find.letters);
-        if node.phrases.is_empty() {
-            from = ending.from.into();
-        } else {
+        let (mut from, mut to) = (ending.from, ending.to);
+        if !node.phrases.is_empty() {
+            let find =
+                |(letters, phrase): &(u8, u16)| Find { phrase: *phrase, before: node.words - 1, letters: *letters };
+            let mut finds: Vec<_> = node.phrases.iter().map(find).collect();
+            finds.extend_from_slice(&lexicon.finds[usize::from(from)..usize::from(to)]);
+            finds.sort_by_key(|find| find.letters);
+            from = to_u16(lexicon.finds.len());
             lexicon.finds.append(&mut finds);
+            to = to_u16(lexicon.finds.len());
         }
-        let to = if node.phrases.is_empty() { ending.to.into() } else { lexicon.finds.len() };
         lexicon.steps[at] = Step {
-            from: to_u16(from),
-            to: to_u16(to),
+            from,
+            to,
             rest: if node.goes_on || node.stemmed { at } else { ending.rest },
             fall: if self.nodes[usize::from(node.ending)].goes_on { node.ending } else { ending.fall },
         };
