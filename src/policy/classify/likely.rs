@@ -192,7 +192,7 @@ impl Model {
             rows.filter(|row| self.names[*row].len() >= TELLING && self.weights[*row][class] > 0).collect();
         rows.sort_by_key(|row| (std::cmp::Reverse(self.weights[*row][class]), *row));
         let names: Vec<_> = rows.iter().take(TOLD).map(|row| self.names[*row]).collect();
-        names.join(", ")
+        if names.is_empty() { "its words".to_owned() } else { names.join(", ") }
     }
 }
 
