@@ -12,7 +12,7 @@ const GONE: &str = "[redacted]";
 /// Letters in a row of letters and digits from which a word counts as a secret.
 const LONG: usize = 24;
 
-/// Bytes of the shortest secret that is known by the word before it.
+/// Bytes of the shortest secret that is known by the word before it, or by how it begins.
 const SHORTEST: usize = 8;
 
 /// A text without secrets and control characters, of at most `limit` bytes (plus an ellipsis), on one line.
@@ -221,55 +221,52 @@ fn names_secret(word: &[u8]) -> bool {
         })
 }
 
+/// What keys of vendors begin with.
+const PREFIXES: [&str; 28] = [
+    "sk-",
+    "sk_",
+    "pk-",
+    "pk_",
+    "rk_",
+    "AIza",
+    "AKIA",
+    "ASIA",
+    "ghp_",
+    "gho_",
+    "ghu_",
+    "ghs_",
+    "github_pat_",
+    "glpat-",
+    "hf_",
+    "xai-",
+    "gsk_",
+    "r8_",
+    "nvapi-",
+    "pplx-",
+    "fw_",
+    "xoxb-",
+    "xoxp-",
+    "xoxa-",
+    "ya29.",
+    "eyJ",
+    "csk-",
+    "tgp_v1_",
+];
+
+/// The first bytes of those, by which nearly all other words are told from them at once.
+const BEGINNINGS: [bool; 256] = {
+    let (mut beginnings, mut at) = ([false; 256], 0);
+    while at < PREFIXES.len() {
+        beginnings[PREFIXES[at].as_bytes()[0] as usize] = true;
+        at += 1;
+    }
+    beginnings
+};
+
 /// The shape of a key: a vendor's prefix, or a long run of mixed letters and digits.
 fn is_secret(word: &str) -> bool {
-    const PREFIXES: [&str; 28] = [
-        "sk-",
-        "sk_",
-        "pk-",
-        "pk_",
-        "rk_",
-        "AIza",
-        "AKIA",
-        "ASIA",
-        "ghp_",
-        "gho_",
-        "ghu_",
-        "ghs_",
-        "github_pat_",
-        "glpat-",
-        "hf_",
-        "xai-",
-        "gsk_",
-        "r8_",
-        "nvapi-",
-        "pplx-",
-        "fw_",
-        "xoxb-",
-        "xoxp-",
-        "xoxa-",
-        "ya29.",
-        "eyJ",
-        "csk-",
-        "tgp_v1_",
-    ];
-    // Nearly no word begins like one of them.
-    let may_begin = matches!(
-        word.as_bytes(),
-        [b'A', b'I' | b'K' | b'S', ..]
-            | [b's' | b'p' | b'r', b'k', ..]
-            | [b'g', b'h' | b'i' | b'l' | b's', ..]
-            | [b'h' | b'f', b'f' | b'w', ..]
-            | [b'x', b'a' | b'o', ..]
-            | [b'r', b'8', ..]
-            | [b'n', b'v', ..]
-            | [b'p', b'p', ..]
-            | [b'y', b'a', ..]
-            | [b'e', b'y', ..]
-            | [b'c', b's', ..]
-            | [b't', b'g', ..]
-    );
-    if may_begin && word.len() >= 8 && PREFIXES.iter().any(|prefix| word.starts_with(prefix)) {
+    let may_begin = word.as_bytes().first().is_some_and(|first| BEGINNINGS[usize::from(*first)]);
+    if may_begin && word.len() >= SHORTEST && PREFIXES.iter().any(|prefix| word.starts_with(prefix)) {
         return true;
     }
     if word.len() < LONG {
