@@ -6,12 +6,11 @@ use std::{error::Error, io::Write as _};
 use relight::policy::classify::{Classifier, corpus};
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let classifier = Classifier::new();
     let mut out = std::io::stdout().lock();
     for path in std::env::args().skip(1) {
         for item in corpus::read(&std::fs::read_to_string(path)?)? {
             let class = item.labels.as_ref().map(|labels| labels.class.as_str()).ok_or("an item has no label")?;
-            writeln!(out, "{class}\t{}", classifier.words(&item.error()).join(" "))?;
+            writeln!(out, "{class}\t{}", Classifier::words(&item.error()).join(" "))?;
         }
     }
     Ok(())

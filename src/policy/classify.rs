@@ -139,7 +139,7 @@ impl Classifier {
 
     /// The words that a judgement weighs where nothing or only a loose phrase decides.
     #[must_use]
-    pub fn words(&self, error: &ProviderError) -> Vec<String> {
+    pub fn words(error: &ProviderError) -> Vec<String> {
         let mut reading = Reading::default();
         read(error, &mut reading);
         likely::words(error, &reading, &Evidence::gather(error, &reading))

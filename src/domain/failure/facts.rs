@@ -121,6 +121,12 @@ impl ProviderError {
         }
     }
 
+    /// The body, or the text in place of one.
+    #[must_use]
+    pub fn text(&self) -> Option<&str> {
+        self.body.as_deref().filter(|body| !body.is_empty()).or(self.message.as_deref())
+    }
+
     /// The value of a kept header.
     #[must_use]
     pub fn header(&self, name: &str) -> Option<&str> {

@@ -18,8 +18,8 @@ mod table;
 
 use chain::Chain;
 use growing::Growing;
-pub(super) use hits::Hits;
-use hits::{Any, MOST, Set, Triggers, to_u32};
+use hits::{Any, MOST, Triggers, to_u32};
+pub(super) use hits::{Hits, Set};
 use lexicon::Lexicon;
 pub(super) use table::Table;
 
@@ -172,7 +172,7 @@ impl Engine {
             finds.sort(&self.placed);
         }
         finds.speaks_of_waiting = self.waits.iter().any(|atom| finds.seen.has(*atom));
-        finds.begin(&self.triggers);
+        finds.note_candidates(&self.triggers);
         let by_words = self.first_of(finds, reading, scene);
         self.first_by_number(by_words, &finds.seen, scene)
     }
@@ -181,7 +181,7 @@ impl Engine {
     fn first_of(&self, hits: &Hits, reading: &Reading, scene: &Scene<'_>) -> Option<Found> {
         let mut best: Option<Found> = None;
         // Alternatives are numbered in the order of rules.
-        hits.begun.each(|at| {
+        hits.candidates.each(|at| {
             let alternative = &self.alternatives[at];
             if best.is_some_and(|best| best.rule < alternative.rule) {
                 return false;

@@ -169,8 +169,7 @@ fn is_outcome(error: &ProviderError, at: usize, before: &[u8], after: &[u8]) -> 
     const FAILED: [&[u8]; 6] = [b" failed ", b" could not ", b" couldnt ", b" cannot ", b" unable to ", b" error "];
     let near = &before[before.len().saturating_sub(NEAR)..];
     let says = |words: &[&[u8]]| words.iter().any(|word| memmem::find(near, word).is_some());
-    let text = error.body.as_deref().filter(|body| !body.is_empty()).or(error.message.as_deref());
-    let lead = text.and_then(|text| text.get(..at)).unwrap_or_default().trim_end();
+    let lead = error.text().and_then(|text| text.get(..at)).unwrap_or_default().trim_end();
     let arrow = lead.ends_with("->") || lead.ends_with("=>") || lead.ends_with('→');
     (arrow && says(&METHODS)) || (lead.ends_with(':') && after.trim_ascii().is_empty() && says(&FAILED))
 }

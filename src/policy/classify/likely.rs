@@ -17,7 +17,7 @@ use serde::{
 
 use super::{
     Judgement,
-    engine::Table,
+    engine::{Set, Table},
     evidence::Evidence,
     reading::{Reading, mark},
 };
@@ -79,14 +79,18 @@ pub(super) fn weigh(judgement: Judgement, error: &ProviderError, reading: &Readi
 /// The words that a verdict weighs, as [`weigh`] tells them apart: what a model learns from.
 pub(super) fn words(error: &ProviderError, reading: &Reading, evidence: &Evidence) -> Vec<String> {
     let text = String::from_utf8_lossy(&reading.text);
-    let mut words: Vec<_> =
-        text.split_ascii_whitespace().flat_map(pieces).take(MOST_WORDS).map(str::to_owned).collect();
+    let mut words: Vec<_> = pieces(&text).map(str::to_owned).collect();
     words.extend(circumstances(error, evidence));
     words
 }
 
+/// The words of a text, and the letters of scripts that have no spaces.
+fn pieces(text: &str) -> impl Iterator<Item = &str> {
+    text.split_ascii_whitespace().flat_map(pieces_of_word).take(MOST_WORDS)
+}
+
 /// A word, or its letters where a script has no spaces.
-fn pieces(word: &str) -> impl Iterator<Item = &str> {
+fn pieces_of_word(word: &str) -> impl Iterator<Item = &str> {
     let letters = word.chars().any(|letter| letter >= '\u{2e80}');
     let whole = (!letters).then_some(word);
     let each = word.char_indices().filter(move |_| letters).map(|(at, letter)| &word[at..at + letter.len_utf8()]);
@@ -107,13 +111,12 @@ fn circumstances(error: &ProviderError, evidence: &Evidence) -> [String; 2] {
 
 /// The rows of the features of a text, each once.
 fn features(error: &ProviderError, reading: &Reading, evidence: &Evidence) -> Vec<u16> {
-    let (mut found, mut seen) = (Vec::with_capacity(MOST_WORDS), [0_u64; FEATURES / 64]);
+    let (mut found, mut seen) = (Vec::with_capacity(MOST_WORDS), Set::default());
     let rows = &MODEL.rows;
     let mut add = |key: u64| {
         let row = rows.get(key);
-        let (block, bit) = (usize::from(row) / 64 % seen.len(), 1 << (row % 64));
-        if row != 0 && seen[block] & bit == 0 {
-            seen[block] |= bit;
+        if row != 0 && !seen.has(row.into()) {
+            seen.insert(row.into());
             found.push(row);
         }
     };
@@ -128,7 +131,7 @@ fn features(error: &ProviderError, reading: &Reading, evidence: &Evidence) -> Ve
         reading.text.words().iter().take(MOST_WORDS).for_each(|found| word(found.mark));
     } else {
         let text = String::from_utf8_lossy(&reading.text);
-        text.split_ascii_whitespace().flat_map(pieces).take(MOST_WORDS).for_each(|piece| word(mark(piece)));
+        pieces(&text).for_each(|piece| word(mark(piece)));
     }
     for word in circumstances(error, evidence) {
         add(mark(&word));

@@ -166,14 +166,9 @@ impl Reading {
                     self.close_bare();
                     i = match &bytes[i..] {
                         [b':', b'/', b'/', ..] => self.skip_address(bytes, i),
-                        [b':', b'"', b'a'..=b'z' | b'A'..=b'Z', ..] => {
-                            self.text.gap();
-                            self.value_from(bytes, i + 2)
-                        }
-                        [b':', b' ', b'"', b'a'..=b'z' | b'A'..=b'Z', ..] => {
-                            self.text.gap();
-                            self.value_from(bytes, i + 3)
-                        }
+                        // What JSON has nearly always, straight to the value.
+                        [b':', b'"', b'a'..=b'z' | b'A'..=b'Z', ..] => self.value_from(bytes, i + 2),
+                        [b':', b' ', b'"', b'a'..=b'z' | b'A'..=b'Z', ..] => self.value_from(bytes, i + 3),
                         _ => self.gap_from(bytes, i),
                     };
                 }
@@ -218,14 +213,19 @@ impl Reading {
             }
             i += 1;
         }
-        self.text.gap();
-        if assigned { self.value_from(bytes, i) } else { i }.max(from + 1)
+        if assigned {
+            i = self.value_from(bytes, i);
+        } else {
+            self.text.gap();
+        }
+        i.max(from + 1)
     }
 
-    /// Opens a value when its key is a code's, drops it when it is an echo.
+    /// Ends a key; opens its value when it is a code's, drops it when it is an echo.
     #[expect(clippy::inline_always, reason = "nearly every key is none of those that it looks for")]
     #[inline(always)]
     fn value_from(&mut self, bytes: &[u8], mut i: usize) -> usize {
+        self.text.gap();
         let Some(first) = bytes.get(i) else { return i };
         match keys::value_of(self.text.words()) {
             Value::Code if first.is_ascii_alphabetic() && self.open.is_none() => {

@@ -36,7 +36,7 @@ mod traps;
 mod vague;
 
 /// The tables in order, and whether their rules stand however likely all words together make another class.
-const TABLES: [(&[Rule], bool); 27] = [
+static TABLES: [(&[Rule], bool); 27] = [
     (traps::RULES, true),
     (causes::RULES, true),
     (senses::RULES, false),
@@ -73,16 +73,19 @@ pub(super) fn rules() -> impl Iterator<Item = &'static Rule> {
 
 /// Rule of an index in that order.
 pub(super) fn nth(index: usize) -> Option<&'static Rule> {
-    rules().nth(index)
+    at(index).map(|(rule, _)| rule)
 }
 
 /// Whether the rule of an index stands however likely another class is.
-pub(super) fn is_sure(mut index: usize) -> bool {
-    for (rules, sure) in TABLES {
-        match index.checked_sub(rules.len()) {
-            Some(rest) => index = rest,
-            None => return sure,
-        }
-    }
-    false
+pub(super) fn is_sure(index: usize) -> bool {
+    at(index).is_some_and(|(_, sure)| sure)
+}
+
+/// The rule of an index, and what is said of its table.
+fn at(mut index: usize) -> Option<(&'static Rule, bool)> {
+    TABLES.iter().find_map(|(rules, sure)| {
+        let rule = rules.get(index).map(|rule| (rule, *sure));
+        index = index.saturating_sub(rules.len());
+        rule
+    })
 }

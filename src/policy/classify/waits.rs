@@ -213,7 +213,7 @@ pub(super) mod text {
 
     /// The first wait that the text states.
     pub(super) fn stated(error: &ProviderError, reading: &Reading, in_words: bool) -> Option<Wait> {
-        let source = error.body.as_deref().filter(|b| !b.is_empty()).or(error.message.as_deref())?;
+        let source = error.text()?;
         let mut rounded: Option<Wait> = None;
         for number in &reading.numbers {
             let before = &reading.text[..number.at];

@@ -7,7 +7,7 @@
 use super::hits::{Any, Hits, NONE, Set};
 use crate::policy::classify::{phrase::Part, reading::Reading};
 
-/// Hits that are remembered as passed.
+/// Atoms of which it is remembered how many hits are passed; those of any more are gone through from the first.
 const REMEMBERED: usize = 16;
 
 /// Ordered parts of a phrase.

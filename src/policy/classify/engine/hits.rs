@@ -1,4 +1,5 @@
-//! What was found in a text: atoms (the words and phrases that rules are made of), where each stands, and what begins with it.
+//! What was found in a text: atoms (the words and phrases that rules are made of), where each stands, and which
+//! alternatives are worth a look for them.
 //!
 //! Never keeps more than [`MAX_HITS`] finds.
 
@@ -15,9 +16,9 @@ const PLACES: usize = 1024;
 /// Most atoms, and most alternatives, that the tables may hold.
 pub(super) const MOST: usize = 16384;
 
-/// Some of the atoms, or of the alternatives; few of them at a time, so that all can be told and forgotten quickly.
+/// Some of the atoms, of the alternatives, or of other small numbers; few of them at a time, so that all can be told and forgotten quickly.
 #[derive(Debug, Clone)]
-pub(super) struct Set {
+pub(in crate::policy::classify) struct Set {
     bits: [u64; MOST / 64],
     /// Of which of these any bit is set.
     used: [u64; MOST / 64 / 64],
@@ -31,7 +32,7 @@ pub(in crate::policy::classify) struct Hits {
     /// The atoms that were found.
     pub(super) seen: Set,
     /// The alternatives that are worth a look for them.
-    pub(super) begun: Set,
+    pub(super) candidates: Set,
     /// By atom.
     spans: Room<Span, MOST>,
     /// Which text this is; what was noted of another counts no more.
@@ -81,12 +82,12 @@ impl Default for Set {
 
 impl Set {
     #[inline]
-    pub(super) fn has(&self, one: u32) -> bool {
+    pub(in crate::policy::classify) fn has(&self, one: u32) -> bool {
         self.bits[one as usize / 64 % self.bits.len()] >> (one % 64) & 1 == 1
     }
 
     #[inline]
-    pub(super) fn insert(&mut self, one: u32) {
+    pub(in crate::policy::classify) fn insert(&mut self, one: u32) {
         self.insert_all(block_of(one), 1 << (one % 64));
     }
 
@@ -168,7 +169,7 @@ impl Hits {
     pub(super) fn clear(&mut self) {
         self.count = 0;
         self.seen.clear();
-        self.begun.clear();
+        self.candidates.clear();
         self.text = self.text.wrapping_add(1);
         if self.text == 0 {
             self.spans.fill(Span { text: u32::MAX, ..Span::default() });
@@ -205,9 +206,9 @@ impl Hits {
     }
 
     /// Notes the alternatives that are worth a look for any atom that was found.
-    pub(super) fn begin(&mut self, triggers: &Triggers) {
+    pub(super) fn note_candidates(&mut self, triggers: &Triggers) {
         self.seen.each(|atom| {
-            triggers.of(atom).iter().for_each(|(block, bits)| self.begun.insert_all(*block, *bits));
+            triggers.of(atom).iter().for_each(|(block, bits)| self.candidates.insert_all(*block, *bits));
             true
         });
     }

@@ -18,7 +18,7 @@ const BLOCKS: usize = 512;
 /// Bytes that there is room for.
 const PLACES: usize = BLOCK * BLOCKS;
 /// Bytes of the longest text.
-pub(super) const LONGEST: usize = PLACES - 2 * BLOCK;
+const LONGEST: usize = PLACES - 2 * BLOCK;
 /// Every place ends a word.
 const NO_LETTERS: u64 = u64::MAX;
 
