@@ -14,13 +14,16 @@ mod chain;
 mod growing;
 mod hits;
 mod lexicon;
+mod sets;
 mod table;
 
 use chain::Chain;
 use growing::Growing;
-use hits::{Any, MOST, Triggers, to_u32};
-pub(super) use hits::{Hits, Set};
+pub(super) use hits::Hits;
+use hits::{MOST, to_u32};
 use lexicon::Lexicon;
+pub(super) use sets::Set;
+use sets::{Any, Triggers};
 pub(super) use table::Table;
 
 use super::{phrase, reading::Reading, rule::Rule};
@@ -162,32 +165,33 @@ impl Engine {
     pub(super) fn find(&self, reading: &Reading, scene: &Scene<'_>, finds: &mut Hits) -> Option<Found> {
         finds.clear();
         let text = &reading.text;
-        self.ascii.walk(text, &mut |atom, start, end| finds.add(atom, start, end, &self.placed));
+        self.ascii.walk(text, &self.placed, finds);
         if !text.is_ascii() {
             self.wide.walk(text, &mut |atom, end| {
                 let Atom { length, tail } = self.atoms[atom as usize];
                 let end = end - usize::from(tail);
-                finds.add(atom, end - usize::from(length), end, &self.placed)
+                finds.add_place(atom, end - usize::from(length), end, &self.placed)
             });
-            finds.sort(&self.placed);
         }
         finds.speaks_of_waiting = self.waits.iter().any(|atom| finds.seen.has(*atom));
-        finds.note_candidates(&self.triggers);
+        self.triggers.note(&finds.seen, &mut finds.candidates);
         let by_words = self.first_of(finds, reading, scene);
         self.first_by_number(by_words, &finds.seen, scene)
     }
 
     /// The first rule of which a phrase stands in the text.
-    fn first_of(&self, hits: &Hits, reading: &Reading, scene: &Scene<'_>) -> Option<Found> {
+    fn first_of(&self, hits: &mut Hits, reading: &Reading, scene: &Scene<'_>) -> Option<Found> {
+        let Hits { seen, candidates, places, .. } = hits;
         let mut best: Option<Found> = None;
         // Alternatives are numbered in the order of rules.
-        hits.candidates.each(|at| {
+        candidates.each(|at| {
             let alternative = &self.alternatives[at];
             if best.is_some_and(|best| best.rule < alternative.rule) {
                 return false;
             }
-            if alternative.fits(&hits.seen, scene) {
-                let found = alternative.chain.first(hits, reading).map(|span| Found { rule: alternative.rule, span });
+            if alternative.fits(seen, scene) {
+                let span = alternative.chain.first(seen, places, reading);
+                let found = span.map(|span| Found { rule: alternative.rule, span });
                 // Of the phrases of one rule, the one that stands first.
                 if let Some(found) = found.filter(|found| best.is_none_or(|best| found.span.0 < best.span.0)) {
                     best = Some(found);

@@ -4,11 +4,16 @@
 //!
 //! Never looks at words that no phrase holds, but for those that a gap allows.
 
-use super::hits::{Any, Hits, NONE, Set};
-use crate::policy::classify::{phrase::Part, reading::Reading};
+use Unmatched::{Never, NoEarlier};
 
-/// Atoms of which it is remembered how many hits are passed; those of any more are gone through from the first.
-const REMEMBERED: usize = 16;
+use super::{
+    hits::{Lane, Places},
+    sets::{Any, Set},
+};
+use crate::policy::classify::{
+    phrase::Part,
+    reading::{Reading, Text},
+};
 
 /// Ordered parts of a phrase.
 #[derive(Debug)]
@@ -27,8 +32,13 @@ struct Link {
     between: Option<Vec<String>>,
 }
 
-/// By atom of each part behind the first: its first hit that is not passed yet.
-type Passed = [Option<u16>; REMEMBERED];
+/// Why no match begins at a place.
+enum Unmatched {
+    /// None begins behind it either.
+    Never,
+    /// None of which the first part ends earlier than here.
+    NoEarlier(usize),
+}
 
 // === impl Chain ===
 
@@ -49,44 +59,80 @@ impl Chain {
     }
 
     /// The span of the match that begins first.
-    pub(super) fn first(&self, hits: &Hits, reading: &Reading) -> Option<(usize, usize)> {
+    pub(super) fn first(&self, seen: &Set, places: &mut Places, reading: &Reading) -> Option<(usize, usize)> {
         let (begin, links) = self.links.split_first()?;
-        let matches = begin.any.among(&hits.seen).filter_map(|atom| {
-            let mut passed = Passed::default();
-            hits.of(atom).find_map(|hit| {
-                let here = !self.whole_value || reading.is_value((hit.start, hit.end));
-                Some((hit.start, here.then(|| end(links, hit.end, hits, reading, &mut passed))??))
-            })
-        });
-        matches.min_by_key(|span| span.0)
+        let words = reading.text.words();
+        if links.is_empty() && !self.whole_value {
+            let hits = begin.any.among(seen).filter_map(|atom| places.first(atom, words));
+            return hits.map(|hit| (hit.start, hit.end)).min_by_key(|span| span.0);
+        }
+        let mut lanes = std::mem::take(&mut places.lanes);
+        lanes.clear();
+        for (part, link) in (0..).zip(links) {
+            lanes.extend(link.any.among(seen).flat_map(|atom| places.lanes(atom, part)));
+        }
+        let mut best: Option<(usize, usize)> = None;
+        for mut begins in begin.any.among(seen).flat_map(|atom| places.lanes(atom, 0)) {
+            lanes.iter_mut().for_each(Lane::reset);
+            let mut no_earlier = 0;
+            while let Some(hit) = begins.next(words) {
+                places.pass(&mut begins);
+                if best.is_some_and(|best| best.0 <= hit.start) {
+                    break;
+                }
+                if hit.end < no_earlier || self.whole_value && !reading.is_value((hit.start, hit.end)) {
+                    continue;
+                }
+                match end(links, hit.end, &mut lanes, places, &reading.text) {
+                    Ok(end) => {
+                        best = Some((hit.start, end));
+                        break;
+                    }
+                    Err(Never) => break,
+                    Err(NoEarlier(than)) => no_earlier = than,
+                }
+            }
+        }
+        places.lanes = lanes;
+        best
     }
 }
 
 /// The end of the match of which the first part ends here, and later than any before.
-fn end(links: &[Link], mut end: usize, hits: &Hits, reading: &Reading, passed: &mut Passed) -> Option<usize> {
-    let mut passed = passed.iter_mut();
-    for link in links {
+fn end(links: &[Link], from: usize, lanes: &mut [Lane], places: &Places, text: &Text) -> Result<usize, Unmatched> {
+    let words = text.words();
+    let mut end = from;
+    for (link, lanes) in links.iter().zip(lanes.chunk_by_mut(|one, other| one.part == other.part)) {
         let last = end + link.gap;
-        let mut next = NONE;
-        for atom in link.any.among(&hits.seen) {
-            let (passed, mut forgotten) = (passed.next(), None);
-            let passed = passed.unwrap_or(&mut forgotten);
-            let mut at = passed.unwrap_or_else(|| hits.first(atom));
-            while let Some(hit) = hits.get(at).filter(|hit| hit.start < end) {
-                at = hit.next;
+        let (mut next, mut nearest) = (usize::MAX, usize::MAX);
+        for lane in lanes {
+            while lane.next(words).is_some_and(|hit| hit.start < end) {
+                places.pass(lane);
             }
-            *passed = Some(at);
-            while let Some(hit) = hits.get(at).filter(|hit| hit.start <= last) {
-                if link.allows(&reading.text[end..hit.start]) {
-                    next = next.min(at);
+            let mut lane = *lane;
+            while let Some(hit) = lane.next(words) {
+                nearest = nearest.min(hit.start);
+                if hit.start > last {
                     break;
                 }
-                at = hit.next;
+                if link.allows(&text[end..hit.start]) {
+                    next = next.min(hit.end);
+                    break;
+                }
+                places.pass(&mut lane);
             }
         }
-        end = hits.get(next)?.end;
+        if next == usize::MAX {
+            return Err(match nearest {
+                usize::MAX => Never,
+                // Only the first part behind the beginning tells how near that has to be.
+                nearest if end == from => NoEarlier(nearest.saturating_sub(link.gap)),
+                _ => NoEarlier(0),
+            });
+        }
+        end = next;
     }
-    Some(end)
+    Ok(end)
 }
 
 // === impl Link ===

@@ -144,11 +144,14 @@ impl Growing {
         self.open.sort_by_key(place);
         for alike in self.open.chunk_by(|one, other| place(one) == place(other)) {
             let from = to_u16(lexicon.stems.len());
-            lexicon.stems.extend(alike.iter().map(|open| Stem::new(&open.stem, open.phrase)));
             let (node, letters) = place(&alike[0]);
+            let before = self.nodes[usize::from(node)].words;
+            for Open { stem, phrase, .. } in alike {
+                let row = lexicon.add_row(&[Find { phrase: *phrase, before, letters: to_u8(stem.len()) }]);
+                lexicon.stems.push(Stem::new(stem, row));
+            }
             let stems = if node == ROOT { &mut lexicon.letters[letters] } else { &mut lexicon.behind[node] };
-            let words = self.nodes[usize::from(node)].words;
-            *stems = Stems { from, to: to_u16(lexicon.stems.len()), words: words.into(), next: ROOT };
+            *stems = Stems { from, to: to_u16(lexicon.stems.len()), next: ROOT };
         }
     }
 
@@ -169,20 +172,17 @@ impl Growing {
     fn lay_node(&self, lexicon: &mut Lexicon, at: u16) {
         let node = &self.nodes[usize::from(at)];
         let ending = lexicon.steps[node.ending];
-        let (mut from, mut to) = (ending.from, ending.to);
+        let mut row = ending.row;
         if !node.phrases.is_empty() {
             let find =
                 |(letters, phrase): &(u8, u16)| Find { phrase: *phrase, before: node.words - 1, letters: *letters };
             let mut finds: Vec<_> = node.phrases.iter().map(find).collect();
-            finds.extend_from_slice(&lexicon.finds[usize::from(from)..usize::from(to)]);
+            finds.extend_from_slice(&lexicon.finds[usize::from(row.from)..usize::from(row.to)]);
             finds.sort_by_key(|find| find.letters);
-            from = to_u16(lexicon.finds.len());
-            lexicon.finds.append(&mut finds);
-            to = to_u16(lexicon.finds.len());
+            row = lexicon.add_row(&finds);
         }
         lexicon.steps[at] = Step {
-            from,
-            to,
+            row,
             rest: if node.goes_on || node.stemmed { at } else { ending.rest },
             fall: if self.nodes[usize::from(node.ending)].goes_on { node.ending } else { ending.fall },
         };
@@ -196,6 +196,6 @@ fn to_u8(at: usize) -> u8 {
     u8::try_from(at).unwrap_or(u8::MAX)
 }
 
-fn to_u16(at: usize) -> u16 {
+pub(super) fn to_u16(at: usize) -> u16 {
     u16::try_from(at).unwrap_or(u16::MAX)
 }

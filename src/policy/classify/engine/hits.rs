@@ -1,165 +1,115 @@
-//! What was found in a text: atoms (the words and phrases that rules are made of), where each stands, and which
-//! alternatives are worth a look for them.
+//! What was found in a text: atoms (the words and phrases that rules are made of) and where each stands.
 //!
-//! Never keeps more than [`MAX_HITS`] finds.
+//! Most of what stands in a text is never asked for its place. So a walk notes only which row of finds ends with which word,
+//! and the finds of a row when it is met first; places are told from that when a phrase asks for them.
+//!
+//! Never keeps more than [`MAX_ORIGINS`] origins.
 
-use std::collections::{BTreeMap, HashMap};
+use super::{
+    lexicon::{Find, Row},
+    sets::Set,
+};
+use crate::policy::classify::{reading::Word, room::Room};
 
-use crate::policy::classify::room::Room;
-
-/// Finds kept of one text; what comes later is not looked at.
-const MAX_HITS: u16 = 768;
-/// No hit.
-pub(super) const NONE: u16 = u16::MAX;
+/// Origins kept of one text; what comes later is not looked at.
+const MAX_ORIGINS: u16 = 2000;
 /// Room for them (a power of two, so that no place is outside).
-const PLACES: usize = 1024;
+const ORIGINS: usize = 2048;
+/// None of them.
+const NONE: u16 = u16::MAX;
 /// Most atoms, and most alternatives, that the tables may hold.
 pub(super) const MOST: usize = 16384;
-
-/// Some of the atoms, of the alternatives, or of other small numbers; few of them at a time, so that all can be told and forgotten quickly.
-#[derive(Debug, Clone)]
-pub(in crate::policy::classify) struct Set {
-    bits: [u64; MOST / 64],
-    /// Of which of these any bit is set.
-    used: [u64; MOST / 64 / 64],
-}
+/// So many numbers of sixteen bits there are.
+const ALL: usize = 1 << 16;
 
 /// The finds of one text; the room is kept from text to text.
 #[derive(Debug, Default)]
 pub(in crate::policy::classify) struct Hits {
-    list: Room<Hit, PLACES>,
-    count: u16,
     /// The atoms that were found.
     pub(super) seen: Set,
     /// The alternatives that are worth a look for them.
     pub(super) candidates: Set,
-    /// By atom.
-    spans: Room<Span, MOST>,
-    /// Which text this is; what was noted of another counts no more.
-    text: u32,
+    pub(super) places: Places,
     /// Whether any of the words of [`WAITS`] stands in the text.
     pub(in crate::policy::classify) speaks_of_waiting: bool,
 }
 
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Hit {
-    pub(super) atom: u32,
-    pub(super) start: usize,
-    pub(super) end: usize,
-    /// The next hit of this atom, or [`NONE`].
-    pub(super) next: u16,
+/// Where the atoms of one text stand.
+#[derive(Debug, Default)]
+pub(super) struct Places {
+    /// Which text this is; what was noted of another counts no more.
+    text: u32,
+    /// By row of finds, the words that it ends with.
+    rows: Room<Ends, ALL>,
+    /// By word, the next one that the same row ends with.
+    next: Room<u16, ALL>,
+    origins: Room<Origin, ORIGINS>,
+    /// How many of them there are.
+    count: u16,
+    /// By atom.
+    spans: Room<Span, MOST>,
+    /// Room for a chain to work in.
+    pub(super) lanes: Vec<Lane>,
 }
 
-/// The hits of an atom.
+/// The words that a row of finds ends with.
+#[derive(Debug, Clone, Copy, Default)]
+struct Ends {
+    /// The text that they are of.
+    text: u32,
+    first: u16,
+    last: u16,
+}
+
+/// Where hits of an atom come from.
+#[derive(Debug, Clone, Copy, Default)]
+struct Origin {
+    from: From,
+    /// The next origin of this atom, or [`NONE`].
+    next: u16,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum From {
+    /// A find of a row, wherever the row ends.
+    Row { row: u16, before: u8, letters: u8 },
+    /// One place.
+    Place(Hit),
+}
+
+/// Where an atom stands.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Hit {
+    pub(super) start: usize,
+    pub(super) end: usize,
+}
+
+/// The places of one origin, gone through from the first on.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Lane {
+    from: From,
+    /// The word that the first ends with.
+    first: u16,
+    /// The word that the next ends with.
+    at: u16,
+    /// Which part of a phrase they are.
+    pub(super) part: u16,
+}
+
+/// The origins of an atom.
 #[derive(Debug, Clone, Copy, Default)]
 struct Span {
     /// The text that they are of.
     text: u32,
-    first: u16,
-    /// [`NONE`] where only the first counts.
-    last: u16,
+    /// The first of them.
+    origin: u16,
 }
 
-/// Some atoms of which any will do: blocks of a [`Set`], and which of their bits.
-#[derive(Debug)]
-pub(super) struct Any(Box<[(u16, u64)]>);
+// === impl From ===
 
-/// From atoms to the alternatives that they make worth a look: blocks of a [`Set`], and which of their bits.
-#[derive(Debug, Default)]
-pub(super) struct Triggers {
-    /// By atom, where its blocks stand.
-    ranges: Vec<(u32, u32)>,
-    blocks: Vec<(u16, u64)>,
-}
-
-// === impl Set ===
-
-impl Default for Set {
+impl Default for From {
     fn default() -> Self {
-        Self { bits: [0; MOST / 64], used: [0; MOST / 64 / 64] }
-    }
-}
-
-impl Set {
-    #[inline]
-    pub(in crate::policy::classify) fn has(&self, one: u32) -> bool {
-        self.bits[one as usize / 64 % self.bits.len()] >> (one % 64) & 1 == 1
-    }
-
-    #[inline]
-    pub(in crate::policy::classify) fn insert(&mut self, one: u32) {
-        self.insert_all(block_of(one), 1 << (one % 64));
-    }
-
-    /// Inserts bits of a block.
-    #[inline]
-    fn insert_all(&mut self, block: u16, bits: u64) {
-        let block = usize::from(block) % self.bits.len();
-        self.bits[block] |= bits;
-        self.used[block / 64] |= 1 << (block % 64);
-    }
-
-    #[inline]
-    fn block(&self, block: u16) -> u64 {
-        self.bits[usize::from(block) % self.bits.len()]
-    }
-
-    fn clear(&mut self) {
-        for (at, used) in self.used.iter_mut().enumerate() {
-            while *used != 0 {
-                self.bits[64 * at + used.trailing_zeros() as usize] = 0;
-                *used &= *used - 1;
-            }
-        }
-    }
-
-    /// Tells all of them, the lowest first, until told to stop.
-    #[inline]
-    pub(super) fn each(&self, mut tell: impl FnMut(usize) -> bool) {
-        for (at, used) in self.used.iter().enumerate() {
-            let mut used = *used;
-            while used != 0 {
-                let block = 64 * at + used.trailing_zeros() as usize;
-                let mut bits = self.bits[block];
-                while bits != 0 {
-                    if !tell(64 * block + bits.trailing_zeros() as usize) {
-                        return;
-                    }
-                    bits &= bits - 1;
-                }
-                used &= used - 1;
-            }
-        }
-    }
-}
-
-// === impl Any ===
-
-impl Any {
-    pub(super) fn of(atoms: &[u32]) -> Self {
-        let mut blocks = BTreeMap::new();
-        for atom in atoms {
-            *blocks.entry(block_of(*atom)).or_default() |= 1 << (atom % 64);
-        }
-        Self(blocks.into_iter().collect())
-    }
-
-    /// Whether any of them is in a set.
-    #[inline]
-    pub(super) fn is_in(&self, set: &Set) -> bool {
-        self.0.iter().any(|(block, bits)| set.block(*block) & bits != 0)
-    }
-
-    /// Those that are in a set.
-    pub(super) fn among(&self, set: &Set) -> impl Iterator<Item = u32> {
-        self.0.iter().flat_map(|(block, bits)| {
-            let mut left = set.block(*block) & bits;
-            std::iter::from_fn(move || {
-                let bit = (left != 0).then(|| left.trailing_zeros())?;
-                left &= left - 1;
-                Some(64 * u32::from(*block) + bit)
-            })
-        })
+        Self::Place(Hit::default())
     }
 }
 
@@ -167,112 +117,132 @@ impl Any {
 
 impl Hits {
     pub(super) fn clear(&mut self) {
-        self.count = 0;
         self.seen.clear();
         self.candidates.clear();
-        self.text = self.text.wrapping_add(1);
-        if self.text == 0 {
-            self.spans.fill(Span { text: u32::MAX, ..Span::default() });
-        }
+        self.places.clear();
     }
 
-    /// Adds a hit, of an atom whose place does not count only the first; says whether there is room for another.
+    /// Notes that a row of finds ends with a word; says whether there is room for another.
     #[inline]
-    pub(super) fn add(&mut self, atom: u32, start: usize, end: usize, placed: &Set) -> bool {
-        let (at, span) = (self.count, &mut self.spans[atom as usize % MOST]);
-        if span.text != self.text {
-            let last = if placed.has(atom) { at } else { NONE };
-            *span = Span { text: self.text, first: at, last };
-            self.seen.insert(atom);
-        } else if span.last == NONE {
-            return true;
-        } else {
-            self.list[usize::from(span.last) % PLACES].next = at;
-            span.last = at;
-        }
-        self.list[usize::from(at) % PLACES] = Hit { atom, start, end, next: NONE };
-        self.count = at + 1;
-        self.count < MAX_HITS
+    pub(super) fn add_row(&mut self, row: Row, finds: &[Find], at: usize, placed: &Set) -> bool {
+        !self.places.ends_first(row.from, at) || self.add_finds(row, finds, placed)
     }
 
-    /// Orders the hits by their ends.
-    pub(super) fn sort(&mut self, placed: &Set) {
-        let mut hits = self.list[..usize::from(self.count)].to_vec();
-        hits.sort_by_key(|hit| hit.end);
-        self.clear();
-        for hit in hits {
-            self.add(hit.atom, hit.start, hit.end, placed);
-        }
-    }
-
-    /// Notes the alternatives that are worth a look for any atom that was found.
-    pub(super) fn note_candidates(&mut self, triggers: &Triggers) {
-        self.seen.each(|atom| {
-            triggers.of(atom).iter().for_each(|(block, bits)| self.candidates.insert_all(*block, *bits));
-            true
-        });
-    }
-
-    /// The place of the first hit of an atom, or [`NONE`].
-    pub(super) fn first(&self, atom: u32) -> u16 {
-        let span = self.spans[atom as usize % MOST];
-        if span.text == self.text { span.first } else { NONE }
-    }
-
-    /// The hit at a place.
-    #[inline]
-    pub(super) fn get(&self, at: u16) -> Option<&Hit> {
-        (at < self.count).then(|| &self.list[usize::from(at) % PLACES])
-    }
-
-    /// The hits of an atom.
-    pub(super) fn of(&self, atom: u32) -> impl Iterator<Item = &Hit> {
-        let mut at = self.first(atom);
-        std::iter::from_fn(move || {
-            let hit = self.get(at)?;
-            at = hit.next;
-            Some(hit)
+    /// Notes the finds of a row that is met first; says whether there is room for another.
+    #[inline(never)]
+    fn add_finds(&mut self, Row { from, to }: Row, finds: &[Find], placed: &Set) -> bool {
+        finds.get(from.into()..to.into()).unwrap_or_default().iter().all(|find| {
+            let Find { phrase, before, letters } = *find;
+            self.add_from(phrase.into(), From::Row { row: from, before, letters }, placed)
         })
     }
+
+    /// Notes one place of an atom; says whether there is room for another.
+    pub(super) fn add_place(&mut self, atom: u32, start: usize, end: usize, placed: &Set) -> bool {
+        self.add_from(atom, From::Place(Hit { start, end }), placed)
+    }
+
+    /// Adds an origin, of an atom whose place does not count only the first; says whether there is room for another.
+    #[inline]
+    fn add_from(&mut self, atom: u32, from: From, placed: &Set) -> bool {
+        let Places { text, spans, origins, count, .. } = &mut self.places;
+        let span = &mut spans[atom as usize % MOST];
+        let mut next = NONE;
+        if span.text != *text {
+            *span = Span { text: *text, origin: NONE };
+            self.seen.insert(atom);
+        } else if placed.has(atom) {
+            next = span.origin;
+        } else {
+            return true;
+        }
+        span.origin = *count;
+        origins[usize::from(*count) % ORIGINS] = Origin { from, next };
+        *count += 1;
+        *count < MAX_ORIGINS
+    }
 }
 
-// === impl Triggers ===
+// === impl Places ===
 
-impl Triggers {
-    /// For alternatives each of which needs one atom of every group: by the group that stands least often in texts, as far as
-    /// one can tell from how often its atoms stand in the tables. Without groups an alternative is never worth a look.
-    pub(super) fn rarest(alternatives: &[Vec<Vec<u32>>]) -> Self {
-        let mut uses: HashMap<u32, usize> = HashMap::new();
-        for atom in alternatives.iter().flatten().flatten() {
-            *uses.entry(*atom).or_default() += 1;
+impl Places {
+    fn clear(&mut self) {
+        self.count = 0;
+        self.text = self.text.wrapping_add(1);
+        if self.text == 0 {
+            self.text = 1;
+            self.rows.fill(Ends::default());
+            self.spans.fill(Span::default());
         }
-        let mut by_atom: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
-        for (alternative, groups) in (0..).zip(alternatives) {
-            let rarest = groups.iter().min_by_key(|group| group.iter().map(|atom| uses[atom]).sum::<usize>());
-            for atom in rarest.into_iter().flatten() {
-                by_atom.entry(*atom).or_default().push(alternative);
+    }
+
+    /// Notes that a row ends with a word; says whether it is the first.
+    #[inline]
+    fn ends_first(&mut self, row: u16, at: usize) -> bool {
+        let at = u16::try_from(at).unwrap_or(NONE);
+        self.next[usize::from(at)] = NONE;
+        let ends = &mut self.rows[usize::from(row)];
+        let last = std::mem::replace(&mut ends.last, at);
+        if ends.text == self.text {
+            self.next[usize::from(last)] = at;
+            return false;
+        }
+        (ends.text, ends.first) = (self.text, at);
+        true
+    }
+
+    /// The place of an atom that ends first.
+    pub(super) fn first(&self, atom: u32, words: &[Word]) -> Option<Hit> {
+        self.lanes(atom, 0).filter_map(|lane| lane.next(words)).min_by_key(|hit| hit.end)
+    }
+
+    /// The lanes of an atom that is a part of a phrase.
+    #[inline]
+    pub(super) fn lanes(&self, atom: u32, part: u16) -> impl Iterator<Item = Lane> {
+        let span = self.spans[atom as usize % MOST];
+        let mut at = if span.text == self.text { span.origin } else { NONE };
+        std::iter::from_fn(move || {
+            let Origin { from, next } = *self.origins.get(usize::from(at))?;
+            at = next;
+            let first = match from {
+                From::Row { row, .. } => self.rows[usize::from(row)].first,
+                From::Place(_) => 0,
+            };
+            Some(Lane { from, first, at: first, part })
+        })
+    }
+
+    /// Passes the next place of a lane.
+    #[inline]
+    pub(super) fn pass(&self, lane: &mut Lane) {
+        lane.at = match lane.from {
+            From::Place(_) => NONE,
+            From::Row { .. } => self.next[usize::from(lane.at)],
+        };
+    }
+}
+
+// === impl Lane ===
+
+impl Lane {
+    /// The next place.
+    #[inline]
+    pub(super) fn next(&self, words: &[Word]) -> Option<Hit> {
+        let at = usize::from(self.at);
+        let word = words.get(at)?;
+        match self.from {
+            From::Place(hit) => Some(hit),
+            From::Row { before, letters, .. } => {
+                let begin = words.get(at.checked_sub(before.into())?)?.begin;
+                Some(Hit { start: begin, end: word.begin + usize::from(letters) })
             }
         }
-        debug_assert!(alternatives.len() <= MOST, "too many phrases");
-        let mut made = Self::default();
-        for (atom, alternatives) in by_atom {
-            let from = to_u32(made.blocks.len());
-            made.blocks.extend(Any::of(&alternatives).0);
-            made.ranges.resize(atom as usize, (from, from));
-            made.ranges.push((from, to_u32(made.blocks.len())));
-        }
-        made
     }
 
-    /// The alternatives that an atom makes worth a look.
-    fn of(&self, atom: usize) -> &[(u16, u64)] {
-        self.ranges.get(atom).map_or(&[], |(from, to)| &self.blocks[*from as usize..*to as usize])
+    /// Goes through the places again.
+    pub(super) fn reset(&mut self) {
+        self.at = self.first;
     }
-}
-
-/// The block of a [`Set`] in which one stands.
-fn block_of(one: u32) -> u16 {
-    u16::try_from(one / 64).unwrap_or(u16::MAX)
 }
 
 pub(super) fn to_u32(at: usize) -> u32 {

@@ -10,7 +10,12 @@
 //!
 //! Never finds phrases of scripts without spaces; those have an automaton of their own.
 
-use super::table::{All, Table};
+use super::{
+    growing::to_u16,
+    hits::Hits,
+    sets::Set,
+    table::{All, Table},
+};
 use crate::policy::classify::reading::{Text, Word};
 
 /// Where every phrase begins. No edge leads here, so it also stands for no node.
@@ -27,6 +32,7 @@ pub(super) struct Lexicon {
     pub(super) edges: Table<32768>,
     /// By node.
     pub(super) steps: All<Step>,
+    /// In rows.
     pub(super) finds: Vec<Find>,
     pub(super) stems: Vec<Stem>,
     /// From the first letters of a word to the open phrases that may be all of it.
@@ -41,13 +47,19 @@ pub(super) struct Lexicon {
 /// without the first, the first two and so on, the longest first.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Step {
-    /// Where the phrases stand that they end with.
-    pub from: u16,
-    pub to: u16,
+    /// The phrases that they end with.
+    pub row: Row,
     /// The first of them and their endings that anything may follow.
     pub rest: u16,
     /// The first of their endings that a word may follow.
     pub fall: u16,
+}
+
+/// Where finds stand that are made together.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Row {
+    pub from: u16,
+    pub to: u16,
 }
 
 /// A phrase that ends where a node does.
@@ -66,8 +78,6 @@ pub(super) struct Stems {
     /// Where they stand.
     pub from: u16,
     pub to: u16,
-    /// How many words these are.
-    pub words: u16,
     /// The first of the endings of these words that open phrases begin with.
     pub next: u16,
 }
@@ -75,13 +85,13 @@ pub(super) struct Stems {
 /// The end of an open phrase: what its last word begins with.
 #[derive(Debug)]
 pub(super) struct Stem {
-    phrase: u16,
+    /// Its one find.
+    row: Row,
     /// Its first eight letters, and where in eight bytes they stand.
     head: u64,
     mask: u64,
     /// The letters after them.
     rest: Box<[u8]>,
-    length: usize,
 }
 
 // === impl Lexicon ===
@@ -90,7 +100,7 @@ impl Lexicon {
     /// Bytes of the tables that are in use.
     #[cfg(test)]
     pub(super) fn memory(&self) -> usize {
-        let nodes = (0..u16::MAX).filter(|node| self.steps[*node].to > 0).count();
+        let nodes = (0..u16::MAX).filter(|node| self.steps[*node].row.to > 0).count();
         nodes * (size_of::<Step>() + size_of::<Stems>() + size_of::<u16>())
             + self.words.memory()
             + self.edges.memory()
@@ -99,34 +109,29 @@ impl Lexicon {
             + self.stems.iter().map(|stem| stem.rest.len()).sum::<usize>()
     }
 
-    /// Tells every find with its begin and end, in the order of the words they end with; stops when told to.
-    pub(super) fn walk(&self, text: &Text, take: &mut impl FnMut(u32, usize, usize) -> bool) {
+    /// Lays out finds that are made together.
+    pub(super) fn add_row(&mut self, finds: &[Find]) -> Row {
+        let from = self.finds.len();
+        self.finds.extend_from_slice(finds);
+        Row { from: to_u16(from), to: to_u16(self.finds.len()) }
+    }
+
+    /// Notes every find, in the order of the words they end with, as long as there is room for them.
+    pub(super) fn walk(&self, text: &Text, placed: &Set, hits: &mut Hits) {
         let mut node = ROOT;
         for (at, word) in text.words().iter().enumerate() {
             let number = self.words.get(word.mark);
-            if number == 0 {
-                let stemmed = self.stemmed[node];
-                if stemmed != ROOT && !self.take_stems_behind(stemmed, text, at, take) {
-                    return;
-                }
-                node = ROOT;
-                let stems = self.letters[letters_key(&word.mark.to_le_bytes())];
-                if stems.to != 0 && !self.take_stems(stems, text, word.begin, word.begin, take) {
-                    return;
-                }
-                continue;
-            }
-            node = self.follow(node, number);
-            if node == ROOT {
-                continue;
-            }
-            let Step { from, to, rest, .. } = self.steps[node];
-            node = rest;
-            for find in self.finds.get(usize::from(from)..usize::from(to)).unwrap_or_default() {
-                let Some(Word { begin, .. }) = text.words().get(at - usize::from(find.before)) else { return };
-                if !take(find.phrase.into(), *begin, word.begin + usize::from(find.letters)) {
-                    return;
-                }
+            let room = if number == 0 {
+                let before = std::mem::replace(&mut node, ROOT);
+                self.take_unknown(before, text, at, &mut |row| hits.add_row(row, &self.finds, at, placed))
+            } else {
+                node = self.follow(node, number);
+                let Step { row, rest, .. } = self.steps[node];
+                node = rest;
+                row.from == row.to || hits.add_row(row, &self.finds, at, placed)
+            };
+            if !room {
+                return;
             }
         }
     }
@@ -144,40 +149,29 @@ impl Lexicon {
         self.first[word]
     }
 
-    /// Tells the open phrases that end with a word behind the words of a node or of its endings.
+    /// Tells the open phrases that end with a word that no phrase holds whole, alone or behind the words of a node and of its
+    /// endings.
     #[inline(never)]
-    fn take_stems_behind(
-        &self,
-        mut node: u16,
-        text: &Text,
-        at: usize,
-        take: &mut impl FnMut(u32, usize, usize) -> bool,
-    ) -> bool {
+    fn take_unknown(&self, node: u16, text: &Text, at: usize, take: &mut impl FnMut(Row) -> bool) -> bool {
+        let Word { begin, mark } = text.words()[at];
+        let mut node = self.stemmed[node];
         while node != ROOT {
             let stems = self.behind[node];
-            let start = text.words()[at - usize::from(stems.words)].begin;
-            if !self.take_stems(stems, text, start, text.words()[at].begin, take) {
+            if !self.take_stems(stems, text, begin, take) {
                 return false;
             }
             node = stems.next;
         }
-        true
+        let stems = self.letters[letters_key(&mark.to_le_bytes())];
+        stems.to == 0 || self.take_stems(stems, text, begin, take)
     }
 
-    /// Tells the open phrases of which the last word stands at a place.
+    /// Tells the open phrases of which the last word begins at a place.
     #[inline]
-    fn take_stems(
-        &self,
-        stems: Stems,
-        text: &Text,
-        start: usize,
-        at: usize,
-        take: &mut impl FnMut(u32, usize, usize) -> bool,
-    ) -> bool {
-        let head = text.eight(at);
-        self.stems[usize::from(stems.from)..usize::from(stems.to)]
-            .iter()
-            .all(|stem| head & stem.mask != stem.head || stem.take(text, start, at, take))
+    fn take_stems(&self, stems: Stems, text: &Text, begin: usize, take: &mut impl FnMut(Row) -> bool) -> bool {
+        let head = text.eight(begin);
+        let stems = &self.stems[usize::from(stems.from)..usize::from(stems.to)];
+        stems.iter().all(|stem| !stem.begins(head, text, begin) || take(stem.row))
     }
 }
 
@@ -196,19 +190,19 @@ pub(super) fn letters_key(word: &[u8]) -> u16 {
 // === impl Stem ===
 
 impl Stem {
-    pub(super) fn new(letters: &[u8], phrase: u16) -> Self {
+    pub(super) fn new(letters: &[u8], row: Row) -> Self {
         let (first, rest) = letters.split_at(letters.len().min(8));
         let eight = |byte: &dyn Fn(usize) -> u8| u64::from_le_bytes(std::array::from_fn(byte));
         let head = eight(&|at| first.get(at).copied().unwrap_or_default());
         let mask = eight(&|at| if at < first.len() { u8::MAX } else { 0 });
-        Self { phrase, head, mask, rest: rest.into(), length: letters.len() }
+        Self { row, head, mask, rest: rest.into() }
     }
 
-    /// Tells a find, if a word that begins with its first eight letters goes on with the others.
-    #[inline(never)]
-    fn take(&self, text: &[u8], start: usize, at: usize, take: &mut impl FnMut(u32, usize, usize) -> bool) -> bool {
-        let goes_on = self.rest.is_empty() || text.get(at + 8..).is_some_and(|text| text.starts_with(&self.rest));
-        !goes_on || take(self.phrase.into(), start, at + self.length)
+    /// Whether a word begins with it of which these are the first eight letters.
+    #[inline]
+    fn begins(&self, head: u64, text: &[u8], begin: usize) -> bool {
+        head & self.mask == self.head
+            && (self.rest.is_empty() || text.get(begin + 8..).is_some_and(|rest| rest.starts_with(&self.rest)))
     }
 }
 
@@ -216,16 +210,25 @@ impl Stem {
 mod tests {
     use super::{super::growing::Growing, *};
 
-    fn finds(phrases: &[(&str, bool)], text: &str) -> Vec<(u32, usize, usize)> {
-        let mut growing = Growing::default();
+    fn finds(phrases: &[(&str, bool)], text: &str) -> Vec<(usize, u32, usize)> {
+        let (mut growing, mut placed) = (Growing::default(), Set::default());
         for (id, (words, open)) in (0..).zip(phrases) {
             growing.add(words, *open, id);
+            placed.insert(id);
         }
+        let (text, mut hits) = (Text::of(text), Hits::default());
+        hits.clear();
+        growing.compile().walk(&text, &placed, &mut hits);
         let mut finds = Vec::new();
-        growing.compile().walk(&Text::of(text), &mut |phrase, start, end| {
-            finds.push((phrase, start, end));
-            true
-        });
+        for id in (0..).take(phrases.len()) {
+            for mut lane in hits.places.lanes(id, 0) {
+                while let Some(hit) = lane.next(text.words()) {
+                    finds.push((hit.end, id, hit.start));
+                    hits.places.pass(&mut lane);
+                }
+            }
+        }
+        finds.sort_unstable();
         finds
     }
 
@@ -234,7 +237,7 @@ mod tests {
         let phrases = [("rate limit", false), ("rate", false), ("exceed", true), ("rate limit exc", true)];
         assert_eq!(
             finds(&phrases, "rate limit exceeded pirate limits"),
-            [(1, 1, 5), (0, 1, 11), (3, 1, 15), (2, 12, 18)]
+            [(5, 1, 1), (11, 0, 1), (15, 3, 1), (18, 2, 12)]
         );
     }
 
@@ -244,7 +247,7 @@ mod tests {
         for length in 1..40 {
             let text = format!("{} x", &long[..length]);
             let phrases: Vec<_> = (1..40).map(|length| (&long[..length], false)).collect();
-            assert_eq!(finds(&phrases, &text), [(u32::try_from(length - 1).unwrap(), 1, 1 + length)], "{length}");
+            assert_eq!(finds(&phrases, &text), [(1 + length, u32::try_from(length - 1).unwrap(), 1)], "{length}");
         }
     }
 
@@ -254,19 +257,7 @@ mod tests {
             [("a b c d", false), ("b c", false), ("c x", false), ("b c sto", true), ("c", false), ("sto", true)];
         assert_eq!(
             finds(&phrases, "a b c x a b c stop c"),
-            [(1, 3, 6), (4, 5, 6), (2, 5, 8), (1, 11, 14), (4, 13, 14), (3, 11, 18), (5, 15, 18), (4, 20, 21)]
+            [(6, 1, 3), (6, 4, 5), (8, 2, 5), (14, 1, 11), (14, 4, 13), (18, 3, 11), (18, 5, 15), (21, 4, 20),]
         );
-    }
-
-    #[test]
-    fn a_walk_stops_when_told_to() {
-        let mut growing = Growing::default();
-        growing.add("a", false, 0);
-        let mut finds = 0;
-        growing.compile().walk(&Text::of("a a a"), &mut |_, _, _| {
-            finds += 1;
-            finds < 2
-        });
-        assert_eq!(finds, 2);
     }
 }

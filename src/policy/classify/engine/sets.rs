@@ -1,0 +1,164 @@
+//! Sets of small numbers, and which alternatives are worth a look for which atoms.
+
+use std::collections::{BTreeMap, HashMap};
+
+use super::hits::{MOST, to_u32};
+
+/// Some of the atoms, of the alternatives, or of other small numbers; few of them at a time, so that all can be told and
+/// forgotten quickly.
+#[derive(Debug, Clone)]
+pub(in crate::policy::classify) struct Set {
+    bits: [u64; MOST / 64],
+    /// Of which of these any bit is set.
+    used: [u64; MOST / 64 / 64],
+}
+
+/// Some atoms of which any will do: blocks of a [`Set`], and which of their bits.
+#[derive(Debug)]
+pub(super) struct Any(Box<[(u16, u64)]>);
+
+/// From atoms to the alternatives that they make worth a look: blocks of a [`Set`], and which of their bits.
+#[derive(Debug, Default)]
+pub(super) struct Triggers {
+    /// By atom, where its blocks stand.
+    ranges: Vec<(u32, u32)>,
+    blocks: Vec<(u16, u64)>,
+}
+
+// === impl Set ===
+
+impl Default for Set {
+    fn default() -> Self {
+        Self { bits: [0; MOST / 64], used: [0; MOST / 64 / 64] }
+    }
+}
+
+impl Set {
+    #[inline]
+    pub(in crate::policy::classify) fn has(&self, one: u32) -> bool {
+        self.bits[one as usize / 64 % self.bits.len()] >> (one % 64) & 1 == 1
+    }
+
+    #[inline]
+    pub(in crate::policy::classify) fn insert(&mut self, one: u32) {
+        self.insert_all(block_of(one), 1 << (one % 64));
+    }
+
+    /// Inserts bits of a block.
+    #[inline]
+    fn insert_all(&mut self, block: u16, bits: u64) {
+        let block = usize::from(block) % self.bits.len();
+        self.bits[block] |= bits;
+        self.used[block / 64] |= 1 << (block % 64);
+    }
+
+    #[inline]
+    fn block(&self, block: u16) -> u64 {
+        self.bits[usize::from(block) % self.bits.len()]
+    }
+
+    pub(super) fn clear(&mut self) {
+        for (at, used) in self.used.iter_mut().enumerate() {
+            while *used != 0 {
+                self.bits[64 * at + used.trailing_zeros() as usize] = 0;
+                *used &= *used - 1;
+            }
+        }
+    }
+
+    /// Tells all of them, the lowest first, until told to stop.
+    #[inline]
+    pub(super) fn each(&self, mut tell: impl FnMut(usize) -> bool) {
+        for (at, used) in self.used.iter().enumerate() {
+            let mut used = *used;
+            while used != 0 {
+                let block = 64 * at + used.trailing_zeros() as usize;
+                let mut bits = self.bits[block];
+                while bits != 0 {
+                    if !tell(64 * block + bits.trailing_zeros() as usize) {
+                        return;
+                    }
+                    bits &= bits - 1;
+                }
+                used &= used - 1;
+            }
+        }
+    }
+}
+
+// === impl Any ===
+
+impl Any {
+    pub(super) fn of(atoms: &[u32]) -> Self {
+        let mut blocks = BTreeMap::new();
+        for atom in atoms {
+            *blocks.entry(block_of(*atom)).or_default() |= 1 << (atom % 64);
+        }
+        Self(blocks.into_iter().collect())
+    }
+
+    /// Whether any of them is in a set.
+    #[inline]
+    pub(super) fn is_in(&self, set: &Set) -> bool {
+        self.0.iter().any(|(block, bits)| set.block(*block) & bits != 0)
+    }
+
+    /// Those that are in a set.
+    pub(super) fn among(&self, set: &Set) -> impl Iterator<Item = u32> {
+        self.0.iter().flat_map(|(block, bits)| {
+            let mut left = set.block(*block) & bits;
+            std::iter::from_fn(move || {
+                let bit = (left != 0).then(|| left.trailing_zeros())?;
+                left &= left - 1;
+                Some(64 * u32::from(*block) + bit)
+            })
+        })
+    }
+}
+
+// === impl Triggers ===
+
+impl Triggers {
+    /// For alternatives each of which needs one atom of every group: by the group that stands least often in texts, as far as
+    /// one can tell from how often its atoms stand in the tables. Without groups an alternative is never worth a look.
+    pub(super) fn rarest(alternatives: &[Vec<Vec<u32>>]) -> Self {
+        let mut uses: HashMap<u32, usize> = HashMap::new();
+        for atom in alternatives.iter().flatten().flatten() {
+            *uses.entry(*atom).or_default() += 1;
+        }
+        let mut by_atom: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+        for (alternative, groups) in (0..).zip(alternatives) {
+            let rarest = groups.iter().min_by_key(|group| group.iter().map(|atom| uses[atom]).sum::<usize>());
+            for atom in rarest.into_iter().flatten() {
+                by_atom.entry(*atom).or_default().push(alternative);
+            }
+        }
+        debug_assert!(alternatives.len() <= MOST, "too many phrases");
+        let mut made = Self::default();
+        for (atom, alternatives) in by_atom {
+            let from = to_u32(made.blocks.len());
+            made.blocks.extend(Any::of(&alternatives).0);
+            made.ranges.resize(atom as usize, (from, from));
+            made.ranges.push((from, to_u32(made.blocks.len())));
+        }
+        made
+    }
+
+    /// Notes the alternatives that are worth a look for any of some atoms.
+    pub(super) fn note(&self, seen: &Set, candidates: &mut Set) {
+        seen.each(|atom| {
+            self.of(atom).iter().for_each(|(block, bits)| candidates.insert_all(*block, *bits));
+            true
+        });
+    }
+
+    /// The alternatives that an atom makes worth a look.
+    fn of(&self, atom: usize) -> &[(u16, u64)] {
+        self.ranges.get(atom).map_or(&[], |(from, to)| &self.blocks[*from as usize..*to as usize])
+    }
+}
+
+/// The block of a [`Set`] in which one stands.
+fn block_of(one: u32) -> u16 {
+    u16::try_from(one / 64).unwrap_or(u16::MAX)
+}
