@@ -44,8 +44,9 @@ pub(super) struct Engine {
     triggers: Triggers,
     /// Numeric code -> alternatives.
     numbered: HashMap<u32, Vec<u32>>,
-    /// The atoms of [`WAITS`].
+    /// The atoms of [`WAITS`] and of [`UNITS`].
     waits: [u32; WAITS.len()],
+    units: [u32; UNITS.len()],
 }
 
 /// The circumstances that a rule may ask for beside the text.
@@ -60,6 +61,8 @@ pub(super) struct Scene<'a> {
 
 /// Words of which one stands in every sentence that names a wait.
 const WAITS: [&str; 4] = ["again", "retry", "wait", "resets"];
+/// Words of which one stands in every wait that is written in words.
+const UNITS: [&str; 8] = ["second", "seconds", "minute", "minutes", "hour", "hours", "day", "days"];
 
 /// A rule that holds, and where.
 #[derive(Debug, Clone, Copy)]
@@ -144,10 +147,11 @@ impl Engine {
             }
         }
         let waits = WAITS.map(|word| vocabulary.atom(word));
+        let units = UNITS.map(|word| vocabulary.atom(word));
         let Vocabulary { ascii, mut wide, atoms, .. } = vocabulary;
         wide.compile();
         let (ascii, triggers) = (ascii.compile(), Triggers::rarest(&groups));
-        Self { ascii, wide, atoms, placed, alternatives, triggers, numbered, waits }
+        Self { ascii, wide, atoms, placed, alternatives, triggers, numbered, waits, units }
     }
 
     /// The tables' size in memory, in bytes, and the number of phrases.
@@ -173,7 +177,8 @@ impl Engine {
                 finds.add_place(atom, end - usize::from(length), end, &self.placed)
             });
         }
-        finds.speaks_of_waiting = self.waits.iter().any(|atom| finds.seen.has(*atom));
+        let any = |atoms: &[u32]| atoms.iter().any(|atom| finds.seen.has(*atom));
+        finds.speaks_of_waiting = any(&self.waits) && any(&self.units);
         self.triggers.note(&finds.seen, &mut finds.candidates);
         let by_words = self.first_of(finds, reading, scene);
         self.first_by_number(by_words, &finds.seen, scene)

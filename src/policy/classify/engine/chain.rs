@@ -7,7 +7,7 @@
 use Unmatched::{Never, NoEarlier};
 
 use super::{
-    hits::{Lane, Places},
+    hits::{Hit, Lane, NOWHERE, Places},
     sets::{Any, Set},
 };
 use crate::policy::classify::{
@@ -69,25 +69,25 @@ impl Chain {
         let mut lanes = std::mem::take(&mut places.lanes);
         lanes.clear();
         for (part, link) in (0..).zip(links) {
-            lanes.extend(link.any.among(seen).flat_map(|atom| places.lanes(atom, part)));
+            for atom in link.any.among(seen) {
+                lanes.extend(places.lanes(atom, part, words));
+            }
         }
+        let count = lanes.len();
         let mut best: Option<(usize, usize)> = None;
-        for mut begins in begin.any.among(seen).flat_map(|atom| places.lanes(atom, 0)) {
-            lanes.iter_mut().for_each(Lane::reset);
+        for mut begins in begin.any.among(seen).flat_map(|atom| places.lanes(atom, 0, words)) {
+            // From the first place of each part on.
+            lanes.truncate(count);
+            lanes.extend_from_within(..);
             let mut no_earlier = 0;
-            while let Some(hit) = begins.next(words) {
-                places.pass(&mut begins);
-                if best.is_some_and(|best| best.0 <= hit.start) {
-                    break;
-                }
-                if hit.end < no_earlier || self.whole_value && !reading.is_value((hit.start, hit.end)) {
+            while begins.hit.start != NOWHERE && best.is_none_or(|best| begins.hit.start < best.0) {
+                let Hit { start, end: behind } = begins.hit;
+                places.pass(&mut begins, words);
+                if behind < no_earlier || self.whole_value && !reading.is_value((start, behind)) {
                     continue;
                 }
-                match end(links, hit.end, &mut lanes, places, &reading.text) {
-                    Ok(end) => {
-                        best = Some((hit.start, end));
-                        break;
-                    }
+                match end(links, behind, &mut lanes[count..], places, &reading.text) {
+                    Ok(end) => best = Some((start, end)),
                     Err(Never) => break,
                     Err(NoEarlier(than)) => no_earlier = than,
                 }
@@ -104,27 +104,24 @@ fn end(links: &[Link], from: usize, lanes: &mut [Lane], places: &Places, text: &
     let mut end = from;
     for (link, lanes) in links.iter().zip(lanes.chunk_by_mut(|one, other| one.part == other.part)) {
         let last = end + link.gap;
-        let (mut next, mut nearest) = (usize::MAX, usize::MAX);
+        let (mut next, mut nearest) = (NOWHERE, NOWHERE);
         for lane in lanes {
-            while lane.next(words).is_some_and(|hit| hit.start < end) {
-                places.pass(lane);
+            while lane.hit.start < end {
+                places.pass(lane, words);
             }
+            nearest = nearest.min(lane.hit.start);
             let mut lane = *lane;
-            while let Some(hit) = lane.next(words) {
-                nearest = nearest.min(hit.start);
-                if hit.start > last {
+            while lane.hit.start <= last {
+                if link.allows(&text[end..lane.hit.start]) {
+                    next = next.min(lane.hit.end);
                     break;
                 }
-                if link.allows(&text[end..hit.start]) {
-                    next = next.min(hit.end);
-                    break;
-                }
-                places.pass(&mut lane);
+                places.pass(&mut lane, words);
             }
         }
-        if next == usize::MAX {
+        if next == NOWHERE {
             return Err(match nearest {
-                usize::MAX => Never,
+                NOWHERE => Never,
                 // Only the first part behind the beginning tells how near that has to be.
                 nearest if end == from => NoEarlier(nearest.saturating_sub(link.gap)),
                 _ => NoEarlier(0),

@@ -30,7 +30,7 @@ pub(in crate::policy::classify) struct Hits {
     /// The alternatives that are worth a look for them.
     pub(super) candidates: Set,
     pub(super) places: Places,
-    /// Whether any of the words of [`WAITS`] stands in the text.
+    /// Whether words stand in the text that a wait written in words has.
     pub(in crate::policy::classify) speaks_of_waiting: bool,
 }
 
@@ -84,17 +84,21 @@ pub(super) struct Hit {
     pub(super) end: usize,
 }
 
-/// The places of one origin, gone through from the first on.
+/// The places of one origin, while they are gone through.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Lane {
-    from: From,
-    /// The word that the first ends with.
-    first: u16,
-    /// The word that the next ends with.
-    at: u16,
+    /// The next of them, or [`NOWHERE`].
+    pub(super) hit: Hit,
     /// Which part of a phrase they are.
     pub(super) part: u16,
+    /// The word that the next ends with, or [`NONE`].
+    at: u16,
+    before: u8,
+    letters: u8,
 }
+
+/// Behind all places.
+pub(super) const NOWHERE: usize = usize::MAX;
 
 /// The origins of an atom.
 #[derive(Debug, Clone, Copy, Default)]
@@ -168,6 +172,7 @@ impl Hits {
 impl Places {
     fn clear(&mut self) {
         self.count = 0;
+        self.next[usize::from(NONE)] = NONE;
         self.text = self.text.wrapping_add(1);
         if self.text == 0 {
             self.text = 1;
@@ -193,55 +198,46 @@ impl Places {
 
     /// The place of an atom that ends first.
     pub(super) fn first(&self, atom: u32, words: &[Word]) -> Option<Hit> {
-        self.lanes(atom, 0).filter_map(|lane| lane.next(words)).min_by_key(|hit| hit.end)
+        self.lanes(atom, 0, words).map(|lane| lane.hit).min_by_key(|hit| hit.end)
     }
 
     /// The lanes of an atom that is a part of a phrase.
     #[inline]
-    pub(super) fn lanes(&self, atom: u32, part: u16) -> impl Iterator<Item = Lane> {
+    pub(super) fn lanes(&self, atom: u32, part: u16, words: &[Word]) -> impl Iterator<Item = Lane> {
         let span = self.spans[atom as usize % MOST];
         let mut at = if span.text == self.text { span.origin } else { NONE };
         std::iter::from_fn(move || {
             let Origin { from, next } = *self.origins.get(usize::from(at))?;
             at = next;
-            let first = match from {
-                From::Row { row, .. } => self.rows[usize::from(row)].first,
-                From::Place(_) => 0,
-            };
-            Some(Lane { from, first, at: first, part })
+            Some(match from {
+                From::Place(hit) => Lane { hit, part, at: NONE, before: 0, letters: 0 },
+                From::Row { row, before, letters } => {
+                    let at = self.rows[usize::from(row)].first;
+                    Lane { hit: Hit::of(words, at, before, letters), part, at, before, letters }
+                }
+            })
         })
     }
 
     /// Passes the next place of a lane.
     #[inline]
-    pub(super) fn pass(&self, lane: &mut Lane) {
-        lane.at = match lane.from {
-            From::Place(_) => NONE,
-            From::Row { .. } => self.next[usize::from(lane.at)],
-        };
+    pub(super) fn pass(&self, lane: &mut Lane, words: &[Word]) {
+        lane.at = self.next[usize::from(lane.at)];
+        lane.hit = Hit::of(words, lane.at, lane.before, lane.letters);
     }
 }
 
-// === impl Lane ===
+// === impl Hit ===
 
-impl Lane {
-    /// The next place.
+impl Hit {
+    /// Where a phrase stands that ends with some letters of a word and has so many words before it.
     #[inline]
-    pub(super) fn next(&self, words: &[Word]) -> Option<Hit> {
-        let at = usize::from(self.at);
-        let word = words.get(at)?;
-        match self.from {
-            From::Place(hit) => Some(hit),
-            From::Row { before, letters, .. } => {
-                let begin = words.get(at.checked_sub(before.into())?)?.begin;
-                Some(Hit { start: begin, end: word.begin + usize::from(letters) })
-            }
+    fn of(words: &[Word], at: u16, before: u8, letters: u8) -> Self {
+        let first = words.get(usize::from(at).wrapping_sub(before.into()));
+        match (first, words.get(usize::from(at))) {
+            (Some(first), Some(last)) => Self { start: first.begin, end: last.begin + usize::from(letters) },
+            _ => Self { start: NOWHERE, end: NOWHERE },
         }
-    }
-
-    /// Goes through the places again.
-    pub(super) fn reset(&mut self) {
-        self.at = self.first;
     }
 }
 

@@ -208,7 +208,10 @@ impl Stem {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::growing::Growing, *};
+    use super::{
+        super::{growing::Growing, hits::NOWHERE},
+        *,
+    };
 
     fn finds(phrases: &[(&str, bool)], text: &str) -> Vec<(usize, u32, usize)> {
         let (mut growing, mut placed) = (Growing::default(), Set::default());
@@ -221,10 +224,10 @@ mod tests {
         growing.compile().walk(&text, &placed, &mut hits);
         let mut finds = Vec::new();
         for id in (0..).take(phrases.len()) {
-            for mut lane in hits.places.lanes(id, 0) {
-                while let Some(hit) = lane.next(text.words()) {
-                    finds.push((hit.end, id, hit.start));
-                    hits.places.pass(&mut lane);
+            for mut lane in hits.places.lanes(id, 0, text.words()) {
+                while lane.hit.start != NOWHERE {
+                    finds.push((lane.hit.end, id, lane.hit.start));
+                    hits.places.pass(&mut lane, text.words());
                 }
             }
         }
