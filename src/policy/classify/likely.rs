@@ -8,7 +8,7 @@
 //! Never overrules a documented code or another fact that is named exactly, a bare status, a typed fault of this service's own
 //! client, or a rule of the configuration.
 
-use std::{borrow::Cow, sync::LazyLock};
+use std::{borrow::Cow, cmp::Reverse, collections::BTreeMap, sync::LazyLock};
 
 use serde::{
     Deserialize as _,
@@ -27,7 +27,7 @@ use crate::domain::failure::{FailureClass, InvalidRequestDetail, ProviderError, 
 const MOST_WORDS: usize = 400;
 /// Classes that there are weights for.
 const CLASSES: usize = 17;
-/// Most features (a power of two).
+/// Most features, and most words and pairs of words that they are made of (a power of two).
 const FEATURES: usize = 8192;
 /// Weights are whole numbers of so many parts.
 const PARTS: f64 = 16.0;
@@ -42,16 +42,35 @@ const TOLD: usize = 3;
 
 static MODEL: LazyLock<Model> = LazyLock::new(|| Model::read(include_str!("likely.tsv")));
 
+/// What speaks for each class.
+type Weights = [i16; CLASSES];
+
 /// What words speak for.
 #[derive(Debug, Default)]
 struct Model {
     classes: Vec<FailureClass>,
     /// What speaks for each class before a word is read.
-    before: [i32; CLASSES],
-    /// From features to their rows, from one on.
-    rows: Table<{ 2 * FEATURES }>,
-    names: Vec<&'static str>,
-    weights: Vec<[i8; CLASSES]>,
+    before: Weights,
+    /// From words to their numbers, from one on, those of which only pairs are features, too.
+    words: Table<{ 2 * FEATURES }>,
+    /// From the numbers of two words that stand together to the number of their pair.
+    pairs: Table<{ 2 * FEATURES }>,
+    /// By number; words and pairs are numbered together.
+    features: Vec<Feature>,
+}
+
+/// A word, or two that stand together.
+#[derive(Debug, Default)]
+struct Feature {
+    name: &'static str,
+    weights: Weights,
+}
+
+/// The features of a text, each once.
+#[derive(Debug, Default)]
+struct Found {
+    seen: Set,
+    list: Vec<u16>,
 }
 
 /// A judgement, or a likelier one.
@@ -61,8 +80,7 @@ pub(super) fn weigh(judgement: Judgement, error: &ProviderError, reading: &Readi
     let scores = MODEL.scores(&found);
     let Some(best) = (0..scores.len()).max_by_key(|class| scores[*class]) else { return judgement };
     let above = |class: usize| f64::from(scores[class] - scores[best]) / PARTS;
-    let likelihood = 1.0 / (0..CLASSES).map(|class| above(class).exp()).sum::<f64>();
-    if likelihood < LIKELY || above(held) > -MARGIN {
+    if above(held) > -MARGIN || 1.0 / (0..CLASSES).map(|class| above(class).exp()).sum::<f64>() < LIKELY {
         return judgement;
     }
     let class = MODEL.classes[best];
@@ -109,24 +127,11 @@ fn circumstances(error: &ProviderError, evidence: &Evidence) -> [String; 2] {
     [format!("@{}", evidence.status().unwrap_or_default()), surface.to_owned()]
 }
 
-/// The rows of the features of a text, each once.
-fn features(error: &ProviderError, reading: &Reading, evidence: &Evidence) -> Vec<u16> {
-    let (mut found, mut seen) = (Vec::with_capacity(MOST_WORDS), Set::default());
-    let rows = &MODEL.rows;
-    let mut add = |key: u64| {
-        let row = rows.get(key);
-        if row != 0 && !seen.has(row.into()) {
-            seen.insert(row.into());
-            found.push(row);
-        }
-    };
-    let mut before = None;
-    let mut word = |mark: u64| {
-        if let Some(before) = before.replace(mark) {
-            add(pair(before, mark));
-        }
-        add(mark);
-    };
+/// The features of a text, each once.
+fn features(error: &ProviderError, reading: &Reading, evidence: &Evidence) -> Found {
+    let mut found = Found { list: Vec::with_capacity(MOST_WORDS), ..Found::default() };
+    let mut before = 0;
+    let mut word = |mark: u64| before = found.add(before, mark);
     if reading.text.is_ascii() {
         reading.text.words().iter().take(MOST_WORDS).for_each(|found| word(found.mark));
     } else {
@@ -134,14 +139,39 @@ fn features(error: &ProviderError, reading: &Reading, evidence: &Evidence) -> Ve
         pieces(&text).for_each(|piece| word(mark(piece)));
     }
     for word in circumstances(error, evidence) {
-        add(mark(&word));
+        found.add(0, mark(&word));
     }
     found
 }
 
-/// The key of two words that stand together.
-fn pair(one: u64, two: u64) -> u64 {
-    one.rotate_left(23).wrapping_mul(0xA24B_AED4_963E_E407) ^ two
+/// The key of the numbers of two words that stand together.
+fn pair(one: u16, two: u16) -> u64 {
+    u64::from(one) << 32 | u64::from(two) << 16
+}
+
+// === impl Found ===
+
+impl Found {
+    /// Adds a word, and its pair with the word before; says its number.
+    #[inline]
+    fn add(&mut self, before: u16, mark: u64) -> u16 {
+        let word = MODEL.words.get(mark);
+        if word != 0 {
+            if before != 0 {
+                self.insert(MODEL.pairs.get(pair(before, word)));
+            }
+            self.insert(word);
+        }
+        word
+    }
+
+    #[inline]
+    fn insert(&mut self, feature: u16) {
+        if feature != 0 && !self.seen.has(feature.into()) {
+            self.seen.insert(feature.into());
+            self.list.push(feature);
+        }
+    }
 }
 
 // === impl Model ===
@@ -151,7 +181,9 @@ impl Model {
     /// is left out, and the tests say so.
     fn read(text: &'static str) -> Self {
         let mut model = Self::default();
-        let mut keys = Vec::new();
+        // Zero is no feature.
+        model.features.push(Feature::default());
+        let (mut words, mut pairs) = (BTreeMap::new(), BTreeMap::new());
         for (name, rest) in text.lines().filter_map(|line| line.split_once('\t')) {
             if model.classes.len() < CLASSES {
                 let class = FailureClass::deserialize(StrDeserializer::<ValueError>::new(name));
@@ -160,41 +192,52 @@ impl Model {
                 model.classes.push(class);
                 continue;
             }
-            let mut weights = [0; CLASSES];
+            let mut feature = Feature { name, ..Feature::default() };
             for (class, weight) in rest.split(' ').filter_map(|pair| pair.split_once(':')) {
-                let class = class.parse().ok().and_then(|class: usize| weights.get_mut(class));
+                let class = class.parse().ok().and_then(|class: usize| feature.weights.get_mut(class));
                 if let (Some(place), Ok(weight)) = (class, weight.parse()) {
                     *place = weight;
                 }
             }
-            model.names.push(name);
-            model.weights.push(weights);
-            let key = name.split_once(' ').map_or_else(|| mark(name), |(one, two)| pair(mark(one), mark(two)));
-            keys.push((key, u16::try_from(model.names.len()).unwrap_or_default()));
+            let mut number = |word| *words.entry(mark(word)).or_insert_with(|| model.add(Feature::default()));
+            if let Some((one, two)) = name.split_once(' ') {
+                let key = pair(number(one), number(two));
+                pairs.insert(key, model.add(feature));
+            } else {
+                let number = number(name);
+                model.features[usize::from(number)] = feature;
+            }
         }
-        model.rows = Table::new(keys.into_iter());
+        model.words = Table::new(words.into_iter());
+        model.pairs = Table::new(pairs.into_iter());
         model
     }
 
+    /// Adds a feature; says its number.
+    fn add(&mut self, feature: Feature) -> u16 {
+        let number = self.features.len();
+        self.features.push(feature);
+        u16::try_from(number).unwrap_or_default()
+    }
+
     /// What some features speak for, class by class.
-    fn scores(&self, found: &[u16]) -> [i32; CLASSES] {
+    fn scores(&self, found: &Found) -> Weights {
         let mut scores = self.before;
-        for row in found {
-            let Some(weights) = self.weights.get(usize::from(*row) - 1) else { continue };
-            for (score, weight) in scores.iter_mut().zip(weights) {
-                *score += i32::from(*weight);
+        for feature in found.list.iter().filter_map(|number| self.features.get(usize::from(*number))) {
+            for (score, weight) in scores.iter_mut().zip(feature.weights) {
+                *score = score.saturating_add(weight);
             }
         }
         scores
     }
 
     /// The features that speak most for a class; short words, of which every text has some, are not told.
-    fn tell(&self, found: &[u16], class: usize) -> String {
-        let rows = found.iter().map(|row| usize::from(*row) - 1);
-        let mut rows: Vec<_> =
-            rows.filter(|row| self.names[*row].len() >= TELLING && self.weights[*row][class] > 0).collect();
-        rows.sort_by_key(|row| (std::cmp::Reverse(self.weights[*row][class]), *row));
-        let names: Vec<_> = rows.iter().take(TOLD).map(|row| self.names[*row]).collect();
+    fn tell(&self, found: &Found, class: usize) -> String {
+        let features = found.list.iter().filter_map(|number| self.features.get(usize::from(*number)));
+        let mut features: Vec<_> =
+            features.filter(|feature| feature.name.len() >= TELLING && feature.weights[class] > 0).collect();
+        features.sort_by_key(|feature| (Reverse(feature.weights[class]), feature.name));
+        let names: Vec<_> = features.iter().take(TOLD).map(|feature| feature.name).collect();
         if names.is_empty() { "its words".to_owned() } else { names.join(", ") }
     }
 }
@@ -209,11 +252,10 @@ mod tests {
     #[test]
     fn every_line_of_the_weights_is_read() {
         let lines = include_str!("likely.tsv").lines().count();
-        assert_eq!((MODEL.classes.len(), MODEL.names.len()), (CLASSES, lines - CLASSES));
-        assert!(
-            MODEL.names.len() < FEATURES
-                && MODEL.weights.iter().all(|weights| weights.iter().any(|weight| *weight != 0))
-        );
+        let named: Vec<_> = MODEL.features.iter().filter(|feature| !feature.name.is_empty()).collect();
+        assert_eq!((MODEL.classes.len(), named.len()), (CLASSES, lines - CLASSES));
+        assert!(named.iter().all(|feature| feature.weights.iter().any(|weight| *weight != 0)));
+        assert!(MODEL.features.len() <= FEATURES, "{}", MODEL.features.len());
     }
 
     #[test]

@@ -85,7 +85,7 @@ impl Reading {
 
     /// Reads a source of any length; only its head and tail are looked at.
     pub(super) fn add(&mut self, source: &str) {
-        self.text.make_room(source.len().min(HEAD + TAIL));
+        self.text.begin();
         self.values.reserve(USUAL_KEPT);
         self.numbers.reserve(USUAL_KEPT);
         if source.len() <= HEAD + TAIL {
@@ -102,7 +102,6 @@ impl Reading {
     pub(super) fn add_code(&mut self, code: &str) {
         self.add("code");
         let code = &code[..code.floor_char_boundary(HEAD)];
-        self.text.make_room(code.len());
         self.open = Some(Open { from: self.text.len(), quoted: true });
         self.read(code, 0);
         self.text.gap();

@@ -17,8 +17,10 @@ pub(in crate::policy::classify) struct Text {
     bytes: Room<u8, { PLACES + SPARE }>,
     /// How much of it is written.
     len: usize,
-    /// The words that a space ends.
-    words: Vec<Word>,
+    /// The words that a space ends, and room behind them.
+    words: Room<Word, WORDS>,
+    /// How many of them there are.
+    count: usize,
     /// Where the word begins that is being written.
     next: usize,
     /// The mark of that word, as long as it ends here.
@@ -26,7 +28,7 @@ pub(in crate::policy::classify) struct Text {
 }
 
 /// A word of a text.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(in crate::policy::classify) struct Word {
     /// Where it begins.
     pub begin: usize,
@@ -34,8 +36,8 @@ pub(in crate::policy::classify) struct Word {
     pub mark: u64,
 }
 
-/// Bytes that a word and its gap have at least, on an average.
-const USUAL_WORD: usize = 5;
+/// Words that there is room for (a power of two, so that no place is outside).
+const WORDS: usize = 1 << 14;
 /// Bytes that there is room for, twice as many as bounded sources can have (a power of two, so that no place is outside).
 const PLACES: usize = 1 << 17;
 /// Room behind them, so that sixteen bytes can always be stored at once.
@@ -56,7 +58,7 @@ impl Text {
     #[cfg(test)]
     pub(in crate::policy::classify) fn of(words: &str) -> Self {
         let mut text = Self::default();
-        text.make_room(words.len() + 1);
+        text.begin();
         for word in words.split(' ') {
             text.put_all(word.as_bytes());
             text.gap();
@@ -67,12 +69,11 @@ impl Text {
     /// Forgets what is written and keeps the room.
     pub(super) fn clear(&mut self) {
         (self.len, self.next, self.written) = (0, 0, (0, 0));
-        self.words.clear();
+        self.count = 0;
     }
 
-    /// Makes room for the words of a source of so many bytes, and begins with a space.
-    pub(super) fn make_room(&mut self, source: usize) {
-        self.words.reserve(source / USUAL_WORD);
+    /// Begins with a space.
+    pub(super) fn begin(&mut self) {
         if self.len == 0 {
             self.bytes[0] = b' ';
             (self.len, self.next) = (1, 1);
@@ -138,7 +139,7 @@ impl Text {
                 (self.next, self.len, self.written) = (begin, end, (end, mark));
                 return i;
             }
-            self.words.push(Word { begin, mark });
+            self.push(Word { begin, mark });
             begin = end + 1;
             while next <= within {
                 i += 1;
@@ -167,9 +168,18 @@ impl Text {
     /// Ends a word that is surely being written.
     fn end_word(&mut self) {
         let mark = if self.written.0 == self.len { self.written.1 } else { self.mark(self.len) };
-        self.words.push(Word { begin: self.next, mark });
+        self.push(Word { begin: self.next, mark });
         self.put(b' ');
         self.next = self.len;
+    }
+
+    /// Adds a word that a space ends.
+    #[inline]
+    fn push(&mut self, word: Word) {
+        if self.count < WORDS {
+            self.words[self.count] = word;
+            self.count += 1;
+        }
     }
 
     /// The mark of the word that is being written, if it ends there.
@@ -194,7 +204,7 @@ impl Text {
     /// The words that a space ends.
     #[inline]
     pub(in crate::policy::classify) fn words(&self) -> &[Word] {
-        &self.words
+        &self.words[..self.count]
     }
 
     /// Eight bytes from a place on; behind the end of the text whatever they are.
@@ -222,7 +232,7 @@ mod tests {
     /// The words that are read of a source in which commas are gaps.
     fn read(source: &str) -> Text {
         let (mut text, mut taken) = (Text::default(), Source::default());
-        text.make_room(source.len());
+        text.begin();
         taken.take(source.as_bytes());
         let (bytes, mut i) = (source.as_bytes(), 0);
         while i < bytes.len() {
@@ -255,7 +265,7 @@ mod tests {
                 assert_eq!(found.map(|found| found.mark), Some(mark), "{source}");
             }
             let mut text = Text::default();
-            text.make_room(length);
+            text.begin();
             text.put_all(word.as_bytes());
             text.gap();
             assert_eq!(text.words()[0].mark, mark, "{word}");
