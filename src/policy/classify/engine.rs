@@ -187,24 +187,17 @@ impl Engine {
     /// The first rule of which a phrase stands in the text.
     fn first_of(&self, hits: &mut Hits, reading: &Reading, scene: &Scene<'_>) -> Option<Found> {
         let Hits { seen, candidates, places, .. } = hits;
-        let mut best: Option<Found> = None;
+        let mut first = None;
         // Alternatives are numbered in the order of rules.
         candidates.each(|at| {
             let alternative = &self.alternatives[at];
-            if best.is_some_and(|best| best.rule < alternative.rule) {
-                return false;
-            }
             if alternative.fits(seen, scene) {
                 let span = alternative.chain.first(seen, places, reading);
-                let found = span.map(|span| Found { rule: alternative.rule, span });
-                // Of the phrases of one rule, the one that stands first.
-                if let Some(found) = found.filter(|found| best.is_none_or(|best| found.span.0 < best.span.0)) {
-                    best = Some(found);
-                }
+                first = span.map(|span| Found { rule: alternative.rule, span });
             }
-            true
+            first.is_none()
         });
-        best
+        first
     }
 
     /// The first rule, better than one that was found, of which a numeric code stands in the text.

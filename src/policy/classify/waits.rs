@@ -14,7 +14,7 @@ use jiff::{Timestamp, fmt::rfc2822};
 mod length;
 
 use self::length::duration;
-use super::reading::{Reading, Word, mark, place};
+use super::reading::{Reading, Word, last_mark, mark, place};
 use crate::domain::failure::{FailureClass, ProviderError, Wait, WaitSource};
 
 /// The longest wait that is believed: a month.
@@ -146,7 +146,7 @@ pub(super) mod text {
     //! Waits that stand in the text.
 
     use super::length::{Unit, bounded, clock, duration};
-    use super::{Duration, ProviderError, Reading, Wait, WaitSource, Word, mark, place, rounds_to};
+    use super::{Duration, ProviderError, Reading, Wait, WaitSource, Word, last_mark, mark, place, rounds_to};
 
     /// Words (in the spelling of a reading) after which a wait stands; whether a bare number means seconds or milliseconds.
     const LEADS: [(&str, Option<Unit>); 48] = [
@@ -200,6 +200,17 @@ pub(super) mod text {
         (" wait about ", None),
     ];
 
+    /// The last word of each, and the [places](place) of all of these.
+    const LASTS: ([u64; LEADS.len()], u64) = {
+        let (mut lasts, mut places, mut at) = ([0; LEADS.len()], 0, 0);
+        while at < LEADS.len() {
+            lasts[at] = last_mark(LEADS[at].0);
+            places |= place(lasts[at]);
+            at += 1;
+        }
+        (lasts, places)
+    };
+
     /// What ends like a lead and is the client's own business.
     const NOT_LEADS: [&str; 7] = [
         " total retry delay ",
@@ -218,11 +229,13 @@ pub(super) mod text {
         for number in &reading.numbers {
             let before = &reading.text[..number.at];
             let word = number.words.checked_sub(1).and_then(|at| reading.text.words().get(at));
-            let lead = LEADS[..if word.is_some_and(may_lead) { LEADS.len() } else { 0 }]
-                .iter()
-                .filter(|(lead, _)| before.ends_with(lead.as_bytes()))
-                .max_by_key(|(lead, _)| lead.len())
-                .filter(|_| !NOT_LEADS.iter().any(|no| before.ends_with(no.as_bytes())));
+            // Nearly no word before a number ends a lead.
+            let word = word.filter(|word| place(word.mark) & LASTS.1 != 0);
+            let lead = word.and_then(|word| {
+                let leads = LEADS.iter().zip(LASTS.0).filter(|(_, last)| *last == word.mark).map(|(lead, _)| lead);
+                leads.filter(|(lead, _)| before.ends_with(lead.as_bytes())).max_by_key(|(lead, _)| lead.len())
+            });
+            let lead = lead.filter(|_| !NOT_LEADS.iter().any(|no| before.ends_with(no.as_bytes())));
             let rest = source.get(number.source..)?;
             let wait = if let Some((lead, unit)) = lead {
                 if source.as_bytes().get(number.source.wrapping_sub(1)) == Some(&b'-') {
@@ -247,31 +260,6 @@ pub(super) mod text {
             }
         }
         rounded.or_else(|| if in_words { self::in_words(reading) } else { None })
-    }
-
-    /// Whether a word before a number can end a lead at all.
-    fn may_lead(word: &Word) -> bool {
-        const LAST: [u64; 18] = [
-            mark("in"),
-            mark("after"),
-            mark("ms"),
-            mark("s"),
-            mark("sec"),
-            mark("secs"),
-            mark("seconds"),
-            mark("millis"),
-            mark("milliseconds"),
-            mark("delay"),
-            mark("reset"),
-            mark("time"),
-            mark("wait"),
-            mark("for"),
-            mark("least"),
-            mark("another"),
-            mark("about"),
-            mark("approximately"),
-        ];
-        LAST.contains(&word.mark)
     }
 
     /// `60秒后`, `5 minutes later`: the word comes after the number.

@@ -38,9 +38,9 @@ pub(super) fn for_user(class: C, wait: Option<Wait>) -> String {
     };
     match (class, wait) {
         (C::RateLimited | C::QuotaExceeded | C::Overloaded, Some(wait)) if !wait.duration.is_zero() => {
-            format!("{words} It frees up in {}.", spoken(wait.duration))
+            [words, " It frees up in ", &spoken(wait.duration), "."].concat()
         }
-        (C::RateLimited, _) => format!("{words} Please wait a moment."),
+        (C::RateLimited, _) => [words, " Please wait a moment."].concat(),
         _ => words.to_owned(),
     }
 }
@@ -96,16 +96,17 @@ pub(super) fn for_operator(class: C, detail: Option<D>, wait: Option<Wait>, tool
         C::Unknown => "See the trace: nothing known fits this failure.",
     };
     match wait {
-        Some(wait) if !wait.duration.is_zero() => format!("{words} Stated wait: {}.", spoken(wait.duration)),
+        Some(wait) if !wait.duration.is_zero() => [words, " Stated wait: ", &spoken(wait.duration), "."].concat(),
         _ => words.to_owned(),
     }
 }
 
 fn spoken(duration: Duration) -> String {
     let seconds = duration.as_secs() + u64::from(duration.subsec_nanos() > 0);
-    match seconds {
-        0..=119 => format!("{seconds} s"),
-        120..=7199 => format!("{} min", seconds.div_ceil(60)),
-        _ => format!("{} h", seconds.div_ceil(3600)),
-    }
+    let (count, unit) = match seconds {
+        0..=119 => (seconds, " s"),
+        120..=7199 => (seconds.div_ceil(60), " min"),
+        _ => (seconds.div_ceil(3600), " h"),
+    };
+    count.to_string() + unit
 }
