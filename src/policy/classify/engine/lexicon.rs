@@ -16,7 +16,7 @@ use super::{
     sets::Set,
     table::{All, Table},
 };
-use crate::policy::classify::reading::{Text, Word};
+use crate::policy::classify::reading::Text;
 
 /// Where every phrase begins. No edge leads here, so it also stands for no node.
 pub(super) const ROOT: u16 = 0;
@@ -122,8 +122,11 @@ impl Lexicon {
         for (at, word) in text.words().iter().enumerate() {
             let number = self.words.get(word.mark);
             let room = if number == 0 {
-                let before = std::mem::replace(&mut node, ROOT);
-                self.take_unknown(before, text, at, &mut |row| hits.add_row(row, &self.finds, at, placed))
+                let stemmed = self.stemmed[node];
+                let stems = self.letters[letters_key(&word.mark.to_le_bytes())];
+                node = ROOT;
+                let mut take = |row| hits.add_row(row, &self.finds, at, placed);
+                stemmed == ROOT && stems.to == 0 || self.take_stems(stems, stemmed, text, word.begin, &mut take)
             } else {
                 node = self.follow(node, number);
                 let Step { row, rest, .. } = self.steps[node];
@@ -149,29 +152,30 @@ impl Lexicon {
         self.first[word]
     }
 
-    /// Tells the open phrases that end with a word that no phrase holds whole, alone or behind the words of a node and of its
-    /// endings.
+    /// Tells the open phrases of which the last word begins at a place: some that are all of it, and those behind the words
+    /// of a node and of its endings.
     #[inline(never)]
-    fn take_unknown(&self, node: u16, text: &Text, at: usize, take: &mut impl FnMut(Row) -> bool) -> bool {
-        let Word { begin, mark } = text.words()[at];
-        let mut node = self.stemmed[node];
-        while node != ROOT {
-            let stems = self.behind[node];
-            if !self.take_stems(stems, text, begin, take) {
-                return false;
+    fn take_stems(
+        &self,
+        mut stems: Stems,
+        mut node: u16,
+        text: &Text,
+        begin: usize,
+        take: &mut impl FnMut(Row) -> bool,
+    ) -> bool {
+        let (head, rest) = (text.eight(begin), text.get(begin + 8..).unwrap_or_default());
+        loop {
+            for stem in self.stems.get(usize::from(stems.from)..usize::from(stems.to)).unwrap_or_default() {
+                if stem.begins(head, rest) && !take(stem.row) {
+                    return false;
+                }
             }
+            if node == ROOT {
+                return true;
+            }
+            stems = self.behind[node];
             node = stems.next;
         }
-        let stems = self.letters[letters_key(&mark.to_le_bytes())];
-        stems.to == 0 || self.take_stems(stems, text, begin, take)
-    }
-
-    /// Tells the open phrases of which the last word begins at a place.
-    #[inline]
-    fn take_stems(&self, stems: Stems, text: &Text, begin: usize, take: &mut impl FnMut(Row) -> bool) -> bool {
-        let head = text.eight(begin);
-        let stems = &self.stems[usize::from(stems.from)..usize::from(stems.to)];
-        stems.iter().all(|stem| !stem.begins(head, text, begin) || take(stem.row))
     }
 }
 
@@ -198,11 +202,10 @@ impl Stem {
         Self { row, head, mask, rest: rest.into() }
     }
 
-    /// Whether a word begins with it of which these are the first eight letters.
+    /// Whether a word begins with it, of which these are the first eight letters and what follows.
     #[inline]
-    fn begins(&self, head: u64, text: &[u8], begin: usize) -> bool {
-        head & self.mask == self.head
-            && (self.rest.is_empty() || text.get(begin + 8..).is_some_and(|rest| rest.starts_with(&self.rest)))
+    fn begins(&self, head: u64, rest: &[u8]) -> bool {
+        head & self.mask == self.head && rest.starts_with(&self.rest)
     }
 }
 
