@@ -24,6 +24,7 @@ mod loose;
 mod lost;
 mod machine_codes;
 mod nets;
+mod plain;
 mod relay_codes;
 mod request;
 mod schema;
@@ -36,9 +37,10 @@ mod traps;
 mod vague;
 
 /// The tables in order, and whether their rules stand however likely all words together make another class.
-static TABLES: [(&[Rule], bool); 27] = [
+static TABLES: [(&[Rule], bool); 28] = [
     (traps::RULES, true),
     (causes::RULES, true),
+    (plain::RULES, true),
     (senses::RULES, false),
     (inner::RULES, true),
     (codes::RULES, true),

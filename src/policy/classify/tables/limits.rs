@@ -61,7 +61,7 @@ pub(super) const RULES: &[Rule] = &[
             "resource exhausted",
             "resource has been exhausted",
             "too many tokens .. {wait|try again|per}",
-            "please wait {a moment|before|#|and try|a few|a bit|a while|and retry|for}",
+            "please wait {a moment|before|#|and try|a few|a bit|a while|and retry|for} !deployed !finish loading",
             "requests are too frequent",
             "# {requests|request|calls|call} {second|minute|hour|sec|min}",
             "{request|requests|requesting|sending} {is |are |were |was |}{too frequent*|too fast|too quickly|too often|too many}",

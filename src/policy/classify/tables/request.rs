@@ -217,6 +217,9 @@ pub(super) const RULES: &[Rule] = &[
             "array {schema |type }{missing|must have|without|has no|needs} items",
             "function declarations .. missing field",
             "flavored json schema",
+            "{proto field is not repeating|non empty for object type}",
+            "{only allowed for|should be} {string|integer|number|object|array} type",
+            "properties .. {missing field|not repeating} & function declarations",
             "schema .. {not compatible|incompatible|not allowed at}",
             "schema .. {too complex|too many states|too deep*|too many nested|nested too|too many properties}",
         ],
@@ -306,7 +309,7 @@ pub(super) const RULES: &[Rule] = &[
     invalid(
         "request.vendor_schema",
         D::BadSchema,
-        &["invalid schema for {function|response format|tool}", "literal error .. role", "input should be .. {user|assistant|system|developer}"],
+        &["invalid schema for {function|response format|tool} !json schema of type object", "literal error .. role", "input should be .. {user|assistant|system|developer}"],
     )
     .fallback(true),
     invalid(

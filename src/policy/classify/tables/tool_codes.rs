@@ -33,7 +33,14 @@ pub(super) const RULES: &[Rule] = &[
     ),
     invalid("mcp.invalid_type", D::BadSchema, &["invalid type & @num:32602", "expected .. received & @num:32602"]),
     invalid("mcp.invalid_params", D::ParameterMismatch, &["@num:32602"]),
-    invalid("jsonrpc.parse", D::BadSchema, &["@num:32700", "@num:32600"]),
+    invalid(
+        "jsonrpc.parse",
+        D::BadSchema,
+        &[
+            "@num:32700 !insufficient scope !unauthorized",
+            "@num:32600 !insufficient scope !missing scope !unauthorized !forbidden !access token !bearer",
+        ],
+    ),
     rule("lsp.cancelled", C::Cancelled, numbered!("": 32800)),
     // OAuth.
     rule(

@@ -109,7 +109,7 @@ pub(super) const RULES: &[Rule] = &[
             "column .. does not exist @tool",
             "{unknown|no such|ambiguous|invalid} column @tool",
             "error in the jql query @tool",
-            "length {should|must} be {less than |at most |no more than |under |}{or equal to |}# @tool",
+            "length {should|must} be {less than |at most |no more than |under |}{or equal to |}# !range of input length @tool",
             "{must|should} be {less than|at most|no more than|shorter than|under|up to} # characters @tool",
             "must contain at most # {character|characters|item|items|element|elements} @tool",
             "{invalid|malformed|bad|unsupported} url @tool",

@@ -1,0 +1,235 @@
+//! Plain facts that stand inside a wrapper's words, or that no vendor's code names: asked before the codes are.
+//!
+//! A limit that a client reports and the empty purse that the provider tells, a library that is not installed, a full disk, a
+//! value that one model alone wants: each phrase names its fact whole, so that what stands around it does not count.
+
+use crate::{
+    domain::failure::{FailureClass as C, InvalidRequestDetail as D},
+    policy::classify::rule::{Rule, invalid, rule},
+};
+
+/// In order.
+pub(super) const RULES: &[Rule] = &[
+    // A client's word for a 429, and the provider's own reason behind it.
+    rule(
+        "plain.purse",
+        C::QuotaExceeded,
+        &[
+            "{insufficient balance|insufficient account balance|insufficient wallet balance|insufficient quota|no resource package|credit balance is too low|billing hard limit|in arrears|余额不足|欠费} & {rate limit|rate limits|rate limited|ratelimit*|too many requests}",
+            "no {account|accounts|key|keys|channel|channels} {available |left |remaining |}with {remaining |available |enough |sufficient |any |}{quota|credits|credit|balance}",
+        ],
+    ),
+    // A reset that has a date is no short window.
+    rule(
+        "plain.reset_date",
+        C::QuotaExceeded,
+        &[
+            "{hit|reached|exceeded|used} {your|the|its} {limit|limits|usage limit} .. {resets|reset on|renews} {on |}{jan|feb|mar|apr|may|jun|jul|aug|sep|sept|oct|nov|dec|january|february|march|april|june|july|august|september|october|november|december|monday|tuesday|wednesday|thursday|friday|saturday|sunday|tomorrow}",
+        ],
+    ),
+    // An edge's own page, under whatever name.
+    rule("plain.edge_timeout", C::Timeout, &["# a timeout occurred"]),
+    // What a program needs on this machine, and does not find.
+    rule(
+        "plain.library",
+        C::Configuration,
+        &[
+            "{could not|cannot|couldnt|failed to|unable to|error} {load|loading|find|open} {the |a |}{shared |dynamic |native |runtime |system |}{library|libraries|dll|shared object} .. {specified module|no such file|not found|could not be found|cannot open|missing} !core dumped !registry ollama",
+            "{cannot open shared object file|error while loading shared libraries} !core dumped",
+            "{library not loaded|dll load failed|dlopen failed|unsatisfied link error|no native library} !core dumped",
+            "the specified module could not be found",
+            "{engine variant|default engine|default backend|default runtime} .. not {set|selected|chosen|installed}",
+            "{driver library version mismatch|cuda driver version is insufficient|nvidia driver .. too old}",
+        ],
+    ),
+    // A file of weights that is broken is no broken picture.
+    rule(
+        "plain.model_file",
+        C::Configuration,
+        &[
+            "not within the file bounds",
+            "{invalid|bad|wrong|unknown|unexpected} {magic|gguf magic} {number|numbers|character|characters|bytes|value|#} & {model|gguf|ggml|tensor|weights|checkpoint|llama}",
+            "{gguf|ggml|safetensor|safetensors|checkpoint|tensor data|model weights|weights|model} {file |files |data |}{is|are|appears to be|seems to be|may be|might be|looks} {corrupted|corrupt|truncated|damaged|truncated or corrupt|incomplete or corrupted|corrupt or truncated} !image !audio !video",
+            "{safetensor error|error while deserializing header|unexpected eof reading tensor|tensor .. has wrong shape}",
+            "{digest|checksum|sha256|hash} mismatch & {download*|model|blob|manifest|file}",
+        ],
+    ),
+    // An account or a tier that somebody shut because others misused it.
+    rule(
+        "plain.misuse",
+        C::PermissionDenied,
+        &[
+            "{restricted|disabled|suspended|blocked|revoked|banned|restricted access|access restricted|unavailable} {access |}{due to|because of|owing to|following|on account of} {suspected |repeated |apparent |ongoing |}{abuse|misuse|fraud|abusive} !please wait !rate limit !rate limits",
+        ],
+    ),
+    // Places inside a network that a guard keeps callers from.
+    rule(
+        "plain.inner_address",
+        C::PermissionDenied,
+        &[
+            "ssrf {protection|guard|blocked|check|prevention|filter|attempt|policy|detected}",
+            "{resolves|resolved|points} to {a |an |}{private|internal|loopback|link local|reserved|non public|private internal} {internal |}{ip|ips|address|addresses|network|host} !image !audio !video !file",
+            "{requests|connections|connection|access|calls} to {a |an |the |}{private|internal|loopback|link local|non public} {ip|ips|address|addresses|networks|network|hosts} {is|are|was|were} {blocked|forbidden|denied|not allowed|not permitted|disallowed|prohibited}",
+            "{target|destination|host|address|ip} .. {private|internal|loopback} .. {allowlist|allow list|whitelist|allowlisted}",
+            "{unauthorized|unauthorised|disallowed|forbidden|blocked|untrusted|unapproved} {source |client |caller |remote |}ip {address|addresses|range}",
+        ],
+    ),
+    // Not for this caller until somebody says so.
+    rule(
+        "plain.application",
+        C::PermissionDenied,
+        &[
+            "{fill out|fill in|fill|complete|submit} {our|the|an|a|this} {application|access|access request|use case|sign up|waitlist|enrollment} form",
+            "requested {resource|grant|service} {is |was |}not granted",
+            "{requested grant not found|auth no license|auth no enough license|licc fail|licc failed}",
+            "not eligible for {credits|free credits|this model|this feature|the model|the program}",
+        ],
+    ),
+    // Two names for one failure: the plainer one is the inner.
+    rule("plain.server", C::ServerError, &["server unavailable error internal server error"]),
+    // The filter itself failed, and nothing was refused.
+    rule("plain.filter_failed", C::ServerError, &["content filter error & {not filtered|filtered false}"]),
+    // A safety review that something did not pass.
+    rule(
+        "plain.moderation",
+        C::ContentFiltered,
+        &[
+            "{did not|didnt|does not|doesnt|failed to|fails to} {respect|meet|pass|comply with|follow|satisfy} {our |the |its |a |}{moderation|safety|content|usage} {rule|rules|check|checks|guidelines|guideline|review|step|filter|standards|requirements}",
+            "failed to moderate {image|images|content|prompt|text|input|video} !connection !timed out !timeout !unavailable !internal server error",
+            "content violates {the |our |their |}{usage|content|safety|community|acceptable use} {guidelines|policy|policies|rules}",
+            "failed check safety check",
+        ],
+    ),
+    // A model that somebody wakes, or that is on its way.
+    rule(
+        "plain.waking",
+        C::Overloaded,
+        &[
+            "please wait {for|until|while} .. {deployed|ready|finish loading|finishes loading|loaded|initialized|initialised|warm|warmed up|start up|starts up|boot*} !rate limit !limit !quota",
+            "{endpoint|deployment|it|model} is not {yet |}deployed yet",
+            "{it|endpoint|deployment} is not yet deployed",
+            "model is {currently |}cold",
+            "not ready for {inference|serving|requests|prediction|predictions|traffic}",
+            "{worker|pipeline|engine|model|service|server|runtime|session|tokenizer} is not {yet initialized|yet initialised|initialized yet|initialised yet|yet ready|ready yet|warmed up yet} !credential* !mcp",
+            "deployment is not ready",
+        ],
+    ),
+    // A pool that has nobody free.
+    rule(
+        "plain.pool",
+        C::Overloaded,
+        &[
+            "no {available|idle|free|spare|healthy} {client|clients|session|sessions|connections|browser|browsers|engine|engines} !configured !api key !quota",
+        ],
+    ),
+    // A container that says what it is, and always will.
+    rule(
+        "plain.container",
+        C::ServerError,
+        &[
+            "received client error # from .. internal server exception !died !killed !crashed !out of memory !loading !too long !exceed*",
+        ],
+    )
+    .retry(false),
+    invalid(
+        "plain.eula",
+        D::Other,
+        &["{need to|must|have to|should|please} {pass|set|send|add|provide|specify} .. accept eula", "accept eula {true |}{is |must be |}{required|missing|needed|set}"],
+    )
+    .fallback(true),
+    // Nothing can be written any more, and waiting makes no room.
+    rule(
+        "plain.disk",
+        C::ServerError,
+        &[
+            "{no space left on device|enospc|disk quota exceeded|disk is full|disk full|not enough space on the disk|not enough disk space|insufficient disk space|no disk space|磁盘空间不足|磁盘已满} !wal buffer",
+        ],
+    )
+    .retry(false),
+    // A plugin's own program broke while it was called.
+    rule(
+        "plain.plugin_bug",
+        C::ServerError,
+        &[
+            "plugin invoke error .. error type {key error|attribute error|name error|index error|unbound local error|zero division error|import error|module not found error|not implemented error} !choices !candidates !response !content",
+        ],
+    )
+    .retry(false),
+    // Sentences of well-known clients for an answer that they cannot read.
+    rule(
+        "plain.unread",
+        C::MalformedResponse,
+        &[
+            "unhandled format for {content|part|candidate|candidates|response|safety rating|count tokens response}",
+            "{unknown|unrecognized|unrecognised|unhandled|unexpected} {server|realtime|websocket} event",
+            "{unknown|unrecognized|unrecognised|unhandled} {event|message|frame} type {received |}{from|by} {the |}{server|upstream|provider|model}",
+            "finish reason undefined",
+            "{validation error|validation errors} for {agent|planner|planning|router|routing|navigator|action|step|task|extraction|evaluation|grader|grade|judge|summary|query|structured|final|classification|decision|reflection} {model |}{output|response|answer|reply|result|decision}",
+        ],
+    ),
+    // A handshake that ends with an alert about somebody's certificate ends so again.
+    rule(
+        "plain.certificate_alert",
+        C::Network,
+        &[
+            "alert {bad certificate|unknown ca|certificate {required|expired|revoked|unknown}|unsupported certificate}",
+            "tls {bad certificate|unknown certificate authority|unknown certificate|certificate required|expired certificate|revoked certificate|unsupported certificate}",
+        ],
+    )
+    .retry(false),
+    rule(
+        "plain.no_connection",
+        C::Network,
+        &[
+            "{all|every} {connection|connect|connections} {attempt|attempts} failed",
+            "mcp error {# |}connection closed !program not found !no module !no such file !not found !command",
+            "type error fetch failed @tool",
+        ],
+    ),
+    rule(
+        "plain.no_tool",
+        C::NotFound,
+        &[
+            "no {mcp |}{client|server|handler|provider} {was |is |}{found|registered} for tool",
+            "no models {were |are |}{returned|listed|found} {from|by|in} {the |}.. {catalog|catalogue|registry|hub}",
+        ],
+    ),
+    // The address is wrong, says who was asked.
+    rule("plain.address", C::Configuration, &["url error please check !invalid parameter"]),
+    // One model's own value for a parameter.
+    invalid(
+        "plain.own_value",
+        D::UnsupportedParameter,
+        &[
+            "only {#|0|the value #|value #} {is|are} {allowed|supported|accepted|permitted|valid} {for|with|by|in|on} {this|the|that} {model|endpoint|mode|provider}",
+            "only {supports|accepts|allows} {a |}{temperature|top p|top k|n|frequency penalty|presence penalty|repetition penalty} {of |equal to |}{#|0}",
+            "{temperature|top p|top k|frequency penalty|presence penalty|repetition penalty} must be {set to |exactly |equal to |}{#|0} {for|with|when|on|in} {this|the|that|using|thinking|reasoning}",
+            "{beta header|beta headers|beta flag|beta flags|anthropic beta} & {unexpected value|unexpected values|invalid beta|unsupported beta|unknown beta|invalid value|unsupported value|unrecognized beta|not supported|unsupported}",
+            "unsupported {for|by|with|on|in} {this|the|that} {model|endpoint|deployment|api version} !region !country !location",
+            "{incompatible|conflicting} {tool choice|tool|parameter|parameters|param|params|option|options|argument|arguments|sampling} !library !version",
+            "{cannot|can not|must not|may not} be {specified|set|provided|given|passed} {in the request body|in the request|in request|for {a|the|this} deployment}",
+            "{add an image to use|switch your model to|text only requests are not}",
+        ],
+    ),
+    // An empty turn that this vendor does not take.
+    invalid("plain.empty_turn", D::Other, &["all messages must have non empty content"]).fallback(true),
+    invalid(
+        "plain.last_turn",
+        D::MessageOrder,
+        &["{assistant|user|system|tool|model} {role|turn|message} in {the |}{final|last|first} position"],
+    )
+    .fallback(true),
+    // A field that every call needs, and an enumeration that does not hold the value.
+    invalid(
+        "plain.field",
+        D::BadSchema,
+        &[
+            "field {messages|model|prompt|input|contents|content|query|text|messages role|voice|file} is required !serial name @http @stream",
+            "{messages|model name|user prompt|user input|user message|contents} is {a |}required {field|property|for} !serial name !response !answer @http @stream",
+            "{messages|model name|contents|prompt} is required !serial name !response !answer @400 @422",
+            "{user input|user prompt} is required @http @stream",
+            "enum value expected & received !type validation !response !choices @http @stream",
+            "invalid option expected one of !type validation !response !choices @http @stream",
+        ],
+    ),
+];
