@@ -11,9 +11,9 @@ pub(super) const RULES: &[Rule] = &[rule(
     C::Overloaded,
     &[
         "overloaded",
-        "overload",
+        "overload !no overload !matching overload !suitable overload !method overload !operator overload !function overload",
         "overloaded error",
-        "{at|over|out of|beyond|exceed*|insufficient|limited|no|full|reached|lacks|not enough|low} .. capacity",
+        "{at|over|out of|beyond|exceed*|insufficient|limited|no|full|reached|lacks|not enough|low} .. capacity !out of range !initial capacity !capacity #",
         "capacity temporarily exceeded",
         "capacity {exceeded|error|reached|unavailable|constraint*|limit*|is full|not available}",
         "{high|heavy|unusually high|increased|peak} {demand|load|traffic|volume|usage}",

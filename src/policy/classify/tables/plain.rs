@@ -27,8 +27,25 @@ pub(super) const RULES: &[Rule] = &[
             "{hit|reached|exceeded|used} {your|the|its} {limit|limits|usage limit} .. {resets|reset on|renews} {on |}{jan|feb|mar|apr|may|jun|jul|aug|sep|sept|oct|nov|dec|january|february|march|april|june|july|august|september|october|november|december|monday|tuesday|wednesday|thursday|friday|saturday|sunday|tomorrow}",
         ],
     ),
-    // An edge's own page, under whatever name.
-    rule("plain.edge_timeout", C::Timeout, &["# a timeout occurred"]),
+    // An edge's own page, under whatever name; a budget of time.
+    rule(
+        "plain.time",
+        C::Timeout,
+        &[
+            "# a timeout occurred",
+            "{time|latency|wall clock|deadline|execution time} budget {of # |of #s |of #ms |}{was |is |has been |}{exceed*|exhausted|used up|over|spent}",
+            "{exceed*|exhausted|ran out of|over|past} {the |its |our |your |a |}{overall |total |request |}{time|latency|wall clock|deadline} budget",
+        ],
+    ),
+    // What counts the calls is down itself.
+    rule(
+        "plain.limiter",
+        C::Network,
+        &[
+            "{rate limiter|rate limit {info|check|backend|store|service|middleware|status}} & {connection refused|econnrefused|econnreset|connection reset|no such host|no route to host}",
+        ],
+    ),
+    rule("plain.limiter_bug", C::ServerError, &["{rate limiter|rate limit {check|backend|store|service|middleware}} .. {internal error|key error|type error|exception|crashed}"]),
     // What a program needs on this machine, and does not find.
     rule(
         "plain.library",
@@ -204,6 +221,7 @@ pub(super) const RULES: &[Rule] = &[
             "only {#|0|the value #|value #} {is|are} {allowed|supported|accepted|permitted|valid} {for|with|by|in|on} {this|the|that} {model|endpoint|mode|provider}",
             "only {supports|accepts|allows} {a |}{temperature|top p|top k|n|frequency penalty|presence penalty|repetition penalty} {of |equal to |}{#|0}",
             "{temperature|top p|top k|frequency penalty|presence penalty|repetition penalty} must be {set to |exactly |equal to |}{#|0} {for|with|when|on|in} {this|the|that|using|thinking|reasoning}",
+            "{thinking budget|budget tokens|reasoning budget} .. {is invalid|out of range|for this model|not supported|is deprecated}",
             "{beta header|beta headers|beta flag|beta flags|anthropic beta} & {unexpected value|unexpected values|invalid beta|unsupported beta|unknown beta|invalid value|unsupported value|unrecognized beta|not supported|unsupported}",
             "unsupported {for|by|with|on|in} {this|the|that} {model|endpoint|deployment|api version} !region !country !location",
             "{incompatible|conflicting} {tool choice|tool|parameter|parameters|param|params|option|options|argument|arguments|sampling} !library !version",
@@ -211,6 +229,7 @@ pub(super) const RULES: &[Rule] = &[
             "{add an image to use|switch your model to|text only requests are not}",
         ],
     ),
+    invalid("plain.budget_tokens", D::Other, &["{budget tokens|thinking budget} .. {exceed*|must be less|greater than} .. max tokens", "max tokens must be greater than thinking budget"]),
     // An empty turn that this vendor does not take.
     invalid("plain.empty_turn", D::Other, &["all messages must have non empty content"]).fallback(true),
     invalid(

@@ -61,7 +61,10 @@ pub(super) const RULES: &[Rule] = &[
     invalid(
         "tool.arguments",
         D::ParameterMismatch,
-        &["{tool input|arguments|parameters} .. {did not match|does not match|not conform} .. schema @tool"],
+        &[
+            "{tool input|arguments|parameters} .. {did not match|does not match|not conform} .. schema @tool",
+            "{no|no matching|no suitable|suitable method} overload {matches|found|for|exists|accepts} @tool",
+        ],
     ),
     invalid(
         "tool.edit",
