@@ -37,7 +37,7 @@ mod traps;
 mod vague;
 
 /// The tables in order, and whether their rules stand however likely all words together make another class.
-static TABLES: [(&[Rule], bool); 28] = [
+static TABLES: [(&[Rule], bool); 30] = [
     (traps::RULES, true),
     (causes::RULES, true),
     (plain::RULES, true),
@@ -54,12 +54,14 @@ static TABLES: [(&[Rule], bool); 28] = [
     (machine_codes::RULES, true),
     (crash::RULES, true),
     (context::RULES, true),
+    (plain::REFUSALS, true),
     (access::RULES, false),
     (request::RULES, true),
     (schema::RULES, true),
     (lost::RULES, true),
     (limits::RULES, true),
     (capacity::RULES, true),
+    (plain::ENDS, true),
     (system_codes::RULES, false),
     (transport::RULES, false),
     (loose::RULES, false),

@@ -203,7 +203,7 @@ pub(super) const RULES: &[Rule] = &[
         "auth.code",
         C::Authentication,
         &[
-            "invalid api key*",
+            "invalid api key* !possible causes !possible reasons",
             "invalid apikey",
             "api key invalid",
             "{invalid|incorrect|wrong|bad|malformed|unknown|unrecognized|illegal|revoked|expired|disabled|inactive|deactivated|deleted} {or missing |or expired |or unauthorized |provider |open ai |anthropic |gemini |authentication |auth |access |bearer |api |subscription |security |session |}{api key|apikey|api keys|api token|app key|consumer key|client secret|license key|key|token|credentials|credential|access token|auth token|authorization|authentication|signature|x api key|bearer token|jwt|login|secret|secret key|subscription key|authorization header|client token|oauth token|o auth token|refresh token|authorization token|oauth access token} !went wrong !query string !invalid token in !invalid token at !invalid token near !at position !near position !unknown key in !unrecognized key in !invalid key in !column",

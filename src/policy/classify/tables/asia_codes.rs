@@ -11,7 +11,12 @@ pub(super) const RULES: &[Rule] = &[
     rule(
         "dashscope.throttling",
         C::RateLimited,
-        &["throttling {allocation|rate|burst} quota", "throttling burst rate", "limit requests", "limit burst rate"],
+        &[
+            "throttling {allocation|rate|burst} quota",
+            "throttling burst rate",
+            "limit requests !ratelimit limit requests",
+            "limit burst rate",
+        ],
     ),
     rule(
         "dashscope.free_only",

@@ -80,7 +80,7 @@ pub(super) const RULES: &[Rule] = &[
             "{resource|agent|workspace|session} quota exceeded !per minute !per second !retry !try again",
             "{used|consumed|reached|hit|exceeded} .. {billing cycle|billing period|subscription period}",
             "{quota|allowance|allocation|limit|credits|tokens} {for|of|in} {this|the|the current|your} {month|billing period|billing cycle|day|week|plan|subscription} .. {consumed|used|exceed*|reached|exhausted|spent|gone}",
-            "{quota|allowance|allocation|credits|balance} .. {consumed|used up|gone|depleted|spent|fully used} !per minute !per second !hourly !seconds",
+            "{quota|allowance|allocation|credits|balance} .. {consumed|used up|gone|depleted|spent|fully used} !per minute !per second !hourly !seconds !no credits were !no credits consumed",
             "{plans|plan|tiers|tier} {usage|message} {cap|limit|exhausted|is exhausted|used up} !per minute !per second",
             "next {billing date|billing cycle|billing period|renewal date}",
             "{hit|reached|exceeded|over} {your |the |its |our |a |this |}{spend|spending|cost|billing|budget|usage} {cap|limit|ceiling|threshold}",

@@ -103,7 +103,7 @@ pub(super) const RULES: &[Rule] = &[
         D::UnsupportedParameter,
         &[
             "not implemented or supported or enabled",
-            "{websocket|web socket|socket|connection|session|ws} {is |was |has been |connection |}{closed|disconnected|rejected|terminated} .. {does not support|doesnt support|not supported|unsupported|not implemented}",
+            "{websocket|web socket|socket|connection|session|ws} {is |was |has been |connection |}{closed|disconnected|rejected|terminated} .. {does not support|doesnt support|not supported|unsupported|not implemented} !country !region !territory !location",
         ],
     ),
     invalid(

@@ -31,7 +31,8 @@ pub(super) const RULES: &[Rule] = &[
         "crash.process",
         C::Crash,
         &[
-            "{runner|server|worker|model|child|engine|claude|subprocess|backend|shard|agent|cli|inference} {process |}{has |was |}{terminated|died|crashed|exited|been killed|killed|dead|is dead}",
+            "{runner|server|worker|model|child|engine|claude|subprocess|backend|shard|cli|inference} {process |}{has |was |}{terminated|died|crashed|exited|been killed|killed|dead|is dead}",
+            "agent {process |}{has |was |}{died|crashed|exited|been killed|killed|dead|is dead}",
             "process {has |was |}{exited|terminated|died|crashed|killed|been killed} {with|unexpectedly|by|abnormally|before|prematurely|code|signal|exit|due|on|prior|on signal|}",
             "{process|worker|runner|engine|server|shard|child process|mcp server|container|pod} .. terminated .. {signal|sigkill|sigterm|sigsegv|unexpectedly|oom*|exit code|exit status|with code|with status}",
             "{process|worker|runner|engine|server|shard|child process|mcp server|container|pod} .. {exited|exit|died|crashed|killed} .. {code|signal|status|sigkill|sigterm|sigsegv|unexpectedly|oom*}",

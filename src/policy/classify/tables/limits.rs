@@ -30,7 +30,7 @@ pub(super) const RULES: &[Rule] = &[
             "rate limit error",
             "rate limited",
             "ratelimited",
-            "ratelimit*",
+            "ratelimit* !ratelimit limit !ratelimit remaining !ratelimit reset !ratelimit requests !ratelimit tokens !ratelimit input !ratelimit output",
             "rate limiting",
             "=rate limit {error|exceeded|reached|exception|exceeded error|exceeded exception}",
             "rate {limit|limits|limiter|quota}",

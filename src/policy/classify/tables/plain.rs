@@ -103,7 +103,7 @@ pub(super) const RULES: &[Rule] = &[
         ],
     ),
     // Two names for one failure: the plainer one is the inner.
-    rule("plain.server", C::ServerError, &["server unavailable error internal server error"]),
+    rule("plain.server", C::ServerError, &["server unavailable error {# |}internal server error"]),
     // The filter itself failed, and nothing was refused.
     rule("plain.filter_failed", C::ServerError, &["content filter error & {not filtered|filtered false}"]),
     // A safety review that something did not pass.
@@ -249,6 +249,42 @@ pub(super) const RULES: &[Rule] = &[
             "{user input|user prompt} is required @http @stream",
             "enum value expected & received !type validation !response !choices @http @stream",
             "invalid option expected one of !type validation !response !choices @http @stream",
+        ],
+    ),
+];
+
+/// How a connection or a wait ended, by the names that systems give it: asked after every answer, and still a fact.
+pub(super) const ENDS: &[Rule] = &[
+    rule(
+        "ends.connection",
+        C::Network,
+        &[
+            "getaddrinfo {enotfound|eai again|eai fail|eai noname}",
+            "{connect|read|write} {econnrefused|econnreset|epipe|ehostunreach|enetunreach|eaddrnotavail}",
+            "socket hang up",
+            "connection reset by peer",
+            "{name or service not known|temporary failure in name resolution|nodename nor servname|could not resolve host}",
+            "{incomplete chunked read|server disconnected without sending|without sending complete message body}",
+        ],
+    ),
+    rule("ends.wait", C::Timeout, &["{context deadline exceeded|read timed out|gateway time out|gateway timeout}"]),
+];
+
+/// Refusals in their makers' own sentences, whatever stands around them.
+pub(super) const REFUSALS: &[Rule] = &[
+    rule(
+        "refusal.key",
+        C::Authentication,
+        &[
+            "{incorrect api key provided|invalid x api key|invalid authentication credentials} !missing or !either",
+            "api key not valid please pass a valid api key",
+        ],
+    ),
+    rule(
+        "refusal.region",
+        C::PermissionDenied,
+        &[
+            "{country region or territory not supported|user location is not supported|unsupported country region or territory}",
         ],
     ),
 ];

@@ -284,7 +284,7 @@ pub(super) const RULES: &[Rule] = &[
         "request.own_header",
         D::Other,
         &[
-            "{header|headers} {is |are |was |were |has been |have been |}{required|missing|mandatory|not present|not provided|must be|absent}",
+            "{header|headers} {is |are |was |were |has been |have been |}{required|missing|mandatory|not present|not provided|must be|absent} !retry after",
             "{missing|missing required|required} {request |http |}{header|headers}",
         ],
     )

@@ -314,7 +314,7 @@ pub(super) const RULES: &[Rule] = &[
         "timeout.cancelled_by_timeout",
         C::Timeout,
         &[
-            "{canceled|cancelled|aborted} .. {timeout|timed out|time out|deadline}",
+            "{canceled|cancelled|aborted} .. {timeout|timed out|time out|deadline} !timeout 0 !cancelled by the user !canceled by the user",
             "timeout exception .. operation was {canceled|cancelled}",
             "{canceled|cancelled|aborted} after {# s|# sec*|# ms|# min*|#s|#ms|#m|#min}",
             "{canceled|cancelled|aborted} due to .. {timeout|time out|deadline}",
