@@ -95,7 +95,7 @@ pub(super) const RULES: &[Rule] = &[
             "budget {has been |was |is |}{exceed*|exhausted|reached|used up|depleted} !retry budget !thinking budget !reasoning budget !error budget !budget tokens !time budget",
             "crossed budget",
             "over budget !time budget",
-            "exceeded .. budget !retry budget !thinking budget !reasoning budget !error budget !budget tokens !time budget",
+            "exceeded .. budget !deadline exceeded !retry budget !thinking budget !reasoning budget !error budget !budget tokens !time budget",
             "{reached|hit|exceed*|used} {your |the |its |}{session |plan |account |weekly |custom |free |}{usage|session|plan|subscription|message|messages|voice|project|credit} {usage |}{limit|cap|allowance|quota} !per minute !per second !rpm !tpm",
             "{limit|limits|quota|allowance|maximum} .. {upgrade for|upgrade to|upgrade your|upgrading|consider upgrading|please upgrade|upgrade plan|upgrade account} !hourly !per hour !per minute !per second !per min !rpm !tpm !rate limit !try again in",
             "reached {your |the |}{maximum|max} {amount|number|count|allowed} {of |}",

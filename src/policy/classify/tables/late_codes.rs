@@ -11,7 +11,11 @@ pub(super) const RULES: &[Rule] = &[
     invalid(
         "late.unsupported",
         D::UnsupportedParameter,
-        &["unsupported functionality error", "=unsupported {operation|protocol}"],
+        &[
+            "unsupported functionality error",
+            "=unsupported {operation|protocol}",
+            "{not supported|unsupported|not implemented|not yet implemented|not yet supported} !region !country !location !account !model not supported @400 @422",
+        ],
     ),
     invalid(
         "late.invalid",

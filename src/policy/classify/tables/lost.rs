@@ -184,7 +184,7 @@ pub(super) const RULES: &[Rule] = &[
             "{tool call|function call|tool calls|function arguments|arguments|tool input|tool arguments} .. {not valid json|invalid json|unparsable|malformed|could not be parsed|cannot be parsed|not parseable|incomplete json|truncated|is not json|is invalid|was invalid|are invalid}",
             "{invalid|malformed|incomplete|unparsable|truncated} {tool call|function call|tool calls|json arguments|tool arguments|function arguments|tool input|json|arguments json}",
             "{unexpected finish reason|unknown finish reason|missing finish reason} !before",
-            "finish reason {is |was |}{malformed*|error}",
+            "finish reason {is |was |}{malformed*|error} !error code # !error message !error type",
             "{response|stream|answer|output} .. {is |was |}{truncated|incomplete|cut off|malformed|garbled|corrupted} !connection closed !incomplete message !peer closed connection",
             "no {response|answer|reply|text|completion} {was |}{generated|produced}",
             "{no es un|não é um|pas un|kein gültiges|non è un} json",

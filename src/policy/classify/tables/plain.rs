@@ -16,6 +16,9 @@ pub(super) const RULES: &[Rule] = &[
         C::QuotaExceeded,
         &[
             "{insufficient balance|insufficient account balance|insufficient wallet balance|insufficient quota|no resource package|credit balance is too low|billing hard limit|in arrears|余额不足|欠费} & {rate limit|rate limits|rate limited|ratelimit*|too many requests}",
+            "{daily|weekly|monthly|per day|per month} {token|tokens|request|requests|usage} {pool|allotment|allocation|quota|allowance|budget|cap} .. {used up|consumed|exhausted|spent|gone} !try again in !retry in !untouched",
+            "request a {service limit|quota limit|limit|quota} increase & {exceeded|exceed}",
+            "{исчерпан*|израсходован*|закончил*} .. {квот*|баланс*|кредит*|токен*|средств*}",
             "no {account|accounts|key|keys|channel|channels} {available |left |remaining |}with {remaining |available |enough |sufficient |any |}{quota|credits|credit|balance}",
         ],
     ),
@@ -59,6 +62,25 @@ pub(super) const RULES: &[Rule] = &[
             "{driver library version mismatch|cuda driver version is insufficient|nvidia driver .. too old}",
         ],
     ),
+    // Parts of a program that nobody put in, or that name what is not there.
+    rule(
+        "plain.wiring",
+        C::Configuration,
+        &[
+            "service of type .. not registered",
+            "{bean of type|qualifying bean} .. {could not be found|not found|available|consider defining}",
+            "no qualifying bean",
+            "{value cannot be null|argument null exception|illegal argument exception} .. {credential|credentials|api key|apikey|endpoint|base url}",
+            "model info is required when model name",
+            "{model path|model file|gguf path|weights path} does not exist",
+            "{unknown|unsupported} model architecture",
+            "invalid model file",
+            "{isnt|is not|not} defined in .. {json|toml|yaml|yml|config*} !schema",
+            "check google application credentials",
+        ],
+    ),
+    // A client left, and the engine stopped for it.
+    rule("plain.left", C::Cancelled, &["client disconnected stopping {generation|inference|prediction}"]),
     // A file of weights that is broken is no broken picture.
     rule(
         "plain.model_file",
@@ -181,6 +203,7 @@ pub(super) const RULES: &[Rule] = &[
             "{unknown|unrecognized|unrecognised|unhandled|unexpected} {server|realtime|websocket} event",
             "{unknown|unrecognized|unrecognised|unhandled} {event|message|frame} type {received |}{from|by} {the |}{server|upstream|provider|model}",
             "finish reason undefined",
+            "instructor retry exception # validation {error|errors} for",
             "{validation error|validation errors} for {agent|planner|planning|router|routing|navigator|action|step|task|extraction|evaluation|grader|grade|judge|summary|query|structured|final|classification|decision|reflection} {model |}{output|response|answer|reply|result|decision}",
         ],
     ),
@@ -226,6 +249,12 @@ pub(super) const RULES: &[Rule] = &[
             "unsupported {for|by|with|on|in} {this|the|that} {model|endpoint|deployment|api version} !region !country !location",
             "{incompatible|conflicting} {tool choice|tool|parameter|parameters|param|params|option|options|argument|arguments|sampling} !library !version",
             "{cannot|can not|must not|may not} be {specified|set|provided|given|passed} {in the request body|in the request|in request|for {a|the|this} deployment}",
+            "only {accepts|takes|supports|allows} {text|image|images|audio|video|single} {input|inputs|content|only}",
+            "{audio|image|video|vision|speech} {output|input} requires {a |the |}model",
+            "{model|endpoint|deployment} requires {stream|streaming|stream mode} {true|to be|set|enabled}",
+            "tool choice must be {auto|none|any|required}",
+            "{thinking|reasoning|vision|tool use|tool calling|function calling|structured outputs|prompt caching} {is|are} unavailable !temporarily !currently",
+            "is a beta feature",
             "{add an image to use|switch your model to|text only requests are not}",
         ],
     ),
@@ -235,9 +264,34 @@ pub(super) const RULES: &[Rule] = &[
     invalid(
         "plain.last_turn",
         D::MessageOrder,
-        &["{assistant|user|system|tool|model} {role|turn|message} in {the |}{final|last|first} position"],
+        &[
+            "{assistant|user|system|tool|model} {role|turn|message} in {the |}{final|last|first} position",
+            "{system|developer} {message|messages|prompt|role} {is|are} only allowed {at|as|in} the {beginning|start|first}",
+            "only one system message",
+            "{messages|conversation|list|history|messages list} must end with {a |an |}{user|tool|human|assistant|system}",
+        ],
     )
     .fallback(true),
+    // A result that answers no call.
+    invalid(
+        "plain.pairing",
+        D::MessageOrder,
+        &[
+            "{unexpected|unknown|unmatched|dangling} tool {call|use|result} {id|ids} !server tool !advisor tool !web search tool",
+            "{tool|tool result|tool message|function} {message |response |result |output |}{has|with|without} {no |a |any |}{matching|corresponding} {tool |function |}{call|use} !server tool !advisor tool !web search tool",
+        ],
+    ),
+    // What a tool's own checks say of its arguments.
+    invalid(
+        "plain.argument",
+        D::ParameterMismatch,
+        &[
+            "{parameter|argument|param} .. {should be|must be|expected} {a |an |}{int|str|bool|float|integer|string|boolean|number|list|dict|array|object} .. {got|not|but|received} @tool",
+            "argument of type {int|str|bool|float|string|list|dict|none type} .. {expected|got|is not} @tool",
+            "{must|have to|need to|should} {supply|provide|pass|specify} {the |a |an |at least |}.. {argument|parameter|arguments|parameters} @tool",
+            "invalid params missing @tool",
+        ],
+    ),
     // A field that every call needs, and an enumeration that does not hold the value.
     invalid(
         "plain.field",
@@ -247,6 +301,12 @@ pub(super) const RULES: &[Rule] = &[
             "{messages|model name|user prompt|user input|user message|contents} is {a |}required {field|property|for} !serial name !response !answer @http @stream",
             "{messages|model name|contents|prompt} is required !serial name !response !answer @400 @422",
             "{user input|user prompt} is required @http @stream",
+            "is too short {messages|input|inputs|contents|tools}",
+            "{property|field|key|parameter} {messages|model|prompt|input|inputs|contents} is missing !response @http @stream",
+            "{none|null} is not an allowed value",
+            "not have {fewer|more} than # {items|item|characters|properties} !tool !response",
+            "{could not|cannot|couldnt|unable to|failed to} {parse|decode|deserialize|unmarshal|bind} {the |your |}{json |}request !cancel* !eof !timed out !connection !deadline @http @stream @grpc",
+            "{unmarshal|bind|decode} request {body |}{failed|error} @http @stream",
             "enum value expected & received !type validation !response !choices @http @stream",
             "invalid option expected one of !type validation !response !choices @http @stream",
         ],
