@@ -118,6 +118,7 @@ pub(super) const RULES: &[Rule] = &[
             "{reduce|shorten|decrease|truncate|trim} {the |your |}{length of the |size of the |}{prompt|input|messages|message|context|conversation|number of messages|input length} {length|or|and|to|by|size|completion} .. {context|token*|fit|completion|length}",
             "reduce the length of the {messages|prompt|input}",
             "must have less than # tokens",
+            "context window {is |}full",
             "expected max length # actual #",
             "content string too long",
             "{range of input length|input length should be|input should be shorter|input token length}",

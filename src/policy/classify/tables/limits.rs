@@ -42,6 +42,7 @@ pub(super) const RULES: &[Rule] = &[
             "=limit exceeded",
             "slow down",
             "slow your roll",
+            "request rate is large",
             "{concurrency|concurrent} {limit|quota|requests|request|sessions|connections|streams|rate} .. {exceed*|reached|limit|hit|full|too}",
             "{exceed*|reached|hit|over|above} .. {concurrency|concurrent|rpm|tpm|qps|qpm|rps|tps|itpm|otpm}",
             "{rpm|tpm|qps|qpm|rps|ipm|itpm|otpm} .. {limit|exceed*|reached|quota}",

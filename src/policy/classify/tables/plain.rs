@@ -48,6 +48,7 @@ pub(super) const RULES: &[Rule] = &[
             "{rate limiter|rate limit {info|check|backend|store|service|middleware|status}} & {connection refused|econnrefused|econnreset|connection reset|no such host|no route to host}",
         ],
     ),
+    rule("plain.limiter_slow", C::Timeout, &["{rate limiter|ratelimiter} .. {timed out|timeout}"]),
     rule("plain.limiter_bug", C::ServerError, &["{rate limiter|rate limit {check|backend|store|service|middleware}} .. {internal error|key error|type error|exception|crashed}"]),
     // What a program needs on this machine, and does not find.
     rule(
@@ -77,6 +78,9 @@ pub(super) const RULES: &[Rule] = &[
             "invalid model file",
             "{isnt|is not|not} defined in .. {json|toml|yaml|yml|config*} !schema",
             "check google application credentials",
+            "{find|locate|set|define} cuda home",
+            "{tokenizer|tokenizer config|tokenizer model|config|preprocessor config} {file |}{json |}{is |}missing !request !field",
+            "no keys {found |configured |available |}that support",
         ],
     ),
     // A client left, and the engine stopped for it.
@@ -121,6 +125,7 @@ pub(super) const RULES: &[Rule] = &[
             "{fill out|fill in|fill|complete|submit} {our|the|an|a|this} {application|access|access request|use case|sign up|waitlist|enrollment} form",
             "requested {resource|grant|service} {is |was |}not granted",
             "{requested grant not found|auth no license|auth no enough license|licc fail|licc failed}",
+            "{virtual key|api key|consumer|team key|project key} is {blocked|paused|disabled|frozen} {for|by} {this |the |}{provider|model|policy|admin|administrator|owner}",
             "not eligible for {credits|free credits|this model|this feature|the model|the program}",
         ],
     ),
@@ -137,6 +142,8 @@ pub(super) const RULES: &[Rule] = &[
             "failed to moderate {image|images|content|prompt|text|input|video} !connection !timed out !timeout !unavailable !internal server error",
             "content violates {the |our |their |}{usage|content|safety|community|acceptable use} {guidelines|policy|policies|rules}",
             "failed check safety check",
+            "={moderated|request moderated|content moderated}",
+            "{rai filter|rai filtered|copyright check failed}",
         ],
     ),
     // A model that somebody wakes, or that is on its way.
@@ -324,6 +331,7 @@ pub(super) const ENDS: &[Rule] = &[
             "socket hang up",
             "connection reset by peer",
             "{name or service not known|temporary failure in name resolution|nodename nor servname|could not resolve host}",
+            "# going away",
             "{incomplete chunked read|server disconnected without sending|without sending complete message body}",
         ],
     ),

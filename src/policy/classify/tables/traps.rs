@@ -79,7 +79,7 @@ pub(super) const RULES: &[Rule] = &[
     rule(
         "not_found.file",
         C::NotFound,
-        &["{no such file or directory|enoent|file not found|file does not exist|does not exist} !column @tool"],
+        &["{no such file or directory|enoent|file not found|file does not exist|does not exist} !column !field @tool"],
     ),
     // A default page that offers two explanations has none.
     rule("server.either_or", C::ServerError, &["either the server is overloaded or"]),
