@@ -17,7 +17,7 @@ pub(super) const RULES: &[Rule] = &[
         &[
             "{insufficient balance|insufficient account balance|insufficient wallet balance|insufficient quota|no resource package|credit balance is too low|billing hard limit|in arrears|余额不足|欠费} & {rate limit|rate limits|rate limited|ratelimit*|too many requests}",
             "{daily|weekly|monthly|per day|per month} {token|tokens|request|requests|usage} {pool|allotment|allocation|quota|allowance|budget|cap} .. {used up|consumed|exhausted|spent|gone} !try again in !retry in !untouched",
-            "request a {service limit|quota limit|limit|quota} increase & {exceeded|exceed}",
+            "{request a service limit|request a limit|request a quota} increase & {limits were exceeded|limit was exceeded|limit exceeded|quota exceeded|limits exceeded}",
             "{исчерпан*|израсходован*|закончил*} .. {квот*|баланс*|кредит*|токен*|средств*}",
             "no {account|accounts|key|keys|channel|channels} {available |left |remaining |}with {remaining |available |enough |sufficient |any |}{quota|credits|credit|balance}",
         ],
@@ -27,7 +27,7 @@ pub(super) const RULES: &[Rule] = &[
         "plain.reset_date",
         C::QuotaExceeded,
         &[
-            "{hit|reached|exceeded|used} {your|the|its} {limit|limits|usage limit} .. {resets|reset on|renews} {on |}{jan|feb|mar|apr|may|jun|jul|aug|sep|sept|oct|nov|dec|january|february|march|april|june|july|august|september|october|november|december|monday|tuesday|wednesday|thursday|friday|saturday|sunday|tomorrow}",
+            "{hit your|reached your|exceeded your|hit the|reached the|used your} {limit|usage limit} .. {resets|reset on|renews} {on |}{jan|feb|mar|apr|may|jun|jul|aug|sep|sept|oct|nov|dec|january|february|march|april|june|july|august|september|october|november|december|monday|tuesday|wednesday|thursday|friday|saturday|sunday|tomorrow}",
         ],
     ),
     // An edge's own page, under whatever name; a budget of time.
@@ -55,7 +55,7 @@ pub(super) const RULES: &[Rule] = &[
         "plain.library",
         C::Configuration,
         &[
-            "{could not|cannot|couldnt|failed to|unable to|error} {load|loading|find|open} {the |a |}{shared |dynamic |native |runtime |system |}{library|libraries|dll|shared object} .. {specified module|no such file|not found|could not be found|cannot open|missing} !core dumped !registry ollama",
+            "{load|loading|open|find} {shared |dynamic |native |}{library|libraries|dll|shared object} .. {specified module|no such file|could not be found|cannot open} !core dumped !registry ollama",
             "{cannot open shared object file|error while loading shared libraries} !core dumped",
             "{library not loaded|dll load failed|dlopen failed|unsatisfied link error|no native library} !core dumped",
             "the specified module could not be found",
@@ -91,10 +91,10 @@ pub(super) const RULES: &[Rule] = &[
         C::Configuration,
         &[
             "not within the file bounds",
-            "{invalid|bad|wrong|unknown|unexpected} {magic|gguf magic} {number|numbers|character|characters|bytes|value|#} & {model|gguf|ggml|tensor|weights|checkpoint|llama}",
+            "{invalid|bad|wrong|unknown|unexpected} {magic|gguf magic} {number|character|characters|bytes} & {gguf|ggml|safetensors|weights|checkpoint|load model|loading model}",
             "{gguf|ggml|safetensor|safetensors|checkpoint|tensor data|model weights|weights|model} {file |files |data |}{is|are|appears to be|seems to be|may be|might be|looks} {corrupted|corrupt|truncated|damaged|truncated or corrupt|incomplete or corrupted|corrupt or truncated} !image !audio !video",
             "{safetensor error|error while deserializing header|unexpected eof reading tensor|tensor .. has wrong shape}",
-            "{digest|checksum|sha256|hash} mismatch & {download*|model|blob|manifest|file}",
+            "{digest|checksum|sha256|hash} mismatch & {download*|blob|manifest|must be downloaded}",
         ],
     ),
     // An account or a tier that somebody shut because others misused it.
@@ -102,7 +102,7 @@ pub(super) const RULES: &[Rule] = &[
         "plain.misuse",
         C::PermissionDenied,
         &[
-            "{restricted|disabled|suspended|blocked|revoked|banned|restricted access|access restricted|unavailable} {access |}{due to|because of|owing to|following|on account of} {suspected |repeated |apparent |ongoing |}{abuse|misuse|fraud|abusive} !please wait !rate limit !rate limits",
+            "{due to|because of|owing to|on account of} {suspected |repeated |}{abuse|misuse|fraud} !please wait !rate limit !rate limits",
         ],
     ),
     // Places inside a network that a guard keeps callers from.
@@ -113,7 +113,7 @@ pub(super) const RULES: &[Rule] = &[
             "ssrf {protection|guard|blocked|check|prevention|filter|attempt|policy|detected}",
             "{resolves|resolved|points} to {a |an |}{private|internal|loopback|link local|reserved|non public|private internal} {internal |}{ip|ips|address|addresses|network|host} !image !audio !video !file",
             "{requests|connections|connection|access|calls} to {a |an |the |}{private|internal|loopback|link local|non public} {ip|ips|address|addresses|networks|network|hosts} {is|are|was|were} {blocked|forbidden|denied|not allowed|not permitted|disallowed|prohibited}",
-            "{target|destination|host|address|ip} .. {private|internal|loopback} .. {allowlist|allow list|whitelist|allowlisted}",
+            "{allowlist|allow list|whitelist|allowlisted} & {target ip|private ip|private address|internal ip|internal address|target host|loopback address}",
             "{unauthorized|unauthorised|disallowed|forbidden|blocked|untrusted|unapproved} {source |client |caller |remote |}ip {address|addresses|range}",
         ],
     ),
@@ -122,7 +122,7 @@ pub(super) const RULES: &[Rule] = &[
         "plain.application",
         C::PermissionDenied,
         &[
-            "{fill out|fill in|fill|complete|submit} {our|the|an|a|this} {application|access|access request|use case|sign up|waitlist|enrollment} form",
+            "{application|access request|use case|enrollment|waitlist} form & {fill out|fill in|fill|complete|submit}",
             "requested {resource|grant|service} {is |was |}not granted",
             "{requested grant not found|auth no license|auth no enough license|licc fail|licc failed}",
             "{virtual key|api key|consumer|team key|project key} is {blocked|paused|disabled|frozen} {for|by} {this |the |}{provider|model|policy|admin|administrator|owner}",
@@ -327,7 +327,8 @@ pub(super) const ENDS: &[Rule] = &[
         C::Network,
         &[
             "getaddrinfo {enotfound|eai again|eai fail|eai noname}",
-            "{connect|read|write} {econnrefused|econnreset|epipe|ehostunreach|enetunreach|eaddrnotavail}",
+            "connect {econnrefused|econnreset|ehostunreach|enetunreach|eaddrnotavail}",
+            "{read|write} {econnreset|econnrefused|epipe}",
             "socket hang up",
             "connection reset by peer",
             "{name or service not known|temporary failure in name resolution|nodename nor servname|could not resolve host}",
