@@ -23,7 +23,7 @@ pub(super) const RULES: &[Rule] = &[rule(
         "{loading model|model loading|model is loading|model not ready|model is not ready|not ready exception|model not ready exception|warming up|cold start|still loading|is starting up|starting up|scaling up|server is initializing|still initializing} !econnrefused !connection refused !connection reset !enotfound !socket hang up !timed out !deadline exceeded !internal server error !gateway timeout",
         "{service|server|model|backend|provider|api|upstream|endpoint|resource|gateway} {is |are |currently |temporarily |}{unavailable|not available} {error|exception|now|right|please|at|currently|try|due|} !server unavailable error",
         "{temporarily|currently|momentarily} {unavailable|not available|overloaded|down|out of|limited|saturated}",
-        "service unavailable",
+        "service unavailable !getaddrinfo !socket hang up !read timed out !context deadline exceeded !gateway timeout",
         "{no slots|no available slots|no idle slots|no slot|no free slots|slots are busy|no worker*|no available worker*|no healthy upstream|no healthy|no available server*|no server is available|no live upstreams|no instances|no available instances|no ready|no replicas|no running replicas|no available backend*|no backends}",
         "{queue|pending requests|backlog|request queue|waiting queue|queue size|queue length} .. {full|exceed*|limit|too long|too large|maximum|timed out|reached|overflow*|capacity}",
         "{queue full|queue is full|maximum pending requests|max pending|upstream overflow|circuit breaker|circuit open|circuit is open}",
