@@ -24,6 +24,7 @@ mod loose;
 mod lost;
 mod machine_codes;
 mod nets;
+mod plain;
 mod relay_codes;
 mod request;
 mod schema;
@@ -36,9 +37,10 @@ mod traps;
 mod vague;
 
 /// The tables in order, and whether their rules stand however likely all words together make another class.
-static TABLES: [(&[Rule], bool); 27] = [
+static TABLES: [(&[Rule], bool); 30] = [
     (traps::RULES, true),
     (causes::RULES, true),
+    (plain::RULES, true),
     (senses::RULES, false),
     (inner::RULES, true),
     (codes::RULES, true),
@@ -52,12 +54,14 @@ static TABLES: [(&[Rule], bool); 27] = [
     (machine_codes::RULES, true),
     (crash::RULES, true),
     (context::RULES, true),
+    (plain::REFUSALS, true),
     (access::RULES, false),
     (request::RULES, true),
     (schema::RULES, true),
     (lost::RULES, true),
     (limits::RULES, true),
     (capacity::RULES, true),
+    (plain::ENDS, true),
     (system_codes::RULES, false),
     (transport::RULES, false),
     (loose::RULES, false),

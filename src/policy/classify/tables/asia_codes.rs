@@ -11,7 +11,12 @@ pub(super) const RULES: &[Rule] = &[
     rule(
         "dashscope.throttling",
         C::RateLimited,
-        &["throttling {allocation|rate|burst} quota", "throttling burst rate", "limit requests", "limit burst rate"],
+        &[
+            "throttling {allocation|rate|burst} quota",
+            "throttling burst rate",
+            "limit requests !ratelimit limit requests",
+            "limit burst rate",
+        ],
     ),
     rule(
         "dashscope.free_only",
@@ -105,11 +110,7 @@ pub(super) const RULES: &[Rule] = &[
     rule("lke.context", C::ContextLength, numbered!("": 460035, 460036)),
     // Volcengine Ark, BytePlus.
     rule("volcengine.access_disabled", C::PermissionDenied, &["model id access disabled"]),
-    rule(
-        "volcengine.closed",
-        C::NotFound,
-        &["invalid endpoint {closed|not found|or model}", "=model not open & not activated", "closed endpoint"],
-    ),
+    rule("volcengine.closed", C::NotFound, &["invalid endpoint {closed|not found|or model}", "closed endpoint"]),
     rule(
         "volcengine.quota",
         C::QuotaExceeded,

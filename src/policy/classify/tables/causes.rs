@@ -86,7 +86,7 @@ pub(super) const RULES: &[Rule] = &[
         "cause.metadata_size",
         D::Other,
         &[
-            "{metadata|header|headers|trailers|cookie|cookies} {list |field |fields |}{size |}{exceed*|too large|is too large|are too large|too big|larger than} !authorization header",
+            "{metadata|header|headers|trailers|cookie|cookies} {list |field |fields |}{size |}{exceed*|too large|is too large|are too large|too big|larger than} !authorization header !deserializing header",
             "request header {or cookie |fields |field |}too large",
         ],
     ),
@@ -95,7 +95,7 @@ pub(super) const RULES: &[Rule] = &[
         "cause.closed_unauthorized",
         C::Authentication,
         &[
-            "{websocket|socket|connection|session|ws} {is |was |has been |connection |}{closed|disconnected|rejected|terminated} .. {not authorized|unauthorized|unauthenticated|invalid token|invalid api key|authentication failed|invalid credentials|bad token|expired token} !permission !model",
+            "{websocket|web socket|socket|connection|session|ws} {is |was |has been |connection |}{closed|disconnected|rejected|terminated} .. {not authorized|unauthorized|unauthenticated|invalid token|invalid api key|authentication failed|invalid credentials|bad token|expired token} !permission !model",
         ],
     ),
     invalid(
@@ -103,14 +103,14 @@ pub(super) const RULES: &[Rule] = &[
         D::UnsupportedParameter,
         &[
             "not implemented or supported or enabled",
-            "{websocket|socket|connection|session|ws} {is |was |has been |connection |}{closed|disconnected|rejected|terminated} .. {does not support|doesnt support|not supported|unsupported|not implemented}",
+            "{websocket|web socket|socket|connection|session|ws} {is |was |has been |connection |}{closed|disconnected|rejected|terminated} .. {does not support|doesnt support|not supported|unsupported|not implemented} !country !region !territory !location",
         ],
     ),
     invalid(
         "cause.closed_invalid",
         D::Other,
         &[
-            "{websocket|socket|connection|session|ws} {is |was |has been |connection |}{closed|disconnected|rejected|terminated} .. {invalid argument|invalid request|invalid frame payload|bad request|unexpected message|invalid message|unsupported data} !api key !quota !not found !maximum duration !expired",
+            "{websocket|web socket|socket|connection|session|ws} {is |was |has been |connection |}{closed|disconnected|rejected|terminated} .. {invalid argument|invalid request|invalid frame payload|bad request|unexpected message|invalid message|unsupported data} !api key !quota !not found !maximum duration !expired",
         ],
     ),
     // Something ended, and what is missed is content and not the end.
@@ -138,7 +138,7 @@ pub(super) const RULES: &[Rule] = &[
         &[
             "no {audio|image|images|video|transcript|transcription|speech|embedding|embeddings|vector|vectors|picture|pictures|translation|summary|caption} {data |frames |frame |bytes |chunks |output |content |url |urls |result |results |file |}{was |were |is |are |has been |have been |}{received|returned|produced|generated|pushed|emitted|created|synthesized|found in|in response|in the response|in result} !upload* !uploaded !attach* !input !microphone !request body !did not receive !timeout window !timed out !safety !filtered !policy !moderation !blocked",
             "{returned|produced|generated|contains|contained|gave|yielded|has|had|with|emitted|sent back|delivered} no {audio|image|images|video|transcript|transcription|embedding|embeddings|vector|vectors|pictures|translation} !upload* !attach* !input !support !timed out !safety !filtered !policy !moderation !blocked",
-            "expected # {embeddings|vectors|items|results|choices|translations|segments|lines|entries|elements|outputs|answers} {but |}{got|received|found|returned|have} #",
+            "expected # {embeddings|vectors|items|results|choices|translations|segments|lines|entries|elements|outputs|answers} {but |}{got|received|found|returned|have} {#|0|none}",
             "{got|received|returned} # {embeddings|vectors|translations|results|items} .. {expected|for|instead of|but} #",
         ],
     ),

@@ -54,7 +54,7 @@ pub(super) const RULES: &[Rule] = &[
             "content {filter|filtering} {policy|system|was triggered|triggered|blocked}",
             "blocked by .. {content filter*|content policy|safety|moderation|guardrail*|content management|usage policy|safety policy|ai policy}",
             "{content|usage|safety|acceptable use|community|moderation} {policy|policies|guidelines|guideline} .. {violat*|flagged|blocked|rejected|refus*}",
-            "{violat*|violate|against|breach*} .. {content policy|content policies|usage policy|usage policies|safety policy|safety policies|safety guidelines|content guidelines|acceptable use|terms of use|community guidelines|responsible ai|moderation*|usage guidelines}",
+            "{violat*|violate|against|breach*} .. {content policy|content policies|usage policy|usage policies|safety policy|safety policies|safety guidelines|content guidelines|acceptable use|terms of use|community guidelines|responsible ai|moderation*|usage guidelines} !does not violate !do not violate !doesnt violate !not violate",
             "violates {our|openai|provider}",
             "{may|might|could|appears to|seems to|likely} {violate|breach|contravene} .. {terms|policy|policies|guidelines|rules|standards}",
             "{prompt|input|request|output|content|text|image|message|response} {was |has been |is |}{flagged|moderated|blocked|rejected} {by|as|for|due|because} .. {moderation|safety|polic*|violat*|harmful|unsafe|sensitive|inappropriate|content|prohibited|guardrail*|sexual|hate|violence|self harm}",

@@ -35,6 +35,7 @@ pub(super) const RULES: &[Rule] = &[
             "{max tokens|max output tokens|max completion tokens|max new tokens} {# |is # |of # |value |parameter |}{exceed*|is above|is over|is larger than|is greater than|cannot exceed|must not exceed} {the |}{# |}{output|completion|model|models|maximum|max} {limit|maximum|completion|output|length|number|tokens|capacity|#} !context !prompt !input !budget",
             "{max tokens|max output tokens|max completion tokens} {value |parameter |is # |# |must be |should be |}.. {valid range|supported range|allowed range|range is|range of} !context",
             "maximum number of {completion|output} tokens {this|the|that|allowed|supported|for}",
+            "maximum value for max {completion |output |new |}tokens",
         ],
     )
     .fallback(true),
@@ -71,7 +72,7 @@ pub(super) const RULES: &[Rule] = &[
             "{max|maximum} {completion |output |new |response |}tokens .. {range|cannot exceed|can not exceed|must not exceed|at most|larger than|greater than|exceed* {the |this |}{model|models|maximum|max|allowed}|above the|bigger than|must be less|must be lower|must be smaller|should be less|less than or equal} !prompt !context !input !inputs !per minute !total !quota !rate",
             "{reduce|lower|decrease} {the |}.. {max tokens|max completion tokens|max new tokens|output tokens|max output tokens|completion tokens} !prompt !context !input !inputs !per minute !quota !credits !afford !rate limit",
             "{maximum|max} {output |completion |}tokens {you |}requested exceed* !prompt !context !input !inputs",
-            "{requested|requests|asked for} .. {output|completion} tokens .. {at most|only|maximum|limit*|supports} !prompt !context !input !inputs !per minute !quota !credits",
+            "{requested|requests|asked for} .. {output|completion} tokens .. {at most|only|maximum|limit*|supports} !rate limit !too many requests !prompt !context !input !inputs !per minute !quota !credits",
         ],
     )
     .fallback(true),
@@ -81,7 +82,7 @@ pub(super) const RULES: &[Rule] = &[
         &[
             "{batch size|batch} .. {larger than|exceed*|at most|greater than|no more than|not be more|over the maximum|above the maximum|more than #} !memory !cuda !rate !quota !per minute !tokens !characters !chars",
             "{max|maximum} {number|count|amount} of {documents|texts|passages|sentences|chunks|queries|inputs|strings|tools|functions|stop sequences|choices|candidates} !tokens !rate !quota !per minute",
-            "{tool description|function description|tool name|function name|tool call id|tool names} .. {too long|exceed*|longer than|at most #|maximum length|maximum of #} !prompt !tokens !must start",
+            "{tool description|function description|tool name|function name|tool call id|tool names} .. {too long|exceed*|longer than|at most #|maximum length|maximum of #} !deadline exceeded !timed out !rate limit !quota !prompt !tokens !must start",
             "{description|title|label} .. {exceed*|too long|longer|at most|maximum} .. characters !prompt !tokens",
             "{too many|at most #|no more than #|maximum of #|up to #|limit of #|more than #} {documents|texts|passages|sentences|chunks|strings|inputs|tools|functions|stop sequences} !tokens !rate !quota !per minute !per second !per day !per month",
         ],
@@ -127,6 +128,12 @@ pub(super) const RULES: &[Rule] = &[
         ],
     )
     .fallback(true),
+    // A browser is asked for, and there is none.
+    rule(
+        "inner.challenge",
+        C::PermissionDenied,
+        &["enable {javascript|java script} and cookies", "{challenge error text|cf challenge|cf chl opt|cf mitigated challenge}"],
+    ),
     // A refused connection stays one, whatever a wrapper makes of it.
     rule(
         "inner.connection",
@@ -182,7 +189,7 @@ pub(super) const RULES: &[Rule] = &[
             "{未能读取数据|无法读取数据|無法讀取資料|正しいフォーマットではないため|올바른 포맷이 아니|データを読み込めません}",
             "{daten konnten nicht gelesen werden|données n ont pas pu être lues|podido leer los datos|прочитать данные|possível ler os dados|impossibile leggere i dati}",
             "{no value associated with key|key not found coding keys|expected to decode .. but found|decoding error {key not found|value not found|type mismatch|data corrupted}}",
-            "is required for type with serial name",
+            "is required for type with serial name !overloaded !unavailable !quota !exhausted !api key not valid",
             "json decode .. argument # must be of type",
             "tried to {use|call|invoke} .. without value",
             "{key not found|value not found|type mismatch|data corrupted|decoding error} & {coding keys|coding path}",

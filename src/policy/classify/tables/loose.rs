@@ -164,7 +164,7 @@ pub(super) const RULES: &[Rule] = &[
         "loose.authentication",
         C::Authentication,
         &[
-            "{api key|api keys|key|token|credential|credentials|jwt|session|signature|password|secret|access key|bearer|oauth|cookie|login} .. {is invalid|invalid|expired|incorrect|wrong|revoked|rejected|not valid|not recogni*|does not exist|doesnt exist|verification failed|could not be verified|cannot be verified|not accepted|mismatch|been deleted|been disabled|could not be authenticated|failed validation|refused} !certificate !ssl !unexpected token !schema !went wrong !invalid request error !invalid argument !parameter !max tokens",
+            "{api key|api keys|key|token|credential|credentials|jwt|session|signature|password|secret|access key|bearer|oauth|o auth|cookie|login} .. {is invalid|invalid|expired|incorrect|wrong|revoked|rejected|not valid|not recogni*|does not exist|doesnt exist|verification failed|could not be verified|cannot be verified|not accepted|mismatch|been deleted|been disabled|could not be authenticated|failed validation|refused} !certificate !ssl !unexpected token !schema !went wrong !invalid request error !invalid argument !parameter !max tokens",
             "{wrong|incorrect|invalid|bad} {username|user|password|login|user name}",
             "{must|needs to|has to|should} be authenticated",
             "{could not|couldnt|cannot|cant|unable to|failed to|not able to} {be |}{verify|validate|authenticate|recognize|recognise|accept|refresh} .. {credential*|api key|token|identity|key|signature|session|user|login} !certificate",

@@ -125,6 +125,7 @@ pub(super) const RULES: &[Rule] = &[
             "no {preceding|matching|previous|corresponding} {tool call|tool use|function call}",
             "{previous|preceding} message {does not|doesnt} contain .. tool",
             "unexpected tool message",
+            "tool result .. unknown {tool |function |}call",
             "tool result .. duplicate ids",
             "can only appear in",
             "{tool message|tool messages|tool result*|tool response*} .. must {follow|come after|be preceded}",
@@ -217,6 +218,9 @@ pub(super) const RULES: &[Rule] = &[
             "array {schema |type }{missing|must have|without|has no|needs} items",
             "function declarations .. missing field",
             "flavored json schema",
+            "{proto field is not repeating|non empty for object type}",
+            "{only allowed for|should be} {string|integer|number|object|array} type",
+            "properties .. {missing field|not repeating} & function declarations",
             "schema .. {not compatible|incompatible|not allowed at}",
             "schema .. {too complex|too many states|too deep*|too many nested|nested too|too many properties}",
         ],
@@ -244,7 +248,7 @@ pub(super) const RULES: &[Rule] = &[
             "no {endpoints|providers|provider|endpoint} .. {support|handle} .. {tool*|image*|requested|parameter*|cache*|input|this}",
             "{does not|doesnt|do not|dont|did not|cannot|can not|cant} {currently |yet |}support {the |this |that |}{parameter|stream*|tool*|function*|image*|vision|json*|response format|structured|system*|developer*|temperature|top p|logprobs|n |thinking|reasoning|audio|video|file*|multi*|parallel*|prefill*|assistant*|penalt*|stop|max tokens|batch*|role|input|content|image url|feature|value|stream mode|this parameter|specifying|tools|sampling|generation|cach*|embedding*|completion*|chat|message*|non stream*|enabling}",
             "stream {is |mode |output |parameter |option |}{not supported|unsupported|not available|not allowed}",
-            "{parameter|parameters|value|streaming|stream options|tool choice|tools|tool use|tool calling|function calling|function call|image*|image input|vision|json mode|json object|response format|structured output*|temperature|top p|top k|logprobs|thinking|reasoning effort|reasoning|audio|video|prefill|system message|system messages|system role|developer role|developer message|penalty|stop|cache control|parallel tool calls|max tokens|max completion tokens|assistant message prefill|multimodal*|input type|file input|pdf|role|sampling parameters|n|suffix|enable thinking|logit bias|seed|stream options|store|verbosity} .. {is not supported|are not supported|not supported|isnt supported|arent supported|is unsupported|are unsupported|not available|not allowed|is not permitted|not enabled|is not available|not implemented|not yet supported|is deprecated for|not compatible|incompatible|are not available|cannot be used|can not be used|cannot be set|must be removed} !country !region !model is not supported !model not supported",
+            "{parameter|parameters|value|streaming|stream options|tool choice|tools|tool use|tool calling|function calling|function call|image*|image input|vision|json mode|json object|response format|structured output*|temperature|top p|top k|logprobs|thinking|reasoning effort|reasoning|audio|video|prefill|system message|system messages|system role|developer role|developer message|penalty|stop|cache control|parallel tool calls|max tokens|max completion tokens|assistant message prefill|multimodal*|input type|file input|pdf|role|sampling parameters|n|suffix|enable thinking|logit bias|seed|stream options|store|verbosity} .. {is not supported|are not supported|not supported|not accepted|isnt supported|arent supported|is unsupported|are unsupported|not available|not allowed|is not permitted|not enabled|is not available|not implemented|not yet supported|is deprecated for|not compatible|incompatible|are not available|cannot be used|can not be used|cannot be set|must be removed} !country !region !model is not supported !model not supported",
             "not supported {with|by|for|in|on} {this|the|that} {model|endpoint|provider|deployment|version|engine|backend|mode}",
             "{model|provider|endpoint|deployment|backend} {# |}{does not|doesnt|do not} {support|accept|allow|handle}",
             "{model|provider|endpoint|engine|server|template|backend} .. {does not|doesnt} support",
@@ -280,7 +284,7 @@ pub(super) const RULES: &[Rule] = &[
         "request.own_header",
         D::Other,
         &[
-            "{header|headers} {is |are |was |were |has been |have been |}{required|missing|mandatory|not present|not provided|must be|absent}",
+            "{header|headers} {is |are |was |were |has been |have been |}{required|missing|mandatory|not present|not provided|must be|absent} !retry after",
             "{missing|missing required|required} {request |http |}{header|headers}",
         ],
     )
@@ -306,7 +310,7 @@ pub(super) const RULES: &[Rule] = &[
     invalid(
         "request.vendor_schema",
         D::BadSchema,
-        &["invalid schema for {function|response format|tool}", "literal error .. role", "input should be .. {user|assistant|system|developer}"],
+        &["invalid schema for {function|response format|tool} !json schema of type object", "literal error .. role", "input should be .. {user|assistant|system|developer}"],
     )
     .fallback(true),
     invalid(

@@ -23,6 +23,7 @@ pub(super) const RULES: &[Rule] = &[
             "interrupted by user",
             "user {pressed|clicked|hit|tapped} {stop|esc|escape|cancel|ctrl|abort|close|the stop}",
             "user {abort|interrupt|cancel|rejection|cancellation}",
+            "{request|client|abort|caller} signal {was |is |}aborted",
             "keyboard interrupt",
             "approval {denied|rejected|declined|refused}",
             "{action|operation|execution|command|permission} {rejected|declined|denied} by {user|operator|human|reviewer}",
@@ -119,7 +120,7 @@ pub(super) const RULES: &[Rule] = &[
         "rate.edge_page",
         C::RateLimited,
         &[
-            "{cloudflare|just a moment|attention required|akamai|edgesuite|access denied} !quota !credit !credits !billing !balance !overdue !standing !unusual traffic @429",
+            "{cloudflare|just a moment|challenge error text|enable java script and cookies|attention required|akamai|edgesuite|access denied} !quota !credit !credits !billing !balance !overdue !standing !unusual traffic @429",
         ],
     ),
     // A server that refuses: the key is missing there, or it is this one.
@@ -169,7 +170,7 @@ pub(super) const RULES: &[Rule] = &[
         "permission.not_for_this",
         C::PermissionDenied,
         &[
-            "{credential|credentials|key|api key|token|oauth token|account|license|subscription|login} .. {only authorized for|only allowed|only permitted|only valid for|only be used|only usable|only intended|only for use|authorized only for|not be used for|cannot be used for|cant be used for|not intended for|not meant for} !max tokens",
+            "{credential|credentials|key|api key|token|oauth token|o auth token|account|license|subscription|login} .. {only authorized for|only allowed|only permitted|only valid for|only be used|only usable|only intended|only for use|authorized only for|not be used for|cannot be used for|cant be used for|not intended for|not meant for} !max tokens",
             "{key|api key|account|license|credential} {is |}{restricted|limited|scoped|bound} to {the |a |specific |certain |only |}{model|models|endpoint|endpoints|scope|ip|ip addresses|domain|project|region|embeddings|chat|api|apis|product|service}",
             "{key|api key|token|user|account|role|team|project|organization|tenant} .. {not authorized to|unauthorized to|not permitted to|not entitled to|not allowed to} {access|use|operate|invoke|call|view|run|perform|make|consume|request} {the |this |that |on |requested |}{model|models|resource|resources|specified|requested|endpoint|deployment|operation|action|service|route|api}",
             "{key|api key|token|account|license|credential} can only {call|be used|access|use|invoke|reach|query}",
@@ -180,7 +181,7 @@ pub(super) const RULES: &[Rule] = &[
             "{is|are} {a |an |}{pro|premium|plus|enterprise|business|paid|team|max} {only |plan |tier |}{feature|model|models|features}",
             "only {for|to} {paying|paid|premium|pro|enterprise} {customers|users|members|subscribers|accounts}",
             "{available|open|accessible|limited|restricted} to {tier|pro|plus|paid|premium|enterprise|business|team|verified} .. {users|customers|accounts|organizations|members} only",
-            "{need|requires|require|must have} {a |an |}{valid |active |}{pro|plus|premium|max|ultra|team|business|enterprise|chatgpt plus} {plan|subscription|account|license|membership|seat}",
+            "{need|requires|require|must have} {a |an |}{valid |active |}{pro|plus|premium|max|ultra|team|business|enterprise|chatgpt plus|chat gpt plus} {plan|subscription|account|license|membership|seat}",
             "{available|included|offered|unlocked|enabled} {in|on|with|for} .. {and above|or above|or higher|and higher|and up} !limit* !version !api version",
             "requires {pro|team|plus|max|premium|enterprise|business|ultra|starter|growth|advanced|standard} {plan |tier |}{or|and} {higher|above}",
             "to use .. upgrade to {plus|pro|max|team|business|enterprise|premium|ultra|advanced|paid|a paid|a higher} !limit* !quota !credit* !exceed* !reached !exhausted !used !version",
@@ -261,7 +262,7 @@ pub(super) const RULES: &[Rule] = &[
         "quota.until_paid",
         C::QuotaExceeded,
         &[
-            "{limit|limits|cap|allowance} .. {upgrade|subscribe|pay|upgrading} .. to {keep|continue|go on|carry on|proceed|resume|keep going} !per minute !per second !per hour !hourly !try again in",
+            "{limit|limits|cap|allowance} .. {upgrade|subscribe|pay|upgrading} .. to {keep|continue|go on|carry on|proceed|resume|keep going} !rate limited !per minute !per second !per hour !hourly !try again in",
             "{limit*|blocked|paused|capped|locked|throttled|suspended|usage|unavailable} until {# |}{jan*|feb*|march|april|may|june|july|aug*|sept*|october|nov*|dec*|monday|tuesday|wednesday|thursday|friday|saturday|sunday|tomorrow|next week|next month|the next billing|the end of the}",
             "account is in good standing",
             "{free|trial} {time|usage|generation|message|trial} {limit|cap|allowance} !rate limit !rate limited !per minute",

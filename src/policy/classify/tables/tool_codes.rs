@@ -33,6 +33,17 @@ pub(super) const RULES: &[Rule] = &[
     ),
     invalid("mcp.invalid_type", D::BadSchema, &["invalid type & @num:32602", "expected .. received & @num:32602"]),
     invalid("mcp.invalid_params", D::ParameterMismatch, &["@num:32602"]),
+    // A request that may not be made is no malformed one.
+    rule(
+        "jsonrpc.scope",
+        C::PermissionDenied,
+        &["@num:32600 & {insufficient scope|missing scope|missing scopes|forbidden|permission denied}"],
+    ),
+    rule(
+        "jsonrpc.token",
+        C::Authentication,
+        &["@num:32600 & {unauthorized|unauthenticated|access token|bearer token|invalid token}"],
+    ),
     invalid("jsonrpc.parse", D::BadSchema, &["@num:32700", "@num:32600"]),
     rule("lsp.cancelled", C::Cancelled, numbered!("": 32800)),
     // OAuth.

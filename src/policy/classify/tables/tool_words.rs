@@ -14,6 +14,7 @@ pub(super) const RULES: &[Rule] = &[
         "tool.denied",
         C::PermissionDenied,
         &[
+            "access not configured @tool",
             "robots txt .. {not allowed|disallow*|forbid*|specifies|prohibit*} @tool",
             "not granted .. {read|write|edit|delete} access @tool",
             "{refusing|refused|refuses} to {write|read|access|delete|execute|run|edit|open} @tool",
@@ -39,6 +40,7 @@ pub(super) const RULES: &[Rule] = &[
         &[
             "{not a git repository|terminal prompts disabled|could not read username|docker daemon|port is already allocated|address already in use|user data directory is already in use|profile appears to be in use} @tool",
             "browser is already in use @tool",
+            "{chromium|chrome|firefox|webkit|msedge|browser} {distribution|executable|binary} .. {not found|doesnt exist|does not exist|not installed|is missing} @tool",
             "{sh|bash|zsh|dash|ash} # .. not found @tool",
             "=not connected @tool",
             "error not connected @tool",
@@ -61,7 +63,10 @@ pub(super) const RULES: &[Rule] = &[
     invalid(
         "tool.arguments",
         D::ParameterMismatch,
-        &["{tool input|arguments|parameters} .. {did not match|does not match|not conform} .. schema @tool"],
+        &[
+            "{tool input|arguments|parameters} .. {did not match|does not match|not conform} .. schema @tool",
+            "{no|no matching|no suitable|suitable method} overload {matches|found|for|exists|accepts} @tool",
+        ],
     ),
     invalid(
         "tool.edit",
@@ -109,7 +114,11 @@ pub(super) const RULES: &[Rule] = &[
             "column .. does not exist @tool",
             "{unknown|no such|ambiguous|invalid} column @tool",
             "error in the jql query @tool",
-            "length {should|must} be {less than |at most |no more than |under |}{or equal to |}# @tool",
+            "field .. does not exist @tool",
+            "{mapper|mapping} {parser |parsing |}exception @tool",
+            "{cypher|sql|jql|cql|sparql|promql|kql|lucene|xpath|regex|cron|query|expression} syntax error @tool",
+            "invalid {cron|date|time|datetime|timestamp|timezone|regex|regular expression|xpath|selector|uuid|email|phone} {expression|format|pattern|string|value|address|number|range|syntax} @tool",
+            "length {should|must} be {less than |at most |no more than |under |}{or equal to |}# !range of input length @tool",
             "{must|should} be {less than|at most|no more than|shorter than|under|up to} # characters @tool",
             "must contain at most # {character|characters|item|items|element|elements} @tool",
             "{invalid|malformed|bad|unsupported} url @tool",
@@ -125,6 +134,7 @@ pub(super) const RULES: &[Rule] = &[
         C::Network,
         &[
             "server closed the connection @tool",
+            "{failed|unable|could not|couldnt} {to |}reconnect !status code !not found !unauthorized !authenticat* @tool",
             "{terminating connection due to|lost connection to|server has gone away} @tool",
         ],
     ),

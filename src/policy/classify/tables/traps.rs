@@ -42,7 +42,7 @@ pub(super) const RULES: &[Rule] = &[
         &[
             "extra {input|inputs|field|fields|key|keys|value|values|parameter|parameters|attribute*} {is |are |were |}{not permitted|not allowed|forbidden|not accepted}",
             "{field|fields|parameter|parameters|property|argument|attribute|input|inputs|type|option|item} .. {not permitted|not allowed|not accepted} {by|for|with|in|on} {this|the} {model|endpoint|provider|api|request|version|mode}",
-            "{temperature|top p|top k|logprobs|stop|seed|penalty|tools|system|reasoning*|stream*} .. {not permitted|not allowed} {for|with|on|by} {this|the} model",
+            "{temperature|top p|top k|logprobs|stop|seed|penalty|tools|system|reasoning*|stream*} .. {not permitted|not allowed|not accepted} {for|with|on|by} {this|the} {model|provider|endpoint}",
             "{field|parameter|property} .. is not allowed in {messages|request|the request|body}",
             "extra forbidden",
             "extraneous key*",
@@ -79,7 +79,7 @@ pub(super) const RULES: &[Rule] = &[
     rule(
         "not_found.file",
         C::NotFound,
-        &["{no such file or directory|enoent|file not found|file does not exist|does not exist} !column @tool"],
+        &["{no such file or directory|enoent|file not found|file does not exist|does not exist} !column !field @tool"],
     ),
     // A default page that offers two explanations has none.
     rule("server.either_or", C::ServerError, &["either the server is overloaded or"]),
@@ -198,7 +198,7 @@ pub(super) const RULES: &[Rule] = &[
             "quota limit value 0",
             "quota limit value value 0",
             "{per minute|per day|requests|tokens|quota} limit 0",
-            "limit {is |of |is set to |set to |value |}0 !is disabled",
+            "limit {is |of |is set to |set to |value |}0 !is disabled !not found limit 0 !must be !minimum !connection reset !offset",
             "0 {requests|tokens|images|calls} per {minute|day|hour|second|min}",
         ],
     ),
@@ -208,8 +208,8 @@ pub(super) const RULES: &[Rule] = &[
         C::RateLimited,
         &[
             "{concurrent|concurrency|parallel|simultaneous} {request |requests |session |sessions |connection |stream |call |job |usage |}{quota|limit|cap}",
-            "{high|reduce|reducing|lower|decrease|limit} {the |your |}{concurrency|parallelism|number of concurrent|number of parallel|number of simultaneous}",
-            "{number of|maximum of|limit of|quota for|limit for|limit on|quota on} {concurrent|simultaneous|parallel}",
+            "{high|reduce|reducing|lower|decrease|limit} {the |your |}{concurrency|parallelism|number of concurrent|number of parallel|number of simultaneous} !out of memory !memory error",
+            "{number of|maximum of|limit of|quota for|limit for|limit on|quota on} {concurrent|simultaneous|parallel} !out of memory !memory error",
             "{requests|messages|calls|jobs|generations|tasks|chats|prompts} at {a|the same|one} time",
             "# {requests|calls|jobs|generations|tasks|streams|sessions|connections} {concurrently|simultaneously|in parallel|at once}",
         ],
@@ -255,7 +255,7 @@ pub(super) const RULES: &[Rule] = &[
             "{plan|tier|subscription} {only |}permits",
             "requires {a |an active |an |}subscription",
             "only available {to|for|on|in|with} {the |a |our |}{paid|pro|premium|enterprise|plus|paying|business|team|higher|subscri*}",
-            "{not supported|not available|unavailable|unsupported} {when using .. |}{with|using|for|on} a {chatgpt|free|personal|trial|consumer|basic|standard} {account|plan|subscription|tier}",
+            "{not supported|not available|unavailable|unsupported} {when using .. |}{with|using|for|on} a {chatgpt|chat gpt|free|personal|trial|consumer|basic|standard} {account|plan|subscription|tier}",
             "{paid|pro|premium|enterprise|plus|subscriber|subscribers} {plan |plans |user |users |account |accounts |tier |tiers |}only",
             "{available|accessible|reserved|enabled|restricted} {only |exclusively |}{to|for|on|in|with} {paid|pro|premium|enterprise|plus|paying|business} {user*|plan*|account*|tier*|subscri*|customer*|member*}",
             "unavailable {for|to} {this |your |the |}{account|user|key|api key|organization|project|tenant|team|workspace|subscription|plan|tier}",
@@ -314,7 +314,7 @@ pub(super) const RULES: &[Rule] = &[
         "timeout.cancelled_by_timeout",
         C::Timeout,
         &[
-            "{canceled|cancelled|aborted} .. {timeout|timed out|time out|deadline}",
+            "{canceled|cancelled|aborted} .. {timeout|timed out|time out|deadline} !timeout 0 !cancelled by the user !canceled by the user",
             "timeout exception .. operation was {canceled|cancelled}",
             "{canceled|cancelled|aborted} after {# s|# sec*|# ms|# min*|#s|#ms|#m|#min}",
             "{canceled|cancelled|aborted} due to .. {timeout|time out|deadline}",

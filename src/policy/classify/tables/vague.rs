@@ -84,7 +84,7 @@ pub(super) const RULES: &[Rule] = &[
         "vague.overloaded",
         C::Overloaded,
         &[
-            "{busy|saturated|overloaded|overload|overwhelmed|congested|congestion|swamped|maxed out}",
+            "{busy|saturated|overloaded|overwhelmed|congested|congestion|swamped|maxed out}",
             "{gpu|gpus|worker|workers|server|servers|node|nodes|instance|instances|slot|slots|machine|machines|replica|replicas|resources|compute|capacity} .. {in use|occupied|unavailable|exhausted|not available|full|not ready|insufficient|taken|limited} !limited to",
             "{no|not enough|insufficient|lack of|without} {free |available |idle |spare |ready |healthy |more |}{gpu|gpus|worker|workers|servers|nodes|instances|slots|machines|replicas|compute|capacity|backends|resources} !memory",
             "{queue|queued|backlog|pending} .. {full|too many|too long|exceed*|limit|depth|maximum|put aside|capacity}",
