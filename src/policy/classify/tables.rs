@@ -24,10 +24,12 @@ mod loose;
 mod lost;
 mod machine_codes;
 mod nets;
+mod reasons;
 mod relay_codes;
 mod request;
 mod schema;
 mod senses;
+mod shapes;
 mod system_codes;
 mod tool_codes;
 mod tool_words;
@@ -36,7 +38,9 @@ mod traps;
 mod vague;
 
 /// The tables in order, and whether their rules stand however likely all words together make another class.
-static TABLES: [(&[Rule], bool); 27] = [
+static TABLES: [(&[Rule], bool); 29] = [
+    (reasons::RULES, true),
+    (shapes::RULES, true),
     (traps::RULES, true),
     (causes::RULES, true),
     (senses::RULES, false),

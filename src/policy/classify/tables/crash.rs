@@ -31,6 +31,8 @@ pub(super) const RULES: &[Rule] = &[
         "crash.process",
         C::Crash,
         &[
+            "{llama|vllm|inference|model|llm|ollama|sglang|tgi} server {has |}failed to start !certificate",
+            "{server|process|agent|engine|runner|worker|backend|plugin} {process |}{has |was |}shut down unexpectedly",
             "{runner|server|worker|model|child|engine|claude|subprocess|backend|shard|agent|cli|inference} {process |}{has |was |}{terminated|died|crashed|exited|been killed|killed|dead|is dead}",
             "process {has |was |}{exited|terminated|died|crashed|killed|been killed} {with|unexpectedly|by|abnormally|before|prematurely|code|signal|exit|due|on|prior|on signal|}",
             "{process|worker|runner|engine|server|shard|child process|mcp server|container|pod} .. terminated .. {signal|sigkill|sigterm|sigsegv|unexpectedly|oom*|exit code|exit status|with code|with status}",
