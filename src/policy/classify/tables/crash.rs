@@ -40,6 +40,7 @@ pub(super) const RULES: &[Rule] = &[
             "exited with {code|status|signal|exit code|error code}",
             "exit code {137|139|134|143|9|132|136}",
             "{failed to load|error loading|loading} .. model .. exit code",
+            "failed to load {model|the model} .. error loading model !architecture !not found !no such file",
             "exit status # & {runner|process|server}",
             "signal {killed|aborted|segmentation*|terminated|bus error|illegal instruction|abort|sigkill|sigsegv|sigabrt}",
             "{sigkill|sigsegv|sigabrt|sigbus|sigill}",

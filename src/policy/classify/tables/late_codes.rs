@@ -25,6 +25,7 @@ pub(super) const RULES: &[Rule] = &[
     ),
     rule("late.malformed", C::MalformedResponse, &["gateway response error", "=bad response"]),
     rule("late.network", C::Network, &["=eof", "failed to fetch @http @transport @stream @grpc"]),
+    rule("late.overloaded", C::Overloaded, &["server unavailable error"]),
     rule("late.aborted", C::ServerError, &["={aborted|data loss} & grpc"]),
     rule(
         "late.server",

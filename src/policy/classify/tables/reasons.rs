@@ -36,6 +36,22 @@ pub(super) const RULES: &[Rule] = &[
             "panicked & {not present|environment variable not found|api key must be set|api key not set|must be set|env var error|var error}",
         ],
     ),
+    // A program that ended says with its last words why.
+    rule(
+        "exit.rate",
+        C::RateLimited,
+        &["{rate limit error|rate limit exceeded|too many requests} & {exited with|exit code|exit status|exited #} !retry budget"],
+    ),
+    rule(
+        "exit.configuration",
+        C::Configuration,
+        &["{missing api key|no api key|api key not set|api key is not set|not logged in|set openai api key|set anthropic api key} & {exited with|exit code|exit status|exited #}"],
+    ),
+    rule(
+        "exit.authentication",
+        C::Authentication,
+        &["{invalid api key|incorrect api key|invalid x api key|authentication error|please run login|oauth token has expired|oauth token revoked} & {exited with|exit code|exit status|exited #}"],
+    ),
     // A refusal for legal reasons, and not for want of servers.
     rule("reason.legal", C::PermissionDenied, &["unavailable for legal reasons", "legal reasons @451"]),
     // A kind of account that is not served.
@@ -44,6 +60,12 @@ pub(super) const RULES: &[Rule] = &[
         C::PermissionDenied,
         &["account type .. {not supported|not allowed|not eligible|unsupported|not currently supported|not permitted}"],
     ),
+    // A plan that does not reach so far, beside a name that may be wrong.
+    rule(
+        "reason.plan",
+        C::PermissionDenied,
+        &["{tier|plan|level} {is |}not high enough", "available .. under your {current |}{plan|policies|subscription|tier}"],
+    ),
     // Time-outs of a socket by their name, and of a first token by its.
     rule(
         "reason.timeout",
@@ -51,6 +73,7 @@ pub(super) const RULES: &[Rule] = &[
         &[
             "{connect|read|write|errno} etimedout !econnrefused !econnreset !enotfound !enetunreach !ehostunreach !eai again",
             "{jsonrpc|json rpc} .. error .. {request timed out|timed out|deadline exceeded}",
+            "# a timeout occurred",
             "first token .. {deadline|in time|time limit|timed out|timeout|time out|too long}",
             "{waiting for|without} {a |the |}{keepalive|keep alive|heartbeat} {pong|ack|reply|response}",
         ],
@@ -59,7 +82,7 @@ pub(super) const RULES: &[Rule] = &[
     rule(
         "reason.eof",
         C::Network,
-        &["{post|get|put|delete|patch|head} url {unexpected |}eof", "{post|get|put|delete|patch|head} url .. {read tcp|write tcp|dial tcp} .. {eof|reset|refused|broken pipe} !timeout"],
+        &["unexpected end of stream on", "{post|get|put|delete|patch|head} url {unexpected |}eof", "{post|get|put|delete|patch|head} url .. {read tcp|write tcp|dial tcp} .. {eof|reset|refused|broken pipe} !timeout"],
     ),
     // HTTP/2 between two parties that do not agree on its frames.
     rule(
@@ -84,6 +107,7 @@ pub(super) const RULES: &[Rule] = &[
             "rai filtered reason",
             "{inappropriate|improper} {request|prompt|question} !format",
             "prompt filtered !false",
+            "containinappropriate content",
         ],
     ),
     // Identities of a key that a vendor does not know are no missing resources.
@@ -93,6 +117,7 @@ pub(super) const RULES: &[Rule] = &[
         &[
             "{secret id|secretid|access key id|access key|accesskeyid|accesskey|app key|appkey|client id} {you provided |provided |specified |}{is |was |does |could |}{not found|not exist|not be found|unknown} !environment !config* !settings !set !file",
             "{invalid|incorrect|wrong} {model|provider|llm|gateway} key !value",
+            "invalid token error !unexpected token !json !parse",
             "{missing|no|without} {an |a |the |}{valid |}authorization header @4xx",
             "authorization header {is |was |}{missing|required|absent|not present|not provided|empty|not found|not set} @4xx",
         ],
@@ -156,6 +181,8 @@ pub(super) const RULES: &[Rule] = &[
             "=model archived",
             "model .. {is |was |has been |}archived !chat",
             "does not exist cannot be loaded due to missing permissions",
+            "model .. not supported by provider",
+            "{incorrect|invalid|wrong|unknown} model {id|name|identifier} .. or you {do not|dont|may not|have no}",
         ],
     ),
     // A pool of one person, or of many hours.
@@ -165,6 +192,7 @@ pub(super) const RULES: &[Rule] = &[
         &[
             "{individual|personal|seat|member|per user} {usage |}quota {has been |was |is |}{reached|exceeded|exhausted|used up}",
             "enable {overages|overage}",
+            "no {account|accounts|key|keys} {are |is |}{available |left |}with {remaining |enough |available |sufficient |any |}{quota|credits|balance}",
             "{messages|requests|calls|images|generations|queries|prompts|videos|tokens} {per|every|in|each} {#h|# hours|# hrs} !try again in !concurrent",
         ],
     ),
