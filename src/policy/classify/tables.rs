@@ -24,6 +24,7 @@ mod loose;
 mod lost;
 mod machine_codes;
 mod nets;
+mod outer;
 mod reasons;
 mod relay_codes;
 mod request;
@@ -38,7 +39,7 @@ mod traps;
 mod vague;
 
 /// The tables in order, and whether their rules stand however likely all words together make another class.
-static TABLES: [(&[Rule], bool); 29] = [
+static TABLES: [(&[Rule], bool); 30] = [
     (reasons::RULES, true),
     (shapes::RULES, true),
     (traps::RULES, true),
@@ -64,6 +65,7 @@ static TABLES: [(&[Rule], bool); 29] = [
     (capacity::RULES, true),
     (system_codes::RULES, false),
     (transport::RULES, false),
+    (outer::RULES, false),
     (loose::RULES, false),
     (vague::RULES, false),
     (nets::RULES, false),

@@ -210,7 +210,6 @@ pub(super) const RULES: &[Rule] = &[
         &[
             "{image|media|file|audio|video|pdf|document|attachment} .. {does not match|could not be processed|could not process|cannot be processed|too large|too small|exceeds|exceed*|invalid|corrupt*|could not be decoded|cannot be decoded|failed to decode|unable to process|not valid|could not be downloaded|failed to download|unable to download|unreadable|cannot identify} !traceback !line # in !rate limit !too many requests !quota !timed out !idle timeout !deadline exceeded !credits !server busy !api key",
             "timeout while downloading @400",
-            "{could not|cannot|unable to|failed to} {process|decode|load|read|identify|download|open|fetch} .. {image*|audio|video|media|file|pdf|document|url content} !load model",
             "{unsupported image|invalid image|invalid base64|bad image|oversized image|too many images|image too large|image format|image parse error|invalid image url|incorrect image}",
             "{does not|doesnt|did not} {appear to |}contain {any |valid |}{audio|video|speech}",
             "transcoding {failed|error}",

@@ -1,0 +1,38 @@
+//! What an outer act says of itself: a program ended, a page was not fetched, a document was not processed. Such a clause
+//! stands around any reason, so all that names a reason is asked before.
+
+use crate::{
+    domain::failure::{FailureClass as C, InvalidRequestDetail as D},
+    policy::classify::rule::{Rule, invalid, rule},
+};
+
+/// In order.
+pub(super) const RULES: &[Rule] = &[
+    rule(
+        "outer.exited",
+        C::Crash,
+        &[
+            "{runner|server|worker|model|child|engine|claude|subprocess|backend|shard|agent|cli|inference} {process |}{has |was |}exited",
+            "process {has |was |}exited {with|code|exit|due|on|prior|}",
+            "{process|worker|runner|engine|server|shard|child process|mcp server|container|pod} .. {exited|exit} .. {code|status}",
+            "exited with {code|status|exit code|error code}",
+            "exit status # & {runner|process|server}",
+        ],
+    ),
+    invalid(
+        "outer.media",
+        D::Other,
+        &[
+            "{could not|cannot|unable to|failed to} {process|decode|load|read|identify|download|open|fetch} .. {image*|audio|video|media|file|pdf|document|url content} !load model",
+        ],
+    ),
+    rule(
+        "outer.generation",
+        C::ServerError,
+        &[
+            "failed to {generate|produce} {any |a |an |the |}{text |}{message|messages|content|text|output|response|answer|completion|reply|image|images}",
+            "{prediction|generation|inference|job} {was |has |}{interrupted|failed}",
+        ],
+    ),
+    rule("outer.fetch", C::Network, &["failed to fetch @http @transport @stream @grpc"]),
+];
