@@ -54,6 +54,10 @@ pub(super) fn outweighs(rule: &str, class: C, evidence: &Evidence) -> bool {
         | "net.tool_exception"
         | "net.cancelled"
         | "late.server"
+        | "outer.exited"
+        | "outer.media"
+        | "outer.generation"
+        | "outer.fetch"
             if is_telling(status) =>
         {
             return true;

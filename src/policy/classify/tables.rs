@@ -17,6 +17,7 @@ mod codes;
 mod content;
 mod context;
 mod crash;
+mod firm;
 mod inner;
 mod late_codes;
 mod limits;
@@ -39,7 +40,7 @@ mod traps;
 mod vague;
 
 /// The tables in order, and whether their rules stand however likely all words together make another class.
-static TABLES: [(&[Rule], bool); 30] = [
+static TABLES: [(&[Rule], bool); 33] = [
     (reasons::RULES, true),
     (shapes::RULES, true),
     (traps::RULES, true),
@@ -52,11 +53,13 @@ static TABLES: [(&[Rule], bool); 30] = [
     (cloud_codes::RULES, true),
     (tool_codes::RULES, true),
     (tool_words::RULES, true),
+    (firm::CONTENT, true),
     (content::RULES, false),
     (billing::RULES, true),
     (machine_codes::RULES, true),
     (crash::RULES, true),
     (context::RULES, true),
+    (firm::ACCESS, true),
     (access::RULES, false),
     (request::RULES, true),
     (schema::RULES, true),
@@ -69,6 +72,7 @@ static TABLES: [(&[Rule], bool); 30] = [
     (loose::RULES, false),
     (vague::RULES, false),
     (nets::RULES, false),
+    (outer::LAST, false),
     (late_codes::RULES, true),
 ];
 

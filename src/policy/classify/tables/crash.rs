@@ -38,7 +38,7 @@ pub(super) const RULES: &[Rule] = &[
             "process {has |was |}exited {unexpectedly|by|abnormally|before|prematurely|signal|on signal|with signal}",
             "{process|worker|runner|engine|server|shard|child process|mcp server|container|pod} .. terminated .. {signal|sigkill|sigterm|sigsegv|unexpectedly|oom*|exit code|exit status|with code|with status}",
             "{process|worker|runner|engine|server|shard|child process|mcp server|container|pod} .. {died|crashed|killed} .. {code|signal|status|sigkill|sigterm|sigsegv|unexpectedly|oom*}",
-            "{process|worker|runner|engine|server|shard|child process|mcp server|container|pod} .. {exited|exit} .. {signal|sigkill|sigterm|sigsegv|unexpectedly|oom*}",
+            "{process|worker|runner|engine|server|shard|child process|mcp server|container|pod} .. {exited|exit} .. {signal|sigkill|sigterm|sigsegv}",
             "exited with signal",
             "exit code {137|139|134|143|9|132|136}",
             "{failed to load|error loading|loading} .. model .. exit code",

@@ -35,7 +35,7 @@ pub(super) const RULES: &[Rule] = &[
             also "=api error", "=system error", "ray task error", "=unknown error", "={upstream|one api|new api} error",
             "={generation|incomplete generation|backend|unexpected output|dispatch internal error}", "incomplete generation error",
             "={io|model|model serving|fatal|conflict} error", "=general exception", "=downstream {request failed|service error}",
-            "=runner server error", "{系统|服务|服务器|内部|后端|服务端} .. {错误|异常|故障|出错} !返回了错误 !返回错误", "traceback most recent call last @http @stream @grpc", "=invoke model error", "={service|runtime} error"
+            "=runner server error", "=invoke model error", "={service|runtime} error"
         ),
     ),
 ];

@@ -34,5 +34,23 @@ pub(super) const RULES: &[Rule] = &[
             "{prediction|generation|inference|job} {was |has |}{interrupted|failed}",
         ],
     ),
+    rule(
+        "outer.unavailable",
+        C::Overloaded,
+        &[
+            "service unavailable",
+            "{service|server|model|backend|provider|api|upstream|endpoint|resource|gateway} {is |are |currently |temporarily |}{unavailable|not available} {error|exception|now|right|please|at|currently|try|due|} !server unavailable error",
+        ],
+    ),
     rule("outer.fetch", C::Network, &["failed to fetch @http @transport @stream @grpc"]),
 ];
+
+/// Asked after the widest nets.
+pub(super) const LAST: &[Rule] = &[rule(
+    "outer.server",
+    C::ServerError,
+    &[
+        "{系统|服务|服务器|内部|后端|服务端} .. {错误|异常|故障|出错} !返回了错误 !返回错误",
+        "traceback most recent call last @http @stream @grpc",
+    ],
+)];

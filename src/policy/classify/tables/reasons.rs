@@ -36,22 +36,6 @@ pub(super) const RULES: &[Rule] = &[
             "panicked & {not present|environment variable not found|api key must be set|api key not set|must be set|env var error|var error}",
         ],
     ),
-    // A program that ended says with its last words why.
-    rule(
-        "exit.rate",
-        C::RateLimited,
-        &["{rate limit error|rate limit exceeded|too many requests} & {exited with|exit code|exit status|exited #} !retry budget"],
-    ),
-    rule(
-        "exit.configuration",
-        C::Configuration,
-        &["{missing api key|no api key|api key not set|api key is not set|not logged in|set openai api key|set anthropic api key} & {exited with|exit code|exit status|exited #}"],
-    ),
-    rule(
-        "exit.authentication",
-        C::Authentication,
-        &["{invalid api key|incorrect api key|invalid x api key|authentication error|please run login|oauth token has expired|oauth token revoked} & {exited with|exit code|exit status|exited #}"],
-    ),
     // A refusal for legal reasons, and not for want of servers.
     rule("reason.legal", C::PermissionDenied, &["unavailable for legal reasons", "legal reasons @451"]),
     // A kind of account that is not served.
@@ -202,6 +186,7 @@ pub(super) const RULES: &[Rule] = &[
         C::Overloaded,
         &[
             "{servers|service|system|cluster|platform|backend} {is |are |}{currently |now |}experiencing {a |very |extremely |unusually |}{high|heavy|peak|elevated} {load|traffic|demand} !timed out !your",
+            "too much {traffic|load|demand} !your !might be !you are",
             "no {active|healthy|live|idle} .. {servers|server|workers|worker|instances|nodes|backends|replicas} {are |is |}{available|online} !configured",
         ],
     ),

@@ -304,7 +304,7 @@ pub(super) const RULES: &[Rule] = &[
         &[
             "operation was cancelled & backend error",
             "=cancelled & backend error",
-            "{failed to load|loading} .. model .. {canceled|cancelled|aborted} !startup !start up !rpc error !core dumped !killed",
+            "{failed to load|loading} .. model .. {canceled|cancelled|aborted} !startup !start up !rpc error !core dumped !killed !connection aborted !connection was aborted",
         ],
     )
     .retry(true)
