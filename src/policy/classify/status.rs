@@ -55,6 +55,7 @@ pub(super) fn outweighs(rule: &str, class: C, evidence: &Evidence) -> bool {
         | "net.cancelled"
         | "late.server"
         | "outer.exited"
+        | "outer.server"
         | "outer.media"
         | "outer.generation"
         | "outer.fetch"

@@ -133,7 +133,6 @@ pub(super) const RULES: &[Rule] = &[
             "{create|use|get} a key with a {higher|larger|bigger} {limit|cap|budget}",
             "{cannot|cant|unable to} afford",
             "current quota .. {plan and billing|billing details}",
-            "check your plan and billing",
             "{check|update|review|verify|confirm} your {billing|payment} {details|information|settings|method|plan|status|account}",
             "requires {a |}{paid balance|credit*|prepaid|positive balance}",
             "{额度已冻结|缴费|续费|余额不足|额度不足|欠费|充值|余额已用尽|额度已用尽|额度已用完|配额已用尽|配额不足|账户余额|费用不足|资源包|资源点|套餐已到期|套餐余量|可用额度|剩余额度|免费额度|额度用尽|预扣费|欠款|点数不足|已用完|次数已用完|试用已到期|今日额度|每日额度|当日额度|每日限额|每日调用|当月额度}",

@@ -32,7 +32,7 @@ pub(super) const RULES: &[Rule] = &[
         C::ServerError,
         numbered!(
             "": 32603, 50000;
-            also "=api error", "=system error", "ray task error", "=unknown error", "={upstream|one api|new api} error",
+            also "ray task error",
             "={generation|incomplete generation|backend|unexpected output|dispatch internal error}", "incomplete generation error",
             "={io|model|model serving|fatal|conflict} error", "=general exception", "=downstream {request failed|service error}",
             "=runner server error", "=invoke model error", "={service|runtime} error"

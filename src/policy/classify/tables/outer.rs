@@ -42,6 +42,7 @@ pub(super) const RULES: &[Rule] = &[
             "{service|server|model|backend|provider|api|upstream|endpoint|resource|gateway} {is |are |currently |temporarily |}{unavailable|not available} {error|exception|now|right|please|at|currently|try|due|} !server unavailable error",
         ],
     ),
+    rule("outer.rate", C::RateLimited, &["rate limits"]),
     rule("outer.fetch", C::Network, &["failed to fetch @http @transport @stream @grpc"]),
 ];
 
@@ -50,6 +51,7 @@ pub(super) const LAST: &[Rule] = &[rule(
     "outer.server",
     C::ServerError,
     &[
+        "={api|system|unknown|upstream|one api|new api} error",
         "{系统|服务|服务器|内部|后端|服务端} .. {错误|异常|故障|出错} !返回了错误 !返回错误",
         "traceback most recent call last @http @stream @grpc",
     ],
