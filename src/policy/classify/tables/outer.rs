@@ -42,6 +42,26 @@ pub(super) const RULES: &[Rule] = &[
             "{service|server|model|backend|provider|api|upstream|endpoint|resource|gateway} {is |are |currently |temporarily |}{unavailable|not available} {error|exception|now|right|please|at|currently|try|due|} !server unavailable error",
         ],
     ),
+    rule(
+        "outer.setup",
+        C::Configuration,
+        &[
+            "make sure .. {server|ollama|lm studio|backend|daemon|service} .. {is started|is running|has started}",
+            "failed to {read|parse|load} .. {yaml|yml|toml|config json|settings json|env file|config file|configuration file}",
+        ],
+    ),
+    rule(
+        "outer.not_able",
+        C::PermissionDenied,
+        &[
+            "{key|token|account|user|role|seat|plan|tier|project} {cannot|may not|is not able to|is unable to} {call|use|access|invoke|reach}",
+        ],
+    ),
+    rule(
+        "outer.gone",
+        C::Crash,
+        &["{process|worker|runner|engine|server} {has |}{vanished|disappeared|went away|is gone}"],
+    ),
     rule("outer.rate", C::RateLimited, &["rate limits"]),
     rule("outer.fetch", C::Network, &["failed to fetch @http @transport @stream @grpc"]),
 ];

@@ -42,7 +42,10 @@ pub(super) const RULES: &[Rule] = &[
     rule(
         "reason.account_type",
         C::PermissionDenied,
-        &["account type .. {not supported|not allowed|not eligible|unsupported|not currently supported|not permitted}"],
+        &[
+            "no access to {git hub|github} copilot",
+            "restricted {key|api key|token} {cannot|may not|can not}",
+"account type .. {not supported|not allowed|not eligible|unsupported|not currently supported|not permitted}"],
     ),
     // A plan that does not reach so far, beside a name that may be wrong.
     rule(
@@ -55,6 +58,9 @@ pub(super) const RULES: &[Rule] = &[
         "reason.timeout",
         C::Timeout,
         &[
+            "not properly respond after a period of time",
+            "{zu lange gedauert|a mis trop de temps|tardó demasiado|demorou demais|muito tempo para responder|troppo tempo|時間がかかりすぎ|너무 오래 걸|слишком долго|耗时过长|响应时间过长|等待时间过长} !轮询",
+
             "{connect|read|write|errno} etimedout !econnrefused !econnreset !enotfound !enetunreach !ehostunreach !eai again",
             "{jsonrpc|json rpc} .. error .. {request timed out|timed out|deadline exceeded}",
             "# a timeout occurred",
@@ -73,6 +79,9 @@ pub(super) const RULES: &[Rule] = &[
         "reason.frames",
         C::Network,
         &[
+            "{tlsv1|tlsv13|sslv3} alert {protocol version|handshake failure|internal error|unrecognized name|decode error|access denied|insufficient security|no application protocol}",
+            "{ist nicht erreichbar|est injoignable|no se puede acceder al servidor|servidor inacessível|サーバーに接続できません|서버에 연결할 수} !model !modell !modelo !modèle",
+
             "{protocol|frame size|flow control|compression|stream closed|settings timeout} error & unavailable @grpc",
             "protocol error invalid settings",
             "is currently unreachable !temporarily !model !user",
@@ -99,6 +108,8 @@ pub(super) const RULES: &[Rule] = &[
         "reason.unknown_key",
         C::Authentication,
         &[
+            "{reauthentication required|reauthentication is needed|reauthentication is required|reauth related error}",
+
             "{secret id|secretid|access key id|access key|accesskeyid|accesskey|app key|appkey|client id} {you provided |provided |specified |}{is |was |does |could |}{not found|not exist|not be found|unknown} !environment !config* !settings !set !file",
             "{invalid|incorrect|wrong} {model|provider|llm|gateway} key !value",
             "invalid token error !unexpected token !json !parse",
@@ -135,6 +146,11 @@ pub(super) const RULES: &[Rule] = &[
         "reason.provider",
         C::Configuration,
         &[
+            "{pick|select|choose|configure} {a |an |your |the |}{chat |language |default |ai |llm |}model {before|first|in settings|in the settings|to continue|to use}",
+            "provider {was|has been} removed from {your|the} {config*|settings}",
+            "{mapping values are not allowed|toml parse error|toml decode error|not find expected node content|found character that cannot start any token}",
+            "{keychain|keyring|credential manager|credential store|secret store} {entry|item|access|error|backend} .. {not found|missing|denied|locked|failed|unavailable|could not}",
+
             "provider .. {not found in registry|not registered|not in registry|not in the registry}",
             "model provider .. {not supported|not registered|not known|not recognized} !parameter !feature !tool !tools !region !country",
             "{unsupported|unknown} {llm|model|ai|embedding|chat} provider !unavailable !timed out !overloaded",
@@ -174,6 +190,8 @@ pub(super) const RULES: &[Rule] = &[
         "reason.quota",
         C::QuotaExceeded,
         &[
+            "{burned|burnt|blown|gone|went|blew} through .. {included|monthly|month s|months|free|premium|allotted|credits|quota|allowance}",
+
             "{individual|personal|seat|member|per user} {usage |}quota {has been |was |is |}{reached|exceeded|exhausted|used up}",
             "enable {overages|overage}",
             "no {account|accounts|key|keys} {are |is |}{available |left |}with {remaining |enough |available |sufficient |any |}{quota|credits|balance}",
@@ -185,6 +203,8 @@ pub(super) const RULES: &[Rule] = &[
         "reason.load",
         C::Overloaded,
         &[
+            "{gpus|servers|machines} are {melting|on fire|overwhelmed|swamped|maxed out|struggling|slammed}",
+
             "{servers|service|system|cluster|platform|backend} {is |are |}{currently |now |}experiencing {a |very |extremely |unusually |}{high|heavy|peak|elevated} {load|traffic|demand} !timed out !your",
             "too much {traffic|load|demand} !your !might be !you are",
             "no {active|healthy|live|idle} .. {servers|server|workers|worker|instances|nodes|backends|replicas} {are |is |}{available|online} !configured",
@@ -210,6 +230,8 @@ pub(super) const RULES: &[Rule] = &[
     ),
     // A body that is too long for a server, in Chinese.
     rule("reason.body_size", C::ContextLength, &["{请求体|請求體|请求正文|请求内容} .. {超过|超出|过大|太大|上限|超過}"]),
+    // Too many things at once, in Chinese.
+    rule("reason.parallel", C::RateLimited, &["{同时|并发|並發|並行} .. {任务|任務|请求|請求|会话|會話} .. {上限|过多|過多|超过|超過|限制}"]),
     // A bug of the server's that every request meets.
     rule(
         "reason.bug",
