@@ -17,6 +17,7 @@ mod codes;
 mod content;
 mod context;
 mod crash;
+mod details;
 mod firm;
 mod inner;
 mod late_codes;
@@ -40,7 +41,7 @@ mod traps;
 mod vague;
 
 /// The tables in order, and whether their rules stand however likely all words together make another class.
-static TABLES: [(&[Rule], bool); 33] = [
+static TABLES: [(&[Rule], bool); 34] = [
     (reasons::RULES, true),
     (shapes::RULES, true),
     (traps::RULES, true),
@@ -72,6 +73,7 @@ static TABLES: [(&[Rule], bool); 33] = [
     (loose::RULES, false),
     (vague::RULES, false),
     (nets::RULES, false),
+    (details::RULES, false),
     (outer::LAST, false),
     (late_codes::RULES, true),
 ];

@@ -26,7 +26,9 @@ pub(super) const RULES: &[Rule] = &[
     invalid(
         "call.checked",
         D::ParameterMismatch,
-        &["invalid arguments for tool .. unrecognized keys @tool", "validation error* for .. arguments @tool"],
+        &["invalid arguments for tool .. unrecognized keys @tool",
+            "tool .. called without {required |}{parameter|argument|field|input} @tool",
+            "too many {arguments|parameters|inputs} for tool @tool", "validation error* for .. arguments @tool"],
     ),
     // A call that its function does not take, in the words of languages.
     invalid(
