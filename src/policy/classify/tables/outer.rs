@@ -19,21 +19,6 @@ pub(super) const RULES: &[Rule] = &[
             "exit status # & {runner|process|server}",
         ],
     ),
-    invalid(
-        "outer.media",
-        D::Other,
-        &[
-            "{could not|cannot|unable to|failed to} {process|decode|load|read|identify|download|open|fetch} .. {image*|audio|video|media|file|pdf|document|url content} !load model",
-        ],
-    ),
-    rule(
-        "outer.generation",
-        C::ServerError,
-        &[
-            "failed to {generate|produce} {any |a |an |the |}{text |}{message|messages|content|text|output|response|answer|completion|reply|image|images}",
-            "{prediction|generation|inference|job} {was |has |}{interrupted|failed}",
-        ],
-    ),
     rule(
         "outer.unavailable",
         C::Overloaded,
@@ -63,16 +48,33 @@ pub(super) const RULES: &[Rule] = &[
         &["{process|worker|runner|engine|server} {has |}{vanished|disappeared|went away|is gone}"],
     ),
     rule("outer.rate", C::RateLimited, &["rate limits"]),
-    rule("outer.fetch", C::Network, &["failed to fetch @http @transport @stream @grpc"]),
 ];
 
 /// Asked after the widest nets.
-pub(super) const LAST: &[Rule] = &[rule(
-    "outer.server",
-    C::ServerError,
-    &[
-        "={api|system|unknown|upstream|one api|new api} error",
-        "{系统|服务|服务器|内部|后端|服务端} .. {错误|异常|故障|出错} !返回了错误 !返回错误",
-        "traceback most recent call last @http @stream @grpc",
-    ],
-)];
+pub(super) const LAST: &[Rule] = &[
+    invalid(
+        "outer.media",
+        D::Other,
+        &[
+            "{could not|cannot|unable to|failed to} {process|decode|load|read|identify|download|open|fetch} .. {image*|audio|video|media|file|pdf|document|url content} !load model",
+        ],
+    ),
+    rule(
+        "outer.generation",
+        C::ServerError,
+        &[
+            "failed to {generate|produce} {any |a |an |the |}{text |}{message|messages|content|text|output|response|answer|completion|reply|image|images}",
+            "{prediction|generation|inference|job} {was |has |}{interrupted|failed}",
+        ],
+    ),
+    rule("outer.fetch", C::Network, &["failed to fetch @http @transport @stream @grpc"]),
+    rule(
+        "outer.server",
+        C::ServerError,
+        &[
+            "={api|system|unknown|upstream|one api|new api} error",
+            "{系统|服务|服务器|内部|后端|服务端} .. {错误|异常|故障|出错} !返回了错误 !返回错误",
+            "traceback most recent call last @http @stream @grpc",
+        ],
+    ),
+];
