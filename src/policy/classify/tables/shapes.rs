@@ -35,7 +35,7 @@ pub(super) const RULES: &[Rule] = &[
         "call.language",
         D::ParameterMismatch,
         &[
-            "unused {argument|arguments} {#|*} @transport @http",
+            "unused {argument|arguments} @transport @http",
             "is missing with no default",
             "must be {a |an |}{single |}{string|number|integer|function|list|flag|logical|logical value|true or false|data frame|scalar} {or null |}not {null|a|an|the|absent|na} @transport",
             "argument error .. {unknown|missing} {keyword|keywords}",
@@ -91,7 +91,7 @@ pub(super) const RULES: &[Rule] = &[
         &[
             "messages {参数|字段|parameter|field|格式|参数格式} .. {非法|错误|有误|不合法|illegal|无效}",
             "messages parameter is {illegal|invalid|malformed}",
-            "=invalid {param|params|parameter|parameters} & {is required|are required|is missing} @400 @422 !unsupported",
+            "=invalid {param|params|parameter|parameters} & {is required|are required|is missing} !unsupported @400 @422",
             "{has|have|contains|contain} {invalid|unknown|unexpected|unrecognized} {field|fields} !header",
         ],
     ),

@@ -160,7 +160,7 @@ pub(super) const RULES: &[Rule] = &[
             "fail connecting to server",
             "resource temporarily unavailable & {http request exception|socket exception|connect|connection|errno 11|os error 11|name resolution} !fork",
             "connection is {draining|closing|shutting down|drained} !cancelled !canceled !timed out !keepalive ping timeout",
-            "unavailable & {socket closed|connection reset by peer|connection refused|broken pipe|rst stream|goaway|dns resolution failed|name resolution|name or service not known|connection closed|transport is closing|keepalive} !reset reason overflow",
+            "unavailable & {socket closed|connection reset by peer|connection refused|broken pipe|rst stream|goaway|dns resolution failed|name resolution|name or service not known|connection closed|transport is closing|keepalive} !reset reason overflow !keepalive ping timeout",
             "empty reply from server",
             "returned nothing no headers",
             "network connection {was |}lost",
