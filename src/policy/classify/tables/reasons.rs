@@ -108,7 +108,7 @@ pub(super) const RULES: &[Rule] = &[
         "reason.unknown_key",
         C::Authentication,
         &[
-            "{reauthentication required|reauthentication is needed|reauthentication is required|reauth related error}",
+            "reauthentication {required|failed} !application default",
 
             "{secret id|secretid|access key id|access key|accesskeyid|accesskey|app key|appkey|client id} {you provided |provided |specified |}{is |was |does |could |}{not found|not exist|not be found|unknown} !environment !config* !settings !set !file",
             "{invalid|incorrect|wrong} {model|provider|llm|gateway} key !value",
