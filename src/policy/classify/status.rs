@@ -18,8 +18,8 @@ pub(super) const fn http(status: u16) -> Option<Answer> {
         422 => (C::InvalidRequest, Some(D::BadSchema), None),
         // 419, 440: expired sessions; 495, 496: client certificates; 561: a balancer's sign-in.
         401 | 419 | 440 | 495 | 496 | 561 => (C::Authentication, None, None),
-        // 509: a hosting plan's bandwidth.
-        402 | 509 => (C::QuotaExceeded, None, None),
+        // 456: a translator's characters; 509: a hosting plan's bandwidth.
+        402 | 456 | 509 => (C::QuotaExceeded, None, None),
         403 | 450 | 451 => (C::PermissionDenied, None, None),
         404 | 405 | 410 => (C::NotFound, None, None),
         // A redirect to follow is a wrong base address; a proxy in between wants a password, another protocol or TLS.
@@ -54,6 +54,11 @@ pub(super) fn outweighs(rule: &str, class: C, evidence: &Evidence) -> bool {
         | "net.tool_exception"
         | "net.cancelled"
         | "late.server"
+        | "outer.exited"
+        | "outer.server"
+        | "outer.media"
+        | "outer.generation"
+        | "outer.fetch"
             if is_telling(status) =>
         {
             return true;

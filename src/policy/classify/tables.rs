@@ -17,6 +17,8 @@ mod codes;
 mod content;
 mod context;
 mod crash;
+mod details;
+mod firm;
 mod inner;
 mod late_codes;
 mod limits;
@@ -24,11 +26,14 @@ mod loose;
 mod lost;
 mod machine_codes;
 mod nets;
+mod outer;
 mod plain;
+mod reasons;
 mod relay_codes;
 mod request;
 mod schema;
 mod senses;
+mod shapes;
 mod system_codes;
 mod tool_codes;
 mod tool_words;
@@ -37,7 +42,9 @@ mod traps;
 mod vague;
 
 /// The tables in order, and whether their rules stand however likely all words together make another class.
-static TABLES: [(&[Rule], bool); 30] = [
+static TABLES: [(&[Rule], bool); 37] = [
+    (reasons::RULES, true),
+    (shapes::RULES, true),
     (traps::RULES, true),
     (causes::RULES, true),
     (plain::RULES, true),
@@ -49,12 +56,14 @@ static TABLES: [(&[Rule], bool); 30] = [
     (cloud_codes::RULES, true),
     (tool_codes::RULES, true),
     (tool_words::RULES, true),
+    (firm::CONTENT, true),
     (content::RULES, false),
     (billing::RULES, true),
     (machine_codes::RULES, true),
     (crash::RULES, true),
     (context::RULES, true),
     (plain::REFUSALS, true),
+    (firm::ACCESS, true),
     (access::RULES, false),
     (request::RULES, true),
     (schema::RULES, true),
@@ -64,9 +73,12 @@ static TABLES: [(&[Rule], bool); 30] = [
     (plain::ENDS, true),
     (system_codes::RULES, false),
     (transport::RULES, false),
+    (outer::RULES, false),
     (loose::RULES, false),
     (vague::RULES, false),
     (nets::RULES, false),
+    (details::RULES, false),
+    (outer::LAST, false),
     (late_codes::RULES, true),
 ];
 

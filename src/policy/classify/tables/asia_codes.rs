@@ -224,7 +224,12 @@ pub(super) const RULES: &[Rule] = &[
     rule(
         "zhipu.server",
         C::ServerError,
-        numbered!("@by:zhipu @by:bigmodel @by:glm @by:zai @by:z.ai @by:z-ai": 1100, 1120, 1200, 1230, 1234),
+        numbered!("@by:zhipu @by:bigmodel @by:glm @by:zai @by:z.ai @by:z-ai": 1100, 1120, 1200, 1230),
+    ),
+    rule(
+        "zhipu.network",
+        C::Network,
+        numbered!("@by:zhipu @by:bigmodel @by:glm @by:zai @by:z.ai @by:z-ai": 1234; also "网络错误 .. 请联系客服"),
     ),
     // Baidu Qianfan: numbers of the first interface, names of the second.
     rule(

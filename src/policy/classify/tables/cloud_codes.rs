@@ -112,7 +112,14 @@ pub(super) const RULES: &[Rule] = &[
         C::Network,
         &["{endpoint connection|response streaming|connection closed} error !received #"],
     ),
-    invalid("aws.query", D::Other, &["malformed {query string|http request exception}", "param validation error"]),
+    invalid(
+        "aws.query",
+        D::Other,
+        &[
+            "malformed {query string|http request exception}",
+            "param validation error & {botocore|boto3|parameter validation failed}",
+        ],
+    ),
     // google.rpc and the Gemini family.
     rule(
         "google.auth",

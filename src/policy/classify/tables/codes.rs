@@ -41,7 +41,7 @@ pub(super) const RULES: &[Rule] = &[
         &[
             "{quota|limit|exceed*|reached} .. {per day|rpd|tpd}",
             "{per day|rpd|tpd} .. {quota|limit|exceed*|reached}",
-            "{limit|usage|quota} .. {resets #pm|resets #am|resets at #|resets at #pm|resets at #am|resets tomorrow|resets on} !rate limit exceeded !limit type",
+            "{limit|usage|quota} .. {resets #pm|resets #am|resets at #|resets at #pm|resets at #am|resets tomorrow|resets on|resets jan|resets feb|resets mar|resets apr|resets may|resets jun|resets jul|resets aug|resets sep|resets oct|resets nov|resets dec} !rate limit exceeded !limit type",
             "{hit|reached|exceeded|used} .. {limit|limits|cap|allowance} .. {reset|resets|refresh|refreshes|renew|renews|available again|try again} {at|on} {#|monday|tuesday|wednesday|thursday|friday|saturday|sunday|midnight|noon} !rate limit !per minute !per hour !per second !too many requests",
         ],
     ),

@@ -67,9 +67,9 @@ pub(super) const RULES: &[Rule] = &[
     // How much an answer may hold at most, and how many things one call may bring, are this model's and vendor's own.
     invalid(
         "inner.max_tokens",
-        D::Other,
+        D::UnsupportedParameter,
         &[
-            "{max|maximum} {completion |output |new |response |}tokens .. {range|cannot exceed|can not exceed|must not exceed|at most|larger than|greater than|exceed* {the |this |}{model|models|maximum|max|allowed}|above the|bigger than|must be less|must be lower|must be smaller|should be less|less than or equal} !prompt !context !input !inputs !per minute !total !quota !rate",
+            "{max|maximum} {completion |output |new |response |}tokens .. {cannot exceed|can not exceed|must not exceed|at most|larger than|greater than|exceed* {the |this |}{model|models|maximum|max|allowed}|above the|bigger than|must be less|must be lower|must be smaller|should be less|less than or equal} !prompt !context !input !inputs !per minute !total !quota !rate !budget",
             "{reduce|lower|decrease} {the |}.. {max tokens|max completion tokens|max new tokens|output tokens|max output tokens|completion tokens} !prompt !context !input !inputs !per minute !quota !credits !afford !rate limit",
             "{maximum|max} {output |completion |}tokens {you |}requested exceed* !prompt !context !input !inputs",
             "{requested|requests|asked for} .. {output|completion} tokens .. {at most|only|maximum|limit*|supports} !rate limit !too many requests !prompt !context !input !inputs !per minute !quota !credits",
@@ -80,6 +80,8 @@ pub(super) const RULES: &[Rule] = &[
         "inner.own_limit",
         D::Other,
         &[
+            "max tokens must be {greater|larger|higher|more} than {the |}{thinking|reasoning}",
+            "{max|maximum} {completion |output |new |response |}tokens .. range !prompt !context !input !inputs !per minute !total !quota !rate",
             "{batch size|batch} .. {larger than|exceed*|at most|greater than|no more than|not be more|over the maximum|above the maximum|more than #} !memory !cuda !rate !quota !per minute !tokens !characters !chars",
             "{max|maximum} {number|count|amount} of {documents|texts|passages|sentences|chunks|queries|inputs|strings|tools|functions|stop sequences|choices|candidates} !tokens !rate !quota !per minute",
             "{tool description|function description|tool name|function name|tool call id|tool names} .. {too long|exceed*|longer than|at most #|maximum length|maximum of #} !deadline exceeded !timed out !rate limit !quota !prompt !tokens !must start",

@@ -28,25 +28,18 @@ pub(super) const RULES: &[Rule] = &[
         ],
     ),
     rule("late.malformed", C::MalformedResponse, &["gateway response error", "=bad response"]),
-    rule(
-        "late.network",
-        C::Network,
-        &[
-            "=eof",
-            "failed to fetch @http @transport @stream @grpc",
-            "{failed|unable|could not|couldnt} {to |}{send|transmit} {the |a |your |}{http |api |}request",
-        ],
-    ),
+    rule("late.network", C::Network, &["=eof"]),
+    rule("late.overloaded", C::Overloaded, &["server unavailable error"]),
     rule("late.aborted", C::ServerError, &["={aborted|data loss} & grpc"]),
     rule(
         "late.server",
         C::ServerError,
         numbered!(
             "": 32603, 50000;
-            also "=api error", "=system error", "ray task error", "=unknown error", "={upstream|one api|new api} error",
+            also "ray task error",
             "={generation|incomplete generation|backend|unexpected output|dispatch internal error}", "incomplete generation error",
             "={io|model|model serving|fatal|conflict} error", "=general exception", "=downstream {request failed|service error}",
-            "=runner server error", "{系统|服务|服务器|内部|后端|服务端} .. {错误|异常|故障|出错} !返回了错误 !返回错误", "traceback most recent call last @http @stream @grpc", "{failed to|unable to|could not} {generate|produce} {any |a |an |the |}{text |}{message|messages|content|text|output|response|answer|completion|reply|image|images}", "{prediction|generation|inference|job} {was |has |}{interrupted|failed}", "=invoke model error", "={service|runtime} error"
+            "=runner server error", "=invoke model error", "={service|runtime} error"
         ),
     ),
 ];

@@ -7,6 +7,8 @@ use crate::{
 
 /// In order.
 pub(super) const RULES: &[Rule] = &[
+    // Advice of those who think of money first; a fact about something else was asked before.
+    rule("quota.advice", C::QuotaExceeded, &["check your plan and billing"]),
     // A client calls every 429 a rate limit; the answer's own words say whose limit it is.
     rule(
         "overloaded.under_client_name",
@@ -33,7 +35,7 @@ pub(super) const RULES: &[Rule] = &[
             "ratelimit* !ratelimit limit !ratelimit remaining !ratelimit reset !ratelimit requests !ratelimit tokens !ratelimit input !ratelimit output",
             "rate limiting",
             "=rate limit {error|exceeded|reached|exception|exceeded error|exceeded exception}",
-            "rate {limit|limits|limiter|quota}",
+            "rate {limit|limiter|quota}",
             "too many {requests|request|concurrent*|calls|connections|messages|api calls|parallel*|simultaneous*|queries|attempts}",
             "toomanyrequests",
             "{throttling|throttled|throttle|throttling exception|throttle exception|request throttled|throttlingexception}",

@@ -159,7 +159,12 @@ pub(super) const RULES: &[Rule] = &[
     rule("gateway.model", C::PermissionDenied, &["=model not allowed"]),
     rule("ngrok.network", C::Network, numbered!("& err ngrok": 3200, 3800, 8012)),
     rule("ngrok.quota", C::QuotaExceeded, numbered!("& err ngrok": 725, 726, 727)),
-    rule("relay.body", C::Network, &["=read response body failed"]),
+    rule("relay.body", C::Network, &["={read|close|copy} response body failed"]),
+    rule(
+        "relay.unread",
+        C::MalformedResponse,
+        &["unmarshal response body failed", "={bad response body|empty response}"],
+    ),
     invalid(
         "relay.request",
         D::BadSchema,

@@ -14,7 +14,7 @@ pub(super) const RULES: &[Rule] = &[
         &[
             "unexpected model behavior",
             "{failed|error|unable|could not|cannot} {to |}{deserialize|deserializing|deserialise|unmarshal|unmarshalling|decode} {the |}{api |}{response|answer|reply|completion|chunk|event} !response body !response format",
-            "instructor retry exception",
+            "instructor retry exception !litellm !error code !timeout !timed out !not supported !rate limit !api key !context length",
             "{could not|couldnt|cannot|failed to|unable to} {deserialize|unmarshal} .. {response|completion|reply|chunk} !request !body into",
             "{deserialize|deserializing|decode|decoding|parse|parsing|read} the {json |}body of the {response|reply|answer}",
             "output parsing error",

@@ -11,7 +11,7 @@ pub(super) const RULES: &[Rule] = &[
     rule(
         "mcp.not_found",
         C::NotFound,
-        &["@num:32601", "@num:32002", "unknown tool", "tool .. not found @tool", "method not found"],
+        &["@num:32601", "@num:32002", "unknown tool !code unknown", "tool .. not found @tool", "method not found"],
     ),
     rule("mcp.timeout", C::Timeout, &["@num:32001 & timed out", "@num:32001 & timeout"]),
     rule("mcp.authentication", C::Authentication, &["=unauthorized & @num:32000", "@num:32001 & unauthorized"]),

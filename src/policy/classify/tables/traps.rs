@@ -11,7 +11,7 @@ pub(super) const RULES: &[Rule] = &[
     rule(
         "trap.undecided",
         C::Unknown,
-        &["{quota|credit*|balance} .. or your {api key|key|token} is {invalid|incorrect|wrong}"],
+        &["{quota|credit*|balance} .. or your {api key|key|token} is {invalid|incorrect|wrong}", "{api key|key|token} is {invalid|incorrect|wrong} or .. {model|endpoint|url} {is|does|name} !found !exist"],
     ),
     rule("trap.contradiction", C::Unknown, &["=billing not active & 负载已饱和"]),
     // A request that can never fit a window, whatever the limit is called.
@@ -86,7 +86,7 @@ pub(super) const RULES: &[Rule] = &[
     // An answer's limit above what the model can write is a parameter, not a prompt.
     invalid(
         "request.max_tokens",
-        D::Other,
+        D::UnsupportedParameter,
         &[
             "max {completion |output |new |}tokens is too large !context length !context window",
             "maximum allowed number of output tokens",
@@ -159,8 +159,8 @@ pub(super) const RULES: &[Rule] = &[
             "{name resolver error|produced zero addresses|returned no addresses|returned zero addresses|channel shutdownnow invoked}",
             "fail connecting to server",
             "resource temporarily unavailable & {http request exception|socket exception|connect|connection|errno 11|os error 11|name resolution} !fork",
-            "connection is {draining|closing|shutting down|drained} !cancelled !canceled",
-            "unavailable & {socket closed|connection reset by peer|connection refused|broken pipe|rst stream|goaway|dns resolution failed|name resolution|name or service not known|connection closed|transport is closing|keepalive} !reset reason overflow",
+            "connection is {draining|closing|shutting down|drained} !cancelled !canceled !timed out !keepalive ping timeout",
+            "unavailable & {socket closed|connection reset by peer|connection refused|broken pipe|rst stream|goaway|dns resolution failed|name resolution|name or service not known|connection closed|transport is closing|keepalive} !reset reason overflow !keepalive ping timeout",
             "empty reply from server",
             "returned nothing no headers",
             "network connection {was |}lost",
@@ -246,7 +246,7 @@ pub(super) const RULES: &[Rule] = &[
         "permission.plan_lacks",
         C::PermissionDenied,
         &[
-            "extra usage is required",
+            "{extra usage is|usage credits are} required",
             "{long context|feature|model|endpoint} .. {not available|not included|unavailable} {in|on|for|with} your {current |}{plan|subscription|tier}",
             "{upgrade|higher} {your |}{plan|tier} to {use|access|unlock} {this|the} {model|feature|endpoint}",
             "your .. {plan|tier|subscription} {does not|doesnt} {include|support|allow|have access|cover|permit|grant|come with}",
@@ -304,7 +304,7 @@ pub(super) const RULES: &[Rule] = &[
         &[
             "operation was cancelled & backend error",
             "=cancelled & backend error",
-            "{failed to load|loading} .. model .. {canceled|cancelled|aborted} !startup !start up !rpc error",
+            "{failed to load|loading} .. model .. {canceled|cancelled|aborted} !startup !start up !rpc error !core dumped !killed !connection aborted !connection was aborted",
         ],
     )
     .retry(true)
@@ -370,7 +370,7 @@ pub(super) const RULES: &[Rule] = &[
         "overloaded.temporary",
         C::Overloaded,
         &[
-            "{temporarily|momentarily|briefly} {unavailable|not available|offline|down|out of service|unreachable|inaccessible|overloaded|saturated} !region !country !account !quota !credits !name or service !name changed !was not found",
+            "{temporarily|momentarily|briefly} {unavailable|not available|offline|down|out of service|unreachable|inaccessible|overloaded|saturated} !region !country !account !quota !credits !name or service !name changed !was not found !request timed out !invalid api key !incorrect api key !unauthorized",
             "{model|models|deployment|endpoint|adapter} .. {is|are} {currently |still |now |being |}{loading|loaded into memory|warming up|starting up|initializing|spinning up|scaling up|cold starting}",
             "{no more|no other|no remaining|no further|no eligible|no suitable} .. {data center*|datacenter*|server*|backend*|instance*|node*|worker*|replica*|upstream*|host*|gpu*|machine*} !host key !load model !loading model",
             "degraded {function|state|mode|model|service|performance|deployment|endpoint} !lead to degraded !leads to degraded !result in degraded !results in degraded !cause degraded !degraded model performance",
