@@ -5,8 +5,9 @@
     python examples/likely.py words.tsv > src/policy/classify/likely.tsv
 
 Multinomial logistic regression with an L2 penalty (C = 1) over the words of a failure, its pairs of neighbouring words, its
-status and its surface; each counts once. Only what stands in three failures or more is learned from, and the 5,000 features
-with the largest weights are kept, in sixteenths. Keep sets apart that no rule and no weight has seen, and score both
+status and its surface; each counts once. Only what stands in three failures or more is learned from, and the 8,000 features
+with the largest weights are kept, in sixteenths. A file that is named twice counts double: failures that were seen, beside
+wordings that were thought up. Keep sets apart that no rule and no weight has seen, and score both
 (`relight classify --score FILE`).
 """
 
@@ -16,7 +17,7 @@ import numpy as np
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.linear_model import LogisticRegression
 
-FEATURES = 5000
+FEATURES = 8000
 PARTS = 16
 
 

@@ -217,8 +217,16 @@ impl Classifier {
             Some(judgement) => judgement,
             None => by_status().or_else(|| by_grpc(error, evidence)).unwrap_or_else(|| unread(error)),
         };
-        let sure = judgement.rule.starts_with("status.") || found.is_some_and(|found| tables::is_sure(found.rule));
-        if sure { judgement } else { likely::weigh(judgement, error, reading, evidence) }
+        let margin = match (&*judgement.rule, found) {
+            ("status.grpc", _) => None,
+            ("status.http", _) => tables::LOOSE.filter(|_| evidence.status().is_some_and(status::is_common)),
+            (_, Some(found)) => tables::margin(found.rule).filter(|_| !likely::is_long(reading)),
+            (_, None) => tables::LOOSE,
+        };
+        match margin {
+            Some(margin) => likely::weigh(judgement, margin, error, reading, evidence),
+            None => judgement,
+        }
     }
 }
 

@@ -1,12 +1,12 @@
-//! The likely class of a text by all of its words, where nothing or only a loose phrase decides.
+//! The likely class of a text by all of its words, where no fact is named exactly.
 //!
-//! Rules name facts, and nobody has words for every fact. What they leave open, or read from one loose phrase, is weighed:
+//! Rules name facts, and nobody has words for every fact. What they leave open, and what they read from a phrase, is weighed:
 //! a linear model (multinomial logistic regression) over words and pairs of words, the status and the surface, learned from
 //! labelled failures (`examples/likely.py`). Its weights are data: `likely.tsv` names each feature and what it speaks for.
-//! It overrules a judgement only where it holds its own class for more likely than not, and far more likely than the other.
+//! It overrules a judgement only where another class is far likelier; how far, the table says whose rule it is.
 //!
-//! Never overrules a documented code or another fact that is named exactly, a bare status, a typed fault of this service's own
-//! client, or a rule of the configuration.
+//! Never overrules a documented code or another fact that is named exactly, a telling status or one without words, a typed
+//! fault of this service's own client, or a rule of the configuration.
 
 use std::{borrow::Cow, cmp::Reverse, collections::BTreeMap, sync::LazyLock};
 
@@ -23,18 +23,19 @@ use super::{
 };
 use crate::domain::failure::{FailureClass, InvalidRequestDetail, ProviderError, Surface};
 
-/// Words that are looked at.
-const MOST_WORDS: usize = 400;
+/// Words that are looked at, of the beginning and of the end.
+const FIRST_WORDS: usize = 64;
+const LAST_WORDS: usize = 32;
+/// Words of a text that is longer than nearly all that the weights were learned from.
+const LONG: usize = 120;
 /// Classes that there are weights for.
 const CLASSES: usize = 17;
 /// Most features, and most words and pairs of words that they are made of (a power of two).
-const FEATURES: usize = 8192;
+const FEATURES: usize = 16384;
 /// Weights are whole numbers of so many parts.
 const PARTS: f64 = 16.0;
-/// How many times as likely as another class one has to be to overrule it, as a power of e.
-const MARGIN: f64 = 1.5;
-/// How likely it has to be at least.
-const LIKELY: f64 = 0.5;
+/// How likely a class has to be at least to overrule another.
+const LIKELY: f64 = 0.3;
 /// Letters of the shortest feature that is told.
 const TELLING: usize = 4;
 /// Features that are told of a judgement.
@@ -52,9 +53,9 @@ struct Model {
     /// What speaks for each class before a word is read.
     before: Weights,
     /// From words to their numbers, from one on, those of which only pairs are features, too.
-    words: Table<{ 2 * FEATURES }>,
+    words: Table<FEATURES>,
     /// From the numbers of two words that stand together to the number of their pair.
-    pairs: Table<{ 2 * FEATURES }>,
+    pairs: Table<FEATURES>,
     /// By number; words and pairs are numbered together.
     features: Vec<Feature>,
 }
@@ -73,14 +74,26 @@ struct Found {
     list: Vec<u16>,
 }
 
-/// A judgement, or a likelier one.
-pub(super) fn weigh(judgement: Judgement, error: &ProviderError, reading: &Reading, evidence: &Evidence) -> Judgement {
-    let Some(held) = MODEL.classes.iter().position(|class| *class == judgement.class) else { return judgement };
+/// Whether a text is longer than nearly all that the weights were learned from; what a rule says of it stands.
+pub(super) fn is_long(reading: &Reading) -> bool {
+    reading.text.words().len() > LONG
+}
+
+/// A judgement, or one that is so many times as likely (a power of e).
+pub(super) fn weigh(
+    judgement: Judgement,
+    margin: f64,
+    error: &ProviderError,
+    reading: &Reading,
+    evidence: &Evidence,
+) -> Judgement {
+    let held = MODEL.classes.iter().position(|class| *class == judgement.class);
+    let Some(held) = held.filter(|_| !reading.text.words().is_empty()) else { return judgement };
     let found = features(error, reading, evidence);
     let scores = MODEL.scores(&found);
     let Some(best) = (0..scores.len()).max_by_key(|class| scores[*class]) else { return judgement };
     let above = |class: usize| f64::from(scores[class] - scores[best]) / PARTS;
-    if above(held) > -MARGIN || 1.0 / (0..CLASSES).map(|class| above(class).exp()).sum::<f64>() < LIKELY {
+    if above(held) > -margin || 1.0 / (0..CLASSES).map(|class| above(class).exp()).sum::<f64>() < LIKELY {
         return judgement;
     }
     let class = MODEL.classes[best];
@@ -97,14 +110,22 @@ pub(super) fn weigh(judgement: Judgement, error: &ProviderError, reading: &Readi
 /// The words that a verdict weighs, as [`weigh`] tells them apart: what a model learns from.
 pub(super) fn words(error: &ProviderError, reading: &Reading, evidence: &Evidence) -> Vec<String> {
     let text = String::from_utf8_lossy(&reading.text);
-    let mut words: Vec<_> = pieces(&text).map(str::to_owned).collect();
+    let pieces: Vec<_> = pieces(&text).collect();
+    let mut words: Vec<_> = ends(&pieces).map(|piece| (*piece).to_owned()).collect();
     words.extend(circumstances(error, evidence));
     words
 }
 
 /// The words of a text, and the letters of scripts that have no spaces.
 fn pieces(text: &str) -> impl Iterator<Item = &str> {
-    text.split_ascii_whitespace().flat_map(pieces_of_word).take(MOST_WORDS)
+    text.split_ascii_whitespace().flat_map(pieces_of_word)
+}
+
+/// The first and the last of some words: a cause stands at the head of a text or at its end.
+fn ends<T>(words: &[T]) -> impl Iterator<Item = &T> {
+    let whole = words.len() <= FIRST_WORDS + LAST_WORDS;
+    let (first, last) = if whole { (words.len(), words.len()) } else { (FIRST_WORDS, words.len() - LAST_WORDS) };
+    words[..first].iter().chain(&words[last..])
 }
 
 /// A word, or its letters where a script has no spaces.
@@ -118,28 +139,28 @@ fn pieces_of_word(word: &str) -> impl Iterator<Item = &str> {
 /// The status and the surface, in words that no text has.
 fn circumstances(error: &ProviderError, evidence: &Evidence) -> [String; 2] {
     let surface = match error.surface {
-        Surface::Http => "@http",
-        Surface::Transport => "@transport",
-        Surface::Stream => "@stream",
-        Surface::Grpc => "@grpc",
-        Surface::Tool => "@tool",
+        Surface::Http => "http",
+        Surface::Transport => "transport",
+        Surface::Stream => "stream",
+        Surface::Grpc => "grpc",
+        Surface::Tool => "tool",
     };
-    [format!("@{}", evidence.status().unwrap_or_default()), surface.to_owned()]
+    [&evidence.status().unwrap_or_default().to_string(), surface].map(|word| ["@", word].concat())
 }
 
 /// The features of a text, each once.
 fn features(error: &ProviderError, reading: &Reading, evidence: &Evidence) -> Found {
-    let mut found = Found { list: Vec::with_capacity(MOST_WORDS), ..Found::default() };
-    let mut before = 0;
-    let mut word = |mark: u64| before = found.add(before, mark);
+    let mut found = Found { list: Vec::with_capacity(2 * (FIRST_WORDS + LAST_WORDS)), ..Found::default() };
+    let (model, mut before) = (&*MODEL, 0);
+    let mut word = |mark: u64| before = found.add(model, before, mark);
     if reading.text.is_ascii() {
-        reading.text.words().iter().take(MOST_WORDS).for_each(|found| word(found.mark));
+        ends(reading.text.words()).for_each(|found| word(found.mark));
     } else {
         let text = String::from_utf8_lossy(&reading.text);
-        pieces(&text).for_each(|piece| word(mark(piece)));
+        ends(&pieces(&text).collect::<Vec<_>>()).for_each(|piece| word(mark(piece)));
     }
     for word in circumstances(error, evidence) {
-        found.add(0, mark(&word));
+        found.add(model, 0, mark(&word));
     }
     found
 }
@@ -154,11 +175,11 @@ fn pair(one: u16, two: u16) -> u64 {
 impl Found {
     /// Adds a word, and its pair with the word before; says its number.
     #[inline]
-    fn add(&mut self, before: u16, mark: u64) -> u16 {
-        let word = MODEL.words.get(mark);
+    fn add(&mut self, model: &Model, before: u16, mark: u64) -> u16 {
+        let word = model.words.get(mark);
         if word != 0 {
             if before != 0 {
-                self.insert(MODEL.pairs.get(pair(before, word)));
+                self.insert(model.pairs.get(pair(before, word)));
             }
             self.insert(word);
         }

@@ -86,6 +86,11 @@ pub(super) const fn is_telling(status: u16) -> bool {
     !matches!(status, 0..=400 | 409 | 412 | 422 | 424 | 500 | 502)
 }
 
+/// Whether servers give a status to failures of many kinds, so that words may know better.
+pub(super) const fn is_common(status: u16) -> bool {
+    !is_telling(status) || matches!(status, 403 | 404 | 406 | 503)
+}
+
 /// The answer of a bare gRPC code.
 pub(super) const fn grpc(code: i32) -> Option<Answer> {
     Some(match code {

@@ -3,7 +3,8 @@
 //! First what would otherwise be read as something else (traps, common words by their company, the plain reason inside a
 //! louder text), then documented codes by family, then phrases of one meaning each, from the most specific meaning to the
 //! widest net: a subject and what is said of it, in any words between. Statuses alone come last and stand in
-//! [`super::status`]. Tables whose phrases are loose are weighed against all other words (see [`super::likely`]).
+//! [`super::status`]. What a table says is weighed against all other words, but for what is named exactly (see
+//! [`super::likely`]).
 
 use super::rule::Rule;
 
@@ -41,45 +42,51 @@ mod transport;
 mod traps;
 mod vague;
 
-/// The tables in order, and whether their rules stand however likely all words together make another class.
-static TABLES: [(&[Rule], bool); 37] = [
-    (reasons::RULES, true),
-    (shapes::RULES, true),
-    (traps::RULES, true),
-    (causes::RULES, true),
-    (plain::RULES, true),
-    (senses::RULES, false),
-    (inner::RULES, true),
-    (codes::RULES, true),
-    (asia_codes::RULES, true),
-    (relay_codes::RULES, true),
-    (cloud_codes::RULES, true),
-    (tool_codes::RULES, true),
-    (tool_words::RULES, true),
-    (firm::CONTENT, true),
-    (content::RULES, false),
-    (billing::RULES, true),
-    (machine_codes::RULES, true),
-    (crash::RULES, true),
-    (context::RULES, true),
-    (plain::REFUSALS, true),
-    (firm::ACCESS, true),
-    (access::RULES, false),
-    (request::RULES, true),
-    (schema::RULES, true),
-    (lost::RULES, true),
-    (limits::RULES, true),
-    (capacity::RULES, true),
-    (plain::ENDS, true),
-    (system_codes::RULES, false),
-    (transport::RULES, false),
-    (outer::RULES, false),
-    (loose::RULES, false),
-    (vague::RULES, false),
-    (nets::RULES, false),
-    (details::RULES, false),
-    (outer::LAST, false),
-    (late_codes::RULES, true),
+/// How much likelier all words together have to make another class to overrule a rule, as a power of e: where one loose
+/// phrase decides, where a phrase names its meaning, and where nothing overrules it.
+pub(super) const LOOSE: Option<f64> = Some(1.5);
+const FIRM: Option<f64> = Some(2.5);
+const SURE: Option<f64> = None;
+
+/// The tables in order, and how firm their rules stand.
+static TABLES: [(&[Rule], Option<f64>); 37] = [
+    (reasons::RULES, FIRM),
+    (shapes::RULES, FIRM),
+    (traps::RULES, FIRM),
+    (causes::RULES, LOOSE),
+    (plain::RULES, FIRM),
+    (senses::RULES, LOOSE),
+    (inner::RULES, FIRM),
+    (codes::RULES, SURE),
+    (asia_codes::RULES, SURE),
+    (relay_codes::RULES, SURE),
+    (cloud_codes::RULES, SURE),
+    (tool_codes::RULES, FIRM),
+    (tool_words::RULES, SURE),
+    (firm::CONTENT, FIRM),
+    (content::RULES, LOOSE),
+    (billing::RULES, SURE),
+    (machine_codes::RULES, SURE),
+    (crash::RULES, FIRM),
+    (context::RULES, SURE),
+    (plain::REFUSALS, FIRM),
+    (firm::ACCESS, FIRM),
+    (access::RULES, LOOSE),
+    (request::RULES, SURE),
+    (schema::RULES, FIRM),
+    (lost::RULES, LOOSE),
+    (limits::RULES, FIRM),
+    (capacity::RULES, FIRM),
+    (plain::ENDS, FIRM),
+    (system_codes::RULES, LOOSE),
+    (transport::RULES, LOOSE),
+    (outer::RULES, LOOSE),
+    (loose::RULES, LOOSE),
+    (vague::RULES, LOOSE),
+    (nets::RULES, LOOSE),
+    (details::RULES, LOOSE),
+    (outer::LAST, LOOSE),
+    (late_codes::RULES, FIRM),
 ];
 
 /// Every rule, in order.
@@ -92,15 +99,15 @@ pub(super) fn nth(index: usize) -> Option<&'static Rule> {
     at(index).map(|(rule, _)| rule)
 }
 
-/// Whether the rule of an index stands however likely another class is.
-pub(super) fn is_sure(index: usize) -> bool {
-    at(index).is_some_and(|(_, sure)| sure)
+/// How firm the rule of an index stands.
+pub(super) fn margin(index: usize) -> Option<f64> {
+    at(index).and_then(|(_, margin)| margin)
 }
 
 /// The rule of an index, and what is said of its table.
-fn at(mut index: usize) -> Option<(&'static Rule, bool)> {
-    TABLES.iter().find_map(|(rules, sure)| {
-        let rule = rules.get(index).map(|rule| (rule, *sure));
+fn at(mut index: usize) -> Option<(&'static Rule, Option<f64>)> {
+    TABLES.iter().find_map(|(rules, margin)| {
+        let rule = rules.get(index).map(|rule| (rule, *margin));
         index = index.saturating_sub(rules.len());
         rule
     })
