@@ -155,6 +155,12 @@ impl Classifier {
             return found.judgement.into_verdict(error, wait);
         }
         let mut judgement = error.fault.map_or_else(|| self.judge(error, reading, &evidence, hits), by_fault);
+        let refused = judgement.rule == "status.http" && judgement.class == FailureClass::PermissionDenied;
+        if refused && waits::window_is_exhausted(error) {
+            // Some services say 403 to who has used up a window of requests.
+            judgement.class = FailureClass::RateLimited;
+            judgement.rule = Cow::Borrowed("rate.exhausted_window");
+        }
         let wait = waits::stated(error, reading, judgement.class, hits.speaks_of_waiting, now);
         if judgement.class == FailureClass::RateLimited {
             if evidence.never_fits {

@@ -70,12 +70,9 @@ fn window(error: &ProviderError, now: Timestamp) -> Option<Wait> {
     let mut longest: Option<Duration> = None;
     for (name, value) in &error.headers {
         let Some(kind) = reset_kind(name) else { continue };
-        let remaining = error.headers.iter().find(|(other, _)| {
-            other.contains("remaining") && (kind.is_empty() || other.contains(kind)) && same_family(other, name)
-        });
-        let left = remaining.and_then(|(_, value)| value.trim().parse::<f64>().ok());
+        let left = left(error, name, kind);
         let reset = reset(value.trim(), error, now).filter(|wait| !wait.is_zero());
-        if left.is_some_and(|left| left <= 0.0 && left > -1.0) {
+        if left.is_some_and(is_nothing) {
             longest = longest.max(reset);
         } else if left.is_none() {
             // More than one window and no word on which: nothing usable is stated.
@@ -84,6 +81,26 @@ fn window(error: &ProviderError, now: Timestamp) -> Option<Wait> {
     }
     let duration = longest.or(only.flatten())?;
     Some(Wait { duration, source: WaitSource::RateLimitReset })
+}
+
+/// Whether headers say that nothing is left of a rate-limit window.
+pub(super) fn window_is_exhausted(error: &ProviderError) -> bool {
+    let windows = error.headers.iter().filter_map(|(name, _)| Some((name, reset_kind(name)?)));
+    windows.filter_map(|(name, kind)| left(error, name, kind)).any(is_nothing)
+}
+
+/// What headers say is left of the window of a reset header.
+fn left(error: &ProviderError, reset: &str, kind: &str) -> Option<f64> {
+    let mut headers = error.headers.iter();
+    let (_, value) = headers.find(|(name, _)| {
+        name.contains("remaining") && (kind.is_empty() || name.contains(kind)) && same_family(name, reset)
+    })?;
+    value.trim().parse().ok()
+}
+
+/// Nothing left, which -1 does not say.
+fn is_nothing(left: f64) -> bool {
+    left <= 0.0 && left > -1.0
 }
 
 /// The window a reset header belongs to (`tokens`, `requests`, …), empty for the only one.

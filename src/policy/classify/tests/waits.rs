@@ -153,3 +153,17 @@ fn what_can_never_fit_into_a_limit_is_too_long_and_what_only_does_not_fit_now_is
         assert_eq!(judge(&http(429, &text)).class, class, "{text}");
     }
 }
+
+#[test]
+fn who_has_used_up_a_window_and_is_refused_is_limited_and_not_forbidden() {
+    let refused = |left: &str, body: &str| {
+        let window = [("x-ratelimit-remaining", left), ("x-ratelimit-reset", "90")];
+        let error = ProviderError { status: Some(403), ..with(&window, body) };
+        let verdict = Classifier::new().classify(&error, Timestamp::UNIX_EPOCH);
+        (verdict.class, verdict.retry_after.map(|wait| wait.duration.as_secs()))
+    };
+    assert_eq!(refused("0", ""), (FailureClass::RateLimited, Some(90)));
+    assert_eq!(refused("7", ""), (FailureClass::PermissionDenied, None));
+    // A reason in words says more.
+    assert_eq!(refused("0", "Your organization has been disabled.").0, FailureClass::PermissionDenied);
+}
