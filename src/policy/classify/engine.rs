@@ -24,7 +24,7 @@ use hits::{MOST, to_u32};
 use lexicon::Lexicon;
 pub(super) use sets::Set;
 use sets::{Any, Triggers};
-pub(super) use table::Table;
+pub(super) use table::{Table, key_of_two};
 
 use super::{phrase, reading::Reading, rule::Rule};
 use crate::domain::failure::Surface;
@@ -284,3 +284,6 @@ impl Alternative {
             && self.number.is_none_or(|number| scene.codes.contains(&number))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -17,7 +17,7 @@ use serde::{
 
 use super::{
     Judgement,
-    engine::{Set, Table},
+    engine::{Set, Table, key_of_two},
     evidence::Evidence,
     reading::{Reading, mark},
 };
@@ -30,8 +30,8 @@ const LAST_WORDS: usize = 32;
 const LONG: usize = 120;
 /// Classes that there are weights for.
 const CLASSES: usize = 17;
-/// Most features, and most words and pairs of words that they are made of (a power of two).
-const FEATURES: usize = 16384;
+/// Places for words and for pairs of words, half of which may be taken (a power of two).
+const PLACES: usize = 16384;
 /// Weights are whole numbers of so many parts.
 const PARTS: f64 = 16.0;
 /// How likely a class has to be at least to overrule another.
@@ -53,9 +53,9 @@ struct Model {
     /// What speaks for each class before a word is read.
     before: Weights,
     /// From words to their numbers, from one on, those of which only pairs are features, too.
-    words: Table<FEATURES>,
+    words: Table<PLACES>,
     /// From the numbers of two words that stand together to the number of their pair.
-    pairs: Table<FEATURES>,
+    pairs: Table<PLACES>,
     /// By number; words and pairs are numbered together.
     features: Vec<Feature>,
 }
@@ -92,7 +92,7 @@ pub(super) fn weigh(
     let found = features(error, reading, evidence);
     let scores = MODEL.scores(&found);
     let Some(best) = (0..scores.len()).max_by_key(|class| scores[*class]) else { return judgement };
-    let above = |class: usize| f64::from(scores[class] - scores[best]) / PARTS;
+    let above = |class: usize| (f64::from(scores[class]) - f64::from(scores[best])) / PARTS;
     if above(held) > -margin || 1.0 / (0..CLASSES).map(|class| above(class).exp()).sum::<f64>() < LIKELY {
         return judgement;
     }
@@ -165,11 +165,6 @@ fn features(error: &ProviderError, reading: &Reading, evidence: &Evidence) -> Fo
     found
 }
 
-/// The key of the numbers of two words that stand together.
-fn pair(one: u16, two: u16) -> u64 {
-    u64::from(one) << 32 | u64::from(two) << 16
-}
-
 // === impl Found ===
 
 impl Found {
@@ -179,7 +174,7 @@ impl Found {
         let word = model.words.get(mark);
         if word != 0 {
             if before != 0 {
-                self.insert(model.pairs.get(pair(before, word)));
+                self.insert(model.pairs.get(key_of_two(before, word)));
             }
             self.insert(word);
         }
@@ -222,7 +217,7 @@ impl Model {
             }
             let mut number = |word| *words.entry(mark(word)).or_insert_with(|| model.add(Feature::default()));
             if let Some((one, two)) = name.split_once(' ') {
-                let key = pair(number(one), number(two));
+                let key = key_of_two(number(one), number(two));
                 pairs.insert(key, model.add(feature));
             } else {
                 let number = number(name);
@@ -276,7 +271,7 @@ mod tests {
         let named: Vec<_> = MODEL.features.iter().filter(|feature| !feature.name.is_empty()).collect();
         assert_eq!((MODEL.classes.len(), named.len()), (CLASSES, lines - CLASSES));
         assert!(named.iter().all(|feature| feature.weights.iter().any(|weight| *weight != 0)));
-        assert!(MODEL.features.len() <= FEATURES, "{}", MODEL.features.len());
+        assert!(MODEL.features.len() <= PLACES, "{}", MODEL.features.len());
     }
 
     #[test]

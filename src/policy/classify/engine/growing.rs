@@ -5,8 +5,8 @@
 use std::collections::HashMap;
 
 use super::{
-    lexicon::{Find, Lexicon, ROOT, Stem, Stems, Step, edge_key, letters_key},
-    table::Table,
+    lexicon::{Find, Lexicon, ROOT, Stem, Stems, Step, letters_key},
+    table::{Table, key_of_two},
 };
 use crate::policy::classify::reading::{LETTERS, mark};
 
@@ -112,7 +112,7 @@ impl Growing {
         for ((_, word), node) in &first {
             lexicon.first[*word] = *node;
         }
-        lexicon.edges = Table::new(others.iter().map(|((before, word), node)| (edge_key(*before, *word), *node)));
+        lexicon.edges = Table::new(others.iter().map(|((before, word), node)| (key_of_two(*before, *word), *node)));
         // Shorter ones first, because longer ones are made of them.
         for ((before, word), node) in edges {
             if before != ROOT {
@@ -159,7 +159,7 @@ impl Growing {
     fn ending(&self, lexicon: &Lexicon, before: u16, word: u16) -> u16 {
         let mut shorter = self.nodes[usize::from(before)].ending;
         while shorter != ROOT {
-            let ending = lexicon.edges.get(edge_key(shorter, word));
+            let ending = lexicon.edges.get(key_of_two(shorter, word));
             if ending != ROOT {
                 return ending;
             }

@@ -39,10 +39,11 @@ pub(in crate::policy::classify) struct Hits {
 pub(super) struct Places {
     /// Which text this is; what was noted of another counts no more.
     text: u32,
-    /// By row of finds, the words that it ends with.
+    /// By row of finds, where it ends.
     rows: Room<Ends, ALL>,
-    /// By word, the next one that the same row ends with.
-    next: Room<u16, ALL>,
+    ends: Room<End, ALL>,
+    /// How many of them there are.
+    ended: u16,
     origins: Room<Origin, ORIGINS>,
     /// How many of them there are.
     count: u16,
@@ -52,13 +53,21 @@ pub(super) struct Places {
     pub(super) lanes: Vec<Lane>,
 }
 
-/// The words that a row of finds ends with.
+/// Where a row of finds ends.
 #[derive(Debug, Clone, Copy, Default)]
 struct Ends {
-    /// The text that they are of.
+    /// The text that this is of.
     text: u32,
     first: u16,
     last: u16,
+}
+
+/// A word that a row of finds ends with.
+#[derive(Debug, Clone, Copy, Default)]
+struct End {
+    word: u16,
+    /// The next end of the same row, or [`NONE`].
+    next: u16,
 }
 
 /// Where hits of an atom come from.
@@ -91,7 +100,7 @@ pub(super) struct Lane {
     pub(super) hit: Hit,
     /// Which part of a phrase they are.
     pub(super) part: u16,
-    /// The word that the next ends with, or [`NONE`].
+    /// The next end, or [`NONE`].
     at: u16,
     before: u8,
     letters: u8,
@@ -129,7 +138,8 @@ impl Hits {
     /// Notes that a row of finds ends with a word; says whether there is room for another.
     #[inline]
     pub(super) fn add_row(&mut self, row: Row, finds: &[Find], at: usize, placed: &Set) -> bool {
-        !self.places.ends_first(row.from, at) || self.add_finds(row, finds, placed)
+        let first = self.places.ends_first(row.from, at);
+        (!first || self.add_finds(row, finds, placed)) && self.places.ended < NONE
     }
 
     /// Notes the finds of a row that is met first; says whether there is room for another.
@@ -171,8 +181,8 @@ impl Hits {
 
 impl Places {
     fn clear(&mut self) {
-        self.count = 0;
-        self.next[usize::from(NONE)] = NONE;
+        (self.count, self.ended) = (0, 0);
+        self.ends[usize::from(NONE)] = End { word: NONE, next: NONE };
         self.text = self.text.wrapping_add(1);
         if self.text == 0 {
             self.text = 1;
@@ -184,15 +194,16 @@ impl Places {
     /// Notes that a row ends with a word; says whether it is the first.
     #[inline]
     fn ends_first(&mut self, row: u16, at: usize) -> bool {
-        let at = u16::try_from(at).unwrap_or(NONE);
-        self.next[usize::from(at)] = NONE;
+        let end = self.ended;
+        self.ends[usize::from(end)] = End { word: u16::try_from(at).unwrap_or(NONE), next: NONE };
+        self.ended = end + 1;
         let ends = &mut self.rows[usize::from(row)];
-        let last = std::mem::replace(&mut ends.last, at);
+        let last = std::mem::replace(&mut ends.last, end);
         if ends.text == self.text {
-            self.next[usize::from(last)] = at;
+            self.ends[usize::from(last)].next = end;
             return false;
         }
-        (ends.text, ends.first) = (self.text, at);
+        (ends.text, ends.first) = (self.text, end);
         true
     }
 
@@ -213,7 +224,8 @@ impl Places {
                 From::Place(hit) => Lane { hit, part, at: NONE, before: 0, letters: 0 },
                 From::Row { row, before, letters } => {
                     let at = self.rows[usize::from(row)].first;
-                    Lane { hit: Hit::of(words, at, before, letters), part, at, before, letters }
+                    let hit = Hit::of(words, self.ends[usize::from(at)].word, before, letters);
+                    Lane { hit, part, at, before, letters }
                 }
             })
         })
@@ -222,8 +234,8 @@ impl Places {
     /// Passes the next place of a lane.
     #[inline]
     pub(super) fn pass(&self, lane: &mut Lane, words: &[Word]) {
-        lane.at = self.next[usize::from(lane.at)];
-        lane.hit = Hit::of(words, lane.at, lane.before, lane.letters);
+        lane.at = self.ends[usize::from(lane.at)].next;
+        lane.hit = Hit::of(words, self.ends[usize::from(lane.at)].word, lane.before, lane.letters);
     }
 }
 
@@ -232,9 +244,9 @@ impl Places {
 impl Hit {
     /// Where a phrase stands that ends with some letters of a word and has so many words before it.
     #[inline]
-    fn of(words: &[Word], at: u16, before: u8, letters: u8) -> Self {
-        let first = words.get(usize::from(at).wrapping_sub(before.into()));
-        match (first, words.get(usize::from(at))) {
+    fn of(words: &[Word], last: u16, before: u8, letters: u8) -> Self {
+        let first = words.get(usize::from(last).wrapping_sub(before.into()));
+        match (first, words.get(usize::from(last))) {
             (Some(first), Some(last)) => Self { start: first.begin, end: last.begin + usize::from(letters) },
             _ => Self { start: NOWHERE, end: NOWHERE },
         }

@@ -14,7 +14,7 @@ use super::{
     growing::to_u16,
     hits::Hits,
     sets::Set,
-    table::{All, Table},
+    table::{All, Table, key_of_two},
 };
 use crate::policy::classify::reading::Text;
 
@@ -143,7 +143,7 @@ impl Lexicon {
     #[inline]
     fn follow(&self, mut node: u16, word: u16) -> u16 {
         while node != ROOT {
-            let next = self.edges.get(edge_key(node, word));
+            let next = self.edges.get(key_of_two(node, word));
             if next != ROOT {
                 return next;
             }
@@ -177,10 +177,6 @@ impl Lexicon {
             node = stems.next;
         }
     }
-}
-
-pub(super) fn edge_key(node: u16, word: u16) -> u64 {
-    u64::from(node) << 32 | u64::from(word) << 16
 }
 
 /// A number for the [`LETTERS`](crate::policy::classify::reading::LETTERS) that a word begins with, the same only for the

@@ -91,6 +91,12 @@ impl<T> IndexMut<u16> for All<T> {
     }
 }
 
+/// The key of two small numbers.
+#[inline]
+pub(in crate::policy::classify) fn key_of_two(one: u16, two: u16) -> u64 {
+    u64::from(one) << 32 | u64::from(two) << 16
+}
+
 /// The bits of a place that hold the number.
 const NUMBER: u64 = 0xFFFF;
 
