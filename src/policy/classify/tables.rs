@@ -49,7 +49,7 @@ const FIRM: Option<f64> = Some(2.5);
 const SURE: Option<f64> = None;
 
 /// The tables in order, and how firm their rules stand.
-static TABLES: [(&[Rule], Option<f64>); 37] = [
+static TABLES: [(&[Rule], Option<f64>); 36] = [
     (reasons::RULES, FIRM),
     (shapes::RULES, FIRM),
     (traps::RULES, FIRM),
@@ -63,21 +63,20 @@ static TABLES: [(&[Rule], Option<f64>); 37] = [
     (cloud_codes::RULES, SURE),
     (tool_codes::RULES, FIRM),
     (tool_words::RULES, SURE),
-    (firm::CONTENT, FIRM),
+    (firm::CONTENT, SURE),
     (content::RULES, LOOSE),
     (billing::RULES, SURE),
     (machine_codes::RULES, SURE),
     (crash::RULES, FIRM),
     (context::RULES, SURE),
-    (plain::REFUSALS, FIRM),
-    (firm::ACCESS, FIRM),
+    (firm::ACCESS, SURE),
     (access::RULES, LOOSE),
     (request::RULES, SURE),
     (schema::RULES, FIRM),
     (lost::RULES, LOOSE),
     (limits::RULES, FIRM),
     (capacity::RULES, FIRM),
-    (plain::ENDS, FIRM),
+    (plain::ENDS, SURE),
     (system_codes::RULES, LOOSE),
     (transport::RULES, LOOSE),
     (outer::RULES, LOOSE),

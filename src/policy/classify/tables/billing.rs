@@ -19,7 +19,6 @@ pub(super) const RULES: &[Rule] = &[
             "billing hard limit",
             "billing not active",
             "=quota exceeded",
-            "=budget exceeded",
             "exceeded budget",
             "exceeded current quota error",
             "arrearage",

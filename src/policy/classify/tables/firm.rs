@@ -28,8 +28,7 @@ pub(super) const ACCESS: &[Rule] = &[
         "firm.permission",
         C::PermissionDenied,
         &[
-            "{country region or territory not supported|unsupported country region territory}",
-            "user location is not supported for the api use",
+            "{country region or territory not supported|unsupported country region territory|unsupported country region or territory|user location is not supported}",
             "captcha {verification |}{is |}required",
             "organization has been disabled",
             "{project|team|key|user|account|you} {does not|do not|doesnt|dont} have access to {model|the model|this model}",
@@ -43,6 +42,7 @@ pub(super) const ACCESS: &[Rule] = &[
         &[
             "{incorrect api key provided|invalid api key provided|invalid x api key|api key not valid please pass|invalid bearer token|authentication fails|oauth token has expired|oauth token has been revoked|security token included in the request is {invalid|expired}}",
             "api key provided is {invalid|incorrect}",
+            "invalid authentication credentials !missing or !either",
         ],
     ),
     rule(

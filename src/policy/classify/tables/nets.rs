@@ -29,7 +29,6 @@ pub(super) const RULES: &[Rule] = &[
             "permission error",
             "forbidden",
             "access denied",
-            "permission denied",
             "permission !check permission !checking permission !permission check",
         ],
     ),

@@ -35,7 +35,6 @@ pub(super) const RULES: &[Rule] = &[
         "plain.time",
         C::Timeout,
         &[
-            "# a timeout occurred",
             "{time|latency|wall clock|deadline|execution time} budget {of # |of #s |of #ms |}{was |is |has been |}{exceed*|exhausted|used up|over|spent}",
             "{exceed*|exhausted|ran out of|over|past} {the |its |our |your |a |}{overall |total |request |}{time|latency|wall clock|deadline} budget",
         ],
@@ -337,23 +336,4 @@ pub(super) const ENDS: &[Rule] = &[
         ],
     ),
     rule("ends.wait", C::Timeout, &["{context deadline exceeded|read timed out|gateway time out|gateway timeout}"]),
-];
-
-/// Refusals in their makers' own sentences, whatever stands around them.
-pub(super) const REFUSALS: &[Rule] = &[
-    rule(
-        "refusal.key",
-        C::Authentication,
-        &[
-            "{incorrect api key provided|invalid x api key|invalid authentication credentials} !missing or !either",
-            "api key not valid please pass a valid api key",
-        ],
-    ),
-    rule(
-        "refusal.region",
-        C::PermissionDenied,
-        &[
-            "{country region or territory not supported|user location is not supported|unsupported country region or territory}",
-        ],
-    ),
 ];
