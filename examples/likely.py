@@ -6,9 +6,9 @@
 
 Multinomial logistic regression with an L2 penalty (C = 1) over the words of a failure, its pairs of neighbouring words, its
 status and its surface; each counts once. Only what stands in three failures or more is learned from, and the 8,000 features
-with the largest weights are kept, in sixteenths. A file that is named twice counts double: failures that were seen, beside
-wordings that were thought up. Keep sets apart that no rule and no weight has seen, and score both
-(`relight classify --score FILE`).
+with the largest weights are kept, in sixteenths; what is wrong with an invalid request is learned from such requests alone,
+with 2,000 features. A file that is named twice counts double: failures that were seen, beside wordings that were thought up.
+Keep sets apart that no rule and no weight has seen, and score both (`relight classify --score FILE`).
 """
 
 import sys
@@ -18,6 +18,7 @@ from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.linear_model import LogisticRegression
 
 FEATURES = 8000
+DETAIL_FEATURES = 2000
 PARTS = 16
 
 
@@ -32,17 +33,32 @@ def main() -> None:
         sys.exit("name files of words: see the head of this file")
     vectorizer = CountVectorizer(analyzer=features, min_df=3, binary=True)
     counts = vectorizer.fit_transform([words for _, words in rows])
-    model = LogisticRegression(C=1.0, max_iter=1000).fit(counts, [label for label, _ in rows])
-    strength = np.abs(model.coef_).max(0)
-    kept = strength >= np.sort(strength)[-min(FEATURES, len(strength))]
-    weights = np.clip(np.rint(model.coef_ * PARTS), -127, 127).astype(int)
-    for label, weight in zip(model.classes_, np.rint(model.intercept_ * PARTS).astype(int)):
-        print(f"{label}\t{weight}")
+    labels = np.array([label for label, _ in rows])
+    detailed = np.char.find(labels, ".") >= 0
+    models = [learn(counts, np.array([label.split(".")[0] for label in labels])), learn(counts[detailed], labels[detailed])]
+    kept = strongest(models[0], FEATURES) | strongest(models[1], DETAIL_FEATURES)
+    for model in models:
+        for label, weight in zip(model.classes_, whole(model.intercept_)):
+            print(f"{label}\t{weight}")
+    weights = np.vstack([whole(model.coef_) for model in models])
     names = vectorizer.get_feature_names_out()
     for at in sorted(np.flatnonzero(kept), key=lambda at: names[at]):
         pairs = [f"{label}:{weight}" for label, weight in enumerate(weights[:, at]) if abs(weight) > 1]
         if pairs:
             print(f"{names[at]}\t{' '.join(pairs)}")
+
+
+def learn(counts, labels) -> LogisticRegression:
+    return LogisticRegression(C=1.0, max_iter=1000).fit(counts, labels)
+
+
+def strongest(model: LogisticRegression, count: int) -> np.ndarray:
+    strength = np.abs(model.coef_).max(0)
+    return strength >= max(np.sort(strength)[-min(count, len(strength))], 1e-9)
+
+
+def whole(weights: np.ndarray) -> np.ndarray:
+    return np.clip(np.rint(weights * PARTS), -127, 127).astype(int)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
-//! Prints what a model of likely classes learns from: for each labelled failure its class, a tab, and its words.
+//! Prints what a model of likely classes learns from: for each labelled failure its class (and, behind a dot,
+//! what is wrong with an invalid request), a tab, and its words.
 //! `cargo run --example words -- failures.jsonl … > words.tsv`; `examples/likely.py` reads it.
 //!
 //! A message is printed once more inside what a program says around any cause, so that such words are learned to say nothing.
@@ -33,12 +34,14 @@ fn main() -> Result<(), Box<dyn Error>> {
         for (item, (before, behind)) in
             corpus::read(&std::fs::read_to_string(path)?)?.iter().zip(WRAPPERS.iter().cycle())
         {
-            let class = item.labels.as_ref().map(|labels| labels.class.as_str()).ok_or("an item has no label")?;
+            let labels = item.labels.as_ref().ok_or("an item has no label")?;
+            let detail = labels.detail.as_ref().map(|detail| format!(".{detail}")).unwrap_or_default();
+            let label = format!("{}{detail}", labels.class.as_str());
             let mut error = item.error();
-            writeln!(out, "{class}\t{}", Classifier::words(&error).join(" "))?;
+            writeln!(out, "{label}\t{}", Classifier::words(&error).join(" "))?;
             if let Some(message) = &mut error.message {
                 *message = [before, message.as_str(), behind].concat();
-                writeln!(out, "{class}\t{}", Classifier::words(&error).join(" "))?;
+                writeln!(out, "{label}\t{}", Classifier::words(&error).join(" "))?;
             }
         }
     }

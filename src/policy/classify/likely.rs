@@ -11,7 +11,7 @@
 use std::{borrow::Cow, cmp::Reverse, collections::BTreeMap, sync::LazyLock};
 
 use serde::{
-    Deserialize as _,
+    Deserialize,
     de::value::{Error as ValueError, StrDeserializer},
 };
 
@@ -28,8 +28,9 @@ const FIRST_WORDS: usize = 64;
 const LAST_WORDS: usize = 32;
 /// Words of a text that is longer than nearly all that the weights were learned from.
 const LONG: usize = 120;
-/// Classes that there are weights for.
+/// Classes that there are weights for, and what may be wrong with an invalid request.
 const CLASSES: usize = 17;
+const DETAILS: usize = 5;
 /// Places for words and for pairs of words, half of which may be taken (a power of two).
 const PLACES: usize = 16384;
 /// Weights are whole numbers of so many parts.
@@ -43,14 +44,15 @@ const TOLD: usize = 3;
 
 static MODEL: LazyLock<Model> = LazyLock::new(|| Model::read(include_str!("likely.tsv")));
 
-/// What speaks for each class.
-type Weights = [i16; CLASSES];
+/// What speaks for each class, and then for each detail.
+type Weights = [i16; CLASSES + DETAILS];
 
 /// What words speak for.
 #[derive(Debug, Default)]
 struct Model {
     classes: Vec<FailureClass>,
-    /// What speaks for each class before a word is read.
+    details: Vec<InvalidRequestDetail>,
+    /// What speaks for each before a word is read.
     before: Weights,
     /// From words to their numbers, from one on, those of which only pairs are features, too.
     words: Table<PLACES>,
@@ -91,20 +93,46 @@ pub(super) fn weigh(
     let Some(held) = held.filter(|_| !reading.text.words().is_empty()) else { return judgement };
     let found = features(error, reading, evidence);
     let scores = MODEL.scores(&found);
-    let Some(best) = (0..scores.len()).max_by_key(|class| scores[*class]) else { return judgement };
-    let above = |class: usize| (f64::from(scores[class]) - f64::from(scores[best])) / PARTS;
-    if above(held) > -margin || 1.0 / (0..CLASSES).map(|class| above(class).exp()).sum::<f64>() < LIKELY {
-        return judgement;
+    let (classes, details) = scores.split_at(CLASSES);
+    let likelier = likelier(classes, held, margin);
+    let class = likelier.map_or(judgement.class, |best| MODEL.classes[best]);
+    // What is wrong with a request is asked where its class was, or where no rule says more than that it is wrong.
+    let told = judgement.detail.filter(|_| likelier.is_none());
+    let detail = match (class, told.and_then(|told| MODEL.details.iter().position(|detail| *detail == told))) {
+        (FailureClass::InvalidRequest, Some(held)) => self::likelier(details, held, margin),
+        (FailureClass::InvalidRequest, None) => best(details),
+        _ => None,
+    };
+    match (likelier, detail) {
+        (Some(best), detail) => Judgement {
+            class,
+            detail: detail.map(|best| MODEL.details[best]),
+            retry: None,
+            fallback: None,
+            rule: Cow::Borrowed("likely.words"),
+            fact: MODEL.tell(&found, best),
+        },
+        (None, Some(best)) => Judgement {
+            detail: Some(MODEL.details[best]),
+            fallback: None,
+            fact: [&judgement.fact, "; ", &MODEL.tell(&found, CLASSES + best)].concat(),
+            ..judgement
+        },
+        (None, None) => judgement,
     }
-    let class = MODEL.classes[best];
-    Judgement {
-        class,
-        detail: (class == FailureClass::InvalidRequest).then_some(InvalidRequestDetail::Other),
-        retry: None,
-        fallback: None,
-        rule: Cow::Borrowed("likely.words"),
-        fact: MODEL.tell(&found, best),
-    }
+}
+
+/// The likeliest of some scores.
+fn best(scores: &[i16]) -> Option<usize> {
+    (0..scores.len()).max_by_key(|at| scores[*at])
+}
+
+/// The likeliest of some scores, if it is so many times as likely (a power of e) as the one that is held.
+fn likelier(scores: &[i16], held: usize, margin: f64) -> Option<usize> {
+    let best = best(scores)?;
+    let above = |at: usize| (f64::from(scores[at]) - f64::from(scores[best])) / PARTS;
+    let far = above(held) <= -margin && 1.0 / (0..scores.len()).map(|at| above(at).exp()).sum::<f64>() >= LIKELY;
+    far.then_some(best)
 }
 
 /// The words that a verdict weighs, as [`weigh`] tells them apart: what a model learns from.
@@ -165,6 +193,11 @@ fn features(error: &ProviderError, reading: &Reading, evidence: &Evidence) -> Fo
     found
 }
 
+/// What has a name in this project's data.
+fn named<'t, T: Deserialize<'t>>(name: &'t str) -> Option<T> {
+    T::deserialize(StrDeserializer::<ValueError>::new(name)).ok()
+}
+
 // === impl Found ===
 
 impl Found {
@@ -193,25 +226,28 @@ impl Found {
 // === impl Model ===
 
 impl Model {
-    /// Reads `class<TAB>weight` for each class, then `feature<TAB>class number:weight …` for each feature; what cannot be read
-    /// is left out, and the tests say so.
+    /// Reads `class<TAB>weight` for each class and `class.detail<TAB>weight` for each detail, then `feature<TAB>number:weight …`
+    /// for each feature, by the numbers of those; what cannot be read is left out, and the tests say so.
     fn read(text: &'static str) -> Self {
         let mut model = Self::default();
         // Zero is no feature.
         model.features.push(Feature::default());
         let (mut words, mut pairs) = (BTreeMap::new(), BTreeMap::new());
         for (name, rest) in text.lines().filter_map(|line| line.split_once('\t')) {
-            if model.classes.len() < CLASSES {
-                let class = FailureClass::deserialize(StrDeserializer::<ValueError>::new(name));
-                let (Ok(class), Ok(weight)) = (class, rest.parse()) else { continue };
-                model.before[model.classes.len()] = weight;
-                model.classes.push(class);
+            let label = model.classes.len() + model.details.len();
+            if label < model.before.len() {
+                let Ok(weight) = rest.parse() else { continue };
+                model.before[label] = weight;
+                match name.split_once('.') {
+                    None => model.classes.extend(named::<FailureClass>(name)),
+                    Some((_, detail)) => model.details.extend(named::<InvalidRequestDetail>(detail)),
+                }
                 continue;
             }
             let mut feature = Feature { name, ..Feature::default() };
-            for (class, weight) in rest.split(' ').filter_map(|pair| pair.split_once(':')) {
-                let class = class.parse().ok().and_then(|class: usize| feature.weights.get_mut(class));
-                if let (Some(place), Ok(weight)) = (class, weight.parse()) {
+            for (label, weight) in rest.split(' ').filter_map(|pair| pair.split_once(':')) {
+                let label = label.parse().ok().and_then(|label: usize| feature.weights.get_mut(label));
+                if let (Some(place), Ok(weight)) = (label, weight.parse()) {
                     *place = weight;
                 }
             }
@@ -236,7 +272,7 @@ impl Model {
         u16::try_from(number).unwrap_or_default()
     }
 
-    /// What some features speak for, class by class.
+    /// What some features speak for.
     fn scores(&self, found: &Found) -> Weights {
         let mut scores = self.before;
         for feature in found.list.iter().filter_map(|number| self.features.get(usize::from(*number))) {
@@ -247,12 +283,12 @@ impl Model {
         scores
     }
 
-    /// The features that speak most for a class; short words, of which every text has some, are not told.
-    fn tell(&self, found: &Found, class: usize) -> String {
+    /// The features that speak most for a class or a detail; short words, of which every text has some, are not told.
+    fn tell(&self, found: &Found, label: usize) -> String {
         let features = found.list.iter().filter_map(|number| self.features.get(usize::from(*number)));
         let mut features: Vec<_> =
-            features.filter(|feature| feature.name.len() >= TELLING && feature.weights[class] > 0).collect();
-        features.sort_by_key(|feature| (Reverse(feature.weights[class]), feature.name));
+            features.filter(|feature| feature.name.len() >= TELLING && feature.weights[label] > 0).collect();
+        features.sort_by_key(|feature| (Reverse(feature.weights[label]), feature.name));
         let names: Vec<_> = features.iter().take(TOLD).map(|feature| feature.name).collect();
         if names.is_empty() { "its words".to_owned() } else { names.join(", ") }
     }
@@ -269,7 +305,8 @@ mod tests {
     fn every_line_of_the_weights_is_read() {
         let lines = include_str!("likely.tsv").lines().count();
         let named: Vec<_> = MODEL.features.iter().filter(|feature| !feature.name.is_empty()).collect();
-        assert_eq!((MODEL.classes.len(), named.len()), (CLASSES, lines - CLASSES));
+        assert_eq!((MODEL.classes.len(), MODEL.details.len()), (CLASSES, DETAILS));
+        assert_eq!(named.len(), lines - CLASSES - DETAILS);
         assert!(named.iter().all(|feature| feature.weights.iter().any(|weight| *weight != 0)));
         assert!(MODEL.features.len() <= PLACES, "{}", MODEL.features.len());
     }
@@ -287,6 +324,20 @@ mod tests {
         assert_eq!(judge("quux frobnicated the wibble").class, FailureClass::Unknown);
         let around = "insufficient_quota: the request took far too long and was dropped";
         assert_eq!(judge(around).class, FailureClass::QuotaExceeded);
+    }
+
+    #[test]
+    fn words_say_what_is_wrong_with_a_request_where_only_the_status_says_that_it_is() {
+        let judge = |text: &str| {
+            let error = ProviderError { status: Some(400), message: Some(text.to_owned()), ..ProviderError::default() };
+            let verdict = Classifier::new().classify(&error, Timestamp::UNIX_EPOCH);
+            assert_eq!((verdict.class, &*verdict.rule), (FailureClass::InvalidRequest, "status.http"));
+            (verdict.detail, verdict.fallback_helps, verdict.fact)
+        };
+        let (detail, fallback, fact) = judge("reasoning effort none is not something that model knows");
+        assert_eq!((detail, fallback), (Some(InvalidRequestDetail::UnsupportedParameter), true));
+        assert!(fact.starts_with("status 400; ") && fact.contains("reasoning"), "{fact}");
+        assert_eq!(judge(""), (Some(InvalidRequestDetail::Other), false, "status 400".to_owned()));
     }
 
     #[test]
