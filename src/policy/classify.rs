@@ -5,8 +5,8 @@
 //! of the configuration stand above them, and a reload builds a new [`Classifier`] to be swapped in.
 //!
 //! The order of questions: the configuration's rules; a typed fault of this service's own client; the tables over the text;
-//! the status the text or the answer states; the gRPC status. What nothing or only a loose phrase decides is weighed by all of
-//! its words at last (`likely`). Nothing known stays [`FailureClass::Unknown`].
+//! the status the text or the answer states; the gRPC status. What is not named exactly is weighed by all of its words at
+//! last (`likely`). Nothing known stays [`FailureClass::Unknown`].
 //!
 //! Never reads a clock, never guesses from digits or letters inside other words, never repeats a secret.
 
@@ -137,7 +137,7 @@ impl Classifier {
         SCRATCH.with_borrow_mut(|scratch| self.classify_with(scratch, error, now))
     }
 
-    /// The words that a judgement weighs where nothing or only a loose phrase decides.
+    /// The words that a judgement weighs where no fact is named exactly.
     #[must_use]
     pub fn words(error: &ProviderError) -> Vec<String> {
         let mut reading = Reading::default();
