@@ -20,10 +20,9 @@ mod table;
 use chain::Chain;
 use growing::Growing;
 pub(super) use hits::Hits;
-use hits::{MOST, to_u32};
 use lexicon::Lexicon;
 pub(super) use sets::Set;
-use sets::{Any, Triggers};
+use sets::{Any, MOST, Triggers, to_u32};
 pub(super) use table::{Table, key_of_two};
 
 use super::{phrase, reading::Reading, rule::Rule};

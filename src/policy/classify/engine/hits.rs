@@ -7,7 +7,7 @@
 
 use super::{
     lexicon::{Find, Row},
-    sets::Set,
+    sets::{MOST, Set},
 };
 use crate::policy::classify::{reading::Word, room::Room};
 
@@ -17,8 +17,6 @@ const MAX_ORIGINS: u16 = 2000;
 const ORIGINS: usize = 2048;
 /// None of them.
 const NONE: u16 = u16::MAX;
-/// Most atoms, and most alternatives, that the tables may hold.
-pub(super) const MOST: usize = 16384;
 /// So many numbers of sixteen bits there are.
 const ALL: usize = 1 << 16;
 
@@ -251,8 +249,4 @@ impl Hit {
             _ => Self { start: NOWHERE, end: NOWHERE },
         }
     }
-}
-
-pub(super) fn to_u32(at: usize) -> u32 {
-    u32::try_from(at).unwrap_or(u32::MAX)
 }

@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::hits::{MOST, to_u32};
+/// Most atoms, and most alternatives, that the tables may hold.
+pub(super) const MOST: usize = 16384;
 
 /// Some of the atoms, of the alternatives, or of other small numbers; few of them at a time, so that all can be told and
 /// forgotten quickly.
@@ -161,4 +162,8 @@ impl Triggers {
 /// The block of a [`Set`] in which one stands.
 fn block_of(one: u32) -> u16 {
     u16::try_from(one / 64).unwrap_or(u16::MAX)
+}
+
+pub(super) fn to_u32(at: usize) -> u32 {
+    u32::try_from(at).unwrap_or(u32::MAX)
 }
