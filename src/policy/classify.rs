@@ -69,6 +69,7 @@ struct Scratch {
 #[derive(Debug)]
 pub struct Classifier {
     engine: &'static Engine,
+    model: &'static likely::Model,
     user: UserRules,
 }
 
@@ -120,7 +121,7 @@ impl Classifier {
     /// The built-in tables alone.
     #[must_use]
     pub fn new() -> Self {
-        Self { engine: &TABLES, user: UserRules::default() }
+        Self { engine: &TABLES, model: &likely::MODEL, user: UserRules::default() }
     }
 
     /// The built-in tables under rules of the configuration; the first user rule that holds wins.
@@ -183,16 +184,14 @@ impl Classifier {
             codes: &evidence.codes,
         };
         let found = self.engine.find(reading, &scene, hits);
-        let by_text = found.and_then(|found| {
-            let rule = tables::nth(found.rule)?;
-            Some(Judgement {
-                class: rule.class,
-                detail: rule.detail,
-                retry: rule.retry,
-                fallback: rule.fallback,
-                rule: Cow::Borrowed(rule.name),
-                fact: fact(reading, found.span),
-            })
+        let found = found.and_then(|found| tables::nth(found.rule).map(|(rule, margin)| (found.span, rule, margin)));
+        let by_text = found.map(|(span, rule, _)| Judgement {
+            class: rule.class,
+            detail: rule.detail,
+            retry: rule.retry,
+            fallback: rule.fallback,
+            rule: Cow::Borrowed(rule.name),
+            fact: fact(reading, span),
         });
         let by_status = || {
             let status = evidence.status()?;
@@ -226,11 +225,11 @@ impl Classifier {
         let margin = match (&*judgement.rule, found) {
             ("status.grpc", _) => None,
             ("status.http", _) => tables::LOOSE.filter(|_| evidence.status().is_some_and(status::is_common)),
-            (_, Some(found)) => tables::margin(found.rule).filter(|_| !likely::is_long(reading)),
+            (_, Some((_, _, margin))) => margin.filter(|_| !likely::is_long(reading)),
             (_, None) => tables::LOOSE,
         };
         match margin {
-            Some(margin) => likely::weigh(judgement, margin, error, reading, evidence),
+            Some(margin) => self.model.weigh(judgement, margin, error, reading, evidence),
             None => judgement,
         }
     }

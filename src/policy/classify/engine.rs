@@ -25,7 +25,12 @@ pub(super) use sets::Set;
 use sets::{Any, MOST, Triggers, to_u32};
 pub(super) use table::{Table, key_of_two};
 
-use super::{phrase, reading::Reading, rule::Rule};
+use super::{
+    phrase,
+    reading::Reading,
+    rule::Rule,
+    waits::text::{UNITS, WAITS},
+};
 use crate::domain::failure::Surface;
 
 /// The tables, compiled.
@@ -43,7 +48,7 @@ pub(super) struct Engine {
     triggers: Triggers,
     /// Numeric code -> alternatives.
     numbered: HashMap<u32, Vec<u32>>,
-    /// The atoms of [`WAITS`] and of [`UNITS`].
+    /// The atoms of the words that a wait in words has.
     waits: [u32; WAITS.len()],
     units: [u32; UNITS.len()],
 }
@@ -57,11 +62,6 @@ pub(super) struct Scene<'a> {
     /// Numbers that stand as a code in the text.
     pub codes: &'a [u32],
 }
-
-/// Words of which one stands in every sentence that names a wait.
-const WAITS: [&str; 4] = ["again", "retry", "wait", "resets"];
-/// Words of which one stands in every wait that is written in words.
-const UNITS: [&str; 8] = ["second", "seconds", "minute", "minutes", "hour", "hours", "day", "days"];
 
 /// A rule that holds, and where.
 #[derive(Debug, Clone, Copy)]
@@ -146,7 +146,7 @@ impl Engine {
             }
         }
         let waits = WAITS.map(|word| vocabulary.atom(word));
-        let units = UNITS.map(|word| vocabulary.atom(word));
+        let units = UNITS.map(|(word, _)| vocabulary.atom(word));
         let Vocabulary { ascii, mut wide, atoms, .. } = vocabulary;
         wide.compile();
         let (ascii, triggers) = (ascii.compile(), Triggers::rarest(&groups));

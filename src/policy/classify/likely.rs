@@ -42,14 +42,15 @@ const TELLING: usize = 4;
 /// Features that are told of a judgement.
 const TOLD: usize = 3;
 
-static MODEL: LazyLock<Model> = LazyLock::new(|| Model::read(include_str!("likely.tsv")));
+/// The weights, read once in a process and shared by every classifier.
+pub(super) static MODEL: LazyLock<Model> = LazyLock::new(|| Model::read(include_str!("likely.tsv")));
 
 /// What speaks for each class, and then for each detail.
 type Weights = [i16; CLASSES + DETAILS];
 
 /// What words speak for.
 #[derive(Debug, Default)]
-struct Model {
+pub(super) struct Model {
     classes: Vec<FailureClass>,
     details: Vec<InvalidRequestDetail>,
     /// What speaks for each before a word is read.
@@ -81,47 +82,6 @@ pub(super) fn is_long(reading: &Reading) -> bool {
     reading.text.words().len() > LONG
 }
 
-/// A judgement, or one that is so many times as likely (a power of e).
-pub(super) fn weigh(
-    judgement: Judgement,
-    margin: f64,
-    error: &ProviderError,
-    reading: &Reading,
-    evidence: &Evidence,
-) -> Judgement {
-    let held = MODEL.classes.iter().position(|class| *class == judgement.class);
-    let Some(held) = held.filter(|_| !reading.text.words().is_empty()) else { return judgement };
-    let found = features(error, reading, evidence);
-    let scores = MODEL.scores(&found);
-    let (classes, details) = scores.split_at(CLASSES);
-    let likelier = likelier(classes, held, margin);
-    let class = likelier.map_or(judgement.class, |best| MODEL.classes[best]);
-    // What is wrong with a request is asked where its class was, or where no rule says more than that it is wrong.
-    let told = judgement.detail.filter(|_| likelier.is_none());
-    let detail = match (class, told.and_then(|told| MODEL.details.iter().position(|detail| *detail == told))) {
-        (FailureClass::InvalidRequest, Some(held)) => self::likelier(details, held, margin),
-        (FailureClass::InvalidRequest, None) => best(details),
-        _ => None,
-    };
-    match (likelier, detail) {
-        (Some(best), detail) => Judgement {
-            class,
-            detail: detail.map(|best| MODEL.details[best]),
-            retry: None,
-            fallback: None,
-            rule: Cow::Borrowed("likely.words"),
-            fact: MODEL.tell(&found, best),
-        },
-        (None, Some(best)) => Judgement {
-            detail: Some(MODEL.details[best]),
-            fallback: None,
-            fact: [&judgement.fact, "; ", &MODEL.tell(&found, CLASSES + best)].concat(),
-            ..judgement
-        },
-        (None, None) => judgement,
-    }
-}
-
 /// The likeliest of some scores.
 fn best(scores: &[i16]) -> Option<usize> {
     (0..scores.len()).max_by_key(|at| scores[*at])
@@ -135,7 +95,7 @@ fn likelier(scores: &[i16], held: usize, margin: f64) -> Option<usize> {
     far.then_some(best)
 }
 
-/// The words that a verdict weighs, as [`weigh`] tells them apart: what a model learns from.
+/// The words that a verdict weighs, as [`Model::weigh`] tells them apart: what a model learns from.
 pub(super) fn words(error: &ProviderError, reading: &Reading, evidence: &Evidence) -> Vec<String> {
     let text = String::from_utf8_lossy(&reading.text);
     let pieces: Vec<_> = pieces(&text).collect();
@@ -176,23 +136,6 @@ fn circumstances(error: &ProviderError, evidence: &Evidence) -> [String; 2] {
     [&evidence.status().unwrap_or_default().to_string(), surface].map(|word| ["@", word].concat())
 }
 
-/// The features of a text, each once.
-fn features(error: &ProviderError, reading: &Reading, evidence: &Evidence) -> Found {
-    let mut found = Found { list: Vec::with_capacity(2 * (FIRST_WORDS + LAST_WORDS)), ..Found::default() };
-    let (model, mut before) = (&*MODEL, 0);
-    let mut word = |mark: u64| before = found.add(model, before, mark);
-    if reading.text.is_ascii() {
-        ends(reading.text.words()).for_each(|found| word(found.mark));
-    } else {
-        let text = String::from_utf8_lossy(&reading.text);
-        ends(&pieces(&text).collect::<Vec<_>>()).for_each(|piece| word(mark(piece)));
-    }
-    for word in circumstances(error, evidence) {
-        found.add(model, 0, mark(&word));
-    }
-    found
-}
-
 /// What has a name in this project's data.
 fn named<'t, T: Deserialize<'t>>(name: &'t str) -> Option<T> {
     T::deserialize(StrDeserializer::<ValueError>::new(name)).ok()
@@ -226,6 +169,57 @@ impl Found {
 // === impl Model ===
 
 impl Model {
+    /// A judgement, or one that is so many times as likely (a power of e).
+    pub(super) fn weigh(
+        &self,
+        judgement: Judgement,
+        margin: f64,
+        error: &ProviderError,
+        reading: &Reading,
+        evidence: &Evidence,
+    ) -> Judgement {
+        let held = self.classes.iter().position(|class| *class == judgement.class);
+        let Some(held) = held.filter(|_| !reading.text.words().is_empty()) else { return judgement };
+        let found = self.features(error, reading, evidence);
+        let scores = self.scores(&found);
+        let (classes, details) = scores.split_at(CLASSES);
+        let other = likelier(classes, held, margin);
+        let class = other.map_or(judgement.class, |class| self.classes[class]);
+        // A rule's detail yields like its class; that of another class is whatever is likeliest.
+        let told = judgement.detail.filter(|_| other.is_none());
+        let detail = match told.and_then(|told| self.details.iter().position(|detail| *detail == told)) {
+            _ if class != FailureClass::InvalidRequest => None,
+            Some(told) => likelier(details, told, margin),
+            None => best(details),
+        };
+        let (rule, fact) = match (other, detail) {
+            (Some(class), _) => (Cow::Borrowed("likely.words"), self.tell(&found, class)),
+            (None, Some(detail)) => {
+                (judgement.rule, [&judgement.fact, "; ", &self.tell(&found, CLASSES + detail)].concat())
+            }
+            (None, None) => return judgement,
+        };
+        let detail = detail.map(|detail| self.details[detail]);
+        Judgement { class, detail, retry: judgement.retry.filter(|_| other.is_none()), fallback: None, rule, fact }
+    }
+
+    /// The features of a text, each once.
+    fn features(&self, error: &ProviderError, reading: &Reading, evidence: &Evidence) -> Found {
+        let mut found = Found { list: Vec::with_capacity(2 * (FIRST_WORDS + LAST_WORDS)), ..Found::default() };
+        let mut before = 0;
+        let mut word = |mark: u64| before = found.add(self, before, mark);
+        if reading.text.is_ascii() {
+            ends(reading.text.words()).for_each(|found| word(found.mark));
+        } else {
+            let text = String::from_utf8_lossy(&reading.text);
+            ends(&pieces(&text).collect::<Vec<_>>()).for_each(|piece| word(mark(piece)));
+        }
+        for word in circumstances(error, evidence) {
+            found.add(self, 0, mark(&word));
+        }
+        found
+    }
+
     /// Reads `class<TAB>weight` for each class and `class.detail<TAB>weight` for each detail, then `feature<TAB>number:weight …`
     /// for each feature, by the numbers of those; what cannot be read is left out, and the tests say so.
     fn read(text: &'static str) -> Self {

@@ -93,18 +93,8 @@ pub(super) fn rules() -> impl Iterator<Item = &'static Rule> {
     TABLES.iter().flat_map(|(rules, _)| *rules)
 }
 
-/// Rule of an index in that order.
-pub(super) fn nth(index: usize) -> Option<&'static Rule> {
-    at(index).map(|(rule, _)| rule)
-}
-
-/// How firm the rule of an index stands.
-pub(super) fn margin(index: usize) -> Option<f64> {
-    at(index).and_then(|(_, margin)| margin)
-}
-
-/// The rule of an index, and what is said of its table.
-fn at(mut index: usize) -> Option<(&'static Rule, Option<f64>)> {
+/// The rule of an index in that order, and how firm it stands.
+pub(super) fn nth(mut index: usize) -> Option<(&'static Rule, Option<f64>)> {
     TABLES.iter().find_map(|(rules, margin)| {
         let rule = rules.get(index).map(|rule| (rule, *margin));
         index = index.saturating_sub(rules.len());

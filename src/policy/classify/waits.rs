@@ -228,6 +228,20 @@ pub(super) mod text {
         (lasts, places)
     };
 
+    /// Words of which one stands in every sentence that names a wait.
+    pub(in crate::policy::classify) const WAITS: [&str; 4] = ["again", "retry", "wait", "resets"];
+    /// Units, of which one stands in every wait that is written in words, in seconds.
+    pub(in crate::policy::classify) const UNITS: [(&str, f64); 8] = [
+        ("second", 1.0),
+        ("seconds", 1.0),
+        ("minute", 60.0),
+        ("minutes", 60.0),
+        ("hour", 3600.0),
+        ("hours", 3600.0),
+        ("day", 86_400.0),
+        ("days", 86_400.0),
+    ];
+
     /// What ends like a lead and is the client's own business.
     const NOT_LEADS: [&str; 7] = [
         " total retry delay ",
@@ -319,35 +333,26 @@ pub(super) mod text {
             " resets in ",
         ];
         const PLACES: u64 = place(mark("in")) | place(mark("after")) | place(mark("wait")) | place(mark("for"));
-        const UNITS: [(u64, f64); 8] = [
-            (mark("second"), 1.0),
-            (mark("seconds"), 1.0),
-            (mark("minute"), 60.0),
-            (mark("minutes"), 60.0),
-            (mark("hour"), 3600.0),
-            (mark("hours"), 3600.0),
-            (mark("day"), 86_400.0),
-            (mark("days"), 86_400.0),
-        ];
-        const NUMBERS: [(u64, f64); 17] = [
-            (mark("one"), 1.0),
-            (mark("two"), 2.0),
-            (mark("three"), 3.0),
-            (mark("four"), 4.0),
-            (mark("five"), 5.0),
-            (mark("six"), 6.0),
-            (mark("seven"), 7.0),
-            (mark("eight"), 8.0),
-            (mark("nine"), 9.0),
-            (mark("ten"), 10.0),
-            (mark("fifteen"), 15.0),
-            (mark("twenty"), 20.0),
-            (mark("thirty"), 30.0),
-            (mark("forty"), 40.0),
-            (mark("sixty"), 60.0),
-            (mark("a"), 1.0),
-            (mark("an"), 1.0),
-        ];
+        const NUMBERS: [(u64, f64); 17] = marks([
+            ("one", 1.0),
+            ("two", 2.0),
+            ("three", 3.0),
+            ("four", 4.0),
+            ("five", 5.0),
+            ("six", 6.0),
+            ("seven", 7.0),
+            ("eight", 8.0),
+            ("nine", 9.0),
+            ("ten", 10.0),
+            ("fifteen", 15.0),
+            ("twenty", 20.0),
+            ("thirty", 30.0),
+            ("forty", 40.0),
+            ("sixty", 60.0),
+            ("a", 1.0),
+            ("an", 1.0),
+        ]);
+        const SECONDS: [(u64, f64); 8] = marks(UNITS);
         let of = |table: &[(u64, f64)], word: &Word| table.iter().find(|(mark, _)| *mark == word.mark).map(|row| row.1);
         reading.text.words().windows(3).find_map(|words| {
             // Nearly no word ends a lead.
@@ -355,11 +360,20 @@ pub(super) mod text {
             if place(lead.mark) & PLACES == 0 {
                 return None;
             }
-            let seconds = of(&NUMBERS, number)? * of(&UNITS, unit)?;
+            let seconds = of(&NUMBERS, number)? * of(&SECONDS, unit)?;
             let before = &reading.text[..number.begin];
             let leads = LEADS.iter().any(|lead| before.ends_with(lead.as_bytes()));
             let duration = leads.then(|| bounded(seconds))??;
             Some(Wait { duration, source: WaitSource::Text })
         })
+    }
+    /// The marks of words that stand for numbers.
+    const fn marks<const COUNT: usize>(words: [(&str, f64); COUNT]) -> [(u64, f64); COUNT] {
+        let (mut marks, mut at) = ([(0, 0.0); COUNT], 0);
+        while at < COUNT {
+            marks[at] = (mark(words[at].0), words[at].1);
+            at += 1;
+        }
+        marks
     }
 }

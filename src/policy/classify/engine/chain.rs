@@ -62,10 +62,6 @@ impl Chain {
     pub(super) fn first(&self, seen: &Set, places: &mut Places, reading: &Reading) -> Option<(usize, usize)> {
         let (begin, links) = self.links.split_first()?;
         let words = reading.text.words();
-        if links.is_empty() && !self.whole_value {
-            let hits = begin.any.among(seen).filter_map(|atom| places.first(atom, words));
-            return hits.map(|hit| (hit.start, hit.end)).min_by_key(|span| span.0);
-        }
         let mut lanes = std::mem::take(&mut places.lanes);
         lanes.clear();
         for (part, link) in (0..).zip(links) {

@@ -205,11 +205,6 @@ impl Places {
         true
     }
 
-    /// The place of an atom that ends first.
-    pub(super) fn first(&self, atom: u32, words: &[Word]) -> Option<Hit> {
-        self.lanes(atom, 0, words).map(|lane| lane.hit).min_by_key(|hit| hit.end)
-    }
-
     /// The lanes of an atom that is a part of a phrase.
     #[inline]
     pub(super) fn lanes(&self, atom: u32, part: u16, words: &[Word]) -> impl Iterator<Item = Lane> {

@@ -67,7 +67,6 @@ proptest! {
         let expected =
             phrases.iter().enumerate().find_map(|(rule, parts)| Some((rule, begin(&text, parts)?)));
         let mut reading = Reading::default();
-        reading.clear();
         reading.add(text.trim());
         let scene = Scene { provider: "", surface: Surface::Http, status: None, codes: &[] };
         let found = Engine::new(rules.iter()).find(&reading, &scene, &mut Hits::default());
