@@ -19,17 +19,32 @@ const BLOCKS: usize = 512;
 const PLACES: usize = BLOCK * BLOCKS;
 /// Bytes of the longest text.
 const LONGEST: usize = PLACES - 2 * BLOCK;
-/// Every place ends a word.
-const NO_LETTERS: u64 = u64::MAX;
+/// Behind the text: every place begins a word and ends it, so that a walk never goes on.
+const NOTHING: Bounds = Bounds { begins: u64::MAX, ends: u64::MAX };
 
 /// A text to be read; the room is kept from text to text.
 #[derive(Debug, Default)]
 pub(super) struct Source {
     /// The bytes, and zeros behind them.
     bytes: Room<u8, { PLACES + 8 }>,
-    /// A bit is set where a byte is no letter, or the first letter of another word than the letter before; of every 64
-    /// bytes, and of nothing at last.
-    blocks: Room<u64, BLOCKS>,
+    /// Where words begin and end, of every 64 bytes, and of nothing at last.
+    blocks: Room<Bounds, BLOCKS>,
+}
+
+/// Where words begin in 64 bytes, and behind which bytes they end: one bit a byte.
+#[derive(Debug, Clone, Copy, Default)]
+struct Bounds {
+    begins: u64,
+    ends: u64,
+}
+
+/// The words of a source from one on, one after the other.
+#[derive(Debug)]
+pub(super) struct Walk {
+    /// Which 64 bytes it is in.
+    block: usize,
+    /// What words begin and end there that it has not met.
+    left: Bounds,
 }
 
 /// What is known of 64 bytes.
@@ -48,8 +63,8 @@ impl Source {
         let whole = length / BLOCK + 1;
         self.bytes[..length].copy_from_slice(&text[..length]);
         self.bytes[length..whole * BLOCK + 8].fill(0);
-        // Whether the byte before is a capital, and whether it is another letter.
-        let (mut capital, mut lower) = (0, 0);
+        // Whether the byte before is a letter, whether it is a capital, and whether it is none.
+        let (mut letter, mut capital, mut lower) = (0, 0, 0);
         for at in 0..whole {
             let (bytes, next) = (&self.bytes[at * BLOCK..], self.bytes[(at + 1) * BLOCK].is_ascii_lowercase());
             let Some(bytes) = bytes.first_chunk() else { break };
@@ -66,10 +81,13 @@ impl Source {
                 }
                 last_capitals ^= bit;
             }
-            self.blocks[at % BLOCKS] = !block.letters | inside;
-            (capital, lower) = (capitals >> (BLOCK - 1), block.lower >> (BLOCK - 1));
+            let before = block.letters << 1 | letter;
+            let (begins, ends) = (block.letters & !before | inside, before & !block.letters | inside);
+            self.blocks[at % BLOCKS] = Bounds { begins, ends };
+            let last = |bits: u64| bits >> (BLOCK - 1);
+            (letter, capital, lower) = (last(block.letters), last(capitals), last(block.lower));
         }
-        self.blocks[whole % BLOCKS] = NO_LETTERS;
+        self.blocks[whole % BLOCKS] = NOTHING;
     }
 
     /// The kind of a byte; behind the last [`Kind::End`].
@@ -90,17 +108,56 @@ impl Source {
         &self.bytes[from..to]
     }
 
-    /// How many letters the word has that begins with the letter at a place.
+    /// The first place, no further than another, of a byte that is more than this kind of gap.
     #[inline]
-    pub(super) fn letters(&self, from: usize) -> usize {
-        let mut end = from + 1;
-        loop {
-            let ends = self.blocks[end / BLOCK % BLOCKS] >> (end % BLOCK);
-            if ends != 0 {
-                return end + ends.trailing_zeros() as usize - from;
-            }
-            end = (end / BLOCK + 1) * BLOCK;
+    pub(super) fn gap(&self, from: usize, to: usize, within: Kind) -> usize {
+        let mut at = from;
+        while at < to && self.kind(at) <= within {
+            at += 1;
         }
+        at
+    }
+
+    /// The words from the letter at a place on.
+    #[inline]
+    pub(super) fn walk(&self, from: usize) -> Walk {
+        let (block, later) = (from / BLOCK, !1 << (from % BLOCK));
+        let Bounds { begins, ends } = self.blocks[block % BLOCKS];
+        Walk { block, left: Bounds { begins: begins & later, ends: ends & later } }
+    }
+}
+
+// === impl Walk ===
+
+impl Walk {
+    /// Where the word ends that it is at.
+    #[inline]
+    pub(super) fn end(&mut self, source: &Source) -> usize {
+        // What ends no word here begins none either.
+        while self.left.ends == 0 {
+            self.go_on(source);
+        }
+        let end = self.left.ends.trailing_zeros();
+        self.left.ends &= self.left.ends - 1;
+        self.block * BLOCK + end as usize
+    }
+
+    /// Where the next word begins.
+    #[inline]
+    pub(super) fn next(&mut self, source: &Source) -> usize {
+        // What begins no word here ends none either.
+        while self.left.begins == 0 {
+            self.go_on(source);
+        }
+        let begin = self.left.begins.trailing_zeros();
+        self.left.begins &= self.left.begins - 1;
+        self.block * BLOCK + begin as usize
+    }
+
+    #[inline]
+    fn go_on(&mut self, source: &Source) {
+        self.block += 1;
+        self.left = source.blocks[self.block % BLOCKS];
     }
 }
 
@@ -147,9 +204,9 @@ mod tests {
         let (mut words, mut at) = (Vec::new(), 0);
         while at < source.len() {
             if source.as_bytes()[at].is_ascii_alphabetic() {
-                let letters = found.letters(at);
-                words.push(&source[at..at + letters]);
-                at += letters;
+                let end = found.walk(at).end(&found);
+                words.push(&source[at..end]);
+                at = end;
             } else {
                 at += 1;
             }
@@ -173,8 +230,12 @@ mod tests {
             let mut found = Source::default();
             found.take(bytes);
             for from in (0..bytes.len()).filter(|at| bytes[*at].is_ascii_alphabetic()) {
-                let letters = (from + 1..bytes.len()).find(|at| ends(bytes, *at)).unwrap_or(bytes.len()) - from;
-                prop_assert_eq!(found.letters(from), letters, "from {} in {}", from, source);
+                let end = (from + 1..bytes.len()).find(|at| ends(bytes, *at)).unwrap_or(bytes.len());
+                let mut walk = found.walk(from);
+                prop_assert_eq!(walk.end(&found), end, "from {} in {}", from, source);
+                if let Some(next) = (end..bytes.len()).find(|at| bytes[*at].is_ascii_alphabetic()) {
+                    prop_assert_eq!(walk.next(&found), next, "from {} in {}", from, source);
+                }
             }
         }
     }

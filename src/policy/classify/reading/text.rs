@@ -94,23 +94,24 @@ impl Text {
     #[expect(clippy::inline_always, reason = "it is the loop of its one caller, on whose state it works")]
     #[inline(always)]
     pub(super) fn put_words(&mut self, source: &Source, from: usize, within: Kind) -> usize {
-        let mut i = from;
+        let (mut i, mut walk) = (from, source.walk(from));
         if !self.is_gap() {
             // The word was begun in another way.
-            i += source.letters(i);
+            i = walk.end(source);
             source.slice(from, i).iter().for_each(|letter| self.put(letter.to_ascii_lowercase()));
             match source.kind(i) {
                 kind if kind == Kind::Letter || kind <= within => self.end_word(),
                 _ => return i,
             }
-            while source.kind(i) <= within {
-                i += 1;
+            let next = walk.next(source);
+            i = source.gap(i, next, within);
+            if i < next {
+                return i;
             }
         }
         let mut begin = self.len;
-        let mut next = source.kind(i);
-        while next == Kind::Letter {
-            let letters = source.letters(i);
+        loop {
+            let letters = walk.end(source) - i;
             let end = begin + letters;
             let mark = if letters < SPARE {
                 // Eight letters at once: all are written, and those behind the word not counted.
@@ -134,16 +135,17 @@ impl Text {
                 break;
             };
             i += letters;
-            next = source.kind(i);
-            if next > within && next != Kind::Letter {
+            let next = walk.next(source);
+            let stop = source.gap(i, next, within);
+            if stop == i && i < next {
                 (self.next, self.len, self.written) = (begin, end, (end, mark));
                 return i;
             }
             self.push(Word { begin, mark });
             begin = end + 1;
-            while next <= within {
-                i += 1;
-                next = source.kind(i);
+            i = stop;
+            if i < next {
+                break;
             }
         }
         (self.next, self.len) = (begin, begin);
