@@ -21,8 +21,8 @@ use chain::Chain;
 use growing::Growing;
 pub(super) use hits::Hits;
 use lexicon::Lexicon;
-pub(super) use sets::Set;
-use sets::{Any, MOST, Triggers, to_u32};
+use sets::{Any, Triggers, to_u32};
+pub(super) use sets::{MOST, Set};
 pub(super) use table::{Table, key_of_two};
 
 use super::{

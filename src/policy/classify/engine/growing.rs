@@ -5,7 +5,7 @@
 use std::collections::HashMap;
 
 use super::{
-    lexicon::{Find, Lexicon, ROOT, Stem, Stems, Step, letters_key},
+    lexicon::{Find, Lexicon, ROOT, Stem, Stems, Step, letters_key, one_of_64},
     table::{Table, key_of_two},
 };
 use crate::policy::classify::reading::{LETTERS, mark};
@@ -13,7 +13,7 @@ use crate::policy::classify::reading::{LETTERS, mark};
 /// The phrases of a lexicon to be.
 #[derive(Debug)]
 pub(super) struct Growing {
-    /// By mark: the number of a word, and the word.
+    /// By mark: the node of a word alone, which is its number, and the word.
     words: HashMap<u64, (u16, Box<[u8]>)>,
     /// From a node and the number of the word that follows to the next node.
     edges: HashMap<(u16, u16), u16>,
@@ -30,8 +30,8 @@ struct Node {
     phrases: Vec<(u8, u16)>,
     /// The longest of their endings (the same words without the first, the first two and so on) that is a node.
     ending: u16,
-    /// Whether a word may follow.
-    goes_on: bool,
+    /// Which words may follow; see [`Step::after`].
+    after: u64,
     /// Whether an open stem may follow.
     stemmed: bool,
 }
@@ -75,21 +75,33 @@ impl Growing {
 
     /// The number of a word.
     fn number(&mut self, word: &str) -> u16 {
-        let next = to_u16(self.words.len() + 1);
-        self.words.entry(mark(word)).or_insert_with(|| (next, word.as_bytes().into())).0
+        let next = to_u16(self.nodes.len());
+        let number = self.words.entry(mark(word)).or_insert_with(|| (next, word.as_bytes().into())).0;
+        if number == next {
+            self.add_node(1);
+        }
+        number
     }
 
     /// The node of the words of a node and one more.
     fn behind(&mut self, before: u16, word: u16) -> u16 {
+        if before == ROOT {
+            return word;
+        }
         let next = to_u16(self.nodes.len());
-        debug_assert!(next < u16::MAX, "too many phrases");
         let node = *self.edges.entry((before, word)).or_insert(next);
         if node == next {
-            let words = self.nodes[usize::from(before)].words + 1;
-            self.nodes[usize::from(before)].goes_on = true;
-            self.nodes.push(Node { words, ..Node::default() });
+            let before = &mut self.nodes[usize::from(before)];
+            before.after |= one_of_64(word);
+            let words = before.words + 1;
+            self.add_node(words);
         }
         node
+    }
+
+    fn add_node(&mut self, words: u8) {
+        debug_assert!(self.nodes.len() < usize::from(u16::MAX), "too many phrases");
+        self.nodes.push(Node { words, ..Node::default() });
     }
 
     /// Lets a phrase end with some letters of a word behind a node.
@@ -108,16 +120,15 @@ impl Growing {
         self.lay_stems(&mut lexicon);
         let mut edges: Vec<_> = std::mem::take(&mut self.edges).into_iter().collect();
         edges.sort_by_key(|(_, node)| (self.nodes[usize::from(*node)].words, *node));
-        let (first, others): (Vec<_>, Vec<_>) = edges.iter().partition(|((before, _), _)| *before == ROOT);
-        for ((_, word), node) in &first {
-            lexicon.first[*word] = *node;
-        }
-        lexicon.edges = Table::new(others.iter().map(|((before, word), node)| (key_of_two(*before, *word), *node)));
+        lexicon.edges = Table::new(edges.iter().map(|((before, word), node)| (key_of_two(*before, *word), *node)));
         // Shorter ones first, because longer ones are made of them.
+        let mut words: Vec<_> = self.words.values().map(|(node, _)| *node).collect();
+        words.sort_unstable();
+        for node in words {
+            self.lay_node(&mut lexicon, node);
+        }
         for ((before, word), node) in edges {
-            if before != ROOT {
-                self.nodes[usize::from(node)].ending = self.ending(&lexicon, before, word);
-            }
+            self.nodes[usize::from(node)].ending = self.ending(&lexicon, before, word);
             self.lay_node(&mut lexicon, node);
         }
         debug_assert!(u16::try_from(lexicon.finds.len()).is_ok(), "too many phrases");
@@ -165,7 +176,7 @@ impl Growing {
             }
             shorter = self.nodes[usize::from(shorter)].ending;
         }
-        lexicon.first[word]
+        word
     }
 
     /// Lays out a node, of which all endings are laid out.
@@ -183,8 +194,9 @@ impl Growing {
         }
         lexicon.steps[at] = Step {
             row,
-            rest: if node.goes_on || node.stemmed { at } else { ending.rest },
-            fall: if self.nodes[usize::from(node.ending)].goes_on { node.ending } else { ending.fall },
+            rest: if node.after != 0 || node.stemmed { at } else { ending.rest },
+            fall: if self.nodes[usize::from(node.ending)].after != 0 { node.ending } else { ending.fall },
+            after: node.after | ending.after,
         };
         let stemmed = lexicon.stemmed[node.ending];
         lexicon.behind[at].next = stemmed;

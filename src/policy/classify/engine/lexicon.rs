@@ -24,10 +24,8 @@ pub(super) const ROOT: u16 = 0;
 /// The phrases, laid out by [`Growing`](super::growing::Growing).
 #[derive(Debug, Default)]
 pub(super) struct Lexicon {
-    /// From words to their numbers.
+    /// From words to their numbers: the nodes of those words alone.
     pub(super) words: Table<8192>,
-    /// From the number of a word to the node of that word alone.
-    pub(super) first: All<u16>,
     /// From a node and the number of the word that follows to the next node.
     pub(super) edges: Table<32768>,
     /// By node.
@@ -53,6 +51,8 @@ pub(super) struct Step {
     pub rest: u16,
     /// The first of their endings that a word may follow.
     pub fall: u16,
+    /// [Bits](one_of_64) of the words that may follow any of them: most words may not, and need no look at the edges.
+    pub after: u64,
 }
 
 /// Where finds stand that are made together.
@@ -118,19 +118,19 @@ impl Lexicon {
 
     /// Notes every find, in the order of the words they end with, as long as there is room for them.
     pub(super) fn walk(&self, text: &Text, placed: &Set, hits: &mut Hits) {
-        let mut node = ROOT;
+        let (mut node, mut after) = (ROOT, 0);
         for (at, word) in text.words().iter().enumerate() {
             let number = self.words.get(word.mark);
-            let room = if number == 0 {
+            let room = if number == ROOT {
                 let stemmed = self.stemmed[node];
                 let stems = self.letters[letters_key(&word.mark.to_le_bytes())];
-                node = ROOT;
+                (node, after) = (ROOT, 0);
                 let mut take = |row| hits.add_row(row, &self.finds, at, placed);
                 stemmed == ROOT && stems.to == 0 || self.take_stems(stems, stemmed, text, word.begin, &mut take)
             } else {
-                node = self.follow(node, number);
-                let Step { row, rest, .. } = self.steps[node];
-                node = rest;
+                let behind = if after & one_of_64(number) == 0 { number } else { self.follow(node, number) };
+                let row;
+                Step { row, rest: node, after, .. } = self.steps[behind];
                 row.from == row.to || hits.add_row(row, &self.finds, at, placed)
             };
             if !room {
@@ -140,7 +140,6 @@ impl Lexicon {
     }
 
     /// The node of one more word: behind the longest of some words and their endings that phrases go on from with it.
-    #[inline]
     fn follow(&self, mut node: u16, word: u16) -> u16 {
         while node != ROOT {
             let next = self.edges.get(key_of_two(node, word));
@@ -149,7 +148,7 @@ impl Lexicon {
             }
             node = self.steps[node].fall;
         }
-        self.first[word]
+        word
     }
 
     /// Tells the open phrases of which the last word begins at a place: some that are all of it, and those behind the words
@@ -177,6 +176,12 @@ impl Lexicon {
             node = stems.next;
         }
     }
+}
+
+/// One of 64 bits for a word.
+#[inline]
+pub(super) fn one_of_64(word: u16) -> u64 {
+    1 << (word % 64)
 }
 
 /// A number for the [`LETTERS`](crate::policy::classify::reading::LETTERS) that a word begins with, the same only for the

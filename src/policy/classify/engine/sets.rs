@@ -2,16 +2,18 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-/// Most atoms, and most alternatives, that the tables may hold.
-pub(super) const MOST: usize = 16384;
+/// Most atoms, most alternatives and most of other small numbers that a [`Set`] can hold.
+pub(in crate::policy::classify) const MOST: usize = 16384;
+/// Blocks of a set.
+const BLOCKS: usize = MOST / 64;
 
 /// Some of the atoms, of the alternatives, or of other small numbers; few of them at a time, so that all can be told and
 /// forgotten quickly.
 #[derive(Debug, Clone)]
 pub(in crate::policy::classify) struct Set {
-    bits: [u64; MOST / 64],
-    /// Of which of these any bit is set.
-    used: [u64; MOST / 64 / 64],
+    bits: [u64; BLOCKS],
+    /// Of which of these any bit is set: a byte each, so that one can be noted without a look at the others.
+    used: [[u8; 8]; BLOCKS / 8],
 }
 
 /// Some atoms of which any will do: blocks of a [`Set`], and which of their bits.
@@ -21,23 +23,34 @@ pub(super) struct Any(Box<[(u16, u64)]>);
 /// From atoms to the alternatives that they make worth a look: blocks of a [`Set`], and which of their bits.
 #[derive(Debug, Default)]
 pub(super) struct Triggers {
-    /// By atom, where its blocks stand.
-    ranges: Vec<(u32, u32)>,
+    by_atom: Vec<Trigger>,
+    /// The blocks of atoms that have more than one.
     blocks: Vec<(u16, u64)>,
+}
+
+/// What an atom makes worth a look.
+#[derive(Debug, Clone, Copy, Default)]
+struct Trigger {
+    /// The first block, or any without bits.
+    bits: u64,
+    block: u16,
+    /// How many more there are, and where they stand.
+    more: u16,
+    from: u32,
 }
 
 // === impl Set ===
 
 impl Default for Set {
     fn default() -> Self {
-        Self { bits: [0; MOST / 64], used: [0; MOST / 64 / 64] }
+        Self { bits: [0; BLOCKS], used: [[0; 8]; BLOCKS / 8] }
     }
 }
 
 impl Set {
     #[inline]
     pub(in crate::policy::classify) fn has(&self, one: u32) -> bool {
-        self.bits[one as usize / 64 % self.bits.len()] >> (one % 64) & 1 == 1
+        self.bits[one as usize / 64 % BLOCKS] >> (one % 64) & 1 == 1
     }
 
     #[inline]
@@ -48,21 +61,21 @@ impl Set {
     /// Inserts bits of a block.
     #[inline]
     fn insert_all(&mut self, block: u16, bits: u64) {
-        let block = usize::from(block) % self.bits.len();
+        let block = usize::from(block) % BLOCKS;
         self.bits[block] |= bits;
-        self.used[block / 64] |= 1 << (block % 64);
+        self.used[block / 8][block % 8] = 1;
     }
 
     #[inline]
     fn block(&self, block: u16) -> u64 {
-        self.bits[usize::from(block) % self.bits.len()]
+        self.bits[usize::from(block) % BLOCKS]
     }
 
     pub(super) fn clear(&mut self) {
         for (at, used) in self.used.iter_mut().enumerate() {
-            while *used != 0 {
-                self.bits[64 * at + used.trailing_zeros() as usize] = 0;
-                *used &= *used - 1;
+            if u64::from_le_bytes(*used) != 0 {
+                self.bits[8 * at..8 * at + 8].fill(0);
+                used.fill(0);
             }
         }
     }
@@ -71,9 +84,9 @@ impl Set {
     #[inline]
     pub(super) fn each(&self, mut tell: impl FnMut(usize) -> bool) {
         for (at, used) in self.used.iter().enumerate() {
-            let mut used = *used;
+            let mut used = u64::from_le_bytes(*used);
             while used != 0 {
-                let block = 64 * at + used.trailing_zeros() as usize;
+                let block = 8 * at + used.trailing_zeros() as usize / 8;
                 let mut bits = self.bits[block];
                 while bits != 0 {
                     if !tell(64 * block + bits.trailing_zeros() as usize) {
@@ -137,10 +150,12 @@ impl Triggers {
         debug_assert!(alternatives.len() <= MOST, "too many phrases");
         let mut made = Self::default();
         for (atom, alternatives) in by_atom {
-            let from = to_u32(made.blocks.len());
-            made.blocks.extend(Any::of(&alternatives).0);
-            made.ranges.resize(atom as usize, (from, from));
-            made.ranges.push((from, to_u32(made.blocks.len())));
+            let blocks = Any::of(&alternatives).0;
+            let Some(((block, bits), more)) = blocks.split_first() else { continue };
+            let (from, count) = (to_u32(made.blocks.len()), u16::try_from(more.len()).unwrap_or(u16::MAX));
+            made.blocks.extend(more);
+            made.by_atom.resize(atom as usize, Trigger::default());
+            made.by_atom.push(Trigger { bits: *bits, block: *block, more: count, from });
         }
         made
     }
@@ -148,14 +163,13 @@ impl Triggers {
     /// Notes the alternatives that are worth a look for any of some atoms.
     pub(super) fn note(&self, seen: &Set, candidates: &mut Set) {
         seen.each(|atom| {
-            self.of(atom).iter().for_each(|(block, bits)| candidates.insert_all(*block, *bits));
+            let Trigger { bits, block, more, from } = self.by_atom.get(atom).copied().unwrap_or_default();
+            candidates.insert_all(block, bits);
+            for (block, bits) in self.blocks.iter().skip(from as usize).take(more.into()) {
+                candidates.insert_all(*block, *bits);
+            }
             true
         });
-    }
-
-    /// The alternatives that an atom makes worth a look.
-    fn of(&self, atom: usize) -> &[(u16, u64)] {
-        self.ranges.get(atom).map_or(&[], |(from, to)| &self.blocks[*from as usize..*to as usize])
     }
 }
 
