@@ -5,7 +5,7 @@
     python examples/likely.py words.tsv > src/policy/classify/likely.tsv
 
 Multinomial logistic regression with an L2 penalty (C = 1) over the words of a failure, its pairs of neighbouring words, its
-status and its surface; each counts once. Only what stands in three failures or more is learned from, and the 8,000 features
+status and its surface; each counts once. Only what stands in three failures or more is learned from, and the 12,000 features
 with the largest weights are kept, in sixteenths; what is wrong with an invalid request is learned from such requests alone,
 with 2,000 features. A file that is named twice counts double: failures that were seen, beside wordings that were thought up.
 Keep sets apart that no rule and no weight has seen, and score both (`relight classify --score FILE`).
@@ -17,7 +17,7 @@ import numpy as np
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.linear_model import LogisticRegression
 
-FEATURES = 8000
+FEATURES = 12000
 DETAIL_FEATURES = 2000
 PARTS = 16
 

@@ -31,8 +31,9 @@ const LONG: usize = 120;
 /// Classes that there are weights for, and what may be wrong with an invalid request.
 const CLASSES: usize = 17;
 const DETAILS: usize = 5;
-/// Places for words and for pairs of words, half of which may be taken (a power of two).
-const PLACES: usize = 16384;
+/// Places for words and for pairs of words, half of which may be taken (powers of two).
+const WORDS: usize = 8192;
+const PAIRS: usize = 32768;
 /// Weights are whole numbers of so many parts.
 const PARTS: f64 = 16.0;
 /// How likely a class has to be at least to overrule another.
@@ -56,9 +57,9 @@ pub(super) struct Model {
     /// What speaks for each before a word is read.
     before: Weights,
     /// From words to their numbers, from one on, those of which only pairs are features, too.
-    words: Table<PLACES>,
+    words: Table<WORDS>,
     /// From the numbers of two words that stand together to the number of their pair.
-    pairs: Table<PLACES>,
+    pairs: Table<PAIRS>,
     /// By number; words and pairs are numbered together.
     features: Vec<Feature>,
 }
@@ -293,7 +294,7 @@ mod tests {
     use jiff::Timestamp;
 
     use super::*;
-    use crate::policy::classify::Classifier;
+    use crate::policy::classify::{Classifier, engine::MOST};
 
     #[test]
     fn every_line_of_the_weights_is_read() {
@@ -302,7 +303,7 @@ mod tests {
         assert_eq!((MODEL.classes.len(), MODEL.details.len()), (CLASSES, DETAILS));
         assert_eq!(named.len(), lines - CLASSES - DETAILS);
         assert!(named.iter().all(|feature| feature.weights.iter().any(|weight| *weight != 0)));
-        assert!(MODEL.features.len() <= PLACES, "{}", MODEL.features.len());
+        assert!(MODEL.features.len() <= MOST, "{}", MODEL.features.len());
     }
 
     #[test]
