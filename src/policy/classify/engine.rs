@@ -190,7 +190,7 @@ impl Engine {
         // Alternatives are numbered in the order of rules.
         candidates.each(|at| {
             let alternative = &self.alternatives[at];
-            if alternative.fits(seen, scene) {
+            if self.triggers.may_hold(at, seen) && alternative.fits(seen, scene) {
                 let span = alternative.chain.first(seen, places, reading);
                 first = span.map(|span| Found { rule: alternative.rule, span });
             }

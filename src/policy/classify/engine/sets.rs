@@ -26,6 +26,16 @@ pub(super) struct Triggers {
     by_atom: Vec<Trigger>,
     /// The blocks of atoms that have more than one.
     blocks: Vec<(u16, u64)>,
+    /// By alternative.
+    needs: Vec<Need>,
+}
+
+/// Some atoms of which an alternative needs one beside what made it worth a look: of no more than two blocks, so that most
+/// alternatives are passed over at one glance.
+#[derive(Debug, Clone, Copy, Default)]
+struct Need {
+    blocks: [u16; 2],
+    bits: [u64; 2],
 }
 
 /// What an atom makes worth a look.
@@ -141,14 +151,17 @@ impl Triggers {
             *uses.entry(*atom).or_default() += 1;
         }
         let mut by_atom: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+        let mut made = Self::default();
         for (alternative, groups) in (0..).zip(alternatives) {
-            let rarest = groups.iter().min_by_key(|group| group.iter().map(|atom| uses[atom]).sum::<usize>());
-            for atom in rarest.into_iter().flatten() {
+            let mut groups: Vec<_> = groups.iter().collect();
+            groups.sort_by_key(|group| group.iter().map(|atom| uses[atom]).sum::<usize>());
+            let (rarest, others) = groups.split_first().map_or((&[][..], &[][..]), |(one, others)| (one, others));
+            for atom in rarest {
                 by_atom.entry(*atom).or_default().push(alternative);
             }
+            made.needs.push(others.iter().find_map(|group| Need::of(group)).unwrap_or_default());
         }
         debug_assert!(alternatives.len() <= MOST, "too many phrases");
-        let mut made = Self::default();
         for (atom, alternatives) in by_atom {
             let blocks = Any::of(&alternatives).0;
             let Some(((block, bits), more)) = blocks.split_first() else { continue };
@@ -158,6 +171,13 @@ impl Triggers {
             made.by_atom.push(Trigger { bits: *bits, block: *block, more: count, from });
         }
         made
+    }
+
+    /// Whether an alternative that is worth a look may hold: whether one more of the atoms that it needs was found.
+    #[inline]
+    pub(super) fn may_hold(&self, alternative: usize, seen: &Set) -> bool {
+        let Need { blocks: [one, two], bits } = self.needs[alternative];
+        bits[0] == 0 || seen.block(one) & bits[0] | seen.block(two) & bits[1] != 0
     }
 
     /// Notes the alternatives that are worth a look for any of some atoms.
@@ -170,6 +190,19 @@ impl Triggers {
             }
             true
         });
+    }
+}
+
+// === impl Need ===
+
+impl Need {
+    /// Any of some atoms, if they are of no more than two blocks.
+    fn of(atoms: &[u32]) -> Option<Self> {
+        match *Any::of(atoms).0 {
+            [(block, bits)] => Some(Self { blocks: [block; 2], bits: [bits, 0] }),
+            [(one, bits), (two, more)] => Some(Self { blocks: [one, two], bits: [bits, more] }),
+            _ => None,
+        }
     }
 }
 
