@@ -48,20 +48,8 @@ const NUMBERED: [Key; 7] = [
     (Some(mark("exit")), mark("code")),
 ];
 
-/// Places of the keys above, by which nearly all others are told from them at once.
-const PLACES: u64 = {
-    let (mut places, mut at) = (0, 0);
-    while at < CODE_KEYS.len() {
-        places |= place(CODE_KEYS[at]);
-        at += 1;
-    }
-    at = 0;
-    while at < ECHOES.len() {
-        places |= place(ECHOES[at].1);
-        at += 1;
-    }
-    places
-};
+/// Some places of 256, by which nearly all other words are told from a few keys at once.
+struct Places([u64; 4]);
 
 /// What the value of a key is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,9 +62,11 @@ pub(super) enum Value {
 }
 
 /// What the value after these words is.
+#[inline]
 pub(super) fn value_of(words: &[Word]) -> Value {
+    const PLACES: Places = Places::of(&ECHOES).and(&CODE_KEYS);
     match words.last() {
-        Some(key) if PLACES & place(key.mark) == 0 => Value::Other,
+        Some(key) if !PLACES.has(key.mark) => Value::Other,
         Some(key) if CODE_KEYS.contains(&key.mark) => Value::Code,
         _ if end_with(words, &ECHOES) => Value::Echo,
         _ => Value::Other,
@@ -84,12 +74,50 @@ pub(super) fn value_of(words: &[Word]) -> Value {
 }
 
 /// Whether a number after these words keeps its digits.
+#[inline]
 pub(super) fn names_number(words: &[Word]) -> bool {
-    end_with(words, &NUMBERED)
+    const PLACES: Places = Places::of(&NUMBERED);
+    words.last().is_some_and(|key| PLACES.has(key.mark)) && end_with(words, &NUMBERED)
 }
 
 fn end_with(words: &[Word], keys: &[Key]) -> bool {
     let mut last = words.iter().rev().map(|word| word.mark);
     let (key, before) = (last.next(), last.next());
     keys.iter().any(|(first, last)| key == Some(*last) && (first.is_none() || before == *first))
+}
+
+// === impl Places ===
+
+impl Places {
+    /// Of the last words of keys.
+    const fn of(keys: &[Key]) -> Self {
+        let (mut places, mut at) = (Self([0; 4]), 0);
+        while at < keys.len() {
+            places = places.and(&[keys[at].1]);
+            at += 1;
+        }
+        places
+    }
+
+    /// Of more marks.
+    const fn and(mut self, marks: &[u64]) -> Self {
+        let mut at = 0;
+        while at < marks.len() {
+            let (part, bit) = Self::place(marks[at]);
+            self.0[part] |= bit;
+            at += 1;
+        }
+        self
+    }
+
+    #[inline]
+    fn has(&self, mark: u64) -> bool {
+        let (part, bit) = Self::place(mark);
+        self.0[part] & bit != 0
+    }
+
+    #[inline]
+    const fn place(mark: u64) -> (usize, u64) {
+        ((mark % 4) as usize, place(mark))
+    }
 }

@@ -5,6 +5,7 @@
 use std::ops::Deref;
 
 use super::{
+    keys::{Value, value_of},
     letters::{self, Kind, Mark},
     source::Source,
 };
@@ -143,13 +144,20 @@ impl Text {
             }
             self.push(Word { begin, mark });
             begin = end + 1;
-            i = stop;
-            if i < next {
+            i = next;
+            if stop < next && (within != Kind::Quote || !self.is_plain_key(source, stop, next)) {
+                i = stop;
                 break;
             }
         }
         (self.next, self.len) = (begin, begin);
         i
+    }
+
+    /// Whether what stands here is only what parts a key from a value that is like any other words.
+    #[inline(never)]
+    fn is_plain_key(&self, source: &Source, from: usize, to: usize) -> bool {
+        source.parts(from, to) && value_of(self.words()) == Value::Other
     }
 
     /// Writes bytes of a word.
