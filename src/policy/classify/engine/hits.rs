@@ -45,8 +45,8 @@ pub(super) struct Places {
     origins: Room<Origin, ORIGINS>,
     /// How many of them there are.
     count: u16,
-    /// By atom.
-    spans: Room<Span, MOST>,
+    /// By atom that was found, its first origin.
+    firsts: Room<u16, MOST>,
     /// Room for a chain to work in.
     pub(super) lanes: Vec<Lane>,
 }
@@ -107,15 +107,6 @@ pub(super) struct Lane {
 /// Behind all places.
 pub(super) const NOWHERE: usize = usize::MAX;
 
-/// The origins of an atom.
-#[derive(Debug, Clone, Copy, Default)]
-struct Span {
-    /// The text that they are of.
-    text: u32,
-    /// The first of them.
-    origin: u16,
-}
-
 // === impl From ===
 
 impl Default for From {
@@ -157,18 +148,18 @@ impl Hits {
     /// Adds an origin, of an atom whose place does not count only the first; says whether there is room for another.
     #[inline]
     fn add_from(&mut self, atom: u32, from: From, placed: &Set) -> bool {
-        let Places { text, spans, origins, count, .. } = &mut self.places;
-        let span = &mut spans[atom as usize % MOST];
+        let Places { firsts, origins, count, .. } = &mut self.places;
+        let first = &mut firsts[atom as usize % MOST];
         let mut next = NONE;
-        if span.text != *text {
-            *span = Span { text: *text, origin: NONE };
-            self.seen.insert(atom);
-        } else if placed.has(atom) {
-            next = span.origin;
+        if self.seen.has(atom) {
+            if !placed.has(atom) {
+                return true;
+            }
+            next = *first;
         } else {
-            return true;
+            self.seen.insert(atom);
         }
-        span.origin = *count;
+        *first = *count;
         origins[usize::from(*count) % ORIGINS] = Origin { from, next };
         *count += 1;
         *count < MAX_ORIGINS
@@ -185,7 +176,6 @@ impl Places {
         if self.text == 0 {
             self.text = 1;
             self.rows.fill(Ends::default());
-            self.spans.fill(Span::default());
         }
     }
 
@@ -205,11 +195,10 @@ impl Places {
         true
     }
 
-    /// The lanes of an atom that is a part of a phrase.
+    /// The lanes of an atom that was found and is a part of a phrase.
     #[inline]
     pub(super) fn lanes(&self, atom: u32, part: u16, words: &[Word]) -> impl Iterator<Item = Lane> {
-        let span = self.spans[atom as usize % MOST];
-        let mut at = if span.text == self.text { span.origin } else { NONE };
+        let mut at = self.firsts[atom as usize % MOST];
         std::iter::from_fn(move || {
             let Origin { from, next } = *self.origins.get(usize::from(at))?;
             at = next;

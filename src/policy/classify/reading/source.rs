@@ -118,13 +118,6 @@ impl Source {
         at
     }
 
-    /// Whether what stands between two places, the second that of a letter, is what nearly always parts a key of JSON from
-    /// its value.
-    #[inline]
-    pub(super) fn parts(&self, from: usize, to: usize) -> bool {
-        matches!(self.slice(from, to), b":\"" | b": \"")
-    }
-
     /// The words from the letter at a place on.
     #[inline]
     pub(super) fn walk(&self, from: usize) -> Walk {

@@ -154,10 +154,14 @@ impl Text {
         i
     }
 
-    /// Whether what stands here is only what parts a key from a value that is like any other words.
+    /// Whether what stands here only parts a key of JSON from a value that is like any other words, or that holds others.
     #[inline(never)]
     fn is_plain_key(&self, source: &Source, from: usize, to: usize) -> bool {
-        source.parts(from, to) && value_of(self.words()) == Value::Other
+        match source.slice(from, to) {
+            b":\"" | b": \"" => value_of(self.words()) == Value::Other,
+            [b':', b'{' | b'[', ..] | [b':', b' ', b'{' | b'[', ..] => source.gap(from + 1, to, Kind::Quote) == to,
+            _ => false,
+        }
     }
 
     /// Writes bytes of a word.
