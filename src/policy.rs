@@ -6,6 +6,7 @@ pub mod adapt;
 pub mod admission;
 pub mod answer;
 pub mod backoff;
+mod blocks;
 pub mod circuit;
 pub mod classify;
 pub mod concurrency;

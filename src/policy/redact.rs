@@ -5,7 +5,9 @@
 //!
 //! Never guarantees that a text holds no secret: it removes what has the shape of one.
 
-use wide::u8x16;
+use std::ops::Range;
+
+use super::blocks::{BLOCK, Block};
 
 /// What stands in place of something removed.
 const GONE: &str = "[redacted]";
@@ -32,18 +34,18 @@ pub fn redact(text: &str, limit: usize) -> String {
             at += 1;
             continue;
         }
-        if let Some(length) = plain_word(&source.as_bytes()[at..])
-            && (length < SHORTEST || before.is_empty())
-        {
-            before = at..at + length;
-            at += length + 1;
+        // A word of prose behind another is told nothing of: "basic authentication" holds no secret.
+        let told =
+            !before.is_empty() && source.as_bytes()[before.end..at].iter().any(|byte| matches!(byte, b':' | b'='));
+        if !told && let Some((next, last)) = prose(source.as_bytes(), at) {
+            (at, before) = (next, last);
             continue;
         }
         if is_token(*first) {
             let bytes = &source.as_bytes()[at..];
             let (length, plain) = token(bytes);
             // Nearly no word is long enough for a secret.
-            let bearer = length >= SHORTEST && names_secret(&source.as_bytes()[before]);
+            let bearer = length >= SHORTEST && (told || !plain) && names_secret(&source.as_bytes()[before]);
             before = at..at + length;
             if plain && !bearer && bytes.get(length) != Some(&b':') {
                 // With the one space behind it.
@@ -135,37 +137,34 @@ fn is_token(byte: u8) -> bool {
     TOKENS[usize::from(byte)]
 }
 
-/// The length of the short word of prose that a text begins with, if one space and more stand behind it.
-#[inline]
-fn plain_word(text: &[u8]) -> Option<usize> {
-    let seventeen = text.first_chunk::<17>()?;
-    let [first, rest @ ..] = seventeen;
-    let length = 1 + lower_letters(*rest);
-    let after = text.get(length..length + 2)?;
-    (first.is_ascii_alphabetic() && after[0] == b' ' && after[1] != b' ').then_some(length)
-}
-
-/// How many lower-case letters sixteen bytes begin with.
-#[inline]
-fn lower_letters(sixteen: [u8; 16]) -> usize {
-    let from_a = u8x16::new(sixteen) - u8x16::splat(b'a');
-    from_a.min(u8x16::splat(b'z' - b'a')).simd_eq(from_a).to_bitmask().trailing_ones() as usize
+/// Passes over short words of prose with one space behind each, as far as 64 bytes tell; says where it came to and which word
+/// was the last.
+fn prose(text: &[u8], from: usize) -> Option<(usize, Range<usize>)> {
+    let text = text.get(from..).filter(|text| text.first().is_some_and(u8::is_ascii_alphabetic))?;
+    let mut padded = [0; BLOCK];
+    let window = text.first_chunk().unwrap_or_else(|| {
+        padded[..text.len()].copy_from_slice(text);
+        &padded
+    });
+    let (Block { letters, lower }, spaces) = (Block::of(window), Block::places(window, b' '));
+    let (mut at, mut last) = (0, None);
+    // The byte behind the space has to be seen, too.
+    while at < BLOCK - 2 && letters >> at & 1 == 1 {
+        let end = at + 1 + (lower >> at >> 1).trailing_ones() as usize;
+        if end > BLOCK - 2 || end - at > LONG || spaces >> end & 0b11 != 0b01 {
+            break;
+        }
+        last = Some(from + at..from + end);
+        at = end + 1;
+    }
+    last.map(|last| (from + at, last))
 }
 
 /// Where a token ends, and whether it is one short word of prose, in which nothing can hide.
 fn token(text: &[u8]) -> (usize, bool) {
-    let lower = 1 + lower_case(&text[1..]);
+    let lower = 1 + text[1..].iter().take_while(|byte| byte.is_ascii_lowercase()).count();
     let rest = text[lower..].iter().take_while(|byte| is_token(**byte)).count();
     (lower + rest, rest == 0 && lower <= LONG && text[0].is_ascii_alphabetic())
-}
-
-/// How many lower-case letters a text begins with.
-fn lower_case(text: &[u8]) -> usize {
-    let Some(sixteen) = text.first_chunk::<16>() else {
-        return text.iter().take_while(|byte| byte.is_ascii_lowercase()).count();
-    };
-    let letters = lower_letters(*sixteen);
-    if letters < 16 { letters } else { 16 + lower_case(&text[16..]) }
 }
 
 /// Keeps scheme, host and path of an address; drops user info, query and fragment.
@@ -315,6 +314,8 @@ mod tests {
             ("contact ops@example.com now", "ops@example.com", "contact"),
             ("dial 192.168.1.17: refused", "192.168.1.17", "refused"),
             ("\"api_key\": \"a1b2c3d4e5\"", "a1b2c3d4e5", "api_key"),
+            ("the password: correcthorse was refused", "correcthorse", "was refused"),
+            ("Basic dXNlcjpwYXNz is not authorization", "dXNlcjpwYXNz", "is not authorization"),
         ] {
             let clean = redact(text, 300);
             assert!(!clean.contains(gone), "{clean}");
@@ -328,6 +329,8 @@ mod tests {
             "The model `llama-3.3-70b-versatile` does not exist (model_not_found)",
             "Please try again in 8.64s. Limit 200000, Used 199999, Requested 17",
             "anthropic.claude-3-7-sonnet-20250219-v1:0 is not supported",
+            "Basic authentication failed: no authorization presented, and the password provided is wrong",
+            "Set the API_KEY environment variable or pass the 'apiKey' parameter",
         ] {
             assert_eq!(redact(text, 500), text);
         }

@@ -92,7 +92,9 @@ fn best(scores: &[i16]) -> Option<usize> {
 fn likelier(scores: &[i16], held: usize, margin: f64) -> Option<usize> {
     let best = best(scores)?;
     let above = |at: usize| (f64::from(scores[at]) - f64::from(scores[best])) / PARTS;
-    let far = above(held) <= -margin && 1.0 / (0..scores.len()).map(|at| above(at).exp()).sum::<f64>() >= LIKELY;
+    // What is a thousand times less likely counts for nothing.
+    let all = || (0..scores.len()).map(above).filter(|above| *above > -7.0).map(f64::exp).sum::<f64>();
+    let far = above(held) <= -margin && 1.0 / all() >= LIKELY;
     far.then_some(best)
 }
 
@@ -281,10 +283,17 @@ impl Model {
     /// The features that speak most for a class or a detail; short words, of which every text has some, are not told.
     fn tell(&self, found: &Found, label: usize) -> String {
         let features = found.list.iter().filter_map(|number| self.features.get(usize::from(*number)));
-        let mut features: Vec<_> =
-            features.filter(|feature| feature.name.len() >= TELLING && feature.weights[label] > 0).collect();
-        features.sort_by_key(|feature| (Reverse(feature.weights[label]), feature.name));
-        let names: Vec<_> = features.iter().take(TOLD).map(|feature| feature.name).collect();
+        let features = features.filter(|feature| feature.name.len() >= TELLING && feature.weights[label] > 0);
+        let rank = |feature: &Feature| (Reverse(feature.weights[label]), feature.name);
+        let mut told: Vec<&Feature> = Vec::with_capacity(TOLD + 1);
+        for feature in features {
+            let at = told.partition_point(|other| rank(other) <= rank(feature));
+            if at < TOLD {
+                told.truncate(TOLD - 1);
+                told.insert(at, feature);
+            }
+        }
+        let names: Vec<_> = told.iter().map(|feature| feature.name).collect();
         if names.is_empty() { "its words".to_owned() } else { names.join(", ") }
     }
 }

@@ -6,13 +6,12 @@
 //!
 //! Never looks at anything but letters of ASCII.
 
-use wide::u8x16;
+use super::letters::{KINDS, Kind};
+use crate::policy::{
+    blocks::{BLOCK, Block},
+    classify::room::Room,
+};
 
-use super::letters::{CASE, KINDS, Kind};
-use crate::policy::classify::room::Room;
-
-/// Bytes that one number of bits stands for.
-const BLOCK: usize = 64;
 /// So many there is room for (a power of two, so that no place is outside).
 const BLOCKS: usize = 512;
 /// Bytes that there is room for.
@@ -45,12 +44,6 @@ pub(super) struct Walk {
     block: usize,
     /// What words begin and end there that it has not met.
     left: Bounds,
-}
-
-/// What is known of 64 bytes.
-struct Block {
-    letters: u64,
-    lower: u64,
 }
 
 // === impl Source ===
@@ -158,24 +151,6 @@ impl Walk {
     fn go_on(&mut self, source: &Source) {
         self.block += 1;
         self.left = source.blocks[self.block % BLOCKS];
-    }
-}
-
-// === impl Block ===
-
-impl Block {
-    #[inline]
-    fn of(bytes: &[u8; BLOCK]) -> Self {
-        let (mut letters, mut lower) = (0, 0);
-        let case = u8x16::splat(CASE.to_le_bytes()[0]);
-        for (at, bytes) in bytes.as_chunks::<16>().0.iter().enumerate() {
-            let bytes = u8x16::new(*bytes);
-            let from_a = (bytes | case) - u8x16::splat(b'a');
-            let is_letter = from_a.min(u8x16::splat(b'z' - b'a')).simd_eq(from_a);
-            letters |= u64::from(is_letter.to_bitmask()) << (16 * at);
-            lower |= u64::from((bytes & case).simd_eq(case).to_bitmask()) << (16 * at);
-        }
-        Self { letters, lower: lower & letters }
     }
 }
 
