@@ -295,6 +295,7 @@ impl Judgement {
     fn into_verdict(self, error: &ProviderError, wait: Option<Wait>) -> Verdict {
         let tool = error.surface == Surface::Tool;
         let fallback = self.fallback.unwrap_or_else(|| defaults::fallback(self.class, self.detail));
+        let told = wait.and_then(words::spoken);
         Verdict {
             class: self.class,
             detail: self.detail,
@@ -302,8 +303,8 @@ impl Judgement {
             // What a model wrote for a tool, another model may write better; a tool has no other target.
             fallback_helps: fallback && (!tool || self.class == FailureClass::MalformedResponse),
             retry_after: wait,
-            user_message: words::for_user(self.class, wait),
-            recovery_hint: words::for_operator(self.class, self.detail, wait, tool),
+            user_message: words::for_user(self.class, told.as_deref()),
+            recovery_hint: words::for_operator(self.class, self.detail, told.as_deref(), tool),
             rule: self.rule,
             fact: self.fact,
             message: evidence::message(error, MESSAGE_BYTES),

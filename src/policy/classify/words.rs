@@ -2,12 +2,10 @@
 //!
 //! Never repeats upstream text: both are Relight's own sentences, with the limit's wait where one is stated.
 
-use std::time::Duration;
-
 use crate::domain::failure::{FailureClass as C, InvalidRequestDetail as D, Wait};
 
-/// Plain words for an end user.
-pub(super) fn for_user(class: C, wait: Option<Wait>) -> String {
+/// Plain words for an end user; `wait` as it is [`spoken`] of.
+pub(super) fn for_user(class: C, wait: Option<&str>) -> String {
     let words = match class {
         C::RateLimited => "The limit of requests was reached.",
         C::QuotaExceeded => "The account's credits or quota are used up.",
@@ -37,8 +35,8 @@ pub(super) fn for_user(class: C, wait: Option<Wait>) -> String {
         C::Unknown => "Something went wrong while asking the model.",
     };
     match (class, wait) {
-        (C::RateLimited | C::QuotaExceeded | C::Overloaded, Some(wait)) if !wait.duration.is_zero() => {
-            [words, " It frees up in ", &spoken(wait.duration), "."].concat()
+        (C::RateLimited | C::QuotaExceeded | C::Overloaded, Some(wait)) => {
+            [words, " It frees up in ", wait, "."].concat()
         }
         (C::RateLimited, _) => [words, " Please wait a moment."].concat(),
         _ => words.to_owned(),
@@ -46,7 +44,7 @@ pub(super) fn for_user(class: C, wait: Option<Wait>) -> String {
 }
 
 /// What an operator or developer can do.
-pub(super) fn for_operator(class: C, detail: Option<D>, wait: Option<Wait>, tool: bool) -> String {
+pub(super) fn for_operator(class: C, detail: Option<D>, wait: Option<&str>, tool: bool) -> String {
     let words = match class {
         C::RateLimited => "Space out or reduce requests, or raise the provider's request or token limit.",
         C::QuotaExceeded => "Check the account's credits, plan and spending limits at the provider.",
@@ -96,17 +94,19 @@ pub(super) fn for_operator(class: C, detail: Option<D>, wait: Option<Wait>, tool
         C::Unknown => "See the trace: nothing known fits this failure.",
     };
     match wait {
-        Some(wait) if !wait.duration.is_zero() => [words, " Stated wait: ", &spoken(wait.duration), "."].concat(),
-        _ => words.to_owned(),
+        Some(wait) => [words, " Stated wait: ", wait, "."].concat(),
+        None => words.to_owned(),
     }
 }
 
-fn spoken(duration: Duration) -> String {
+/// A wait as people tell it; none at all is not told.
+pub(super) fn spoken(Wait { duration, .. }: Wait) -> Option<String> {
     let seconds = duration.as_secs() + u64::from(duration.subsec_nanos() > 0);
     let (count, unit) = match seconds {
-        0..=119 => (seconds, " s"),
+        0 => return None,
+        1..=119 => (seconds, " s"),
         120..=7199 => (seconds.div_ceil(60), " min"),
         _ => (seconds.div_ceil(3600), " h"),
     };
-    count.to_string() + unit
+    Some(count.to_string() + unit)
 }
