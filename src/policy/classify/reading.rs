@@ -17,9 +17,9 @@ mod text;
 
 use keys::{Value, names_number};
 use letters::{BETWEEN, Between, Kind};
-pub(super) use letters::{LETTERS, last_mark, mark, place};
+pub(super) use letters::{LETTERS, Word, last_mark, mark, place};
 use source::Source;
-pub(super) use text::{Text, Word};
+pub(super) use text::Text;
 
 /// Bytes read from the beginning of a text.
 pub(super) const HEAD: usize = 12 * 1024;

@@ -2,10 +2,7 @@
 //!
 //! Never looks at a value.
 
-use super::{
-    letters::{mark, place},
-    text::Word,
-};
+use super::letters::{Word, mark, place};
 
 /// Keys whose value is a code, or the message itself.
 const CODE_KEYS: [u64; 12] = [

@@ -124,6 +124,15 @@ impl Mark {
     }
 }
 
+/// A word of a text.
+#[derive(Debug, Clone, Copy, Default)]
+pub(in crate::policy::classify) struct Word {
+    /// Where it begins.
+    pub begin: usize,
+    /// Its [mark](mark), by which words are told apart.
+    pub mark: u64,
+}
+
 /// The mark of a word.
 pub(in crate::policy::classify) const fn mark(word: &str) -> u64 {
     Mark::of(word.as_bytes(), word.len())

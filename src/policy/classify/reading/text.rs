@@ -6,7 +6,7 @@ use std::ops::Deref;
 
 use super::{
     keys::{Value, value_of},
-    letters::{self, Kind, Mark},
+    letters::{self, Kind, Mark, Word},
     source::Source,
 };
 use crate::policy::classify::room::Room;
@@ -26,15 +26,6 @@ pub(in crate::policy::classify) struct Text {
     next: usize,
     /// The mark of that word, as long as it ends here.
     written: (usize, u64),
-}
-
-/// A word of a text.
-#[derive(Debug, Clone, Copy, Default)]
-pub(in crate::policy::classify) struct Word {
-    /// Where it begins.
-    pub begin: usize,
-    /// Its [mark](Mark), by which words are told apart.
-    pub mark: u64,
 }
 
 /// Words that there is room for (a power of two, so that no place is outside).
