@@ -16,7 +16,7 @@ use serde::{
 };
 
 use super::{
-    Judgement,
+    FACT_BYTES, Judgement,
     engine::{Set, Table, key_of_two},
     evidence::Evidence,
     reading::{Reading, mark},
@@ -196,10 +196,8 @@ impl Model {
             None => best(details),
         };
         let (rule, fact) = match (other, detail) {
-            (Some(class), _) => (Cow::Borrowed("likely.words"), self.tell(&found, class)),
-            (None, Some(detail)) => {
-                (judgement.rule, [&judgement.fact, "; ", &self.tell(&found, CLASSES + detail)].concat())
-            }
+            (Some(class), _) => (Cow::Borrowed("likely.words"), self.tell("", &found, class)),
+            (None, Some(detail)) => (judgement.rule, self.tell(&judgement.fact, &found, CLASSES + detail)),
             (None, None) => return judgement,
         };
         let detail = detail.map(|detail| self.details[detail]);
@@ -280,21 +278,29 @@ impl Model {
         scores
     }
 
-    /// The features that speak most for a class or a detail; short words, of which every text has some, are not told.
-    fn tell(&self, found: &Found, label: usize) -> String {
+    /// A fact, and the features that speak most for a class or a detail, as far as there is room for them; short words, of
+    /// which every text has some, are not told.
+    fn tell(&self, fact: &str, found: &Found, label: usize) -> String {
         let features = found.list.iter().filter_map(|number| self.features.get(usize::from(*number)));
         let features = features.filter(|feature| feature.name.len() >= TELLING && feature.weights[label] > 0);
         let rank = |feature: &Feature| (Reverse(feature.weights[label]), feature.name);
-        let mut told: Vec<&Feature> = Vec::with_capacity(TOLD + 1);
+        let mut most: Vec<&Feature> = Vec::with_capacity(TOLD);
         for feature in features {
-            let at = told.partition_point(|other| rank(other) <= rank(feature));
+            let at = most.partition_point(|other| rank(other) <= rank(feature));
             if at < TOLD {
-                told.truncate(TOLD - 1);
-                told.insert(at, feature);
+                most.truncate(TOLD - 1);
+                most.insert(at, feature);
             }
         }
-        let names: Vec<_> = told.iter().map(|feature| feature.name).collect();
-        if names.is_empty() { "its words".to_owned() } else { names.join(", ") }
+        let mut told = fact.to_owned();
+        let mut between = if fact.is_empty() { "" } else { "; " };
+        for Feature { name, .. } in most {
+            if told.len() + between.len() + name.len() <= FACT_BYTES {
+                told.extend([between, name]);
+                between = ", ";
+            }
+        }
+        if told.is_empty() { "its words".to_owned() } else { told }
     }
 }
 
@@ -342,6 +348,19 @@ mod tests {
         assert_eq!((detail, fallback), (Some(InvalidRequestDetail::UnsupportedParameter), true));
         assert!(fact.starts_with("status 400; ") && fact.contains("reasoning"), "{fact}");
         assert_eq!(judge(""), (Some(InvalidRequestDetail::Other), false, "status 400".to_owned()));
+    }
+
+    #[test]
+    fn what_is_told_of_words_has_no_more_room_than_a_fact() {
+        let all = (1..MODEL.features.len()).map(|number| u16::try_from(number).unwrap()).collect();
+        let found = Found { list: all, ..Found::default() };
+        for (label, length) in (0..CLASSES + DETAILS).flat_map(|label| [0, 60, 100, FACT_BYTES].map(|len| (label, len)))
+        {
+            let fact = "f".repeat(length);
+            let told = MODEL.tell(&fact, &found, label);
+            assert!(told.starts_with(&fact) && told.len() <= FACT_BYTES, "{told}");
+            assert_eq!(told.len() > length, length < FACT_BYTES, "{told}");
+        }
     }
 
     #[test]
