@@ -9,7 +9,7 @@ use memchr::{
     memmem::{self, Finder},
 };
 
-use super::reading::{Number, Reading, last_mark, mark, place};
+use super::reading::{Number, Reading, Sieve, last_mark, mark};
 use crate::{
     domain::failure::{ProviderError, Surface},
     policy::redact::redact,
@@ -55,7 +55,7 @@ impl Evidence {
                     evidence.inner_status = status;
                 }
                 first = first.or(status);
-            } else if word.is_none_or(|word| NAMING & place(word.mark) == 0) {
+            } else if !word.is_some_and(|word| NAMING.may_have(word.mark)) {
                 // Nearly no number is named by the word before it.
             } else if before.ends_with(b" limit ") {
                 limit = Some(number.whole);
@@ -194,11 +194,11 @@ const CODE_WORDS: [&str; 15] = [
     " err no ",
 ];
 
-/// The [places](place) of the last of those words, and of the names of a limit.
-const NAMING: u64 = {
-    let (mut naming, mut at) = (place(mark("limit")) | place(mark("requested")), 0);
+/// The last of those words, and the names of a limit.
+const NAMING: Sieve = {
+    let (mut naming, mut at) = (Sieve::NONE.and_all(&[mark("limit"), mark("requested")]), 0);
     while at < CODE_WORDS.len() {
-        naming |= place(last_mark(CODE_WORDS[at]));
+        naming = naming.and(last_mark(CODE_WORDS[at]));
         at += 1;
     }
     naming

@@ -14,7 +14,7 @@ use jiff::{Timestamp, fmt::rfc2822};
 mod length;
 
 use self::length::duration;
-use super::reading::{Reading, Word, last_mark, mark, place};
+use super::reading::{Reading, Sieve, Word, last_mark, mark};
 use crate::domain::failure::{FailureClass, ProviderError, Wait, WaitSource};
 
 /// The longest wait that is believed: a month.
@@ -163,7 +163,7 @@ pub(super) mod text {
     //! Waits that stand in the text.
 
     use super::length::{Unit, bounded, clock, duration};
-    use super::{Duration, ProviderError, Reading, Wait, WaitSource, Word, last_mark, mark, place, rounds_to};
+    use super::{Duration, ProviderError, Reading, Sieve, Wait, WaitSource, Word, last_mark, mark, rounds_to};
 
     /// Words (in the spelling of a reading) after which a wait stands; whether a bare number means seconds or milliseconds.
     const LEADS: [(&str, Option<Unit>); 48] = [
@@ -217,16 +217,16 @@ pub(super) mod text {
         (" wait about ", None),
     ];
 
-    /// The last word of each, and the [places](place) of all of these.
-    const LASTS: ([u64; LEADS.len()], u64) = {
-        let (mut lasts, mut places, mut at) = ([0; LEADS.len()], 0, 0);
+    /// The last word of each.
+    const LASTS: [u64; LEADS.len()] = {
+        let (mut lasts, mut at) = ([0; LEADS.len()], 0);
         while at < LEADS.len() {
             lasts[at] = last_mark(LEADS[at].0);
-            places |= place(lasts[at]);
             at += 1;
         }
-        (lasts, places)
+        lasts
     };
+    const ENDS_LEAD: Sieve = Sieve::NONE.and_all(&LASTS);
 
     /// Words of which one stands in every sentence that names a wait.
     pub(in crate::policy::classify) const WAITS: [&str; 4] = ["again", "retry", "wait", "resets"];
@@ -261,9 +261,9 @@ pub(super) mod text {
             let before = &reading.text[..number.at];
             let word = number.words.checked_sub(1).and_then(|at| reading.text.words().get(at));
             // Nearly no word before a number ends a lead.
-            let word = word.filter(|word| place(word.mark) & LASTS.1 != 0);
+            let word = word.filter(|word| ENDS_LEAD.may_have(word.mark));
             let lead = word.and_then(|word| {
-                let leads = LEADS.iter().zip(LASTS.0).filter(|(_, last)| *last == word.mark).map(|(lead, _)| lead);
+                let leads = LEADS.iter().zip(LASTS).filter(|(_, last)| *last == word.mark).map(|(lead, _)| lead);
                 leads.filter(|(lead, _)| before.ends_with(lead.as_bytes())).max_by_key(|(lead, _)| lead.len())
             });
             let lead = lead.filter(|_| !NOT_LEADS.iter().any(|no| before.ends_with(no.as_bytes())));
@@ -332,7 +332,7 @@ pub(super) mod text {
             " wait for ",
             " resets in ",
         ];
-        const PLACES: u64 = place(mark("in")) | place(mark("after")) | place(mark("wait")) | place(mark("for"));
+        const SIEVE: Sieve = Sieve::NONE.and_all(&[mark("in"), mark("after"), mark("wait"), mark("for")]);
         const NUMBERS: [(u64, f64); 17] = marks([
             ("one", 1.0),
             ("two", 2.0),
@@ -357,7 +357,7 @@ pub(super) mod text {
         reading.text.words().windows(3).find_map(|words| {
             // Nearly no word ends a lead.
             let [lead, number, unit] = words else { return None };
-            if place(lead.mark) & PLACES == 0 {
+            if !SIEVE.may_have(lead.mark) {
                 return None;
             }
             let seconds = of(&NUMBERS, number)? * of(&SECONDS, unit)?;

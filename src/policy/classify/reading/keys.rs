@@ -2,7 +2,7 @@
 //!
 //! Never looks at a value.
 
-use super::letters::{Word, mark, place};
+use super::letters::{Sieve, Word, mark};
 
 /// Keys whose value is a code, or the message itself.
 const CODE_KEYS: [u64; 12] = [
@@ -45,9 +45,6 @@ const NUMBERED: [Key; 7] = [
     (Some(mark("exit")), mark("code")),
 ];
 
-/// Some places of 256, by which nearly all other words are told from a few keys at once.
-struct Places([u64; 4]);
-
 /// What the value of a key is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Value {
@@ -61,9 +58,9 @@ pub(super) enum Value {
 /// What the value after these words is.
 #[inline]
 pub(super) fn value_of(words: &[Word]) -> Value {
-    const PLACES: Places = Places::of(&ECHOES).and(&CODE_KEYS);
+    const SIEVE: Sieve = sieve_of(&ECHOES).and_all(&CODE_KEYS);
     match words.last() {
-        Some(key) if !PLACES.has(key.mark) => Value::Other,
+        Some(key) if !SIEVE.may_have(key.mark) => Value::Other,
         Some(key) if CODE_KEYS.contains(&key.mark) => Value::Code,
         _ if end_with(words, &ECHOES) => Value::Echo,
         _ => Value::Other,
@@ -73,8 +70,8 @@ pub(super) fn value_of(words: &[Word]) -> Value {
 /// Whether a number after these words keeps its digits.
 #[inline]
 pub(super) fn names_number(words: &[Word]) -> bool {
-    const PLACES: Places = Places::of(&NUMBERED);
-    words.last().is_some_and(|key| PLACES.has(key.mark)) && end_with(words, &NUMBERED)
+    const SIEVE: Sieve = sieve_of(&NUMBERED);
+    words.last().is_some_and(|key| SIEVE.may_have(key.mark)) && end_with(words, &NUMBERED)
 }
 
 fn end_with(words: &[Word], keys: &[Key]) -> bool {
@@ -83,38 +80,12 @@ fn end_with(words: &[Word], keys: &[Key]) -> bool {
     keys.iter().any(|(first, last)| key == Some(*last) && (first.is_none() || before == *first))
 }
 
-// === impl Places ===
-
-impl Places {
-    /// Of the last words of keys.
-    const fn of(keys: &[Key]) -> Self {
-        let (mut places, mut at) = (Self([0; 4]), 0);
-        while at < keys.len() {
-            places = places.and(&[keys[at].1]);
-            at += 1;
-        }
-        places
+/// The last words of keys.
+const fn sieve_of(keys: &[Key]) -> Sieve {
+    let (mut sieve, mut at) = (Sieve::NONE, 0);
+    while at < keys.len() {
+        sieve = sieve.and(keys[at].1);
+        at += 1;
     }
-
-    /// Of more marks.
-    const fn and(mut self, marks: &[u64]) -> Self {
-        let mut at = 0;
-        while at < marks.len() {
-            let (part, bit) = Self::place(marks[at]);
-            self.0[part] |= bit;
-            at += 1;
-        }
-        self
-    }
-
-    #[inline]
-    fn has(&self, mark: u64) -> bool {
-        let (part, bit) = Self::place(mark);
-        self.0[part] & bit != 0
-    }
-
-    #[inline]
-    const fn place(mark: u64) -> (usize, u64) {
-        ((mark % 4) as usize, place(mark))
-    }
+    sieve
 }

@@ -149,10 +149,43 @@ pub(in crate::policy::classify) const fn last_mark(words: &str) -> u64 {
     Mark::of(words.split_at(from).1, end - from)
 }
 
-/// One of 64 bits for a mark, by which most others are told from it at once.
-#[inline]
-pub(in crate::policy::classify) const fn place(mark: u64) -> u64 {
-    1 << (mark.wrapping_mul(SPREAD) >> 58)
+/// Some words, which nearly all others are told from at once: each word has one of 256 places.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::policy::classify) struct Sieve([u64; 4]);
+
+impl Sieve {
+    /// Of no words.
+    pub(in crate::policy::classify) const NONE: Self = Self([0; 4]);
+
+    /// Of one word more.
+    pub(in crate::policy::classify) const fn and(mut self, mark: u64) -> Self {
+        let (part, bit) = Self::place(mark);
+        self.0[part] |= bit;
+        self
+    }
+
+    /// Of more words.
+    pub(in crate::policy::classify) const fn and_all(mut self, marks: &[u64]) -> Self {
+        let mut at = 0;
+        while at < marks.len() {
+            self = self.and(marks[at]);
+            at += 1;
+        }
+        self
+    }
+
+    /// Whether a word may be one of them.
+    #[inline]
+    pub(in crate::policy::classify) const fn may_have(&self, mark: u64) -> bool {
+        let (part, bit) = Self::place(mark);
+        self.0[part] & bit != 0
+    }
+
+    #[inline]
+    const fn place(mark: u64) -> (usize, u64) {
+        let place = mark.wrapping_mul(SPREAD) >> 56;
+        ((place >> 6) as usize, 1 << (place & 63))
+    }
 }
 
 /// Spreads bits upwards.

@@ -33,13 +33,9 @@ pub(super) fn duration(text: &str, bare: Option<Unit>) -> Option<Duration> {
         let tail = if digits.len() < end { "" } else { rest[end..].trim_start_matches([' ', '-']) };
         let unit_end = tail.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(tail.len());
         let unit = &tail[..unit_end];
-        let seconds = match unit.to_ascii_lowercase().as_str() {
-            "ms" | "msec" | "msecs" | "millis" | "millisecond" | "milliseconds" => 0.001,
-            "s" | "sec" | "secs" | "second" | "seconds" => 1.0,
-            "m" | "min" | "mins" | "minute" | "minutes" => 60.0,
-            "h" | "hr" | "hrs" | "hour" | "hours" => 3600.0,
-            "d" | "day" | "days" => 86_400.0,
-            _ if parts == 0 => {
+        let seconds = match seconds_of(unit) {
+            Some(seconds) => seconds,
+            None if parts == 0 => {
                 return match (bare, chinese(tail)) {
                     (_, Some(seconds)) => bounded(number * seconds),
                     (Some(Unit::Seconds), None) => bounded(number),
@@ -47,7 +43,7 @@ pub(super) fn duration(text: &str, bare: Option<Unit>) -> Option<Duration> {
                     (None, None) => None,
                 };
             }
-            _ => break,
+            None => break,
         };
         total += number * seconds;
         parts += 1;
@@ -55,6 +51,19 @@ pub(super) fn duration(text: &str, bare: Option<Unit>) -> Option<Duration> {
         rest = rest.strip_prefix("and ").unwrap_or(rest);
     }
     if parts == 0 { None } else { bounded(total) }
+}
+
+/// The seconds of a unit.
+fn seconds_of(unit: &str) -> Option<f64> {
+    const UNITS: [(&[&str], f64); 5] = [
+        (&["s", "sec", "secs", "second", "seconds"], 1.0),
+        (&["ms", "msec", "msecs", "millis", "millisecond", "milliseconds"], 0.001),
+        (&["m", "min", "mins", "minute", "minutes"], 60.0),
+        (&["h", "hr", "hrs", "hour", "hours"], 3600.0),
+        (&["d", "day", "days"], 86_400.0),
+    ];
+    let named = |(names, _): &&(&[&str], f64)| names.iter().any(|name| name.eq_ignore_ascii_case(unit));
+    UNITS.iter().find(named).map(|(_, seconds)| *seconds)
 }
 
 /// `2026-09-10`, `06:02:00`: the number is part of a date or of a time of day.
