@@ -102,9 +102,9 @@ pub fn redact(text: &str, limit: usize) -> String {
         clean = clean.trim_start().to_owned();
     }
     if clean.len() > limit {
-        clean.truncate(clean.floor_char_boundary(limit));
+        clean.truncate(clean[..clean.floor_char_boundary(limit)].trim_end().len());
         clean.push('…');
-    } else if source.len() < text.len() {
+    } else if !text[at..].trim().is_empty() {
         clean.push('…');
     }
     clean
@@ -337,6 +337,15 @@ mod tests {
         ] {
             assert_eq!(redact(text, 500), text);
         }
+    }
+
+    #[test]
+    fn what_is_cut_ends_with_an_ellipsis_behind_a_word() {
+        assert_eq!(redact("one two three", 13), "one two three");
+        assert_eq!(redact("one two three", 8), "one two…");
+        assert_eq!(redact("one two three", 7), "one two…");
+        assert_eq!(redact("one two three", 6), "one tw…");
+        assert_eq!(redact("one two  ", 7), "one two");
     }
 
     #[test]
