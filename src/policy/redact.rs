@@ -37,14 +37,14 @@ pub fn redact(text: &str, limit: usize) -> String {
             at += 1;
             continue;
         }
-        // A word of prose behind another is told nothing of: "basic authentication" holds no secret.
-        let told =
-            !before.is_empty() && source.as_bytes()[before.end..at].iter().any(|byte| matches!(byte, b':' | b'='));
-        if !told && let Some((next, last)) = prose(source.as_bytes(), at) {
-            (at, before) = (next, last);
-            continue;
-        }
         if is_token(*first) {
+            // A word of prose behind another is told nothing of: "basic authentication" holds no secret.
+            let told =
+                !before.is_empty() && source.as_bytes()[before.end..at].iter().any(|byte| matches!(byte, b':' | b'='));
+            if !told && let Some((next, last)) = prose(source.as_bytes(), at) {
+                (at, before) = (next, last);
+                continue;
+            }
             let bytes = &source.as_bytes()[at..];
             let (length, plain) = token(bytes);
             // Nearly no word is long enough for a secret.
