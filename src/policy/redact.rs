@@ -17,9 +17,6 @@ const LONG: usize = 24;
 /// Bytes of the shortest secret that is known by the word before it, or by how it begins.
 const SHORTEST: usize = 8;
 
-/// Bytes of the shortest address: `a@b.c`.
-const SHORTEST_SHAPE: usize = 5;
-
 /// A text without secrets and control characters, of at most `limit` bytes (plus an ellipsis), on one line.
 #[must_use]
 pub fn redact(text: &str, limit: usize) -> String {
@@ -114,7 +111,7 @@ pub fn redact(text: &str, limit: usize) -> String {
 fn stand_in(word: &str, plain: bool, bearer: bool) -> Option<&'static str> {
     if bearer {
         Some(GONE)
-    } else if plain || word.len() < SHORTEST_SHAPE {
+    } else if plain {
         None
     } else if word.contains('@') && is_mail(word) {
         Some("[e-mail]")

@@ -23,8 +23,8 @@ pub(super) struct Any(Box<[(u16, u64)]>);
 /// From atoms to the alternatives that they make worth a look: blocks of a [`Set`], and which of their bits.
 #[derive(Debug, Default)]
 pub(super) struct Triggers {
-    by_atom: Vec<Trigger>,
-    /// The blocks of atoms that have more than one.
+    /// By atom, where its blocks stand.
+    ranges: Vec<(u32, u32)>,
     blocks: Vec<(u16, u64)>,
     /// By alternative.
     needs: Vec<Need>,
@@ -36,17 +36,6 @@ pub(super) struct Triggers {
 struct Need {
     blocks: [u16; 2],
     bits: [u64; 2],
-}
-
-/// What an atom makes worth a look.
-#[derive(Debug, Clone, Copy, Default)]
-struct Trigger {
-    /// The first block, or any without bits.
-    bits: u64,
-    block: u16,
-    /// How many more there are, and where they stand.
-    more: u16,
-    from: u32,
 }
 
 // === impl Set ===
@@ -163,12 +152,10 @@ impl Triggers {
         }
         debug_assert!(alternatives.len() <= MOST, "too many phrases");
         for (atom, alternatives) in by_atom {
-            let blocks = Any::of(&alternatives).0;
-            let Some(((block, bits), more)) = blocks.split_first() else { continue };
-            let (from, count) = (to_u32(made.blocks.len()), u16::try_from(more.len()).unwrap_or(u16::MAX));
-            made.blocks.extend(more);
-            made.by_atom.resize(atom as usize, Trigger::default());
-            made.by_atom.push(Trigger { bits: *bits, block: *block, more: count, from });
+            let from = to_u32(made.blocks.len());
+            made.blocks.extend(Any::of(&alternatives).0);
+            made.ranges.resize(atom as usize, (from, from));
+            made.ranges.push((from, to_u32(made.blocks.len())));
         }
         made
     }
@@ -183,13 +170,14 @@ impl Triggers {
     /// Notes the alternatives that are worth a look for any of some atoms.
     pub(super) fn note(&self, seen: &Set, candidates: &mut Set) {
         seen.each(|atom| {
-            let Trigger { bits, block, more, from } = self.by_atom.get(atom).copied().unwrap_or_default();
-            candidates.insert_all(block, bits);
-            for (block, bits) in self.blocks.iter().skip(from as usize).take(more.into()) {
-                candidates.insert_all(*block, *bits);
-            }
+            self.of(atom).iter().for_each(|(block, bits)| candidates.insert_all(*block, *bits));
             true
         });
+    }
+
+    /// The alternatives that an atom makes worth a look.
+    fn of(&self, atom: usize) -> &[(u16, u64)] {
+        self.ranges.get(atom).map_or(&[], |(from, to)| &self.blocks[*from as usize..*to as usize])
     }
 }
 

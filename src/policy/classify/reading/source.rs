@@ -126,31 +126,27 @@ impl Walk {
     /// Where the word ends that it is at.
     #[inline]
     pub(super) fn end(&mut self, source: &Source) -> usize {
-        // What ends no word here begins none either.
-        while self.left.ends == 0 {
-            self.go_on(source);
-        }
-        let end = self.left.ends.trailing_zeros();
-        self.left.ends &= self.left.ends - 1;
-        self.block * BLOCK + end as usize
+        self.pass(source, |left| &mut left.ends)
     }
 
     /// Where the next word begins.
     #[inline]
     pub(super) fn next(&mut self, source: &Source) -> usize {
-        // What begins no word here ends none either.
-        while self.left.begins == 0 {
-            self.go_on(source);
-        }
-        let begin = self.left.begins.trailing_zeros();
-        self.left.begins &= self.left.begins - 1;
-        self.block * BLOCK + begin as usize
+        self.pass(source, |left| &mut left.begins)
     }
 
+    /// Passes the first of some bits that are left. Begins and ends are met in turn: where none of one kind is left, there is
+    /// none of the other.
     #[inline]
-    fn go_on(&mut self, source: &Source) {
-        self.block += 1;
-        self.left = source.blocks[self.block % BLOCKS];
+    fn pass(&mut self, source: &Source, bits: impl Fn(&mut Bounds) -> &mut u64) -> usize {
+        while *bits(&mut self.left) == 0 {
+            self.block += 1;
+            self.left = source.blocks[self.block % BLOCKS];
+        }
+        let left = bits(&mut self.left);
+        let first = left.trailing_zeros();
+        *left &= *left - 1;
+        self.block * BLOCK + first as usize
     }
 }
 
