@@ -6,10 +6,12 @@
 use std::{fmt::Write as _, path::Path, time::Duration};
 
 use sqlx::{
-    ConnectOptions as _, Connection as _,
+    ConnectOptions as _, Connection as _, SqliteConnection,
     any::AnyPoolOptions,
+    error::DatabaseError,
     sqlite::{SqliteConnectOptions, SqliteJournalMode},
 };
+use tokio::time::{Instant, sleep};
 
 use super::{
     JournalError, Limits, migrate,
@@ -21,6 +23,8 @@ use crate::config::observe::JournalMode;
 const CONNECTIONS: u32 = 5;
 /// How long a connection or the file's lock is waited for.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// The pause before a file whose lock was refused is opened again.
+const PAUSE: Duration = Duration::from_millis(20);
 
 const DIALECT: Dialect = Dialect { begin: "BEGIN IMMEDIATE", for_update: "", for_update_free: "", one_writer: true };
 
@@ -42,7 +46,7 @@ pub async fn open(path: &Path, mode: JournalMode, limits: Limits) -> Result<SqlJ
         .create_if_missing(true)
         .journal_mode(SqliteJournalMode::Wal)
         .busy_timeout(PATIENCE);
-    let mut connection = options.connect().await?;
+    let mut connection = connect(&options).await?;
     // The lock: nobody else writes until the transaction ends.
     let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await?;
     migrate::migrator(migrate::SQLITE).run_direct(None, &mut *transaction, false).await?;
@@ -59,6 +63,24 @@ pub async fn open(path: &Path, mode: JournalMode, limits: Limits) -> Result<SqlJ
         .connect(&url(&path))
         .await?;
     Ok(SqlJournal::new(Store::new(pool, limits, DIALECT)))
+}
+
+/// Connects, and waits where somebody else is just making the file: `SQLite` waits for a lock itself, but not to turn the
+/// write-ahead log on while another process writes.
+async fn connect(options: &SqliteConnectOptions) -> Result<SqliteConnection, sqlx::Error> {
+    let until = Instant::now() + PATIENCE;
+    loop {
+        match options.connect().await {
+            Err(error) if is_busy(&error) && Instant::now() < until => sleep(PAUSE).await,
+            connected => return connected,
+        }
+    }
+}
+
+/// `SQLITE_BUSY`, whatever for (the primary code is the low byte).
+fn is_busy(error: &sqlx::Error) -> bool {
+    let code = error.as_database_error().and_then(DatabaseError::code);
+    code.is_some_and(|code| code.parse::<u32>().is_ok_and(|code| code & 0xff == 5))
 }
 
 /// The path as a URL, with every byte escaped that could mean something else in one.

@@ -1,7 +1,7 @@
 //! What the durable engines promise beyond the process, and `PostgreSQL` beyond the replica.
 
 use relight::journal::{AppendError, Held, JournalError, Takeover, ThreadCommit};
-use sqlx::{Connection as _, Executor as _, PgConnection, SqliteConnection};
+use sqlx::{Connection as _, Executor as _, PgConnection, SqliteConnection, sqlite::SqliteConnectOptions};
 use tokio::time::{sleep, timeout};
 
 use super::*;
@@ -37,6 +37,22 @@ async fn concurrent_starts_migrate_once(engine: Engine) {
     }
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_new_file_that_another_process_writes_to_is_waited_for() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("journal.db");
+    let options = SqliteConnectOptions::new().filename(&path).create_if_missing(true);
+    let mut other = SqliteConnection::connect_with(&options).await.unwrap();
+    other.execute("BEGIN IMMEDIATE").await.unwrap();
+    let releasing = async {
+        sleep(Duration::from_millis(200)).await;
+        other.execute("COMMIT").await.unwrap();
+    };
+    let opening = relight::journal::sqlite::open(&path, JournalMode::Fast, Limits::default());
+    let (opened, ()) = futures_util::future::join(opening, releasing).await;
+    assert!(opened.is_ok(), "{:?}", opened.err());
+}
+
 async fn what_cannot_be_read_back_is_corruption_and_no_default(engine: Engine) {
     let journal = engine.open().await;
     begin(&journal, invocation("a")).await;
@@ -46,7 +62,7 @@ async fn what_cannot_be_read_back_is_corruption_and_no_default(engine: Engine) {
         Engine::Memory => panic!("nothing to spoil"),
         Engine::Sqlite(directory) => {
             let path = directory.path().join("a journal's #1 50% file.db");
-            let options = sqlx::sqlite::SqliteConnectOptions::new().filename(path);
+            let options = SqliteConnectOptions::new().filename(path);
             let mut connection = SqliteConnection::connect_with(&options).await.unwrap();
             connection.execute(sql).await.unwrap();
         }
