@@ -7,15 +7,11 @@
 
 use std::ops::Range;
 
-use super::blocks::{BLOCK, Block};
+mod shapes;
 
-/// What stands in place of something removed.
-const GONE: &str = "[redacted]";
-/// Letters in a row of letters and digits from which a word counts as a secret.
-const LONG: usize = 24;
+use shapes::{GONE, LONG, SHORTEST, is_ip, is_secret, is_token, may_begin, names_secret, stand_in, token};
 
-/// Bytes of the shortest secret that is known by the word before it, or by how it begins.
-const SHORTEST: usize = 8;
+use super::blocks::{BLOCK, Block, bits, is_any, is_within};
 
 /// A text without secrets and control characters, of at most `limit` bytes (plus an ellipsis), on one line.
 #[must_use]
@@ -25,34 +21,20 @@ pub fn redact(text: &str, limit: usize) -> String {
     let mut clean = String::with_capacity(source.len().min(limit) + 16);
     // What stays as it is gets copied at once: all from `kept` up to `at`.
     let (mut kept, mut at) = (0, 0);
-    // The word before, if nothing stands between that parts it from a secret.
+    // The last token.
     let mut before = 0..0;
-    while let Some(first) = source.as_bytes().get(at)
-        && clean.len() + (at - kept) <= limit
-    {
-        if *first == b' ' && at > kept && source.as_bytes()[at - 1] != b' ' {
-            at += 1;
+    while at < source.len() && clean.len() + (at - kept) <= limit {
+        let spaced = if at == kept { clean.ends_with(' ') } else { source.as_bytes()[at - 1] == b' ' };
+        let look;
+        (at, look) = pass(source.as_bytes(), at, spaced, &mut before);
+        if !look {
             continue;
         }
-        if is_token(*first) {
-            // A word of prose behind another is told nothing of: "basic authentication" holds no secret.
-            let told =
-                !before.is_empty() && source.as_bytes()[before.end..at].iter().any(|byte| matches!(byte, b':' | b'='));
-            if !told && let Some((next, last)) = prose(source.as_bytes(), at) {
-                (at, before) = (next, last);
-                continue;
-            }
-            let bytes = &source.as_bytes()[at..];
-            let (length, plain) = token(bytes);
-            // Nearly no word is long enough for a secret.
-            let bearer = length >= SHORTEST && (told || !plain) && names_secret(&source.as_bytes()[before]);
+        let Some(first) = source[at..].chars().next() else { break };
+        if is_token(source.as_bytes()[at]) {
+            let (length, plain) = token(&source.as_bytes()[at..]);
+            let bearer = length >= SHORTEST && is_named(source, &before, at, plain);
             before = at..at + length;
-            if plain && !bearer && bytes.get(length) != Some(&b':') {
-                // With the one space behind it.
-                let space = matches!(bytes[length..], [b' ', next, ..] if next != b' ');
-                at += length + usize::from(space);
-                continue;
-            }
             let (word, rest) = source[at..].split_at(length);
             if rest.starts_with("://") {
                 clean.push_str(&source[kept..at]);
@@ -68,28 +50,15 @@ pub fn redact(text: &str, limit: usize) -> String {
             }
             continue;
         }
-        if first.is_ascii_graphic() {
-            if !matches!(first, b':' | b'=' | b'"' | b'\'' | b'\\') {
-                before = 0..0;
-            }
-            at += 1;
-            continue;
-        }
-        let Some(first) = source[at..].chars().next() else { break };
-        let next = at + first.len_utf8();
+        let mut next = at + first.len_utf8();
         let gap = first.is_whitespace();
         if gap || is_deceptive(first) {
-            let shown = &source[kept..at];
-            let spaced = if shown.is_empty() { clean.ends_with(' ') } else { shown.ends_with(' ') };
-            if first != ' ' || spaced {
-                clean.push_str(shown);
-                if gap && !spaced {
-                    clean.push(' ');
-                }
-                kept = next;
+            clean.push_str(&source[kept..at]);
+            if gap && !clean.ends_with(' ') {
+                clean.push(' ');
             }
-        } else {
-            before = 0..0;
+            next += source.as_bytes()[next..].iter().take_while(|byte| **byte == b' ' && gap).count();
+            kept = next;
         }
         at = next;
     }
@@ -107,64 +76,78 @@ pub fn redact(text: &str, limit: usize) -> String {
     clean
 }
 
-/// What is shown in place of a word, where it is not shown itself.
-fn stand_in(word: &str, plain: bool, bearer: bool) -> Option<&'static str> {
-    if bearer {
-        Some(GONE)
-    } else if plain {
-        None
-    } else if word.contains('@') && is_mail(word) {
-        Some("[e-mail]")
-    } else if is_ip(word) {
-        Some("[ip]")
-    } else if is_secret(word) {
-        Some(GONE)
-    } else {
-        None
-    }
-}
-
-fn is_token(byte: u8) -> bool {
-    const TOKENS: [bool; 256] = {
-        let (mut tokens, mut byte) = ([false; 256], 0_u8);
-        while byte < 128 {
-            tokens[byte as usize] = byte.is_ascii_alphanumeric()
-                || matches!(byte, b'-' | b'_' | b'.' | b'@' | b'+' | b'*' | b'/' | b'%' | b'~');
-            byte += 1;
-        }
-        tokens
-    };
-    TOKENS[usize::from(byte)]
-}
-
-/// Passes over short words of prose with one space behind each, as far as 64 bytes tell; says where it came to and which word
-/// was the last.
-fn prose(text: &[u8], from: usize) -> Option<(usize, Range<usize>)> {
-    let text = text.get(from..).filter(|text| text.first().is_some_and(u8::is_ascii_alphabetic))?;
+/// Passes over what surely stays as it is, as far as 64 bytes tell; says where it came to, and whether what stands there needs
+/// a closer look.
+fn pass(text: &[u8], from: usize, spaced: bool, before: &mut Range<usize>) -> (usize, bool) {
     let mut padded = [0; BLOCK];
-    let window = text.first_chunk().unwrap_or_else(|| {
-        padded[..text.len()].copy_from_slice(text);
+    let window = text[from..].first_chunk().unwrap_or_else(|| {
+        padded[..text.len() - from].copy_from_slice(&text[from..]);
         &padded
     });
-    let (Block { letters, lower }, spaces) = (Block::of(window), Block::places(window, b' '));
-    let (mut at, mut last) = (0, None);
-    // The byte behind the space has to be seen, too.
-    while at < BLOCK - 2 && letters >> at & 1 == 1 {
-        let end = at + 1 + (lower >> at >> 1).trailing_ones() as usize;
-        if end > BLOCK - 2 || end - at > LONG || spaces >> end & 0b11 != 0b01 {
+    let Block { letters, lower } = Block::of(window);
+    let are = |byte| bits(window, |bytes| is_any(bytes, [byte]));
+    let (spaces, colons, ats) = (are(b' '), are(b':'), are(b'@'));
+    let tokens = letters | ats | bits(window, |bytes| is_within(bytes, b'-', b'9') | is_any(bytes, *b"_%~*+"));
+    let shown = bits(window, |bytes| is_within(bytes, b' ', b'~'));
+    let begins = tokens & !(tokens << 1);
+    let of_eight = [1, 2, 4].iter().fold(tokens, |run, by| run & run >> by);
+    // All other tokens are short words of prose, in which nothing can hide.
+    let telling = tokens & !lower & !(begins & letters) | begins & of_eight | tokens & colons >> 1;
+    let stop = (!shown | spaces & (spaces << 1 | u64::from(spaced))).trailing_zeros();
+    // One that may go on behind the window is left to the next.
+    let whole = u64::BITS - tokens.leading_ones();
+    let (mut end, mut look) = (stop.min(whole), stop < whole || whole == 0);
+    let mut left = telling & lowest(end);
+    while left != 0 {
+        let begin = highest(begins & lowest(left.trailing_zeros() + 1));
+        let length = (tokens >> begin).trailing_ones();
+        let of_token = |bits: u64| bits >> begin & lowest(length);
+        let plain = of_token(letters) & 1 == 1 && of_token(lower) | 1 == lowest(length);
+        let [one, two] = [0, 1].map(|at| window[(begin as usize + at) % BLOCK]);
+        let may_hide = |length: usize| {
+            length > LONG
+                || !plain && (length == LONG || one.is_ascii_digit() || of_token(ats) != 0)
+                || length >= SHORTEST
+                    && (!plain && may_begin(one, two) || names_secret(&text[token_before(tokens, begin, from, before)]))
+        };
+        if may_hide(length as usize) || text[from + (begin + length) as usize..].starts_with(b"://") {
+            (end, look) = (begin, true);
             break;
         }
-        last = Some(from + at..from + end);
-        at = end + 1;
+        left &= !lowest(begin + length);
     }
-    last.map(|last| (from + at, last))
+    *before = token_before(tokens, end, from, before);
+    (from + end as usize, look)
 }
 
-/// Where a token ends, and whether it is one short word of prose, in which nothing can hide.
-fn token(text: &[u8]) -> (usize, bool) {
-    let lower = 1 + text[1..].iter().take_while(|byte| byte.is_ascii_lowercase()).count();
-    let rest = text[lower..].iter().take_while(|byte| is_token(**byte)).count();
-    (lower + rest, rest == 0 && lower <= LONG && text[0].is_ascii_alphabetic())
+/// Where the last token before a place of a window stands, the one given if it has none.
+fn token_before(tokens: u64, end: u32, window: usize, before: &Range<usize>) -> Range<usize> {
+    let tokens = tokens & lowest(end);
+    if tokens == 0 {
+        return before.clone();
+    }
+    let end = highest(tokens) + 1;
+    let begin = u64::BITS - (!tokens & lowest(end)).leading_zeros();
+    window + begin as usize..window + end as usize
+}
+
+/// So many of the lowest bits.
+fn lowest(count: u32) -> u64 {
+    u64::MAX.checked_shr(u64::BITS - count).unwrap_or_default()
+}
+
+/// The highest bit.
+fn highest(bits: u64) -> u32 {
+    u64::BITS - 1 - bits.leading_zeros()
+}
+
+/// Whether a token is what the one before it says that a secret is: behind a colon or an equals sign, or no word of prose
+/// itself ("basic authentication" holds no secret).
+fn is_named(text: &str, before: &Range<usize>, at: usize, plain: bool) -> bool {
+    let between = &text[before.end..at];
+    names_secret(&text.as_bytes()[before.clone()])
+        && between.chars().all(|c| matches!(c, ':' | '=' | '"' | '\'' | '\\') || c.is_whitespace() || is_deceptive(c))
+        && (!plain || between.contains([':', '=']))
 }
 
 /// Keeps scheme, host and path of an address; drops user info, query and fragment.
@@ -185,110 +168,6 @@ fn address<'t>(scheme: &str, rest: &'t str, clean: &mut String) -> &'t str {
         clean.push_str(if is_secret(part.trim_end_matches('/')) { GONE } else { part });
     }
     tail
-}
-
-fn is_mail(word: &str) -> bool {
-    word.split_once('@').is_some_and(|(name, host)| !name.is_empty() && host.contains('.') && !host.starts_with('.'))
-}
-
-fn is_ip(word: &str) -> bool {
-    if !word.starts_with(|first: char| first.is_ascii_digit()) {
-        return false;
-    }
-    let mut parts = 0;
-    for part in word.trim_end_matches('.').split('.') {
-        if part.is_empty() || part.len() > 3 || !part.bytes().all(|b| b.is_ascii_digit()) || part.parse::<u8>().is_err()
-        {
-            return false;
-        }
-        parts += 1;
-    }
-    parts == 4
-}
-
-/// A word after which a secret stands.
-fn names_secret(word: &[u8]) -> bool {
-    const NAMES: [&str; 9] =
-        ["bearer", "apikey", "api_key", "api-key", "secret", "password", "access_token", "authorization", "basic"];
-    // Nearly no word ends like one of them.
-    let [.., before, last] = word else { return false };
-    let end = [before | 0x20, last | 0x20];
-    word.len() >= 5
-        && matches!(&end, b"er" | b"ey" | b"et" | b"rd" | b"en" | b"on" | b"ic")
-        && NAMES.iter().any(|name| {
-            word.len().checked_sub(name.len()).is_some_and(|from| word[from..].eq_ignore_ascii_case(name.as_bytes()))
-        })
-}
-
-/// What keys of vendors begin with.
-const PREFIXES: [&str; 28] = [
-    "sk-",
-    "sk_",
-    "pk-",
-    "pk_",
-    "rk_",
-    "AIza",
-    "AKIA",
-    "ASIA",
-    "ghp_",
-    "gho_",
-    "ghu_",
-    "ghs_",
-    "github_pat_",
-    "glpat-",
-    "hf_",
-    "xai-",
-    "gsk_",
-    "r8_",
-    "nvapi-",
-    "pplx-",
-    "fw_",
-    "xoxb-",
-    "xoxp-",
-    "xoxa-",
-    "ya29.",
-    "eyJ",
-    "csk-",
-    "tgp_v1_",
-];
-
-/// The first bytes of those, by which nearly all other words are told from them at once.
-const BEGINNINGS: [bool; 256] = {
-    let (mut beginnings, mut at) = ([false; 256], 0);
-    while at < PREFIXES.len() {
-        beginnings[PREFIXES[at].as_bytes()[0] as usize] = true;
-        at += 1;
-    }
-    beginnings
-};
-
-/// The shape of a key: a vendor's prefix, or a long run of mixed letters and digits.
-fn is_secret(word: &str) -> bool {
-    let may_begin = word.as_bytes().first().is_some_and(|first| BEGINNINGS[usize::from(*first)]);
-    if may_begin && word.len() >= SHORTEST && PREFIXES.iter().any(|prefix| word.starts_with(prefix)) {
-        return true;
-    }
-    if word.len() < LONG {
-        return false;
-    }
-    // Words of prose and paths are letters with few digits; keys mix both, or are one long run.
-    let mut run = 0;
-    let (mut letters, mut digits, mut upper, mut lower) = (0, 0, false, false);
-    for byte in word.bytes() {
-        if byte.is_ascii_alphanumeric() {
-            run += 1;
-            letters += usize::from(byte.is_ascii_alphabetic());
-            digits += usize::from(byte.is_ascii_digit());
-            upper |= byte.is_ascii_uppercase();
-            lower |= byte.is_ascii_lowercase();
-            if run >= LONG && digits >= 4 && letters >= 4 || run >= 32 && (digits >= 3 || upper && lower) {
-                return true;
-            }
-        } else {
-            (run, letters, digits, upper, lower) = (0, 0, 0, false, false);
-        }
-    }
-    false
 }
 
 /// Control characters, bidirectional marks and invisible ones.
@@ -320,6 +199,25 @@ mod tests {
             let clean = redact(text, 300);
             assert!(!clean.contains(gone), "{clean}");
             assert!(clean.contains(stays), "{clean}");
+        }
+    }
+
+    #[test]
+    fn a_secret_is_taken_out_wherever_it_stands() {
+        let words = "the key that you have given is no good ".repeat(5);
+        for (secret, stand_in) in [
+            (" sk-abcdefgh12345678 ", GONE),
+            (" Bearer: correcthorse ", GONE),
+            (" a1b2c3d4e5f6a1b2c3d4e5f6a1b2c3d4e5f6a1b2c3d4e5f6a1b2c3d4e5f6a1b2c3d4 ", GONE),
+            (" a@b.example ", "[e-mail]"),
+            ("\t10.0.0.1:8080\n", "[ip]"),
+            (" ws://name:word@host.example/v1?token=word ", "ws://host.example/v1"),
+        ] {
+            let Some(told) = secret.rsplit([' ', '\t']).find(|part| !part.is_empty()) else { panic!("{secret}") };
+            for at in 0..150 {
+                let clean = redact(&format!("{}{secret}{words}", &words[..at]), 400);
+                assert!(clean.contains(stand_in) && !clean.contains(told.trim()), "{at}: {clean}");
+            }
         }
     }
 

@@ -239,6 +239,9 @@ fn grpc(number: &Number, before: &[u8], after: &[u8], surface: Surface) -> Optio
 static MESSAGES: LazyLock<[Finder<'_>; 4]> =
     LazyLock::new(|| ["\"message\":", "\"msg\":", "\"detail\":", "\"error\":"].map(Finder::new));
 
+/// What ends a key of JSON.
+static KEY: LazyLock<Finder<'_>> = LazyLock::new(|| Finder::new("\":"));
+
 /// What the title of a page begins with.
 static TITLE: LazyLock<Finder<'_>> = LazyLock::new(|| Finder::new("<title>"));
 
@@ -253,7 +256,9 @@ fn title(window: &str) -> Option<&str> {
 pub(super) fn message(error: &ProviderError, limit: usize) -> String {
     let text = error.message.as_deref().or(error.body.as_deref()).unwrap_or_default();
     let window = &text[..text.floor_char_boundary(4096)];
-    let found = MESSAGES.iter().find_map(|key| {
+    // Prose has no keys.
+    let keys = KEY.find(window.as_bytes()).map_or(&[][..], |_| &MESSAGES[..]);
+    let found = keys.iter().find_map(|key| {
         let at = key.find(window.as_bytes())?;
         let rest = window[at + key.needle().len()..].trim_start().strip_prefix('"')?;
         let end = memchr_iter(b'"', rest.as_bytes()).find(|at| !rest[..*at].ends_with('\\')).unwrap_or(rest.len());

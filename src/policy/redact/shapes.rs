@@ -1,0 +1,149 @@
+//! What has the shape of a secret, of an address, or of neither: tokens of a text, one at a time.
+//!
+//! Never looks at more than one token.
+
+/// What stands in place of something removed.
+pub(super) const GONE: &str = "[redacted]";
+/// Letters in a row of letters and digits from which a word counts as a secret.
+pub(super) const LONG: usize = 24;
+/// Bytes of the shortest secret that is known by the word before it, or by how it begins.
+pub(super) const SHORTEST: usize = 8;
+
+/// What is shown in place of a word, where it is not shown itself.
+pub(super) fn stand_in(word: &str, plain: bool, bearer: bool) -> Option<&'static str> {
+    if bearer {
+        Some(GONE)
+    } else if plain {
+        None
+    } else if word.contains('@') && is_mail(word) {
+        Some("[e-mail]")
+    } else if is_ip(word) {
+        Some("[ip]")
+    } else if is_secret(word) {
+        Some(GONE)
+    } else {
+        None
+    }
+}
+
+/// Whether a byte belongs to a token.
+pub(super) fn is_token(byte: u8) -> bool {
+    const TOKENS: [bool; 256] = {
+        let (mut tokens, mut byte) = ([false; 256], 0_u8);
+        while byte < 128 {
+            tokens[byte as usize] = byte.is_ascii_alphanumeric()
+                || matches!(byte, b'-' | b'_' | b'.' | b'@' | b'+' | b'*' | b'/' | b'%' | b'~');
+            byte += 1;
+        }
+        tokens
+    };
+    TOKENS[usize::from(byte)]
+}
+
+/// Where a token ends, and whether it is one short word of prose, in which nothing can hide.
+pub(super) fn token(text: &[u8]) -> (usize, bool) {
+    let lower = 1 + text[1..].iter().take_while(|byte| byte.is_ascii_lowercase()).count();
+    let rest = text[lower..].iter().take_while(|byte| is_token(**byte)).count();
+    (lower + rest, rest == 0 && lower <= LONG && text[0].is_ascii_alphabetic())
+}
+
+fn is_mail(word: &str) -> bool {
+    word.split_once('@').is_some_and(|(name, host)| !name.is_empty() && host.contains('.') && !host.starts_with('.'))
+}
+
+/// An address of the internet protocol, of version 4.
+pub(super) fn is_ip(word: &str) -> bool {
+    if !word.starts_with(|first: char| first.is_ascii_digit()) {
+        return false;
+    }
+    let mut parts = 0;
+    for part in word.trim_end_matches('.').split('.') {
+        if part.is_empty() || part.len() > 3 || !part.bytes().all(|b| b.is_ascii_digit()) || part.parse::<u8>().is_err()
+        {
+            return false;
+        }
+        parts += 1;
+    }
+    parts == 4
+}
+
+/// A word after which a secret stands.
+pub(super) fn names_secret(word: &[u8]) -> bool {
+    const NAMES: [&str; 9] =
+        ["bearer", "apikey", "api_key", "api-key", "secret", "password", "access_token", "authorization", "basic"];
+    // Nearly no word ends like one of them.
+    let [.., before, last] = word else { return false };
+    let end = [before | 0x20, last | 0x20];
+    word.len() >= 5
+        && matches!(&end, b"er" | b"ey" | b"et" | b"rd" | b"en" | b"on" | b"ic")
+        && NAMES.iter().any(|name| {
+            word.len().checked_sub(name.len()).is_some_and(|from| word[from..].eq_ignore_ascii_case(name.as_bytes()))
+        })
+}
+
+/// What keys of vendors begin with.
+const PREFIXES: [&str; 28] = [
+    "sk-",
+    "sk_",
+    "pk-",
+    "pk_",
+    "rk_",
+    "AIza",
+    "AKIA",
+    "ASIA",
+    "ghp_",
+    "gho_",
+    "ghu_",
+    "ghs_",
+    "github_pat_",
+    "glpat-",
+    "hf_",
+    "xai-",
+    "gsk_",
+    "r8_",
+    "nvapi-",
+    "pplx-",
+    "fw_",
+    "xoxb-",
+    "xoxp-",
+    "xoxa-",
+    "ya29.",
+    "eyJ",
+    "csk-",
+    "tgp_v1_",
+];
+
+/// By the first byte of those, bits of the second, by which nearly all other words are told from them at once.
+const BEGINNINGS: [u64; 256] = {
+    let (mut beginnings, mut at) = ([0; 256], 0);
+    while at < PREFIXES.len() {
+        let prefix = PREFIXES[at].as_bytes();
+        beginnings[prefix[0] as usize] |= 1 << (prefix[1] % 64);
+        at += 1;
+    }
+    beginnings
+};
+
+/// Whether a word that begins with two bytes may begin like a vendor's key.
+pub(super) fn may_begin(first: u8, second: u8) -> bool {
+    BEGINNINGS[usize::from(first)] >> (second % 64) & 1 == 1
+}
+
+/// The shape of a key: a vendor's prefix, or a long run of mixed letters and digits.
+pub(super) fn is_secret(word: &str) -> bool {
+    let may_begin = matches!(word.as_bytes(), [first, second, ..] if may_begin(*first, *second));
+    may_begin && word.len() >= SHORTEST && PREFIXES.iter().any(|prefix| word.starts_with(prefix))
+        || word.len() >= LONG && word.as_bytes().split(|byte| !byte.is_ascii_alphanumeric()).any(is_key)
+}
+
+/// Whether letters and digits are a key: words of prose and paths are letters with few digits; keys mix both, or are one long
+/// run.
+fn is_key(run: &[u8]) -> bool {
+    if run.len() < LONG {
+        return false;
+    }
+    let digits = run.iter().filter(|byte| byte.is_ascii_digit()).count();
+    let has = |is: fn(&u8) -> bool| run.iter().any(is);
+    digits >= 4 && run.len() - digits >= 4
+        || run.len() >= 32 && (digits >= 3 || has(u8::is_ascii_uppercase) && has(u8::is_ascii_lowercase))
+}
