@@ -63,6 +63,7 @@ thread_local! {
 struct Scratch {
     reading: Reading,
     hits: Hits,
+    weighed: likely::Found,
 }
 
 /// The rules, compiled: immutable, shared behind an `Arc`; only the rules of the configuration are its own.
@@ -147,7 +148,7 @@ impl Classifier {
     }
 
     fn classify_with(&self, scratch: &mut Scratch, error: &ProviderError, now: Timestamp) -> Verdict {
-        let Scratch { reading, hits } = scratch;
+        let Scratch { reading, hits, weighed } = scratch;
         read(error, reading);
         hits.speaks_of_waiting = true;
         let evidence = Evidence::gather(error, reading);
@@ -155,7 +156,7 @@ impl Classifier {
             let wait = found.retry_after.or_else(|| waits::stated(error, reading, found.judgement.class, true, now));
             return found.judgement.into_verdict(error, wait);
         }
-        let mut judgement = error.fault.map_or_else(|| self.judge(error, reading, &evidence, hits), by_fault);
+        let mut judgement = error.fault.map_or_else(|| self.judge(error, reading, &evidence, hits, weighed), by_fault);
         let refused = judgement.rule == "status.http" && judgement.class == FailureClass::PermissionDenied;
         if refused && waits::window_is_exhausted(error) {
             // Some services say 403 to who has used up a window of requests.
@@ -176,7 +177,14 @@ impl Classifier {
         judgement.into_verdict(error, wait)
     }
 
-    fn judge(&self, error: &ProviderError, reading: &Reading, evidence: &Evidence, hits: &mut Hits) -> Judgement {
+    fn judge(
+        &self,
+        error: &ProviderError,
+        reading: &Reading,
+        evidence: &Evidence,
+        hits: &mut Hits,
+        weighed: &mut likely::Found,
+    ) -> Judgement {
         let scene = Scene {
             provider: &error.provider,
             surface: error.surface,
@@ -229,7 +237,7 @@ impl Classifier {
             (_, None) => tables::LOOSE,
         };
         match margin {
-            Some(margin) => self.model.weigh(judgement, margin, error, reading, evidence),
+            Some(margin) => self.model.weigh(judgement, margin, error, reading, evidence, weighed),
             None => judgement,
         }
     }

@@ -71,9 +71,9 @@ struct Feature {
     weights: Weights,
 }
 
-/// The features of a text, each once.
+/// The features of a text, each once; the room is kept from text to text.
 #[derive(Debug, Default)]
-struct Found {
+pub(super) struct Found {
     seen: Set,
     list: Vec<u16>,
 }
@@ -103,7 +103,7 @@ pub(super) fn words(error: &ProviderError, reading: &Reading, evidence: &Evidenc
     let text = String::from_utf8_lossy(&reading.text);
     let pieces: Vec<_> = pieces(&text).collect();
     let mut words: Vec<_> = ends(&pieces).map(|piece| (*piece).to_owned()).collect();
-    words.extend(circumstances(error, evidence));
+    words.extend(circumstances(error, evidence).map(Cow::into_owned));
     words
 }
 
@@ -128,15 +128,19 @@ fn pieces_of_word(word: &str) -> impl Iterator<Item = &str> {
 }
 
 /// The status and the surface, in words that no text has.
-fn circumstances(error: &ProviderError, evidence: &Evidence) -> [String; 2] {
-    let surface = match error.surface {
-        Surface::Http => "http",
-        Surface::Transport => "transport",
-        Surface::Stream => "stream",
-        Surface::Grpc => "grpc",
-        Surface::Tool => "tool",
+fn circumstances(error: &ProviderError, evidence: &Evidence) -> [Cow<'static, str>; 2] {
+    static STATUSES: LazyLock<Vec<String>> = LazyLock::new(|| (0..600).map(|status| format!("@{status}")).collect());
+    let status = evidence.status().unwrap_or_default();
+    let of_status =
+        STATUSES.get(usize::from(status)).map_or_else(|| format!("@{status}").into(), |word| word.as_str().into());
+    let of_surface = match error.surface {
+        Surface::Http => "@http",
+        Surface::Transport => "@transport",
+        Surface::Stream => "@stream",
+        Surface::Grpc => "@grpc",
+        Surface::Tool => "@tool",
     };
-    [&evidence.status().unwrap_or_default().to_string(), surface].map(|word| ["@", word].concat())
+    [of_status, of_surface.into()]
 }
 
 /// What has a name in this project's data.
@@ -180,11 +184,12 @@ impl Model {
         error: &ProviderError,
         reading: &Reading,
         evidence: &Evidence,
+        found: &mut Found,
     ) -> Judgement {
         let held = self.classes.iter().position(|class| *class == judgement.class);
         let Some(held) = held.filter(|_| !reading.text.words().is_empty()) else { return judgement };
-        let found = self.features(error, reading, evidence);
-        let scores = self.scores(&found);
+        self.find(error, reading, evidence, found);
+        let scores = self.scores(found);
         let (classes, details) = scores.split_at(CLASSES);
         let other = likelier(classes, held, margin);
         let class = other.map_or(judgement.class, |class| self.classes[class]);
@@ -196,17 +201,18 @@ impl Model {
             None => best(details),
         };
         let (rule, fact) = match (other, detail) {
-            (Some(class), _) => (Cow::Borrowed("likely.words"), self.tell("", &found, class)),
-            (None, Some(detail)) => (judgement.rule, self.tell(&judgement.fact, &found, CLASSES + detail)),
+            (Some(class), _) => (Cow::Borrowed("likely.words"), self.tell("", found, class)),
+            (None, Some(detail)) => (judgement.rule, self.tell(&judgement.fact, found, CLASSES + detail)),
             (None, None) => return judgement,
         };
         let detail = detail.map(|detail| self.details[detail]);
         Judgement { class, detail, retry: judgement.retry.filter(|_| other.is_none()), fallback: None, rule, fact }
     }
 
-    /// The features of a text, each once.
-    fn features(&self, error: &ProviderError, reading: &Reading, evidence: &Evidence) -> Found {
-        let mut found = Found { list: Vec::with_capacity(2 * (FIRST_WORDS + LAST_WORDS)), ..Found::default() };
+    /// Finds the features of a text.
+    fn find(&self, error: &ProviderError, reading: &Reading, evidence: &Evidence, found: &mut Found) {
+        found.seen.clear();
+        found.list.clear();
         let mut before = 0;
         let mut word = |mark: u64| before = found.add(self, before, mark);
         if reading.text.is_ascii() {
@@ -218,7 +224,6 @@ impl Model {
         for word in circumstances(error, evidence) {
             found.add(self, 0, mark(&word));
         }
-        found
     }
 
     /// Reads `class<TAB>weight` for each class and `class.detail<TAB>weight` for each detail, then `feature<TAB>number:weight …`

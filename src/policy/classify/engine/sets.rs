@@ -70,7 +70,7 @@ impl Set {
         self.bits[usize::from(block) % BLOCKS]
     }
 
-    pub(super) fn clear(&mut self) {
+    pub(in crate::policy::classify) fn clear(&mut self) {
         for (at, used) in self.used.iter_mut().enumerate() {
             if u64::from_le_bytes(*used) != 0 {
                 self.bits[8 * at..8 * at + 8].fill(0);
