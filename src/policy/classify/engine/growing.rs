@@ -5,7 +5,7 @@
 use std::collections::HashMap;
 
 use super::{
-    lexicon::{Find, Lexicon, ROOT, Stem, Stems, Step, letters_key, one_of_64},
+    lexicon::{Find, Lexicon, ROOT, Stem, Stems, Step, letter_bit, letters_key, one_of_64},
     table::{Table, key_of_two},
 };
 use crate::policy::classify::reading::{LETTERS, mark};
@@ -155,14 +155,17 @@ impl Growing {
         self.open.sort_by_key(place);
         for alike in self.open.chunk_by(|one, other| place(one) == place(other)) {
             let from = to_u16(lexicon.stems.len());
-            let (node, letters) = place(&alike[0]);
+            let (node, key) = place(&alike[0]);
             let before = self.nodes[usize::from(node)].words;
             for Open { stem, phrase, .. } in alike {
                 let row = lexicon.add_row(&[Find { phrase: *phrase, before, letters: to_u8(stem.len()) }]);
                 lexicon.stems.push(Stem::new(stem, row));
             }
-            let stems = if node == ROOT { &mut lexicon.letters[letters] } else { &mut lexicon.behind[node] };
-            *stems = Stems { from, to: to_u16(lexicon.stems.len()), next: ROOT };
+            let stems = if node == ROOT { &mut lexicon.letters[key] } else { &mut lexicon.behind[node] };
+            let read = if node == ROOT { LETTERS } else { 0 };
+            let goes_on = |open: &Open| open.stem.get(read).map_or(u32::MAX, |letter| letter_bit(*letter));
+            let letters = alike.iter().fold(0, |all, open| all | goes_on(open));
+            *stems = Stems { from, to: to_u16(lexicon.stems.len()), next: ROOT, letters };
         }
     }
 
@@ -199,7 +202,9 @@ impl Growing {
             after: node.after | ending.after,
         };
         let stemmed = lexicon.stemmed[node.ending];
-        lexicon.behind[at].next = stemmed;
+        let letters = lexicon.behind[stemmed].letters;
+        let stems = &mut lexicon.behind[at];
+        (stems.next, stems.letters) = (stemmed, stems.letters | letters);
         lexicon.stemmed[at] = if node.stemmed { at } else { stemmed };
     }
 }

@@ -16,7 +16,7 @@ use super::{
     sets::Set,
     table::{All, Table, key_of_two},
 };
-use crate::policy::classify::reading::Text;
+use crate::policy::classify::reading::{LETTERS, Text};
 
 /// Where every phrase begins. No edge leads here, so it also stands for no node.
 pub(super) const ROOT: u16 = 0;
@@ -80,6 +80,8 @@ pub(super) struct Stems {
     pub to: u16,
     /// The first of the endings of these words that open phrases begin with.
     pub next: u16,
+    /// [Bits](letter_bit) of the letters that these, and those of the endings, may go on with.
+    pub letters: u32,
 }
 
 /// The end of an open phrase: what its last word begins with.
@@ -125,6 +127,10 @@ impl Lexicon {
                 let stemmed = self.stemmed[node];
                 let stems = self.letters[letters_key(&word.mark.to_le_bytes())];
                 (node, after) = (ROOT, 0);
+                // Nearly no word goes on like one of them.
+                let goes_on = |stems: Stems, at: usize| stems.letters & letter_bit(text.letter(word.begin + at)) != 0;
+                let stems = if goes_on(stems, LETTERS) { stems } else { Stems::default() };
+                let stemmed = if stemmed != ROOT && goes_on(self.behind[stemmed], 0) { stemmed } else { ROOT };
                 let mut take = |row| hits.add_row(row, &self.finds, at, placed);
                 stemmed == ROOT && stems.to == 0 || self.take_stems(stems, stemmed, text, word.begin, &mut take)
             } else {
@@ -184,7 +190,13 @@ pub(super) fn one_of_64(word: u16) -> u64 {
     1 << (word % 64)
 }
 
-/// A number for the [`LETTERS`](crate::policy::classify::reading::LETTERS) that a word begins with, the same only for the
+/// One of 32 bits for a letter.
+#[inline]
+pub(super) fn letter_bit(letter: u8) -> u32 {
+    1 << (letter & 31)
+}
+
+/// A number for the [`LETTERS`] that a word begins with, the same only for the
 /// same letters.
 #[inline]
 pub(super) fn letters_key(word: &[u8]) -> u16 {

@@ -212,6 +212,12 @@ impl Text {
         &self.words[..self.count]
     }
 
+    /// The byte at a place; behind the end of the text whatever it is.
+    #[inline]
+    pub(in crate::policy::classify) fn letter(&self, at: usize) -> u8 {
+        self.bytes[at % PLACES]
+    }
+
     /// Eight bytes from a place on; behind the end of the text whatever they are.
     #[inline]
     pub(in crate::policy::classify) fn eight(&self, at: usize) -> u64 {
