@@ -7,11 +7,10 @@
 
 use std::ops::Range;
 
+mod pass;
 mod shapes;
 
-use shapes::{GONE, LONG, SHORTEST, is_ip, is_secret, is_token, may_begin, names_secret, stand_in, token};
-
-use super::blocks::{BLOCK, Block, bits, is_any, is_within};
+use shapes::{GONE, SHORTEST, is_ip, is_secret, is_token, names_secret, stand_in, token};
 
 /// A text without secrets and control characters, of at most `limit` bytes (plus an ellipsis), on one line.
 #[must_use]
@@ -26,7 +25,7 @@ pub fn redact(text: &str, limit: usize) -> String {
     while at < source.len() && clean.len() + (at - kept) <= limit {
         let spaced = if at == kept { clean.ends_with(' ') } else { source.as_bytes()[at - 1] == b' ' };
         let look;
-        (at, look) = pass(source.as_bytes(), at, spaced, &mut before);
+        (at, look) = pass::pass(source.as_bytes(), at, spaced, &mut before);
         if !look {
             continue;
         }
@@ -74,71 +73,6 @@ pub fn redact(text: &str, limit: usize) -> String {
         clean.push('…');
     }
     clean
-}
-
-/// Passes over what surely stays as it is, as far as 64 bytes tell; says where it came to, and whether what stands there needs
-/// a closer look.
-fn pass(text: &[u8], from: usize, spaced: bool, before: &mut Range<usize>) -> (usize, bool) {
-    let mut padded = [0; BLOCK];
-    let window = text[from..].first_chunk().unwrap_or_else(|| {
-        padded[..text.len() - from].copy_from_slice(&text[from..]);
-        &padded
-    });
-    let Block { letters, lower } = Block::of(window);
-    let are = |byte| bits(window, |bytes| is_any(bytes, [byte]));
-    let (spaces, colons, ats) = (are(b' '), are(b':'), are(b'@'));
-    let tokens = letters | ats | bits(window, |bytes| is_within(bytes, b'-', b'9') | is_any(bytes, *b"_%~*+"));
-    let shown = bits(window, |bytes| is_within(bytes, b' ', b'~'));
-    let begins = tokens & !(tokens << 1);
-    let of_eight = [1, 2, 4].iter().fold(tokens, |run, by| run & run >> by);
-    // All other tokens are short words of prose, in which nothing can hide.
-    let telling = tokens & !lower & !(begins & letters) | begins & of_eight | tokens & colons >> 1;
-    let stop = (!shown | spaces & (spaces << 1 | u64::from(spaced))).trailing_zeros();
-    // One that may go on behind the window is left to the next.
-    let whole = u64::BITS - tokens.leading_ones();
-    let (mut end, mut look) = (stop.min(whole), stop < whole || whole == 0);
-    let mut left = telling & lowest(end);
-    while left != 0 {
-        let begin = highest(begins & lowest(left.trailing_zeros() + 1));
-        let length = (tokens >> begin).trailing_ones();
-        let of_token = |bits: u64| bits >> begin & lowest(length);
-        let plain = of_token(letters) & 1 == 1 && of_token(lower) | 1 == lowest(length);
-        let [one, two] = [0, 1].map(|at| window[(begin as usize + at) % BLOCK]);
-        let may_hide = |length: usize| {
-            length > LONG
-                || !plain && (length == LONG || one.is_ascii_digit() || of_token(ats) != 0)
-                || length >= SHORTEST
-                    && (!plain && may_begin(one, two) || names_secret(&text[token_before(tokens, begin, from, before)]))
-        };
-        if may_hide(length as usize) || text[from + (begin + length) as usize..].starts_with(b"://") {
-            (end, look) = (begin, true);
-            break;
-        }
-        left &= !lowest(begin + length);
-    }
-    *before = token_before(tokens, end, from, before);
-    (from + end as usize, look)
-}
-
-/// Where the last token before a place of a window stands, the one given if it has none.
-fn token_before(tokens: u64, end: u32, window: usize, before: &Range<usize>) -> Range<usize> {
-    let tokens = tokens & lowest(end);
-    if tokens == 0 {
-        return before.clone();
-    }
-    let end = highest(tokens) + 1;
-    let begin = u64::BITS - (!tokens & lowest(end)).leading_zeros();
-    window + begin as usize..window + end as usize
-}
-
-/// So many of the lowest bits.
-fn lowest(count: u32) -> u64 {
-    u64::MAX.checked_shr(u64::BITS - count).unwrap_or_default()
-}
-
-/// The highest bit.
-fn highest(bits: u64) -> u32 {
-    u64::BITS - 1 - bits.leading_zeros()
 }
 
 /// Whether a token is what the one before it says that a secret is: behind a colon or an equals sign, or no word of prose

@@ -8,6 +8,8 @@ pub(super) const GONE: &str = "[redacted]";
 pub(super) const LONG: usize = 24;
 /// Bytes of the shortest secret that is known by the word before it, or by how it begins.
 pub(super) const SHORTEST: usize = 8;
+/// Bytes of the shortest address of the internet protocol.
+pub(super) const SHORTEST_IP: usize = 7;
 
 /// What is shown in place of a word, where it is not shown itself.
 pub(super) fn stand_in(word: &str, plain: bool, bearer: bool) -> Option<&'static str> {
@@ -68,6 +70,7 @@ pub(super) fn is_ip(word: &str) -> bool {
 }
 
 /// A word after which a secret stands.
+#[inline]
 pub(super) fn names_secret(word: &[u8]) -> bool {
     const NAMES: [&str; 9] =
         ["bearer", "apikey", "api_key", "api-key", "secret", "password", "access_token", "authorization", "basic"];
@@ -125,6 +128,7 @@ const BEGINNINGS: [u64; 256] = {
 };
 
 /// Whether a word that begins with two bytes may begin like a vendor's key.
+#[inline]
 pub(super) fn may_begin(first: u8, second: u8) -> bool {
     BEGINNINGS[usize::from(first)] >> (second % 64) & 1 == 1
 }

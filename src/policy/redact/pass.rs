@@ -1,0 +1,86 @@
+//! Passes over what surely stays as it is, up to 64 bytes of a text at once: only what may hide something, or is to be written
+//! otherwise, is looked at byte by byte.
+//!
+//! Never decides that anything is taken out.
+
+use std::ops::Range;
+
+use super::shapes::{LONG, SHORTEST, SHORTEST_IP, may_begin, names_secret};
+use crate::policy::blocks::{BLOCK, Block, bits, is_any, is_within};
+
+/// Passes from a place on over what stays as it is; says where it came to, and whether what stands there needs a look.
+///
+/// `spaced` says whether a space is shown last, `before` is the last token.
+pub(super) fn pass(text: &[u8], from: usize, spaced: bool, before: &mut Range<usize>) -> (usize, bool) {
+    let mut padded = [0; BLOCK];
+    let window = text[from..].first_chunk().unwrap_or_else(|| {
+        padded[..text.len() - from].copy_from_slice(&text[from..]);
+        &padded
+    });
+    let Block { letters, lower } = Block::of(window);
+    let tokens = letters | bits(window, |bytes| is_within(bytes, b'-', b'9') | is_any(bytes, *b"_@%~*+"));
+    let marks = bits(window, |bytes| is_any(bytes, *b":@"));
+    let spaces = bits(window, |bytes| is_any(bytes, *b" "));
+    let shown = bits(window, |bytes| is_within(bytes, b' ', b'~'));
+    let begins = tokens & !(tokens << 1);
+    // All other tokens are short words of prose, in which nothing can hide.
+    let before_colons = tokens & (marks & !tokens) >> 1;
+    let telling = tokens & !lower & !(begins & letters) | begins & eight(tokens) | before_colons;
+    let stop = (!shown | spaces & (spaces << 1 | u64::from(spaced))).trailing_zeros();
+    // A token that may go on behind the window is left to the next.
+    let whole = u64::BITS - tokens.leading_ones();
+    let (mut end, mut look) = (stop.min(whole), stop < whole || whole == 0);
+    let mut left = telling & lowest(end);
+    while left != 0 {
+        let begin = highest(begins & lowest(left.trailing_zeros() + 1));
+        let length = (tokens >> begin).trailing_ones();
+        let token = &text[from + begin as usize..from + (begin + length) as usize];
+        let of_token = |bits: u64| bits >> begin & lowest(length);
+        let names_secret = || names_secret(&text[token_before(tokens, begin, from, before)]);
+        let is_prose = token.len() <= LONG && of_token(letters) & 1 == 1 && of_token(lower) | 1 == lowest(length);
+        let may_hide = !is_prose && (of_token(marks) != 0 || may_hide(token))
+            || token.len() >= SHORTEST && names_secret()
+            || text[from + (begin + length) as usize..].starts_with(b"://");
+        if may_hide {
+            (end, look) = (begin, true);
+            break;
+        }
+        left &= !lowest(begin + length);
+    }
+    *before = token_before(tokens, end, from, before);
+    (from + end as usize, look)
+}
+
+/// Whether a token without a sign of mail may be something that is taken out.
+fn may_hide(token: &[u8]) -> bool {
+    let [one, two, ..] = token else { return false };
+    token.len() >= SHORTEST && may_begin(*one, *two)
+        || token.len() >= SHORTEST_IP && one.is_ascii_digit()
+        || token.len() >= LONG && token.split(|byte| !byte.is_ascii_alphanumeric()).any(|run| run.len() >= LONG)
+}
+
+/// Where the last token before a bit of a window stands, the one given if there is none.
+fn token_before(tokens: u64, bit: u32, window: usize, before: &Range<usize>) -> Range<usize> {
+    let tokens = tokens & lowest(bit);
+    if tokens == 0 {
+        return before.clone();
+    }
+    let end = highest(tokens) + 1;
+    let begin = u64::BITS - (!tokens & lowest(end)).leading_zeros();
+    window + begin as usize..window + end as usize
+}
+
+/// Where eight bits in a row begin.
+fn eight(bits: u64) -> u64 {
+    [1, 2, 4].iter().fold(bits, |run, by| run & run >> by)
+}
+
+/// So many of the lowest bits.
+fn lowest(count: u32) -> u64 {
+    u64::MAX.checked_shr(u64::BITS - count).unwrap_or_default()
+}
+
+/// The highest bit.
+fn highest(bits: u64) -> u32 {
+    u64::BITS - 1 - bits.leading_zeros()
+}
