@@ -11,7 +11,7 @@ mod null;
 
 use std::{
     hint::black_box,
-    sync::{Arc, Mutex},
+    sync::{Arc, Barrier, Mutex},
     thread,
     time::{Duration, Instant as StdInstant},
 };
@@ -36,23 +36,30 @@ use tokio::time::Instant;
 /// Measures `work` by one thread, and by two at once (time per call and thread).
 fn by_one_and_two<W: Fn(u64) + Sync>(criterion: &mut Criterion, name: &str, work: W) {
     let mut group = criterion.benchmark_group(name);
-    for threads in [1_u64, 2] {
+    for threads in [1, 2] {
         group.bench_function(format!("{threads} thread(s)"), |bencher| {
-            bencher.iter_custom(|times| run(threads, times, &work));
+            bencher.iter_custom(|times| run(threads, times, &|times| (0..times).for_each(&work)));
         });
     }
     group.finish();
 }
 
+/// The time that each of some threads takes for so many times, once all of them have done it once: what a thread does only
+/// when it begins is none of what a call costs.
 #[expect(clippy::disallowed_methods, reason = "a benchmark measures real time")]
-fn run<W: Fn(u64) + Sync>(threads: u64, times: u64, work: &W) -> Duration {
-    let began = StdInstant::now();
+fn run(threads: usize, times: u64, work: &(impl Fn(u64) + Sync)) -> Duration {
+    let ready = Barrier::new(threads);
+    let timed = || {
+        work(1);
+        ready.wait();
+        let began = StdInstant::now();
+        work(times);
+        began.elapsed()
+    };
     thread::scope(|scope| {
-        for _ in 0..threads {
-            scope.spawn(|| (0..times).for_each(work));
-        }
-    });
-    began.elapsed()
+        let threads: Vec<_> = (0..threads).map(|_| scope.spawn(timed)).collect();
+        threads.into_iter().map(|thread| thread.join().expect("it ends")).max().unwrap_or_default()
+    })
 }
 
 fn circuit(criterion: &mut Criterion) {
@@ -92,6 +99,7 @@ fn classify(criterion: &mut Criterion) {
     let classifier = Classifier::default();
     let now = relight::domain::clock::wall_now();
     for (kind, status, body) in bodies() {
+        assert!(body.len() >= 2048, "{kind}: {} bytes", body.len());
         let body = body[..body.floor_char_boundary(2048)].to_owned();
         let facts = ProviderError {
             provider: "example".into(),
@@ -106,18 +114,28 @@ fn classify(criterion: &mut Criterion) {
     }
 }
 
-/// Bodies of at least about 2 KiB as failures have them: nothing known in JSON, a limit in JSON, dense prose, a proxy's page.
-fn bodies() -> [(&'static str, u16, String); 4] {
+/// Bodies of at least 2 KiB as failures have them.
+fn bodies() -> [(&'static str, u16, String); 6] {
     let detail = r#"{"@type":"type.googleapis.com/google.rpc.ErrorInfo","reason":"SOME_REASON","domain":"example.com",
         "metadata":{"service":"models.example.com","consumer":"projects/12345","note":"nothing in particular"}}"#;
-    let details = [detail; 9].join(",");
+    let details = [detail; 10].join(",");
     let violation = r#"{"quotaMetric":"example.com/generate_content_requests","quotaId":"RequestsPerMinutePerProject",
         "quotaDimensions":{"location":"global","model":"example-pro"},"quotaValue":"5"}"#;
-    let violations = [violation; 9].join(",");
+    let violations = [violation; 11].join(",");
     let limit = "You exceeded your current quota, please check your plan. Please retry in 21.5s.";
-    let prose = "The engine is currently overloaded, please try again later. ".repeat(34);
+    let prose = "The engine is currently overloaded, please try again later. ".repeat(35);
     let row = r#"<div class="relative w-1/3 m-auto"><span class="icon block w-24"></span><p>The web server reported a bad
         gateway error. Please try again in a few minutes.</p></div>"#;
+    let unknown =
+        "the voice that you asked for cannot sing this song in the way that your friends have heard it before; ";
+    let frame = r#"  File "/app/.venv/lib/python3.11/site-packages/example/_base_client.py", line 1058, in _request
+    raise self._make_status_error_from_response(err.response) from None
+  File "/app/agent/steps.py", line 210, in run_step
+    result = await self.client.chat.completions.create(model=self.model, messages=messages, tools=tools)
+"#;
+    let traceback = format!("Traceback (most recent call last):\n{}", frame.repeat(6));
+    let last =
+        "example.APIStatusError: Error code: 529 - {'error': {'type': 'overloaded_error', 'message': 'Overloaded'}}";
     [
         (
             "JSON in which nothing is known",
@@ -131,16 +149,18 @@ fn bodies() -> [(&'static str, u16, String); 4] {
         ),
         ("dense prose", 503, format!(r#"{{"error":{{"message":"{prose}","type":"server_error"}}}}"#)),
         ("a proxy's page", 502, format!("<html><title>502: Bad gateway</title><body>{}</body></html>", row.repeat(12))),
+        ("prose of which no rule knows a word", 500, unknown.repeat(21)),
+        ("a traceback", 500, traceback[..2048 - last.len()].to_owned() + last),
     ]
 }
 
 fn whole_stack(criterion: &mut Criterion) {
     let stand = null::Stand::new();
     let mut group = criterion.benchmark_group("stack: one pass over a null provider");
-    for threads in [1_u64, 2] {
+    for threads in [1, 2] {
         group.bench_function(format!("{threads} thread(s)"), |bencher| {
             bencher.iter_custom(|times| {
-                run(threads, 1, &|_| {
+                run(threads, times, &|times| {
                     let runtime =
                         tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
                     runtime.block_on(async {
