@@ -94,9 +94,9 @@ pub struct Verdict {
     /// Technical message, redacted and bounded.
     pub message: String,
     /// Plain words for an end user.
-    pub user_message: String,
+    pub user_message: Cow<'static, str>,
     /// What an operator or developer can do.
-    pub recovery_hint: String,
+    pub recovery_hint: Cow<'static, str>,
 }
 
 /// A judgement before it is put into words.
@@ -333,8 +333,8 @@ impl Verdict {
             fallback_helps: self.fallback_helps,
             retry_after: self.retry_after,
             message: self.message,
-            user_message: self.user_message,
-            recovery_hint: self.recovery_hint,
+            user_message: self.user_message.into_owned(),
+            recovery_hint: self.recovery_hint.into_owned(),
             rule: self.rule.into_owned(),
             fact: self.fact,
             target,

@@ -2,11 +2,14 @@
 //!
 //! Never repeats upstream text: both are Relight's own sentences, with the limit's wait where one is stated.
 
+use std::borrow::Cow;
+
 use crate::domain::failure::{FailureClass as C, InvalidRequestDetail as D, Wait};
 
 /// Plain words for an end user; `wait` as it is [`spoken`] of.
-pub(super) fn for_user(class: C, wait: Option<&str>) -> String {
+pub(super) fn for_user(class: C, wait: Option<&str>) -> Cow<'static, str> {
     let words = match class {
+        C::RateLimited if wait.is_none() => "The limit of requests was reached. Please wait a moment.",
         C::RateLimited => "The limit of requests was reached.",
         C::QuotaExceeded => "The account's credits or quota are used up.",
         C::Overloaded => "The model's provider is at capacity. Please try again shortly.",
@@ -36,15 +39,14 @@ pub(super) fn for_user(class: C, wait: Option<&str>) -> String {
     };
     match (class, wait) {
         (C::RateLimited | C::QuotaExceeded | C::Overloaded, Some(wait)) => {
-            [words, " It frees up in ", wait, "."].concat()
+            Cow::Owned([words, " It frees up in ", wait, "."].concat())
         }
-        (C::RateLimited, _) => [words, " Please wait a moment."].concat(),
-        _ => words.to_owned(),
+        _ => Cow::Borrowed(words),
     }
 }
 
 /// What an operator or developer can do.
-pub(super) fn for_operator(class: C, detail: Option<D>, wait: Option<&str>, tool: bool) -> String {
+pub(super) fn for_operator(class: C, detail: Option<D>, wait: Option<&str>, tool: bool) -> Cow<'static, str> {
     let words = match class {
         C::RateLimited => "Space out or reduce requests, or raise the provider's request or token limit.",
         C::QuotaExceeded => "Check the account's credits, plan and spending limits at the provider.",
@@ -94,8 +96,8 @@ pub(super) fn for_operator(class: C, detail: Option<D>, wait: Option<&str>, tool
         C::Unknown => "See the trace: nothing known fits this failure.",
     };
     match wait {
-        Some(wait) => [words, " Stated wait: ", wait, "."].concat(),
-        None => words.to_owned(),
+        Some(wait) => Cow::Owned([words, " Stated wait: ", wait, "."].concat()),
+        None => Cow::Borrowed(words),
     }
 }
 

@@ -87,6 +87,9 @@ pub(super) fn clock(text: &str) -> Option<Duration> {
     let text = text.trim_start();
     let (days, rest) = days(text).unwrap_or((0.0, text));
     let end = rest.find(|c: char| !c.is_ascii_digit() && c != ':' && c != '.').unwrap_or(rest.len());
+    if !rest[..end].contains(':') {
+        return None;
+    }
     let mut parts = rest[..end].trim_end_matches(['.', ':']).split(':');
     let hours: f64 = parts.next().filter(|hours| (1..=3).contains(&hours.len()))?.parse().ok()?;
     let minutes: f64 = parts.next().filter(|minutes| minutes.len() == 2)?.parse().ok()?;
