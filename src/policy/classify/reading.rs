@@ -17,7 +17,7 @@ mod text;
 
 use keys::{Value, names_number};
 use letters::{BETWEEN, Between, Kind};
-pub(super) use letters::{LETTERS, Sieve, Word, last_mark, mark};
+pub(super) use letters::{LETTERS, Sieve, Word, last_mark, last_marks, mark};
 use source::Source;
 pub(super) use text::Text;
 

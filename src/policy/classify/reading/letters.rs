@@ -140,13 +140,23 @@ pub(in crate::policy::classify) const fn mark(word: &str) -> u64 {
 
 /// The mark of the last of some words, behind which a space stands.
 pub(in crate::policy::classify) const fn last_mark(words: &str) -> u64 {
+    word_to(words.as_bytes(), words.len() - 1).1
+}
+
+/// The marks of the last of some words, around which spaces stand, and of the one before it: none, if that is the only one.
+pub(in crate::policy::classify) const fn last_marks(words: &str) -> (u64, Option<u64>) {
     let words = words.as_bytes();
-    let end = words.len() - 1;
+    let (begin, last) = word_to(words, words.len() - 1);
+    (last, if begin > 1 { Some(word_to(words, begin - 1).1) } else { None })
+}
+
+/// Where the word begins that ends there, and its mark.
+const fn word_to(words: &[u8], end: usize) -> (usize, u64) {
     let mut from = end;
     while from > 0 && words[from - 1] != b' ' {
         from -= 1;
     }
-    Mark::of(words.split_at(from).1, end - from)
+    (from, Mark::of(words.split_at(from).1, end - from))
 }
 
 /// Some words, which nearly all others are told from at once: each word has one of 256 places.
