@@ -8,7 +8,7 @@ use wide::u8x16;
 pub(super) const BLOCK: usize = 64;
 
 /// The bit that tells a small letter from its capital.
-pub(super) const CASE: u8 = b' ';
+const CASE: u8 = b' ';
 
 /// What is known of 64 bytes.
 pub(super) struct Block {
@@ -38,7 +38,7 @@ pub(super) fn bits(bytes: &[u8; BLOCK], so: impl Fn(u8x16) -> u8x16) -> u64 {
 
 /// Which bytes are letters of any case.
 #[inline]
-pub(super) fn is_letter(bytes: u8x16) -> u8x16 {
+fn is_letter(bytes: u8x16) -> u8x16 {
     is_within(bytes | u8x16::splat(CASE), b'a', b'z')
 }
 
