@@ -2,7 +2,7 @@
 //!
 //! Every change is one transaction that first locks the row it depends on, then asks the shared rules, then writes.
 
-mod fault;
+pub(super) mod fault;
 mod invocations;
 mod leases;
 mod retention;

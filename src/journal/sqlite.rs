@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep};
 
 use super::{
     JournalError, Limits, migrate,
-    sql::{Dialect, SqlJournal, Store},
+    sql::{Dialect, SqlJournal, Store, fault},
 };
 use crate::config::observe::JournalMode;
 
@@ -77,10 +77,10 @@ async fn connect(options: &SqliteConnectOptions) -> Result<SqliteConnection, sql
     }
 }
 
-/// `SQLITE_BUSY`, whatever for (the primary code is the low byte).
+/// `SQLITE_BUSY`, whatever for.
 fn is_busy(error: &sqlx::Error) -> bool {
     let code = error.as_database_error().and_then(DatabaseError::code);
-    code.is_some_and(|code| code.parse::<u32>().is_ok_and(|code| code & 0xff == 5))
+    code.and_then(|code| fault::of_sqlite(&code)) == Some(5)
 }
 
 /// The path as a URL, with every byte escaped that could mean something else in one.

@@ -53,10 +53,12 @@ pub fn redact(text: &str, limit: usize) -> String {
         let gap = first.is_whitespace();
         if gap || is_deceptive(first) {
             clean.push_str(&source[kept..at]);
-            if gap && !clean.ends_with(' ') {
-                clean.push(' ');
+            if gap {
+                if !clean.ends_with(' ') {
+                    clean.push(' ');
+                }
+                next += source.as_bytes()[next..].iter().take_while(|byte| **byte == b' ').count();
             }
-            next += source.as_bytes()[next..].iter().take_while(|byte| **byte == b' ' && gap).count();
             kept = next;
         }
         at = next;

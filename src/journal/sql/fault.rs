@@ -41,8 +41,13 @@ impl From<sqlx::Error> for FinishError {
     }
 }
 
-/// `SQLITE_CORRUPT` and `SQLITE_NOTADB` (the primary code is the low byte), `PostgreSQL`'s class of corruption.
+/// `SQLITE_CORRUPT` and `SQLITE_NOTADB`, `PostgreSQL`'s class of corruption.
 fn is_corruption(code: &str) -> bool {
-    let sqlite = code.parse::<u32>().is_ok_and(|code| code < 10_000 && matches!(code & 0xff, 11 | 26));
-    sqlite || code.starts_with("XX001") || code.starts_with("XX002")
+    matches!(of_sqlite(code), Some(11 | 26)) || code.starts_with("XX001") || code.starts_with("XX002")
+}
+
+/// The primary code of an error of `SQLite`: the low byte of what it tells. The numbers that `PostgreSQL` tells have five
+/// digits.
+pub(in crate::journal) fn of_sqlite(code: &str) -> Option<u32> {
+    code.parse().ok().filter(|code| *code < 10_000).map(|code: u32| code & 0xff)
 }

@@ -18,14 +18,14 @@ pub(super) fn pass(text: &[u8], from: usize, spaced: bool, before: &mut Range<us
         &padded
     });
     let Block { letters, lower } = Block::of(window);
-    let tokens = letters | bits(window, |bytes| is_within(bytes, b'-', b'9') | is_any(bytes, *b"_@%~*+"));
+    let tokens = letters | other_tokens(window);
     let marks = bits(window, |bytes| is_any(bytes, *b":@"));
     let spaces = bits(window, |bytes| is_any(bytes, *b" "));
     let shown = bits(window, |bytes| is_within(bytes, b' ', b'~'));
     let begins = tokens & !(tokens << 1);
     // All other tokens are short words of prose, in which nothing can hide.
     let before_colons = tokens & (marks & !tokens) >> 1;
-    let telling = tokens & !lower & !(begins & letters) | begins & eight(tokens) | before_colons;
+    let telling = tokens & !lower & !(begins & letters) | begins & of_shortest(tokens) | before_colons;
     let stop = (!shown | spaces & (spaces << 1 | u64::from(spaced))).trailing_zeros();
     // A token that may go on behind the window is left to the next.
     let whole = u64::BITS - tokens.leading_ones();
@@ -70,8 +70,14 @@ fn token_before(tokens: u64, bit: u32, window: usize, before: &Range<usize>) -> 
     window + begin as usize..window + end as usize
 }
 
-/// Where eight bits in a row begin.
-fn eight(bits: u64) -> u64 {
+/// What belongs to a token and is no letter.
+fn other_tokens(window: &[u8; BLOCK]) -> u64 {
+    bits(window, |bytes| is_within(bytes, b'-', b'9') | is_any(bytes, *b"_@%~*+"))
+}
+
+/// Where as many bits in a row begin as the [`SHORTEST`] secret has bytes.
+fn of_shortest(bits: u64) -> u64 {
+    const { assert!(SHORTEST == 1 << 3, "three doublings") };
     [1, 2, 4].iter().fold(bits, |run, by| run & run >> by)
 }
 
@@ -83,4 +89,20 @@ fn lowest(count: u32) -> u64 {
 /// The highest bit.
 fn highest(bits: u64) -> u32 {
     u64::BITS - 1 - bits.leading_zeros()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::shapes::is_token, *};
+
+    #[test]
+    fn the_same_bytes_belong_to_a_token_at_once_and_one_by_one() {
+        for first in [0, 64, 128, 192] {
+            let window: [u8; BLOCK] = std::array::from_fn(|at| first + at.to_le_bytes()[0]);
+            let tokens = Block::of(&window).letters | other_tokens(&window);
+            for (at, byte) in window.iter().enumerate() {
+                assert_eq!(tokens >> at & 1 == 1, is_token(*byte), "{byte}");
+            }
+        }
+    }
 }

@@ -196,8 +196,7 @@ pub(super) fn letter_bit(letter: u8) -> u32 {
     1 << (letter & 31)
 }
 
-/// A number for the [`LETTERS`] that a word begins with, the same only for the
-/// same letters.
+/// A number for the [`LETTERS`] that a word begins with, the same only for the same letters.
 #[inline]
 pub(super) fn letters_key(word: &[u8]) -> u16 {
     let letter = |at: usize| u16::from(word.get(at).copied().unwrap_or_default() & 31);
