@@ -133,9 +133,11 @@ fn bodies() -> [(&'static str, u16, String); 6] {
   File "/app/agent/steps.py", line 210, in run_step
     result = await self.client.chat.completions.create(model=self.model, messages=messages, tools=tools)
 "#;
-    let traceback = format!("Traceback (most recent call last):\n{}", frame.repeat(6));
-    let last =
+    let frames = format!("Traceback (most recent call last):\n{}", frame.repeat(2));
+    let cause =
         "example.APIStatusError: Error code: 529 - {'error': {'type': 'overloaded_error', 'message': 'Overloaded'}}";
+    let chained = "\n\nDuring handling of the above exception, another exception occurred:\n\n";
+    let traceback = [&*frames, cause, chained, &frames, "agent.StepFailed: ", cause, chained, &frames, cause].concat();
     [
         (
             "JSON in which nothing is known",
@@ -150,7 +152,7 @@ fn bodies() -> [(&'static str, u16, String); 6] {
         ("dense prose", 503, format!(r#"{{"error":{{"message":"{prose}","type":"server_error"}}}}"#)),
         ("a proxy's page", 502, format!("<html><title>502: Bad gateway</title><body>{}</body></html>", row.repeat(12))),
         ("prose of which no rule knows a word", 500, unknown.repeat(21)),
-        ("a traceback", 500, traceback[..2048 - last.len()].to_owned() + last),
+        ("a traceback", 500, traceback),
     ]
 }
 

@@ -154,7 +154,7 @@ impl Classifier {
         let evidence = Evidence::gather(error, reading);
         if let Some(found) = self.user.find(error, reading, &evidence) {
             let wait = found.retry_after.or_else(|| waits::stated(error, reading, found.judgement.class, true, now));
-            return found.judgement.into_verdict(error, wait);
+            return found.judgement.into_verdict(error, reading, wait);
         }
         let mut judgement = error.fault.map_or_else(|| self.judge(error, reading, &evidence, hits, weighed), by_fault);
         let refused = judgement.rule == "status.http" && judgement.class == FailureClass::PermissionDenied;
@@ -174,7 +174,7 @@ impl Classifier {
                 judgement.rule = Cow::Borrowed("quota.long_wait");
             }
         }
-        judgement.into_verdict(error, wait)
+        judgement.into_verdict(error, reading, wait)
     }
 
     fn judge(
@@ -300,7 +300,7 @@ fn fact(reading: &Reading, (from, to): (usize, usize)) -> String {
 // === impl Judgement ===
 
 impl Judgement {
-    fn into_verdict(self, error: &ProviderError, wait: Option<Wait>) -> Verdict {
+    fn into_verdict(self, error: &ProviderError, reading: &Reading, wait: Option<Wait>) -> Verdict {
         let tool = error.surface == Surface::Tool;
         let fallback = self.fallback.unwrap_or_else(|| defaults::fallback(self.class, self.detail));
         let told = wait.and_then(words::spoken);
@@ -315,7 +315,7 @@ impl Judgement {
             recovery_hint: words::for_operator(self.class, self.detail, told.as_deref(), tool),
             rule: self.rule,
             fact: self.fact,
-            message: evidence::message(error, MESSAGE_BYTES),
+            message: evidence::message(error, reading, MESSAGE_BYTES),
         }
     }
 }

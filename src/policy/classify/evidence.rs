@@ -9,7 +9,7 @@ use memchr::{
     memmem::{self, Finder},
 };
 
-use super::reading::{Number, Reading, Sieve, last_mark, mark};
+use super::reading::{HEAD, Number, Reading, Sieve, last_mark, mark, without_frames};
 use crate::{
     domain::failure::{ProviderError, Surface},
     policy::redact::redact,
@@ -252,8 +252,9 @@ fn title(window: &str) -> Option<&str> {
     (!title.is_empty()).then_some(title)
 }
 
-/// The message for people: the answer's own `message` where one stands in it, or a page's title; redacted and bounded.
-pub(super) fn message(error: &ProviderError, limit: usize) -> String {
+/// The message for people: the answer's own `message` where one stands in it, or a page's title; without frames of tracebacks,
+/// redacted and bounded.
+pub(super) fn message(error: &ProviderError, reading: &Reading, limit: usize) -> String {
     let text = error.message.as_deref().or(error.body.as_deref()).unwrap_or_default();
     let window = &text[..text.floor_char_boundary(4096)];
     // Prose has no keys.
@@ -264,9 +265,13 @@ pub(super) fn message(error: &ProviderError, limit: usize) -> String {
         let end = memchr_iter(b'"', rest.as_bytes()).find(|at| !rest[..*at].ends_with('\\')).unwrap_or(rest.len());
         (end > 0).then(|| &rest[..end])
     });
-    match found {
-        Some(message) if error.body.is_some() => redact(message, limit),
-        None if text.trim_start().starts_with('<') => redact(title(window).unwrap_or(text), limit),
-        _ => redact(text, limit),
+    let message = match found {
+        Some(message) if error.body.is_some() => message,
+        None if text.trim_start().starts_with('<') => title(window).unwrap_or(text),
+        _ => text,
+    };
+    if reading.left_out > 0 {
+        return redact(&without_frames(&message[..message.floor_char_boundary(HEAD)]), limit);
     }
+    redact(message, limit)
 }

@@ -4,19 +4,24 @@
 //! exceeded`; quotes, brackets and escapes of any nesting depth become one space, so a JSON text inside a string inside an
 //! array reads like a flat one. The values of keys that hold a code or the message (`code`, `type`, `reason`, …) are kept as
 //! spans, so that a rule can ask for a whole value. Numbers become `#` and are kept beside the text with their place in
-//! it. Addresses (`https://…`) and fields that echo the caller's own input are dropped, and so are the tags of a page.
+//! it. Addresses (`https://…`) and fields that echo the caller's own input are dropped, and so are the tags of a page and the
+//! frames of a traceback.
 //!
 //! Never judges, and never looks further than [`HEAD`] and [`TAIL`] bytes.
 
 use memchr::memchr2;
 
+mod echo;
+mod frames;
 mod keys;
 mod letters;
 mod source;
 mod text;
 
+use echo::Echo;
+pub(super) use frames::without_frames;
 use keys::{Value, names_number};
-use letters::{BETWEEN, Between, Kind};
+use letters::{BETWEEN, Between, Kind, ends_with_one_letter};
 pub(super) use letters::{LETTERS, Sieve, Word, last_mark, last_marks, mark};
 use source::Source;
 pub(super) use text::Text;
@@ -56,6 +61,8 @@ pub(super) struct Reading {
     pub numbers: Vec<Number>,
     /// The values of code-like keys, as spans of the text, in order.
     pub values: Vec<(usize, usize)>,
+    /// Bytes of frames of tracebacks that were left out.
+    pub left_out: usize,
     open: Option<Open>,
     /// What is being read.
     source: Source,
@@ -63,6 +70,8 @@ pub(super) struct Reading {
     wide: bool,
     /// Whether it is a page of HTML.
     page: bool,
+    /// Whether something that the caller sent does not end.
+    unclosed: bool,
 }
 
 /// A keyed value that is being read.
@@ -80,7 +89,8 @@ impl Reading {
         self.text.clear();
         self.numbers.clear();
         self.values.clear();
-        (self.open, self.wide, self.page) = (None, false, false);
+        self.left_out = 0;
+        (self.open, self.wide, self.page, self.unclosed) = (None, false, false, false);
     }
 
     /// Reads a source of any length; only its head and tail are looked at.
@@ -88,14 +98,18 @@ impl Reading {
         self.text.begin();
         self.values.reserve(USUAL_KEPT);
         self.numbers.reserve(USUAL_KEPT);
-        if source.len() <= HEAD + TAIL {
-            self.read(source, 0);
-        } else {
-            self.read(&source[..source.floor_char_boundary(HEAD)], 0);
-            let tail = source.ceil_char_boundary(source.len() - TAIL);
-            self.read(&source[tail..], tail);
+        let (head, tail) = match source.len() {
+            all if all <= HEAD + TAIL => (all, all),
+            all => (source.floor_char_boundary(HEAD), source.ceil_char_boundary(all - TAIL)),
+        };
+        for (offset, text) in [(0, &source[..head]), (tail, &source[tail..])] {
+            self.left_out += text.len();
+            for (from, part) in frames::parts(text).filter(|(_, part)| !part.is_empty()) {
+                self.left_out -= part.len();
+                self.read(part, offset + from);
+                self.text.gap();
+            }
         }
-        self.text.gap();
     }
 
     /// Adds a code found outside the text (a header), as a keyed value.
@@ -231,11 +245,12 @@ impl Reading {
                 let quoted = matches!(bytes[i - 1], b'"' | b'\'');
                 self.open = Some(Open { from: self.text.len(), quoted });
             }
-            Value::Echo if bytes[i - 1] == b'"' => {
-                while i < bytes.len() && !(bytes[i] == b'"' && bytes[i - 1] != b'\\') {
-                    i += 1;
-                }
-            }
+            Value::Echo => match echo::of(bytes, i, !self.unclosed) {
+                Echo::Ends(end) => i = end,
+                // Looked for once.
+                Echo::Open => self.unclosed = true,
+                Echo::Other => {}
+            },
             _ => {}
         }
         i
@@ -382,10 +397,4 @@ impl Reading {
         }
         next
     }
-}
-
-/// Whether one small letter ends the word, as in `don’t`.
-fn ends_with_one_letter(rest: &str) -> bool {
-    let mut letters = rest.chars();
-    letters.next().is_some_and(|letter| letter.is_ascii_lowercase()) && !letters.next().is_some_and(char::is_alphabetic)
 }

@@ -103,6 +103,47 @@ fn the_innermost_cause_wins_however_deep_it_is_wrapped() {
 }
 
 #[test]
+fn what_the_caller_sent_changes_no_verdict() {
+    for (status, before, after, class) in [
+        (422, r#"{"detail":[{"type":"missing","msg":"Field required","input":"#, "}]}", FailureClass::InvalidRequest),
+        (422, r#"{"detail":[{"type":"missing","msg":"Field required", "input": "#, "}]}", FailureClass::InvalidRequest),
+    ] {
+        for sent in [
+            "{}",
+            r#""""#,
+            r#"{"model":"context-length-exceeded","location":"insufficient_quota"}"#,
+            r#"{"messages":[{"role":"user","content":"} my \"invalid api key\": insufficient_quota"}]}"#,
+            r#""prompt is too long: your credit balance is too low""#,
+        ] {
+            let body = format!("{before}{sent}{after}");
+            for body in [body.clone(), body.replace('"', "\\\""), body.replace("\":", "\" : ").replace('{', "{\n  ")] {
+                assert_eq!(judge(&http(status, &body)).class, class, "{body}");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_code_a_failure_came_through_changes_no_verdict() {
+    let frames = "Traceback (most recent call last):\n  File \"/app/rate_limit.py\", line 7, in connection_refused\n    \
+                  raise QuotaExceeded('insufficient_quota', 401)\n";
+    let calls =
+        "\n    at ConnectionRefused.rateLimit (/app/invalid_api_key.js:7:11)\n    at timeout (node:internal:1:2)";
+    for (said, class) in [
+        ("openai.InternalServerError: Error code: 529 - Overloaded", FailureClass::Overloaded),
+        ("anthropic.BadRequestError: prompt is too long: 7 tokens > 5 maximum", FailureClass::ContextLength),
+    ] {
+        for text in [format!("{frames}{said}"), format!("{said}{calls}")] {
+            for body in [text.clone(), serde_json::json!({"error": {"message": text}}).to_string()] {
+                let verdict = judge(&http(500, &body));
+                assert_eq!(verdict.class, class, "{body}");
+                assert!(verdict.message.contains(said) && !verdict.message.contains("/app"), "{}", verdict.message);
+            }
+        }
+    }
+}
+
+#[test]
 fn what_a_wrapper_says_around_a_cause_changes_no_verdict() {
     const WRAPPERS: [(&str, &str); 10] = [
         ("API Error: ", ""),

@@ -219,3 +219,9 @@ const FIRST: [u64; 8] = {
 pub(super) const fn begin(eight: u64, count: usize) -> u64 {
     eight & FIRST[count % 8]
 }
+
+/// Whether one small letter ends the word, as in `don’t`.
+pub(super) fn ends_with_one_letter(rest: &str) -> bool {
+    let mut letters = rest.chars();
+    letters.next().is_some_and(|letter| letter.is_ascii_lowercase()) && !letters.next().is_some_and(char::is_alphabetic)
+}

@@ -150,7 +150,9 @@ impl Text {
     fn is_plain_key(&self, source: &Source, from: usize, to: usize) -> bool {
         match source.slice(from, to) {
             b":\"" | b": \"" => value_of(self.words()) == Value::Other,
-            [b':', b'{' | b'[', ..] | [b':', b' ', b'{' | b'[', ..] => source.gap(from + 1, to, Kind::Quote) == to,
+            [b':', b'{' | b'[', ..] | [b':', b' ', b'{' | b'[', ..] => {
+                source.gap(from + 1, to, Kind::Quote) == to && value_of(self.words()) != Value::Echo
+            }
             _ => false,
         }
     }

@@ -1,0 +1,110 @@
+//! Where a value of JSON ends that repeats what the caller sent: a string, or all that its brackets hold.
+//!
+//! JSON inside a string of JSON has its quotes escaped, once more at every level; the quote before a value says which level
+//! it is of. Never looks at what a value says.
+
+use memchr::memchr_iter;
+
+/// Bytes between the quote that ends a key and the value of that key.
+const NEAR: usize = 8;
+/// Escapes of a quote that are counted.
+const ESCAPES: usize = 64;
+
+/// What begins where a value does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Echo {
+    /// A string or brackets, up to there.
+    Ends(usize),
+    /// Brackets that do not end.
+    Open,
+    /// Neither, or what has no quotes to tell by.
+    Other,
+}
+
+/// The value that begins at a place, behind its opening quote if it has one; brackets count only if they may.
+#[cold]
+pub(super) fn of(text: &[u8], from: usize, brackets: bool) -> Echo {
+    let near = &text[from.saturating_sub(NEAR)..from];
+    let Some(between) = near.iter().rev().position(|byte| *byte == b'"') else { return Echo::Other };
+    let level = escapes(text, from - 1 - between);
+    if between == 0 {
+        return Echo::Ends(end_of_string(text, from, level));
+    }
+    if !brackets || !matches!(text.get(from), Some(b'{' | b'[')) {
+        return Echo::Other;
+    }
+    let (mut at, mut depth) = (from, 0_usize);
+    while let Some(byte) = text.get(at) {
+        match byte {
+            b'"' if ends(text, at, level) => at = end_of_string(text, at + 1, level),
+            b'{' | b'[' => depth += 1,
+            b'}' | b']' if depth == 1 => return Echo::Ends(at + 1),
+            b'}' | b']' => depth -= 1,
+            _ => {}
+        }
+        at += 1;
+    }
+    Echo::Open
+}
+
+/// Where a string ends that begins at a place; of one that does not end there is nothing left.
+fn end_of_string(text: &[u8], from: usize, level: usize) -> usize {
+    let mut quotes = memchr_iter(b'"', &text[from..]).map(|quote| from + quote);
+    quotes.find(|quote| ends(text, *quote, level)).unwrap_or(text.len())
+}
+
+/// Whether a quote begins or ends a string of this level: before an escaped backslash at its end stand two for each of its own.
+fn ends(text: &[u8], quote: usize, level: usize) -> bool {
+    let escapes = escapes(text, quote);
+    escapes == level || escapes > level && escapes % (2 * level + 2) == level
+}
+
+/// How many backslashes stand before a quote.
+fn escapes(text: &[u8], quote: usize) -> usize {
+    text[..quote].iter().rev().take(ESCAPES).take_while(|byte| **byte == b'\\').count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What stands behind the value of the key `input`.
+    fn behind(text: &str) -> Result<&str, Echo> {
+        let from = text.find(':').unwrap() + 1;
+        let value = from + text[from..].find(|c| !matches!(c, ' ' | '"' | '\\')).unwrap();
+        match of(text.as_bytes(), value, true) {
+            Echo::Ends(end) => Ok(&text[end..]),
+            other => Err(other),
+        }
+    }
+
+    #[test]
+    fn a_value_ends_with_its_quote_or_its_brackets_at_any_level_of_escapes() {
+        let plain = [
+            (r#"{"input":"a","b":1}"#, r#"","b":1}"#),
+            (r#"{"input":"a \" b\\","b":1}"#, r#"","b":1}"#),
+            (r#"{"input": "a} b","b":1}"#, r#"","b":1}"#),
+            (r#"{"input":{},"b":1}"#, r#","b":1}"#),
+            (r#"{"input": {"c":[{"d":"} \" ]"},{}]},"b":1}"#, r#","b":1}"#),
+            (r#"{"input":[1,[2],"\\"],"b":1}"#, r#","b":1}"#),
+        ];
+        for (text, rest) in plain {
+            let (mut text, mut rest) = (text.to_owned(), rest.to_owned());
+            for level in 0..4 {
+                assert_eq!(behind(&text).map(|end| end.trim_start_matches('\\')), Ok(&*rest), "{level}: {text}");
+                let string = |text: &str| text.replace('\\', "\\\\").replace('"', "\\\"");
+                (text, rest) = (string(&text), string(&rest).trim_start_matches('\\').to_owned());
+            }
+        }
+    }
+
+    #[test]
+    fn what_does_not_end_is_a_string_or_nothing_that_can_be_told() {
+        assert_eq!(behind(r#"{"input":"a, b"#), Ok(""));
+        assert_eq!(behind(r#"{"input":{"a":"b"#), Err(Echo::Open));
+        assert_eq!(behind(r#"{"input":{"a":"b"}"#), Ok(""));
+        assert_eq!(behind(r"{'input':{'a':'b'}}"), Err(Echo::Other));
+        assert_eq!(behind(r#"{"input":7}"#), Err(Echo::Other));
+        assert_eq!(behind(r#"{"input":}"#), Err(Echo::Other));
+    }
+}

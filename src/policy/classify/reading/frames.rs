@@ -1,0 +1,259 @@
+//! The frames of a traceback: lines that say which code a failure came through, and nothing of what it is.
+//!
+//! Files, functions and lines of code are full of words such as `timeout` and `RateLimitError`, whatever failed. Frames are
+//! known as Python writes them (`File "…", line 7, in call`, and the code below it) and as Node, Java and .NET do
+//! (`at call (file.js:7:11)`), with line breaks as they are or escaped (`\n`). The first frame of some must name its place;
+//! indented lines that begin like one go with it.
+//!
+//! Never drops a line that is not indented, and never looks back further than [`NEAR`] bytes.
+
+use std::sync::LazyLock;
+
+use memchr::{memchr, memchr2, memchr3, memmem::Finder, memrchr2};
+
+/// Bytes of one frame that are looked at.
+const NEAR: usize = 256;
+/// What stands between file and line in a frame of Python.
+static LINE: LazyLock<Finder<'_>> = LazyLock::new(|| Finder::new(", line "));
+/// Spaces before code below a frame of Python.
+const CODE: usize = 4;
+
+/// The parts of a text around the frames in it, and where each begins.
+#[derive(Debug)]
+pub(super) struct Parts<'t> {
+    text: &'t str,
+    /// Where the next part begins, if there is another.
+    from: Option<usize>,
+}
+
+/// A line of a text.
+#[derive(Debug, Clone, Copy)]
+struct Line<'t> {
+    text: &'t [u8],
+    /// Where it begins.
+    from: usize,
+    /// Where its words begin.
+    words: usize,
+    /// Spaces before them.
+    indent: usize,
+    /// Whether line breaks are written as `\n`.
+    escaped: bool,
+}
+
+/// A text without the frames in it.
+pub(in crate::policy::classify) fn without_frames(text: &str) -> String {
+    parts(text).map(|(_, part)| part).collect()
+}
+
+/// The parts of a text around its frames.
+pub(super) fn parts(text: &str) -> Parts<'_> {
+    Parts { text, from: Some(0) }
+}
+
+// === impl Parts ===
+
+impl<'t> Iterator for Parts<'t> {
+    type Item = (usize, &'t str);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let from = self.from?;
+        let text = self.text.as_bytes();
+        let mut at = from;
+        // Every first frame has one of these signs.
+        while let Some(sign) = memchr2(b'F', b'(', &text[at..]).map(|sign| at + sign) {
+            if let Some(line) = Line::with(text, sign).filter(|line| line.from >= from && line.is_frame(sign)) {
+                self.from = Some(line.end_of_frames());
+                return Some((from, &self.text[from..line.from]));
+            }
+            at = sign + 1;
+        }
+        self.from = None;
+        Some((from, &self.text[from..]))
+    }
+}
+
+// === impl Line ===
+
+impl<'t> Line<'t> {
+    /// The line that begins at a place.
+    fn at(text: &'t [u8], from: usize, escaped: bool) -> Self {
+        let (mut words, mut indent) = (from, 0);
+        loop {
+            (words, indent) = match &text[words..] {
+                [b' ', ..] => (words + 1, indent + 1),
+                [b'\t', ..] => (words + 1, indent + CODE),
+                [b'\\', b't', ..] if escaped => (words + 2, indent + CODE),
+                _ => return Self { text, from, words, indent, escaped },
+            };
+        }
+    }
+
+    /// The line in which a byte stands, if it is not the first of a text.
+    fn with(text: &'t [u8], byte: usize) -> Option<Self> {
+        let near = byte.saturating_sub(NEAR);
+        let mut last = near + memrchr2(b'\n', b'\\', &text[near..byte])?;
+        while last >= 2 && text[last..].starts_with(b"\\t") {
+            last -= 2;
+        }
+        match &text[last..] {
+            [b'\n', ..] => Some(Self::at(text, last + 1, false)),
+            [b'\\', b'n', ..] => Some(Self::at(text, last + 2, true)),
+            _ => None,
+        }
+    }
+
+    /// The line behind its end, if there is one.
+    fn next(&self, end: usize) -> Option<Self> {
+        match &self.text[end..] {
+            [b'\n', ..] => Some(Self::at(self.text, end + 1, self.escaped)),
+            [b'\\', b'n', ..] => Some(Self::at(self.text, end + 2, self.escaped)),
+            _ => None,
+        }
+    }
+
+    /// Whether it is indented and begins with something.
+    fn begins(&self, begin: &[u8]) -> bool {
+        self.indent > 0 && self.text[self.words..].starts_with(begin)
+    }
+
+    /// Whether it is a frame that names its place, of which this is the sign.
+    fn is_frame(&self, sign: usize) -> bool {
+        let (head, rest) = self.text.split_at(sign);
+        let rest = &rest[..self.end().clamp(sign, sign + NEAR) - sign];
+        match (head.get(self.words..), rest) {
+            (Some([]), [_, ..]) if self.begins(b"File ") => {
+                let line = LINE.find(rest).and_then(|at| rest.get(at + LINE.needle().len()));
+                line.is_some_and(u8::is_ascii_digit)
+            }
+            (Some([b'a', b't', b' ', call @ ..]), [_, place @ ..]) if self.begins(b"at ") && self.is_plain() => {
+                let place = place.split(|byte| *byte == b')').next().unwrap_or_default();
+                let digits = place.iter().rev().take_while(|byte| byte.is_ascii_digit()).count();
+                let called = call.contains(&b'.') && !call.contains(&b' ');
+                called || place == b"<anonymous>" || digits > 0 && place[..place.len() - digits].ends_with(b":")
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether no text is quoted in it.
+    fn is_plain(&self) -> bool {
+        memchr(b'"', &self.text[self.words..self.end()]).is_none()
+    }
+
+    /// Where the frames end of which it is the first.
+    fn end_of_frames(self) -> usize {
+        let (mut end, mut next) = (self.end(), Some(self));
+        let with_code = self.begins(b"File ");
+        while let Some(line) = next.take() {
+            end = line.end();
+            let of_calls = |line: &Self| (line.begins(b"at ") || line.begins(b"... ")) && line.is_plain();
+            let of_code = |line: &Self| line.begins(b"File ") || line.indent > self.indent;
+            next = line.next(end).filter(|next| if with_code { of_code(next) } else { of_calls(next) });
+        }
+        end
+    }
+
+    /// Where it ends: before a line break, or behind the text or the string that holds it.
+    fn end(&self) -> usize {
+        let (whole, mut at) = (self.text.len(), self.words);
+        if !self.escaped {
+            return memchr(b'\n', &self.text[at..]).map_or(whole, |end| at + end);
+        }
+        let code = !self.begins(b"at ");
+        while let Some(found) = self.text.get(at..).and_then(|rest| memchr3(b'\\', b'"', b'\'', rest)) {
+            at += found;
+            match &self.text[at..] {
+                [b'\\', b'\\', ..] => at += 1,
+                [b'\'', ..] if code => at += 1,
+                [b'\\', b'n', ..] | [b'"' | b'\'', ..] => return at,
+                _ => at += 2,
+            }
+        }
+        whole
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn frames_go_and_what_failed_stays() {
+        for (text, left) in [
+            (
+                "Traceback (most recent call last):\n  File \"/app/a.py\", line 7, in call\n    raise Timeout(\n    ^^^^^\n\
+                 \x20 File \"/app/b.py\", line 9, in step\nopenai.RateLimitError: 429",
+                "Traceback (most recent call last):\n\nopenai.RateLimitError: 429",
+            ),
+            (
+                "Error: 529 Overloaded\n    at timeout (/app/a.js:7:11)\n    at async /app/b.js:9:1\n  status: 529",
+                "Error: 529 Overloaded\n\n  status: 529",
+            ),
+            (
+                "java.io.IOException: reset\n\tat a.b.C.call(C.java:12) ~[a.jar:1]\n\tat a.D.<init>(Native Method)\n\
+                 \t... 12 more\nCaused by: x",
+                "java.io.IOException: reset\n\nCaused by: x",
+            ),
+            (
+                "HttpRequestException: refused\n   at A.B.Send(Request r, Token t) in D:\\a\\new.cs:line 7\n   --- End",
+                "HttpRequestException: refused\n\n   --- End",
+            ),
+            (
+                r#"{"error":"x\n  File \"/a.py\", line 7, in f\n    g('timeout')\nKeyError","more":"y"}"#,
+                r#"{"error":"x\n\nKeyError","more":"y"}"#,
+            ),
+            (
+                r#"{"stack":"E: x\n    at f (/a.js:1:2)\n\tat g (/b.js:1)","code":"y"}"#,
+                r#"{"stack":"E: x\n","code":"y"}"#,
+            ),
+            (r"{'stack': 'E\n    at f (a.js:1:2)', 'code': 'y'}", r"{'stack': 'E\n', 'code': 'y'}"),
+            (
+                r#"[{\"stack\":\"E\\n    at f (a.js:1:2)\\nend\",\"code\":1}]"#,
+                r#"[{\"stack\":\"E\\n\nend\",\"code\":1}]"#,
+            ),
+        ] {
+            assert_eq!(without_frames(text), left, "{text}");
+        }
+    }
+
+    #[test]
+    fn lines_that_name_no_place_in_code_stay() {
+        for text in [
+            "",
+            "(",
+            "at f (/a.js:1:2)",
+            "failed at f (/a.js:1:2)",
+            "Error\n  at least one (1) of these",
+            "Error\n  at position 871 (line 5 column 41)",
+            "Error\n  at 12:30 (try later)",
+            "Error\n  File (too large)",
+            "Error\n  File \"a.pdf\" is no image, line breaks follow\n    in it",
+            "Error\nFile \"a.py\", line 7",
+            r#"{"a":"b\n  at","c":"File (","d":"e\n  File","f":", line 7"}"#,
+            "Error\n  at \"f (/a.js:1:2)\", code: 7",
+        ] {
+            assert_eq!(without_frames(text), text, "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn parts_are_of_the_text_and_in_order(
+            pieces in proptest::collection::vec(0..18_usize, 0..40)
+        ) {
+            const PIECES: [&str; 18] = [
+                "\n", "\\n", "\\t", "\t", "  ", "    ", "at ", "File ", "\"a.py\"", "\\\"", ", line 7", "f (a.js:1:2)",
+                "a.b(c)", "\"", "'", "\\", "é", "... ",
+            ];
+            let text: String = pieces.iter().map(|piece| PIECES[*piece]).collect();
+            let mut last = 0;
+            for (from, part) in parts(&text) {
+                prop_assert!(from >= last);
+                prop_assert_eq!(&text[from..from + part.len()], part);
+                last = from + part.len();
+            }
+        }
+    }
+}
