@@ -140,15 +140,21 @@ impl<'t> Line<'t> {
         memchr(b'"', &self.text[self.words..self.end()]).is_none()
     }
 
-    /// Where the frames end of which it is the first.
+    /// Where the frames end of which it is the first. Where nothing follows code, what failed was cut off, and the last line
+    /// of code may tell of it.
     fn end_of_frames(self) -> usize {
-        let (mut end, mut next) = (self.end(), Some(self));
         let with_code = self.begins(b"File ");
-        while let Some(line) = next.take() {
-            end = line.end();
-            let of_calls = |line: &Self| (line.begins(b"at ") || line.begins(b"... ")) && line.is_plain();
-            let of_code = |line: &Self| line.begins(b"File ") || line.indent > self.indent;
-            next = line.next(end).filter(|next| if with_code { of_code(next) } else { of_calls(next) });
+        let (mut line, mut end) = (self, self.end());
+        while let Some(next) = line.next(end) {
+            let goes_on = if with_code {
+                (next.begins(b"File ") || next.indent > self.indent) && next.next(next.end()).is_some()
+            } else {
+                (next.begins(b"at ") || next.begins(b"... ")) && next.is_plain()
+            };
+            if !goes_on {
+                break;
+            }
+            (line, end) = (next, next.end());
         }
         end
     }
