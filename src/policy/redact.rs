@@ -7,6 +7,8 @@
 
 use std::ops::Range;
 
+use memchr::{memchr, memchr2};
+
 mod pass;
 mod shapes;
 
@@ -88,13 +90,16 @@ fn is_named(text: &str, before: &Range<usize>, at: usize, plain: bool) -> bool {
 
 /// Keeps scheme, host and path of an address; drops user info, query and fragment.
 fn address<'t>(scheme: &str, rest: &'t str, clean: &mut String) -> &'t str {
-    let end = rest
-        .find(|c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '`' | '<' | '>' | ')' | ']' | '}' | '\\' | ','))
+    // Nearly all of an address cannot end it.
+    let near = rest
+        .bytes()
+        .position(|byte| !is_token(byte) && !matches!(byte, b':' | b'?' | b'=' | b'&'))
         .unwrap_or(rest.len());
+    let end = rest[near..].find(ends_address).map_or(rest.len(), |end| near + end);
     let (whole, tail) = rest.split_at(end);
     let body = &whole[3.min(whole.len())..];
-    let shown = body.find(['?', '#']).map_or(body, |at| &body[..at]);
-    let (host, path) = shown.find('/').map_or((shown, ""), |at| shown.split_at(at));
+    let shown = memchr2(b'?', b'#', body.as_bytes()).map_or(body, |at| &body[..at]);
+    let (host, path) = memchr(b'/', shown.as_bytes()).map_or((shown, ""), |at| shown.split_at(at));
     let host = host.rsplit('@').next().unwrap_or(host);
     clean.push_str(scheme);
     clean.push_str("://");
@@ -104,6 +109,11 @@ fn address<'t>(scheme: &str, rest: &'t str, clean: &mut String) -> &'t str {
         clean.push_str(if is_secret(part.trim_end_matches('/')) { GONE } else { part });
     }
     tail
+}
+
+/// Whether a character ends an address.
+fn ends_address(c: char) -> bool {
+    c.is_whitespace() || matches!(c, '"' | '\'' | '`' | '<' | '>' | ')' | ']' | '}' | '\\' | ',')
 }
 
 /// Control characters, bidirectional marks and invisible ones.
