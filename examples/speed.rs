@@ -1,36 +1,38 @@
-//! Measures the classifier on a body of about 2 KiB: `cargo run --release --example speed`.
+//! Measures what a verdict costs on bodies of 2 KiB: `cargo run --release --example speed`.
+//!
+//! Tells the fastest and the median of many batches. Other work of the machine only ever adds, so the fastest is nearest to
+//! the cost; how far the median is from it tells how much the machine was disturbed.
 
-use std::{error::Error, hint::black_box, io::Write as _};
+use std::{error::Error, hint::black_box, io::Write as _, time::Duration};
 
-use relight::{domain::failure::ProviderError, policy::classify::Classifier};
+use relight::policy::classify::Classifier;
 use tokio::time::Instant;
+
+#[path = "../benches/hot_paths/bodies.rs"]
+mod bodies;
+
+/// Batches of each kind, and verdicts of each batch.
+const BATCHES: usize = 1000;
+const VERDICTS: u32 = 200;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut out = std::io::stdout().lock();
     let from = Instant::now();
     let classifier = Classifier::new();
     writeln!(out, "tables compiled in {:?}", from.elapsed())?;
-    let detail = r#"{"@type":"type.googleapis.com/google.rpc.ErrorInfo","reason":"SOME_REASON","domain":"example.com","metadata":{"service":"models.example.com","consumer":"projects/12345","note":"nothing in particular happened here"}}"#;
-    let details = [detail; 9].join(",");
-    for message in ["Internal error encountered.", "Rate limit reached for tokens per min. Please try again in 644ms."]
-    {
-        let body = format!(r#"{{"error":{{"code":429,"message":"{message}","status":"X","details":[{details}]}}}}"#);
-        let error = ProviderError {
-            provider: "example".into(),
-            status: Some(429),
-            body: Some(body.clone()),
-            ..ProviderError::default()
-        };
-        // The best of many batches: other work of the machine only ever adds.
-        let rounds = 200_u32;
-        let best = (0..200).map(|_| {
+    writeln!(out, "{:>9} {:>9}  a verdict on 2 KiB of", "fastest", "median")?;
+    for (kind, failure) in bodies::failures() {
+        let batch = || {
             let from = Instant::now();
-            for _ in 0..rounds {
-                black_box(classifier.classify(black_box(&error), jiff::Timestamp::UNIX_EPOCH));
+            for _ in 0..VERDICTS {
+                black_box(classifier.classify(black_box(&failure), jiff::Timestamp::UNIX_EPOCH));
             }
-            from.elapsed() / rounds
-        });
-        writeln!(out, "{} bytes: {:?} a verdict", body.len(), best.min().unwrap_or_default())?;
+            from.elapsed() / VERDICTS
+        };
+        let mut batches: Vec<_> = std::iter::repeat_with(batch).take(BATCHES).collect();
+        batches.sort_unstable();
+        let micros = |time: Option<&Duration>| time.map_or(f64::NAN, |time| time.as_secs_f64() * 1e6);
+        writeln!(out, "{:6.2} µs {:6.2} µs  {kind}", micros(batches.first()), micros(batches.get(BATCHES / 2)))?;
     }
     Ok(())
 }
