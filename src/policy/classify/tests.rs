@@ -290,6 +290,7 @@ proptest! {
         pieces in prop::collection::vec(prop::sample::select(vec![
             "{\"error\":", "\\\"code\\\":", "429", "'", "\"", "\\", "\\u5f53", "rate limit", "retry after ", "-1", "1e999", "9999999999999999999",
             "https://", "://", "}", "Retry-After: ", "try again in ", "7m12s", " 秒后", "余额不足", "\u{2019}", "code: ", "input\":\"", "\n",
+            "\"input\":", "{", "[", "]", "\\\"input\\\": ", "\\n", "  File \"a.py\", line 7", "\n    at f (a.js:7:1)", "\n\tat a.b(c)",
         ]), 0..200)
     ) {
         static CLASSIFIER: std::sync::LazyLock<Classifier> = std::sync::LazyLock::new(Classifier::new);

@@ -36,7 +36,7 @@ pub(super) fn of(text: &[u8], from: usize, brackets: bool) -> Echo {
     let (mut at, mut depth) = (from, 0_usize);
     while let Some(byte) = text.get(at) {
         match byte {
-            b'"' if ends(text, at, level) => at = end_of_string(text, at + 1, level),
+            b'"' => at = end_of_string(text, at + 1, level),
             b'{' | b'[' => depth += 1,
             b'}' | b']' if depth == 1 => return Echo::Ends(at + 1),
             b'}' | b']' => depth -= 1,
@@ -50,13 +50,8 @@ pub(super) fn of(text: &[u8], from: usize, brackets: bool) -> Echo {
 /// Where a string ends that begins at a place; of one that does not end there is nothing left.
 fn end_of_string(text: &[u8], from: usize, level: usize) -> usize {
     let mut quotes = memchr_iter(b'"', &text[from..]).map(|quote| from + quote);
-    quotes.find(|quote| ends(text, *quote, level)).unwrap_or(text.len())
-}
-
-/// Whether a quote begins or ends a string of this level: before an escaped backslash at its end stand two for each of its own.
-fn ends(text: &[u8], quote: usize, level: usize) -> bool {
-    let escapes = escapes(text, quote);
-    escapes == level || escapes > level && escapes % (2 * level + 2) == level
+    // An escaped backslash before the quote has two for each of its own.
+    quotes.find(|quote| escapes(text, *quote) % (2 * level + 2) == level).unwrap_or(text.len())
 }
 
 /// How many backslashes stand before a quote.
