@@ -214,6 +214,10 @@ mod tests {
                 r#"{"stack":"E: x\n    at f (/a.js:1:2)\n\tat g (/b.js:1)","code":"y"}"#,
                 r#"{"stack":"E: x\n","code":"y"}"#,
             ),
+            ("x\n  File \"/a.py\", line 7\n    f()\n  File \"/b.py\", line 9\n    raise E(", "x\n\n    raise E("),
+            ("x\n  File \"/a.py\", line 7", "x\n"),
+            ("E\n    at f (a.js:1:2)\n\\tat g (b.js:1:2)", "E\n\n\\tat g (b.js:1:2)"),
+            (r#"{"stack":"E\n\t\tat a.b.c(D.java:7)","code":"y"}"#, r#"{"stack":"E\n","code":"y"}"#),
             (r"{'stack': 'E\n    at f (a.js:1:2)', 'code': 'y'}", r"{'stack': 'E\n', 'code': 'y'}"),
             (
                 r#"[{\"stack\":\"E\\n    at f (a.js:1:2)\\nend\",\"code\":1}]"#,
@@ -234,6 +238,8 @@ mod tests {
             "Error\n  at least one (1) of these",
             "Error\n  at position 871 (line 5 column 41)",
             "Error\n  at 12:30 (try later)",
+            "Error\n  at example.com we failed (see docs)",
+            "Error\n  at once(7)",
             "Error\n  File (too large)",
             "Error\n  File \"a.pdf\" is no image, line breaks follow\n    in it",
             "Error\nFile \"a.py\", line 7",
@@ -242,6 +248,8 @@ mod tests {
         ] {
             assert_eq!(without_frames(text), text, "{text}");
         }
+        let far = format!("Error\n  File \"{}\", line 7", "a".repeat(NEAR));
+        assert_eq!(without_frames(&far), far);
     }
 
     proptest! {
