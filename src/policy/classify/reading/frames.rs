@@ -218,6 +218,11 @@ mod tests {
             ("x\n  File \"/a.py\", line 7", "x\n"),
             ("E\n    at f (a.js:1:2)\n\\tat g (b.js:1:2)", "E\n\n\\tat g (b.js:1:2)"),
             (r#"{"stack":"E\n\t\tat a.b.c(D.java:7)","code":"y"}"#, r#"{"stack":"E\n","code":"y"}"#),
+            ("x\n  File \"/a.py\", line 7\n    f()\n  E: y\n", "x\n\n  E: y\n"),
+            (
+                r#"{"error":"words that stand before the frames\n  File \"/a.py\", line 7\n    f()\nE: y"}"#,
+                r#"{"error":"words that stand before the frames\n\nE: y"}"#,
+            ),
             (r"{'stack': 'E\n    at f (a.js:1:2)', 'code': 'y'}", r"{'stack': 'E\n', 'code': 'y'}"),
             (
                 r#"[{\"stack\":\"E\\n    at f (a.js:1:2)\\nend\",\"code\":1}]"#,
@@ -240,6 +245,7 @@ mod tests {
             "Error\n  at 12:30 (try later)",
             "Error\n  at example.com we failed (see docs)",
             "Error\n  at once(7)",
+            "Error\n  at once (step:)",
             "Error\n  File (too large)",
             "Error\n  File \"a.pdf\" is no image, line breaks follow\n    in it",
             "Error\nFile \"a.py\", line 7",
