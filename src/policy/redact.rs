@@ -136,6 +136,8 @@ mod tests {
             ("key=AIzaSyA1234567890abcdefghijk", "AIzaSy", "key="),
             ("GET https://user:pass@host.example/v1?key=abc failed", "pass", "https://host.example/v1"),
             ("https://host.example/v1?key=abc failed", "key=abc", "failed"),
+            ("https://host.example/v1!a;b?key=abc failed", "key=abc", "https://host.example/v1!a;b failed"),
+            ("https://host.example/é?key=abc\u{a0}failed", "key=abc", "https://host.example/é failed"),
             ("contact ops@example.com now", "ops@example.com", "contact"),
             ("dial 192.168.1.17: refused", "192.168.1.17", "refused"),
             ("\"api_key\": \"a1b2c3d4e5\"", "a1b2c3d4e5", "api_key"),
@@ -168,6 +170,17 @@ mod tests {
     }
 
     #[test]
+    fn spaces_become_one_wherever_they_stand() {
+        let words = "the key that you have given is no good ".repeat(5);
+        for at in 0..150 {
+            let (head, rest) = words.split_at(at);
+            let clean = redact(&format!("{head}   {rest}"), 400);
+            let expected = format!("{} {}", head.trim_end(), rest.trim());
+            assert_eq!(clean, expected.trim(), "{at}");
+        }
+    }
+
+    #[test]
     fn model_names_codes_and_paths_stay_readable() {
         for text in [
             "The model `llama-3.3-70b-versatile` does not exist (model_not_found)",
@@ -175,6 +188,7 @@ mod tests {
             "anthropic.claude-3-7-sonnet-20250219-v1:0 is not supported",
             "Basic authentication failed: no authorization presented, and the password provided is wrong",
             "Set the API_KEY environment variable or pass the 'apiKey' parameter",
+            "Zu viele Anfragen für Ihr Konto – später erneut: 请求过于频繁，请稍后再试 (№ 7)",
         ] {
             assert_eq!(redact(text, 500), text);
         }
