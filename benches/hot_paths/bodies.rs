@@ -1,4 +1,4 @@
-//! Failures with bodies of 2 KiB, of six kinds: what the classifier is measured on.
+//! Failures with bodies of 2 KiB, of seven kinds: what the classifier is measured on.
 //!
 //! Never measures.
 
@@ -24,7 +24,7 @@ pub(crate) fn failures() -> impl Iterator<Item = (&'static str, ProviderError)> 
 }
 
 /// Bodies of no less than that, with the status of each.
-fn bodies() -> [(&'static str, u16, String); 6] {
+fn bodies() -> [(&'static str, u16, String); 7] {
     let detail = r#"{"@type":"type.googleapis.com/google.rpc.ErrorInfo","reason":"SOME_REASON","domain":"example.com",
         "metadata":{"service":"models.example.com","consumer":"projects/12345","note":"nothing in particular"}}"#;
     let details = [detail; 10].join(",");
@@ -62,5 +62,62 @@ fn bodies() -> [(&'static str, u16, String); 6] {
         ("a proxy's page", 502, format!("<html><title>502: Bad gateway</title><body>{}</body></html>", row.repeat(12))),
         ("prose of which no rule knows a word", 500, unknown.repeat(21)),
         ("a traceback", 500, traceback),
+        ("a quota as Google tells it", 429, google()),
     ]
+}
+
+/// The answer of a service of Google's whose quotas are used up: prose, addresses, and details over many lines.
+fn google() -> String {
+    let quotas = ["requests", "input_token_count", "output_token_count"];
+    let said = quotas.map(|quota| {
+        format!(
+            r"\n* Quota exceeded for metric: models.example.com/generate_content_{quota}, limit: 5, model: example-pro"
+        )
+    });
+    let violations = quotas.map(|quota| {
+        format!(
+            r#"
+          {{
+            "quotaMetric": "models.example.com/generate_content_{quota}",
+            "quotaId": "GenerateContentPerMinutePerProjectPerModel-FreeTier",
+            "quotaDimensions": {{
+              "location": "global",
+              "model": "example-pro"
+            }},
+            "quotaValue": "5"
+          }}"#
+        )
+    });
+    format!(
+        r#"{{
+  "error": {{
+    "code": 429,
+    "message": "You exceeded your current quota, please check your plan and billing details. For more information on this error, head to: https://example.com/docs/rate-limits.{} \nPlease retry in 21.530469617s.",
+    "status": "RESOURCE_EXHAUSTED",
+    "details": [
+      {{
+        "@type": "type.googleapis.com/google.rpc.QuotaFailure",
+        "violations": [{}
+        ]
+      }},
+      {{
+        "@type": "type.googleapis.com/google.rpc.RetryInfo",
+        "retryDelay": "21s"
+      }},
+      {{
+        "@type": "type.googleapis.com/google.rpc.Help",
+        "links": [
+          {{
+            "description": "Learn more about quotas",
+            "url": "https://example.com/docs/rate-limits"
+          }}
+        ]
+      }}
+    ]
+  }}
+}}
+"#,
+        said.concat(),
+        violations.join(",")
+    )
 }
