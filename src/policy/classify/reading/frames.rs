@@ -15,8 +15,8 @@ use memchr::{memchr, memchr2, memchr3, memmem::Finder, memrchr2};
 const NEAR: usize = 256;
 /// What stands between file and line in a frame of Python.
 static LINE: LazyLock<Finder<'_>> = LazyLock::new(|| Finder::new(", line "));
-/// Spaces before code below a frame of Python.
-const CODE: usize = 4;
+/// Spaces that a tab stands for.
+const TAB: usize = 4;
 
 /// The parts of a text around the frames in it, and where each begins.
 #[derive(Debug)]
@@ -81,8 +81,8 @@ impl<'t> Line<'t> {
         loop {
             (words, indent) = match &text[words..] {
                 [b' ', ..] => (words + 1, indent + 1),
-                [b'\t', ..] => (words + 1, indent + CODE),
-                [b'\\', b't', ..] if escaped => (words + 2, indent + CODE),
+                [b'\t', ..] => (words + 1, indent + TAB),
+                [b'\\', b't', ..] if escaped => (words + 2, indent + TAB),
                 _ => return Self { text, from, words, indent, escaped },
             };
         }
