@@ -118,21 +118,26 @@ impl<'t> Line<'t> {
 
     /// Whether it is a frame that names its place, of which this is the sign.
     fn is_frame(&self, sign: usize) -> bool {
-        let (head, rest) = self.text.split_at(sign);
-        let rest = &rest[..self.end().clamp(sign, sign + NEAR) - sign];
-        match (head.get(self.words..), rest) {
-            (Some([]), [_, ..]) if self.begins(b"File ") => {
-                let line = LINE.find(rest).and_then(|at| rest.get(at + LINE.needle().len()));
-                line.is_some_and(u8::is_ascii_digit)
-            }
-            (Some([b'a', b't', b' ', call @ ..]), [_, place @ ..]) if self.begins(b"at ") && self.is_plain() => {
-                let place = place.split(|byte| *byte == b')').next().unwrap_or_default();
-                let digits = place.iter().rev().take_while(|byte| byte.is_ascii_digit()).count();
-                let called = call.contains(&b'.') && !call.contains(&b' ');
-                called || place == b"<anonymous>" || digits > 0 && place[..place.len() - digits].ends_with(b":")
-            }
-            _ => false,
+        if self.begins(b"File ") {
+            let rest = self.near(sign);
+            let line = LINE.find(rest).and_then(|at| rest.get(at + LINE.needle().len()));
+            return sign == self.words && line.is_some_and(u8::is_ascii_digit);
         }
+        if !self.begins(b"at ") || !self.is_plain() {
+            return false;
+        }
+        let (call, [_, place @ ..]) = (&self.text[self.words + b"at ".len()..sign], self.near(sign)) else {
+            return false;
+        };
+        let place = place.split(|byte| *byte == b')').next().unwrap_or_default();
+        let digits = place.iter().rev().take_while(|byte| byte.is_ascii_digit()).count();
+        let called = call.contains(&b'.') && !call.contains(&b' ');
+        called || place == b"<anonymous>" || digits > 0 && place[..place.len() - digits].ends_with(b":")
+    }
+
+    /// What of it stands from a place on, as far as that is looked at.
+    fn near(&self, from: usize) -> &'t [u8] {
+        &self.text[from..self.end().clamp(from, from + NEAR)]
     }
 
     /// Whether no text is quoted in it.
