@@ -23,9 +23,8 @@ pub(super) fn pass(text: &[u8], from: usize, spaced: bool, before: &mut Range<us
     let spaces = bits(window, |bytes| is_any(bytes, *b" "));
     let shown = bits(window, |bytes| is_within(bytes, b' ', b'~'));
     let begins = tokens & !(tokens << 1);
-    // All other tokens are short words of prose, in which nothing can hide.
-    let before_colons = tokens & (marks & !tokens) >> 1;
-    let telling = tokens & !lower & !(begins & letters) | begins & of_shortest(tokens) | before_colons;
+    // In all other tokens, which are shorter, nothing can hide.
+    let telling = begins & (of_shortest(tokens) | of_shortest_ip(tokens) & !letters) | tokens & (marks | marks >> 1);
     let stop = (!shown | spaces & (spaces << 1 | u64::from(spaced))).trailing_zeros();
     // A token that may go on behind the window is left to the next.
     let whole = u64::BITS - tokens.leading_ones();
@@ -34,29 +33,27 @@ pub(super) fn pass(text: &[u8], from: usize, spaced: bool, before: &mut Range<us
     while left != 0 {
         let begin = highest(begins & lowest(left.trailing_zeros() + 1));
         let length = (tokens >> begin).trailing_ones();
+        let of_token = lowest(length) << begin;
         let token = &text[from + begin as usize..from + (begin + length) as usize];
-        let of_token = |bits: u64| bits >> begin & lowest(length);
-        let names_secret = || names_secret(&text[token_before(tokens, begin, from, before)]);
-        let is_prose = token.len() <= LONG && of_token(letters) & 1 == 1 && of_token(lower) | 1 == lowest(length);
-        let may_hide = !is_prose && (of_token(marks) != 0 || may_hide(token))
-            || token.len() >= SHORTEST && names_secret()
+        let is_prose = token.len() <= LONG && letters >> begin & 1 == 1 && of_token & !lower & !(1 << begin) == 0;
+        let is_long = || token.len() >= LONG && of_token & of_long(letters | digits(window)) != 0;
+        let may_hide = !is_prose && (of_token & marks != 0 || may_hide(token) || is_long())
+            || token.len() >= SHORTEST && names_secret(&text[token_before(tokens, begin, from, before)])
             || text[from + (begin + length) as usize..].starts_with(b"://");
         if may_hide {
             (end, look) = (begin, true);
             break;
         }
-        left &= !lowest(begin + length);
+        left &= !of_token;
     }
     *before = token_before(tokens, end, from, before);
     (from + end as usize, look)
 }
 
-/// Whether a token without a sign of mail may be something that is taken out.
+/// Whether a token begins like something that is taken out.
 fn may_hide(token: &[u8]) -> bool {
     let [one, two, ..] = token else { return false };
-    token.len() >= SHORTEST && may_begin(*one, *two)
-        || token.len() >= SHORTEST_IP && one.is_ascii_digit()
-        || token.len() >= LONG && token.split(|byte| !byte.is_ascii_alphanumeric()).any(|run| run.len() >= LONG)
+    token.len() >= SHORTEST && may_begin(*one, *two) || token.len() >= SHORTEST_IP && one.is_ascii_digit()
 }
 
 /// Where the last token before a bit of a window stands, the one given if there is none.
@@ -75,10 +72,35 @@ fn other_tokens(window: &[u8; BLOCK]) -> u64 {
     bits(window, |bytes| is_within(bytes, b'-', b'9') | is_any(bytes, *b"_@%~*+"))
 }
 
+fn digits(window: &[u8; BLOCK]) -> u64 {
+    bits(window, |bytes| is_within(bytes, b'0', b'9'))
+}
+
 /// Where as many bits in a row begin as the [`SHORTEST`] secret has bytes.
 fn of_shortest(bits: u64) -> u64 {
-    const { assert!(SHORTEST == 1 << 3, "three doublings") };
-    [1, 2, 4].iter().fold(bits, |run, by| run & run >> by)
+    rows::<SHORTEST>(bits, [1, 2, 4])
+}
+
+/// The same of the [`SHORTEST_IP`].
+fn of_shortest_ip(bits: u64) -> u64 {
+    rows::<SHORTEST_IP>(bits, [1, 2, 3])
+}
+
+/// The same of a [`LONG`] run.
+fn of_long(bits: u64) -> u64 {
+    rows::<LONG>(bits, [1, 2, 4, 8, 8])
+}
+
+/// Where so many bits in a row begin, one and the sum of some steps: each makes the rows that are known longer by itself.
+fn rows<const COUNT: usize>(bits: u64, steps: impl IntoIterator<Item = usize>) -> u64 {
+    let mut known = 1;
+    let rows = steps.into_iter().fold(bits, |rows, step| {
+        debug_assert!(step <= known, "a gap in the row");
+        known += step;
+        rows & rows >> step
+    });
+    debug_assert_eq!(known, COUNT, "bits in a row");
+    rows
 }
 
 /// So many of the lowest bits.
