@@ -41,10 +41,8 @@ pub(super) struct Engine {
     /// Finds words of other scripts, walked only where a text holds any.
     wide: Searcher,
     atoms: Vec<Atom>,
-    /// Atoms of which it counts where they stand; of the others the first find is enough.
-    placed: Set,
     alternatives: Vec<Alternative>,
-    /// The alternatives that an atom makes worth a look.
+    /// What follows from an atom.
     triggers: Triggers,
     /// Numeric code -> alternatives.
     numbered: HashMap<u32, Vec<u32>>,
@@ -149,8 +147,9 @@ impl Engine {
         let units = UNITS.map(|(word, _)| vocabulary.atom(word));
         let Vocabulary { ascii, mut wide, atoms, .. } = vocabulary;
         wide.compile();
-        let (ascii, triggers) = (ascii.compile(), Triggers::rarest(&groups));
-        Self { ascii, wide, atoms, placed, alternatives, triggers, numbered, waits, units }
+        let (mut ascii, triggers) = (ascii.compile(), Triggers::rarest(&groups, &placed));
+        ascii.follow_up(&triggers);
+        Self { ascii, wide, atoms, alternatives, triggers, numbered, waits, units }
     }
 
     /// The tables' size in memory, in bytes, and the number of phrases.
@@ -168,17 +167,16 @@ impl Engine {
     pub(super) fn find(&self, reading: &Reading, scene: &Scene<'_>, finds: &mut Hits) -> Option<Found> {
         finds.clear();
         let text = &reading.text;
-        self.ascii.walk(text, &self.placed, finds);
+        self.ascii.walk(text, &self.triggers, finds);
         if !text.is_ascii() {
             self.wide.walk(text, &mut |atom, end| {
                 let Atom { length, tail } = self.atoms[atom as usize];
                 let end = end - usize::from(tail);
-                finds.add_place(atom, end - usize::from(length), end, &self.placed)
+                finds.add_place(atom, end - usize::from(length), end, &self.triggers)
             });
         }
         let any = |atoms: &[u32]| atoms.iter().any(|atom| finds.seen.has(*atom));
         finds.speaks_of_waiting = any(&self.waits) && any(&self.units);
-        self.triggers.note(&finds.seen, &mut finds.candidates);
         let by_words = self.first_of(finds, reading, scene);
         self.first_by_number(by_words, &finds.seen, scene)
     }

@@ -24,7 +24,7 @@ use keys::{Value, names_number};
 use letters::{BETWEEN, Between, Kind, ends_with_one_letter};
 pub(super) use letters::{LETTERS, Sieve, Word, last_mark, last_marks, mark};
 use source::Source;
-pub(super) use text::Text;
+pub(super) use text::{Text, WORDS};
 
 /// Bytes read from the beginning of a text.
 pub(super) const HEAD: usize = 12 * 1024;

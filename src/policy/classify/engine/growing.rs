@@ -115,6 +115,7 @@ impl Growing {
         self.end_with_known_words();
         let mut lexicon = Lexicon {
             words: Table::new(self.words.iter().map(|(mark, (number, _))| (*mark, *number))),
+            finds: vec![Find::default()],
             ..Lexicon::default()
         };
         self.lay_stems(&mut lexicon);
@@ -158,7 +159,8 @@ impl Growing {
             let (node, key) = place(&alike[0]);
             let before = self.nodes[usize::from(node)].words;
             for Open { stem, phrase, .. } in alike {
-                let row = lexicon.add_row(&[Find { phrase: *phrase, before, letters: to_u8(stem.len()) }]);
+                let find = Find { phrase: *phrase, before, letters: to_u8(stem.len()), ..Find::default() };
+                let row = lexicon.add_row([find].into());
                 lexicon.stems.push(Stem::new(stem, row));
             }
             let stems = if node == ROOT { &mut lexicon.letters[key] } else { &mut lexicon.behind[node] };
@@ -188,12 +190,13 @@ impl Growing {
         let ending = lexicon.steps[node.ending];
         let mut row = ending.row;
         if !node.phrases.is_empty() {
+            let before = node.words - 1;
             let find =
-                |(letters, phrase): &(u8, u16)| Find { phrase: *phrase, before: node.words - 1, letters: *letters };
+                |(letters, phrase): &(u8, u16)| Find { phrase: *phrase, before, letters: *letters, ..Find::default() };
             let mut finds: Vec<_> = node.phrases.iter().map(find).collect();
-            finds.extend_from_slice(&lexicon.finds[usize::from(row.from)..usize::from(row.to)]);
+            finds.extend(lexicon.row(row));
             finds.sort_by_key(|find| find.letters);
-            row = lexicon.add_row(&finds);
+            row = lexicon.add_row(finds);
         }
         lexicon.steps[at] = Step {
             row,

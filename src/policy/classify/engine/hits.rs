@@ -6,10 +6,14 @@
 //! Never keeps more than [`MAX_ORIGINS`] origins.
 
 use super::{
-    lexicon::{Find, Row},
-    sets::{MOST, Set},
+    growing::to_u16,
+    lexicon::{Find, NO_ROW},
+    sets::{Candidates, MOST, Set, Triggers},
 };
-use crate::policy::classify::{reading::Word, room::Room};
+use crate::policy::classify::{
+    reading::{WORDS, Word},
+    room::Room,
+};
 
 /// Origins kept of one text; what comes later is not looked at.
 const MAX_ORIGINS: u16 = 2000;
@@ -26,7 +30,7 @@ pub(in crate::policy::classify) struct Hits {
     /// The atoms that were found.
     pub(super) seen: Set,
     /// The alternatives that are worth a look for them.
-    pub(super) candidates: Set,
+    pub(super) candidates: Candidates,
     pub(super) places: Places,
     /// Whether words stand in the text that a wait written in words has.
     pub(in crate::policy::classify) speaks_of_waiting: bool,
@@ -35,15 +39,20 @@ pub(in crate::policy::classify) struct Hits {
 /// Where the atoms of one text stand.
 #[derive(Debug, Default)]
 pub(super) struct Places {
-    /// Which text this is; what was noted of another counts no more.
-    text: u32,
     /// By row of finds, where it ends.
     rows: Room<Ends, ALL>,
+    /// The rows that were met, in the order of where they first end.
+    rows_met: Room<u16, ALL>,
+    /// How many of them there are.
+    met: u16,
+    /// By word, the row that ends with it, and behind all words the others that end with one of them.
     ends: Room<End, ALL>,
-    /// How many of them there are.
-    ended: u16,
+    /// Where those go on.
+    others: u16,
     origins: Room<Origin, ORIGINS>,
-    /// How many of them there are.
+    /// By origin that is one place, which.
+    alone: Room<Hit, ORIGINS>,
+    /// How many origins there are.
     count: u16,
     /// By atom that was found, its first origin.
     firsts: Room<u16, MOST>,
@@ -51,11 +60,9 @@ pub(super) struct Places {
     pub(super) lanes: Vec<Lane>,
 }
 
-/// Where a row of finds ends.
-#[derive(Debug, Clone, Copy, Default)]
+/// Where a row of finds ends: its first and last end, or [`NONE`].
+#[derive(Debug, Clone, Copy)]
 struct Ends {
-    /// The text that this is of.
-    text: u32,
     first: u16,
     last: u16,
 }
@@ -68,20 +75,15 @@ struct End {
     next: u16,
 }
 
-/// Where hits of an atom come from.
+/// Where hits of an atom come from: a find of a row, wherever the row ends, or one place.
 #[derive(Debug, Clone, Copy, Default)]
 struct Origin {
-    from: From,
+    /// The row, or [`NO_ROW`].
+    row: u16,
+    before: u8,
+    letters: u8,
     /// The next origin of this atom, or [`NONE`].
     next: u16,
-}
-
-#[derive(Debug, Clone, Copy)]
-enum From {
-    /// A find of a row, wherever the row ends.
-    Row { row: u16, before: u8, letters: u8 },
-    /// One place.
-    Place(Hit),
 }
 
 /// Where an atom stands.
@@ -107,11 +109,11 @@ pub(super) struct Lane {
 /// Behind all places.
 pub(super) const NOWHERE: usize = usize::MAX;
 
-// === impl From ===
+// === impl Ends ===
 
-impl Default for From {
+impl Default for Ends {
     fn default() -> Self {
-        Self::Place(Hit::default())
+        Self { first: NONE, last: NONE }
     }
 }
 
@@ -124,43 +126,48 @@ impl Hits {
         self.places.clear();
     }
 
-    /// Notes that a row of finds ends with a word; says whether there is room for another.
-    #[inline]
-    pub(super) fn add_row(&mut self, row: Row, finds: &[Find], at: usize, placed: &Set) -> bool {
-        let first = self.places.ends_first(row.from, at);
-        (!first || self.add_finds(row, finds, placed)) && self.places.ended < NONE
-    }
-
-    /// Notes the finds of a row that is met first; says whether there is room for another.
-    #[inline(never)]
-    fn add_finds(&mut self, Row { from, to }: Row, finds: &[Find], placed: &Set) -> bool {
-        finds.get(from.into()..to.into()).unwrap_or_default().iter().all(|find| {
-            let Find { phrase, before, letters } = *find;
-            self.add_from(phrase.into(), From::Row { row: from, before, letters }, placed)
-        })
+    /// Notes the finds of all rows that were met, as long as there is room for them.
+    pub(super) fn add_finds(&mut self, finds: &[Find], triggers: &Triggers) {
+        for at in 0..self.places.met {
+            let row = self.places.rows_met[usize::from(at)];
+            for find in &finds[usize::from(row)..] {
+                if !self.add_from(row, find, triggers) {
+                    return;
+                }
+                if find.is_last {
+                    break;
+                }
+            }
+        }
     }
 
     /// Notes one place of an atom; says whether there is room for another.
-    pub(super) fn add_place(&mut self, atom: u32, start: usize, end: usize, placed: &Set) -> bool {
-        self.add_from(atom, From::Place(Hit { start, end }), placed)
+    pub(super) fn add_place(&mut self, atom: u32, start: usize, end: usize, triggers: &Triggers) -> bool {
+        self.places.alone[usize::from(self.places.count) % ORIGINS] = Hit { start, end };
+        let phrase = to_u16(atom as usize);
+        let find = Find { trigger: triggers.of(phrase), phrase, ..Find::default() };
+        self.add_from(NO_ROW, &find, triggers)
     }
 
     /// Adds an origin, of an atom whose place does not count only the first; says whether there is room for another.
-    #[inline]
-    fn add_from(&mut self, atom: u32, from: From, placed: &Set) -> bool {
+    #[expect(clippy::inline_always, reason = "it is the loop of the finds")]
+    #[inline(always)]
+    fn add_from(&mut self, row: u16, find: &Find, triggers: &Triggers) -> bool {
         let Places { firsts, origins, count, .. } = &mut self.places;
-        let first = &mut firsts[atom as usize % MOST];
+        let Find { trigger, phrase, before, letters, .. } = *find;
+        let first = &mut firsts[usize::from(phrase) % MOST];
         let mut next = NONE;
-        if self.seen.has(atom) {
-            if !placed.has(atom) {
+        if self.seen.has(phrase.into()) {
+            if !trigger.placed {
                 return true;
             }
             next = *first;
         } else {
-            self.seen.insert(atom);
+            self.seen.insert(phrase.into());
+            triggers.note(trigger, &mut self.candidates);
         }
         *first = *count;
-        origins[usize::from(*count) % ORIGINS] = Origin { from, next };
+        origins[usize::from(*count) % ORIGINS] = Origin { row, before, letters, next };
         *count += 1;
         *count < MAX_ORIGINS
     }
@@ -170,29 +177,39 @@ impl Hits {
 
 impl Places {
     fn clear(&mut self) {
-        (self.count, self.ended) = (0, 0);
+        for row in &self.rows_met[..usize::from(self.met)] {
+            self.rows[usize::from(*row)] = Ends::default();
+        }
         self.ends[usize::from(NONE)] = End { word: NONE, next: NONE };
-        self.text = self.text.wrapping_add(1);
-        if self.text == 0 {
-            self.text = 1;
-            self.rows.fill(Ends::default());
+        (self.count, self.met, self.others) = (0, 0, to_u16(WORDS));
+    }
+
+    /// Notes the one row of finds that ends with a word which phrases hold.
+    #[inline]
+    pub(super) fn end_row(&mut self, row: u16, word: u16) {
+        self.end(row, word, word);
+    }
+
+    /// Notes one of the rows of open phrases that end with a word, as long as there is room for it.
+    pub(super) fn end_stem(&mut self, row: u16, word: u16) {
+        if self.others < NONE {
+            self.end(row, word, self.others);
+            self.others += 1;
         }
     }
 
-    /// Notes that a row ends with a word; says whether it is the first.
     #[inline]
-    fn ends_first(&mut self, row: u16, at: usize) -> bool {
-        let end = self.ended;
-        self.ends[usize::from(end)] = End { word: u16::try_from(at).unwrap_or(NONE), next: NONE };
-        self.ended = end + 1;
+    fn end(&mut self, row: u16, word: u16, at: u16) {
+        self.ends[usize::from(at)] = End { word, next: NONE };
         let ends = &mut self.rows[usize::from(row)];
-        let last = std::mem::replace(&mut ends.last, end);
-        if ends.text == self.text {
-            self.ends[usize::from(last)].next = end;
-            return false;
+        let last = std::mem::replace(&mut ends.last, at);
+        if last == NONE {
+            ends.first = at;
+            self.rows_met[usize::from(self.met)] = row;
+            self.met += 1;
+        } else {
+            self.ends[usize::from(last)].next = at;
         }
-        (ends.text, ends.first) = (self.text, end);
-        true
     }
 
     /// The lanes of an atom that was found and is a part of a phrase.
@@ -200,16 +217,14 @@ impl Places {
     pub(super) fn lanes(&self, atom: u32, part: u16, words: &[Word]) -> impl Iterator<Item = Lane> {
         let mut at = self.firsts[atom as usize % MOST];
         std::iter::from_fn(move || {
-            let Origin { from, next } = *self.origins.get(usize::from(at))?;
-            at = next;
-            Some(match from {
-                From::Place(hit) => Lane { hit, part, at: NONE, before: 0, letters: 0 },
-                From::Row { row, before, letters } => {
-                    let at = self.rows[usize::from(row)].first;
-                    let hit = Hit::of(words, self.ends[usize::from(at)].word, before, letters);
-                    Lane { hit, part, at, before, letters }
-                }
-            })
+            let Origin { row, before, letters, next } = *self.origins.get(usize::from(at))?;
+            let origin = std::mem::replace(&mut at, next);
+            if row == NO_ROW {
+                return Some(Lane { hit: self.alone[usize::from(origin) % ORIGINS], part, at: NONE, before, letters });
+            }
+            let at = self.rows[usize::from(row)].first;
+            let hit = Hit::of(words, self.ends[usize::from(at)].word, before, letters);
+            Some(Lane { hit, part, at, before, letters })
         })
     }
 

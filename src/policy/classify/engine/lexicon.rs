@@ -12,14 +12,16 @@
 
 use super::{
     growing::to_u16,
-    hits::Hits,
-    sets::Set,
+    hits::{Hits, Places},
+    sets::{Trigger, Triggers},
     table::{All, Table, key_of_two},
 };
 use crate::policy::classify::reading::{LETTERS, Text};
 
 /// Where every phrase begins. No edge leads here, so it also stands for no node.
 pub(super) const ROOT: u16 = 0;
+/// No row: the first find stands for none.
+pub(super) const NO_ROW: u16 = 0;
 
 /// The phrases, laid out by [`Growing`](super::growing::Growing).
 #[derive(Debug, Default)]
@@ -30,7 +32,7 @@ pub(super) struct Lexicon {
     pub(super) edges: Table<32768>,
     /// By node.
     pub(super) steps: All<Step>,
-    /// In rows.
+    /// In rows of finds that are made together; a row is known by where it stands.
     pub(super) finds: Vec<Find>,
     pub(super) stems: Vec<Stem>,
     /// From the first letters of a word to the open phrases that may be all of it.
@@ -45,8 +47,8 @@ pub(super) struct Lexicon {
 /// without the first, the first two and so on, the longest first.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Step {
-    /// The phrases that they end with.
-    pub row: Row,
+    /// The row of the phrases that they end with, or [`NO_ROW`].
+    pub row: u16,
     /// The first of them and their endings that anything may follow.
     pub rest: u16,
     /// The first of their endings that a word may follow.
@@ -55,21 +57,18 @@ pub(super) struct Step {
     pub after: u64,
 }
 
-/// Where finds stand that are made together.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Row {
-    pub from: u16,
-    pub to: u16,
-}
-
 /// A phrase that ends where a node does.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Find {
+    /// What follows from the phrase.
+    pub trigger: Trigger,
     pub phrase: u16,
     /// How many words come before the last.
     pub before: u8,
     /// How many letters of the last belong to it.
     pub letters: u8,
+    /// Whether the row ends with it.
+    pub is_last: bool,
 }
 
 /// Open phrases that begin with the same words.
@@ -87,8 +86,8 @@ pub(super) struct Stems {
 /// The end of an open phrase: what its last word begins with.
 #[derive(Debug)]
 pub(super) struct Stem {
-    /// Its one find.
-    row: Row,
+    /// The row of its one find.
+    row: u16,
     /// Its first eight letters, and where in eight bytes they stand.
     head: u64,
     mask: u64,
@@ -102,7 +101,7 @@ impl Lexicon {
     /// Bytes of the tables that are in use.
     #[cfg(test)]
     pub(super) fn memory(&self) -> usize {
-        let nodes = (0..u16::MAX).filter(|node| self.steps[*node].row.to > 0).count();
+        let nodes = (0..u16::MAX).filter(|node| self.steps[*node].row != NO_ROW).count();
         nodes * (size_of::<Step>() + size_of::<Stems>() + size_of::<u16>())
             + self.words.memory()
             + self.edges.memory()
@@ -111,19 +110,39 @@ impl Lexicon {
             + self.stems.iter().map(|stem| stem.rest.len()).sum::<usize>()
     }
 
-    /// Lays out finds that are made together.
-    pub(super) fn add_row(&mut self, finds: &[Find]) -> Row {
-        let from = self.finds.len();
-        self.finds.extend_from_slice(finds);
-        Row { from: to_u16(from), to: to_u16(self.finds.len()) }
+    /// Lays out finds that are made together; says which row they are.
+    pub(super) fn add_row(&mut self, finds: Vec<Find>) -> u16 {
+        let row = to_u16(self.finds.len());
+        let last = finds.len() - 1;
+        self.finds.extend(finds.into_iter().enumerate().map(|(at, find)| Find { is_last: at == last, ..find }));
+        row
+    }
+
+    /// The finds of a row.
+    pub(super) fn row(&self, row: u16) -> &[Find] {
+        let finds = self.finds.get(usize::from(row)..).filter(|_| row != NO_ROW).unwrap_or_default();
+        finds.split_inclusive(|find| find.is_last).next().unwrap_or_default()
+    }
+
+    /// Lets every find know what follows from its phrase.
+    pub(super) fn follow_up(&mut self, triggers: &Triggers) {
+        for find in &mut self.finds {
+            find.trigger = triggers.of(find.phrase);
+        }
     }
 
     /// Notes every find, in the order of the words they end with, as long as there is room for them.
-    pub(super) fn walk(&self, text: &Text, placed: &Set, hits: &mut Hits) {
+    pub(super) fn walk(&self, text: &Text, triggers: &Triggers, hits: &mut Hits) {
+        self.end_rows(text, &mut hits.places);
+        hits.add_finds(&self.finds, triggers);
+    }
+
+    /// Notes which rows of finds end with which word.
+    fn end_rows(&self, text: &Text, places: &mut Places) {
         let (mut node, mut after) = (ROOT, 0);
-        for (at, word) in text.words().iter().enumerate() {
+        for (at, word) in (0..).zip(text.words()) {
             let number = self.words.get(word.mark);
-            let room = if number == ROOT {
+            if number == ROOT {
                 let stemmed = self.stemmed[node];
                 let stems = self.letters[letters_key(&word.mark.to_le_bytes())];
                 (node, after) = (ROOT, 0);
@@ -131,16 +150,16 @@ impl Lexicon {
                 let goes_on = |stems: Stems, at: usize| stems.letters & letter_bit(text.letter(word.begin + at)) != 0;
                 let stems = if goes_on(stems, LETTERS) { stems } else { Stems::default() };
                 let stemmed = if stemmed != ROOT && goes_on(self.behind[stemmed], 0) { stemmed } else { ROOT };
-                let mut take = |row| hits.add_row(row, &self.finds, at, placed);
-                stemmed == ROOT && stems.to == 0 || self.take_stems(stems, stemmed, text, word.begin, &mut take)
+                if stemmed != ROOT || stems.to > 0 {
+                    self.take_stems(stems, stemmed, text, word.begin, &mut |row| places.end_stem(row, at));
+                }
             } else {
                 let behind = if after & one_of_64(number) == 0 { number } else { self.follow(node, number) };
                 let row;
                 Step { row, rest: node, after, .. } = self.steps[behind];
-                row.from == row.to || hits.add_row(row, &self.finds, at, placed)
-            };
-            if !room {
-                return;
+                if row != NO_ROW {
+                    places.end_row(row, at);
+                }
             }
         }
     }
@@ -160,23 +179,16 @@ impl Lexicon {
     /// Tells the open phrases of which the last word begins at a place: some that are all of it, and those behind the words
     /// of a node and of its endings.
     #[inline(never)]
-    fn take_stems(
-        &self,
-        mut stems: Stems,
-        mut node: u16,
-        text: &Text,
-        begin: usize,
-        take: &mut impl FnMut(Row) -> bool,
-    ) -> bool {
+    fn take_stems(&self, mut stems: Stems, mut node: u16, text: &Text, begin: usize, take: &mut impl FnMut(u16)) {
         let (head, rest) = (text.eight(begin), text.get(begin + 8..).unwrap_or_default());
         loop {
             for stem in self.stems.get(usize::from(stems.from)..usize::from(stems.to)).unwrap_or_default() {
-                if stem.begins(head, rest) && !take(stem.row) {
-                    return false;
+                if stem.begins(head, rest) {
+                    take(stem.row);
                 }
             }
             if node == ROOT {
-                return true;
+                return;
             }
             stems = self.behind[node];
             node = stems.next;
@@ -206,7 +218,7 @@ pub(super) fn letters_key(word: &[u8]) -> u16 {
 // === impl Stem ===
 
 impl Stem {
-    pub(super) fn new(letters: &[u8], row: Row) -> Self {
+    pub(super) fn new(letters: &[u8], row: u16) -> Self {
         let (first, rest) = letters.split_at(letters.len().min(8));
         let eight = |byte: &dyn Fn(usize) -> u8| u64::from_le_bytes(std::array::from_fn(byte));
         let head = eight(&|at| first.get(at).copied().unwrap_or_default());
@@ -224,7 +236,7 @@ impl Stem {
 #[cfg(test)]
 mod tests {
     use super::{
-        super::{growing::Growing, hits::NOWHERE},
+        super::{growing::Growing, hits::NOWHERE, sets::Set},
         *,
     };
 
@@ -236,7 +248,9 @@ mod tests {
         }
         let (text, mut hits) = (Text::of(text), Hits::default());
         hits.clear();
-        growing.compile().walk(&text, &placed, &mut hits);
+        let (mut lexicon, triggers) = (growing.compile(), Triggers::rarest(&[], &placed));
+        lexicon.follow_up(&triggers);
+        lexicon.walk(&text, &triggers, &mut hits);
         let mut finds = Vec::new();
         for id in (0..).take(phrases.len()).filter(|id| hits.seen.has(*id)) {
             for mut lane in hits.places.lanes(id, 0, text.words()) {

@@ -2,32 +2,49 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use super::growing::to_u16;
+
 /// Most atoms, most alternatives and most of other small numbers that a [`Set`] can hold.
 pub(in crate::policy::classify) const MOST: usize = 16384;
 /// Blocks of a set.
 const BLOCKS: usize = MOST / 64;
 
-/// Some of the atoms, of the alternatives, or of other small numbers; few of them at a time, so that all can be told and
-/// forgotten quickly.
+/// Some of the atoms, or of other small numbers.
 #[derive(Debug, Clone)]
-pub(in crate::policy::classify) struct Set {
+pub(in crate::policy::classify) struct Set([u64; BLOCKS]);
+
+/// The alternatives that are worth a look; few of them at a time, so that all can be told and forgotten quickly.
+#[derive(Debug)]
+pub(super) struct Candidates {
     bits: [u64; BLOCKS],
-    /// Of which of these any bit is set: a byte each, so that one can be noted without a look at the others.
-    used: [[u8; 8]; BLOCKS / 8],
+    /// Of which of these any bit may be set: a byte each, so that one can be noted without a look at the others.
+    used: [u8; BLOCKS],
 }
 
 /// Some atoms of which any will do: blocks of a [`Set`], and which of their bits.
 #[derive(Debug)]
 pub(super) struct Any(Box<[(u16, u64)]>);
 
-/// From atoms to the alternatives that they make worth a look: blocks of a [`Set`], and which of their bits.
+/// What follows from an atom that was found.
 #[derive(Debug, Default)]
 pub(super) struct Triggers {
-    /// By atom, where its blocks stand.
-    ranges: Vec<(u32, u32)>,
-    blocks: Vec<(u16, u64)>,
+    by_atom: Vec<Trigger>,
+    /// Blocks of alternatives beside the first, of atoms that have more than one; at first none, for all others.
+    more: Vec<Box<[(u16, u64)]>>,
     /// By alternative.
     needs: Vec<Need>,
+}
+
+/// What follows from an atom: the alternatives that it makes worth a look.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Trigger {
+    /// Which bits of one block.
+    bits: u64,
+    block: u16,
+    /// Where the other blocks stand.
+    more: u16,
+    /// Whether it counts where the atom stands; if not, the first find is enough.
+    pub(super) placed: bool,
 }
 
 /// Some atoms of which an alternative needs one beside what made it worth a look: of no more than two blocks, so that most
@@ -42,36 +59,50 @@ struct Need {
 
 impl Default for Set {
     fn default() -> Self {
-        Self { bits: [0; BLOCKS], used: [[0; 8]; BLOCKS / 8] }
+        Self([0; BLOCKS])
     }
 }
 
 impl Set {
     #[inline]
     pub(in crate::policy::classify) fn has(&self, one: u32) -> bool {
-        self.bits[one as usize / 64 % BLOCKS] >> (one % 64) & 1 == 1
+        self.block(block_of(one)) >> (one % 64) & 1 == 1
     }
 
     #[inline]
     pub(in crate::policy::classify) fn insert(&mut self, one: u32) {
-        self.insert_all(block_of(one), 1 << (one % 64));
-    }
-
-    /// Inserts bits of a block.
-    #[inline]
-    fn insert_all(&mut self, block: u16, bits: u64) {
-        let block = usize::from(block) % BLOCKS;
-        self.bits[block] |= bits;
-        self.used[block / 8][block % 8] = 1;
+        self.0[usize::from(block_of(one)) % BLOCKS] |= 1 << (one % 64);
     }
 
     #[inline]
     fn block(&self, block: u16) -> u64 {
-        self.bits[usize::from(block) % BLOCKS]
+        self.0[usize::from(block) % BLOCKS]
     }
 
     pub(in crate::policy::classify) fn clear(&mut self) {
-        for (at, used) in self.used.iter_mut().enumerate() {
+        self.0.fill(0);
+    }
+}
+
+// === impl Candidates ===
+
+impl Default for Candidates {
+    fn default() -> Self {
+        Self { bits: [0; BLOCKS], used: [0; BLOCKS] }
+    }
+}
+
+impl Candidates {
+    /// Inserts bits of a block.
+    #[inline]
+    fn insert(&mut self, block: u16, bits: u64) {
+        let block = usize::from(block) % BLOCKS;
+        self.bits[block] |= bits;
+        self.used[block] = 1;
+    }
+
+    pub(super) fn clear(&mut self) {
+        for (at, used) in self.used.as_chunks_mut().0.iter_mut().enumerate() {
             if u64::from_le_bytes(*used) != 0 {
                 self.bits[8 * at..8 * at + 8].fill(0);
                 used.fill(0);
@@ -82,7 +113,7 @@ impl Set {
     /// Tells all of them, the lowest first, until told to stop.
     #[inline]
     pub(super) fn each(&self, mut tell: impl FnMut(usize) -> bool) {
-        for (at, used) in self.used.iter().enumerate() {
+        for (at, used) in self.used.as_chunks().0.iter().enumerate() {
             let mut used = u64::from_le_bytes(*used);
             while used != 0 {
                 let block = 8 * at + used.trailing_zeros() as usize / 8;
@@ -134,13 +165,15 @@ impl Any {
 impl Triggers {
     /// For alternatives each of which needs one atom of every group: by the group that stands least often in texts, as far as
     /// one can tell from how often its atoms stand in the tables. Without groups an alternative is never worth a look.
-    pub(super) fn rarest(alternatives: &[Vec<Vec<u32>>]) -> Self {
+    /// `placed` are the atoms of which it counts where they stand; of the others the first find is enough.
+    pub(super) fn rarest(alternatives: &[Vec<Vec<u32>>], placed: &Set) -> Self {
         let mut uses: HashMap<u32, usize> = HashMap::new();
         for atom in alternatives.iter().flatten().flatten() {
             *uses.entry(*atom).or_default() += 1;
         }
         let mut by_atom: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
-        let mut made = Self::default();
+        let placed = (0..).take(MOST).map(|atom| Trigger { placed: placed.has(atom), ..Trigger::default() });
+        let mut made = Self { by_atom: placed.collect(), more: vec![Box::default()], needs: Vec::new() };
         for (alternative, groups) in (0..).zip(alternatives) {
             let mut groups: Vec<_> = groups.iter().collect();
             groups.sort_by_key(|group| group.iter().map(|atom| uses[atom]).sum::<usize>());
@@ -152,10 +185,12 @@ impl Triggers {
         }
         debug_assert!(alternatives.len() <= MOST, "too many phrases");
         for (atom, alternatives) in by_atom {
-            let from = to_u32(made.blocks.len());
-            made.blocks.extend(Any::of(&alternatives).0);
-            made.ranges.resize(atom as usize, (from, from));
-            made.ranges.push((from, to_u32(made.blocks.len())));
+            let Any(blocks) = Any::of(&alternatives);
+            let Some(((block, bits), others)) = blocks.split_first() else { continue };
+            let more = if others.is_empty() { 0 } else { to_u16(made.more.len()) };
+            made.more.extend((more > 0).then(|| others.into()));
+            let trigger = &mut made.by_atom[atom as usize % MOST];
+            (trigger.bits, trigger.block, trigger.more) = (*bits, *block, more);
         }
         made
     }
@@ -167,17 +202,18 @@ impl Triggers {
         bits[0] == 0 || seen.block(one) & bits[0] | seen.block(two) & bits[1] != 0
     }
 
-    /// Notes the alternatives that are worth a look for any of some atoms.
-    pub(super) fn note(&self, seen: &Set, candidates: &mut Set) {
-        seen.each(|atom| {
-            self.of(atom).iter().for_each(|(block, bits)| candidates.insert_all(*block, *bits));
-            true
-        });
+    /// What follows from an atom.
+    pub(super) fn of(&self, atom: u16) -> Trigger {
+        self.by_atom.get(usize::from(atom)).copied().unwrap_or_default()
     }
 
-    /// The alternatives that an atom makes worth a look.
-    fn of(&self, atom: usize) -> &[(u16, u64)] {
-        self.ranges.get(atom).map_or(&[], |(from, to)| &self.blocks[*from as usize..*to as usize])
+    /// Notes the alternatives that an atom makes worth a look.
+    #[inline]
+    pub(super) fn note(&self, Trigger { bits, block, more, .. }: Trigger, candidates: &mut Candidates) {
+        candidates.insert(block, bits);
+        if more > 0 {
+            self.more[usize::from(more)].iter().for_each(|(block, bits)| candidates.insert(*block, *bits));
+        }
     }
 }
 

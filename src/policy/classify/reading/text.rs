@@ -29,7 +29,7 @@ pub(in crate::policy::classify) struct Text {
 }
 
 /// Words that there is room for (a power of two, so that no place is outside).
-const WORDS: usize = 1 << 14;
+pub(in crate::policy::classify) const WORDS: usize = 1 << 14;
 /// Bytes that there is room for, twice as many as bounded sources can have (a power of two, so that no place is outside).
 const PLACES: usize = 1 << 17;
 /// Room behind them, so that sixteen bytes can always be stored at once.
