@@ -61,7 +61,11 @@ impl<'t> Iterator for Parts<'t> {
         let mut at = from;
         // Every first frame has one of these signs.
         while let Some(sign) = memchr2(b'F', b'(', &text[at..]).map(|sign| at + sign) {
-            if let Some(line) = Line::with(text, sign).filter(|line| line.from >= from && line.is_frame(sign)) {
+            if matches!(&text[sign..], [b'(', ..] | [b'F', b'i', b'l', b'e', b' ', ..])
+                && let Some(line) = Line::with(text, sign)
+                && line.from >= from
+                && line.is_frame(sign)
+            {
                 self.from = Some(line.end_of_frames());
                 return Some((from, &self.text[from..line.from]));
             }
@@ -251,6 +255,7 @@ mod tests {
             "Error\n  at example.com we failed (see docs)",
             "Error\n  at once(7)",
             "Error\n  at once (step:)",
+            "Error\n  at api.Failed: too many requests",
             "Error\n  File (too large)",
             "Error\n  File \"a.pdf\" is no image, line breaks follow\n    in it",
             "Error\nFile \"a.py\", line 7",
