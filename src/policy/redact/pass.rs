@@ -17,7 +17,7 @@ pub(super) fn pass(text: &[u8], from: usize, spaced: bool, before: &mut Range<us
         padded[..text.len() - from].copy_from_slice(&text[from..]);
         &padded
     });
-    let Block { letters, lower } = Block::of(window);
+    let Block { letters, .. } = Block::of(window);
     let tokens = letters | other_tokens(window);
     let marks = bits(window, |bytes| is_any(bytes, *b":@"));
     let spaces = bits(window, |bytes| is_any(bytes, *b" "));
@@ -35,9 +35,10 @@ pub(super) fn pass(text: &[u8], from: usize, spaced: bool, before: &mut Range<us
         let length = (tokens >> begin).trailing_ones();
         let of_token = lowest(length) << begin;
         let token = &text[from + begin as usize..from + (begin + length) as usize];
-        let is_prose = token.len() <= LONG && letters >> begin & 1 == 1 && of_token & !lower & !(1 << begin) == 0;
         let is_long = || token.len() >= LONG && of_token & of_long(letters | digits(window)) != 0;
-        let may_hide = !is_prose && (of_token & marks != 0 || may_hide(token) || is_long())
+        let may_hide = of_token & marks != 0
+            || may_hide(token)
+            || is_long()
             || token.len() >= SHORTEST && names_secret(&text[token_before(tokens, begin, from, before)])
             || text[from + (begin + length) as usize..].starts_with(b"://");
         if may_hide {
