@@ -133,6 +133,8 @@ impl Growing {
             self.lay_node(&mut lexicon, node);
         }
         debug_assert!(u16::try_from(lexicon.finds.len()).is_ok(), "too many phrases");
+        lexicon.words.give(|node| lexicon.steps[node]);
+        lexicon.edges.give(|node| lexicon.steps[node]);
         lexicon
     }
 

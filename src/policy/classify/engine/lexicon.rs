@@ -5,8 +5,8 @@
 //! far as phrases begin with them, and where none begin so it falls back to the longest ending with which one does (after Aho
 //! and Corasick). So a text is read once, however many phrases overlap in it. What is found with a node is laid out in one
 //! row, that of its endings too. Only a word that no phrase holds is asked for its first letters, for open phrases end inside
-//! words of any kind. The tables are small enough to stay in a processor's cache, which an automaton over bytes of all
-//! phrases is not.
+//! words of any kind. A step touches one place in the memory of a table, two where it goes on with a phrase, where an
+//! automaton over bytes touches one for every letter.
 //!
 //! Never finds phrases of scripts without spaces; those have an automaton of their own.
 
@@ -26,10 +26,10 @@ pub(super) const NO_ROW: u16 = 0;
 /// The phrases, laid out by [`Growing`](super::growing::Growing).
 #[derive(Debug, Default)]
 pub(super) struct Lexicon {
-    /// From words to their numbers: the nodes of those words alone.
-    pub(super) words: Table<8192>,
-    /// From a node and the number of the word that follows to the next node.
-    pub(super) edges: Table<32768>,
+    /// From words to their numbers: the nodes of those words alone, and the steps to these.
+    pub(super) words: Table<8192, Step>,
+    /// From a node and the number of the word that follows to the next node, and the step to it.
+    pub(super) edges: Table<32768, Step>,
     /// By node.
     pub(super) steps: All<Step>,
     /// In rows of finds that are made together; a row is known by where it stands.
@@ -141,8 +141,7 @@ impl Lexicon {
     fn end_rows(&self, text: &Text, places: &mut Places) {
         let (mut node, mut after) = (ROOT, 0);
         for (at, word) in (0..).zip(text.words()) {
-            let number = self.words.get(word.mark);
-            if number == ROOT {
+            let Some((number, alone)) = self.words.find(word.mark) else {
                 let stemmed = self.stemmed[node];
                 let stems = self.letters[letters_key(&word.mark.to_le_bytes())];
                 (node, after) = (ROOT, 0);
@@ -153,27 +152,26 @@ impl Lexicon {
                 if stemmed != ROOT || stems.to > 0 {
                     self.take_stems(stems, stemmed, text, word.begin, &mut |row| places.end_stem(row, at));
                 }
-            } else {
-                let behind = if after & one_of_64(number) == 0 { number } else { self.follow(node, number) };
-                let row;
-                Step { row, rest: node, after, .. } = self.steps[behind];
-                if row != NO_ROW {
-                    places.end_row(row, at);
-                }
+                continue;
+            };
+            let next = if after & one_of_64(number) == 0 { None } else { self.follow(node, number) };
+            let row;
+            Step { row, rest: node, after, .. } = *next.unwrap_or(alone);
+            if row != NO_ROW {
+                places.end_row(row, at);
             }
         }
     }
 
-    /// The node of one more word: behind the longest of some words and their endings that phrases go on from with it.
-    fn follow(&self, mut node: u16, word: u16) -> u16 {
+    /// The step to one more word, behind the longest of some words and their endings that phrases go on from with it.
+    fn follow(&self, mut node: u16, word: u16) -> Option<&Step> {
         while node != ROOT {
-            let next = self.edges.get(key_of_two(node, word));
-            if next != ROOT {
-                return next;
+            if let Some((_, next)) = self.edges.find(key_of_two(node, word)) {
+                return Some(next);
             }
             node = self.steps[node].fall;
         }
-        word
+        None
     }
 
     /// Tells the open phrases of which the last word begins at a place: some that are all of it, and those behind the words
