@@ -282,6 +282,12 @@ mod tests {
     }
 
     #[test]
+    fn an_open_stem_is_compared_to_its_last_letter() {
+        let phrases = [("misconfigur", true), ("was misconfigur", true)];
+        assert_eq!(finds(&phrases, "misconfident it was misconfigured"), [(32, 0, 21), (32, 1, 17)]);
+    }
+
+    #[test]
     fn phrases_that_overlap_are_all_found_where_one_breaks_off() {
         let phrases =
             [("a b c d", false), ("b c", false), ("c x", false), ("b c sto", true), ("c", false), ("sto", true)];

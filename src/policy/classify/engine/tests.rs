@@ -53,6 +53,32 @@ fn begin(text: &str, parts: &[Part]) -> Option<usize> {
     places(text, first).into_iter().filter(stands).map(|place| place.0).min()
 }
 
+#[test]
+fn phrases_of_scripts_without_spaces_are_found_at_each_of_their_places() {
+    let phrases: [&'static [&'static str]; 3] = [&["额度 .. 用尽"], &["请求 .. 频繁", "api 余额"], &["余额"]];
+    let rules = phrases.map(|phrases| rule("a.rule", FailureClass::Timeout, phrases));
+    let engine = Engine::new(rules.iter());
+    let mut hits = Hits::default();
+    let far = "额度".to_owned() + &"的".repeat(NEAR) + "额度已用尽";
+    for (text, expected) in [
+        ("您的请求过于频繁，请稍后再试", Some((1, "请求过于频繁"))),
+        (&*far, Some((0, "额度已用尽"))),
+        ("余额不足", Some((2, "余额"))),
+        ("您的余额和额度", Some((2, "余额"))),
+        ("the api余额 of it", Some((1, "api 余额"))),
+        ("频繁的请求", None),
+        ("用尽", None),
+    ] {
+        let mut reading = Reading::default();
+        reading.add(text);
+        let scene = Scene { provider: "", surface: Surface::Http, status: None, codes: &[] };
+        let found = engine.find(&reading, &scene, &mut hits).map(|Found { rule, span: (from, to) }| {
+            (rule, String::from_utf8_lossy(&reading.text[from..to]).into_owned())
+        });
+        assert_eq!(found, expected.map(|(rule, span)| (rule, span.to_owned())), "{text}");
+    }
+}
+
 proptest! {
     #[test]
     fn the_first_rule_of_which_a_phrase_stands_in_a_text_is_found_where_it_stands(
