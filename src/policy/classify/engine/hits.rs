@@ -1,7 +1,7 @@
 //! What was found in a text: atoms (the words and phrases that rules are made of) and where each stands.
 //!
-//! Most of what stands in a text is never asked for its place. So a walk notes only which row of finds ends with which word,
-//! and the finds of a row when it is met first; places are told from that when a phrase asks for them.
+//! Most of what stands in a text is never asked for its place. So a walk notes only which row of finds ends with which word;
+//! the finds of all rows that it met are noted once behind it, and places are told when a phrase asks for them.
 //!
 //! Never keeps more than [`MAX_ORIGINS`] origins.
 
@@ -47,10 +47,10 @@ pub(super) struct Places {
     met: u16,
     /// By word, the row that ends with it, and behind all words the others that end with one of them.
     ends: Room<End, ALL>,
-    /// Where those go on.
+    /// Where the next of those goes.
     others: u16,
     origins: Room<Origin, ORIGINS>,
-    /// By origin that is one place, which.
+    /// By origin that is one place, this place.
     alone: Room<Hit, ORIGINS>,
     /// How many origins there are.
     count: u16,
