@@ -159,6 +159,9 @@ mod tests {
             (" a1b2c3d4e5f6a1b2c3d4e5f6a1b2c3d4e5f6a1b2c3d4e5f6a1b2c3d4e5f6a1b2c3d4 ", GONE),
             (" a@b.example ", "[e-mail]"),
             ("\t10.0.0.1:8080\n", "[ip]"),
+            (" 1.2.3.4 ", "[ip]"),
+            (" a1b2c3d4e5f6a1b2c3d4e5f6 ", GONE),
+            (" id/a1b2c3d4e5f6a1b2c3d4e5f6_1 ", GONE),
             (" ws://name:word@host.example/v1?token=word ", "ws://host.example/v1"),
         ] {
             let Some(told) = secret.rsplit([' ', '\t']).find(|part| !part.is_empty()) else { panic!("{secret}") };
