@@ -24,7 +24,8 @@ pub(super) fn pass(text: &[u8], from: usize, spaced: bool, before: &mut Range<us
     let shown = bits(window, |bytes| is_within(bytes, b' ', b'~'));
     let begins = tokens & !(tokens << 1);
     // In all other tokens, which are shorter, nothing can hide.
-    let telling = begins & (of_shortest(tokens) | of_shortest_ip(tokens) & !letters) | tokens & (marks | marks >> 1);
+    let telling =
+        begins & (rows::<SHORTEST>(tokens) | rows::<SHORTEST_IP>(tokens) & !letters) | tokens & (marks | marks >> 1);
     let stop = (!shown | spaces & (spaces << 1 | u64::from(spaced))).trailing_zeros();
     // A token that may go on behind the window is left to the next.
     let whole = u64::BITS - tokens.leading_ones();
@@ -35,7 +36,7 @@ pub(super) fn pass(text: &[u8], from: usize, spaced: bool, before: &mut Range<us
         let length = (tokens >> begin).trailing_ones();
         let of_token = lowest(length) << begin;
         let token = &text[from + begin as usize..from + (begin + length) as usize];
-        let is_long = || token.len() >= LONG && of_token & of_long(letters | digits(window)) != 0;
+        let is_long = || token.len() >= LONG && of_token & rows::<LONG>(letters | digits(window)) != 0;
         let may_hide = of_token & marks != 0
             || may_hide(token)
             || is_long()
@@ -77,30 +78,14 @@ fn digits(window: &[u8; BLOCK]) -> u64 {
     bits(window, |bytes| is_within(bytes, b'0', b'9'))
 }
 
-/// Where as many bits in a row begin as the [`SHORTEST`] secret has bytes.
-fn of_shortest(bits: u64) -> u64 {
-    rows::<SHORTEST>(bits, [1, 2, 4])
-}
-
-/// The same of the [`SHORTEST_IP`].
-fn of_shortest_ip(bits: u64) -> u64 {
-    rows::<SHORTEST_IP>(bits, [1, 2, 3])
-}
-
-/// The same of a [`LONG`] run.
-fn of_long(bits: u64) -> u64 {
-    rows::<LONG>(bits, [1, 2, 4, 8, 8])
-}
-
-/// Where so many bits in a row begin, one and the sum of some steps: each makes the rows that are known longer by itself.
-fn rows<const COUNT: usize>(bits: u64, steps: impl IntoIterator<Item = usize>) -> u64 {
-    let mut known = 1;
-    let rows = steps.into_iter().fold(bits, |rows, step| {
-        debug_assert!(step <= known, "a gap in the row");
-        known += step;
-        rows & rows >> step
-    });
-    debug_assert_eq!(known, COUNT, "bits in a row");
+/// Where so many bits in a row begin.
+fn rows<const COUNT: usize>(bits: u64) -> u64 {
+    // Two rows that meet or overlap are a longer one.
+    let (mut rows, mut known) = (bits, 1);
+    while known < COUNT {
+        let step = known.min(COUNT - known);
+        (rows, known) = (rows & rows >> step, known + step);
+    }
     rows
 }
 
