@@ -147,9 +147,8 @@ impl Engine {
         let units = UNITS.map(|(word, _)| vocabulary.atom(word));
         let Vocabulary { ascii, mut wide, atoms, .. } = vocabulary;
         wide.compile();
-        let (mut ascii, triggers) = (ascii.compile(), Triggers::rarest(&groups, &placed));
-        ascii.follow_up(&triggers);
-        Self { ascii, wide, atoms, alternatives, triggers, numbered, waits, units }
+        let triggers = Triggers::rarest(&groups, &placed);
+        Self { ascii: ascii.compile(&triggers), wide, atoms, alternatives, triggers, numbered, waits, units }
     }
 
     /// The tables' size in memory, in bytes, and the number of phrases.

@@ -6,6 +6,7 @@ use std::collections::HashMap;
 
 use super::{
     lexicon::{Find, Lexicon, ROOT, Stem, Stems, Step, letter_bit, letters_key, one_of_64},
+    sets::{Triggers, to_u16},
     table::{Table, key_of_two},
 };
 use crate::policy::classify::reading::{LETTERS, mark};
@@ -111,7 +112,7 @@ impl Growing {
     }
 
     /// Lays the phrases out.
-    pub(super) fn compile(mut self) -> Lexicon {
+    pub(super) fn compile(mut self, triggers: &Triggers) -> Lexicon {
         self.end_with_known_words();
         let mut lexicon = Lexicon {
             words: Table::new(self.words.iter().map(|(mark, (number, _))| (*mark, *number))),
@@ -133,6 +134,7 @@ impl Growing {
             self.lay_node(&mut lexicon, node);
         }
         debug_assert!(u16::try_from(lexicon.finds.len()).is_ok(), "too many phrases");
+        lexicon.finds.iter_mut().for_each(|find| find.trigger = triggers.of(find.phrase));
         lexicon.words.give(|node| lexicon.steps[node]);
         lexicon.edges.give(|node| lexicon.steps[node]);
         lexicon
@@ -216,8 +218,4 @@ impl Growing {
 
 fn to_u8(at: usize) -> u8 {
     u8::try_from(at).unwrap_or(u8::MAX)
-}
-
-pub(super) fn to_u16(at: usize) -> u16 {
-    u16::try_from(at).unwrap_or(u16::MAX)
 }

@@ -6,9 +6,8 @@
 //! Never keeps more than [`MAX_ORIGINS`] origins.
 
 use super::{
-    growing::to_u16,
     lexicon::{Find, NO_ROW},
-    sets::{Candidates, MOST, Set, Triggers},
+    sets::{Candidates, MOST, Set, Triggers, to_u16},
 };
 use crate::policy::classify::{
     reading::{WORDS, Word},

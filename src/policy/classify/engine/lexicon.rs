@@ -11,9 +11,8 @@
 //! Never finds phrases of scripts without spaces; those have an automaton of their own.
 
 use super::{
-    growing::to_u16,
     hits::{Hits, Places},
-    sets::{Trigger, Triggers},
+    sets::{Trigger, Triggers, to_u16},
     table::{All, Table, key_of_two},
 };
 use crate::policy::classify::reading::{LETTERS, Text};
@@ -122,13 +121,6 @@ impl Lexicon {
     pub(super) fn row(&self, row: u16) -> &[Find] {
         let finds = self.finds.get(usize::from(row)..).filter(|_| row != NO_ROW).unwrap_or_default();
         finds.split_inclusive(|find| find.is_last).next().unwrap_or_default()
-    }
-
-    /// Lets every find know what follows from its phrase.
-    pub(super) fn follow_up(&mut self, triggers: &Triggers) {
-        for find in &mut self.finds {
-            find.trigger = triggers.of(find.phrase);
-        }
     }
 
     /// Notes every find, in the order of the words they end with, as long as there is room for them.
@@ -246,9 +238,8 @@ mod tests {
         }
         let (text, mut hits) = (Text::of(text), Hits::default());
         hits.clear();
-        let (mut lexicon, triggers) = (growing.compile(), Triggers::rarest(&[], &placed));
-        lexicon.follow_up(&triggers);
-        lexicon.walk(&text, &triggers, &mut hits);
+        let triggers = Triggers::rarest(&[], &placed);
+        growing.compile(&triggers).walk(&text, &triggers, &mut hits);
         let mut finds = Vec::new();
         for id in (0..).take(phrases.len()).filter(|id| hits.seen.has(*id)) {
             for mut lane in hits.places.lanes(id, 0, text.words()) {

@@ -2,8 +2,6 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::growing::to_u16;
-
 /// Most atoms, most alternatives and most of other small numbers that a [`Set`] can hold.
 pub(in crate::policy::classify) const MOST: usize = 16384;
 /// Blocks of a set.
@@ -233,6 +231,10 @@ impl Need {
 /// The block of a [`Set`] in which one stands.
 fn block_of(one: u32) -> u16 {
     u16::try_from(one / 64).unwrap_or(u16::MAX)
+}
+
+pub(super) fn to_u16(at: usize) -> u16 {
+    u16::try_from(at).unwrap_or(u16::MAX)
 }
 
 pub(super) fn to_u32(at: usize) -> u32 {
