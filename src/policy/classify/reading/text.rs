@@ -148,13 +148,13 @@ impl Text {
     /// Whether what stands here only parts a key of JSON from a value that is like any other words, or that holds others.
     #[inline(never)]
     fn is_plain_key(&self, source: &Source, from: usize, to: usize) -> bool {
-        const GAPS: [u64; 2] = [u64::from_le_bytes(*b":\"\0\0\0\0\0\0"), u64::from_le_bytes(*b": \"\0\0\0\0\0")];
-        let (eight, length) = (source.eight(from), to - from);
-        if length < 8 && GAPS.contains(&letters::begin(eight, length)) {
-            return value_of(self.words()) == Value::Other;
+        match source.slice(from, to) {
+            b":\"" | b": \"" => value_of(self.words()) == Value::Other,
+            [b':', b'{' | b'[', ..] | [b':', b' ', b'{' | b'[', ..] => {
+                source.gap(from + 1, to, Kind::Quote) == to && value_of(self.words()) != Value::Echo
+            }
+            _ => false,
         }
-        let opens = matches!(eight.to_le_bytes(), [b':', b'{' | b'[', ..] | [b':', b' ', b'{' | b'[', ..]);
-        opens && source.gap(from + 1, to, Kind::Quote) == to && value_of(self.words()) != Value::Echo
     }
 
     /// Writes bytes of a word.

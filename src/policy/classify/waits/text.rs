@@ -74,17 +74,15 @@ const LEADS: [Lead; 48] = [
     lead(" wait about ", None),
 ];
 
-/// The mark of the last word of each.
-static LAST_MARKS: [u64; LEADS.len()] = {
-    let (mut marks, mut at) = ([0; LEADS.len()], 0);
+/// The last word of each.
+const ENDS_LEAD: Sieve = {
+    let (mut sieve, mut at) = (Sieve::NONE, 0);
     while at < LEADS.len() {
-        marks[at] = LEADS[at].ends.0;
+        sieve = sieve.and(LEADS[at].ends.0);
         at += 1;
     }
-    marks
+    sieve
 };
-/// These words.
-const ENDS_LEAD: Sieve = Sieve::NONE.and_all(&LAST_MARKS);
 
 /// Words of which one stands in every sentence that names a wait.
 pub(in crate::policy::classify) const WAITS: [&str; 4] = ["again", "retry", "wait", "resets"];
@@ -126,8 +124,7 @@ pub(super) fn stated(error: &ProviderError, reading: &Reading, in_words: bool) -
         let last = words.next().filter(|last| ENDS_LEAD.may_have(*last));
         let lead = last.and_then(|last| {
             let marks = (last, words.next());
-            let alike = LEADS.iter().zip(&LAST_MARKS).filter(|(_, mark)| **mark == last).map(|(lead, _)| lead);
-            let lead = alike.filter(|lead| lead.ends(before, marks)).max_by_key(|lead| lead.words.len())?;
+            let lead = LEADS.iter().filter(|lead| lead.ends(before, marks)).max_by_key(|lead| lead.words.len())?;
             (!NOT_LEADS.iter().any(|no| no.ends(before, marks))).then_some(lead)
         });
         let rest = source.get(number.source..)?;
