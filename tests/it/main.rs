@@ -17,6 +17,7 @@ mod front_tls;
 mod inject_gain;
 mod inject_wire;
 mod journal_spec;
+mod judge;
 mod provider_adapt;
 mod provider_anthropic;
 mod provider_attach;

@@ -39,6 +39,8 @@ async fn attempts_appear_as_spans_under_the_callers_trace() {
     for attempt in [first, second] {
         assert_eq!(parent(&spans, attempt).unwrap().span_id, root.span_id);
     }
+    let why = ["rule", "fact"].map(|what| attr(first, &format!("relight.error.{what}")));
+    assert_eq!(why.each_ref().map(Option::as_deref), [Some("status.http"), Some("status 500")]);
     assert_eq!(attr(second, "relight.attempt.cause").as_deref(), Some("retry:server_error"));
     assert_eq!(parent(&spans, named(&spans, "backoff")).unwrap().span_id, second.span_id);
     let chats: Vec<_> = spans.iter().filter(|span| span.name == "chat m-1").collect();
