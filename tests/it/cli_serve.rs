@@ -18,7 +18,7 @@ use crate::cli_binary::{relight, run};
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Starts a server, and reads where it listens.
-async fn started(more: &[&str]) -> (Child, String, Lines<BufReader<ChildStderr>>) {
+pub(crate) async fn started(more: &[&str]) -> (Child, String, Lines<BufReader<ChildStderr>>) {
     let arguments = ["serve", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"];
     let mut child = relight(&[&arguments, more].concat()).spawn().unwrap();
     let mut log = BufReader::new(child.stderr.take().unwrap()).lines();

@@ -1,12 +1,16 @@
 //! `ClassifyFailure`: what Relight makes of a failure, why, and what it would do, over real gRPC.
 
+use std::time::Duration;
+
 use relight::grpc::v1::{
     ClassifyFailureRequest, FailureClass, FailureCode, Header, InvalidRequestDetail, RecoveryStrategy, WaitSource,
+    recovery_service_client::RecoveryServiceClient,
 };
-use tonic::Code;
+use tonic::{Code, transport::Endpoint};
 use tonic_types::StatusExt as _;
 
 use crate::{
+    cli_serve::started,
     recovery::one_target,
     support::{relight::Relight, upstream::Upstream},
 };
@@ -78,4 +82,35 @@ async fn what_nobody_knows_is_unknown_and_a_bad_report_is_refused_with_every_fau
     let status = relight.recovery().classify_failure(lost).await.unwrap_err();
     assert_eq!(status.code(), Code::NotFound);
     assert!(status.message().contains("default"), "{}", status.message());
+}
+
+#[tokio::test]
+async fn a_rule_that_is_added_to_the_file_of_a_running_server_judges_from_then_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("relight.yaml");
+    let without = "\
+providers: { stage: { dialect: scripted, script: { otherwise: timeout } } }
+targets: { silent: { provider: stage, model: silent } }
+";
+    std::fs::write(&path, without).unwrap();
+    let (_child, address, _log) = started(&["--config", path.to_str().unwrap()]).await;
+    let channel = Endpoint::from_shared(format!("http://{address}")).unwrap().connect().await.unwrap();
+    let mut client = RecoveryServiceClient::new(channel);
+    let house = answer(429, "Rate limit: the house limit");
+    let before = client.classify_failure(house.clone()).await.unwrap().into_inner();
+    assert_eq!(before.failure_class(), FailureClass::RateLimited);
+    let rule = "{ name: house, class: quota_exceeded, when: { message: house limit }, retry_after: 90s }";
+    std::fs::write(&path, format!("{without}classifier: {{ rules: [{rule}] }}\n")).unwrap();
+    let judged_by_it = async {
+        loop {
+            let verdict = client.classify_failure(house.clone()).await.unwrap().into_inner();
+            if verdict.rule == "user:house" {
+                return verdict;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    let after = tokio::time::timeout(Duration::from_secs(30), judged_by_it).await.unwrap();
+    assert_eq!(after.failure_class(), FailureClass::QuotaExceeded);
+    assert_eq!(after.retry_after_ms, Some(90_000));
 }
