@@ -1,0 +1,52 @@
+# The commands of everyday work. `just` lists them; `.ci/run` runs all that must hold before a change lands.
+
+# List the recipes.
+default:
+    @just --list
+
+# Format, lints, unit tests and the rules of the architecture.
+check: fmt clippy unit architecture
+
+# The format of the code, unchanged if it is right.
+fmt:
+    cargo fmt --check
+
+# The lints of the compiler and of clippy, each an error.
+clippy:
+    cargo clippy --locked --all-targets -- -D warnings
+
+# The tests beside the code; no sockets.
+unit:
+    cargo test --locked --lib
+
+# Levels of modules, homes of crates, lengths of files.
+architecture:
+    cargo test --locked --test it architecture
+
+# All tests; some need the binaries of PostgreSQL.
+test *ARGS:
+    cargo test --locked {{ARGS}}
+
+# Break a scripted model and recover, in the terminal.
+demo *ARGS:
+    cargo run --locked -- demo {{ARGS}}
+
+# The classifier against labelled failures (a file of JSON lines).
+score FILE:
+    cargo run --locked -- classify --score {{FILE}}
+
+# The scenarios of the recovery policy, as a table.
+scenarios *ARGS:
+    cargo run --locked --release -- scenarios {{ARGS}}
+
+# The benchmarks of what is hot.
+bench *ARGS:
+    cargo bench --locked {{ARGS}}
+
+# The reference of the code, in a browser.
+doc:
+    cargo doc --locked --no-deps --open
+
+# All that must hold before a change lands, or the named sections of it.
+ci *SECTIONS:
+    .ci/run {{SECTIONS}}
