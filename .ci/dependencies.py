@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Checks what is compiled into Relight against deny.toml: licences, sources, banned crates, second versions.
+"""Checks what is compiled into Relight against deny.toml: licences, sources, banned crates, second versions; and that each
+dependency is used.
 
     python3 .ci/dependencies.py
 
 Reads `cargo metadata` and nothing else: no tool to build, no network beyond what the build itself needed. Advisories are
-not looked at, as their database is no package of a registry. Prints every finding, and fails if there is one.
+the section `advisories` of `.ci/run`. Prints every finding, and fails if there is one.
 """
 
 import collections
@@ -141,6 +142,21 @@ def stale(packages, rules):
             yield f"{skip['crate']} is not there twice any more: remove its skip from deny.toml"
 
 
+# Named by generated code alone.
+GENERATED = {"tonic-prost"}
+
+
+def unused(root, manifest):
+    """The dependencies that no source file names."""
+    folders = ["src", "tests", "benches", "examples"]
+    files = [root / "build.rs", *(file for folder in folders for file in (root / folder).rglob("*.rs"))]
+    code = "\n".join(file.read_text(encoding="utf-8") for file in files if file.is_file())
+    for table in ("dependencies", "build-dependencies", "dev-dependencies"):
+        for name in manifest.get(table, {}):
+            if name not in GENERATED and not re.search(rf"\b{name.replace('-', '_')}(::|;| as )", code):
+                yield f"unused: {name} in [{table}] is named by no source file"
+
+
 def main():
     rules = tomllib.loads((ROOT / "deny.toml").read_text(encoding="utf-8"))
     packages = compiled(metadata(rules["graph"]["targets"]))
@@ -148,6 +164,7 @@ def main():
         *licences(packages, rules["licenses"]),
         *bans(packages, rules["bans"]),
         *sources(packages, rules["sources"]),
+        *unused(ROOT, tomllib.loads((ROOT / "Cargo.toml").read_text(encoding="utf-8"))),
     ]
     for finding in findings:
         print(f"error: {finding}", file=sys.stderr)

@@ -1,7 +1,7 @@
 """What the check of dependencies promises."""
 
 import pytest
-from dependencies import bans, is_allowed, licences, matches
+from dependencies import bans, is_allowed, licences, matches, unused
 
 
 @pytest.mark.parametrize(
@@ -22,6 +22,14 @@ from dependencies import bans, is_allowed, licences, matches
 )
 def test_an_expression_is_met_with_allowed_licences_or_not_at_all(expression, allowed):
     assert is_allowed(expression, {"MIT", "Apache-2.0"}) is allowed
+
+
+def test_a_dependency_that_no_source_file_names_is_unused(tmp_path):
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src" / "lib.rs").write_text("use one_crate::Thing;\n")
+    manifest = {"dependencies": {"one-crate": "1", "other": "1"}, "dev-dependencies": {"third": "1"}}
+    found = list(unused(tmp_path, manifest))
+    assert [finding.split()[1] for finding in found] == ["other", "third"]
 
 
 def test_a_version_may_be_given_in_part():

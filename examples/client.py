@@ -6,7 +6,8 @@ import sys
 import grpc
 from relight.v1 import invocation_pb2, model_pb2, recovery_service_pb2, recovery_service_pb2_grpc
 
-channel = grpc.insecure_channel(os.environ.get("RELIGHT_ADDRESS", "127.0.0.1:50051"))
+address = os.environ.get("RELIGHT_ADDRESS", "127.0.0.1:50051").removeprefix("http://")
+channel = grpc.insecure_channel(address)
 relight = recovery_service_pb2_grpc.RecoveryServiceStub(channel)
 
 text = model_pb2.Part(text=model_pb2.TextPart(text=sys.argv[1]))

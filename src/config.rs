@@ -3,6 +3,7 @@
 //! This is the only module that reads files and the environment, so that everything above is told its world as
 //! values. Defaults work without any file. It never decides anything about a call; policy values are passed on.
 
+mod certificates;
 mod changes;
 mod check;
 pub mod classifier;
@@ -11,13 +12,17 @@ mod discover;
 pub mod environment;
 pub mod fault;
 mod inherit;
+pub mod lenient;
+pub mod limits;
 mod load;
 pub mod observe;
 pub mod policy;
 pub mod provider;
 mod reload;
+mod restart;
 pub mod route;
 pub mod secret;
+mod secrets;
 pub mod server;
 mod tree;
 
@@ -31,19 +36,23 @@ pub use self::{
     classifier::ClassifierConfig,
     environment::{Environment, GivenEnvironment, ProcessEnvironment},
     fault::{ConfigFaults, Fault, Position},
-    load::{Loaded, load, load_text},
+    inherit::Preset,
+    lenient::OnInvalidSetting,
+    load::{Loaded, NamedFile, load, load_text},
     policy::PolicyConfig,
     provider::{ProviderConfig, TargetConfig},
     reload::{ConfigWatcher, Reload},
+    restart::READ_AT_START,
     route::{OperationConfig, RouteConfig},
     secret::Secret,
+    secrets::shown_url,
     server::ServerConfig,
 };
 use crate::{
     domain::ids::{Operation, RouteName, TargetId},
     policy::{
         admission::AdmissionPolicy, circuit::CircuitPolicy, concurrency::ConcurrencyPolicy, gates::GatePolicy,
-        retry_budget::BudgetPolicy, timers::TimersPolicy,
+        retry_budget::BudgetPolicy, texts::Texts, timers::TimersPolicy,
     },
 };
 
@@ -51,6 +60,13 @@ use crate::{
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default = "Config::bare")]
 pub struct Config {
+    /// What the file is laid over: `standard`, the defaults, or `literal`, what the documents from which Relight was
+    /// asked say to the digit (see docs/literal.md). Default `standard`.
+    pub preset: Preset,
+    /// What is done about an invalid setting of recovery (`policies`, `operations`, `timers`, `circuit`, `gates`,
+    /// `budget`, `admission`, `concurrency`, `texts`, `events`): `refuse` the configuration, or leave the setting out so
+    /// that its `default` is in force, with a warning. Default `refuse`.
+    pub on_invalid_setting: OnInvalidSetting,
     /// The listeners and what they accept.
     pub server: ServerConfig,
     /// Who answers, by name; without any, they are found from well-known environment variables.
@@ -61,14 +77,16 @@ pub struct Config {
     /// What callers name; without any, one route `default` over all targets.
     #[schemars(with = "BTreeMap<String, RouteConfig>")]
     pub routes: BTreeMap<RouteName, RouteConfig>,
-    /// The route of callers that name none; unset: `default`, or the only one.
+    /// The route of callers that name none; unset: `default`, or the only one. Where there is none of these, callers
+    /// have to name a route.
     #[schemars(with = "Option<String>")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub default_route: Option<RouteName>,
     /// How operations differ, on all routes.
     #[schemars(with = "BTreeMap<String, OperationConfig>")]
     pub operations: BTreeMap<Operation, OperationConfig>,
-    /// Policies by name; `standard`, `agent`, `patient` and `none` are built in, and others are laid over `standard`.
+    /// Policies by name; `standard`, `agent`, `patient`, `steady`, `literal` and `none` are built in, and others are laid
+    /// over `standard`.
     pub policies: BTreeMap<String, PolicyConfig>,
     /// What pays for attempts after the first, per target.
     pub budget: BudgetPolicy,
@@ -84,6 +102,8 @@ pub struct Config {
     pub concurrency: ConcurrencyPolicy,
     /// How failures are judged, above what is built in.
     pub classifier: ClassifierConfig,
+    /// What people read of a failure, by its class (`timeout`) or code (`LLM_ERROR`); what is left out is worded by Relight.
+    pub texts: Texts,
     /// The ring of recent events.
     pub events: EventsConfig,
     /// Traces, metrics and logs.
@@ -109,6 +129,8 @@ impl Config {
     /// Before anything is completed: nobody to ask, no routes.
     fn bare() -> Self {
         Self {
+            preset: Preset::default(),
+            on_invalid_setting: OnInvalidSetting::default(),
             server: ServerConfig::default(),
             providers: BTreeMap::new(),
             targets: BTreeMap::new(),
@@ -123,6 +145,7 @@ impl Config {
             admission: AdmissionPolicy::default(),
             concurrency: ConcurrencyPolicy::default(),
             classifier: ClassifierConfig::default(),
+            texts: Texts::default(),
             events: EventsConfig::default(),
             telemetry: TelemetryConfig::default(),
             journal: JournalConfig::default(),
@@ -131,10 +154,13 @@ impl Config {
     }
 }
 
-/// The JSON Schema of the file, for editors and for the chart's values.
+/// The JSON Schema of the file, for editors and for the chart's values. Settings that are read at the start only have
+/// `x-needs-restart: true`.
 #[must_use]
 pub fn schema() -> serde_json::Value {
-    schemars::schema_for!(Config).to_value()
+    let mut schema = schemars::schema_for!(Config).to_value();
+    restart::mark(&mut schema);
+    schema
 }
 
 /// The effective configuration as YAML, without its secrets.

@@ -5,6 +5,7 @@
 
 mod parts;
 mod resolve;
+mod size;
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -12,6 +13,7 @@ use std::{
 };
 
 use arc_swap::ArcSwap;
+use futures_util::TryStreamExt as _;
 use jiff::Timestamp;
 use tower::{Service, ServiceExt as _};
 
@@ -32,8 +34,8 @@ use crate::{
         wire::{DeltaStream, WireCall},
     },
     events::EventBus,
-    layers::{ProgressStream, observe::Incoming, scope::Plan, spans::Spans, targets::Targets},
-    policy::{admission::Admission, classify::Classifier, classify::Verdict},
+    layers::{BoxFuture, ProgressStream, observe::Incoming, scope::Plan, spans::Spans, targets::Targets},
+    policy::{admission::Admission, classify::Classifier, classify::Verdict, secrets::Secrets},
     provider::Providers,
     stack::{Shared, Stack, stack},
 };
@@ -50,6 +52,7 @@ pub struct Engine {
     config: Arc<ArcSwap<Config>>,
     resolver: Arc<ArcSwap<resolve::Resolver>>,
     configuration: Arc<ArcSwap<Configuration>>,
+    secrets: Arc<ArcSwap<Secrets>>,
 }
 
 /// Which configuration is in force, and whether a newer one was refused.
@@ -59,6 +62,15 @@ pub struct Configuration {
     pub generation: u64,
     /// Why a newer one was refused, if it was.
     pub rejected: Option<Rejection>,
+}
+
+/// What a configuration that took another's place changed, by path.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ChangedSettings {
+    /// The settings that are others than before.
+    pub changed: Vec<String>,
+    /// Those among them that are read at the start only.
+    pub needs_restart: Vec<String>,
 }
 
 /// Why a configuration was refused.
@@ -72,10 +84,12 @@ pub struct Rejection {
     pub at: Timestamp,
 }
 
-/// The wire as the stack sees it: whatever providers are in force when an attempt begins.
+/// The wire as the stack sees it: whatever providers are in force when an attempt begins. No failure that comes up from
+/// it holds a configured secret.
 #[derive(Clone)]
 struct Wire {
     providers: Arc<ArcSwap<Providers>>,
+    secrets: Arc<ArcSwap<Secrets>>,
 }
 
 // === impl Engine ===
@@ -98,11 +112,12 @@ impl Engine {
             admission: Arc::clone(&admission),
             classifier: Arc::clone(&classifier),
         };
-        let stack = stack(shared, Wire { providers: Arc::clone(&providers) });
+        let secrets = Arc::new(ArcSwap::from_pointee(Secrets::new(config.secret_values())));
+        let stack = stack(shared, Wire { providers: Arc::clone(&providers), secrets: Arc::clone(&secrets) });
         let resolver = Arc::new(ArcSwap::from_pointee(resolve::Resolver::new(&config, &parts.targets)));
         let config = Arc::new(ArcSwap::from_pointee(config));
         let configuration = Arc::new(ArcSwap::from_pointee(Configuration { generation: 1, rejected: None }));
-        Ok(Self { stack, events, targets, classifier, admission, providers, config, resolver, configuration })
+        Ok(Self { stack, events, targets, classifier, admission, providers, config, resolver, configuration, secrets })
     }
 
     /// Puts another configuration in force, whole or not at all.
@@ -111,8 +126,10 @@ impl Engine {
     /// When a part cannot be built; the old configuration then stays in force.
     pub fn reload(&self, config: Config) -> Result<(), PartsError> {
         let parts = parts::build(&config)?;
-        self.targets.update(&parts.targets, &parts.shared);
+        self.secrets.store(Arc::new(Secrets::new(config.secret_values())));
+        // First, so that the first call which passes a gate that new settings opened is made with them.
         self.providers.store(Arc::new(parts.providers));
+        self.targets.update(&parts.targets, &parts.shared);
         self.classifier.store(Arc::new(parts.classifier));
         self.admission.lock().unwrap_or_else(PoisonError::into_inner).reconfigure(config.admission.clone());
         self.resolver.store(Arc::new(resolve::Resolver::new(&config, &parts.targets)));
@@ -162,12 +179,13 @@ impl Engine {
             attach: Some(handle),
         };
         // Whoever takes hold of an answer and lets go of it cancels it.
-        drop(Wire { providers: Arc::clone(&self.providers) }.call(call));
+        drop(Wire { providers: Arc::clone(&self.providers), secrets: Arc::clone(&self.secrets) }.call(call));
     }
 
     /// Judges bare facts as an attempt's would be.
     pub fn classify(&self, facts: &ProviderError) -> Verdict {
-        self.classifier.load().classify(facts, clock::wall_now())
+        let facts = self.secrets.load().take_out_of(facts.clone());
+        self.classifier.load().classify(&facts, clock::wall_now())
     }
 
     /// Judges bare facts of a target.
@@ -191,13 +209,12 @@ impl Engine {
     }
 
     /// Remembers what became of the last change of the configuration, in force or refused and why, and tells of it.
-    /// `changed`: the paths of the settings that are others than before.
-    pub fn configuration_changed(&self, changed: Result<Vec<String>, Rejection>) {
+    pub fn configuration_changed(&self, changed: Result<ChangedSettings, Rejection>) {
         let configuration = self.configuration();
         let (configuration, body) = match changed {
-            Ok(changed) => {
+            Ok(ChangedSettings { changed, needs_restart }) => {
                 let generation = configuration.generation + 1;
-                let body = EventBody::ConfigurationReloaded { generation, changed };
+                let body = EventBody::ConfigurationReloaded { generation, changed, needs_restart };
                 (Configuration { generation, rejected: None }, body)
             }
             Err(rejection) => {
@@ -230,13 +247,18 @@ impl std::fmt::Debug for Engine {
 impl Service<WireCall> for Wire {
     type Response = DeltaStream;
     type Error = ProviderError;
-    type Future = <Providers as Service<WireCall>>::Future;
+    type Future = BoxFuture<Result<DeltaStream, ProviderError>>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), ProviderError>> {
         Poll::Ready(Ok(()))
     }
 
     fn call(&mut self, call: WireCall) -> Self::Future {
-        Providers::clone(&self.providers.load()).call(call)
+        let secrets = self.secrets.load_full();
+        let calling = Providers::clone(&self.providers.load()).call(call);
+        Box::pin(async move {
+            let deltas = calling.await.map_err(|facts| secrets.take_out_of(facts))?;
+            Ok(Box::pin(deltas.map_err(move |facts| secrets.take_out_of(facts))) as DeltaStream)
+        })
     }
 }

@@ -196,7 +196,12 @@ mod tests {
     use super::*;
 
     fn happen(bus: &EventBus) -> Cursor {
-        bus.publish(None, 0, None, EventBody::ConfigurationReloaded { generation: 2, changed: Vec::new() })
+        bus.publish(
+            None,
+            0,
+            None,
+            EventBody::ConfigurationReloaded { generation: 2, changed: Vec::new(), needs_restart: Vec::new() },
+        )
     }
 
     #[tokio::test]

@@ -7,9 +7,12 @@
 //!
 //! It knows nothing of gRPC, and it never decides how to recover: the engine below does.
 
+mod abandoned;
 mod adopt;
+mod append_only;
 mod backlog;
 mod checkpoint;
+mod find;
 mod follower;
 mod line;
 mod live;
@@ -18,22 +21,23 @@ mod recorder;
 mod run;
 mod standing;
 mod start;
+mod steadiness;
 mod tail;
 mod tenure;
 mod upstream;
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
 };
 
 use tokio::{sync::watch, task::JoinSet, time::Instant};
 
-use self::{backlog::Backlog, line::Lines, live::Execution};
+use self::{backlog::Backlog, line::Lines, live::Execution, steadiness::Steadiness};
 pub use self::{
     follower::{Follower, Lost, Told},
     standing::Standing,
@@ -42,14 +46,11 @@ pub use self::{
 use crate::{
     config::observe::{JournalConfig, JournalMode},
     domain::{
-        clock,
-        ids::{InvocationId, RequestId, TenantId},
+        ids::{InvocationId, RequestId},
         upstream::Tether,
     },
     engine::Engine,
-    journal::{
-        CancelWish, Compacted, Held, Journal, JournalError, LEASE, Owner, Record, Stats, Thread, ThreadError, ThreadKey,
-    },
+    journal::{CancelWish, Compacted, Held, Journal, JournalError, LEASE, Owner, Record, Stats, StoreHealth},
 };
 
 /// How long a taken-over invocation waits for its client to come back: a crash is not the client's wish to leave.
@@ -90,6 +91,8 @@ pub struct Levels {
     pub waiting: usize,
     /// Steps that were told and never recorded, since the beginning.
     pub dropped: u64,
+    /// Invocations that ran without a record because the journal was away, since the beginning.
+    pub unrecorded: u64,
     /// Steps that are kept in memory for readers.
     pub tail_steps: usize,
     /// Roughly what they take, in bytes.
@@ -112,14 +115,19 @@ struct Shared {
     journal: Arc<dyn Journal>,
     settings: Settings,
     running: Mutex<HashMap<InvocationId, Arc<Execution>>>,
+    /// What this replica owns and does not run yet.
+    claims: Mutex<HashSet<Held>>,
     tasks: Mutex<JoinSet<()>>,
     backlog: Arc<Backlog>,
+    /// Invocations that ran without a record.
+    unrecorded: AtomicU64,
     lines: Arc<Lines>,
     /// What the journal kept after its newest compaction, and what all of them removed.
     kept: Mutex<(Stats, Compacted)>,
     journal_standing: Mutex<Standing>,
     /// Until when the leases of this replica are good for sure.
     leased_until: watch::Sender<Instant>,
+    steadiness: Mutex<Steadiness>,
     closing: AtomicBool,
 }
 
@@ -141,6 +149,20 @@ pub enum Cancelled {
     Ended,
     /// There is none.
     Unknown,
+}
+
+/// Has the lease of an invocation renewed until it runs, or is given up.
+struct Claim {
+    shared: Arc<Shared>,
+    held: Held,
+}
+
+// === impl Claim ===
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        self.shared.claims.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.held);
+    }
 }
 
 // === impl Settings ===
@@ -170,9 +192,11 @@ impl Executions {
     /// No executions yet.
     pub fn new(engine: Engine, journal: Arc<dyn Journal>, settings: Settings) -> Self {
         let leased_until = watch::Sender::new(Instant::now() + settings.lease);
+        let steadiness = Mutex::new(Steadiness::new(settings.lease));
         let backlog = Arc::new(Backlog::new(settings.queue));
         let shared = Shared {
             backlog,
+            unrecorded: AtomicU64::new(0),
             lines: Arc::default(),
             kept: Mutex::default(),
             journal_standing: Mutex::default(),
@@ -180,6 +204,8 @@ impl Executions {
             journal,
             settings,
             running: Mutex::default(),
+            claims: Mutex::default(),
+            steadiness,
             tasks: Mutex::default(),
             leased_until,
             closing: AtomicBool::new(false),
@@ -210,6 +236,7 @@ impl Executions {
             running: running.len(),
             waiting: backlog.waiting(),
             dropped: backlog.dropped(),
+            unrecorded: self.shared.unrecorded.load(Ordering::Relaxed),
             tail_steps,
             tail_bytes,
         }
@@ -220,31 +247,11 @@ impl Executions {
         tenure::keep(&self.shared).await;
     }
 
-    /// The invocation of a tenant, by name.
-    ///
-    /// # Errors
-    /// When the journal fails.
-    pub async fn find(&self, tenant: &TenantId, name: &Name) -> Result<Option<Record>, JournalError> {
-        let found = match name {
-            Name::Id(id) => self.shared.journal.get(id).await?,
-            Name::Request(request) => self.shared.journal.get_by_request(tenant, request).await?,
-        };
-        Ok(found.filter(|record| record.tenant == *tenant))
-    }
-
     /// Follows an invocation that the journal knows, after the step (epoch, number) that the follower has.
     pub fn follow(&self, record: &Record, after: Option<(u64, u64)>) -> Started {
         let mut started = self.shared.of_record(record);
         started.follower = Follower::new(Arc::clone(&self.shared), record.id.clone(), after);
         started
-    }
-
-    /// The recorded steps of an invocation, at most `limit`.
-    ///
-    /// # Errors
-    /// When the journal fails.
-    pub async fn steps(&self, id: &InvocationId, limit: usize) -> Result<Vec<crate::journal::Entry>, JournalError> {
-        Ok(self.shared.journal.read(id, 0, limit).await?.map(|page| page.entries).unwrap_or_default())
     }
 
     /// Asks for an invocation's end, wherever it runs. `reason` is in plain words.
@@ -258,7 +265,7 @@ impl Executions {
         }
         match self.shared.journal.request_cancel(id).await? {
             CancelWish::Recorded => {
-                // One that nobody executes has nobody to hear of it.
+                // One that no replica executes is ended here.
                 self.shared.take_over_orphan(id).await?;
                 Ok(Cancelled::Asked)
             }
@@ -267,32 +274,16 @@ impl Executions {
         }
     }
 
-    /// A kept conversation.
-    ///
-    /// # Errors
-    /// When the journal fails.
-    pub async fn thread(&self, key: &ThreadKey) -> Result<Option<Thread>, JournalError> {
-        self.shared.journal.load_thread(key).await
-    }
-
-    /// Deletes a kept conversation, at `version` or at any; tells whether there was one.
-    ///
-    /// # Errors
-    /// [`ThreadError::Version`] at another version, [`ThreadError::Busy`] while an invocation runs on it.
-    pub async fn delete_thread(&self, key: &ThreadKey, version: Option<u64>) -> Result<bool, ThreadError> {
-        self.shared.journal.delete_thread(key, version, clock::wall_now()).await
-    }
-
     /// Stops whatever still runs without ending it, so that another replica goes on with it at once.
     pub async fn hand_over(&self) {
         self.shared.closing.store(true, Ordering::SeqCst);
         let held = self.shared.held();
         for execution in self.shared.all() {
-            execution.lose();
+            self.shared.fence(&execution);
         }
         let mut tasks = std::mem::take(&mut *self.shared.tasks());
         tasks.shutdown().await;
-        if let Err(error) = self.shared.journal.release(&self.shared.settings.owner, &held, clock::wall_now()).await {
+        if let Err(error) = self.shared.journal.release(&self.shared.settings.owner, &held).await {
             tracing::warn!(%error, "leases could not be released; another replica takes over when they expire");
         }
     }
@@ -313,14 +304,35 @@ impl Shared {
         self.running().get(id).cloned()
     }
 
+    /// Takes an execution off the list, then wakes its followers, which read the journal from now on. Does nothing to
+    /// another execution of the same invocation.
+    fn fence(&self, execution: &Arc<Execution>) {
+        let mut running = self.running();
+        if running.get(&execution.id).is_some_and(|listed| Arc::ptr_eq(listed, execution)) {
+            running.remove(&execution.id);
+        }
+        drop(running);
+        execution.mark_fenced();
+    }
+
     fn all(&self) -> Vec<Arc<Execution>> {
         self.running().values().cloned().collect()
     }
 
+    /// Everything whose lease this replica renews: what runs here, and what is about to.
     fn held(&self) -> Vec<Held> {
+        let claimed = self.claims.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let running = self.running();
         let recorded = running.values().filter(|execution| execution.is_recorded);
-        recorded.map(|execution| Held { id: execution.id.clone(), epoch: execution.epoch }).collect()
+        let recorded = recorded.map(|execution| Held { id: execution.id.clone(), epoch: execution.epoch });
+        // One that has just begun may be in both.
+        recorded.chain(claimed).collect::<HashSet<_>>().into_iter().collect()
+    }
+
+    /// Has the lease of an invocation renewed that is this replica's and does not run yet.
+    fn claim(self: &Arc<Self>, held: Held) -> Claim {
+        self.claims.lock().unwrap_or_else(PoisonError::into_inner).insert(held.clone());
+        Claim { shared: Arc::clone(self), held }
     }
 
     fn is_closing(&self) -> bool {
@@ -337,8 +349,25 @@ impl Shared {
         Tether::leased(self.leased_until.subscribe())
     }
 
-    fn leases_renewed(&self, asked_at: Instant) {
-        self.leased_until.send_replace(asked_at + self.settings.lease);
+    /// Notes a renewal that succeeded, or not, and was sent at `asked_at`.
+    fn leases_renewed(&self, asked_at: Instant, succeeded: bool) {
+        let mut steadiness = self.steadiness.lock().unwrap_or_else(PoisonError::into_inner);
+        if succeeded {
+            steadiness.renewed(asked_at, Instant::now());
+            self.leased_until.send_replace(asked_at + self.settings.lease);
+        } else {
+            steadiness.failed();
+        }
+    }
+
+    /// Whether a lease that expired means that its owner is gone.
+    fn may_take_over(&self) -> bool {
+        self.steadiness.lock().unwrap_or_else(PoisonError::into_inner).may_take_over(Instant::now())
+    }
+
+    /// Whether the journal is known to be away.
+    fn journal_is_away(&self) -> bool {
+        self.journal.health().is_some_and(|health| *health.borrow() != StoreHealth::Up)
     }
 
     /// Says that the journal was away, or was not; whoever watches is told when that changes.

@@ -1,13 +1,16 @@
 //! The OpenAI-compatible HTTP front: chat completions and models, for clients that cannot speak gRPC.
 //!
-//! A model name there is a route here, and every call goes through the same engine and policies as a gRPC call, so
-//! that an official SDK needs nothing but another base URL. What the gRPC stream can say and this one cannot is
+//! A model name there is a route here, and every call is an invocation like one over gRPC: it goes through the same
+//! policies, is recorded, and can be looked up, cancelled and taken over, so that an official SDK needs nothing but
+//! another base URL. What the gRPC stream can say and this one cannot is
 //! "discard what I sent": a restarted answer goes on where its text agrees with what was delivered, is continued where
 //! a target can do that, and ends in an error event where neither holds. It never sends a text that no model wrote,
 //! and never ends a broken answer as if it were whole.
 //!
 //! A request may ask by headers: `x-relight-operation` (default `executor`), `x-relight-max-retries`,
-//! `x-relight-deadline-ms` (or `x-request-timeout`, in seconds), `idempotency-key`, and W3C trace context. An answer
+//! `x-relight-deadline-ms` (or `x-request-timeout`, in seconds), `idempotency-key` (the gRPC API's `request_id`: the same
+//! key and body join the call that runs, or get its answer once more), `x-relight-thread` (the conversation that Relight
+//! keeps; messages are then only the new ones), and W3C trace context. An answer
 //! tells by headers: `x-relight-invocation` and `x-request-id` (both the id of the invocation),
 //! `x-relight-attempts`, `x-relight-target` (who answers, where that is certain), and `x-relight-adapted` (what of the
 //! request was changed so that a model takes it; never silently). A refusal has its status, its error object and its
@@ -16,14 +19,13 @@
 
 mod chat;
 mod chunks;
-mod continuation;
 mod document;
+pub mod entries;
 mod error;
 mod headers;
 mod message;
 mod models;
 mod request;
-mod seam;
 mod stream;
 
 use std::sync::Arc;
@@ -35,11 +37,13 @@ use axum::{
     routing::{get, post},
 };
 
+pub use self::error::EarlyRefusal;
 use self::error::Refused;
 use crate::{
     config::server::OpenaiFrontConfig,
     domain::ids::{RouteName, TenantId},
     engine::Engine,
+    execution::Executions,
 };
 
 /// Who calls, as the door knows it.
@@ -51,14 +55,11 @@ pub struct Caller {
     pub routes: Vec<RouteName>,
 }
 
-/// Who is let in, and whether anybody still is. The server gives it, so that both fronts have one list of keys.
+/// Who is let in. The server gives it, so that both fronts have one list of keys.
 pub trait Door: Send + Sync + 'static {
     /// Who sent this request; `certificate` is the first one that its connection showed, DER. `None` when nobody that
     /// is known.
     fn identify(&self, headers: &HeaderMap, certificate: Option<&[u8]>) -> Option<Caller>;
-
-    /// Whether the process is about to end.
-    fn is_draining(&self) -> bool;
 }
 
 /// The certificate that a client's connection showed, DER, if it did; the listener gives it as `ConnectInfo`.
@@ -72,13 +73,14 @@ type Shown = Option<Extension<ConnectInfo<ClientCertificate>>>;
 #[derive(Clone)]
 pub(crate) struct Front {
     engine: Engine,
+    executions: Executions,
     door: Arc<dyn Door>,
     started_unix: i64,
 }
 
 /// The front's routes. Bodies larger than `max_body_bytes` are refused.
-pub fn router(engine: Engine, door: Arc<dyn Door>, max_body_bytes: usize) -> Router {
-    let front = Front { engine, door, started_unix: crate::domain::clock::wall_now().as_second() };
+pub fn router(engine: Engine, executions: Executions, door: Arc<dyn Door>, max_body_bytes: usize) -> Router {
+    let front = Front { engine, executions, door, started_unix: crate::domain::clock::wall_now().as_second() };
     Router::new()
         .route("/v1/chat/completions", post(chat::complete))
         .route("/v1/models", get(models::list))
@@ -87,6 +89,12 @@ pub fn router(engine: Engine, door: Arc<dyn Door>, max_body_bytes: usize) -> Rou
         .method_not_allowed_fallback(async || Refused::wrong_method())
         .layer(DefaultBodyLimit::max(max_body_bytes))
         .with_state(front)
+}
+
+/// Whether a body is a chat completion request that this front takes.
+#[must_use]
+pub fn is_request(body: &[u8]) -> bool {
+    request::ChatRequest::read(body).is_ok()
 }
 
 // === impl Caller ===

@@ -4,6 +4,7 @@ pub mod admin;
 pub mod auth;
 pub mod convert;
 mod dry_run;
+pub mod entries;
 pub mod folder;
 mod lookup;
 pub mod presence;

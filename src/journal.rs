@@ -10,6 +10,8 @@
 mod changes;
 mod error;
 mod fingerprint;
+mod guarded;
+mod instance;
 mod memory;
 mod migrate;
 pub mod postgres;
@@ -25,11 +27,14 @@ use std::{fmt::Debug, sync::Arc};
 
 use futures_util::future::BoxFuture;
 use jiff::Timestamp;
+use tokio::sync::watch;
 
+use self::instance::Instance;
 pub use self::{
-    changes::Changes,
+    changes::{Changes, Notices},
     error::{AppendError, FinishError, JournalError, ThreadError},
     fingerprint::Fingerprint,
+    guarded::{GuardedJournal, StoreHealth},
     memory::MemoryJournal,
     record::{
         Begun, CancelWish, Compacted, EVENTS_KEPT, Entry, Finish, Held, INVOCATION_CAP_BYTES, LEASE, LEASE_RENEWAL,
@@ -56,6 +61,9 @@ pub type Answer<'a, T, E = JournalError> = BoxFuture<'a, Result<T, E>>;
 
 /// The durable record. Dropping an operation's future leaves it done or not done, never half done.
 pub trait Journal: Debug + Send + Sync {
+    /// Whether its store takes writes, as it changes; `None` where it cannot be lost.
+    fn health(&self) -> Option<watch::Receiver<StoreHealth>>;
+
     /// Records an invocation, unless its tenant used its request id before: exactly one of any number of concurrent
     /// begins gets [`Begun::New`].
     fn begin(&self, new: NewInvocation, now: Timestamp) -> Answer<'_, Begun>;
@@ -91,15 +99,21 @@ pub trait Journal: Debug + Send + Sync {
     /// The invocation that a tenant's request id stands for.
     fn get_by_request<'a>(&'a self, tenant: &'a TenantId, request: &'a RequestId) -> Answer<'a, Option<Record>>;
 
+    /// Lets the request id of a finished invocation be used anew, as if it never had been.
+    fn free_request<'a>(&'a self, id: &'a InvocationId) -> Answer<'a, ()>;
+
     /// Extends the leases of what `owner` holds, and tells what it does not hold any more. An expired lease that
     /// nobody took is extended, too.
     fn renew<'a>(&'a self, owner: &'a Owner, held: &'a [Held], now: Timestamp) -> Answer<'a, Renewed>;
 
     /// Ends the leases of what `owner` holds, so that another replica takes over at once.
-    fn release<'a>(&'a self, owner: &'a Owner, held: &'a [Held], now: Timestamp) -> Answer<'a, ()>;
+    fn release<'a>(&'a self, owner: &'a Owner, held: &'a [Held]) -> Answer<'a, ()>;
 
     /// At most `limit` running invocations whose leases have expired, longest first.
     fn expired(&self, now: Timestamp, limit: usize) -> Answer<'_, Vec<Held>>;
+
+    /// At most `limit` running invocations whose leases were released, so that they need an owner at once.
+    fn released(&self, limit: usize) -> Answer<'_, Vec<Held>>;
 
     /// Takes an execution over whose lease has expired, if it is still at `expected.epoch`: of any number of
     /// concurrent callers exactly one gets it.
@@ -161,6 +175,9 @@ pub trait Journal: Debug + Send + Sync {
     /// Applies the retention: events, then outcomes that are too old, then the oldest beyond the cap.
     fn compact(&self, now: Timestamp) -> Answer<'_, Compacted>;
 
+    /// What the journal keeps under this name; `fresh` from now on where there is nothing yet.
+    fn property<'a>(&'a self, name: &'a str, fresh: String) -> Answer<'a, String>;
+
     /// How much is kept.
     fn stats(&self) -> Answer<'_, Stats>;
 }
@@ -174,7 +191,38 @@ pub async fn open(config: &JournalConfig) -> Result<Arc<dyn Journal>, JournalErr
     let vault = Vault::new(config.encryption_keys.iter().map(Secret::expose));
     Ok(match &config.store {
         JournalStore::Embedded | JournalStore::Memory => Arc::new(MemoryJournal::new(limits)),
-        JournalStore::Sqlite(path) => Arc::new(sqlite::open(path, config.mode, limits).await?.sealed_by(vault)),
-        JournalStore::Postgres(url) => Arc::new(postgres::open(url.expose(), limits).await?.sealed_by(vault)),
+        JournalStore::Sqlite(path) => {
+            let (path, mode, notices) = (path.clone(), config.mode, Notices::default());
+            let instance = Instance::of(&path).await;
+            Arc::new(
+                GuardedJournal::start(
+                    instance,
+                    Box::new(move || {
+                        let (path, limits, vault, notices) =
+                            (path.clone(), limits.clone(), vault.clone(), notices.clone());
+                        Box::pin(async move {
+                            Ok(sqlite::open(&path, mode, limits).await?.sealed_by(vault).announcing(notices))
+                        })
+                    }),
+                )
+                .await?,
+            )
+        }
+        JournalStore::Postgres(url) => {
+            let (url, notices) = (url.clone(), Notices::default());
+            Arc::new(
+                GuardedJournal::start(
+                    None,
+                    Box::new(move || {
+                        let (url, limits, vault, notices) =
+                            (url.clone(), limits.clone(), vault.clone(), notices.clone());
+                        Box::pin(async move {
+                            Ok(postgres::open_shared(url.expose(), limits, notices).await?.sealed_by(vault))
+                        })
+                    }),
+                )
+                .await?,
+            )
+        }
     })
 }

@@ -5,6 +5,7 @@
 //! gates, budgets) lives in [`targets`] and is looked up, never owned by a layer.
 
 pub mod admit;
+pub mod append_only;
 pub mod attempt;
 pub mod cancel;
 pub mod circuit;

@@ -4,18 +4,32 @@
 //! operators run. It ends in order: not ready, no new invocations, running ones finish, then telemetry is flushed.
 
 mod admin_port;
+mod connection;
+mod cors;
 mod executions;
 mod front_port;
+mod intake;
 mod listen;
 mod reload;
+mod rpc_metrics;
+mod timed_journal;
+mod tls;
+mod watchdog;
 
-use std::{future::Future, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    future::Future,
+    net::SocketAddr,
+    path::PathBuf,
+    sync::{Arc, atomic::AtomicBool},
+    time::Duration,
+};
 
 use arc_swap::ArcSwap;
-use tokio::{sync::watch, task::JoinSet};
+use tokio::{runtime::Handle, sync::watch, task::JoinSet};
 use tonic::service::Routes;
 
 pub use self::listen::{BindError, Listeners};
+use self::{connection::LimitedListener, intake::Intake, tls::Certificates, watchdog::Watchdog};
 use crate::{
     config::{Config, Loaded, observe::LogFormat as LogSetting},
     domain::{event::Severity, target::Target},
@@ -38,6 +52,16 @@ use crate::{
 
 /// How long health says "not serving" before connections are told to go, so that load balancers see it.
 const NOT_READY_PAUSE: Duration = Duration::from_millis(500);
+
+/// How long leases may take to be released at a second signal.
+const GIVE_UP_BOUND: Duration = Duration::from_secs(1);
+
+/// How long no invocation must run before the drain is over: connections were told to go by then, and what clients sent
+/// before they heard of it has arrived.
+const QUIET: Duration = Duration::from_millis(500);
+
+/// How long the last statuses and events may take to be sent.
+const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// How long telemetry may take to flush.
 const FLUSH_BOUND: Duration = Duration::from_secs(3);
@@ -65,12 +89,15 @@ pub enum StartError {
     /// A listener.
     #[error(transparent)]
     Bind(#[from] BindError),
+    /// The watchdog.
+    #[error("server.watchdog: no thread can be started: {0}")]
+    Watchdog(std::io::Error),
     /// The journal.
     #[error("journal.store cannot be opened")]
     Journal(#[from] JournalError),
-    /// TLS.
-    #[error("TLS cannot be set up: {0}")]
-    Tls(String),
+    /// Reflection.
+    #[error("reflection cannot be set up: {0}")]
+    Reflection(String),
 }
 
 /// A running server. Dropping it stops everything at once; `shutdown` ends it in order.
@@ -87,10 +114,13 @@ pub struct Running {
     draining: watch::Sender<bool>,
     stop: watch::Sender<bool>,
     health: tonic_health::server::HealthReporter,
+    /// The listeners of callers; each ends when its connections have.
+    serving: JoinSet<()>,
     tasks: JoinSet<()>,
     telemetry: Telemetry,
-    drain_timeout: Duration,
+    metrics: Metrics,
     skip_pause: bool,
+    _watchdog: Option<Watchdog>,
 }
 
 #[derive(Debug)]
@@ -112,7 +142,8 @@ impl Running {
         let events = EventBus::beyond_earlier_processes(config.events.capacity);
         let settings = telemetry_settings(config);
         let (tracer, tracer_guard) = telemetry::build_tracer(&settings)?;
-        let engine = Engine::new(config.clone(), Spans::new(tracer), events.clone())?;
+        let spans = Spans::new(tracer).capturing_content(config.telemetry.capture_content);
+        let engine = Engine::new(config.clone(), spans, events.clone())?;
         let (metrics, metrics_task) = Metrics::start(&events, &settings, target_names(&engine))?;
         let logs = options.logs.then(|| start_logs(config, &events));
         let (draining, draining_seen) = watch::channel(false);
@@ -120,38 +151,58 @@ impl Running {
         let presence = Presence::new(draining_seen.clone());
         let authenticator = Arc::new(ArcSwap::from_pointee(Authenticator::new(&config.server)));
         let (health, health_service) = tonic_health::server::health_reporter();
+        let certificates = Certificates::new(&config.server);
         let mut tasks = JoinSet::new();
+        let admin_address = listeners.admin.local_addr().map_err(BindError::from)?;
+        let address = listeners.grpc.local_addr().map_err(BindError::from)?;
         if loaded.file.is_some() {
             let reloads = reload::Reloads {
                 engine: engine.clone(),
                 authenticator: Arc::clone(&authenticator),
+                certificates: certificates.clone(),
                 metrics: metrics.clone(),
             };
-            reload::follow(loaded.clone(), reloads, &mut tasks);
+            let front = listeners.openai_front.as_ref().and_then(|front| front.local_addr().ok());
+            reload::follow(loaded.clone(), front.into_iter().chain([address]).collect(), reloads, &mut tasks);
         }
-        let admin_address = listeners.admin.local_addr().map_err(BindError::from)?;
-        let address = listeners.grpc.local_addr().map_err(BindError::from)?;
         let max_bytes = usize::try_from(config.server.max_message_bytes).unwrap_or(usize::MAX);
+        let intake = Intake::new(&config.server, Arc::clone(&authenticator));
+        let limited =
+            |name, listener| LimitedListener::new(name, listener, &config.server.limits, &config.server.timeouts);
         let mut openai_front_address = None;
+        let (executions, tokens) = executions::start(config, options, engine.clone(), &metrics, &mut tasks).await?;
+        let mut serving = JoinSet::new();
         if let Some(listener) = listeners.openai_front {
             openai_front_address = Some(listener.local_addr().map_err(BindError::from)?);
+            let listener = limited("openai_front", listener);
             let port = front_port::FrontPort {
                 engine: engine.clone(),
+                intake: intake.clone(),
+                cors: config.server.cors.clone(),
+                executions: executions.clone(),
                 authenticator: Arc::clone(&authenticator),
-                presence: presence.clone(),
+                draining: draining_seen.clone(),
                 max_body_bytes: max_bytes,
             };
-            port.serve(&config.server, listener, stop_seen.clone(), &mut tasks)?;
+            port.serve(listener, &certificates, stop_seen.clone(), &mut serving);
         }
-        let (executions, tokens) = executions::start(config, options, engine.clone(), &mut tasks).await?;
         read_levels(&metrics, &engine, &executions, &presence);
         let admin = Admin::new(engine.clone(), executions.clone(), Arc::clone(&authenticator), presence.clone());
         let recovery = Recovery::new(engine.clone(), executions.clone(), tokens, authenticator, presence);
-        let routes = Routes::new(health_service.clone())
+        let api = Routes::new(health_service.clone())
             .add_service(RecoveryServiceServer::new(recovery).max_decoding_message_size(max_bytes))
             .add_service(AdminServiceServer::new(admin).max_decoding_message_size(max_bytes));
-        listen::serve_grpc(&config.server, listeners.grpc, routes, stop_seen.clone(), &mut tasks)?;
-        admin_port::serve(listeners.admin, health_service, metrics, draining_seen, stop_seen, &mut tasks);
+        let api = rpc_metrics::recorded(api, &metrics);
+        let api = (api, cors::layer(config.server.cors.clone()));
+        listen::serve_grpc(&config.server, listeners.grpc, api, &certificates, &intake, stop_seen, &mut serving)?;
+        let scraped = config.telemetry.prometheus.then(|| metrics.clone());
+        let live = Arc::new(AtomicBool::new(true));
+        let watchdog = (!config.server.watchdog.is_zero())
+            .then(|| watchdog::start(&Handle::current(), config.server.watchdog, Arc::clone(&live)))
+            .transpose()
+            .map_err(StartError::Watchdog)?;
+        let admin_listener = limited("admin", listeners.admin);
+        admin_port::serve(admin_listener, health_service, scraped, live, draining_seen, &mut tasks);
         let health_setter = health.clone();
         tasks.spawn(async move {
             set_health(&health_setter, tonic_health::ServingStatus::Serving).await;
@@ -166,10 +217,12 @@ impl Running {
             draining,
             stop,
             health,
+            serving,
             tasks,
             telemetry: Telemetry { tracer: Some(tracer_guard), metrics: Some(metrics_task), logs },
-            drain_timeout: config.server.drain_timeout,
+            metrics,
             skip_pause: options.skip_pause,
+            _watchdog: watchdog,
         })
     }
 
@@ -184,24 +237,41 @@ impl Running {
         self.shutdown().await;
     }
 
-    /// Ends in order, within the configured drain timeout: what still runs then is cancelled.
+    /// Gives up, in a second at most, what an orderly end would wait for: other replicas may then go on with the
+    /// invocations at once.
+    pub fn give_up(&self) -> impl Future<Output = ()> + use<> {
+        let executions = self.executions.clone();
+        async move {
+            let _ = tokio::time::timeout(GIVE_UP_BOUND, executions.hand_over()).await;
+        }
+    }
+
+    /// Ends in order, within the configured drain timeout. Calls are taken until their connections were told to go, and
+    /// those that are sent meanwhile; what runs at the end is handed over to another replica.
     pub async fn shutdown(mut self) {
         set_health(&self.health, tonic_health::ServingStatus::NotServing).await;
+        self.metrics.set_draining(true);
         self.draining.send_replace(true);
+        // As it is now: a changed configuration may have brought another one.
+        let drain_timeout = self.engine.config().server.drain_timeout;
+        tracing::info!(
+            running = self.executions.running(),
+            drain_timeout_ms = millis(drain_timeout),
+            "draining: health is NOT_SERVING, and calls in flight are finished"
+        );
         if !self.skip_pause {
             tokio::time::sleep(NOT_READY_PAUSE).await;
         }
         self.stop.send_replace(true);
-        let drained = async {
-            while self.engine.in_flight() > 0 {
-                tokio::time::sleep(Duration::from_millis(20)).await;
-            }
-        };
-        if tokio::time::timeout(self.drain_timeout, drained).await.is_err() {
-            tracing::warn!(left = self.engine.in_flight(), "the drain timeout is over; what still runs is cancelled");
+        if tokio::time::timeout(drain_timeout, self.drained()).await.is_err() {
+            let left = self.executions.running();
+            tracing::warn!(left, "the drain timeout is over; what still runs is handed over, or ends");
         }
-        // Before connections are cut, so that every stream says how it can be resumed.
+        // Before connections are cut, so that every caller is told what to do.
         self.executions.hand_over().await;
+        let _ = tokio::time::timeout(LAST_WORDS, async { while self.serving.join_next().await.is_some() {} }).await;
+        tracing::info!("stopped: no call is left");
+        self.serving.shutdown().await;
         self.tasks.shutdown().await;
         if let Some(tracer) = self.telemetry.tracer.take() {
             tracer.shutdown(FLUSH_BOUND).await;
@@ -213,6 +283,31 @@ impl Running {
             logs.finish(FLUSH_BOUND).await;
         }
     }
+}
+
+// === impl Running: the drain ===
+
+impl Running {
+    /// Returns when no invocation runs, and none is to be expected.
+    async fn drained(&mut self) {
+        let quiet = if self.skip_pause { Duration::ZERO } else { QUIET };
+        let mut quiet_since = None;
+        loop {
+            while self.serving.try_join_next().is_some() {}
+            if self.engine.in_flight() > 0 || self.executions.running() > 0 {
+                quiet_since = None;
+            } else if self.serving.is_empty()
+                || quiet_since.get_or_insert_with(tokio::time::Instant::now).elapsed() >= quiet
+            {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 async fn set_health(health: &tonic_health::server::HealthReporter, status: tonic_health::ServingStatus) {
@@ -230,6 +325,7 @@ fn telemetry_settings(config: &Config) -> TelemetrySettings {
         service_name: telemetry.service_name.clone(),
         resource: telemetry.resource.clone().into_iter().collect(),
         sample_ratio: telemetry.sample_ratio,
+        otlp_metrics: telemetry.otlp_metrics,
         ..TelemetrySettings::default()
     }
 }

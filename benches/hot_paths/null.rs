@@ -88,6 +88,7 @@ impl Stand {
             target: Arc::clone(&target),
             circuit: Arc::new(CircuitPolicy::default()),
             concurrency: ConcurrencyPolicy::default(),
+            settings: 0,
         };
         let events = EventBus::new(4096);
         let targets =

@@ -3,6 +3,7 @@
 use std::{io, process::ExitCode};
 
 use clap::{Args, Subcommand, ValueEnum};
+use jiff::{Timestamp, tz::TimeZone};
 use relight::grpc::v1;
 
 use super::{
@@ -131,15 +132,17 @@ fn show(targets: &[v1::Target]) -> io::Result<()> {
 }
 
 fn table(targets: &[v1::Target]) -> Table {
-    let headings = ["TARGET", "CIRCUIT", "EVIDENCE", "RETRY IN", "GATES", "BUDGET", "SLOTS", "P50 FIRST TOKEN"];
+    let headings =
+        ["TARGET", "CIRCUIT", "SINCE", "EVIDENCE", "RETRY IN", "GATES", "BUDGET", "SLOTS", "P50 FIRST TOKEN"];
     let mut table = Table::new(&headings);
     for target in targets {
-        let circuit = target.circuit.unwrap_or_default();
+        let circuit = target.circuit.clone().unwrap_or_default();
         table.row(vec![
             target.id.clone(),
             state(&circuit),
+            circuit.since.as_ref().map_or_else(|| "-".to_owned(), clock_time),
             circuit.evidence.as_ref().map_or_else(|| "-".to_owned(), evidence),
-            circuit.retry_in_ms.map_or_else(|| "-".to_owned(), span),
+            retry_in(&circuit),
             gates(&target.gates),
             target
                 .budget
@@ -161,6 +164,20 @@ fn state(circuit: &v1::Circuit) -> String {
             format!("{state} ({})", words::class(circuit.cause))
         }
         _ => state.to_owned(),
+    }
+}
+
+fn clock_time(time: &prost_types::Timestamp) -> String {
+    let at = Timestamp::new(time.seconds, time.nanos).unwrap_or_default();
+    at.to_zoned(TimeZone::system()).strftime("%H:%M:%S").to_string()
+}
+
+/// When it lets a call through again: a circuit that is open and due waits for a call to probe with.
+fn retry_in(circuit: &v1::Circuit) -> String {
+    match circuit.retry_in_ms {
+        Some(ms) => span(ms),
+        None if circuit.state() == v1::CircuitState::Open => "now".to_owned(),
+        None => "-".to_owned(),
     }
 }
 
@@ -225,6 +242,9 @@ mod tests {
         let lines = table(&[target]).lines();
         let cells: Vec<&str> = lines[1].split("  ").filter(|cell| !cell.is_empty()).map(str::trim).collect();
         let gates = "credential closed for 60 s (quota_exceeded)";
-        assert_eq!(cells, ["gpt", "open (timeout)", "8/9 failed, 8 in a row", "2.4 s", gates, "480/500", "-", "-"]);
+        assert_eq!(
+            cells,
+            ["gpt", "open (timeout)", "-", "8/9 failed, 8 in a row", "2.4 s", gates, "480/500", "-", "-"]
+        );
     }
 }

@@ -18,7 +18,7 @@ use relight::{
         clock::wall_now,
         failure::{ProviderError, Surface},
     },
-    policy::classify::{Classifier, corpus},
+    policy::{classify::Classifier, corpus},
 };
 
 use self::source::Pasted;

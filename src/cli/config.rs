@@ -55,6 +55,9 @@ pub(super) fn run(arguments: &ConfigArguments) -> anyhow::Result<ExitCode> {
                 let Config { providers, targets, routes, .. } = &loaded.config;
                 let counts = [(providers.len(), "provider"), (targets.len(), "target"), (routes.len(), "route")];
                 let counts = counts.map(|(count, what)| format!("{count} {what}{}", if count == 1 { "" } else { "s" }));
+                for fault in &loaded.left_out {
+                    tell(&format!("warning: left out, its default is in force: {fault}"));
+                }
                 answer(&format!("{} is valid: {}", file.display(), counts.join(", ")))?;
             }
             (Ok(_), Output::Json) => answer(&json!({ "valid": true, "faults": [] }).to_string())?,
@@ -67,7 +70,12 @@ pub(super) fn run(arguments: &ConfigArguments) -> anyhow::Result<ExitCode> {
         },
         ConfigCommand::Show { file } => match config::load(file.as_deref(), &ProcessEnvironment) {
             Ok(loaded) => answer(&match arguments.output {
-                Output::Text => config::show(&loaded.config).trim_end().to_owned(),
+                Output::Text => format!(
+                    "# Read at the start only, so that a change needs a restart: {}.\n\
+                     # A change of anything else is in force as soon as the file is accepted.\n{}",
+                    config::READ_AT_START.join(", "),
+                    config::show(&loaded.config).trim_end(),
+                ),
                 Output::Json => serde_json::to_string_pretty(&loaded.config)?,
             })?,
             Err(faults) => return Ok(tell_faults(&faults)),

@@ -168,7 +168,7 @@ fn conclude(shown: &[Shown], paint: Paint) -> io::Result<()> {
             scene.name.to_owned(),
             played.responses.len().to_string(),
             played.attempts().to_string(),
-            played.recovered_by(),
+            Some(played.recovered_by()).filter(|by| by != "nothing").unwrap_or_else(|| "-".to_owned()),
             played.last_reply(),
         ]);
     }

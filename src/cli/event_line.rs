@@ -22,12 +22,6 @@ pub(super) fn what(event: &v1::RecoveryEvent) -> Option<String> {
             (ms, "") => format!("{}; waiting {}", recovery.display_text, span(ms)),
             (ms, source) => format!("{}; waiting {} {source}", recovery.display_text, span(ms)),
         },
-        // Nothing failed in this call: what is known of the other target is reason enough.
-        Some(Body::FallbackChosen(v1::FallbackChosenEvent { from_target, to_target, failure_class, .. }))
-            if *failure_class == i32::from(v1::FailureClass::CircuitOpen) =>
-        {
-            format!("Going straight to {to_target}: {from_target} takes no calls now")
-        }
         _ if event.display_text.is_empty() => "Something happened that has no words here".to_owned(),
         _ => event.display_text.clone(),
     };
@@ -67,7 +61,7 @@ mod tests {
         };
         assert_eq!(
             what(&event("", Some(Body::RecoveryAttempted(recovery)))).unwrap(),
-            "Retrying executor (attempt 1/2): Rate limit reached; waiting 1.2 s as the provider's retry-after says"
+            "Retrying executor (attempt 1/2): Rate limit reached; waiting 1.2 s (at least what the provider's retry-after says)"
         );
     }
 

@@ -69,7 +69,7 @@ pub(super) struct InvokeArguments {
     /// How long it may take (`30s`, `2m`), retries and waits included.
     #[arg(long, value_name = "DURATION", value_parser = units::parse_duration)]
     deadline: Option<Duration>,
-    /// A label, for filters, metrics and traces; may be repeated.
+    /// A label, for filters of events, log lines and traces; may be repeated.
     #[arg(long = "label", value_name = "KEY=VALUE", value_parser = key_value)]
     labels: Vec<(String, String)>,
     /// Makes repeating this very request safe.

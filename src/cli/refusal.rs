@@ -7,6 +7,10 @@ use tonic_types::StatusExt as _;
 
 use super::terminal::{one_line, span};
 
+/// What is said where the server's HTTP/2 knows no such call and says no more.
+const NO_SUCH_CALL: &str =
+    "this port serves no such call; is it the address of the API (`server.listen`) and not of health and metrics?";
+
 /// What a server refused, and why; `Display` takes one line and one more for each detail.
 #[derive(Debug)]
 pub(super) struct Refusal {
@@ -29,7 +33,10 @@ impl From<Status> for Refusal {
         let faults = status.get_details_bad_request().map(|bad| bad.field_violations).unwrap_or_default();
         Self {
             code: status.code(),
-            message: one_line(status.message()),
+            message: match status.code() {
+                Code::Unimplemented if status.message().is_empty() => NO_SUCH_CALL.to_owned(),
+                _ => one_line(status.message()),
+            },
             violations: faults.iter().map(|fault| (one_line(&fault.field), one_line(&fault.description))).collect(),
             not_shown: fact("violationsNotShown").and_then(|count| count.parse().ok()).unwrap_or(0),
             retry_in: status.get_details_retry_info().and_then(|info| info.retry_delay),

@@ -22,7 +22,7 @@ use super::{
 const EXAMPLES: &str = "\
 Examples:
   relight scenarios                        all of them: some minutes of traffic each, in seconds
-  relight scenarios --only 3 --only 10     an outage, and a provider that flaps
+  relight scenarios --only 3,10            an outage, and a provider that flaps
   relight scenarios --seed 7 --rate 300    other dice, more calls
   relight scenarios --output json          for programs";
 
@@ -30,8 +30,8 @@ Examples:
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct ScenariosArguments {
-    /// Only this scenario (`3`, `6b`), or all that begin with this number; may be repeated.
-    #[arg(long, value_name = "NUMBER")]
+    /// Only these scenarios (`3`, `6b`), or all that begin with such a number; a list with commas, or repeated.
+    #[arg(long, value_name = "NUMBER", value_delimiter = ',')]
     only: Vec<String>,
     /// The seed of all dice; the same seed gives the same events.
     #[arg(long, default_value_t = 1)]

@@ -7,12 +7,17 @@ use std::{
     net::SocketAddr,
     path::{Path, PathBuf},
     process::ExitCode,
+    time::Duration,
 };
 
 use anyhow::bail;
 use clap::Args;
 use relight::{
-    config::{self, Environment, Loaded, ProcessEnvironment, ServerConfig, observe::LogFormat, server::AuthMode},
+    config::{
+        self, Environment, Loaded, ProcessEnvironment, ServerConfig,
+        observe::LogFormat,
+        server::{AuthMode, listen_address},
+    },
     domain::clock::wall_now,
     server::{Listeners, Options, Running},
 };
@@ -26,6 +31,9 @@ Examples:
   relight serve --config relight.yaml                  as configured; follows the file and SIGHUP
   relight serve --listen 0.0.0.0:50051 --config …      for other hosts; needs keys, or `server.auth: none`";
 
+/// How long threads that block may keep the process after its end.
+const LEAVE_BOUND: Duration = Duration::from_secs(1);
+
 /// What to serve, and where.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
@@ -34,10 +42,10 @@ pub(super) struct ServeArguments {
     #[arg(long, short, value_name = "FILE", env = "RELIGHT_CONFIG")]
     config: Option<PathBuf>,
     /// Where gRPC is served, in place of `server.listen`; port 0 takes a free one.
-    #[arg(long, value_name = "ADDRESS")]
+    #[arg(long, value_name = "ADDRESS", value_parser = listen_address)]
     listen: Option<SocketAddr>,
     /// Where health and metrics are served, in place of `server.admin_listen`; port 0 takes a free one.
-    #[arg(long, value_name = "ADDRESS")]
+    #[arg(long, value_name = "ADDRESS", value_parser = listen_address)]
     admin_listen: Option<SocketAddr>,
 }
 
@@ -57,7 +65,11 @@ pub(super) fn run(arguments: &ServeArguments) -> anyhow::Result<ExitCode> {
     server.listen = arguments.listen.unwrap_or(server.listen);
     server.admin_listen = arguments.admin_listen.unwrap_or(server.admin_listen);
     still_guarded(server)?;
-    tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(serve(loaded))
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let code = runtime.block_on(serve(loaded));
+    // A thread that still blocks somewhere must not keep the process.
+    runtime.shutdown_timeout(LEAVE_BOUND);
+    code
 }
 
 async fn serve(loaded: Loaded) -> anyhow::Result<ExitCode> {
@@ -67,12 +79,17 @@ async fn serve(loaded: Loaded) -> anyhow::Result<ExitCode> {
     let embedded_journal = embedded_journal(loaded.config.server.listen, &ProcessEnvironment);
     let options = Options { logs: true, embedded_journal, ..Options::default() };
     let running = Running::start(&loaded, listeners, &options).await?;
+    loaded.warn();
     tell_listening(&loaded, &running);
     stop.said().await;
+    let give_up = running.give_up();
     let ordered = running.shutdown();
     tokio::select! {
         () = ordered => Ok(ExitCode::SUCCESS),
-        signal = stop.said() => Ok(ExitCode::from(128 + signal)),
+        signal = stop.said() => {
+            give_up.await;
+            Ok(ExitCode::from(128 + signal))
+        }
     }
 }
 

@@ -5,10 +5,14 @@
 
 use std::{
     io::{self, IsTerminal, Write as _},
+    sync::{Mutex, PoisonError},
     time::Duration,
 };
 
-use relight::config::{Environment as _, ProcessEnvironment};
+use relight::{
+    config::{Environment as _, ProcessEnvironment},
+    domain::units,
+};
 
 /// Whether a stream is painted.
 #[derive(Debug, Clone, Copy)]
@@ -22,6 +26,32 @@ pub(super) struct Table {
     rows: Vec<Vec<String>>,
 }
 
+/// The last line of the answer on a terminal, as long as it is not ended.
+static BEGUN: Mutex<String> = Mutex::new(String::new());
+
+/// Writes a piece of the answer to standard output, which is a terminal.
+pub(super) fn show(text: &str) {
+    let mut begun = BEGUN.lock().unwrap_or_else(PoisonError::into_inner);
+    write_now(text);
+    match text.rsplit_once('\n') {
+        Some((_, last)) => last.clone_into(&mut begun),
+        None => begun.push_str(text),
+    }
+}
+
+/// Ends the line of the answer that is begun.
+pub(super) fn end_line() {
+    if !std::mem::take(&mut *BEGUN.lock().unwrap_or_else(PoisonError::into_inner)).is_empty() {
+        write_now("\n");
+    }
+}
+
+fn write_now(text: &str) {
+    let mut out = io::stdout().lock();
+    // A reader that went away ends the command with the next line that it must see.
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+}
+
 /// Writes a line to standard output.
 ///
 /// # Errors
@@ -32,9 +62,15 @@ pub(super) fn answer(line: &str) -> io::Result<()> {
     out.flush()
 }
 
-/// Writes a line to standard error. There is nowhere to tell that this failed.
+/// Writes a line to standard error. A line of the answer that is begun on the terminal is written once more below it, so
+/// that no answer is torn apart. There is nowhere to tell that this failed.
 pub(super) fn tell(line: &str) {
+    let begun = BEGUN.lock().unwrap_or_else(PoisonError::into_inner);
+    if !begun.is_empty() {
+        write_now("\n");
+    }
     let _ = writeln!(io::stderr().lock(), "{line}");
+    write_now(&begun);
 }
 
 /// The text on one line and without control characters.
@@ -49,18 +85,7 @@ pub(super) fn printable(text: &str) -> String {
 
 /// A time as people say it: `340 ms`, `2.4 s`, `3 min`.
 pub(super) fn span(ms: u64) -> String {
-    match ms {
-        0..1000 => format!("{ms} ms"),
-        1000..120_000 => {
-            let tenths = Duration::from_millis(ms).as_millis().div_ceil(100);
-            if tenths.is_multiple_of(10) {
-                format!("{} s", tenths / 10)
-            } else {
-                format!("{}.{} s", tenths / 10, tenths % 10)
-            }
-        }
-        _ => format!("{} min", ms.div_ceil(60_000)),
-    }
+    units::spoken_duration(Duration::from_millis(ms))
 }
 
 // === impl Paint ===

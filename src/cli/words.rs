@@ -43,11 +43,11 @@ pub(super) fn cause(number: i32) -> &'static str {
 /// Where a wait comes from, completing "waited 2 s, …".
 pub(super) fn wait_source(number: i32) -> &'static str {
     match v1::WaitSource::try_from(number) {
-        Ok(v1::WaitSource::Backoff) => "backing off",
-        Ok(v1::WaitSource::RetryAfter) => "as the provider's retry-after says",
+        Ok(v1::WaitSource::Backoff) => "(backoff)",
+        Ok(v1::WaitSource::RetryAfter) => "(at least what the provider's retry-after says)",
         Ok(v1::WaitSource::RateLimitReset) => "until the provider's rate limit resets",
         Ok(v1::WaitSource::RetryInfo | v1::WaitSource::ErrorBody | v1::WaitSource::ErrorText) => {
-            "as the provider's error says"
+            "(at least what the provider's error says)"
         }
         Ok(v1::WaitSource::TargetSwitch) => "before another target",
         Ok(v1::WaitSource::Gate) => "until its gate opens",

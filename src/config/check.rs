@@ -12,6 +12,7 @@ use super::{
     tree::Node,
 };
 
+mod limits;
 mod observe;
 mod upstream;
 
@@ -120,9 +121,17 @@ impl Checker<'_> {
         let server = &config.server;
         self.listeners(server);
         self.callers(config);
+        self.limits(server);
         self.range("server.max_message_bytes", &server.max_message_bytes, &1024, &(1 << 30), "from 1KiB to 1GiB");
         self.range("server.max_header_bytes", &server.max_header_bytes, &1024, &(1 << 20), "from 1KiB to 1MiB");
         self.range("server.max_concurrent_streams", &server.max_concurrent_streams, &1, &u32::MAX, "at least 1");
+        for (index, origin) in server.cors.allow_origins.iter().enumerate() {
+            let host = origin.strip_prefix("https://").or_else(|| origin.strip_prefix("http://"));
+            if origin != "*" && host.is_none_or(|host| host.is_empty() || host.contains(['/', ' '])) {
+                let reason = "is no origin; write a scheme and a host, as in https://dashboard.example, or `*`";
+                self.fault(&format!("server.cors.allow_origins[{index}]"), reason);
+            }
+        }
         if let Some(front) = &server.openai_front {
             let (least, most) = (Duration::from_millis(100), Duration::from_mins(5));
             self.range("server.openai_front.keepalive", &front.keepalive, &least, &most, "from 100ms to 5m");
@@ -158,6 +167,28 @@ impl Checker<'_> {
         }
     }
 
+    /// By what the caller of `server.keys[index]` is recognised.
+    fn caller_credential(&mut self, server: &ServerConfig, index: usize) {
+        let (key, earlier) = (&server.keys[index], &server.keys[..index]);
+        let path = format!("server.keys[{index}]");
+        if let Some(name) = &key.certificate_name {
+            let path = format!("{path}.certificate_name");
+            if !key.sha256.is_empty() {
+                self.fault(&path, "is given beside sha256; keep one of them");
+            } else if server.auth_mode() != AuthMode::ClientCertificate {
+                self.fault(&path, "has no effect without server.auth: client_certificate");
+            } else if earlier.iter().any(|other| other.certificate_name.as_ref() == Some(name)) {
+                self.fault(&path, "is the name of another caller already");
+            }
+        } else if key.sha256.is_empty() {
+            self.required(&format!("{path}.sha256"), "is missing; write the SHA-256 of the key");
+        } else if key.sha256.len() != 64 || !key.sha256.chars().all(|c| c.is_ascii_hexdigit()) {
+            self.fault(&format!("{path}.sha256"), "must be 64 hexadecimal digits: the SHA-256 of the key");
+        } else if earlier.iter().any(|other| other.sha256.eq_ignore_ascii_case(&key.sha256)) {
+            self.fault(&format!("{path}.sha256"), "is the key of another caller already");
+        }
+    }
+
     fn callers(&mut self, config: &Config) {
         let server = &config.server;
         match server.auth {
@@ -180,13 +211,7 @@ impl Checker<'_> {
             if key.tenant.is_empty() {
                 self.required(&format!("{path}.tenant"), "is missing; say who calls with this key");
             }
-            if key.sha256.is_empty() {
-                self.required(&format!("{path}.sha256"), "is missing; write the SHA-256 of the key");
-            } else if key.sha256.len() != 64 || !key.sha256.chars().all(|c| c.is_ascii_hexdigit()) {
-                self.fault(&format!("{path}.sha256"), "must be 64 hexadecimal digits: the SHA-256 of the key");
-            } else if server.keys[..index].iter().any(|other| other.sha256.eq_ignore_ascii_case(&key.sha256)) {
-                self.fault(&format!("{path}.sha256"), "is the key of another caller already");
-            }
+            self.caller_credential(server, index);
             for (route_index, route) in key.routes.iter().enumerate() {
                 if !config.routes.contains_key(route) && !self.is_written(&format!("routes.{route}")) {
                     let valid = config.routes.keys().map(crate::domain::ids::RouteName::as_str);

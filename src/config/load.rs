@@ -6,16 +6,18 @@
 use std::{
     io::Read as _,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use sha2::{Digest as _, Sha256};
 
 use super::{
-    Config, check, decode, discover,
+    Config, certificates, check, decode, discover,
     environment::{self, Environment},
     fault::{ConfigFaults, Fault},
-    inherit,
+    inherit, lenient,
     secret::Secret,
+    server::TlsConfig,
     tree::{self, Node, Value},
 };
 
@@ -30,11 +32,39 @@ pub struct Loaded {
     /// The file, if there is one.
     pub file: Option<PathBuf>,
     /// The other files that it names: keys and certificates. A change of theirs is a change of the configuration.
-    pub named_files: Vec<PathBuf>,
+    pub named_files: Vec<NamedFile>,
     /// The environment variables by which providers were found that are not in the file.
     pub found: Vec<&'static str>,
+    /// Invalid settings that were left out, as the file says, so that their defaults are in force.
+    pub left_out: Vec<Fault>,
     /// Two configurations with the same fingerprint are the same, the contents of named files included.
     pub fingerprint: String,
+    /// Whether the file names targets, so that none had to be found.
+    pub has_targets: bool,
+    /// The file as it was read.
+    pub(super) text: Secret,
+}
+
+/// A file that a setting names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NamedFile {
+    /// The path of the setting.
+    pub setting: String,
+    /// Where the file is.
+    pub file: PathBuf,
+    /// The SHA-256 of what it holds; none where it cannot be read.
+    pub digest: Option<[u8; 32]>,
+}
+
+// === impl Loaded ===
+
+impl Loaded {
+    /// Warns of each setting that was left out.
+    pub fn warn(&self) {
+        for fault in &self.left_out {
+            tracing::warn!(setting = fault.path, "invalid setting left out, its default is in force: {fault}");
+        }
+    }
 }
 
 /// Loads the file, or what works without one.
@@ -45,8 +75,9 @@ pub fn load(path: Option<&Path>, environment: &dyn Environment) -> Result<Loaded
     let text = match path {
         None => String::new(),
         Some(path) => match read(path) {
-            Ok(text) => text,
-            Err(reason) => {
+            Ok(text) if !text.trim().is_empty() => text,
+            failed => {
+                let reason = failed.err().unwrap_or_else(|| "is empty; write {} for the defaults".to_owned());
                 return Err(ConfigFaults { file: Some(path.to_path_buf()), faults: vec![Fault::new("", reason)] });
             }
         },
@@ -59,10 +90,15 @@ pub fn load(path: Option<&Path>, environment: &dyn Environment) -> Result<Loaded
 /// # Errors
 /// Everything that is wrong, at once.
 pub fn load_text(text: &str, path: Option<&Path>, environment: &dyn Environment) -> Result<Loaded, ConfigFaults> {
-    let mut faults = Vec::new();
-    let loaded = load_collecting(text, path, environment, &mut faults);
+    let mut left_out: Vec<Fault> = Vec::new();
+    let (mut faults, mut is_lenient) = (Vec::new(), false);
+    let mut loaded = load_collecting(text, path, environment, &left_out, &mut is_lenient, &mut faults);
+    while is_lenient && lenient::can_leave_out(&faults, &left_out) {
+        left_out.append(&mut faults);
+        loaded = load_collecting(text, path, environment, &left_out, &mut is_lenient, &mut faults);
+    }
     match (ConfigFaults::of(path, faults), loaded) {
-        (None, Some(loaded)) => Ok(loaded),
+        (None, Some(loaded)) => Ok(Loaded { left_out, ..loaded }),
         (Some(faults), _) => Err(faults),
         // Nothing is dropped without a fault; said plainly in case that is ever untrue.
         (None, None) => {
@@ -76,9 +112,14 @@ fn load_collecting(
     text: &str,
     path: Option<&Path>,
     environment: &dyn Environment,
+    left_out: &[Fault],
+    is_lenient: &mut bool,
     faults: &mut Vec<Fault>,
 ) -> Option<Loaded> {
     let mut tree = tree::parse(text, faults)?;
+    for fault in left_out {
+        tree.remove(&fault.path);
+    }
     if !matches!(tree.value, Value::Map(_) | Value::Null) {
         faults.push(Fault::new("", "is no map of settings").at(tree.at));
         return None;
@@ -89,6 +130,8 @@ fn load_collecting(
     fingerprint.update(format!("{tree:?}"));
     // What failed to resolve is known to be written, so that nobody calls it missing.
     let written = Node { value: merge_missing(tree.value.clone(), unresolved.value), ..tree.clone() };
+    inherit::lay_over_preset(&mut tree);
+    *is_lenient = lenient::is_wanted(&tree);
     inherit::lay_over(&mut tree);
     let mut config: Config = decode::decode(&mut tree, faults)?;
 
@@ -101,7 +144,9 @@ fn load_collecting(
     let (named_files, unreadable) = (named.files, named.faults);
     check::check(&config, &written, unreadable, faults);
     let fingerprint = format!("{:x}", fingerprint.finalize());
-    Some(Loaded { config, file: path.map(Path::to_path_buf), named_files, found, fingerprint })
+    let (file, text) = (path.map(Path::to_path_buf), Secret::new(text));
+    let has_targets = !order.is_empty();
+    Some(Loaded { config, file, named_files, found, left_out: Vec::new(), fingerprint, has_targets, text })
 }
 
 /// The resolved value, with what was taken out of it put back unresolved.
@@ -127,7 +172,7 @@ fn merge_missing(resolved: Value, unresolved: Value) -> Value {
 struct NamedFiles<'a> {
     base: &'a Path,
     contents: &'a mut Sha256,
-    files: Vec<PathBuf>,
+    files: Vec<NamedFile>,
     faults: Vec<(String, String)>,
 }
 
@@ -142,11 +187,22 @@ impl NamedFiles<'_> {
             }
         }
         if let Some(tls) = &mut config.server.tls {
-            self.probe("server.tls.cert_file", &mut tls.cert_file);
-            self.probe("server.tls.key_file", &mut tls.key_file);
-            if let Some(authorities) = &mut tls.client_ca_file {
-                self.probe("server.tls.client_ca_file", authorities);
-            }
+            self.read_certificates(tls);
+        }
+    }
+
+    /// Certificates become what connections are served with.
+    fn read_certificates(&mut self, tls: &mut TlsConfig) {
+        let chain = self.probe(certificates::CERT_FILE, &mut tls.cert_file);
+        let key = self.probe(certificates::KEY_FILE, &mut tls.key_file);
+        let authorities = tls.client_ca_file.as_mut().map(|file| self.probe(certificates::CLIENT_CA_FILE, file));
+        let (Some(chain), Some(key)) = (chain, key) else { return };
+        if authorities == Some(None) {
+            return;
+        }
+        match certificates::server_settings(&chain, &key, authorities.flatten().as_deref()) {
+            Ok(settings) => tls.loaded = Some(Arc::new(settings)),
+            Err((setting, reason)) => self.faults.push((setting.to_owned(), reason)),
         }
     }
 
@@ -169,26 +225,26 @@ impl NamedFiles<'_> {
             return None;
         }
         *file = self.base.join(&*file);
-        self.files.push(file.clone());
-        match read(file) {
-            Ok(text) => {
-                self.contents.update(&text);
-                Some(text)
-            }
-            Err(reason) => {
-                self.faults.push((path.to_owned(), reason));
-                None
-            }
+        let text = read(file).map_err(|reason| self.faults.push((path.to_owned(), reason))).ok();
+        if let Some(text) = &text {
+            self.contents.update(text);
         }
+        let digest = text.as_ref().map(|text| Sha256::digest(text).into());
+        self.files.push(NamedFile { setting: path.to_owned(), file: file.clone(), digest });
+        text
     }
 }
 
-/// The text of a file; the reason reads on after the file's name.
+/// The text of a file; the reason reads on after the file's name. Opening a pipe would wait for whoever writes to it.
 fn read(path: &Path) -> Result<String, String> {
+    let cannot = |error: std::io::Error| format!("cannot be read: {error}");
+    if !std::fs::metadata(path).map_err(cannot)?.is_file() {
+        return Err("is no regular file".to_owned());
+    }
     let mut text = String::new();
     std::fs::File::open(path)
         .and_then(|file| file.take(MAX_FILE_BYTES + 1).read_to_string(&mut text))
-        .map_err(|error| format!("cannot be read: {error}"))?;
+        .map_err(cannot)?;
     if text.len() as u64 > MAX_FILE_BYTES {
         return Err(format!("is larger than {}", crate::domain::units::format_bytes(MAX_FILE_BYTES)));
     }

@@ -18,7 +18,7 @@ pub struct EventsConfig {
     pub capacity: usize,
 }
 
-/// Traces, metrics and logs.
+/// Traces, metrics and logs. Read at the start: a change needs a restart.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct TelemetryConfig {
@@ -34,11 +34,15 @@ pub struct TelemetryConfig {
     pub resource: BTreeMap<String, String>,
     /// The share of new traces that is kept, 0 to 1; a caller's sampled trace is always gone on with.
     pub sample_ratio: f64,
-    /// Whether metrics are served for Prometheus on the admin port.
+    /// Whether metrics are sent to the OTLP collector, too, every `OTEL_METRIC_EXPORT_INTERVAL` milliseconds (60000
+    /// without that variable). Default false; without a collector it has no effect.
+    pub otlp_metrics: bool,
+    /// Whether metrics are served for Prometheus on the admin port, at `/metrics`. Default true.
     pub prometheus: bool,
     /// The log.
     pub log: LogConfig,
-    /// Whether prompts and answers are put on spans. They may hold personal data and secrets.
+    /// Whether prompts and answers are put on the spans of model calls (`gen_ai.input.messages`,
+    /// `gen_ai.output.messages`), up to 64 KiB of text each. They may hold personal data and secrets. Default false.
     pub capture_content: bool,
 }
 
@@ -89,11 +93,17 @@ pub struct JournalConfig {
     #[serde(with = "units::bytes")]
     #[schemars(with = "String")]
     pub tail_bytes: u64,
-    /// Bytes of steps that are kept in all (at least 1MiB): in memory at any time, in a database after each compaction.
-    /// Beyond it the steps of the oldest finished invocations go first; their answers stay in a database.
+    /// Bytes that are kept in all (at least 1MiB; default 256MiB), prompts, steps, answers and threads: in memory at any
+    /// time, in a database after each compaction (once a minute). Beyond it the oldest finished invocations go first: in a
+    /// database their steps, then they themselves, then the threads that were not used for longest. In memory, calls
+    /// without thread and request id then run without a record, and others are refused.
     #[serde(with = "units::bytes")]
     #[schemars(with = "String")]
     pub max_bytes: u64,
+    /// How long a thread is kept that nobody uses (at least 1m; default 30d). Then it is deleted with its messages.
+    #[serde(with = "units::duration")]
+    #[schemars(with = "String")]
+    pub thread_retention: Duration,
     /// Invocations that may wait, on one replica, for a thread on which another one runs (0 to 64); 0 refuses them at
     /// once. They wait in order, until their deadline at most.
     pub thread_queue: usize,
@@ -158,6 +168,7 @@ impl Default for TelemetryConfig {
             service_name: "relight".to_owned(),
             resource: BTreeMap::new(),
             sample_ratio: 1.0,
+            otlp_metrics: false,
             prometheus: true,
             log: LogConfig::default(),
             capture_content: false,
@@ -181,6 +192,7 @@ impl Default for JournalConfig {
             queue: 8192,
             tail_bytes: 256 << 10,
             max_bytes: 256 << 20,
+            thread_retention: Duration::from_hours(30 * 24),
             thread_queue: 0,
             encryption_keys: Vec::new(),
             payloads: Payloads::Full,

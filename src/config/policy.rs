@@ -1,6 +1,6 @@
 //! Named policies: how calls are retried and whether the model is told, as one word that routes refer to.
 //!
-//! Four are built in; a policy of the same name in the file is laid over it, any other over `standard`. Which policy is
+//! Six are built in; a policy of the same name in the file is laid over it, any other over `standard`. Which policy is
 //! in force for a call is answered here, from what route, operation and caller say; it decides nothing else.
 
 use std::collections::BTreeMap;
@@ -16,7 +16,10 @@ use super::{
 use crate::{
     domain::{ids::Operation, invocation::InjectionMode},
     policy::{
-        circuit::CircuitPolicy, concurrency::ConcurrencyPolicy, inject::InjectionPolicy, retry::RetryPolicy,
+        circuit::CircuitPolicy,
+        concurrency::ConcurrencyPolicy,
+        inject::{ErrorWords, InjectionPolicy},
+        retry::RetryPolicy,
         timers::TimersPolicy,
     },
 };
@@ -37,7 +40,7 @@ pub struct PolicyConfig {
 // === impl PolicyConfig ===
 
 impl PolicyConfig {
-    /// The policies that are always there: `standard`, `agent`, `patient` and `none`.
+    /// The policies that are always there: those of `RetryPolicy::PRESETS`.
     #[must_use]
     pub fn built_in() -> BTreeMap<String, Self> {
         RetryPolicy::PRESETS.iter().map(|name| ((*name).to_owned(), Self::built_in_or_standard(name))).collect()
@@ -48,7 +51,11 @@ impl PolicyConfig {
         let retry = RetryPolicy::preset(name).unwrap_or_default();
         // Without another attempt there is nobody to tell.
         let mode = if retry.enabled { InjectionMode::default() } else { InjectionMode::Never };
-        Self { retry, injection: InjectionPolicy { mode, ..InjectionPolicy::default() } }
+        let (mode, error) = match name {
+            "literal" => (InjectionMode::Always, ErrorWords::Message),
+            _ => (mode, ErrorWords::Phrase),
+        };
+        Self { retry, injection: InjectionPolicy { mode, error, ..InjectionPolicy::default() } }
     }
 }
 

@@ -29,7 +29,7 @@ pub struct ProviderConfig {
     #[schemars(with = "DialectName")]
     pub dialect: Dialect,
     /// Where its API begins, such as `https://api.openai.com/v1`; unset: the dialect's own place.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "without_secrets")]
     pub base_url: Option<String>,
     /// The key of the credential `default`.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -55,7 +55,8 @@ pub struct ProviderConfig {
     pub allow_plaintext: bool,
     /// Whether `base_url` may lead to a private address (10/8, 192.168/16, …); loopback always may.
     pub allow_private_addresses: bool,
-    /// Whether W3C trace context is sent to the provider.
+    /// Whether W3C trace context (`traceparent`, `tracestate`) is sent to the provider. Default false: the provider
+    /// learns no trace ids.
     pub propagate_trace: bool,
     /// The region, where the dialect's own place depends on one (`bedrock`), such as `eu-central-1`.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -223,6 +224,12 @@ enum DialectName {
     Bedrock,
     /// The embedded provider that plays a script.
     Scripted,
+}
+
+/// A URL is shown without its user, password and query.
+#[expect(clippy::ref_option, reason = "serde passes fields by reference")]
+fn without_secrets<S: serde::Serializer>(url: &Option<String>, serializer: S) -> Result<S::Ok, S::Error> {
+    url.as_deref().map(super::shown_url).serialize(serializer)
 }
 
 // === impl ProviderConfig ===

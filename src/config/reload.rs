@@ -1,11 +1,14 @@
 //! Reloading while calls run: a change of the file is loaded, checked, and takes the place of the old one, or does not.
 //!
 //! Directories are watched and not files, because editors replace files and Kubernetes swaps a link beside them.
-//! SIGHUP does the same where nothing can be watched. An invalid file changes nothing and is reported. It never ends
-//! the process, and it never touches calls that run: they keep the configuration that they began with.
+//! SIGHUP does the same where nothing can be watched. A file that is invalid, or that would weaken the running server
+//! (`weaken`), changes nothing and is reported. It never ends the process, and it never touches calls that run: they keep the configuration that they began with.
+
+mod weaken;
 
 use std::{
     collections::BTreeSet,
+    net::SocketAddr,
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -22,7 +25,8 @@ use super::{
     changes::changed_paths,
     environment::Environment,
     fault::ConfigFaults,
-    load::{Loaded, load},
+    load::{Loaded, NamedFile, load},
+    restart::needs_restart,
 };
 
 /// How long a file must be quiet before it is read: writers need several steps.
@@ -39,8 +43,9 @@ pub enum Reload {
         /// The new configuration.
         config: Arc<Config>,
         /// Settings that were changed too but are read at the start only.
-        needs_restart: Vec<&'static str>,
-        /// The paths of all settings that changed; an exchanged secret is not among them.
+        needs_restart: Vec<String>,
+        /// The paths of all settings that changed, or whose file did; a secret that was exchanged within the
+        /// configuration's own file is not among them.
         changed: Vec<String>,
     },
     /// The old configuration stays in force.
@@ -58,6 +63,8 @@ pub struct ConfigWatcher {
 /// What the task owns.
 struct Follower<F> {
     loaded: Loaded,
+    /// Where callers reach the server.
+    bound: Vec<SocketAddr>,
     /// What was wrong with the file when it was last read; told once.
     rejected: Option<ConfigFaults>,
     environment: Arc<dyn Environment>,
@@ -76,13 +83,19 @@ struct Directories {
 
 impl ConfigWatcher {
     /// Begins to follow the file of `loaded` and the files that it names; each change is told to `report`, after the new
-    /// configuration is in force. Must be called within a tokio runtime.
-    pub fn start(loaded: Loaded, environment: Arc<dyn Environment>, report: impl Fn(Reload) + Send + 'static) -> Self {
+    /// configuration is in force. `bound` are the addresses at which callers reach the server: what would open one of
+    /// them is refused. Must be called within a tokio runtime.
+    pub fn start(
+        loaded: Loaded,
+        bound: Vec<SocketAddr>,
+        environment: Arc<dyn Environment>,
+        report: impl Fn(Reload) + Send + 'static,
+    ) -> Self {
         let (sender, config) = watch::channel(Arc::new(loaded.config.clone()));
         // One place is enough: what matters is that something happened, not how often.
         let (something_happened, happenings) = mpsc::channel(1);
         let directories = Directories::new(something_happened.clone());
-        let mut follower = Follower { loaded, rejected: None, environment, sender, report, directories };
+        let mut follower = Follower { loaded, bound, rejected: None, environment, sender, report, directories };
         follower.watch_directories();
         // What was written after the file was loaded and before it was watched would be missed; so it is read again.
         let _ = something_happened.try_send(());
@@ -125,13 +138,17 @@ impl<F: Fn(Reload)> Follower<F> {
     async fn reload(&mut self) {
         let (file, environment) = (self.loaded.file.clone(), Arc::clone(&self.environment));
         let loading = tokio::task::spawn_blocking(move || load(file.as_deref(), environment.as_ref()));
-        match loading.await {
+        match loading.await.map(|loaded| loaded.and_then(|loaded| self.permitted(loaded))) {
             Ok(Ok(loaded)) if loaded.fingerprint == self.loaded.fingerprint && self.rejected.is_none() => {}
             Ok(Ok(loaded)) => {
-                let needs_restart = needs_restart(&self.loaded.config, &loaded.config);
-                let changed = changed_paths(&self.loaded.config, &loaded.config);
+                let mut changed = changed_paths(&self.loaded.config, &loaded.config);
+                changed.extend(changed_files(&self.loaded.named_files, &loaded.named_files));
+                changed.sort_unstable();
+                changed.dedup();
+                let needs_restart = needs_restart(&self.loaded.config, &loaded.config, &changed);
                 let config = Arc::new(loaded.config.clone());
                 self.loaded = loaded;
+                self.loaded.warn();
                 self.rejected = None;
                 self.watch_directories();
                 self.sender.send_replace(Arc::clone(&config));
@@ -147,8 +164,15 @@ impl<F: Fn(Reload)> Follower<F> {
         }
     }
 
+    /// Refuses what would weaken the running server.
+    fn permitted(&self, next: Loaded) -> Result<Loaded, ConfigFaults> {
+        let faults = weaken::weakenings(&self.loaded, &self.bound, &next);
+        ConfigFaults::of(next.file.as_deref(), faults).map_or(Ok(next), Err)
+    }
+
     fn watch_directories(&mut self) {
-        let files = self.loaded.file.iter().chain(&self.loaded.named_files);
+        let named = self.loaded.named_files.iter().map(|named| &named.file);
+        let files = self.loaded.file.iter().chain(named);
         self.directories.watch(files.map(|file| directory_of(file)).collect());
     }
 }
@@ -216,26 +240,11 @@ fn directory_of(file: &Path) -> PathBuf {
     }
 }
 
-/// The changed settings that are read at the start only.
-fn needs_restart(old: &Config, new: &Config) -> Vec<&'static str> {
-    let front = |config: &Config| config.server.openai_front.as_ref().map(|front| front.listen);
-    // Shown, its secrets are all alike.
-    let journal = |config: &Config| {
-        let keys: Vec<String> = config.journal.encryption_keys.iter().map(|key| key.expose().to_owned()).collect();
-        (String::from(config.journal.store.clone()), keys, serde_json::to_value(&config.journal).ok())
-    };
-    [
-        ("server.listen", old.server.listen != new.server.listen),
-        ("server.admin_listen", old.server.admin_listen != new.server.admin_listen),
-        ("server.openai_front.listen", front(old) != front(new)),
-        ("server.max_message_bytes", old.server.max_message_bytes != new.server.max_message_bytes),
-        ("journal", journal(old) != journal(new)),
-        ("events.capacity", old.events.capacity != new.events.capacity),
-        ("telemetry.otlp_endpoint", old.telemetry.otlp_endpoint != new.telemetry.otlp_endpoint),
-    ]
-    .into_iter()
-    .filter_map(|(setting, changed)| changed.then_some(setting))
-    .collect()
+/// The settings whose file holds something else than before.
+fn changed_files<'a>(old: &'a [NamedFile], new: &'a [NamedFile]) -> impl Iterator<Item = String> + 'a {
+    let changed =
+        |named: &&NamedFile| old.iter().any(|before| before.setting == named.setting && before.digest != named.digest);
+    new.iter().filter(changed).map(|named| named.setting.clone())
 }
 
 #[cfg(test)]

@@ -58,7 +58,7 @@ pub struct OperationConfig {
     /// The policy, by its name in `policies`; unset: the route's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub policy: Option<String>,
-    /// Attempts after the first, over all targets (0 to 4); unset: the policy's.
+    /// Attempts after the first, over all targets (0 to 5); unset: the policy's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_retries: Option<u32>,
     /// When the model is told of its failure; unset: the policy's.
@@ -71,7 +71,7 @@ pub struct OperationConfig {
 #[serde(deny_unknown_fields, default)]
 #[expect(clippy::struct_excessive_bools, reason = "each is an independent permission")]
 pub struct AllowedOverrides {
-    /// The most retries that a caller may ask for (0 to 4); fewer than the policy's are always allowed.
+    /// The most retries that a caller may ask for (0 to 5); fewer than the policy's are always allowed.
     pub max_retries: u32,
     /// Whether a caller may say when the model is told of its failure.
     pub injection: bool,
@@ -112,7 +112,7 @@ impl Default for RouteConfig {
 impl Default for AllowedOverrides {
     fn default() -> Self {
         Self {
-            max_retries: 4,
+            max_retries: 5,
             injection: true,
             targets: true,
             policy: true,

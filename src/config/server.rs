@@ -2,11 +2,17 @@
 //!
 //! Plain data; whether two listeners collide or an open door is left unguarded is judged in `check.rs`.
 
-use std::{net::SocketAddr, path::PathBuf, time::Duration};
+use std::{
+    net::{SocketAddr, ToSocketAddrs as _},
+    path::PathBuf,
+    sync::Arc,
+    time::Duration,
+};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
+use super::limits::{LimitsConfig, TimeoutsConfig};
 use crate::domain::{
     ids::{RouteName, TenantId},
     units,
@@ -16,11 +22,11 @@ use crate::domain::{
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ServerConfig {
-    /// Address and port of the gRPC API; port 0 takes a free one.
+    /// Address or host name and port of the gRPC API (`127.0.0.1:50051`, `localhost:50051`); port 0 takes a free one.
     #[serde(deserialize_with = "address")]
     #[schemars(with = "String")]
     pub listen: SocketAddr,
-    /// Address and port of health and metrics, plaintext and always apart from the API.
+    /// Address or host name and port of health and metrics, plaintext and always apart from the API.
     #[serde(deserialize_with = "address")]
     #[schemars(with = "String")]
     pub admin_listen: SocketAddr,
@@ -56,8 +62,36 @@ pub struct ServerConfig {
     pub openai_front: Option<OpenaiFrontConfig>,
     /// Whether the API describes itself to tools such as grpcurl.
     pub reflection: bool,
-    /// Whether browsers may call with gRPC-Web on the same port.
+    /// Whether browsers may call with gRPC-Web on the same port; `cors` says from which pages.
     pub grpc_web: bool,
+    /// How long one worker thread may be kept by one task before `/livez` fails (1s to 1h; 0s: never). The process is then
+    /// frozen or close to it, and is better replaced.
+    #[serde(with = "units::duration")]
+    #[schemars(with = "String")]
+    pub watchdog: Duration,
+    /// Which web pages may call, by gRPC-Web and through the OpenAI-compatible front.
+    pub cors: CorsConfig,
+    /// The most that callers may hold at once.
+    pub limits: LimitsConfig,
+    /// How long clients may take.
+    pub timeouts: TimeoutsConfig,
+}
+
+/// Which pages of other origins may call.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct CorsConfig {
+    /// Their origins (`https://app.example.com`); `*` for all. A request to the front that names another origin is
+    /// refused: browsers name it by themselves, other programs name none. Default: none.
+    pub allow_origins: Vec<String>,
+}
+
+impl CorsConfig {
+    /// Whether pages of this origin may call.
+    #[must_use]
+    pub fn allows(&self, origin: &[u8]) -> bool {
+        self.allow_origins.iter().any(|allowed| allowed == "*" || allowed.as_bytes().eq_ignore_ascii_case(origin))
+    }
 }
 
 /// How callers are authenticated.
@@ -68,19 +102,27 @@ pub enum AuthMode {
     None,
     /// A key in the `authorization: Bearer` metadata, found by its hash in `keys`.
     ApiKey,
-    /// A client certificate that `tls.client_ca_file` signed; the tenant is its first name.
+    /// A client certificate that `tls.client_ca_file` signed. The tenant is the certificate's first URI name, else its
+    /// first DNS name, else its first email address, else its common name; a renewed certificate with the same name is
+    /// the same tenant, and one without any name is refused.
     ClientCertificate,
 }
 
-/// One caller's key.
+/// One caller's key, or its certificate by name.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ApiKeyConfig {
     /// Who calls with it.
     #[schemars(with = "String")]
     pub tenant: TenantId,
-    /// The key's SHA-256 as 64 hexadecimal digits; the key itself is never stored.
+    /// The key's SHA-256 as 64 hexadecimal digits; the key itself is never stored. With `auth: client_certificate`, the
+    /// SHA-256 of one certificate (DER).
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub sha256: String,
+    /// With `auth: client_certificate`, in place of `sha256`: the name that identifies a certificate (see `auth`), which
+    /// stays the same when the certificate is renewed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub certificate_name: Option<String>,
     /// Whether it may call the `AdminService`.
     pub admin: bool,
     /// The routes that it may name; empty: all.
@@ -88,7 +130,8 @@ pub struct ApiKeyConfig {
     pub routes: Vec<RouteName>,
 }
 
-/// Certificates of the listeners; read again when they change.
+/// Certificates of the gRPC API and of the OpenAI-compatible front. When one of the files changes, new connections are
+/// served with the new contents and open ones are kept; files that do not fit together leave the earlier ones in force.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct TlsConfig {
@@ -99,6 +142,9 @@ pub struct TlsConfig {
     /// The authorities whose client certificates are taken, PEM; unset: none are asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub client_ca_file: Option<PathBuf>,
+    /// What the files held when the configuration was loaded, ready to serve connections.
+    #[serde(skip)]
+    pub loaded: Option<Arc<rustls::ServerConfig>>,
 }
 
 /// The OpenAI-compatible HTTP front: a model name there is a route here.
@@ -134,12 +180,12 @@ pub enum HoldBack {
     Whole,
 }
 
-/// What is done when the text that was sent is not how the new answer begins.
+/// What is done when the text that was sent is not how any new answer begins, after all attempts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum OnDivergence {
     /// A target of the route that goes on from a begun answer (`assistant_prefill`) is asked to do so, where only text
-    /// was sent and no tools were offered; else an error event ends the stream.
+    /// was sent and no tools were offered; else, and where that target begins anew, an error event ends the stream.
     #[default]
     Continue,
     /// An error event ends the stream.
@@ -164,6 +210,10 @@ impl Default for ServerConfig {
             openai_front: None,
             reflection: true,
             grpc_web: true,
+            watchdog: Duration::from_secs(30),
+            cors: CorsConfig::default(),
+            limits: LimitsConfig::default(),
+            timeouts: TimeoutsConfig::default(),
         }
     }
 }
@@ -188,7 +238,13 @@ impl ServerConfig {
 
 impl Default for ApiKeyConfig {
     fn default() -> Self {
-        Self { tenant: TenantId::new(""), sha256: String::new(), admin: false, routes: Vec::new() }
+        Self {
+            tenant: TenantId::new(""),
+            sha256: String::new(),
+            certificate_name: None,
+            admin: false,
+            routes: Vec::new(),
+        }
     }
 }
 
@@ -230,6 +286,20 @@ impl<'de> Deserialize<'de> for HoldBack {
 }
 
 fn address<'de, D: Deserializer<'de>>(deserializer: D) -> Result<SocketAddr, D::Error> {
-    let text = String::deserialize(deserializer)?;
-    text.parse().map_err(|_| D::Error::custom("is no IP address with a port; write it like 127.0.0.1:50051"))
+    listen_address(&String::deserialize(deserializer)?).map_err(D::Error::custom)
+}
+
+/// The address to listen at: an IP address or the name of one, with a port. Of a name with several addresses it is the
+/// first of IPv4, else the first.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn listen_address(text: &str) -> Result<SocketAddr, String> {
+    let named = || -> Option<SocketAddr> {
+        let found: Vec<SocketAddr> = text.to_socket_addrs().ok()?.collect();
+        found.iter().find(|address| address.is_ipv4()).or(found.first()).copied()
+    };
+    text.parse().ok().or_else(named).ok_or_else(|| {
+        "is no IP address or host name of this machine with a port; write it like 127.0.0.1:50051".to_owned()
+    })
 }

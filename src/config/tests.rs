@@ -32,7 +32,10 @@ fn without_a_file_and_without_keys_the_scripted_provider_answers_on_the_default_
     assert_eq!(config.targets[&TargetId::from("scripted")].provider, "scripted");
     assert_eq!(config.providers["scripted"].dialect, crate::domain::target::Dialect::Scripted);
     assert_eq!(config.default_route, Some(RouteName::from("default")));
-    assert_eq!(config.policies.keys().collect::<Vec<_>>(), ["agent", "none", "patient", "standard"]);
+    assert_eq!(
+        config.policies.keys().collect::<Vec<_>>(),
+        ["agent", "literal", "none", "patient", "standard", "steady"]
+    );
 }
 
 #[test]
@@ -125,7 +128,9 @@ targets: { t: { provider: p, model: m } }
     fs::write(&file, "providers: { p: { api_key_file: key } }\ntargets: { t: { provider: p, model: m } }").unwrap();
     let loaded = load(Some(&file), &given(&[])).unwrap();
     assert_eq!(loaded.config.providers["p"].key("default").unwrap().expose(), "sk-file");
-    assert_eq!(loaded.named_files, [directory.path().join("key")]);
+    assert_eq!(loaded.named_files.len(), 1);
+    assert_eq!(loaded.named_files[0].file, directory.path().join("key"));
+    assert_eq!(loaded.named_files[0].setting, "providers.p.api_key_file");
 }
 
 #[test]

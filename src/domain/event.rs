@@ -41,7 +41,7 @@ pub struct EventScope {
     pub invocation: InvocationId,
     /// Its thread.
     pub thread: Option<ThreadId>,
-    /// Who calls; used to decide who may see the event, never shown.
+    /// Who calls; it decides who may see the event, and is shown in the operator's log only.
     pub tenant: TenantId,
     /// Its route.
     pub route: RouteName,
@@ -83,6 +83,9 @@ pub struct Evidence {
     /// Over how many milliseconds outcomes count; 0 where a probe alone decided.
     #[serde(default)]
     pub window_ms: u64,
+    /// Failures in a row that open at the present rate of calls; 0 where nothing opens.
+    #[serde(default)]
+    pub threshold: u32,
 }
 
 /// Which gate.
@@ -164,8 +167,7 @@ impl EventBody {
             | Self::AttemptStarted { .. }
             | Self::FirstToken { .. }
             | Self::AttemptSucceeded { .. } => Severity::Debug,
-            Self::InvocationRecovered { .. }
-            | Self::AttemptReadOn { .. }
+            Self::AttemptReadOn { .. }
             | Self::ContextInjected { .. }
             | Self::ContextInjectionSkipped { .. }
             | Self::FallbackChosen { .. }
@@ -176,7 +178,9 @@ impl EventBody {
             | Self::GateOpened { .. }
             | Self::ConfigurationReloaded { .. }
             | Self::StoreFound { .. } => Severity::Info,
-            Self::InvocationParked { .. }
+            // Who watches for trouble hears of its end, too.
+            Self::InvocationRecovered { .. }
+            | Self::InvocationParked { .. }
             | Self::AttemptFailed { .. }
             | Self::RecoveryAttempted { .. }
             | Self::GateClosed { .. } => Severity::Warning,

@@ -3,9 +3,11 @@
 //! `FailureClass` is closed: policies, metrics and messages match on it and on nothing else.
 
 mod class;
+mod defaults;
 mod facts;
+pub mod words;
 
-use std::{fmt, time::Duration};
+use std::{borrow::Cow, fmt, time::Duration};
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -34,8 +36,10 @@ pub enum WaitSource {
     BodyField,
     /// The message's own words.
     Text,
-    /// Until a circuit or gate lets calls through again.
+    /// Until a circuit lets calls through again.
     Parked,
+    /// Until a rate, credential or configuration gate opens.
+    Gate,
 }
 
 impl WaitSource {
@@ -51,6 +55,7 @@ impl WaitSource {
             Self::BodyField => "body_field",
             Self::Text => "text",
             Self::Parked => "parked",
+            Self::Gate => "gate",
         }
     }
 }
@@ -108,12 +113,12 @@ impl Failure {
         Self {
             class,
             detail: None,
-            retryable: false,
+            retryable: matches!(class, FailureClass::CircuitOpen | FailureClass::Shed | FailureClass::BudgetEmpty),
             fallback_helps: false,
             retry_after: None,
             message: message.into(),
-            user_message: class.phrase().to_owned(),
-            recovery_hint: String::new(),
+            user_message: words::for_user(class, None).into_owned(),
+            recovery_hint: words::for_operator(class, None, None, false).into_owned(),
             rule: "local".to_owned(),
             fact: class.as_str().to_owned(),
             target: None,
@@ -122,6 +127,19 @@ impl Failure {
             never_sent: true,
             adaptation: None,
             at: super::clock::wall_now(),
+        }
+    }
+
+    /// What happened in Relight's own words, for logs, events and spans. A provider's words may quote a prompt: only
+    /// `message` holds them, and only the caller of the failed invocation gets that.
+    #[must_use]
+    pub fn own_words(&self) -> Cow<'_, str> {
+        let is_own = self.rule == "local" || self.rule.starts_with("finding:");
+        match self.status {
+            _ if is_own => Cow::Borrowed(&self.message),
+            Some(status) => Cow::Owned(format!("{} (HTTP {status})", self.class.phrase())),
+            None if self.fault.is_some() => Cow::Borrowed(&self.message),
+            None => Cow::Borrowed(self.class.phrase()),
         }
     }
 

@@ -1,16 +1,19 @@
 //! What a caller asked for, what was tried, and the one outcome.
 
+mod history;
+
 use std::{collections::BTreeMap, time::Duration};
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
+pub use self::history::HistoryPatch;
 use super::{
     completion::{Completion, Usage},
     failure::{Failure, FailureClass, Wait},
     ids::{InvocationId, Operation, RequestId, RouteName, TargetId, TenantId, ThreadId},
-    message::{Message, ModelCall},
+    message::ModelCall,
 };
 
 /// What a caller asked for.
@@ -166,6 +169,8 @@ pub enum RewindMode {
     },
     /// It sends only what is final.
     Atomic,
+    /// What was sent only grows, for clients that cannot take back; a new attempt is let out where it repeats it.
+    AppendOnly,
 }
 
 /// Why an attempt was made.
@@ -263,6 +268,7 @@ impl RecoveryStrategy {
 
 /// One attempt, as callers, spans and journals tell it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[expect(clippy::struct_excessive_bools, reason = "each is an independent fact about the attempt")]
 pub struct AttemptRecord {
     /// 1 for the first.
     pub number: u32,
@@ -290,9 +296,16 @@ pub struct AttemptRecord {
     pub injection_skipped: Option<String>,
     /// Whether the target refused the request because of its note.
     pub note_refused: bool,
+    /// Whether it ended because the replica that made it went away: then it is counted neither against the caller's
+    /// allowance nor against its target.
+    #[serde(default)]
+    pub lost_with_replica: bool,
     /// What of the request is changed because of this failure when its target is asked again, in words.
     #[serde(default)]
     pub adaptation: Option<String>,
+    /// Why the shape of its response was not checked, where it should have been.
+    #[serde(default)]
+    pub unchecked: Option<String>,
     /// What it cost.
     pub usage: Usage,
     /// Hex trace id; empty without tracing.
@@ -320,6 +333,9 @@ impl AttemptRecord {
 pub struct Outcome {
     /// The invocation.
     pub invocation: InvocationId,
+    /// What the caller was doing; `None` where nothing ran.
+    #[serde(default)]
+    pub operation: Option<Operation>,
     /// The answer, or the decisive failure: local refusals never hide a real one.
     pub result: Result<Completion, Failure>,
     /// Every attempt, in order.
@@ -341,25 +357,6 @@ pub struct Outcome {
     pub stopped_by: Option<FailureClass>,
 }
 
-/// What a caller does to its history so that its next request continues exactly what the model saw.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-#[serde(default)]
-pub struct HistoryPatch {
-    /// How many of the caller's last messages are replaced; 0 where everything is only appended.
-    pub replace_tail: u32,
-    /// The messages that take their place and follow: what was changed or noted, then the assistant's turn.
-    pub messages: Vec<Message>,
-}
-
-impl HistoryPatch {
-    /// Applies the patch to the history that was sent.
-    pub fn apply(&self, history: &mut Vec<Message>) {
-        let replaced = usize::try_from(self.replace_tail).unwrap_or(usize::MAX);
-        history.truncate(history.len().saturating_sub(replaced));
-        history.extend(self.messages.iter().cloned());
-    }
-}
-
 impl Outcome {
     /// Attempts after the first.
     #[must_use]
@@ -376,8 +373,7 @@ impl Outcome {
         refused.filter(|_| !decisive.is_local_refusal())
     }
 
-    /// How it failed first. An attempt that was ended on purpose, such as the slower of two, is no failure, and a target
-    /// that was passed over is one only where nothing else failed.
+    /// How it failed first; an attempt ended on purpose is no failure, a target passed over only where nothing else was.
     #[must_use]
     pub fn first_failure(&self) -> Option<FailureClass> {
         let classes = || self.attempts.iter().filter_map(|record| record.failure.as_ref()).map(|failure| failure.class);

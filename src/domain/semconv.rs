@@ -37,6 +37,10 @@ pub mod attr {
     pub const GEN_AI_FINISH_REASONS: &str = "gen_ai.response.finish_reasons";
     /// Seconds to the first piece of the answer.
     pub const GEN_AI_FIRST_CHUNK: &str = "gen_ai.response.time_to_first_chunk";
+    /// The conversation as JSON, where content is captured.
+    pub const GEN_AI_INPUT_MESSAGES: &str = "gen_ai.input.messages";
+    /// The answer as JSON, where content is captured.
+    pub const GEN_AI_OUTPUT_MESSAGES: &str = "gen_ai.output.messages";
     /// Prompt tokens, cached ones included.
     pub const GEN_AI_INPUT_TOKENS: &str = "gen_ai.usage.input_tokens";
     /// Answer tokens, reasoning included.
@@ -209,15 +213,17 @@ pub mod metric {
     pub const JOURNAL_WAITING: &str = "relight.journal.waiting";
     /// Steps that were told and never recorded.
     pub const JOURNAL_DROPPED: &str = "relight.journal.dropped";
+    /// Invocations that ran without a record because the journal was away.
+    pub const JOURNAL_UNRECORDED: &str = "relight.journal.unrecorded";
     /// Invocations that the journal keeps.
     pub const JOURNAL_INVOCATIONS: &str = "relight.journal.invocations";
     /// Steps that the journal keeps.
     pub const JOURNAL_STEPS: &str = "relight.journal.steps";
-    /// Bytes of the steps that the journal keeps.
+    /// Bytes that the journal keeps.
     pub const JOURNAL_SIZE: &str = "relight.journal.size";
     /// Threads that the journal keeps.
     pub const JOURNAL_THREADS: &str = "relight.journal.threads";
-    /// Invocations from which the journal's retention took their steps, or which it removed whole.
+    /// What the journal's retention removed: steps of invocations, invocations, threads.
     pub const JOURNAL_REMOVED: &str = "relight.journal.removed";
     /// 1 while the process drains.
     pub const DRAINING: &str = "relight.draining";

@@ -46,6 +46,23 @@ pub fn format_duration(duration: Duration) -> String {
     }
 }
 
+/// Writes a duration as people read it, upwards: `340 ms`, `2.4 s`, `3 min`.
+#[must_use]
+pub fn spoken_duration(duration: Duration) -> String {
+    match duration.as_millis() {
+        ms @ 0..1000 => format!("{ms} ms"),
+        ms @ 1000..120_000 => {
+            let tenths = ms.div_ceil(100);
+            if tenths.is_multiple_of(10) {
+                format!("{} s", tenths / 10)
+            } else {
+                format!("{}.{} s", tenths / 10, tenths % 10)
+            }
+        }
+        ms => format!("{} min", ms.div_ceil(60_000)),
+    }
+}
+
 /// Reads a size such as `512B`, `64KiB`, `8MiB`, `1GiB` (or `KB`, `MB`, `GB` of 1000).
 ///
 /// # Errors
@@ -116,6 +133,35 @@ pub mod duration {
     pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
         let text = String::deserialize(deserializer)?;
         super::parse_duration(&text).map_err(D::Error::custom)
+    }
+}
+
+/// Serde of durations with their units that may be left out.
+pub mod optional_duration {
+    use std::time::Duration;
+
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    #[derive(Deserialize)]
+    struct WithUnit(#[serde(with = "super::duration")] Duration);
+
+    /// Writes `1m30s`, or nothing.
+    ///
+    /// # Errors
+    /// What the serializer reports.
+    pub fn serialize<S: Serializer>(duration: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
+        match duration {
+            Some(duration) => super::duration::serialize(duration, serializer),
+            None => serializer.serialize_none(),
+        }
+    }
+
+    /// Reads `1m30s`, or nothing.
+    ///
+    /// # Errors
+    /// A text that is no duration.
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
+        Ok(Option::<WithUnit>::deserialize(deserializer)?.map(|with_unit| with_unit.0))
     }
 }
 

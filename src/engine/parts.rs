@@ -1,6 +1,10 @@
 //! From a configuration to the parts that it names: providers, targets, the classifier.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    hash::{DefaultHasher, Hash as _, Hasher as _},
+    sync::Arc,
+};
 
 use secrecy::SecretString;
 
@@ -54,6 +58,7 @@ pub(super) fn build(config: &Config) -> Result<Parts, PartsError> {
             target: Arc::new(make_target(id, target, provider)),
             circuit: Arc::new(circuit(config, id, target)),
             concurrency: config.concurrency_for(target).clone(),
+            settings: settings_of(provider, target),
         })
     });
     let parked = config.policies.values().map(|policy| policy.retry.park.max_parked).max();
@@ -95,6 +100,17 @@ fn make_target(id: &TargetId, target: &TargetConfig, provider: &ProviderConfig) 
         endpoint: provider.endpoint().into(),
         capabilities: target.capabilities.apply(known::capabilities(&place(&target.provider, provider, &target.model))),
     }
+}
+
+/// A fingerprint of what decides whether a provider takes the credential.
+fn settings_of(provider: &ProviderConfig, target: &TargetConfig) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    provider.key(target.credential()).map(|key| key.expose().to_owned()).hash(&mut hasher);
+    (provider.endpoint(), &provider.region, provider.api_key_header).hash(&mut hasher);
+    for (name, value) in &provider.headers {
+        (name, value.expose()).hash(&mut hasher);
+    }
+    hasher.finish()
 }
 
 fn place<'a>(name: &'a str, provider: &'a ProviderConfig, model: &'a str) -> Place<'a> {
@@ -139,6 +155,7 @@ fn provider_spec(name: &str, provider: &ProviderConfig) -> Result<ProviderSpec, 
             developer_role: chat.developer_role,
             path: chat.path.clone(),
         },
+        propagate_trace: provider.propagate_trace,
         region: provider.region.clone(),
         scripted,
         ..ProviderSpec::new(name, provider.dialect, provider.endpoint())

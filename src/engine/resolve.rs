@@ -8,15 +8,23 @@ use crate::{
     config::{Config, RouteConfig, fault::nearest},
     domain::{
         ids::{InvocationId, Operation, RequestId, RouteName, TargetId, TenantId, ThreadId},
-        invocation::{Call, Invocation, Overrides, TraceContext},
+        invocation::{Call, Invocation, Overrides, RewindMode, TraceContext},
         message::ModelCall,
         target::Target,
     },
     layers::{observe::Incoming, scope::Plan, spans::Entry, targets::TargetSpec},
+    policy::texts::Texts,
 };
 
-/// Time kept back from the caller's deadline, so that the report of a failure still arrives.
+/// Time that the report of a failure may take to reach its caller.
 const REPORT_MARGIN: Duration = Duration::from_millis(50);
+
+/// The share of a stated timeout that may not be there: the gRPC core of Python, C++, Ruby and PHP states three digits at
+/// most and rounds up, so that 10.001 s are stated as 10.1 s.
+const STATED_TOO_LONG: u32 = 100;
+
+/// Of a short timeout, the share that is kept back at most.
+const MAX_MARGIN_SHARE: u32 = 4;
 
 /// What a caller asks for, as far as it is independent of the door it came in by.
 #[derive(Debug, Clone)]
@@ -57,7 +65,7 @@ pub enum Refusal {
         /// The nearest name that exists.
         nearest: Option<RouteName>,
     },
-    /// Overrides that are not allowed or not possible: each field and why.
+    /// Overrides that are not allowed or not possible, or a call beyond its limits: each field and why.
     Overrides(Vec<(String, String)>),
 }
 
@@ -65,6 +73,7 @@ pub enum Refusal {
 pub(super) struct Resolver {
     config: Config,
     targets: BTreeMap<TargetId, Arc<Target>>,
+    texts: Arc<Texts>,
 }
 
 // === impl Resolver ===
@@ -72,12 +81,15 @@ pub(super) struct Resolver {
 impl Resolver {
     pub(super) fn new(config: &Config, targets: &[TargetSpec]) -> Self {
         let targets = targets.iter().map(|spec| (spec.target.id.clone(), Arc::clone(&spec.target))).collect();
-        Self { config: config.clone(), targets }
+        Self { config: config.clone(), targets, texts: Arc::new(config.texts.clone()) }
     }
 
     pub(super) fn resolve(&self, asked: Asked) -> Result<Incoming, Refusal> {
         let (name, route) = self.route(asked.route.as_ref())?;
-        let faults = self.faults(route, &asked.overrides);
+        let mut faults = self.faults(route, &asked.overrides);
+        if let Call::Model(call) = &asked.call {
+            faults.extend(super::size::faults(&self.config.server.limits, call));
+        }
         if !faults.is_empty() {
             return Err(Refusal::Overrides(faults));
         }
@@ -85,8 +97,7 @@ impl Resolver {
         if let Call::Model(call) = &asked.call {
             prefer_able(&mut plan.targets, call);
         }
-        let allowed = asked.time_allowed.unwrap_or(route.deadline).min(route.max_deadline);
-        let margin = REPORT_MARGIN.min(allowed / 10);
+        let allowed = asked.time_allowed.map_or(route.deadline, reportable).min(route.max_deadline);
         let mut overrides = asked.overrides;
         if asked.resumable && overrides.resumable_grace.is_none() {
             overrides.resumable_grace = Some(route.allow_overrides.max_resumable_grace);
@@ -101,7 +112,7 @@ impl Resolver {
             labels: asked.labels,
             call: asked.call,
             overrides,
-            deadline: Instant::now() + allowed.saturating_sub(margin),
+            deadline: Instant::now() + allowed,
             trace: asked.trace,
         };
         Ok(Incoming::new(invocation, Arc::new(plan), asked.entry))
@@ -113,11 +124,12 @@ impl Resolver {
     }
 
     fn route(&self, asked: Option<&RouteName>) -> Result<(&RouteName, &RouteConfig), Refusal> {
-        let fallback = RouteName::from("default");
+        // No route has an empty name: the refusal then says that one has to be named.
+        let unnamed = RouteName::from("");
         let only = self.config.routes.keys().next().filter(|_| self.config.routes.len() == 1);
         let name = asked.or(self.config.default_route.as_ref()).unwrap_or(match only {
             Some(only) => only,
-            None => &fallback,
+            None => &unnamed,
         });
         let names: Vec<&str> = self.config.routes.keys().map(RouteName::as_str).collect();
         self.config.routes.get_key_value(name).ok_or_else(|| Refusal::RouteNotFound {
@@ -156,7 +168,9 @@ impl Resolver {
                 fault("preset", format!("`{preset}` does not exist; there are: {}", known.join(", ")));
             }
         }
-        if overrides.rewind_mode.is_some() && !allowed.rewind_mode {
+        // How a front delivers is not its caller's choice.
+        let chosen = overrides.rewind_mode.filter(|mode| *mode != RewindMode::AppendOnly);
+        if chosen.is_some() && !allowed.rewind_mode {
             fault("rewind_mode", "this route does not let callers choose it".to_owned());
         }
         if overrides.allow_continuation_prompt && !allowed.continuation_prompt {
@@ -188,14 +202,54 @@ impl Resolver {
             select: route.select.clone(),
             timers: self.config.timers_for(route).clone(),
             hedge: route.hedge.clone(),
+            texts: Arc::clone(&self.texts),
             seed: self.config.seed,
         }
     }
+}
+
+/// The part of a caller's timeout after which a failure can still be reported in time.
+fn reportable(timeout: Duration) -> Duration {
+    let margin = timeout / STATED_TOO_LONG + REPORT_MARGIN;
+    timeout - margin.min(timeout / MAX_MARGIN_SHARE)
 }
 
 /// Leaves out the targets that do not take what the call holds (tools, images), where others do.
 fn prefer_able(targets: &mut Vec<Arc<Target>>, call: &ModelCall) {
     if targets.iter().any(|target| target.capabilities.take(call)) {
         targets.retain(|target| target.capabilities.take(call));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// A timeout as the gRPC core states it: three significant digits, the last rounded up, and whole minutes at most.
+    fn as_stated(timeout: Duration) -> Duration {
+        let millis = u64::try_from(timeout.as_millis()).unwrap();
+        let unit = match millis {
+            0..1_000 => 1,
+            1_000..10_000 => 10,
+            10_000..100_000 => 100,
+            100_000..1_000_000 => 1_000,
+            1_000_000..10_000_000 => 10_000,
+            10_000_000..100_000_000 => 100_000,
+            100_000_000.. => 60_000,
+        };
+        Duration::from_millis(millis.div_ceil(unit) * unit)
+    }
+
+    proptest! {
+        #[test]
+        fn a_failure_is_reported_before_the_callers_own_deadline(millis in 1u64..1_000_000_000) {
+            let timeout = Duration::from_millis(millis);
+            let ends = reportable(as_stated(timeout));
+            prop_assert!(ends < timeout, "{timeout:?} is stated as {:?} and ends after {ends:?}", as_stated(timeout));
+            prop_assert!(timeout - ends >= (timeout / 6).min(Duration::from_millis(49)), "{timeout:?}: {ends:?}");
+            prop_assert!(ends >= timeout.mul_f64(0.74), "{timeout:?}: {ends:?}");
+        }
     }
 }

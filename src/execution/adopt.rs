@@ -4,7 +4,11 @@
 //! what is left of the allowance and the deadline. Nothing that was recorded is recorded again, and the old owner can
 //! write no more.
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use tokio::time::Instant;
 
@@ -33,6 +37,10 @@ const PAGE: usize = 512;
 /// ever.
 const MOST_ATTACHED: usize = 8;
 
+/// How often an invocation is taken over whose owner died: one that kills its owners is not run for ever. It is counted
+/// in the journal before it runs again.
+const MOST_TAKEOVERS: u64 = 8;
+
 /// What was recorded of an invocation.
 #[derive(Debug, Default)]
 struct Left {
@@ -44,37 +52,60 @@ struct Left {
     gone: bool,
     /// The attempts after which recovery was decided upon.
     decided: BTreeSet<u32>,
+    /// The epoch in which each attempt was begun.
+    epochs: BTreeMap<u32, u64>,
 }
 
 impl Shared {
-    /// Takes an invocation over if nobody executes it; tells whether something may have changed.
+    /// Takes an invocation over if no replica executes it; returns whether it runs here now.
     pub(super) async fn take_over_orphan(self: &Arc<Self>, id: &InvocationId) -> Result<bool, JournalError> {
         let Some(record) = self.journal.get(id).await? else { return Ok(false) };
-        if !record.is_orphaned(clock::wall_now()) {
-            return Ok(false);
+        if record.is_released() || record.is_orphaned(clock::wall_now()) && self.may_take_over() {
+            self.take_over(&Held { id: record.id, epoch: record.epoch }, true).await?;
         }
-        self.take_over(&Held { id: record.id, epoch: record.epoch }).await?;
-        Ok(true)
+        Ok(self.execution(id).is_some())
     }
 
-    /// Takes an invocation over, unless its owner lives or somebody else was faster.
-    pub(super) async fn take_over(self: &Arc<Self>, expected: &Held) -> Result<(), JournalError> {
+    /// Looks after an invocation that has no owner and for which no caller has asked since: one that was to go on without
+    /// its caller is taken over; another one waits for its caller, and ends where `waited_in_vain`.
+    pub(super) async fn look_after(self: &Arc<Self>, orphan: &Held, waited_in_vain: bool) -> Result<(), JournalError> {
+        let Some(record) = self.journal.get(&orphan.id).await? else { return Ok(()) };
+        let goes_on = record.request.as_ref().is_none_or(|request| request.overrides.resumable_grace.is_some());
+        let is_over = record.cancel_requested || record.deadline_at <= clock::wall_now();
+        if goes_on || is_over {
+            self.take_over(orphan, true).await
+        } else if waited_in_vain {
+            self.take_over(orphan, false).await
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Takes an invocation over, unless its owner lives or another replica was faster. Unless it `is_wanted`, it is ended.
+    async fn take_over(self: &Arc<Self>, expected: &Held, is_wanted: bool) -> Result<(), JournalError> {
         if self.is_closing() {
             return Ok(());
         }
         match self.journal.take_over(expected, &self.settings.owner, clock::wall_now()).await? {
-            Takeover::Taken(record) => self.adopt(*record).await,
+            Takeover::Taken(record) => self.adopt(*record, is_wanted).await,
             Takeover::Lost { .. } | Takeover::Alive { .. } | Takeover::Finished | Takeover::Unknown => Ok(()),
         }
     }
 
-    async fn adopt(self: &Arc<Self>, record: Record) -> Result<(), JournalError> {
+    async fn adopt(self: &Arc<Self>, record: Record, is_wanted: bool) -> Result<(), JournalError> {
         tracing::info!(invocation = %record.id, epoch = record.epoch, "an invocation is taken over");
+        // Its lease is good while it waits for room.
+        let _claim = self.claim(Held { id: record.id.clone(), epoch: record.epoch });
         let mut left = self.left_of(&record).await?;
         let (id, epoch, last) = (record.id.clone(), record.epoch, left.last_seq.max(record.last_seq));
         if record.cancel_requested {
             self.abandon_upstream(&record);
             let failure = Failure::local(FailureClass::Cancelled, "cancelled while nobody executed it");
+            self.end_unrun(&id, epoch, last, failure, None).await;
+            return Ok(());
+        }
+        if let Some(failure) = not_run_again(&record, is_wanted) {
+            self.abandon_upstream(&record);
             self.end_unrun(&id, epoch, last, failure, None).await;
             return Ok(());
         }
@@ -136,13 +167,13 @@ impl Shared {
             Before { attempts: left.attempts, blocks: blocks.clone(), last_block: left.last_block, upstream };
         let mode = mode_of_record(&record);
         let grace = incoming.invocation.overrides.resumable_grace.unwrap_or_default().max(RECONNECT_GRACE);
-        let steps = match self.engine.run(incoming).await {
+        let steps = match self.run_engine(incoming, &blocks).await {
             Ok(steps) => steps,
             Err(refused) => {
                 // There is no room here now; another replica, or this one later, takes it.
                 tracing::warn!(invocation = %id, reason = refused.message, "a taken-over invocation is left again");
                 let held = [Held { id, epoch }];
-                return self.journal.release(&self.settings.owner, &held, clock::wall_now()).await;
+                return self.journal.release(&self.settings.owner, &held).await;
             }
         };
         let tail = Tail::new(self.settings.tail_bytes, last, attempts, blocks.clone());
@@ -193,6 +224,7 @@ impl Left {
         self.fold.apply(&entry.step).map_err(|error| JournalError::Corrupt(error.to_string()))?;
         match &entry.step {
             Progress::AttemptStarted { attempt, target, cause, model } => {
+                self.epochs.insert(*attempt, entry.epoch);
                 self.attempts.push(AttemptRecord {
                     number: *attempt,
                     cause: *cause,
@@ -207,7 +239,9 @@ impl Left {
                     note: None,
                     injection_skipped: None,
                     note_refused: false,
+                    lost_with_replica: false,
                     adaptation: None,
+                    unchecked: None,
                     usage: Usage::default(),
                     trace_id: String::new(),
                     span_id: String::new(),
@@ -217,6 +251,7 @@ impl Left {
             }
             Progress::Recovery { attempt, class, adaptation, .. } => {
                 self.decided.insert(*attempt);
+                let begun_in = self.epochs.get(attempt).copied();
                 if let Some(record) = self.attempt(*attempt) {
                     let mut failure = Failure::local(*class, class.phrase());
                     // Something was done about it, so that something could be; the class says what could not.
@@ -226,6 +261,8 @@ impl Left {
                     record.duration = between(record.started_at, entry.at);
                     record.failure = Some(failure);
                     record.adaptation.clone_from(adaptation);
+                    // A later owner decided what follows: the one that made the attempt was gone.
+                    record.lost_with_replica = begun_in.is_some_and(|epoch| epoch < entry.epoch);
                 }
             }
             Progress::ContextInjected { attempt, note, .. } => {
@@ -296,11 +333,30 @@ impl Left {
     /// Whatever was under way ended with its replica.
     fn orphan_last(&mut self) {
         let Some(record) = self.attempts.last_mut().filter(|record| record.failure.is_none()) else { return };
+        record.lost_with_replica = true;
         let mut failure = Failure::local(FailureClass::StreamInterrupted, "the replica that asked went away");
         (failure.retryable, failure.fallback_helps, failure.never_sent) = (true, true, false);
         failure.target.clone_from(&record.target);
         record.failure = Some(failure);
     }
+}
+
+/// Why an invocation that was taken over is ended instead of run again; `None` where it is run.
+fn not_run_again(record: &Record, is_wanted: bool) -> Option<Failure> {
+    if !is_wanted {
+        return Some(Failure::local(FailureClass::Cancelled, "its replica went away and its caller did not come back"));
+    }
+    if record.deadline_at <= clock::wall_now() {
+        return Some(Failure::local(FailureClass::Deadline, "the deadline passed while no replica ran it"));
+    }
+    if record.takeovers > MOST_TAKEOVERS {
+        let words = format!("the replicas that ran it died {} times; it is not run again", record.takeovers);
+        let mut failure = Failure::local(FailureClass::StreamInterrupted, words);
+        "This call may be what ends the replicas: read their last log lines before you send it again."
+            .clone_into(&mut failure.recovery_hint);
+        return Some(failure);
+    }
+    None
 }
 
 /// What is asked of the engine, as it was asked before.

@@ -8,7 +8,7 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
-use super::{Shared, line::Head, start::StartError};
+use super::{Executions, Shared, line::Head, start::StartError};
 use crate::{
     domain::{
         clock,
@@ -17,7 +17,7 @@ use crate::{
         invocation::{Call, Invocation, Outcome},
         message::Message,
     },
-    journal::{Held, JournalError, Locked, Thread, ThreadCommit, ThreadEnd, ThreadKey},
+    journal::{Held, JournalError, Locked, Thread, ThreadCommit, ThreadEnd, ThreadError, ThreadKey},
 };
 
 /// The wait before a conversation that could not be loaded is asked for once more.
@@ -54,6 +54,24 @@ impl Turn {
             Err(failure) if failure.class == FailureClass::Cancelled => None,
             Err(_) => Some(ThreadEnd::Fail),
         }
+    }
+}
+
+impl Executions {
+    /// A kept conversation.
+    ///
+    /// # Errors
+    /// When the journal fails.
+    pub async fn thread(&self, key: &ThreadKey) -> Result<Option<Thread>, JournalError> {
+        self.shared.journal.load_thread(key).await
+    }
+
+    /// Deletes a kept conversation, at `version` or at any; tells whether there was one.
+    ///
+    /// # Errors
+    /// [`ThreadError::Version`] at another version, [`ThreadError::Busy`] while an invocation runs on it.
+    pub async fn delete_thread(&self, key: &ThreadKey, version: Option<u64>) -> Result<bool, ThreadError> {
+        self.shared.journal.delete_thread(key, version, clock::wall_now()).await
     }
 }
 

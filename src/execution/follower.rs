@@ -154,7 +154,13 @@ impl Follower {
         if let Some(ear) = &mut self.ear {
             ear.borrow_and_update();
         }
-        let lost = execution.is_lost();
+        let fenced = execution.is_fenced();
+        if self.at_epoch > execution.epoch {
+            // The journal knows a newer owner than this replica does.
+            self.shared.fence(execution);
+            (self.seat, self.ear) = (None, None);
+            return Ok(());
+        }
         if self.at > execution.base && self.at_epoch != execution.epoch {
             // The client was told steps that the owner before this one never recorded.
             return self.catch_up(execution).await;
@@ -164,9 +170,8 @@ impl Follower {
                 self.accept(steps, Some(execution));
                 Ok(())
             }
-            Glance::Steps(_) if lost => {
-                self.seat = None;
-                self.ear = None;
+            Glance::Steps(_) if fenced => {
+                (self.seat, self.ear) = (None, None);
                 if self.shared.is_closing() { Err(Lost::Closing) } else { Ok(()) }
             }
             Glance::Steps(_) => {

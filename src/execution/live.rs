@@ -20,10 +20,12 @@ pub(super) struct Execution {
     pub(super) base: u64,
     /// Whether the journal knows of it.
     pub(super) is_recorded: bool,
+    /// Whether more was promised than to serve this call: a request id, a thread, or a stream that can be resumed.
+    pub(super) is_promised: bool,
     pub(super) tail: Tail,
     pub(super) cancel: Cancel,
     pub(super) tether: Tether,
-    lost: CancellationToken,
+    fenced: CancellationToken,
     seats: watch::Sender<usize>,
 }
 
@@ -45,12 +47,19 @@ impl Execution {
             epoch,
             base: tail.last(),
             is_recorded,
+            is_promised: true,
             tail,
             cancel,
             tether,
-            lost: CancellationToken::new(),
+            fenced: CancellationToken::new(),
             seats: watch::channel(0).0,
         }
+    }
+
+    /// The same execution, of which more was promised than to serve its call, or not.
+    pub(super) const fn promised(mut self, is_promised: bool) -> Self {
+        self.is_promised = is_promised;
+        self
     }
 
     /// Takes a place among the followers.
@@ -71,16 +80,18 @@ impl Execution {
         }
     }
 
-    /// It is not this replica's any more: nothing more is told here.
-    pub(super) fn lose(&self) {
+    /// Marks it as executed here no longer and wakes its followers. Only [`Shared::fence`](super::Shared::fence) calls
+    /// this, after it took the execution off the list: a follower that wakes up must not find it there again.
+    pub(super) fn mark_fenced(&self) {
         // First, because what is below is dropped next.
         self.tether.let_go();
-        self.lost.cancel();
+        self.fenced.cancel();
         self.tail.wake();
     }
 
-    pub(super) fn is_lost(&self) -> bool {
-        self.lost.is_cancelled()
+    /// Whether it is executed here no longer.
+    pub(super) fn is_fenced(&self) -> bool {
+        self.fenced.is_cancelled()
     }
 
     /// Whether its end was told.
@@ -88,9 +99,9 @@ impl Execution {
         self.tail.whole().is_some_and(|whole| matches!(whole.last.step, crate::domain::fold::Progress::Terminal(_)))
     }
 
-    /// Returns when it is not this replica's any more. Cancel safe.
-    pub(super) async fn lost(&self) {
-        self.lost.cancelled().await;
+    /// Returns when it is executed here no longer. Cancel safe.
+    pub(super) async fn fenced(&self) {
+        self.fenced.cancelled().await;
     }
 }
 

@@ -56,7 +56,8 @@ impl Outlet {
                 self.release(block, false, &mut out);
             }
             Progress::BlockStop { block, committed, .. } => {
-                let actionable = committed && self.is_tool_call(block);
+                // What is appended was compared with every attempt before: it is never taken back.
+                let actionable = committed && self.mode != RewindMode::AppendOnly && self.is_tool_call(block);
                 if !actionable {
                     self.release(block, false, &mut out);
                 }
@@ -98,7 +99,7 @@ impl Outlet {
         let from = gone.map_or(0, |block| block.text.len());
         let to = if all || made.stopped { made.text.len() } else { self.limit(made, from) };
         let may_begin = match self.mode {
-            RewindMode::Rewind => true,
+            RewindMode::Rewind | RewindMode::AppendOnly => true,
             RewindMode::HoldBack { .. } => to > 0 || made.stopped,
             RewindMode::Atomic => false,
         };
@@ -125,7 +126,7 @@ impl Outlet {
     /// How much of an open block may have gone out by now, of which `from` bytes have.
     fn limit(&self, made: &Block, from: usize) -> usize {
         match self.mode {
-            RewindMode::Rewind => made.text.len(),
+            RewindMode::Rewind | RewindMode::AppendOnly => made.text.len(),
             RewindMode::HoldBack { bytes: 0 } | RewindMode::Atomic => from,
             RewindMode::HoldBack { bytes } => {
                 let held = usize::try_from(bytes).unwrap_or(usize::MAX);

@@ -171,9 +171,10 @@ impl Recorder {
         self.shared.settings.mode
     }
 
-    /// An owner that slept longer than its lease must not tell anything before it knows that it still is one.
+    /// An owner that slept longer than its lease must not tell anything before it knows that it still is one, unless
+    /// nothing was promised beyond this call: then no other replica takes it over unasked.
     fn tells_first(&self) -> bool {
-        self.mode() == JournalMode::Fast && self.shared.holds_leases()
+        self.mode() == JournalMode::Fast && (self.shared.holds_leases() || !self.execution.is_promised)
     }
 
     fn launch(&mut self) {
@@ -190,7 +191,6 @@ impl Recorder {
     fn landed(&mut self, batch: Vec<Entry>, result: Result<(), AppendError>) -> Landed {
         match result {
             Ok(()) => {
-                self.shared.journal_was(None);
                 self.share.recorded(batch.len());
                 if let Some(last) = batch.last().map(|entry| entry.seq) {
                     self.tell(batch);
@@ -207,8 +207,7 @@ impl Recorder {
                 Landed::Full
             }
             Err(AppendError::Store(JournalError::Unavailable(reason))) => {
-                tracing::warn!(invocation = %self.execution.id, reason, "the journal is away; it is tried again");
-                self.shared.journal_was(Some(&JournalError::Unavailable(reason)));
+                tracing::debug!(invocation = %self.execution.id, reason, "the journal is away; steps wait");
                 self.put_back(batch);
                 self.due = Some(Instant::now() + AGAIN_AFTER);
                 Landed::GoOn

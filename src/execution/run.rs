@@ -5,11 +5,12 @@
 
 use std::{sync::Arc, time::Duration};
 
-use futures_util::StreamExt as _;
-use tokio::time::{Instant, sleep};
+use futures_util::{StreamExt as _, future::BoxFuture};
+use tokio::time::{Instant, sleep, timeout_at};
 
 use super::{
     Shared,
+    abandoned::CLIENT_GONE,
     checkpoint::Turn,
     live::Execution,
     outlet::Outlet,
@@ -29,10 +30,10 @@ use crate::{
 };
 
 /// How long an end waits for a journal that is away before it is told without a record.
-const TELL_AFTER: Duration = Duration::from_secs(1);
+const TELL_AFTER: Duration = Duration::from_millis(500);
 
 /// How long an end that must be recorded waits for a journal that is away.
-const GIVE_UP_AFTER: Duration = Duration::from_secs(10);
+const GIVE_UP_AFTER: Duration = Duration::from_secs(3);
 
 /// How long an end that was told already is still tried.
 const RECORD_WITHIN: Duration = Duration::from_mins(1);
@@ -73,13 +74,8 @@ enum Written {
 
 impl Drop for Listed {
     fn drop(&mut self) {
-        let mut running = self.shared.running();
-        if running.get(&self.execution.id).is_some_and(|listed| Arc::ptr_eq(listed, &self.execution)) {
-            running.remove(&self.execution.id);
-        }
-        drop(running);
-        // Whoever still waits here for more looks at the journal instead.
-        self.execution.lose();
+        // Followers that still wait here read the journal from now on.
+        self.shared.fence(&self.execution);
     }
 }
 
@@ -108,17 +104,17 @@ impl Run {
             let backlog = Arc::clone(&self.shared.backlog);
             tokio::select! {
                 biased;
-                () = execution.lost() => return,
+                () = execution.fenced() => return,
                 () = &mut abandoned, if !left => {
                     left = true;
-                    execution.cancel.cancel("client gone");
+                    execution.cancel.cancel(CLIENT_GONE);
                 }
                 landed = self.recorder.turn() => match landed {
                     Landed::GoOn => {}
                     Landed::Full => self.outlet.tighten(),
-                    Landed::Lost => return execution.lose(),
+                    Landed::Lost => return,
                 },
-                landed = notebook.turn() => if landed == Landed::Lost { return execution.lose() },
+                landed = notebook.turn() => if landed == Landed::Lost { return },
                 () = backlog.room(), if !has_room => {}
                 step = self.steps.next(), if has_room => {
                     execution.tail.heard();
@@ -213,7 +209,17 @@ impl Run {
         let began = Instant::now();
         let mut told = false;
         loop {
-            match self.write(finish.clone()).await {
+            let mut writing = self.write(finish.clone());
+            let written = if needs_record || told {
+                writing.await
+            } else if let Ok(written) = timeout_at(began + TELL_AFTER, &mut writing).await {
+                written
+            } else {
+                self.tell(finish.entries.clone());
+                told = true;
+                writing.await
+            };
+            match written {
                 Written::Away => {}
                 Written::Done => {
                     if !told {
@@ -227,8 +233,8 @@ impl Run {
                 }
                 other => return other,
             }
-            if !needs_record && !told && began.elapsed() >= TELL_AFTER {
-                tracing::warn!(invocation = %self.execution.id, "the journal is away; an end is told without a record");
+            if !needs_record && !told && (self.shared.journal_is_away() || began.elapsed() >= TELL_AFTER) {
+                tracing::debug!(invocation = %self.execution.id, "the journal is away; an end is sent without a record");
                 self.tell(finish.entries.clone());
                 told = true;
             }
@@ -236,26 +242,30 @@ impl Run {
                 return Written::Away;
             }
             tokio::select! {
-                () = self.execution.lost() => return Written::Lost,
+                () = self.execution.fenced() => return Written::Lost,
                 () = sleep(AGAIN_AFTER) => {}
             }
         }
     }
 
-    async fn write(&mut self, finish: Finish) -> Written {
-        match self.shared.journal.finish(finish, clock::wall_now()).await {
-            Ok(()) => Written::Done,
-            Err(FinishError::Append(AppendError::Fenced { .. } | AppendError::Finished)) => Written::Lost,
-            Err(
-                FinishError::Append(AppendError::Store(JournalError::Unavailable(_)))
-                | FinishError::Thread(ThreadError::Store(JournalError::Unavailable(_))),
-            ) => Written::Away,
-            Err(FinishError::Append(error)) => {
-                tracing::error!(invocation = %self.execution.id, %error, "an end cannot be recorded");
-                Written::Never
+    /// Writes the end, without holding on to this: a future that does cannot move between threads.
+    fn write(&self, finish: Finish) -> BoxFuture<'static, Written> {
+        let (journal, id) = (Arc::clone(&self.shared.journal), self.execution.id.clone());
+        Box::pin(async move {
+            match journal.finish(finish, clock::wall_now()).await {
+                Ok(()) => Written::Done,
+                Err(FinishError::Append(AppendError::Fenced { .. } | AppendError::Finished)) => Written::Lost,
+                Err(
+                    FinishError::Append(AppendError::Store(JournalError::Unavailable(_)))
+                    | FinishError::Thread(ThreadError::Store(JournalError::Unavailable(_))),
+                ) => Written::Away,
+                Err(FinishError::Append(error)) => {
+                    tracing::error!(invocation = %id, %error, "an end cannot be recorded");
+                    Written::Never
+                }
+                Err(FinishError::Thread(error)) => Written::Refused(error),
             }
-            Err(FinishError::Thread(error)) => Written::Refused(error),
-        }
+        })
     }
 
     fn finish(&self, entries: Vec<Entry>, outcome: Outcome, snapshot: Vec<Block>, thread: Option<ThreadEnd>) -> Finish {
@@ -279,6 +289,7 @@ impl Run {
 pub(super) fn failed(id: &crate::domain::ids::InvocationId, failure: Failure, reasoning: &str) -> Outcome {
     Outcome {
         invocation: id.clone(),
+        operation: None,
         result: Err(failure),
         attempts: Vec::new(),
         recovery_applied: Vec::new(),

@@ -1,13 +1,16 @@
 //! How an invocation begins: as a new one, by joining the same one that runs, or by hearing its end again.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
 use futures_util::stream;
 use jiff::Timestamp;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::{
-    Executions, Shared,
+    Executions, Shared, append_only,
     checkpoint::{LOAD_AGAIN_AFTER, Unusable},
     follower::Follower,
     live::Execution,
@@ -20,13 +23,16 @@ use crate::{
     domain::{
         clock,
         failure::{Failure, FailureClass},
-        fold::Progress,
+        fold::{Block, Progress},
         ids::InvocationId,
         invocation::{Invocation, RewindMode},
     },
     journal::{Begun, Entry, Fingerprint, Finish, JournalError, NewInvocation, Record, Request, ThreadEnd, ThreadKey},
-    layers::observe::Incoming,
+    layers::{ProgressStream, observe::Incoming},
 };
+
+/// How long an invocation that needs no record waits for it to begin.
+const RECORD_WITHIN: Duration = Duration::from_millis(300);
 
 /// How an invocation relates to an earlier one with the same request id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,6 +69,8 @@ pub struct Started {
 pub enum StartError {
     /// The engine refused it: too much work.
     Refused(Box<Failure>),
+    /// This replica is about to end.
+    Closing,
     /// The request id was used for another request.
     Conflict(InvocationId),
     /// The same request is finished, but its answer was not kept.
@@ -82,11 +90,14 @@ impl Executions {
     /// [`StartError`]; then nothing was asked of anybody.
     pub async fn start(&self, incoming: Incoming) -> Result<Started, StartError> {
         let shared = &self.shared;
+        if shared.is_closing() {
+            return Err(StartError::Closing);
+        }
         let fingerprint = Fingerprint::of(&incoming.invocation);
         let thread = incoming.invocation.thread.clone();
         let thread = thread.map(|thread| ThreadKey::new(incoming.invocation.tenant.clone(), thread));
         if let Some(request) = &incoming.invocation.request_id {
-            match shared.journal.get_by_request(&incoming.invocation.tenant, request).await {
+            match shared.earlier(&incoming.invocation.tenant, request, &fingerprint).await {
                 Ok(None) => {}
                 Ok(Some(record)) => return shared.known(record, &fingerprint),
                 // A thread that cannot be loaded is an outcome, which is told below.
@@ -113,22 +124,25 @@ impl Shared {
         let invocation = Arc::clone(&incoming.invocation);
         let ends = (incoming.cancel.clone(), incoming.tether.clone());
         // Nothing is asked of a target before the steps are polled, so that a refusal leaves no record.
-        let steps = self.engine.run(incoming).await.map_err(|refused| StartError::Refused(Box::new(refused)))?;
-        let new = self.new_invocation(&invocation, fingerprint);
-        let (epoch, is_recorded) = match self.journal.begin(new, clock::wall_now()).await {
-            Ok(Begun::New { epoch }) => (epoch, true),
-            Ok(other) => return self.begun_before(other).await,
-            Err(error) if invocation.request_id.is_some() || invocation.overrides.resumable_grace.is_some() => {
-                return Err(StartError::Journal(error));
-            }
-            Err(error) => {
-                tracing::warn!(invocation = %invocation.id, %error, "an invocation goes on without a record");
+        let steps = self.run_engine(incoming, &[]).await.map_err(|refused| StartError::Refused(Box::new(refused)))?;
+        let is_promised = invocation.request_id.is_some() || invocation.overrides.resumable_grace.is_some();
+        let begun = self.journal.begin(self.new_invocation(&invocation, fingerprint), clock::wall_now());
+        // One that needs no record waits for it for a moment only.
+        let begun = if is_promised { Ok(begun.await) } else { timeout(RECORD_WITHIN, begun).await };
+        let (epoch, is_recorded) = match begun {
+            Ok(Ok(Begun::New { epoch })) => (epoch, true),
+            Ok(Ok(other)) => return self.begun_before(other).await,
+            Ok(Err(error)) if is_promised => return Err(StartError::Journal(error)),
+            Ok(Err(_)) | Err(_) => {
+                tracing::debug!(invocation = %invocation.id, "an invocation runs without a record");
+                self.unrecorded.fetch_add(1, Ordering::Relaxed);
                 (1, false)
             }
         };
         let mode = mode_of(&invocation);
         let tail = Tail::new(self.settings.tail_bytes, 0, 0, Vec::new());
-        let execution = Arc::new(Execution::new(invocation.id.clone(), epoch, is_recorded, ends, tail));
+        let execution = Execution::new(invocation.id.clone(), epoch, is_recorded, ends, tail).promised(is_promised);
+        let execution = Arc::new(execution);
         let started = self.started(&invocation, &execution);
         Run {
             shared: Arc::clone(self),
@@ -175,7 +189,7 @@ impl Shared {
         incoming.tether = self.tether();
         let invocation = Arc::clone(&incoming.invocation);
         let ends = (incoming.cancel.clone(), incoming.tether.clone());
-        let steps = match self.engine.run(incoming).await {
+        let steps = match self.run_engine(incoming, &[]).await {
             Ok(steps) => steps,
             Err(refused) => {
                 self.end_unrun(&id, epoch, 0, refused.clone(), None).await;
@@ -197,6 +211,15 @@ impl Shared {
         }
         .begin();
         Ok(started)
+    }
+
+    /// Runs an invocation of which `sent` was sent before; its steps are such as its delivery mode allows.
+    pub(super) async fn run_engine(&self, incoming: Incoming, sent: &[Block]) -> Result<ProgressStream, Failure> {
+        if mode_of(&incoming.invocation) == RewindMode::AppendOnly {
+            append_only::run(&self.engine, incoming, sent).await
+        } else {
+            self.engine.run(incoming).await
+        }
     }
 
     /// Begins an invocation on a thread; one failure of the journal is forgiven.

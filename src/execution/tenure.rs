@@ -1,30 +1,80 @@
-//! Keeps what this replica holds: renews its leases, hears of cancellations, takes over what others left.
+//! Maintains what this replica holds: renews its leases, cancels, takes over what others left, applies the retention.
 
-use std::sync::{Arc, PoisonError};
+use std::{
+    collections::HashMap,
+    sync::{Arc, PoisonError},
+    time::Duration,
+};
 
-use tokio::time::{Instant, MissedTickBehavior, interval};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
-use super::{Shared, live::Execution};
-use crate::{domain::clock, journal::JournalError};
+use super::{RECONNECT_GRACE, Shared, live::Execution};
+use crate::{
+    domain::clock,
+    journal::{Held, JournalError, StoreHealth},
+};
 
-/// How many orphans are taken over in one go; more are left to other replicas, or to the next time.
-const ORPHANS: usize = 32;
+/// How many orphans are looked at in one go; more are left to other replicas, or to the next time.
+const ORPHANS: usize = 256;
 
-/// Renews, takes over and compacts for ever.
+/// How long after a renewal that failed the next one is made: an owner that lives renews before others may take over.
+const RENEW_AGAIN_AFTER: Duration = Duration::from_millis(500);
+
+/// Renews, takes over and compacts for ever. None waits for another: a long compaction, or a takeover that waits for
+/// room, must not let leases expire.
 pub(super) async fn keep(shared: &Arc<Shared>) {
+    tokio::join!(keep_leases(shared), keep_adopting(shared), keep_compacting(shared), keep_watching(shared));
+}
+
+async fn keep_leases(shared: &Arc<Shared>) {
     // Three chances before a lease is over: every 3 s of 10 s.
-    let mut renewal = interval(shared.settings.lease * 3 / 10);
-    let mut compaction = interval(shared.settings.compact_every);
-    renewal.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    compaction.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let usual = shared.settings.lease * 3 / 10;
     loop {
-        tokio::select! {
-            _ = renewal.tick() => {
-                renew(shared).await;
-                adopt_orphans(shared).await;
+        let asked_at = Instant::now();
+        let renewed = renew(shared).await;
+        shared.leases_renewed(asked_at, renewed.is_ok());
+        let next = match renewed {
+            Ok(()) => asked_at + usual,
+            Err(error) => {
+                tracing::debug!(%error, "leases could not be renewed");
+                Instant::now() + RENEW_AGAIN_AFTER.min(usual)
             }
-            _ = compaction.tick() => compact(shared).await,
+        };
+        sleep_until(next).await;
+    }
+}
+
+async fn keep_adopting(shared: &Arc<Shared>) {
+    let mut often = interval(shared.settings.lease * 3 / 10);
+    often.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut seen = HashMap::new();
+    loop {
+        often.tick().await;
+        adopt_orphans(shared, &mut seen).await;
+    }
+}
+
+/// Reports when the journal's store is lost, and when it is found.
+async fn keep_watching(shared: &Shared) {
+    let Some(mut health) = shared.journal.health() else { return };
+    loop {
+        let failure = match &*health.borrow_and_update() {
+            StoreHealth::Up => None,
+            StoreHealth::Down(reason) => Some(JournalError::Unavailable(reason.clone())),
+        };
+        shared.journal_was(failure.as_ref());
+        if health.changed().await.is_err() {
+            return;
         }
+    }
+}
+
+async fn keep_compacting(shared: &Arc<Shared>) {
+    let mut often = interval(shared.settings.compact_every);
+    often.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        often.tick().await;
+        compact(shared).await;
     }
 }
 
@@ -40,28 +90,22 @@ async fn compact(shared: &Arc<Shared>) {
             kept.0 = stats;
             kept.1.stripped += removed.stripped;
             kept.1.deleted += removed.deleted;
+            kept.1.threads += removed.threads;
         }
         Err(error) => tracing::warn!(%error, "the journal's retention could not be applied"),
     }
 }
 
-async fn renew(shared: &Arc<Shared>) {
+async fn renew(shared: &Arc<Shared>) -> Result<(), JournalError> {
     let held = shared.held();
-    let asked_at = Instant::now();
-    let renewed = match shared.journal.renew(&shared.settings.owner, &held, clock::wall_now()).await {
-        Ok(renewed) => renewed,
-        Err(error) => {
-            tracing::warn!(%error, "leases could not be renewed");
-            return;
-        }
-    };
-    shared.leases_renewed(asked_at);
+    let renewed = shared.journal.renew(&shared.settings.owner, &held, clock::wall_now()).await?;
     for id in &renewed.lost {
         // One that ended meanwhile is lost, too, and does not mind.
         let execution = shared.execution(id);
         let still = |execution: &Execution| held.iter().any(|held| held.id == *id && held.epoch == execution.epoch);
         if let Some(execution) = execution.filter(|execution| still(execution) && !execution.tail_has_end()) {
-            execution.lose();
+            tracing::warn!(invocation = %id, epoch = execution.epoch, "another replica owns an invocation now");
+            shared.fence(&execution);
         }
     }
     for id in &renewed.cancel_requested {
@@ -69,25 +113,42 @@ async fn renew(shared: &Arc<Shared>) {
             execution.cancel.cancel("CancelInvocation");
         }
     }
+    Ok(())
 }
 
-async fn adopt_orphans(shared: &Arc<Shared>) {
-    let orphans = shared.journal.expired(clock::wall_now(), ORPHANS).await;
-    shared.journal_was(orphans.as_ref().err());
-    let orphans = match orphans {
+/// Goes through what needs an owner. `seen`: what waits for its caller, and since when.
+async fn adopt_orphans(shared: &Arc<Shared>, seen: &mut HashMap<Held, Instant>) {
+    let orphans = match orphans(shared).await {
         Ok(orphans) => orphans,
         Err(error) => {
-            tracing::warn!(%error, "orphaned invocations could not be looked for");
+            // A store that is away is reported once, by its health.
+            tracing::debug!(%error, "orphaned invocations could not be looked for");
             return;
         }
     };
+    seen.retain(|held, _| orphans.contains(held));
     for orphan in orphans {
         if shared.execution(&orphan.id).is_some_and(|execution| execution.epoch == orphan.epoch) {
             // This replica's own: the renewal was late, and nobody took it.
             continue;
         }
-        if let Err(error) = shared.take_over(&orphan).await {
+        let since = seen.get(&orphan).copied();
+        let waited = since.map_or(Duration::ZERO, |since| since.elapsed());
+        if since.is_some() && waited < RECONNECT_GRACE {
+            continue;
+        }
+        seen.entry(orphan.clone()).or_insert_with(Instant::now);
+        if let Err(error) = shared.look_after(&orphan, waited >= RECONNECT_GRACE).await {
             tracing::warn!(invocation = %orphan.id, %error, "an orphaned invocation could not be taken over");
         }
+    }
+}
+
+/// What was released, and, where this replica may judge it, what expired.
+async fn orphans(shared: &Shared) -> Result<Vec<Held>, JournalError> {
+    if shared.may_take_over() {
+        shared.journal.expired(clock::wall_now(), ORPHANS).await
+    } else {
+        shared.journal.released(ORPHANS).await
     }
 }

@@ -3,6 +3,7 @@
 mod extending;
 mod failing;
 mod harness;
+mod lease_model;
 mod ownership;
 mod properties;
 mod readers;

@@ -1,13 +1,5 @@
 //! `POST /v1/chat/completions`: from a request to an invocation, and from its end to an answer.
 
-use axum::{
-    body::{Body, Bytes},
-    extract::{State, rejection::BytesRejection},
-    http::{HeaderMap, HeaderValue, header},
-    response::{IntoResponse as _, Response},
-};
-use futures_util::StreamExt as _;
-
 use super::{
     Front, Shown, document,
     error::Refused,
@@ -19,17 +11,22 @@ use super::{
 use crate::{
     domain::{
         clock,
-        fold::Progress,
-        invocation::{Call, Outcome, Overrides},
+        invocation::{Call, Outcome, Overrides, RewindMode},
     },
     engine::Asked,
     layers::spans::Entry,
+};
+use axum::{
+    body::{Body, Bytes},
+    extract::{State, rejection::BytesRejection},
+    http::{HeaderMap, HeaderValue, header},
+    response::{IntoResponse as _, Response},
 };
 
 /// How the call is named in its span.
 const ENTRY: Entry = Entry::Http { method: "POST", route: "/v1/chat/completions" };
 
-/// Answers a request. When its client goes away it is dropped, and with it the invocation and its upstream call.
+/// Answers a request. When its client goes away it is dropped, and the invocation ends unless others follow it.
 pub(super) async fn complete(
     State(front): State<Front>,
     shown: Shown,
@@ -49,9 +46,6 @@ async fn answer(
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Response, Refused> {
     let caller = front.identify(headers, shown)?;
-    if front.door.is_draining() {
-        return Err(Refused::draining());
-    }
     let body = body.map_err(|rejection| Refused::unreadable(rejection.status(), rejection.body_text()))?;
     let by_headers = AskedByHeaders::read(headers)?;
     let request = ChatRequest::read(&body)?;
@@ -62,11 +56,13 @@ async fn answer(
         operation: by_headers.operation,
         call: Call::Model(request.call),
         request_id: by_headers.request_id,
-        thread: None,
+        thread: by_headers.thread,
         labels: request.labels,
         overrides: Overrides {
             max_retries: by_headers.max_retries,
             allowed_targets: Vec::from_iter(target),
+            // This wire cannot take back what it sent.
+            rewind_mode: request.stream.then_some(RewindMode::AppendOnly),
             ..Overrides::default()
         },
         resumable: false,
@@ -74,19 +70,12 @@ async fn answer(
         trace: by_headers.trace,
         entry: ENTRY,
     };
-    let incoming = front.engine.resolve(asked.clone()).map_err(Refused::unresolved)?;
+    let incoming = front.engine.resolve(asked).map_err(Refused::unresolved)?;
+    let mut started = front.executions.start(incoming).await.map_err(Refused::not_started)?;
     if request.stream {
-        let wanted = stream::Wanted { asked, incoming, model: request.model, include_usage: request.include_usage };
-        return stream::respond(&front, wanted).await;
+        return stream::respond(&front, started, request.model, request.include_usage).await;
     }
-    let invocation = incoming.invocation.id.clone();
-    let mut steps = front.engine.run(incoming).await.map_err(|refused| Refused::failure(&refused))?;
-    while let Some(step) = steps.next().await {
-        if let Progress::Terminal(outcome) = step {
-            return whole(&outcome);
-        }
-    }
-    Err(Refused::internal(&format!("invocation {invocation} ended without an outcome")))
+    whole(&started.follower.outcome().await.map_err(|lost| Refused::lost(&lost))?)
 }
 
 /// The answer to a request that is not streamed.

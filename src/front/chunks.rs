@@ -6,12 +6,11 @@
 use axum::body::Bytes;
 use serde_json::{Value, json};
 
-use super::{
-    document,
-    error::Refused,
-    seam::{Piece, SentCall},
+use super::{document, error::Refused};
+use crate::domain::{
+    completion::{BlockKind, Completion},
+    ids::InvocationId,
 };
-use crate::domain::{completion::Completion, ids::InvocationId};
 
 /// Writes the events of one answer.
 #[derive(Debug)]
@@ -38,23 +37,29 @@ impl Chunks {
         model.clone_into(&mut self.model);
     }
 
-    /// The events of a piece.
-    pub(super) fn piece(&mut self, piece: Piece) -> Vec<Bytes> {
+    /// The events of text that a block of this kind grew by. A tool call is sent only whole.
+    pub(super) fn text(&mut self, kind: &BlockKind, text: &str) -> Vec<Bytes> {
+        let delta = match kind {
+            BlockKind::Text => json!({"content": text}),
+            BlockKind::Reasoning => json!({"reasoning_content": text}),
+            BlockKind::Refusal => json!({"refusal": text}),
+            BlockKind::ToolCall { .. } => return Vec::new(),
+        };
         let mut events = Vec::from_iter(self.role());
-        match piece {
-            Piece::Text(text) => events.push(self.delta(&json!({"content": text}))),
-            Piece::Reasoning(text) => events.push(self.delta(&json!({"reasoning_content": text}))),
-            Piece::Refusal(text) => events.push(self.delta(&json!({"refusal": text}))),
-            Piece::ToolCall(SentCall { id, name, arguments }) => {
-                let index = self.calls;
-                self.calls += 1;
-                let mut begin = document::tool_call(&id, &name, "");
-                begin["index"] = json!(index);
-                events.push(self.delta(&json!({"tool_calls": [begin]})));
-                let rest = json!({"index": index, "function": {"arguments": arguments}});
-                events.push(self.delta(&json!({"tool_calls": [rest]})));
-            }
-        }
+        events.push(self.delta(&delta));
+        events
+    }
+
+    /// The events of a whole tool call.
+    pub(super) fn tool_call(&mut self, id: &str, name: &str, arguments: &str) -> Vec<Bytes> {
+        let mut events = Vec::from_iter(self.role());
+        let index = self.calls;
+        self.calls += 1;
+        let mut begin = document::tool_call(id, name, "");
+        begin["index"] = json!(index);
+        events.push(self.delta(&json!({"tool_calls": [begin]})));
+        let rest = json!({"index": index, "function": {"arguments": arguments}});
+        events.push(self.delta(&json!({"tool_calls": [rest]})));
         events
     }
 

@@ -5,15 +5,16 @@
 //! | the request | 400 | `invalid_request`, or the field's own |
 //! | a context window, a content policy | 400 | `context_length_exceeded`, `content_filter` |
 //! | the caller's key, its routes | 401, 403 | `invalid_api_key`, `route_not_allowed` |
+//! | an idempotency key of another body, a thread in use | 409 | `idempotency_key_reused`, `thread_busy` |
 //! | a model, here or at the provider | 404 | `model_not_found` |
 //! | a limit of the provider, or of Relight | 429 | `rate_limit_exceeded`, `insufficient_quota`, `shed` |
-//! | no target free, overload, draining | 503 | `overloaded`, `no_target_available`, `draining` |
+//! | no target free, overload, draining, no journal | 503 | `overloaded`, `no_target_available`, `draining`, `journal_unavailable` |
 //! | no answer in time | 504 | `timeout` |
 //! | the provider failed, or refused Relight's own credential | 502 | `upstream_…` |
 //!
 //! A provider that refuses Relight's credential is 502 and not 401: the caller's key is right. What Relight tried
 //! again already carries `x-should-retry: false`, which the official SDKs obey, so that their retries do not multiply
-//! with ours. Messages come from the classifier, redacted; those about a credential are Relight's own words.
+//! with ours; `true` is sent where another request may succeed and Relight made at most one attempt. Messages come from the classifier, redacted; those about a credential are Relight's own words.
 
 use axum::{
     body::Body,
@@ -30,6 +31,8 @@ use crate::{
         invocation::Outcome,
     },
     engine::Refusal,
+    execution::{Lost, StartError},
+    journal::JournalError,
 };
 
 /// The header by which the official SDKs let a server decide about their retries.
@@ -38,6 +41,11 @@ const SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
 const RETRY_AFTER_MS: HeaderName = HeaderName::from_static("retry-after-ms");
 /// When a client that was told of the drain may try again: another replica is ready.
 const TRY_ELSEWHERE_MS: u64 = 100;
+/// When a client may retry whose thread is in use, or which met a journal that is away.
+const RETRY_AFTER: u64 = 1_000;
+
+/// When a client may come again that met a limit of bytes.
+const NO_ROOM_RETRY_MS: u64 = 1_000;
 
 /// An answer that is none.
 #[derive(Debug, Clone, PartialEq)]
@@ -140,6 +148,50 @@ impl Refused {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "server_error", "internal", message)
     }
 
+    /// Why no invocation began.
+    pub(super) fn not_started(error: StartError) -> Self {
+        const INVALID: &str = "invalid_request_error";
+        let conflict = |code, message: String| Self::new(StatusCode::CONFLICT, INVALID, code, message);
+        match error {
+            StartError::Refused(refused) => Self::failure(&refused),
+            StartError::Closing => Self::draining(),
+            StartError::Conflict(earlier) => {
+                let message = format!("the idempotency key was used for another request, by invocation {earlier}");
+                let refused = conflict("idempotency_key_reused", message);
+                Self { param: Some("idempotency-key".to_owned()), ..refused }
+            }
+            StartError::Spent(earlier) => {
+                let message = format!("invocation {earlier} of the same key is finished, and its answer is not kept");
+                conflict("answer_not_kept", message)
+            }
+            StartError::ThreadBusy(running) => {
+                let refused = conflict("thread_busy", format!("invocation {running} runs on the thread"));
+                Self { retry_after_ms: Some(RETRY_AFTER), should_retry: true, ..refused }
+            }
+            StartError::Journal(JournalError::NotKept(what)) => {
+                let message = format!("the journal keeps no payloads, which {what} needs");
+                Self::new(StatusCode::BAD_REQUEST, INVALID, "payloads_not_kept", message)
+            }
+            StartError::Journal(error) => Self::without_journal(&error),
+        }
+    }
+
+    /// Why the end of an invocation cannot be returned here.
+    pub(super) fn lost(lost: &Lost) -> Self {
+        match lost {
+            Lost::Closing => Self::draining(),
+            Lost::Gone => Self::internal("the invocation is no longer kept"),
+            Lost::Journal(error) => Self::without_journal(error),
+        }
+    }
+
+    fn without_journal(error: &JournalError) -> Self {
+        tracing::warn!(%error, "a call of the OpenAI-compatible front needs the journal, which fails");
+        let message = "the journal is not available; ask again";
+        let refused = Self::new(StatusCode::SERVICE_UNAVAILABLE, "server_error", "journal_unavailable", message);
+        Self { retry_after_ms: Some(RETRY_AFTER), should_retry: true, ..refused }
+    }
+
     /// Why the engine found no plan.
     pub(super) fn unresolved(refusal: Refusal) -> Self {
         match refusal {
@@ -151,6 +203,73 @@ impl Refused {
                 Self::invalid("headers", faults.join("; "))
             }
         }
+    }
+}
+
+// === impl EarlyRefusal ===
+
+/// A refusal that is made before a request reaches its handler.
+#[derive(Debug, Clone, PartialEq)]
+pub struct EarlyRefusal(Refused);
+
+impl EarlyRefusal {
+    /// No key, or one that is not known.
+    #[must_use]
+    pub fn unauthenticated() -> Self {
+        Self(Refused::unauthenticated())
+    }
+
+    /// A page of another origin.
+    #[must_use]
+    pub fn origin() -> Self {
+        let message = "requests of this origin are not accepted; it would have to be in server.cors.allow_origins";
+        Self(Refused::new(StatusCode::FORBIDDEN, "permission_error", "origin_not_allowed", message))
+    }
+
+    /// A body of another kind.
+    #[must_use]
+    pub fn content_type() -> Self {
+        let message = "the body must be JSON, with `content-type: application/json`";
+        Self(Refused::new(
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            "invalid_request_error",
+            "unsupported_media_type",
+            message,
+        ))
+    }
+
+    /// A request beyond a limit that is one request's own.
+    #[must_use]
+    pub fn too_large(limit: &str) -> Self {
+        let message = format!("the request is larger than {limit} allows");
+        Self(Refused::new(StatusCode::PAYLOAD_TOO_LARGE, "invalid_request_error", "request_too_large", message))
+    }
+
+    /// A limit that is shared was reached.
+    #[must_use]
+    pub fn no_room(limit: &str) -> Self {
+        let message = format!("too many bytes of requests at once: {limit} is reached");
+        let refused = Refused::new(StatusCode::TOO_MANY_REQUESTS, "rate_limit_error", "shed", message);
+        Self(Refused { retry_after_ms: Some(NO_ROOM_RETRY_MS), should_retry: true, ..refused })
+    }
+
+    /// The body did not come in time.
+    #[must_use]
+    pub fn late() -> Self {
+        let message = "the body took longer than server.timeouts.body";
+        Self(Refused::new(StatusCode::REQUEST_TIMEOUT, "invalid_request_error", "request_timeout", message))
+    }
+
+    /// The body broke off.
+    #[must_use]
+    pub fn broken() -> Self {
+        Self(Refused::unreadable(StatusCode::BAD_REQUEST, "the body broke off"))
+    }
+}
+
+impl IntoResponse for EarlyRefusal {
+    fn into_response(self) -> Response {
+        self.0.into_response()
     }
 }
 
@@ -167,7 +286,10 @@ impl Refused {
             "reasoning": outcome.reasoning,
             "recovery_hint": failure.recovery_hint,
         });
-        Self { details: Some(Box::new(details)), told: Some(Box::new(told)), ..Self::failure(failure) }
+        let refused = Self::failure(failure);
+        let sent = outcome.attempts.iter().filter(|attempt| attempt.sent).count();
+        let should_retry = refused.should_retry && sent <= 1;
+        Self { details: Some(Box::new(details)), told: Some(Box::new(told)), should_retry, ..refused }
     }
 
     /// A failure by its class.
@@ -182,8 +304,8 @@ impl Refused {
         };
         let retry_after_ms =
             failure.retry_after.map(|wait| u64::try_from(wait.duration.as_millis()).unwrap_or(u64::MAX));
-        // Only a wait that somebody stated makes the client's own retry worth its while.
-        let should_retry = retry_after_ms.is_some() && matches!(status.as_u16(), 429 | 503);
+        // Only a wait that somebody stated, and that mends something, makes the client's own retry worth its while.
+        let should_retry = failure.retryable && retry_after_ms.is_some() && matches!(status.as_u16(), 429 | 503);
         Self { retry_after_ms, should_retry, ..Self::new(status, kind, code, message) }
     }
 
@@ -249,49 +371,4 @@ const fn words(class: FailureClass) -> (u16, &'static str, &'static str) {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use super::*;
-    use crate::domain::failure::WaitSource;
-
-    fn response(failure: &Failure) -> Response {
-        Refused::failure(failure).into_response()
-    }
-
-    #[test]
-    fn every_class_has_a_status_that_says_whose_fault_it_is() {
-        for class in FailureClass::ALL {
-            let (status, kind, code) = words(class);
-            assert!((400..600).contains(&status), "{class}: {status}");
-            assert!(!kind.is_empty() && !code.is_empty());
-            assert_ne!(status, 401, "{class}: the caller's key is right when an invocation runs");
-        }
-    }
-
-    #[test]
-    fn a_stated_wait_is_told_in_both_units_and_lets_the_client_retry() {
-        let limited = Failure::local(FailureClass::RateLimited, "slow down")
-            .with_retry_after(Duration::from_millis(1500), WaitSource::RetryAfter);
-        let response = response(&limited);
-        assert_eq!(response.status(), StatusCode::TOO_MANY_REQUESTS);
-        assert_eq!(response.headers()[header::RETRY_AFTER], "2");
-        assert_eq!(response.headers()[RETRY_AFTER_MS], "1500");
-        assert_eq!(response.headers()[SHOULD_RETRY], "true");
-    }
-
-    #[test]
-    fn what_was_tried_again_already_is_not_to_be_multiplied() {
-        let response = response(&Failure::local(FailureClass::ServerError, "broke"));
-        assert_eq!(response.status(), StatusCode::BAD_GATEWAY);
-        assert_eq!(response.headers()[SHOULD_RETRY], "false");
-        assert!(!response.headers().contains_key(header::RETRY_AFTER));
-    }
-
-    #[test]
-    fn upstream_words_about_a_credential_are_not_repeated() {
-        let refused = Refused::failure(&Failure::local(FailureClass::Authentication, "bad key sk-12"));
-        assert_eq!(refused.status, StatusCode::BAD_GATEWAY);
-        assert!(!refused.object().to_string().contains("sk-12"));
-    }
-}
+mod tests;

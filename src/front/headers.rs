@@ -6,10 +6,13 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue};
 
 use super::error::Refused;
 use crate::domain::{
-    ids::{InvocationId, MAX_ID_BYTES, Operation, RequestId, TargetId},
+    ids::{InvocationId, MAX_ID_BYTES, Operation, RequestId, TargetId, ThreadId},
     invocation::TraceContext,
     units,
 };
+
+/// Longest name of an operation, as on the gRPC API.
+const MAX_OPERATION_BYTES: usize = 64;
 
 /// The operation of callers that name none.
 const DEFAULT_OPERATION: &str = "executor";
@@ -25,6 +28,8 @@ pub(super) struct AskedByHeaders {
     pub(super) time_allowed: Option<Duration>,
     /// `idempotency-key`.
     pub(super) request_id: Option<RequestId>,
+    /// `x-relight-thread`.
+    pub(super) thread: Option<ThreadId>,
     /// W3C trace context.
     pub(super) trace: TraceContext,
 }
@@ -51,6 +56,9 @@ impl AskedByHeaders {
     /// When one of Relight's own headers cannot be read.
     pub(super) fn read(headers: &HeaderMap) -> Result<Self, Refused> {
         let operation = identifier(headers, "x-relight-operation")?.unwrap_or(DEFAULT_OPERATION);
+        if operation.len() > MAX_OPERATION_BYTES {
+            return Err(refused("x-relight-operation", &format!("is longer than {MAX_OPERATION_BYTES} bytes")));
+        }
         let max_retries = text(headers, "x-relight-max-retries")?
             .map(|number| number.parse().map_err(|_| refused("x-relight-max-retries", "is no whole number")))
             .transpose()?;
@@ -59,6 +67,7 @@ impl AskedByHeaders {
             max_retries,
             time_allowed: time_allowed(headers)?,
             request_id: identifier(headers, "idempotency-key")?.map(RequestId::from),
+            thread: identifier(headers, "x-relight-thread")?.map(ThreadId::from),
             trace: trace_context(headers),
         })
     }
@@ -97,6 +106,9 @@ fn identifier<'a>(headers: &'a HeaderMap, name: &'static str) -> Result<Option<&
     let text = text(headers, name)?.filter(|text| !text.is_empty());
     if text.is_some_and(|text| text.len() > MAX_ID_BYTES) {
         return Err(refused(name, &format!("is longer than {MAX_ID_BYTES} bytes")));
+    }
+    if text.is_some_and(|text| text.chars().any(char::is_control)) {
+        return Err(refused(name, "holds control characters"));
     }
     Ok(text)
 }
@@ -144,12 +156,14 @@ mod tests {
             ("x-relight-deadline-ms", "1500"),
             ("x-request-timeout", "9"),
             ("idempotency-key", "k-1"),
+            ("x-relight-thread", "t-1"),
             ("traceparent", "00-a-b-01"),
         ])
         .unwrap();
         assert_eq!((asked.operation.as_str(), asked.max_retries), ("planner", Some(1)));
         assert_eq!(asked.time_allowed, Some(Duration::from_millis(1500)), "the exact one goes first");
         assert_eq!(asked.request_id, Some(RequestId::from("k-1")));
+        assert_eq!(asked.thread, Some(ThreadId::from("t-1")));
         assert_eq!(asked.trace.traceparent.as_deref(), Some("00-a-b-01"));
     }
 
@@ -163,9 +177,14 @@ mod tests {
 
     #[test]
     fn what_cannot_be_read_is_refused_by_its_name() {
-        for (name, value) in
-            [("x-relight-max-retries", "-1"), ("x-relight-deadline-ms", "0"), ("x-request-timeout", "soon")]
-        {
+        for (name, value) in [
+            ("x-relight-max-retries", "-1"),
+            ("x-relight-deadline-ms", "0"),
+            ("x-request-timeout", "soon"),
+            ("x-relight-operation", "a\tb"),
+            ("x-relight-operation", "an-operation-whose-name-is-longer-than-the-sixty-four-bytes-of-one"),
+            ("idempotency-key", "a\tb"),
+        ] {
             let refused = read(&[(name, value)]).unwrap_err();
             assert!(refused.object().to_string().contains(name), "{refused:?}");
         }

@@ -59,12 +59,12 @@ impl ChatRequest {
             tool_choice: tool_choice(&mut fields)?,
             parallel_tool_calls: fields.boolean("parallel_tool_calls")?,
             sampling: Sampling {
-                temperature: fields.number("temperature")?,
-                top_p: fields.number("top_p")?,
+                temperature: fields.number("temperature", 0.0, 2.0)?,
+                top_p: fields.number("top_p", 0.0, 1.0)?,
                 top_k: fields.count("top_k")?,
                 seed: fields.seed()?,
-                frequency_penalty: fields.number("frequency_penalty")?,
-                presence_penalty: fields.number("presence_penalty")?,
+                frequency_penalty: fields.number("frequency_penalty", -2.0, 2.0)?,
+                presence_penalty: fields.number("presence_penalty", -2.0, 2.0)?,
             },
             max_output_tokens: fields.count("max_tokens")?.filter(|_| longest.is_none()).or(longest),
             reasoning_effort: fields.text("reasoning_effort")?,
@@ -102,8 +102,9 @@ impl Fields {
         self.typed(name, "a boolean", Value::as_bool)
     }
 
-    fn number(&mut self, name: &str) -> Result<Option<f64>, Refused> {
-        self.typed(name, "a number", Value::as_f64)
+    fn number(&mut self, name: &str, least: f64, most: f64) -> Result<Option<f64>, Refused> {
+        let read = |value: &Value| value.as_f64().filter(|number| (least..=most).contains(number));
+        self.typed(name, &format!("a number from {least} to {most}"), read)
     }
 
     fn count(&mut self, name: &str) -> Result<Option<u32>, Refused> {
@@ -155,17 +156,19 @@ fn include_usage(fields: &mut Fields) -> Result<bool, Refused> {
 
 fn labels(fields: &mut Fields) -> Result<BTreeMap<String, String>, Refused> {
     let (pairs, longest_key, longest_value) = MAX_METADATA;
-    let what = format!("an object of at most {pairs} strings of at most {longest_value} bytes");
+    let what =
+        format!("an object of at most {pairs} strings of at most {longest_value} bytes, without control characters");
+    let is_plain = |text: &str| !text.chars().any(char::is_control);
     let read = |value: &Value| {
         let pair = |(key, value): (&String, &Value)| {
-            let value = value.as_str().filter(|value| value.len() <= longest_value)?;
-            (key.len() <= longest_key).then(|| (key.clone(), value.to_owned()))
+            let value = value.as_str().filter(|value| value.len() <= longest_value && is_plain(value))?;
+            (key.len() <= longest_key && is_plain(key)).then(|| (key.clone(), value.to_owned()))
         };
         let object = value.as_object().filter(|object| object.len() <= pairs)?;
         object.iter().map(pair).collect::<Option<BTreeMap<_, _>>>()
     };
     let mut labels = fields.typed("metadata", &what, read)?.unwrap_or_default();
-    let user = fields.text("user")?.filter(|user| !user.is_empty() && user.len() <= longest_value);
+    let user = fields.text("user")?.filter(|user| !user.is_empty() && user.len() <= longest_value && is_plain(user));
     labels.extend(user.map(|user| ("user".to_owned(), user)));
     Ok(labels)
 }

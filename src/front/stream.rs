@@ -2,7 +2,7 @@
 //!
 //! The head of the answer waits for its first content, so that what fails before that is a clean status with the
 //! right code. From then on the stream ends in one of two ways: `[DONE]` after a whole answer, or an error event. While
-//! nothing comes, comments keep the connection alive. Dropping the stream drops the invocation.
+//! nothing comes, comments keep the connection alive. The steps are those of an invocation that takes nothing back.
 
 use std::{collections::VecDeque, convert::Infallible, time::Duration};
 
@@ -12,83 +12,51 @@ use axum::{
     http::{HeaderName, HeaderValue, header},
     response::Response,
 };
-use futures_util::StreamExt as _;
 
-use super::{
-    Front, chat,
-    chunks::Chunks,
-    continuation,
-    error::Refused,
-    headers::Told,
-    seam::{Diverged, Piece, Seam},
-};
+use super::{Front, chat, chunks::Chunks, error::Refused, headers::Told};
 use crate::{
-    config::server::{HoldBack, OnDivergence},
     domain::{
         clock,
-        fold::Progress,
+        completion::BlockKind,
+        fold::{Block, Fold, Progress},
         ids::TargetId,
         invocation::{AttemptCause, Outcome},
     },
-    engine::{Asked, Engine},
-    layers::{ProgressStream, observe::Incoming},
+    execution::{Follower, Lost, Started, Told as Next},
 };
-
-/// A streamed answer as it was asked for.
-pub(super) struct Wanted {
-    /// What was asked, to ask for the rest of it.
-    pub(super) asked: Asked,
-    /// The invocation.
-    pub(super) incoming: Incoming,
-    /// The model as the caller names it.
-    pub(super) model: String,
-    /// Whether the usage is told.
-    pub(super) include_usage: bool,
-}
 
 /// One answer on its way out.
 struct Relay {
-    engine: Engine,
-    asked: Asked,
-    incoming: Incoming,
-    steps: ProgressStream,
-    seam: Seam,
+    follower: Follower,
+    fold: Fold,
     chunks: Chunks,
     told: Told,
-    on_divergence: OnDivergence,
-    hold_back: HoldBack,
     keepalive: Duration,
-    /// Whether this is the rest of an answer that another invocation began.
-    continues: bool,
     ready: VecDeque<Bytes>,
-    /// The end, once it came; an error is still to be said.
+    /// The end, once it came; an error is still to be sent.
     end: Option<Result<(), Refused>>,
 }
 
-/// Answers with a stream, or with a status when it fails before its first content.
-pub(super) async fn respond(front: &Front, wanted: Wanted) -> Result<Response, Refused> {
-    let settings = front.settings();
-    let Wanted { asked, incoming, model, include_usage } = wanted;
-    let invocation = incoming.invocation.id.clone();
-    let steps = front.engine.run(incoming.clone()).await.map_err(|refused| Refused::failure(&refused))?;
+/// Responds with a stream, or with a status when it fails before its first content. `model` is the caller's name for it.
+pub(super) async fn respond(
+    front: &Front,
+    started: Started,
+    model: String,
+    include_usage: bool,
+) -> Result<Response, Refused> {
+    let Started { id, follower, .. } = started;
     let mut relay = Relay {
-        engine: front.engine.clone(),
-        asked,
-        incoming,
-        steps,
-        seam: Seam::new(settings.hold_back),
-        chunks: Chunks::new(&invocation, clock::wall_now().as_second(), model, include_usage),
-        told: Told { invocation, attempts: 0, target: None, adapted: Vec::new() },
-        on_divergence: settings.on_divergence,
-        hold_back: settings.hold_back,
-        continues: false,
-        keepalive: settings.keepalive,
+        follower,
+        fold: Fold::default(),
+        chunks: Chunks::new(&id, clock::wall_now().as_second(), model, include_usage),
+        told: Told { invocation: id, attempts: 0, target: None, adapted: Vec::new() },
+        keepalive: front.settings().keepalive,
         ready: VecDeque::new(),
         end: None,
     };
     while relay.ready.is_empty() && relay.end.is_none() {
-        let step = relay.steps.next().await;
-        relay.take(step).await;
+        let next = relay.follower.next().await;
+        relay.take(next);
     }
     if relay.ready.is_empty()
         && let Some(Err(refused)) = relay.end
@@ -123,39 +91,91 @@ impl Relay {
                         return;
                     }
                 }
-                match tokio::time::timeout(self.keepalive, self.steps.next()).await {
-                    Ok(step) => self.take(step).await,
+                match tokio::time::timeout(self.keepalive, self.follower.next()).await {
+                    Ok(next) => self.take(next),
                     Err(_) => yield Ok(Chunks::comment("keep-alive")),
                 }
             }
         }
     }
 
-    /// Takes the next step, or the lack of one.
-    async fn take(&mut self, step: Option<Progress>) {
-        let Some(step) = step else {
-            self.end = Some(Err(Refused::internal("the invocation ended without an outcome")));
-            return;
-        };
-        match &step {
-            Progress::AttemptStarted { attempt, target, cause, .. } => self.started(*attempt, target, *cause),
-            Progress::Terminal(outcome) => return self.over(outcome).await,
-            Progress::Recovery { adaptation, .. } => self.told.adapted.extend(adaptation.clone()),
-            Progress::ContextInjected { .. }
-            | Progress::BlockStart { .. }
-            | Progress::BlockDelta { .. }
-            | Progress::BlockStop { .. }
-            | Progress::Rewind { .. }
-            | Progress::Parked { .. }
-            | Progress::Usage { .. } => {}
-        }
-        match self.seam.step(&step) {
-            Ok(pieces) => self.send(pieces),
-            Err(Diverged) => self.diverged().await,
+    fn take(&mut self, next: Result<Option<Next>, Lost>) {
+        match next {
+            Ok(Some(Next::Step(entry) | Next::Known(entry))) => self.step(&entry.step),
+            Ok(Some(Next::Snapshot { blocks, attempt, .. })) => self.catch_up(blocks, attempt),
+            Ok(None) => self.end = Some(Err(Refused::internal("the invocation ended without an outcome"))),
+            Err(lost) => self.end = Some(Err(Refused::lost(&lost))),
         }
     }
 
-    fn started(&mut self, attempt: u32, target: &TargetId, cause: AttemptCause) {
+    fn step(&mut self, step: &Progress) {
+        if let Progress::Terminal(outcome) = step {
+            return self.over(outcome);
+        }
+        if let Err(error) = self.fold.apply(step) {
+            // The steps come from this very process, so this is a defect, not an input.
+            tracing::error!(%error, "a step of an invocation does not fold");
+            self.end = Some(Err(Refused::internal("a step of the invocation is missing")));
+            return;
+        }
+        match step {
+            Progress::AttemptStarted { attempt, target, cause, model } => self.started(*attempt, target, *cause, model),
+            Progress::BlockDelta { block, text, .. } => {
+                if let Some(block) = self.fold.blocks().iter().find(|known| known.id == *block) {
+                    self.ready.extend(self.chunks.text(&block.kind, text));
+                }
+            }
+            Progress::BlockStop { block, .. } => {
+                if let Some(block) = self.fold.blocks().iter().find(|known| known.id == *block).cloned() {
+                    self.tool_call(&block);
+                }
+            }
+            Progress::Recovery { adaptation, .. } => self.told.adapted.extend(adaptation.clone()),
+            // Only an invocation that another front began takes something back.
+            Progress::Rewind { .. } => self.end = Some(Err(Refused::diverged())),
+            Progress::ContextInjected { .. }
+            | Progress::BlockStart { .. }
+            | Progress::Parked { .. }
+            | Progress::Usage { .. }
+            | Progress::Terminal(_) => {}
+        }
+    }
+
+    /// Sends what of all blocks was not sent yet, in place of the steps that made them.
+    fn catch_up(&mut self, blocks: Vec<Block>, attempt: u32) {
+        self.told.attempts = self.told.attempts.max(attempt);
+        let sent = std::mem::take(&mut self.fold);
+        let sent = sent.blocks();
+        let continues = |(index, old): (usize, &Block)| {
+            let new = blocks.get(index);
+            new.is_some_and(|new| new.id == old.id && new.kind == old.kind && new.text.starts_with(&old.text))
+        };
+        if !sent.iter().enumerate().all(continues) {
+            // Its owner was lost, and with it the record of what was sent last.
+            self.end = Some(Err(Refused::diverged()));
+            return;
+        }
+        for (index, block) in blocks.iter().enumerate() {
+            let old = sent.get(index);
+            let more = &block.text[old.map_or(0, |old| old.text.len())..];
+            if !more.is_empty() {
+                self.ready.extend(self.chunks.text(&block.kind, more));
+            }
+            if block.stopped && old.is_none_or(|old| !old.stopped) {
+                self.tool_call(block);
+            }
+        }
+        self.fold.restore(blocks);
+    }
+
+    /// Sends a tool call that is whole.
+    fn tool_call(&mut self, block: &Block) {
+        if let BlockKind::ToolCall { id, name } = &block.kind {
+            self.ready.extend(self.chunks.tool_call(id, name, &block.text));
+        }
+    }
+
+    fn started(&mut self, attempt: u32, target: &TargetId, cause: AttemptCause, model: &str) {
         self.told.attempts = self.told.attempts.max(attempt);
         if cause == AttemptCause::Hedge {
             // Either of the two may speak first; the last chunk says who did.
@@ -163,58 +183,20 @@ impl Relay {
             return;
         }
         self.told.target = Some(target.clone());
-        if let Some(state) = self.engine.targets().state(target) {
-            self.chunks.answered_by(&state.target.model);
-        }
+        self.chunks.answered_by(model);
     }
 
-    fn send(&mut self, pieces: Vec<Piece>) {
-        for piece in pieces {
-            self.ready.extend(self.chunks.piece(piece));
-        }
-    }
-
-    async fn over(&mut self, outcome: &Outcome) {
+    fn over(&mut self, outcome: &Outcome) {
         match &outcome.result {
-            Ok(completion) => match self.seam.finish() {
-                Ok(pieces) => {
-                    self.told = Told { invocation: self.told.invocation.clone(), ..chat::told(outcome) };
-                    self.send(pieces);
-                    let target = outcome.target.as_ref().map(TargetId::as_str).unwrap_or_default();
-                    let words = format!("attempts={} target={target}", outcome.attempts.len());
-                    self.ready.push_back(Chunks::comment(&words));
-                    self.ready.extend(self.chunks.end(completion));
-                    self.end = Some(Ok(()));
-                }
-                Err(Diverged) => self.diverged().await,
-            },
-            Err(failure) => self.end = Some(Err(Refused::outcome(outcome, failure, chat::told(outcome)))),
-        }
-    }
-
-    /// What was sent is not how the new answer begins: it is continued where somebody can, else it ends here.
-    async fn diverged(&mut self) {
-        if self.on_divergence == OnDivergence::Error || self.continues || !self.seam.sent_only_text() {
-            self.end = Some(Err(Refused::diverged()));
-            return;
-        }
-        let asked = continuation::asked(&self.asked, &self.incoming, self.seam.sent_text());
-        let incoming = asked.and_then(|asked| self.engine.resolve(asked).ok());
-        let Some(incoming) = incoming else {
-            self.end = Some(Err(Refused::diverged()));
-            return;
-        };
-        // What runs is of no use any more; it must not be billed on while the other one is asked.
-        self.steps = Box::pin(futures_util::stream::empty());
-        let words = format!("continued by invocation={}", incoming.invocation.id);
-        match self.engine.run(incoming).await {
-            Ok(steps) => {
+            Ok(completion) => {
+                self.told = chat::told(outcome);
+                let target = outcome.target.as_ref().map(TargetId::as_str).unwrap_or_default();
+                let words = format!("attempts={} target={target}", outcome.attempts.len());
                 self.ready.push_back(Chunks::comment(&words));
-                self.steps = steps;
-                self.seam = Seam::new(self.hold_back);
-                self.continues = true;
+                self.ready.extend(self.chunks.end(completion));
+                self.end = Some(Ok(()));
             }
-            Err(refused) => self.end = Some(Err(Refused::failure(&refused))),
+            Err(failure) => self.end = Some(Err(Refused::outcome(outcome, failure, chat::told(outcome)))),
         }
     }
 }

@@ -27,7 +27,7 @@ use crate::{
     engine::Engine,
     execution::Executions,
     layers::targets::TargetState,
-    policy::circuit::Forced,
+    policy::circuit::{CircuitState, Forced, opened_words},
 };
 
 /// Serves `relight.v1.AdminService`.
@@ -127,7 +127,7 @@ impl AdminService for Admin {
         };
         let state = self.target(&request.target)?;
         tracing::info!(target_id = %state.target.id, ?forced, reason = request.reason, "an operator forced a circuit");
-        state.force(forced);
+        state.force(forced, &request.reason);
         let circuit = Some(wire_circuit(&state, Instant::now()));
         Ok(Response::new(v1::ForceCircuitResponse { circuit }))
     }
@@ -169,6 +169,11 @@ impl AdminService for Admin {
                 component: format!("circuit:{}", state.target.id),
                 message,
                 since: Some(wire_time(state.circuit_since())),
+            }));
+            reasons.extend(state.closed_gate().map(|(gate, class, since)| v1::StatusReason {
+                component: format!("gate:{}", state.target.id),
+                message: format!("the {} gate of {} is closed: {class}", gate.as_str(), state.target.id),
+                since: Some(wire_time(since)),
             }));
         }
         let configuration = self.engine.configuration();
@@ -230,16 +235,15 @@ fn wire_target(state: &TargetState, now: Instant, routes: Vec<String>) -> v1::Ta
         }
     };
     let gate = |kind: GateKind| {
-        let reopens_in = state.gate_closed_for(kind, now);
+        let gate = state.gate(kind);
+        let reopens_in = gate.peek(now).err();
+        // A credential or configuration gate whose probe is due is not open yet.
+        let closed = reopens_in.is_some() || gate.closed_since().is_some();
         v1::Gate {
             kind: v1::GateKind::from(kind).into(),
-            closed: reopens_in.is_some(),
+            closed,
             reopens_in_ms: reopens_in.map(wait_millis),
-            cause: state
-                .gate(kind)
-                .class()
-                .filter(|_| reopens_in.is_some())
-                .map_or(0, |class| v1::FailureClass::from(class).into()),
+            cause: class_field(gate.class().filter(|_| closed)),
         }
     };
     v1::Target {
@@ -247,7 +251,7 @@ fn wire_target(state: &TargetState, now: Instant, routes: Vec<String>) -> v1::Ta
         provider: target.provider.to_string(),
         model: target.model.to_string(),
         tool: String::new(),
-        endpoint: target.endpoint.to_string(),
+        endpoint: crate::config::shown_url(&target.endpoint),
         routes,
         circuit: Some(wire_circuit(state, now)),
         gates: [GateKind::Rate, GateKind::Credential, GateKind::Configuration].map(gate).into(),
@@ -260,14 +264,23 @@ fn wire_target(state: &TargetState, now: Instant, routes: Vec<String>) -> v1::Ta
 
 fn wire_circuit(state: &TargetState, now: Instant) -> v1::Circuit {
     let snapshot = state.circuit().snapshot(now);
+    // What was seen since it opened is nothing, or a probe: what it opened on says more.
+    let opened = snapshot.opened.filter(|_| snapshot.state.is_open());
+    let judged_by = opened.map_or(snapshot.evidence, |(evidence, _)| evidence);
+    let opened_by = match snapshot.opened {
+        _ if snapshot.state == CircuitState::ForcedOpen => state.forced_words(),
+        Some((evidence, reason)) => opened_words(&evidence, reason),
+        None => String::new(),
+    };
     v1::Circuit {
         state: v1::CircuitState::from(snapshot.state).into(),
         generation: snapshot.generation,
         retry_in_ms: snapshot.retry_in.map(wait_millis),
         degraded: snapshot.degraded,
-        evidence: Some(circuit_evidence(&snapshot.evidence)),
+        evidence: Some(circuit_evidence(&judged_by)),
         streak: snapshot.times_opened(),
         since: Some(wire_time(state.circuit_since())),
         cause: class_field(state.circuit_cause()),
+        opened_by,
     }
 }

@@ -7,6 +7,7 @@ use std::collections::HashMap;
 
 use sha2::{Digest as _, Sha256};
 use tonic::{Request, Status};
+use x509_parser::prelude::{FromDer as _, GeneralName, X509Certificate};
 
 use super::status;
 use crate::{
@@ -16,6 +17,9 @@ use crate::{
         ids::{RouteName, TenantId},
     },
 };
+
+/// Longest name of a certificate that identifies a tenant.
+const MAX_NAME_BYTES: usize = 256;
 
 /// A caller, as authenticated.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,7 +36,10 @@ pub struct Identity {
 #[derive(Debug, Clone)]
 pub struct Authenticator {
     mode: AuthMode,
+    /// By the SHA-256 of a key or of a certificate.
     keys: HashMap<String, Identity>,
+    /// By the name of a certificate.
+    names: HashMap<String, Identity>,
 }
 
 // === impl Identity ===
@@ -54,6 +61,17 @@ impl Identity {
         Err(status::permission_denied(&format!("this key may not use the route `{route}`")))
     }
 
+    /// Whether it may read and delete the tenant's threads. A thread has no route, so that a key of some routes may not.
+    ///
+    /// # Errors
+    /// `PERMISSION_DENIED` when it may not.
+    pub fn may_use_threads(&self) -> Result<(), Status> {
+        if self.routes.is_empty() {
+            return Ok(());
+        }
+        Err(status::permission_denied("a key that is limited to routes may not read or delete threads"))
+    }
+
     /// Whether it may administer.
     ///
     /// # Errors
@@ -68,11 +86,16 @@ impl Identity {
 impl Authenticator {
     /// As the configuration says.
     pub fn new(server: &ServerConfig) -> Self {
-        let identity = |key: &ApiKeyConfig| {
-            let identity = Identity { tenant: key.tenant.clone(), admin: key.admin, routes: key.routes.clone() };
-            (key.sha256.to_ascii_lowercase(), identity)
-        };
-        Self { mode: server.auth_mode(), keys: server.keys.iter().map(identity).collect() }
+        let (mut keys, mut names) = (HashMap::new(), HashMap::new());
+        for key in &server.keys {
+            let ApiKeyConfig { tenant, sha256, certificate_name, admin, routes } = key.clone();
+            let identity = Identity { tenant, admin, routes };
+            match certificate_name {
+                Some(name) => names.insert(name, identity),
+                None => keys.insert(sha256.to_ascii_lowercase(), identity),
+            };
+        }
+        Self { mode: server.auth_mode(), keys, names }
     }
 
     /// Who sent this request.
@@ -80,6 +103,10 @@ impl Authenticator {
     /// # Errors
     /// `UNAUTHENTICATED` when nobody that is known.
     pub fn identify<T>(&self, request: &Request<T>) -> Result<Identity, Status> {
+        // The server recognises callers before it reads their requests.
+        if let Some(identity) = request.extensions().get::<Identity>() {
+            return Ok(identity.clone());
+        }
         let authorization = request.metadata().get("authorization").and_then(|value| value.to_str().ok());
         let certificates = request.peer_certs();
         let certificate = certificates.as_ref().and_then(|all| all.first()).map(AsRef::as_ref);
@@ -92,11 +119,12 @@ impl Authenticator {
             AuthMode::None => Some(Identity::anybody()),
             AuthMode::ApiKey => self.by_plain_key(authorization.and_then(bearer)?),
             AuthMode::ClientCertificate => {
-                // The listener only lets certificates in that the configured authority signed; its digest names it.
-                let digest = hex(&Sha256::digest(certificate?));
-                let unlisted =
-                    || Identity { tenant: TenantId::from(digest.as_str()), admin: false, routes: Vec::new() };
-                Some(self.keys.get(&digest).cloned().unwrap_or_else(unlisted))
+                // The listener only lets certificates in that the configured authority signed.
+                let certificate = certificate?;
+                let name = certificate_name(certificate)?;
+                let listed = self.names.get(&name).or_else(|| self.keys.get(&hex(&Sha256::digest(certificate))));
+                let unlisted = || Identity { tenant: TenantId::from(name.as_str()), admin: false, routes: Vec::new() };
+                Some(listed.cloned().unwrap_or_else(unlisted))
             }
         }
     }
@@ -105,6 +133,21 @@ impl Authenticator {
     pub fn by_plain_key(&self, key: &str) -> Option<Identity> {
         self.keys.get(&hex(&Sha256::digest(key.as_bytes()))).cloned()
     }
+}
+
+/// The name that identifies a certificate (DER): its first URI, else its first DNS name, else its first email address,
+/// else its common name. `None` where it has none of them, or one too long or too odd to be a tenant's.
+fn certificate_name(der: &[u8]) -> Option<String> {
+    let (_, certificate) = X509Certificate::from_der(der).ok()?;
+    let alternatives = certificate.subject_alternative_name().ok().flatten();
+    let alternatives = alternatives.map_or(&[][..], |extension| &extension.value.general_names);
+    let first = |wanted: fn(&GeneralName<'_>) -> Option<String>| alternatives.iter().find_map(wanted);
+    let name = first(|name| if let GeneralName::URI(uri) = name { Some((*uri).to_owned()) } else { None })
+        .or_else(|| first(|name| if let GeneralName::DNSName(dns) = name { Some((*dns).to_owned()) } else { None }))
+        .or_else(|| first(|name| if let GeneralName::RFC822Name(at) = name { Some((*at).to_owned()) } else { None }))
+        .or_else(|| certificate.subject().iter_common_name().next()?.as_str().ok().map(str::to_owned))?;
+    let usable = !name.is_empty() && name.len() <= MAX_NAME_BYTES && !name.chars().any(char::is_control);
+    usable.then_some(name)
 }
 
 /// The key of a `Bearer` header.
@@ -121,6 +164,7 @@ mod tests {
         let key = ApiKeyConfig {
             tenant: TenantId::from("acme"),
             sha256: hex(&Sha256::digest(b"secret")).to_uppercase(),
+            certificate_name: None,
             admin,
             routes: vec![RouteName::from("chat")],
         };
@@ -140,6 +184,33 @@ mod tests {
         for request in [with_header("Bearer wrong"), with_header("secret"), Request::new(())] {
             assert_eq!(authenticator.identify(&request).unwrap_err().code(), tonic::Code::Unauthenticated);
         }
+    }
+
+    #[test]
+    fn a_certificate_is_identified_by_uri_then_dns_then_email_then_common_name() {
+        use rcgen::{CertificateParams, DnType, KeyPair, SanType};
+        let name = |names: &[&str], common: Option<&str>| {
+            let mut params = CertificateParams::default();
+            params.distinguished_name = rcgen::DistinguishedName::new();
+            if let Some(common) = common {
+                params.distinguished_name.push(DnType::CommonName, common);
+            }
+            params.subject_alt_names = names
+                .iter()
+                .map(|name| match name.split_once(':').unwrap() {
+                    ("uri", _) => SanType::URI(format!("spiffe://{name}").try_into().unwrap()),
+                    ("dns", dns) => SanType::DnsName(dns.try_into().unwrap()),
+                    (_, mail) => SanType::Rfc822Name(mail.try_into().unwrap()),
+                })
+                .collect();
+            certificate_name(params.self_signed(&KeyPair::generate().unwrap()).unwrap().der())
+        };
+        assert_eq!(name(&["mail:a@b.c", "dns:one.example", "uri:x/y"], Some("n")).unwrap(), "spiffe://uri:x/y");
+        assert_eq!(name(&["mail:a@b.c", "dns:one.example", "dns:two.example"], Some("n")).unwrap(), "one.example");
+        assert_eq!(name(&["mail:a@b.c"], Some("n")).unwrap(), "a@b.c");
+        assert_eq!(name(&[], Some("n")).unwrap(), "n");
+        assert_eq!(name(&[], None), None);
+        assert_eq!(name(&[], Some(&"n".repeat(300))), None);
     }
 
     #[test]

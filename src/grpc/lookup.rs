@@ -1,6 +1,7 @@
 //! Looking at invocations and threads that the journal knows, cancelling the ones and deleting the others.
 //!
-//! Another tenant's things are not found, as if they did not exist.
+//! Another tenant's things are not found, as if they did not exist, except by one who administers; nor are invocations on
+//! routes that a key may not use.
 
 use std::time::Duration;
 
@@ -11,9 +12,7 @@ use super::{
     convert::{
         enums::{class_field, strategies_field, wait_fields},
         message::wire_message,
-        outcome::{
-            Asked, attempts, completion_of, failure_of, final_model, final_target, history_patch, thread_error, usage,
-        },
+        outcome::{Asked, attempts, completion_of, failure_of, final_model, final_target, history_patch, usage},
         request::InvocationName,
         time::wire_time,
     },
@@ -40,10 +39,15 @@ const END_WITHIN: Duration = Duration::from_secs(5);
 const MOST_STEPS: usize = 100_000;
 
 impl Recovery {
-    /// An invocation of this caller, as it is kept.
+    /// An invocation of this caller's tenant on a route that it may use, as it is kept; for one who administers, of any
+    /// tenant.
     pub(super) async fn record(&self, identity: &Identity, name: &Name) -> Result<Record, Status> {
-        let found = self.executions.find(&identity.tenant, name).await.map_err(|error| journal_failed(&error))?;
-        found.ok_or_else(|| {
+        let found = match name {
+            Name::Id(id) if identity.admin => self.executions.find_of_any(id).await,
+            name => self.executions.find(&identity.tenant, name).await,
+        };
+        let found = found.map_err(|error| journal_failed(&error))?;
+        found.filter(|record| identity.may_use(&record.route).is_ok()).ok_or_else(|| {
             status::invocation_not_found(match name {
                 Name::Id(id) => id.as_str(),
                 Name::Request(request) => request.as_str(),
@@ -92,12 +96,14 @@ impl Recovery {
 
     /// Reads a kept conversation.
     pub(super) async fn thread(&self, identity: &Identity, id: ThreadId) -> Result<v1::GetThreadResponse, Status> {
+        identity.may_use_threads()?;
         let key = ThreadKey::new(identity.tenant.clone(), id.clone());
         let thread = self.executions.thread(&key).await.map_err(|error| journal_failed(&error))?;
         let thread = thread.ok_or_else(|| status::thread_not_found(&id))?;
         let error = |outcome: &Outcome| {
-            let failure = outcome.result.as_ref().err()?;
-            Some(thread_error(failure, &outcome.invocation, &id))
+            let operation = outcome.operation.clone().unwrap_or_else(|| "".into());
+            let disposition = v1::RequestDisposition::Unspecified;
+            failure_of(outcome, &Asked { operation, thread: Some(id.clone()), disposition })
         };
         let wire = v1::Thread {
             thread_id: id.as_str().to_owned(),
@@ -118,6 +124,7 @@ impl Recovery {
         id: ThreadId,
         version: Option<u64>,
     ) -> Result<v1::DeleteThreadResponse, Status> {
+        identity.may_use_threads()?;
         let key = ThreadKey::new(identity.tenant.clone(), id.clone());
         match self.executions.delete_thread(&key, version).await {
             Ok(true) => Ok(v1::DeleteThreadResponse {}),

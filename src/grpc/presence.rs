@@ -1,20 +1,11 @@
-//! Whether this process still takes calls, and who watches it: what the services and the server's end share.
+//! Whether this process drains, and who watches it: what the services and the server's end share.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-    time::Duration,
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
 };
 
 use tokio::sync::watch;
-use tonic::Status;
-
-use super::status;
-
-/// When a client that was told of the drain may try again: somewhere else, another replica is ready.
-const TRY_ELSEWHERE_IN: Duration = Duration::from_millis(100);
 
 /// Shared by the services and the server; cheap to clone.
 #[derive(Debug, Clone)]
@@ -36,14 +27,6 @@ impl Presence {
     /// Serving until the receiver says `true`.
     pub fn new(draining: watch::Receiver<bool>) -> Self {
         Self { draining, watchers: Arc::default(), missed: Arc::default() }
-    }
-
-    /// Whether new invocations are taken.
-    ///
-    /// # Errors
-    /// `UNAVAILABLE` while draining.
-    pub fn still_serving(&self) -> Result<(), Status> {
-        if self.is_draining() { Err(status::draining(TRY_ELSEWHERE_IN)) } else { Ok(()) }
     }
 
     /// Whether the process is about to end.

@@ -2,7 +2,7 @@
 //!
 //! A provider that failed for good is an OK answer that holds a failure; statuses speak of Relight alone.
 
-use std::{pin::Pin, sync::Arc};
+use std::{pin::Pin, sync::Arc, time::Duration};
 
 use arc_swap::ArcSwap;
 use futures_util::Stream;
@@ -29,6 +29,9 @@ use crate::{
     execution::{Executions, StartError, Started},
     layers::{observe::Incoming, spans::Entry},
 };
+
+/// When a client whose call came too late for this replica may try again: another one is ready.
+const TRY_ELSEWHERE_IN: Duration = Duration::from_millis(100);
 
 /// Serves `relight.v1.RecoveryService`.
 #[derive(Debug, Clone)]
@@ -107,6 +110,7 @@ impl Recovery {
         let (request, thread) = (incoming.invocation.request_id.clone(), incoming.invocation.thread.clone());
         self.executions.start(incoming).await.map_err(|error| match error {
             StartError::Refused(refused) => refusal(&refused),
+            StartError::Closing => status::draining(TRY_ELSEWHERE_IN),
             StartError::Conflict(earlier) => {
                 status::request_id_reused(&request.unwrap_or_else(|| "".into()), Some(&earlier))
             }
@@ -141,7 +145,6 @@ impl RecoveryService for Recovery {
         request: Request<v1::InvokeWithRecoveryRequest>,
     ) -> Result<Response<v1::InvokeWithRecoveryResponse>, Status> {
         let identity = self.identify(&request)?;
-        self.presence.still_serving()?;
         let (metadata, _, request) = request.into_parts();
         let requested = invoke_request(request).map_err(|faults| status::invalid_argument(&faults))?;
         if requested.call.is_tool() {

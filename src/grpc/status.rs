@@ -28,6 +28,9 @@ const MAX_VIOLATION_BYTES: usize = 4096;
 /// Longest piece of the caller's own text that is shown back, in bytes.
 const MAX_SHOWN_BYTES: usize = 128;
 
+/// When asking again makes sense after a limit of bytes was met.
+const NO_ROOM_RETRY: Duration = Duration::from_secs(1);
+
 /// Whether the caller may simply ask again.
 #[derive(Clone, Copy)]
 enum Again {
@@ -67,6 +70,10 @@ pub fn invalid_field(field: &str, reason: &str) -> Status {
 /// `NOT_FOUND`: no such route, and which one may have been meant.
 #[must_use]
 pub fn route_not_found(route: &str, nearest: Option<&str>) -> Status {
+    if route.is_empty() {
+        let message = "no route was named, and there is no default_route".to_owned();
+        return plain(Code::NotFound, "ROUTE_NOT_FOUND", message, vec![("route", String::new())]);
+    }
     not_found("route", route, nearest)
 }
 
@@ -115,6 +122,28 @@ pub fn shed(subject: &str, bound: &str, retry_in: Duration) -> Status {
     let facts = vec![("subject", shown(subject))];
     let message = format!("too much work at once: {bound}");
     build(Code::ResourceExhausted, "SHED", message, facts, details, Again::After(retry_in))
+}
+
+/// `RESOURCE_EXHAUSTED`: one request is larger than it may be. `limit` is the setting that says so.
+#[must_use]
+pub fn too_large(limit: &str, max: u64) -> Status {
+    let message = format!("the request is larger than {limit} allows ({max})");
+    plain(Code::ResourceExhausted, "REQUEST_TOO_LARGE", message, vec![("limit", limit.to_owned())])
+}
+
+/// `RESOURCE_EXHAUSTED`: requests hold as many bytes as they may. `limit` is the setting that says so.
+#[must_use]
+pub fn no_room(limit: &str) -> Status {
+    let message = format!("too many bytes of requests at once: {limit} is reached");
+    let facts = vec![("limit", limit.to_owned())];
+    build(Code::ResourceExhausted, "SHED", message, facts, ErrorDetails::new(), Again::After(NO_ROOM_RETRY))
+}
+
+/// `INVALID_ARGUMENT`: the bytes are no message of this method.
+#[must_use]
+pub fn undecodable() -> Status {
+    let message = "the request is no message of this method".to_owned();
+    plain(Code::InvalidArgument, "UNDECODABLE_REQUEST", message, Vec::new())
 }
 
 /// `UNAVAILABLE`: this replica ends what is in flight and takes nothing new.

@@ -44,7 +44,6 @@ impl Recovery {
         identity: Identity,
         metadata: &MetadataMap,
     ) -> Result<Streaming<v1::StreamWithRecoveryResponse>, Status> {
-        self.presence.still_serving()?;
         if requested.call.is_tool() {
             return Err(status::unimplemented("tool calls"));
         }

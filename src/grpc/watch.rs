@@ -20,7 +20,11 @@ use super::{
     status, v1,
 };
 use crate::{
-    domain::{clock, event::Event, ids::Cursor},
+    domain::{
+        clock,
+        event::{Event, EventBody},
+        ids::Cursor,
+    },
     events::Reading,
 };
 
@@ -74,9 +78,16 @@ pub(super) fn stream(recovery: &Recovery, identity: Identity, filter: EventFilte
     })
 }
 
-/// A tenant sees its own invocations, and what happens to targets.
+/// A caller sees the invocations of its tenant on the routes that it may use, and what happens to targets; changes of the
+/// configuration are for those who administer.
 fn may_see(identity: &Identity, event: &Event) -> bool {
-    identity.admin || event.scope.as_ref().is_none_or(|scope| scope.tenant == identity.tenant)
+    let of_operators =
+        matches!(event.body, EventBody::ConfigurationReloaded { .. } | EventBody::ConfigurationRejected { .. });
+    identity.admin
+        || event
+            .scope
+            .as_ref()
+            .map_or(!of_operators, |scope| scope.tenant == identity.tenant && identity.may_use(&scope.route).is_ok())
 }
 
 fn response(event: v1::RecoveryEvent) -> v1::WatchRecoveryResponse {

@@ -15,7 +15,7 @@ use crate::domain::ids::InvocationId;
 
 /// Where changes are announced; one per journal.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Notices {
+pub struct Notices {
     readers: Arc<Mutex<HashMap<InvocationId, watch::Sender<()>>>>,
 }
 

@@ -21,6 +21,23 @@ pub enum JournalError {
     NotKept(&'static str),
 }
 
+// === impl JournalError ===
+
+impl JournalError {
+    /// Whether the store may be at fault, rather than what was asked of it.
+    pub(super) const fn is_of_the_store(&self) -> bool {
+        matches!(self, Self::Unavailable(_) | Self::Corrupt(_))
+    }
+
+    /// Why, without the words around it that every such error has.
+    pub(super) fn reason(&self) -> String {
+        match self {
+            Self::Unavailable(reason) => reason.clone(),
+            Self::Corrupt(_) | Self::Full(_) | Self::NotKept(_) => self.to_string(),
+        }
+    }
+}
+
 /// Why steps were not recorded; none of the batch was.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AppendError {

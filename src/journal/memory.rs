@@ -9,12 +9,13 @@ mod threads;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use jiff::Timestamp;
+use tokio::sync::watch;
 
 use self::state::State;
 use super::{
     Answer, AppendError, Begun, CancelWish, Changes, Compacted, Entry, Finish, FinishError, Held, Journal, Limits,
-    Locked, NewInvocation, Owner, Page, Record, Renewed, Stats, Takeover, Thread, ThreadCommit, ThreadError, ThreadKey,
-    changes::Notices,
+    Locked, NewInvocation, Owner, Page, Record, Renewed, Stats, StoreHealth, Takeover, Thread, ThreadCommit,
+    ThreadError, ThreadKey, changes::Notices, record::OWNER_DEAD,
 };
 use crate::domain::{
     ids::{InvocationId, RequestId, TenantId},
@@ -50,6 +51,10 @@ impl Default for MemoryJournal {
 }
 
 impl Journal for MemoryJournal {
+    fn health(&self) -> Option<watch::Receiver<StoreHealth>> {
+        None
+    }
+
     fn begin(&self, new: NewInvocation, now: Timestamp) -> Answer<'_, Begun> {
         Box::pin(async move { self.state().begin(new, now) })
     }
@@ -95,9 +100,9 @@ impl Journal for MemoryJournal {
         Box::pin(async move { Ok(self.state().renew(owner, held, now)) })
     }
 
-    fn release<'a>(&'a self, owner: &'a Owner, held: &'a [Held], now: Timestamp) -> Answer<'a, ()> {
+    fn release<'a>(&'a self, owner: &'a Owner, held: &'a [Held]) -> Answer<'a, ()> {
         Box::pin(async move {
-            self.state().release(owner, held, now);
+            self.state().release(owner, held);
             Ok(())
         })
     }
@@ -106,11 +111,22 @@ impl Journal for MemoryJournal {
         Box::pin(async move { Ok(self.state().expired(now, limit)) })
     }
 
+    fn released(&self, limit: usize) -> Answer<'_, Vec<Held>> {
+        Box::pin(async move { Ok(self.state().expired(OWNER_DEAD, limit)) })
+    }
+
     fn take_over<'a>(&'a self, expected: &'a Held, owner: &'a Owner, now: Timestamp) -> Answer<'a, Takeover> {
         Box::pin(async move {
             let takeover = self.state().take_over(expected, owner, now);
             self.notices.announce(&expected.id);
             Ok(takeover)
+        })
+    }
+
+    fn free_request<'a>(&'a self, id: &'a InvocationId) -> Answer<'a, ()> {
+        Box::pin(async move {
+            self.state().free_request(id);
+            Ok(())
         })
     }
 
@@ -169,6 +185,11 @@ impl Journal for MemoryJournal {
 
     fn compact(&self, now: Timestamp) -> Answer<'_, Compacted> {
         Box::pin(async move { Ok(self.state().compact(now)) })
+    }
+
+    fn property<'a>(&'a self, _: &'a str, fresh: String) -> Answer<'a, String> {
+        // What is gone with the process needs no name.
+        Box::pin(async move { Ok(fresh) })
     }
 
     fn stats(&self) -> Answer<'_, Stats> {

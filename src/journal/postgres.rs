@@ -11,7 +11,9 @@ use sqlx::{Connection as _, PgConnection, any::AnyPoolOptions};
 
 use self::notify::Backplane;
 use super::{
-    JournalError, Limits, migrate,
+    JournalError, Limits,
+    changes::Notices,
+    migrate,
     sql::{Dialect, SqlJournal, Store},
 };
 
@@ -28,7 +30,13 @@ const DIALECT: Dialect = Dialect {
     for_update: " FOR UPDATE",
     for_update_free: " FOR UPDATE SKIP LOCKED",
     one_writer: false,
+    clock: None,
+    // The server does by itself.
+    shrink: &[],
 };
+
+/// The server's clock, which counts for all replicas.
+const SERVER_CLOCK: &str = "CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000 AS BIGINT)";
 
 /// Connects, and brings the tables to this version under an advisory lock.
 ///
@@ -36,6 +44,19 @@ const DIALECT: Dialect = Dialect {
 /// [`JournalError::Unavailable`] when the server cannot be reached or refuses, [`JournalError::Corrupt`] when its
 /// tables are of a later version.
 pub async fn open(url: &str, limits: Limits) -> Result<SqlJournal, JournalError> {
+    open_by(url, limits, Notices::default(), DIALECT).await
+}
+
+/// The same for replicas whose clocks may differ: the server's decides about leases, deadlines and retention, and the
+/// times that are passed in do not. Its readers listen at `notices`.
+///
+/// # Errors
+/// The same.
+pub async fn open_shared(url: &str, limits: Limits, notices: Notices) -> Result<SqlJournal, JournalError> {
+    open_by(url, limits, notices, Dialect { clock: Some(SERVER_CLOCK), ..DIALECT }).await
+}
+
+async fn open_by(url: &str, limits: Limits, notices: Notices, dialect: Dialect) -> Result<SqlJournal, JournalError> {
     let mut connection = PgConnection::connect(url).await?;
     migrate::migrator(migrate::POSTGRES).run_direct(None, &mut connection, false).await?;
     connection.close().await?;
@@ -51,6 +72,6 @@ pub async fn open(url: &str, limits: Limits) -> Result<SqlJournal, JournalError>
         .await?;
     let backplane = Backplane::default();
     let outward = backplane.clone();
-    let store = Store::new(pool.clone(), limits, DIALECT).telling(move |id| outward.tell(id));
+    let store = Store::new(pool.clone(), limits, dialect).announcing(notices).telling(move |id| outward.tell(id));
     Ok(backplane.run(url.to_owned(), pool, store))
 }

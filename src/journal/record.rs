@@ -24,6 +24,10 @@ pub const LEASE: Duration = Duration::from_secs(10);
 pub const LEASE_RENEWAL: Duration = Duration::from_secs(3);
 /// How long the events of a finished invocation are kept.
 pub const EVENTS_KEPT: Duration = Duration::from_mins(15);
+/// When a lease expires that was released: before every other one.
+pub(super) const RELEASED: Timestamp = Timestamp::UNIX_EPOCH;
+/// When a lease expires whose owner is known to be dead: after those that were released, before every other one.
+pub(super) const OWNER_DEAD: Timestamp = Timestamp::constant(0, 1_000);
 /// How many bytes of events one invocation may hold.
 pub const INVOCATION_CAP_BYTES: u64 = 8 * 1024 * 1024;
 
@@ -41,9 +45,12 @@ pub struct Limits {
     pub max_invocations: u64,
     /// Bytes of events that one invocation may hold.
     pub invocation_bytes: u64,
-    /// Bytes of events in all; the oldest finished invocations go first: whole and at once in memory, their events and
-    /// with the next compaction in a database.
+    /// Bytes of all that is kept: what was asked, events, answers and threads. The oldest finished invocations go first:
+    /// whole and at once in memory; with the next compaction in a database, their events, then they themselves, then the
+    /// threads that were not used for longest. In memory nothing new is accepted where that is not enough.
     pub total_bytes: u64,
+    /// How long a thread is kept that is not used.
+    pub threads_kept: Duration,
     /// Whether content is kept.
     pub payloads: Payloads,
 }
@@ -157,6 +164,8 @@ pub struct Record {
     pub owner: Owner,
     /// Grows by one when the owner changes.
     pub epoch: u64,
+    /// How often it was taken over because its owner died.
+    pub takeovers: u64,
     /// Number of the last recorded step; 0 where there is none.
     pub last_seq: u64,
     /// Whether somebody asked to cancel it.
@@ -275,6 +284,8 @@ pub struct Compacted {
     pub stripped: u64,
     /// Invocations that went whole, with their request ids.
     pub deleted: u64,
+    /// Threads that went.
+    pub threads: u64,
 }
 
 /// How much is kept.
@@ -288,6 +299,8 @@ pub struct Stats {
     pub events: u64,
     /// Bytes of steps.
     pub event_bytes: u64,
+    /// Bytes of all that is kept: what was asked, steps, answers and threads.
+    pub bytes: u64,
     /// Threads.
     pub threads: u64,
 }
@@ -309,6 +322,7 @@ impl From<&JournalConfig> for Limits {
             max_invocations: config.max_invocations,
             invocation_bytes: INVOCATION_CAP_BYTES,
             total_bytes: config.max_bytes,
+            threads_kept: config.thread_retention,
             payloads: config.payloads,
         }
     }
@@ -348,6 +362,12 @@ impl Record {
     #[must_use]
     pub const fn is_finished(&self) -> bool {
         matches!(self.state, RunState::Finished { .. })
+    }
+
+    /// Whether it runs, and its owner surely does not: it gave it up of its own accord, or is known to be dead.
+    #[must_use]
+    pub fn is_released(&self) -> bool {
+        matches!(self.state, RunState::Running { lease_expires_at } if lease_expires_at <= OWNER_DEAD)
     }
 
     /// Whether it runs and its owner is no longer taken to be alive.

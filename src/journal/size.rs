@@ -1,6 +1,8 @@
-//! How large a step is as JSON, counted without writing it anywhere.
+//! How large a step, or anything else that is kept, is as JSON, counted without writing it anywhere.
 
 use std::io;
+
+use serde::Serialize;
 
 use crate::domain::fold::Progress;
 
@@ -9,9 +11,14 @@ struct Count(u64);
 
 /// The length of a step as JSON, in bytes.
 pub(super) fn step_bytes(step: &Progress) -> u64 {
+    json_bytes(step)
+}
+
+/// The length of a value as JSON, in bytes.
+pub(super) fn json_bytes<T: Serialize>(value: &T) -> u64 {
     let mut count = Count(0);
     // What cannot be written counts as far as it came; the durable engines refuse it.
-    let _ = serde_json::to_writer(&mut count, step);
+    let _ = serde_json::to_writer(&mut count, value);
     count.0
 }
 

@@ -15,10 +15,11 @@ use std::{fmt, time::Duration};
 use jiff::Timestamp;
 use tokio::{sync::watch, task::JoinSet};
 
-pub(super) use self::store::{Dialect, Store};
+pub(super) use self::store::{Dialect, FileIdentity, Store};
 use super::{
-    Answer, AppendError, Begun, CancelWish, Changes, Compacted, Entry, Finish, FinishError, Held, Journal, Locked,
-    NewInvocation, Owner, Page, Record, Renewed, Stats, Takeover, Thread, ThreadCommit, ThreadError, ThreadKey, Vault,
+    Answer, AppendError, Begun, CancelWish, Changes, Compacted, Entry, Finish, FinishError, Held, Journal,
+    JournalError, Locked, NewInvocation, Owner, Page, Record, Renewed, Stats, StoreHealth, Takeover, Thread,
+    ThreadCommit, ThreadError, ThreadKey, Vault, changes::Notices,
 };
 use crate::domain::{
     ids::{InvocationId, RequestId, TenantId},
@@ -48,6 +49,27 @@ impl SqlJournal {
         Self { store: self.store.sealed_by(vault), ..self }
     }
 
+    /// The same journal, whose readers listen there: those of a store that this one replaces are woken, too.
+    pub(super) fn announcing(self, notices: Notices) -> Self {
+        Self { store: self.store.announcing(notices), ..self }
+    }
+
+    /// Gives up every running invocation in the name of its owner: none of them lives.
+    ///
+    /// # Errors
+    /// The store's own.
+    pub(super) async fn give_up_all(&self) -> Result<(), JournalError> {
+        self.store.give_up_all().await
+    }
+
+    /// Writes something that means nothing: whether the store takes writes.
+    ///
+    /// # Errors
+    /// Why it does not.
+    pub(super) async fn probe(&self) -> Result<(), JournalError> {
+        self.store.probe().await
+    }
+
     /// Over a store that others change, too: `tasks` tell of it, and readers look by themselves each `poll`.
     pub(super) fn listening(self, poll: watch::Receiver<Duration>, tasks: JoinSet<()>) -> Self {
         Self { poll: Some(poll), _tasks: tasks, ..self }
@@ -62,6 +84,11 @@ impl fmt::Debug for SqlJournal {
 }
 
 impl Journal for SqlJournal {
+    fn health(&self) -> Option<watch::Receiver<StoreHealth>> {
+        // It is judged by the guard around it.
+        None
+    }
+
     fn begin(&self, new: NewInvocation, now: Timestamp) -> Answer<'_, Begun> {
         Box::pin(self.store.begin(new, now))
     }
@@ -90,16 +117,24 @@ impl Journal for SqlJournal {
         Box::pin(self.store.get_by_request(tenant, request))
     }
 
+    fn free_request<'a>(&'a self, id: &'a InvocationId) -> Answer<'a, ()> {
+        Box::pin(self.store.free_request(id))
+    }
+
     fn renew<'a>(&'a self, owner: &'a Owner, held: &'a [Held], now: Timestamp) -> Answer<'a, Renewed> {
         Box::pin(self.store.renew(owner, held, now))
     }
 
-    fn release<'a>(&'a self, owner: &'a Owner, held: &'a [Held], now: Timestamp) -> Answer<'a, ()> {
-        Box::pin(self.store.release(owner, held, now))
+    fn release<'a>(&'a self, owner: &'a Owner, held: &'a [Held]) -> Answer<'a, ()> {
+        Box::pin(self.store.release(owner, held))
     }
 
     fn expired(&self, now: Timestamp, limit: usize) -> Answer<'_, Vec<Held>> {
         Box::pin(self.store.expired(now, limit))
+    }
+
+    fn released(&self, limit: usize) -> Answer<'_, Vec<Held>> {
+        Box::pin(self.store.released(limit))
     }
 
     fn take_over<'a>(&'a self, expected: &'a Held, owner: &'a Owner, now: Timestamp) -> Answer<'a, Takeover> {
@@ -157,6 +192,10 @@ impl Journal for SqlJournal {
 
     fn compact(&self, now: Timestamp) -> Answer<'_, Compacted> {
         Box::pin(self.store.compact(now))
+    }
+
+    fn property<'a>(&'a self, name: &'a str, fresh: String) -> Answer<'a, String> {
+        Box::pin(self.store.property(name, fresh))
     }
 
     fn stats(&self) -> Answer<'_, Stats> {

@@ -3,19 +3,25 @@
 //! Write-ahead log, so that readers never wait for the writer; writers queue fairly in the process. Meant for one
 //! process: another one may open the file, but is not told of changes.
 
-use std::{fmt::Write as _, path::Path, time::Duration};
+use std::{
+    fmt::Write as _,
+    fs, io,
+    os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _},
+    path::Path,
+    time::Duration,
+};
 
 use sqlx::{
     ConnectOptions as _, Connection as _, SqliteConnection,
     any::AnyPoolOptions,
     error::DatabaseError,
-    sqlite::{SqliteConnectOptions, SqliteJournalMode},
+    sqlite::{SqliteAutoVacuum, SqliteConnectOptions, SqliteJournalMode},
 };
 use tokio::time::{Instant, sleep};
 
 use super::{
     JournalError, Limits, migrate,
-    sql::{Dialect, SqlJournal, Store, fault},
+    sql::{Dialect, FileIdentity, SqlJournal, Store, fault},
 };
 use crate::config::observe::JournalMode;
 
@@ -26,7 +32,14 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// The pause before a file whose lock was refused is opened again.
 const PAUSE: Duration = Duration::from_millis(20);
 
-const DIALECT: Dialect = Dialect { begin: "BEGIN IMMEDIATE", for_update: "", for_update_free: "", one_writer: true };
+const DIALECT: Dialect = Dialect {
+    begin: "BEGIN IMMEDIATE",
+    for_update: "",
+    for_update_free: "",
+    one_writer: true,
+    clock: None,
+    shrink: &["PRAGMA incremental_vacuum", "PRAGMA wal_checkpoint(TRUNCATE)"],
+};
 
 /// Opens the file, creating it where there is none, and brings its tables to this version.
 ///
@@ -37,13 +50,15 @@ const DIALECT: Dialect = Dialect { begin: "BEGIN IMMEDIATE", for_update: "", for
 /// version or an older one.
 pub async fn open(path: &Path, mode: JournalMode, limits: Limits) -> Result<SqlJournal, JournalError> {
     let pragmas = match mode {
-        JournalMode::Fast => "PRAGMA foreign_keys = ON; PRAGMA busy_timeout = 5000; PRAGMA synchronous = NORMAL",
-        JournalMode::Strict => "PRAGMA foreign_keys = ON; PRAGMA busy_timeout = 5000; PRAGMA synchronous = FULL",
+        JournalMode::Fast => "PRAGMA foreign_keys = ON; PRAGMA busy_timeout = 1500; PRAGMA synchronous = NORMAL",
+        JournalMode::Strict => "PRAGMA foreign_keys = ON; PRAGMA busy_timeout = 1500; PRAGMA synchronous = FULL",
     };
-    let path = std::path::absolute(path).map_err(|error| JournalError::Unavailable(error.to_string()))?;
+    let path = std::path::absolute(path).map_err(|error| unavailable(&error))?;
+    make_private(&path).map_err(|error| unavailable(&error))?;
     let options = SqliteConnectOptions::new()
         .filename(&path)
         .create_if_missing(true)
+        .auto_vacuum(SqliteAutoVacuum::Incremental)
         .journal_mode(SqliteJournalMode::Wal)
         .busy_timeout(PATIENCE);
     let mut connection = connect(&options).await?;
@@ -51,6 +66,13 @@ pub async fn open(path: &Path, mode: JournalMode, limits: Limits) -> Result<SqlJ
     let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await?;
     migrate::migrator(migrate::SQLITE).run_direct(None, &mut *transaction, false).await?;
     transaction.commit().await?;
+    let shrinks: i64 = sqlx::query_scalar("PRAGMA auto_vacuum").fetch_one(&mut connection).await?;
+    if shrinks == 0 {
+        // A file of an earlier version is written anew once, so that it can shrink from now on.
+        if let Err(error) = sqlx::query("VACUUM").execute(&mut connection).await {
+            tracing::warn!(%error, path = %path.display(), "the journal's file cannot be made to shrink");
+        }
+    }
     connection.close().await?;
 
     sqlx::any::install_default_drivers();
@@ -62,7 +84,29 @@ pub async fn open(path: &Path, mode: JournalMode, limits: Limits) -> Result<SqlJ
         })
         .connect(&url(&path))
         .await?;
-    Ok(SqlJournal::new(Store::new(pool, limits, DIALECT)))
+    let file = FileIdentity::of(&path).map_err(|error| unavailable(&error))?;
+    Ok(SqlJournal::new(Store::new(pool, limits, DIALECT).in_file(file)))
+}
+
+/// Makes the file, or the one that is there, readable by its owner alone: it holds prompts and answers. `SQLite` gives its
+/// log beside it the same permissions.
+fn make_private(path: &Path) -> io::Result<()> {
+    match fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            let mode = fs::metadata(path)?.permissions().mode();
+            if mode & 0o077 != 0
+                && let Err(error) = fs::set_permissions(path, fs::Permissions::from_mode(mode & 0o700))
+            {
+                tracing::warn!(%error, path = %path.display(), "the journal's file can be read by other users");
+            }
+            Ok(())
+        }
+        made => made.map(drop),
+    }
+}
+
+fn unavailable(error: &io::Error) -> JournalError {
+    JournalError::Unavailable(error.to_string())
 }
 
 /// Connects, and waits where somebody else is just making the file: `SQLite` waits for a lock itself, but not to turn the

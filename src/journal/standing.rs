@@ -91,6 +91,7 @@ impl NewInvocation {
             state: RunState::Running { lease_expires_at },
             owner: self.owner,
             epoch: 1,
+            takeovers: 0,
             last_seq: 0,
             cancel_requested: false,
             request: (limits.payloads == Payloads::Full).then_some(self.request),

@@ -29,6 +29,11 @@ impl Cancel {
         self.token.is_cancelled()
     }
 
+    /// Why it was uttered; `None` where it was not.
+    pub fn reason(&self) -> Option<&str> {
+        self.reason.get().map(String::as_str)
+    }
+
     /// Waits for the wish and tells its reason. Cancel safe.
     pub async fn cancelled(&self) -> String {
         self.token.cancelled().await;
@@ -44,7 +49,7 @@ mod tests {
     async fn the_first_reason_counts() {
         let cancel = Cancel::default();
         let other = cancel.clone();
-        assert!(!cancel.is_cancelled());
+        assert!(!cancel.is_cancelled() && cancel.reason().is_none());
         other.cancel("client gone");
         cancel.cancel("again");
         assert_eq!(cancel.cancelled().await, "client gone");

@@ -14,10 +14,10 @@ use super::{BoxFuture, Deltas, attempt::Attempt, targets::Targets};
 use crate::{
     domain::{
         completion::Delta,
-        failure::{Failure, FailureClass, WaitSource},
+        failure::{Failure, FailureClass},
     },
     policy::{
-        circuit::{Permit, ReportContext, Signal},
+        circuit::{FailKind, Permit, ReportContext, Signal},
         dice::Dice,
     },
 };
@@ -99,6 +99,8 @@ struct Admitted {
     permit: Permit,
     began: Instant,
     slow_threshold: Duration,
+    /// Its number among the target's attempts.
+    number: u64,
     told: bool,
 }
 
@@ -106,12 +108,11 @@ impl Admitted {
     fn admit(targets: Targets, attempt: Attempt) -> Result<Self, Failure> {
         let now = Instant::now();
         let permit = attempt.state.admit(now, dice(&attempt)).map_err(|reject| {
-            let mut refused = Failure::local(FailureClass::CircuitOpen, "the circuit is open");
-            refused.target = Some(attempt.target.id.clone());
-            refused.with_retry_after(reject.retry_in, WaitSource::Parked)
+            attempt.state.refused_by_circuit(now, Some(reject.retry_in).filter(|wait| !wait.is_zero()))
         })?;
         let slow_threshold = attempt.state.circuit().policy().slow_threshold;
-        Ok(Self { targets, attempt, permit, began: now, slow_threshold, told: false })
+        let number = attempt.state.health().began(now);
+        Ok(Self { targets, attempt, permit, began: now, slow_threshold, number, told: false })
     }
 
     fn see(&mut self, delta: &Delta) {
@@ -140,6 +141,14 @@ impl Admitted {
             && failure.class == FailureClass::StreamInterrupted
             && failure.status.is_some_and(|status| status >= 400);
         let signal = if is_gone { Signal::Neutral } else { Signal::of(failure, self.is_slow()) };
+        let counts = failure.class != FailureClass::Cancelled && !failure.class.is_local_refusal();
+        let signal = match signal {
+            Signal::Failed { .. } => signal,
+            _ if counts && !is_gone && self.attempt.state.circuit().policy().any_failure => {
+                Signal::Failed { kind: FailKind::Fast, retry_after: None, local_origin: false }
+            }
+            other => other,
+        };
         self.tell_because(signal, Some(failure.class));
     }
 
@@ -150,6 +159,12 @@ impl Admitted {
     fn tell_because(&mut self, signal: Signal, class: Option<FailureClass>) {
         self.told = true;
         let now = Instant::now();
+        let answered = match signal {
+            Signal::FirstToken => Some(true),
+            Signal::Failed { .. } => Some(false),
+            Signal::Neutral | Signal::RateLimited | Signal::Cancelled { .. } | Signal::Abandoned => None,
+        };
+        self.attempt.state.health().ended(self.number, now, answered);
         let alternative_healthy = self.targets.alternative_healthy(&self.attempt.scope, &self.attempt.target.id, now);
         let context = ReportContext { now, dice: dice(&self.attempt), alternative_healthy };
         let cause = class.filter(|_| matches!(signal, Signal::Failed { .. }));

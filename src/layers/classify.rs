@@ -4,6 +4,8 @@
 //! An answer that came is judged here too: one that ends without its end mark is a cut, and one that is whole but
 //! cannot be used (empty, tool arguments that are no JSON, a shape that was not asked for) is malformed.
 
+mod bounded;
+
 use std::{sync::Arc, task::Poll};
 
 use arc_swap::ArcSwap;
@@ -11,16 +13,21 @@ use async_stream::stream;
 use futures_util::StreamExt as _;
 use tower::{Service, ServiceExt as _};
 
+use self::bounded::BoundedCheck;
 use super::{BoxFuture, Deltas, attempt::Attempt};
 use crate::{
     domain::{
         adaptation::Adaptation,
         clock,
         completion::Delta,
-        failure::{Failure, FailureClass, InvalidRequestDetail, ProviderError, TransportFault},
+        failure::{Failure, FailureClass, InvalidRequestDetail, ProviderError, TransportFault, words},
         wire::DeltaStream,
     },
-    policy::{adapt, answer::AnswerCheck, classify::Classifier},
+    policy::{
+        adapt,
+        answer::{AnswerCheck, Checked},
+        classify::Classifier,
+    },
 };
 
 /// Judges failures.
@@ -74,22 +81,31 @@ where
         Box::pin(async move {
             let deltas = inner.oneshot(attempt).await;
             let mut deltas = deltas.map_err(|facts| judge.verdict(&facts))?;
-            let mut check = AnswerCheck::new(Arc::clone(&judge.attempt.call));
+            let mut check = BoundedCheck::new(AnswerCheck::new(Arc::clone(&judge.attempt.call)));
             Ok(Box::pin(stream! {
                 let mut whole = false;
                 while let Some(item) = deltas.next().await {
                     match item {
                         Ok(delta) => {
-                            check.see(&delta);
+                            if let Some(seen) = check.seen() {
+                                seen.see(&delta);
+                            }
                             let verdict = match &delta {
-                                Delta::Finish { .. } => check.verdict(),
+                                Delta::Finish { .. } => check.judge(AnswerCheck::verdict).await,
                                 // Before it is committed: a call that is committed may be acted upon.
-                                Delta::BlockStop { block, .. } => check.block(*block),
-                                _ => Ok(()),
+                                Delta::BlockStop { block, .. } => {
+                                    let block = *block;
+                                    check.judge(move |check| check.block(block)).await
+                                }
+                                _ => Ok(Checked::Whole),
                             };
-                            if let Err(unusable) = verdict {
-                                yield Err(judge.unusable(unusable));
-                                return;
+                            match verdict {
+                                Ok(Checked::Whole) => {}
+                                Ok(Checked::Unchecked(reason)) => judge.unchecked(reason),
+                                Err(unusable) => {
+                                    yield Err(judge.unusable(unusable));
+                                    return;
+                                }
                             }
                             whole = whole || matches!(delta, Delta::Finish { .. });
                             yield Ok(delta);
@@ -97,9 +113,10 @@ where
                         Err(facts) => {
                             // What the provider calls malformed is told better by what is seen of it here.
                             let malformed = facts.fault == Some(TransportFault::Protocol);
-                            yield Err(match check.broken_call().filter(|_| malformed) {
-                                Some(unusable) => judge.unusable(unusable),
-                                None => judge.verdict(&facts),
+                            let broken = |check: &AnswerCheck| check.broken_call().map_or(Ok(Checked::Whole), Err);
+                            yield Err(match if malformed { check.judge(broken).await } else { Ok(Checked::Whole) } {
+                                Err(unusable) => judge.unusable(unusable),
+                                Ok(_) => judge.verdict(&facts),
                             });
                             return;
                         }
@@ -115,6 +132,15 @@ where
     }
 }
 
+/// Turns a cancellation that a provider reports (such as a status 499 of a proxy) into what it is to a caller who
+/// cancelled nothing: a connection lost on the way.
+fn cancelled_elsewhere(failure: &mut Failure) {
+    failure.class = FailureClass::Network;
+    (failure.retryable, failure.fallback_helps) = (true, true);
+    failure.user_message = words::for_user(failure.class, None).into_owned();
+    failure.recovery_hint = words::for_operator(failure.class, None, None, false).into_owned();
+}
+
 /// Judges what comes of one attempt.
 struct Judge {
     classifier: Arc<Classifier>,
@@ -127,6 +153,9 @@ impl Judge {
         let now = clock::wall_now();
         let verdict = self.classifier.classify(facts, now);
         let mut failure = verdict.into_failure(facts, Some(self.attempt.target.id.clone()), now);
+        if failure.class == FailureClass::Cancelled && facts.fault != Some(TransportFault::Cancelled) {
+            cancelled_elsewhere(&mut failure);
+        }
         failure.adaptation = adapt::find(facts, &failure, &self.attempt.call);
         if failure.adaptation == Some(Adaptation::LeaveOutReasoning) {
             // By its words alone such a refusal passes as one of the key; the key is well.
@@ -134,6 +163,17 @@ impl Judge {
             failure.detail = Some(InvalidRequestDetail::Other);
         }
         failure
+    }
+
+    /// Records that the response passed without a check of its shape.
+    fn unchecked(&self, reason: &'static str) {
+        let Attempt { scope, number, target, .. } = &self.attempt;
+        let mut first = false;
+        scope.learn(*number, |record| first = record.unchecked.replace(reason.to_owned()).is_none());
+        if first {
+            tracing::warn!(invocation = %scope.invocation.id, attempt = number, target = %target.id, reason,
+                "the shape of a response was not checked");
+        }
     }
 
     fn unusable(&self, unusable: crate::policy::answer::Unusable) -> Failure {

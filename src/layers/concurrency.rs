@@ -1,10 +1,11 @@
 //! A slot per attempt: how many a target may have at once, learnt from its back-pressure.
 //!
 //! The slot is taken in `call` after a bounded wait and held until the stream ends. It sits inside the planner's
-//! loop, so that waits between attempts occupy no slot.
+//! loop, so that waits between attempts occupy no slot. Tenants share slots and queue fairly: calls of one that hang
+//! keep no other tenant out.
 
 use std::{
-    collections::VecDeque,
+    collections::{BTreeMap, HashMap, VecDeque},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     task::Poll,
     time::Duration,
@@ -17,7 +18,10 @@ use tower::{Service, ServiceExt as _};
 
 use super::{BoxFuture, Deltas, attempt::Attempt};
 use crate::{
-    domain::failure::{Failure, FailureClass, TransportFault, WaitSource},
+    domain::{
+        failure::{Failure, FailureClass, TransportFault, WaitSource},
+        ids::TenantId,
+    },
     policy::concurrency::{ConcurrencyPolicy, Limiter, PushBack},
 };
 
@@ -40,18 +44,39 @@ pub struct Slots {
 #[derive(Debug)]
 struct Shared {
     limiter: Limiter,
+    /// Attempts in flight that hold a slot.
     in_flight: u32,
-    queue: VecDeque<oneshot::Sender<Slot>>,
+    /// Attempts in flight that were begun before the circuit opened last: they hold no slot any more, so that what hangs
+    /// in an outage keeps no probe out.
+    before_outage: u32,
+    /// How often the circuit opened.
+    outages: u64,
+    /// Of the slots in flight, how many each tenant holds.
+    held: HashMap<TenantId, u32>,
+    queue: VecDeque<Waiter>,
     max_queued: usize,
     max_wait: Duration,
+}
+
+/// An attempt that waits for a slot.
+#[derive(Debug)]
+struct Waiter {
+    tenant: TenantId,
+    give: oneshot::Sender<Slot>,
 }
 
 /// A slot that is held; dropping it hands it to the next in the queue.
 #[derive(Debug)]
 pub struct Slot {
     slots: Slots,
+    tenant: TenantId,
+    /// How often the circuit had opened when it was taken.
+    outages: u64,
     hand_on: bool,
 }
+
+/// Which part of the limit tenants that hold hardly any slot may have beyond it.
+const EXTRA_SHARE: u32 = 8;
 
 // === impl Slots ===
 
@@ -61,6 +86,9 @@ impl Slots {
         let shared = Shared {
             limiter: Limiter::new(policy.clone()),
             in_flight: 0,
+            before_outage: 0,
+            outages: 0,
+            held: HashMap::new(),
             queue: VecDeque::new(),
             max_queued: policy.max_queued as usize,
             max_wait: policy.max_queue_wait,
@@ -79,12 +107,19 @@ impl Slots {
     /// The target's circuit opened, on silence or on errors that came at once: these were about an outage, and not
     /// about its slots.
     pub fn outage(&self, silence: bool) {
-        self.lock().limiter.on_outage(Instant::now(), silence);
+        let mut shared = self.lock();
+        shared.limiter.on_outage(Instant::now(), silence);
+        shared.outages += 1;
+        shared.before_outage += std::mem::take(&mut shared.in_flight);
+        shared.held.clear();
+        drop(shared);
+        self.hand_out();
     }
 
     /// Attempts in flight.
     pub fn in_flight(&self) -> u32 {
-        self.lock().in_flight
+        let shared = self.lock();
+        shared.in_flight + shared.before_outage
     }
 
     /// How many may be in flight now.
@@ -94,19 +129,19 @@ impl Slots {
 
     /// Takes a slot, waiting in line where there is none; `Err` when the line is full or the wait too long. Cancel
     /// safe: a slot that nobody waits for any more goes to the next in line.
-    async fn take(&self, until: Instant) -> Result<Slot, Duration> {
+    async fn take(&self, tenant: &TenantId, until: Instant) -> Result<Slot, Duration> {
         let (waiting, give_up) = {
             let mut shared = self.lock();
-            if shared.in_flight < shared.limiter.limit() {
-                shared.in_flight += 1;
-                return Ok(Slot { slots: self.clone(), hand_on: true });
+            if shared.admits(tenant) {
+                shared.occupy(tenant);
+                return Ok(self.slot(tenant.clone(), shared.outages));
             }
-            shared.queue.retain(|waiting| !waiting.is_closed());
-            if shared.queue.len() >= shared.max_queued {
+            shared.queue.retain(|waiter| !waiter.give.is_closed());
+            if shared.queue.len() >= shared.max_queued && !shared.make_room(tenant) {
                 return Err(shared.max_wait);
             }
             let (give, waiting) = oneshot::channel();
-            shared.queue.push_back(give);
+            shared.queue.push_back(Waiter { tenant: tenant.clone(), give });
             (waiting, until.min(Instant::now() + shared.max_wait))
         };
         match tokio::time::timeout_at(give_up, waiting).await {
@@ -123,9 +158,9 @@ impl Slots {
         self.hand_out();
     }
 
-    fn pushed_back(&self, began: Instant, first_token_p50: Duration, silence: bool) {
+    fn pushed_back(&self, began: Instant, first_token_p50: Duration) {
         let mut shared = self.lock();
-        let word = PushBack { began, in_flight: shared.in_flight, silence };
+        let word = PushBack { began, in_flight: shared.in_flight };
         shared.limiter.on_back_pressure(Instant::now(), first_token_p50, word);
     }
 
@@ -133,26 +168,83 @@ impl Slots {
     /// back here.
     fn hand_out(&self) {
         loop {
-            let next = {
+            let (next, outages) = {
                 let mut shared = self.lock();
-                if shared.in_flight >= shared.limiter.limit() {
-                    return;
-                }
-                let Some(next) = shared.queue.pop_front() else { return };
-                if next.is_closed() {
-                    continue;
-                }
-                shared.in_flight += 1;
-                next
+                let Some(next) = shared.next() else { return };
+                shared.occupy(&next.tenant);
+                (next, shared.outages)
             };
-            if let Err(unwanted) = next.send(Slot { slots: self.clone(), hand_on: true }) {
+            if let Err(unwanted) = next.give.send(self.slot(next.tenant, outages)) {
                 unwanted.release();
             }
         }
     }
 
+    fn slot(&self, tenant: TenantId, outages: u64) -> Slot {
+        Slot { slots: self.clone(), tenant, outages, hand_on: true }
+    }
+
     fn lock(&self) -> MutexGuard<'_, Shared> {
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+// === impl Shared ===
+
+impl Shared {
+    /// Whether a tenant may have another slot now. One that holds hardly any may have it beyond the limit, by an eighth
+    /// of it at most: what others hold in silence is not taken from them, and must not keep everybody else out.
+    fn admits(&self, tenant: &TenantId) -> bool {
+        let limit = self.limiter.limit();
+        let extra = (limit / EXTRA_SHARE).max(1);
+        let is_small = self.held_by(tenant) < extra && self.in_flight < limit.saturating_add(extra);
+        self.in_flight < limit || is_small
+    }
+
+    /// The next that gets a slot: of the tenant that holds the fewest, whoever waits longest.
+    fn next(&mut self) -> Option<Waiter> {
+        self.queue.retain(|waiter| !waiter.give.is_closed());
+        let waiting = self.queue.iter().enumerate().filter(|(_, waiter)| self.admits(&waiter.tenant));
+        let (index, _) = waiting.min_by_key(|(index, waiter)| (self.held_by(&waiter.tenant), *index))?;
+        self.queue.remove(index)
+    }
+
+    /// Makes room in a full queue for a tenant that has less in it than another: the newest of the tenant that has the
+    /// most is refused.
+    fn make_room(&mut self, tenant: &TenantId) -> bool {
+        // Ordered, so that the same calls have the same result.
+        let mut queued: BTreeMap<&TenantId, usize> = BTreeMap::new();
+        for waiter in &self.queue {
+            *queued.entry(&waiter.tenant).or_default() += 1;
+        }
+        let own = queued.get(tenant).copied().unwrap_or(0);
+        let most = queued.into_iter().max_by_key(|(_, count)| *count).filter(|(_, count)| *count > own + 1);
+        let Some(most) = most.map(|(most, _)| most.clone()) else { return false };
+        let newest = self.queue.iter().rposition(|waiter| waiter.tenant == most);
+        newest.and_then(|index| self.queue.remove(index)).is_some()
+    }
+
+    fn occupy(&mut self, tenant: &TenantId) {
+        self.in_flight += 1;
+        *self.held.entry(tenant.clone()).or_default() += 1;
+    }
+
+    fn vacate(&mut self, tenant: &TenantId, outages: u64) {
+        if outages != self.outages {
+            self.before_outage = self.before_outage.saturating_sub(1);
+            return;
+        }
+        self.in_flight = self.in_flight.saturating_sub(1);
+        if let Some(held) = self.held.get_mut(tenant) {
+            *held = held.saturating_sub(1);
+            if *held == 0 {
+                self.held.remove(tenant);
+            }
+        }
+    }
+
+    fn held_by(&self, tenant: &TenantId) -> u32 {
+        self.held.get(tenant).copied().unwrap_or(0)
     }
 }
 
@@ -167,9 +259,7 @@ impl Slot {
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        let mut shared = self.slots.lock();
-        shared.in_flight = shared.in_flight.saturating_sub(1);
-        drop(shared);
+        self.slots.lock().vacate(&self.tenant, self.outages);
         if self.hand_on {
             self.slots.hand_out();
         }
@@ -203,7 +293,7 @@ where
         let inner = self.inner.clone();
         Box::pin(async move {
             let slots = attempt.state.slots.clone();
-            let slot = slots.take(attempt.deadline).await.map_err(|retry_in| {
+            let slot = slots.take(&attempt.scope.invocation.tenant, attempt.deadline).await.map_err(|retry_in| {
                 let mut refused = Failure::local(FailureClass::Shed, "all slots of the target are taken");
                 refused.target = Some(attempt.target.id.clone());
                 refused.with_retry_after(retry_in, WaitSource::Parked)
@@ -214,7 +304,7 @@ where
                 if is_back_pressure(failure) {
                     let now = Instant::now();
                     let p50 = state.latency().p50(now).unwrap_or(Duration::from_secs(1));
-                    state.slots.pushed_back(began, p50, failure.class == FailureClass::Timeout);
+                    state.slots.pushed_back(began, p50);
                 }
             };
             let mut deltas = inner.oneshot(attempt).await.inspect_err(&learn)?;
@@ -238,8 +328,63 @@ where
     }
 }
 
-/// Whether a failure says that fewer attempts at once would do better. That a caller ran out of time does not.
+/// Whether a failure says that fewer attempts at once would do better. One that hangs says nothing about the others.
 fn is_back_pressure(failure: &Failure) -> bool {
     let own_end = matches!(failure.fault, Some(TransportFault::Deadline | TransportFault::Cancelled));
-    matches!(failure.class, FailureClass::RateLimited | FailureClass::Overloaded | FailureClass::Timeout) && !own_end
+    matches!(failure.class, FailureClass::RateLimited | FailureClass::Overloaded) && !own_end
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::future::join_all;
+
+    use super::*;
+
+    fn slots(max: u32, max_queued: u32) -> Slots {
+        Slots::new(&ConcurrencyPolicy { max, max_queued, ..ConcurrencyPolicy::default() })
+    }
+
+    async fn taken(slots: &Slots, tenant: &str) -> Option<Slot> {
+        slots.take(&TenantId::from(tenant), Instant::now()).await.ok()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_tenant_alone_has_all_slots_and_not_one_more() {
+        let slots = slots(16, 0);
+        let mut held = Vec::new();
+        while let Some(slot) = taken(&slots, "a").await {
+            held.push(slot);
+        }
+        assert_eq!(held.len(), 16);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_tenant_whose_calls_hang_keeps_no_other_out() {
+        let slots = slots(16, 4);
+        let mut hanging = Vec::new();
+        for _ in 0..600 {
+            hanging.extend(taken(&slots, "a").await);
+        }
+        for _ in 0..20 {
+            assert!(taken(&slots, "b").await.is_some(), "calls of b come and go");
+        }
+        assert_eq!(slots.in_flight(), 16);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_full_queue_makes_room_for_a_tenant_that_has_less_in_it() {
+        let slots = slots(1, 3);
+        let _held = taken(&slots, "a").await.unwrap();
+        let extra = taken(&slots, "b").await.unwrap();
+        let (a, b, until) = (TenantId::from("a"), TenantId::from("b"), Instant::now() + Duration::from_secs(5));
+        let of_a = join_all((0..3).map(|_| slots.take(&a, until)));
+        let of_b = async {
+            tokio::task::yield_now().await;
+            // It is in line when the slot comes free.
+            tokio::join!(slots.take(&b, until), async { drop(extra) }).0
+        };
+        let (of_a, of_b) = tokio::join!(of_a, of_b);
+        assert!(of_b.is_ok(), "b holds none, and goes first");
+        assert!(of_a.iter().all(Result::is_err), "a holds its slot to the end");
+    }
 }

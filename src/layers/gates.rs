@@ -57,21 +57,25 @@ where
     fn call(&mut self, attempt: Attempt) -> Self::Future {
         let inner = self.inner.clone();
         Box::pin(async move {
-            pass(&attempt)?;
+            let passed = pass(&attempt)?;
             let mut deltas = match inner.oneshot(attempt.clone()).await {
                 Ok(deltas) => deltas,
                 Err(failure) => {
-                    judge(&attempt, &failure);
+                    judge(&attempt, passed, &failure);
                     return Err(failure);
                 }
             };
             Ok(Box::pin(stream! {
+                let mut accepted = false;
                 while let Some(item) = deltas.next().await {
+                    if !std::mem::replace(&mut accepted, true) && item.is_ok() {
+                        attempt.state.accepted_by_limit();
+                    }
                     match &item {
                         Ok(Delta::Start { headers, .. }) if !headers.is_empty() => pace(&attempt, headers),
                         Ok(Delta::Finish { .. }) => open(&attempt),
                         Ok(_) => {}
-                        Err(failure) => judge(&attempt, failure),
+                        Err(failure) => judge(&attempt, passed, failure),
                     }
                     yield item;
                 }
@@ -80,9 +84,13 @@ where
     }
 }
 
+/// When a call passed the gates, and their epochs then, in the order of `KINDS`.
+#[derive(Debug, Clone, Copy)]
+struct Passed(Instant, [u64; 3]);
+
 /// Passes all gates and peeks at the circuit, or says how long to wait. All are looked at before any is passed: the one
 /// probe a minute of a closed gate must not be spent on an attempt that another refuses.
-fn pass(attempt: &Attempt) -> Result<(), Failure> {
+fn pass(attempt: &Attempt) -> Result<Passed, Failure> {
     let now = Instant::now();
     for kind in KINDS {
         if let Some(reopens_in) = attempt.state.gate_closed_for(kind, now) {
@@ -90,31 +98,32 @@ fn pass(attempt: &Attempt) -> Result<(), Failure> {
         }
     }
     if let Peek::Wait { retry_in } = attempt.state.peek(now) {
-        return Err(closed(attempt, "the circuit is open", retry_in.unwrap_or_default()));
+        return Err(attempt.state.refused_by_circuit(now, retry_in));
     }
     let in_turn = attempt.scope.takes_turn(&attempt.target.id);
     for kind in KINDS {
         if kind == GateKind::Rate && in_turn {
             continue;
         }
-        let passed = attempt.state.gate(kind).admit(now);
+        let passed = attempt.state.gate(kind).admit(now, attempt.scope.goes_ahead());
         passed.map_err(|reopens_in| gate_closed(attempt, kind, reopens_in))?;
     }
-    Ok(())
+    Ok(Passed(now, KINDS.map(|kind| attempt.state.gate(kind).epoch())))
 }
 
 fn gate_closed(attempt: &Attempt, kind: GateKind, reopens_in: Duration) -> Failure {
-    closed(attempt, &format!("the {} gate is closed", kind.as_str()), reopens_in)
+    closed(attempt, &format!("the {} gate is closed", kind.as_str()), reopens_in, WaitSource::Gate)
 }
 
-fn closed(attempt: &Attempt, words: &str, reopens_in: Duration) -> Failure {
+fn closed(attempt: &Attempt, words: &str, reopens_in: Duration, source: WaitSource) -> Failure {
     let mut refused = Failure::local(FailureClass::CircuitOpen, words);
     refused.target = Some(attempt.target.id.clone());
-    refused.with_retry_after(reopens_in, WaitSource::Parked)
+    refused.with_retry_after(reopens_in, source)
 }
 
-/// Closes the gate that a failure speaks of.
-fn judge(attempt: &Attempt, failure: &Failure) {
+/// Closes the gate that a failure speaks of, unless it was opened from outside since the call passed: a call with the
+/// old key says nothing of the new one.
+fn judge(attempt: &Attempt, passed: Passed, failure: &Failure) {
     let kind = match failure.class {
         FailureClass::RateLimited => GateKind::Rate,
         FailureClass::QuotaExceeded | FailureClass::Authentication => GateKind::Credential,
@@ -145,11 +154,19 @@ fn judge(attempt: &Attempt, failure: &Failure) {
         | FailureClass::Unknown => return,
     };
     let scope = &attempt.scope;
+    if kind == GateKind::Rate && scope.plan.retry.uniform_waits && failure.retry_after.is_none() {
+        // The policy alone says how long to wait where the provider does not.
+        return;
+    }
     let dice = Dice::new(scope.plan.seed, &scope.invocation.id, attempt.number).unit();
-    let wait = failure.retry_after.map(|wait| wait.duration);
     let stated = failure.retry_after.filter(|wait| kind == GateKind::Rate && !wait.duration.is_zero());
     let source = stated.map_or(WaitSource::Backoff, |wait| wait.source);
-    let change = attempt.state.gate(kind).close(Instant::now(), wait, failure.class, dice);
+    let now = Instant::now();
+    let change = {
+        let mut gate = attempt.state.gate(kind);
+        let is_current = KINDS.iter().zip(passed.1).any(|(one, epoch)| *one == kind && epoch == gate.epoch());
+        is_current.then(|| gate.close(now, failure, now - passed.0, dice)).flatten()
+    };
     attempt.state.gate_moved(kind, change, failure.class, source);
 }
 

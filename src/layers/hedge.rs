@@ -84,17 +84,26 @@ where
         let inner = self.inner.clone();
         let targets = self.targets.clone();
         Box::pin(async move {
-            let Some(delay) = patience(&targets, &attempt) else {
+            let delays = hedge_delays(&targets, &attempt);
+            if delays.is_empty() {
                 return inner.oneshot(attempt).await;
-            };
+            }
+            let began = Instant::now();
             let primary = speak(inner.clone(), attempt.clone());
             tokio::pin!(primary);
-            tokio::select! {
-                biased;
-                spoken = &mut primary => return spoken.map(Spoken::deltas),
-                () = tokio::time::sleep(delay) => {}
+            let mut started = None;
+            for HedgeDelay { delay, is_measured } in delays {
+                tokio::select! {
+                    biased;
+                    spoken = &mut primary => return spoken.map(Spoken::deltas),
+                    () = tokio::time::sleep_until(began + delay) => {}
+                }
+                started = Second::start(&targets, &attempt, delay, is_measured);
+                if started.is_some() {
+                    break;
+                }
             }
-            let Some(second) = Second::start(&targets, &attempt, delay) else {
+            let Some(second) = started else {
                 return primary.await.map(Spoken::deltas);
             };
             let beside = speak(inner, second.attempt.clone());
@@ -117,20 +126,27 @@ where
     }
 }
 
-/// How long the first attempt may be silent before another starts; `None` where none may.
-fn patience(targets: &Targets, attempt: &Attempt) -> Option<Duration> {
+/// How long the first attempt may be silent before another starts.
+struct HedgeDelay {
+    delay: Duration,
+    /// Whether it follows from measured latency, so that the hedge counts against the share of calls that may have one.
+    is_measured: bool,
+}
+
+/// After which silences of the first attempt another may start, the shortest first; none where none may.
+fn hedge_delays(targets: &Targets, attempt: &Attempt) -> Vec<HedgeDelay> {
     let plan = &attempt.scope.plan;
     // What is read on is there already, and a second answer is what is to be saved.
     if attempt.attach.is_some() {
-        return None;
+        return Vec::new();
     }
     if plan.targets.len() < 2 || plan.retry.max_retries == 0 || !plan.retry.enabled {
-        return None;
+        return Vec::new();
     }
     let now = Instant::now();
     let ready = targets.alternative_healthy(&attempt.scope, &attempt.target.id, now);
     let remaining = attempt.deadline.saturating_duration_since(now);
-    let soft = plan.timers.for_attempt(ready, remaining).soft;
+    let soft = plan.timers.for_attempt(ready, remaining, None).soft;
     let (measured, usual) = {
         let latency = attempt.state.latency();
         let (p95, samples) = (latency.p95(now), latency.samples(now));
@@ -141,11 +157,11 @@ fn patience(targets: &Targets, attempt: &Attempt) -> Option<Duration> {
         // Of a target that is known to be slow, what is usual is not what is wanted.
         if circuit.degraded() { soft.min(circuit.policy().slow_threshold) } else { TimersPolicy::patience(soft, usual) }
     });
-    let measured = measured.filter(|_| attempt.state.may_hedge(now, plan.hedge.max_share));
-    match (soft, measured) {
-        (Some(soft), Some(measured)) => Some(soft.min(measured)),
-        (soft, measured) => soft.or(measured),
-    }
+    let measured = measured.map(|delay| HedgeDelay { delay, is_measured: true });
+    let soft = soft.map(|delay| HedgeDelay { delay, is_measured: false });
+    let mut delays: Vec<HedgeDelay> = measured.into_iter().chain(soft).collect();
+    delays.sort_by_key(|hedge| hedge.delay);
+    delays
 }
 
 /// An answer that has begun.
@@ -198,7 +214,7 @@ struct Second {
 }
 
 impl Second {
-    fn start(targets: &Targets, first: &Attempt, delay: Duration) -> Option<Self> {
+    fn start(targets: &Targets, first: &Attempt, delay: Duration, is_measured: bool) -> Option<Self> {
         let scope = &first.scope;
         let allowed = scope.plan.retry.max_retries.saturating_add(1).min(HARD_CAP_ATTEMPTS);
         if scope.counted_attempts() >= allowed {
@@ -217,6 +233,10 @@ impl Second {
         };
         let target = Arc::clone(scope.plan.targets.get(index)?);
         let state = targets.state(&target.id)?;
+        // Counted only when it starts: a call that is quick enough uses nothing of the share.
+        if is_measured && !first.state.may_hedge(now, scope.plan.hedge.max_share) {
+            return None;
+        }
         let reserved = targets.reserve(&target.id, Cost::Hedge, now)?;
         let cause = AttemptCause::Hedge;
         let number = scope.begin(cause, &target, None);

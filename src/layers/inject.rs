@@ -12,14 +12,14 @@ use tower::{Service, ServiceExt as _};
 use super::{
     BoxFuture, Deltas,
     attempt::Attempt,
-    resume_text::{asking_for_the_rest, from_its_beginning},
+    resume_text::{asking_for_the_rest, continued, from_its_beginning},
 };
 use crate::{
     domain::{
         event::EventBody,
         failure::{Failure, FailureClass},
         fold::Progress,
-        invocation::Call,
+        invocation::{Call, InjectionMode},
         message::ModelCall,
     },
     policy::inject::{Placement, inject},
@@ -64,10 +64,10 @@ where
             let attempt = noted(attempt);
             let scope = Arc::clone(&attempt.scope);
             scope.sends(&attempt.call);
-            let goes_on = attempt.goes_on.clone();
+            let continued = continued(&attempt);
             let attempt = asking_for_the_rest(attempt);
             if !attempt.noted {
-                return Ok(from_its_beginning(goes_on, inner.oneshot(attempt).await?));
+                return Ok(from_its_beginning(continued, inner.oneshot(attempt).await?));
             }
             let (number, state) = (attempt.number, Arc::clone(&attempt.state));
             let remember = move |failure: &Failure| {
@@ -85,7 +85,7 @@ where
                     yield item;
                 }
             });
-            Ok(from_its_beginning(goes_on, deltas))
+            Ok(from_its_beginning(continued, deltas))
         })
     }
 }
@@ -109,7 +109,10 @@ fn noted(mut attempt: Attempt) -> Attempt {
     let plan = &scope.plan;
     let operation = &scope.invocation.operation;
     match inject(&plan.injection, plan.injection_mode, operation, &attempt.call, &attempt.target, &failures) {
-        Placement::NotNeeded => {}
+        Placement::NotNeeded => {
+            let reason = why_without_note(plan.injection_mode, last).to_owned();
+            scope.learn(attempt.number, |record| record.injection_skipped = Some(reason));
+        }
         Placement::Skipped { reason } => skipped(&attempt, &reason, last),
         Placement::Placed { call, note, vehicle } => {
             let vehicle = vehicle.as_str().to_owned();
@@ -125,6 +128,16 @@ fn noted(mut attempt: Attempt) -> Attempt {
         }
     }
     attempt
+}
+
+/// Why an attempt after a failure has no note, where none was due.
+const fn why_without_note(mode: InjectionMode, last: FailureClass) -> &'static str {
+    match (last, mode) {
+        (FailureClass::ContentFiltered, _) => "content_policy",
+        (FailureClass::ContextLength, _) => "context_full",
+        (_, InjectionMode::Never) => "never",
+        (_, InjectionMode::WhenActionable | InjectionMode::Always) => "not_actionable",
+    }
 }
 
 /// Where the first message is that the note is in.

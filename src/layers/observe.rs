@@ -1,6 +1,7 @@
 //! The outermost layer: one span and one outcome event per invocation, whatever happens below.
 //!
-//! It gives the invocation its scope. It changes nothing: what it sees go by is what the caller gets.
+//! It gives the invocation its scope, and a failure the operator's own words. It changes nothing else: what it sees go by
+//! is what the caller gets.
 
 use std::{sync::Arc, task::Poll};
 
@@ -11,6 +12,7 @@ use tower::{Service, ServiceExt as _};
 
 use super::{
     BoxFuture, ProgressStream,
+    append_only::AppendOnly,
     cancel::Cancel,
     scope::{Before, Plan, Scope},
     spans::{Entry, InvocationSpan, Spans},
@@ -41,6 +43,8 @@ pub struct Incoming {
     pub cancel: Cancel,
     /// What ties it to answers that are made in the background.
     pub tether: Tether,
+    /// The word of a front that cannot take back.
+    pub append_only: AppendOnly,
 }
 
 impl Incoming {
@@ -55,6 +59,7 @@ impl Incoming {
             before: Before::default(),
             cancel: Cancel::default(),
             tether: Tether::default(),
+            append_only: AppendOnly::default(),
         }
     }
 }
@@ -107,10 +112,10 @@ where
     }
 
     fn call(&mut self, incoming: Incoming) -> Self::Future {
-        let Incoming { invocation, plan, entry, before, cancel, tether } = incoming;
+        let Incoming { invocation, plan, entry, before, cancel, tether, append_only } = incoming;
         let span = self.spans.invocation(entry, &invocation);
         let scope = Scope::new(invocation, plan, span.trace(), self.events.clone());
-        let scope = Arc::new(scope.after(before).until(cancel).tied_by(tether));
+        let scope = Arc::new(scope.after(before).until(cancel).tied_by(tether).sent_by(append_only));
         let inner = self.inner.clone();
         Box::pin(async move {
             let max_retries = scope.plan.retry.max_retries;
@@ -119,7 +124,8 @@ where
             let watched = Watched { scope: Arc::clone(&scope), span: Some(span) };
             match inner.oneshot(scope).await {
                 Ok(steps) => Ok(watch(watched, steps)),
-                Err(refused) => {
+                Err(mut refused) => {
+                    watched.scope.word(&mut refused);
                     watched.end_refused(&refused);
                     Err(refused)
                 }
@@ -130,8 +136,11 @@ where
 
 fn watch(mut watched: Watched, mut steps: ProgressStream) -> ProgressStream {
     Box::pin(stream! {
-        while let Some(step) = steps.next().await {
-            if let Progress::Terminal(outcome) = &step {
+        while let Some(mut step) = steps.next().await {
+            if let Progress::Terminal(outcome) = &mut step {
+                if let Err(failure) = &mut outcome.result {
+                    watched.scope.word(failure);
+                }
                 watched.end(outcome);
             }
             yield step;
@@ -166,7 +175,7 @@ impl Watched {
                 strategies: outcome.recovery_applied.clone(),
                 class: failure.class,
                 detail: failure.detail,
-                message: failure.message.clone(),
+                message: failure.own_words().into_owned(),
                 user_message: failure.user_message.clone(),
                 recovery_hint: failure.recovery_hint.clone(),
                 stopped_by: outcome.stopped_by(),

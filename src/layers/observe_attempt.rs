@@ -148,7 +148,7 @@ impl Watched {
         let body = EventBody::AttemptFailed {
             class: failure.class,
             detail: failure.detail,
-            message: failure.message.clone(),
+            message: failure.own_words().into_owned(),
             retryable: failure.retryable,
             retry_after: failure.retry_after,
             status: failure.status,

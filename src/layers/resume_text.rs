@@ -10,9 +10,22 @@ use futures_util::StreamExt as _;
 
 use super::{Deltas, attempt::Attempt};
 use crate::{
-    domain::completion::{BlockKind, Delta},
-    policy::continuation::{LOOK_BYTES, Way, overlap, request},
+    domain::{
+        completion::{BlockKind, Delta},
+        failure::{Failure, FailureClass},
+        invocation::AttemptCause,
+    },
+    policy::continuation::{ContinuationStitcher, Stitched, request},
 };
+
+/// What an attempt continues, and what is done where the model begins anew.
+pub(super) struct Continued {
+    stitcher: ContinuationStitcher,
+    /// Whether a text that begins anew is passed on as another answer: the one that is held may be taken back. An
+    /// extension of a whole answer fails instead, and that answer stays as it is.
+    may_begin_anew: bool,
+    attempt: Attempt,
+}
 
 /// Has the attempt ask for the rest of its text, where it is to.
 pub(super) fn asking_for_the_rest(mut attempt: Attempt) -> Attempt {
@@ -22,16 +35,30 @@ pub(super) fn asking_for_the_rest(mut attempt: Attempt) -> Attempt {
     attempt
 }
 
+/// What the attempt continues; `None` where its answer is made from its beginning.
+pub(super) fn continued(attempt: &Attempt) -> Option<Continued> {
+    let (held, way) = attempt.goes_on.clone()?;
+    let may_begin_anew = attempt.cause != AttemptCause::Extend;
+    Some(Continued { stitcher: ContinuationStitcher::new(held, way), may_begin_anew, attempt: attempt.clone() })
+}
+
 /// The answer as if it had been made from its beginning.
-pub(super) fn from_its_beginning(goes_on: Option<(Arc<str>, Way)>, mut deltas: Deltas) -> Deltas {
-    let Some((held, way)) = goes_on else { return deltas };
+pub(super) fn from_its_beginning(continued: Option<Continued>, mut deltas: Deltas) -> Deltas {
+    let Some(Continued { stitcher, may_begin_anew, attempt }) = continued else { return deltas };
     Box::pin(stream! {
-        let mut joint = Joint { held, way, block: None, looked_at: String::new() };
+        let mut joint = Joint { stitcher, block: None, began_anew: false };
         while let Some(item) = deltas.next().await {
             match item {
-                Ok(delta) => for delta in joint.pass(delta) { yield Ok(delta); },
+                Ok(delta) => {
+                    let passed = joint.pass(delta);
+                    if joint.began_anew && !may_begin_anew {
+                        yield Err(began_anew(&attempt));
+                        return;
+                    }
+                    for delta in passed { yield Ok(delta); }
+                }
                 Err(failure) => {
-                    for delta in joint.settle() { yield Ok(delta); }
+                    for delta in joint.broken() { yield Ok(delta); }
                     yield Err(failure);
                     return;
                 }
@@ -40,13 +67,20 @@ pub(super) fn from_its_beginning(goes_on: Option<(Arc<str>, Way)>, mut deltas: D
     })
 }
 
+fn began_anew(attempt: &Attempt) -> Failure {
+    let words = "the model began anew instead of continuing its answer";
+    let mut failure = Failure::local(FailureClass::MalformedResponse, words);
+    (failure.never_sent, failure.target) = (false, Some(attempt.target.id.clone()));
+    attempt.scope.learn(attempt.number, |record| record.failure = Some(failure.clone()));
+    failure
+}
+
 /// Where the held text and its continuation meet.
 struct Joint {
-    held: Arc<str>,
-    way: Way,
-    /// The block that goes on, until it is settled what of it is new.
+    stitcher: ContinuationStitcher,
+    /// The block that continues the text, and whether it is still open what of it is new.
     block: Option<(u32, bool)>,
-    looked_at: String,
+    began_anew: bool,
 }
 
 impl Joint {
@@ -54,22 +88,22 @@ impl Joint {
         match (&delta, self.block) {
             (Delta::BlockStart { block, kind: BlockKind::Text }, None) => {
                 self.block = Some((*block, true));
-                let text = self.held.to_string();
-                vec![delta.clone(), Delta::BlockDelta { block: *block, text }]
+                vec![delta]
             }
-            (Delta::BlockDelta { block, text }, Some((own, true))) if *block == own && self.way == Way::Prompt => {
-                self.looked_at.push_str(text);
-                if self.looked_at.len() < LOOK_BYTES { Vec::new() } else { self.settle() }
+            (Delta::BlockDelta { block, text }, Some((own, true))) if *block == own => {
+                let stitched = self.stitcher.push(text);
+                self.settle(own, stitched)
             }
-            (Delta::BlockStop { .. } | Delta::Finish { .. }, Some((_, true))) => {
-                let mut all = self.settle();
+            (Delta::BlockStop { .. } | Delta::Finish { .. }, Some((own, true))) => {
+                let stitched = self.stitcher.finish();
+                let mut all = self.settle(own, stitched);
                 all.push(delta);
                 all
             }
             (Delta::Finish { .. }, None) => {
                 // Nothing was left to say: the text was whole.
                 self.block = Some((0, false));
-                let text = self.held.to_string();
+                let text = self.stitcher.held().to_owned();
                 let start = Delta::BlockStart { block: 0, kind: BlockKind::Text };
                 vec![start, Delta::BlockDelta { block: 0, text }, delta]
             }
@@ -86,23 +120,40 @@ impl Joint {
         }
     }
 
-    /// Lets out what was looked at, without what it repeats.
-    fn settle(&mut self) -> Vec<Delta> {
-        let Some((block, true)) = self.block else { return Vec::new() };
+    /// Passes on what is known of the text by now.
+    fn settle(&mut self, block: u32, stitched: Stitched) -> Vec<Delta> {
+        let text = match stitched {
+            Stitched::Undecided => return Vec::new(),
+            Stitched::New(text) => format!("{}{text}", self.stitcher.held()),
+            Stitched::Anew(text) => {
+                self.began_anew = true;
+                text
+            }
+        };
         self.block = Some((block, false));
-        let mut text = std::mem::take(&mut self.looked_at);
-        text.drain(..overlap(&self.held, &text));
-        if text.is_empty() { Vec::new() } else { vec![Delta::BlockDelta { block, text }] }
+        vec![Delta::BlockDelta { block, text }]
+    }
+
+    /// The answer broke off. What was not decided may be an echo, and is lost; the held text is not.
+    fn broken(&mut self) -> Vec<Delta> {
+        match self.block {
+            Some((block, true)) => vec![Delta::BlockDelta { block, text: self.stitcher.held().to_owned() }],
+            Some((_, false)) | None => Vec::new(),
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::completion::FinishReason;
+    use crate::{domain::completion::FinishReason, policy::continuation::Way};
+
+    fn joint(held: &str, way: Way) -> Joint {
+        Joint { stitcher: ContinuationStitcher::new(held.into(), way), block: None, began_anew: false }
+    }
 
     fn play(way: Way, more: &[&str]) -> String {
-        let mut joint = Joint { held: "It was the best of times".into(), way, block: None, looked_at: String::new() };
+        let mut joint = joint("It was the best of times", way);
         let finish = Delta::Finish { reason: FinishReason::Stop, raw: String::new() };
         let start = Delta::BlockStart { block: 0, kind: BlockKind::Text };
         let more = more.iter().map(|text| Delta::BlockDelta { block: 0, text: (*text).to_owned() });
@@ -119,12 +170,13 @@ mod tests {
         assert_eq!(play(Way::Prefill, &[", it was", " the worst."]), "It was the best of times, it was the worst.");
         assert_eq!(play(Way::Prompt, &["was the best of", " times, it was"]), "It was the best of times, it was");
         assert_eq!(play(Way::Prompt, &[", it was"]), "It was the best of times, it was");
-        assert_eq!(play(Way::Prefill, &["was the best of times"]), "It was the best of timeswas the best of times");
+        assert_eq!(play(Way::Prefill, &["It was the best of times, it"]), "It was the best of times, it");
+        assert_eq!(play(Way::Prefill, &["It was the best", " of days."]), "It was the best of days.", "another answer");
     }
 
     #[test]
     fn a_text_that_was_whole_stays_as_it_is() {
-        let mut joint = Joint { held: "Whole.".into(), way: Way::Prefill, block: None, looked_at: String::new() };
+        let mut joint = joint("Whole.", Way::Prefill);
         let out = joint.pass(Delta::Finish { reason: FinishReason::Stop, raw: String::new() });
         assert!(matches!(&out[1], Delta::BlockDelta { text, .. } if text == "Whole."), "{out:?}");
         assert_eq!(out.len(), 3);

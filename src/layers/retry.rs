@@ -39,7 +39,7 @@ use crate::{
         message::ModelCall,
         upstream::UpstreamHandle,
     },
-    policy::{inject, retry_budget::Settled},
+    policy::{inject, retry::Relayed, retry_budget::Settled},
 };
 
 /// Wraps a service of attempts into a service of invocations.
@@ -120,6 +120,10 @@ struct Course<S> {
     real: Option<Failure>,
     extension: Extension,
     breaks: Breaks,
+    /// What of the last attempt was seen.
+    relayed: Relayed,
+    /// The last attempt was given up because it said something else than what was sent.
+    diverged: bool,
     /// The answer that the next attempt reads on, instead of asking for one.
     attach: Option<UpstreamHandle>,
 }
@@ -158,6 +162,8 @@ where
             real: None,
             extension: Extension::default(),
             breaks: Breaks::default(),
+            relayed: Relayed::Nothing,
+            diverged: false,
             attach: None,
         }
     }
@@ -202,7 +208,7 @@ where
                 let mut failure = None;
                 match opened {
                     Err(refused) => failure = Some(refused),
-                    Ok(mut deltas) => loop {
+                    Ok(mut deltas) => 'answer: loop {
                         tokio::select! {
                             biased;
                             Some(step) = steps.recv() => yield step,
@@ -210,13 +216,23 @@ where
                                 Some(Ok(delta)) => {
                                     if delta.is_content() { self.settle(Settled::Succeeded); }
                                     let number = self.scope.next_number() - 1;
-                                    for step in self.delivery.push(number, delta) { yield step; }
+                                    for step in self.delivery.push(number, delta) {
+                                        yield step;
+                                        if self.scope.append_only().take_divergence() {
+                                            self.diverged = true;
+                                            break 'answer;
+                                        }
+                                    }
                                 }
                                 Some(Err(broken)) => { failure = Some(broken); break; }
                                 None => break,
                             }
                         }
                     },
+                }
+                if self.diverged {
+                    // Now that the attempt is dropped, and its record closed.
+                    failure = Some(self.diverged_from_what_was_sent());
                 }
                 while let Some(step) = said(&mut steps) { yield step; }
                 let next = self.judge(span, failure);

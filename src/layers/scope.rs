@@ -10,13 +10,13 @@ use std::{
 
 use tokio::{sync::mpsc, time::Instant};
 
-use super::{cancel::Cancel, spans::InvocationTrace};
+use super::{append_only::AppendOnly, cancel::Cancel, spans::InvocationTrace};
 use crate::{
     domain::{
         clock,
         completion::{Completion, Usage},
         event::{EventBody, EventScope},
-        failure::{Failure, Wait},
+        failure::{Failure, FailureClass, Wait},
         fold::{Block, Progress},
         ids::{RouteName, TargetId},
         invocation::{AttemptCause, AttemptRecord, HistoryPatch, InjectionMode, Invocation, Outcome},
@@ -26,7 +26,12 @@ use crate::{
     },
     events::EventBus,
     policy::{
-        hedge::HedgePolicy, inject::InjectionPolicy, retry::RetryPolicy, select::SelectPolicy, timers::TimersPolicy,
+        hedge::HedgePolicy,
+        inject::InjectionPolicy,
+        retry::RetryPolicy,
+        select::SelectPolicy,
+        texts::{LANGUAGE_LABEL, Texts},
+        timers::TimersPolicy,
     },
 };
 
@@ -49,6 +54,8 @@ pub struct Plan {
     pub timers: TimersPolicy,
     /// Whether a second attempt starts beside a slow first.
     pub hedge: HedgePolicy,
+    /// What people read of a failure.
+    pub texts: Arc<Texts>,
     /// Seed of the dice.
     pub seed: u64,
 }
@@ -67,6 +74,7 @@ impl Plan {
             select: SelectPolicy::default(),
             timers: TimersPolicy::default(),
             hedge: HedgePolicy::default(),
+            texts: Arc::default(),
             seed: 0,
         }
     }
@@ -107,6 +115,7 @@ pub struct Scope {
     before: Mutex<Before>,
     cancel: Cancel,
     tether: Tether,
+    append_only: AppendOnly,
 }
 
 // === impl Scope ===
@@ -140,6 +149,7 @@ impl Scope {
             before: Mutex::default(),
             cancel: Cancel::default(),
             tether: Tether::default(),
+            append_only: AppendOnly::default(),
         }
     }
 
@@ -163,6 +173,18 @@ impl Scope {
     pub fn tied_by(mut self, tether: Tether) -> Self {
         self.tether = tether;
         self
+    }
+
+    /// The same, sent by a front that cannot take back.
+    #[must_use]
+    pub fn sent_by(mut self, append_only: AppendOnly) -> Self {
+        self.append_only = append_only;
+        self
+    }
+
+    /// The word of a front that cannot take back.
+    pub fn append_only(&self) -> &AppendOnly {
+        &self.append_only
     }
 
     /// What an earlier owner made of it; the planner takes it once.
@@ -211,6 +233,14 @@ impl Scope {
         self.turn.lock().unwrap_or_else(PoisonError::into_inner).take().as_ref() == Some(target)
     }
 
+    /// Whether its last attempt failed, and not by a limit: then it has had its turn, and need not wait in line again.
+    pub fn goes_ahead(&self) -> bool {
+        let attempts = self.lock();
+        let last = attempts.iter().rev().find(|record| !record.refused_locally());
+        let failure = last.and_then(|record| record.failure.as_ref());
+        failure.is_some_and(|failure| failure.class != FailureClass::RateLimited)
+    }
+
     /// Begins an attempt and returns its number, from 1.
     pub fn begin(&self, cause: AttemptCause, target: &Target, wait: Option<Wait>) -> u32 {
         let mut attempts = self.lock();
@@ -229,7 +259,9 @@ impl Scope {
             note: None,
             injection_skipped: None,
             note_refused: false,
+            lost_with_replica: false,
             adaptation: None,
+            unchecked: None,
             usage: Usage::default(),
             trace_id: self.told_of.trace_id.clone(),
             span_id: String::new(),
@@ -275,11 +307,26 @@ impl Scope {
     }
 
     /// Attempts that were sent, or that failed for a real reason: what the allowance counts. One that reads on what an
-    /// earlier owner had asked for asks for nothing, and is not counted.
+    /// earlier owner had asked for asks for nothing, and is not counted; nor is one that was lost with its replica.
     pub fn counted_attempts(&self) -> u32 {
-        let counts = |record: &&AttemptRecord| !record.refused_locally() && !record.cause.asks_for_nothing();
-        let counted = self.lock().iter().filter(counts).count();
+        let counted = self.lock().iter().filter(|record| counts(record)).count();
         u32::try_from(counted).unwrap_or(u32::MAX)
+    }
+
+    /// Those of them that surely reached nobody.
+    pub fn unsent_attempts(&self) -> u32 {
+        let unsent = |record: &&AttemptRecord| {
+            let never_sent = record.failure.as_ref().is_some_and(|failure| failure.never_sent);
+            never_sent && !record.sent && counts(record)
+        };
+        let unsent = self.lock().iter().filter(unsent).count();
+        u32::try_from(unsent).unwrap_or(u32::MAX)
+    }
+
+    /// Whether the policy allows another attempt after the one that runs.
+    pub fn may_try_again(&self) -> bool {
+        let retry = &self.plan.retry;
+        retry.enabled && self.counted_attempts().saturating_sub(self.unsent_attempts()) <= retry.max_retries
     }
 
     /// The real failures so far, oldest first; local refusals are not among them.
@@ -310,6 +357,7 @@ impl Scope {
         }
         Outcome {
             invocation: self.invocation.id.clone(),
+            operation: Some(self.invocation.operation.clone()),
             result,
             attempts,
             recovery_applied,
@@ -322,7 +370,18 @@ impl Scope {
         }
     }
 
+    /// Puts the operator's own words into a failure that people read.
+    pub fn word(&self, failure: &mut Failure) {
+        let language = self.invocation.labels.get(LANGUAGE_LABEL).map(String::as_str);
+        self.plan.texts.apply(failure, language);
+    }
+
     fn lock(&self) -> std::sync::MutexGuard<'_, Vec<AttemptRecord>> {
         self.attempts.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Whether an attempt uses up the allowance.
+fn counts(record: &AttemptRecord) -> bool {
+    !record.refused_locally() && !record.cause.asks_for_nothing() && !record.lost_with_replica
 }

@@ -2,7 +2,7 @@
 //!
 //! Where no target can be asked now, it refuses with the time at which one can; the planner then waits or gives up.
 
-use std::{sync::Arc, task::Poll};
+use std::{sync::Arc, task::Poll, time::Duration};
 
 use tokio::time::Instant;
 use tower::{Service, ServiceExt as _};
@@ -93,11 +93,16 @@ impl<S> Select<S> {
         let index = match chosen {
             Choice::Target(index) => index,
             Choice::WaitUntil(until, _) => {
-                let refused = Failure::local(FailureClass::CircuitOpen, "every target is closed to calls now");
-                return Err(refused.with_retry_after(until.saturating_duration_since(now), WaitSource::Parked));
+                let wait = until.saturating_duration_since(now);
+                let refused = self.by_circuit(asked, now, Some(wait)).unwrap_or_else(|| {
+                    Failure::local(FailureClass::CircuitOpen, "every target is closed to calls now")
+                });
+                return Err(refused.with_retry_after(wait, WaitSource::Parked));
             }
             Choice::None => {
-                return Err(Failure::local(FailureClass::CircuitOpen, "no target of the route can be asked"));
+                return Err(self.by_circuit(asked, now, None).unwrap_or_else(|| {
+                    Failure::local(FailureClass::CircuitOpen, "no target of the route can be asked")
+                }));
             }
         };
         let target = scope.plan.targets.get(index).map(Arc::clone);
@@ -153,6 +158,14 @@ impl<S> Select<S> {
             outgoing: TraceContext::default(),
             trace: asked.trace.clone(),
         })
+    }
+
+    /// The refusal by the first circuit of the route that alone keeps its target from being called.
+    fn by_circuit(&self, asked: &Try, now: Instant, retry_in: Option<Duration>) -> Option<Failure> {
+        let mut states = asked.scope.plan.targets.iter().filter_map(|target| self.targets.state(&target.id));
+        let state = states.find(|state| !state.circuit().state().is_closed() && state.closed_for(now).is_none())?;
+        // It speaks for all targets, so that none of them counts as the one that refused.
+        Some(Failure { target: None, ..state.refused_by_circuit(now, retry_in) })
     }
 
     /// What speaks against the route's first target before anything failed; `None` where it could have been asked as

@@ -6,9 +6,11 @@
 //! A failed attempt is an error, a recovered invocation is not, and neither is what was cancelled on purpose.
 //!
 //! Spans are opened from an explicit tracer, because several servers may live in one process. A span is a guard: a
-//! `finish…` method consumes it, and one that is dropped ends as cancelled. Content never enters a span.
+//! `finish…` method consumes it, and one that is dropped ends as cancelled. Prompts and answers enter the
+//! span of a model call only where that is switched on.
 
 mod attempt;
+mod content;
 mod invocation;
 mod wire;
 
@@ -45,12 +47,14 @@ pub const MAX_STATUS_BYTES: usize = 120;
 #[derive(Debug, Clone, Default)]
 pub struct Spans {
     tracer: Option<SdkTracer>,
+    captures_content: bool,
 }
 
 /// An open span, shared by its guard and by those who add to it.
 #[derive(Debug, Clone)]
 struct Node {
     tracer: Option<SdkTracer>,
+    captures_content: bool,
     span: Arc<Mutex<Option<Span>>>,
     context: SpanContext,
 }
@@ -71,7 +75,14 @@ impl Spans {
     /// Opens spans with this tracer.
     #[must_use]
     pub fn new(tracer: SdkTracer) -> Self {
-        Self { tracer: Some(tracer) }
+        Self { tracer: Some(tracer), captures_content: false }
+    }
+
+    /// Puts prompts and answers on the spans of model calls, where `wanted`.
+    #[must_use]
+    pub const fn capturing_content(mut self, wanted: bool) -> Self {
+        self.captures_content = wanted;
+        self
     }
 
     /// Opens nothing; trace ids are empty.
@@ -86,7 +97,8 @@ impl Spans {
         };
         let span = tracer.build_with_context(builder, parent);
         let context = span.span_context().clone();
-        Node { tracer: Some(tracer.clone()), span: Arc::new(Mutex::new(Some(span))), context }
+        let captures_content = self.captures_content;
+        Node { tracer: Some(tracer.clone()), captures_content, span: Arc::new(Mutex::new(Some(span))), context }
     }
 }
 
@@ -94,7 +106,7 @@ impl Spans {
 
 impl Default for Node {
     fn default() -> Self {
-        Self { tracer: None, span: Arc::default(), context: SpanContext::empty_context() }
+        Self { tracer: None, captures_content: false, span: Arc::default(), context: SpanContext::empty_context() }
     }
 }
 
@@ -102,7 +114,7 @@ impl Node {
     fn child(&self, name: String, kind: SpanKind, attributes: Vec<KeyValue>) -> Self {
         let parent = Context::new().with_remote_span_context(self.context.clone());
         let builder = SpanBuilder::from_name(name).with_kind(kind).with_attributes(attributes);
-        Spans { tracer: self.tracer.clone() }.open(builder, &parent)
+        Spans { tracer: self.tracer.clone(), captures_content: self.captures_content }.open(builder, &parent)
     }
 
     fn set(&self, attributes: impl IntoIterator<Item = KeyValue>) {
@@ -130,7 +142,7 @@ impl Node {
         if failure.class == FailureClass::Cancelled {
             self.set([KeyValue::new(attr::ERROR_TYPE, failure.class.as_str())]);
         } else {
-            self.error(failure.class.as_str().to_owned(), &failure.to_string());
+            self.error(failure.class.as_str().to_owned(), &format!("{}: {}", failure.class, failure.own_words()));
         }
     }
 

@@ -3,10 +3,13 @@
 //! Circuits, gates, budgets, slots and latencies live here and are looked up by target, so that five callers share
 //! one circuit. Gates are shared by all targets with the same credential. Every move is published once, here.
 
+mod gates;
+mod refusal;
 mod state;
 
 use std::{
     collections::HashMap,
+    hash::{DefaultHasher, Hash as _, Hasher as _},
     sync::{
         Arc, Mutex,
         atomic::{AtomicBool, AtomicUsize, Ordering},
@@ -16,14 +19,14 @@ use std::{
 use arc_swap::ArcSwap;
 use tokio::{sync::Notify, time::Instant};
 
-use self::state::SharedGate;
+use self::gates::SharedGate;
 pub use self::state::TargetState;
 use super::{BoxFuture, concurrency::Slots, scope::Scope};
 use crate::{
-    domain::{clock, event::GateKind, failure::FailureClass, ids::TargetId, target::Target},
+    domain::{clock, event::GateKind, failure::Failure, failure::FailureClass, ids::TargetId, target::Target},
     events::EventBus,
     policy::{
-        circuit::{Circuit, CircuitPolicy},
+        circuit::{Circuit, CircuitPolicy, Peek},
         concurrency::ConcurrencyPolicy,
         gates::{Gate, GatePolicy},
         hedge::HedgeShare,
@@ -42,6 +45,8 @@ pub struct TargetSpec {
     pub circuit: Arc<CircuitPolicy>,
     /// How many attempts it may have at once.
     pub concurrency: ConcurrencyPolicy,
+    /// A fingerprint of the settings of its provider and credential: where it changes, their gates open.
+    pub settings: u64,
 }
 
 /// What all targets share.
@@ -94,12 +99,13 @@ impl Targets {
         let mut gates: HashMap<(GateKind, String), Arc<SharedGate>> = HashMap::new();
         for state in old.values() {
             for (kind, gate) in state.gates() {
+                gate.set_policy(&shared.gates);
                 gates.insert((kind, gate_key(kind, &state.target)), Arc::clone(gate));
             }
         }
-        let mut gate = |kind: GateKind, target: &Target| {
-            let new = || Arc::new(SharedGate::new(Gate::new(kind, Arc::clone(&shared.gates))));
-            Arc::clone(gates.entry((kind, gate_key(kind, target))).or_insert_with(new))
+        let mut gate = |kind: GateKind, spec: &TargetSpec| {
+            let new = || Arc::new(SharedGate::new(Gate::new(kind, Arc::clone(&shared.gates)), settings_of(kind, spec)));
+            Arc::clone(gates.entry((kind, gate_key(kind, &spec.target))).or_insert_with(new))
         };
         let states = specs.iter().map(|spec| {
             let target = &spec.target;
@@ -114,10 +120,11 @@ impl Targets {
                     target: Arc::clone(target),
                     slots: Slots::new(&spec.concurrency),
                     circuit: Mutex::new(Circuit::new(Arc::clone(&spec.circuit))),
-                    rate: gate(GateKind::Rate, target),
-                    credential: gate(GateKind::Credential, target),
-                    configuration: gate(GateKind::Configuration, target),
+                    rate: gate(GateKind::Rate, spec),
+                    credential: gate(GateKind::Credential, spec),
+                    configuration: gate(GateKind::Configuration, spec),
                     budget: Mutex::new(RetryBudget::new(shared.budget.clone(), now)),
+                    health: Mutex::default(),
                     latency: Mutex::new(Latency::new()),
                     whole: Mutex::new(Latency::new()),
                     hedges: Mutex::new(HedgeShare::new(now)),
@@ -130,7 +137,17 @@ impl Targets {
             };
             (target.id.clone(), state)
         });
-        self.shared.states.store(Arc::new(states.collect()));
+        let states: HashMap<_, _> = states.collect();
+        self.shared.states.store(Arc::new(states.clone()));
+        for spec in specs {
+            let Some(state) = states.get(&spec.target.id) else { continue };
+            let is_changed = |kind: &GateKind| state.shared_gate(*kind).is_changed_by(settings_of(*kind, spec));
+            let changed: Vec<_> = [GateKind::Rate, GateKind::Credential, GateKind::Configuration]
+                .into_iter()
+                .filter(is_changed)
+                .collect();
+            state.open_gates(&changed);
+        }
         self.shared.max_parked.store(shared.max_parked, Ordering::Relaxed);
     }
 
@@ -158,21 +175,29 @@ impl Targets {
                     && record.failure.as_ref().is_some_and(|failure| failure.class == FailureClass::Timeout)
             });
             // First, because it settles what is overdue.
-            let availability =
-                state.map_or(Availability::Never, |state| state.availability(now, scope.may_pass(&target.id)));
-            let (degraded, failing) = state.map_or((true, false), |state| {
-                let circuit = state.circuit();
-                (circuit.degraded(), circuit.failing())
+            let availability = state.map_or(Availability::Never, |state| {
+                state.availability(now, scope.may_pass(&target.id) || scope.goes_ahead())
             });
+            let (degraded, open) = state.map_or((true, false), |state| {
+                let circuit = state.circuit();
+                (circuit.degraded(), !circuit.state().is_closed())
+            });
+            let health = state.map(|state| state.health().verdict(now)).unwrap_or_default();
             let mut candidate = Candidate {
                 target: target.id.clone(),
                 availability,
                 first_token_p50: state.and_then(|state| state.latency().p50(now)).unwrap_or(GUESSED_P50),
                 failed_silent,
-                attempts: u32::try_from(own.filter(|record| !record.refused_locally()).count()).unwrap_or(u32::MAX),
+                attempts: u32::try_from(
+                    own.filter(|record| !record.refused_locally() && !record.lost_with_replica).count(),
+                )
+                .unwrap_or(u32::MAX),
                 // An open circuit whose time is over must be preferred again, or nobody would ever probe it.
                 healthy: !degraded,
-                failing,
+                failing: health.failing || degraded || open,
+                erratic: health.erratic,
+                answers: health.answers,
+                in_line: state.is_some_and(|state| state.has_line(now)),
                 larger_window: false,
                 other_credential: false,
                 ruled_out: false,
@@ -193,6 +218,13 @@ impl Targets {
             candidate
         };
         scope.plan.targets.iter().map(candidate).collect()
+    }
+
+    /// What an invocation ends with that no target can serve: the failure that closed the gate of the first one which is
+    /// closed so.
+    pub fn refusal(&self, scope: &Scope) -> Option<Failure> {
+        let now = Instant::now();
+        scope.plan.targets.iter().find_map(|target| self.state(&target.id)?.refusal(now))
     }
 
     /// Whether a target other than this one of the same route could take over now.
@@ -229,7 +261,8 @@ impl Targets {
     pub fn park(&self, scope: &Arc<Scope>, target: &TargetId, now: Instant) -> Option<Parked> {
         let place = ParkingPlace::take(&self.shared)?;
         let state = self.state(target)?;
-        if !state.has_line(now) {
+        // What is closed is waited for: a place in line is of no use while the circuit is open.
+        if !state.has_line(now) || matches!(state.peek(now), Peek::Wait { .. }) {
             return Some(Parked::Until(Box::pin(async move {
                 let _place = place;
                 state.changed.notified().await;
@@ -322,6 +355,16 @@ impl Drop for ParkingPlace {
     fn drop(&mut self) {
         self.shared.parked.fetch_sub(1, Ordering::Relaxed);
     }
+}
+
+/// The settings that decide whether what closed a gate is gone: of the credential, and of what model it is used for.
+fn settings_of(kind: GateKind, spec: &TargetSpec) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    spec.settings.hash(&mut hasher);
+    if kind == GateKind::Configuration {
+        (&spec.target.model, &spec.target.endpoint).hash(&mut hasher);
+    }
+    hasher.finish()
 }
 
 fn gate_key(kind: GateKind, target: &Target) -> String {

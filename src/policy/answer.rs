@@ -1,10 +1,14 @@
 //! Whether a whole answer can be used: not empty, tool calls that exist and parse, the shape that was asked for.
 //!
 //! It sees an answer go by and judges it once, at its end mark. It never repairs: partial or wrong JSON is a failure
-//! that the model is told of, not something to be guessed at.
+//! that the model is told of, not something to be guessed at. A check that would cost more than its budget is left out,
+//! and reported as left out.
+
+mod budget;
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use jsonschema::{PatternOptions, error::ValidationErrorKind};
 use serde_json::Value;
 
 use super::inject::{Finding, Mismatch};
@@ -15,6 +19,17 @@ use crate::domain::{
 
 /// Longest answer whose shape is checked, in bytes; a longer one is passed on unchecked.
 const MAX_CHECKED_BYTES: usize = 4 << 20;
+/// Longest schema that an answer is checked against, in bytes.
+const MAX_SCHEMA_BYTES: usize = 256 << 10;
+/// A schema and a value that are shorter than this together are checked in well under 10 ms.
+const MAX_QUICK_BYTES: usize = 1 << 10;
+/// Most steps back that one pattern of a schema may take on one text.
+const MAX_BACKTRACKS: usize = 20_000;
+/// Largest compiled pattern of a schema, in bytes.
+const MAX_PATTERN_BYTES: usize = 1 << 20;
+
+const TOO_LONG: Checked = Checked::Unchecked("the response is longer than 4 MiB");
+const TOO_COSTLY: Checked = Checked::Unchecked("checking it against its schema would cost too much");
 
 /// Why a whole answer cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,6 +38,15 @@ pub struct Unusable {
     pub finding: Finding,
     /// Words for people.
     pub words: String,
+}
+
+/// How far a usable answer was checked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Checked {
+    /// In all that was required of it.
+    Whole,
+    /// Not in its shape, for this reason.
+    Unchecked(&'static str),
 }
 
 /// Sees an answer go by.
@@ -63,28 +87,29 @@ impl AnswerCheck {
     ///
     /// # Errors
     /// The first thing that makes it unusable.
-    pub fn verdict(&self) -> Result<(), Unusable> {
+    pub fn verdict(&self) -> Result<Checked, Unusable> {
         if self.bytes > MAX_CHECKED_BYTES {
-            return Ok(());
+            return Ok(TOO_LONG);
         }
-        let Some(finish) = self.finish else { return Ok(()) };
+        let Some(finish) = self.finish else { return Ok(Checked::Whole) };
         if matches!(finish, FinishReason::ContentFilter | FinishReason::Refusal | FinishReason::Paused) {
-            return Ok(());
+            return Ok(Checked::Whole);
         }
+        let mut checked = Checked::Whole;
         for (kind, text) in self.blocks.values() {
             if let BlockKind::ToolCall { name, .. } = kind {
-                self.tool_call(name, text, finish)?;
+                checked = checked.and(self.tool_call(name, text, finish)?);
             }
         }
         let calls_tools = self.blocks.values().any(|(kind, _)| matches!(kind, BlockKind::ToolCall { .. }));
         if calls_tools {
-            return Ok(());
+            return Ok(checked);
         }
         let text = self.text();
         let refused = self.blocks.values().any(|(kind, _)| matches!(kind, BlockKind::Refusal));
         if finish == FinishReason::MalformedToolCall {
             let words = "the model made a tool call that its provider could not read".to_owned();
-            return Err(Unusable { finding: Finding::Empty, words });
+            return Err(Unusable { finding: Finding::UnreadableToolCall, words });
         }
         if text.trim().is_empty() && !refused {
             let finding = if finish == FinishReason::Length { Finding::OutputLimit } else { Finding::Empty };
@@ -94,20 +119,32 @@ impl AnswerCheck {
             };
             return Err(Unusable { finding, words: words.to_owned() });
         }
-        if refused { Ok(()) } else { self.shape(&text, finish) }
+        if refused { Ok(Checked::Whole) } else { self.shape(&text, finish) }
     }
 
     /// Judges a block that is whole: a tool call must name a tool and fit its schema.
     ///
     /// # Errors
     /// What makes it unusable.
-    pub fn block(&self, block: u32) -> Result<(), Unusable> {
+    pub fn block(&self, block: u32) -> Result<Checked, Unusable> {
         match self.blocks.get(&block) {
-            Some((BlockKind::ToolCall { name, .. }, text)) if self.bytes <= MAX_CHECKED_BYTES => {
-                self.tool_call(name, text, FinishReason::ToolCalls)
-            }
-            Some(_) | None => Ok(()),
+            Some((BlockKind::ToolCall { .. }, _)) if self.bytes > MAX_CHECKED_BYTES => Ok(TOO_LONG),
+            Some((BlockKind::ToolCall { name, .. }, text)) => self.tool_call(name, text, FinishReason::ToolCalls),
+            Some(_) | None => Ok(Checked::Whole),
         }
+    }
+
+    /// Whether a verdict may take so long that it must not be made where others wait for the thread.
+    pub fn is_costly(&self) -> bool {
+        let calls = self.blocks.values().any(|(kind, _)| matches!(kind, BlockKind::ToolCall { .. }));
+        let schema = match &self.call.response_format {
+            ResponseFormat::JsonSchema { schema, .. } if !calls => schema.len(),
+            ResponseFormat::Text | ResponseFormat::JsonObject | ResponseFormat::JsonSchema { .. } => 0,
+        };
+        let tools: usize =
+            if calls { self.call.tools.iter().map(|tool| tool.parameters.len()).max().unwrap_or_default() } else { 0 };
+        let reads_json = calls || self.call.response_format != ResponseFormat::Text;
+        reads_json && self.bytes.saturating_add(schema.max(tools)) > MAX_QUICK_BYTES
     }
 
     /// The first tool call so far that cannot be used, whether it is whole or not.
@@ -120,11 +157,11 @@ impl AnswerCheck {
         texts.map(|(_, text)| text.as_str()).collect()
     }
 
-    fn tool_call(&self, name: &str, arguments: &str, finish: FinishReason) -> Result<(), Unusable> {
+    fn tool_call(&self, name: &str, arguments: &str, finish: FinishReason) -> Result<Checked, Unusable> {
         let tool = name.to_owned();
         let Some(definition) = self.call.tools.iter().find(|tool| tool.name == name) else {
             if self.call.tools.is_empty() {
-                return Ok(());
+                return Ok(Checked::Whole);
             }
             let words = format!("the tool `{name}` does not exist");
             return Err(Unusable { finding: Finding::UnknownTool { tool }, words });
@@ -140,9 +177,9 @@ impl AnswerCheck {
             let words = format!("the arguments of `{name}` are not JSON: line {line}, column {column}");
             Unusable { finding, words }
         })?;
-        match mismatch(&definition.parameters, &arguments) {
-            None => Ok(()),
-            Some(mismatch) => {
+        match compare(&definition.parameters, &arguments) {
+            Ok(checked) => Ok(checked),
+            Err(mismatch) => {
                 let words = format!(
                     "the arguments of `{name}` do not fit its schema: {} at {}",
                     mismatch.keyword,
@@ -153,9 +190,9 @@ impl AnswerCheck {
         }
     }
 
-    fn shape(&self, text: &str, finish: FinishReason) -> Result<(), Unusable> {
+    fn shape(&self, text: &str, finish: FinishReason) -> Result<Checked, Unusable> {
         let schema = match &self.call.response_format {
-            ResponseFormat::Text => return Ok(()),
+            ResponseFormat::Text => return Ok(Checked::Whole),
             ResponseFormat::JsonObject => None,
             ResponseFormat::JsonSchema { schema, .. } => Some(schema),
         };
@@ -165,9 +202,9 @@ impl AnswerCheck {
                 if finish == FinishReason::Length { Finding::OutputLimit } else { Finding::NotJson { line, column } };
             Unusable { finding, words: format!("the answer is not JSON: line {line}, column {column}") }
         })?;
-        match schema.and_then(|schema| mismatch(schema, &value)) {
-            None => Ok(()),
-            Some(mismatch) => {
+        match schema.map_or(Ok(Checked::Whole), |schema| compare(schema, &value)) {
+            Ok(checked) => Ok(checked),
+            Err(mismatch) => {
                 let words =
                     format!("the answer does not fit the schema: {} at {}", mismatch.keyword, shown(&mismatch.path));
                 Err(Unusable { finding: Finding::Schema(mismatch), words })
@@ -176,19 +213,48 @@ impl AnswerCheck {
     }
 }
 
-/// The first place where a value does not fit a schema. A schema that cannot be read demands nothing: whether it is
-/// good is for the provider to say.
-fn mismatch(schema: &str, value: &Value) -> Option<Mismatch> {
-    let schema: Value = serde_json::from_str(schema).ok()?;
-    let validator = jsonschema::validator_for(&schema).ok()?;
-    let error = validator.iter_errors(value).next()?;
+// === impl Checked ===
+
+impl Checked {
+    /// Both together: what was left unchecked in either.
+    fn and(self, other: Self) -> Self {
+        if self == Self::Whole { other } else { self }
+    }
+}
+
+/// Whether a value fits a schema, and else the first place where it does not. A schema that cannot be read demands
+/// nothing: whether it is good is for the provider to say.
+fn compare(schema: &str, value: &Value) -> Result<Checked, Mismatch> {
+    if schema.len() > MAX_SCHEMA_BYTES {
+        return Ok(TOO_COSTLY);
+    }
+    let Ok(schema) = serde_json::from_str::<Value>(schema) else { return Ok(Checked::Whole) };
+    if !budget::affords(&schema, value) {
+        return Ok(TOO_COSTLY);
+    }
+    let patterns = PatternOptions::fancy_regex()
+        .backtrack_limit(MAX_BACKTRACKS)
+        .size_limit(MAX_PATTERN_BYTES)
+        .dfa_size_limit(MAX_PATTERN_BYTES);
+    let Ok(validator) = jsonschema::options().with_pattern_options(patterns).build(&schema) else {
+        return Ok(Checked::Whole);
+    };
+    let Err(error) = validator.validate(value) else { return Ok(Checked::Whole) };
+    if matches!(error.kind(), ValidationErrorKind::BacktrackLimitExceeded { .. }) {
+        return Ok(TOO_COSTLY);
+    }
     let place = error.schema_path().to_string();
     let keyword = place.rsplit('/').next().unwrap_or_default().to_owned();
     let limit = schema.pointer(&place).map(|limit| match limit {
         Value::String(text) => text.clone(),
         other => other.to_string(),
     });
-    Some(Mismatch { path: error.instance_path().to_string(), keyword, limit: limit.unwrap_or_default() })
+    let mut path = error.instance_path().to_string();
+    // A field that is not there has no place of its own: it is named where it should be.
+    if let ValidationErrorKind::Required { property: Value::String(missing) } = error.kind() {
+        path = format!("{path}/{}", missing.replace('~', "~0").replace('/', "~1"));
+    }
+    Err(Mismatch { path, keyword, limit: limit.unwrap_or_default() })
 }
 
 fn position(error: &serde_json::Error) -> (u32, u32) {
@@ -219,7 +285,7 @@ mod tests {
         check.see(&Delta::BlockStart { block: 0, kind });
         check.see(&Delta::BlockDelta { block: 0, text: text.to_owned() });
         check.see(&Delta::Finish { reason, raw: String::new() });
-        check.verdict().map_err(|unusable| unusable.finding)
+        check.verdict().map(|_| ()).map_err(|unusable| unusable.finding)
     }
 
     fn tool(name: &str) -> BlockKind {

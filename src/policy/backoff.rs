@@ -17,7 +17,7 @@ use crate::domain::units;
 pub enum Jitter {
     /// Not at all: callers that failed together come back together.
     None,
-    /// The wait, plus up to 25 % of it.
+    /// The wait, plus up to `jitter_share` of it.
     #[default]
     Additive,
     /// Anything from zero to the wait.
@@ -40,22 +40,28 @@ pub struct Backoff {
     /// `decorrelated`.
     pub factor: f64,
     /// The longest wait before jitter is added. A duration of at most `5m`; default `32s`. With `additive` jitter a
-    /// wait may be up to 25 % longer.
+    /// wait may be longer by `jitter_share`.
     #[serde(with = "units::duration")]
     #[schemars(with = "String")]
     pub cap: Duration,
     /// How much a wait is spread: `none`, `additive`, `full`, `equal` or `decorrelated`; default `additive`.
     pub jitter: Jitter,
+    /// The largest share of a wait that `additive` jitter adds to it. A number from 0 to 1; default 0.25. Other kinds of
+    /// jitter ignore it. Smaller brings callers that failed together back together.
+    pub jitter_share: f64,
 }
-
-/// The largest share of a wait that additive jitter adds.
-const ADDITIVE_SHARE: f64 = 0.25;
 
 // === impl Backoff ===
 
 impl Default for Backoff {
     fn default() -> Self {
-        Self { base: Duration::from_secs(1), factor: 2.0, cap: Duration::from_secs(32), jitter: Jitter::Additive }
+        Self {
+            base: Duration::from_secs(1),
+            factor: 2.0,
+            cap: Duration::from_secs(32),
+            jitter: Jitter::Additive,
+            jitter_share: 0.25,
+        }
     }
 }
 
@@ -67,7 +73,7 @@ impl Backoff {
         let whole = self.exponential(retry);
         match self.jitter {
             Jitter::None => whole,
-            Jitter::Additive => whole + whole.mul_f64(ADDITIVE_SHARE * dice),
+            Jitter::Additive => whole + whole.mul_f64(self.jitter_share * dice),
             Jitter::Full => whole.mul_f64(dice),
             Jitter::Equal => whole.mul_f64(0.5 + 0.5 * dice),
             Jitter::Decorrelated => {
@@ -80,12 +86,12 @@ impl Backoff {
     /// What is wrong with it: the field and why.
     #[must_use]
     pub fn validate(&self) -> Vec<(&'static str, String)> {
-        self.validate_as(["base", "factor", "cap"])
+        self.validate_as(["base", "factor", "cap", "jitter_share"])
     }
 
-    /// As `validate`, where the policy that holds it knows the fields by other names (base, factor, cap).
-    pub(super) fn validate_as(&self, names: [&'static str; 3]) -> Vec<(&'static str, String)> {
-        let [base, factor, cap] = names;
+    /// As `validate`, where the policy that holds it knows the fields by other names (base, factor, cap, jitter share).
+    pub(super) fn validate_as(&self, names: [&'static str; 4]) -> Vec<(&'static str, String)> {
+        let [base, factor, cap, jitter_share] = names;
         let mut faults = Vec::new();
         if self.base.is_zero() || self.base > self.cap {
             faults.push((base, "must be above 0 and at most the cap".to_owned()));
@@ -95,6 +101,9 @@ impl Backoff {
         }
         if self.cap > Duration::from_mins(5) {
             faults.push((cap, "must be at most 5m".to_owned()));
+        }
+        if !(0.0..=1.0).contains(&self.jitter_share) {
+            faults.push((jitter_share, format!("must be from 0 to 1, not {}", self.jitter_share)));
         }
         faults
     }
@@ -148,9 +157,10 @@ mod tests {
 
     #[test]
     fn nonsense_is_named_by_its_field() {
-        let backoff = Backoff { base: Duration::from_secs(400), factor: f64::NAN, ..Backoff::default() };
+        let backoff =
+            Backoff { base: Duration::from_secs(400), factor: f64::NAN, jitter_share: 1.5, ..Backoff::default() };
         let fields: Vec<_> = backoff.validate().into_iter().map(|(field, _)| field).collect();
-        assert_eq!(fields, ["base", "factor"]);
+        assert_eq!(fields, ["base", "factor", "jitter_share"]);
         let fields: Vec<_> = Backoff { cap: Duration::from_secs(301), ..Backoff::default() }
             .validate()
             .into_iter()
@@ -174,7 +184,7 @@ mod tests {
             let jitter =
                 [Jitter::None, Jitter::Additive, Jitter::Full, Jitter::Equal, Jitter::Decorrelated][kind];
             let cap = Duration::from_millis(cap);
-            let backoff = Backoff { base: Duration::from_millis(base), factor: 2.0, cap, jitter };
+            let backoff = Backoff { base: Duration::from_millis(base), cap, jitter, ..Backoff::default() };
             let wait = backoff.wait(retry, previous.map(Duration::from_millis), dice);
             let longest = if jitter == Jitter::Additive { cap.mul_f64(1.25) } else { cap };
             prop_assert!(wait <= longest, "{wait:?} is longer than {longest:?}");

@@ -34,8 +34,9 @@ pub use self::{
     permit::{Peek, Permit, Reject},
     setting::{CircuitMode, CircuitPolicy},
     signal::{FailKind, Signal, signal_for},
-    view::{CircuitSnapshot, CircuitState, Forced, Moved, Transition},
+    view::{CircuitSnapshot, CircuitState, Forced, Moved, Transition, opened_words},
 };
+use crate::domain::event::Evidence;
 
 /// The world at the time of a report.
 #[derive(Debug, Clone, Copy)]
@@ -63,6 +64,8 @@ pub struct Circuit {
     degraded: bool,
     /// Calls per second before the circuit opened.
     usual_rate: f64,
+    /// On what it opened last, and why; `None` once it closed.
+    opened: Option<(Evidence, &'static str)>,
     last_admitted: Option<Instant>,
     /// When somebody was answered; before that, when the first call was admitted.
     last_answered: Option<Instant>,
@@ -99,6 +102,7 @@ impl Circuit {
             arrivals: Sliding::new(policy.window),
             degraded: false,
             usual_rate: 0.0,
+            opened: None,
             last_admitted: None,
             last_answered: None,
             stale_reports: 0,
@@ -259,6 +263,7 @@ impl Circuit {
             retry_in: retry_at.map(|at| at.saturating_duration_since(now)).filter(|wait| !wait.is_zero()),
             degraded: self.degraded,
             evidence: self.evidence(),
+            opened: self.opened,
             streak: self.streak,
             stale_reports: self.stale_reports,
             probes_outstanding,
@@ -276,13 +281,6 @@ impl Circuit {
             State::ForcedOpen => CircuitState::ForcedOpen,
             State::ForcedClosed => CircuitState::ForcedClosed,
         }
-    }
-
-    /// Whether a failure now would not be the only one: it is not closed, degraded, or did not answer the last call
-    /// but one either.
-    #[must_use]
-    pub fn failing(&self) -> bool {
-        !self.state().is_closed() || self.degraded || self.tally.unanswered() > 1
     }
 
     /// Whether other targets are preferable.

@@ -1,46 +1,39 @@
 //! Says what went wrong: one failed attempt in, one verdict out, with the rule and the fact that decided.
 //!
 //! Every path of a failure goes through here – HTTP answers, errors inside a 200 or a stream, transport faults, gRPC
-//! statuses, tool errors – so that every policy works on the same words. The rules are data (`tables`), compiled once; rules
-//! of the configuration stand above them, and a reload builds a new [`Classifier`] to be swapped in.
+//! statuses, tool errors – so that every policy works on the same words. The rules are data (`rules/*.yaml`), compiled once;
+//! rules of the configuration come before them, and a reload builds a new [`Classifier`] to be swapped in.
 //!
-//! The order of questions: the configuration's rules; a typed fault of this service's own client; the tables over the text;
-//! the status the text or the answer states; the gRPC status. What is not named exactly is weighed by all of its words at
-//! last (`likely`). Nothing known stays [`FailureClass::Unknown`].
+//! In this order: the configuration's rules; a typed fault of this service's own client; the rules over the text; the status
+//! that the text or the response states; the gRPC status. Nothing known stays [`FailureClass::Unknown`].
 //!
 //! Never reads a clock, never guesses from digits or letters inside other words, never repeats a secret.
 
-use std::{borrow::Cow, cell::RefCell, sync::LazyLock};
+use std::{borrow::Cow, sync::LazyLock};
 
 use jiff::Timestamp;
 
 use crate::{
     domain::{
-        failure::{Failure, FailureClass, InvalidRequestDetail, ProviderError, Surface, TransportFault, Wait},
+        failure::{Failure, FailureClass, InvalidRequestDetail, ProviderError, Surface, TransportFault, Wait, words},
         ids::TargetId,
     },
     policy::redact::redact,
 };
 
-pub mod corpus;
-mod defaults;
 mod engine;
 mod evidence;
-mod likely;
 mod phrase;
 mod reading;
-mod room;
 mod rule;
 mod status;
-mod tables;
 mod user;
 mod waits;
-mod words;
 
 pub use self::user::{HeaderMatch, RuleFault, UserMatch, UserRule};
 
 use self::{
-    engine::{Engine, Hits, Scene},
+    engine::{Engine, Found, Scene},
     evidence::Evidence,
     reading::Reading,
     user::UserRules,
@@ -51,26 +44,13 @@ const MESSAGE_BYTES: usize = 400;
 /// Bytes of a fact that a verdict keeps.
 const FACT_BYTES: usize = 120;
 
-/// The built-in tables, compiled once in a process (about a tenth of a second) and shared by every classifier.
-static TABLES: LazyLock<Engine> = LazyLock::new(|| Engine::new(tables::rules()));
-
-thread_local! {
-    /// Room that one verdict after another reads and searches in, so that a verdict asks for hardly any memory.
-    static SCRATCH: RefCell<Scratch> = RefCell::default();
-}
-
-#[derive(Debug, Default)]
-struct Scratch {
-    reading: Reading,
-    hits: Hits,
-    weighed: likely::Found,
-}
+/// The built-in rules, shared by every classifier; compiled when the first failure is judged, so that a start costs nothing.
+static RULES: LazyLock<Engine> = LazyLock::new(|| Engine::new(rule::embedded()));
 
 /// The rules, compiled: immutable, shared behind an `Arc`; only the rules of the configuration are its own.
 #[derive(Debug)]
 pub struct Classifier {
-    engine: &'static Engine,
-    model: &'static likely::Model,
+    engine: &'static LazyLock<Engine>,
     user: UserRules,
 }
 
@@ -122,7 +102,7 @@ impl Classifier {
     /// The built-in tables alone.
     #[must_use]
     pub fn new() -> Self {
-        Self { engine: &TABLES, model: &likely::MODEL, user: UserRules::default() }
+        Self { engine: &RULES, user: UserRules::default() }
     }
 
     /// The built-in tables under rules of the configuration; the first user rule that holds wins.
@@ -136,34 +116,20 @@ impl Classifier {
     /// Judges one failure; `now` is the clock for absolute times where the failure has no `date` of its own.
     #[must_use]
     pub fn classify(&self, error: &ProviderError, now: Timestamp) -> Verdict {
-        SCRATCH.with_borrow_mut(|scratch| self.classify_with(scratch, error, now))
-    }
-
-    /// The words that a judgement weighs where no fact is named exactly.
-    #[must_use]
-    pub fn words(error: &ProviderError) -> Vec<String> {
-        let mut reading = Reading::default();
-        read(error, &mut reading);
-        likely::words(error, &reading, &Evidence::gather(error, &reading))
-    }
-
-    fn classify_with(&self, scratch: &mut Scratch, error: &ProviderError, now: Timestamp) -> Verdict {
-        let Scratch { reading, hits, weighed } = scratch;
-        read(error, reading);
-        hits.speaks_of_waiting = true;
+        let reading = &read(error);
         let evidence = Evidence::gather(error, reading);
         if let Some(found) = self.user.find(error, reading, &evidence) {
-            let wait = found.retry_after.or_else(|| waits::stated(error, reading, found.judgement.class, true, now));
+            let wait = found.retry_after.or_else(|| waits::stated(error, reading, found.judgement.class, now));
             return found.judgement.into_verdict(error, reading, wait);
         }
-        let mut judgement = error.fault.map_or_else(|| self.judge(error, reading, &evidence, hits, weighed), by_fault);
+        let mut judgement = error.fault.map_or_else(|| self.judge(error, reading, &evidence), by_fault);
         let refused = judgement.rule == "status.http" && judgement.class == FailureClass::PermissionDenied;
         if refused && waits::window_is_exhausted(error) {
             // Some services say 403 to who has used up a window of requests.
             judgement.class = FailureClass::RateLimited;
             judgement.rule = Cow::Borrowed("rate.exhausted_window");
         }
-        let wait = waits::stated(error, reading, judgement.class, hits.speaks_of_waiting, now);
+        let wait = waits::stated(error, reading, judgement.class, now);
         if judgement.class == FailureClass::RateLimited {
             if evidence.never_fits {
                 (judgement.class, judgement.retry) = (FailureClass::ContextLength, None);
@@ -177,81 +143,50 @@ impl Classifier {
         judgement.into_verdict(error, reading, wait)
     }
 
-    fn judge(
-        &self,
-        error: &ProviderError,
-        reading: &Reading,
-        evidence: &Evidence,
-        hits: &mut Hits,
-        weighed: &mut likely::Found,
-    ) -> Judgement {
+    fn judge(&self, error: &ProviderError, reading: &Reading, evidence: &Evidence) -> Judgement {
         let scene = Scene {
             provider: &error.provider,
             surface: error.surface,
             status: evidence.status(),
             codes: &evidence.codes,
         };
-        let found = self.engine.find(reading, &scene, hits);
-        let found = found.and_then(|found| tables::nth(found.rule).map(|(rule, margin)| (found.span, rule, margin)));
-        let by_text = found.map(|(span, rule, _)| Judgement {
-            class: rule.class,
-            detail: rule.detail,
-            retry: rule.retry,
-            fallback: rule.fallback,
-            rule: Cow::Borrowed(rule.name),
-            fact: fact(reading, span),
-        });
+        let found = self.engine.find(reading, &scene);
         let by_status = || {
             let status = evidence.status()?;
             let (class, detail, retry) = status::http(status)?;
-            Some(Judgement {
-                class,
-                detail,
-                retry,
-                fallback: None,
-                rule: Cow::Borrowed("status.http"),
-                fact: format!("status {status}"),
-            })
+            let (rule, fact) = (Cow::Borrowed("status.http"), format!("status {status}"));
+            Some(Judgement { class, detail, retry, fallback: None, rule, fact })
         };
-        let judgement = match by_text {
-            // A wide net yields to a telling status, and talk of the connection to the status that came over it.
-            Some(net) if status::outweighs(&net.rule, net.class, evidence) => by_status().unwrap_or(net),
-            // Nothing was sent where no key is here; a status says that something was. And the other way round.
-            Some(mut judgement)
-                if judgement.rule == "config.no_credentials" && matches!(scene.status, Some(401 | 403)) =>
-            {
-                judgement.class = FailureClass::Authentication;
-                judgement
-            }
-            Some(mut judgement) if judgement.rule == "auth.missing" && scene.status.is_none() => {
-                judgement.class = FailureClass::Configuration;
-                judgement
-            }
-            Some(judgement) => judgement,
+        let by_rule = |Found { rule, span }: Found<'static>| Judgement {
+            class: match scene.status {
+                Some(401 | 403) => rule.class_if_refused.unwrap_or(rule.class),
+                None => rule.class_if_unsent.unwrap_or(rule.class),
+                Some(_) => rule.class,
+            },
+            detail: rule.detail,
+            retry: rule.retry,
+            fallback: rule.fallback,
+            rule: Cow::Borrowed(&rule.name),
+            fact: fact(reading, span),
+        };
+        match found {
+            Some(found) if status::outweighs(found.rule, evidence) => by_status().unwrap_or_else(|| by_rule(found)),
+            Some(found) => by_rule(found),
             None => by_status().or_else(|| by_grpc(error, evidence)).unwrap_or_else(|| unread(error)),
-        };
-        let margin = match (&*judgement.rule, found) {
-            ("status.grpc", _) => None,
-            ("status.http", _) => tables::LOOSE.filter(|_| evidence.status().is_some_and(status::is_common)),
-            (_, Some((_, _, margin))) => margin.filter(|_| !likely::is_long(reading)),
-            (_, None) => tables::LOOSE,
-        };
-        match margin {
-            Some(margin) => self.model.weigh(judgement, margin, error, reading, evidence, weighed),
-            None => judgement,
         }
     }
 }
 
 /// Reads all texts of a failure.
-fn read(error: &ProviderError, reading: &mut Reading) {
-    reading.clear();
+fn read(error: &ProviderError) -> Reading {
+    let mut reading = Reading::default();
     for text in [error.body.as_deref(), error.message.as_deref()].into_iter().flatten() {
         reading.add(text);
     }
     if let Some(code) = error.header("x-amzn-errortype") {
         reading.add_code(code.split(':').next().unwrap_or(code));
     }
+    reading
 }
 
 /// Longest wait that a caller on line can sit out.
@@ -294,7 +229,17 @@ fn fact(reading: &Reading, (from, to): (usize, usize)) -> String {
     if to == 0 {
         return "a numeric code".to_owned();
     }
-    redact(&String::from_utf8_lossy(&reading.text[from..to]), FACT_BYTES)
+    redact(&reading.text[from..to], FACT_BYTES)
+}
+
+/// Whether the provider itself says that another attempt makes sense (`x-should-retry`). It may forbid one after any
+/// failure, and allow one only where time can mend what happened.
+fn stated_retry(error: &ProviderError, class: FailureClass) -> Option<bool> {
+    match error.header("x-should-retry")?.trim() {
+        "false" => Some(false),
+        "true" if class.retry_helps() => Some(true),
+        _ => None,
+    }
 }
 
 // === impl Judgement ===
@@ -302,12 +247,12 @@ fn fact(reading: &Reading, (from, to): (usize, usize)) -> String {
 impl Judgement {
     fn into_verdict(self, error: &ProviderError, reading: &Reading, wait: Option<Wait>) -> Verdict {
         let tool = error.surface == Surface::Tool;
-        let fallback = self.fallback.unwrap_or_else(|| defaults::fallback(self.class, self.detail));
+        let fallback = self.fallback.unwrap_or_else(|| self.class.fallback_helps(self.detail));
         let told = wait.and_then(words::spoken);
         Verdict {
             class: self.class,
             detail: self.detail,
-            retryable: self.retry.unwrap_or_else(|| defaults::retry(self.class)),
+            retryable: stated_retry(error, self.class).or(self.retry).unwrap_or_else(|| self.class.retry_helps()),
             // What a model wrote for a tool, another model may write better; a tool has no other target.
             fallback_helps: fallback && (!tool || self.class == FailureClass::MalformedResponse),
             retry_after: wait,

@@ -1,9 +1,10 @@
 //! How many attempts a target may have at once: additive increase, multiplicative decrease.
 //!
-//! Only what the target says itself (rate limited, overloaded) and silence lower the limit, never the time an answer
-//! took: that depends on its length. And only where they can be about concurrency: a target that answers most calls
-//! fails by chance, one that is asked by few is not asked too much, and what an outage says is unlearnt when the
-//! circuit opens. Otherwise a minute of failures would cost several minutes of queueing after it, since an answer takes
+//! There is no limit but `max` until the target pushes back (rate limited, overloaded); then there is one, learnt from
+//! what was in flight. Neither the time that an answer took lowers it, which depends on its length, nor a call that
+//! hangs, which says nothing about the others. And a push-back counts only where it can be about concurrency: a target
+//! that answers most calls fails by chance, one that has few is not sent too many, and what an outage says is unlearnt
+//! when the circuit opens. Otherwise a minute of failures would cost several minutes of queueing after it, since an answer takes
 //! seconds and the way up is one slot a round. This is the number only; the layer holds the slots, queues for them and
 //! gives them back when a stream ends.
 
@@ -21,8 +22,9 @@ use crate::domain::units;
 pub struct ConcurrencyPolicy {
     /// Whether attempts are limited at all; default true.
     pub enabled: bool,
-    /// The limit at the start. A number from `min` to `max`; default 16.
-    pub start: u32,
+    /// The limit at the start. A number from `min` to `max`; unset by default: none but `max` until the target says for
+    /// the first time that it is too much, and then what was in flight.
+    pub start: Option<u32>,
     /// The least limit. A number from 1; default 1.
     pub min: u32,
     /// The largest limit. A number up to 100 000; default 1024.
@@ -54,15 +56,13 @@ pub struct Limiter {
     before: Option<Before>,
 }
 
-/// An attempt that was told that it is too much, or was left without an answer.
+/// An attempt that was told that it is too much.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PushBack {
     /// When it was sent.
     pub began: Instant,
     /// How many attempts are in flight.
     pub in_flight: u32,
-    /// Whether it was told nothing at all.
-    pub silence: bool,
 }
 
 /// What was known before some decreases that are about the same trouble.
@@ -74,6 +74,8 @@ struct Before {
     last: Instant,
 }
 
+/// So few attempts at once are not what a target speaks of. The way up after an outage begins here.
+const FEW: u32 = 16;
 /// How many slots an answer adds on the way up that is fast: where answers slow down eightfold, slots must multiply
 /// within a few of them.
 const FAST: u32 = 2;
@@ -92,7 +94,7 @@ impl Default for ConcurrencyPolicy {
     fn default() -> Self {
         Self {
             enabled: true,
-            start: 16,
+            start: None,
             min: 1,
             max: 1024,
             decrease: 0.7,
@@ -113,7 +115,7 @@ impl ConcurrencyPolicy {
         if self.max < self.min || self.max > 100_000 {
             faults.push(("max", "must be from min to 100000".to_owned()));
         }
-        if self.start < self.min || self.start > self.max {
+        if self.start.is_some_and(|start| start < self.min || start > self.max) {
             faults.push(("start", "must be from min to max".to_owned()));
         }
         if !(0.1..=0.95).contains(&self.decrease) {
@@ -132,11 +134,11 @@ impl ConcurrencyPolicy {
 // === impl Limiter ===
 
 impl Limiter {
-    /// At the policy's start.
+    /// At the policy's start, or without a limit below `max`.
     #[must_use]
     pub fn new(policy: ConcurrencyPolicy) -> Self {
         Self {
-            limit: policy.start,
+            limit: policy.start.unwrap_or(policy.max),
             policy,
             successes: 0,
             settles_at: None,
@@ -172,21 +174,23 @@ impl Limiter {
         }
     }
 
-    /// The target said that it is too much, or was silent. That changes nothing when it is said of an attempt that began
-    /// before the last decrease had lasted for a median first token (`p50`), when less than half of the limit is used, or
-    /// when the target answers one call in five: chance makes errors. Only a queue makes silence, which always counts.
+    /// The target said that it is too much. That changes nothing when it is said of an attempt that began before the last
+    /// decrease had lasted for a median first token (`p50`), when less than half of the limit is used, or when the target
+    /// answers one call in five: chance makes errors. The first time, the limit is what is in flight.
     pub fn on_back_pressure(&mut self, now: Instant, p50: Duration, word: PushBack) {
         self.remember(0, 1);
         let (answers, words) = self.recent;
-        let by_chance = words < answers.saturating_mul(WORDS_TO_ONE) && !word.silence;
-        if self.is_old(word.began) || by_chance || word.in_flight.saturating_mul(2) < self.limit() {
+        let by_chance = words < answers.saturating_mul(WORDS_TO_ONE);
+        let is_first = self.fast_below == u32::MAX;
+        let limit = if is_first { self.limit.min(word.in_flight.max(FEW)) } else { self.limit };
+        if self.is_old(word.began) || by_chance || word.in_flight.saturating_mul(2) < limit {
             return;
         }
         let before =
             self.before_trouble(now).unwrap_or(Before { limit: self.limit, fast_below: self.fast_below, last: now });
         self.before = Some(Before { last: now, ..before });
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a ratio of a u32 is within u32")]
-        let lowered = (f64::from(self.limit) * self.policy.decrease) as u32;
+        let lowered = (f64::from(limit) * self.policy.decrease) as u32;
         self.limit = lowered.max(self.policy.min);
         self.successes = 0;
         self.fast_below = self.limit;
@@ -194,16 +198,17 @@ impl Limiter {
     }
 
     /// The circuit opened. On errors: what was just said was about an outage, and not about how much was asked at once;
-    /// the circuit itself meters the way back. On silence, which a queue makes: the way up begins anew, fast up to half
-    /// of where it led.
+    /// the circuit itself meters the way back. On silence of nearly all, which a queue makes: the way up begins anew, fast
+    /// up to half of where it led.
     pub fn on_outage(&mut self, now: Instant, silence: bool) {
         self.recent = (0, 0);
         let before = self.before_trouble(now);
         self.before = None;
         if silence {
             let led = before.map_or(self.limit, |before| before.limit.max(self.limit));
-            self.fast_below = (led / 2).max(self.policy.start);
-            self.limit = self.limit.min(self.policy.start);
+            let start = self.policy.start.unwrap_or(FEW);
+            self.fast_below = (led / 2).max(start);
+            self.limit = self.limit.min(start);
             self.successes = 0;
             self.settles_at = Some(now);
         } else if let Some(before) = before {

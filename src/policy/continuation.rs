@@ -4,6 +4,8 @@
 //! in words to go on, and what it then repeats of the end is left out, but only where the repetition is unmistakable.
 //! Never with tools on offer, and never for structured output: half of a call or of a document is not gone on with.
 
+mod stitch;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -14,6 +16,8 @@ use crate::domain::{
     target::Capabilities,
 };
 
+pub use self::stitch::{ContinuationStitcher, Stitched};
+
 /// A shorter text is made again: that costs little, and may well come out the same.
 pub const LONG_TEXT_BYTES: usize = 256;
 
@@ -22,7 +26,7 @@ const OVERLAP_BYTES: usize = 16;
 const OVERLAP_WORDS: usize = 3;
 
 /// How much of an answer is looked at for a repetition, in bytes.
-pub const LOOK_BYTES: usize = 400;
+const LOOK_BYTES: usize = 400;
 
 /// How often an answer is gone on with that its output limit cut.
 pub const MOST_EXTENSIONS: usize = 3;

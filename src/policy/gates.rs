@@ -16,7 +16,10 @@ use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
 use self::pacer::Pacer;
-use crate::domain::{event::GateKind, failure::FailureClass};
+use crate::domain::{
+    event::GateKind,
+    failure::{Failure, FailureClass, WaitSource},
+};
 
 /// The settings of a gate.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -31,7 +34,8 @@ pub struct GatePolicy {
     #[serde(with = "crate::domain::units::duration")]
     #[schemars(with = "String")]
     pub rate_wait_max: Duration,
-    /// How long the credential and configuration gates stay closed between two probes. 1 s to 1 h.
+    /// How long the credential and configuration gates stay closed between two probes. 1 s to 1 h; longer finds out
+    /// later that a quota is back, shorter sends more calls that are refused. A new key or a reset opens them at once.
     #[serde(with = "crate::domain::units::duration")]
     #[schemars(with = "String")]
     pub probe_interval: Duration,
@@ -78,10 +82,12 @@ pub struct Gate {
     /// Whether a probe went out since it closed last.
     probing: bool,
     class: Option<FailureClass>,
+    /// The failure that closed it last, while it is closed or waits for its probe to succeed.
+    cause: Option<Arc<Failure>>,
+    /// Grows whenever it is opened from outside; what a call that passed before reports then is out of date.
+    epoch: u64,
     /// Of a rate gate after a limit was reached.
     pacer: Option<Pacer>,
-    /// Calls that passed in this second and in the one before, and when this one began.
-    passed: (u32, u32, Option<Instant>),
 }
 
 // === impl GatePolicy ===
@@ -133,8 +139,9 @@ impl Gate {
             closed_at: None,
             probing: false,
             class: None,
+            cause: None,
+            epoch: 0,
             pacer: None,
-            passed: (0, 0, None),
         }
     }
 
@@ -155,6 +162,27 @@ impl Gate {
         self.class
     }
 
+    /// What a caller hears whom the gate refuses: the failure that closed it, with the time until the next probe. `None`
+    /// while calls may pass, and of a rate gate, which is worth waiting for.
+    #[must_use]
+    pub fn refusal(&self, now: Instant) -> Option<Failure> {
+        let (cause, retry_in) = (self.cause.as_ref()?, self.peek(now).err()?);
+        let refused = Failure { never_sent: true, ..Failure::clone(cause) };
+        (self.kind != GateKind::Rate).then(|| refused.with_retry_after(retry_in, WaitSource::Gate))
+    }
+
+    /// Since when a credential or configuration gate is closed; its probe may be due.
+    #[must_use]
+    pub fn closed_since(&self) -> Option<Instant> {
+        self.closed_at.filter(|_| self.kind != GateKind::Rate)
+    }
+
+    /// How often it was opened from outside. See [`Gate::open`].
+    #[must_use]
+    pub fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
     /// Whether a call may pass.
     ///
     /// # Errors
@@ -166,20 +194,22 @@ impl Gate {
         }
     }
 
-    /// Passes a call, or says when to come back. Of a credential or configuration gate whose time is over, only one call
-    /// in `probe_interval` passes until [`Gate::succeed`].
+    /// Passes a call, or says when to come back; `ahead`: before those who wait for their turn at a rate gate. Of a
+    /// credential or configuration gate whose time is over, only one call in `probe_interval` passes until
+    /// [`Gate::succeed`].
     ///
     /// # Errors
     /// How long it stays closed.
-    pub fn admit(&mut self, now: Instant) -> Result<GatePass, Duration> {
+    pub fn admit(&mut self, now: Instant, ahead: bool) -> Result<GatePass, Duration> {
         self.peek(now)?;
         match (self.kind, self.closed_until) {
             (GateKind::Rate, _) => {
-                self.pacer.take_if(|pacer| pacer.is_idle(now));
-                if let Some(pacer) = &mut self.pacer {
-                    pacer.take(now)?;
+                self.pacer.take_if(|pacer| pacer.is_over(now));
+                match &mut self.pacer {
+                    Some(pacer) if ahead => pacer.pass(now),
+                    Some(pacer) => pacer.take(now)?,
+                    None => {}
                 }
-                self.count_passed(now);
                 Ok(GatePass::Open)
             }
             (_, None) => Ok(GatePass::Open),
@@ -198,7 +228,7 @@ impl Gate {
     /// How long it has to wait.
     pub fn peek_after(&self, now: Instant, before: u32) -> Result<(), Duration> {
         self.peek(now)?;
-        match self.pacer.as_ref().filter(|pacer| !pacer.is_idle(now)) {
+        match self.pacer.as_ref().filter(|pacer| !pacer.is_over(now)) {
             Some(pacer) if pacer.ready_at(now, before) > now => Err(pacer.ready_at(now, before) - now),
             Some(_) | None => Ok(()),
         }
@@ -207,19 +237,15 @@ impl Gate {
     /// Whether calls pass one at a time.
     #[must_use]
     pub fn is_paced(&self, now: Instant) -> bool {
-        self.pacer.as_ref().is_some_and(|pacer| !pacer.is_idle(now))
+        self.pacer.as_ref().is_some_and(|pacer| !pacer.is_over(now))
     }
 
-    /// Closes for that wait, or for the usual one when none was stated; never for less than it is closed already.
+    /// Closes for the wait that a failure states, or for the usual one when it states none; never for less than it is
+    /// closed already. `took`: how long the refusal took to come.
     ///
     /// Returns the change, or `None` when the gate was closed for longer already.
-    pub fn close(
-        &mut self,
-        now: Instant,
-        wait: Option<Duration>,
-        class: FailureClass,
-        dice: f64,
-    ) -> Option<GateChange> {
+    pub fn close(&mut self, now: Instant, failure: &Failure, took: Duration, dice: f64) -> Option<GateChange> {
+        let wait = failure.retry_after.map(|wait| wait.duration);
         let wait = match self.kind {
             // No wait at all, right after a limit was reached, is a lie: it would be asked in a hot loop.
             GateKind::Rate => {
@@ -231,9 +257,34 @@ impl Gate {
         let jitter = if self.is_paced(now) { 0.0 } else { self.policy.jitter.clamp(0.0, 1.0) };
         let until = now + wait.mul_f64(1.0 + jitter * dice.clamp(0.0, 1.0));
         if self.kind == GateKind::Rate {
-            self.pace(now, until);
+            self.pace(now, took, until);
         }
-        self.close_until(now, until, class)
+        self.cause = Some(Arc::new(failure.clone()));
+        self.close_until(now, until, failure.class)
+    }
+
+    /// Opens whatever was stated: an operator, or new settings, say that what closed it is gone. What calls report that
+    /// passed before changes nothing any more.
+    pub fn open(&mut self, now: Instant) -> Option<GateChange> {
+        self.epoch += 1;
+        self.pacer = None;
+        self.closed_until?;
+        Some(self.opened(now))
+    }
+
+    /// Opens a rate gate whose time is over.
+    pub fn expire(&mut self, now: Instant) -> Option<GateChange> {
+        let over = self.kind == GateKind::Rate && self.closed_until.is_some() && self.peek(now).is_ok();
+        over.then(|| self.opened(now))
+    }
+
+    fn opened(&mut self, now: Instant) -> GateChange {
+        self.closed_until = None;
+        self.probing = false;
+        self.class = None;
+        self.cause = None;
+        let closed_at = self.closed_at.take().unwrap_or(now);
+        GateChange::Opened { closed_for: now.saturating_duration_since(closed_at) }
     }
 
     /// A call that passed was answered: the gate is open. An answer that comes while no probe is out belongs to a call from
@@ -244,13 +295,14 @@ impl Gate {
             // A call that was sent before the limit was reached says nothing about the limit.
             (GateKind::Rate, Some(until)) if until > now => None,
             (GateKind::Credential | GateKind::Configuration, Some(_)) if !self.probing => None,
-            (GateKind::Rate | GateKind::Credential | GateKind::Configuration, Some(_)) => {
-                self.closed_until = None;
-                self.probing = false;
-                self.class = None;
-                let closed_at = self.closed_at.take().unwrap_or(now);
-                Some(GateChange::Opened { closed_for: now.saturating_duration_since(closed_at) })
-            }
+            (GateKind::Rate | GateKind::Credential | GateKind::Configuration, Some(_)) => Some(self.opened(now)),
+        }
+    }
+
+    /// The provider took a call that passed: a rate gate's limit is not reached now.
+    pub fn accepted(&mut self, now: Instant) {
+        if let Some(pacer) = &mut self.pacer {
+            pacer.accepted(now);
         }
     }
 
@@ -264,39 +316,13 @@ impl Gate {
     }
 
     /// Slows down. Calls that were on their way when the gate closed reach the same limit, and say nothing new.
-    fn pace(&mut self, now: Instant, until: Instant) {
+    fn pace(&mut self, now: Instant, took: Duration, until: Instant) {
         let closed = self.peek(now).is_err();
-        let passed_per_second = self.passed_per_second(now);
         match &mut self.pacer {
-            Some(pacer) if closed => pacer.hold(now, until),
-            Some(pacer) => pacer.limited(now, until),
-            None => self.pacer = Some(Pacer::new(now, passed_per_second, until)),
+            Some(pacer) if closed => pacer.limited_too(now, until),
+            Some(pacer) if !pacer.is_over(now) => pacer.limited(now, took, until),
+            Some(_) | None => self.pacer = Some(Pacer::new(now, took, until)),
         }
-    }
-
-    fn count_passed(&mut self, now: Instant) {
-        self.turn_second(now);
-        self.passed.0 += 1;
-    }
-
-    fn turn_second(&mut self, now: Instant) {
-        let (this, _, Some(began)) = self.passed else {
-            self.passed = (0, 0, Some(now));
-            return;
-        };
-        match now.saturating_duration_since(began).as_secs() {
-            0 => {}
-            1 => self.passed = (0, this, Some(began + Duration::from_secs(1))),
-            _ => self.passed = (0, 0, Some(now)),
-        }
-    }
-
-    /// How many calls passed in a second of late.
-    fn passed_per_second(&mut self, now: Instant) -> f64 {
-        self.turn_second(now);
-        let (this, before, began) = self.passed;
-        let part = began.map_or(0.0, |began| now.saturating_duration_since(began).as_secs_f64());
-        f64::from(this + before) / if before > 0 { 1.0 + part } else { 1.0 }
     }
 
     fn close_until(&mut self, now: Instant, until: Instant, class: FailureClass) -> Option<GateChange> {

@@ -4,7 +4,8 @@
 //! lives in one attempt's copy of the conversation. Attempt k is the untouched history plus ONE note about the attempts
 //! before it, so notes never pile up and nothing before the tail changes (prompt caches and signatures stay whole).
 //!
-//! Never puts a byte that came from upstream into a system, developer or user turn; never edits a turn before the tail;
+//! Never puts a byte that came from upstream into a system, developer or user turn, unless the policy quotes messages
+//! (`error: message`), and then into a user turn or a tool result only; never edits a turn before the tail;
 //! never makes a request fail: without a legal place the request goes out without a note, and says so.
 
 use std::{borrow::Cow, collections::BTreeMap};
@@ -47,13 +48,29 @@ pub const PLACEHOLDER: &str = "{error}";
 const SHORTEST_NOTE_CHARS: usize = 80;
 const MOST_FAILURES_LISTED: usize = 10;
 
+/// What stands for `{error}` in a note.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ErrorWords {
+    /// Relight's own phrase for the class of the failure, with facts of its own.
+    #[default]
+    Phrase,
+    /// The message of the failure, redacted and on one line.
+    Message,
+}
+
 /// How the model is told of its failure.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct InjectionPolicy {
-    /// When a note is written: `when_actionable`, `always` (every retryable failure) or `never`.
+    /// When a note is written: `when_actionable`, `always` (every retryable failure; the template and no more) or
+    /// `never`.
     pub mode: InjectionMode,
-    /// The note; `{error}` is Relight's phrase for the failure with its own facts.
+    /// What stands for `{error}`: `phrase` (Relight's own words for the failure with its own facts) or `message` (the
+    /// failure's message, redacted, and cut where the note would be too long). Default `phrase`. With `message` a
+    /// provider's words reach the model, so the note is never a system or developer message.
+    pub error: ErrorWords,
+    /// The note, which holds `{error}` once.
     pub template: String,
     /// The note for the operations in `short_for`.
     pub short_template: String,
@@ -132,6 +149,7 @@ impl Default for InjectionPolicy {
     fn default() -> Self {
         Self {
             mode: InjectionMode::default(),
+            error: ErrorWords::default(),
             template:
                 "The previous model call failed: {error}. Adjust your approach — try a simpler action or different \
                        tool."
@@ -215,13 +233,16 @@ pub fn inject(
 ) -> Placement {
     let told = note::worth_telling(mode, failures);
     let Some(newest) = told.last() else { return Placement::NotNeeded };
-    let note = note_text(policy, operation, call, &told);
+    let note = match mode {
+        InjectionMode::Always => note::sentence(policy, operation, call, newest),
+        InjectionMode::Never | InjectionMode::WhenActionable => note_text(policy, operation, call, &told),
+    };
     let excerpt = note::excerpt(policy, newest);
     let mut call = match repair(call) {
         Cow::Borrowed(whole) => whole.clone(),
         Cow::Owned(repaired) => repaired,
     };
-    match place::choose(&call.messages, target) {
+    match place::choose(&call.messages, target, policy.error) {
         Ok(vehicle) => {
             place::put(&mut call.messages, vehicle, &note, excerpt.as_deref());
             Placement::Placed { call, note, vehicle }

@@ -7,9 +7,6 @@
 
 use std::ops::Range;
 
-use memchr::{memchr, memchr2};
-
-mod pass;
 mod shapes;
 
 use shapes::{GONE, SHORTEST, is_ip, is_secret, is_token, names_secret, stand_in, token};
@@ -25,12 +22,6 @@ pub fn redact(text: &str, limit: usize) -> String {
     // The last token.
     let mut before = 0..0;
     while at < source.len() && clean.len() + (at - kept) <= limit {
-        let spaced = if at == kept { clean.ends_with(' ') } else { source.as_bytes()[at - 1] == b' ' };
-        let look;
-        (at, look) = pass::pass(source.as_bytes(), at, spaced, &mut before);
-        if !look {
-            continue;
-        }
         let Some(first) = source[at..].chars().next() else { break };
         if is_token(source.as_bytes()[at]) {
             let (length, plain) = token(&source.as_bytes()[at..]);
@@ -90,16 +81,10 @@ fn is_named(text: &str, before: &Range<usize>, at: usize, plain: bool) -> bool {
 
 /// Keeps scheme, host and path of an address; drops user info, query and fragment.
 fn address<'t>(scheme: &str, rest: &'t str, clean: &mut String) -> &'t str {
-    // Nearly all of an address cannot end it.
-    let near = rest
-        .bytes()
-        .position(|byte| !is_token(byte) && !matches!(byte, b':' | b'?' | b'=' | b'&'))
-        .unwrap_or(rest.len());
-    let end = rest[near..].find(ends_address).map_or(rest.len(), |end| near + end);
-    let (whole, tail) = rest.split_at(end);
+    let (whole, tail) = rest.split_at(rest.find(ends_address).unwrap_or(rest.len()));
     let body = &whole[3.min(whole.len())..];
-    let shown = memchr2(b'?', b'#', body.as_bytes()).map_or(body, |at| &body[..at]);
-    let (host, path) = memchr(b'/', shown.as_bytes()).map_or((shown, ""), |at| shown.split_at(at));
+    let shown = body.split(['?', '#']).next().unwrap_or(body);
+    let (host, path) = shown.find('/').map_or((shown, ""), |at| shown.split_at(at));
     let host = host.rsplit('@').next().unwrap_or(host);
     clean.push_str(scheme);
     clean.push_str("://");

@@ -24,7 +24,7 @@ mod stop;
 
 pub use self::{
     remedies::{Counter, Pace, Remedies, Restriction, remedies},
-    settings::{HARD_CAP_ATTEMPTS, ParkPolicy, RetryPolicy},
+    settings::{HARD_CAP_ATTEMPTS, MAX_RETRIES, ParkPolicy, RetryPolicy},
     stop::StopReason,
 };
 pub use super::retry_budget::Cost;
@@ -54,8 +54,14 @@ pub struct Candidate {
     pub failed_silent: bool,
     /// How often it was really asked in this invocation.
     pub attempts: u32,
-    /// Whether it failed others just before too, so that time will hardly mend its failure.
+    /// Whether calls pass its rate gate one after the other, so that who waits for it takes a place in line.
+    pub in_line: bool,
+    /// Whether its last failures are no chance, so that a short wait will hardly mend them.
     pub failing: bool,
+    /// Whether it is known to fail now and then, and to answer in between.
+    pub erratic: bool,
+    /// Whether it answered a call that began just before.
+    pub answers: bool,
     /// Whether it is as good as others; false while it is degraded, and where it is gone.
     pub healthy: bool,
     /// Whether it takes longer prompts than the target that failed.
@@ -75,6 +81,9 @@ pub enum Relayed {
     Nothing,
     /// Something that can be taken back.
     Rewindable,
+    /// Text that cannot be taken back and was cut: another attempt helps only if it repeats that text, which the target
+    /// that wrote it is the likeliest to do.
+    AppendOnly,
     /// Something that cannot be taken back: there is no other attempt.
     Irrevocable,
 }
@@ -92,8 +101,10 @@ pub struct Situation<'a> {
     pub decisive: Option<&'a Failure>,
     /// The target that just failed or refused; where `None`, `failure.target` counts.
     pub failed_target: Option<&'a TargetId>,
-    /// Attempts after the first that were really made, hedges included, semantic ones not.
+    /// Attempts after the first that were sent, hedges included, semantic ones not.
     pub retries_made: u32,
+    /// Attempts that surely reached nobody: they have an allowance of their own.
+    pub unsent_made: u32,
     /// Attempts after the first that answered an unusable content.
     pub semantic_made: u32,
     /// Local refusals since the last real attempt, this one included.
@@ -132,6 +143,8 @@ pub enum Decision {
         until: Instant,
         /// The target that will be available first.
         target: TargetId,
+        /// `Retry`, `Fallback` or `Adapt`.
+        strategy: RecoveryStrategy,
     },
     /// There is no other attempt.
     Stop(StopReason),
@@ -164,6 +177,9 @@ impl Candidate {
             failed_silent: false,
             attempts: 0,
             failing: false,
+            erratic: false,
+            answers: false,
+            in_line: false,
             healthy: true,
             larger_window: false,
             other_credential: false,
@@ -185,6 +201,7 @@ impl<'a> Situation<'a> {
             decisive: None,
             failed_target: failure.target.as_ref(),
             retries_made: 0,
+            unsent_made: u32::from(failure.never_sent && !failure.class.is_local_refusal()),
             semantic_made: 0,
             refusals: 0,
             previous_wait: None,
@@ -199,6 +216,17 @@ impl<'a> Situation<'a> {
     /// The last real failure; `None` while every target has only refused locally.
     fn cause(&self) -> Option<&'a Failure> {
         if self.failure.class.is_local_refusal() { self.decisive } else { Some(self.failure) }
+    }
+
+    /// Whether the last real failure was one to reach the target at all.
+    fn is_unsent(&self) -> bool {
+        self.cause().is_some_and(|failure| failure.never_sent)
+    }
+
+    /// Whether the next attempt is the last one that the policy allows after such a failure.
+    fn is_last(&self, policy: &RetryPolicy) -> bool {
+        let made = if self.is_unsent() { self.unsent_made } else { self.retries_made + 1 };
+        made >= policy.max_retries
     }
 
     /// The target that just failed or refused.
@@ -247,12 +275,16 @@ fn allowed(policy: &RetryPolicy, situation: &Situation<'_>, remedies: Option<&Re
         return Err(StopReason::Irrevocable);
     }
     let semantic = remedies.counter == Counter::Semantic;
+    if policy.max_retries == 0 {
+        return Err(StopReason::AttemptsUsedUp);
+    }
     if semantic && situation.semantic_made >= policy.semantic_retries {
         return Err(StopReason::SemanticUsedUp);
     }
     let at_most = remedies.at_most.unwrap_or(u32::MAX).min(policy.max_retries);
     let made = situation.retries_made.saturating_add(situation.semantic_made).saturating_add(1);
-    if made >= HARD_CAP_ATTEMPTS || (!semantic && situation.retries_made >= at_most) {
+    let used = if situation.is_unsent() { situation.unsent_made.saturating_sub(1) } else { situation.retries_made };
+    if made >= HARD_CAP_ATTEMPTS || (!semantic && used >= at_most) {
         return Err(StopReason::AttemptsUsedUp);
     }
     if policy.tokens_used_up(situation.first_attempt_tokens, situation.spent_tokens) {

@@ -1,8 +1,8 @@
 //! How long an attempt may be silent.
 //!
 //! There is no limit on how long an answer may take in all but the call's deadline: a long answer is not a fault. What
-//! is limited is silence: until the connection, until the first token, and between tokens. Keep-alives of the
-//! provider are silence; time in which our own caller does not read is not.
+//! is limited is silence: until the first token, and between tokens. Keep-alives of the provider are silence; time in
+//! which our own caller does not read is not. The time for a connection is the provider's `http.connect_timeout`.
 
 use std::time::Duration;
 
@@ -15,21 +15,19 @@ use crate::domain::units;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct TimersPolicy {
-    /// Until the connection stands, TLS included. A duration from `1ms` to `1m`; default `2s`.
-    #[serde(with = "units::duration")]
-    #[schemars(with = "String")]
-    pub connect: Duration,
     /// Until the first token, counted from when the request was sent, where another target is ready. A duration from
     /// `1ms` to `1h`; default `30s`. Shorter detects a hanging target sooner and gives up slow answers.
     #[serde(with = "units::duration")]
     #[schemars(with = "String")]
     pub first_token: Duration,
-    /// The same where no other target is ready. A duration from `first_token` to `1h`; default `60s`.
+    /// The same where no other target is ready. A duration from `first_token` to `1h`; default `60s`, or `first_token`
+    /// where that is longer. Where one more attempt is allowed, it is left half of the time until the deadline, unless
+    /// half is less than a first token usually takes.
     #[serde(with = "units::duration")]
     #[schemars(with = "String")]
     pub first_token_alone: Duration,
     /// After how much silence another target, that is ready, is asked beside this one. A duration below
-    /// `first_token`; default `10s`; `0ms` switches it off.
+    /// `first_token`; default `10s`, or a third of `first_token` where that is `10s` or less; `0ms` switches it off.
     #[serde(with = "units::duration")]
     #[schemars(with = "String")]
     pub soft_first_token: Duration,
@@ -37,23 +35,21 @@ pub struct TimersPolicy {
     #[serde(with = "units::duration")]
     #[schemars(with = "String")]
     pub idle: Duration,
-    /// Bytes of answer per second, below which (averaged over `idle`) an attempt has stalled. A number above 0;
-    /// unset by default: no such limit.
+    /// Bytes of answer per second, averaged over 3 s of waiting after the first token, below which an attempt has
+    /// stalled and is given up. A number above 0; unset by default: no such limit.
     pub min_bytes_per_second: Option<u64>,
 }
 
 /// The limits of one attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AttemptTimers {
-    /// Until the connection stands.
-    pub connect: Duration,
     /// Until the first token; then the attempt has failed.
     pub first_token: Duration,
     /// Until another target is asked beside this one; always before `first_token`.
     pub soft: Option<Duration>,
     /// Between two tokens.
     pub idle: Duration,
-    /// Bytes per second, averaged over `idle`, below which the attempt has stalled.
+    /// Bytes per second below which the attempt has stalled.
     pub min_bytes_per_second: Option<u64>,
 }
 
@@ -61,6 +57,11 @@ pub struct AttemptTimers {
 const UNUSUAL: u32 = 8;
 /// The least silence after which another target is asked.
 const PATIENCE_MIN: Duration = Duration::from_secs(1);
+/// How many times its median a first token may take before half of the time that is left is no longer enough for it.
+const USUAL_TIMES: u32 = 4;
+/// The least time that is enough, and what is enough for a target of which nothing is known.
+const USUAL_MIN: Duration = Duration::from_millis(500);
+const USUAL_UNKNOWN: Duration = Duration::from_secs(2);
 /// How many first tokens must be known before they are called usual.
 pub const USUAL_SAMPLES: usize = 20;
 
@@ -69,7 +70,6 @@ pub const USUAL_SAMPLES: usize = 20;
 impl Default for TimersPolicy {
     fn default() -> Self {
         Self {
-            connect: Duration::from_secs(2),
             first_token: Duration::from_secs(30),
             first_token_alone: Duration::from_mins(1),
             soft_first_token: Duration::from_secs(10),
@@ -81,19 +81,31 @@ impl Default for TimersPolicy {
 
 impl TimersPolicy {
     /// The limits of an attempt that begins now, `remaining` before the deadline. None of them lies beyond the
-    /// deadline, and the soft one leaves the other target at least half of what remains.
+    /// deadline, and the soft one leaves the other target at least half of what remains. `next`: where one more attempt
+    /// may follow, in which time the first token usually comes; then that attempt is left half of what remains.
     #[must_use]
-    pub fn for_attempt(&self, other_target_ready: bool, remaining: Duration) -> AttemptTimers {
+    pub fn for_attempt(&self, other_target_ready: bool, remaining: Duration, next: Option<Duration>) -> AttemptTimers {
         let first_token = if other_target_ready { self.first_token } else { self.first_token_alone }.min(remaining);
+        // Half of what is left is enough for a target that is well, and leaves time for one more attempt.
+        let half = remaining / 2;
+        let first_token = match next {
+            Some(usual) if half >= usual => first_token.min(half),
+            Some(_) | None => first_token,
+        };
         let soft = self.soft_first_token.min(remaining / 2);
         let soft = (other_target_ready && !soft.is_zero() && soft < first_token).then_some(soft);
         AttemptTimers {
-            connect: self.connect.min(remaining),
             first_token,
             soft,
             idle: self.idle.min(remaining),
             min_bytes_per_second: self.min_bytes_per_second,
         }
+    }
+
+    /// The least time in which the first token of a target that is well comes, where its median is known or not.
+    #[must_use]
+    pub fn usual(first_token_p50: Option<Duration>) -> Duration {
+        first_token_p50.map_or(USUAL_UNKNOWN, |p50| (p50 * USUAL_TIMES).max(USUAL_MIN))
     }
 
     /// After how much silence another target is asked, where the usual first token is known: `soft`, or eight times
@@ -110,20 +122,18 @@ impl TimersPolicy {
         let mut faults = Vec::new();
         let hour = Duration::from_hours(1);
         for (field, duration, most) in [
-            ("connect", self.connect, Duration::from_mins(1)),
             ("first_token", self.first_token, hour),
             ("first_token_alone", self.first_token_alone, hour),
             ("idle", self.idle, hour),
         ] {
-            if duration < Duration::from_millis(1) || duration > most {
+            // One that was raised to `first_token` is at fault only as far as that one is, which is reported already.
+            let is_raised = field == "first_token_alone" && duration == self.first_token;
+            if !is_raised && (duration < Duration::from_millis(1) || duration > most) {
                 faults.push((field, format!("must be from 1ms to {}", units::format_duration(most))));
             }
         }
         if self.first_token_alone < self.first_token {
             faults.push(("first_token_alone", "must not be shorter than first_token".to_owned()));
-        }
-        if self.soft_first_token >= self.first_token {
-            faults.push(("soft_first_token", "must be shorter than first_token; 0ms switches it off".to_owned()));
         }
         if self.min_bytes_per_second == Some(0) {
             faults.push(("min_bytes_per_second", "must be above 0; leave it out for no limit".to_owned()));
@@ -143,18 +153,34 @@ mod tests {
     #[test]
     fn silence_is_bounded_by_the_policy_and_the_deadline() {
         let policy = TimersPolicy::default();
-        for (other_ready, remaining, connect, first_token, soft, idle) in [
-            (true, s(600), s(2), s(30), Some(s(10)), s(20)),
-            (false, s(600), s(2), s(60), None, s(20)),
-            (true, s(20), s(2), s(20), Some(s(10)), s(20)),
-            (true, s(6), s(2), s(6), Some(s(3)), s(6)),
-            (false, s(6), s(2), s(6), None, s(6)),
-            (true, s(1), s(1), s(1), Some(Duration::from_millis(500)), s(1)),
-            (true, s(0), s(0), s(0), None, s(0)),
+        for (other_ready, remaining, first_token, soft, idle) in [
+            (true, s(600), s(30), Some(s(10)), s(20)),
+            (false, s(600), s(60), None, s(20)),
+            (true, s(20), s(20), Some(s(10)), s(20)),
+            (true, s(6), s(6), Some(s(3)), s(6)),
+            (false, s(6), s(6), None, s(6)),
+            (true, s(1), s(1), Some(Duration::from_millis(500)), s(1)),
+            (true, s(0), s(0), None, s(0)),
         ] {
-            let timers = policy.for_attempt(other_ready, remaining);
-            let expected = AttemptTimers { connect, first_token, soft, idle, min_bytes_per_second: None };
+            let timers = policy.for_attempt(other_ready, remaining, None);
+            let expected = AttemptTimers { first_token, soft, idle, min_bytes_per_second: None };
             assert_eq!(timers, expected, "other ready: {other_ready}, remaining: {remaining:?}");
+        }
+    }
+
+    #[test]
+    fn one_more_attempt_is_left_half_of_the_time_unless_that_is_less_than_usual() {
+        let policy = TimersPolicy::default();
+        for (remaining, p50, first_token) in [
+            (s(60), None, s(30)),
+            (s(8), None, s(4)),
+            (s(3), None, s(3)),
+            (s(3), Some(s(0)), Duration::from_millis(1500)),
+            (s(8), Some(s(2)), s(8)),
+            (s(600), Some(s(1)), s(60)),
+        ] {
+            let timers = policy.for_attempt(false, remaining, Some(TimersPolicy::usual(p50)));
+            assert_eq!(timers.first_token, first_token, "{remaining:?}, {p50:?}");
         }
     }
 
@@ -162,10 +188,10 @@ mod tests {
     fn the_soft_limit_can_be_switched_off_and_the_throughput_floor_on() {
         let policy = TimersPolicy { soft_first_token: s(0), min_bytes_per_second: Some(10), ..TimersPolicy::default() };
         assert!(policy.validate().is_empty());
-        let timers = policy.for_attempt(true, s(600));
+        let timers = policy.for_attempt(true, s(600), None);
         assert_eq!((timers.soft, timers.min_bytes_per_second), (None, Some(10)));
         let policy = TimersPolicy { first_token: s(10), ..TimersPolicy::default() };
-        assert_eq!(policy.for_attempt(true, s(600)).soft, None, "it is not soft where the hard one ends it");
+        assert_eq!(policy.for_attempt(true, s(600), None).soft, None, "it is not soft where the hard one ends it");
     }
 
     #[test]
@@ -177,19 +203,12 @@ mod tests {
 
     #[test]
     fn nonsense_is_named_by_its_field() {
-        let policy = TimersPolicy {
-            connect: s(61),
-            first_token: s(70),
-            soft_first_token: s(70),
-            idle: s(0),
-            min_bytes_per_second: Some(0),
-            ..TimersPolicy::default()
-        };
+        let policy =
+            TimersPolicy { first_token: s(70), idle: s(0), min_bytes_per_second: Some(0), ..TimersPolicy::default() };
         let fields: Vec<_> = policy.validate().into_iter().map(|(field, _)| field).collect();
-        assert_eq!(fields, ["connect", "idle", "first_token_alone", "soft_first_token", "min_bytes_per_second"]);
+        assert_eq!(fields, ["idle", "first_token_alone", "min_bytes_per_second"]);
         let least = Duration::from_millis(1);
         let shortest = TimersPolicy {
-            connect: least,
             first_token: least,
             first_token_alone: least,
             soft_first_token: Duration::ZERO,
@@ -197,13 +216,8 @@ mod tests {
             ..TimersPolicy::default()
         };
         let hour = s(3600);
-        let longest = TimersPolicy {
-            connect: s(60),
-            first_token: hour,
-            first_token_alone: hour,
-            idle: hour,
-            ..TimersPolicy::default()
-        };
+        let longest =
+            TimersPolicy { first_token: hour, first_token_alone: hour, idle: hour, ..TimersPolicy::default() };
         for policy in [TimersPolicy::default(), shortest, longest] {
             assert_eq!(policy.validate(), [], "{policy:?}");
         }

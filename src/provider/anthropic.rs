@@ -8,13 +8,11 @@ mod finish;
 mod messages;
 mod request;
 
-use std::sync::Arc;
-
 use super::{
     Answer, BuildError,
     http::{Post, accepted, lasting},
     keys::{KeyedClients, with_header},
-    reading,
+    reading::{self, ReadLimits},
     spec::ProviderSpec,
 };
 use crate::domain::{failure::ProviderError, wire::WireCall};
@@ -66,7 +64,7 @@ impl MessagesClient {
         Ok(Box::pin(async move {
             let reply = http.post(&call, Post { path, body, accept, ..Post::default() }).await?;
             let dialog = answer::MessageReader::new(lasting(&reply.headers));
-            Ok(reading::read(reply, Arc::clone(&call.target.family), http.settings(), dialog))
+            Ok(reading::read(reply, ReadLimits::of(&call, http.settings()), dialog))
         }))
     }
 }

@@ -21,7 +21,7 @@ use super::{
     Answer, BuildError,
     http::{HttpClient, Post, accepted, lasting},
     keys::{KeyedClients, missing},
-    reading,
+    reading::{self, ReadLimits},
     spec::{KeyHeader, ProviderSpec},
 };
 use crate::domain::{clock, failure::ProviderError, wire::WireCall};
@@ -127,7 +127,7 @@ impl ConverseClient {
             let reply = http.post(&call, Post { path, body, accept, headers }).await?;
             let id = reply.headers.iter().find(|(name, _)| name == "x-amzn-requestid").map(|(_, id)| id.clone());
             let dialog = answer::ConverseReader::new(lasting(&reply.headers), id);
-            Ok(reading::read(reply, Arc::clone(&call.target.family), http.settings(), dialog))
+            Ok(reading::read(reply, ReadLimits::of(&call, http.settings()), dialog))
         }))
     }
 }

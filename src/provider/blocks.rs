@@ -128,8 +128,8 @@ impl Blocks {
             reason => reason,
         };
         if !is_short(reason) {
-            if let Some(words) = self.broken.take() {
-                return Err(Flaw::Unusable(words));
+            if let Some(words) = &self.broken {
+                return Err(Flaw::Unusable(words.clone()));
             }
             if !self.open.is_empty() {
                 return Err(Flaw::Cut("the answer ended within a block".to_owned()));

@@ -10,13 +10,11 @@ mod finish;
 mod frames;
 mod request;
 
-use std::sync::Arc;
-
 use super::{
     Answer, BuildError,
     http::{HttpClient, Post, accepted, lasting},
     keys::KeyedClients,
-    reading,
+    reading::{self, ReadLimits},
     spec::{KeyHeader, ProviderSpec},
 };
 use crate::domain::{failure::ProviderError, wire::WireCall};
@@ -83,7 +81,7 @@ impl GeminiClient {
             let reply = http.post(&call, Post { path, body, accept, ..Post::default() }).await?;
             let ids = format!("{}{}_{}", contents::MINTED, call.invocation, call.attempt);
             let dialog = answer::ContentReader::new(lasting(&reply.headers), ids);
-            Ok(reading::read(reply, Arc::clone(&call.target.family), http.settings(), dialog))
+            Ok(reading::read(reply, ReadLimits::of(&call, http.settings()), dialog))
         }))
     }
 }

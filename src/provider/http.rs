@@ -51,6 +51,7 @@ struct Shared {
     key_header: KeyHeader,
     extra: HeaderMap,
     settings: HttpSettings,
+    propagate_trace: bool,
 }
 
 type HeaderMapByName = std::collections::BTreeMap<String, HeaderValue>;
@@ -123,6 +124,7 @@ impl HttpClient {
             key_header: spec.api_key_header,
             extra: extra_headers(spec)?,
             settings: spec.http.clone(),
+            propagate_trace: spec.propagate_trace,
         };
         Ok(Self { client, shared: Arc::new(shared) })
     }
@@ -206,7 +208,9 @@ impl HttpClient {
             .body(Full::new(Bytes::from(post.body)))
             .map_err(|error| not_configured(format!("the provider's URL is not configured well: {error}")))?;
         let headers = request.headers_mut();
-        trace_headers(headers, &call.trace);
+        if shared.propagate_trace {
+            trace_headers(headers, &call.trace);
+        }
         if let Some((name, key)) = self.key(&call.target.credential).map_err(not_configured)? {
             headers.insert(name, key.clone());
         }

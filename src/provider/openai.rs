@@ -17,7 +17,8 @@ use std::sync::Arc;
 
 use super::{
     Answer, BuildError,
-    http::{HttpClient, Post, accepted},
+    http::{HttpClient, Post, accepted, lasting},
+    reading::{self, ReadLimits},
     spec::{ChatOptions, ProviderSpec},
 };
 use crate::domain::{
@@ -67,7 +68,8 @@ impl ChatClient {
                 .http
                 .post(&call, Post { path, body, accept: accepted(client.options.stream), ..Post::default() })
                 .await?;
-            Ok(answer::read(reply, Arc::clone(&call.target.family), client.http.settings()))
+            let dialog = answer::ChatReader::new(lasting(&reply.headers));
+            Ok(reading::read(reply, ReadLimits::of(&call, client.http.settings()), dialog))
         }))
     }
 }

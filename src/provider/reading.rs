@@ -1,34 +1,32 @@
 //! An answer's bytes as a dialect's events or its document, and what is wrong where they are neither.
 //!
-//! Four dialects differ in what their events say, not in how a body is taken in: a body is judged by what is in it
+//! Dialects differ in what their events say, not in how a body is taken in: a body is judged by what is in it
 //! (servers answer a request for a stream with a document, an error inside a 200, a web page, or nothing), and an end
-//! without the dialect's own mark is a cut, never a short answer. It never looks into an event.
+//! without the dialect's own mark is a cut, never a short answer. An event that cannot be parsed is a cut too, because
+//! nobody can know what it held; once the mark was read the answer is whole, whatever becomes of its connection.
 
+mod facts;
+mod linger;
 mod sse_frames;
 
 use std::{mem, sync::Arc, time::Duration};
 
 use async_stream::try_stream;
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use serde_json::Value;
 
-use super::{
-    http::{Reply, ReplyBody},
-    spec::HttpSettings,
-};
+use self::{facts::Facts, linger::Linger};
+use super::http::Reply;
 use crate::domain::{
     completion::{Break, Delta},
     failure::{ProviderError, Surface, TransportFault},
     wire::DeltaStream,
 };
 
-pub(super) use self::sse_frames::SseFrames;
+pub(super) use self::{linger::ReadLimits, sse_frames::SseFrames};
 
 /// Longest piece of a body in an error, in bytes.
 pub(super) const MAX_EXCERPT_BYTES: usize = 4 << 10;
-
-/// Longest time that the end of a body is waited for when its answer is whole.
-const DRAIN_TIMEOUT: Duration = Duration::from_millis(20);
 
 /// How a dialect reads one answer.
 pub(super) trait Dialog: Send + 'static {
@@ -76,8 +74,10 @@ pub(super) enum Flaw {
     NotUnderstood,
     /// It is, but says something that cannot be used; the words may go to the model.
     Unusable(String),
-    /// It ended before its dialect's own mark.
+    /// It ended before its dialect's own mark, or a piece of it is missing or torn.
     Cut(String),
+    /// A piece of it is longer than its bound.
+    TooLong(String),
     /// The provider's own error.
     Failed(Failed),
 }
@@ -101,23 +101,14 @@ pub(super) trait Frames: Sized + Send + 'static {
     /// Cuts from the beginning of a body; nothing held may be longer than `max_bytes`.
     fn new(max_bytes: usize) -> Self;
 
-    /// Takes the next bytes and returns the events that they complete.
-    fn feed(&mut self, bytes: &[u8]) -> Result<Vec<Self::Event>, FrameFault>;
+    /// Takes the next bytes and writes the events that they complete, also those before a flaw.
+    fn feed(&mut self, bytes: &[u8], out: &mut Vec<Self::Event>) -> Result<(), Flaw>;
 
     /// What the end of the body leaves over, if it is whole.
     fn finish(self) -> Option<Self::Event>;
 
     /// What a body is by its first bytes (blank space left out); `None` while they do not tell.
     fn kind_of(seen: &[u8], content_type: &str) -> Option<Kind>;
-}
-
-/// Why bytes cannot be cut into events.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum FrameFault {
-    /// An event is longer than its bound.
-    TooLong(String),
-    /// The bytes are not what the protocol allows.
-    Corrupt(String),
 }
 
 /// What a body is.
@@ -131,54 +122,75 @@ pub(super) enum Kind {
     Neither,
 }
 
+/// What came of some bytes of a stream.
+enum Taken {
+    /// More is to come.
+    More,
+    /// The answer's own end was among them.
+    Whole,
+    /// Something behind the mark of a whole answer cannot be used, and is not needed.
+    NotNeeded,
+    /// The stream broke.
+    Flawed(Flaw),
+}
+
 /// The deltas of an answer whose head said 2xx.
-pub(super) fn read<D: Dialog>(reply: Reply, provider: Arc<str>, settings: &HttpSettings, mut dialog: D) -> DeltaStream {
+pub(super) fn read<D: Dialog>(reply: Reply, limits: ReadLimits, mut dialog: D) -> DeltaStream {
     let Reply { status, headers, mut body } = reply;
-    let max_line_bytes = settings.max_line_bytes;
     Box::pin(try_stream! {
-        let mut facts = Facts { provider, status, headers, excerpt: Vec::new() };
+        let mut facts = Facts { provider: Arc::clone(&limits.provider), status, headers, excerpt: Vec::new() };
         let (kind, first) = facts.open::<D::Frames>(&mut body).await?;
         match kind {
             Kind::Events => {
-                let mut frames = D::Frames::new(max_line_bytes);
+                let mut frames = D::Frames::new(limits.max_line_bytes);
                 let mut bytes = first;
+                let mut linger = Linger::default();
                 loop {
                     facts.remember(&bytes);
-                    for event in frames.feed(&bytes).map_err(|fault| facts.broken(fault))? {
-                        let mut out = Vec::new();
-                        let step = dialog.event(event, &mut out).map_err(|flaw| facts.flawed(flaw, Surface::Stream))?;
-                        for delta in out {
-                            yield delta;
-                        }
-                        if step == Step::Whole {
-                            // The connection can be used again once the body's own end is read.
-                            drain(&mut body).await;
-                            return;
-                        }
-                    }
                     let mut out = Vec::new();
-                    let (cut, is_silence) = match facts.next(&mut body, dialog.patience()).await {
-                        Ok(Some(next)) => {
-                            bytes = next;
-                            continue;
-                        }
-                        Err(silence) if silence.fault == Some(TransportFault::IdleTimeout) => (silence, true),
-                        Err(error) if !dialog.is_whole() => (error, false),
-                        Ok(None) | Err(_) => {
-                            let frames = mem::replace(&mut frames, D::Frames::new(max_line_bytes));
-                            let last = frames.finish().map_or(Ok(Step::More), |event| dialog.event(event, &mut out));
-                            let ended =
-                                last.and_then(|step| if step == Step::More { dialog.end(&mut out) } else { Ok(()) });
-                            match ended {
-                                Ok(()) => {
-                                    for delta in out {
-                                        yield delta;
-                                    }
-                                    return;
-                                }
-                                Err(flaw @ Flaw::Cut(_)) => (facts.flawed(flaw, Surface::Stream), false),
-                                Err(flaw) => Err(facts.flawed(flaw, Surface::Stream))?,
+                    let taken = take(&mut frames, &mut dialog, &linger, &bytes, &mut out);
+                    linger.note(dialog.is_whole(), &out, &limits);
+                    if matches!(taken, Taken::Whole) {
+                        // Before the finish, because nobody may poll after it: servers send the body's own end a
+                        // moment after the mark, and only when it is read can the connection be used again.
+                        body.discard_rest().await;
+                    }
+                    for delta in out.drain(..) {
+                        yield delta;
+                    }
+                    // The body's end, or where it broke off and whether that was by silence.
+                    let cut = match taken {
+                        Taken::Whole => return,
+                        Taken::NotNeeded => None,
+                        Taken::More if linger.left() == Some(Duration::ZERO) => None,
+                        Taken::Flawed(flaw @ Flaw::Cut(_)) => Some((facts.flawed(flaw, Surface::Stream), false)),
+                        Taken::Flawed(flaw) => Err(facts.flawed(flaw, Surface::Stream))?,
+                        Taken::More => match facts.next(&mut body, linger.left().or_else(|| dialog.patience())).await {
+                            Ok(Some(next)) => {
+                                bytes = next;
+                                continue;
                             }
+                            Ok(None) => None,
+                            Err(_) if linger.left().is_some() => None,
+                            Err(error) => {
+                                let is_silence = error.fault == Some(TransportFault::IdleTimeout);
+                                Some((error, is_silence))
+                            }
+                        },
+                    };
+                    let (cut, is_silence) = if let Some(cut) = cut {
+                        cut
+                    } else {
+                        let frames = mem::replace(&mut frames, D::Frames::new(limits.max_line_bytes));
+                        match finish(frames, &mut dialog, &mut out) {
+                            Ok(()) => {
+                                for delta in out {
+                                    yield delta;
+                                }
+                                return;
+                            }
+                            Err(flaw @ Flaw::Cut(_)) => (facts.flawed(flaw, Surface::Stream), false),
+                            Err(flaw) => Err(facts.flawed(flaw, Surface::Stream))?,
                         }
                     };
                     match facts.rest(&mut dialog, cut).await {
@@ -187,7 +199,7 @@ pub(super) fn read<D: Dialog>(reply: Reply, provider: Arc<str>, settings: &HttpS
                                 yield delta;
                             }
                             yield Delta::ReadOn(told);
-                            (body, bytes, frames) = (rest, first, D::Frames::new(max_line_bytes));
+                            (body, bytes, frames) = (rest, first, D::Frames::new(limits.max_line_bytes));
                         }
                         // What is silent may still speak.
                         Err(_) if is_silence => bytes = Bytes::new(),
@@ -196,11 +208,7 @@ pub(super) fn read<D: Dialog>(reply: Reply, provider: Arc<str>, settings: &HttpS
                 }
             }
             Kind::Document => {
-                let mut document = BytesMut::from(&first[..]);
-                while let Some(bytes) = body.chunk().await? {
-                    document.extend_from_slice(&bytes);
-                }
-                facts.remember(&document);
+                let document = facts.document(&mut body, first, &limits).await?;
                 let mut out = Vec::new();
                 let parsed = parse(&document).map_err(|flaw| facts.flawed(flaw, Surface::Http))?;
                 dialog.document(&parsed, &mut out).map_err(|flaw| facts.flawed(flaw, Surface::Http))?;
@@ -222,11 +230,44 @@ pub(super) fn read<D: Dialog>(reply: Reply, provider: Arc<str>, settings: &HttpS
     })
 }
 
-/// Reads what is left of a body that nobody wants, as far as it comes at once.
-async fn drain(body: &mut ReplyBody) {
-    let rest = async { while let Ok(Some(_)) = body.chunk().await {} };
-    // A server that keeps the body open loses its connection, not our time.
-    let _ = tokio::time::timeout(DRAIN_TIMEOUT, rest).await;
+/// Takes the events that these bytes complete, up to the answer's own end or the first flaw.
+fn take<D: Dialog>(
+    frames: &mut D::Frames,
+    dialog: &mut D,
+    linger: &Linger,
+    bytes: &[u8],
+    out: &mut Vec<Delta>,
+) -> Taken {
+    let mut events = Vec::new();
+    let fed = frames.feed(bytes, &mut events);
+    for event in events {
+        let (was_whole, before) = (dialog.is_whole() && !linger.is_misled(), out.len());
+        match dialog.event(event, out) {
+            Ok(Step::More) => {}
+            Ok(Step::Whole) => return Taken::Whole,
+            Err(flaw) => {
+                out.truncate(before);
+                return if was_whole { Taken::NotNeeded } else { Taken::Flawed(flaw) };
+            }
+        }
+    }
+    match fed {
+        Ok(()) => Taken::More,
+        Err(_) if dialog.is_whole() && !linger.is_misled() => Taken::NotNeeded,
+        Err(flaw) => Taken::Flawed(flaw),
+    }
+}
+
+/// Takes the end of a body.
+fn finish<D: Dialog>(frames: D::Frames, dialog: &mut D, out: &mut Vec<Delta>) -> Result<(), Flaw> {
+    let was_whole = dialog.is_whole();
+    let last = frames.finish().map_or(Ok(Step::More), |event| dialog.event(event, out));
+    match last {
+        Ok(Step::Whole) => Ok(()),
+        Ok(Step::More) => dialog.end(out),
+        Err(_) if was_whole => dialog.end(out),
+        Err(flaw) => Err(flaw),
+    }
 }
 
 /// The beginning of a text, as it may stand in an error.
@@ -234,114 +275,12 @@ pub(super) fn bounded(text: &str) -> String {
     text[..text.floor_char_boundary(MAX_EXCERPT_BYTES)].to_owned()
 }
 
-/// What every error of this answer carries.
-struct Facts {
-    provider: Arc<str>,
-    status: u16,
-    headers: Vec<(String, String)>,
-    /// The beginning of the body.
-    excerpt: Vec<u8>,
-}
+// === impl Flaw ===
 
-// === impl Facts ===
-
-impl Facts {
-    /// Reads until it is clear what the body is; gives that and what was read, blank space before it left out.
-    async fn open<F: Frames>(&self, body: &mut ReplyBody) -> Result<(Kind, Bytes), ProviderError> {
-        let mut seen = BytesMut::new();
-        while let Some(bytes) = body.chunk().await? {
-            seen.extend_from_slice(&bytes);
-            // Servers under load send blank lines to keep the connection.
-            let blank = seen.iter().take_while(|byte| byte.is_ascii_whitespace()).count();
-            let _ = seen.split_to(blank);
-            if let Some(kind) = F::kind_of(&seen, self.content_type()) {
-                return Ok((kind, seen.freeze()));
-            }
-        }
-        if seen.is_empty() {
-            return Err(ProviderError {
-                message: Some("the answer is empty".to_owned()),
-                fault: Some(TransportFault::Protocol),
-                ..self.error(Surface::Http)
-            });
-        }
-        Ok((Kind::Neither, seen.freeze()))
-    }
-
-    /// The next bytes of a body; an `IdleTimeout` where none come for so long.
-    async fn next(&self, body: &mut ReplyBody, patience: Option<Duration>) -> Result<Option<Bytes>, ProviderError> {
-        let Some(patience) = patience else { return body.chunk().await };
-        let silence = |_| {
-            let words = format!("nothing came for {} s", patience.as_secs_f64());
-            ProviderError::transport(Arc::clone(&self.provider), TransportFault::IdleTimeout, words)
-        };
-        tokio::time::timeout(patience, body.chunk()).await.map_err(silence)?
-    }
-
-    /// Opens the rest of an answer that broke off.
-    async fn rest<D: Dialog>(
-        &self,
-        dialog: &mut D,
-        cut: ProviderError,
-    ) -> Result<(ReplyBody, Bytes, Break), ProviderError> {
-        loop {
-            let (Reply { status, headers, mut body }, told) = dialog.read_on(cut.clone()).await?;
-            let facts = Self { provider: Arc::clone(&self.provider), status, headers, excerpt: Vec::new() };
-            // What is no stream, or breaks off at once, brought nothing; the dialog knows when to give up.
-            if let Ok((Kind::Events, first)) = facts.open::<D::Frames>(&mut body).await {
-                return Ok((body, first, told));
-            }
-        }
-    }
-
-    /// Keeps the beginning of the body; says whether there is room for more.
-    fn remember(&mut self, bytes: &[u8]) -> bool {
-        let room = MAX_EXCERPT_BYTES.saturating_sub(self.excerpt.len());
-        self.excerpt.extend_from_slice(&bytes[..bytes.len().min(room)]);
-        self.excerpt.len() < MAX_EXCERPT_BYTES
-    }
-
-    fn broken(&self, fault: FrameFault) -> ProviderError {
-        let (fault, message) = match fault {
-            FrameFault::TooLong(message) => (TransportFault::TooLarge, message),
-            FrameFault::Corrupt(message) => (TransportFault::Protocol, message),
-        };
-        ProviderError { message: Some(message), fault: Some(fault), ..self.error(Surface::Stream) }
-    }
-
-    fn flawed(&self, flaw: Flaw, surface: Surface) -> ProviderError {
-        let error = self.error(surface);
-        match flaw {
-            Flaw::NotUnderstood => ProviderError {
-                body: Some(String::from_utf8_lossy(&self.excerpt).into_owned()),
-                fault: Some(TransportFault::Protocol),
-                surface: Surface::Http,
-                ..error
-            },
-            Flaw::Unusable(message) => {
-                ProviderError { message: Some(message), fault: Some(TransportFault::Protocol), ..error }
-            }
-            Flaw::Cut(message) => ProviderError { message: Some(message), fault: Some(TransportFault::Cut), ..error },
-            Flaw::Failed(Failed { status, body, header }) => {
-                let mut headers = error.headers;
-                headers.extend(header);
-                ProviderError { body: Some(body), status: status.or(error.status), headers, ..self.error(surface) }
-            }
-        }
-    }
-
-    fn error(&self, surface: Surface) -> ProviderError {
-        ProviderError {
-            provider: Arc::clone(&self.provider),
-            surface,
-            status: Some(self.status),
-            headers: self.headers.clone(),
-            ..ProviderError::default()
-        }
-    }
-
-    fn content_type(&self) -> &str {
-        self.headers.iter().find(|(name, _)| name == "content-type").map_or("", |(_, value)| value.trim())
+impl Flaw {
+    /// An event that cannot be parsed. Where the answer had begun, a piece of it may be lost; else it is no answer.
+    pub(super) fn torn(has_begun: bool, error: &serde_json::Error) -> Self {
+        if has_begun { Self::Cut(format!("an event of the answer is torn: {error}")) } else { Self::NotUnderstood }
     }
 }
 

@@ -18,7 +18,7 @@ use futures_util::TryStreamExt as _;
 use super::{
     Answer, BuildError,
     http::{HttpClient, Post, accepted, lasting},
-    reading,
+    reading::{self, ReadLimits},
     spec::ProviderSpec,
 };
 use crate::domain::{
@@ -60,28 +60,27 @@ impl ResponsesClient {
         Ok(Box::pin(async move {
             let post = Post { path: "/responses".to_owned(), body, accept, ..Post::default() };
             let reply = http.post(&call, post).await?;
-            let (family, settings) = (Arc::clone(&call.target.family), http.settings().clone());
+            let limits = ReadLimits::of(&call, http.settings());
             let hold = in_background.then(|| attach::Hold::new(http, call, cancels));
             let dialog = answer::ResponseReader::new(lasting(&reply.headers), hold);
-            Ok(reading::read(reply, family, &settings, dialog))
+            Ok(reading::read(reply, limits, dialog))
         }))
     }
 
     /// Reads the answer on that an earlier owner of the invocation asked for. Whatever is wrong with that answer is a cut
     /// of it: it is to be asked for anew.
     fn take_over(&self, call: WireCall) -> Result<Answer, ProviderError> {
-        let family = Arc::clone(&call.target.family);
+        let (family, limits) = (Arc::clone(&call.target.family), ReadLimits::of(&call, self.http.settings()));
         let able = self.stream && call.target.capabilities.background;
         let hold = attach::Hold::taking_over(self.http.clone(), call, self.cancels.clone()).filter(|_| able);
         let Some(mut hold) = hold else {
             let words = "the target's answers cannot be read on any more";
             return Err(ProviderError::transport(family, TransportFault::Cut, words));
         };
-        let settings = self.http.settings().clone();
         Ok(Box::pin(async move {
             let reply = hold.take_over().await?;
             let dialog = answer::ResponseReader::new(lasting(&reply.headers), Some(hold));
-            let deltas = reading::read(reply, family, &settings, dialog);
+            let deltas = reading::read(reply, limits, dialog);
             Ok(Box::pin(deltas.map_err(|error| match error.fault {
                 Some(TransportFault::Protocol) => ProviderError { fault: Some(TransportFault::Cut), ..error },
                 _ => error,

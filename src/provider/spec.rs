@@ -31,6 +31,8 @@ pub struct ProviderSpec {
     pub http: HttpSettings,
     /// What servers of the chat completions dialect differ in.
     pub chat: ChatOptions,
+    /// Whether W3C trace context and baggage are sent with each request.
+    pub propagate_trace: bool,
     /// The cloud's region, for Bedrock; unset: read from the base URL. With it, an empty base URL is composed.
     pub region: Option<String>,
     /// What a scripted provider plays; unset plays the default script.
@@ -105,6 +107,7 @@ impl ProviderSpec {
             extra_headers: BTreeMap::new(),
             http: HttpSettings::default(),
             chat: ChatOptions::default(),
+            propagate_trace: false,
             region: None,
             scripted: None,
         }

@@ -27,6 +27,7 @@ pub struct EventTooLong {
 
 /// Decodes one stream.
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is an independent fact about the bytes so far")]
 pub struct SseDecoder {
     max_bytes: usize,
     /// The line so far, its end not seen yet; never longer than the bound.
@@ -36,10 +37,15 @@ pub struct SseDecoder {
     /// No line has ended yet: it may begin with a byte order mark.
     at_first_line: bool,
     event: SseEvent,
+    /// The event so far has a `data` line.
     has_data: bool,
+    /// It has an `event` line.
+    has_name: bool,
 }
 
 const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
+/// Names of events that only keep a connection open.
+const HEARTBEATS: [&str; 4] = ["ping", "keepalive", "keep-alive", "heartbeat"];
 
 // === impl SseDecoder ===
 
@@ -54,6 +60,7 @@ impl SseDecoder {
             at_first_line: true,
             event: SseEvent::default(),
             has_data: false,
+            has_name: false,
         }
     }
 
@@ -120,13 +127,18 @@ impl SseDecoder {
         let (field, value) = text.split_once(':').unwrap_or((&text, ""));
         let value = value.strip_prefix(' ').unwrap_or(value);
         match field {
-            "event" => value.clone_into(&mut self.event.name),
+            "event" => {
+                self.has_name = true;
+                value.clone_into(&mut self.event.name);
+            }
             "data" => self.add_data(value)?,
             "error" => {
                 "error".clone_into(&mut self.event.name);
                 self.add_data(value)?;
             }
-            // Comments, ids, retry times, and what nobody knows.
+            // It may have held a piece of the answer: passed on as data, it does not parse, and is seen.
+            torn if is_torn(torn) => self.add_data(&text)?,
+            // Comments, ids, retry times, and unknown fields.
             _ => {}
         }
         Ok(None)
@@ -144,10 +156,18 @@ impl SseDecoder {
         Ok(())
     }
 
-    /// An event without data is none, unless it tells of an error.
+    /// The event that a blank line ends. One without data is passed on too, where it has a name or an empty `data` line:
+    /// a piece of the answer may have been torn out of it, and whoever parses it sees that.
     fn dispatch(&mut self) -> Option<SseEvent> {
-        self.has_data = false;
+        let (has_data, has_name) = (mem::take(&mut self.has_data), mem::take(&mut self.has_name));
         let event = mem::take(&mut self.event);
-        (!event.data.is_empty() || event.name == "error").then_some(event)
+        let is_heartbeat = HEARTBEATS.contains(&event.name.as_str());
+        ((has_data || has_name) && !is_heartbeat).then_some(event)
     }
+}
+
+/// Whether a line begins with a field name that was cut off, or that runs into the next one.
+fn is_torn(field: &str) -> bool {
+    let known = ["data", "event"];
+    !field.is_empty() && known.iter().any(|known| known.starts_with(field) || field.ends_with(known))
 }

@@ -92,7 +92,12 @@ impl Best<'_> {
                 continue;
             }
             match &fault.does {
-                Does::Status { .. } | Does::Reset { .. } | Does::Hang | Does::Cut | Does::Late { .. } => {
+                Does::Status { .. }
+                | Does::Reset { .. }
+                | Does::Unreachable
+                | Does::Hang
+                | Does::Cut
+                | Does::Late { .. } => {
                     // Faults of a list exclude each other; what is left of the coin is not hit.
                     lost += share * (1.0 - lost);
                 }

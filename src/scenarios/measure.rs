@@ -40,6 +40,9 @@ impl Measures {
 /// How long a call may be held back before its first attempt and still count as served at once.
 const HELD_BACK: Duration = Duration::from_secs(1);
 
+/// How long a call may be held back at a target that works at full speed.
+const SETTLED: Duration = Duration::from_millis(250);
+
 /// Measures a run.
 pub(super) fn measure(scenario: &Scenario, arrivals: &[Arrival], run: &Run) -> Measures {
     let mut measures = Measures::default();
@@ -125,6 +128,15 @@ impl<'a> Seen<'a> {
         let mut added: Vec<f64> =
             added.map(|(arrival, fate)| seconds(fate.ended) - seconds(arrival.at) - seconds(arrival.service)).collect();
         added.sort_by(f64::total_cmp);
+        let failed = self.judged(index).filter(|(_, fate)| !fate.answered);
+        let mut failed: Vec<f64> = failed.map(|(arrival, fate)| seconds(fate.ended) - seconds(arrival.at)).collect();
+        failed.sort_by(f64::total_cmp);
+        if let Some(value) = failed.get((failed.len() * 99 / 100).min(failed.len().saturating_sub(1))) {
+            measures.set(name("failed_p99"), *value);
+        }
+        let classes: Vec<_> = self.judged(index).filter_map(|(_, fate)| fate.class).collect();
+        let others = classes.iter().filter(|class| classes.first() != Some(class)).count();
+        measures.set(name("other_failures"), share(others, 1));
         for (measure, percent) in [("added_p50", 50), ("added_p99", 99)] {
             if let Some(value) = added.get((added.len() * percent / 100).min(added.len().saturating_sub(1))) {
                 measures.set(name(measure), value.max(0.0));
@@ -202,6 +214,12 @@ impl<'a> Seen<'a> {
                 at_once_from = at_once_from.max(end_of_second);
             }
         }
+        let settled = self.judged(None).filter(|(arrival, fate)| {
+            let first = self.by_call.get(fate.call).and_then(|sent| sent.first());
+            !fate.answered || first.is_none_or(|sent| sent.at.saturating_sub(arrival.at) > SETTLED)
+        });
+        let settled = settled.map(|(arrival, _)| arrival.at.saturating_sub(self.from())).max().unwrap_or_default();
+        measures.set("settled", settled.as_secs_f64());
         measures.set("recover", answered_from.as_secs_f64());
         measures.set("at_once", at_once_from.as_secs_f64());
     }

@@ -96,6 +96,7 @@ pub(super) fn ours(scenario: &Scenario, seed: u64, arrivals: &[Arrival]) -> Resu
         let mut listening = JoinSet::new();
         let heard = Arc::new(Mutex::new(Heard::default()));
         listening.spawn(listen(events.reader(crate::domain::ids::Cursor(0)), began, Arc::clone(&heard)));
+        listening.spawn(Arc::clone(&crowd).reload(began));
         let fates = attend(arrivals, began, |arrival, number| {
             let crowd = Arc::clone(&crowd);
             async move { crowd.call(arrival, number, began).await }
@@ -215,6 +216,8 @@ struct Crowd {
     scenario: Arc<Scenario>,
     stack: Stack,
     targets: Targets,
+    specs: Vec<TargetSpec>,
+    shared: SharedPolicies,
     plans: Vec<Arc<Plan>>,
     ask: ModelCall,
 }
@@ -230,6 +233,7 @@ impl Crowd {
                 target: Arc::clone(target),
                 circuit: Arc::clone(&circuit),
                 concurrency: policy.concurrency.clone(),
+                settings: 0,
             })
             .collect();
         let shared = SharedPolicies {
@@ -263,7 +267,15 @@ impl Crowd {
             classifier: Arc::new(ArcSwap::from_pointee(Classifier::default())),
         };
         let plans = plans.collect();
-        Self { scenario: Arc::clone(scenario), stack: stack(parts, world), targets, plans, ask: ask() }
+        Self { scenario: Arc::clone(scenario), stack: stack(parts, world), targets, specs, shared, plans, ask: ask() }
+    }
+
+    /// Puts other credentials in force when the scenario says so.
+    async fn reload(self: Arc<Self>, began: Instant) {
+        let Some(at) = self.scenario.reload else { return };
+        tokio::time::sleep_until(began + self.scenario.warm + at).await;
+        let specs: Vec<_> = self.specs.iter().map(|spec| TargetSpec { settings: 1, ..spec.clone() }).collect();
+        self.targets.update(&specs, &self.shared);
     }
 
     async fn call(&self, arrival: Arrival, number: usize, began: Instant) -> Fate {

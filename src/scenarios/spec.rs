@@ -38,6 +38,9 @@ pub struct Scenario {
     /// How long each call may take.
     #[serde(with = "units::duration", default = "twenty_seconds")]
     pub deadline: Duration,
+    /// When a new configuration comes that changes the credentials, counted like `from`; never when unset.
+    #[serde(default, with = "optional")]
+    pub reload: Option<Duration>,
     /// Who is asked, in the route's order.
     pub upstreams: Vec<Upstream>,
     /// Who calls; one kind of caller when nothing is said.
@@ -117,6 +120,8 @@ pub enum Does {
         #[serde(with = "units::duration", default = "twenty_millis")]
         after: Duration,
     },
+    /// No connection can be made.
+    Unreachable,
     /// Nothing ever comes.
     Hang,
     /// Everything takes that many times longer.
@@ -347,4 +352,12 @@ pub(super) const FILES: &[(&str, &str)] = &[
     ("16c-retry-after-past.yaml", include_str!("../../scenarios/16c-retry-after-past.yaml")),
     ("16d-retry-after-garbage.yaml", include_str!("../../scenarios/16d-retry-after-garbage.yaml")),
     ("17-ramp.yaml", include_str!("../../scenarios/17-ramp.yaml")),
+    ("18a-short-outages.yaml", include_str!("../../scenarios/18a-short-outages.yaml")),
+    ("18b-short-outages-fallback.yaml", include_str!("../../scenarios/18b-short-outages-fallback.yaml")),
+    ("19-unreachable.yaml", include_str!("../../scenarios/19-unreachable.yaml")),
+    ("20a-limit-a.yaml", include_str!("../../scenarios/20a-limit-a.yaml")),
+    ("20b-limit-b.yaml", include_str!("../../scenarios/20b-limit-b.yaml")),
+    ("20c-limit-c.yaml", include_str!("../../scenarios/20c-limit-c.yaml")),
+    ("21-limit-then-outage.yaml", include_str!("../../scenarios/21-limit-then-outage.yaml")),
+    ("22-refused-key.yaml", include_str!("../../scenarios/22-refused-key.yaml")),
 ];

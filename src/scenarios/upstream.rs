@@ -132,6 +132,9 @@ impl Shared {
                 sleep(*after).await;
                 return Err(ProviderError::transport("openai", TransportFault::Reset, "connection reset by peer"));
             }
+            Some(Does::Unreachable) => {
+                return Err(ProviderError::transport("openai", TransportFault::Refused, "connection refused"));
+            }
             Some(Does::Hang) => std::future::pending().await,
             Some(Does::Slow { times }) => service = service.mul_f64(*times),
             Some(Does::Limit { per_second, burst, least, most }) => {

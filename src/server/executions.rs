@@ -1,27 +1,33 @@
 //! The journal that the configuration names, and the executions that it keeps.
 
-use sha2::{Digest as _, Sha256};
+use std::sync::Arc;
+
+use base64::{Engine as _, engine::general_purpose::STANDARD_NO_PAD as BASE64};
 use tokio::task::JoinSet;
 use uuid::Uuid;
 
-use super::{Options, StartError};
+use super::{Options, StartError, timed_journal::TimedJournal};
 use crate::{
     config::{
         Config,
-        observe::{JournalConfig, JournalStore, Payloads},
+        observe::{JournalStore, Payloads},
     },
     engine::Engine,
     execution::{Executions, Settings},
     grpc::resume_token::TokenKey,
     journal::{self, Limits, Owner},
-    telemetry::JournalLevels,
+    telemetry::{JournalLevels, Metrics},
 };
+
+/// What the journal is called in the events of its loss and in metrics.
+const STORE: &str = "journal";
 
 /// Opens the journal and keeps what runs on it.
 pub(super) async fn start(
     config: &Config,
     options: &Options,
     engine: Engine,
+    metrics: &Metrics,
     tasks: &mut JoinSet<()>,
 ) -> Result<(Executions, TokenKey), StartError> {
     let limits = Limits::from(&config.journal);
@@ -56,9 +62,15 @@ pub(super) async fn start(
         JournalStore::Sqlite(_) => "sqlite",
         JournalStore::Postgres(_) => "postgres",
     };
+    let fresh: [u8; 32] = rand::random();
+    // Replicas on one journal resume each other's invocations, so that they share its key; a journal in memory is gone
+    // with the process, and so is the key.
+    let secret = journal.property("resume_token_key", BASE64.encode(fresh)).await?;
+    metrics.set_store_up(STORE, true);
+    let journal = Arc::new(TimedJournal::new(journal, metrics.clone()));
     let executions = Executions::new(engine, journal, settings);
     tasks.spawn(executions.clone().keep());
-    Ok((executions, token_key(&kept)))
+    Ok((executions, TokenKey::new(secret.as_bytes())))
 }
 
 /// What the journal holds, for the metrics.
@@ -67,28 +79,18 @@ pub(super) fn levels(executions: &Executions) -> JournalLevels {
     JournalLevels {
         waiting: levels.waiting as u64,
         dropped: levels.dropped,
+        unrecorded: levels.unrecorded,
         invocations: levels.kept.invocations,
         steps: levels.kept.events,
-        bytes: levels.kept.event_bytes,
+        bytes: levels.kept.bytes,
         threads: levels.kept.threads,
         stripped: levels.removed.stripped,
         deleted: levels.removed.deleted,
+        threads_removed: levels.removed.threads,
     }
 }
 
 /// This process and no other, also not the same one started again.
 fn incarnation() -> Owner {
     Owner::new(Uuid::now_v7().to_string())
-}
-
-/// The key of resume tokens. Replicas on one journal resume each other's invocations, so that they share a key; where
-/// the journal is gone with the process, so is the key.
-fn token_key(config: &JournalConfig) -> TokenKey {
-    let place = match &config.store {
-        JournalStore::Embedded | JournalStore::Memory => return TokenKey::random(),
-        JournalStore::Sqlite(path) => std::path::absolute(path).unwrap_or_else(|_| path.clone()).display().to_string(),
-        JournalStore::Postgres(url) => url.expose().to_owned(),
-    };
-    let secret = Sha256::new().chain_update(b"relight resume token\0").chain_update(place.as_bytes()).finalize();
-    TokenKey::new(&secret)
 }

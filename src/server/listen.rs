@@ -1,14 +1,22 @@
 //! The listeners: bound early and with a plain word when a port is taken, served with the protocol's bounds set.
 
-use std::{io, net::SocketAddr};
+use std::{future::Future, io, net::SocketAddr};
 
-use tokio::{net::TcpListener, sync::watch, task::JoinSet};
+use axum::serve::Listener;
+use futures_util::stream;
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::TcpListener,
+    sync::watch,
+    task::JoinSet,
+};
 use tonic::{
     service::Routes,
-    transport::{Certificate, Identity, Server, ServerTlsConfig, server::TcpIncoming},
+    transport::{Server, server::Connected},
 };
+use tower_http::cors::CorsLayer;
 
-use super::StartError;
+use super::{StartError, connection::LimitedListener, intake::Intake, tls::Certificates};
 use crate::{config::server::ServerConfig, grpc::v1};
 
 /// How often an idle connection is probed, and how long the peer may take to answer.
@@ -86,14 +94,17 @@ pub(super) async fn bind(setting: &'static str, address: SocketAddr) -> Result<T
 pub(super) fn serve_grpc(
     server: &ServerConfig,
     listener: TcpListener,
-    mut routes: Routes,
+    (mut routes, cors): (Routes, CorsLayer),
+    certificates: &Certificates,
+    intake: &Intake,
     mut stop: watch::Receiver<bool>,
     tasks: &mut JoinSet<()>,
 ) -> Result<(), StartError> {
     if server.reflection {
         routes = with_reflection(routes)?;
     }
-    let mut builder = Server::builder()
+    let routes = intake.before(routes);
+    let builder = Server::builder()
         .max_concurrent_streams(server.max_concurrent_streams)
         .http2_max_header_list_size(u32::try_from(server.max_header_bytes).unwrap_or(u32::MAX))
         .http2_keepalive_interval(Some(KEEPALIVE_INTERVAL))
@@ -101,30 +112,46 @@ pub(super) fn serve_grpc(
         // With a grace set as well, tonic cuts the socket without a GOAWAY; alone, the age is the right two-stage end.
         .max_connection_age(server.max_connection_age)
         .accept_http1(server.grpc_web);
-    if let Some(tls) = tls(server)? {
-        builder = builder.tls_config(tls).map_err(|error| StartError::Tls(error.to_string()))?;
-    }
-    let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
     let stopped = async move {
         // An error means that the server is gone, which is a stop as well.
         let _ = stop.wait_for(|stop| *stop).await;
     };
-    let web = server.grpc_web;
-    tasks.spawn(async move {
-        let served = if web {
-            builder
-                .layer(tonic_web::GrpcWebLayer::new())
-                .add_routes(routes)
-                .serve_with_incoming_shutdown(incoming, stopped)
-                .await
+    let api = Api { builder, web: server.grpc_web.then_some(cors), routes };
+    let listener = LimitedListener::new("grpc", listener, &server.limits, &server.timeouts);
+    match certificates.listener(listener) {
+        Ok(listener) => tasks.spawn(api.serve(listener, stopped)),
+        Err(listener) => tasks.spawn(api.serve(listener, stopped)),
+    };
+    Ok(())
+}
+
+/// The gRPC API before it has connections.
+struct Api {
+    builder: Server,
+    /// Which pages may call by gRPC-Web, where it is spoken.
+    web: Option<CorsLayer>,
+    routes: Routes,
+}
+
+impl Api {
+    async fn serve<L>(mut self, listener: L, stopped: impl Future<Output = ()>)
+    where
+        L: Listener<Io: AsyncRead + AsyncWrite + Connected + Unpin + Send + 'static>,
+    {
+        let connections = stream::unfold(listener, async |mut listener| {
+            let (connection, _) = listener.accept().await;
+            Some((Ok::<_, io::Error>(connection), listener))
+        });
+        let served = if let Some(cors) = self.web {
+            let mut builder = self.builder.layer(cors).layer(tonic_web::GrpcWebLayer::new());
+            builder.add_routes(self.routes).serve_with_incoming_shutdown(connections, stopped).await
         } else {
-            builder.add_routes(routes).serve_with_incoming_shutdown(incoming, stopped).await
+            self.builder.add_routes(self.routes).serve_with_incoming_shutdown(connections, stopped).await
         };
         if let Err(error) = served {
             tracing::error!(%error, "the gRPC listener ended");
         }
-    });
-    Ok(())
+    }
 }
 
 /// Both versions of reflection: many clients speak only the older one.
@@ -133,21 +160,10 @@ fn with_reflection(routes: Routes) -> Result<Routes, StartError> {
         tonic_reflection::server::Builder::configure()
             .register_encoded_file_descriptor_set(v1::DESCRIPTORS)
             .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+            .register_encoded_file_descriptor_set(tonic_types::pb::FILE_DESCRIPTOR_SET)
     };
-    let broken = |error: tonic_reflection::server::Error| StartError::Tls(format!("reflection: {error}"));
+    let broken = |error: tonic_reflection::server::Error| StartError::Reflection(error.to_string());
     Ok(routes
         .add_service(builder().build_v1().map_err(broken)?)
         .add_service(builder().build_v1alpha().map_err(broken)?))
-}
-
-fn tls(server: &ServerConfig) -> Result<Option<ServerTlsConfig>, StartError> {
-    let Some(files) = &server.tls else { return Ok(None) };
-    let read = |path: &std::path::Path| {
-        std::fs::read(path).map_err(|error| StartError::Tls(format!("{}: {error}", path.display())))
-    };
-    let mut tls = ServerTlsConfig::new().identity(Identity::from_pem(read(&files.cert_file)?, read(&files.key_file)?));
-    if let Some(authority) = &files.client_ca_file {
-        tls = tls.client_ca_root(Certificate::from_pem(read(authority)?));
-    }
-    Ok(Some(tls))
 }

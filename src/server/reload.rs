@@ -1,14 +1,15 @@
 //! Puts a changed configuration in force, and says so; one that is wrong changes nothing, and that is said too.
 
-use std::sync::Arc;
+use std::{net::SocketAddr, sync::Arc};
 
 use arc_swap::ArcSwap;
 use tokio::task::JoinSet;
 
+use super::tls::Certificates;
 use crate::{
     config::{ConfigWatcher, Loaded, ProcessEnvironment, Reload},
     domain::{clock, event::SettingFault},
-    engine::{Engine, Rejection},
+    engine::{ChangedSettings, Engine, Rejection},
     grpc::auth::Authenticator,
     telemetry::Metrics,
 };
@@ -18,12 +19,14 @@ use crate::{
 pub(super) struct Reloads {
     pub(super) engine: Engine,
     pub(super) authenticator: Arc<ArcSwap<Authenticator>>,
+    pub(super) certificates: Certificates,
     pub(super) metrics: Metrics,
 }
 
-/// Follows the configuration's file as long as the server lives.
-pub(super) fn follow(loaded: Loaded, reloads: Reloads, tasks: &mut JoinSet<()>) {
-    let watcher = ConfigWatcher::start(loaded, Arc::new(ProcessEnvironment), move |reload| reloads.take(&reload));
+/// Follows the configuration's file as long as the server lives; `bound` is where callers reach it.
+pub(super) fn follow(loaded: Loaded, bound: Vec<SocketAddr>, reloads: Reloads, tasks: &mut JoinSet<()>) {
+    let environment = Arc::new(ProcessEnvironment);
+    let watcher = ConfigWatcher::start(loaded, bound, environment, move |reload| reloads.take(&reload));
     tasks.spawn(async move {
         let _watcher = watcher;
         std::future::pending::<()>().await;
@@ -42,12 +45,17 @@ impl Reloads {
                     self.rejected(reason, vec![fault]);
                     return;
                 }
+                self.certificates.renew(&config.server);
                 self.authenticator.store(Arc::new(Authenticator::new(&config.server)));
                 self.metrics.targets_changed(super::target_names(&self.engine));
                 for setting in needs_restart {
-                    tracing::warn!(setting, "the setting was changed, but it is read at the start only");
+                    tracing::warn!(
+                        setting,
+                        "the setting was changed but is read at the start only; it needs a restart"
+                    );
                 }
-                self.engine.configuration_changed(Ok(changed.clone()));
+                let (changed, needs_restart) = (changed.clone(), needs_restart.clone());
+                self.engine.configuration_changed(Ok(ChangedSettings { changed, needs_restart }));
             }
             Reload::Rejected(faults) => self.rejected(faults.to_string(), faults.told()),
         }

@@ -1,7 +1,13 @@
 //! The admin port's plain HTTP: metrics for a scraper, liveness and readiness for a probe.
 //!
-//! It says nothing of any invocation and takes nothing in. Liveness never fails because a provider is down, and an
-//! open circuit unreadies nobody: readiness is only about this process (started, and not draining).
+//! It says nothing of any invocation and takes nothing in. Liveness fails only where workers of this process do not come
+//! back from a task, never because a provider is down, and an open circuit unreadies no replica: readiness is only about
+//! this process (started, and not draining).
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
 
 use axum::{
     Router,
@@ -14,17 +20,27 @@ use tokio::sync::watch;
 
 use super::metrics::Metrics;
 
-/// `GET /metrics`, `/livez` and `/readyz`; ready is what `ready` says at that moment.
-pub fn router(metrics: Metrics, ready: watch::Receiver<bool>) -> Router {
-    Router::new()
-        .route("/metrics", get(scrape))
-        .with_state(metrics)
-        .route("/livez", get(async || "alive\n"))
-        .route("/readyz", get(readiness).with_state(ready))
+/// `GET /metrics` where there are any to serve, `/livez` and `/readyz`, which say what `live` and `ready`
+/// hold at that moment.
+pub fn router(metrics: Option<Metrics>, ready: watch::Receiver<bool>, live: Arc<AtomicBool>) -> Router {
+    let router = match metrics {
+        Some(metrics) => Router::new().route("/metrics", get(scrape)).with_state(metrics),
+        // Said here, because the gRPC services beside it answer every other path in their own way.
+        None => Router::new().route("/metrics", get(async || StatusCode::NOT_FOUND)),
+    };
+    router.route("/livez", get(liveness).with_state(live)).route("/readyz", get(readiness).with_state(ready))
 }
 
 async fn scrape(State(metrics): State<Metrics>) -> impl IntoResponse {
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], metrics.render())
+}
+
+async fn liveness(State(live): State<Arc<AtomicBool>>) -> impl IntoResponse {
+    if live.load(Ordering::Relaxed) {
+        (StatusCode::OK, "alive\n")
+    } else {
+        (StatusCode::SERVICE_UNAVAILABLE, "workers do not come back from their tasks\n")
+    }
 }
 
 async fn readiness(State(ready): State<watch::Receiver<bool>>) -> impl IntoResponse {
@@ -56,12 +72,15 @@ mod tests {
         let (metrics, _task) =
             Metrics::start(&EventBus::new(4), &TelemetrySettings::default(), TargetNames::default()).unwrap();
         let (ready, seen) = watch::channel(false);
-        let router = router(metrics, seen);
+        let live = Arc::new(AtomicBool::new(true));
+        let router = router(Some(metrics), seen, Arc::clone(&live));
         assert_eq!(asked(&router, "/readyz").await.0, StatusCode::SERVICE_UNAVAILABLE);
         ready.send_replace(true);
         assert_eq!(asked(&router, "/readyz").await.0, StatusCode::OK);
         ready.send_replace(false);
         assert_eq!(asked(&router, "/livez").await.0, StatusCode::OK);
+        live.store(false, Ordering::Relaxed);
+        assert_eq!(asked(&router, "/livez").await.0, StatusCode::SERVICE_UNAVAILABLE);
     }
 
     #[tokio::test]
@@ -69,8 +88,17 @@ mod tests {
         let (metrics, _task) =
             Metrics::start(&EventBus::new(4), &TelemetrySettings::default(), TargetNames::default()).unwrap();
         let (_ready, seen) = watch::channel(true);
-        let (status, body) = asked(&router(metrics, seen), "/metrics").await;
+        let router = router(Some(metrics), seen, Arc::new(AtomicBool::new(true)));
+        let (status, body) = asked(&router, "/metrics").await;
         assert_eq!(status, StatusCode::OK);
         assert!(body.lines().any(|line| line == "relight_inflight 0"), "{body}");
+    }
+
+    #[tokio::test]
+    async fn without_metrics_there_is_no_such_page_and_probes_stay() {
+        let (_ready, seen) = watch::channel(true);
+        let router = router(None, seen, Arc::new(AtomicBool::new(true)));
+        assert_eq!(asked(&router, "/metrics").await.0, StatusCode::NOT_FOUND);
+        assert_eq!(asked(&router, "/readyz").await.0, StatusCode::OK);
     }
 }

@@ -1,10 +1,14 @@
 //! Logs: one line per fact, told by a reader of the bus.
 //!
-//! A line names the trace, the invocation, the route, the operation and the target, so that a log, a trace and an
-//! answer can be laid side by side. Lines come from events, which hold no content and no key; library logs go another
-//! way (`init_process_logs`), at their own level.
+//! A line names the trace, the invocation with its thread, tenant and labels, the route, the operation and the target, so
+//! that a log, a trace and an answer can be laid side by side; that of a failure or a retry says what an operator can do.
+//! Lines come from events, which hold no content and no key; library logs go another way (`init_process_logs`), at their
+//! own level.
+
+mod process;
 
 use std::{
+    collections::BTreeMap,
     fmt::Write as _,
     io::{self, Write},
 };
@@ -19,6 +23,7 @@ use super::{
 use crate::{
     domain::{
         event::{Event, EventBody, Severity},
+        failure::words,
         ids::{TargetId, ThreadId},
     },
     events::{EventBus, Reading},
@@ -50,10 +55,13 @@ pub fn start_logs(bus: &EventBus, format: LogFormat, level: Severity, to: Box<dy
 /// # Errors
 /// When the filter cannot be read, or another subscriber is in force in this process.
 pub fn init_process_logs(format: LogFormat, filter: &str) -> Result<(), TelemetryError> {
-    let filter = EnvFilter::try_new(filter).map_err(|error| TelemetryError::Logs(error.to_string()))?;
+    let wrong = |error: &dyn std::fmt::Display| TelemetryError::Logs(error.to_string());
+    let filter = EnvFilter::try_new(filter).map_err(|error| wrong(&error))?;
+    // The watcher of the configuration's directory logs each change there; a log file in it would feed itself.
+    let filter = filter.add_directive("notify=warn".parse().map_err(|error| wrong(&error))?);
     let subscriber = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr);
     match format {
-        LogFormat::Json => subscriber.json().finish().try_init(),
+        LogFormat::Json => subscriber.event_format(process::JsonLines).finish().try_init(),
         LogFormat::Human { colour } => subscriber.with_ansi(colour).finish().try_init(),
     }
     .map_err(|error| TelemetryError::Logs(error.to_string()))
@@ -81,6 +89,10 @@ struct Line<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     thread: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    tenant: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    labels: Option<&'a BTreeMap<String, String>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     route: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     operation: Option<&'a str>,
@@ -88,6 +100,10 @@ struct Line<'a> {
     target: Option<&'a str>,
     #[serde(skip_serializing_if = "is_zero")]
     attempt: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    remaining: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    recovery_hint: Option<String>,
     cursor: u64,
     detail: &'a EventBody,
 }
@@ -130,10 +146,14 @@ impl Lines {
                     trace_id: scope.map_or("", |scope| &scope.trace_id),
                     invocation: scope.map(|scope| scope.invocation.as_str()),
                     thread: scope.and_then(|scope| scope.thread.as_ref()).map(ThreadId::as_str),
+                    tenant: scope.map(|scope| scope.tenant.as_str()).filter(|tenant| !tenant.is_empty()),
+                    labels: scope.map(|scope| &scope.labels).filter(|labels| !labels.is_empty()),
                     route: scope.map(|scope| scope.route.as_str()),
                     operation: scope.map(|scope| scope.operation.as_str()),
                     target: event.target.as_ref().map(TargetId::as_str),
                     attempt: event.attempt,
+                    remaining: remaining(&event.body),
+                    recovery_hint: hint(&event.body),
                     cursor: event.cursor.0,
                     detail: &event.body,
                 };
@@ -148,7 +168,20 @@ impl Lines {
                 let message = one_line(&event.display());
                 // Writing to a string cannot fail.
                 let _ = write!(text, "{time} {severity} {message}");
+                if let Some(hint) = hint(&event.body) {
+                    let _ = write!(text, "  hint={:?}", one_line(&hint));
+                }
                 if let Some(scope) = &event.scope {
+                    let failed = matches!(event.body, EventBody::InvocationFailed { .. });
+                    let thread = scope.thread.as_ref().map(ThreadId::as_str);
+                    for (key, value) in [("thread", thread), ("tenant", Some(scope.tenant.as_str()))] {
+                        if let Some(value) = value.filter(|value| failed && !value.is_empty()) {
+                            let _ = write!(text, "  {key}={}", one_line(value));
+                        }
+                    }
+                    for (key, value) in scope.labels.iter().filter(|_| failed) {
+                        let _ = write!(text, "  {}={}", one_line(key), one_line(value));
+                    }
                     let _ = write!(text, "  invocation={}", one_line(scope.invocation.as_str()));
                     if !scope.trace_id.is_empty() {
                         let _ = write!(text, " trace={}", scope.trace_id);
@@ -179,6 +212,28 @@ impl Lines {
                 )
             }
         };
+    }
+}
+
+/// Retries that are left after the one that begins.
+fn remaining(body: &EventBody) -> Option<u32> {
+    match body {
+        EventBody::RecoveryAttempted { retry, max_retries, .. } => Some(max_retries.saturating_sub(*retry)),
+        _ => None,
+    }
+}
+
+/// What an operator or developer can do about a failure.
+fn hint(body: &EventBody) -> Option<String> {
+    match body {
+        EventBody::InvocationFailed { recovery_hint, .. } => {
+            Some(recovery_hint.clone()).filter(|hint| !hint.is_empty())
+        }
+        EventBody::AttemptFailed { class, detail, .. } => {
+            Some(words::for_operator(*class, *detail, None, false).into_owned())
+        }
+        EventBody::RecoveryAttempted { class, .. } => Some(words::for_operator(*class, None, None, false).into_owned()),
+        _ => None,
     }
 }
 

@@ -17,7 +17,7 @@ use std::{
 };
 
 use arc_swap::ArcSwap;
-use opentelemetry::{InstrumentationScope, KeyValue, metrics::MeterProvider as _};
+use opentelemetry::{InstrumentationScope, KeyValue, StringValue, metrics::MeterProvider as _};
 use opentelemetry_otlp::MetricExporter;
 use opentelemetry_sdk::metrics::{PeriodicReader, SdkMeterProvider};
 use prometheus::{Registry, TextEncoder};
@@ -153,8 +153,8 @@ impl Metrics {
     }
 
     /// Says how a gRPC call ended: its method, its status by name (`OK`, `UNAVAILABLE`), and how long it took.
-    pub fn rpc_finished(&self, method: &'static str, status: &'static str, took: Duration) {
-        let attributes = [KeyValue::new(attr::RPC_METHOD, method), KeyValue::new(attr::RPC_STATUS, status)];
+    pub fn rpc_finished(&self, method: impl Into<StringValue>, status: &'static str, took: Duration) {
+        let attributes = [KeyValue::new(attr::RPC_METHOD, method.into()), KeyValue::new(attr::RPC_STATUS, status)];
         self.inner.instruments.rpc_duration.record(took.as_secs_f64(), &attributes);
     }
 
@@ -205,8 +205,11 @@ fn provider(registry: &Registry, settings: &TelemetrySettings) -> Result<SdkMete
         let exporter = traces::reaching(MetricExporter::builder().with_tonic(), endpoint, settings)?
             .build()
             .map_err(|source| TelemetryError::Endpoint { endpoint: endpoint.clone(), source })?;
-        builder =
-            builder.with_reader(PeriodicReader::builder(exporter).with_interval(settings.metrics_interval).build());
+        let mut reader = PeriodicReader::builder(exporter);
+        if let Some(interval) = settings.metrics_interval {
+            reader = reader.with_interval(interval);
+        }
+        builder = builder.with_reader(reader.build());
     }
     Ok(builder.build())
 }

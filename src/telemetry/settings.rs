@@ -17,8 +17,8 @@ pub struct TelemetrySettings {
     pub otlp_ca: Option<Vec<u8>>,
     /// Whether metrics go to the OTLP endpoint too.
     pub otlp_metrics: bool,
-    /// Time between two exports of metrics.
-    pub metrics_interval: Duration,
+    /// Time between two exports of metrics; unset: `OTEL_METRIC_EXPORT_INTERVAL`, or one minute.
+    pub metrics_interval: Option<Duration>,
     /// Longest time for one export.
     pub export_timeout: Duration,
     /// `service.name` of the resource.
@@ -67,7 +67,7 @@ impl Default for TelemetrySettings {
             otlp_headers: BTreeMap::new(),
             otlp_ca: None,
             otlp_metrics: false,
-            metrics_interval: Duration::from_secs(30),
+            metrics_interval: None,
             export_timeout: Duration::from_secs(10),
             service_name: "relight".to_owned(),
             instance: None,

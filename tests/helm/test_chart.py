@@ -133,7 +133,7 @@ def test_helm_test_sees_the_configuration_as_the_server_does(example):
     assert bool(pods) is example.get("tests", {}).get("enabled", True)
     for pod in pods:
         tested, server = pod["spec"]["containers"][0], container_of(example)
-        assert tested["args"] == ["config", "check", "--config", "/etc/relight/relight.yaml"]
+        assert tested["args"] == ["config", "check", "/etc/relight/relight.yaml"]
         assert server["args"][:3] == ["serve", "--config", "/etc/relight/relight.yaml"]
         for same in ("image", "env", "envFrom", "volumeMounts"):
             assert tested.get(same) == server.get(same)

@@ -26,7 +26,7 @@ fn file(name: &str, text: &str) -> (tempfile::TempDir, String) {
 async fn a_wrong_configuration_is_told_with_all_faults_and_their_places_and_exit_code_2() {
     let (_folder, path) = file("relight.yaml", FAULTY);
     let expected = format!(
-        "{path}:1:19: server.listen: `nowhere` is no IP address with a port; write it like 127.0.0.1:50051\n\
+        "{path}:1:19: server.listen: `nowhere` is no IP address or host name of this machine with a port; write it like 127.0.0.1:50051\n\
          {path}:3:20: targets.gpt.provider: `opnai` is no provider; did you mean `openai`?\n\
          {path}:5:24: routes.default.targets[0]: `gtp` is no target; did you mean `gpt`?\n\
          relight: the configuration has 3 faults\n"

@@ -13,7 +13,9 @@ use relight::{
     domain::{event::EventBody, ids::TenantId},
     engine::Engine,
     events::{EventBus, Reading},
+    execution::{Executions, Settings},
     front::{self, Caller, Door},
+    journal::{Limits, MemoryJournal, Owner},
     layers::spans::Spans,
 };
 use serde_json::Value;
@@ -24,18 +26,11 @@ use crate::support::front::question;
 
 const TEXT: &str = "One two three four five six seven eight nine ten.";
 
-#[derive(Default)]
-struct OpenDoor {
-    draining: bool,
-}
+struct OpenDoor;
 
 impl Door for OpenDoor {
     fn identify(&self, _: &HeaderMap, _: Option<&[u8]>) -> Option<Caller> {
         Some(Caller { tenant: TenantId::from("default"), routes: Vec::new() })
-    }
-
-    fn is_draining(&self) -> bool {
-        self.draining
     }
 }
 
@@ -48,6 +43,12 @@ struct Held {
 
 /// A front before a primary that plays `script` and a fallback that answers.
 fn front(script: &str) -> (Router, Engine) {
+    let (router, engine, _) = front_on(script);
+    (router, engine)
+}
+
+/// The same, with the executions behind it.
+fn front_on(script: &str) -> (Router, Engine, Executions) {
     let text = format!(
         "server: {{ openai_front: {{ listen: \"127.0.0.1:0\" }} }}\n\
          providers:\n  p: {{ dialect: scripted, script: {{ {script} }} }}\n  \
@@ -58,7 +59,9 @@ fn front(script: &str) -> (Router, Engine) {
     );
     let loaded = load_text(&text, None, &GivenEnvironment::new()).unwrap_or_else(|faults| panic!("{faults}"));
     let engine = Engine::new(loaded.config, Spans::disabled(), EventBus::new(1024)).unwrap();
-    (front::router(engine.clone(), Arc::new(OpenDoor::default()), 1 << 20), engine)
+    let journal = Arc::new(MemoryJournal::new(Limits::default()));
+    let executions = Executions::new(engine.clone(), journal, Settings::new(Owner::new("here")));
+    (front::router(engine.clone(), executions.clone(), Arc::new(OpenDoor), 1 << 20), engine, executions)
 }
 
 async fn ask(router: &Router) -> Held {
@@ -148,8 +151,8 @@ async fn s15_an_outage_of_a_minute_costs_the_provider_four_attempts_and_ends_wit
 
 #[tokio::test(start_paused = true)]
 async fn a_replica_that_ends_sends_its_callers_to_another_one_at_once() {
-    let (_, engine) = front("otherwise: timeout");
-    let router = front::router(engine, Arc::new(OpenDoor { draining: true }), 1 << 20);
+    let (router, _, executions) = front_on("otherwise: timeout");
+    executions.hand_over().await;
     let request = Request::post("/v1/chat/completions").body(Body::from(question("bench", true).to_string())).unwrap();
     let response = router.oneshot(request).await.unwrap();
     assert_eq!(response.status(), 503);

@@ -114,8 +114,12 @@ async fn a_cut_stream_whose_restart_repeats_it_goes_on_as_if_nothing_had_happene
     b.otherwise(Reply::text(TEXT));
     let answer = front("", (&a, &b), false).await.ask("chat", true).await;
     assert!(answer.succeeded_with(TEXT), "{answer:?}");
-    assert_eq!((roles(&answer), b.requests().len()), (1, 1));
-    assert!(answer.body.contains(": relight attempts=2 target=b"), "{answer:?}");
+    assert_eq!(
+        (roles(&answer), a.requests().len(), b.requests().len()),
+        (1, 2, 1),
+        "the target that wrote it goes first"
+    );
+    assert!(answer.body.contains(": relight attempts=3 target=b"), "{answer:?}");
 }
 
 #[tokio::test]

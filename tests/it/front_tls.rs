@@ -16,16 +16,16 @@ use rustls::{
 };
 
 /// An authority, and what it signed.
-struct Authority {
+pub(crate) struct Authority {
     certificate: CertificateDer<'static>,
-    pem: String,
+    pub(crate) pem: String,
     issuer: Issuer<'static, KeyPair>,
 }
 
 // === impl Authority ===
 
 impl Authority {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::new(Vec::new()).unwrap();
         params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
@@ -35,8 +35,13 @@ impl Authority {
     }
 
     fn sign(&self, usage: ExtendedKeyUsagePurpose) -> (rcgen::Certificate, KeyPair) {
+        self.sign_for("localhost", usage)
+    }
+
+    /// A new certificate of this name, and its key.
+    pub(crate) fn sign_for(&self, name: &str, usage: ExtendedKeyUsagePurpose) -> (rcgen::Certificate, KeyPair) {
         let key = KeyPair::generate().unwrap();
-        let mut params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+        let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();
         params.extended_key_usages = vec![usage];
         (params.signed_by(&key, &self.issuer).unwrap(), key)
     }

@@ -4,6 +4,7 @@
 
 mod bounds;
 mod leases;
+mod pressure;
 mod requests;
 mod retention;
 mod sealed;
@@ -204,6 +205,7 @@ fn outcome(name: &str, result: Result<&str, FailureClass>) -> Outcome {
     };
     Outcome {
         invocation: id(name),
+        operation: None,
         result: result.map(completion).map_err(|class| Failure { at: at(1), ..Failure::local(class, "it failed") }),
         attempts: Vec::new(),
         recovery_applied: Vec::new(),

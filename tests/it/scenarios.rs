@@ -7,6 +7,14 @@ use relight::scenarios::{self, Options, Report, Scenario};
 /// Without the references, which no gate asks for.
 const ALONE: Options = Options { seed: 1, rate: None, length: None, references: false };
 
+/// Faults that last for a short while.
+const FAULTS: [&str; 4] = [
+    "status: { code: 500 }",
+    "status: { code: 503 }",
+    "reset: {}",
+    "status: { code: 429, headers: [[retry-after, \"1\"]] }",
+];
+
 fn scenario(id: &str) -> Scenario {
     let all = scenarios::all().expect("every file is a scenario");
     all.into_iter().find(|scenario| scenario.id == id).expect("there is such a scenario")
@@ -25,7 +33,7 @@ fn passes(id: &str) -> Report {
 #[test]
 fn every_scenario_of_the_table_has_a_file() {
     let all = scenarios::all().expect("every file is a scenario");
-    for number in 0..=17 {
+    for number in 0..=22 {
         let of_number = |id: &str| id.trim_end_matches(char::is_alphabetic) == number.to_string();
         assert!(all.iter().any(|scenario| of_number(&scenario.id)), "{number}");
     }
@@ -170,4 +178,66 @@ fn late_results_from_before_an_outage_have_no_effect() {
     };
     assert_eq!(moves(&answers), moves(&failures));
     assert!(moves(&answers).len() > 10);
+}
+
+#[test]
+fn short_outages_are_outlasted() {
+    passes("18a");
+}
+
+#[test]
+fn short_outages_of_both_targets_are_outlasted() {
+    passes("18b");
+}
+
+#[test]
+fn what_was_never_sent_costs_no_attempt() {
+    passes("19");
+}
+
+#[test]
+fn a_limit_of_two_seconds_loses_nobody_and_slows_nobody_after_it() {
+    for id in ["20a", "20b", "20c"] {
+        for rate in [1.0, 10.0, 100.0] {
+            let report = run(id, Options { rate: Some(rate), ..ALONE });
+            assert!(report.passed(), "{rate}/s\n{report}{:?}", report.ours);
+        }
+    }
+}
+
+#[test]
+fn an_outage_after_a_limit_is_waited_out() {
+    passes("21");
+}
+
+#[test]
+fn a_refused_key_is_reported_at_once_and_its_correction_is_used_at_once() {
+    passes("22");
+}
+
+#[test]
+fn two_targets_that_fail_together_answer_at_least_what_one_answers_alone() {
+    let text = |count: usize, (fault, from, lasts): (usize, u64, u64)| {
+        let (does, to) = (FAULTS[fault], from + lasts);
+        let upstream = |index| {
+            format!(
+                "  - name: target-{index}\n    faults:\n      - {{ from: {from}ms, to: {to}ms, does: {{ {does} }} }}\n"
+            )
+        };
+        let upstreams: String = (0..count).map(upstream).collect();
+        format!(
+            "id: x\ntitle: t\nabout: a\nrate: 1\nwarm: 2s\nfault: 6s\ntail: 0s\nupstreams:\n{upstreams}gates: {{}}\n"
+        )
+    };
+    let success = |text: &str, seed| {
+        let scenario = Scenario::parse("x", text).expect("it is a scenario");
+        let report = scenarios::run(&scenario, Options { seed, ..ALONE }).expect("it runs");
+        report.ours.get("success").unwrap_or(1.0)
+    };
+    for seed in 0..24_u64 {
+        let draw = |salt: u64, below: u64| (seed * 2_654_435_761 + salt * 40_503).rotate_left(7) % below;
+        let outage = (usize::try_from(seed).unwrap() % FAULTS.len(), draw(2, 1000), 500 + draw(3, 4500));
+        let (alone, together) = (success(&text(1, outage), seed), success(&text(2, outage), seed));
+        assert!(together >= alone, "{together} together, {alone} alone: {outage:?}, seed {seed}");
+    }
 }

@@ -72,14 +72,15 @@ async fn an_answer_without_its_done_is_whole() {
 }
 
 #[tokio::test]
-async fn one_malformed_event_is_passed_over_where_the_rest_is_coherent() {
+async fn a_malformed_event_breaks_the_stream_and_the_answer_is_made_again() {
     let upstream = Upstream::start().await;
     let finish = chunk(&json!({}), Some("stop"));
-    upstream.otherwise(Reply::events(&[piece("One "), "{\"choices\": [".to_owned(), piece("two."), finish]));
+    upstream.push(Reply::events(&[piece("One "), "{\"choices\": [".to_owned(), piece("two."), finish.clone()]));
+    upstream.otherwise(Reply::events(&[piece("One lost "), piece("two."), finish]));
     let relight = Relight::start(&one_target(&upstream)).await;
     let (folding, _) = Folding::all(relight.recovery(), streaming("Hello", RewindMode::Rewind)).await;
     assert!(folding.is_completed(), "{:?}", folding.terminal);
-    assert_eq!(folding.text(), "One two.");
+    assert_eq!(folding.text(), "One lost two.");
 }
 
 #[tokio::test]

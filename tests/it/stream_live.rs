@@ -71,7 +71,8 @@ async fn an_upstream_cut_anywhere_is_recovered_and_the_answer_is_whole() {
 async fn a_silent_upstream_is_shown_to_be_waited_for_every_ten_seconds() {
     let upstream = Upstream::start().await;
     upstream.otherwise(Reply::text(ANSWER).slow_head(Duration::from_secs(11)));
-    let relight = Relight::start(&one_target(&upstream).replace("400ms", "15s")).await;
+    let relight =
+        Relight::start(&one_target(&upstream).replace("400ms", "15s").replace("deadline: 20s", "deadline: 60s")).await;
     let (folding, ended) = Folding::all(relight.recovery(), streaming("Hello", RewindMode::Rewind)).await;
     assert!(ended.is_none(), "{ended:?}");
     assert!(folding.heartbeats >= 1);

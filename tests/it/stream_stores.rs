@@ -133,7 +133,7 @@ async fn saving_fails(store: &Store) {
             let request = InvokeWithRecoveryRequest { invocation: Some(on_thread("Third?")) };
             match relight.recovery().invoke_with_recovery(request).await {
                 Ok(response) => return response.into_inner(),
-                Err(status) => assert_eq!(status.code(), Code::Aborted, "{status:?}"),
+                Err(status) => assert_eq!(status.code(), Code::FailedPrecondition, "{status:?}"),
             }
             tokio::time::sleep(Duration::from_millis(50)).await;
         }

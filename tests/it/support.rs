@@ -1,11 +1,14 @@
 //! What integration tests stand on: fakes of the world around Relight that can fail on demand.
 
+pub(crate) mod cluster;
 pub(crate) mod dialect;
 pub(crate) mod folding;
 pub(crate) mod front;
 pub(crate) mod otlp;
 pub(crate) mod postgres;
+pub(crate) mod process;
 pub(crate) mod relight;
+pub(crate) mod reloaded;
 pub(crate) mod terminal;
 pub(crate) mod upstream;
 pub(crate) mod wire;

@@ -2,8 +2,8 @@
 
 use relight::{
     domain::failure::InvalidRequestDetail,
-    policy::classify::{
-        Verdict,
+    policy::{
+        classify::Verdict,
         corpus::{Score, Tally},
     },
 };

@@ -103,6 +103,7 @@ impl Provider {
             // AWS never says for how long.
             scenes[0].promise = limit_is_waited_out;
             scenes[0].story = "The refusal is in AWS's own words, which state no wait: Relight backs off by its own.";
+            scenes[0].moral = "Backed off by its own, then answered.";
         }
         scenes
     }

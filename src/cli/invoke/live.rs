@@ -5,7 +5,7 @@
 //! final answer is written, so that a pipe never sees a word that does not stand.
 
 use std::{
-    io::{self, IsTerminal as _, Write as _},
+    io::{self, IsTerminal as _},
     time::Duration,
 };
 
@@ -24,7 +24,7 @@ use super::{
     super::{
         client::RecoveryClient,
         refusal::Refusal,
-        terminal::{Paint, one_line, printable, tell},
+        terminal::{Paint, end_line, one_line, printable, show, tell},
     },
     memory::Memory,
 };
@@ -41,8 +41,6 @@ pub(super) struct Live {
     folder: Folder,
     token: String,
     on_terminal: bool,
-    /// Whether a line of the answer is begun and not ended.
-    in_line: bool,
     /// Whether recoveries are shown from here: nobody else shows them.
     tells_recoveries: bool,
 }
@@ -82,17 +80,17 @@ impl Live {
             let status = match ended {
                 Ok(terminal) => {
                     memory.forget();
-                    self.end_line();
+                    end_line();
                     return Ok(self.response(terminal));
                 }
                 Err(status) => status,
             };
             if self.token.is_empty() && !matches!(start, Start::Resume(_)) || !may_come_back(&status) {
-                self.end_line();
+                end_line();
                 return Err(Refusal::from(status).into());
             }
             let since = *lost_at.get_or_insert_with(|| {
-                self.end_line();
+                end_line();
                 tell(&Paint::on(&io::stderr()).dim("The connection was lost; going on where it broke."));
                 Instant::now()
             });
@@ -120,7 +118,7 @@ impl Live {
                 message = stream.message() => message,
                 interrupted = tokio::signal::ctrl_c() => {
                     interrupted?;
-                    self.end_line();
+                    end_line();
                     self.cancel(client).await;
                     memory.forget();
                     bail!("interrupted; the invocation was cancelled");
@@ -156,7 +154,7 @@ impl Live {
         let change = match self.folder.fold(&event) {
             Ok(change) => change,
             Err(unfit) => {
-                self.end_line();
+                end_line();
                 bail!("what the server sends does not fit together: {unfit}; `relight invoke --resume` begins anew");
             }
         };
@@ -178,11 +176,9 @@ impl Live {
             }
             (Some(Body::Snapshot(_)), Change::Replaced) => self.anew("The answer so far:"),
             (Some(Body::Recovery(recovery)), Change::Added) if self.tells_recoveries => {
-                self.end_line();
                 tell(&Paint::on(&io::stderr()).yellow(&one_line(&recovery.display_text)));
             }
             (Some(Body::Parked(parked)), Change::Added) if self.tells_recoveries => {
-                self.end_line();
                 tell(&Paint::on(&io::stderr()).yellow(&one_line(&parked.display_text)));
             }
             (Some(Body::Terminal(terminal)), _) => return Ok(Some(terminal)),
@@ -192,32 +188,19 @@ impl Live {
     }
 
     /// Shows everything that stands once more.
-    fn anew(&mut self, why: &str) {
+    fn anew(&self, why: &str) {
         if !self.on_terminal {
             return;
         }
-        self.end_line();
+        end_line();
         tell(&Paint::on(&io::stderr()).dim(why));
         let text = self.folder.text();
         self.show(&text);
     }
 
-    fn show(&mut self, text: &str) {
-        let text = printable(text);
-        if !self.on_terminal || text.is_empty() {
-            return;
-        }
-        let mut out = io::stdout().lock();
-        // A reader that went away ends the command with the next line that it must see.
-        let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
-        self.in_line = !text.ends_with('\n');
-    }
-
-    /// Ends a line that is begun, so that what follows stands on its own.
-    pub(super) fn end_line(&mut self) {
-        if std::mem::take(&mut self.in_line) {
-            let mut out = io::stdout().lock();
-            let _ = out.write_all(b"\n").and_then(|()| out.flush());
+    fn show(&self, text: &str) {
+        if self.on_terminal {
+            show(&printable(text));
         }
     }
 

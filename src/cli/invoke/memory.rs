@@ -53,8 +53,20 @@ fn write_privately(file: &PathBuf, token: &str) -> io::Result<()> {
     if let Some(folder) = file.parent() {
         fs::create_dir_all(folder)?;
     }
-    let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(file)?;
-    file.write_all(token.as_bytes())
+    // Whoever reads, or kills the command in between, finds the old token or the new one, and never a part.
+    let new = file.with_extension(format!("{}.new", std::process::id()));
+    let written = fs::OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(&new)
+        .and_then(|mut open| open.write_all(token.as_bytes()).and_then(|()| open.sync_data()))
+        .and_then(|()| fs::rename(&new, file));
+    if written.is_err() {
+        let _ = fs::remove_file(&new);
+    }
+    written
 }
 
 #[cfg(test)]
@@ -72,6 +84,8 @@ mod tests {
         memory.keep("token-2");
         assert_eq!(memory.recall().as_deref(), Some("token-2"));
         assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+        let left: Vec<_> = fs::read_dir(file.parent().unwrap()).unwrap().map(|entry| entry.unwrap().path()).collect();
+        assert_eq!(left, [file], "nothing but the token is left");
         memory.forget();
         assert_eq!(memory.recall(), None);
     }

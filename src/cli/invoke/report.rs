@@ -16,15 +16,19 @@ pub(crate) fn answer(completion: &v1::Completion) -> String {
         _ => None,
     });
     let text = Some(completion.text.clone()).filter(|text| !text.is_empty());
-    text.into_iter().chain(calls).collect::<Vec<_>>().join("\n")
+    let shown = text.into_iter().chain(calls).collect::<Vec<_>>().join("\n");
+    let refused = matches!(completion.finish_reason(), v1::FinishReason::Refusal | v1::FinishReason::ContentFilter);
+    if shown.is_empty() && refused { "(refused without words)".to_owned() } else { shown }
 }
 
 /// What it took, where it took more than one attempt.
 pub(super) fn recovered(response: &v1::InvokeWithRecoveryResponse) -> Option<String> {
-    (response.attempts.len() > 1).then(|| {
+    let strategies = words::strategies(&response.recovery_applied);
+    // An attempt that Relight itself refused, as the circuit was open, is nothing that was recovered from.
+    (response.attempts.len() > 1 && !matches!(strategies.as_str(), "" | "nothing")).then(|| {
         format!(
             "Recovered by {}: attempt {} answered, by {}.",
-            words::strategies(&response.recovery_applied),
+            strategies,
             response.attempts.len(),
             one_line(&response.final_target)
         )

@@ -17,10 +17,8 @@ use crate::{
         ids::{Operation, RouteName, TargetId},
         target::Dialect,
     },
-    policy::{classify::Classifier, retry::HARD_CAP_ATTEMPTS},
+    policy::{classify::Classifier, retry::MAX_RETRIES},
 };
-
-const MOST_RETRIES: u32 = HARD_CAP_ATTEMPTS - 1;
 
 // === impl Checker ===
 
@@ -168,7 +166,7 @@ impl Checker<'_> {
             self.policy(&format!("{path}.hedge"), route.hedge.validate());
             self.policy(&format!("{path}.select"), route.select.validate());
             let at = format!("{path}.allow_overrides.max_retries");
-            self.range(&at, &route.allow_overrides.max_retries, &0, &MOST_RETRIES, "at most 4");
+            self.range(&at, &route.allow_overrides.max_retries, &0, &MAX_RETRIES, "at most 5");
         }
         match &config.default_route {
             Some(route) if config.routes.contains_key(route) => {}
@@ -176,7 +174,8 @@ impl Checker<'_> {
             Some(route) => {
                 self.unknown("default_route", route.as_str(), "route", config.routes.keys().map(RouteName::as_str));
             }
-            None => self.required("default_route", "is missing; there are several routes and none is called default"),
+            // Callers that name no route are told so.
+            None => {}
         }
     }
 
@@ -199,13 +198,11 @@ impl Checker<'_> {
             self.policy(&format!("policies.{name}.retry"), policy.retry.validate());
             self.policy(&format!("policies.{name}.injection"), policy.injection.validate());
         }
-        let rules = &config.classifier.rules;
-        // Compiling the tables takes a while, so it is not done for nothing.
-        let compiled = (!rules.is_empty()).then(|| Classifier::with_rules(rules));
-        for fault in compiled.and_then(Result::err).unwrap_or_default() {
+        for fault in Classifier::with_rules(&config.classifier.rules).err().unwrap_or_default() {
             self.fault(&format!("classifier.rules[{}].{}", fault.index, fault.field), fault.reason);
         }
         self.operations("operations", &config.operations, config);
+        self.policy("texts", config.texts.validate());
         self.policy("budget", config.budget.validate());
         self.policy("timers", config.timers.validate());
         self.policy("circuit", config.circuit.validate());
@@ -219,7 +216,7 @@ impl Checker<'_> {
             let path = format!("{path}.{name}");
             self.policy_name(&format!("{path}.policy"), operation.policy.as_deref(), config);
             let max_retries = operation.max_retries.unwrap_or_default();
-            self.range(&format!("{path}.max_retries"), &max_retries, &0, &MOST_RETRIES, "at most 4");
+            self.range(&format!("{path}.max_retries"), &max_retries, &0, &MAX_RETRIES, "at most 5");
         }
     }
 

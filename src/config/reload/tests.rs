@@ -22,7 +22,7 @@ fn start(file: &Path) -> Running {
     let report = move |reload| {
         let _ = sender.send(reload);
     };
-    Running { watcher: ConfigWatcher::start(loaded, environment, report), reports }
+    Running { watcher: ConfigWatcher::start(loaded, Vec::new(), environment, report), reports }
 }
 
 impl Running {
@@ -47,7 +47,7 @@ async fn a_changed_file_is_in_force_and_an_invalid_one_leaves_the_last_good_one(
     match running.report().await {
         Reload::Applied { config, needs_restart, .. } => {
             assert_eq!(config.seed, 2);
-            assert_eq!(needs_restart, ["server.listen", "journal"]);
+            assert_eq!(needs_restart, ["journal.retention", "server.listen"]);
         }
         Reload::Rejected(faults) => panic!("{faults}"),
     }

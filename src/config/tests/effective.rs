@@ -57,6 +57,29 @@ operations:
 }
 
 #[test]
+fn a_first_token_timer_that_is_set_alone_takes_the_others_with_it() {
+    let config = with_targets(
+        "
+timers: { first_token: 6s }
+routes:
+  quick: { targets: [t], timers: { first_token: 1200ms } }
+  patient: { targets: [t], timers: { first_token: 2m } }
+  own: { targets: [t], timers: { first_token: 3s, soft_first_token: 2s, first_token_alone: 4s } }
+default_route: quick
+",
+    );
+    let timers = |route: &str| {
+        let timers = config.timers_for(&config.routes[&RouteName::from(route)]);
+        [timers.soft_first_token, timers.first_token, timers.first_token_alone].map(|timer| timer.as_millis())
+    };
+    let base = [config.timers.soft_first_token, config.timers.first_token, config.timers.first_token_alone];
+    assert_eq!(base.map(|timer| timer.as_millis()), [2_000, 6_000, 60_000]);
+    assert_eq!(timers("quick"), [400, 1_200, 60_000]);
+    assert_eq!(timers("patient"), [2_000, 120_000, 120_000]);
+    assert_eq!(timers("own"), [2_000, 3_000, 4_000]);
+}
+
+#[test]
 fn settings_written_in_part_keep_the_rest_of_what_they_inherit_from() {
     let config = loaded(
         "

@@ -23,7 +23,7 @@ routes:
   default: { targets: [gpt, claud], policy: pateint, deadline: 20m }
 ",
             "2:1: servr: is no setting here; did you mean `server`?
-4:11: server.listen: `nowhere` is no IP address with a port; write it like 127.0.0.1:50051
+4:11: server.listen: `nowhere` is no IP address or host name of this machine with a port; write it like 127.0.0.1:50051
 5:18: server.drain_timeout: `30` has no unit; write ms, s, m, h or d after the number
 6:22: server.max_message_bytes: `8 potatoes` is not one size
 7:13: server.grpc_web: `maybe` is a text, where a boolean is expected
@@ -53,8 +53,7 @@ events: { capacity: 1 }
 6:28: telemetry.sample_ratio: `1.5` must be from 0 to 1
 6:47: telemetry.log.level: `info,relight=loud` is no level of the log; there is off, error, warn, info, debug, trace
 7:19: journal.store: `oracle` is no store; write memory, sqlite:PATH or postgres://USER:PASSWORD@HOST/DATABASE
-8:21: events.capacity: `1` must be from 16 to 16777216
-default_route: is missing; there are several routes and none is called default",
+8:21: events.capacity: `1` must be from 16 to 16777216",
         ),
         (
             "
@@ -63,8 +62,8 @@ targets: { t: { provider: s, model: m, concurrency: { start: 3000 } } }
 timers: { first_token: 2h, idle: 0ms }
 policies:
   mine: { retry: { max_retries: 9, backof: {} }, injection: { template: 'no place' } }
-routes: { default: { targets: [t], hedge: { max_share: 7 }, timers: { connect: 5m } } }
-operations: { executor: { max_retries: 5, policy: mine } }
+routes: { default: { targets: [t], hedge: { max_share: 7 }, timers: { min_bytes_per_second: 0 } } }
+operations: { executor: { max_retries: 6, policy: mine } }
 budget: { capacity: -1 }
 circuit: { window: 1ms }
 classifier:
@@ -75,15 +74,14 @@ classifier:
     - { name: busy, class: overloaded, when: {} }
 ",
             "3:62: targets.t.concurrency.start: `3000` must be from min to max
-4:1: timers.first_token_alone: must not be shorter than first_token
 4:24: timers.first_token: `2h` must be from 1ms to 1h
 4:34: timers.idle: `0ms` must be from 1ms to 1h
-6:33: policies.mine.retry.max_retries: `9` must be at most 4
+6:33: policies.mine.retry.max_retries: `9` must be at most 5
 6:36: policies.mine.retry.backof: is no setting here; did you mean `backoff`?
 6:73: policies.mine.injection.template: `no place` must hold {error} exactly once
 7:56: routes.default.hedge.max_share: `7` must be from 0 to 1
-7:80: routes.default.timers.connect: `5m` must be from 1ms to 1m
-8:40: operations.executor.max_retries: `5` must be at most 4
+7:93: routes.default.timers.min_bytes_per_second: `0` must be above 0; leave it out for no limit
+8:40: operations.executor.max_retries: `6` must be at most 5
 9:21: budget.capacity: `-1` must be from 1 to 1000000
 10:20: circuit.window: `1ms` is 1ms; must be 1s to 600s
 13:28: classifier.rules[0].class: `overladed` is none of the choices; did you mean `overloaded`?
@@ -164,7 +162,7 @@ seed: '${LEAK}'
 fn a_fault_is_one_line_however_long_its_value_is() {
     let text = format!("server:\n  listen: |\n    first\n    second\n  drain_timeout: {}\n", "9".repeat(90) + "x");
     let expected = format!(
-        "3:5: server.listen: `first…` is no IP address with a port; write it like 127.0.0.1:50051\n\
+        "3:5: server.listen: `first…` is no IP address or host name of this machine with a port; write it like 127.0.0.1:50051\n\
          5:18: server.drain_timeout: `{}…` `x` is no unit of time; use ms, s, m, h or d",
         "9".repeat(80)
     );

@@ -264,6 +264,9 @@ pub enum EventBody {
         generation: u64,
         /// The settings that changed, by path; never their values.
         changed: Vec<String>,
+        /// Those among them that are read at the start only, and so are not in force before a restart.
+        #[serde(default)]
+        needs_restart: Vec<String>,
     },
     /// A new configuration was refused; the old one stays in force.
     ConfigurationRejected {

@@ -1,7 +1,9 @@
 //! Events in one line each, for people.
 
+use std::time::Duration;
+
 use super::{Event, EventBody};
-use crate::domain::{failure::FailureClass, ids::TargetId};
+use crate::domain::{failure::FailureClass, ids::TargetId, units};
 
 /// Most changed settings that a line names.
 const MOST_NAMED: usize = 3;
@@ -14,26 +16,34 @@ impl Event {
         let target = self.target.as_ref().map_or("-", TargetId::as_str);
         match &self.body {
             EventBody::InvocationStarted { deadline_ms, .. } => {
-                format!("{operation} started ({deadline_ms} ms to answer)")
+                format!("{operation} started ({} to answer)", spoken(*deadline_ms))
             }
-            EventBody::InvocationSucceeded { duration_ms, .. } => format!("{operation} answered in {duration_ms} ms"),
+            EventBody::InvocationSucceeded { duration_ms, .. } => {
+                format!("{operation} answered in {}", spoken(*duration_ms))
+            }
             EventBody::InvocationRecovered { duration_ms, attempts, .. } => {
-                format!("{operation} recovered: answered by attempt {attempts} after {duration_ms} ms")
+                format!("{operation} recovered: answered by attempt {attempts} after {}", spoken(*duration_ms))
             }
             EventBody::InvocationFailed { attempts, message, class, .. } => {
-                let tries = if *attempts == 1 { "attempt" } else { "attempts" };
-                format!("{operation} failed after {attempts} {tries}: {class}: {message}")
+                let tries = match attempts {
+                    0 => "before any attempt".to_owned(),
+                    1 => "after 1 attempt".to_owned(),
+                    attempts => format!("after {attempts} attempts"),
+                };
+                format!("{operation} failed {tries}: {class}: {message}")
             }
             EventBody::InvocationParked { class, wait_ms, in_line } => parked_words(target, *class, *wait_ms, *in_line),
             EventBody::AttemptStarted { cause, model, .. } => {
                 format!("Attempt {} on {target} ({model}): {}", self.attempt, cause.label())
             }
-            EventBody::FirstToken { after_ms } => format!("First token from {target} after {after_ms} ms"),
+            EventBody::FirstToken { after_ms } => {
+                format!("First token from {target} after {}", spoken(*after_ms))
+            }
             EventBody::AttemptReadOn { reason, requests } => {
                 format!("Attempt {} on {target} is read on ({requests}): {reason}", self.attempt)
             }
             EventBody::AttemptSucceeded { duration_ms, .. } => {
-                format!("Attempt {} on {target} answered in {duration_ms} ms", self.attempt)
+                format!("Attempt {} on {target} answered in {}", self.attempt, spoken(*duration_ms))
             }
             EventBody::AttemptFailed { class, message, .. } => {
                 format!("Attempt {} on {target} failed: {class}: {message}", self.attempt)
@@ -46,37 +56,30 @@ impl Event {
                 format!("Told the model what went wrong (attempt {}, {vehicle})", self.attempt)
             }
             EventBody::ContextInjectionSkipped { reason, .. } => format!("Did not tell the model: {reason}"),
+            // Nothing failed in this call: that the other target takes no calls is reason enough.
+            EventBody::FallbackChosen { from, class } if self.attempt <= 1 || *class == FailureClass::CircuitOpen => {
+                format!("Going straight to {target}: {from} takes no calls now")
+            }
             EventBody::FallbackChosen { from, class } => format!("Falling back from {from} to {target}: {class}"),
             EventBody::HedgeStarted { beside, after_ms } => {
-                format!("Asking {target} too: {beside} is silent after {after_ms} ms")
+                format!("Asking {target} too: {beside} is silent after {}", spoken(*after_ms))
             }
-            EventBody::CircuitOpened { forced: true, .. } => {
-                format!("An operator opened the circuit of {target}: no calls until an operator says so")
-            }
-            EventBody::CircuitOpened { evidence, retry_in_ms, reason, class, streak, .. } => {
-                let class = class.map(|class| format!(", {class}")).unwrap_or_default();
-                let again = if *streak > 1 { format!(" again (time {streak} in a row)") } else { String::new() };
-                let probing = retry_in_ms.map(|ms| format!("; probing in {ms} ms")).unwrap_or_default();
-                let (failures, committed) = (evidence.failures, evidence.committed);
-                format!(
-                    "Circuit of {target} opened{again}: {reason}{class} ({failures} of {committed} failed){probing}"
-                )
-            }
+            EventBody::CircuitOpened { .. } => self.opened_words(target),
             EventBody::CircuitHalfOpen { open_ms, .. } => {
-                format!("Circuit of {target} is half-open after {open_ms} ms: probing")
+                format!("Circuit of {target} is half-open after {}: probing", spoken(*open_ms))
             }
             EventBody::CircuitRecovering { admitted_percent, .. } => {
                 format!("Circuit of {target} is recovering: {admitted_percent} % admitted")
             }
             EventBody::CircuitClosed { forced: true, .. } => format!("An operator closed the circuit of {target}"),
             EventBody::CircuitClosed { disturbed_ms, .. } => {
-                format!("Circuit of {target} closed, {disturbed_ms} ms after it had opened")
+                format!("Circuit of {target} closed, {} after it had opened", spoken(*disturbed_ms))
             }
             EventBody::GateClosed { gate, reopens_in_ms, class, .. } => {
-                format!("The {} gate of {target} closed for {reopens_in_ms} ms: {class}", gate.as_str())
+                format!("The {} gate of {target} closed for {}: {class}", gate.as_str(), spoken(*reopens_in_ms))
             }
             EventBody::GateOpened { gate, closed_ms } => {
-                format!("The {} gate of {target} opened after {closed_ms} ms", gate.as_str())
+                format!("The {} gate of {target} opened after {}", gate.as_str(), spoken(*closed_ms))
             }
             EventBody::BudgetExhausted { level, capacity } => {
                 format!("The retry budget of {target} is empty ({level:.0} of {capacity:.0} left)")
@@ -84,13 +87,39 @@ impl Event {
             EventBody::ReleaseRolledBack { release, to, reason } => {
                 format!("Release {release} was rolled back to {to}: {reason}")
             }
-            EventBody::ConfigurationReloaded { generation, changed } => reloaded_words(*generation, changed),
+            EventBody::ConfigurationReloaded { generation, changed, needs_restart } => {
+                reloaded_words(*generation, changed, needs_restart)
+            }
             EventBody::ConfigurationRejected { reason, .. } => {
                 format!("A new configuration was refused, the old one stays in force: {reason}")
             }
             EventBody::StoreLost { store, reason } => format!("The {store} store is lost: {reason}"),
-            EventBody::StoreFound { store, lost_ms } => format!("The {store} store is back after {lost_ms} ms"),
+            EventBody::StoreFound { store, lost_ms } => {
+                format!("The {store} store is back after {}", spoken(*lost_ms))
+            }
         }
+    }
+
+    /// How a circuit opened; of anything else nothing.
+    fn opened_words(&self, target: &str) -> String {
+        let EventBody::CircuitOpened { evidence, retry_in_ms, reason, class, streak, forced, .. } = &self.body else {
+            return String::new();
+        };
+        if *forced {
+            let why = reason.split_once(": ").map(|(_, why)| format!(" ({why})")).unwrap_or_default();
+            return format!("An operator opened the circuit of {target}{why}: no calls until an operator says so");
+        }
+        let class = class.map(|class| format!(", {class}")).unwrap_or_default();
+        let again = if *streak > 1 { format!(" again (time {streak} in a row)") } else { String::new() };
+        let probing = retry_in_ms.map(|ms| format!("; probing in {}", spoken(ms))).unwrap_or_default();
+        let (failures, committed) = (evidence.failures, evidence.committed);
+        let threshold = match evidence.threshold {
+            threshold @ 2.. if reason == "failures in a row" => format!(", {threshold} in a row open it"),
+            _ => String::new(),
+        };
+        format!(
+            "Circuit of {target} opened{again}: {reason}{class} ({failures} of {committed} failed{threshold}){probing}"
+        )
     }
 }
 
@@ -101,23 +130,30 @@ pub fn parked_words(target: &str, class: FailureClass, wait_ms: u64, in_line: bo
         FailureClass::CircuitOpen => "its circuit is open".to_owned(),
         class => class.phrase().to_lowercase(),
     };
-    let wait = match wait_ms {
-        0..1000 => format!("{wait_ms} ms"),
-        _ => format!("{} s", wait_ms.div_ceil(1000)),
-    };
+    let wait = spoken(wait_ms);
     if in_line {
-        format!("Waiting in line for {target}, {wait} at most: {why}")
+        format!("Waiting in line for {target}, about {wait}: {why}")
     } else {
         format!("Waiting {wait} for {target}: {why}")
     }
 }
 
-fn reloaded_words(generation: u64, changed: &[String]) -> String {
-    let named = changed.iter().take(MOST_NAMED).map(String::as_str).collect::<Vec<_>>().join(", ");
-    let words = match changed.len().checked_sub(MOST_NAMED) {
-        _ if changed.is_empty() => String::new(),
-        None | Some(0) => format!(": {named}"),
-        Some(more) => format!(": {named} and {more} more"),
-    };
-    format!("A new configuration is in force, number {generation}{words}")
+fn spoken(ms: u64) -> String {
+    units::spoken_duration(Duration::from_millis(ms))
+}
+
+fn reloaded_words(generation: u64, changed: &[String], needs_restart: &[String]) -> String {
+    let changed = named(": ", changed);
+    let restart = named("; a restart is needed for ", needs_restart);
+    format!("A new configuration is in force, number {generation}{changed}{restart}")
+}
+
+/// The first of these paths, after what introduces them; nothing where there are none.
+fn named(introduction: &str, paths: &[String]) -> String {
+    let named = paths.iter().take(MOST_NAMED).map(String::as_str).collect::<Vec<_>>().join(", ");
+    match paths.len().checked_sub(MOST_NAMED) {
+        _ if paths.is_empty() => String::new(),
+        None | Some(0) => format!("{introduction}{named}"),
+        Some(more) => format!("{introduction}{named} and {more} more"),
+    }
 }

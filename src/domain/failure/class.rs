@@ -294,4 +294,10 @@ impl FailureCode {
             Self::StreamingError => "STREAMING_ERROR",
         }
     }
+
+    /// The code of that name.
+    #[must_use]
+    pub fn parse(name: &str) -> Option<Self> {
+        FailureClass::ALL.into_iter().map(FailureClass::code).find(|code| code.as_str() == name)
+    }
 }

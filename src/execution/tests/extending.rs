@@ -12,9 +12,10 @@ use crate::{
 
 const ABLE: &str = ", capabilities: { assistant_prefill: true }";
 
-/// A text of more than 256 bytes, the end of which says its number.
+/// A text of more than 256 bytes, which begins otherwise than the other parts and ends with its number.
 fn part(number: usize) -> String {
-    format!("{}part {number}.", "A sentence of a long text. ".repeat(12))
+    let begins = if number == 1 { "It began." } else { " Then it went its way." };
+    format!("{begins} {}part {number}.", "A sentence of a long text. ".repeat(12))
 }
 
 fn cut(number: usize) -> String {
@@ -131,11 +132,11 @@ async fn breaks_end_after_three_recoveries_and_sooner_where_nothing_new_comes() 
 
 #[tokio::test(start_paused = true)]
 async fn what_was_counted_survives_a_takeover() {
-    // Unusable answers, each of which counts; the default allows two of them.
+    // Unusable answers, each of which counts; the policy allows to try again twice.
     let unusable = "{ answer: { text: '' } }".to_owned();
     let stall = "{ stall: { after_text: 'Well' } }".to_owned();
     let script = script(&[unusable.clone(), unusable.clone(), stall], &unusable);
-    let (engine, journal) = (engine_with(&script, "", "max_token_multiple: 100"), usual());
+    let (engine, journal) = (engine_with(&script, "", "max_token_multiple: 100, semantic_retries: 2"), usual());
     let here = replica("a", &engine, &journal);
     let started = Ask::new("Hello").resumable().start(&here).await.unwrap();
     tokio::time::sleep(std::time::Duration::from_millis(300)).await;

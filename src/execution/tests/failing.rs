@@ -23,8 +23,8 @@ use crate::{
     execution::{Executions, Name, Settings, StartError},
     journal::{
         Answer, AppendError, Begun, CancelWish, Changes, Compacted, Entry, Finish, FinishError, Held, Journal,
-        JournalError, Limits, Locked, MemoryJournal, NewInvocation, Owner, Page, Record, Renewed, Stats, Takeover,
-        Thread, ThreadCommit, ThreadError, ThreadKey,
+        JournalError, Limits, Locked, MemoryJournal, NewInvocation, Owner, Page, Record, Renewed, Stats, StoreHealth,
+        Takeover, Thread, ThreadCommit, ThreadError, ThreadKey,
     },
 };
 
@@ -54,6 +54,10 @@ impl Failing {
 }
 
 impl Journal for Failing {
+    fn health(&self) -> Option<tokio::sync::watch::Receiver<StoreHealth>> {
+        None
+    }
+
     fn begin(&self, new: NewInvocation, now: Timestamp) -> Answer<'_, Begun> {
         match Self::fails(&self.begins) {
             Some(error) => Box::pin(async { Err(error) }),
@@ -97,12 +101,20 @@ impl Journal for Failing {
         self.inner.get_by_request(tenant, request)
     }
 
+    fn free_request<'a>(&'a self, id: &'a InvocationId) -> Answer<'a, ()> {
+        self.inner.free_request(id)
+    }
+
     fn renew<'a>(&'a self, owner: &'a Owner, held: &'a [Held], now: Timestamp) -> Answer<'a, Renewed> {
         self.inner.renew(owner, held, now)
     }
 
-    fn release<'a>(&'a self, owner: &'a Owner, held: &'a [Held], now: Timestamp) -> Answer<'a, ()> {
-        self.inner.release(owner, held, now)
+    fn release<'a>(&'a self, owner: &'a Owner, held: &'a [Held]) -> Answer<'a, ()> {
+        self.inner.release(owner, held)
+    }
+
+    fn released(&self, limit: usize) -> Answer<'_, Vec<Held>> {
+        self.inner.released(limit)
     }
 
     fn expired(&self, now: Timestamp, limit: usize) -> Answer<'_, Vec<Held>> {
@@ -167,6 +179,10 @@ impl Journal for Failing {
 
     fn compact(&self, now: Timestamp) -> Answer<'_, Compacted> {
         self.inner.compact(now)
+    }
+
+    fn property<'a>(&'a self, name: &'a str, fresh: String) -> Answer<'a, String> {
+        self.inner.property(name, fresh)
     }
 
     fn stats(&self) -> Answer<'_, Stats> {

@@ -7,7 +7,6 @@ use unicode_segmentation::UnicodeSegmentation as _;
 use crate::{
     config::{GivenEnvironment, load_text},
     domain::{
-        clock,
         completion::BlockKind,
         fold::{Fold, Progress},
         ids::{InvocationId, RequestId, TenantId, ThreadId},
@@ -116,13 +115,13 @@ impl Executions {
         let mut tasks = std::mem::take(&mut *self.shared.tasks());
         self.shared.closing.store(true, std::sync::atomic::Ordering::SeqCst);
         tasks.shutdown().await;
-        self.shared.journal.release(&self.shared.settings.owner, &held, clock::wall_now()).await.unwrap();
+        self.shared.journal.release(&self.shared.settings.owner, &held).await.unwrap();
     }
 
     /// Lets the leases pass, as if this replica slept for long: it still runs.
     pub(super) async fn oversleep(&self) {
         let held = self.shared.held();
-        self.shared.journal.release(&self.shared.settings.owner, &held, clock::wall_now()).await.unwrap();
+        self.shared.journal.release(&self.shared.settings.owner, &held).await.unwrap();
     }
 
     /// How many invocations run here.

@@ -20,7 +20,7 @@ fn texts(thread: &Thread) -> Vec<String> {
 
 #[tokio::test(start_paused = true)]
 async fn turns_follow_each_other_and_a_failed_one_leaves_only_its_error() {
-    let script = "{ steps: [{ answer: { text: First. } }, { status: { code: 401 } }], otherwise: { answer: { text: Second. } } }";
+    let script = "{ steps: [{ answer: { text: First. } }, { status: { code: 400 } }], otherwise: { answer: { text: Second. } } }";
     let (engine, journal) = (engine(script), usual());
     let here = replica("a", &engine, &journal);
     for (text, answered) in [("One?", true), ("Two?", false), ("Three?", true)] {

@@ -223,6 +223,7 @@ pub fn wait_source(source: WaitSource, to_other_target: bool, class: Option<Fail
         WaitSource::RetryInfo => v1::WaitSource::RetryInfo,
         WaitSource::BodyField => v1::WaitSource::ErrorBody,
         WaitSource::Text => v1::WaitSource::ErrorText,
+        WaitSource::Gate => v1::WaitSource::Gate,
         WaitSource::Parked if class.is_some_and(closes_a_gate) => v1::WaitSource::Gate,
         WaitSource::Parked => v1::WaitSource::Circuit,
     }

@@ -11,7 +11,7 @@ use crate::{
     domain::{
         completion::{Completion, Exactness, Usage},
         failure::{Failure, FailureClass},
-        ids::{InvocationId, Operation, TargetId, ThreadId},
+        ids::{Operation, TargetId, ThreadId},
         invocation::{AttemptCause, AttemptRecord, Outcome},
         message::{Message, Part, Role},
     },
@@ -92,9 +92,8 @@ pub fn failure_of(outcome: &Outcome, asked: &Asked) -> Option<v1::Failure> {
     })
 }
 
-/// A judged failure alone, as a thread keeps it: without its invocation and attempts.
-#[must_use]
-pub fn bare_failure(failure: &Failure) -> v1::Failure {
+/// A judged failure alone, without its invocation and attempts.
+fn bare_failure(failure: &Failure) -> v1::Failure {
     v1::Failure {
         failure_class: class_field(Some(failure.class)),
         detail: detail_field(failure.detail),
@@ -108,16 +107,6 @@ pub fn bare_failure(failure: &Failure) -> v1::Failure {
         timestamp: Some(wire_time(failure.at)),
         recovery_applied: strategies_field(&[]),
         ..v1::Failure::default()
-    }
-}
-
-/// The failure of a thread's earlier invocation, with what the thread keeps of it.
-#[must_use]
-pub fn thread_error(failure: &Failure, invocation: &InvocationId, thread: &ThreadId) -> v1::Failure {
-    v1::Failure {
-        invocation_id: invocation.as_str().to_owned(),
-        thread_id: thread.as_str().to_owned(),
-        ..bare_failure(failure)
     }
 }
 
@@ -151,6 +140,7 @@ pub fn attempt(record: &AttemptRecord, ended: bool) -> v1::Attempt {
         http_status: failure.and_then(|failure| failure.status).map(u32::from),
         upstream_request_id: record.upstream_request_id.clone(),
         adaptation: record.adaptation.clone().unwrap_or_default(),
+        unchecked: record.unchecked.clone().unwrap_or_default(),
     }
 }
 

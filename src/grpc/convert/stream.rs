@@ -75,7 +75,7 @@ impl StreamWriter {
     #[must_use]
     pub fn accepted(&self, place: Place, welcome: &Welcome) -> v1::StreamEvent {
         let (mode, hold_back_bytes) = match welcome.mode {
-            RewindMode::Rewind => (v1::RewindMode::Rewind, None),
+            RewindMode::Rewind | RewindMode::AppendOnly => (v1::RewindMode::Rewind, None),
             RewindMode::HoldBack { bytes } => (v1::RewindMode::Holdback, (bytes > 0).then_some(bytes)),
             RewindMode::Atomic => (v1::RewindMode::Atomic, None),
         };

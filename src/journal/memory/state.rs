@@ -9,7 +9,10 @@ use jiff::Timestamp;
 
 use super::super::{
     AppendError, Begun, CancelWish, Compacted, Entry, Finish, FinishError, Held, JournalError, Limits, NewInvocation,
-    Owner, Page, Record, Renewed, RunState, Stats, Takeover, ThreadKey, size::step_bytes, standing::Standing,
+    Owner, Page, Record, Renewed, RunState, Stats, Takeover, ThreadKey,
+    record::RELEASED,
+    size::{json_bytes, step_bytes},
+    standing::Standing,
 };
 use crate::{
     config::observe::Payloads,
@@ -28,15 +31,25 @@ pub(super) struct State {
     running: HashSet<InvocationId>,
     finished: BTreeSet<(Timestamp, InvocationId)>,
     pub(super) threads: HashMap<ThreadKey, super::threads::Row>,
-    bytes: u64,
+    /// Bytes of all that is kept, threads included.
+    pub(super) bytes: u64,
 }
+
+/// Bytes that an invocation takes beside what was asked, its steps and its end.
+const ROW_BYTES: u64 = 1024;
+
+/// Bytes that a step takes beside its content.
+const STEP_BYTES: u64 = size_of::<Entry>() as u64;
 
 #[derive(Debug)]
 struct Row {
     record: Record,
     epoch_first_seq: u64,
     entries: Vec<Entry>,
+    /// Bytes of the content of its steps, which its own cap is about.
     bytes: u64,
+    /// Bytes of all that is kept of it.
+    held: u64,
 }
 
 // === impl State ===
@@ -64,6 +77,10 @@ impl State {
             return Err(JournalError::Corrupt(format!("invocation {} exists already", new.id)));
         }
         self.make_room();
+        let held = ROW_BYTES + if self.limits.payloads == Payloads::Full { json_bytes(&new.request) } else { 0 };
+        if !self.free(held) {
+            return Err(JournalError::Full(format!("{} bytes are kept", self.bytes)));
+        }
         if self.rows.len() as u64 >= self.limits.max_invocations {
             return Err(JournalError::Full(format!("{} invocations run", self.running.len())));
         }
@@ -73,7 +90,8 @@ impl State {
         }
         self.running.insert(id.clone());
         let record = new.into_record(&self.limits, now);
-        self.rows.insert(id, Row { record, epoch_first_seq: 1, entries: Vec::new(), bytes: 0 });
+        self.rows.insert(id, Row { record, epoch_first_seq: 1, entries: Vec::new(), bytes: 0, held });
+        self.bytes += held;
         Ok(Begun::New { epoch: 1 })
     }
 
@@ -84,7 +102,7 @@ impl State {
         if row.bytes + added > self.limits.invocation_bytes {
             return Err(AppendError::Full { held: row.bytes, cap: self.limits.invocation_bytes });
         }
-        if !self.free(added) {
+        if !self.free(added + STEP_BYTES * fresh.len() as u64) {
             return Err(AppendError::Full { held: self.bytes, cap: self.limits.total_bytes });
         }
         self.record(id, fresh);
@@ -128,6 +146,15 @@ impl State {
             row.record.state = RunState::Finished { at: now };
             row.record.upstream = None;
             if self.limits.payloads == Payloads::Full {
+                let before = row.record.request.as_ref().map_or(0, json_bytes);
+                // It is not executed again, so that what was asked is no longer needed; how it is delivered is.
+                if let Some(request) = &mut row.record.request {
+                    request.call = None;
+                }
+                let after = row.record.request.as_ref().map_or(0, json_bytes);
+                let added = after + json_bytes(&end.outcome) + json_bytes(&end.snapshot);
+                row.held = (row.held + added).saturating_sub(before);
+                self.bytes = (self.bytes + added).saturating_sub(before);
                 row.record.outcome = Some(Box::new(end.outcome));
                 row.record.snapshot = Some(end.snapshot);
             }
@@ -163,10 +190,10 @@ impl State {
         renewed
     }
 
-    pub(super) fn release(&mut self, owner: &Owner, held: &[Held], now: Timestamp) {
+    pub(super) fn release(&mut self, owner: &Owner, held: &[Held]) {
         for Held { id, epoch } in held {
             if let Some(record) = self.held(owner, id, *epoch) {
-                record.state = RunState::Running { lease_expires_at: now };
+                record.state = RunState::Running { lease_expires_at: RELEASED };
             }
         }
     }
@@ -191,11 +218,21 @@ impl State {
         if let Some(refused) = row.record.refuses_takeover(expected.epoch, now) {
             return refused;
         }
+        let released =
+            matches!(row.record.state, RunState::Running { lease_expires_at } if lease_expires_at <= RELEASED);
+        row.record.takeovers += u64::from(!released);
         row.record.epoch += 1;
         row.record.owner = owner.clone();
         row.record.state = RunState::Running { lease_expires_at: until };
         row.epoch_first_seq = row.record.last_seq + 1;
         Takeover::Taken(Box::new(row.record.clone()))
+    }
+
+    pub(super) fn free_request(&mut self, id: &InvocationId) {
+        let Some(row) = self.rows.get_mut(id).filter(|row| row.record.is_finished()) else { return };
+        if let Some(request) = row.record.request_id.take() {
+            self.by_request.remove(&(row.record.tenant.clone(), request));
+        }
     }
 
     pub(super) fn request_cancel(&mut self, id: &InvocationId) -> CancelWish {
@@ -226,11 +263,14 @@ impl State {
             self.finished.iter().take_while(|(at, _)| *at <= stripped_since).map(|(_, id)| id.clone()).collect();
         for id in old {
             if let Some(row) = self.rows.get_mut(&id).filter(|row| !row.entries.is_empty()) {
+                let freed = std::mem::take(&mut row.bytes) + STEP_BYTES * row.entries.len() as u64;
                 row.entries = Vec::new();
-                self.bytes -= std::mem::take(&mut row.bytes);
+                row.held -= freed;
+                self.bytes -= freed;
                 done.stripped += 1;
             }
         }
+        done.threads = self.compact_threads(earlier(now, self.limits.threads_kept), now);
         done
     }
 
@@ -239,7 +279,8 @@ impl State {
             invocations: self.rows.len() as u64,
             running: self.running.len() as u64,
             events: self.rows.values().map(|row| row.entries.len() as u64).sum(),
-            event_bytes: self.bytes,
+            event_bytes: self.rows.values().map(|row| row.bytes).sum(),
+            bytes: self.bytes,
             threads: self.threads.len() as u64,
         }
     }
@@ -260,7 +301,9 @@ impl State {
         if self.limits.payloads == Payloads::Full {
             let added: u64 = fresh.iter().map(|entry| step_bytes(&entry.step)).sum();
             row.bytes += added;
-            self.bytes += added;
+            let held = added + STEP_BYTES * fresh.len() as u64;
+            row.held += held;
+            self.bytes += held;
             row.entries.extend_from_slice(fresh);
         }
     }
@@ -271,7 +314,7 @@ impl State {
     }
 
     /// Lets the oldest finished go until `added` bytes fit; tells whether they do.
-    fn free(&mut self, added: u64) -> bool {
+    pub(super) fn free(&mut self, added: u64) -> bool {
         while self.bytes + added > self.limits.total_bytes && self.delete_oldest() {}
         self.bytes + added <= self.limits.total_bytes
     }
@@ -284,7 +327,7 @@ impl State {
 
     fn delete(&mut self, id: &InvocationId) {
         let Some(row) = self.rows.remove(id) else { return };
-        self.bytes -= row.bytes;
+        self.bytes -= row.held;
         self.running.remove(id);
         if let RunState::Finished { at } = row.record.state {
             self.finished.remove(&(at, id.clone()));

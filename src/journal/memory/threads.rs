@@ -5,6 +5,7 @@ use jiff::Timestamp;
 use super::{
     super::{
         Finish, JournalError, Locked, THREAD_ERRORS_KEPT, Thread, ThreadCommit, ThreadEnd, ThreadError, ThreadKey,
+        size::json_bytes,
     },
     state::State,
 };
@@ -18,7 +19,11 @@ use crate::{
 pub(super) struct Row {
     thread: Thread,
     committed_by: Option<InvocationId>,
+    bytes: u64,
 }
+
+/// Bytes that a thread takes beside its messages and errors.
+const ROW_BYTES: u64 = 512;
 
 impl State {
     pub(super) fn load_thread(&self, key: &ThreadKey) -> Option<Thread> {
@@ -43,6 +48,12 @@ impl State {
         // A conversation is never given up for another one: at the bound new threads are refused.
         if !self.threads.contains_key(key) && self.threads.len() as u64 >= self.limits.max_invocations {
             return Err(JournalError::Full(format!("{} threads are kept", self.threads.len())));
+        }
+        if !self.free(0) {
+            return Err(JournalError::Full(format!("{} bytes are kept", self.bytes)));
+        }
+        if !self.threads.contains_key(key) {
+            self.bytes += ROW_BYTES;
         }
         let row = self.threads.entry(key.clone()).or_insert_with(|| Row::new(now));
         row.thread.running = Some(invocation.clone());
@@ -74,7 +85,31 @@ impl State {
         thread.updated_at = now;
         thread.running = None;
         row.committed_by = Some(invocation.clone());
-        Ok(thread.version)
+        let version = thread.version;
+        self.measure(key);
+        Ok(version)
+    }
+
+    /// Counts what the thread takes now.
+    fn measure(&mut self, key: &ThreadKey) {
+        let Some(row) = self.threads.get_mut(key) else { return };
+        let bytes = ROW_BYTES + json_bytes(&row.thread.messages) + json_bytes(&row.thread.errors);
+        self.bytes = self.bytes.saturating_sub(row.bytes) + bytes;
+        row.bytes = bytes;
+    }
+
+    /// Lets threads go that were not used since `kept_since`; returns how many.
+    pub(super) fn compact_threads(&mut self, kept_since: Timestamp, now: Timestamp) -> u64 {
+        let unused = |row: &Row| row.thread.updated_at <= kept_since;
+        let idle = |row: &Row| !row.thread.running.as_ref().is_some_and(|running| self.is_alive(running, now));
+        let old: Vec<ThreadKey> =
+            self.threads.iter().filter(|(_, row)| unused(row) && idle(row)).map(|(key, _)| key.clone()).collect();
+        for key in &old {
+            if let Some(row) = self.threads.remove(key) {
+                self.bytes = self.bytes.saturating_sub(row.bytes);
+            }
+        }
+        old.len() as u64
     }
 
     pub(super) fn fail_thread(
@@ -95,6 +130,7 @@ impl State {
         thread.errors.push(outcome.clone());
         thread.updated_at = now;
         thread.running = None;
+        self.measure(key);
         Ok(())
     }
 
@@ -111,7 +147,9 @@ impl State {
         if version.is_some_and(|version| version != row.thread.version) {
             return Err(ThreadError::Version { current: row.thread.version });
         }
-        self.threads.remove(key);
+        if let Some(row) = self.threads.remove(key) {
+            self.bytes = self.bytes.saturating_sub(row.bytes);
+        }
         Ok(true)
     }
 
@@ -149,6 +187,6 @@ impl Row {
             updated_at: now,
             running: None,
         };
-        Self { thread, committed_by: None }
+        Self { thread, committed_by: None, bytes: ROW_BYTES }
     }
 }

@@ -6,8 +6,7 @@ use sqlx::{AnyConnection, AssertSqlSafe, any::AnyRow};
 use super::{
     super::{
         AppendError, Begun, CancelWish, Entry, Finish, FinishError, Held, JournalError, NewInvocation, Page, Record,
-        ThreadError, ThreadKey,
-        vault::{Drawer, Vault},
+        RunState, ThreadError, ThreadKey, vault::Drawer,
     },
     rows::{self, count, int, json, micros, placeholders},
     store::{Store, Writing},
@@ -31,7 +30,7 @@ impl Store {
         let fresh = new.clone().into_record(&self.limits, now);
         for _ in 0..BEGIN_ROUNDS {
             let mut writing = self.write().await?;
-            let inserted = insert(writing.db(), &fresh, &self.vault).await?;
+            let inserted = self.insert(writing.db(), &fresh).await?;
             writing.commit().await?;
             if inserted {
                 return Ok(Begun::New { epoch: fresh.epoch });
@@ -128,17 +127,21 @@ impl Store {
             }
             Payloads::None => (None, None),
         };
-        let sql = "UPDATE invocations SET state = 'finished', finished_at = $2, upstream = NULL, outcome = $3, snapshot = $4 \
-                   WHERE invocation_id = $1";
-        let query = sqlx::query(sql).bind(end.id.as_str().to_owned()).bind(micros(now)).bind(outcome).bind(snapshot);
-        query.execute(writing.db()).await?;
+        let sql = format!(
+            "UPDATE invocations SET state = 'finished', finished_at = {}, upstream = NULL, outcome = $3, snapshot = $4, \
+             content_bytes = content_bytes + $5 WHERE invocation_id = $1",
+            self.now("$2")
+        );
+        let added = length(outcome.as_deref()) + length(snapshot.as_deref());
+        let query = sqlx::query(AssertSqlSafe(sql)).bind(end.id.as_str().to_owned()).bind(micros(now));
+        query.bind(outcome).bind(snapshot).bind(added).execute(writing.db()).await?;
         writing.commit().await?;
         self.announce(&end.id);
         Ok(())
     }
 
     pub(super) async fn get(&self, id: &InvocationId) -> Result<Option<Record>, JournalError> {
-        let sql = format!("SELECT {} FROM invocations WHERE invocation_id = $1", rows::RECORD);
+        let sql = format!("SELECT {} FROM invocations WHERE invocation_id = $1", self.record_columns());
         let query = sqlx::query(AssertSqlSafe(sql)).bind(id.as_str().to_owned());
         query.fetch_optional(&self.pool).await?.map(|row| rows::record(&row, &self.vault)).transpose()
     }
@@ -148,9 +151,16 @@ impl Store {
         tenant: &TenantId,
         request: &RequestId,
     ) -> Result<Option<Record>, JournalError> {
-        let sql = format!("SELECT {} FROM invocations WHERE tenant = $1 AND request_id = $2", rows::RECORD);
+        let sql = format!("SELECT {} FROM invocations WHERE tenant = $1 AND request_id = $2", self.record_columns());
         let query = sqlx::query(AssertSqlSafe(sql)).bind(tenant.as_str().to_owned()).bind(request.as_str().to_owned());
         query.fetch_optional(&self.pool).await?.map(|row| rows::record(&row, &self.vault)).transpose()
+    }
+
+    pub(super) async fn free_request(&self, id: &InvocationId) -> Result<(), JournalError> {
+        let mut writing = self.write().await?;
+        let sql = "UPDATE invocations SET request_id = NULL WHERE invocation_id = $1 AND state = 'finished'";
+        sqlx::query(sql).bind(id.as_str().to_owned()).execute(writing.db()).await?;
+        writing.commit().await
     }
 
     pub(super) async fn request_cancel(&self, id: &InvocationId) -> Result<CancelWish, JournalError> {
@@ -192,6 +202,44 @@ impl Store {
         let query = sqlx::query(sql).bind(id.as_str().to_owned()).bind(last.seq).bind(int(added)).bind(int(bytes));
         query.execute(db).await?;
         Ok(())
+    }
+
+    /// Inserts a new invocation; returns whether neither its id nor its request id was there.
+    async fn insert(&self, db: &mut AnyConnection, record: &Record) -> Result<bool, JournalError> {
+        let drawer = self.vault.of_invocation(record.id.as_str());
+        let sealed = |request| drawer.seal("request", 0, json(request, "a request")?);
+        let request = record.request.as_ref().map(sealed).transpose()?;
+        // Durations are bound, and added to whichever clock counts.
+        let allowed = micros(record.deadline_at).saturating_sub(micros(record.created_at));
+        let lease = match record.state {
+            RunState::Running { lease_expires_at } => micros(lease_expires_at) - micros(record.created_at),
+            RunState::Finished { .. } => 0,
+        };
+        let now = self.now("$9");
+        let sql = format!(
+            "INSERT INTO invocations (invocation_id, tenant, request_id, fingerprint, route, operation, thread_id, \
+             labels, created_at, deadline_at, state, owner, epoch, epoch_first_seq, lease_expires_at, last_seq, \
+             event_count, event_bytes, cancel_requested, request, content_bytes) \
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, {now}, {now} + $10, 'running', $11, $12, 1, {now} + $13, 0, 0, 0, \
+             0, $14, $15) ON CONFLICT DO NOTHING"
+        );
+        let query = sqlx::query(AssertSqlSafe(sql))
+            .bind(record.id.as_str().to_owned())
+            .bind(record.tenant.as_str().to_owned())
+            .bind(record.request_id.as_ref().map(|id| id.as_str().to_owned()))
+            .bind(drawer.seal("fingerprint", 0, record.fingerprint.as_str().to_owned())?)
+            .bind(record.route.as_str().to_owned())
+            .bind(record.operation.as_str().to_owned())
+            .bind(record.thread.as_ref().map(|id| id.as_str().to_owned()))
+            .bind(json(&record.labels, "labels")?)
+            .bind(micros(record.created_at))
+            .bind(allowed)
+            .bind(record.owner.as_str().to_owned())
+            .bind(int(record.epoch))
+            .bind(lease)
+            .bind(request.clone())
+            .bind(length(request.as_deref()));
+        Ok(query.execute(db).await?.rows_affected() > 0)
     }
 }
 
@@ -236,34 +284,7 @@ async fn insert_steps(db: &mut AnyConnection, id: &InvocationId, rows: &[StepRow
     Ok(())
 }
 
-/// Inserts a new invocation; tells whether neither its id nor its request id was there.
-async fn insert(db: &mut AnyConnection, record: &Record, vault: &Vault) -> Result<bool, JournalError> {
-    let drawer = vault.of_invocation(record.id.as_str());
-    let sealed = |request| drawer.seal("request", 0, json(request, "a request")?);
-    let request = record.request.as_ref().map(sealed).transpose()?;
-    let lease = match record.state {
-        super::super::RunState::Running { lease_expires_at } => lease_expires_at,
-        super::super::RunState::Finished { at } => at,
-    };
-    let sql = "INSERT INTO invocations (invocation_id, tenant, request_id, fingerprint, route, operation, thread_id, \
-               labels, created_at, deadline_at, state, owner, epoch, epoch_first_seq, lease_expires_at, last_seq, \
-               event_count, event_bytes, cancel_requested, request) \
-               VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, 'running', $11, $12, 1, $13, 0, 0, 0, 0, $14) \
-               ON CONFLICT DO NOTHING";
-    let query = sqlx::query(sql)
-        .bind(record.id.as_str().to_owned())
-        .bind(record.tenant.as_str().to_owned())
-        .bind(record.request_id.as_ref().map(|id| id.as_str().to_owned()))
-        .bind(drawer.seal("fingerprint", 0, record.fingerprint.as_str().to_owned())?)
-        .bind(record.route.as_str().to_owned())
-        .bind(record.operation.as_str().to_owned())
-        .bind(record.thread.as_ref().map(|id| id.as_str().to_owned()))
-        .bind(json(&record.labels, "labels")?)
-        .bind(micros(record.created_at))
-        .bind(micros(record.deadline_at))
-        .bind(record.owner.as_str().to_owned())
-        .bind(int(record.epoch))
-        .bind(micros(lease))
-        .bind(request);
-    Ok(query.execute(db).await?.rows_affected() > 0)
+/// Bytes of a text that may be kept.
+fn length(text: Option<&str>) -> i64 {
+    text.map_or(0, |text| int(text.len() as u64))
 }

@@ -1,22 +1,45 @@
 //! Rows to values and back. What cannot be read back is corruption, never a default.
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde::{Serialize, de::DeserializeOwned};
 use sqlx::{Row as _, any::AnyRow};
 
 use super::super::{
     Entry, Fingerprint, JournalError, Owner, Record, RunState,
+    record::OWNER_DEAD,
     standing::Standing,
     vault::{Drawer, Vault},
 };
+use crate::domain::clock;
 
 /// The columns that [`record`] and [`standing`] read.
 pub(super) const RECORD: &str = "invocation_id, tenant, request_id, fingerprint, route, operation, thread_id, labels, \
      created_at, deadline_at, state, owner, epoch, epoch_first_seq, lease_expires_at, last_seq, event_bytes, \
-     cancel_requested, request, upstream, outcome, snapshot, finished_at";
+     cancel_requested, takeovers, request, upstream, outcome, snapshot, finished_at";
 
-/// A row of `invocations`.
+/// The column with the server's time, where that counts.
+pub(super) const SERVER_TIME: &str = "server_time";
+
+/// A row of `invocations`. Times that the server's clock made are told by this process's, so that they can be compared
+/// with its own.
 pub(super) fn record(row: &AnyRow, vault: &Vault) -> Result<Record, JournalError> {
+    let mut record = as_stored(row, vault)?;
+    let Ok(server) = row.try_get::<i64, _>(SERVER_TIME) else { return Ok(record) };
+    let ahead = SignedDuration::from_micros(micros(clock::wall_now()) - server);
+    let here = |at: Timestamp| at.checked_add(ahead).unwrap_or(at);
+    record.created_at = here(record.created_at);
+    record.deadline_at = here(record.deadline_at);
+    record.state = match record.state {
+        RunState::Running { lease_expires_at } if lease_expires_at > OWNER_DEAD => {
+            RunState::Running { lease_expires_at: here(lease_expires_at) }
+        }
+        RunState::Finished { at } => RunState::Finished { at: here(at) },
+        given_up @ RunState::Running { .. } => given_up,
+    };
+    Ok(record)
+}
+
+fn as_stored(row: &AnyRow, vault: &Vault) -> Result<Record, JournalError> {
     let id = text(row, "invocation_id")?;
     let drawer = vault.of_invocation(&id);
     Ok(Record {
@@ -32,6 +55,7 @@ pub(super) fn record(row: &AnyRow, vault: &Vault) -> Result<Record, JournalError
         state: state(row)?,
         owner: Owner::new(text(row, "owner")?),
         epoch: count(row, "epoch")?,
+        takeovers: count(row, "takeovers")?,
         last_seq: count(row, "last_seq")?,
         cancel_requested: count(row, "cancel_requested")? != 0,
         request: maybe_json(row, "request", &drawer)?,

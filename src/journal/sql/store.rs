@@ -1,10 +1,18 @@
 //! The database as the journal uses it: a pool, its dialect, and one writer at a time where it takes no more.
 
-use sqlx::{Any, AnyConnection, AnyPool, Transaction};
+use std::{
+    fs, io,
+    os::unix::fs::MetadataExt as _,
+    path::{Path, PathBuf},
+};
+
+use jiff::Timestamp;
+use sqlx::{Any, AnyConnection, AnyPool, AssertSqlSafe, Transaction};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::super::{JournalError, Limits, changes::Notices, vault::Vault};
-use crate::domain::ids::InvocationId;
+use super::rows;
+use crate::domain::{clock, ids::InvocationId};
 
 /// What differs between the databases.
 #[derive(Debug, Clone, Copy)]
@@ -17,6 +25,11 @@ pub(in super::super) struct Dialect {
     pub(in super::super) for_update_free: &'static str,
     /// Whether the database takes one writer at a time: they then queue fairly here, instead of polling there.
     pub(in super::super) one_writer: bool,
+    /// The server's time in microseconds since 1970, as an expression; `None` where the times that are passed in count.
+    /// Leases, deadlines and retention follow one clock, whatever the clocks of replicas show.
+    pub(in super::super) clock: Option<&'static str>,
+    /// What gives back space that was freed.
+    pub(in super::super) shrink: &'static [&'static str],
 }
 
 /// A database with the journal's tables.
@@ -28,6 +41,15 @@ pub(in super::super) struct Store {
     pub(super) vault: Vault,
     outward: Option<Outward>,
     turn: Option<Semaphore>,
+    file: Option<FileIdentity>,
+}
+
+/// Which file a path led to.
+#[derive(Debug)]
+pub(in super::super) struct FileIdentity {
+    path: PathBuf,
+    device: u64,
+    inode: u64,
 }
 
 /// Tells other replicas of changes; a hint, so it is never waited for.
@@ -46,7 +68,8 @@ impl Store {
     /// A store over a pool whose database is migrated.
     pub(in super::super) fn new(pool: AnyPool, limits: Limits, dialect: Dialect) -> Self {
         let turn = dialect.one_writer.then(|| Semaphore::new(1));
-        Self { pool, limits, dialect, notices: Notices::default(), vault: Vault::default(), outward: None, turn }
+        let (notices, vault) = (Notices::default(), Vault::default());
+        Self { pool, limits, dialect, notices, vault, outward: None, turn, file: None }
     }
 
     /// The same store, which also tells others of changes.
@@ -59,9 +82,64 @@ impl Store {
         Self { vault, ..self }
     }
 
+    /// The same store, whose readers on this replica listen there.
+    pub(in super::super) fn announcing(self, notices: Notices) -> Self {
+        Self { notices, ..self }
+    }
+
+    /// The same store, which is a file: where it is removed or replaced, the store is lost.
+    pub(in super::super) fn in_file(self, file: FileIdentity) -> Self {
+        Self { file: Some(file), ..self }
+    }
+
+    /// Writes, and reads nothing back.
+    pub(super) async fn probe(&self) -> Result<(), JournalError> {
+        if let Some(file) = &self.file {
+            file.is_still_there()?;
+        }
+        let mut writing = self.write().await?;
+        let sql = "UPDATE properties SET value = $1 WHERE name = 'probe'";
+        let now = clock::wall_now().as_second().to_string();
+        sqlx::query(sql).bind(now).execute(writing.db()).await?;
+        writing.commit().await
+    }
+
     /// Where readers of this replica listen.
     pub(in super::super) fn notices(&self) -> &Notices {
         &self.notices
+    }
+
+    /// The time now, as an expression over a parameter that holds this process's.
+    pub(super) fn now(&self, parameter: &str) -> String {
+        // The parameter stays in the statement, so that it is bound wherever it counts and where it does not.
+        self.dialect.clock.map_or_else(|| parameter.to_owned(), |clock| format!("COALESCE({clock}, {parameter})"))
+    }
+
+    /// The columns that [`rows::record`] reads.
+    pub(super) fn record_columns(&self) -> String {
+        match self.dialect.clock {
+            Some(clock) => format!("{}, {clock} AS {}", rows::RECORD, rows::SERVER_TIME),
+            None => rows::RECORD.to_owned(),
+        }
+    }
+
+    /// The time now of whichever clock counts.
+    pub(super) async fn time(&self, now: Timestamp) -> Result<Timestamp, JournalError> {
+        let Some(clock) = self.dialect.clock else { return Ok(now) };
+        let row = sqlx::query(AssertSqlSafe(format!("SELECT {clock} AS at"))).fetch_one(&self.pool).await?;
+        rows::time(&row, "at")
+    }
+
+    /// What is kept under this name; `fresh` where there is nothing yet.
+    pub(super) async fn property(&self, name: &str, fresh: String) -> Result<String, JournalError> {
+        let mut writing = self.write().await?;
+        let sql = "INSERT INTO properties (name, value) VALUES ($1, $2) ON CONFLICT DO NOTHING";
+        sqlx::query(sql).bind(name.to_owned()).bind(fresh).execute(writing.db()).await?;
+        let sql = "SELECT value FROM properties WHERE name = $1";
+        let row = sqlx::query(sql).bind(name.to_owned()).fetch_one(writing.db()).await?;
+        let value = rows::text(&row, "value")?;
+        writing.commit().await?;
+        Ok(value)
     }
 
     /// Begins to write.
@@ -79,6 +157,24 @@ impl Store {
         if let Some(outward) = &self.outward {
             outward(id);
         }
+    }
+}
+
+// === impl FileIdentity ===
+
+impl FileIdentity {
+    /// The file that is there now.
+    pub(in super::super) fn of(path: &Path) -> io::Result<Self> {
+        let metadata = fs::metadata(path)?;
+        Ok(Self { path: path.to_owned(), device: metadata.dev(), inode: metadata.ino() })
+    }
+
+    fn is_still_there(&self) -> Result<(), JournalError> {
+        let found = Self::of(&self.path).map_err(|error| JournalError::Unavailable(format!("its file: {error}")))?;
+        if (found.device, found.inode) == (self.device, self.inode) {
+            return Ok(());
+        }
+        Err(JournalError::Unavailable("its file was replaced".to_owned()))
     }
 }
 

@@ -42,7 +42,7 @@ impl Store {
         let Some(row) = row(writing.db(), self.dialect, key).await? else {
             return Err(JournalError::Unavailable("the thread was deleted meanwhile".to_owned()));
         };
-        if let Some(running) = alive(writing.db(), &row, now).await?
+        if let Some(running) = self.alive(writing.db(), &row, now).await?
             && running != *invocation
         {
             return Ok(Locked::Busy { running });
@@ -87,7 +87,7 @@ impl Store {
     ) -> Result<bool, ThreadError> {
         let mut writing = self.write().await?;
         let Some(row) = row(writing.db(), self.dialect, key).await? else { return Ok(false) };
-        if let Some(running) = alive(writing.db(), &row, now).await? {
+        if let Some(running) = self.alive(writing.db(), &row, now).await? {
             return Err(ThreadError::Busy { running });
         }
         let current = count(&row, "version")?;
@@ -97,6 +97,23 @@ impl Store {
         of(key, "DELETE FROM threads WHERE tenant = $1 AND thread_id = $2").execute(writing.db()).await?;
         writing.commit().await?;
         Ok(true)
+    }
+
+    /// The live invocation that runs on the thread.
+    async fn alive(
+        &self,
+        db: &mut AnyConnection,
+        row: &AnyRow,
+        now: Timestamp,
+    ) -> Result<Option<InvocationId>, JournalError> {
+        let Some(running) = maybe_text(row, "running_invocation")? else { return Ok(None) };
+        let sql = format!(
+            "SELECT invocation_id FROM invocations \
+             WHERE invocation_id = $1 AND state = 'running' AND lease_expires_at > {}",
+            self.now("$2")
+        );
+        let query = sqlx::query(AssertSqlSafe(sql)).bind(running.clone()).bind(micros(now));
+        Ok(query.fetch_optional(db).await?.map(|_| running.into()))
     }
 
     async fn load(&self, db: &mut AnyConnection, key: &ThreadKey, row: &AnyRow) -> Result<Thread, JournalError> {
@@ -175,6 +192,7 @@ async fn commit(
     let sql = "UPDATE threads SET version = version + 1, updated_at = $3, committed_by = $4, \
                running_invocation = NULL WHERE tenant = $1 AND thread_id = $2";
     of(key, sql).bind(micros(now)).bind(invocation.as_str().to_owned()).execute(writing.db()).await?;
+    measure(writing.db(), key).await?;
     Ok(current + 1)
 }
 
@@ -205,6 +223,17 @@ async fn fail(
     of(key, sql).bind(oldest).execute(writing.db()).await?;
     let sql = "UPDATE threads SET updated_at = $3, running_invocation = NULL WHERE tenant = $1 AND thread_id = $2";
     of(key, sql).bind(micros(now)).execute(writing.db()).await?;
+    Ok(measure(writing.db(), key).await?)
+}
+
+/// Notes how much the thread takes.
+async fn measure(db: &mut AnyConnection, key: &ThreadKey) -> Result<(), JournalError> {
+    let sql = "UPDATE threads SET bytes = \
+               (SELECT CAST(COALESCE(SUM(OCTET_LENGTH(message)), 0) AS BIGINT) FROM thread_messages \
+                WHERE tenant = $1 AND thread_id = $2) + \
+               (SELECT CAST(COALESCE(SUM(OCTET_LENGTH(outcome)), 0) AS BIGINT) FROM thread_errors \
+                WHERE tenant = $1 AND thread_id = $2) WHERE tenant = $1 AND thread_id = $2";
+    of(key, sql).execute(db).await?;
     Ok(())
 }
 
@@ -217,15 +246,6 @@ async fn row(db: &mut AnyConnection, dialect: Dialect, key: &ThreadKey) -> Resul
     );
     let query = sqlx::query(AssertSqlSafe(sql)).bind(key.tenant.as_str().to_owned());
     Ok(query.bind(key.id.as_str().to_owned()).fetch_optional(db).await?)
-}
-
-/// The live invocation that runs on the thread.
-async fn alive(db: &mut AnyConnection, row: &AnyRow, now: Timestamp) -> Result<Option<InvocationId>, JournalError> {
-    let Some(running) = maybe_text(row, "running_invocation")? else { return Ok(None) };
-    let sql = "SELECT invocation_id FROM invocations \
-               WHERE invocation_id = $1 AND state = 'running' AND lease_expires_at > $2";
-    let found = sqlx::query(sql).bind(running.clone()).bind(micros(now)).fetch_optional(db).await?;
-    Ok(found.map(|_| running.into()))
 }
 
 async fn insert_messages(

@@ -18,8 +18,25 @@ impl<S> Course<S> {
     pub(super) fn take_up(&mut self, orphaned: Option<Failure>, upstream: Option<UpstreamHandle>) -> Option<Next> {
         match upstream.filter(|handle| self.can_attach(handle)) {
             Some(handle) => Some(self.read_on(orphaned, handle)),
+            None if self.scope.attempts().last().is_some_and(|record| record.lost_with_replica) => {
+                orphaned.map(|failure| self.begin_anew(&failure))
+            }
             None => orphaned.map(|failure| self.decide(failure)),
         }
+    }
+
+    /// Makes the attempt again that was lost with its replica: at once and at the same target, which did nothing wrong.
+    fn begin_anew(&mut self, lost: &Failure) -> Next {
+        let class = lost.class;
+        let wait = Wait { duration: Duration::ZERO, source: WaitSource::Backoff };
+        let display =
+            format!("Going on with {}: {}; the request is sent again", self.scope.invocation.operation, class.phrase());
+        let mut steps = vec![self.tell(lost, RecoveryStrategy::Retry, wait, None, display)];
+        steps.extend(self.abandon(lost));
+        self.last.clone_from(&lost.target);
+        self.hint.clone_from(&lost.target);
+        self.after = Some(class);
+        Next::Again(steps)
     }
 
     /// Whether the answer's target is still one of the route's, and makes answers in the background.

@@ -10,7 +10,7 @@ use crate::{
     domain::{
         completion::Exactness,
         event::EventBody,
-        failure::{Failure, FailureClass, Wait, WaitSource},
+        failure::{Failure, FailureClass, Wait},
         fold::Progress,
         ids::TargetId,
         invocation::{AttemptCause, AttemptRecord, RecoveryStrategy},
@@ -73,16 +73,19 @@ impl<S> Course<S> {
             counter == Some(Counter::Semantic) || record.adaptation.is_some()
         };
         self.semantic_made = u32::try_from(decided.iter().filter(semantic).count()).unwrap_or(u32::MAX);
-        self.breaks.made =
-            decided.iter().filter(|record| record.failure.is_some() && record.first_token.is_some()).count();
+        self.breaks.made = decided
+            .iter()
+            .filter(|record| record.failure.is_some() && record.first_token.is_some() && !record.lost_with_replica)
+            .count();
         self.extension.made = before.iter().filter(|record| record.cause == AttemptCause::Extend).count();
     }
 
     pub(super) fn next_try(&mut self, trace: AttemptTrace) -> Try {
+        self.diverged = false;
         let policy = &self.scope.plan.retry;
         let avoid_last = self.real.as_ref().is_some_and(|failure| remedies(policy, failure).other_first);
         let parked = std::mem::take(&mut self.parked);
-        let parked = (!parked.is_zero()).then_some(Wait { duration: parked, source: WaitSource::Parked });
+        let parked = (!parked.is_zero()).then_some(Wait { duration: parked, source: self.parked_source() });
         Try {
             scope: Arc::clone(&self.scope),
             call: Arc::clone(&self.call),
@@ -106,6 +109,17 @@ impl<S> Course<S> {
         began && !failure.class.is_local_refusal() && self.delivery.bytes() > 0
     }
 
+    /// The failure of an attempt that says something else than what was sent and cannot be taken back.
+    pub(super) fn diverged_from_what_was_sent(&self) -> Failure {
+        let number = self.scope.next_number() - 1;
+        let words = "the new answer does not begin with the text that was sent already";
+        let mut failure = Failure::local(FailureClass::StreamInterrupted, words);
+        (failure.retryable, failure.fallback_helps, failure.never_sent) = (true, true, false);
+        failure.target = self.scope.record(number).and_then(|record| record.target);
+        self.scope.learn(number, |record| record.failure = Some(failure.clone()));
+        failure
+    }
+
     /// Asks the policy what to do about a failure, and makes ready for it.
     pub(super) fn decide(&mut self, failure: Failure) -> Next {
         if failure.class.is_local_refusal() {
@@ -116,8 +130,15 @@ impl<S> Course<S> {
             self.after = Some(failure.class);
             self.real = Some(failure.clone());
         }
-        if self.broke(&failure) && self.breaks.one_more(self.delivery.bytes()) {
-            return self.stopped(failure, &StopReason::AttemptsUsedUp);
+        self.relayed = if self.delivery.has_content() { Relayed::Rewindable } else { Relayed::Nothing };
+        if self.broke(&failure) {
+            // An attempt that says something else is no break of an answer that could be repeated.
+            if self.breaks.one_more(self.delivery.bytes()) && !self.diverged {
+                return self.stopped(failure, &StopReason::AttemptsUsedUp);
+            }
+            if self.scope.append_only().has_sent() && self.breaks.in_vain == 0 {
+                self.relayed = Relayed::AppendOnly;
+            }
         }
         let now = Instant::now();
         let mut candidates = self.targets.candidates(&self.scope, now);
@@ -139,7 +160,7 @@ impl<S> Course<S> {
                     return self.stopped(failure, &StopReason::BudgetEmpty);
                 }
                 Decision::Stop(reason) => return self.stopped(failure, &reason),
-                Decision::Park { until, target } => return self.park(failure, until, &target),
+                Decision::Park { until, target, strategy } => return self.park(failure, until, &target, strategy),
                 Decision::Again { wait, strategy, target_hint, cost } => (wait, strategy, target_hint, cost),
             };
             let Some(payer) = hint.clone().or_else(|| self.last.clone()) else {
@@ -189,6 +210,7 @@ impl<S> Course<S> {
     pub(super) fn plan(&self, word: &Failure, candidates: &[Candidate], now: Instant) -> Decision {
         let attempts = self.scope.attempts();
         let counted = self.scope.counted_attempts();
+        let unsent = self.scope.unsent_attempts();
         let mut dice = Dice::new(self.scope.plan.seed, &self.scope.invocation.id, self.scope.next_number());
         let situation = Situation {
             now,
@@ -196,11 +218,12 @@ impl<S> Course<S> {
             failure: word,
             decisive: self.real.as_ref().filter(|_| word.class.is_local_refusal()),
             failed_target: word.target.as_ref(),
-            retries_made: counted.saturating_sub(1).saturating_sub(self.semantic_made),
+            retries_made: counted.saturating_sub(unsent).saturating_sub(1).saturating_sub(self.semantic_made),
+            unsent_made: unsent,
             semantic_made: self.semantic_made,
             refusals: self.refusals,
             previous_wait: self.previous_wait,
-            relayed: if self.delivery.has_content() { Relayed::Rewindable } else { Relayed::Nothing },
+            relayed: self.relayed,
             adapted: self.adapted,
             candidates,
             first_attempt_tokens: estimated_tokens(&self.call, attempts.first()),
@@ -220,6 +243,17 @@ impl<S> Course<S> {
         if cost == Cost::Semantic {
             self.semantic_made += 1;
         }
+        // A local refusal failed no attempt: there is nothing to be announced, or it was announced before.
+        let refused = failure.class.is_local_refusal();
+        let steps = if refused { Vec::new() } else { self.announce(failure, strategy, wait) };
+        self.previous_wait = Some(wait.duration);
+        self.wait = Some(wait);
+        self.hint = hint;
+        Next::Again(steps)
+    }
+
+    /// What followers hear of a failed attempt that is made again after a wait, whatever is waited for.
+    fn announce(&mut self, failure: &Failure, strategy: RecoveryStrategy, wait: Wait) -> Vec<Progress> {
         let (retry, max_retries) = self.count();
         let adapts = strategy == RecoveryStrategy::Adapt;
         let adaptation = self.failed_record(failure).and_then(|record| record.adaptation).filter(|_| adapts);
@@ -231,10 +265,7 @@ impl<S> Course<S> {
         );
         let mut steps = vec![self.tell(failure, strategy, wait, adaptation, display)];
         steps.extend(self.abandon(failure));
-        self.previous_wait = Some(wait.duration);
-        self.wait = Some(wait);
-        self.hint = hint;
-        Next::Again(steps)
+        steps
     }
 
     /// Tells watchers what follows a failure, and returns what is told to the caller.
@@ -263,9 +294,10 @@ impl<S> Course<S> {
     }
 
     /// Abandons what the last attempt delivered.
-    fn abandon(&mut self, failure: &Failure) -> Vec<Progress> {
+    pub(super) fn abandon(&mut self, failure: &Failure) -> Vec<Progress> {
         // An answer that is unusable for what it says is not gone on with.
-        let seamless = self.call.response_format == ResponseFormat::Text && Finding::of(failure).is_none();
+        let is_text = self.call.response_format == ResponseFormat::Text;
+        let seamless = is_text && Finding::of(failure).is_none() && !self.diverged;
         self.delivery.abandon(self.scope.next_number() - 1, failure.class, seamless)
     }
 
@@ -280,7 +312,13 @@ impl<S> Course<S> {
         self.parked += began.elapsed();
     }
 
-    pub(super) fn park(&mut self, failure: Failure, until: Instant, target: &TargetId) -> Next {
+    pub(super) fn park(
+        &mut self,
+        failure: Failure,
+        until: Instant,
+        target: &TargetId,
+        strategy: RecoveryStrategy,
+    ) -> Next {
         self.parked_rounds += 1;
         if self.parked_rounds > MAX_PARKED_ROUNDS {
             let retry_in = until.saturating_duration_since(Instant::now());
@@ -291,12 +329,17 @@ impl<S> Course<S> {
             Some(Parked::InLine { until, turn }) => Some((until, turn, true)),
             None => None,
         };
-        if let Some((until, changed, in_line)) = parked {
-            // What a failed attempt delivered is taken back whatever is waited for.
-            let failed = !failure.class.is_local_refusal();
-            let mut said = if failed { self.abandon(&failure) } else { Vec::new() };
-            said.extend(self.tell_parked(target, until, in_line, failed));
-            return Next::Park { said, until, changed };
+        if let Some((give_up, changed, in_line)) = parked {
+            let wait = self.parked_for(target, until, in_line);
+            let said = if failure.class.is_local_refusal() {
+                self.tell_parked(wait).into_iter().collect()
+            } else {
+                // The retry that is announced says for how long it waits.
+                let (duration, source) = (wait.duration(), wait.source());
+                self.told_parked = Some(wait);
+                self.announce(&failure, strategy, Wait { duration, source })
+            };
+            return Next::Park { said, until: give_up, changed };
         }
         let retry_in = until.saturating_duration_since(Instant::now());
         self.stopped(failure, &StopReason::NoTarget { retry_in: Some(retry_in) })

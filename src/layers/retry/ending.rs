@@ -31,7 +31,14 @@ impl<S> Course<S> {
             _ if winner.is_some_and(|record| record.cause.asks_for_nothing()) => {
                 "Read on from the provider, where it was being made for a replica that went away.".to_owned()
             }
-            (0 | 1, _) | (_, None) => "Answered at the first attempt.".to_owned(),
+            (0 | 1, _) => "Answered at the first attempt.".to_owned(),
+            (_, None) => match winner.filter(|winner| winner.number > 1 && self.scope.counted_attempts() > 1) {
+                Some(second) => {
+                    let name = second.target.as_ref().map_or("another target", TargetId::as_str);
+                    format!("Answered by attempt {}, by {name}: the one before was slow.", second.number)
+                }
+                None => "Answered at the first attempt.".to_owned(),
+            },
             (count, Some(class)) => format!("Answered by attempt {count}, after {}.", class.phrase().to_lowercase()),
         };
         let reasoning = match attempts.iter().filter_map(|record| record.adaptation.clone()).collect::<Vec<_>>() {
@@ -48,18 +55,23 @@ impl<S> Course<S> {
     pub(super) fn stopped(&mut self, failure: Failure, reason: &StopReason) -> Next {
         let sentence = reason.sentence();
         let alternatives = self.alternatives(reason);
-        let mut decisive = match self.real.take() {
-            Some(real) if failure.class.is_local_refusal() => real,
-            _ => failure,
+        let closed = matches!(reason, StopReason::NoTarget { retry_in: None });
+        let refusal = closed.then(|| self.targets.refusal(&self.scope)).flatten();
+        let (mut decisive, refused_before) = match (self.real.take(), refusal) {
+            _ if !failure.class.is_local_refusal() => (failure, false),
+            (Some(real), _) => (real, false),
+            (None, Some(refusal)) => (refusal, true),
+            (None, None) => (failure, false),
         };
+        let sentence = if refused_before { refused_sentence(&decisive) } else { sentence };
         if let StopReason::NoTarget { retry_in: Some(retry_in) } = reason
             && decisive.retry_after.is_none()
         {
             decisive = decisive.with_retry_after(*retry_in, WaitSource::Parked);
         }
         let target = decisive.target.clone();
-        self.impossible = matches!(reason, StopReason::NotRetryable);
-        self.stopped_by = reason.refusal();
+        self.impossible = refused_before || matches!(reason, StopReason::NotRetryable);
+        self.stopped_by = reason.refusal().filter(|_| !refused_before);
         Next::Stop(self.terminal(Err(decisive), sentence, alternatives, HistoryPatch::default(), target))
     }
 
@@ -108,4 +120,11 @@ impl<S> Course<S> {
         }
         words
     }
+}
+
+/// Why a call was refused without an attempt, because the same failed for everybody just before.
+fn refused_sentence(failure: &Failure) -> String {
+    let again = failure.retry_after.map(|wait| wait.duration.as_secs() + 1);
+    let again = again.map(|seconds| format!(" It is tried again in {seconds} s.")).unwrap_or_default();
+    format!("The target refused an earlier call in the same way, so this one was not sent.{again}")
 }

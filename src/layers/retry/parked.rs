@@ -27,6 +27,7 @@ pub(super) struct Told {
     target: TargetId,
     class: FailureClass,
     in_line: bool,
+    source: WaitSource,
     at: Instant,
     until: Instant,
 }
@@ -34,6 +35,16 @@ pub(super) struct Told {
 // === impl Told ===
 
 impl Told {
+    /// How long it was then.
+    pub(super) fn duration(&self) -> Duration {
+        self.until - self.at
+    }
+
+    /// What is waited for: a gate or a circuit.
+    pub(super) fn source(&self) -> WaitSource {
+        self.source
+    }
+
     /// Whether somebody who heard of the one before knows this one too.
     fn is_known_from(&self, before: &Self) -> bool {
         let alike = (&self.target, self.class, self.in_line) == (&before.target, before.class, before.in_line);
@@ -45,33 +56,34 @@ impl Told {
 }
 
 impl<S> Course<S> {
-    /// Says for whom this invocation waits and why; `failed`: an attempt failed just before, which makes it another wait.
-    pub(super) fn tell_parked(
-        &mut self,
-        target: &TargetId,
-        until: Instant,
-        in_line: bool,
-        failed: bool,
-    ) -> Option<Progress> {
+    /// What this invocation waits for at a target until then, and why.
+    pub(super) fn parked_for(&self, target: &TargetId, until: Instant, in_line: bool) -> Told {
         let now = Instant::now();
-        let closed = self.targets.state(target).and_then(|state| state.closed_for(now));
-        let class = closed.unwrap_or(if in_line { FailureClass::RateLimited } else { FailureClass::CircuitOpen });
-        let told = Told { target: target.clone(), class, in_line, at: now, until: until.max(now) };
-        if !failed && self.told_parked.as_ref().is_some_and(|before| told.is_known_from(before)) {
+        let gate = self.targets.state(target).and_then(|state| state.closed_for(now));
+        let gate = gate.or(in_line.then_some(FailureClass::RateLimited));
+        let source = if gate.is_some() { WaitSource::Gate } else { WaitSource::Parked };
+        let class = gate.unwrap_or(FailureClass::CircuitOpen);
+        Told { target: target.clone(), class, in_line, source, at: now, until: until.max(now) }
+    }
+
+    /// What the last wait was for.
+    pub(super) fn parked_source(&self) -> WaitSource {
+        self.told_parked.as_ref().map_or(WaitSource::Parked, |told| told.source)
+    }
+
+    /// Reports a wait, unless followers know of it already.
+    pub(super) fn tell_parked(&mut self, told: Told) -> Option<Progress> {
+        if self.told_parked.as_ref().is_some_and(|before| told.is_known_from(before)) {
             return None;
         }
-        let wait = told.until - now;
+        let Told { target, class, in_line, source, .. } = told.clone();
+        let wait = told.duration();
         self.told_parked = Some(told);
         let wait_ms = millis(wait);
         let attempt = self.scope.next_number() - 1;
-        self.scope.publish(attempt, Some(target), EventBody::InvocationParked { class, wait_ms, in_line });
-        Some(Progress::Parked {
-            attempt,
-            target: target.clone(),
-            class,
-            wait: Wait { duration: wait, source: WaitSource::Parked },
-            display: parked_words(target.as_str(), class, wait_ms, in_line),
-        })
+        self.scope.publish(attempt, Some(&target), EventBody::InvocationParked { class, wait_ms, in_line });
+        let display = parked_words(target.as_str(), class, wait_ms, in_line);
+        Some(Progress::Parked { attempt, target, class, wait: Wait { duration: wait, source }, display })
     }
 }
 
@@ -80,7 +92,14 @@ mod tests {
     use super::*;
 
     fn told(class: FailureClass, at: Instant, wait_ms: u64) -> Told {
-        Told { target: "a".into(), class, in_line: false, at, until: at + Duration::from_millis(wait_ms) }
+        Told {
+            target: "a".into(),
+            class,
+            in_line: false,
+            source: WaitSource::Parked,
+            at,
+            until: at + Duration::from_millis(wait_ms),
+        }
     }
 
     #[test]

@@ -108,7 +108,9 @@ fn record(number: u32, cause: AttemptCause, wait: Option<Wait>) -> AttemptRecord
         note: None,
         injection_skipped: None,
         note_refused: false,
+        lost_with_replica: false,
         adaptation: None,
+        unchecked: None,
         usage: Usage::default(),
         trace_id: String::new(),
         span_id: String::new(),
@@ -120,6 +122,7 @@ fn record(number: u32, cause: AttemptCause, wait: Option<Wait>) -> AttemptRecord
 fn outcome(result: Result<Completion, Failure>, attempts: Vec<AttemptRecord>) -> Outcome {
     Outcome {
         invocation: "inv-1".into(),
+        operation: None,
         result,
         attempts,
         recovery_applied: vec![],

@@ -1,14 +1,21 @@
 //! The spans of what goes over the wire: the model call as a provider's client sees it, and the HTTP request under it.
 //!
 //! Usage is told here and nowhere above, so that no UI counts it twice. The spans take names, numbers and marks from
-//! the deltas that pass; texts, tool arguments and prompts are never looked at.
+//! the deltas that pass; texts, tool arguments and prompts are looked at only where content is to be captured.
 
-use std::time::Duration;
+use std::{
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
 
 use http::Uri;
 use opentelemetry::{Array, KeyValue, StringValue, Value, trace::SpanKind};
 
-use super::{CANCELLED, Guard, Node, count};
+use super::{
+    CANCELLED, Guard, Node,
+    content::{self, CapturedAnswer},
+    count,
+};
 use crate::domain::{
     completion::{Delta, Usage},
     failure::Failure,
@@ -23,6 +30,8 @@ use crate::domain::{
 #[derive(Debug)]
 pub struct ChatSpan {
     guard: Guard,
+    /// The answer as far as it came, where content is captured.
+    answer: Option<Mutex<CapturedAnswer>>,
 }
 
 /// The span of one HTTP request.
@@ -36,7 +45,7 @@ pub struct HttpSpan {
 pub struct ChatStart<'a> {
     /// Who is asked.
     pub target: &'a Target,
-    /// What is asked; only its numbers are read.
+    /// What is requested; only its numbers are read, unless content is captured.
     pub call: &'a ModelCall,
     /// The conversation.
     pub thread: Option<&'a ThreadId>,
@@ -72,8 +81,12 @@ pub(super) fn open_chat(parent: &Node, start: ChatStart<'_>) -> ChatSpan {
         attributes.push(KeyValue::new(attr::GEN_AI_REQUEST_TOP_P, top_p));
     }
     attributes.extend(server_attributes(&target.endpoint));
+    if parent.captures_content {
+        attributes.push(KeyValue::new(attr::GEN_AI_INPUT_MESSAGES, content::input_messages(&start.call.messages)));
+    }
     let name = format!("chat {}", target.model);
-    ChatSpan { guard: Guard::new(parent.child(name, SpanKind::Client, attributes), CANCELLED) }
+    let guard = Guard::new(parent.child(name, SpanKind::Client, attributes), CANCELLED);
+    ChatSpan { guard, answer: parent.captures_content.then(Mutex::default) }
 }
 
 pub(super) fn open_tool(parent: &Node, tool: &str) -> ChatSpan {
@@ -83,14 +96,18 @@ pub(super) fn open_tool(parent: &Node, tool: &str) -> ChatSpan {
         KeyValue::new(attr::GEN_AI_TOOL_NAME, tool.to_owned()),
     ];
     let name = format!("execute_tool {tool}");
-    ChatSpan { guard: Guard::new(parent.child(name, SpanKind::Client, attributes), CANCELLED) }
+    ChatSpan { guard: Guard::new(parent.child(name, SpanKind::Client, attributes), CANCELLED), answer: None }
 }
 
 // === impl ChatSpan ===
 
 impl ChatSpan {
-    /// Takes from a delta what may be told of it: who answers, what it cost, why it ended. Texts are not looked at.
+    /// Takes from a delta what the span says: who answers, what it cost, why it ended, and where content is captured
+    /// the text.
     pub fn read(&self, delta: &Delta) {
+        if let Some(answer) = &self.answer {
+            answer.lock().unwrap_or_else(PoisonError::into_inner).add(delta);
+        }
         match delta {
             Delta::Start { model, response_id, headers: _ } => {
                 let model = model.clone().map(|model| KeyValue::new(attr::GEN_AI_RESPONSE_MODEL, model));
@@ -134,13 +151,23 @@ impl ChatSpan {
         self.guard.node.outgoing()
     }
 
+    /// Puts the answer on the span, where content is captured.
+    fn set_answer(&self) {
+        if let Some(answer) = &self.answer {
+            let messages = answer.lock().unwrap_or_else(PoisonError::into_inner).output_messages();
+            self.guard.node.set([KeyValue::new(attr::GEN_AI_OUTPUT_MESSAGES, messages)]);
+        }
+    }
+
     /// Ends the span of a call that answered.
     pub fn finish_ok(self) {
+        self.set_answer();
         self.guard.end();
     }
 
     /// Ends the span of a call that failed.
     pub fn finish_failed(self, failure: &Failure) {
+        self.set_answer();
         self.guard.node.fail(failure);
         self.guard.end();
     }

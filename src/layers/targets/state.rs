@@ -2,17 +2,15 @@
 //!
 //! Every move of a circuit or gate is published once, here, and wakes whoever is parked for it.
 
-use std::{
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, AtomicU32, Ordering},
-    },
-    time::Duration,
+use std::sync::{
+    Arc, Mutex, MutexGuard, PoisonError,
+    atomic::{AtomicBool, Ordering},
 };
 
 use jiff::Timestamp;
 use tokio::{sync::Notify, time::Instant};
 
+use super::gates::SharedGate;
 use crate::layers::{
     concurrency::Slots,
     observe::millis,
@@ -21,13 +19,13 @@ use crate::layers::{
 use crate::{
     domain::{
         event::{EventBody, GateKind},
-        failure::{FailureClass, WaitSource},
+        failure::FailureClass,
         target::Target,
     },
     events::EventBus,
     policy::{
         circuit::{Circuit, Forced, Moved, Peek, Permit, Reject, Transition},
-        gates::{Gate, GateChange},
+        health::Health,
         hedge::HedgeShare,
         latency::Latency,
         retry::Availability,
@@ -35,50 +33,8 @@ use crate::{
     },
 };
 
-/// A gate that several targets share.
-#[derive(Debug)]
-pub(super) struct SharedGate {
-    pub(super) gate: Mutex<Gate>,
-    /// Whoever holds it is the next to pass; it is handed on in the order in which callers came.
-    turn: tokio::sync::Mutex<()>,
-    /// How many callers stand in line.
-    waiting: AtomicU32,
-}
-
-/// A place in the line before a gate.
-struct InLine<'a>(&'a SharedGate);
-
-// === impl SharedGate ===
-
-impl SharedGate {
-    pub(super) fn new(gate: Gate) -> Self {
-        Self { gate: Mutex::new(gate), turn: tokio::sync::Mutex::new(()), waiting: AtomicU32::new(0) }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Gate> {
-        self.gate.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Stands in line until this caller may pass, and passes. Cancel safe: whoever goes away leaves his place.
-    pub(super) async fn pass_in_turn(&self) {
-        self.waiting.fetch_add(1, Ordering::Relaxed);
-        let _in_line = InLine(self);
-        let _turn = self.turn.lock().await;
-        loop {
-            let passed = self.lock().admit(Instant::now());
-            match passed {
-                Ok(_) => return,
-                Err(wait) => tokio::time::sleep(wait).await,
-            }
-        }
-    }
-}
-
-impl Drop for InLine<'_> {
-    fn drop(&mut self) {
-        self.0.waiting.fetch_sub(1, Ordering::Relaxed);
-    }
-}
+/// Longest reason of an operator that is kept, in characters.
+const MAX_REASON_CHARS: usize = 200;
 
 /// What went wrong at a target.
 #[derive(Debug, Default)]
@@ -87,6 +43,8 @@ pub(super) struct Causes {
     told: Option<FailureClass>,
     /// The failure that opened its circuit last.
     opened: Option<FailureClass>,
+    /// Why an operator forced its circuit, in the operator's words.
+    forced_for: String,
 }
 
 /// What is known of one target.
@@ -101,6 +59,7 @@ pub struct TargetState {
     pub(super) credential: Arc<SharedGate>,
     pub(super) configuration: Arc<SharedGate>,
     pub(super) budget: Mutex<RetryBudget>,
+    pub(super) health: Mutex<Health>,
     pub(super) latency: Mutex<Latency>,
     pub(super) whole: Mutex<Latency>,
     pub(super) hedges: Mutex<HedgeShare>,
@@ -120,6 +79,11 @@ impl TargetState {
         self.circuit.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Whether its last attempts were answered. Held shortly.
+    pub fn health(&self) -> MutexGuard<'_, Health> {
+        self.health.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// The latency samples. Held shortly.
     pub fn latency(&self) -> MutexGuard<'_, Latency> {
         self.latency.lock().unwrap_or_else(PoisonError::into_inner)
@@ -134,7 +98,7 @@ impl TargetState {
         self.budget.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts a call, and asks whether a hedge is within the share of calls that may have one.
+    /// Counts a hedge where it is within the share of calls that may have one, and returns whether it is.
     pub fn may_hedge(&self, now: Instant, max_share: f64) -> bool {
         self.hedges.lock().unwrap_or_else(PoisonError::into_inner).try_hedge(now, max_share)
     }
@@ -161,51 +125,13 @@ impl TargetState {
         self.budget().capacity()
     }
 
-    /// The gates with their kinds.
-    pub(super) fn gates(&self) -> [(GateKind, &Arc<SharedGate>); 3] {
-        [
-            (GateKind::Rate, &self.rate),
-            (GateKind::Credential, &self.credential),
-            (GateKind::Configuration, &self.configuration),
-        ]
-    }
-
-    /// Looks through a gate: how long it stays closed, if it is.
-    pub fn gate_closed_for(&self, kind: GateKind, now: Instant) -> Option<Duration> {
-        self.gate(kind).peek(now).err()
-    }
-
-    /// What closed the gate that is closed, if one is.
-    pub fn closed_for(&self, now: Instant) -> Option<FailureClass> {
-        let closed = self.gates().into_iter().find(|(kind, _)| self.gate_closed_for(*kind, now).is_some())?;
-        closed.1.lock().class()
-    }
-
-    /// A gate. Held shortly, never across an await.
-    pub fn gate(&self, kind: GateKind) -> MutexGuard<'_, Gate> {
-        let gate = match kind {
-            GateKind::Rate => &self.rate,
-            GateKind::Credential => &self.credential,
-            GateKind::Configuration => &self.configuration,
-        };
-        gate.lock()
-    }
-
-    /// Whether callers pass the rate gate one at a time, and stand in line before it.
-    pub(super) fn has_line(&self, now: Instant) -> bool {
-        self.rate.lock().is_paced(now)
-    }
-
-    /// Whether, and how long, somebody who comes now has to wait before the rate gate.
-    fn line_for(&self, now: Instant) -> Option<Duration> {
-        let waiting = self.rate.waiting.load(Ordering::Relaxed);
-        self.rate.lock().peek_after(now, waiting).err()
-    }
-
-    /// When the target may be asked, as far as gates and circuit go; `in_turn`: by somebody who stood in line.
+    /// When the target may be asked, as far as gates and circuit go; `in_turn`: by a call that need not wait in line.
     pub fn availability(&self, now: Instant, in_turn: bool) -> Availability {
-        let gates = [GateKind::Rate, GateKind::Credential, GateKind::Configuration];
-        let closed = gates.into_iter().filter_map(|kind| self.gate_closed_for(kind, now)).max();
+        // Time does not mend a refused key, a used-up quota or a model that does not exist.
+        if self.refusal(now).is_some() {
+            return Availability::Never;
+        }
+        let closed = self.gate_closed_for(GateKind::Rate, now);
         let closed = if in_turn { closed } else { closed.max(self.line_for(now)) };
         let circuit = match self.peek(now) {
             Peek::Ready => None,
@@ -264,7 +190,8 @@ impl TargetState {
                     self.slots.outage(silence);
                 }
                 let class = self.opened_by(moved, cause);
-                let (retry_in_ms, reason) = (retry_in.map(millis), reason.to_owned());
+                let reason = if forced { self.forced_words() } else { reason.to_owned() };
+                let retry_in_ms = retry_in.map(millis);
                 EventBody::CircuitOpened { generation, from, evidence, retry_in_ms, reason, class, streak, forced }
             }
             Transition::HalfOpen => {
@@ -309,32 +236,35 @@ impl TargetState {
 
     /// When its circuit came into its state; for the first state: when the target became known.
     pub fn circuit_since(&self) -> Timestamp {
+        let since = self.circuit().since();
+        since.map_or(self.known_since.1, |since| self.wall_time(since))
+    }
+
+    pub(super) fn wall_time(&self, instant: Instant) -> Timestamp {
         let (began, at) = self.known_since;
-        let since = self.circuit().since().unwrap_or(began);
-        at + since.saturating_duration_since(began)
+        at + instant.saturating_duration_since(began)
     }
 
-    /// Publishes how a gate moved, because of what and by whose word, and wakes whoever waits for it.
-    pub fn gate_moved(&self, gate: GateKind, change: Option<GateChange>, class: FailureClass, source: WaitSource) {
-        let body = match change {
-            None => return,
-            Some(GateChange::Closed { reopens_in }) => {
-                EventBody::GateClosed { gate, reopens_in_ms: millis(reopens_in), source, class }
-            }
-            Some(GateChange::Opened { closed_for }) => EventBody::GateOpened { gate, closed_ms: millis(closed_for) },
-        };
-        self.events.publish(None, 0, Some(self.target.id.clone()), body);
-        self.changed.notify_waiters();
+    /// That an operator forced the circuit, and why.
+    pub fn forced_words(&self) -> String {
+        let causes = self.causes.lock().unwrap_or_else(PoisonError::into_inner);
+        match causes.forced_for.as_str() {
+            "" => "forced open by an operator".to_owned(),
+            reason => format!("forced open by an operator: {reason}"),
+        }
     }
 
-    /// An operator's word on the circuit.
-    pub fn force(&self, forced: Forced) {
+    /// An operator's demand on the circuit, and the reason for it.
+    pub fn force(&self, forced: Forced, reason: &str) {
+        let reason = reason.chars().filter(|c| !c.is_control()).take(MAX_REASON_CHARS).collect();
+        self.causes.lock().unwrap_or_else(PoisonError::into_inner).forced_for = reason;
         let transitions = self.circuit().force(forced, Instant::now());
         self.moved(transitions, None);
     }
 
-    /// Forgets all evidence and closes the circuit.
-    pub fn reset(&self) {
+    /// Forgets all evidence, closes the circuit and opens the gates.
+    pub fn reset(self: &Arc<Self>) {
+        self.open_gates(&[GateKind::Rate, GateKind::Credential, GateKind::Configuration]);
         let transitions = self.circuit().reset(Instant::now());
         *self.causes.lock().unwrap_or_else(PoisonError::into_inner) = Causes::default();
         self.moved(transitions, None);

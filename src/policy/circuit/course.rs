@@ -282,7 +282,7 @@ impl Circuit {
     }
 
     fn reopen(&mut self, now: Instant, trip: Trip, floor_ms: u32) {
-        let evidence = Evidence { committed: 1, failures: 1, consecutive: 1, ..Evidence::default() };
+        let evidence = Evidence { committed: 1, failures: 1, consecutive: 1, threshold: 1, ..Evidence::default() };
         self.open(now, trip, floor_ms, evidence);
     }
 

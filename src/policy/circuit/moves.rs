@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::{
-    Circuit, State,
+    Circuit, CircuitMode, State,
     tally::Tally,
     view::{CircuitState, Moved, Transition},
 };
@@ -47,6 +47,12 @@ impl Circuit {
     /// Begins a new generation and tells of it.
     pub(super) fn go(&mut self, state: State, by: By, transition: Transition) {
         let before = self.before(by, transition);
+        self.opened = match transition {
+            // An operator's reason is not the circuit's.
+            Transition::Opened { evidence, reason, .. } => (by != By::Operator).then_some((evidence, reason)),
+            Transition::Closed => None,
+            Transition::HalfOpen | Transition::Recovering { .. } | Transition::Degraded(_) => self.opened,
+        };
         self.enter(state);
         let streak = self.times_opened();
         self.moves.outbox.push(Moved { generation: self.generation, streak, ..before });
@@ -105,6 +111,18 @@ impl Circuit {
             pending: self.ledger.pending(),
             consecutive: self.tally.run_failures,
             window_ms: u64::try_from(window.as_millis()).unwrap_or(u64::MAX),
+            threshold: self.threshold(),
+        }
+    }
+
+    /// Failures in a row that open at the present rate of calls.
+    fn threshold(&self) -> u32 {
+        match self.policy.mode {
+            CircuitMode::Off => 0,
+            CircuitMode::Consecutive => self.policy.consecutive_failures,
+            CircuitMode::Evidence => {
+                self.policy.run_at(f64::from(self.arrivals.last_total()) / self.policy.window.as_secs_f64())
+            }
         }
     }
 

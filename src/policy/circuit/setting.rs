@@ -26,7 +26,7 @@ pub enum CircuitMode {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct CircuitPolicy {
-    /// How the target is judged; `consecutive` reads only the last two settings, and the probe lease.
+    /// How the target is judged; `consecutive` reads only the last three settings, and the probe lease.
     pub mode: CircuitMode,
     /// After this time without a first token an attempt counts as failed, even when nobody reports it, and a probe's
     /// lease ends `probe_grace` later. 100 ms to 10 min; keep it equal to the first-token timer: shorter, and slow answers
@@ -125,6 +125,10 @@ pub struct CircuitPolicy {
     /// Attempts that are remembered before they are decided, 24 bytes each; beyond, the oldest is let go. 64 to
     /// 1 000 000; below `first_token_timeout` times the rate of calls, a hang is found by its cancelled calls only.
     pub max_pending: u32,
+    /// Whether every failure of a call counts, also one that says nothing of the target's health: a limit, a used-up
+    /// quota, a refused key, a wrong request. Default false. With true a caller's own mistakes take the target away from
+    /// all others.
+    pub any_failure: bool,
     /// Mode `consecutive`: failures in a row that open. 1 to 1000.
     pub consecutive_failures: u32,
     /// Mode `consecutive`: the open time, always the same. 10 ms to 1 h.
@@ -173,6 +177,7 @@ impl Default for CircuitPolicy {
             stage_outcomes: 20,
             recovering_min_outcomes: 10,
             max_pending: 16_384,
+            any_failure: false,
             consecutive_failures: 5,
             consecutive_open: Duration::from_mins(1),
         }

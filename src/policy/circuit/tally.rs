@@ -86,6 +86,11 @@ impl<T: Copy + Default + AddAssign + SubAssign> Sliding<T> {
         }
     }
 
+    /// What the window held when it was last looked at.
+    pub(super) const fn last_total(&self) -> T {
+        self.total
+    }
+
     pub(super) fn total(&mut self, now: Instant) -> T {
         self.advance(now);
         self.total

@@ -68,7 +68,7 @@ pub struct Moved {
 }
 
 /// What a circuit looks like.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CircuitSnapshot {
     /// The state.
     pub state: CircuitState,
@@ -80,6 +80,8 @@ pub struct CircuitSnapshot {
     pub degraded: bool,
     /// Outcomes in the window.
     pub evidence: Evidence,
+    /// On what it opened last, and why in words; `None` once it closed.
+    pub opened: Option<(Evidence, &'static str)>,
     /// Recoveries that failed since the circuit was last closed.
     pub streak: u32,
     /// Reports that came too late to change anything.
@@ -101,11 +103,23 @@ impl CircuitSnapshot {
     #[must_use]
     pub fn trouble(&self) -> Option<String> {
         if !self.state.is_closed() {
-            Some(format!("the circuit is {}", self.state.as_str()))
+            let why = self.opened.map(|(evidence, reason)| format!(": {}", opened_words(&evidence, reason)));
+            Some(format!("the circuit is {}{}", self.state.as_str(), why.unwrap_or_default()))
         } else if self.degraded {
             Some("the target is degraded: others are preferred".to_owned())
         } else {
             None
         }
+    }
+}
+
+/// Why a circuit opened, with the numbers, such as `5 failures in a row (5 open it)`.
+#[must_use]
+pub fn opened_words(evidence: &Evidence, reason: &str) -> String {
+    let Evidence { committed, failures, consecutive, threshold, .. } = evidence;
+    match reason {
+        "failures in a row" => format!("{consecutive} failures in a row ({threshold} open it)"),
+        reason if *committed > 1 => format!("{reason} ({failures} of {committed} calls failed)"),
+        reason => reason.to_owned(),
     }
 }

@@ -1,57 +1,37 @@
-//! Finds the first rule of the tables that a reading satisfies, in one pass over the text.
+//! Finds the first rule that a reading satisfies.
 //!
-//! Every phrase of every rule goes into one lexicon of words (or, for scripts without spaces, one automaton); what is found
-//! decides which rules are looked at, so the cost follows the text and not the number of rules. Rules are ordered: the lowest
-//! index wins.
-//!
-//! Never allocates by the number of rules.
+//! Every phrase of every rule is one or several *atoms* (words in a row). One Aho-Corasick automaton finds all atoms of a
+//! text; each atom makes the phrases worth a look that cannot hold without it. Rules are ordered: the first that holds wins.
 
 use std::collections::HashMap;
 
-use aho_corasick::{Anchored, MatchKind, automaton::Automaton, dfa::DFA};
-
-mod chain;
-mod growing;
-mod hits;
-mod lexicon;
-mod sets;
-mod table;
-
-use chain::Chain;
-use growing::Growing;
-pub(super) use hits::Hits;
-use lexicon::Lexicon;
-use sets::{Any, Triggers, to_u32};
-pub(super) use sets::{MOST, Set};
-pub(super) use table::{Table, key_of_two};
+use aho_corasick::{AhoCorasick, AhoCorasickKind, MatchKind};
 
 use super::{
-    phrase,
+    phrase::{self, Part},
     reading::Reading,
     rule::Rule,
-    waits::text::{UNITS, WAITS},
 };
 use crate::domain::failure::Surface;
 
-/// The tables, compiled.
+/// Places of one atom that are kept; a text that repeats one more often is no error message.
+const MAX_PLACES: u32 = 64;
+
+/// The rules, compiled.
 #[derive(Debug)]
 pub(super) struct Engine {
-    /// Finds words of ASCII, walked word by word.
-    ascii: Lexicon,
-    /// Finds words of other scripts, walked only where a text holds any.
-    wide: Searcher,
+    rules: Vec<Rule>,
+    /// Finds the atoms; none if there is no rule with words.
+    automaton: Option<AhoCorasick>,
+    /// By atom, in the order of the automaton's patterns.
     atoms: Vec<Atom>,
+    /// Phrases in the order of their rules.
     alternatives: Vec<Alternative>,
-    /// What follows from an atom.
-    triggers: Triggers,
-    /// Numeric code -> alternatives.
-    numbered: HashMap<u32, Vec<u32>>,
-    /// The atoms of the words that a wait in words has.
-    waits: [u32; WAITS.len()],
-    units: [u32; UNITS.len()],
+    /// Numeric code -> phrases of nothing but this code.
+    numbered: HashMap<u32, Vec<usize>>,
 }
 
-/// The circumstances that a rule may ask for beside the text.
+/// The circumstances that a phrase may require beside the text.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Scene<'a> {
     pub provider: &'a str,
@@ -61,223 +41,258 @@ pub(super) struct Scene<'a> {
     pub codes: &'a [u32],
 }
 
-/// A rule that holds, and where.
+/// A rule that holds, and the span of the reading that it keyed on.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Found {
-    /// The rule's index in the tables.
-    pub rule: usize,
-    /// The span of the reading that it keyed on.
+pub(super) struct Found<'e> {
+    pub rule: &'e Rule,
     pub span: (usize, usize),
 }
 
-/// The atoms, while tables are compiled.
+/// What follows from a pattern of the automaton.
 #[derive(Debug, Default)]
-struct Vocabulary {
-    /// By their words.
-    ids: HashMap<String, u32>,
-    ascii: Growing,
-    wide: Searcher,
-    atoms: Vec<Atom>,
-}
-
-/// An automaton and the atoms that its patterns stand for.
-#[derive(Debug, Default)]
-struct Searcher {
-    patterns: Vec<String>,
-    ids: Vec<u32>,
-    automaton: Option<DFA>,
-}
-
-#[derive(Debug, Clone, Copy)]
 struct Atom {
-    /// Bytes of the words.
-    length: u16,
-    /// Spaces behind that belong to the search and not to the words.
-    tail: u8,
+    /// Spaces before and behind the words that belong to the pattern only.
+    lead: usize,
+    tail: usize,
+    /// The phrases that are worth a look where this atom stands.
+    triggers: Vec<usize>,
 }
 
+/// One phrase of a rule.
 #[derive(Debug)]
 struct Alternative {
     rule: usize,
-    chain: Chain,
-    with: Vec<Any>,
-    without: Any,
+    links: Vec<Link>,
+    /// Groups of which one atom each must stand anywhere.
+    with: Vec<Vec<usize>>,
+    /// Atoms that must stand nowhere.
+    without: Vec<usize>,
+    /// Whether the first link must be a whole keyed value.
+    whole_value: bool,
     surfaces: Vec<Surface>,
     statuses: Vec<(u16, u16)>,
     providers: Vec<String>,
     number: Option<u32>,
 }
 
+/// One ordered part of a phrase: any of these atoms, at most `gap` bytes behind the part before.
+#[derive(Debug)]
+struct Link {
+    any: Vec<usize>,
+    gap: usize,
+    /// The only words that may stand in the gap; `None` for any.
+    between: Option<Vec<String>>,
+}
+
+/// The atoms of one text.
+#[derive(Debug)]
+struct Hits {
+    /// By atom: the range of its places.
+    ranges: Vec<(u32, u32)>,
+    /// Start and end of each place, by atom and then in order.
+    places: Vec<(usize, usize)>,
+    /// The atoms that stand in the text.
+    seen: Vec<usize>,
+}
+
+/// The atoms, while rules are compiled.
+#[derive(Debug, Default)]
+struct Vocabulary {
+    ids: HashMap<String, usize>,
+    patterns: Vec<String>,
+    atoms: Vec<Atom>,
+}
+
 // === impl Engine ===
 
 impl Engine {
-    /// Compiles tables; a phrase that cannot be read is left out and named by [`Engine::faults`] in the tests.
-    pub(super) fn new<'t>(rules: impl Iterator<Item = &'t Rule>) -> Self {
-        let (mut vocabulary, mut placed) = (Vocabulary::default(), Set::default());
-        let (mut alternatives, mut groups) = (Vec::new(), Vec::new());
-        let mut numbered: HashMap<u32, Vec<u32>> = HashMap::new();
-        for (index, rule) in rules.enumerate() {
+    /// Compiles rules, of which an earlier one wins.
+    pub(super) fn new(rules: Vec<Rule>) -> Self {
+        let mut vocabulary = Vocabulary::default();
+        let mut alternatives: Vec<Alternative> = Vec::new();
+        let mut numbered: HashMap<u32, Vec<usize>> = HashMap::new();
+        for (index, rule) in rules.iter().enumerate() {
             for phrase in rule.any.iter().flat_map(|phrase| phrase::read(phrase)) {
-                let mut atoms = |words: &[String]| words.iter().map(|w| vocabulary.atom(w)).collect::<Vec<_>>();
-                let chain: Vec<_> = phrase.chain.iter().map(|part| atoms(&part.spellings)).collect();
-                let with: Vec<_> = phrase.with.iter().map(|words| atoms(words)).collect();
-                let without: Vec<_> = phrase.without.iter().flat_map(|words| atoms(words)).collect();
-                if chain.len() > 1 || phrase.whole_value {
-                    chain.iter().flatten().for_each(|atom| placed.insert(*atom));
-                }
-                match phrase.number.filter(|_| chain.is_empty()) {
-                    Some(number) => numbered.entry(number).or_default().push(to_u32(alternatives.len())),
-                    None if chain.is_empty() => continue,
-                    None => {}
+                let links: Vec<_> = phrase.chain.into_iter().map(|part| vocabulary.link(part)).collect();
+                if let Some(number) = phrase.number.filter(|_| links.is_empty()) {
+                    numbered.entry(number).or_default().push(alternatives.len());
                 }
                 alternatives.push(Alternative {
                     rule: index,
-                    chain: Chain::new(&phrase.chain, &chain, phrase.whole_value),
-                    with: with.iter().map(|atoms| Any::of(atoms)).collect(),
-                    without: Any::of(&without),
+                    with: phrase.with.iter().map(|words| vocabulary.atoms_of(words)).collect(),
+                    without: phrase.without.iter().flat_map(|words| vocabulary.atoms_of(words)).collect(),
+                    links,
+                    whole_value: phrase.whole_value,
                     surfaces: phrase.surfaces,
                     statuses: phrase.statuses,
                     providers: phrase.providers,
                     number: phrase.number,
                 });
-                groups.push(if chain.is_empty() { Vec::new() } else { [chain, with].concat() });
             }
         }
-        let waits = WAITS.map(|word| vocabulary.atom(word));
-        let units = UNITS.map(|(word, _)| vocabulary.atom(word));
-        let Vocabulary { ascii, mut wide, atoms, .. } = vocabulary;
-        wide.compile();
-        let triggers = Triggers::rarest(&groups, &placed);
-        Self { ascii: ascii.compile(&triggers), wide, atoms, alternatives, triggers, numbered, waits, units }
-    }
-
-    /// The tables' size in memory, in bytes, and the number of phrases.
-    #[cfg(test)]
-    pub(super) fn size(&self) -> (usize, usize) {
-        (self.ascii.memory() + self.wide.automaton.as_ref().map_or(0, Automaton::memory_usage), self.atoms.len())
-    }
-
-    #[cfg(test)]
-    pub(super) fn is_compiled(&self) -> bool {
-        self.wide.automaton.is_some()
+        let Vocabulary { patterns, mut atoms, .. } = vocabulary;
+        set_triggers(&alternatives, &mut atoms);
+        let automaton = AhoCorasick::builder()
+            .kind(Some(AhoCorasickKind::ContiguousNFA))
+            .match_kind(MatchKind::Standard)
+            .prefilter(false)
+            .build(&patterns)
+            .ok();
+        Self { rules, automaton, atoms, alternatives, numbered }
     }
 
     /// The first rule that holds, if any.
-    pub(super) fn find(&self, reading: &Reading, scene: &Scene<'_>, finds: &mut Hits) -> Option<Found> {
-        finds.clear();
-        let text = &reading.text;
-        self.ascii.walk(text, &self.triggers, finds);
-        if !text.is_ascii() {
-            self.wide.walk(text, &mut |atom, end| {
-                let Atom { length, tail } = self.atoms[atom as usize];
-                let end = end - usize::from(tail);
-                finds.add_place(atom, end - usize::from(length), end, &self.triggers)
-            });
-        }
-        let any = |atoms: &[u32]| atoms.iter().any(|atom| finds.seen.has(*atom));
-        finds.speaks_of_waiting = any(&self.waits) && any(&self.units);
-        let by_words = self.first_of(finds, reading, scene);
-        self.first_by_number(by_words, &finds.seen, scene)
-    }
-
-    /// The first rule of which a phrase stands in the text.
-    fn first_of(&self, hits: &mut Hits, reading: &Reading, scene: &Scene<'_>) -> Option<Found> {
-        let Hits { seen, candidates, places, .. } = hits;
-        let mut first = None;
-        // Alternatives are numbered in the order of rules.
-        candidates.each(|at| {
+    pub(super) fn find(&self, reading: &Reading, scene: &Scene<'_>) -> Option<Found<'_>> {
+        let hits = self.hits(&reading.text);
+        let mut candidates: Vec<usize> =
+            hits.seen.iter().flat_map(|atom| &self.atoms[*atom].triggers).copied().collect();
+        candidates.extend(scene.codes.iter().filter_map(|code| self.numbered.get(code)).flatten());
+        candidates.sort_unstable();
+        candidates.dedup();
+        candidates.into_iter().find_map(|at| {
             let alternative = &self.alternatives[at];
-            if self.triggers.may_hold(at, seen) && alternative.fits(seen, scene) {
-                let span = alternative.chain.first(seen, places, reading);
-                first = span.map(|span| Found { rule: alternative.rule, span });
-            }
-            first.is_none()
-        });
-        first
+            let span = alternative.span(&hits, reading, scene)?;
+            Some(Found { rule: &self.rules[alternative.rule], span })
+        })
     }
 
-    /// The first rule, better than one that was found, of which a numeric code stands in the text.
-    fn first_by_number(&self, mut best: Option<Found>, seen: &Set, scene: &Scene<'_>) -> Option<Found> {
-        for code in scene.codes {
-            for id in self.numbered.get(code).into_iter().flatten() {
-                let alternative = &self.alternatives[*id as usize];
-                if best.is_none_or(|best| best.rule > alternative.rule) && alternative.fits(seen, scene) {
-                    best = Some(Found { rule: alternative.rule, span: (0, 0) });
-                }
+    fn hits(&self, text: &str) -> Hits {
+        let mut found = Vec::new();
+        for one in self.automaton.iter().flat_map(|automaton| automaton.find_overlapping_iter(text)) {
+            let atom = one.pattern().as_usize();
+            let Atom { lead, tail, .. } = self.atoms[atom];
+            found.push((atom, one.start() + lead, one.end() - tail));
+        }
+        found.sort_unstable();
+        let mut hits = Hits { ranges: vec![(0, 0); self.atoms.len()], places: Vec::new(), seen: Vec::new() };
+        for (atom, start, end) in found {
+            let (from, to) = &mut hits.ranges[atom];
+            if from == to {
+                *from = u32::try_from(hits.places.len()).unwrap_or(u32::MAX);
+                *to = *from;
+                hits.seen.push(atom);
+            }
+            if *to - *from < MAX_PLACES {
+                hits.places.push((start, end));
+                *to += 1;
             }
         }
-        best
+        hits
+    }
+}
+
+/// Makes each phrase worth a look for the atoms of the group that fewest phrases use.
+fn set_triggers(alternatives: &[Alternative], atoms: &mut [Atom]) {
+    let mut uses = vec![0_usize; atoms.len()];
+    for atom in alternatives.iter().flat_map(Alternative::groups).flatten() {
+        uses[*atom] += 1;
+    }
+    for (index, alternative) in alternatives.iter().enumerate() {
+        let rarest = alternative.groups().min_by_key(|group| group.iter().map(|atom| uses[*atom]).sum::<usize>());
+        for atom in rarest.into_iter().flatten() {
+            let triggers = &mut atoms[*atom].triggers;
+            if triggers.last() != Some(&index) {
+                triggers.push(index);
+            }
+        }
     }
 }
 
 // === impl Vocabulary ===
 
 impl Vocabulary {
-    /// The atom of some words.
-    fn atom(&mut self, text: &str) -> u32 {
+    fn link(&mut self, part: Part) -> Link {
+        Link { any: self.atoms_of(&part.spellings), gap: part.gap, between: part.between }
+    }
+
+    fn atoms_of(&mut self, words: &[String]) -> Vec<usize> {
+        words.iter().map(|words| self.atom(words)).collect()
+    }
+
+    /// The atom of some words; scripts without spaces have no word boundaries.
+    fn atom(&mut self, text: &str) -> usize {
         if let Some(id) = self.ids.get(text) {
             return *id;
         }
-        let open_end = text.ends_with('*');
         let words = text.trim_end_matches('*');
-        let id = to_u32(self.atoms.len());
-        debug_assert!(self.atoms.len() < MOST, "too many phrases");
-        let tail = if words.is_ascii() {
-            self.ascii.add(words, open_end, id);
-            !open_end
-        } else {
-            // Boundaries of Latin words are part of what is searched.
-            let bounded = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii);
-            let lead = bounded(words.as_bytes().first());
-            let tail = !open_end && bounded(words.as_bytes().last());
-            self.wide.ids.push(id);
-            self.wide.patterns.push(format!("{}{words}{}", if lead { " " } else { "" }, if tail { " " } else { "" }));
-            tail
-        };
-        self.atoms.push(Atom { length: u16::try_from(words.len()).unwrap_or(u16::MAX), tail: u8::from(tail) });
+        let lead = usize::from(words.starts_with(|first: char| first.is_ascii()));
+        let tail = usize::from(words.len() == text.len() && words.ends_with(|last: char| last.is_ascii()));
+        let id = self.atoms.len();
+        self.patterns.push(format!("{}{words}{}", &" "[..lead], &" "[..tail]));
+        self.atoms.push(Atom { lead, tail, triggers: Vec::new() });
         self.ids.insert(text.to_owned(), id);
         id
-    }
-}
-
-// === impl Searcher ===
-
-impl Searcher {
-    fn compile(&mut self) {
-        let patterns = std::mem::take(&mut self.patterns);
-        self.automaton = DFA::builder().match_kind(MatchKind::Standard).build(&patterns).ok();
-    }
-
-    /// Tells every find, overlapping ones too, with its end; stops when told to.
-    fn walk(&self, text: &[u8], take: &mut impl FnMut(u32, usize) -> bool) {
-        let Some(automaton) = &self.automaton else { return };
-        let Ok(mut state) = automaton.start_state(Anchored::No) else { return };
-        for (at, byte) in text.iter().enumerate() {
-            state = automaton.next_state(Anchored::No, state, *byte);
-            if automaton.is_special(state) && automaton.is_match(state) {
-                for index in 0..automaton.match_len(state) {
-                    if !take(self.ids[automaton.match_pattern(state, index).as_usize()], at + 1) {
-                        return;
-                    }
-                }
-            }
-        }
     }
 }
 
 // === impl Alternative ===
 
 impl Alternative {
-    /// Whether all that is asked beside the place holds, so that looking at places is worth it.
-    fn fits(&self, seen: &Set, scene: &Scene<'_>) -> bool {
-        self.chain.is_in(seen)
-            && self.with.iter().all(|any| any.is_in(seen))
-            && !self.without.is_in(seen)
+    /// Groups of atoms of each of which one must stand in the text; a phrase of a number alone has none.
+    fn groups(&self) -> impl Iterator<Item = &Vec<usize>> {
+        let links = self.links.iter().map(|link| &link.any);
+        links.chain(&self.with).filter(|_| !self.links.is_empty())
+    }
+
+    /// Where it stands, if all of it holds; `(0, 0)` for a numeric code.
+    fn span(&self, hits: &Hits, reading: &Reading, scene: &Scene<'_>) -> Option<(usize, usize)> {
+        let any = |atoms: &[usize]| atoms.iter().any(|atom| hits.has(*atom));
+        let holds = self.links.iter().all(|link| any(&link.any))
+            && self.with.iter().all(|group| any(group))
+            && !any(&self.without)
             && (self.surfaces.is_empty() || self.surfaces.contains(&scene.surface))
             && (self.statuses.is_empty()
                 || scene.status.is_some_and(|s| self.statuses.iter().any(|(low, high)| (*low..=*high).contains(&s))))
             && (self.providers.is_empty() || self.providers.iter().any(|p| scene.provider.contains(p.as_str())))
-            && self.number.is_none_or(|number| scene.codes.contains(&number))
+            && self.number.is_none_or(|number| scene.codes.contains(&number));
+        if !holds {
+            return None;
+        }
+        let Some((first, rest)) = self.links.split_first() else { return self.number.map(|_| (0, 0)) };
+        let mut begins: Vec<_> = hits.places(first).collect();
+        begins.sort_unstable();
+        begins.into_iter().find_map(|(start, behind)| {
+            if self.whole_value && !reading.values.contains(&(start, behind)) {
+                return None;
+            }
+            let end = rest.iter().try_fold(behind, |end, link| link.end_behind(end, hits, &reading.text))?;
+            Some((start, end))
+        })
+    }
+}
+
+// === impl Link ===
+
+impl Link {
+    /// Where the first place of this part ends that stands near behind another.
+    fn end_behind(&self, end: usize, hits: &Hits, text: &str) -> Option<usize> {
+        let near = end..=end + self.gap;
+        let near = hits.places(self).filter(|(start, _)| near.contains(start) && self.allows(&text[end..*start]));
+        near.map(|(_, end)| end).min()
+    }
+
+    /// Whether only allowed words stand in a gap; the rest of a word with an open stem is none of them.
+    fn allows(&self, gap: &str) -> bool {
+        let Some(between) = &self.between else { return true };
+        let rest = gap.find(' ').map_or("", |at| &gap[at..]);
+        rest.split_ascii_whitespace().all(|word| between.iter().any(|allowed| allowed == word))
+    }
+}
+
+// === impl Hits ===
+
+impl Hits {
+    fn has(&self, atom: usize) -> bool {
+        let (from, to) = self.ranges[atom];
+        from < to
+    }
+
+    /// The places of all atoms of a link.
+    fn places(&self, link: &Link) -> impl Iterator<Item = (usize, usize)> {
+        link.any.iter().flat_map(|atom| {
+            let (from, to) = self.ranges[*atom];
+            self.places[from as usize..to as usize].iter().copied()
+        })
     }
 }
 

@@ -2,14 +2,7 @@
 //!
 //! Never counts a number as a status because of its size alone: a word, a bracket or the status's own phrase must say so.
 
-use std::sync::LazyLock;
-
-use memchr::{
-    memchr_iter,
-    memmem::{self, Finder},
-};
-
-use super::reading::{HEAD, Number, Reading, Sieve, last_mark, mark, without_frames};
+use super::reading::{HEAD, Number, Reading, ends_with_any, without_frames};
 use crate::{
     domain::failure::{ProviderError, Surface},
     policy::redact::redact,
@@ -42,7 +35,6 @@ impl Evidence {
         let (mut limit, mut first) = (None, None);
         for (index, number) in reading.numbers.iter().enumerate() {
             let (before, after) = (&reading.text[..number.at], reading.text.get(number.at + 1..).unwrap_or_default());
-            let word = number.words.checked_sub(1).and_then(|at| reading.text.words().get(at));
             if number.alone
                 && number.digits == 3
                 && (400..600).contains(&number.whole)
@@ -50,18 +42,16 @@ impl Evidence {
             {
                 // An envelope that repeats its own status behind the message is not further inside.
                 let status = u16::try_from(number.whole).ok();
-                let keyed = before.ends_with(b" code ") || before.ends_with(b" status ");
+                let keyed = before.ends_with(" code ") || before.ends_with(" status ");
                 if evidence.inner_status.is_none() || !keyed || (status != error.status && status != first) {
                     evidence.inner_status = status;
                 }
                 first = first.or(status);
-            } else if !word.is_some_and(|word| NAMING.may_have(word.mark)) {
-                // Nearly no number is named by the word before it.
-            } else if before.ends_with(b" limit ") {
+            } else if before.ends_with(" limit ") {
                 limit = Some(number.whole);
-            } else if before.ends_with(b" requested ") {
+            } else if before.ends_with(" requested ") {
                 evidence.never_fits |= limit.is_some_and(|limit| number.whole > limit);
-            } else if number.alone && is_code(before) && evidence.codes.len() < MAX_CODES {
+            } else if number.alone && ends_with_any(before, CODE_WORDS) && evidence.codes.len() < MAX_CODES {
                 evidence.codes.push(number.whole);
                 if evidence.grpc.is_none() {
                     evidence.grpc = grpc(number, before, after, error.surface);
@@ -71,7 +61,7 @@ impl Evidence {
         if evidence.grpc.is_none() && error.surface == Surface::Grpc {
             evidence.grpc = reading.numbers.first().and_then(|number| {
                 let after = reading.text.get(number.at + 1..).unwrap_or_default();
-                grpc(number, b" grpc status ", after, error.surface)
+                grpc(number, " grpc status ", after, error.surface)
             });
         }
         evidence
@@ -84,194 +74,153 @@ impl Evidence {
 }
 
 /// Words after which three digits are a status.
-const STATUS_WORDS: [&[u8]; 29] = [
-    b" status ",
-    b" code ",
-    b" http ",
-    b" error ",
-    b" http # ",
-    b" response ",
-    b" returned ",
-    b" received ",
-    b" got ",
-    b" status is ",
-    b" with ",
-    b" responded ",
-    b" replied ",
-    b" exhausted ",
-    b" denied ",
-    b" exception ",
-    b" httperror ",
-    b" unexpected status ",
-    b" response code ",
-    b" answered ",
-    b" failed ",
-    b" api ",
-    b" failure ",
-    b" server returned ",
-    b" message ",
-    b" statuscode ",
-    b" errors ",
-    b" request failed ",
-    b" too many ",
-];
+const STATUS_WORDS: &str = "\
+    status|code|http|error|http #|response|returned|received|got|status is|with|responded|replied|exhausted|\
+    denied|exception|httperror|unexpected status|response code|answered|failed|api|failure|server returned|\
+    message|statuscode|errors|request failed|too many";
 
 /// The phrases of the statuses themselves.
-const PHRASES: [&[u8]; 29] = [
-    b" bad request",
-    b" unauthorized",
-    b" payment required",
-    b" forbidden",
-    b" not found",
-    b" method not allowed",
-    b" request timeout",
-    b" conflict",
-    b" gone",
-    b" payload too large",
-    b" request entity",
-    b" unprocessable",
-    b" too many requests",
-    b" internal server",
-    b" bad gateway",
-    b" service unavailable",
-    b" service temporarily",
-    b" gateway time",
-    b" status code",
-    b" unavailable",
-    b" resource exhausted",
-    b" invalid argument",
-    b" permission denied",
-    b" overloaded",
-    b" client error",
-    b" server error",
-    b" error responses",
-    b" provider returned",
-    b" upstream provider",
-];
+const PHRASES: &str = "\
+    bad request|unauthorized|payment required|forbidden|not found|method not allowed|request timeout|\
+    conflict|gone|payload too large|request entity|unprocessable|too many requests|internal server|\
+    bad gateway|service unavailable|service temporarily|gateway time|status code|unavailable|\
+    resource exhausted|invalid argument|permission denied|overloaded|client error|server error|\
+    error responses|provider returned|upstream provider";
 
-fn is_status(before: &[u8], after: &[u8], first: bool) -> bool {
+fn is_status(before: &str, after: &str, first: bool) -> bool {
     // At the very beginning, and nothing that is counted follows.
-    let counted = [b" tokens".as_slice(), b" requests", b" ms", b" seconds", b" bytes", b" characters"];
-    if counted.iter().any(|word| after.starts_with(word)) && !after.starts_with(b" requests per") {
+    let counted = [" tokens", " requests", " ms", " seconds", " bytes", " characters"];
+    if counted.iter().any(|word| after.starts_with(word)) && !after.starts_with(" requests per") {
         return false;
     }
-    (first && before == b" ")
-        || STATUS_WORDS.iter().any(|word| before.ends_with(word))
-        || PHRASES.iter().any(|phrase| after.starts_with(phrase))
+    (first && before == " ")
+        || ends_with_any(before, STATUS_WORDS)
+        || after.strip_prefix(' ').is_some_and(|after| PHRASES.split('|').any(|phrase| after.starts_with(phrase)))
 }
 
 /// Bytes before a number in which a word belongs to it.
 const NEAR: usize = 256;
 
 /// A number that tells how a call came out: `POST /v1/chat → 503`, and at the very end `failed to get a token: 500`.
-fn is_outcome(error: &ProviderError, at: usize, before: &[u8], after: &[u8]) -> bool {
-    const METHODS: [&[u8]; 5] = [b" get ", b" post ", b" put ", b" patch ", b" delete "];
-    const FAILED: [&[u8]; 6] = [b" failed ", b" could not ", b" couldnt ", b" cannot ", b" unable to ", b" error "];
-    let near = &before[before.len().saturating_sub(NEAR)..];
-    let says = |words: &[&[u8]]| words.iter().any(|word| memmem::find(near, word).is_some());
+fn is_outcome(error: &ProviderError, at: usize, before: &str, after: &str) -> bool {
+    const METHODS: [&str; 5] = [" get ", " post ", " put ", " patch ", " delete "];
+    const FAILED: [&str; 6] = [" failed ", " could not ", " couldnt ", " cannot ", " unable to ", " error "];
+    let near = &before[before.ceil_char_boundary(before.len().saturating_sub(NEAR))..];
+    let says = |words: &[&str]| words.iter().any(|word| near.contains(word));
     let lead = error.text().and_then(|text| text.get(..at)).unwrap_or_default().trim_end();
     let arrow = lead.ends_with("->") || lead.ends_with("=>") || lead.ends_with('→');
-    (arrow && says(&METHODS)) || (lead.ends_with(':') && after.trim_ascii().is_empty() && says(&FAILED))
+    (arrow && says(&METHODS)) || (lead.ends_with(':') && after.trim().is_empty() && says(&FAILED))
 }
 
 /// Words after which a number is a code.
-const CODE_WORDS: [&str; 15] = [
-    " code ",
-    " error ",
-    " errcode ",
-    " err code ",
-    " status ",
-    " errno ",
-    " errorcode ",
-    " ret ",
-    // Families whose codes are a name and a number, and messages that begin with their number.
-    " model arts ",
-    " apig ",
-    " ngrok ",
-    " message ",
-    " sqlstate ",
-    " exception ",
-    " err no ",
-];
-
-/// The last of those words, and the names of a limit.
-const NAMING: Sieve = {
-    let (mut naming, mut at) = (Sieve::NONE.and_all(&[mark("limit"), mark("requested")]), 0);
-    while at < CODE_WORDS.len() {
-        naming = naming.and(last_mark(CODE_WORDS[at]));
-        at += 1;
-    }
-    naming
-};
-
-fn is_code(before: &[u8]) -> bool {
-    CODE_WORDS.iter().any(|word| before.ends_with(word.as_bytes()))
-}
+const CODE_WORDS: &str = "\
+    code|error|errcode|err code|status|errno|errorcode|ret|model arts|apig|ngrok|message|sqlstate|exception|\
+    err no";
 
 /// A gRPC code: `14 UNAVAILABLE`, `grpc_status:7`, a bare `code` on the gRPC surface.
-fn grpc(number: &Number, before: &[u8], after: &[u8], surface: Surface) -> Option<i32> {
-    const NAMES: [&[u8]; 16] = [
-        b" cancelled",
-        b" unknown",
-        b" invalid argument",
-        b" deadline exceeded",
-        b" not found",
-        b" already exists",
-        b" permission denied",
-        b" resource exhausted",
-        b" failed precondition",
-        b" aborted",
-        b" out of range",
-        b" unimplemented",
-        b" internal",
-        b" unavailable",
-        b" data loss",
-        b" unauthenticated",
-    ];
+fn grpc(number: &Number, before: &str, after: &str, surface: Surface) -> Option<i32> {
+    const NAMES: &str = "\
+        cancelled|unknown|invalid argument|deadline exceeded|not found|already exists|permission denied|\
+        resource exhausted|failed precondition|aborted|out of range|unimplemented|internal|unavailable|\
+        data loss|unauthenticated";
     let code = usize::try_from(number.whole).ok().filter(|code| (1..=16).contains(code))?;
-    let named = after.starts_with(NAMES[code - 1]);
-    let keyed = before.ends_with(b" grpc status ") || before.ends_with(b" grpc code ");
-    (named || keyed || (surface == Surface::Grpc && before.ends_with(b" code ")))
+    let named = NAMES
+        .split('|')
+        .nth(code - 1)
+        .is_some_and(|name| after.strip_prefix(' ').is_some_and(|after| after.starts_with(name)));
+    let keyed = before.ends_with(" grpc status ") || before.ends_with(" grpc code ");
+    (named || keyed || (surface == Surface::Grpc && before.ends_with(" code ")))
         .then(|| i32::try_from(code).unwrap_or(2))
 }
 
 /// Keys whose value is a message.
-static MESSAGES: LazyLock<[Finder<'_>; 4]> =
-    LazyLock::new(|| ["\"message\":", "\"msg\":", "\"detail\":", "\"error\":"].map(Finder::new));
+const MESSAGES: [&str; 4] = ["\"message\":", "\"msg\":", "\"detail\":", "\"error\":"];
+/// Messages inside messages that are looked into.
+const MAX_NESTED: usize = 4;
+/// Bytes of a text in which its message is searched for.
+const WINDOW: usize = 4096;
 
-/// What ends a key of JSON.
-static KEY: LazyLock<Finder<'_>> = LazyLock::new(|| Finder::new("\":"));
+/// The message for people: the response's own `message` where it has one, or a page's title; without frames of tracebacks
+/// and without the escapes of JSON, redacted and bounded.
+pub(super) fn message(error: &ProviderError, reading: &Reading, limit: usize) -> String {
+    let text = error.message.as_deref().or(error.body.as_deref()).unwrap_or_default();
+    let window = &text[..text.floor_char_boundary(WINDOW)];
+    let keyed = error.body.as_ref().and_then(|_| innermost_message(window));
+    let page = || if text.trim_start().starts_with('<') { title(window) } else { None };
+    let message = match keyed {
+        Some(message) => message,
+        // Outside JSON only what stands for a letter is surely an escape, and not a path.
+        None => unescape(page().unwrap_or(&text[..text.floor_char_boundary(HEAD)]), |escape| escape.starts_with("\\u")),
+    };
+    if reading.left_out > 0 {
+        return redact(&without_frames(&message), limit);
+    }
+    redact(&message, limit)
+}
 
-/// What the title of a page begins with.
-static TITLE: LazyLock<Finder<'_>> = LazyLock::new(|| Finder::new("<title>"));
+/// The message of a body of JSON, and of the JSON inside that message.
+fn innermost_message(body: &str) -> Option<String> {
+    let mut found = keyed_message(body)?;
+    for _ in 0..MAX_NESTED {
+        match Some(&found).filter(|text| text.trim_start().starts_with('{')).and_then(|text| keyed_message(text)) {
+            Some(inner) => found = inner,
+            None => break,
+        }
+    }
+    Some(found)
+}
+
+/// The value of the first key that holds a message, decoded; of a string that was cut off, what there is of it.
+fn keyed_message(text: &str) -> Option<String> {
+    MESSAGES.iter().find_map(|key| {
+        let rest = text.split_once(key)?.1.trim_start().strip_prefix('"')?;
+        let mut escaped = false;
+        let ends = |c: char| {
+            let end = c == '"' && !escaped;
+            escaped = c == '\\' && !escaped;
+            end
+        };
+        let value = &rest[..rest.find(ends).unwrap_or(rest.len())];
+        (!value.is_empty()).then(|| unescape(value, |_| true))
+    })
+}
+
+/// Decodes those escapes of JSON that are wanted; what is none stays as it is.
+fn unescape(text: &str, wanted: impl Fn(&str) -> bool) -> String {
+    let mut plain = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find('\\') {
+        plain.push_str(&rest[..at]);
+        let (decoded, length) = Some(&rest[at..]).filter(|escape| wanted(escape)).and_then(decode).unwrap_or(('\\', 1));
+        plain.push(decoded);
+        rest = &rest[at + length..];
+    }
+    plain.push_str(rest);
+    plain
+}
+
+/// The letter that an escape at the beginning of a text stands for, and the bytes that it takes.
+fn decode(text: &str) -> Option<(char, usize)> {
+    let unit = |from: usize| u16::from_str_radix(text.get(from..from + 4)?, 16).ok();
+    let letter = match text.as_bytes().get(1)? {
+        letter @ (b'"' | b'\\' | b'/') => char::from(*letter),
+        b'n' => '\n',
+        b'r' => '\r',
+        b't' => '\t',
+        b'u' => {
+            let first = unit(2)?;
+            let low = || text.get(6..8).filter(|mark| *mark == "\\u").and_then(|_| unit(8));
+            let units = [first, if (0xD800..0xDC00).contains(&first) { low()? } else { 0 }];
+            let length = if units[1] == 0 { 6 } else { 12 };
+            return Some((char::decode_utf16(units).next()?.ok()?, length));
+        }
+        _ => return None,
+    };
+    Some((letter, 2))
+}
 
 /// The title of a page, which says in short what the page says.
 fn title(window: &str) -> Option<&str> {
-    let at = TITLE.find(window.as_bytes())? + TITLE.needle().len();
-    let title = window[at..].split('<').next()?.trim();
+    let title = window.split_once("<title>")?.1.split('<').next()?.trim();
     (!title.is_empty()).then_some(title)
-}
-
-/// The message for people: the answer's own `message` where one stands in it, or a page's title; without frames of tracebacks,
-/// redacted and bounded.
-pub(super) fn message(error: &ProviderError, reading: &Reading, limit: usize) -> String {
-    let text = error.message.as_deref().or(error.body.as_deref()).unwrap_or_default();
-    let window = &text[..text.floor_char_boundary(4096)];
-    // Prose has no keys.
-    let keys = KEY.find(window.as_bytes()).map_or(&[][..], |_| &MESSAGES[..]);
-    let found = keys.iter().find_map(|key| {
-        let at = key.find(window.as_bytes())?;
-        let rest = window[at + key.needle().len()..].trim_start().strip_prefix('"')?;
-        let end = memchr_iter(b'"', rest.as_bytes()).find(|at| !rest[..*at].ends_with('\\')).unwrap_or(rest.len());
-        (end > 0).then(|| &rest[..end])
-    });
-    let message = match found {
-        Some(message) if error.body.is_some() => message,
-        None if text.trim_start().starts_with('<') => title(window).unwrap_or(text),
-        _ => text,
-    };
-    if reading.left_out > 0 {
-        return redact(&without_frames(&message[..message.floor_char_boundary(HEAD)]), limit);
-    }
-    redact(message, limit)
 }

@@ -1,15 +1,14 @@
-//! Reads the small language in which rules write their phrases (its words are explained in [`super::rule`]).
+//! Reads the small language in which rules write their phrases (explained in `rules/README.md`).
 //!
 //! A part with few spellings is written out; a part with many becomes a chain of its pieces, so that the automaton grows
 //! with the number of words and not with the number of sentences.
-//!
-//! Never looks at a failure's text.
 
-use super::rule::NEAR;
 use crate::domain::failure::Surface;
 
+/// Most bytes between two parts of an ordered phrase.
+pub(super) const NEAR: usize = 90;
 /// Spellings up to which a part is written out.
-const WRITTEN_OUT: usize = 12;
+const WRITTEN_OUT: usize = 6;
 /// Bytes that an optional word of a long part may take.
 const OPTIONAL: usize = 26;
 

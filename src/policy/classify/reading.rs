@@ -3,28 +3,15 @@
 //! `RateLimitExceeded`, `RATE_LIMIT_EXCEEDED`, `"rate_limit_exceeded"` and "rate limit exceeded" all read `rate limit
 //! exceeded`; quotes, brackets and escapes of any nesting depth become one space, so a JSON text inside a string inside an
 //! array reads like a flat one. The values of keys that hold a code or the message (`code`, `type`, `reason`, …) are kept as
-//! spans, so that a rule can ask for a whole value. Numbers become `#` and are kept beside the text with their place in
+//! spans, so that a rule can require a whole value. Numbers become `#` and are kept beside the text with their place in
 //! it. Addresses (`https://…`) and fields that echo the caller's own input are dropped, and so are the tags of a page and the
-//! frames of a traceback.
-//!
-//! Never judges, and never looks further than [`HEAD`] and [`TAIL`] bytes.
-
-use memchr::memchr2;
+//! frames of a traceback. Of a long text only the first [`HEAD`] and the last [`TAIL`] bytes are read.
 
 mod echo;
 mod frames;
-mod keys;
-mod letters;
-mod source;
-mod text;
 
 use echo::Echo;
 pub(super) use frames::without_frames;
-use keys::{Value, names_number};
-use letters::{BETWEEN, Between, Kind, ends_with_one_letter};
-pub(super) use letters::{LETTERS, Sieve, Word, last_mark, last_marks, mark};
-use source::Source;
-pub(super) use text::{Text, WORDS};
 
 /// Bytes read from the beginning of a text.
 pub(super) const HEAD: usize = 12 * 1024;
@@ -32,16 +19,19 @@ pub(super) const HEAD: usize = 12 * 1024;
 pub(super) const TAIL: usize = 4 * 1024;
 /// Numbers and values kept.
 const MAX_KEPT: usize = 512;
-/// Numbers and values that a usual text has room for at once.
-const USUAL_KEPT: usize = 64;
+
+/// Keys whose value is a code, or the message itself.
+const CODE_KEYS: &str = "code|type|status|reason|name|errcode|category|error|detail|message|event|exception";
+/// Keys whose value repeats what the caller sent or the model wrote.
+const ECHO_KEYS: &str = "input|prompt|failed generation|input value|request id|documentation url|request body";
+/// Keys whose number keeps its digits, because systems number their errors the same in every language.
+const NUMBERED_KEYS: &str = "errno|curl|win error|os error|curl error|err code|exit code";
 
 /// A number of the text.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Number {
     /// Where its `#` stands in the read text.
     pub at: usize,
-    /// How many words end before it.
-    pub words: usize,
     /// Where its first digit stands in the source.
     pub source: usize,
     /// Its whole part, saturated.
@@ -56,7 +46,7 @@ pub(super) struct Number {
 #[derive(Debug, Default)]
 pub(super) struct Reading {
     /// Lower case, single spaces, beginning and ending with a space.
-    pub text: Text,
+    pub text: String,
     /// The numbers in it, in order.
     pub numbers: Vec<Number>,
     /// The values of code-like keys, as spans of the text, in order.
@@ -64,8 +54,6 @@ pub(super) struct Reading {
     /// Bytes of frames of tracebacks that were left out.
     pub left_out: usize,
     open: Option<Open>,
-    /// What is being read.
-    source: Source,
     /// Whether the last letter was of a script without spaces.
     wide: bool,
     /// Whether it is a page of HTML.
@@ -84,30 +72,19 @@ struct Open {
 // === impl Reading ===
 
 impl Reading {
-    /// Forgets what was read and keeps the room for the next text.
-    pub(super) fn clear(&mut self) {
-        self.text.clear();
-        self.numbers.clear();
-        self.values.clear();
-        self.left_out = 0;
-        (self.open, self.wide, self.page, self.unclosed) = (None, false, false, false);
-    }
-
     /// Reads a source of any length; only its head and tail are looked at.
     pub(super) fn add(&mut self, source: &str) {
-        self.text.begin();
-        self.values.reserve(USUAL_KEPT);
-        self.numbers.reserve(USUAL_KEPT);
+        self.gap();
         let (head, tail) = match source.len() {
             all if all <= HEAD + TAIL => (all, all),
             all => (source.floor_char_boundary(HEAD), source.ceil_char_boundary(all - TAIL)),
         };
         for (offset, text) in [(0, &source[..head]), (tail, &source[tail..])] {
             self.left_out += text.len();
-            for (from, part) in frames::parts(text).filter(|(_, part)| !part.is_empty()) {
+            for (from, part) in frames::parts(text).into_iter().filter(|(_, part)| !part.is_empty()) {
                 self.left_out -= part.len();
                 self.read(part, offset + from);
-                self.text.gap();
+                self.gap();
             }
         }
     }
@@ -115,16 +92,78 @@ impl Reading {
     /// Adds a code found outside the text (a header), as a keyed value.
     pub(super) fn add_code(&mut self, code: &str) {
         self.add("code");
-        let code = &code[..code.floor_char_boundary(HEAD)];
         self.open = Some(Open { from: self.text.len(), quoted: true });
-        self.read(code, 0);
-        self.text.gap();
+        self.read(&code[..code.floor_char_boundary(HEAD)], 0);
+        self.gap();
     }
 
-    /// Whether exactly this span is the value of a code-like key.
-    pub(super) fn is_value(&self, (from, to): (usize, usize)) -> bool {
-        let at = self.values.partition_point(|value| value.0 < from);
-        self.values.get(at) == Some(&(from, to))
+    fn read(&mut self, source: &str, offset: usize) {
+        let bytes = source.as_bytes();
+        let mut i = 0;
+        while let Some(&byte) = bytes.get(i) {
+            i = match byte {
+                b'a'..=b'z' | b'A'..=b'Z' => self.word(bytes, i),
+                b'0'..=b'9' => self.number(bytes, i, offset),
+                b'_' | b'-' | b'.' | b'/' => {
+                    self.gap();
+                    i + 1
+                }
+                b'"' => {
+                    self.close();
+                    self.gap();
+                    i + 1
+                }
+                b':' | b'=' => {
+                    self.close_bare();
+                    if bytes[i..].starts_with(b"://") { self.skip_address(bytes, i) } else { self.gap_from(bytes, i) }
+                }
+                // An apostrophe inside a word (`don't`) goes.
+                b'\'' if i > 0 && bytes[i - 1].is_ascii_alphabetic() && ends_with_one_letter(&source[i + 1..]) => i + 1,
+                b'\'' => {
+                    self.close();
+                    self.gap_from(bytes, i)
+                }
+                b'\\' => self.escape(bytes, i),
+                b'<' => {
+                    self.close_bare();
+                    self.gap();
+                    i + self.tag(&source[i..])
+                }
+                128.. => self.letter_or_sign(source, i),
+                _ => {
+                    self.close_bare();
+                    self.gap();
+                    i + 1
+                }
+            };
+        }
+        self.close();
+    }
+
+    /// Writes a run of letters; inside it a new word begins where the case says so (`RateLimit`, `LLMError`).
+    fn word(&mut self, bytes: &[u8], from: usize) -> usize {
+        self.part_from_wide();
+        let mut i = from;
+        while let Some(&byte) = bytes.get(i).filter(|byte| byte.is_ascii_alphabetic()) {
+            if i > from && byte.is_ascii_uppercase() {
+                let next = bytes.get(i + 1).copied().unwrap_or_default();
+                // `URLs`, `IDs`: the last capital of a plural begins no word.
+                let plural = next == b's' && !bytes.get(i + 2).is_some_and(u8::is_ascii_alphabetic);
+                if bytes[i - 1].is_ascii_lowercase() || next.is_ascii_lowercase() && !plural {
+                    self.gap();
+                }
+            }
+            self.text.push(byte.to_ascii_lowercase().into());
+            i += 1;
+        }
+        i
+    }
+
+    /// Ends a word with a space, if one is being written.
+    fn gap(&mut self) {
+        if !self.text.ends_with(' ') {
+            self.text.push(' ');
+        }
     }
 
     /// Ends a value that has no quotes.
@@ -136,136 +175,60 @@ impl Reading {
 
     fn close(&mut self) {
         let Some(open) = self.open.take() else { return };
-        let end = self.text.len() - usize::from(self.text.is_gap());
+        let end = self.text.trim_ascii_end().len();
         if end > open.from && self.values.len() < MAX_KEPT {
             self.values.push((open.from, end));
         }
     }
 
-    fn read(&mut self, source: &str, offset: usize) {
-        let bytes = source.as_bytes();
-        self.source.take(bytes);
-        let mut i = 0;
-        loop {
-            match self.source.kind(i) {
-                Kind::End if i >= bytes.len() => break,
-                Kind::Letter => {
-                    self.part_from_wide();
-                    i = self.words(i);
-                }
-                Kind::Joint => {
-                    self.text.gap();
-                    i += 1;
-                }
-                Kind::Gap | Kind::End => {
-                    self.close_bare();
-                    self.text.gap();
-                    i += 1;
-                }
-                Kind::Angle => {
-                    self.close_bare();
-                    self.text.gap();
-                    i += self.tag(&bytes[i..]);
-                }
-                Kind::Quote => {
-                    self.close();
-                    self.text.gap();
-                    i += 1;
-                    while self.source.kind(i) <= Kind::Quote {
-                        i += 1;
-                    }
-                }
-                Kind::Assign => {
-                    self.close_bare();
-                    i = match &bytes[i..] {
-                        [b':', b'/', b'/', ..] => self.skip_address(bytes, i),
-                        // What JSON has nearly always, straight to the value.
-                        [b':', b'"', b'a'..=b'z' | b'A'..=b'Z', ..] => self.value_from(bytes, i + 2),
-                        [b':', b' ', b'"', b'a'..=b'z' | b'A'..=b'Z', ..] => self.value_from(bytes, i + 3),
-                        _ => self.gap_from(bytes, i),
-                    };
-                }
-                Kind::Digit => i = self.number(bytes, i, offset),
-                Kind::Apostrophe => {
-                    let inside =
-                        i > 0 && self.source.kind(i - 1) == Kind::Letter && ends_with_one_letter(&source[i + 1..]);
-                    if inside {
-                        i += 1;
-                    } else {
-                        self.close();
-                        i = self.gap_from(bytes, i);
-                    }
-                }
-                Kind::Backslash => i = self.escape(bytes, i),
-                Kind::Wide => i = self.wide(source, i),
-            }
-        }
-        self.close();
-    }
-
-    /// Writes the words from here on between which only gaps stand.
-    #[inline]
-    fn words(&mut self, from: usize) -> usize {
-        let within = match self.open {
-            None => Kind::Quote,
-            Some(Open { quoted: true, .. }) => Kind::Gap,
-            Some(Open { quoted: false, .. }) => Kind::Joint,
-        };
-        self.text.put_words(&self.source, from, within)
-    }
-
     /// Reads the gap between a key and its value, and begins the value.
     fn gap_from(&mut self, bytes: &[u8], from: usize) -> usize {
         let (mut i, mut assigned) = (from, false);
-        while let Some(between) = bytes.get(i).and_then(|byte| BETWEEN[*byte as usize]) {
-            match between {
-                Between::Assign => assigned = true,
+        while let Some(&byte) = bytes.get(i) {
+            match byte {
+                b':' | b'=' => assigned = true,
+                b' ' | b'\t' | b'"' | b'\'' => {}
                 // `\n` inside an escaped text ends the gap.
-                Between::Backslash if bytes.get(i + 1).is_some_and(u8::is_ascii_alphanumeric) => break,
-                Between::Backslash | Between::Space => {}
+                b'\\' if !bytes.get(i + 1).is_some_and(u8::is_ascii_alphanumeric) => {}
+                _ => break,
             }
             i += 1;
         }
+        self.gap();
         if assigned {
             i = self.value_from(bytes, i);
-        } else {
-            self.text.gap();
         }
         i.max(from + 1)
     }
 
-    /// Ends a key; opens its value when it is a code's, drops it when it is an echo.
-    #[expect(clippy::inline_always, reason = "nearly every key is none of those that it looks for")]
-    #[inline(always)]
-    fn value_from(&mut self, bytes: &[u8], mut i: usize) -> usize {
-        self.text.gap();
+    /// Opens a value when its key is a code's, drops it when it is an echo.
+    fn value_from(&mut self, bytes: &[u8], i: usize) -> usize {
         let Some(first) = bytes.get(i) else { return i };
-        match keys::value_of(self.text.words()) {
-            Value::Code if first.is_ascii_alphabetic() && self.open.is_none() => {
-                let quoted = matches!(bytes[i - 1], b'"' | b'\'');
-                self.open = Some(Open { from: self.text.len(), quoted });
+        if ends_with_any(&self.text, CODE_KEYS) {
+            if first.is_ascii_alphabetic() && self.open.is_none() {
+                self.open = Some(Open { from: self.text.len(), quoted: matches!(bytes[i - 1], b'"' | b'\'') });
             }
-            Value::Echo => match echo::of(bytes, i, !self.unclosed) {
-                Echo::Ends(end) => i = end,
-                // Looked for once.
+        } else if ends_with_any(&self.text, ECHO_KEYS) {
+            match echo::of(bytes, i, !self.unclosed) {
+                Echo::Ends(end) => return end,
+                // Searched for once.
                 Echo::Open => self.unclosed = true,
                 Echo::Other => {}
-            },
-            _ => {}
+            }
         }
         i
     }
 
     /// How much of a text that begins with an angle to pass over: of a page, the whole tag, for its name and attributes say
     /// nothing of a failure; of anything else only the angle.
-    #[cold]
-    fn tag(&mut self, text: &[u8]) -> usize {
-        let begins = |begin: &[u8]| text.get(..begin.len()).is_some_and(|head| head.eq_ignore_ascii_case(begin));
-        if begins(b"<!doctype html") || begins(b"<html") {
+    fn tag(&mut self, text: &str) -> usize {
+        let begins = |begin: &str| text.get(..begin.len()).is_some_and(|head| head.eq_ignore_ascii_case(begin));
+        if begins("<!doctype html") || begins("<html") {
             self.page = true;
-        } else if self.page && matches!(text, [_, b'a'..=b'z' | b'A'..=b'Z' | b'/' | b'!', ..]) {
+        } else if self.page && matches!(text.as_bytes(), [_, b'a'..=b'z' | b'A'..=b'Z' | b'/' | b'!', ..]) {
             // What is no whole tag is none.
-            return memchr2(b'<', b'>', &text[1..]).filter(|end| text[1 + end] == b'>').map_or(1, |end| 1 + end);
+            let end = text[1..].find(['<', '>']).map(|end| 1 + end);
+            return end.filter(|end| text[*end..].starts_with('>')).unwrap_or(1);
         }
         1
     }
@@ -274,127 +237,124 @@ impl Reading {
     fn letter(&mut self, letter: char) {
         let wide = letter >= '\u{2e80}';
         if wide && !self.wide {
-            self.text.gap();
+            self.gap();
         } else if !wide {
             self.part_from_wide();
         }
         self.wide = wide;
-        let mut buffer = [0; 4];
-        for lower in letter.to_lowercase() {
-            self.text.put_all(lower.encode_utf8(&mut buffer).as_bytes());
-        }
+        self.text.extend(letter.to_lowercase());
     }
 
     /// Ends a run of a script without spaces.
     fn part_from_wide(&mut self) {
         if self.wide {
             self.wide = false;
-            self.text.gap();
+            self.gap();
         }
     }
 
     fn skip_address(&mut self, bytes: &[u8], from: usize) -> usize {
         // The scheme was written already; it goes with the rest.
-        self.text.take_back_word();
-        self.text.put_all(b"url");
-        self.text.gap();
-        let mut i = from;
-        while i < bytes.len()
-            && !matches!(bytes[i], b' ' | b'"' | b'\'' | b'\\' | b')' | b']' | b'}' | b'>' | b'<' | b'\n' | b'`')
-        {
-            i += 1;
-        }
-        i
+        self.text.truncate(self.text.trim_end_matches(|c: char| c.is_ascii_alphanumeric()).len());
+        self.text.push_str("url ");
+        let ends = |byte: &u8| b" \"'\\)]}><\n`".contains(byte);
+        bytes[from..].iter().position(ends).map_or(bytes.len(), |end| from + end)
     }
 
     fn number(&mut self, bytes: &[u8], from: usize, offset: usize) -> usize {
         self.part_from_wide();
+        let mut i = from;
         // Digits inside a word (`http2`, `v1`) belong to the word.
-        if self.text.last().is_some_and(u8::is_ascii_lowercase) && from > 0 && bytes[from - 1].is_ascii_alphabetic() {
-            let mut i = from;
-            while i < bytes.len() && bytes[i].is_ascii_digit() {
-                self.text.put(bytes[i]);
+        if from > 0 && bytes[from - 1].is_ascii_alphabetic() && self.text.ends_with(|c: char| c.is_ascii_lowercase()) {
+            while let Some(&digit) = bytes.get(i).filter(|byte| byte.is_ascii_digit()) {
+                self.text.push(digit.into());
                 i += 1;
             }
             return i;
         }
-        let mut i = from;
         let (mut whole, mut digits, mut fraction) = (0_u32, 0_u8, false);
-        loop {
-            let first = i;
-            while let Some(digit) = bytes.get(i).map(|byte| byte.wrapping_sub(b'0')).filter(|digit| *digit < 10) {
-                if !fraction {
-                    whole = whole.saturating_mul(10).saturating_add(digit.into());
+        while let Some(&byte) = bytes.get(i) {
+            match byte {
+                b'0'..=b'9' if !fraction => {
+                    whole = whole.saturating_mul(10).saturating_add((byte - b'0').into());
+                    digits = digits.saturating_add(1);
                 }
-                i += 1;
+                b'0'..=b'9' => {}
+                b'.' | b',' if bytes.get(i + 1).is_some_and(u8::is_ascii_digit) => {
+                    fraction |= byte == b'.';
+                    digits = digits.saturating_add(u8::from(byte == b','));
+                }
+                _ => break,
             }
-            if !fraction {
-                digits = digits.saturating_add(u8::try_from(i - first).unwrap_or(u8::MAX));
-            }
-            let [sign @ (b'.' | b','), b'0'..=b'9', ..] = &bytes[i..] else { break };
-            fraction |= *sign == b'.';
-            digits = digits.saturating_add(u8::from(*sign == b','));
             i += 1;
         }
         let alone = !fraction && !bytes.get(i).is_some_and(u8::is_ascii_alphanumeric);
         if self.numbers.len() < MAX_KEPT {
-            let (at, words) = (self.text.len(), self.text.words().len());
-            self.numbers.push(Number { at, words, source: from + offset, whole, digits, alone });
+            self.numbers.push(Number { at: self.text.len(), source: from + offset, whole, digits, alone });
         }
-        if self.text.is_gap() && names_number(self.text.words()) {
-            self.text.put_all(&bytes[from..i]);
+        if ends_with_any(&self.text, NUMBERED_KEYS) {
+            self.text.extend(bytes[from..i].iter().copied().map(char::from));
         } else {
             // Nothing at all is told apart from any other number: a limit of zero is no limit that frees up.
-            self.text.put(if whole == 0 && alone { b'0' } else { b'#' });
+            self.text.push(if whole == 0 && alone { '0' } else { '#' });
         }
         i
     }
 
     fn escape(&mut self, bytes: &[u8], from: usize) -> usize {
-        let mut i = from;
-        while i < bytes.len() && bytes[i] == b'\\' {
-            i += 1;
-        }
+        let i = from + bytes[from..].iter().take_while(|byte| **byte == b'\\').count();
         self.close();
         match bytes.get(i) {
+            Some(b'"' | b'\'') => return self.gap_from(bytes, i),
             Some(b'n' | b'r' | b't') => {
-                self.text.gap();
-                i + 1
+                self.gap();
+                return i + 1;
             }
             Some(b'u') => {
-                let code = bytes.get(i + 1..i + 5).and_then(|hex| std::str::from_utf8(hex).ok());
-                match code.and_then(|hex| u32::from_str_radix(hex, 16).ok()).and_then(char::from_u32) {
-                    Some(letter) if !letter.is_ascii() => {
+                let hex = bytes.get(i + 1..i + 5).and_then(|hex| std::str::from_utf8(hex).ok());
+                let letter = hex.and_then(|hex| u32::from_str_radix(hex, 16).ok()).and_then(char::from_u32);
+                if let Some(letter) = letter {
+                    if letter.is_ascii() {
+                        self.gap();
+                    } else {
                         self.letter(letter);
-                        i + 5
                     }
-                    Some(_) => {
-                        self.text.gap();
-                        i + 5
-                    }
-                    None => {
-                        self.text.gap();
-                        i
-                    }
+                    return i + 5;
                 }
             }
-            Some(b'"' | b'\'') => self.gap_from(bytes, i),
-            _ => {
-                self.text.gap();
-                i
-            }
+            _ => {}
         }
+        self.gap();
+        i
     }
 
-    fn wide(&mut self, source: &str, from: usize) -> usize {
+    fn letter_or_sign(&mut self, source: &str, from: usize) -> usize {
         let Some(letter) = source[from..].chars().next() else { return from + 1 };
         let next = from + letter.len_utf8();
         match letter {
             // A curly apostrophe inside a word goes, like a straight one.
             '\u{2019}' if ends_with_one_letter(&source[next..]) => {}
             letter if letter.is_alphanumeric() => self.letter(letter),
-            _ => self.text.gap(),
+            _ => self.gap(),
         }
         next
     }
+}
+
+/// Whether a text ends with one of some words, which `|` parts.
+pub(super) fn ends_with_any(text: &str, words: &str) -> bool {
+    longest_end(text, words).is_some()
+}
+
+/// The longest of some words that a text ends with.
+pub(super) fn longest_end<'w>(text: &str, words: &'w str) -> Option<&'w str> {
+    let text = text.strip_suffix(' ')?;
+    let ends = |words: &&str| text.strip_suffix(words).is_some_and(|before| before.ends_with(' '));
+    words.split('|').filter(ends).max_by_key(|words| words.len())
+}
+
+/// Whether one small letter ends the word, as in `don’t`.
+fn ends_with_one_letter(rest: &str) -> bool {
+    let mut letters = rest.chars();
+    letters.next().is_some_and(|letter| letter.is_ascii_lowercase()) && !letters.next().is_some_and(char::is_alphabetic)
 }

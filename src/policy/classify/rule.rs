@@ -1,72 +1,63 @@
-//! The shape of a rule: a name, what it answers, and the phrases it keys on.
+//! One rule of the classifier, as the files below `rules/` write it.
 //!
-//! Phrases are written in the spelling of [`super::reading`]: lower case, single spaces, `#` for a number. The small
-//! language of one phrase, read once when the classifier is built:
-//!
-//! - `rate limit` – these words in a row, at word boundaries; a trailing `*` leaves the last word open (`exceed*`). Letters
-//!   outside ASCII are found anywhere (Chinese has no word boundaries).
-//! - `{a|b}` – either; `{a |}b` – a may be missing. Few combinations are written out, many become a chain.
-//! - `a .. b` – b after a, at most [`NEAR`] bytes between.
-//! - `a & b` – both, anywhere. `a !b` – a, and b nowhere.
-//! - `=insufficient quota` – the whole value of a code-like key.
-//! - `@tool`, `@grpc`, `@transport`, `@stream`, `@http` – only on that surface; `@400`, `@4xx` – only with that status
-//!   (several mean any of them); `@num:1113` – a numeric code stands in the text;
-//!   `@by:zhipu` – only from that provider family.
-//!
-//! Never judges on its own: order and effect are the engine's.
+//! A rule is a name, a class and the phrases of which any one decides. `rules/README.md` explains the format for people who
+//! write rules; the notation of a phrase is read in [`super::phrase`].
+
+use serde::Deserialize;
 
 use crate::domain::failure::{FailureClass, InvalidRequestDetail};
 
-/// Most bytes between two parts of an ordered phrase.
-pub(super) const NEAR: usize = 90;
-
-/// One row of a table.
-#[derive(Debug, Clone, Copy)]
+/// One rule: a class, and the phrases of which any one decides for it.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(super) struct Rule {
-    /// Unique name, `family.fact`.
-    pub name: &'static str,
-    /// The answer.
+    /// Unique name, `family.fact`, which verdicts report.
+    #[serde(rename = "rule")]
+    pub name: String,
+    /// The class of a failure that holds one of the phrases.
     pub class: FailureClass,
     /// What is wrong with the request, for `invalid_request`.
+    #[serde(default)]
     pub detail: Option<InvalidRequestDetail>,
-    /// Retryable against the class's default.
+    /// Whether a retry helps, where that differs from the class's default.
+    #[serde(default)]
     pub retry: Option<bool>,
-    /// Fallback against the class's default.
+    /// Whether another target helps, where that differs from the class's default.
+    #[serde(default)]
     pub fallback: Option<bool>,
-    /// Any of these phrases.
-    pub any: &'static [&'static str],
+    /// Which HTTP status decides in place of this rule.
+    #[serde(default)]
+    pub yields_to_status: Option<Yields>,
+    /// The class in place of `class` where a 401 or 403 shows that credentials were sent and refused.
+    #[serde(default)]
+    pub class_if_refused: Option<FailureClass>,
+    /// The class in place of `class` where no status shows that anything was sent.
+    #[serde(default)]
+    pub class_if_unsent: Option<FailureClass>,
+    /// The phrases.
+    pub any: Vec<String>,
 }
 
-/// A rule without exceptions.
-pub(super) const fn rule(name: &'static str, class: FailureClass, any: &'static [&'static str]) -> Rule {
-    Rule { name, class, detail: None, retry: None, fallback: None, any }
+/// Which HTTP status decides in place of a rule whose words say little.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Yields {
+    /// Any status.
+    Always,
+    /// A status that servers give to failures of one kind only (not 400, 409, 412, 422, 424, 500 or 502).
+    Telling,
+    /// A status that the text states, unless servers give it to failures of many kinds.
+    Stated,
 }
 
-/// A rule for an invalid request.
-pub(super) const fn invalid(name: &'static str, detail: InvalidRequestDetail, any: &'static [&'static str]) -> Rule {
-    Rule { name, class: FailureClass::InvalidRequest, detail: Some(detail), retry: None, fallback: None, any }
-}
-
-/// Phrases for numeric codes: `numbered!("@by:acme": 1, 2; "& acme": 3; also "words")`, each number in each scope's terms.
-macro_rules! numbered {
-    ($($scope:literal: $($number:literal),+);+ $(; also $($phrase:literal),+)?) => {
-        &[$($(concat!("@num:", $number, " ", $scope),)+)+ $($($phrase),+)?]
-    };
-}
-pub(super) use numbered;
-
-// === impl Rule ===
-
-impl Rule {
-    /// The same rule, with another answer to whether a retry helps.
-    pub(super) const fn retry(mut self, retry: bool) -> Self {
-        self.retry = Some(retry);
-        self
-    }
-
-    /// The same rule, with another answer to whether another target helps.
-    pub(super) const fn fallback(mut self, fallback: bool) -> Self {
-        self.fallback = Some(fallback);
-        self
-    }
+/// Reads every embedded rule, in order of precedence.
+///
+/// `build.rs` turns `rules/**/*.yaml` into JSON. The unit tests read all of it, so that a released binary holds no rule that
+/// cannot be read.
+pub(super) fn embedded() -> Vec<Rule> {
+    const RULES: &str = include_str!(concat!(env!("OUT_DIR"), "/rules.json"));
+    serde_json::from_str(RULES).unwrap_or_else(|error| {
+        debug_assert!(false, "rules: {error}");
+        Vec::new()
+    })
 }

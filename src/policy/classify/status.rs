@@ -1,10 +1,11 @@
 //! What a status says on its own: every HTTP code from 400 to 599, every gRPC code, every fault of this service's client.
 //!
 //! A code nobody defines stays unknown below 500 and is a server error from 500 on, as RFC 9110 §15 reads it.
-//!
-//! Never looks at a text.
 
-use super::evidence::Evidence;
+use super::{
+    evidence::Evidence,
+    rule::{Rule, Yields},
+};
 use crate::domain::failure::{FailureClass as C, InvalidRequestDetail as D, TransportFault as F};
 
 /// A status's answer: class, detail, and whether a retry helps where that differs from the class.
@@ -41,54 +42,22 @@ pub(super) const fn http(status: u16) -> Option<Answer> {
     })
 }
 
-/// Whether a status says more than the rule that held: a wide net yields to a telling status, what a wrapper says to the
-/// status inside it.
-pub(super) fn outweighs(rule: &str, class: C, evidence: &Evidence) -> bool {
+/// Whether a status says more than the rule that held: a rule may yield to it, and talk of the connection yields to a refusal
+/// that came over it.
+pub(super) fn outweighs(rule: &Rule, evidence: &Evidence) -> bool {
     let Some(status) = evidence.status() else { return false };
-    let inner = evidence.inner_status;
-    match rule {
-        "net.upstream_failed" | "net.cut" => return true,
-        "net.invalid_request"
-        | "net.apology"
-        | "net.server_error"
-        | "net.tool_exception"
-        | "net.cancelled"
-        | "late.server"
-        | "outer.exited"
-        | "outer.server"
-        | "outer.media"
-        | "outer.generation"
-        | "outer.fetch"
-            if is_telling(status) =>
-        {
-            return true;
-        }
-        "net.cancelled" => return status >= 500,
-        "net.apology" if status < 500 => return true,
-        _ => {}
+    let stated = evidence.inner_status;
+    match rule.yields_to_status {
+        Some(Yields::Always) => true,
+        Some(Yields::Telling) => is_telling(status),
+        Some(Yields::Stated) => stated.is_some_and(is_telling),
+        None => rule.class == C::Network && stated.is_some_and(|stated| matches!(stated, 401..=404 | 429)),
     }
-    let told = inner.is_some_and(|inner| match rule {
-        "vague.network" => true,
-        "vague.server" => !matches!(inner, 400 | 409 | 412 | 424),
-        "vague.request" | "vague.refused" => !matches!(inner, 400 | 409 | 412 | 422 | 424),
-        "net.json_rpc" | "net.tool_exception" => !matches!(inner, 500 | 502),
-        "net.apology" => !matches!(inner, 400 | 409 | 412 | 424 | 500),
-        _ => false,
-    });
-    let talk = class == C::Network
-        && inner.is_some_and(|inner| (401..=404).contains(&inner) || inner == 429)
-        && is_telling(status);
-    told || talk
 }
 
 /// Whether a status is more telling than a type such as `invalid_request_error` or `server_error`.
 pub(super) const fn is_telling(status: u16) -> bool {
     !matches!(status, 0..=400 | 409 | 412 | 422 | 424 | 500 | 502)
-}
-
-/// Whether servers give a status to failures of many kinds, so that words may know better.
-pub(super) const fn is_common(status: u16) -> bool {
-    !is_telling(status) || matches!(status, 403 | 404 | 406 | 503)
 }
 
 /// The answer of a bare gRPC code.

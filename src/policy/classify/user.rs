@@ -32,7 +32,7 @@ pub struct UserRule {
     /// Whether to ask another target; by class where not given.
     pub fallback_helps: Option<bool>,
     /// A wait to assume, such as `30s`, in place of one that the failure states.
-    #[serde(with = "optional_duration", skip_serializing_if = "Option::is_none")]
+    #[serde(with = "units::optional_duration", skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
     pub retry_after: Option<Duration>,
 }
@@ -93,8 +93,8 @@ pub(super) struct UserFound {
 #[derive(Debug)]
 struct Compiled {
     rule: UserRule,
-    code: Option<Vec<u8>>,
-    kind: Option<Vec<u8>>,
+    code: Option<String>,
+    kind: Option<String>,
     header: Option<(String, Option<Regex>)>,
     message: Option<Regex>,
 }
@@ -201,7 +201,7 @@ impl Compiled {
     fn holds(&self, error: &ProviderError, reading: &Reading, evidence: &Evidence) -> bool {
         let when = &self.rule.when;
         let value =
-            |spelling: &Vec<u8>| reading.values.iter().any(|(from, to)| reading.text[*from..*to] == spelling[..]);
+            |spelling: &String| reading.values.iter().any(|(from, to)| reading.text[*from..*to] == spelling[..]);
         let number = |code: &str| code.parse::<u32>().is_ok_and(|code| evidence.codes.contains(&code));
         when.provider.as_ref().is_none_or(|provider| provider.eq_ignore_ascii_case(&error.provider))
             && when.status.is_none_or(|s| evidence.outer_status == Some(s) || evidence.inner_status == Some(s))
@@ -217,30 +217,8 @@ impl Compiled {
 }
 
 /// A code in the spelling of readings.
-fn spelling(code: &str) -> Vec<u8> {
+fn spelling(code: &str) -> String {
     let mut reading = Reading::default();
     reading.add(code);
-    reading.text.trim_ascii().to_vec()
-}
-
-/// Durations with their units, or nothing.
-mod optional_duration {
-    use serde::{Deserializer, Serializer};
-
-    use super::{Deserialize, Duration, units};
-
-    #[derive(Deserialize)]
-    struct WithUnit(#[serde(with = "units::duration")] Duration);
-
-    #[expect(clippy::ref_option, reason = "serde's signature")]
-    pub(super) fn serialize<S: Serializer>(duration: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
-        match duration {
-            Some(duration) => units::duration::serialize(duration, serializer),
-            None => serializer.serialize_none(),
-        }
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
-        Ok(Option::<WithUnit>::deserialize(deserializer)?.map(|with_unit| with_unit.0))
-    }
+    reading.text.trim().to_owned()
 }

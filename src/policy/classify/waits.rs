@@ -12,7 +12,7 @@ use std::time::Duration;
 use jiff::{Timestamp, fmt::rfc2822};
 
 mod length;
-pub(super) mod text;
+mod text;
 
 use self::length::duration;
 use super::reading::Reading;
@@ -21,20 +21,14 @@ use crate::domain::failure::{FailureClass, ProviderError, Wait, WaitSource};
 /// The longest wait that is believed: a month.
 const LONGEST: Duration = Duration::from_hours(31 * 24);
 
-/// The stated wait, if any; `in_words` says whether one may be written in words ("in one minute").
-pub(super) fn stated(
-    error: &ProviderError,
-    reading: &Reading,
-    class: FailureClass,
-    in_words: bool,
-    now: Timestamp,
-) -> Option<Wait> {
+/// The stated wait, if any.
+pub(super) fn stated(error: &ProviderError, reading: &Reading, class: FailureClass, now: Timestamp) -> Option<Wait> {
     let from_header = header(error, now).or_else(|| match class {
         FailureClass::RateLimited | FailureClass::QuotaExceeded => window(error, now),
         _ => None,
     });
     // Words are never more precise than a header.
-    let from_text = text::stated(error, reading, in_words && from_header.is_none());
+    let from_text = text::stated(error, reading, from_header.is_none());
     match (from_header, from_text) {
         (Some(header), Some(text)) if rounds_to(text.duration, header.duration) => Some(text),
         (Some(header), _) => Some(header),

@@ -2,16 +2,32 @@
 
 use super::*;
 
+/// A limiter that begins with so many slots.
+fn starting_at(start: u32) -> Limiter {
+    Limiter::new(ConcurrencyPolicy { start: Some(start), ..ConcurrencyPolicy::default() })
+}
+
 /// An attempt that began now is told at once that it is too much.
-fn told(limiter: &mut Limiter, now: Instant, p50: Duration, in_flight: u32, silence: bool) {
-    limiter.on_back_pressure(now, p50, PushBack { began: now, in_flight, silence });
+fn told(limiter: &mut Limiter, now: Instant, p50: Duration, in_flight: u32) {
+    limiter.on_back_pressure(now, p50, PushBack { began: now, in_flight });
+}
+
+#[test]
+fn there_is_no_limit_until_the_first_push_back_and_then_it_is_what_was_in_flight() {
+    let (now, p50) = (Instant::now(), Duration::from_secs(1));
+    for (in_flight, limit) in [(1, 1024), (7, 1024), (8, 11), (16, 11), (100, 70), (1000, 700)] {
+        let mut limiter = Limiter::new(ConcurrencyPolicy::default());
+        assert_eq!(limiter.limit(), 1024);
+        told(&mut limiter, now, p50, in_flight);
+        assert_eq!(limiter.limit(), limit, "{in_flight} in flight");
+    }
 }
 
 fn limits(mut limiter: Limiter, times: u64, p50: Duration) -> Vec<u32> {
     let start = Instant::now();
     (0..times)
         .map(|step| {
-            told(&mut limiter, start + p50 * u32::try_from(step).unwrap(), p50, 16, false);
+            told(&mut limiter, start + p50 * u32::try_from(step).unwrap(), p50, 16);
             limiter.limit()
         })
         .collect()
@@ -19,10 +35,10 @@ fn limits(mut limiter: Limiter, times: u64, p50: Duration) -> Vec<u32> {
 
 #[test]
 fn back_pressure_lowers_the_limit_by_three_tenths_down_to_the_minimum() {
-    let limiter = Limiter::new(ConcurrencyPolicy::default());
+    let limiter = starting_at(16);
     assert_eq!(limiter.limit(), 16);
     assert_eq!(limits(limiter, 7, Duration::from_secs(1)), [11, 7, 4, 2, 1, 1, 1]);
-    let limiter = Limiter::new(ConcurrencyPolicy { min: 4, ..ConcurrencyPolicy::default() });
+    let limiter = Limiter::new(ConcurrencyPolicy { start: Some(16), min: 4, ..ConcurrencyPolicy::default() });
     assert_eq!(limits(limiter, 4, Duration::from_secs(1)), [11, 7, 4, 4]);
 }
 
@@ -30,19 +46,19 @@ fn back_pressure_lowers_the_limit_by_three_tenths_down_to_the_minimum() {
 fn back_pressure_counts_at_most_once_per_median_first_token() {
     let start = Instant::now();
     let p50 = Duration::from_secs(1);
-    let mut limiter = Limiter::new(ConcurrencyPolicy::default());
+    let mut limiter = starting_at(16);
     for millis in [0, 1, 500, 999] {
-        told(&mut limiter, start + Duration::from_millis(millis), p50, 16, false);
+        told(&mut limiter, start + Duration::from_millis(millis), p50, 16);
         assert_eq!(limiter.limit(), 11, "after {millis} ms");
     }
-    told(&mut limiter, start + p50, p50, 16, false);
+    told(&mut limiter, start + p50, p50, 16);
     assert_eq!(limiter.limit(), 7);
 }
 
 /// A limiter that has learnt that it may be too much: 16 slots were, 11 are left.
 fn lowered(now: Instant) -> Limiter {
-    let mut limiter = Limiter::new(ConcurrencyPolicy::default());
-    told(&mut limiter, now, Duration::from_secs(1), 16, false);
+    let mut limiter = starting_at(16);
+    told(&mut limiter, now, Duration::from_secs(1), 16);
     assert_eq!(limiter.limit(), 11);
     limiter
 }
@@ -67,7 +83,7 @@ fn limit_many_successes_at_the_limit_add_one_slot() {
 #[test]
 fn until_a_target_pushes_back_each_success_at_the_limit_adds_two_slots() {
     let now = Instant::now();
-    let mut limiter = Limiter::new(ConcurrencyPolicy::default());
+    let mut limiter = starting_at(16);
     for _ in 0..16 {
         limiter.on_success(now, true);
     }
@@ -97,18 +113,18 @@ fn back_pressure_forgets_the_successes_before_it() {
 fn a_target_that_answers_most_calls_fails_by_chance_and_not_by_too_many_at_once() {
     let start = Instant::now();
     let p50 = Duration::from_millis(600);
-    let mut limiter = Limiter::new(ConcurrencyPolicy { start: 100, ..ConcurrencyPolicy::default() });
+    let mut limiter = starting_at(100);
     for step in 0..1000_u32 {
         let now = start + Duration::from_millis(20) * step;
         if step % 10 < 6 && step > 10 {
-            told(&mut limiter, now, p50, 100, false);
+            told(&mut limiter, now, p50, 100);
         } else {
             limiter.on_success(now, false);
         }
     }
     assert_eq!(limiter.limit(), 100);
     for step in 0..64_u32 {
-        told(&mut limiter, start + Duration::from_secs(30) + p50 * step, p50, 100, false);
+        told(&mut limiter, start + Duration::from_secs(30) + p50 * step, p50, 100);
     }
     assert_eq!(limiter.limit(), 1, "one that answers nobody has too many");
 }
@@ -116,50 +132,36 @@ fn a_target_that_answers_most_calls_fails_by_chance_and_not_by_too_many_at_once(
 #[test]
 fn a_limit_of_which_less_than_half_is_used_is_not_what_the_target_speaks_of() {
     let now = Instant::now();
-    let mut limiter = Limiter::new(ConcurrencyPolicy::default());
-    told(&mut limiter, now, Duration::from_secs(1), 7, false);
+    let mut limiter = starting_at(16);
+    told(&mut limiter, now, Duration::from_secs(1), 7);
     assert_eq!(limiter.limit(), 16);
-    told(&mut limiter, now, Duration::from_secs(1), 8, false);
-    assert_eq!(limiter.limit(), 11);
-}
-
-#[test]
-fn silence_counts_even_among_answers() {
-    let start = Instant::now();
-    let p50 = Duration::from_secs(1);
-    let mut limiter = Limiter::new(ConcurrencyPolicy::default());
-    for _ in 0..20 {
-        limiter.on_success(start, false);
-    }
-    told(&mut limiter, start, p50, 16, false);
-    assert_eq!(limiter.limit(), 16);
-    told(&mut limiter, start, p50, 16, true);
+    told(&mut limiter, now, Duration::from_secs(1), 8);
     assert_eq!(limiter.limit(), 11);
 }
 
 #[test]
 fn what_began_before_the_last_decrease_says_nothing_however_late_it_is_said() {
     let (start, p50) = (Instant::now(), Duration::from_secs(1));
-    let mut limiter = Limiter::new(ConcurrencyPolicy { start: 100, ..ConcurrencyPolicy::default() });
-    let silent = |began: Instant| PushBack { began, in_flight: 100, silence: true };
-    limiter.on_back_pressure(start + Duration::from_secs(4), p50, silent(start));
+    let mut limiter = starting_at(100);
+    let refused = |began: Instant| PushBack { began, in_flight: 100 };
+    limiter.on_back_pressure(start + Duration::from_secs(4), p50, refused(start));
     assert_eq!(limiter.limit(), 70);
     for step in 0..50 {
         let began = start + Duration::from_millis(100) * step;
-        limiter.on_back_pressure(began + Duration::from_secs(4), p50, silent(began));
+        limiter.on_back_pressure(began + Duration::from_secs(4), p50, refused(began));
     }
     assert_eq!(limiter.limit(), 70, "these were sent when a hundred were allowed");
-    limiter.on_back_pressure(start + Duration::from_secs(9), p50, silent(start + Duration::from_secs(5)));
+    limiter.on_back_pressure(start + Duration::from_secs(9), p50, refused(start + Duration::from_secs(5)));
     assert_eq!(limiter.limit(), 49);
 }
 
 #[test]
 fn what_began_before_an_outage_says_nothing_after_it() {
     let start = Instant::now();
-    let mut limiter = Limiter::new(ConcurrencyPolicy { start: 16, ..ConcurrencyPolicy::default() });
+    let mut limiter = starting_at(16);
     let late = start + Duration::from_secs(4);
     limiter.on_outage(late, true);
-    let silent = PushBack { began: start, in_flight: 100, silence: true };
+    let silent = PushBack { began: start, in_flight: 100 };
     limiter.on_back_pressure(late, Duration::from_secs(1), silent);
     limiter.on_success(start, true);
     assert_eq!(limiter.limit(), 16);
@@ -174,8 +176,8 @@ fn what_began_before_an_outage_says_nothing_after_it() {
 #[test]
 fn a_large_limit_grows_by_a_sixteenth_a_round() {
     let start = Instant::now();
-    let mut limiter = Limiter::new(ConcurrencyPolicy { start: 200, ..ConcurrencyPolicy::default() });
-    told(&mut limiter, start, Duration::from_secs(1), 200, false);
+    let mut limiter = starting_at(200);
+    told(&mut limiter, start, Duration::from_secs(1), 200);
     assert_eq!(limiter.limit(), 140);
     for _ in 0..140 {
         limiter.on_success(start + Duration::from_secs(1), true);
@@ -186,7 +188,7 @@ fn a_large_limit_grows_by_a_sixteenth_a_round() {
 #[test]
 fn after_silence_the_way_up_begins_anew_and_is_fast_up_to_half_of_where_it_led() {
     let now = Instant::now();
-    let mut limiter = Limiter::new(ConcurrencyPolicy::default());
+    let mut limiter = starting_at(16);
     for _ in 0..42 {
         limiter.on_success(now, true);
     }
@@ -212,7 +214,7 @@ fn what_an_outage_said_is_unlearnt_and_what_was_said_before_it_is_not() {
     let mut limiter = lowered(start);
     let outage = start + Duration::from_mins(1);
     for step in 0..3_u32 {
-        told(&mut limiter, outage + p50 * step, p50, 16, false);
+        told(&mut limiter, outage + p50 * step, p50, 16);
     }
     assert_eq!(limiter.limit(), 2);
     limiter.on_outage(outage + p50 * 3, false);
@@ -224,9 +226,9 @@ fn what_an_outage_said_is_unlearnt_and_what_was_said_before_it_is_not() {
 #[test]
 fn decreases_that_follow_each_other_are_one_trouble_however_long_it_lasts() {
     let start = Instant::now();
-    let mut limiter = Limiter::new(ConcurrencyPolicy::default());
+    let mut limiter = starting_at(16);
     for seconds in [0, 20, 40] {
-        told(&mut limiter, start + Duration::from_secs(seconds), Duration::from_secs(1), 16, false);
+        told(&mut limiter, start + Duration::from_secs(seconds), Duration::from_secs(1), 16);
     }
     assert_eq!(limiter.limit(), 4);
     limiter.on_outage(start + Duration::from_mins(1), false);
@@ -236,12 +238,12 @@ fn decreases_that_follow_each_other_are_one_trouble_however_long_it_lasts() {
 #[test]
 fn the_limit_stays_between_the_minimum_and_the_maximum() {
     let now = Instant::now();
-    let mut limiter = Limiter::new(ConcurrencyPolicy { max: 17, ..ConcurrencyPolicy::default() });
+    let mut limiter = Limiter::new(ConcurrencyPolicy { start: Some(16), max: 17, ..ConcurrencyPolicy::default() });
     for _ in 0..1000 {
         limiter.on_success(now, true);
     }
     assert_eq!(limiter.limit(), 17);
-    limiter.reconfigure(ConcurrencyPolicy { start: 1, max: 1, ..ConcurrencyPolicy::default() });
+    limiter.reconfigure(ConcurrencyPolicy { start: Some(1), max: 1, ..ConcurrencyPolicy::default() });
     assert_eq!(limiter.limit(), 1);
     limiter.reconfigure(ConcurrencyPolicy { enabled: false, ..ConcurrencyPolicy::default() });
     assert_eq!(limiter.limit(), u32::MAX);
@@ -251,7 +253,7 @@ fn the_limit_stays_between_the_minimum_and_the_maximum() {
 fn nonsense_is_named_by_its_field() {
     let policy = ConcurrencyPolicy {
         min: 0,
-        start: 9,
+        start: Some(9),
         max: 8,
         decrease: 1.0,
         max_queued: 100_001,
@@ -260,11 +262,11 @@ fn nonsense_is_named_by_its_field() {
     };
     let fields: Vec<_> = policy.validate().into_iter().map(|(field, _)| field).collect();
     assert_eq!(fields, ["min", "start", "decrease", "max_queued", "max_queue_wait"]);
-    let policy = ConcurrencyPolicy { min: 20, start: 20, max: 19, ..ConcurrencyPolicy::default() };
+    let policy = ConcurrencyPolicy { min: 20, start: Some(20), max: 19, ..ConcurrencyPolicy::default() };
     let fields: Vec<_> = policy.validate().into_iter().map(|(field, _)| field).collect();
     assert_eq!(fields, ["max", "start"]);
     assert!(ConcurrencyPolicy::default().validate().is_empty());
-    let one_number = ConcurrencyPolicy { min: 5, start: 5, max: 5, ..ConcurrencyPolicy::default() };
+    let one_number = ConcurrencyPolicy { min: 5, start: Some(5), max: 5, ..ConcurrencyPolicy::default() };
     assert!(one_number.validate().is_empty());
     let widest = Duration::from_mins(10);
     let widest = ConcurrencyPolicy { max: 100_000, max_queued: 100_000, max_queue_wait: widest, ..one_number };
@@ -274,10 +276,10 @@ fn nonsense_is_named_by_its_field() {
 #[test]
 fn one_answer_in_five_is_chance_and_less_is_not() {
     let now = Instant::now();
-    let mut limiter = Limiter::new(ConcurrencyPolicy::default());
+    let mut limiter = starting_at(16);
     limiter.on_success(now, false);
     for (word, limit) in [(1, 16), (2, 16), (3, 16), (4, 11)] {
-        told(&mut limiter, now, Duration::from_secs(1), 16, false);
+        told(&mut limiter, now, Duration::from_secs(1), 16);
         assert_eq!(limiter.limit(), limit, "after {word} to one answer");
     }
 }
@@ -285,12 +287,12 @@ fn one_answer_in_five_is_chance_and_less_is_not() {
 #[test]
 fn what_was_said_long_ago_weighs_less_and_less() {
     let now = Instant::now();
-    let mut limiter = Limiter::new(ConcurrencyPolicy::default());
+    let mut limiter = starting_at(16);
     for _ in 0..40 {
         limiter.on_success(now, false);
     }
     let lasted = (1..1000).find(|_| {
-        told(&mut limiter, now, Duration::from_secs(1), 16, false);
+        told(&mut limiter, now, Duration::from_secs(1), 16);
         limiter.limit() < 16
     });
     assert_eq!(lasted, Some(74), "40 answers would outweigh 160 words, if they weighed as much as newer ones");

@@ -5,9 +5,19 @@ mod model;
 use proptest::{collection::vec, prelude::*};
 
 use super::*;
+use crate::domain::failure::Wait;
 
 fn gate(kind: GateKind) -> (Gate, Instant) {
     (Gate::new(kind, Arc::new(GatePolicy::default())), Instant::now())
+}
+
+/// How long a refusal takes to come.
+const TOOK: Duration = Duration::from_millis(20);
+
+/// A failure that states this wait.
+fn failed(wait: Option<Duration>, class: FailureClass) -> Failure {
+    let failure = Failure::local(class, "refused");
+    Failure { retry_after: wait.map(|duration| Wait { duration, source: WaitSource::RetryAfter }), ..failure }
 }
 
 fn secs(seconds: u64) -> Duration {
@@ -19,11 +29,11 @@ fn a_stated_wait_is_kept_and_up_to_a_fifth_is_added() {
     for (dice, reopens_in) in [(0.0, 20_000), (0.5, 22_000), (1.0, 24_000)] {
         let (mut gate, now) = gate(GateKind::Rate);
         let reopens_in = Duration::from_millis(reopens_in);
-        let change = gate.close(now, Some(secs(20)), FailureClass::RateLimited, dice);
+        let change = gate.close(now, &failed(Some(secs(20)), FailureClass::RateLimited), TOOK, dice);
         assert_eq!(change, Some(GateChange::Closed { reopens_in }));
         assert_eq!(gate.peek(now), Err(reopens_in));
-        assert_eq!(gate.admit(now + reopens_in - Duration::from_millis(1)), Err(Duration::from_millis(1)));
-        assert_eq!(gate.admit(now + reopens_in), Ok(GatePass::Open));
+        assert_eq!(gate.admit(now + reopens_in - Duration::from_millis(1), false), Err(Duration::from_millis(1)));
+        assert_eq!(gate.admit(now + reopens_in, false), Ok(GatePass::Open));
     }
 }
 
@@ -31,7 +41,7 @@ fn a_stated_wait_is_kept_and_up_to_a_fifth_is_added() {
 fn a_wait_of_an_hour_is_kept_for_five_minutes_and_none_for_a_second() {
     for (stated, kept) in [(Some(secs(3600)), secs(300)), (None, secs(1))] {
         let (mut gate, now) = gate(GateKind::Rate);
-        gate.close(now, stated, FailureClass::RateLimited, 0.0);
+        gate.close(now, &failed(stated, FailureClass::RateLimited), TOOK, 0.0);
         assert_eq!(gate.peek(now), Err(kept));
     }
 }
@@ -39,33 +49,33 @@ fn a_wait_of_an_hour_is_kept_for_five_minutes_and_none_for_a_second() {
 #[test]
 fn a_wait_of_zero_counts_as_none_that_was_stated() {
     let ((mut zero, now), (mut unstated, then)) = (gate(GateKind::Rate), gate(GateKind::Rate));
-    let closed = zero.close(now, Some(Duration::ZERO), FailureClass::RateLimited, 1.0);
+    let closed = zero.close(now, &failed(Some(Duration::ZERO), FailureClass::RateLimited), TOOK, 1.0);
     assert!(matches!(closed, Some(GateChange::Closed { .. })));
-    assert_eq!(closed, unstated.close(then, None, FailureClass::RateLimited, 1.0));
+    assert_eq!(closed, unstated.close(then, &failed(None, FailureClass::RateLimited), TOOK, 1.0));
 }
 
 #[test]
 fn a_shorter_wait_that_comes_later_changes_nothing() {
     let (mut gate, now) = gate(GateKind::Rate);
-    gate.close(now, Some(secs(60)), FailureClass::RateLimited, 0.0);
-    assert_eq!(gate.close(now + secs(1), Some(secs(5)), FailureClass::RateLimited, 1.0), None);
+    gate.close(now, &failed(Some(secs(60)), FailureClass::RateLimited), TOOK, 0.0);
+    assert_eq!(gate.close(now + secs(1), &failed(Some(secs(5)), FailureClass::RateLimited), TOOK, 1.0), None);
     assert_eq!(gate.peek(now), Err(secs(60)));
 }
 
 #[test]
 fn nothing_is_added_to_a_wait_while_calls_stand_in_line() {
     let (mut gate, now) = gate(GateKind::Rate);
-    gate.close(now, Some(secs(1)), FailureClass::RateLimited, 1.0);
-    let later = now + secs(2);
+    gate.close(now, &failed(Some(secs(1)), FailureClass::RateLimited), TOOK, 1.0);
+    let later = now + Duration::from_millis(1300);
     assert!(gate.is_paced(later));
-    let change = gate.close(later, Some(secs(5)), FailureClass::RateLimited, 1.0);
+    let change = gate.close(later, &failed(Some(secs(5)), FailureClass::RateLimited), TOOK, 1.0);
     assert_eq!(change, Some(GateChange::Closed { reopens_in: secs(5) }));
 }
 
 #[test]
 fn an_answer_to_a_call_from_before_the_limit_does_not_open_the_rate_gate() {
     let (mut gate, now) = gate(GateKind::Rate);
-    gate.close(now, Some(secs(10)), FailureClass::RateLimited, 0.0);
+    gate.close(now, &failed(Some(secs(10)), FailureClass::RateLimited), TOOK, 0.0);
     assert_eq!(gate.succeed(now + secs(9)), None);
     assert_eq!(gate.peek(now + secs(9)), Err(secs(1)));
     assert_eq!(gate.succeed(now + secs(10)), Some(GateChange::Opened { closed_for: secs(10) }));
@@ -76,27 +86,27 @@ fn an_answer_to_a_call_from_before_the_limit_does_not_open_the_rate_gate() {
 fn a_refused_credential_is_probed_once_a_minute_until_it_works() {
     for kind in [GateKind::Credential, GateKind::Configuration] {
         let (mut gate, now) = gate(kind);
-        assert_eq!(gate.admit(now), Ok(GatePass::Open));
-        gate.close(now, None, FailureClass::Authentication, 0.0);
+        assert_eq!(gate.admit(now, false), Ok(GatePass::Open));
+        gate.close(now, &failed(None, FailureClass::Authentication), TOOK, 0.0);
         assert_eq!(gate.class(), Some(FailureClass::Authentication));
         let probes: Vec<u64> =
-            (0..600).filter(|second| (0..100).any(|_| gate.admit(now + secs(*second)).is_ok())).collect();
+            (0..600).filter(|second| (0..100).any(|_| gate.admit(now + secs(*second), false).is_ok())).collect();
         assert_eq!(probes, (1..10).map(|minute| minute * 60).collect::<Vec<_>>());
         assert_eq!(gate.succeed(now + secs(541)), Some(GateChange::Opened { closed_for: secs(541) }));
         assert_eq!(gate.class(), None);
-        assert!((0..100).all(|_| gate.admit(now + secs(541)) == Ok(GatePass::Open)));
+        assert!((0..100).all(|_| gate.admit(now + secs(541), false) == Ok(GatePass::Open)));
     }
 }
 
 #[test]
 fn an_answer_to_a_call_from_before_the_refusal_does_not_open_the_credential_gate() {
     let (mut gate, now) = gate(GateKind::Credential);
-    gate.close(now, None, FailureClass::QuotaExceeded, 0.0);
+    gate.close(now, &failed(None, FailureClass::QuotaExceeded), TOOK, 0.0);
     assert_eq!(gate.succeed(now + secs(1)), None);
-    assert_eq!(gate.admit(now + secs(60)), Ok(GatePass::Probe));
-    gate.close(now + secs(61), None, FailureClass::QuotaExceeded, 0.0);
+    assert_eq!(gate.admit(now + secs(60), false), Ok(GatePass::Probe));
+    gate.close(now + secs(61), &failed(None, FailureClass::QuotaExceeded), TOOK, 0.0);
     assert_eq!(gate.succeed(now + secs(62)), None, "the probe was refused too");
-    assert_eq!(gate.admit(now + secs(121)), Ok(GatePass::Probe));
+    assert_eq!(gate.admit(now + secs(121), false), Ok(GatePass::Probe));
     assert_eq!(gate.succeed(now + secs(122)), Some(GateChange::Opened { closed_for: secs(122) }));
 }
 
@@ -106,12 +116,12 @@ fn how_long_it_was_closed_is_counted_from_when_it_closed_and_not_from_when_it_wa
         [(GateKind::Rate, 5, 20, 25), (GateKind::Rate, 15, 10, 10), (GateKind::Credential, 61, 1, 121)]
     {
         let (mut gate, now) = gate(kind);
-        gate.close(now, Some(secs(10)), FailureClass::RateLimited, 0.0);
+        gate.close(now, &failed(Some(secs(10)), FailureClass::RateLimited), TOOK, 0.0);
         let again = now + secs(again_at);
-        gate.admit(again).ok();
-        gate.close(again, Some(secs(stated)), FailureClass::RateLimited, 0.0);
+        gate.admit(again, false).ok();
+        gate.close(again, &failed(Some(secs(stated)), FailureClass::RateLimited), TOOK, 0.0);
         let opens = again + gate.peek(again).unwrap_err();
-        gate.admit(opens).ok();
+        gate.admit(opens, false).ok();
         assert_eq!(gate.succeed(opens), Some(GateChange::Opened { closed_for: secs(closed_for) }), "{kind:?}");
     }
 }
@@ -119,8 +129,8 @@ fn how_long_it_was_closed_is_counted_from_when_it_closed_and_not_from_when_it_wa
 #[test]
 fn of_a_hundred_askers_at_the_minute_one_is_the_probe() {
     let (mut gate, now) = gate(GateKind::Credential);
-    gate.close(now, Some(secs(3600)), FailureClass::QuotaExceeded, 0.0);
-    let passes: Vec<_> = (0..100).filter_map(|_| gate.admit(now + secs(60)).ok()).collect();
+    gate.close(now, &failed(Some(secs(3600)), FailureClass::QuotaExceeded), TOOK, 0.0);
+    let passes: Vec<_> = (0..100).filter_map(|_| gate.admit(now + secs(60), false).ok()).collect();
     assert_eq!(passes, [GatePass::Probe]);
 }
 
@@ -152,27 +162,22 @@ fn who_stands_in_line_is_told_the_time_at_which_a_call_passes() {
     let (mut gate, now) = gate(GateKind::Rate);
     assert_eq!(gate.peek_after(now, 1000), Ok(()));
     for _ in 0..20 {
-        assert_eq!(gate.admit(now), Ok(GatePass::Open));
+        assert_eq!(gate.admit(now, false), Ok(GatePass::Open));
     }
-    gate.close(now, Some(secs(1)), FailureClass::RateLimited, 0.0);
+    gate.close(now, &failed(Some(secs(1)), FailureClass::RateLimited), TOOK, 0.0);
     assert_eq!(gate.peek_after(now, 0), Err(secs(1)));
     let opens = now + secs(1);
     assert_eq!(gate.peek_after(opens, 0), Ok(()));
-    let passed_at_once = (0..1000).take_while(|_| gate.admit(opens).is_ok()).count();
+    let passed_at_once = (0..1000).take_while(|_| gate.admit(opens, false).is_ok()).count();
     assert!((1..20).contains(&passed_at_once), "{passed_at_once}");
     let next = gate.peek_after(opens, 0).unwrap_err();
     assert!(!next.is_zero() && gate.peek_after(opens, 10).unwrap_err() > next);
-    assert_eq!(gate.admit(opens), Err(next));
-    assert_eq!(gate.admit(opens + next), Ok(GatePass::Open));
+    assert_eq!(gate.admit(opens, false), Err(next));
+    assert_eq!(gate.admit(opens + next, false), Ok(GatePass::Open));
     assert_eq!(gate.peek_after(opens + secs(100), 1000), Ok(()), "nobody came for long");
 }
 
-/// Calls that pass in so many seconds when there is always somebody in line.
-fn passed(gate: &mut Gate, from: Instant, seconds: u64) -> u32 {
-    passed_in(from, secs(seconds), |now| gate.admit(now))
-}
-
-/// The same of whatever passes a call or says how long the next one has to wait.
+/// Calls that pass in that time when there is always somebody waiting.
 pub(super) fn passed_in<T>(from: Instant, time: Duration, mut pass: impl FnMut(Instant) -> Result<T, Duration>) -> u32 {
     let (mut now, mut count) = (from, 0);
     while now < from + time {
@@ -184,59 +189,39 @@ pub(super) fn passed_in<T>(from: Instant, time: Duration, mut pass: impl FnMut(I
     count
 }
 
-/// A rate gate that closed for a second after so many calls in one second.
-fn limited_after(calls: u32) -> (Gate, Instant) {
+/// A rate gate that closed for a second, now.
+fn limited() -> (Gate, Instant) {
     let (mut gate, now) = gate(GateKind::Rate);
-    for call in 0..calls {
-        assert_eq!(gate.admit(now + secs(1) * call / calls), Ok(GatePass::Open));
-    }
-    gate.close(now + secs(1), Some(secs(1)), FailureClass::RateLimited, 0.0);
-    (gate, now + secs(1))
-}
-
-#[test]
-fn the_line_moves_as_fast_as_calls_passed_before_the_limit() {
-    let ((mut slow, then), (mut fast, now)) = (limited_after(20), limited_after(80));
-    let (slow, fast) = (passed(&mut slow, then + secs(1), 4), passed(&mut fast, now + secs(1), 4));
-    assert!(fast > slow * 2, "{slow} and {fast}");
-}
-
-#[test]
-fn calls_are_counted_over_the_last_one_to_two_seconds() {
-    let (mut gate, start) = gate(GateKind::Rate);
-    let at = |ms| start + Duration::from_millis(ms);
-    let rate = |gate: &mut Gate, ms| format!("{:.3}", gate.passed_per_second(at(ms)));
-    assert_eq!(rate(&mut gate, 0), "0.000");
-    for call in 0..8 {
-        gate.count_passed(at(call * 50));
-    }
-    assert_eq!(rate(&mut gate, 400), "8.000", "less than a second counts as one");
-    gate.count_passed(at(900));
-    gate.count_passed(at(950));
-    for call in 0..5 {
-        gate.count_passed(at(1000 + call * 100));
-    }
-    assert_eq!(rate(&mut gate, 1500), "10.000", "fifteen in a second and a half");
-    assert_eq!(rate(&mut gate, 2500), "3.333", "five in a second and a half");
-    assert_eq!(rate(&mut gate, 6000), "0.000", "nobody came for long");
+    gate.close(now, &failed(Some(secs(1)), FailureClass::RateLimited), TOOK, 0.0);
+    (gate, now)
 }
 
 #[test]
 fn a_refusal_of_a_call_that_was_on_its_way_says_nothing_new() {
-    let ((mut once, then), (mut twice, now)) = (limited_after(80), limited_after(80));
+    let ((mut once, then), (mut twice, now)) = (limited(), limited());
     let rest = Duration::from_millis(900);
-    assert_eq!(twice.close(now + secs(1) - rest, Some(rest), FailureClass::RateLimited, 0.0), None);
-    let (after_one, after_two) = (passed(&mut once, then + secs(1), 2), passed(&mut twice, now + secs(1), 2));
-    assert!(after_one.abs_diff(after_two) <= 1, "{after_one} and {after_two}");
+    assert_eq!(twice.close(now + secs(1) - rest, &failed(Some(rest), FailureClass::RateLimited), TOOK, 0.0), None);
+    let passed = |gate: &mut Gate, from| passed_in(from, Duration::from_millis(300), |now| gate.admit(now, false));
+    assert_eq!(passed(&mut once, then + secs(1)), passed(&mut twice, now + secs(1)));
+}
+
+#[test]
+fn a_call_that_goes_ahead_passes_an_open_gate_out_of_turn_and_not_a_closed_one() {
+    let (mut gate, now) = limited();
+    let opens = now + secs(1);
+    assert!(gate.admit(opens - secs(1), true).is_err());
+    assert_eq!(gate.admit(opens, false), Ok(GatePass::Open));
+    assert!(gate.admit(opens, false).is_err());
+    assert_eq!(gate.admit(opens, true), Ok(GatePass::Open));
 }
 
 #[test]
 fn other_settings_hold_from_the_next_close_on() {
     let (mut gate, now) = gate(GateKind::Rate);
-    gate.close(now, None, FailureClass::RateLimited, 0.0);
+    gate.close(now, &failed(None, FailureClass::RateLimited), TOOK, 0.0);
     gate.set_policy(Arc::new(GatePolicy { rate_wait: secs(7), ..GatePolicy::default() }));
     assert_eq!(gate.peek(now), Err(secs(1)), "what was told is kept");
-    gate.close(now + secs(1), None, FailureClass::RateLimited, 0.0);
+    gate.close(now + secs(1), &failed(None, FailureClass::RateLimited), TOOK, 0.0);
     assert_eq!(gate.peek(now + secs(1)), Err(secs(7)));
 }
 
@@ -273,26 +258,17 @@ proptest! {
         asks in vec((0..40_000_u64, any::<bool>(), 0.0..=1.0), 1..200),
     ) {
         let (mut gate, mut now) = gate(GateKind::Credential);
-        gate.close(now, None, FailureClass::Authentication, 0.0);
+        gate.close(now, &failed(None, FailureClass::Authentication), TOOK, 0.0);
         let mut last = now;
         for (gap_ms, refused, dice) in asks {
             now += Duration::from_millis(gap_ms);
-            if gate.admit(now).is_ok() {
+            if gate.admit(now, false).is_ok() {
                 prop_assert!(now - last >= secs(60));
                 last = now;
                 if refused {
-                    gate.close(now, None, FailureClass::Authentication, dice);
+                    gate.close(now, &failed(None, FailureClass::Authentication), TOOK, dice);
                 }
             }
         }
     }
-}
-
-#[test]
-fn a_limit_that_calls_in_line_reach_again_slows_the_line() {
-    let (mut gate, now) = limited_after(80);
-    let before = passed(&mut gate, now + secs(1), 3);
-    gate.close(now + secs(4), Some(secs(1)), FailureClass::RateLimited, 0.0);
-    let after = passed(&mut gate, now + secs(5), 3);
-    assert!(after * 10 < before * 9, "{before} and {after} in three seconds each");
 }

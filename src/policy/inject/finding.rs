@@ -20,6 +20,8 @@ pub enum Finding {
     OutputLimit,
     /// The answer holds neither text nor a tool call.
     Empty,
+    /// The answer was a tool call that its provider could not read.
+    UnreadableToolCall,
     /// The answer repeats a tool call that was made before, byte for byte.
     RepeatedCall {
         /// The tool.
@@ -77,6 +79,7 @@ impl Finding {
         match self {
             Self::OutputLimit => "output_limit",
             Self::Empty => "empty",
+            Self::UnreadableToolCall => "unreadable_tool_call",
             Self::RepeatedCall { .. } => "repeated_call",
             Self::NotJson { .. } => "not_json",
             Self::Schema(_) => "schema",
@@ -112,6 +115,7 @@ mod tests {
         let findings = [
             Finding::OutputLimit,
             Finding::Empty,
+            Finding::UnreadableToolCall,
             Finding::RepeatedCall { tool: "search".into() },
             Finding::NotJson { line: 1, column: 2 },
             Finding::Schema(mismatch.clone()),

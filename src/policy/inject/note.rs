@@ -2,7 +2,8 @@
 //!
 //! The words are Relight's own: the phrase of the failure class, the facts of its own validators, and names that stand in
 //! the caller's own tools and schemas. `Failure::message`, `fact` and `user_message` may quote upstream, so they are
-//! never read here, but for the excerpt that goes into a tool result and is marked as untrusted.
+//! never read here, but for the excerpt that goes into a tool result and is marked as untrusted, and where the policy says
+//! so (`error: message`).
 
 use crate::domain::{
     failure::{Failure, FailureClass, InvalidRequestDetail, TransportFault},
@@ -12,7 +13,7 @@ use crate::domain::{
 };
 
 use super::{
-    Finding, InjectionPolicy, MAX_EXCERPT_BYTES, MAX_NOTE_CHARS, PLACEHOLDER,
+    ErrorWords, Finding, InjectionPolicy, MAX_EXCERPT_BYTES, MAX_NOTE_CHARS, PLACEHOLDER,
     finding::Mismatch,
     sanitize,
     vocabulary::{self, Vocabulary},
@@ -28,7 +29,11 @@ pub fn is_actionable(class: FailureClass, failure: &Failure) -> bool {
     match class {
         // A model that was never reached has nothing to change.
         FailureClass::Timeout | FailureClass::Crash | FailureClass::Unknown => !failure.never_sent,
-        FailureClass::MalformedResponse | FailureClass::ToolFailed | FailureClass::OutcomeUnknown => true,
+        FailureClass::ToolFailed | FailureClass::OutcomeUnknown => true,
+        // A page, a torn document or an empty body is none of the model's: it did not write them.
+        FailureClass::MalformedResponse => {
+            failure.fault != Some(TransportFault::Protocol) || Finding::of(failure).is_some()
+        }
         // Only where the model wrote the fault.
         FailureClass::InvalidRequest => {
             failure.detail == Some(InvalidRequestDetail::ParameterMismatch) || Finding::of(failure).is_some()
@@ -95,9 +100,9 @@ pub fn note_text(policy: &InjectionPolicy, operation: &Operation, call: &ModelCa
     let Some(newest) = failures.last() else { return String::new() };
     let vocabulary = Vocabulary::of(call);
     let template = template(policy, operation, newest.class);
-    let room = policy.max_note_chars.min(MAX_NOTE_CHARS);
+    let room = room(policy);
     let plain = template.replacen(PLACEHOLDER, newest.class.phrase(), 1);
-    let detailed = template.replacen(PLACEHOLDER, &described(newest, &vocabulary), 1);
+    let detailed = template.replacen(PLACEHOLDER, &error_words(policy, template, newest, &vocabulary), 1);
     let hinted = match hint(newest, &vocabulary) {
         Some(hint) => format!("{detailed} {hint}"),
         None => detailed.clone(),
@@ -112,6 +117,34 @@ pub fn note_text(policy: &InjectionPolicy, operation: &Operation, call: &ModelCa
     }
     candidates.extend([hinted, detailed]);
     candidates.into_iter().find(|note| note.chars().count() <= room).unwrap_or_else(|| sanitize::cut(&plain, room))
+}
+
+/// The template about one failure, and no more.
+pub(super) fn sentence(policy: &InjectionPolicy, operation: &Operation, call: &ModelCall, failure: &Failure) -> String {
+    let template = template(policy, operation, failure.class);
+    let note = template.replacen(PLACEHOLDER, &error_words(policy, template, failure, &Vocabulary::of(call)), 1);
+    if note.chars().count() <= room(policy) {
+        return note;
+    }
+    sanitize::cut(&template.replacen(PLACEHOLDER, failure.class.phrase(), 1), room(policy))
+}
+
+fn room(policy: &InjectionPolicy) -> usize {
+    policy.max_note_chars.min(MAX_NOTE_CHARS)
+}
+
+/// What stands for the placeholder; a message is cut to what the template leaves, without the full stop of its end.
+fn error_words(policy: &InjectionPolicy, template: &str, failure: &Failure, vocabulary: &Vocabulary) -> String {
+    let message = match policy.error {
+        ErrorWords::Phrase => String::new(),
+        ErrorWords::Message => sanitize::one_line(&failure.message, MAX_EXCERPT_BYTES),
+    };
+    let message = message.trim_end_matches('.');
+    if message.is_empty() {
+        return described(failure, vocabulary);
+    }
+    let taken = template.chars().count().saturating_sub(PLACEHOLDER.len());
+    sanitize::cut(message, room(policy).saturating_sub(taken))
 }
 
 /// What upstream said of a tool, in one bounded line, for a tool result only; `None` where it is not about a tool.
@@ -161,6 +194,7 @@ fn fact(failure: &Failure, vocabulary: &Vocabulary) -> Option<String> {
     Some(match finding {
         Finding::OutputLimit => "it was cut at the output limit".to_owned(),
         Finding::Empty => "it was empty".to_owned(),
+        Finding::UnreadableToolCall => "the tool call could not be read".to_owned(),
         Finding::RepeatedCall { tool: name } => format!("it repeated an identical call of {}", tool(&name)),
         Finding::NotJson { line, column } => format!("not valid JSON at line {line}, column {column}"),
         Finding::Schema(mismatch) => mismatch_fact(&mismatch, &vocabulary.of_response()),
@@ -202,13 +236,14 @@ fn fault_fact(fault: TransportFault) -> Option<String> {
 
 /// `field "date" must match "^\d{4}$"`, as far as the caller's own schema holds the words.
 fn mismatch_fact(mismatch: &Mismatch, schema: &vocabulary::SchemaWords) -> String {
-    let field = match schema.path(&mismatch.path) {
-        Some(path) => format!("field {}", vocabulary::quoted(&path)),
-        None => "a field".to_owned(),
-    };
+    let path = schema.path(&mismatch.path).map(|path| vocabulary::quoted(&path));
+    let field = path.as_ref().map_or_else(|| "a field".to_owned(), |path| format!("field {path}"));
     let limit = schema.limit(&mismatch.limit).map(vocabulary::quoted);
     match (mismatch.keyword.as_str(), limit) {
-        ("required", _) => format!("{field} is missing"),
+        ("required", _) => match path {
+            Some(path) => format!("missing required field {path}"),
+            None => "a required field is missing".to_owned(),
+        },
         ("additionalProperties" | "unevaluatedProperties", _) => {
             "it holds a field that the schema does not know".to_owned()
         }
@@ -239,7 +274,9 @@ fn hint(failure: &Failure, vocabulary: &Vocabulary) -> Option<String> {
             }
             Finding::NotJson { .. } => "Answer with valid JSON only.".to_owned(),
             Finding::Schema(_) => "Follow the given schema exactly.".to_owned(),
-            Finding::ToolArgumentsNotJson { .. } => "Send the arguments as one valid JSON object.".to_owned(),
+            Finding::UnreadableToolCall | Finding::ToolArgumentsNotJson { .. } => {
+                "Send the arguments as one valid JSON object.".to_owned()
+            }
             Finding::ToolArguments { .. } => "Correct the arguments; do not repeat the identical call.".to_owned(),
             Finding::UnknownTool { tool } => others(vocabulary.tool(&tool)),
         });

@@ -9,7 +9,7 @@ use crate::domain::{
     target::{Capabilities, Dialect, Target},
 };
 
-use super::Vehicle;
+use super::{ErrorWords, Vehicle};
 
 /// How a history ends, as far as placement cares.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,12 +31,15 @@ enum Tail {
     },
 }
 
-/// The vehicle for the end of this history on this target.
+/// The vehicle for the end of this history on this target; a note that quotes a message is never an instruction.
 ///
 /// # Errors
 /// Why there is no legal place.
-pub(super) fn choose(messages: &[Message], target: &Target) -> Result<Vehicle, &'static str> {
-    let able = &target.capabilities;
+pub(super) fn choose(messages: &[Message], target: &Target, error: ErrorWords) -> Result<Vehicle, &'static str> {
+    let able = &match error {
+        ErrorWords::Phrase => target.capabilities.clone(),
+        ErrorWords::Message => Capabilities { tail_system_message: false, ..target.capabilities.clone() },
+    };
     let tail = tail(messages);
     match tail {
         Tail::Nothing => return Err("the conversation holds no turn yet"),

@@ -8,8 +8,6 @@ pub(super) const GONE: &str = "[redacted]";
 pub(super) const LONG: usize = 24;
 /// Bytes of the shortest secret that is known by the word before it, or by how it begins.
 pub(super) const SHORTEST: usize = 8;
-/// Bytes of the shortest address of the internet protocol.
-pub(super) const SHORTEST_IP: usize = 7;
 
 /// What is shown in place of a word, where it is not shown itself.
 pub(super) fn stand_in(word: &str, plain: bool, bearer: bool) -> Option<&'static str> {
@@ -30,16 +28,7 @@ pub(super) fn stand_in(word: &str, plain: bool, bearer: bool) -> Option<&'static
 
 /// Whether a byte belongs to a token.
 pub(super) fn is_token(byte: u8) -> bool {
-    const TOKENS: [bool; 256] = {
-        let (mut tokens, mut byte) = ([false; 256], 0_u8);
-        while byte < 128 {
-            tokens[byte as usize] = byte.is_ascii_alphanumeric()
-                || matches!(byte, b'-' | b'_' | b'.' | b'@' | b'+' | b'*' | b'/' | b'%' | b'~');
-            byte += 1;
-        }
-        tokens
-    };
-    TOKENS[usize::from(byte)]
+    byte.is_ascii_alphanumeric() || b"-_.@+*/%~".contains(&byte)
 }
 
 /// Where a token ends, and whether it is one short word of prose, in which nothing can hide.
@@ -70,18 +59,12 @@ pub(super) fn is_ip(word: &str) -> bool {
 }
 
 /// A word after which a secret stands.
-#[inline]
 pub(super) fn names_secret(word: &[u8]) -> bool {
     const NAMES: [&str; 9] =
         ["bearer", "apikey", "api_key", "api-key", "secret", "password", "access_token", "authorization", "basic"];
-    // Nearly no word ends like one of them.
-    let [.., before, last] = word else { return false };
-    let end = [before | 0x20, last | 0x20];
-    word.len() >= 5
-        && matches!(&end, b"er" | b"ey" | b"et" | b"rd" | b"en" | b"on" | b"ic")
-        && NAMES.iter().any(|name| {
-            word.len().checked_sub(name.len()).is_some_and(|from| word[from..].eq_ignore_ascii_case(name.as_bytes()))
-        })
+    NAMES.iter().any(|name| {
+        word.len().checked_sub(name.len()).is_some_and(|from| word[from..].eq_ignore_ascii_case(name.as_bytes()))
+    })
 }
 
 /// What keys of vendors begin with.
@@ -116,27 +99,9 @@ const PREFIXES: [&str; 28] = [
     "tgp_v1_",
 ];
 
-/// By the first byte of those, bits of the second, by which nearly all other words are told from them at once.
-const BEGINNINGS: [u64; 256] = {
-    let (mut beginnings, mut at) = ([0; 256], 0);
-    while at < PREFIXES.len() {
-        let prefix = PREFIXES[at].as_bytes();
-        beginnings[prefix[0] as usize] |= 1 << (prefix[1] % 64);
-        at += 1;
-    }
-    beginnings
-};
-
-/// Whether a word that begins with two bytes may begin like a vendor's key.
-#[inline]
-pub(super) fn may_begin(first: u8, second: u8) -> bool {
-    BEGINNINGS[usize::from(first)] >> (second % 64) & 1 == 1
-}
-
 /// The shape of a key: a vendor's prefix, or a long run of mixed letters and digits.
 pub(super) fn is_secret(word: &str) -> bool {
-    let may_begin = matches!(word.as_bytes(), [first, second, ..] if may_begin(*first, *second));
-    may_begin && word.len() >= SHORTEST && PREFIXES.iter().any(|prefix| word.starts_with(prefix))
+    word.len() >= SHORTEST && PREFIXES.iter().any(|prefix| word.starts_with(prefix))
         || word.len() >= LONG && word.as_bytes().split(|byte| !byte.is_ascii_alphanumeric()).any(is_key)
 }
 

@@ -4,16 +4,23 @@ use std::{cmp::Reverse, time::Duration};
 
 use tokio::time::Instant;
 
-use super::{Availability, Candidate, Cost, Counter, Decision, Pace, Remedies, RetryPolicy, Situation, StopReason};
+use super::{
+    Availability, Candidate, Cost, Counter, Decision, Pace, Relayed, Remedies, RetryPolicy, Situation, StopReason,
+};
 use crate::domain::{
-    failure::{Failure, FailureClass, Wait, WaitSource},
+    failure::{Failure, FailureClass, TransportFault, Wait, WaitSource},
     invocation::RecoveryStrategy,
 };
+use crate::policy::backoff::{Backoff, Jitter};
 
 /// The least spread that is added to a stated wait.
 const STATED_SPREAD_MIN: Duration = Duration::from_secs(1);
 /// The share of a stated wait that is its spread, where that is more.
 const STATED_SPREAD_SHARE: f64 = 0.2;
+/// What part of a wait is enough after a failure that may have been chance.
+const HICCUP_SHARE: f64 = 0.1;
+/// How many times the first wait of the backoff the last attempt is waited for in an outage, at least.
+const LAST_WAIT: f64 = 5.0;
 /// What each further refusal in a row adds to the wait, so that a refusing target is not asked in a hot loop.
 const REFUSAL_STEP: Duration = Duration::from_millis(25);
 /// The most that refusals add.
@@ -55,16 +62,18 @@ pub(super) fn decide(
         .iter()
         .filter_map(|candidate| option(policy, situation, remedies, candidate, throws))
         .collect();
-    let stay = if stays(situation, remedies) { policy.stay } else { Duration::ZERO };
+    let stay = if stays(policy, situation, remedies) { policy.stay } else { Duration::ZERO };
     let best = options
         .iter()
         .enumerate()
         .filter(|(_, option)| fits(policy, situation, option))
-        .min_by_key(|(index, option)| rank(remedies, option, stay, *index));
+        .min_by_key(|(index, option)| rank(situation, remedies, option, stay, *index));
     match best {
-        Some((_, option)) if option.parked => {
-            Decision::Park { until: option.at, target: option.candidate.target.clone() }
-        }
+        Some((_, option)) if option.parked => Decision::Park {
+            until: option.at,
+            target: option.candidate.target.clone(),
+            strategy: strategy(situation, option),
+        },
         Some((_, option)) => Decision::Again {
             wait: option.wait,
             strategy: strategy(situation, option),
@@ -98,10 +107,13 @@ fn option<'a>(
         }
         // It failed before in this invocation: it gets the wait that it would have got then.
         (Some(_), Some(_)) if candidate.attempts > 0 => {
-            let wait = policy.backoff.wait(candidate.attempts, situation.previous_wait, throws.wait);
+            let wait = backoff(policy, situation, candidate, &policy.backoff, throws.wait);
             (own(wait), Duration::ZERO, wait)
         }
-        _ => (own(Duration::ZERO), policy.fallback_wait_max.mul_f64(throws.spread), Duration::ZERO),
+        _ => {
+            let wait = last_wait(policy, situation, candidate, throws.wait).unwrap_or_default();
+            (own(wait), policy.fallback_wait_max.mul_f64(throws.spread), wait)
+        }
     };
     wait.duration += refusal_wait(situation, refused);
     let ready = available.max(situation.now + wait.duration);
@@ -111,7 +123,7 @@ fn option<'a>(
     if available > at {
         // A gate that closed for a stated wait spreads it by its own dice; both say the same.
         let agrees = same && wait.source != WaitSource::Backoff && available <= situation.now + longest;
-        parked = !agrees;
+        parked = !agrees || candidate.in_line;
         at = if agrees { available } else { available + policy.park.spread.mul_f64(throws.spread) };
         wait.duration = at.saturating_duration_since(situation.now);
     }
@@ -135,22 +147,86 @@ fn wait_on_same(
 ) -> Wait {
     let stated = failure.retry_after.filter(|wait| !wait.duration.is_zero());
     let retry = candidate.attempts.max(1);
+    let stated = stated.map(|stated| {
+        let least = stated.duration.min(policy.wait_cap);
+        // The line spreads those who wait in it.
+        let spread = least.mul_f64(STATED_SPREAD_SHARE).max(STATED_SPREAD_MIN);
+        let spread = if candidate.in_line { Duration::ZERO } else { spread };
+        Wait { duration: least + spread.mul_f64(throw), source: stated.source }
+    });
+    if policy.uniform_waits && remedies.pace != Pace::AtOnce {
+        let wait = own(policy.backoff.wait(retry, situation.previous_wait, throw));
+        return stated.filter(|stated| stated.duration > wait.duration).unwrap_or(wait);
+    }
     match (remedies.pace, stated) {
         (Pace::AtOnce, _) => own(Duration::ZERO),
+        // Its silence was wait enough.
+        (Pace::Backoff, None) if is_silence(failure) => own(policy.fallback_wait_max.mul_f64(throw)),
         (Pace::Backoff | Pace::Throttle, Some(stated)) => {
-            let least = stated.duration.min(policy.wait_cap);
-            let spread = least.mul_f64(STATED_SPREAD_SHARE).max(STATED_SPREAD_MIN);
-            Wait { duration: least + spread.mul_f64(throw), source: stated.source }
+            match last_wait(policy, situation, candidate, throw).filter(|_| situation.candidates.len() > 1) {
+                Some(last) => own(last.max(stated.duration)),
+                None => stated,
+            }
         }
         (Pace::Backoff | Pace::Throttle, None) if free_of_charge(situation, failure) => own(Duration::ZERO),
-        (Pace::Backoff, None) => own(policy.backoff.wait(retry, situation.previous_wait, throw)),
-        (Pace::Throttle, None) => own(policy.throttle_backoff.wait(retry, situation.previous_wait, throw)),
+        (Pace::Backoff, None) => own(backoff(policy, situation, candidate, &policy.backoff, throw)),
+        (Pace::Throttle, None) => own(backoff(policy, situation, candidate, &policy.throttle_backoff, throw)),
     }
+}
+
+/// The wait before a target that failed in this invocation is called again: short while that may have been chance, as
+/// configured while the target fails, and long enough to outlast a short outage where it is the last attempt.
+fn backoff(
+    policy: &RetryPolicy,
+    situation: &Situation<'_>,
+    candidate: &Candidate,
+    backoff: &Backoff,
+    throw: f64,
+) -> Duration {
+    let wait = backoff.wait(candidate.attempts.max(1), situation.previous_wait, throw);
+    if policy.uniform_waits {
+        return wait;
+    }
+    // Its limit is not mended by trying sooner.
+    let limited = situation.cause().is_some_and(|failure| failure.class == FailureClass::RateLimited);
+    match last_wait(policy, situation, candidate, throw) {
+        _ if limited && situation.candidates.len() == 1 => wait,
+        Some(last) => last.min(backoff.cap).max(wait),
+        None if limited => wait,
+        None if candidate.failing => wait,
+        None if candidate.erratic || !situation.is_last(policy) => wait.mul_f64(HICCUP_SHARE),
+        None => wait,
+    }
+}
+
+/// The wait before the last attempt, where every target failed and the failures are no chance: as long as one alone
+/// would have been waited for, or what the deadline leaves.
+fn last_wait(policy: &RetryPolicy, situation: &Situation<'_>, candidate: &Candidate, throw: f64) -> Option<Duration> {
+    // Who stayed with a target spent the attempt that would have shown whether another one is well.
+    let stayed = situation.candidates.iter().any(|one| one.attempts > 1);
+    let failed = |one: &Candidate| one.attempts > 0 || (stayed && !one.answers);
+    let mut usable =
+        situation.candidates.iter().filter(|one| !one.ruled_out && one.availability != Availability::Never);
+    let all_failed = situation.cause().is_some() && usable.all(failed);
+    let no_chance = candidate.failing || (situation.retries_made + situation.unsent_made > 0 && !candidate.erratic);
+    let waited = situation.failure.class.is_local_refusal() || situation.cause().is_some_and(is_silence);
+    if policy.uniform_waits || waited || !situation.is_last(policy) || !all_failed || !no_chance {
+        return None;
+    }
+    let share = if policy.backoff.jitter == Jitter::None { 0.0 } else { policy.backoff.jitter_share };
+    let long = policy.backoff.base.mul_f64(LAST_WAIT * (1.0 + share * throw));
+    let left = situation.deadline.saturating_duration_since(situation.now).saturating_sub(room(policy, candidate));
+    Some(long.min(policy.backoff.cap).min(left))
+}
+
+/// Whether the target was silent for as long as is waited for anybody.
+fn is_silence(failure: &Failure) -> bool {
+    matches!(failure.fault, Some(TransportFault::FirstTokenTimeout | TransportFault::IdleTimeout))
 }
 
 /// Whether the request surely reached nobody, for the first time: asking again harms nobody.
 fn free_of_charge(situation: &Situation<'_>, failure: &Failure) -> bool {
-    failure.never_sent && situation.retries_made == 0
+    failure.never_sent && situation.unsent_made <= 1
 }
 
 fn own(duration: Duration) -> Wait {
@@ -170,14 +246,23 @@ fn room(policy: &RetryPolicy, candidate: &Candidate) -> Duration {
     policy.min_attempt_time.max(candidate.first_token_p50)
 }
 
-/// Smaller is better: who stayed silent comes last, before that who answered unusably more than once, then whoever can
-/// be asked first, then the healthy, then the same target (its caches are warm), then the route's order.
-fn rank(remedies: Option<&Remedies>, option: &Possibility<'_>, stay: Duration, index: usize) -> impl Ord + use<> {
+/// Smaller is better: where text was sent that cannot be taken back, the target that wrote it goes first; who stayed
+/// silent comes last, before that who answered unusably more than once, then whoever can be asked first, then the
+/// healthy, then the same target (its caches are warm), then the route's order.
+fn rank(
+    situation: &Situation<'_>,
+    remedies: Option<&Remedies>,
+    option: &Possibility<'_>,
+    stay: Duration,
+    index: usize,
+) -> impl Ord + use<> {
+    let repeats = situation.relayed == Relayed::AppendOnly && option.same && !option.parked;
     let other_first = remedies.is_some_and(|remedies| remedies.other_first);
     let free_other = !option.same && !option.parked;
-    let worn = option.candidate.attempts > 1 && remedies.is_some_and(|by| by.counter == Counter::Semantic);
+    let worn = option.candidate.attempts > 1;
     let ready = if option.same { option.ready } else { option.ready + stay };
     (
+        !repeats,
         option.candidate.failed_silent,
         worn,
         other_first && !free_other,
@@ -189,11 +274,15 @@ fn rank(remedies: Option<&Remedies>, option: &Possibility<'_>, stay: Duration, i
 }
 
 /// Whether the target that failed deserves a second chance before another one is asked: only once, only where time
-/// mends what happened, and only where nobody else met the same just before.
-fn stays(situation: &Situation<'_>, remedies: Option<&Remedies>) -> bool {
+/// mends what happened, where nobody else met the same just before, and where retries are left for every other target.
+fn stays(policy: &RetryPolicy, situation: &Situation<'_>, remedies: Option<&Remedies>) -> bool {
     let Some(failure) = situation.cause().filter(|_| remedies.is_some_and(|remedies| !remedies.other_first)) else {
         return false;
     };
+    let others = situation.candidates.iter().filter(|one| one.attempts == 0 && !one.ruled_out).count();
+    if (policy.max_retries as usize) < others + 1 {
+        return false;
+    }
     if situation.candidates.iter().any(|one| one.failing && situation.cause_target() == Some(&one.target)) {
         return false;
     }

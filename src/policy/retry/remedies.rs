@@ -1,7 +1,7 @@
 //! What may help against each class of failure: the table of `recovery` as code, and nothing else.
 
 use super::{Candidate, RetryPolicy};
-use crate::domain::failure::{Failure, FailureClass, InvalidRequestDetail};
+use crate::domain::failure::{Failure, FailureClass, InvalidRequestDetail, TransportFault};
 
 /// What may help against a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -125,6 +125,10 @@ pub fn remedies(policy: &RetryPolicy, failure: &Failure) -> Remedies {
         },
         FailureClass::ContextLength => Remedies { restriction: Restriction::LargerWindow, ..elsewhere },
         FailureClass::NotFound | FailureClass::Configuration => elsewhere,
+        // It was paid for, and is likely to be as long again.
+        FailureClass::MalformedResponse if failure.fault == Some(TransportFault::TooLarge) => {
+            Remedies { pace: Pace::AtOnce, at_most: Some(1), ..both }
+        }
         FailureClass::MalformedResponse => Remedies { pace: Pace::AtOnce, counter: Counter::Semantic, ..both },
         // Whoever failed to read may read again, once; a write is never retryable.
         FailureClass::State | FailureClass::Checkpoint => Remedies { same_target, at_most: Some(1), ..Remedies::NONE },

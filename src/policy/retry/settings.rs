@@ -14,7 +14,10 @@ use crate::{
 };
 
 /// Attempts of one invocation that no setting exceeds: over all targets, the first, hedges and semantic ones included.
-pub const HARD_CAP_ATTEMPTS: u32 = 5;
+pub const HARD_CAP_ATTEMPTS: u32 = MAX_RETRIES + 1;
+
+/// The most retries that a policy or a caller may set, as the contract says.
+pub const MAX_RETRIES: u32 = 5;
 
 /// Whether, how often and after which waits an invocation is tried again, over all its targets.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -23,11 +26,13 @@ pub const HARD_CAP_ATTEMPTS: u32 = 5;
 pub struct RetryPolicy {
     /// Whether there is anything after the first attempt; default true.
     pub enabled: bool,
-    /// Attempts after the first, over all targets together. A number from 0 to 4 (five attempts are the hard cap);
-    /// default 2.
+    /// Attempts after the first, over all targets together. A number from 0 to 5 (six attempts are the hard cap);
+    /// default 2. `0`: one upstream call and no other, whatever comes of it. Attempts that surely reached nobody (no
+    /// connection could be made) use up an allowance of their own, of the same size.
     pub max_retries: u32,
     /// Attempts after an unusable answer, counted apart from `max_retries` but within the hard cap. A number from 0
-    /// to 4; default 2. They touch neither budget nor circuit.
+    /// to 5; default 4. They touch neither budget nor circuit. One that was longer than the size limit is paid for, and
+    /// is requested again once, within `max_retries`.
     pub semantic_retries: u32,
     /// Whether the same target is asked again when the process behind it died; default false, because a process that
     /// died of the request dies of it again. Another target is asked in any case.
@@ -36,7 +41,13 @@ pub struct RetryPolicy {
     pub fallback_on_content_filter: bool,
     /// Whether another target is asked when the caller is not allowed to do this at one; default false.
     pub fallback_on_permission_denied: bool,
-    /// The wait before the same target is asked again.
+    /// Whether every failure of a call is followed by the wait of `backoff` before its target is called again, whatever
+    /// its class, and even if the request was never sent; default false. Then `throttle_backoff` is not used, a rate
+    /// limit without a stated wait does not hold up other calls, and a stated wait that is longer still counts.
+    pub uniform_waits: bool,
+    /// The wait before a target that failed is called again. After a failure that may be chance it is a tenth of that;
+    /// in an outage, before the last attempt, five times `base` at least, or what the deadline leaves, but at most `cap`:
+    /// so a short outage is outlasted. A target that was silent until its timer ended is not waited for once more.
     pub backoff: Backoff,
     /// The wait after a rate limit or overload without a stated wait; default base `1s`, cap `20s`, `equal` jitter.
     /// Fields that are left out are those of `backoff`'s defaults.
@@ -47,8 +58,9 @@ pub struct RetryPolicy {
     pub fallback_wait_max: Duration,
     /// How much longer the target that failed may take to be ready than another one and still be asked first: once,
     /// after its first failure, where time mends such a failure (a limit with a stated wait, a server error, a lost
-    /// connection) and the target did not fail others just before. A duration from `0ms` to `1m`; default `3s`: a hiccup
-    /// costs a short wait, and not the preferred model and its prompt cache. `0ms`: whoever is ready first.
+    /// connection), the target did not fail others just before, and retries are left for every other target. A
+    /// duration from `0ms` to `1m`; default `3s`: a hiccup costs a short wait, and not the preferred model and its
+    /// prompt cache. `0ms`: whoever is ready first.
     #[serde(with = "units::duration")]
     #[schemars(with = "String")]
     pub stay: Duration,
@@ -100,10 +112,11 @@ impl Default for RetryPolicy {
         Self {
             enabled: true,
             max_retries: 2,
-            semantic_retries: 2,
+            semantic_retries: 4,
             retry_crash: false,
             fallback_on_content_filter: false,
             fallback_on_permission_denied: false,
+            uniform_waits: false,
             backoff: Backoff::default(),
             throttle_backoff: Backoff { cap: Duration::from_secs(20), jitter: Jitter::Equal, ..Backoff::default() },
             fallback_wait_max: Duration::from_millis(50),
@@ -119,20 +132,34 @@ impl Default for RetryPolicy {
 
 impl RetryPolicy {
     /// The names that `preset` knows.
-    pub const PRESETS: [&'static str; 4] = ["standard", "agent", "patient", "none"];
+    pub const PRESETS: [&'static str; 6] = ["standard", "agent", "patient", "steady", "literal", "none"];
 
     /// The preset of that name:
     ///
     /// - `standard`: the defaults, 2 retries;
     /// - `agent`: 2 retries, and a target whose process died is asked again (an agent's own model server restarts);
-    /// - `patient`: 3 retries after 1 s, 2 s, 4 s, … up to 32 s, each up to 25 % longer;
+    /// - `patient`: 3 retries after 1 s, 2 s, 4 s, … up to 32 s, each up to 25 % longer, whatever failed, crashes too;
+    /// - `steady`: as `patient`, but up to 30 s, each up to 20 % longer, and no process that died is called again;
+    /// - `literal`: 2 retries with the waits of `patient`; no process that died is called again, and no call waits for a
+    ///   circuit;
     /// - `none`: one attempt.
     #[must_use]
     pub fn preset(name: &str) -> Option<Self> {
         match name {
             "standard" => Some(Self::default()),
             "agent" => Some(Self { retry_crash: true, ..Self::default() }),
-            "patient" => Some(Self { max_retries: 3, ..Self::default() }),
+            "patient" => Some(Self { max_retries: 3, retry_crash: true, uniform_waits: true, ..Self::default() }),
+            "steady" => Some(Self {
+                max_retries: 3,
+                uniform_waits: true,
+                backoff: Backoff { cap: Duration::from_secs(30), jitter_share: 0.2, ..Backoff::default() },
+                ..Self::default()
+            }),
+            "literal" => Some(Self {
+                uniform_waits: true,
+                park: ParkPolicy { enabled: false, ..ParkPolicy::default() },
+                ..Self::default()
+            }),
             "none" => Some(Self { enabled: false, max_retries: 0, semantic_retries: 0, ..Self::default() }),
             _ => None,
         }
@@ -151,25 +178,30 @@ impl RetryPolicy {
     /// The same policy with other retries, never beyond the hard cap.
     #[must_use]
     pub fn with_max_retries(mut self, max_retries: u32) -> Self {
-        self.max_retries = max_retries.min(HARD_CAP_ATTEMPTS - 1);
+        self.max_retries = max_retries.min(MAX_RETRIES);
         self
     }
 
     /// What is wrong with it: the field and why.
     #[must_use]
     pub fn validate(&self) -> Vec<(&'static str, String)> {
-        let most = HARD_CAP_ATTEMPTS - 1;
         let mut faults = Vec::new();
         for (field, count) in [("max_retries", self.max_retries), ("semantic_retries", self.semantic_retries)] {
-            if count > most {
-                faults.push((field, format!("must be at most {most}, not {count}")));
+            if count > MAX_RETRIES {
+                faults.push((field, format!("must be at most {MAX_RETRIES}, not {count}")));
             }
         }
-        faults.extend(self.backoff.validate_as(["backoff.base", "backoff.factor", "backoff.cap"]));
+        faults.extend(self.backoff.validate_as([
+            "backoff.base",
+            "backoff.factor",
+            "backoff.cap",
+            "backoff.jitter_share",
+        ]));
         faults.extend(self.throttle_backoff.validate_as([
             "throttle_backoff.base",
             "throttle_backoff.factor",
             "throttle_backoff.cap",
+            "throttle_backoff.jitter_share",
         ]));
         let hour = Duration::from_hours(1);
         for (field, duration, least, most) in [

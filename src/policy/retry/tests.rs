@@ -1,7 +1,10 @@
 //! The planner's rules, one by one; the class table and what holds over any sequence are in the submodules.
 
 use super::*;
-use crate::domain::{failure::WaitSource, ids::InvocationId};
+use crate::domain::{
+    failure::{TransportFault, WaitSource},
+    ids::InvocationId,
+};
 
 mod properties;
 mod refusals;
@@ -111,11 +114,11 @@ fn retries_and_semantic_retries_have_a_counter_each_and_one_hard_cap() {
     let policy = RetryPolicy { max_retries: 9, semantic_retries: 2, ..RetryPolicy::default() };
     for (class, retries_made, semantic_made, expected) in [
         (FailureClass::ServerError, 0, 2, None),
-        (FailureClass::ServerError, 3, 0, None),
-        (FailureClass::ServerError, 4, 0, Some(StopReason::AttemptsUsedUp)),
-        (FailureClass::ServerError, 2, 2, Some(StopReason::AttemptsUsedUp)),
-        (FailureClass::MalformedResponse, 2, 1, None),
-        (FailureClass::MalformedResponse, 3, 1, Some(StopReason::AttemptsUsedUp)),
+        (FailureClass::ServerError, 4, 0, None),
+        (FailureClass::ServerError, 5, 0, Some(StopReason::AttemptsUsedUp)),
+        (FailureClass::ServerError, 3, 2, Some(StopReason::AttemptsUsedUp)),
+        (FailureClass::MalformedResponse, 3, 1, None),
+        (FailureClass::MalformedResponse, 4, 1, Some(StopReason::AttemptsUsedUp)),
         (FailureClass::MalformedResponse, 0, 2, Some(StopReason::SemanticUsedUp)),
     ] {
         let failure = failure(class);
@@ -127,6 +130,31 @@ fn retries_and_semantic_retries_have_a_counter_each_and_one_hard_cap() {
         };
         assert_eq!(stopped, expected, "{class} after {retries_made} and {semantic_made}");
     }
+}
+
+#[test]
+fn without_retries_there_is_one_attempt_whatever_fails() {
+    let now = Instant::now();
+    let candidates = [asked()];
+    let policy = RetryPolicy { max_retries: 0, ..RetryPolicy::default() };
+    for class in [FailureClass::MalformedResponse, FailureClass::ServerError, FailureClass::RateLimited] {
+        let failure = failure(class);
+        for adapted in [false, true] {
+            let situation = Situation { adapted, ..Situation::new(now, now + s(60), &failure, &candidates) };
+            assert_eq!(decide(&policy, &situation), Decision::Stop(StopReason::AttemptsUsedUp), "{class}");
+        }
+    }
+}
+
+#[test]
+fn an_answer_beyond_the_size_limit_is_paid_for_twice_at_most() {
+    let now = Instant::now();
+    let candidates = [asked()];
+    let large = Failure { fault: Some(TransportFault::TooLarge), ..failure(FailureClass::MalformedResponse) };
+    let situation = Situation::new(now, now + s(60), &large, &candidates);
+    assert_eq!(again(decide(&RetryPolicy::default(), &situation)).0, "a");
+    let situation = Situation { retries_made: 1, ..situation };
+    assert_eq!(decide(&RetryPolicy::default(), &situation), Decision::Stop(StopReason::AttemptsUsedUp));
 }
 
 #[test]
@@ -223,16 +251,21 @@ fn healthy_targets_come_before_degraded_ones_and_these_before_waiting() {
 fn presets_are_what_they_say() {
     let standard = RetryPolicy::preset("standard").unwrap();
     assert_eq!(standard, RetryPolicy::default());
-    assert_eq!((standard.max_retries, standard.semantic_retries, standard.retry_crash), (2, 2, false));
+    assert_eq!((standard.max_retries, standard.semantic_retries, standard.retry_crash), (2, 4, false));
     let agent = RetryPolicy::preset("agent").unwrap();
     assert_eq!((agent.max_retries, agent.retry_crash), (2, true));
     let patient = RetryPolicy::preset("patient").unwrap();
     assert_eq!((patient.max_retries, patient.backoff.base, patient.backoff.cap), (3, s(1), s(32)));
+    assert!(patient.retry_crash && patient.uniform_waits);
+    let steady = RetryPolicy::preset("steady").unwrap();
+    assert_eq!((steady.max_retries, steady.backoff.cap, steady.backoff.jitter_share), (3, s(30), 0.2));
+    let literal = RetryPolicy::preset("literal").unwrap();
+    assert_eq!((literal.max_retries, literal.retry_crash, literal.backoff), (2, false, patient.backoff));
     let none = RetryPolicy::preset("none").unwrap();
     assert_eq!((none.enabled, none.max_retries, none.semantic_retries), (false, 0, 0));
     assert_eq!(RetryPolicy::preset("hurried"), None);
-    let most = RetryPolicy { max_retries: 4, semantic_retries: 4, ..RetryPolicy::default() };
-    assert!(most.validate().is_empty(), "five attempts are allowed");
+    let most = RetryPolicy { max_retries: 5, semantic_retries: 5, ..RetryPolicy::default() };
+    assert!(most.validate().is_empty(), "six attempts are allowed");
     for name in RetryPolicy::PRESETS {
         assert!(RetryPolicy::preset(name).unwrap().validate().is_empty(), "{name}");
     }
@@ -243,14 +276,14 @@ fn planners_and_evaluators_are_tried_again_once_and_others_twice() {
     for (operation, retries) in [("planner", 1), ("evaluator", 1), ("replanner", 1), ("executor", 2), ("", 2)] {
         assert_eq!(RetryPolicy::for_operation(operation).max_retries, retries, "{operation}");
     }
-    assert_eq!(RetryPolicy::default().with_max_retries(99).max_retries, 4);
+    assert_eq!(RetryPolicy::default().with_max_retries(99).max_retries, 5);
 }
 
 #[test]
 fn nonsense_is_named_by_its_field() {
     let mut policy = RetryPolicy {
-        max_retries: 5,
-        semantic_retries: 5,
+        max_retries: 6,
+        semantic_retries: 6,
         fallback_wait_max: s(11),
         wait_cap: ms(999),
         min_attempt_time: Duration::ZERO,

@@ -200,9 +200,10 @@ impl Dialog for MessageReader {
                 return Err(failed(Some(value), &event.data));
             }
             Ok(value) if is_ours => value,
-            Err(error) if is_ours => return Err(Flaw::Unusable(format!("a {kind} is not JSON: {error}"))),
-            // Pings, and what nobody knows.
-            Ok(_) | Err(_) => return Ok(Step::More),
+            // Unknown events, and what gateways add at the end.
+            Ok(_) => return Ok(Step::More),
+            Err(_) if event.data.trim() == "[DONE]" => return Ok(Step::More),
+            Err(error) => return Err(Flaw::torn(self.started, error)),
         };
         let key = value.get("index").and_then(Value::as_u64).unwrap_or(0);
         let part = |name: &str| value.get(name).unwrap_or(&Value::Null);

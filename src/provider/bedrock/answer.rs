@@ -102,7 +102,7 @@ impl ConverseReader {
     }
 
     fn seal(&mut self, out: &mut Vec<Delta>) -> Result<(), Flaw> {
-        let Some(raw) = self.stop_reason.take() else {
+        let Some(raw) = self.stop_reason.clone() else {
             return Err(if self.started {
                 Flaw::Cut("the answer ended without a messageStop".to_owned())
             } else {
@@ -141,8 +141,7 @@ impl Dialog for ConverseReader {
         if !known.contains(&frame.name.as_str()) {
             return Ok(Step::More);
         }
-        let value: Value = serde_json::from_str(&frame.payload)
-            .map_err(|error| Flaw::Unusable(format!("a {} is not JSON: {error}", frame.name)))?;
+        let value: Value = serde_json::from_str(&frame.payload).map_err(|error| Flaw::torn(self.started, &error))?;
         self.start(out);
         let key = value.get("contentBlockIndex").and_then(Value::as_u64).unwrap_or(0);
         match frame.name.as_str() {

@@ -3,7 +3,7 @@
 //! Twelve bytes of prelude (length of the frame, length of its headers, CRC-32 of both), headers, payload, CRC-32 of all.
 //! A frame whose checksum does not agree ends the answer: nobody can tell what else is wrong. It never reads a payload.
 
-use crate::provider::reading::{FrameFault, Frames, Kind};
+use crate::provider::reading::{Flaw, Frames, Kind};
 
 const PRELUDE_BYTES: usize = 12;
 const CHECKSUM_BYTES: usize = 4;
@@ -32,7 +32,7 @@ pub(super) struct EventStream {
 
 impl EventStream {
     /// The next whole frame of what is held, if there is one.
-    fn next(&mut self) -> Result<Option<Frame>, FrameFault> {
+    fn next(&mut self) -> Result<Option<Frame>, Flaw> {
         let Some((length, headers)) = self.prelude()? else { return Ok(None) };
         if self.held.len() < length {
             return Ok(None);
@@ -49,7 +49,7 @@ impl EventStream {
     }
 
     /// The lengths of the frame and of its headers, checked.
-    fn prelude(&self) -> Result<Option<(usize, usize)>, FrameFault> {
+    fn prelude(&self) -> Result<Option<(usize, usize)>, Flaw> {
         let Some(prelude) = self.held.get(..PRELUDE_BYTES) else { return Ok(None) };
         if crc32fast::hash(&prelude[..8]) != number(prelude, 8) {
             return Err(corrupt("a frame's prelude does not agree with its checksum"));
@@ -57,7 +57,7 @@ impl EventStream {
         let length = usize::try_from(number(prelude, 0)).unwrap_or(usize::MAX);
         let headers = usize::try_from(number(prelude, 4)).unwrap_or(usize::MAX);
         if length > self.max_bytes {
-            return Err(FrameFault::TooLong(format!("a frame of the stream is longer than {} bytes", self.max_bytes)));
+            return Err(Flaw::TooLong(format!("a frame of the stream is longer than {} bytes", self.max_bytes)));
         }
         if length < headers.saturating_add(PRELUDE_BYTES + CHECKSUM_BYTES) {
             return Err(corrupt("a frame is shorter than its headers"));
@@ -73,13 +73,12 @@ impl Frames for EventStream {
         Self { max_bytes, held: Vec::new() }
     }
 
-    fn feed(&mut self, bytes: &[u8]) -> Result<Vec<Frame>, FrameFault> {
+    fn feed(&mut self, bytes: &[u8], out: &mut Vec<Frame>) -> Result<(), Flaw> {
         self.held.extend_from_slice(bytes);
-        let mut frames = Vec::new();
         while let Some(frame) = self.next()? {
-            frames.push(frame);
+            out.push(frame);
         }
-        Ok(frames)
+        Ok(())
     }
 
     /// A torn frame is none.
@@ -139,8 +138,8 @@ fn number(bytes: &[u8], at: usize) -> u32 {
     bytes.iter().skip(at).take(4).fold(0, |number, byte| number << 8 | u32::from(*byte))
 }
 
-fn corrupt(words: &str) -> FrameFault {
-    FrameFault::Corrupt(words.to_owned())
+fn corrupt(words: &str) -> Flaw {
+    Flaw::Cut(words.to_owned())
 }
 
 #[cfg(test)]
@@ -163,11 +162,16 @@ mod tests {
         frame
     }
 
+    fn feed(stream: &mut EventStream, bytes: &[u8]) -> Result<Vec<Frame>, Flaw> {
+        let mut frames = Vec::new();
+        stream.feed(bytes, &mut frames).map(|()| frames)
+    }
+
     #[test]
     fn a_frame_is_read_however_its_bytes_come() {
         for size in [1, 5, 29] {
             let mut stream = EventStream::new(1024);
-            let frames: Vec<Frame> = PLAIN.chunks(size).flat_map(|piece| stream.feed(piece).unwrap()).collect();
+            let frames: Vec<Frame> = PLAIN.chunks(size).flat_map(|piece| feed(&mut stream, piece).unwrap()).collect();
             assert_eq!(frames.len(), 1);
             assert_eq!(frames[0].payload, "{'foo':'bar'}");
         }
@@ -187,10 +191,10 @@ mod tests {
             headers.extend([7, 0, u8::try_from(value.len()).unwrap()]);
             headers.extend(value.bytes());
         }
-        let frame = EventStream::new(1024).feed(&framed(&headers, b"{}")).unwrap().remove(0);
+        let frame = feed(&mut EventStream::new(1024), &framed(&headers, b"{}")).unwrap().remove(0);
         assert_eq!((frame.message_type.as_str(), frame.name.as_str()), ("exception", "throttlingException"));
         headers.pop();
-        assert!(EventStream::new(1024).feed(&framed(&headers, b"{}")).is_err());
+        assert!(feed(&mut EventStream::new(1024), &framed(&headers, b"{}")).is_err());
     }
 
     #[test]
@@ -198,13 +202,13 @@ mod tests {
         for at in 0..PLAIN.len() {
             let mut bytes = PLAIN;
             bytes[at] ^= 0x10;
-            assert!(EventStream::new(1024).feed(&bytes).is_err(), "byte {at}");
+            assert!(feed(&mut EventStream::new(1024), &bytes).is_err(), "byte {at}");
         }
     }
 
     #[test]
     fn a_frame_beyond_its_bound_is_refused_before_it_is_held() {
         let frame = framed(b"", &[b'x'; 100]);
-        assert!(matches!(EventStream::new(64).feed(&frame[..12]), Err(FrameFault::TooLong(_))));
+        assert!(matches!(feed(&mut EventStream::new(64), &frame[..12]), Err(Flaw::TooLong(_))));
     }
 }

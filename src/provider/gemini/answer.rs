@@ -154,7 +154,7 @@ impl Dialog for ContentReader {
             Ok(chunk) => self.chunk(&chunk, out).map_err(|flaw| as_it_came(flaw, &event.data))?,
             Err(_) if event.name == "error" => return Err(Flaw::Failed(Failed::new(None, &event.data))),
             Err(_) if event.data.trim() == "[DONE]" => {}
-            Err(error) => return Err(Flaw::Unusable(format!("a chunk is not JSON: {error}"))),
+            Err(error) => return Err(Flaw::torn(self.started, &error)),
         }
         Ok(Step::More)
     }
@@ -185,6 +185,6 @@ impl Dialog for ContentReader {
 fn as_it_came(flaw: Flaw, data: &str) -> Flaw {
     match flaw {
         Flaw::Failed(failed) => Flaw::Failed(Failed { body: Failed::new(None, data).body, ..failed }),
-        flaw @ (Flaw::NotUnderstood | Flaw::Unusable(_) | Flaw::Cut(_)) => flaw,
+        flaw @ (Flaw::NotUnderstood | Flaw::Unusable(_) | Flaw::Cut(_) | Flaw::TooLong(_)) => flaw,
     }
 }

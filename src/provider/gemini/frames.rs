@@ -4,7 +4,7 @@
 //! put together again by counting brackets outside strings; nothing else is read here.
 
 use crate::provider::{
-    reading::{FrameFault, Frames, Kind, SseFrames},
+    reading::{Flaw, Frames, Kind, SseFrames},
     sse::SseEvent,
 };
 
@@ -30,11 +30,10 @@ struct Bare {
 // === impl MixedFrames ===
 
 impl MixedFrames {
-    fn line(&mut self, line: &[u8], out: &mut Vec<SseEvent>) -> Result<(), FrameFault> {
+    fn line(&mut self, line: &[u8], out: &mut Vec<SseEvent>) -> Result<(), Flaw> {
         let first = line.iter().find(|byte| !byte.is_ascii_whitespace());
         if self.bare.is_none() && !matches!(first, Some(b'{' | b'[')) {
-            out.extend(self.events.feed(line)?);
-            return Ok(());
+            return self.events.feed(line, out);
         }
         let mut bare = self.bare.take().unwrap_or_default();
         if bare.bytes.len() + line.len() > self.max_bytes {
@@ -48,8 +47,8 @@ impl MixedFrames {
         Ok(())
     }
 
-    fn too_long(&self) -> FrameFault {
-        FrameFault::TooLong(format!("an event of the stream is longer than {} bytes", self.max_bytes))
+    fn too_long(&self) -> Flaw {
+        Flaw::TooLong(format!("an event of the stream is longer than {} bytes", self.max_bytes))
     }
 }
 
@@ -60,8 +59,7 @@ impl Frames for MixedFrames {
         Self { events: SseFrames::new(max_bytes), max_bytes, line: Vec::new(), bare: None }
     }
 
-    fn feed(&mut self, bytes: &[u8]) -> Result<Vec<SseEvent>, FrameFault> {
-        let mut out = Vec::new();
+    fn feed(&mut self, bytes: &[u8], out: &mut Vec<SseEvent>) -> Result<(), Flaw> {
         for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
             if self.line.len() + piece.len() > self.max_bytes {
                 return Err(self.too_long());
@@ -69,10 +67,10 @@ impl Frames for MixedFrames {
             self.line.extend_from_slice(piece);
             if piece.ends_with(b"\n") {
                 let line = std::mem::take(&mut self.line);
-                self.line(&line, &mut out)?;
+                self.line(&line, out)?;
             }
         }
-        Ok(out)
+        Ok(())
     }
 
     fn finish(mut self) -> Option<SseEvent> {
@@ -117,8 +115,10 @@ mod tests {
 
     fn all(body: &str, bytes: usize) -> Vec<SseEvent> {
         let mut frames = MixedFrames::new(1024);
-        let mut events: Vec<SseEvent> =
-            body.as_bytes().chunks(bytes).flat_map(|piece| frames.feed(piece).unwrap()).collect();
+        let mut events = Vec::new();
+        for piece in body.as_bytes().chunks(bytes) {
+            frames.feed(piece, &mut events).unwrap();
+        }
         events.extend(frames.finish());
         events
     }
@@ -142,8 +142,8 @@ mod tests {
     #[test]
     fn neither_a_line_nor_a_bare_text_grows_beyond_its_bound() {
         let mut frames = MixedFrames::new(8);
-        assert!(frames.feed(b"data: 123").is_err());
+        assert!(frames.feed(b"data: 123", &mut Vec::new()).is_err());
         let mut frames = MixedFrames::new(8);
-        assert!(frames.feed(b"{\n\"a\":\n\"b\"\n").is_err());
+        assert!(frames.feed(b"{\n\"a\":\n\"b\"\n", &mut Vec::new()).is_err());
     }
 }

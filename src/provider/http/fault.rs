@@ -26,13 +26,15 @@ pub(in crate::provider) fn head_fault(provider: &Arc<str>, error: &hyper_util::c
     let phase = if error.is_connect() { Phase::Dial } else { Phase::Head };
     // The outermost error only says in which phase it failed.
     let cause: &(dyn Error + 'static) = error.source().unwrap_or(error);
-    ProviderError::transport(Arc::clone(provider), fault_of(cause, phase), words_of(cause))
+    let fault = fault_of(cause, phase);
+    ProviderError::transport(Arc::clone(provider), fault, words_of(fault, cause))
 }
 
 /// The facts of an answer that broke off.
 pub(super) fn body_fault(provider: &Arc<str>, error: &hyper::Error) -> ProviderError {
     let fault = fault_of(error, Phase::Body);
-    ProviderError { surface: Surface::Stream, ..ProviderError::transport(Arc::clone(provider), fault, words_of(error)) }
+    let words = words_of(fault, error);
+    ProviderError { surface: Surface::Stream, ..ProviderError::transport(Arc::clone(provider), fault, words) }
 }
 
 fn fault_of(error: &(dyn Error + 'static), phase: Phase) -> TransportFault {
@@ -148,17 +150,34 @@ const fn closed(phase: Phase) -> TransportFault {
     }
 }
 
-/// The words of the whole chain, outermost first, without repetition.
-fn words_of(error: &(dyn Error + 'static)) -> String {
-    let mut words = error.to_string();
-    let mut next = inner(error);
-    while let Some(current) = next {
-        let said = current.to_string();
-        if !words.ends_with(&said) {
-            words.push_str(": ");
-            words.push_str(&said);
+/// What happened, in words for people; why a connection was never made is quoted, as no fault names it wholly.
+fn words_of(fault: TransportFault, error: &(dyn Error + 'static)) -> String {
+    let mut words = match fault {
+        TransportFault::Dns => "the provider's name could not be resolved",
+        TransportFault::Refused => "the provider's address refuses connections",
+        TransportFault::ConnectTimeout => "no connection to the provider came about in time",
+        TransportFault::Unreachable => "the provider's address cannot be reached",
+        TransportFault::Tls => "no secure connection to the provider came about",
+        TransportFault::Certificate => "the provider's certificate is not trusted",
+        TransportFault::LocalExhaustion => "this host has no room for another connection",
+        TransportFault::Reset => "the provider reset the connection",
+        TransportFault::ClosedEarly => "the provider closed the connection before it replied",
+        TransportFault::Cut => "the connection broke in the middle of the reply",
+        TransportFault::Protocol => "the provider's reply breaks the rules of HTTP",
+        TransportFault::FirstTokenTimeout | TransportFault::IdleTimeout => "the provider went silent",
+        TransportFault::TooLarge => "the reply is too large",
+        TransportFault::Deadline => "no time was left",
+        TransportFault::ProcessExited => "the provider's process exited",
+        TransportFault::Cancelled => "the request was cancelled",
+    }
+    .to_owned();
+    if fault.never_sent() {
+        let mut cause = error;
+        while let Some(deeper) = inner(cause) {
+            cause = deeper;
         }
-        next = inner(current);
+        words.push_str(": ");
+        words.push_str(&cause.to_string());
     }
     words.truncate(words.floor_char_boundary(MAX_MESSAGE_BYTES));
     words

@@ -8,10 +8,14 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::{
+    answer::failed_finish,
     finish,
     tool_calls::{BadCall, ToolCalls},
 };
-use crate::domain::completion::{BlockKind, Delta, FinishReason};
+use crate::{
+    domain::completion::{BlockKind, Delta, FinishReason},
+    provider::reading::Flaw,
+};
 
 /// Most choices in one answer.
 const MAX_CHOICES: usize = 16;
@@ -37,17 +41,6 @@ enum Prose {
     Refusal,
 }
 
-/// Why a chunk or an answer cannot be used.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Flaw {
-    /// It is no chunk of this dialect.
-    NoChunk,
-    /// It is one, but says something that cannot be used.
-    Unusable(String),
-    /// The server's own word for its failure, and the status that it would have had outside of a stream.
-    Failed(String, u16),
-}
-
 // === impl Assembler ===
 
 impl Assembler {
@@ -65,18 +58,13 @@ impl Assembler {
         self.has_choices() && self.choices.values().all(Option::is_some)
     }
 
-    /// Whether losing an event cannot have harmed what is open.
-    pub(super) fn may_skip(&self) -> bool {
-        self.tools.is_empty()
-    }
-
     /// Takes a chunk, or a whole document.
     pub(super) fn chunk(&mut self, chunk: &Value) -> Result<Vec<Delta>, Flaw> {
-        let fields = chunk.as_object().ok_or(Flaw::NoChunk)?;
+        let fields = chunk.as_object().ok_or(Flaw::NotUnderstood)?;
         let choices: &[Value] = match fields.get("choices") {
             Some(Value::Array(choices)) => choices,
             None | Some(Value::Null) => &[],
-            Some(_) => return Err(Flaw::NoChunk),
+            Some(_) => return Err(Flaw::NotUnderstood),
         };
         let mut out = Vec::new();
         if !self.started && fields.contains_key("choices") {
@@ -100,10 +88,7 @@ impl Assembler {
     /// Ends the answer: every block's stop and the finish.
     pub(super) fn seal(&mut self) -> Result<Vec<Delta>, Flaw> {
         let raw = self.choices.values().next().cloned().flatten().unwrap_or_default();
-        let reason = finish::reason(&raw).ok_or_else(|| {
-            let words = format!("the provider ended the answer with finish_reason {raw}");
-            Flaw::Failed(words, finish::failed_status(&raw))
-        })?;
+        let reason = finish::reason(&raw).ok_or_else(|| failed_finish(&raw, finish::failed_status(&raw)))?;
         let has_tools = !self.tools.is_empty();
         let reason = match reason {
             // Many servers say `stop` whatever the model wants.

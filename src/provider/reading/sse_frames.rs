@@ -3,7 +3,7 @@
 //! A server's word for what it sends counts less than its first bytes. An event that the end of a body tore is dropped,
 //! never guessed at.
 
-use super::{FrameFault, Frames, Kind};
+use super::{Flaw, Frames, Kind};
 use crate::provider::sse::{SseDecoder, SseEvent};
 
 /// Most bytes of an undecided body that are waited for before it is called unusable.
@@ -23,14 +23,16 @@ impl Frames for SseFrames {
         Self(SseDecoder::new(max_bytes))
     }
 
-    fn feed(&mut self, bytes: &[u8]) -> Result<Vec<SseEvent>, FrameFault> {
-        self.0.feed(bytes).map_err(|error| FrameFault::TooLong(error.to_string()))
+    fn feed(&mut self, bytes: &[u8], out: &mut Vec<SseEvent>) -> Result<(), Flaw> {
+        out.extend(self.0.feed(bytes).map_err(|error| Flaw::TooLong(error.to_string()))?);
+        Ok(())
     }
 
     /// The end of a body may have torn its last event; a torn one was never sent as far as anybody can tell.
     fn finish(self) -> Option<SseEvent> {
         let last = self.0.finish().ok().flatten()?;
-        serde_json::from_str::<serde::de::IgnoredAny>(&last.data).is_ok().then_some(last)
+        let is_whole = last.name == "error" || serde_json::from_str::<serde::de::IgnoredAny>(&last.data).is_ok();
+        is_whole.then_some(last)
     }
 
     fn kind_of(seen: &[u8], content_type: &str) -> Option<Kind> {

@@ -184,10 +184,8 @@ impl Dialog for ResponseReader {
         let value = match serde_json::from_str::<Value>(&event.data) {
             Ok(value) => value,
             Err(_) if event.name == "error" => return Err(Flaw::Failed(Failed::new(None, &event.data))),
-            Err(error) if event.name.starts_with("response.") => {
-                return Err(Flaw::Unusable(format!("a {} is not JSON: {error}", event.name)));
-            }
-            Err(_) => return Ok(Step::More),
+            Err(_) if event.data.trim() == "[DONE]" => return Ok(Step::More),
+            Err(error) => return Err(Flaw::torn(self.started, &error)),
         };
         let kind = value.get("type").and_then(Value::as_str).unwrap_or(&event.name);
         if let Some(hold) = &mut self.hold

@@ -26,9 +26,17 @@ fn every_kind_of_line_end_ends_a_line() {
 }
 
 #[test]
-fn a_byte_order_mark_is_skipped_and_comments_and_empty_frames_are_no_events() {
-    let text = "\u{feff}data: a\n\n: ping\n\ndata:\n\nid: 7\nretry: 1\n\ndata:b\n\n";
+fn a_byte_order_mark_is_skipped_and_comments_and_heartbeats_are_no_events() {
+    let text = "\u{feff}data: a\n\n: ping\n\nevent: ping\ndata:\n\nid: 7\nretry: 1\n\ndata:b\n\n";
     assert_eq!(decode(&[text.as_bytes()]), [event("", "a"), event("", "b")]);
+}
+
+#[test]
+fn what_may_have_lost_its_data_is_an_event_that_does_not_parse() {
+    for (torn, data) in [("da", "da"), ("data", ""), ("data:", ""), ("dadata: {}", "dadata: {}"), ("event", "")] {
+        assert_eq!(decode(&[format!("{torn}\n\n").as_bytes()]), [event("", data)], "{torn:?}");
+    }
+    assert_eq!(decode(&[b"event: message_st\n\n"]), [event("message_st", "")]);
 }
 
 #[test]

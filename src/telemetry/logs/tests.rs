@@ -90,7 +90,12 @@ async fn a_line_is_json_that_names_trace_invocation_and_target() {
 async fn what_is_below_the_level_makes_no_line() {
     let lines = lines(16, LogFormat::Json, |bus| {
         bus.publish(Some(scope()), 0, None, EventBody::InvocationStarted { deadline_ms: 1, max_retries: 2 });
-        bus.publish(None, 0, None, EventBody::ConfigurationReloaded { generation: 2, changed: Vec::new() });
+        bus.publish(
+            None,
+            0,
+            None,
+            EventBody::ConfigurationReloaded { generation: 2, changed: Vec::new(), needs_restart: Vec::new() },
+        );
     })
     .await;
     assert_eq!(lines.len(), 1);
@@ -113,7 +118,12 @@ async fn what_a_provider_said_cannot_begin_a_line_or_colour_a_terminal() {
 async fn a_log_that_could_not_keep_up_says_so() {
     let lines = lines(2, LogFormat::Json, |bus| {
         for _ in 0..5 {
-            bus.publish(None, 0, None, EventBody::ConfigurationReloaded { generation: 2, changed: Vec::new() });
+            bus.publish(
+                None,
+                0,
+                None,
+                EventBody::ConfigurationReloaded { generation: 2, changed: Vec::new(), needs_restart: Vec::new() },
+            );
         }
     })
     .await;

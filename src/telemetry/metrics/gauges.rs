@@ -54,11 +54,13 @@ pub struct JournalLevels {
     pub waiting: u64,
     /// Steps that were told and never recorded, since the beginning.
     pub dropped: u64,
+    /// Invocations that ran without a record, since the beginning.
+    pub unrecorded: u64,
     /// Invocations.
     pub invocations: u64,
     /// Steps.
     pub steps: u64,
-    /// Bytes of steps.
+    /// Bytes of all that it keeps.
     pub bytes: u64,
     /// Threads.
     pub threads: u64,
@@ -66,6 +68,8 @@ pub struct JournalLevels {
     pub stripped: u64,
     /// Invocations that the retention removed whole, since the beginning.
     pub deleted: u64,
+    /// Threads that the retention removed, since the beginning.
+    pub threads_removed: u64,
 }
 
 /// What is so at this moment.
@@ -188,7 +192,7 @@ impl Gauges {
             (metric::JOURNAL_WAITING, "Steps that wait to be recorded", |journal| journal.waiting),
             (metric::JOURNAL_INVOCATIONS, "Invocations that the journal keeps", |journal| journal.invocations),
             (metric::JOURNAL_STEPS, "Steps that the journal keeps", |journal| journal.steps),
-            (metric::JOURNAL_SIZE, "Bytes of the steps that the journal keeps", |journal| journal.bytes),
+            (metric::JOURNAL_SIZE, "Bytes that the journal keeps", |journal| journal.bytes),
             (metric::JOURNAL_THREADS, "Threads that the journal keeps", |journal| journal.threads),
         ];
         for (name, description, read) in levels {
@@ -207,11 +211,17 @@ impl Gauges {
             .build();
         let gauges = Arc::clone(self);
         meter
+            .u64_observable_counter(metric::JOURNAL_UNRECORDED)
+            .with_description("Invocations that ran without a record because the journal was away")
+            .with_callback(move |observer| observer.observe(gauges.levels().journal.unrecorded, &[]))
+            .build();
+        let gauges = Arc::clone(self);
+        meter
             .u64_observable_counter(metric::JOURNAL_REMOVED)
             .with_description("Invocations from which the retention took their steps, or which it removed whole")
             .with_callback(move |observer| {
-                let JournalLevels { stripped, deleted, .. } = gauges.levels().journal;
-                for (what, count) in [("steps", stripped), ("invocation", deleted)] {
+                let JournalLevels { stripped, deleted, threads_removed, .. } = gauges.levels().journal;
+                for (what, count) in [("steps", stripped), ("invocation", deleted), ("thread", threads_removed)] {
                     observer.observe(count, &[KeyValue::new(label::WHAT, what)]);
                 }
             })

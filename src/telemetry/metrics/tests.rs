@@ -301,7 +301,12 @@ async fn operations_without_end_make_no_series_without_end() {
 async fn events_that_the_counter_did_not_get_are_counted_as_missed() {
     let text = rendered(&EventBus::new(2), |bus, _| {
         for _ in 0..10 {
-            bus.publish(None, 0, None, EventBody::ConfigurationReloaded { generation: 2, changed: Vec::new() });
+            bus.publish(
+                None,
+                0,
+                None,
+                EventBody::ConfigurationReloaded { generation: 2, changed: Vec::new(), needs_restart: Vec::new() },
+            );
         }
     })
     .await;

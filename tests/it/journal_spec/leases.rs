@@ -112,9 +112,9 @@ async fn what_is_finished_is_neither_expired_nor_taken_over(engine: Engine) {
 async fn a_released_lease_is_taken_over_at_once(engine: Engine) {
     let journal = engine.open().await;
     begin(&journal, invocation("a")).await;
-    journal.release(&owner("somebody else"), &[held("a", 1)], at(1)).await.unwrap();
+    journal.release(&owner("somebody else"), &[held("a", 1)]).await.unwrap();
     assert_eq!(journal.expired(at(1), 10).await.unwrap(), []);
-    journal.release(&owner("one"), &[held("a", 1)], at(1)).await.unwrap();
+    journal.release(&owner("one"), &[held("a", 1)]).await.unwrap();
     assert_eq!(journal.expired(at(1), 10).await.unwrap(), [held("a", 1)]);
     assert!(matches!(journal.take_over(&held("a", 1), &owner("two"), at(1)).await, Ok(Takeover::Taken(_))));
 }

@@ -1,7 +1,9 @@
 //! What the durable engines promise beyond the process, and `PostgreSQL` beyond the replica.
 
 use relight::journal::{AppendError, Held, JournalError, Takeover, ThreadCommit};
-use sqlx::{Connection as _, Executor as _, PgConnection, SqliteConnection, sqlite::SqliteConnectOptions};
+use sqlx::{
+    AssertSqlSafe, Connection as _, Executor as _, PgConnection, SqliteConnection, sqlite::SqliteConnectOptions,
+};
 use tokio::time::{sleep, timeout};
 
 use super::*;
@@ -78,7 +80,16 @@ async fn what_cannot_be_read_back_is_corruption_and_no_default(engine: Engine) {
 /// The tables as the first version made them.
 async fn as_the_first_version_left_it(engine: &Engine) {
     let mut database = engine.raw().await;
-    database.execute("ALTER TABLE invocations DROP COLUMN upstream").await.unwrap();
+    for table in [
+        "invocations DROP COLUMN upstream",
+        "invocations DROP COLUMN content_bytes",
+        "invocations DROP COLUMN takeovers",
+        "threads DROP COLUMN bytes",
+    ] {
+        database.execute(AssertSqlSafe(format!("ALTER TABLE {table}"))).await.unwrap();
+    }
+    database.execute("DROP INDEX threads_by_change").await.unwrap();
+    database.execute("DROP TABLE properties").await.unwrap();
     database.execute("DELETE FROM relight_migrations WHERE version > 1").await.unwrap();
 }
 

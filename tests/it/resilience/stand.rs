@@ -140,6 +140,7 @@ impl Stand {
                 target: Arc::clone(target),
                 circuit: Arc::new(settings.circuit.clone()),
                 concurrency: settings.concurrency.clone(),
+                settings: 0,
             })
             .collect();
         let shared = SharedPolicies {

@@ -16,7 +16,9 @@ const PATIENCE: Duration = Duration::from_mins(1);
 
 /// A running Relight.
 pub(crate) struct Front {
-    _running: Running,
+    running: Option<Running>,
+    /// Where the same server speaks gRPC.
+    pub(crate) grpc_address: SocketAddr,
     address: SocketAddr,
 }
 
@@ -49,7 +51,12 @@ impl Front {
         let running =
             Running::start(&loaded, listeners, &Options { skip_pause: true, ..Options::default() }).await.unwrap();
         let address = running.openai_front_address.unwrap();
-        Self { _running: running, address }
+        Self { grpc_address: running.address, running: Some(running), address }
+    }
+
+    /// The server, to be shut down.
+    pub(crate) fn take_running(&mut self) -> Running {
+        self.running.take().unwrap()
     }
 
     /// Asks `route` one question.
@@ -62,6 +69,11 @@ impl Front {
         self.send(Method::POST, "/v1/chat/completions", &[], body.to_string()).await
     }
 
+    /// Sends what a browser sends before a call to this path from a page of this origin, to the port that serves it.
+    pub(crate) async fn preflight(&self, path: &str, origin: &str) -> Answer {
+        preflight(if path.starts_with("/v1/") { self.address } else { self.grpc_address }, path, origin).await
+    }
+
     /// Sends any request and reads the whole answer.
     pub(crate) async fn send(
         &self,
@@ -71,12 +83,36 @@ impl Front {
         body: impl Into<Bytes>,
     ) -> Answer {
         let mut request = Request::builder().method(method).uri(format!("http://{}{path}", self.address));
+        if !headers.iter().any(|(name, _)| *name == "content-type") {
+            request = request.header("content-type", "application/json");
+        }
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
         let request = request.body(Full::new(body.into())).unwrap();
         tokio::time::timeout(PATIENCE, exchange(request)).await.expect("the call hangs")
     }
+}
+
+/// The status with which a page is answered.
+pub(crate) async fn get_status(address: SocketAddr, path: String) -> u16 {
+    let request = Request::get(format!("http://{address}{path}")).body(Full::default()).unwrap();
+    tokio::time::timeout(PATIENCE, exchange(request)).await.expect("the call hangs").status
+}
+
+/// Posts a document to a front that is running somewhere.
+pub(crate) async fn post(address: SocketAddr, path: &str, body: &Value) -> Answer {
+    let request = Request::post(format!("http://{address}{path}")).header("content-type", "application/json");
+    let request = request.body(Full::new(body.to_string().into())).unwrap();
+    tokio::time::timeout(PATIENCE, exchange(request)).await.expect("the call hangs")
+}
+
+/// Sends what a browser sends before a call to this path from a page of this origin.
+pub(crate) async fn preflight(address: SocketAddr, path: &str, origin: &str) -> Answer {
+    let request = Request::builder().method(Method::OPTIONS).uri(format!("http://{address}{path}"));
+    let request = request.header("origin", origin).header("access-control-request-method", "POST");
+    let request = request.header("access-control-request-headers", "content-type,x-grpc-web");
+    exchange(request.body(Full::new(Bytes::new())).unwrap()).await
 }
 
 async fn exchange(request: Request<Full<Bytes>>) -> Answer {

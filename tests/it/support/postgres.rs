@@ -19,7 +19,8 @@ use sqlx::{AssertSqlSafe, Connection as _, PgConnection};
 /// The environment variable with the URL of a server on which databases may be created.
 const VARIABLE: &str = "RELIGHT_TEST_POSTGRES";
 
-/// Starts the server, says `ready`, and stops it when its input ends. Arguments: the binaries' directory, the port.
+/// Starts the server, prints where its files are, and stops it when its input ends. Arguments: the binaries' directory,
+/// the port.
 const HOLD: &str = r#"
 set -eu
 bin=$1 port=$2
@@ -30,7 +31,7 @@ cd "$dir"
 "$bin/initdb" -D data -U relight -A trust -E UTF8 --no-locale -N >initdb.log 2>&1 || { cat initdb.log >&2; exit 1; }
 options="-h 127.0.0.1 -p $port -k $dir -c fsync=off -c max_connections=300"
 "$bin/pg_ctl" -D data -w -l server.log -o "$options" start >/dev/null </dev/null || { cat server.log >&2; exit 1; }
-echo ready
+echo "$dir"
 read -r _ || true
 "#;
 
@@ -42,8 +43,10 @@ pub(crate) struct Database {
 }
 
 /// The shared server; the child holds it while the process lives.
-struct Server {
-    url: String,
+pub(crate) struct Server {
+    pub(crate) url: String,
+    /// Where its files are; `None` where it is somebody else's.
+    pub(crate) folder: Option<PathBuf>,
     _holder: Option<Child>,
 }
 
@@ -101,7 +104,7 @@ impl Server {
     #[expect(clippy::disallowed_methods, reason = "tests are configured by their environment alone")]
     fn find() -> Option<Self> {
         if let Ok(url) = std::env::var(VARIABLE) {
-            return Some(Self { url, _holder: None });
+            return Some(Self { url, folder: None, _holder: None });
         }
         let Some(binaries) = binaries() else {
             // Not by the macro, whose words are shown for failed tests only.
@@ -110,6 +113,11 @@ impl Server {
             return None;
         };
         Some(Self::start(&binaries))
+    }
+
+    /// A server of its own for one test, which may do to it what it likes; `None` where there are no binaries.
+    pub(crate) fn private() -> Option<Self> {
+        binaries().as_ref().map(Self::start)
     }
 
     fn start(binaries: &PathBuf) -> Self {
@@ -121,13 +129,14 @@ impl Server {
         let mut said = String::new();
         let stdout = holder.stdout.take().expect("its output is piped");
         BufReader::new(stdout).read_line(&mut said).expect("its output can be read");
-        assert_eq!(said, "ready\n", "PostgreSQL did not start; its own words are above");
-        Self { url: format!("postgres://relight@127.0.0.1:{port}/postgres"), _holder: Some(holder) }
+        assert!(said.starts_with('/'), "PostgreSQL did not start; its own words are above");
+        let folder = Some(PathBuf::from(said.trim_end()));
+        Self { url: format!("postgres://relight@127.0.0.1:{port}/postgres"), folder, _holder: Some(holder) }
     }
 }
 
 /// The newest installed server's binaries.
-fn binaries() -> Option<PathBuf> {
+pub(crate) fn binaries() -> Option<PathBuf> {
     let versions = std::fs::read_dir("/usr/lib/postgresql").ok()?;
     let mut versions: Vec<PathBuf> = versions.filter_map(|entry| Some(entry.ok()?.path().join("bin"))).collect();
     versions.retain(|bin| bin.join("initdb").exists() && bin.join("pg_ctl").exists());
@@ -136,7 +145,7 @@ fn binaries() -> Option<PathBuf> {
 }
 
 /// Runs what follows as somebody who may run the server, which root may not.
-fn as_somebody() -> Command {
+pub(crate) fn as_somebody() -> Command {
     let id = Command::new("id").arg("-u").output().expect("id runs");
     if id.stdout == b"0\n" {
         let mut command = Command::new("setpriv");

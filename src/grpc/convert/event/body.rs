@@ -214,9 +214,13 @@ pub(super) fn body(event: &Event) -> Option<Body> {
                 ..v1::ReleaseDecision::default()
             }),
         }),
-        EventBody::ConfigurationReloaded { generation, changed } => {
-            let changed_paths = changed.iter().take(MOST_PATHS).cloned().collect();
-            Body::ConfigurationReloaded(v1::ConfigurationReloadedEvent { generation: *generation, changed_paths })
+        EventBody::ConfigurationReloaded { generation, changed, needs_restart } => {
+            let first = |paths: &[String]| paths.iter().take(MOST_PATHS).cloned().collect();
+            Body::ConfigurationReloaded(v1::ConfigurationReloadedEvent {
+                generation: *generation,
+                changed_paths: first(changed),
+                needs_restart_paths: first(needs_restart),
+            })
         }
         EventBody::ConfigurationRejected { reason: _, faults } => {
             let faults = setting_faults(faults);
@@ -250,6 +254,7 @@ pub(in crate::grpc) fn circuit_evidence(evidence: &Evidence) -> v1::CircuitEvide
         pending: evidence.pending.into(),
         consecutive_failures: evidence.consecutive.into(),
         window_ms: evidence.window_ms,
+        threshold: evidence.threshold,
     }
 }
 

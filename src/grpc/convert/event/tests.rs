@@ -55,7 +55,7 @@ fn circuit_closed() -> EventBody {
 }
 
 fn evidence() -> Evidence {
-    Evidence { committed: 9, failures: 8, slow: 3, pending: 2, consecutive: 7, window_ms: 10_000 }
+    Evidence { committed: 9, failures: 8, slow: 3, pending: 2, consecutive: 7, window_ms: 10_000, threshold: 8 }
 }
 
 /// One event of each kind, with everything that it can hold.
@@ -135,7 +135,7 @@ fn every_body() -> Vec<EventBody> {
         EventBody::GateOpened { gate: GateKind::Credential, closed_ms: 5 },
         EventBody::BudgetExhausted { level: 3.0, capacity: 500.0 },
         EventBody::ReleaseRolledBack { release: text(), to: text(), reason: text() },
-        EventBody::ConfigurationReloaded { generation: 2, changed: vec![text()] },
+        EventBody::ConfigurationReloaded { generation: 2, changed: vec![text()], needs_restart: vec![text()] },
         EventBody::ConfigurationRejected {
             reason: text(),
             faults: vec![SettingFault { path: text(), reason: text(), nearest: Some(text()) }],
@@ -189,7 +189,7 @@ fn what_is_not_known_is_absent_and_no_zero() {
         from: CircuitState::Closed,
         evidence: evidence(),
         retry_in_ms: None,
-        reason: "forced by an operator".to_owned(),
+        reason: "forced open by an operator".to_owned(),
         class: None,
         streak: 1,
         forced: true,
@@ -206,11 +206,11 @@ fn what_is_not_known_is_absent_and_no_zero() {
 fn whoever_waits_says_for_whom_how_long_and_why() {
     let parked = |class, wait_ms, in_line| EventBody::InvocationParked { class, wait_ms, in_line };
     for (body, line, source) in [
-        (parked(FailureClass::RateLimited, 11_200, false), "Waiting 12 s for openai: rate limit reached", "GATE"),
+        (parked(FailureClass::RateLimited, 11_200, false), "Waiting 11.2 s for openai: rate limit reached", "GATE"),
         (parked(FailureClass::CircuitOpen, 800, false), "Waiting 800 ms for openai: its circuit is open", "CIRCUIT"),
         (
             parked(FailureClass::RateLimited, 9000, true),
-            "Waiting in line for openai, 9 s at most: rate limit reached",
+            "Waiting in line for openai, about 9 s: rate limit reached",
             "GATE",
         ),
     ] {

@@ -46,6 +46,7 @@ fn bodies(writer: &mut StreamWriter, steps: &[Progress]) -> Vec<Body> {
 fn outcome(result: Result<Completion, Failure>) -> Progress {
     Progress::Terminal(Box::new(Outcome {
         invocation: "i1".into(),
+        operation: None,
         result,
         attempts: Vec::new(),
         recovery_applied: Vec::new(),

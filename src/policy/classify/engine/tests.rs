@@ -3,10 +3,31 @@
 use proptest::{collection::vec, prelude::*, sample::select};
 
 use super::*;
-use crate::{
-    domain::failure::FailureClass,
-    policy::classify::rule::{NEAR, rule},
-};
+use crate::{domain::failure::FailureClass, policy::classify::phrase::NEAR};
+
+/// A rule of some phrases.
+fn rule(name: usize, phrases: &[String]) -> Rule {
+    Rule {
+        name: name.to_string(),
+        class: FailureClass::Timeout,
+        detail: None,
+        retry: None,
+        fallback: None,
+        yields_to_status: None,
+        class_if_refused: None,
+        class_if_unsent: None,
+        any: phrases.to_vec(),
+    }
+}
+
+/// The index of the rule that is found in a text, and the words it keyed on with their place.
+fn find(engine: &Engine, text: &str) -> Option<(usize, String, usize)> {
+    let mut reading = Reading::default();
+    reading.add(text);
+    let scene = Scene { provider: "", surface: Surface::Http, status: None, codes: &[] };
+    let Found { rule, span: (from, to) } = engine.find(&reading, &scene)?;
+    Some((rule.name.parse().unwrap(), reading.text[from..to].to_owned(), from))
+}
 
 /// A part of a phrase: words of which any will do; the last of each may be open.
 type Part = Vec<(Vec<&'static str>, bool)>;
@@ -55,10 +76,10 @@ fn begin(text: &str, parts: &[Part]) -> Option<usize> {
 
 #[test]
 fn phrases_of_scripts_without_spaces_are_found_at_each_of_their_places() {
-    let phrases: [&'static [&'static str]; 3] = [&["额度 .. 用尽"], &["请求 .. 频繁", "api 余额"], &["余额"]];
-    let rules = phrases.map(|phrases| rule("a.rule", FailureClass::Timeout, phrases));
-    let engine = Engine::new(rules.iter());
-    let mut hits = Hits::default();
+    let phrases: [&[&str]; 3] = [&["额度 .. 用尽"], &["请求 .. 频繁", "api 余额"], &["余额"]];
+    let owned = |phrases: &[&str]| phrases.iter().map(|phrase| (*phrase).to_owned()).collect::<Vec<_>>();
+    let rules = phrases.iter().enumerate().map(|(at, phrases)| rule(at, &owned(phrases)));
+    let engine = Engine::new(rules.collect());
     let far = "额度".to_owned() + &"的".repeat(NEAR) + "额度已用尽";
     for (text, expected) in [
         ("您的请求过于频繁，请稍后再试", Some((1, "请求过于频繁"))),
@@ -69,12 +90,7 @@ fn phrases_of_scripts_without_spaces_are_found_at_each_of_their_places() {
         ("频繁的请求", None),
         ("用尽", None),
     ] {
-        let mut reading = Reading::default();
-        reading.add(text);
-        let scene = Scene { provider: "", surface: Surface::Http, status: None, codes: &[] };
-        let found = engine.find(&reading, &scene, &mut hits).map(|Found { rule, span: (from, to) }| {
-            (rule, String::from_utf8_lossy(&reading.text[from..to]).into_owned())
-        });
+        let found = find(&engine, text).map(|(rule, words, _)| (rule, words));
         assert_eq!(found, expected.map(|(rule, span)| (rule, span.to_owned())), "{text}");
     }
 }
@@ -85,17 +101,11 @@ proptest! {
         phrases in vec(vec(part(), 1..4), 1..5),
         words in vec(select(&WORDS[..]), 0..50),
     ) {
-        let rules: Vec<_> = phrases.iter().map(|parts| {
-            let phrase: &'static str = written(parts).leak();
-            rule("a.rule", FailureClass::Timeout, vec![phrase].leak())
-        }).collect();
+        let rules: Vec<_> = phrases.iter().enumerate().map(|(at, parts)| rule(at, &[written(parts)])).collect();
         let text = format!(" {} ", words.join(" "));
         let expected =
             phrases.iter().enumerate().find_map(|(rule, parts)| Some((rule, begin(&text, parts)?)));
-        let mut reading = Reading::default();
-        reading.add(text.trim());
-        let scene = Scene { provider: "", surface: Surface::Http, status: None, codes: &[] };
-        let found = Engine::new(rules.iter()).find(&reading, &scene, &mut Hits::default());
-        prop_assert_eq!(found.map(|found| (found.rule, found.span.0)), expected, "{:?} in {}", rules, text);
+        let found = find(&Engine::new(rules.clone()), text.trim()).map(|(rule, _, at)| (rule, at));
+        prop_assert_eq!(found, expected, "{:?} in {}", rules, text);
     }
 }

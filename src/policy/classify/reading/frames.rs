@@ -5,26 +5,14 @@
 //! (`at call (file.js:7:11)`), with line breaks as they are or escaped (`\n`). The first frame of some must name its place;
 //! indented lines that begin like one go with it.
 //!
-//! Never drops a line that is not indented, and never looks back further than [`NEAR`] bytes.
-
-use std::sync::LazyLock;
-
-use memchr::{memchr, memchr2, memchr3, memmem::Finder, memrchr2};
+//! A line that is not indented is never dropped.
 
 /// Bytes of one frame that are looked at.
 const NEAR: usize = 256;
 /// What stands between file and line in a frame of Python.
-static LINE: LazyLock<Finder<'_>> = LazyLock::new(|| Finder::new(", line "));
+const LINE: &[u8] = b", line ";
 /// Spaces that a tab stands for.
 const TAB: usize = 4;
-
-/// The parts of a text around the frames in it, and where each begins.
-#[derive(Debug)]
-pub(super) struct Parts<'t> {
-    text: &'t str,
-    /// Where the next part begins, if there is another.
-    from: Option<usize>,
-}
 
 /// A line of a text.
 #[derive(Debug, Clone, Copy)]
@@ -42,38 +30,22 @@ struct Line<'t> {
 
 /// A text without the frames in it.
 pub(in crate::policy::classify) fn without_frames(text: &str) -> String {
-    parts(text).map(|(_, part)| part).collect()
+    parts(text).into_iter().map(|(_, part)| part).collect()
 }
 
-/// The parts of a text around its frames.
-pub(super) fn parts(text: &str) -> Parts<'_> {
-    Parts { text, from: Some(0) }
-}
-
-// === impl Parts ===
-
-impl<'t> Iterator for Parts<'t> {
-    type Item = (usize, &'t str);
-
-    fn next(&mut self) -> Option<Self::Item> {
-        let from = self.from?;
-        let text = self.text.as_bytes();
-        let mut at = from;
-        // Every first frame has one of these signs.
-        while let Some(sign) = memchr2(b'F', b'(', &text[at..]).map(|sign| at + sign) {
-            if matches!(&text[sign..], [b'(', ..] | [b'F', b'i', b'l', b'e', b' ', ..])
-                && let Some(line) = Line::with(text, sign)
-                && line.from >= from
-                && line.is_frame(sign)
-            {
-                self.from = Some(line.end_of_frames());
-                return Some((from, &self.text[from..line.from]));
-            }
-            at = sign + 1;
+/// The parts of a text around its frames, and where each begins.
+pub(super) fn parts(text: &str) -> Vec<(usize, &str)> {
+    let (mut parts, mut from, mut at) = (Vec::new(), 0, 0);
+    while let Some(line) = Line::behind(text.as_bytes(), at) {
+        at = line.words;
+        if line.is_frame() {
+            parts.push((from, &text[from..line.from]));
+            from = line.end_of_frames();
+            at = from;
         }
-        self.from = None;
-        Some((from, &self.text[from..]))
     }
+    parts.push((from, &text[from..]));
+    parts
 }
 
 // === impl Line ===
@@ -92,25 +64,16 @@ impl<'t> Line<'t> {
         }
     }
 
-    /// The line in which a byte stands, if it is not the first of a text.
-    fn with(text: &'t [u8], byte: usize) -> Option<Self> {
-        let near = byte.saturating_sub(NEAR);
-        let mut last = near + memrchr2(b'\n', b'\\', &text[near..byte])?;
-        while last >= 2 && text[last..].starts_with(b"\\t") {
-            last -= 2;
-        }
-        match &text[last..] {
-            [b'\n', ..] => Some(Self::at(text, last + 1, false)),
-            [b'\\', b'n', ..] => Some(Self::at(text, last + 2, true)),
-            _ => None,
-        }
+    /// The first line that begins behind a place.
+    fn behind(text: &'t [u8], from: usize) -> Option<Self> {
+        (from..text.len()).find_map(|at| Self::broken_at(text, at))
     }
 
-    /// The line behind its end, if there is one.
-    fn next(&self, end: usize) -> Option<Self> {
-        match &self.text[end..] {
-            [b'\n', ..] => Some(Self::at(self.text, end + 1, self.escaped)),
-            [b'\\', b'n', ..] => Some(Self::at(self.text, end + 2, self.escaped)),
+    /// The line behind a line break that stands there.
+    fn broken_at(text: &'t [u8], at: usize) -> Option<Self> {
+        match &text[at..] {
+            [b'\n', ..] => Some(Self::at(text, at + 1, false)),
+            [b'\\', b'n', ..] => Some(Self::at(text, at + 2, true)),
             _ => None,
         }
     }
@@ -120,19 +83,20 @@ impl<'t> Line<'t> {
         self.indent > 0 && self.text[self.words..].starts_with(begin)
     }
 
-    /// Whether it is a frame that names its place, of which this is the sign.
-    fn is_frame(&self, sign: usize) -> bool {
+    /// Whether it is a frame that names its place.
+    fn is_frame(&self) -> bool {
         if self.begins(b"File ") {
-            let rest = self.near(sign);
-            let line = LINE.find(rest).and_then(|at| rest.get(at + LINE.needle().len()));
-            return sign == self.words && line.is_some_and(u8::is_ascii_digit);
+            let rest = self.near(self.words);
+            let line =
+                rest.windows(LINE.len()).position(|window| window == LINE).and_then(|at| rest.get(at + LINE.len()));
+            return line.is_some_and(u8::is_ascii_digit);
         }
         if !self.begins(b"at ") || !self.is_plain() {
             return false;
         }
-        let (call, [_, place @ ..]) = (&self.text[self.words + b"at ".len()..sign], self.near(sign)) else {
-            return false;
-        };
+        let words = self.words + b"at ".len();
+        let Some(sign) = (words..self.end()).find(|at| self.text[*at] == b'(') else { return false };
+        let (call, [_, place @ ..]) = (&self.text[words..sign], self.near(sign)) else { return false };
         let place = place.split(|byte| *byte == b')').next().unwrap_or_default();
         let digits = place.iter().rev().take_while(|byte| byte.is_ascii_digit()).count();
         let called = call.contains(&b'.') && !call.contains(&b' ');
@@ -146,24 +110,24 @@ impl<'t> Line<'t> {
 
     /// Whether no text is quoted in it.
     fn is_plain(&self) -> bool {
-        memchr(b'"', &self.text[self.words..self.end()]).is_none()
+        !self.text[self.words..self.end()].contains(&b'"')
     }
 
     /// Where the frames end of which it is the first. Where nothing follows code, what failed was cut off, and the last line
     /// of code may tell of it.
     fn end_of_frames(self) -> usize {
         let with_code = self.begins(b"File ");
-        let (mut line, mut end) = (self, self.end());
-        while let Some(next) = line.next(end) {
+        let mut end = self.end();
+        while let Some(next) = Self::broken_at(self.text, end) {
             let goes_on = if with_code {
-                (next.begins(b"File ") || next.indent > self.indent) && next.next(next.end()).is_some()
+                (next.begins(b"File ") || next.indent > self.indent) && Self::broken_at(self.text, next.end()).is_some()
             } else {
                 (next.begins(b"at ") || next.begins(b"... ")) && next.is_plain()
             };
             if !goes_on {
                 break;
             }
-            (line, end) = (next, next.end());
+            end = next.end();
         }
         end
     }
@@ -172,11 +136,11 @@ impl<'t> Line<'t> {
     fn end(&self) -> usize {
         let (whole, mut at) = (self.text.len(), self.words);
         if !self.escaped {
-            return memchr(b'\n', &self.text[at..]).map_or(whole, |end| at + end);
+            return (at..whole).find(|at| self.text[*at] == b'\n').unwrap_or(whole);
         }
         let code = !self.begins(b"at ");
-        while let Some(found) = self.text.get(at..).and_then(|rest| memchr3(b'\\', b'"', b'\'', rest)) {
-            at += found;
+        while let Some(found) = (at..whole).find(|at| matches!(self.text[*at], b'\\' | b'"' | b'\'')) {
+            at = found;
             match &self.text[at..] {
                 [b'\\', b'\\', ..] => at += 1,
                 [b'\'', ..] if code => at += 1,

@@ -1,8 +1,6 @@
 //! Lengths of time as texts write them: `7m12s`, `8.64s`, `60 seconds`, `5分钟`, `0:09:48`.
 //!
 //! One reader for headers and prose, so that both know the same units.
-//!
-//! Never reads a date or a time of day as a length, and no number without a unit unless one is given.
 
 use std::time::Duration;
 
@@ -54,7 +52,7 @@ pub(super) fn duration(text: &str, bare: Option<Unit>) -> Option<Duration> {
 }
 
 /// The seconds of a unit.
-fn seconds_of(unit: &str) -> Option<f64> {
+pub(super) fn seconds_of(unit: &str) -> Option<f64> {
     const UNITS: [(&[&str], f64); 5] = [
         (&["s", "sec", "secs", "second", "seconds"], 1.0),
         (&["ms", "msec", "msecs", "millis", "millisecond", "milliseconds"], 0.001),

@@ -62,7 +62,7 @@ fn check(kind: GateKind, steps: Vec<Step>) -> Result<(), TestCaseError> {
         let known = closed_until(&past);
         match step {
             Step::Pass(millis) => now += Duration::from_millis(millis),
-            Step::Ask => match (gate.admit(now), known) {
+            Step::Ask => match (gate.admit(now, false), known) {
                 (Ok(pass), None) => prop_assert_eq!(pass, GatePass::Open),
                 (Ok(pass), Some((least, _))) => {
                     prop_assert!(now >= least, "it passed {:?} too early", least - now);
@@ -85,7 +85,7 @@ fn check(kind: GateKind, steps: Vec<Step>) -> Result<(), TestCaseError> {
                 let stated = wait.filter(|wait| !wait.is_zero()).unwrap_or(secs(1)).min(secs(300));
                 let kept = if is_rate { stated } else { secs(60) };
                 let spread = kept.mul_f64(1.0 + 0.2 * dice);
-                let change = gate.close(now, wait, FailureClass::RateLimited, dice);
+                let change = gate.close(now, &failed(wait, FailureClass::RateLimited), TOOK, dice);
                 if let Some((_, most)) = known.filter(|(least, _)| *least >= now + spread) {
                     prop_assert_eq!(change, None, "closed for longer already, until {:?}", most - now);
                 }

@@ -53,6 +53,7 @@ fn a_note_says_what_must_differ_next_time() {
     let cases = [
         (Finding::OutputLimit, "(it was cut at the output limit)", "Be shorter"),
         (Finding::Empty, "(it was empty)", "Answer with text or a tool call."),
+        (Finding::UnreadableToolCall, "(the tool call could not be read)", "one valid JSON object"),
         (
             Finding::RepeatedCall { tool: "search".into() },
             "(it repeated an identical call of tool `search`)",

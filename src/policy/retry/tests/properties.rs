@@ -68,7 +68,7 @@ proptest! {
         let mut now = begin;
         let names = ["a", "b", "c"];
         let mut asked_times = [0_u32; 3];
-        let (mut retries, mut semantic, mut refusals) = (0_u32, 0_u32, 0_u32);
+        let (mut sent, mut unsent, mut semantic, mut refusals) = (0_u32, 0_u32, 0_u32, 0_u32);
         let mut decisive: Option<Failure> = None;
         let mut at = 0_usize;
         let mut previous_wait = None;
@@ -87,13 +87,15 @@ proptest! {
                 refusals += 1;
             } else {
                 refusals = 0;
-                if decisive.is_some() {
-                    // The attempt that just failed was one after the first.
-                    if turn.semantic { semantic += 1 } else { retries += 1 }
+                match (turn.never_sent, decisive.is_some() && turn.semantic) {
+                    (true, _) => unsent += 1,
+                    (false, true) => semantic += 1,
+                    (false, false) => sent += 1,
                 }
                 asked_times[at] += 1;
                 now += ms(turn.takes);
             }
+            let retries = sent.saturating_sub(1);
             let candidates: Vec<_> = (0..3)
                 .map(|index| {
                     let (availability, millis, healthy, p50) = turn.targets[index];
@@ -116,6 +118,7 @@ proptest! {
             let situation = Situation {
                 decisive: decisive.as_ref(),
                 retries_made: retries,
+                unsent_made: unsent,
                 semantic_made: semantic,
                 refusals,
                 previous_wait,
@@ -131,9 +134,9 @@ proptest! {
             let made = if decisive.is_some() { 1 + retries + semantic } else { 0 };
             match decision {
                 Decision::Stop(_) => break,
-                Decision::Park { until, target } => {
+                Decision::Park { until, target, .. } => {
                     let one = &candidates[place(&target)];
-                    prop_assert!(policy.park.enabled && made < 5);
+                    prop_assert!(policy.park.enabled && made < HARD_CAP_ATTEMPTS);
                     prop_assert!(matches!(one.availability, Availability::At(opens) if opens > now && until >= opens));
                     prop_assert!(until + one.first_token_p50.max(ms(300)) <= deadline, "parks past the deadline");
                     now = until;
@@ -142,7 +145,7 @@ proptest! {
                 Decision::Again { wait, strategy, target_hint, cost } => {
                     let hint = target_hint.unwrap();
                     let one = &candidates[place(&hint)];
-                    prop_assert!(made < 5, "more than five attempts");
+                    prop_assert!(made < HARD_CAP_ATTEMPTS, "more attempts than the hard cap");
                     let starts = now + wait.duration;
                     prop_assert!(starts + one.first_token_p50.max(ms(300)) <= deadline, "sleeps past the deadline");
                     prop_assert!(one.availability.ready_at(now).is_some_and(|ready| ready <= starts));
@@ -161,7 +164,8 @@ proptest! {
                         if remedies.counter == Counter::Semantic {
                             prop_assert!(semantic < policy.semantic_retries && cost == Cost::Semantic);
                         } else {
-                            prop_assert!(retries < policy.max_retries);
+                            let made = if real.never_sent { unsent - 1 } else { retries };
+                            prop_assert!(made < policy.max_retries);
                             prop_assert!(cost != Cost::Semantic && (cost != Cost::Free || real.never_sent));
                         }
                     } else {

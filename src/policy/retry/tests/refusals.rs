@@ -34,7 +34,8 @@ fn where_nobody_is_free_the_first_that_returns_is_parked_for() {
     let now = Instant::now();
     let open = refusal(FailureClass::CircuitOpen);
     let candidates = [opens_in("a", now, s(5)), opens_in("b", now, s(3))];
-    let Decision::Park { until, target } = decide(&RetryPolicy::default(), &refused(&open, &candidates, now)) else {
+    let Decision::Park { until, target, .. } = decide(&RetryPolicy::default(), &refused(&open, &candidates, now))
+    else {
         panic!("should park");
     };
     assert_eq!(target.as_str(), "b");

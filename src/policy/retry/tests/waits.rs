@@ -1,7 +1,10 @@
 //! How long is waited, and when something else is done instead.
 
 use super::*;
-use crate::policy::backoff::{Backoff, Jitter};
+use crate::{
+    domain::failure::TransportFault,
+    policy::backoff::{Backoff, Jitter},
+};
 
 /// The defaults without jitter.
 fn plain() -> RetryPolicy {
@@ -13,7 +16,7 @@ fn plain() -> RetryPolicy {
 #[test]
 fn the_same_target_is_waited_for_longer_after_each_of_its_failures() {
     let now = Instant::now();
-    let policy = RetryPolicy { max_retries: 4, ..plain() };
+    let policy = RetryPolicy { max_retries: 5, ..plain() };
     for (class, attempts, wait) in [
         (FailureClass::ServerError, 1, s(1)),
         (FailureClass::ServerError, 2, s(2)),
@@ -23,7 +26,7 @@ fn the_same_target_is_waited_for_longer_after_each_of_its_failures() {
         (FailureClass::Unknown, 1, s(1)),
     ] {
         let failure = failure(class);
-        let candidates = [Candidate { attempts, ..asked() }];
+        let candidates = [Candidate { attempts, failing: true, ..asked() }];
         let situation =
             Situation { retries_made: attempts - 1, ..Situation::new(now, now + s(600), &failure, &candidates) };
         let (target, planned, strategy, _) = again(decide(&policy, &situation));
@@ -33,9 +36,39 @@ fn the_same_target_is_waited_for_longer_after_each_of_its_failures() {
 }
 
 #[test]
+fn uniform_waits_are_those_of_backoff_whatever_failed() {
+    let now = Instant::now();
+    let policy = RetryPolicy { uniform_waits: true, retry_crash: true, max_retries: 3, ..plain() };
+    for class in [
+        FailureClass::RateLimited,
+        FailureClass::Overloaded,
+        FailureClass::ServerError,
+        FailureClass::Timeout,
+        FailureClass::Network,
+        FailureClass::Crash,
+        FailureClass::Unknown,
+    ] {
+        for (attempts, wait) in [(1, s(1)), (2, s(2)), (3, s(4))] {
+            let failure = Failure { never_sent: class == FailureClass::Network, ..failure(class) };
+            let candidates = [Candidate { attempts, failing: true, ..asked() }];
+            let situation =
+                Situation { retries_made: attempts - 1, ..Situation::new(now, now + s(600), &failure, &candidates) };
+            assert_eq!(again(decide(&policy, &situation)).1.duration, wait, "{class} after {attempts}");
+        }
+    }
+    for (seconds, least, most) in [(3, s(3), s(4)), (0, s(1), s(1)), (3600, s(300), s(360))] {
+        let failure = stated(FailureClass::RateLimited, seconds);
+        let candidates = [asked()];
+        let situation = Situation::new(now, now + s(900), &failure, &candidates);
+        let wait = again(decide(&policy, &situation)).1.duration;
+        assert!(least <= wait && wait <= most, "{seconds} s were stated, {wait:?} is waited");
+    }
+}
+
+#[test]
 fn throttling_has_its_own_cap() {
     let now = Instant::now();
-    let candidates = [Candidate { attempts: 30, ..asked() }];
+    let candidates = [Candidate { attempts: 30, failing: true, ..asked() }];
     for (class, wait) in [(FailureClass::RateLimited, s(20)), (FailureClass::ServerError, s(32))] {
         let failure = failure(class);
         let situation = Situation::new(now, now + s(600), &failure, &candidates);
@@ -55,8 +88,9 @@ fn another_target_that_is_free_is_asked_within_fifty_milliseconds() {
 fn a_target_that_failed_before_is_waited_for_like_the_one_that_just_failed() {
     let now = Instant::now();
     let failure = Failure { target: Some(TargetId::from("b")), ..failure(FailureClass::ServerError) };
-    let candidates = [asked(), Candidate { attempts: 1, ..fresh("b") }];
-    let situation = Situation { retries_made: 1, ..Situation::new(now, now + s(60), &failure, &candidates) };
+    let candidates = [asked(), Candidate { attempts: 1, failing: true, ..fresh("b") }];
+    let candidates = candidates.map(|one| Candidate { failing: true, ..one });
+    let situation = Situation { retries_made: 0, ..Situation::new(now, now + s(60), &failure, &candidates) };
     let (_, wait, ..) = again(decide(&plain(), &situation));
     assert_eq!(wait.duration, s(1));
 }
@@ -69,9 +103,9 @@ fn a_request_that_was_never_sent_is_sent_at_once_and_free_the_first_time_only() 
     let situation = Situation::new(now, now + s(60), &unsent, &candidates);
     let (target, wait, _, cost) = again(decide(&plain(), &situation));
     assert_eq!((target.as_str(), wait.duration, cost), ("a", Duration::ZERO, Cost::Free));
-    let candidates = [Candidate { attempts: 2, ..asked() }];
-    let situation = Situation { retries_made: 1, candidates: &candidates, ..situation };
-    let (_, wait, _, cost) = again(decide(&plain(), &situation));
+    let candidates = [Candidate { attempts: 2, failing: true, ..asked() }];
+    let situation = Situation { unsent_made: 2, candidates: &candidates, ..situation };
+    let (_, wait, _, cost) = again(decide(&RetryPolicy { max_retries: 3, ..plain() }, &situation));
     assert_eq!((wait.duration, cost), (s(2), Cost::Transient));
 }
 
@@ -82,7 +116,8 @@ fn overload_and_timeouts_ask_another_target_first_and_a_rate_limit_pays_the_thro
         let failure = Failure { never_sent: true, ..failure(class) };
         let now = Instant::now();
         let candidates = [Candidate { attempts: 2, ..asked() }, Candidate { healthy: false, ..fresh("b") }];
-        let situation = Situation { retries_made: 1, ..Situation::new(now, now + s(60), &failure, &candidates) };
+        let situation =
+            Situation { retries_made: 1, unsent_made: 2, ..Situation::new(now, now + s(60), &failure, &candidates) };
         let (target, _, _, planned) = again(decide(&plain(), &situation));
         assert_eq!((target.as_str(), planned), ("b", cost), "{class}");
         let first = Situation { retries_made: 0, ..situation };
@@ -95,7 +130,8 @@ fn overload_and_timeouts_ask_another_target_first_and_a_rate_limit_pays_the_thro
 fn other_first_does_not_mean_to_wait_for_another() {
     let now = Instant::now();
     let overloaded = failure(FailureClass::Overloaded);
-    let candidates = [asked(), Candidate { availability: Availability::At(now + s(30)), ..fresh("b") }];
+    let asked = Candidate { failing: true, ..asked() };
+    let candidates = [asked, Candidate { availability: Availability::At(now + s(30)), ..fresh("b") }];
     let (target, wait, ..) = again(decide(&plain(), &Situation::new(now, now + s(60), &overloaded, &candidates)));
     assert_eq!((target.as_str(), wait.duration), ("a", s(1)));
 }
@@ -154,7 +190,7 @@ fn nothing_is_begun_without_room_for_the_first_token() {
     for (p50, left, begun) in
         [(ms(700), ms(1700), true), (ms(700), ms(1699), false), (ms(10), ms(1300), true), (ms(10), ms(1299), false)]
     {
-        let candidates = [Candidate { first_token_p50: p50, ..asked() }];
+        let candidates = [Candidate { first_token_p50: p50, failing: true, ..asked() }];
         let decision = decide(&plain(), &Situation::new(now, now + left, &server, &candidates));
         if begun {
             assert_eq!(again(decision).1.duration, s(1));
@@ -227,8 +263,75 @@ fn a_stated_wait_that_the_gate_keeps_too_is_no_parking() {
 fn whoever_could_be_done_first_decides_how_much_time_was_needed() {
     let now = Instant::now();
     let server = failure(FailureClass::ServerError);
-    let candidates = [asked(), Candidate { first_token_p50: s(5), ..fresh("b") }];
+    let candidates = [Candidate { failing: true, ..asked() }, Candidate { first_token_p50: s(5), ..fresh("b") }];
     let decision = decide(&plain(), &Situation::new(now, now + s(1), &server, &candidates));
     let needed = s(1) + candidates[0].first_token_p50.max(ms(300));
     assert_eq!(decision, Decision::Stop(StopReason::DeadlineTooClose { needed }));
+}
+
+#[test]
+fn a_lone_failure_is_waited_for_shortly_and_an_outage_for_long_before_the_last_attempt() {
+    let now = Instant::now();
+    let server = failure(FailureClass::ServerError);
+    for (failing, erratic, retries_made, wait) in [
+        (false, false, 0, ms(100)),
+        (true, false, 0, s(1)),
+        (false, true, 1, ms(100)),
+        (false, false, 1, s(5)),
+        (true, false, 1, s(5)),
+    ] {
+        let candidates = [Candidate { failing, erratic, ..asked() }];
+        let situation = Situation { retries_made, ..Situation::new(now, now + s(60), &server, &candidates) };
+        let (_, planned, ..) = again(decide(&plain(), &situation));
+        assert_eq!(planned.duration, wait, "failing: {failing}, erratic: {erratic}, after {retries_made}");
+    }
+    let candidates = [Candidate { failing: true, ..asked() }];
+    let situation = Situation { retries_made: 1, ..Situation::new(now, now + s(4), &server, &candidates) };
+    assert_eq!(again(decide(&plain(), &situation)).1.duration, s(3), "what the deadline leaves");
+}
+
+#[test]
+fn where_every_target_failed_the_last_attempt_is_made_after_a_wait_whatever_was_stated() {
+    let now = Instant::now();
+    let candidates = [asked(), Candidate { attempts: 1, ..fresh("b") }];
+    for failure in [failure(FailureClass::ServerError), stated(FailureClass::RateLimited, 1)] {
+        let situation = Situation { retries_made: 1, ..Situation::new(now, now + s(60), &failure, &candidates) };
+        let (_, wait, ..) = again(decide(&plain(), &situation));
+        assert!(wait.duration >= s(5), "{wait:?} after {}", failure.class);
+    }
+}
+
+#[test]
+fn silence_is_not_waited_for_once_more() {
+    let silent = Failure { fault: Some(TransportFault::FirstTokenTimeout), ..failure(FailureClass::Timeout) };
+    assert!(again(after(&silent, &[Candidate { failing: true, ..asked() }])).1.duration <= ms(50));
+    let now = Instant::now();
+    let candidates = [Candidate { attempts: 2, ..asked() }, fresh("b")];
+    let situation = Situation { retries_made: 1, ..Situation::new(now, now + s(60), &silent, &candidates) };
+    let (target, wait, ..) = again(decide(&plain(), &situation));
+    assert_eq!(target, "b");
+    assert!(wait.duration <= ms(50), "{wait:?}");
+}
+
+#[test]
+fn after_a_target_was_stayed_with_in_vain_the_other_is_called_at_once_only_where_it_answers() {
+    let now = Instant::now();
+    let server = failure(FailureClass::ServerError);
+    for answers in [true, false] {
+        let candidates = [Candidate { attempts: 2, failing: true, ..asked() }, Candidate { answers, ..fresh("b") }];
+        let situation = Situation { retries_made: 1, ..Situation::new(now, now + s(60), &server, &candidates) };
+        let (target, wait, ..) = again(decide(&plain(), &situation));
+        assert_eq!((target.as_str(), wait.duration <= ms(50)), ("b", answers), "{wait:?}");
+    }
+}
+
+#[test]
+fn a_target_is_stayed_with_only_where_retries_are_left_for_the_others() {
+    let now = Instant::now();
+    let server = failure(FailureClass::ServerError);
+    let candidates = [asked(), fresh("b")];
+    for (max_retries, target) in [(1, "b"), (2, "a")] {
+        let policy = RetryPolicy { max_retries, ..plain() };
+        assert_eq!(again(decide(&policy, &Situation::new(now, now + s(60), &server, &candidates))).0, target);
+    }
 }

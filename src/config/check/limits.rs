@@ -1,0 +1,41 @@
+//! Ranges of what callers may hold, and of how long they may take.
+
+use std::time::Duration;
+
+use super::Checker;
+use crate::config::server::ServerConfig;
+
+const MIB: u64 = 1 << 20;
+
+impl Checker<'_> {
+    pub(super) fn limits(&mut self, server: &ServerConfig) {
+        let limits = &server.limits;
+        for (name, value, most) in [
+            ("connections", limits.connections, 1_000_000),
+            ("messages", limits.messages, 1_000_000),
+            ("parts", limits.parts, 1_000_000),
+            ("tools", limits.tools, 100_000),
+        ] {
+            self.range(&format!("server.limits.{name}"), &value, &1, &most, &format!("from 1 to {most}"));
+        }
+        let entries = "from 1000 to 100000000";
+        self.range("server.limits.entries", &limits.entries, &1_000, &100_000_000, entries);
+        for (name, value) in [
+            ("bytes_in_flight", limits.bytes_in_flight),
+            ("bytes_in_flight_per_tenant", limits.bytes_in_flight_per_tenant),
+            ("bytes_in_flight_per_connection", limits.bytes_in_flight_per_connection),
+        ] {
+            self.range(&format!("server.limits.{name}"), &value, &MIB, &(MIB << 20), "from 1MiB to 1TiB");
+        }
+        let (timeouts, least, most) = (&server.timeouts, Duration::from_millis(100), Duration::from_mins(5));
+        for (name, value) in [("handshake", timeouts.handshake), ("head", timeouts.head)] {
+            self.range(&format!("server.timeouts.{name}"), &value, &least, &most, "from 100ms to 5m");
+        }
+        self.range("server.timeouts.body", &timeouts.body, &least, &Duration::from_hours(1), "from 100ms to 1h");
+        let (least, most) = (Duration::from_secs(1), Duration::from_hours(24));
+        self.range("server.timeouts.idle", &timeouts.idle, &least, &most, "from 1s to 24h");
+        if !server.watchdog.is_zero() {
+            self.range("server.watchdog", &server.watchdog, &least, &Duration::from_hours(1), "0s, or from 1s to 1h");
+        }
+    }
+}

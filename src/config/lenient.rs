@@ -1,0 +1,44 @@
+//! Which faults of a file are no reason to refuse it, where the file says `on_invalid_setting: default`.
+//!
+//! Only settings of how calls are recovered may be replaced: an address, a key or a target that is wrong is never
+//! guessed.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{
+    fault::Fault,
+    tree::{Node, Value},
+};
+
+/// What is done about a setting of recovery that is not valid.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum OnInvalidSetting {
+    /// The configuration is refused, with all that is wrong.
+    #[default]
+    Refuse,
+    /// The setting is left out, so that its default is in force, and a warning says so.
+    Default,
+}
+
+/// The sections whose settings may fall back to their defaults.
+const SECTIONS: [&str; 10] =
+    ["policies", "operations", "timers", "circuit", "gates", "budget", "admission", "concurrency", "texts", "events"];
+
+/// Whether the file, or the preset that it names, wants invalid settings replaced.
+pub(super) fn is_wanted(tree: &Node) -> bool {
+    let setting = tree.get("on_invalid_setting").map(|node| &node.value);
+    matches!(setting, Some(Value::Text(text)) if text == "default")
+}
+
+/// Whether all that is wrong can be left out; `left_out` was already, so that it would not help.
+pub(super) fn can_leave_out(faults: &[Fault], left_out: &[Fault]) -> bool {
+    let section = |fault: &Fault| fault.path.split(['.', '[']).next().unwrap_or_default().to_owned();
+    !faults.is_empty()
+        && faults.iter().all(|fault| {
+            SECTIONS.contains(&section(fault).as_str())
+                && fault.path.contains('.')
+                && left_out.iter().all(|before| before.path != fault.path)
+        })
+}

@@ -1,0 +1,24 @@
+//! What a caller does to its history after an invocation.
+
+use serde::{Deserialize, Serialize};
+
+use crate::domain::message::Message;
+
+/// What a caller does to its history so that its next request continues exactly what the model saw.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct HistoryPatch {
+    /// How many of the caller's last messages are replaced; 0 where everything is only appended.
+    pub replace_tail: u32,
+    /// The messages that take their place and follow: what was changed or noted, then the assistant's turn.
+    pub messages: Vec<Message>,
+}
+
+impl HistoryPatch {
+    /// Applies the patch to the history that was sent.
+    pub fn apply(&self, history: &mut Vec<Message>) {
+        let replaced = usize::try_from(self.replace_tail).unwrap_or(usize::MAX);
+        history.truncate(history.len().saturating_sub(replaced));
+        history.extend(self.messages.iter().cloned());
+    }
+}

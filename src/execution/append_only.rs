@@ -1,0 +1,282 @@
+//! Delivery to clients that cannot take back: what was sent only ever grows, whatever restarts below.
+//!
+//! Steps of the engine come in, and steps without a rewind go out. A restarted attempt is compared with what was sent:
+//! nothing goes out while it only repeats that, and the rest goes out once it has. Where every attempt says something
+//! else, the text that was sent is continued by a target that can, and the invocation fails where none can. It pulls the
+//! engine's steps one by one, and what it lets out is what the journal records and every follower sees.
+
+mod rest;
+mod seam;
+
+use std::collections::VecDeque;
+
+use async_stream::stream;
+use futures_util::StreamExt as _;
+
+use self::seam::{Diverged, Piece, Seam};
+use crate::{
+    config::server::{HoldBack, OnDivergence},
+    domain::{
+        completion::BlockKind,
+        failure::{Failure, FailureClass},
+        fold::{Block, Progress, hash_text},
+        invocation::{HistoryPatch, Outcome},
+    },
+    engine::Engine,
+    layers::{ProgressStream, observe::Incoming},
+    policy::continuation::{ContinuationStitcher, Stitched, Way},
+};
+
+/// Runs an invocation of which `sent` was sent before, and lets its steps out without ever taking anything back.
+///
+/// # Errors
+/// When it is refused before any attempt: too much work.
+pub(super) async fn run(engine: &Engine, incoming: Incoming, sent: &[Block]) -> Result<ProgressStream, Failure> {
+    let settings = engine.config().server.openai_front.clone().unwrap_or_default();
+    let mut seam = Seam::new(settings.hold_back);
+    seam.restore(sent);
+    if !sent.is_empty() {
+        incoming.append_only.sent();
+    }
+    let steps = engine.run(incoming.clone()).await?;
+    let mut filter = AppendOnlyFilter {
+        engine: engine.clone(),
+        incoming,
+        steps,
+        seam,
+        writer: BlockWriter::after(sent),
+        on_divergence: settings.on_divergence,
+        hold_back: settings.hold_back,
+        begun: None,
+        has_diverged: false,
+        is_given_up: false,
+        ready: VecDeque::new(),
+    };
+    Ok(Box::pin(stream! {
+        loop {
+            while let Some(step) = filter.ready.pop_front() {
+                let is_end = matches!(step, Progress::Terminal(_));
+                yield step;
+                if is_end {
+                    return;
+                }
+            }
+            match filter.steps.next().await {
+                Some(step) => filter.take(step).await,
+                None => return,
+            }
+        }
+    }))
+}
+
+/// One answer on its way out.
+struct AppendOnlyFilter {
+    engine: Engine,
+    incoming: Incoming,
+    steps: ProgressStream,
+    seam: Seam,
+    writer: BlockWriter,
+    on_divergence: OnDivergence,
+    hold_back: HoldBack,
+    /// Where the steps are those of the rest of an answer: its beginning.
+    begun: Option<Begun>,
+    /// Whether an attempt said something else than what was sent.
+    has_diverged: bool,
+    /// Whether the running attempt did.
+    is_given_up: bool,
+    ready: VecDeque<Progress>,
+}
+
+/// The beginning of an answer that is being continued.
+struct Begun {
+    outcome: Box<Outcome>,
+    stitcher: ContinuationStitcher,
+    /// The text of both parts, as far as it was sent.
+    text: String,
+}
+
+/// Writes pieces as steps of blocks that only grow.
+#[derive(Debug, Default)]
+struct BlockWriter {
+    last_block: u32,
+    /// The block that is being written: its number, its kind and its text.
+    open: Option<(u32, BlockKind, String)>,
+}
+
+// === impl AppendOnlyFilter ===
+
+impl AppendOnlyFilter {
+    async fn take(&mut self, step: Progress) {
+        if let Progress::Terminal(outcome) = step {
+            return self.over(outcome).await;
+        }
+        if matches!(step, Progress::AttemptStarted { .. }) {
+            self.is_given_up = false;
+        }
+        match self.seam.step(&step) {
+            Ok(pieces) => self.send(pieces),
+            // Another attempt may repeat what was sent; what remains of this one is of no use.
+            Err(Diverged) if !self.is_given_up => {
+                self.incoming.append_only.diverged();
+                (self.has_diverged, self.is_given_up) = (true, true);
+            }
+            Err(Diverged) => {}
+        }
+        match step {
+            Progress::BlockStart { .. }
+            | Progress::BlockDelta { .. }
+            | Progress::BlockStop { .. }
+            | Progress::Rewind { .. }
+            | Progress::Terminal(_) => {}
+            Progress::AttemptStarted { .. }
+            | Progress::ContextInjected { .. }
+            | Progress::Recovery { .. }
+            | Progress::Parked { .. }
+            | Progress::Usage { .. } => {
+                let earlier = self.begun.as_ref().map_or(0, |begun| rest::last_attempt(&begun.outcome));
+                self.ready.push_back(rest::renumbered(step, earlier));
+            }
+        }
+    }
+
+    fn send(&mut self, pieces: Vec<Piece>) {
+        for piece in pieces {
+            let piece = match (piece, &mut self.begun) {
+                (Piece::Text(text), Some(begun)) => {
+                    let stitched = begun.stitcher.push(&text);
+                    self.send_stitched(stitched);
+                    continue;
+                }
+                (piece, _) => piece,
+            };
+            // Reasoning is never compared: it binds no attempt.
+            if !matches!(piece, Piece::Reasoning(_)) {
+                self.incoming.append_only.sent();
+            }
+            self.ready.extend(self.writer.write(piece));
+        }
+    }
+
+    /// Sends what of a continuation is new. A text that begins anew is never glued to what was sent.
+    fn send_stitched(&mut self, stitched: Stitched) {
+        match stitched {
+            Stitched::New(text) if !text.is_empty() => {
+                if let Some(begun) = &mut self.begun {
+                    begun.text.push_str(&text);
+                }
+                self.ready.extend(self.writer.write(Piece::Text(text)));
+            }
+            Stitched::New(_) | Stitched::Undecided => {}
+            Stitched::Anew(_) => {
+                if let Some(begun) = self.begun.take() {
+                    self.end(broken(begun.outcome));
+                }
+            }
+        }
+    }
+
+    async fn over(&mut self, outcome: Box<Outcome>) {
+        match &outcome.result {
+            Ok(_) => match self.seam.finish() {
+                Ok(pieces) => {
+                    self.send(pieces);
+                    if let Some(stitched) = self.begun.as_mut().map(|begun| begun.stitcher.finish()) {
+                        self.send_stitched(stitched);
+                    }
+                    self.ready.extend(self.writer.close());
+                    self.end(outcome);
+                }
+                Err(Diverged) => self.diverged(outcome).await,
+            },
+            Err(failure) if self.has_diverged && failure.class != FailureClass::Cancelled => {
+                self.diverged(outcome).await;
+            }
+            Err(_) => self.end(outcome),
+        }
+    }
+
+    /// Ends the answer. Of several ends the first one counts, which nothing follows.
+    fn end(&mut self, outcome: Box<Outcome>) {
+        let outcome = match self.begun.take() {
+            Some(Begun { outcome: begun, text, .. }) => rest::joined(*begun, text, *outcome),
+            None => *outcome,
+        };
+        self.ready.push_back(Progress::Terminal(Box::new(outcome)));
+    }
+
+    /// What was sent is not how any new answer begins: it is continued where a target can, else the invocation fails.
+    async fn diverged(&mut self, outcome: Box<Outcome>) {
+        let may_continue =
+            self.on_divergence == OnDivergence::Continue && self.begun.is_none() && self.seam.sent_only_text();
+        let text = self.seam.sent_text().to_owned();
+        let request = if may_continue { rest::request(&self.incoming, &text) } else { None };
+        let Some(request) = request else { return self.end(broken(outcome)) };
+        match self.engine.run(request).await {
+            Ok(steps) => {
+                self.steps = steps;
+                self.seam = Seam::new(self.hold_back);
+                (self.has_diverged, self.is_given_up) = (false, false);
+                let stitcher = ContinuationStitcher::new(text.as_str().into(), Way::Prefill);
+                self.begun = Some(Begun { outcome, stitcher, text });
+            }
+            Err(refused) => self.end(Box::new(Outcome { result: Err(refused), ..*outcome })),
+        }
+    }
+}
+
+/// The same attempts, but what was sent cannot be completed.
+fn broken(outcome: Box<Outcome>) -> Box<Outcome> {
+    let message = "the answer broke off, and the new attempt's text is not the one that was sent; discard this answer and \
+                   ask again";
+    let mut failure = Failure::local(FailureClass::StreamInterrupted, message);
+    (failure.never_sent, failure.target) = (false, outcome.target.clone());
+    let reasoning = "What was sent could not be taken back, and no attempt repeated it.".to_owned();
+    Box::new(Outcome { result: Err(failure), reasoning, history_patch: HistoryPatch::default(), ..*outcome })
+}
+
+// === impl BlockWriter ===
+
+impl BlockWriter {
+    /// Writes on behind these blocks.
+    fn after(sent: &[Block]) -> Self {
+        let last_block = sent.iter().map(|block| block.id).max().unwrap_or(0);
+        let open = sent.last().filter(|block| !block.stopped);
+        Self { last_block, open: open.map(|block| (block.id, block.kind.clone(), block.text.clone())) }
+    }
+
+    fn write(&mut self, piece: Piece) -> Vec<Progress> {
+        match piece {
+            Piece::Text(text) => self.grow(&BlockKind::Text, &text),
+            Piece::Reasoning(text) => self.grow(&BlockKind::Reasoning, &text),
+            Piece::Refusal(text) => self.grow(&BlockKind::Refusal, &text),
+            Piece::ToolCall(call) => {
+                let mut steps = self.close();
+                steps.extend(self.grow(&BlockKind::ToolCall { id: call.id, name: call.name }, &call.arguments));
+                steps.extend(self.close());
+                steps
+            }
+        }
+    }
+
+    fn grow(&mut self, kind: &BlockKind, more: &str) -> Vec<Progress> {
+        let mut steps = Vec::new();
+        if self.open.as_ref().is_some_and(|(_, open, _)| open != kind) {
+            steps.extend(self.close());
+        }
+        let (block, _, text) = self.open.get_or_insert_with(|| {
+            self.last_block += 1;
+            steps.push(Progress::BlockStart { block: self.last_block, kind: kind.clone() });
+            (self.last_block, kind.clone(), String::new())
+        });
+        steps.push(Progress::BlockDelta { block: *block, offset: text.len() as u64, text: more.to_owned() });
+        text.push_str(more);
+        steps
+    }
+
+    /// Ends the block that is being written.
+    fn close(&mut self) -> Vec<Progress> {
+        let Some((block, _, text)) = self.open.take() else { return Vec::new() };
+        let (bytes, hash) = (text.len() as u64, hash_text(&text));
+        vec![Progress::BlockStop { block, bytes, hash, opaque: None, committed: true }]
+    }
+}

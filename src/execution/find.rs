@@ -1,0 +1,37 @@
+//! Finding what the journal knows of an invocation.
+
+use super::{Executions, Name};
+use crate::{
+    domain::ids::{InvocationId, TenantId},
+    journal::{Entry, JournalError, Record},
+};
+
+impl Executions {
+    /// The invocation of a tenant, by name.
+    ///
+    /// # Errors
+    /// When the journal fails.
+    pub async fn find(&self, tenant: &TenantId, name: &Name) -> Result<Option<Record>, JournalError> {
+        let found = match name {
+            Name::Id(id) => self.shared.journal.get(id).await?,
+            Name::Request(request) => self.shared.journal.get_by_request(tenant, request).await?,
+        };
+        Ok(found.filter(|record| record.tenant == *tenant))
+    }
+
+    /// The recorded steps of an invocation, at most `limit`.
+    ///
+    /// # Errors
+    /// When the journal fails.
+    pub async fn steps(&self, id: &InvocationId, limit: usize) -> Result<Vec<Entry>, JournalError> {
+        Ok(self.shared.journal.read(id, 0, limit).await?.map(|page| page.entries).unwrap_or_default())
+    }
+
+    /// An invocation by its id, whoever's it is: for those who administer.
+    ///
+    /// # Errors
+    /// When the journal fails.
+    pub async fn find_of_any(&self, id: &InvocationId) -> Result<Option<Record>, JournalError> {
+        self.shared.journal.get(id).await
+    }
+}

@@ -1,0 +1,31 @@
+//! Bounds the values of a JSON body before it is read: a number takes two bytes on the wire and some hundred in memory.
+
+/// Whether a body surely has at most `max` values, nested ones included: it counts the marks before values and keys, which
+/// are at least as many. A body that is no JSON is left to its reader.
+#[must_use]
+pub fn has_at_most(max: usize, body: &[u8]) -> bool {
+    let (mut marks, mut in_string, mut escaped) = (1_usize, false, false);
+    for byte in body {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' if in_string => escaped = true,
+            b'"' => in_string = !in_string,
+            b',' | b':' | b'[' | b'{' if !in_string => marks += 1,
+            _ => {}
+        }
+    }
+    marks <= max
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn marks_are_counted_and_what_is_in_texts_is_not() {
+        assert!(has_at_most(1, br#""a, b: [c] {d} \", e""#));
+        assert!(has_at_most(9, br#"{"a": [1, 2, "x,y"], "b": {}}"#));
+        assert!(!has_at_most(8, br#"{"a": [1, 2, "x,y"], "b": {}}"#));
+        assert!(!has_at_most(1000, format!("[{}0]", "0,".repeat(1000)).as_bytes()));
+    }
+}

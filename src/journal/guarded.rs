@@ -1,0 +1,290 @@
+//! A database's journal under guard: its failures are noticed at once, waited for briefly, and end by themselves.
+//!
+//! It judges the store by writes, not by reads: while nothing was written for a while, it writes a probe. An operation
+//! that takes long, or fails, has the store probed at once. A store that fails its probe is away: every operation then
+//! fails at once instead of waiting, and the store is opened anew, from its file or server, again and again, until a
+//! probe succeeds. So a disk that was full, a file that was locked, replaced or removed, and a server that was stopped
+//! or frozen cost no restart, and connections that broke are left behind with the store that had them.
+
+mod operations;
+
+use std::{
+    collections::HashMap,
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use arc_swap::ArcSwap;
+use futures_util::future::BoxFuture;
+use tokio::{
+    sync::{Notify, watch},
+    task::JoinSet,
+    time::{Instant, sleep, timeout},
+};
+
+use super::{AppendError, FinishError, Journal as _, JournalError, SqlJournal, ThreadError, instance::Instance};
+
+/// How long an operation may take before the store is probed.
+const SLOW: Duration = Duration::from_millis(500);
+/// How long an operation may take in all. What reads or removes a lot may take longer.
+const LONGEST: Duration = Duration::from_secs(10);
+/// How long a probe may take.
+const PROBE_WITHIN: Duration = Duration::from_millis(1500);
+/// How long after the last write the store is probed.
+const PROBE_AFTER: Duration = Duration::from_secs(2);
+/// How often a store that is away is opened anew.
+const REOPEN_EVERY: Duration = Duration::from_millis(500);
+/// How long opening it may take.
+const REOPEN_WITHIN: Duration = Duration::from_secs(3);
+
+/// Whether the journal's store takes writes.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum StoreHealth {
+    /// It does.
+    #[default]
+    Up,
+    /// It does not: why.
+    Down(String),
+}
+
+/// Opens the store, from the beginning.
+pub(super) type Open = Box<dyn Fn() -> BoxFuture<'static, Result<SqlJournal, JournalError>> + Send + Sync>;
+
+/// A database's journal, and what is known of its store.
+pub struct GuardedJournal {
+    guard: Arc<Guard>,
+    /// Probes; ended when the journal is dropped.
+    _probing: JoinSet<()>,
+    /// That this process uses the store's file.
+    _instance: Option<Instance>,
+}
+
+struct Guard {
+    current: ArcSwap<SqlJournal>,
+    open: Open,
+    health: watch::Sender<StoreHealth>,
+    suspected: Notify,
+    written_at: Mutex<Instant>,
+    /// What was read of the store's properties: a store that is made anew gets the same.
+    properties: Mutex<HashMap<String, String>>,
+}
+
+/// How an operation's error says that the store is away.
+trait OfStore: From<JournalError> {
+    /// The store's own failure, where it is one.
+    fn of_store(&self) -> Option<&JournalError>;
+}
+
+// === impl GuardedJournal ===
+
+impl GuardedJournal {
+    /// Opens a store and guards it.
+    ///
+    /// # Errors
+    /// [`JournalError`] when the store cannot be opened at all.
+    pub(super) async fn start(instance: Option<Instance>, open: Open) -> Result<Self, JournalError> {
+        let first = open().await?;
+        if instance.as_ref().is_some_and(Instance::is_alone) {
+            first.give_up_all().await?;
+        }
+        let instance = instance.and_then(Instance::shared);
+        let guard = Arc::new(Guard {
+            current: ArcSwap::from_pointee(first),
+            open,
+            health: watch::Sender::new(StoreHealth::Up),
+            suspected: Notify::new(),
+            written_at: Mutex::new(Instant::now()),
+            properties: Mutex::default(),
+        });
+        let mut probing = JoinSet::new();
+        let probed = Arc::clone(&guard);
+        probing.spawn(async move { probed.keep_probing().await });
+        Ok(Self { guard, _probing: probing, _instance: instance })
+    }
+
+    /// Does something with the store while it is there.
+    async fn with<T, E: OfStore>(
+        &self,
+        longest: Duration,
+        work: impl AsyncFnOnce(&SqlJournal) -> Result<T, E>,
+    ) -> Result<T, E> {
+        self.guard.with(longest, work).await
+    }
+
+    /// The same, for what writes: its success says that the store is well.
+    async fn write<T, E: OfStore>(&self, work: impl AsyncFnOnce(&SqlJournal) -> Result<T, E>) -> Result<T, E> {
+        let done = self.guard.with(LONGEST, work).await;
+        if done.is_ok() {
+            self.guard.wrote();
+        }
+        done
+    }
+}
+
+impl fmt::Debug for GuardedJournal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("GuardedJournal").field("health", &*self.guard.health.borrow()).finish_non_exhaustive()
+    }
+}
+
+// === impl Guard ===
+
+impl Guard {
+    async fn with<T, E: OfStore>(
+        &self,
+        longest: Duration,
+        work: impl AsyncFnOnce(&SqlJournal) -> Result<T, E>,
+    ) -> Result<T, E> {
+        if let StoreHealth::Down(reason) = &*self.health.borrow() {
+            return Err(JournalError::Unavailable(reason.clone()).into());
+        }
+        let current = self.current.load_full();
+        let done = {
+            let mut working = std::pin::pin!(work(&current));
+            if let Ok(done) = timeout(SLOW, &mut working).await {
+                done
+            } else {
+                self.suspected.notify_one();
+                let mut health = self.health.subscribe();
+                tokio::select! {
+                    done = &mut working => done,
+                    reason = is_down(&mut health) => Err(JournalError::Unavailable(reason).into()),
+                    () = sleep(longest) => Err(JournalError::Unavailable("it takes too long".to_owned()).into()),
+                }
+            }
+        };
+        if done.as_ref().is_err_and(|error| error.of_store().is_some_and(JournalError::is_of_the_store)) {
+            self.suspected.notify_one();
+        }
+        done
+    }
+
+    fn wrote(&self) {
+        *self.written_at.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+    }
+
+    fn last_written(&self) -> Instant {
+        *self.written_at.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Probes the store for ever: when it is suspected, when nothing was written for a while, and while it is away.
+    async fn keep_probing(&self) {
+        loop {
+            let idle_until = self.last_written() + PROBE_AFTER;
+            tokio::select! {
+                () = self.suspected.notified() => {}
+                () = tokio::time::sleep_until(idle_until) => {
+                    if self.last_written() + PROBE_AFTER > Instant::now() {
+                        continue;
+                    }
+                }
+            }
+            let current = self.current.load_full();
+            if let Err(error) = self.probe(&current).await {
+                drop(current);
+                self.become_down(&error);
+                self.reopen().await;
+            }
+        }
+    }
+
+    async fn probe(&self, store: &SqlJournal) -> Result<(), JournalError> {
+        let began = Instant::now();
+        match timeout(PROBE_WITHIN, store.probe()).await {
+            Ok(Ok(())) => {
+                self.wrote();
+                Ok(())
+            }
+            Ok(Err(error)) => Err(error),
+            // It is busy, not away, where others could write meanwhile.
+            Err(_) if self.last_written() > began => Ok(()),
+            Err(_) => Err(JournalError::Unavailable("its store does not respond".to_owned())),
+        }
+    }
+
+    /// Opens the store anew until it takes a write.
+    async fn reopen(&self) {
+        loop {
+            let opened = timeout(REOPEN_WITHIN, (self.open)()).await;
+            let opened =
+                opened.unwrap_or_else(|_| Err(JournalError::Unavailable("it cannot be opened in time".to_owned())));
+            let taken = match opened {
+                Ok(store) => self.take_in(&store).await.map(|()| store),
+                Err(error) => Err(error),
+            };
+            match taken {
+                Ok(store) => {
+                    self.current.store(Arc::new(store));
+                    self.health.send_replace(StoreHealth::Up);
+                    return;
+                }
+                Err(error) => self.become_down(&error),
+            }
+            sleep(REOPEN_EVERY).await;
+        }
+    }
+
+    /// Checks a store that was opened anew, and gives it the properties of the one that it replaces.
+    async fn take_in(&self, store: &SqlJournal) -> Result<(), JournalError> {
+        self.probe(store).await?;
+        let known = self.properties().clone();
+        for (name, value) in known {
+            store.property(&name, value).await?;
+        }
+        Ok(())
+    }
+
+    fn properties(&self) -> MutexGuard<'_, HashMap<String, String>> {
+        self.properties.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn become_down(&self, error: &JournalError) {
+        let reason = error.reason();
+        self.health.send_if_modified(|health| {
+            let fresh = *health == StoreHealth::Up;
+            *health = StoreHealth::Down(reason);
+            fresh
+        });
+    }
+}
+
+/// Returns when the store is away, with why.
+async fn is_down(health: &mut watch::Receiver<StoreHealth>) -> String {
+    // The sender lives as long as the journal that is asked.
+    let down = health.wait_for(|health| *health != StoreHealth::Up).await;
+    let reason = down.ok().and_then(|health| match &*health {
+        StoreHealth::Down(reason) => Some(reason.clone()),
+        StoreHealth::Up => None,
+    });
+    reason.unwrap_or_default()
+}
+
+// === impl OfStore ===
+
+impl OfStore for JournalError {
+    fn of_store(&self) -> Option<&JournalError> {
+        Some(self)
+    }
+}
+
+impl OfStore for AppendError {
+    fn of_store(&self) -> Option<&JournalError> {
+        if let Self::Store(error) = self { Some(error) } else { None }
+    }
+}
+
+impl OfStore for ThreadError {
+    fn of_store(&self) -> Option<&JournalError> {
+        if let Self::Store(error) = self { Some(error) } else { None }
+    }
+}
+
+impl OfStore for FinishError {
+    fn of_store(&self) -> Option<&JournalError> {
+        match self {
+            Self::Append(error) => error.of_store(),
+            Self::Thread(error) => error.of_store(),
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! The journal's operations, each of them under guard.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use tokio::sync::watch;
+
+use super::{
+    super::{
+        Answer, AppendError, Begun, CancelWish, Changes, Compacted, Entry, Finish, FinishError, Held, Journal, Locked,
+        NewInvocation, Owner, Page, Record, Renewed, SqlJournal, Stats, Takeover, Thread, ThreadCommit, ThreadError,
+        ThreadKey,
+    },
+    GuardedJournal, LONGEST, StoreHealth,
+};
+use crate::domain::{
+    ids::{InvocationId, RequestId, TenantId},
+    invocation::Outcome,
+    upstream::UpstreamHandle,
+};
+
+// === impl Journal ===
+
+impl Journal for GuardedJournal {
+    fn health(&self) -> Option<watch::Receiver<StoreHealth>> {
+        Some(self.guard.health.subscribe())
+    }
+
+    fn begin(&self, new: NewInvocation, now: Timestamp) -> Answer<'_, Begun> {
+        Box::pin(self.write(async move |store| store.begin(new, now).await))
+    }
+
+    fn append<'a>(&'a self, id: &'a InvocationId, entries: &'a [Entry]) -> Answer<'a, (), AppendError> {
+        Box::pin(self.write(async move |store| store.append(id, entries).await))
+    }
+
+    fn remember<'a>(&'a self, held: &'a Held, upstream: &'a UpstreamHandle) -> Answer<'a, bool, AppendError> {
+        Box::pin(self.write(async move |store| store.remember(held, upstream).await))
+    }
+
+    fn read<'a>(&'a self, id: &'a InvocationId, after_seq: u64, limit: usize) -> Answer<'a, Option<Page>> {
+        Box::pin(self.with(LONGEST, async move |store| store.read(id, after_seq, limit).await))
+    }
+
+    fn finish(&self, end: Finish, now: Timestamp) -> Answer<'_, (), FinishError> {
+        Box::pin(self.write(async move |store| store.finish(end, now).await))
+    }
+
+    fn get<'a>(&'a self, id: &'a InvocationId) -> Answer<'a, Option<Record>> {
+        Box::pin(self.with(LONGEST, async move |store| store.get(id).await))
+    }
+
+    fn get_by_request<'a>(&'a self, tenant: &'a TenantId, request: &'a RequestId) -> Answer<'a, Option<Record>> {
+        Box::pin(self.with(LONGEST, async move |store| store.get_by_request(tenant, request).await))
+    }
+
+    fn renew<'a>(&'a self, owner: &'a Owner, held: &'a [Held], now: Timestamp) -> Answer<'a, Renewed> {
+        Box::pin(self.with(LONGEST, async move |store| store.renew(owner, held, now).await))
+    }
+
+    fn release<'a>(&'a self, owner: &'a Owner, held: &'a [Held]) -> Answer<'a, ()> {
+        Box::pin(self.with(LONGEST, async move |store| store.release(owner, held).await))
+    }
+
+    fn expired(&self, now: Timestamp, limit: usize) -> Answer<'_, Vec<Held>> {
+        Box::pin(self.with(LONGEST, async move |store| store.expired(now, limit).await))
+    }
+
+    fn released(&self, limit: usize) -> Answer<'_, Vec<Held>> {
+        Box::pin(self.with(LONGEST, async move |store| store.released(limit).await))
+    }
+
+    fn take_over<'a>(&'a self, expected: &'a Held, owner: &'a Owner, now: Timestamp) -> Answer<'a, Takeover> {
+        Box::pin(self.with(LONGEST, async move |store| store.take_over(expected, owner, now).await))
+    }
+
+    fn free_request<'a>(&'a self, id: &'a InvocationId) -> Answer<'a, ()> {
+        Box::pin(self.with(LONGEST, async move |store| store.free_request(id).await))
+    }
+
+    fn request_cancel<'a>(&'a self, id: &'a InvocationId) -> Answer<'a, CancelWish> {
+        Box::pin(self.with(LONGEST, async move |store| store.request_cancel(id).await))
+    }
+
+    fn changes(&self, id: &InvocationId) -> Changes {
+        self.guard.current.load().changes(id)
+    }
+
+    fn load_thread<'a>(&'a self, key: &'a ThreadKey) -> Answer<'a, Option<Thread>> {
+        Box::pin(self.with(LONGEST, async move |store| store.load_thread(key).await))
+    }
+
+    fn lock_thread<'a>(
+        &'a self,
+        key: &'a ThreadKey,
+        invocation: &'a InvocationId,
+        now: Timestamp,
+    ) -> Answer<'a, Locked> {
+        Box::pin(self.with(LONGEST, async move |store| store.lock_thread(key, invocation, now).await))
+    }
+
+    fn commit_thread<'a>(
+        &'a self,
+        key: &'a ThreadKey,
+        invocation: &'a InvocationId,
+        commit: ThreadCommit,
+        now: Timestamp,
+    ) -> Answer<'a, u64, ThreadError> {
+        Box::pin(self.write(async move |store| store.commit_thread(key, invocation, commit, now).await))
+    }
+
+    fn fail_thread<'a>(
+        &'a self,
+        key: &'a ThreadKey,
+        outcome: &'a Outcome,
+        now: Timestamp,
+    ) -> Answer<'a, (), ThreadError> {
+        Box::pin(self.write(async move |store| store.fail_thread(key, outcome, now).await))
+    }
+
+    fn delete_thread<'a>(
+        &'a self,
+        key: &'a ThreadKey,
+        version: Option<u64>,
+        now: Timestamp,
+    ) -> Answer<'a, bool, ThreadError> {
+        Box::pin(self.with(LONGEST, async move |store| store.delete_thread(key, version, now).await))
+    }
+
+    fn compact(&self, now: Timestamp) -> Answer<'_, Compacted> {
+        Box::pin(self.with(Duration::from_mins(5), async move |store| store.compact(now).await))
+    }
+
+    fn property<'a>(&'a self, name: &'a str, fresh: String) -> Answer<'a, String> {
+        Box::pin(async move {
+            let kept = self.with(LONGEST, async move |store: &SqlJournal| store.property(name, fresh).await).await?;
+            self.guard.properties().insert(name.to_owned(), kept.clone());
+            Ok(kept)
+        })
+    }
+
+    fn stats(&self) -> Answer<'_, Stats> {
+        Box::pin(self.with(Duration::from_mins(1), async move |store| store.stats().await))
+    }
+}

@@ -1,0 +1,58 @@
+//! Which processes use a journal's file, so that one that starts alone knows that every earlier owner is dead.
+//!
+//! Each process holds a shared lock on a file beside the journal's for as long as it lives; the system drops it however
+//! the process ends. A process that starts tries to get it exclusively first: then no other one lives, and what runs in
+//! the journal has lost its owner. It owns nothing itself before its lock is shared. Where there are no such locks,
+//! owners are judged by their leases, as on a server.
+
+use std::{
+    fs::{File, OpenOptions},
+    os::unix::fs::OpenOptionsExt as _,
+    path::Path,
+    time::Duration,
+};
+
+use tokio::time::sleep;
+
+/// How often, and after which pauses, the shared lock is tried: another process that starts holds it for a moment.
+const TRIES: u32 = 100;
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// The lock of this process on a journal's file.
+#[derive(Debug)]
+pub(super) struct Instance {
+    file: File,
+    alone: bool,
+}
+
+// === impl Instance ===
+
+impl Instance {
+    /// Locks the journal at this path; `None` where that is not possible.
+    pub(super) async fn of(journal: &Path) -> Option<Self> {
+        let mut path = journal.as_os_str().to_owned();
+        path.push(".lock");
+        let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path).ok()?;
+        if file.try_lock().is_ok() {
+            return Some(Self { file, alone: true });
+        }
+        for _ in 0..TRIES {
+            if file.try_lock_shared().is_ok() {
+                return Some(Self { file, alone: false });
+            }
+            sleep(PAUSE).await;
+        }
+        None
+    }
+
+    /// Whether no other process uses the journal.
+    pub(super) const fn is_alone(&self) -> bool {
+        self.alone
+    }
+
+    /// Lets other processes use the journal, too.
+    pub(super) fn shared(self) -> Option<Self> {
+        self.file.lock_shared().ok()?;
+        Some(Self { alone: false, ..self })
+    }
+}

@@ -1,0 +1,219 @@
+//! The gates of a target: shared with the others that use the same credential, and everything that moves them.
+
+use std::{
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU32, AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use jiff::Timestamp;
+use tokio::{sync::Notify, task::JoinSet, time::Instant};
+
+use super::state::TargetState;
+use crate::{
+    domain::{
+        event::{EventBody, GateKind},
+        failure::{Failure, FailureClass, WaitSource},
+        ids::TargetId,
+    },
+    layers::observe::millis,
+    policy::gates::{Gate, GateChange, GatePolicy},
+};
+
+/// A gate that several targets share.
+#[derive(Debug)]
+pub(super) struct SharedGate {
+    pub(super) gate: Mutex<Gate>,
+    /// Whoever holds it is the next to pass; it is handed on in the order in which callers came.
+    turn: tokio::sync::Mutex<()>,
+    /// How many callers stand in line.
+    waiting: AtomicU32,
+    /// Notified when calls may pass sooner than was known.
+    sooner: Notify,
+    /// A fingerprint of the settings that decide whether what closed it is gone, such as the key.
+    settings: AtomicU64,
+    /// The target whose failure closed it: the one whose events report it.
+    closed_by: Mutex<Option<TargetId>>,
+    /// Reports that a rate gate is open again when its time is over.
+    reopening: Mutex<JoinSet<()>>,
+}
+
+/// A place in the line before a gate.
+struct InLine<'a>(&'a SharedGate);
+
+// === impl SharedGate ===
+
+impl SharedGate {
+    pub(super) fn new(gate: Gate, settings: u64) -> Self {
+        Self {
+            gate: Mutex::new(gate),
+            turn: tokio::sync::Mutex::new(()),
+            waiting: AtomicU32::new(0),
+            sooner: Notify::new(),
+            settings: AtomicU64::new(settings),
+            closed_by: Mutex::default(),
+            reopening: Mutex::default(),
+        }
+    }
+
+    /// Takes over settings; whether they are others than before.
+    pub(super) fn is_changed_by(&self, settings: u64) -> bool {
+        self.settings.swap(settings, Ordering::Relaxed) != settings
+    }
+
+    /// Takes over a policy, from the next closing on.
+    pub(super) fn set_policy(&self, policy: &Arc<GatePolicy>) {
+        self.lock().set_policy(Arc::clone(policy));
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Gate> {
+        self.gate.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Stands in line until this caller may pass, and passes. Cancel safe: whoever goes away leaves his place.
+    pub(super) async fn pass_in_turn(&self) {
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        let _in_line = InLine(self);
+        let _turn = self.turn.lock().await;
+        loop {
+            let sooner = self.sooner.notified();
+            let passed = self.lock().admit(Instant::now(), false);
+            match passed {
+                Ok(_) => return,
+                Err(wait) => tokio::select! { () = tokio::time::sleep(wait) => {}, () = sooner => {} },
+            }
+        }
+    }
+}
+
+impl Drop for InLine<'_> {
+    fn drop(&mut self) {
+        self.0.waiting.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+// === impl TargetState: its gates ===
+
+impl TargetState {
+    /// The gates with their kinds.
+    pub(super) fn gates(&self) -> [(GateKind, &Arc<SharedGate>); 3] {
+        [
+            (GateKind::Rate, &self.rate),
+            (GateKind::Credential, &self.credential),
+            (GateKind::Configuration, &self.configuration),
+        ]
+    }
+
+    /// Looks through a gate: how long it stays closed, if it is.
+    pub fn gate_closed_for(&self, kind: GateKind, now: Instant) -> Option<Duration> {
+        self.gate(kind).peek(now).err()
+    }
+
+    /// What closed the gate that is closed, if one is.
+    pub fn closed_for(&self, now: Instant) -> Option<FailureClass> {
+        let closed = self.gates().into_iter().find(|(kind, _)| self.gate_closed_for(*kind, now).is_some())?;
+        closed.1.lock().class()
+    }
+
+    /// A gate. Held shortly, never across an await.
+    pub fn gate(&self, kind: GateKind) -> MutexGuard<'_, Gate> {
+        self.shared_gate(kind).lock()
+    }
+
+    pub(super) fn shared_gate(&self, kind: GateKind) -> &Arc<SharedGate> {
+        match kind {
+            GateKind::Rate => &self.rate,
+            GateKind::Credential => &self.credential,
+            GateKind::Configuration => &self.configuration,
+        }
+    }
+
+    /// What a caller hears whom the credential or configuration gate refuses: the failure that closed it.
+    pub fn refusal(&self, now: Instant) -> Option<Failure> {
+        let refused = [GateKind::Credential, GateKind::Configuration].map(|kind| self.gate(kind).refusal(now));
+        let refused = refused.into_iter().flatten().next()?;
+        Some(Failure { target: Some(self.target.id.clone()), ..refused })
+    }
+
+    /// The credential or configuration gate that is closed, why, and since when.
+    pub fn closed_gate(&self) -> Option<(GateKind, FailureClass, Timestamp)> {
+        [GateKind::Credential, GateKind::Configuration].into_iter().find_map(|kind| {
+            let gate = self.gate(kind);
+            Some((kind, gate.class()?, self.wall_time(gate.closed_since()?)))
+        })
+    }
+
+    /// Whether callers pass the rate gate one at a time, and stand in line before it.
+    pub(super) fn has_line(&self, now: Instant) -> bool {
+        self.rate.lock().is_paced(now)
+    }
+
+    /// Whether, and how long, somebody who comes now has to wait before the rate gate.
+    pub(super) fn line_for(&self, now: Instant) -> Option<Duration> {
+        let waiting = self.rate.waiting.load(Ordering::Relaxed);
+        self.rate.lock().peek_after(now, waiting).err()
+    }
+
+    /// Publishes how a gate moved, because of what and by whose word, and wakes whoever waits for it.
+    pub fn gate_moved(
+        self: &Arc<Self>,
+        gate: GateKind,
+        change: Option<GateChange>,
+        class: FailureClass,
+        source: WaitSource,
+    ) {
+        let shared = self.shared_gate(gate);
+        let mut closed_by = shared.closed_by.lock().unwrap_or_else(PoisonError::into_inner);
+        let (target, body) = match change {
+            None => return,
+            Some(GateChange::Closed { reopens_in }) => {
+                let target = closed_by.get_or_insert_with(|| self.target.id.clone()).clone();
+                (target, EventBody::GateClosed { gate, reopens_in_ms: millis(reopens_in), source, class })
+            }
+            Some(GateChange::Opened { closed_for }) => {
+                let target = closed_by.take().unwrap_or_else(|| self.target.id.clone());
+                (target, EventBody::GateOpened { gate, closed_ms: millis(closed_for) })
+            }
+        };
+        drop(closed_by);
+        shared.sooner.notify_waiters();
+        self.events.publish(None, 0, Some(target), body);
+        self.changed.notify_waiters();
+        if gate == GateKind::Rate && matches!(change, Some(GateChange::Closed { .. })) {
+            self.reopen_in_time();
+        }
+    }
+
+    /// The provider took a call: its limit is not reached now.
+    pub fn accepted_by_limit(&self) {
+        self.gate(GateKind::Rate).accepted(Instant::now());
+        self.rate.sooner.notify_waiters();
+    }
+
+    /// Opens the rate gate when its time is over, so that everybody hears of it, and not just the next caller.
+    fn reopen_in_time(self: &Arc<Self>) {
+        let mut reopening = self.rate.reopening.lock().unwrap_or_else(PoisonError::into_inner);
+        while reopening.try_join_next().is_some() {}
+        if !reopening.is_empty() {
+            return;
+        }
+        let state = Arc::clone(self);
+        reopening.spawn(async move {
+            while let Some(wait) = state.gate_closed_for(GateKind::Rate, Instant::now()) {
+                tokio::time::sleep(wait).await;
+            }
+            let change = state.gate(GateKind::Rate).expire(Instant::now());
+            state.gate_moved(GateKind::Rate, change, FailureClass::RateLimited, WaitSource::Gate);
+        });
+    }
+
+    /// Opens gates whatever was stated: an operator, or new settings, say that what closed them is gone.
+    pub(super) fn open_gates(self: &Arc<Self>, kinds: &[GateKind]) {
+        for kind in kinds {
+            let change = self.gate(*kind).open(Instant::now());
+            self.gate_moved(*kind, change, FailureClass::Unknown, WaitSource::Gate);
+        }
+    }
+}

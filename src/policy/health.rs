@@ -1,0 +1,178 @@
+//! Whether a target answers, from its last attempts in the order in which they began.
+//!
+//! Errors are fast and answers slow, so counting what is over says that a healthy target fails. Here an attempt that is
+//! still silent after the time in which others failed counts as one that will be answered. Failures in a row mean an
+//! outage only where so many are too rare at the share of failures that came before them.
+
+use std::{collections::VecDeque, time::Duration};
+
+use tokio::time::Instant;
+
+/// How many attempts are remembered.
+const REMEMBERED: usize = 64;
+/// A run of failures that is less probable than this is an outage.
+const CHANCE: f64 = 0.01;
+/// What is assumed before anything is known: this many failures in that many attempts.
+const ASSUMED: (f64, f64) = (0.8, 10.0);
+/// From how many outcomes on, and from which share of failures on, a target is known to fail now and then.
+const ERRATIC: (f64, f64) = (20.0, 0.05);
+
+/// How long ago a call may have begun whose answer shows that the target is well now.
+const JUST_BEFORE: Duration = Duration::from_secs(10);
+
+/// The last attempts of one target.
+#[derive(Debug, Clone, Default)]
+pub struct Health {
+    attempts: VecDeque<Attempt>,
+    /// The number of the oldest attempt.
+    first: u64,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Attempt {
+    began: Instant,
+    /// What became of it; `None` while it is silent.
+    ended: Option<Ended>,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Ended {
+    Answered,
+    Failed {
+        took: Duration,
+    },
+    /// It says nothing about the target.
+    Neutral,
+}
+
+/// What the last attempts show.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Verdict {
+    /// Its last failures are no chance: the next attempt would probably fail, too.
+    pub failing: bool,
+    /// It is known to fail now and then, and to answer in between.
+    pub erratic: bool,
+    /// It answered a call that began just before.
+    pub answers: bool,
+}
+
+// === impl Health ===
+
+impl Health {
+    /// An attempt began; returns its number.
+    pub fn began(&mut self, now: Instant) -> u64 {
+        if self.attempts.len() >= REMEMBERED {
+            self.attempts.pop_front();
+            self.first += 1;
+        }
+        self.attempts.push_back(Attempt { began: now, ended: None });
+        self.first + self.attempts.len() as u64 - 1
+    }
+
+    /// The attempt of that number was answered, or failed; `None`: it says nothing.
+    pub fn ended(&mut self, number: u64, now: Instant, answered: Option<bool>) {
+        let index = number.checked_sub(self.first).and_then(|index| usize::try_from(index).ok());
+        let Some(attempt) = index.and_then(|index| self.attempts.get_mut(index)) else { return };
+        attempt.ended = Some(match answered {
+            Some(true) => Ended::Answered,
+            Some(false) => Ended::Failed { took: now.saturating_duration_since(attempt.began) },
+            None => Ended::Neutral,
+        });
+    }
+
+    /// What the last attempts show.
+    #[must_use]
+    pub fn verdict(&self, now: Instant) -> Verdict {
+        let (mut run, mut failed, mut known) = (0_i32, 0.0, 0.0);
+        let (mut in_run, mut slowest, mut answers) = (true, Duration::ZERO, false);
+        for attempt in self.attempts.iter().rev() {
+            match attempt.ended {
+                Some(Ended::Failed { took }) if in_run => {
+                    run += 1;
+                    slowest = slowest.max(took);
+                }
+                Some(Ended::Failed { .. }) => (failed, known) = (failed + 1.0, known + 1.0),
+                Some(Ended::Answered) => {
+                    answers |= run == 0 && now.saturating_duration_since(attempt.began) < JUST_BEFORE;
+                    (in_run, known) = (false, known + 1.0);
+                }
+                None if run > 0 && now.saturating_duration_since(attempt.began) > slowest * 2 => {
+                    (in_run, known) = (false, known + 1.0);
+                }
+                Some(Ended::Neutral) | None => {}
+            }
+        }
+        let share = (failed + ASSUMED.0) / (known + ASSUMED.1);
+        let failing = run > 0 && f64::powi(share, run) < CHANCE;
+        Verdict { failing, erratic: !failing && known >= ERRATIC.0 && failed / known >= ERRATIC.1, answers }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ms(millis: u64) -> Duration {
+        Duration::from_millis(millis)
+    }
+
+    /// Attempts that were made one after the other, `x` for a failure and `.` for an answer.
+    fn after(outcomes: &str) -> Verdict {
+        let (mut health, mut now) = (Health::default(), Instant::now());
+        for outcome in outcomes.chars() {
+            let number = health.began(now);
+            now += ms(100);
+            health.ended(number, now, Some(outcome == '.'));
+        }
+        health.verdict(now)
+    }
+
+    #[test]
+    fn one_failure_is_a_hiccup_and_two_are_an_outage_unless_failures_are_usual() {
+        let often = ".x..x...x.".repeat(5);
+        for (outcomes, failing) in [
+            (String::new(), false),
+            ("x".to_owned(), false),
+            ("xx".to_owned(), true),
+            (format!("{}x", ".".repeat(60)), false),
+            (format!("{}xx", ".".repeat(60)), true),
+            (format!("{}xx.", ".".repeat(60)), false),
+            (format!("{often}xx"), false),
+            (format!("{often}xxxxx"), true),
+        ] {
+            assert_eq!(after(&outcomes).failing, failing, "{outcomes}");
+        }
+        assert!(after(&format!("{often}x")).erratic && !after(&".".repeat(60)).erratic && !after("xx").erratic);
+    }
+
+    #[test]
+    fn attempts_that_are_silent_for_longer_than_failures_take_will_be_answered() {
+        let (mut health, now) = (Health::default(), Instant::now());
+        let mut failures = 0;
+        for call in 0..30_u32 {
+            let number = health.began(now + ms(20) * call);
+            if call % 3 == 0 {
+                failures += 1;
+                health.ended(number, now + ms(20) * call + ms(30), Some(false));
+            }
+        }
+        assert!(failures == 10 && !health.verdict(now + ms(600)).failing);
+        for call in 30..35_u32 {
+            let number = health.began(now + ms(20) * call);
+            health.ended(number, now + ms(20) * call + ms(5), Some(false));
+        }
+        assert!(health.verdict(now + ms(710)).failing);
+    }
+
+    #[test]
+    fn what_says_nothing_changes_nothing_and_late_news_of_old_attempts_are_ignored() {
+        let (mut health, now) = (Health::default(), Instant::now());
+        let first = health.began(now);
+        for _ in 0..REMEMBERED {
+            let number = health.began(now);
+            health.ended(number, now, None);
+        }
+        health.ended(first, now, Some(false));
+        assert_eq!(health.verdict(now), Verdict::default());
+    }
+}

@@ -1,0 +1,160 @@
+//! One answer's head and the beginning of its body: what every error of it carries, and how its bytes are awaited.
+
+use std::{mem, sync::Arc, time::Duration};
+
+use bytes::{Bytes, BytesMut};
+
+use super::{Dialog, Failed, Flaw, Frames, Kind, MAX_EXCERPT_BYTES, ReadLimits};
+use crate::{
+    domain::{
+        completion::Break,
+        failure::{ProviderError, Surface, TransportFault},
+        units,
+    },
+    provider::http::{Reply, ReplyBody},
+};
+
+/// What every error of this answer carries.
+pub(super) struct Facts {
+    pub(super) provider: Arc<str>,
+    pub(super) status: u16,
+    pub(super) headers: Vec<(String, String)>,
+    /// The beginning of the body.
+    pub(super) excerpt: Vec<u8>,
+}
+
+// === impl Facts ===
+
+impl Facts {
+    /// Reads until it is clear what the body is; gives that and what was read, blank space before it left out.
+    pub(super) async fn open<F: Frames>(&self, body: &mut ReplyBody) -> Result<(Kind, Bytes), ProviderError> {
+        let mut seen = BytesMut::new();
+        while let Some(bytes) = body.chunk().await? {
+            seen.extend_from_slice(&bytes);
+            // Servers under load send blank lines to keep the connection.
+            let blank = seen.iter().take_while(|byte| byte.is_ascii_whitespace()).count();
+            let _ = seen.split_to(blank);
+            if let Some(kind) = F::kind_of(&seen, self.content_type()) {
+                return Ok((kind, seen.freeze()));
+            }
+        }
+        if seen.is_empty() {
+            return Err(ProviderError {
+                message: Some("the answer is empty".to_owned()),
+                fault: Some(TransportFault::Protocol),
+                ..self.error(Surface::Http)
+            });
+        }
+        Ok((Kind::Neither, seen.freeze()))
+    }
+
+    /// The next bytes of a body; an `IdleTimeout` where none come for so long.
+    pub(super) async fn next(
+        &self,
+        body: &mut ReplyBody,
+        patience: Option<Duration>,
+    ) -> Result<Option<Bytes>, ProviderError> {
+        let Some(patience) = patience else { return body.chunk().await };
+        let silence = |_| {
+            let words = format!("nothing came for {}", units::spoken_duration(patience));
+            ProviderError::transport(Arc::clone(&self.provider), TransportFault::IdleTimeout, words)
+        };
+        tokio::time::timeout(patience, body.chunk()).await.map_err(silence)?
+    }
+
+    /// Reads a document. One that is whole is not lost when the connection breaks, or stays open, behind it.
+    pub(super) async fn document(
+        &mut self,
+        body: &mut ReplyBody,
+        first: Bytes,
+        limits: &ReadLimits,
+    ) -> Result<BytesMut, ProviderError> {
+        let mut document = BytesMut::from(&first[..]);
+        let mut is_new = true;
+        loop {
+            let broken = match self.next(body, Some(limits.linger())).await {
+                Ok(Some(bytes)) => {
+                    document.extend_from_slice(&bytes);
+                    is_new = true;
+                    continue;
+                }
+                Ok(None) => None,
+                Err(error) => Some(error),
+            };
+            if broken.is_none() || (mem::take(&mut is_new) && is_json(&document)) {
+                self.remember(&document);
+                return Ok(document);
+            }
+            if let Some(error) = broken.filter(|error| error.fault != Some(TransportFault::IdleTimeout)) {
+                return Err(error);
+            }
+        }
+    }
+
+    /// Opens the rest of an answer that broke off.
+    pub(super) async fn rest<D: Dialog>(
+        &self,
+        dialog: &mut D,
+        cut: ProviderError,
+    ) -> Result<(ReplyBody, Bytes, Break), ProviderError> {
+        loop {
+            let (Reply { status, headers, mut body }, told) = dialog.read_on(cut.clone()).await?;
+            let facts = Self { provider: Arc::clone(&self.provider), status, headers, excerpt: Vec::new() };
+            // What is no stream, or breaks off at once, brought nothing; the dialog knows when to give up.
+            if let Ok((Kind::Events, first)) = facts.open::<D::Frames>(&mut body).await {
+                return Ok((body, first, told));
+            }
+        }
+    }
+
+    /// Keeps the beginning of the body; says whether there is room for more.
+    pub(super) fn remember(&mut self, bytes: &[u8]) -> bool {
+        let room = MAX_EXCERPT_BYTES.saturating_sub(self.excerpt.len());
+        self.excerpt.extend_from_slice(&bytes[..bytes.len().min(room)]);
+        self.excerpt.len() < MAX_EXCERPT_BYTES
+    }
+
+    pub(super) fn flawed(&self, flaw: Flaw, surface: Surface) -> ProviderError {
+        let error = self.error(surface);
+        match flaw {
+            Flaw::NotUnderstood => ProviderError {
+                body: Some(String::from_utf8_lossy(&self.excerpt).into_owned()),
+                fault: Some(TransportFault::Protocol),
+                surface: Surface::Http,
+                ..error
+            },
+            Flaw::Unusable(message) => {
+                // Of a document there is nothing else to be shown.
+                let excerpt = (surface == Surface::Http).then(|| String::from_utf8_lossy(&self.excerpt).into_owned());
+                ProviderError { message: Some(message), body: excerpt, fault: Some(TransportFault::Protocol), ..error }
+            }
+            Flaw::TooLong(message) => {
+                ProviderError { message: Some(message), fault: Some(TransportFault::TooLarge), ..error }
+            }
+            Flaw::Cut(message) => ProviderError { message: Some(message), fault: Some(TransportFault::Cut), ..error },
+            Flaw::Failed(Failed { status, body, header }) => {
+                let mut headers = error.headers;
+                headers.extend(header);
+                ProviderError { body: Some(body), status: status.or(error.status), headers, ..self.error(surface) }
+            }
+        }
+    }
+
+    fn error(&self, surface: Surface) -> ProviderError {
+        ProviderError {
+            provider: Arc::clone(&self.provider),
+            surface,
+            status: Some(self.status),
+            headers: self.headers.clone(),
+            ..ProviderError::default()
+        }
+    }
+
+    fn content_type(&self) -> &str {
+        self.headers.iter().find(|(name, _)| name == "content-type").map_or("", |(_, value)| value.trim())
+    }
+}
+
+fn is_json(document: &[u8]) -> bool {
+    serde_json::from_slice::<serde::de::IgnoredAny>(document).is_ok()
+}

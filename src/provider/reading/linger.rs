@@ -1,0 +1,72 @@
+//! How long an answer is read on that is whole already: for its usage and the end of its body, and no longer.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::time::Instant;
+
+use crate::{
+    domain::{completion::Delta, wire::WireCall},
+    provider::spec::HttpSettings,
+};
+
+/// Longest time that the rest of a whole answer is waited for.
+const MAX_LINGER: Duration = Duration::from_secs(1);
+
+/// The bounds of reading one answer.
+#[derive(Debug, Clone)]
+pub(in crate::provider) struct ReadLimits {
+    /// The provider's family, as errors name it.
+    pub(super) provider: Arc<str>,
+    /// Longest event, in bytes.
+    pub(super) max_line_bytes: usize,
+    idle: Option<Duration>,
+    deadline: Instant,
+}
+
+/// The wait for the rest of an answer whose mark of completeness was read.
+#[derive(Debug, Default)]
+pub(super) struct Linger {
+    /// Since the mark: until when.
+    until: Option<Instant>,
+    /// Content came after the mark, so that this server's mark says nothing.
+    misled: bool,
+}
+
+// === impl ReadLimits ===
+
+impl ReadLimits {
+    /// The bounds of the answer to this call.
+    pub(in crate::provider) fn of(call: &WireCall, settings: &HttpSettings) -> Self {
+        let provider = Arc::clone(&call.target.family);
+        Self { provider, max_line_bytes: settings.max_line_bytes, idle: call.idle, deadline: call.deadline }
+    }
+
+    /// How long the rest of a whole answer is waited for: well within what ends the attempt.
+    pub(super) fn linger(&self) -> Duration {
+        let left = self.deadline.saturating_duration_since(Instant::now()) / 4;
+        MAX_LINGER.min(left).min(self.idle.unwrap_or(MAX_LINGER) / 2)
+    }
+}
+
+// === impl Linger ===
+
+impl Linger {
+    /// Takes note of whether the answer is whole, and of the deltas that came just before.
+    pub(super) fn note(&mut self, is_whole: bool, deltas: &[Delta], limits: &ReadLimits) {
+        let is_content = |delta: &Delta| matches!(delta, Delta::BlockStart { .. } | Delta::BlockDelta { .. });
+        self.misled |= self.until.is_some() && deltas.iter().any(is_content);
+        if is_whole && self.until.is_none() {
+            self.until = Some(Instant::now() + limits.linger());
+        }
+    }
+
+    /// Whether content came after the mark.
+    pub(super) const fn is_misled(&self) -> bool {
+        self.misled
+    }
+
+    /// How long the rest may still be waited for; `None` while the answer is not known to be whole.
+    pub(super) fn left(&self) -> Option<Duration> {
+        self.until.filter(|_| !self.misled).map(|until| until.saturating_duration_since(Instant::now()))
+    }
+}

@@ -1,0 +1,145 @@
+//! The HTTP side of the intake: refusals have the OpenAI-compatible front's own error object.
+
+use axum::{
+    Router,
+    body::Body,
+    extract::{ConnectInfo, Request, State, connect_info::Connected},
+    http::{HeaderMap, Method, header},
+    middleware::{Next, from_fn_with_state},
+    response::{IntoResponse as _, Response},
+    serve::IncomingStream,
+};
+use rustls::pki_types::CertificateDer;
+use tokio_rustls::server::TlsStream;
+
+use super::{BodyFault, Intake, holding};
+use crate::{
+    front::{ClientCertificate, EarlyRefusal, entries},
+    server::{
+        connection::{Activity, LimitedListener, LimitedStream, RequestGuard},
+        tls::TlsListener,
+    },
+};
+
+/// A connection of the front as its requests see it.
+#[derive(Debug, Clone)]
+pub(in crate::server) struct FrontConnection {
+    activity: std::sync::Arc<Activity>,
+    certificate: ClientCertificate,
+}
+
+impl FrontConnection {
+    /// A request begins on it.
+    pub(in crate::server) fn begin(&self) -> RequestGuard {
+        self.activity.begin()
+    }
+}
+
+impl Intake {
+    /// Puts the intake before the front.
+    pub(in crate::server) fn before_front(&self, router: Router) -> Router {
+        router.layer(from_fn_with_state(self.clone(), admit))
+    }
+}
+
+async fn admit(State(intake): State<Intake>, request: Request, next: Next) -> Response {
+    match intake.handle_http(request, next).await {
+        Ok(response) => response,
+        Err(refusal) => refusal.into_response(),
+    }
+}
+
+impl Intake {
+    async fn handle_http(&self, request: Request, next: Next) -> Result<Response, EarlyRefusal> {
+        let (mut parts, body) = request.into_parts();
+        let connection = parts.extensions.remove::<ConnectInfo<FrontConnection>>().map(|ConnectInfo(it)| it);
+        let guard = connection.as_ref().map(FrontConnection::begin);
+        let activity = connection.as_ref().map(|connection| &connection.activity);
+        let certificate = connection.as_ref().and_then(|connection| connection.certificate.0.as_deref());
+        if !self.takes_origin(&parts.headers) {
+            return Err(EarlyRefusal::origin());
+        }
+        let authorization = parts.headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
+        let identity = self.authenticator.load().recognise(authorization, certificate);
+        let identity = identity.ok_or_else(EarlyRefusal::unauthenticated)?;
+        if parts.method == Method::POST && !is_json(&parts.headers) {
+            return Err(EarlyRefusal::content_type());
+        }
+        if let Some(activity) = activity {
+            activity.identified();
+        }
+        let mut reservation = self.reserve(&identity.tenant, activity);
+        let bytes = self.read(body, self.max_body_bytes, &mut reservation).await.map_err(|fault| match fault {
+            BodyFault::TooLong => EarlyRefusal::too_large("server.max_message_bytes"),
+            BodyFault::NoRoom(limit) => EarlyRefusal::no_room(limit),
+            BodyFault::Late => EarlyRefusal::late(),
+            BodyFault::Broken => EarlyRefusal::broken(),
+        })?;
+        if !entries::has_at_most(self.limits.entries, &bytes) {
+            return Err(EarlyRefusal::too_large("server.limits.entries"));
+        }
+        if let Some(connection) = &connection {
+            parts.extensions.insert(ConnectInfo(connection.certificate.clone()));
+        }
+        let response = next.run(Request::from_parts(parts, Body::from(bytes))).await;
+        Ok(holding(response, guard, Some(reservation)))
+    }
+
+    /// Whether a page of this origin may call; programs that are no browsers name none.
+    fn takes_origin(&self, headers: &HeaderMap) -> bool {
+        let mut origins = headers.get_all(header::ORIGIN).iter();
+        origins.all(|origin| self.cors.allows(origin.as_bytes()))
+    }
+}
+
+/// Whether the body is said to be JSON: a page may send anything else to another origin without a question.
+fn is_json(headers: &HeaderMap) -> bool {
+    let mut types = headers.get_all(header::CONTENT_TYPE).iter();
+    let json = types.next().and_then(|kind| kind.to_str().ok()).is_some_and(|kind| {
+        let kind = kind.split(';').next().unwrap_or_default().trim();
+        kind.eq_ignore_ascii_case("application/json")
+            || (kind.len() > 5 && kind.is_ascii() && kind[kind.len() - 5..].eq_ignore_ascii_case("+json"))
+    });
+    json && types.next().is_none()
+}
+
+impl Connected<IncomingStream<'_, LimitedListener>> for FrontConnection {
+    fn connect_info(stream: IncomingStream<'_, LimitedListener>) -> Self {
+        of_connection(stream.io(), None)
+    }
+}
+
+impl Connected<IncomingStream<'_, TlsListener>> for FrontConnection {
+    fn connect_info(stream: IncomingStream<'_, TlsListener>) -> Self {
+        let connection: &TlsStream<LimitedStream> = stream.io();
+        let (stream, session) = connection.get_ref();
+        of_connection(stream, session.peer_certificates().and_then(<[CertificateDer<'_>]>::first))
+    }
+}
+
+fn of_connection(stream: &LimitedStream, certificate: Option<&CertificateDer<'_>>) -> FrontConnection {
+    let certificate = ClientCertificate(certificate.map(|certificate| certificate.as_ref().into()));
+    FrontConnection { activity: std::sync::Arc::clone(stream.activity()), certificate }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_body_is_json_only_where_its_one_content_type_says_so() {
+        for (kind, taken) in [
+            ("application/json", true),
+            ("Application/JSON; charset=utf-8", true),
+            ("application/vnd.api+json", true),
+            ("text/plain", false),
+            ("text/plain; application/json", false),
+            ("application/x-www-form-urlencoded", false),
+            ("", false),
+        ] {
+            let headers = HeaderMap::from_iter([(header::CONTENT_TYPE, kind.parse().unwrap())]);
+            assert_eq!(is_json(&headers), taken, "{kind}");
+        }
+        assert!(!is_json(&HeaderMap::new()));
+    }
+}

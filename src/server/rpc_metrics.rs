@@ -1,0 +1,148 @@
+//! Reports each gRPC call to the metrics: its method, the status that it ended with, and how long it took.
+
+use std::{
+    collections::HashSet,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, ready},
+};
+
+use axum::{
+    body::{Body, Bytes, HttpBody},
+    extract::{Request, State},
+    middleware::{self, Next},
+    response::Response,
+};
+use http_body::{Frame, SizeHint};
+use prost_reflect::DescriptorPool;
+use tokio::time::Instant;
+use tonic::{Code, Status, service::Routes};
+
+use crate::{grpc::v1, telemetry::Metrics};
+
+/// The method of calls that no service has: their names are the caller's, and must not become labels.
+const OTHER: &str = "_OTHER";
+
+/// The methods that are served, by their full names, and where their calls are reported.
+#[derive(Clone)]
+struct Recorder {
+    metrics: Metrics,
+    methods: Arc<HashSet<String>>,
+}
+
+/// A call that has not ended.
+struct Call {
+    metrics: Metrics,
+    method: String,
+    began: Instant,
+    /// Whether its end is reported.
+    ended: bool,
+}
+
+/// The body of a response, which ends the call with its trailers.
+struct RecordedBody {
+    body: Body,
+    call: Call,
+}
+
+/// The same routes, with each call reported.
+pub(super) fn recorded(routes: Routes, metrics: &Metrics) -> Routes {
+    let methods = [v1::DESCRIPTORS, tonic_health::pb::FILE_DESCRIPTOR_SET].into_iter().flat_map(methods_of).collect();
+    let recorder = Recorder { metrics: metrics.clone(), methods: Arc::new(methods) };
+    Routes::from(routes.into_axum_router().layer(middleware::from_fn_with_state(recorder, record)))
+}
+
+fn methods_of(descriptors: &[u8]) -> Vec<String> {
+    let pool = DescriptorPool::decode(descriptors).unwrap_or_default();
+    let methods = pool.services().flat_map(|service| {
+        let name = service.full_name().to_owned();
+        service.methods().map(move |method| format!("{name}/{}", method.name())).collect::<Vec<_>>()
+    });
+    methods.collect()
+}
+
+async fn record(State(recorder): State<Recorder>, request: Request, next: Next) -> Response {
+    let path = request.uri().path().trim_start_matches('/');
+    let method = if recorder.methods.contains(path) { path } else { OTHER };
+    let method = method.to_owned();
+    let mut call = Call { metrics: recorder.metrics, method, began: Instant::now(), ended: false };
+    let response = next.run(request).await;
+    // A call without a message ends with its headers.
+    if let Some(status) = Status::from_header_map(response.headers()) {
+        call.end(status.code());
+        return response;
+    }
+    response.map(|body| Body::new(RecordedBody { body, call }))
+}
+
+// === impl Call ===
+
+impl Call {
+    fn end(&mut self, code: Code) {
+        if !std::mem::replace(&mut self.ended, true) {
+            self.metrics.rpc_finished(std::mem::take(&mut self.method), name(code), self.began.elapsed());
+        }
+    }
+}
+
+impl Drop for Call {
+    /// Without trailers the caller went away.
+    fn drop(&mut self) {
+        self.end(Code::Cancelled);
+    }
+}
+
+// === impl RecordedBody ===
+
+impl HttpBody for RecordedBody {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
+        let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
+        match &frame {
+            Some(Ok(frame)) => {
+                if let Some(status) = frame.trailers_ref().and_then(Status::from_header_map) {
+                    self.call.end(status.code());
+                }
+            }
+            Some(Err(_)) => self.call.end(Code::Internal),
+            None => self.call.end(Code::Unknown),
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+/// The code's name in the specification of gRPC.
+const fn name(code: Code) -> &'static str {
+    match code {
+        Code::Ok => "OK",
+        Code::Cancelled => "CANCELLED",
+        Code::Unknown => "UNKNOWN",
+        Code::InvalidArgument => "INVALID_ARGUMENT",
+        Code::DeadlineExceeded => "DEADLINE_EXCEEDED",
+        Code::NotFound => "NOT_FOUND",
+        Code::AlreadyExists => "ALREADY_EXISTS",
+        Code::PermissionDenied => "PERMISSION_DENIED",
+        Code::ResourceExhausted => "RESOURCE_EXHAUSTED",
+        Code::FailedPrecondition => "FAILED_PRECONDITION",
+        Code::Aborted => "ABORTED",
+        Code::OutOfRange => "OUT_OF_RANGE",
+        Code::Unimplemented => "UNIMPLEMENTED",
+        Code::Internal => "INTERNAL",
+        Code::Unavailable => "UNAVAILABLE",
+        Code::DataLoss => "DATA_LOSS",
+        Code::Unauthenticated => "UNAUTHENTICATED",
+    }
+}

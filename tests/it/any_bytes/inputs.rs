@@ -1,0 +1,112 @@
+//! Everything that takes bytes from outside, each as one function of those bytes: property tests and fuzzers run the same.
+
+use std::{
+    sync::{Arc, LazyLock},
+    time::Duration,
+};
+
+use futures_util::StreamExt as _;
+use prost::Message as _;
+use relight::{
+    config::{GivenEnvironment, load_text},
+    domain::{
+        adaptation::Wording,
+        ids::{InvocationId, TargetId},
+        invocation::TraceContext,
+        message::ModelCall,
+        target::{Capabilities, Dialect, Target},
+        upstream::Tether,
+        wire::WireCall,
+    },
+    front,
+    grpc::{convert, v1},
+    provider::{ProviderSpec, Providers},
+    wire_server::{Reply, WireServer},
+};
+use tokio::{runtime::Runtime, time::Instant};
+use tower::{Service as _, ServiceExt as _};
+
+/// Longest time that reading one input may take.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A message of the gRPC API.
+pub(crate) fn grpc_message(bytes: &[u8]) {
+    if let Ok(request) = v1::InvokeWithRecoveryRequest::decode(bytes) {
+        let _ = convert::request::invoke_request(request);
+    }
+    if let Ok(request) = v1::StreamWithRecoveryRequest::decode(bytes) {
+        let _ = convert::request::stream_request(request);
+    }
+    if let Ok(request) = v1::WatchRecoveryRequest::decode(bytes) {
+        let _ = convert::request::watch_request(request);
+    }
+    if let Ok(request) = v1::ClassifyFailureRequest::decode(bytes) {
+        let _ = convert::facts::failure_facts(request);
+    }
+}
+
+/// A body of the OpenAI-compatible front.
+pub(crate) fn front_body(bytes: &[u8]) {
+    let _ = front::is_request(bytes);
+}
+
+/// A configuration file.
+pub(crate) fn configuration(bytes: &[u8]) {
+    let text = String::from_utf8_lossy(bytes);
+    if let Err(faults) = load_text(&text, None, &GivenEnvironment::new()) {
+        assert!(!faults.faults.is_empty());
+    }
+}
+
+/// A response of a provider; the first byte chooses the dialect and how it is framed.
+pub(crate) fn provider_response(bytes: &[u8]) {
+    static RUNTIME: LazyLock<(Runtime, WireServer)> = LazyLock::new(|| {
+        let runtime = Runtime::new().expect("a runtime");
+        let server = runtime.block_on(WireServer::start()).expect("a server");
+        (runtime, server)
+    });
+    let Some((choice, body)) = bytes.split_first() else { return };
+    let dialects =
+        [Dialect::OpenaiChat, Dialect::OpenaiResponses, Dialect::Anthropic, Dialect::Gemini, Dialect::Bedrock];
+    let dialect = dialects[usize::from(*choice) % dialects.len()];
+    let kinds = ["text/event-stream", "application/json", "application/vnd.amazon.eventstream"];
+    let kind = kinds[usize::from(*choice) / dialects.len() % kinds.len()];
+    let (runtime, server) = &*RUNTIME;
+    server.push(Reply::body(200, &[("content-type", kind)], body));
+    let address = format!("http://{}", server.address());
+    runtime.block_on(async {
+        tokio::time::timeout(PATIENCE, read(dialect, address)).await.expect("a response is read in time");
+    });
+}
+
+async fn read(dialect: Dialect, address: String) {
+    let mut spec = ProviderSpec::new("p", dialect, address.clone());
+    spec.region = Some("here".to_owned());
+    let Ok(mut providers) = Providers::build(&[spec]) else { return };
+    let target = Target {
+        id: TargetId::from("t"),
+        provider: "p".into(),
+        family: "p".into(),
+        dialect,
+        model: "m".into(),
+        credential: "default".into(),
+        endpoint: address.as_str().into(),
+        capabilities: Capabilities::default(),
+    };
+    let call = WireCall {
+        invocation: InvocationId::from("i"),
+        attempt: 1,
+        target: Arc::new(target),
+        call: Arc::new(ModelCall::default()),
+        wording: Wording::default(),
+        deadline: Instant::now() + PATIENCE,
+        idle: None,
+        trace: TraceContext::default(),
+        tether: Tether::default(),
+        attach: None,
+    };
+    let Ok(providers) = providers.ready().await else { return };
+    if let Ok(mut deltas) = providers.call(call).await {
+        while deltas.next().await.is_some_and(|delta| delta.is_ok()) {}
+    }
+}

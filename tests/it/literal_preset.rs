@@ -1,0 +1,226 @@
+//! `preset: literal`: the promised sentences, numbers and defaults, each as a caller or operator meets it.
+
+use relight::{
+    config::{Config, GivenEnvironment, load_text},
+    domain::ids::{Operation, RouteName},
+    grpc::v1::{
+        Failure, Overrides, RecoveryStrategy, Severity, Target, invoke_with_recovery_response::Outcome,
+        recovery_event::Body, watch_recovery_request::Start,
+    },
+};
+use serde_json::json;
+
+use crate::support::{
+    relight::{Relight, asking},
+    upstream::{Reply, Upstream},
+};
+
+const ONE_TARGET: &str = "
+targets: { main: { provider: model, model: m-1 } }
+routes: { default: { targets: [main], deadline: 60s } }
+";
+
+/// The preset, with one target at this provider and these settings beside it.
+fn literal(upstream: &Upstream, more: &str) -> String {
+    let provider = format!("{{ dialect: openai_chat, base_url: \"{}\", api_key: k }}", upstream.base_url());
+    format!("preset: literal\nproviders: {{ model: {provider} }}\n{ONE_TARGET}{more}")
+}
+
+fn config(text: &str) -> Config {
+    load_text(text, None, &GivenEnvironment::new()).unwrap_or_else(|faults| panic!("{faults}")).config
+}
+
+fn failing(status: u16, message: &str) -> Reply {
+    Reply::refusal(status, &[], &json!({"error": {"message": message}}))
+}
+
+/// How a call fails that has so many retries.
+async fn failure(relight: &Relight, max_retries: u32) -> Failure {
+    let mut invocation = asking("Hello");
+    invocation.overrides = Some(Overrides { max_retries: Some(max_retries), ..Overrides::default() });
+    match relight.invoke(invocation).await.outcome {
+        Some(Outcome::Failure(failure)) => failure,
+        other => panic!("no failure but {other:?}"),
+    }
+}
+
+async fn target(relight: &Relight) -> Target {
+    let request = relight::grpc::v1::ListTargetsRequest::default();
+    relight.admin().list_targets(request).await.unwrap().into_inner().targets.remove(0)
+}
+
+#[test]
+fn two_retries_for_a_call_and_one_for_planner_evaluator_and_replanner() {
+    let config = config("preset: literal");
+    let route = &config.routes[&RouteName::from("default")];
+    for (operation, retries) in [("executor", 2), ("planner", 1), ("evaluator", 1), ("replanner", 1)] {
+        let retry = config.policy_for(route, &Operation::from(operation), None).retry;
+        assert_eq!((retry.max_retries, retry.enabled), (retries, true), "{operation}");
+    }
+}
+
+#[test]
+fn a_setting_that_is_written_goes_before_the_presets_own() {
+    let config = config("preset: literal\npolicies: { standard: { retry: { max_retries: 0, enabled: false } } }");
+    let retry = &config.policies["standard"].retry;
+    assert_eq!((retry.max_retries, retry.enabled, retry.uniform_waits), (0, false, true));
+}
+
+#[test]
+fn garbage_in_a_setting_of_recovery_falls_back_to_its_default_and_is_named() {
+    let text = "preset: literal\npolicies: { standard: { retry: { max_retries: banana, enabled: 42 } } }";
+    let loaded = load_text(text, None, &GivenEnvironment::new()).unwrap_or_else(|faults| panic!("{faults}"));
+    let retry = &loaded.config.policies["standard"].retry;
+    assert_eq!((retry.max_retries, retry.enabled), (2, true));
+    let left_out: Vec<_> = loaded.left_out.iter().map(|fault| fault.path.as_str()).collect();
+    assert_eq!(left_out, ["policies.standard.retry.max_retries", "policies.standard.retry.enabled"]);
+
+    let ranged = "on_invalid_setting: default\npolicies: { standard: { retry: { max_retries: 9 } } }";
+    let loaded = load_text(ranged, None, &GivenEnvironment::new()).unwrap_or_else(|faults| panic!("{faults}"));
+    assert_eq!(loaded.config.policies["standard"].retry.max_retries, 2, "out of its range");
+
+    for refused in [
+        "policies: { standard: { retry: { max_retries: banana } } }",
+        "preset: literal\nserver: { listen: nowhere }",
+        "preset: literal\nproviders: { p: { dialect: nonsense } }",
+        "preset: literally",
+    ] {
+        assert!(load_text(refused, None, &GivenEnvironment::new()).is_err(), "{refused}");
+    }
+}
+
+#[tokio::test]
+async fn each_code_has_its_sentence_for_users_and_each_type_its_hint() {
+    let upstream = Upstream::start().await;
+    let relight = Relight::start(&literal(&upstream, "circuit: { mode: \"off\" }")).await;
+    let user = "I'm having trouble thinking. Let me try again.";
+    for (reply, retryable, hint) in [
+        (
+            failing(504, "Claude timed out after 600000ms"),
+            true,
+            "Agent operation timed out. Increase timeoutMs in layer config or reduce task complexity.",
+        ),
+        (Reply::reset(), true, "Network connectivity issue. Check internet connection and API endpoint availability."),
+        (
+            failing(500, "Claude process exited with signal SIGKILL"),
+            false,
+            "Agent process crashed unexpectedly. This may indicate a bug or resource constraint.",
+        ),
+        (
+            failing(429, "HTTP 429: Too Many Requests"),
+            true,
+            "API rate limit reached. Waiting before retry. Consider reducing maxTurns or spacing out requests.",
+        ),
+        (
+            failing(403, "HTTP 403: insufficient_quota"),
+            false,
+            "API quota exceeded. Check your API key limits at console.anthropic.com/settings/limits",
+        ),
+    ] {
+        upstream.push(reply);
+        let failure = failure(&relight, 0).await;
+        assert_eq!((failure.recovery_hint.as_str(), failure.user_message.as_str()), (hint, user));
+        assert_eq!(failure.retryable, retryable, "{failure:?}");
+        assert_eq!(upstream.unplayed(), 0);
+    }
+}
+
+#[tokio::test]
+async fn five_failures_in_a_row_of_any_type_open_the_circuit_for_60_seconds_and_say_so() {
+    let upstream = Upstream::start().await;
+    let relight = Relight::start(&literal(&upstream, "")).await;
+    let mut watch = relight.watch(Start::Live(true)).await;
+    let standing = target(&relight).await.circuit.unwrap().evidence.unwrap();
+    assert_eq!((standing.consecutive_failures, standing.threshold), (0, 5));
+    for reply in [failing(500, "a"), failing(429, "HTTP 429"), Reply::reset(), failing(400, "no"), failing(503, "b")] {
+        upstream.push(reply);
+        failure(&relight, 0).await;
+    }
+    let opened = watch.until("circuit_opened").await;
+    let Some(Body::CircuitOpened(event)) = opened.body else { panic!("the circuit opened") };
+    let evidence = event.evidence.unwrap();
+    assert_eq!((evidence.consecutive_failures, evidence.threshold, event.retry_in_ms), (5, 5, Some(60_000)));
+    let asked = upstream.requests().len();
+    let refused = failure(&relight, 2).await;
+    assert_eq!(
+        refused.message,
+        "Circuit breaker open after 5 consecutive failures. Failing fast to prevent cascading failures."
+    );
+    assert!(
+        refused.recovery_hint.contains("5 open it") && refused.recovery_hint.contains(" is open for "),
+        "{refused:?}"
+    );
+    assert!(refused.retryable && refused.retry_after_ms.is_some_and(|ms| ms > 50_000), "{refused:?}");
+    assert_eq!(upstream.requests().len(), asked, "it fails fast");
+    let circuit = target(&relight).await.circuit.unwrap();
+    let evidence = circuit.evidence.unwrap();
+    assert_eq!((evidence.consecutive_failures, evidence.threshold), (5, 5), "{circuit:?}");
+    assert!(circuit.since.is_some());
+}
+
+#[tokio::test]
+async fn a_retry_is_notified_in_the_promised_words_and_its_end_reaches_a_watcher_of_warnings() {
+    let upstream = Upstream::start().await;
+    let relight = Relight::start(&literal(&upstream, "")).await;
+    let mut watch = relight.watch(Start::Live(true)).await;
+    upstream.push(failing(500, "Request timeout"));
+    relight.ask("Hello").await;
+    let recovered = watch.until("invocation_recovered").await;
+    assert_eq!(recovered.severity(), Severity::Warning);
+    let retry = watch.seen.iter().find_map(|event| match &event.body {
+        Some(Body::RecoveryAttempted(retry)) => Some(retry.clone()),
+        _ => None,
+    });
+    let retry = retry.unwrap();
+    assert_eq!(retry.display_text, "Retrying executor (attempt 1/2): Request timeout");
+    assert_eq!((retry.operation.as_str(), retry.error.as_str()), ("executor", "Request timeout"));
+    assert_eq!((retry.attempt, retry.max_retries, retry.strategy()), (1, 2, RecoveryStrategy::Retry));
+}
+
+#[tokio::test]
+async fn what_exited_never_started_or_is_not_configured_is_called_once() {
+    let upstream = Upstream::start().await;
+    let relight = Relight::start(&literal(&upstream, "circuit: { mode: \"off\" }")).await;
+    for (status, message) in [
+        (500, "Sidecar process exited"),
+        (500, "Sidecar not started"),
+        (503, "Sidecar not started"),
+        (500, "Model not configured"),
+    ] {
+        let before = upstream.requests().len();
+        upstream.otherwise(failing(status, message));
+        let failure = failure(&relight, 2).await;
+        assert_eq!(upstream.requests().len() - before, 1, "{message}: {failure:?}");
+    }
+}
+
+#[tokio::test]
+async fn operators_word_failures_themselves_by_class_code_and_language() {
+    let upstream = Upstream::start().await;
+    let texts = r#"
+texts:
+  LLM_ERROR: "We could not reach the assistant."
+  timeout: { user: "It took too long.", hint: "Ask the platform team.", languages: { de: "Das hat zu lange gedauert." } }
+"#;
+    let yaml = literal(&upstream, texts).replace("preset: literal\n", "");
+    let relight = Relight::start(&yaml).await;
+    upstream.otherwise(failing(504, "Gateway Timeout"));
+    let failed = failure(&relight, 0).await;
+    assert_eq!(
+        (failed.user_message.as_str(), failed.recovery_hint.as_str()),
+        ("It took too long.", "Ask the platform team.")
+    );
+    let mut invocation = asking("Hallo");
+    invocation.labels.insert("language".to_owned(), "de-AT".to_owned());
+    invocation.overrides = Some(Overrides { max_retries: Some(0), ..Overrides::default() });
+    match relight.invoke(invocation).await.outcome {
+        Some(Outcome::Failure(failed)) => assert_eq!(failed.user_message, "Das hat zu lange gedauert."),
+        other => panic!("no failure but {other:?}"),
+    }
+    upstream.otherwise(failing(500, "Internal error"));
+    assert_eq!(failure(&relight, 0).await.user_message, "We could not reach the assistant.");
+
+    let faulty = "texts: { time_out: x, timeout: \"\" }";
+    let faults = load_text(faulty, None, &GivenEnvironment::new()).unwrap_err().to_string();
+    assert!(faults.contains("texts.time_out") && faults.contains("texts.timeout"), "{faults}");
+}

@@ -1,0 +1,182 @@
+//! What callers and operators read: plain words that say what happened, without raw numbers or a library's own words.
+
+use std::time::Duration;
+
+use relight::grpc::v1::{
+    CircuitForce, Failure, ForceCircuitRequest, Invocation, InvokeWithRecoveryResponse, Overrides,
+    invoke_with_recovery_response::Outcome, recovery_event::Body, watch_recovery_request::Start,
+};
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt as _, BufReader};
+
+use crate::{
+    cli_binary::{relight as binary, run},
+    cli_serve::started,
+    recovery::{one_target, two_targets},
+    support::{
+        relight::{Relight, asking},
+        upstream::{Reply, Upstream},
+    },
+};
+
+fn failing(status: u16, headers: &[(&str, &str)]) -> Reply {
+    Reply::refusal(status, headers, &json!({"error": {"message": "Something is off"}}))
+}
+
+fn once(text: &str) -> Invocation {
+    Invocation { overrides: Some(Overrides { max_retries: Some(0), ..Overrides::default() }), ..asking(text) }
+}
+
+fn failure(response: InvokeWithRecoveryResponse) -> Failure {
+    match response.outcome {
+        Some(Outcome::Failure(failure)) => failure,
+        other => panic!("no failure but {other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn a_second_target_that_overtook_a_slow_one_is_named() {
+    let (first, second) = (Upstream::start().await, Upstream::start().await);
+    let relight = Relight::start(&two_targets(&first, &second)).await;
+    first.push(Reply::silence());
+    let response = relight.ask("Hello").await;
+    assert_eq!(response.final_target, "second", "{response:?}");
+    assert!(!response.reasoning.contains("first attempt"), "{}", response.reasoning);
+    assert!(response.reasoning.contains("attempt 2"), "{}", response.reasoning);
+}
+
+#[tokio::test]
+async fn going_straight_to_another_target_is_no_retry() {
+    let (first, second) = (Upstream::start().await, Upstream::start().await);
+    let relight = Relight::start(&two_targets(&first, &second)).await;
+    let mut watch = relight.watch(Start::Live(true)).await;
+    let target = "first".to_owned();
+    let request = ForceCircuitRequest { target, force: CircuitForce::Open.into(), reason: "moving-4711".to_owned() };
+    relight.admin().force_circuit(request).await.unwrap();
+    let Some(Body::CircuitOpened(opened)) = watch.until("circuit_opened").await.body else { panic!("it opened") };
+    assert_eq!((opened.rule.as_str(), opened.forced), ("forced open by an operator: moving-4711", true));
+    assert!(matches!(relight.ask("Hello").await.outcome, Some(Outcome::Completion(_))));
+    watch.until_any(&["invocation_succeeded", "invocation_recovered"]).await;
+    assert!(!watch.kinds().contains(&"recovery_attempted".to_owned()), "{:?}", watch.kinds());
+}
+
+#[tokio::test]
+async fn who_is_refused_by_an_operator_reads_why_and_what_to_do() {
+    let upstream = Upstream::start().await;
+    let relight = Relight::start(&one_target(&upstream)).await;
+    let target = "main".to_owned();
+    let request = ForceCircuitRequest { target, force: CircuitForce::Open.into(), reason: "moving-4711".to_owned() };
+    relight.admin().force_circuit(request).await.unwrap();
+    let refused = failure(relight.ask("Hello").await);
+    assert!(refused.message.contains("moving-4711"), "{refused:?}");
+    assert!(refused.recovery_hint.contains("relight circuits force main auto"), "{refused:?}");
+    assert!(!refused.user_message.is_empty());
+}
+
+#[tokio::test]
+async fn durations_are_rounded_and_no_library_speaks() {
+    let upstream = Upstream::start().await;
+    let yaml = one_target(&upstream).replace("first_token: 400ms, first_token_alone: 400ms", "first_token: 2s");
+    let relight = Relight::start(&yaml).await;
+    upstream.push(Reply::silence());
+    let mut invocation = once("Hello");
+    invocation.overrides = Some(Overrides { deadline_ms: Some(1234), ..Overrides::default() });
+    let silent = failure(relight.invoke(invocation).await);
+    let shown = format!("{} {}", silent.message, silent.reasoning);
+    assert!(shown.contains("1.2 s") && !shown.contains("1.1"), "{shown}");
+    for (reply, words) in [
+        (Reply::text("a text that breaks off").cut_in_the_middle(), "the connection broke in the middle of the reply"),
+        (Reply::reset(), "the provider"),
+    ] {
+        upstream.push(reply);
+        let broken = failure(relight.invoke(once("Hello")).await);
+        assert!(broken.message.contains(words), "{broken:?}");
+        for library in ["hyper", "chunk", "EOF", "reading a body", "os error"] {
+            assert!(!broken.message.contains(library), "{broken:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_provider_that_says_that_no_retry_helps_is_believed() {
+    let upstream = Upstream::start().await;
+    let relight = Relight::start(&one_target(&upstream)).await;
+    upstream.push(failing(500, &[("x-should-retry", "false")]));
+    let failed = failure(relight.ask("Hello").await);
+    assert_eq!((upstream.requests().len(), failed.retryable), (1, false), "{failed:?}");
+    upstream.push(failing(500, &[("x-should-retry", "true")]));
+    assert!(matches!(relight.ask("Hello").await.outcome, Some(Outcome::Completion(_))));
+}
+
+#[tokio::test]
+async fn a_cancellation_that_a_provider_reports_is_not_the_callers_own() {
+    let (first, second) = (Upstream::start().await, Upstream::start().await);
+    let relight = Relight::start(&two_targets(&first, &second)).await;
+    first.otherwise(failing(499, &[]));
+    let response = relight.ask("Hello").await;
+    assert_eq!(response.final_target, "second", "{response:?}");
+}
+
+#[tokio::test]
+async fn routes_need_no_default_where_all_callers_name_one() {
+    let upstream = Upstream::start().await;
+    let yaml = one_target(&upstream).replace("default: {", "left: { targets: [main] }, right: {");
+    let relight = Relight::start(&yaml).await;
+    let on_left = Invocation { route: "left".to_owned(), ..asking("Hello") };
+    assert!(matches!(relight.invoke(on_left).await.outcome, Some(Outcome::Completion(_))));
+    let request = relight::grpc::v1::InvokeWithRecoveryRequest { invocation: Some(asking("Hello")) };
+    let refused = relight.recovery().invoke_with_recovery(request).await.unwrap_err();
+    assert!(refused.message().contains("no route was named"), "{refused:?}");
+}
+
+#[tokio::test]
+async fn the_log_of_a_retry_says_how_many_are_left_and_that_of_a_failure_whose_it_was() {
+    let upstream = Upstream::start().await;
+    upstream.otherwise(failing(500, &[]));
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("relight.yaml");
+    std::fs::write(&path, format!("{}telemetry: {{ log: {{ format: json }} }}\n", one_target(&upstream))).unwrap();
+    let (_child, address, mut log) = started(&["--config", path.to_str().unwrap()]).await;
+    let asked = ["invoke", "--address", &address, "--label", "user=u-4711", "--label", "node=supervisor"];
+    let ran = run(&[&asked[..], &["--thread", "thread-9", "Hello"]].concat()).await;
+    assert_eq!(ran.code, Some(1), "{}", ran.err);
+    let mut lines: Vec<Value> = Vec::new();
+    let reading = async {
+        while !lines.iter().any(|line| line["event"] == "invocation_failed") {
+            lines.push(serde_json::from_str(&log.next_line().await.unwrap().unwrap()).unwrap());
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), reading).await.unwrap();
+    let line = |event: &str| lines.iter().find(|line| line["event"] == event).unwrap();
+    let retry = line("recovery_attempted");
+    assert_eq!((&retry["attempt"], &retry["remaining"]), (&json!(1), &json!(1)), "{retry}");
+    assert_eq!(retry["detail"]["class"], "server_error");
+    assert!(retry["recovery_hint"].as_str().is_some_and(|hint| !hint.is_empty()), "{retry}");
+    assert!(line("attempt_failed")["recovery_hint"].is_string());
+    let failed = line("invocation_failed");
+    for (key, value) in [("thread", "thread-9"), ("tenant", "default"), ("operation", "executor"), ("target", "main")] {
+        assert_eq!(failed[key], value, "{failed}");
+    }
+    assert_eq!((&failed["labels"]["user"], &failed["labels"]["node"]), (&json!("u-4711"), &json!("supervisor")));
+    assert!(failed["recovery_hint"].is_string() && failed["detail"]["class"] == "server_error", "{failed}");
+}
+
+#[tokio::test]
+async fn a_listener_may_be_named_by_its_host() {
+    let arguments = ["serve", "--listen", "localhost:0", "--admin-listen", "localhost:0"];
+    let mut child = binary(&arguments).spawn().unwrap();
+    let mut log = BufReader::new(child.stderr.take().unwrap()).lines();
+    let first = tokio::time::timeout(Duration::from_secs(30), log.next_line()).await.unwrap().unwrap().unwrap();
+    let listening: Value = serde_json::from_str(&first).unwrap();
+    assert!(listening["address"].as_str().is_some_and(|address| address.starts_with("127.0.0.1:")), "{first}");
+    let ran = run(&["serve", "--listen", "localhost"]).await;
+    assert!(ran.err.contains("is no IP address or host name of this machine"), "{}", ran.err);
+}
+
+#[tokio::test]
+async fn a_call_to_the_port_of_health_is_refused_with_the_reason() {
+    let upstream = Upstream::start().await;
+    let relight = Relight::start(&one_target(&upstream)).await;
+    let ran = run(&["circuits", "--address", &relight.running.admin_address.to_string()]).await;
+    assert!(ran.code == Some(1) && ran.err.contains("this port serves no such call"), "{}", ran.err);
+}

@@ -1,0 +1,207 @@
+//! A reload never opens a guarded server and never puts the scripted model in the place of a real one.
+
+use std::{path::Path, process::Stdio, time::Duration};
+
+use relight::grpc::v1::{
+    CircuitForce, ForceCircuitRequest, GetStatusRequest, GetStatusResponse, InvokeWithRecoveryRequest,
+    admin_service_client::AdminServiceClient, recovery_service_client::RecoveryServiceClient,
+};
+use serde_json::Value;
+use sha2::{Digest as _, Sha256};
+use tokio::{
+    io::{AsyncBufReadExt as _, BufReader},
+    process::{Child, Command},
+};
+use tonic::{
+    Code, Request,
+    transport::{Channel, Endpoint},
+};
+
+use crate::{
+    cli_binary::relight,
+    support::{relight::asking, upstream::Upstream},
+};
+
+/// Longest wait for anything here.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A server that other hosts could reach, in a process of its own, with its configuration file.
+struct Guarded {
+    child: Child,
+    channel: Channel,
+    folder: tempfile::TempDir,
+}
+
+fn configuration(upstream: &Upstream) -> String {
+    let hash = |key: &str| format!("{:x}", Sha256::digest(key.as_bytes()));
+    format!(
+        "\
+# Reached by others.
+providers:
+  real:
+    dialect: openai_chat
+    base_url: \"{}\"
+    api_key: test-key
+targets:
+  one: {{ provider: real, model: m }}
+routes:
+  default: {{ targets: [one] }}
+  private: {{ targets: [one] }}
+server:
+  listen: \"0.0.0.0:0\"
+  admin_listen: \"127.0.0.1:0\"
+  keys:
+    - tenant: ops
+      sha256: \"{}\"
+      admin: true
+    - tenant: acme
+      sha256: \"{}\"
+      routes: [default]
+journal: {{ store: memory }}
+events:
+  capacity: 4096
+",
+        upstream.base_url(),
+        hash("ops-key"),
+        hash("acme-key")
+    )
+}
+
+// === impl Guarded ===
+
+impl Guarded {
+    async fn start(configuration: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("relight.yaml");
+        std::fs::write(&file, configuration).unwrap();
+        let mut child = relight(&["serve", "--config", file.to_str().unwrap()]).stdout(Stdio::null()).spawn().unwrap();
+        let mut log = BufReader::new(child.stderr.take().unwrap()).lines();
+        let first = tokio::time::timeout(PATIENCE, log.next_line()).await.unwrap().unwrap().unwrap();
+        #[expect(clippy::disallowed_methods, reason = "it ends when the process does, which closes its log")]
+        tokio::spawn(async move { while let Ok(Some(_)) = log.next_line().await {} });
+        let listening: Value = serde_json::from_str(&first).unwrap();
+        let port = listening["address"].as_str().unwrap().rsplit(':').next().unwrap();
+        let channel = Endpoint::from_shared(format!("http://127.0.0.1:{port}")).unwrap().connect().await.unwrap();
+        Self { child, channel, folder }
+    }
+
+    async fn signal(&self, name: &str) {
+        let command = format!("kill -{name} {}", self.child.id().unwrap());
+        assert!(Command::new("sh").args(["-c", &command]).status().await.unwrap().success());
+    }
+
+    async fn status(&self) -> GetStatusResponse {
+        let mut admin = AdminServiceClient::new(self.channel.clone());
+        admin.get_status(with_key(GetStatusRequest {}, "ops-key")).await.unwrap().into_inner()
+    }
+
+    /// Puts another file in place and waits until it was taken or refused.
+    async fn reload(&self, place: impl FnOnce(&Path)) -> GetStatusResponse {
+        let seen = |status: &GetStatusResponse| (status.configuration_generation, status.configuration_faults.clone());
+        let before = seen(&self.status().await);
+        let new = self.folder.path().join("new");
+        place(&new);
+        std::fs::rename(&new, self.folder.path().join("relight.yaml")).unwrap();
+        self.signal("HUP").await;
+        let changed = async {
+            loop {
+                let status = self.status().await;
+                if seen(&status) != before {
+                    return status;
+                }
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, changed).await.expect("the reload is neither taken nor refused")
+    }
+
+    async fn write(&self, text: &str) -> GetStatusResponse {
+        self.reload(|new| std::fs::write(new, text).unwrap()).await
+    }
+
+    async fn invoke(&self, key: &str, route: &str) -> Result<String, Code> {
+        let mut invocation = asking("Are you there?");
+        route.clone_into(&mut invocation.route);
+        let request = with_key(InvokeWithRecoveryRequest { invocation: Some(invocation) }, key);
+        let response = RecoveryServiceClient::new(self.channel.clone()).invoke_with_recovery(request).await;
+        response.map(|response| format!("{:?}", response.into_inner())).map_err(|status| status.code())
+    }
+
+    async fn assert_guarded(&self, when: &str) {
+        for key in ["", "wrong"] {
+            assert_eq!(self.invoke(key, "").await.unwrap_err(), Code::Unauthenticated, "{when}");
+            let force = ForceCircuitRequest {
+                force: CircuitForce::Open.into(),
+                target: "one".to_owned(),
+                ..Default::default()
+            };
+            let forced = AdminServiceClient::new(self.channel.clone()).force_circuit(with_key(force, key)).await;
+            assert_eq!(forced.unwrap_err().code(), Code::Unauthenticated, "{when}");
+        }
+        assert_eq!(self.invoke("acme-key", "private").await.unwrap_err(), Code::PermissionDenied, "{when}");
+        let answer = self.invoke("acme-key", "").await.unwrap();
+        assert!(answer.contains("Hello from upstream"), "{when}: {answer}");
+    }
+}
+
+fn with_key<T>(message: T, key: &str) -> Request<T> {
+    let mut request = Request::new(message);
+    if !key.is_empty() {
+        request.metadata_mut().insert("authorization", format!("Bearer {key}").parse().unwrap());
+    }
+    request
+}
+
+#[tokio::test]
+async fn no_beginning_of_its_file_opens_a_guarded_server_or_takes_its_models_away() {
+    let upstream = Upstream::start().await;
+    let whole = configuration(&upstream);
+    let server = Guarded::start(&whole).await;
+    server.assert_guarded("before any change").await;
+    let mut cuts: Vec<usize> = whole.match_indices('\n').map(|(at, _)| at + 1).collect();
+    cuts.extend((0..whole.len()).step_by(61));
+    cuts.retain(|cut| whole[*cut..].trim() != "");
+    for cut in cuts {
+        let beginning = &whole[..cut];
+        server.write(beginning).await;
+        server.assert_guarded(&format!("after a reload of\n{beginning}")).await;
+        let back = server.write(&whole).await;
+        assert!(back.configuration_faults.is_empty(), "{back:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_reload_that_would_weaken_the_server_is_refused_whole_with_every_reason() {
+    let upstream = Upstream::start().await;
+    let whole = configuration(&upstream);
+    let server = Guarded::start(&whole).await;
+    let status = server.write("server: { auth: none, listen: \"127.0.0.1:0\" }\nseed: 5\n").await;
+    let faults: Vec<&str> = status.configuration_faults.iter().map(|fault| fault.path.as_str()).collect();
+    assert_eq!(faults, ["server.auth", "targets", "routes.default"], "{status:?}");
+    server.assert_guarded("after a file that opens it on purpose").await;
+    let scripted = whole.replace("openai_chat", "scripted").replace("    api_key: test-key\n", "");
+    let scripted: String =
+        scripted.lines().filter(|line| !line.contains("base_url")).map(|l| format!("{l}\n")).collect();
+    let status = server.write(&scripted).await;
+    assert!(status.configuration_faults.iter().any(|fault| fault.path == "targets.one"), "{status:?}");
+    server.assert_guarded("after a file whose model is the scripted one").await;
+    let status = server.write("").await;
+    assert!(status.configuration_faults[0].reason.contains("is empty"), "{status:?}");
+    let status = server.write(&whole.replace("4096", "2048")).await;
+    assert!(status.configuration_faults.is_empty(), "an ordinary change: {status:?}");
+}
+
+#[tokio::test]
+async fn a_pipe_in_place_of_the_configuration_blocks_neither_reloads_nor_the_end() {
+    let upstream = Upstream::start().await;
+    let whole = configuration(&upstream);
+    let mut server = Guarded::start(&whole).await;
+    let pipe = |new: &Path| assert!(std::process::Command::new("mkfifo").arg(new).status().unwrap().success());
+    let status = server.reload(pipe).await;
+    assert!(status.configuration_faults[0].reason.contains("is no regular file"), "{status:?}");
+    assert!(server.write(&whole).await.configuration_faults.is_empty());
+    server.reload(pipe).await;
+    server.signal("TERM").await;
+    let ended = tokio::time::timeout(PATIENCE, server.child.wait()).await.expect("the server does not end").unwrap();
+    assert_eq!(ended.code(), Some(0));
+}
