@@ -40,7 +40,7 @@ pub(super) const TOOL: &str = "get_weather";
 pub(super) const SCENES: [Scene; 5] = [
     Scene {
         title: "The model hangs",
-        story: "It says nothing for 600 ms, which is all that this demo allows. Relight gives up on that attempt, tells \
+        story: "It says nothing for 1 s, which is all that this demo allows. Relight gives up on that attempt, tells \
                 the model what went wrong and asks again.",
         moral: "Answered on the second attempt, because the model was told to be brief.",
         name: "timeout",

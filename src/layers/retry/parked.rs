@@ -61,9 +61,21 @@ impl<S> Course<S> {
         let now = Instant::now();
         let gate = self.targets.state(target).and_then(|state| state.closed_for(now));
         let gate = gate.or(in_line.then_some(FailureClass::RateLimited));
-        let source = if gate.is_some() { WaitSource::Gate } else { WaitSource::Parked };
+        let source = match gate {
+            // The gate closed for the wait that the provider stated in this very invocation.
+            Some(FailureClass::RateLimited) => self.stated_by(target).unwrap_or(WaitSource::Gate),
+            Some(_) => WaitSource::Gate,
+            None => WaitSource::Parked,
+        };
         let class = gate.unwrap_or(FailureClass::CircuitOpen);
         Told { target: target.clone(), class, in_line, source, at: now, until: until.max(now) }
+    }
+
+    /// Where the target's last failure in this invocation stated how long its limit holds.
+    fn stated_by(&self, target: &TargetId) -> Option<WaitSource> {
+        let failure = self.real.as_ref()?;
+        let is_limit = failure.class == FailureClass::RateLimited && failure.target.as_ref() == Some(target);
+        is_limit.then_some(failure.retry_after?.source)
     }
 
     /// What the last wait was for.
