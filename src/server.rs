@@ -342,6 +342,7 @@ fn read_levels(metrics: &Metrics, engine: &Engine, executions: &Executions, pres
         inflight: i64::from(engine.in_flight()),
         parked: i64::try_from(engine.targets().parked()).unwrap_or(i64::MAX),
         watchers: i64::try_from(presence.watchers()).unwrap_or(i64::MAX),
+        watchers_missed: presence.missed(),
         budgets: engine.targets().budgets(),
         journal: executions::levels(&executions),
     });

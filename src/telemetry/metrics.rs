@@ -147,11 +147,6 @@ impl Metrics {
         self.inner.gauges.store_is(store, up);
     }
 
-    /// Says that a reader of the bus did not get `count` events.
-    pub fn events_missed(&self, reader: &'static str, count: u64) {
-        self.inner.events_missed(reader, count);
-    }
-
     /// Says how a gRPC call ended: its method, its status by name (`OK`, `UNAVAILABLE`), and how long it took.
     pub fn rpc_finished(&self, method: impl Into<StringValue>, status: &'static str, took: Duration) {
         let attributes = [KeyValue::new(attr::RPC_METHOD, method.into()), KeyValue::new(attr::RPC_STATUS, status)];
@@ -190,10 +185,6 @@ impl MetricsTask {
 impl Inner {
     fn names(&self) -> Arc<TargetNames> {
         self.names.load_full()
-    }
-
-    fn events_missed(&self, reader: &'static str, count: u64) {
-        self.instruments.events_missed.add(count, &[KeyValue::new(label::READER, reader)]);
     }
 }
 

@@ -1,17 +1,18 @@
 //! What the contract and the metrics announce is really sent: a run full of faults over every front is looked through for
 //! every instrument, every event and every value of every enum.
 //!
-//! `tests/fixtures/contract.tsv` names them all, and says of each that is not sent in this run why not.
+//! `tests/fixtures/contract.tsv` names them all, and for each that is not sent in this run the test that sees it.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    path::{Path, PathBuf},
     time::Duration,
 };
 
 use prost_reflect::{DescriptorPool, DynamicMessage, Kind, ReflectMessage as _, Value as Field};
 use relight::grpc::v1::{
     CircuitForce, ClassifyFailureRequest, DESCRIPTORS, ForceCircuitRequest, GetInvocationRequest, GetStatusRequest,
-    GetThreadRequest, InjectionMode, Invocation, InvokeWithRecoveryRequest, ListTargetsRequest, Overrides,
+    GetThreadRequest, Header, InjectionMode, Invocation, InvokeWithRecoveryRequest, ListTargetsRequest, Overrides,
     ResetCircuitRequest, StreamWithRecoveryRequest, ToolDefinition, WatchRecoveryRequest, get_invocation_request,
     invocation::Call, stream_with_recovery_request, watch_recovery_request,
 };
@@ -30,10 +31,15 @@ use crate::{
 };
 
 const TABLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/contract.tsv");
+const TESTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it");
 const INSTRUMENTS: &str = include_str!("../../src/domain/semconv.rs");
 
 /// Longest time that the run may take to be seen.
 const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The classes that only a rule of the operator gives.
+const BY_RULE: [&str; 7] =
+    ["approval_rejected", "tool_failed", "outcome_unknown", "state", "checkpoint", "cache", "stream_interrupted"];
 
 /// What was seen in messages of the server: enum values by name, members of a `body` as `Message.body.member`.
 struct Seen {
@@ -103,6 +109,57 @@ fn table() -> BTreeMap<String, String> {
         .collect()
 }
 
+/// Why a row of the table proves nothing: it names no test, or one that does not mention the value.
+fn unproven(pool: &DescriptorPool, name: &str, reason: &str) -> Option<String> {
+    let known = ["sent", "reserved", "in requests"].iter().any(|start| reason.starts_with(start));
+    let Some(test) = reason.strip_prefix("seen by ") else {
+        return (!known).then(|| format!("{name}: `{reason}` is neither `sent` nor `seen by <test>`"));
+    };
+    // What is not named by its own name there is named after the test.
+    let (test, words) = match test.split_once(": ") {
+        Some((test, words)) => (test, vec![words.to_owned()]),
+        None => (test, in_rust(pool, name)),
+    };
+    let bodies = test_bodies(test);
+    let mentioned = bodies.iter().any(|body| words.iter().any(|words| body.contains(words.as_str())));
+    (!mentioned).then(|| format!("{name}: of {} tests `{test}` none mentions one of {words:?}", bodies.len()))
+}
+
+/// How tests spell a value of an enum or a member of a `body`.
+fn in_rust(pool: &DescriptorPool, name: &str) -> Vec<String> {
+    if let Some((_, member)) = name.split_once('.') {
+        return vec![format!("Body::{}", camel_case(member)), format!("\"{member}\"")];
+    }
+    let mut enums = pool.all_enums().filter(|one| one.values().any(|value| value.name() == name));
+    let Some(one) = enums.next() else { return vec![name.to_owned()] };
+    let unset = one.values().next().unwrap();
+    let prefix = unset.name().trim_end_matches("UNSPECIFIED");
+    vec![format!("{}::{}", one.name(), camel_case(name.trim_start_matches(prefix)))]
+}
+
+fn camel_case(name: &str) -> String {
+    let capital = |word: &str| format!("{}{}", word[..1].to_uppercase(), word[1..].to_lowercase());
+    name.split('_').map(capital).collect()
+}
+
+/// The text of the tests of that name in this binary.
+fn test_bodies(name: &str) -> Vec<String> {
+    let start = format!("fn {name}() {{\n");
+    let body_in = |file: PathBuf| {
+        let text = std::fs::read_to_string(file).unwrap();
+        let (before, after) = text.split_once(&start)?;
+        let is_test =
+            before.rsplit("\n\n").next().is_some_and(|above| above.contains("test]") || above.contains("test("));
+        is_test.then(|| after.split("\n}\n").next().unwrap_or_default().to_owned())
+    };
+    files_below(Path::new(TESTS)).into_iter().filter_map(body_in).collect()
+}
+
+fn files_below(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    entries.flat_map(|path| if path.is_dir() { files_below(&path) } else { vec![path] }).collect()
+}
+
 /// The names of all instruments, as Prometheus spells them without units.
 fn instruments() -> Vec<String> {
     let after = INSTRUMENTS.split_once("pub mod metric {").unwrap().1;
@@ -111,6 +168,9 @@ fn instruments() -> Vec<String> {
 }
 
 fn settings() -> serde_json::Value {
+    // Failures of tools and stores are known to operators only.
+    let rules =
+        BY_RULE.map(|class| json!({ "name": class, "when": { "message": format!("ours: {class}") }, "class": class }));
     json!({
         "providers": { "q": { "dialect": "openai_chat", "base_url": "http://127.0.0.1:9/v1", "api_key": "k" } },
         "targets": {
@@ -118,17 +178,21 @@ fn settings() -> serde_json::Value {
             "away": { "provider": "q", "model": "m-3" },
         },
         "routes": {
-            "default": { "targets": ["main"], "deadline": "10s", "allow_overrides": { "rewind_mode": true } },
-            "pair": { "targets": ["main", "spare"], "deadline": "10s" },
+            "default": { "targets": ["main"], "deadline": "1m", "allow_overrides": { "rewind_mode": true } },
+            "pair": { "targets": ["main", "spare"], "deadline": "1m" },
+            "hedged": { "targets": ["main", "spare"], "deadline": "1m", "timers": { "soft_first_token": "200ms" } },
             "away": { "targets": ["away"], "deadline": "2s" },
+            "brief": { "targets": ["main"], "deadline": "4s", "policy": "slow" },
         },
         "default_route": "default",
-        "timers": { "first_token": "2s", "first_token_alone": "2s", "soft_first_token": "200ms", "idle": "1s" },
-        "policies": { "standard": { "retry": { "backoff": { "base": "10ms", "cap": "40ms" } }, "injection": { "mode": "always" } } },
+        // Far above what an answer takes on a busy machine: only what is silent on purpose meets them.
+        "timers": { "first_token": "4s", "first_token_alone": "4s", "soft_first_token": "20s", "idle": "2s" },
+        "policies": { "slow": { "retry": { "min_attempt_time": "1m" } }, "standard": { "retry": { "backoff": { "base": "10ms", "cap": "40ms" } }, "injection": { "mode": "always" } } },
         "budget": { "capacity": 20, "cost": 5, "first_try_credit": 0, "refill_per_second": 0 },
         "gates": { "rate_wait": "50ms" },
         "admission": { "max_in_flight": 2 },
-        "circuit": { "mode": "consecutive", "consecutive_failures": 9, "consecutive_open": "300ms" },
+        "circuit": { "mode": "consecutive", "consecutive_failures": 9, "consecutive_open": "1s" },
+        "classifier": { "rules": rules },
     })
 }
 
@@ -172,6 +236,9 @@ async fn faulty_run(server: &mut Reloaded, seen: &mut Seen) {
             unary(server, seen, on("default", "hello")).await;
         }
     }
+    // No time is left for another attempt.
+    server.upstream.push(Reply::status(500));
+    unary(server, seen, on("brief", "hello")).await;
     // A tool call that cannot be read, then one that can.
     server.upstream.push(malformed).push(Reply::tool_call("get_weather", "{\"city\": \"Oslo\"}"));
     let mut with_tool = asking("weather?");
@@ -189,7 +256,7 @@ async fn faulty_run(server: &mut Reloaded, seen: &mut Seen) {
     stream(server, seen, on("default", "again")).await;
     // Two targets: the soft timer starts a second attempt, and a refusal falls back.
     server.upstream.push(Reply::silence()).push(upstream_text("the spare answers"));
-    unary(server, seen, on("pair", "hello")).await;
+    unary(server, seen, on("hedged", "hello")).await;
     server.upstream.push(Reply::status(503)).push(Reply::status(503)).push(upstream_text("the spare answers"));
     unary(server, seen, on("pair", "hello")).await;
     unary(server, seen, on("away", "hello")).await;
@@ -269,8 +336,10 @@ async fn stream(server: &Reloaded, seen: &mut Seen, invocation: Invocation) {
 
 /// Failures that no provider here can be made to have, as `ClassifyFailure` judges them.
 async fn verdicts(server: &Reloaded, seen: &mut Seen) {
-    for (status, text) in [
+    let answers = [
         (429, "Rate limit reached"),
+        (429, "Rate limit reached. Please try again in 7s"),
+        (429, r#"{"error":{"details":[{"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"7s"}]}}"#),
         (429, "You exceeded your current quota, insufficient_quota"),
         (401, "Incorrect API key provided"),
         (403, "Permission denied: you do not have access"),
@@ -278,19 +347,39 @@ async fn verdicts(server: &Reloaded, seen: &mut Seen) {
         (400, "This model's maximum context length is 8192 tokens"),
         (400, "content_filter: the prompt was flagged"),
         (400, "Unsupported parameter: 'temperature' is not supported"),
+        (400, "messages: roles must alternate between user and assistant"),
+        (400, "Invalid schema for function 'get_weather'"),
+        (400, "missing required argument: 'city'"),
         (529, "Overloaded"),
+        (503, r#"{"error":"Model is loading","estimated_time":20.0}"#),
         (500, "Internal server error"),
         (504, "Gateway timeout"),
         (418, "teapot"),
-    ] {
-        let request = ClassifyFailureRequest {
-            status: Some(status),
-            body: Some(text.to_owned()),
-            ..ClassifyFailureRequest::default()
-        };
-        let verdict = server.recovery().classify_failure(request).await.unwrap().into_inner();
-        seen.add("ClassifyFailureResponse", &verdict);
+    ];
+    for (status, text) in answers {
+        judge(server, seen, Some(status), text, &[]).await;
     }
+    judge(server, seen, Some(429), "", &[("retry-after", "7")]).await;
+    let used_up = [("x-ratelimit-remaining-requests", "0"), ("x-ratelimit-reset-requests", "7s")];
+    judge(server, seen, Some(429), "", &used_up).await;
+    for text in ["Segmentation fault", "Sidecar not started"] {
+        judge(server, seen, None, text, &[]).await;
+    }
+    for class in BY_RULE {
+        judge(server, seen, None, &format!("ours: {class}"), &[]).await;
+    }
+}
+
+async fn judge(server: &Reloaded, seen: &mut Seen, status: Option<u32>, text: &str, headers: &[(&str, &str)]) {
+    let headers = headers.iter().map(|(name, value)| Header { name: (*name).into(), value: (*value).into() });
+    let request = ClassifyFailureRequest {
+        status,
+        body: Some(text.to_owned()),
+        headers: headers.collect(),
+        ..ClassifyFailureRequest::default()
+    };
+    let verdict = server.recovery().classify_failure(request).await.unwrap().into_inner();
+    seen.add("ClassifyFailureResponse", &verdict);
 }
 
 #[tokio::test]
@@ -303,14 +392,14 @@ async fn a_faulty_run_gives_every_instrument_a_value_and_sends_what_the_contract
     verdicts(&server, &mut seen).await;
     let thread = GetThreadRequest { thread_id: "talk".to_owned() };
     seen.add("GetThreadResponse", &server.recovery().get_thread(thread).await.unwrap().into_inner());
-    // What was published before the change of the configuration is read before the change is.
-    loop {
-        let response = watch.message().await.unwrap().unwrap();
-        seen.add("WatchRecoveryResponse", &response);
-        if seen.names.contains("RecoveryEvent.configuration_reloaded") {
-            break;
+    // What was published before the change of the configuration is read before what the change leads to.
+    let last = ["RecoveryEvent.configuration_reloaded", "RecoveryEvent.gate_opened"];
+    let reading = async {
+        while !last.iter().all(|name| seen.names.contains(*name)) {
+            seen.add("WatchRecoveryResponse", &watch.message().await.unwrap().unwrap());
         }
-    }
+    };
+    tokio::time::timeout(PATIENCE, reading).await.expect("the last events in time");
     let table = table();
     let mut faults = Vec::new();
     let announced = seen.announced();
@@ -335,6 +424,7 @@ async fn a_faulty_run_gives_every_instrument_a_value_and_sends_what_the_contract
             Some(_) => {}
         }
     }
+    faults.extend(table.iter().filter_map(|(name, reason)| unproven(&seen.pool, name, reason)));
     let known = |name: &&String| !announced.contains(*name) && !instruments.contains(name);
     faults.extend(table.keys().filter(known).map(|name| format!("{name} is not announced any more")));
     assert!(faults.is_empty(), "{}", faults.join("\n"));

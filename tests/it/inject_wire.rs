@@ -78,7 +78,7 @@ async fn a_note_that_is_refused_is_left_out_once_more_and_never_sent_there_again
     let response = ask(&relight).await;
     assert!(answered(&response), "{response:?}");
     assert_eq!(notes(&response.attempts), [false, false]);
-    assert_ne!(response.attempts[1].injection_skipped, i32::from(InjectionSkipReason::Unspecified));
+    assert_eq!(response.attempts[1].injection_skipped(), InjectionSkipReason::TargetRefused);
 }
 
 #[tokio::test]

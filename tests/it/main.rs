@@ -14,6 +14,7 @@ mod cli_serve;
 mod closed_gates;
 mod continued_answers;
 mod contract_in_use;
+mod contract_rare;
 mod costly_schema;
 mod demo_wires;
 mod docs_as_written;

@@ -3,9 +3,9 @@
 use relight::{
     domain::target::Dialect,
     grpc::v1::{
-        Attempt, FailureClass, InvokeWithRecoveryResponse, Message, ModelCall, Opaque, Part, ReasoningPart,
-        RecoveryStrategy, Role, Sampling, TextPart, invocation::Call, invoke_with_recovery_response::Outcome,
-        part::Content, recovery_event::Body, watch_recovery_request::Start,
+        Attempt, AttemptCause, FailureClass, InvokeWithRecoveryResponse, Message, ModelCall, Opaque, Part,
+        ReasoningPart, RecoveryStrategy, Role, Sampling, TextPart, invocation::Call,
+        invoke_with_recovery_response::Outcome, part::Content, recovery_event::Body, watch_recovery_request::Start,
     },
     wire_server::answers,
 };
@@ -79,6 +79,7 @@ async fn a_parameter_that_is_not_taken_is_left_out_once_and_told_everywhere() {
     assert!(answered(&response), "{response:?}");
     assert_eq!(response.recovery_applied, [i32::from(RecoveryStrategy::Adapt)]);
     assert_eq!(changes(&response.attempts), ["temperature was left out", ""]);
+    assert_eq!(response.attempts[1].cause(), AttemptCause::Adapt);
     assert!(response.reasoning.ends_with("To fit the model, temperature was left out."), "{}", response.reasoning);
     let Some(Body::RecoveryAttempted(told)) = watch.until("recovery_attempted").await.body else {
         panic!("no recovery")

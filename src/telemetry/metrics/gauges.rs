@@ -7,7 +7,7 @@ use std::{
     fmt,
     sync::{
         Arc, Mutex, MutexGuard, OnceLock, PoisonError,
-        atomic::{AtomicBool, AtomicI64, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed},
     },
 };
 
@@ -41,6 +41,8 @@ pub struct Levels {
     pub parked: i64,
     /// Open watch streams.
     pub watchers: i64,
+    /// Events that slow watch streams did not get, since the beginning.
+    pub watchers_missed: u64,
     /// What is left in the retry budgets of targets, in tokens.
     pub budgets: Vec<(TargetId, f64)>,
     /// What the journal holds.
@@ -79,6 +81,8 @@ pub(super) struct Gauges {
     pub(super) parked: AtomicI64,
     pub(super) watchers: AtomicI64,
     pub(super) draining: AtomicBool,
+    /// Events that the metrics themselves missed.
+    pub(super) metrics_missed: AtomicU64,
     source: OnceLock<Source>,
     board: Mutex<Board>,
 }
@@ -247,6 +251,18 @@ impl Gauges {
                 .with_callback(move |observer| observer.observe(read(&gauges), &[]))
                 .build();
         }
+        let gauges = Arc::clone(self);
+        meter
+            .u64_observable_counter(metric::EVENTS_MISSED)
+            .with_unit("{event}")
+            .with_description("Events that a slow reader did not get")
+            .with_callback(move |observer| {
+                let (metrics, watch) = (gauges.metrics_missed.load(Relaxed), gauges.levels().watchers_missed);
+                for (reader, count) in [("metrics", metrics), ("watch", watch)] {
+                    observer.observe(count, &[KeyValue::new(label::READER, reader)]);
+                }
+            })
+            .build();
         let gauges = Arc::clone(self);
         meter
             .i64_observable_gauge(metric::STORE_UP)

@@ -3,7 +3,11 @@
 //! Most events count alone. An attempt's cause and an invocation's kept answer are told by earlier events, so a small,
 //! bounded memory of open invocations is kept; when events were missed it is forgotten rather than guessed at.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{
+    collections::HashMap,
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
 use opentelemetry::{KeyValue, metrics::Counter};
 
@@ -63,7 +67,7 @@ impl Consume for Recorder {
                 Reading::Event(event) => self.record(&event),
                 Reading::Missed { count, .. } => {
                     self.open.clear();
-                    self.inner.events_missed("metrics", count);
+                    self.inner.gauges.metrics_missed.fetch_add(count, Ordering::Relaxed);
                 }
             }
         }
