@@ -1,7 +1,7 @@
 //! Everything that takes bytes from outside, each as one function of those bytes: property tests and fuzzers run the same.
 
 use std::{
-    sync::{Arc, LazyLock},
+    sync::{Arc, LazyLock, Mutex},
     time::Duration,
 };
 
@@ -60,29 +60,35 @@ pub(crate) fn configuration(bytes: &[u8]) {
 
 /// A response of a provider; the first byte chooses the dialect and how it is framed.
 pub(crate) fn provider_response(bytes: &[u8]) {
-    static RUNTIME: LazyLock<(Runtime, WireServer)> = LazyLock::new(|| {
-        let runtime = Runtime::new().expect("a runtime");
-        let server = runtime.block_on(WireServer::start()).expect("a server");
-        (runtime, server)
-    });
+    /// A server keeps all requests that it received, so it is replaced after this many.
+    const REQUESTS_PER_SERVER: u32 = 1_000;
+    static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().expect("a runtime"));
+    static SERVER: Mutex<Option<(WireServer, u32)>> = Mutex::new(None);
     let Some((choice, body)) = bytes.split_first() else { return };
     let dialects =
         [Dialect::OpenaiChat, Dialect::OpenaiResponses, Dialect::Anthropic, Dialect::Gemini, Dialect::Bedrock];
     let dialect = dialects[usize::from(*choice) % dialects.len()];
     let kinds = ["text/event-stream", "application/json", "application/vnd.amazon.eventstream"];
     let kind = kinds[usize::from(*choice) / dialects.len() % kinds.len()];
-    let (runtime, server) = &*RUNTIME;
-    server.push(Reply::body(200, &[("content-type", kind)], body));
-    let address = format!("http://{}", server.address());
-    runtime.block_on(async {
+    RUNTIME.block_on(async {
+        let held = SERVER.lock().expect("the server").take();
+        let (server, used) = match held.filter(|(_, used)| *used < REQUESTS_PER_SERVER) {
+            Some(held) => held,
+            None => (WireServer::start().await.expect("a server"), 0),
+        };
+        server.push(Reply::body(200, &[("content-type", kind)], body));
+        let address = format!("http://{}", server.address());
         tokio::time::timeout(PATIENCE, read(dialect, address)).await.expect("a response is read in time");
+        assert_eq!(server.unplayed(), 0, "{dialect:?}: the response was not fetched");
+        *SERVER.lock().expect("the server") = Some((server, used + 1));
     });
 }
 
 async fn read(dialect: Dialect, address: String) {
     let mut spec = ProviderSpec::new("p", dialect, address.clone());
     spec.region = Some("here".to_owned());
-    let Ok(mut providers) = Providers::build(&[spec]) else { return };
+    spec.credentials = [("default".to_owned(), "any key".into())].into();
+    let mut providers = Providers::build(&[spec]).expect("a provider");
     let target = Target {
         id: TargetId::from("t"),
         provider: "p".into(),
@@ -105,7 +111,7 @@ async fn read(dialect: Dialect, address: String) {
         tether: Tether::default(),
         attach: None,
     };
-    let Ok(providers) = providers.ready().await else { return };
+    let providers = providers.ready().await.expect("a provider is always ready");
     if let Ok(mut deltas) = providers.call(call).await {
         while deltas.next().await.is_some_and(|delta| delta.is_ok()) {}
     }
