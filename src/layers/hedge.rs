@@ -16,7 +16,7 @@ use super::{
     attempt::Attempt,
     observe::millis,
     spans::AttemptSpan,
-    targets::{Reserved, Targets},
+    targets::{Parked, Reserved, Targets},
 };
 use crate::{
     domain::{
@@ -28,7 +28,7 @@ use crate::{
     },
     policy::{
         dice::Dice,
-        retry::{Availability, Cost, HARD_CAP_ATTEMPTS},
+        retry::{Availability, Cost, HARD_CAP_ATTEMPTS, Pace, remedies},
         retry_budget::Settled,
         select::{Choice, choose},
         timers::{TimersPolicy, USUAL_SAMPLES},
@@ -88,42 +88,152 @@ where
             if delays.is_empty() {
                 return inner.oneshot(attempt).await;
             }
-            let began = Instant::now();
-            let primary = speak(inner.clone(), attempt.clone());
-            tokio::pin!(primary);
-            let mut started = None;
-            for HedgeDelay { delay, is_measured } in delays {
+            Race { inner, targets, attempt, began: Instant::now() }.run(delays).await
+        })
+    }
+}
+
+/// A first attempt that may stay silent, and the attempts beside it.
+struct Race<S> {
+    inner: S,
+    targets: Targets,
+    attempt: Attempt,
+    began: Instant,
+}
+
+/// What comes next beside a silent first attempt.
+enum Beside {
+    /// Another attempt, now.
+    Start(Box<Second>),
+    /// Nothing before this is over.
+    Wait(BoxFuture<()>),
+    /// Nothing.
+    Nothing,
+}
+
+// === impl Race ===
+
+impl<S> Race<S>
+where
+    S: Service<Attempt, Response = Deltas, Error = Failure> + Clone + Send + 'static,
+    S::Future: Send,
+{
+    /// The answer of the attempt that speaks first. One that failed beside the first is retried when it may be, while the
+    /// first goes on.
+    async fn run(self, delays: Vec<HedgeDelay>) -> Result<Deltas, Failure> {
+        let primary = speak(self.inner.clone(), self.attempt.clone());
+        tokio::pin!(primary);
+        let mut retry_at = None;
+        for hedge in delays {
+            let mut wait: BoxFuture<()> = Box::pin(tokio::time::sleep_until(self.began + hedge.delay));
+            loop {
                 tokio::select! {
                     biased;
                     spoken = &mut primary => return spoken.map(Spoken::deltas),
-                    () = tokio::time::sleep_until(began + delay) => {}
+                    () = &mut wait => {}
                 }
-                started = Second::start(&targets, &attempt, delay, is_measured);
-                if started.is_some() {
+                let second = match self.next(hedge.is_measured, retry_at) {
+                    Beside::Start(second) => second,
+                    Beside::Wait(until) => {
+                        wait = until;
+                        continue;
+                    }
+                    Beside::Nothing => break,
+                };
+                let beside = speak(self.inner.clone(), second.attempt.clone());
+                tokio::pin!(beside);
+                let failure = tokio::select! {
+                    biased;
+                    spoken = &mut primary => return match spoken {
+                        Ok(spoken) => Ok(spoken.deltas()),
+                        Err(_) => second.relay(beside.await),
+                    },
+                    spoken = &mut beside => match spoken {
+                        Ok(spoken) => return second.relay(Ok(spoken)),
+                        Err(failure) => failure,
+                    },
+                };
+                retry_at = retry_time(&second.attempt, &failure);
+                second.over(Some(&failure));
+                // Of hedges there is one at most.
+                if failure.class.is_local_refusal() || hedge.is_measured {
                     break;
                 }
+                wait = Box::pin(std::future::ready(()));
             }
-            let Some(second) = started else {
-                return primary.await.map(Spoken::deltas);
-            };
-            let beside = speak(inner, second.attempt.clone());
-            tokio::pin!(beside);
-            tokio::select! {
-                biased;
-                spoken = &mut primary => match spoken {
-                    Ok(spoken) => Ok(spoken.deltas()),
-                    Err(_) => second.relay(beside.await),
-                },
-                spoken = &mut beside => match spoken {
-                    Ok(spoken) => second.relay(Ok(spoken)),
-                    Err(failure) => {
-                        second.over(Some(&failure));
-                        primary.await.map(Spoken::deltas)
-                    }
-                },
-            }
-        })
+        }
+        primary.await.map(Spoken::deltas)
     }
+
+    /// What comes next; `retry_at`: from when on targets that failed beside the first may be called again.
+    fn next(&self, is_measured: bool, retry_at: Option<Instant>) -> Beside {
+        let first = &self.attempt;
+        let scope = &first.scope;
+        let allowed = scope.plan.retry.max_retries.saturating_add(1).min(HARD_CAP_ATTEMPTS);
+        if scope.counted_attempts() >= allowed {
+            return Beside::Nothing;
+        }
+        let now = Instant::now();
+        let retries = retry_at.is_some_and(|at| at <= now);
+        let mut candidates = self.targets.candidates(scope, now);
+        for candidate in &mut candidates {
+            let is_failed = candidate.failed_silent || candidate.attempts > 0;
+            if candidate.target == first.target.id || (is_failed && !retries) {
+                candidate.availability = Availability::Never;
+            }
+        }
+        let mut dice = Dice::new(scope.plan.seed, &scope.invocation.id, scope.next_number());
+        match (choose(&scope.plan.select, &candidates, None, None, &mut dice), retry_at) {
+            (Choice::Target(index), _) => {
+                let second = Second::start(&self.targets, first, index, self.began.elapsed(), is_measured);
+                second.map_or(Beside::Nothing, |second| Beside::Start(Box::new(second)))
+            }
+            (_, Some(at)) if !retries => Beside::Wait(Box::pin(tokio::time::sleep_until(at))),
+            // A measured delay is about slowness, and what is closed is no quicker.
+            (Choice::WaitUntil(until, index), _) if !is_measured => self.wait_for(index, until, now),
+            (Choice::WaitUntil(..) | Choice::None, _) => Beside::Nothing,
+        }
+    }
+
+    /// Waits until a target may be called: its turn where calls pass one after the other.
+    fn wait_for(&self, index: usize, until: Instant, now: Instant) -> Beside {
+        let scope = &self.attempt.scope;
+        let Some(target) = scope.plan.targets.get(index).filter(|_| scope.plan.retry.park.enabled) else {
+            return Beside::Nothing;
+        };
+        let (by, ready) = match self.targets.park(scope, &target.id, now) {
+            Some(Parked::Until(changed)) => (until, changed),
+            Some(Parked::InLine { until, turn }) => (until, turn),
+            None => return Beside::Nothing,
+        };
+        Beside::Wait(Box::pin(async move {
+            let _ = tokio::time::timeout_at(by, ready).await;
+        }))
+    }
+}
+
+/// When the target of an attempt that failed beside the first may be called again: after the wait that it stated, or
+/// the backoff; `None` where that is of no use.
+fn retry_time(failed: &Attempt, failure: &Failure) -> Option<Instant> {
+    let scope = &failed.scope;
+    let policy = &scope.plan.retry;
+    let remedies = remedies(policy, failure);
+    if !remedies.same_target || failure.class.is_local_refusal() {
+        return None;
+    }
+    let attempts = scope.attempts();
+    let made = attempts.iter().filter(|record| record.target.as_ref() == Some(&failed.target.id)).count();
+    let backoff = if remedies.pace == Pace::Throttle { &policy.throttle_backoff } else { &policy.backoff };
+    let mut dice = Dice::new(scope.plan.seed, &scope.invocation.id, failed.number);
+    let own = backoff.wait(u32::try_from(made).unwrap_or(u32::MAX), None, dice.unit());
+    let stated = failure.retry_after.map(|wait| wait.duration.min(policy.wait_cap)).filter(|wait| !wait.is_zero());
+    let wait = match stated {
+        Some(stated) if policy.uniform_waits => stated.max(own),
+        Some(stated) => stated,
+        None => own,
+    };
+    let at = Instant::now() + wait;
+    (at + policy.min_attempt_time <= failed.deadline).then_some(at)
 }
 
 /// How long the first attempt may be silent before another starts.
@@ -144,7 +254,7 @@ fn hedge_delays(targets: &Targets, attempt: &Attempt) -> Vec<HedgeDelay> {
         return Vec::new();
     }
     let now = Instant::now();
-    let ready = targets.alternative_healthy(&attempt.scope, &attempt.target.id, now);
+    let ready = targets.alternative_returns(&attempt.scope, &attempt.target.id, now);
     let remaining = attempt.deadline.saturating_duration_since(now);
     let soft = plan.timers.for_attempt(ready, remaining, None).soft;
     let (measured, usual) = {
@@ -214,23 +324,9 @@ struct Second {
 }
 
 impl Second {
-    fn start(targets: &Targets, first: &Attempt, delay: Duration, is_measured: bool) -> Option<Self> {
+    fn start(targets: &Targets, first: &Attempt, index: usize, after: Duration, is_measured: bool) -> Option<Self> {
         let scope = &first.scope;
-        let allowed = scope.plan.retry.max_retries.saturating_add(1).min(HARD_CAP_ATTEMPTS);
-        if scope.counted_attempts() >= allowed {
-            return None;
-        }
         let now = Instant::now();
-        let mut candidates = targets.candidates(scope, now);
-        for candidate in &mut candidates {
-            if candidate.target == first.target.id || candidate.failed_silent || candidate.attempts > 0 {
-                candidate.availability = Availability::Never;
-            }
-        }
-        let mut dice = Dice::new(scope.plan.seed, &scope.invocation.id, scope.next_number());
-        let Choice::Target(index) = choose(&scope.plan.select, &candidates, None, None, &mut dice) else {
-            return None;
-        };
         let target = Arc::clone(scope.plan.targets.get(index)?);
         let state = targets.state(&target.id)?;
         // Counted only when it starts: a call that is quick enough uses nothing of the share.
@@ -241,7 +337,7 @@ impl Second {
         let cause = AttemptCause::Hedge;
         let number = scope.begin(cause, &target, None);
         let span = scope.trace.attempt(number, cause);
-        let body = EventBody::HedgeStarted { beside: first.target.id.clone(), after_ms: millis(delay) };
+        let body = EventBody::HedgeStarted { beside: first.target.id.clone(), after_ms: millis(after) };
         scope.publish(number, Some(&target.id), body);
         let trace = span.trace();
         scope.learn(number, |record| record.span_id = trace.span_id());

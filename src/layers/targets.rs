@@ -237,6 +237,16 @@ impl Targets {
         })
     }
 
+    /// Whether a target other than this one of the same route is well and can take over now, or once a gate opens.
+    pub fn alternative_returns(&self, scope: &Scope, but: &TargetId, now: Instant) -> bool {
+        let states = self.shared.states.load();
+        let mut others = scope.plan.targets.iter().filter(|target| target.id != *but);
+        others.any(|target| {
+            let state = states.get(&target.id);
+            state.is_some_and(|state| state.is_healthy() && state.availability(now, false) != Availability::Never)
+        })
+    }
+
     /// Pays for an attempt beyond the first; `None` when the budget is empty.
     pub fn reserve(&self, payer: &TargetId, cost: Cost, now: Instant) -> Option<Reserved> {
         let state = self.state(payer)?;

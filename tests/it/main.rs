@@ -18,6 +18,7 @@ mod contract_rare;
 mod costly_schema;
 mod demo_wires;
 mod docs_as_written;
+mod fail_over;
 mod failure_rules;
 mod front_browsers;
 mod front_chat;

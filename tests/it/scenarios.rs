@@ -9,10 +9,10 @@ const ALONE: Options = Options { seed: 1, rate: None, length: None, references: 
 
 /// Faults that last for a short while.
 const FAULTS: [&str; 4] = [
-    "status: { code: 500 }",
-    "status: { code: 503 }",
-    "reset: {}",
-    "status: { code: 429, headers: [[retry-after, \"1\"]] }",
+    "{ status: { code: 500 } }",
+    "{ status: { code: 503 } }",
+    "{ reset: {} }",
+    "{ status: { code: 429, headers: [[retry-after, \"1\"]] } }",
 ];
 
 fn scenario(id: &str) -> Scenario {
@@ -215,29 +215,50 @@ fn a_refused_key_is_reported_at_once_and_its_correction_is_used_at_once() {
     passes("22");
 }
 
+/// A fault of one target: what happens, from when on and for how long, in milliseconds.
+type Outage = (&'static str, u64, u64);
+
+/// The share of calls that is answered by targets with these outages.
+fn success(outages: &[(usize, Outage)], seed: u64) -> f64 {
+    let upstream = |(index, (does, from, lasts)): &(usize, Outage)| {
+        let to = from + lasts;
+        format!("  - name: target-{index}\n    faults:\n      - {{ from: {from}ms, to: {to}ms, does: {does} }}\n")
+    };
+    let upstreams: String = outages.iter().map(upstream).collect();
+    let text = format!(
+        "id: x\ntitle: t\nabout: a\nrate: 1\nwarm: 2s\nfault: 6s\ntail: 0s\nupstreams:\n{upstreams}gates: {{}}\n"
+    );
+    let scenario = Scenario::parse("x", &text).expect("it is a scenario");
+    let report = scenarios::run(&scenario, Options { seed, ..ALONE }).expect("it runs");
+    report.ours.get("success").unwrap_or(1.0)
+}
+
+/// A number below another one, from a seed.
+fn draw(seed: u64, salt: u64, below: u64) -> u64 {
+    (seed * 2_654_435_761 + salt * 40_503).rotate_left(7) % below
+}
+
 #[test]
 fn two_targets_that_fail_together_answer_at_least_what_one_answers_alone() {
-    let text = |count: usize, (fault, from, lasts): (usize, u64, u64)| {
-        let (does, to) = (FAULTS[fault], from + lasts);
-        let upstream = |index| {
-            format!(
-                "  - name: target-{index}\n    faults:\n      - {{ from: {from}ms, to: {to}ms, does: {{ {does} }} }}\n"
-            )
-        };
-        let upstreams: String = (0..count).map(upstream).collect();
-        format!(
-            "id: x\ntitle: t\nabout: a\nrate: 1\nwarm: 2s\nfault: 6s\ntail: 0s\nupstreams:\n{upstreams}gates: {{}}\n"
-        )
-    };
-    let success = |text: &str, seed| {
-        let scenario = Scenario::parse("x", text).expect("it is a scenario");
-        let report = scenarios::run(&scenario, Options { seed, ..ALONE }).expect("it runs");
-        report.ours.get("success").unwrap_or(1.0)
-    };
     for seed in 0..24_u64 {
-        let draw = |salt: u64, below: u64| (seed * 2_654_435_761 + salt * 40_503).rotate_left(7) % below;
-        let outage = (usize::try_from(seed).unwrap() % FAULTS.len(), draw(2, 1000), 500 + draw(3, 4500));
-        let (alone, together) = (success(&text(1, outage), seed), success(&text(2, outage), seed));
+        let fault = FAULTS[usize::try_from(seed).unwrap() % FAULTS.len()];
+        let outage = (fault, draw(seed, 2, 1000), 500 + draw(seed, 3, 4500));
+        let (alone, together) = (success(&[(0, outage)], seed), success(&[(0, outage), (1, outage)], seed));
         assert!(together >= alone, "{together} together, {alone} alone: {outage:?}, seed {seed}");
+    }
+}
+
+#[test]
+fn two_targets_that_fail_apart_answer_at_least_what_each_answers_alone() {
+    const KINDS: [&str; 4] = [FAULTS[1], FAULTS[3], "unreachable", "hang"];
+    for seed in 0..32_u64 {
+        let outage = |target: u64| {
+            let kind = KINDS[usize::try_from(seed >> (2 * target)).unwrap() % KINDS.len()];
+            (kind, draw(seed, 4 + 3 * target, 4000), 300 + draw(seed, 5 + 3 * target, 4700))
+        };
+        let (first, second) = ((0, outage(0)), (1, outage(1)));
+        let alone = success(&[first], seed).max(success(&[second], seed));
+        let together = success(&[first, second], seed);
+        assert!(together >= alone, "{together} together, {alone} alone: {first:?}, {second:?}, seed {seed}");
     }
 }

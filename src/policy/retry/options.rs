@@ -204,7 +204,9 @@ fn backoff(
 fn last_wait(policy: &RetryPolicy, situation: &Situation<'_>, candidate: &Candidate, throw: f64) -> Option<Duration> {
     // Who stayed with a target spent the attempt that would have shown whether another one is well.
     let stayed = situation.candidates.iter().any(|one| one.attempts > 1);
-    let failed = |one: &Candidate| one.attempts > 0 || (stayed && !one.answers);
+    // One that is closed failed others just before.
+    let failed =
+        |one: &Candidate| one.attempts > 0 || one.availability != Availability::Now || (stayed && !one.answers);
     let mut usable =
         situation.candidates.iter().filter(|one| !one.ruled_out && one.availability != Availability::Never);
     let all_failed = situation.cause().is_some() && usable.all(failed);
@@ -288,7 +290,7 @@ fn stays(policy: &RetryPolicy, situation: &Situation<'_>, remedies: Option<&Reme
     }
     let mended = match failure.class {
         FailureClass::RateLimited => failure.retry_after.is_some_and(|wait| !wait.duration.is_zero()),
-        class => matches!(class, FailureClass::ServerError | FailureClass::Network),
+        class => class == FailureClass::ServerError,
     };
     mended && situation.retries_made == 0 && !situation.failure.class.is_local_refusal()
 }

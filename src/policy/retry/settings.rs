@@ -57,8 +57,8 @@ pub struct RetryPolicy {
     #[schemars(with = "String")]
     pub fallback_wait_max: Duration,
     /// How much longer the target that failed may take to be ready than another one and still be asked first: once,
-    /// after its first failure, where time mends such a failure (a limit with a stated wait, a server error, a lost
-    /// connection), the target did not fail others just before, and retries are left for every other target. A
+    /// after its first failure, where time mends such a failure (a limit with a stated wait, a server
+    /// error), the target did not fail others just before, and retries are left for every other target. A
     /// duration from `0ms` to `1m`; default `3s`: a hiccup costs a short wait, and not the preferred model and its
     /// prompt cache. `0ms`: whoever is ready first.
     #[serde(with = "units::duration")]

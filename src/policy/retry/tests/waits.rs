@@ -217,7 +217,7 @@ fn a_target_may_be_stayed_with_once_where_time_mends_its_failure() {
     let policy = RetryPolicy { stay: s(4), ..plain() };
     for (failure, retries_made, expected) in [
         (failure(FailureClass::ServerError), 0, "a"),
-        (failure(FailureClass::Network), 0, "a"),
+        (failure(FailureClass::Network), 0, "b"),
         (stated(FailureClass::RateLimited, 2), 0, "a"),
         (stated(FailureClass::RateLimited, 5), 0, "b"),
         (failure(FailureClass::RateLimited), 0, "b"),
