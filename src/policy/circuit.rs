@@ -64,6 +64,8 @@ pub struct Circuit {
     degraded: bool,
     /// Calls per second before the circuit opened.
     usual_rate: f64,
+    /// When the first of the failures came that opened it.
+    failing_since: Option<Instant>,
     /// On what it opened last, and why; `None` once it closed.
     opened: Option<(Evidence, &'static str)>,
     last_admitted: Option<Instant>,
@@ -102,6 +104,7 @@ impl Circuit {
             arrivals: Sliding::new(policy.window),
             degraded: false,
             usual_rate: 0.0,
+            failing_since: None,
             opened: None,
             last_admitted: None,
             last_answered: None,

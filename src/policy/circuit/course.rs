@@ -243,7 +243,7 @@ impl Circuit {
         // A run is not forgotten: the one call that looks has just been admitted, and the others go on to prefer others.
         let by_run = self.tally.unanswered() >= self.policy.degraded_run
             && past(self.last_answered, self.policy.degraded_after)
-            && !(nobody_waits && past(self.last_admitted, self.policy.look_again));
+            && !(nobody_waits && past(self.last_admitted, self.policy.look_after(self.tally.run_time())));
         let relief = if self.degraded { RELIEF } else { 0.0 };
         let by_share = |counts: Counts| {
             counts.failure_share() >= self.policy.failure_share_with_alternative - relief
@@ -292,16 +292,25 @@ impl Circuit {
             self.streak = self.streak.saturating_add(1);
         } else {
             self.usual_rate = self.calls_per_second(now);
+            self.failing_since = self.tally.run_began().or(Some(now));
         }
         let wait = match self.policy.mode {
             CircuitMode::Consecutive | CircuitMode::Off => self.policy.consecutive_open,
             CircuitMode::Evidence => {
                 let longest = self.policy.longest_open(trip.kind, self.usual_rate, self.alternative_healthy);
-                // Who is served elsewhere loses nothing by a late look, and each look that fails costs a caller a wait.
-                let steps = if self.alternative_healthy { longest } else { self.policy.open_base };
-                let doubled = steps.saturating_mul(1 << self.streak.min(20)).min(longest);
+                // Callers that are served elsewhere lose little by a late look, and a look at a silent target costs one of them
+                // his patience.
+                let wait = match trip.kind {
+                    FailKind::Slow if self.alternative_healthy => longest,
+                    FailKind::Fast if self.alternative_healthy => {
+                        let since = self.failing_since.unwrap_or(now);
+                        self.policy.look_after(now.saturating_duration_since(since))
+                    }
+                    FailKind::Fast | FailKind::Slow => self.policy.open_base.saturating_mul(1 << self.streak.min(20)),
+                };
+                let wait = wait.min(longest);
                 let spread = 1.0 + self.policy.open_jitter * (2.0 * self.dice.clamp(0.0, 1.0) - 1.0);
-                doubled.mul_f64(spread.max(0.0)).max(Duration::from_millis(floor_ms.into()))
+                wait.mul_f64(spread.max(0.0)).max(Duration::from_millis(floor_ms.into()))
             }
         };
         let by = if trip.kind == FailKind::Slow { By::Silence } else { By::Itself };

@@ -77,8 +77,9 @@ pub struct CircuitPolicy {
     #[serde(with = "crate::domain::units::duration")]
     #[schemars(with = "String")]
     pub degraded_after: Duration,
-    /// How long a target that is degraded by such a run is left to itself before a call looks how it is; also the longest
-    /// open time while another target is healthy, where calls are few. 1 s to 1 h; longer leaves a healthy target unused.
+    /// How long a target that is degraded by such a run is left to itself at most before a call looks how it is: twice as
+    /// long as the run has lasted, and at least `open_base`. It also limits the open time while another target is healthy,
+    /// where calls are few. 1 s to 1 h; longer leaves a healthy target unused.
     #[serde(with = "crate::domain::units::duration")]
     #[schemars(with = "String")]
     pub look_again: Duration,
@@ -137,6 +138,9 @@ pub struct CircuitPolicy {
     pub consecutive_open: Duration,
 }
 
+/// How many times as long as its failures have lasted a target is left to itself while another one is healthy: a short
+/// outage then costs a short absence, and a minute of failures at few calls is met by four attempts.
+const LOOK_TIMES: u32 = 2;
 /// What part of the usual calls may be probes that fail at once: they cost their callers a short wait.
 const PROBE_SHARE_FAST: f64 = 0.05;
 /// The same of probes that time out: they cost their callers their patience.
@@ -162,7 +166,7 @@ impl Default for CircuitPolicy {
             slow_share: 0.8,
             degraded_run: 2,
             degraded_after: Duration::from_secs(3),
-            look_again: Duration::from_secs(20),
+            look_again: Duration::from_secs(25),
             open_base: Duration::from_secs(1),
             open_max_fast: Duration::from_secs(5),
             open_max_slow: Duration::from_secs(30),
@@ -288,6 +292,11 @@ impl CircuitPolicy {
         let enough = f64::from(self.probes_at_once()) / (share * usual_rate).max(1e-9);
         let enough = Duration::try_from_secs_f64(enough).unwrap_or(Duration::MAX);
         longest.min(enough.max(self.open_base))
+    }
+
+    /// How long a target whose failures have lasted so long is left to itself while another one is healthy.
+    pub(super) fn look_after(&self, failing_for: Duration) -> Duration {
+        failing_for.saturating_mul(LOOK_TIMES).min(self.look_again).max(self.open_base)
     }
 
     /// How long a probe's lease lasts.

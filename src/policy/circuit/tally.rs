@@ -231,8 +231,7 @@ impl Tally {
         }
         // Callers who gave up prove little each: so the run must also be longer in time than what is called slow.
         // Otherwise one pause of the target would open the circuit for all who asked at that moment.
-        let span = self.run_ended.zip(self.run_began).map(|(end, began)| end.saturating_duration_since(began));
-        if self.run_failures + self.run_silent >= length && span.is_some_and(|span| span >= policy.slow_threshold) {
+        if self.run_failures + self.run_silent >= length && self.run_time() >= policy.slow_threshold {
             return Some(Trip { reason: "nobody was answered", kind: FailKind::Slow });
         }
         None
@@ -289,6 +288,16 @@ impl Tally {
     /// Failures and calls without an answer since the last answer.
     pub(super) fn unanswered(&self) -> u32 {
         self.run_failures + self.run_silent
+    }
+
+    /// From the first to the last of them; zero where there are fewer than two.
+    pub(super) fn run_time(&self) -> Duration {
+        self.run_ended.zip(self.run_began).map_or(Duration::ZERO, |(end, began)| end.saturating_duration_since(began))
+    }
+
+    /// When the first of them was admitted.
+    pub(super) const fn run_began(&self) -> Option<Instant> {
+        self.run_began
     }
 
     /// Forgets all outcomes but those in a row at the end.
