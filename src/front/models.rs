@@ -1,4 +1,4 @@
-//! The list of models: the routes that the caller may name, and the targets of the default one.
+//! The list of models: the routes that the caller may name, and their targets.
 
 use axum::{
     Json,
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::{Caller, Front, Shown, error::Refused};
 use crate::{
-    config::{Config, fault::nearest},
+    config::{Config, RouteConfig, fault::nearest},
     domain::ids::{RouteName, TargetId},
 };
 
@@ -41,16 +41,19 @@ pub(super) async fn one(
 /// Which route a model is, and to which target it is narrowed.
 ///
 /// # Errors
-/// When it is neither a route nor a target of the default one, or the caller may not use it.
+/// When it is neither a route nor a target of one, or the caller may not use it.
 pub(super) fn resolve(config: &Config, caller: &Caller, model: &str) -> Result<(RouteName, Option<TargetId>), Refused> {
     let route = RouteName::from(model);
     if config.routes.contains_key(&route) {
         return if caller.may_use(&route) { Ok((route, None)) } else { Err(Refused::route_not_allowed(model)) };
     }
     let target = TargetId::from(model);
-    match default_route(config).filter(|route| caller.may_use(route)) {
-        Some(default) if config.routes[&default].targets.contains(&target) => Ok((default, Some(target))),
-        Some(_) | None => Err(no_such_model(model, &names(config, caller))),
+    let mut routes = routes(config, caller).filter(|(_, route)| route.targets.contains(&target));
+    let first = routes.next();
+    let allowed = first.into_iter().chain(routes).find(|(_, route)| route.allow_overrides.targets);
+    match allowed.or(first) {
+        Some((name, _)) => Ok((name.clone(), Some(target))),
+        None => Err(no_such_model(model, &names(config, caller))),
     }
 }
 
@@ -64,17 +67,25 @@ impl Front {
 
 /// Every name that the caller may use as a model, with its owner.
 fn names<'a>(config: &'a Config, caller: &Caller) -> Vec<(String, &'a str)> {
-    let routes = config.routes.keys().filter(|route| caller.may_use(route));
-    let mut names: Vec<(String, &str)> = routes.map(|route| (route.to_string(), "relight")).collect();
-    let default = default_route(config).filter(|route| caller.may_use(route));
-    let targets = default.map(|route| &config.routes[&route]).filter(|route| route.allow_overrides.targets);
-    for target in targets.into_iter().flat_map(|route| &route.targets) {
-        if !config.routes.contains_key(&RouteName::from(target.as_str())) {
-            let owner = config.targets.get(target).map_or("relight", |target| target.provider.as_str());
-            names.push((target.to_string(), owner));
+    let allowed = config.routes.keys().filter(|route| caller.may_use(route));
+    let mut names: Vec<(String, &str)> = allowed.map(|route| (route.to_string(), "relight")).collect();
+    for (_, route) in routes(config, caller).filter(|(_, route)| route.allow_overrides.targets) {
+        for target in &route.targets {
+            if !names.iter().any(|(name, _)| name == target.as_str()) {
+                let owner = config.targets.get(target).map_or("relight", |target| target.provider.as_str());
+                names.push((target.to_string(), owner));
+            }
         }
     }
     names
+}
+
+/// The routes that the caller may name, the default one first.
+fn routes<'a>(config: &'a Config, caller: &Caller) -> impl Iterator<Item = (&'a RouteName, &'a RouteConfig)> {
+    let default = default_route(config);
+    let mut routes: Vec<_> = config.routes.iter().filter(|(name, _)| caller.may_use(name)).collect();
+    routes.sort_by_key(|(name, _)| Some(*name) != default.as_ref());
+    routes.into_iter()
 }
 
 fn default_route(config: &Config) -> Option<RouteName> {

@@ -172,7 +172,7 @@ fn explained(record: &Record, steps: &[Entry]) -> v1::InvocationRecord {
         finished_at,
         deadline: Some(wire_time(record.deadline_at)),
         attempts: outcome.map_or_else(|| attempts_so_far(steps), attempts),
-        decisions: decisions(steps),
+        decisions: decisions(steps).into_iter().chain(outcome.and_then(|outcome| end(outcome, finished_at))).collect(),
         outcome: outcome.map(|outcome| match &outcome.result {
             Ok(completion) => End::Completion(completion_of(completion)),
             Err(_) => End::Failure(failure_of(outcome, &asked).unwrap_or_default()),
@@ -247,6 +247,23 @@ fn decisions(steps: &[Entry]) -> Vec<v1::Decision> {
         }
     }
     decisions
+}
+
+/// The decision after the last attempt of a call that failed: there was no other.
+fn end(outcome: &Outcome, at: Option<prost_types::Timestamp>) -> Option<v1::Decision> {
+    let failure = outcome.result.as_ref().err().filter(|failure| failure.class != FailureClass::Cancelled)?;
+    let last = outcome.attempts.last()?;
+    let is_impossible = outcome.recovery_applied.contains(&RecoveryStrategy::Impossible);
+    let strategy = if is_impossible { RecoveryStrategy::Impossible } else { RecoveryStrategy::None };
+    let class = last.failure.as_ref().map_or(failure.class, |failure| failure.class);
+    Some(v1::Decision {
+        time: at,
+        attempt: last.number,
+        failure_class: class_field(Some(class)),
+        strategy: v1::RecoveryStrategy::from(strategy).into(),
+        reason: outcome.reasoning.clone(),
+        ..v1::Decision::default()
+    })
 }
 
 /// The attempts of an invocation that has not ended, as far as its steps tell of them.

@@ -68,9 +68,11 @@ async fn what_a_client_says_reaches_the_model_as_it_was_said() {
 }
 
 #[tokio::test]
-async fn a_model_is_a_route_or_a_target_of_the_default_one_and_nothing_else() {
+async fn a_model_is_a_route_or_a_target_of_one_and_nothing_else() {
     let (first, second) = (Upstream::start().await, Upstream::start().await);
-    let front = Front::start(&over(&[&first, &second])).await;
+    let more = "  lonely: { targets: [t1] }\ndefault_route: chat\n";
+    let config = over(&[&first, &second]).replace("targets: [t0, t1]", "targets: [t0]");
+    let front = Front::start(&format!("{config}{more}")).await;
     let answer = front.ask("t1", false).await;
     assert_eq!(answer.header("x-relight-target"), Some("t1"));
     assert_eq!((first.requests().len(), second.requests().len()), (0, 1));
@@ -81,7 +83,7 @@ async fn a_model_is_a_route_or_a_target_of_the_default_one_and_nothing_else() {
 
     let list = front.send(Method::GET, "/v1/models", &[], "").await.json();
     let ids: Vec<&str> = list["data"].as_array().unwrap().iter().map(|model| model["id"].as_str().unwrap()).collect();
-    assert_eq!(ids, ["chat", "t0", "t1"]);
+    assert_eq!(ids, ["chat", "lonely", "t0", "t1"]);
     assert_eq!(front.send(Method::GET, "/v1/models/chat", &[], "").await.json()["owned_by"], "relight");
     assert_eq!(front.send(Method::GET, "/v1/models/gone", &[], "").await.status, 404);
 }

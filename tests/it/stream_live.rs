@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use relight::grpc::v1::{
-    CancelInvocationRequest, GetInvocationRequest, Invocation, InvocationState, Overrides, RequestDisposition,
-    Resumable, RewindMode, cancel_invocation_request, get_invocation_request, terminal::Outcome,
+    CancelInvocationRequest, GetInvocationRequest, Invocation, InvocationState, Overrides, RecoveryStrategy,
+    RequestDisposition, Resumable, RewindMode, cancel_invocation_request, get_invocation_request, terminal::Outcome,
 };
 use tonic::Code;
 
@@ -200,6 +200,13 @@ async fn an_invocation_is_explained_while_it_runs_and_afterwards() {
     assert_eq!(record.decisions.len(), 1);
     assert_eq!((record.decisions[0].attempt, record.decisions[0].target.as_str()), (1, "main"));
     assert_eq!(record.labels["team"], "blue");
+    upstream.otherwise(Reply::status(503));
+    let failed = relight.ask("Hello").await;
+    let record = relight.get(&failed.invocation_id).await;
+    let decided: Vec<_> = record.decisions.iter().map(|decision| (decision.attempt, decision.strategy())).collect();
+    let (retry, none) = (RecoveryStrategy::Retry, RecoveryStrategy::None);
+    assert_eq!(decided, [(1, retry), (2, retry), (3, none)], "that recovery ended is a decision");
+    assert!(record.decisions[2].target.is_empty() && record.decisions[2].reason == record.reasoning, "{record:?}");
     let unknown = GetInvocationRequest {
         invocation: Some(get_invocation_request::Invocation::InvocationId("nobody".to_owned())),
     };
