@@ -1,4 +1,4 @@
-//! Where a circuit stands, in the words that events, operators and metrics share.
+//! The states of a circuit and the kinds of gates, in the words that events, operators and metrics share.
 //!
 //! The breaker itself is policy; its states are plain words, so that an event can tell from which to which it moved.
 
@@ -49,5 +49,29 @@ impl CircuitState {
     #[must_use]
     pub const fn is_open(self) -> bool {
         matches!(self, Self::Open | Self::ForcedOpen)
+    }
+}
+
+/// Which gate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum GateKind {
+    /// The provider's rate limit for a credential and model.
+    Rate,
+    /// The credential itself.
+    Credential,
+    /// The model that does not exist.
+    Configuration,
+}
+
+impl GateKind {
+    /// The gate's name in snake case.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Rate => "rate",
+            Self::Credential => "credential",
+            Self::Configuration => "configuration",
+        }
     }
 }

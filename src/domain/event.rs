@@ -88,30 +88,6 @@ pub struct Evidence {
     pub threshold: u32,
 }
 
-/// Which gate.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum GateKind {
-    /// The provider's rate limit for a credential and model.
-    Rate,
-    /// The credential itself.
-    Credential,
-    /// The model that does not exist.
-    Configuration,
-}
-
-impl GateKind {
-    /// The gate's name in snake case.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Rate => "rate",
-            Self::Credential => "credential",
-            Self::Configuration => "configuration",
-        }
-    }
-}
-
 /// One thing that is wrong with a configuration.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SettingFault {

@@ -3,8 +3,8 @@
 //! `FailureClass` is closed: policies, metrics and messages match on it and on nothing else.
 
 mod class;
-mod defaults;
 mod facts;
+mod table;
 pub mod words;
 
 use std::{borrow::Cow, fmt, time::Duration};
@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 pub use self::{
     class::{FailureClass, FailureCode, InvalidRequestDetail},
     facts::{ProviderError, Surface, TransportFault},
+    table::{CircuitEffect, ClassRow},
 };
 use super::{adaptation::Adaptation, ids::TargetId};
 

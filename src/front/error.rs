@@ -294,7 +294,8 @@ impl Refused {
 
     /// A failure by its class.
     pub(super) fn failure(failure: &Failure) -> Self {
-        let (status, kind, code) = words(failure.class);
+        let (status, code) = failure.class.row().http;
+        let kind = kind(failure.class, status);
         let status = StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_GATEWAY);
         let about_credential = matches!(failure.class, FailureClass::Authentication | FailureClass::PermissionDenied);
         let message = if failure.message.is_empty() || about_credential {
@@ -338,35 +339,14 @@ impl IntoResponse for Refused {
     }
 }
 
-/// Status, type and code of a class.
-const fn words(class: FailureClass) -> (u16, &'static str, &'static str) {
-    const INVALID: &str = "invalid_request_error";
-    const SERVER: &str = "server_error";
-    match class {
-        FailureClass::RateLimited => (429, "rate_limit_error", "rate_limit_exceeded"),
-        FailureClass::QuotaExceeded => (429, "insufficient_quota", "insufficient_quota"),
-        FailureClass::Shed => (429, "rate_limit_error", "shed"),
-        FailureClass::Overloaded => (503, SERVER, "overloaded"),
-        FailureClass::CircuitOpen | FailureClass::BudgetEmpty => (503, SERVER, "no_target_available"),
-        FailureClass::Timeout | FailureClass::Deadline => (504, SERVER, "timeout"),
-        FailureClass::InvalidRequest => (400, INVALID, "invalid_request"),
-        FailureClass::ContextLength => (400, INVALID, "context_length_exceeded"),
-        FailureClass::ContentFiltered => (400, INVALID, "content_filter"),
-        FailureClass::NotFound => (404, INVALID, "model_not_found"),
-        FailureClass::Cancelled => (499, SERVER, "cancelled"),
-        FailureClass::ApprovalRejected => (403, "permission_error", "approval_rejected"),
-        FailureClass::Configuration => (500, SERVER, "configuration"),
-        FailureClass::State | FailureClass::Checkpoint => (500, SERVER, "state"),
-        FailureClass::ServerError => (502, SERVER, "upstream_error"),
-        FailureClass::Network => (502, SERVER, "upstream_unreachable"),
-        FailureClass::Crash => (502, SERVER, "upstream_crashed"),
-        FailureClass::Authentication => (502, SERVER, "upstream_authentication"),
-        FailureClass::PermissionDenied => (502, SERVER, "upstream_permission"),
-        FailureClass::MalformedResponse => (502, SERVER, "upstream_malformed_response"),
-        FailureClass::StreamInterrupted => (502, SERVER, "stream_interrupted"),
-        FailureClass::ToolFailed | FailureClass::OutcomeUnknown | FailureClass::Cache | FailureClass::Unknown => {
-            (502, SERVER, "upstream_unknown")
-        }
+/// The `type` of an error object, by the class and status of the failure.
+const fn kind(class: FailureClass, status: u16) -> &'static str {
+    match (class, status) {
+        (FailureClass::QuotaExceeded, _) => "insufficient_quota",
+        (_, 429) => "rate_limit_error",
+        (_, 403) => "permission_error",
+        (_, 400..=404) => "invalid_request_error",
+        _ => "server_error",
     }
 }
 

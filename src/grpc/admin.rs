@@ -20,8 +20,8 @@ use super::{
 };
 use crate::{
     domain::{
+        circuit::GateKind,
         clock,
-        event::GateKind,
         ids::{RouteName, TargetId},
     },
     engine::Engine,

@@ -12,8 +12,8 @@ use tower::{Service, ServiceExt as _};
 use super::{BoxFuture, Deltas, attempt::Attempt};
 use crate::{
     domain::{
+        circuit::GateKind,
         completion::Delta,
-        event::GateKind,
         failure::{Failure, FailureClass, WaitSource},
     },
     policy::{circuit::Peek, dice::Dice},
@@ -124,35 +124,7 @@ fn closed(attempt: &Attempt, words: &str, reopens_in: Duration, source: WaitSour
 /// Closes the gate that a failure speaks of, unless it was opened from outside since the call passed: a call with the
 /// old key says nothing of the new one.
 fn judge(attempt: &Attempt, passed: Passed, failure: &Failure) {
-    let kind = match failure.class {
-        FailureClass::RateLimited => GateKind::Rate,
-        FailureClass::QuotaExceeded | FailureClass::Authentication => GateKind::Credential,
-        FailureClass::NotFound => GateKind::Configuration,
-        FailureClass::Overloaded
-        | FailureClass::ServerError
-        | FailureClass::Timeout
-        | FailureClass::Network
-        | FailureClass::Crash
-        | FailureClass::PermissionDenied
-        | FailureClass::InvalidRequest
-        | FailureClass::ContextLength
-        | FailureClass::ContentFiltered
-        | FailureClass::MalformedResponse
-        | FailureClass::Configuration
-        | FailureClass::Cancelled
-        | FailureClass::ApprovalRejected
-        | FailureClass::ToolFailed
-        | FailureClass::OutcomeUnknown
-        | FailureClass::StreamInterrupted
-        | FailureClass::State
-        | FailureClass::Checkpoint
-        | FailureClass::Cache
-        | FailureClass::CircuitOpen
-        | FailureClass::Shed
-        | FailureClass::BudgetEmpty
-        | FailureClass::Deadline
-        | FailureClass::Unknown => return,
-    };
+    let Some(kind) = failure.class.row().gate else { return };
     let scope = &attempt.scope;
     if kind == GateKind::Rate && scope.plan.retry.uniform_waits && failure.retry_after.is_none() {
         // The policy alone says how long to wait where the provider does not.

@@ -23,7 +23,7 @@ use self::gates::SharedGate;
 pub use self::state::TargetState;
 use super::{BoxFuture, concurrency::Slots, scope::Scope};
 use crate::{
-    domain::{clock, event::GateKind, failure::Failure, failure::FailureClass, ids::TargetId, target::Target},
+    domain::{circuit::GateKind, clock, failure::Failure, failure::FailureClass, ids::TargetId, target::Target},
     events::EventBus,
     policy::{
         circuit::{Circuit, CircuitPolicy, Peek},

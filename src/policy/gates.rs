@@ -17,7 +17,7 @@ use tokio::time::Instant;
 
 use self::pacer::Pacer;
 use crate::domain::{
-    event::GateKind,
+    circuit::GateKind,
     failure::{Failure, FailureClass, WaitSource},
 };
 

@@ -40,7 +40,7 @@ const HOMES: &[(&str, &[&str])] = &[
     ("notify", &["config"]),
 ];
 
-const MOST_LINES: usize = 400;
+const MOST_LINES: usize = 500;
 
 fn sources(folder: &str) -> Vec<PathBuf> {
     let mut found = Vec::new();

@@ -12,11 +12,7 @@ use std::{
 };
 
 use relight::{
-    domain::{
-        event::{EventBody, GateKind},
-        failure::FailureClass,
-        ids::Cursor,
-    },
+    domain::{circuit::GateKind, event::EventBody, failure::FailureClass, ids::Cursor},
     events::Reading,
     policy::{
         circuit::{CircuitPolicy, CircuitState, Peek},

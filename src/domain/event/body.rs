@@ -4,9 +4,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Evidence, GateKind, SettingFault};
+use super::{Evidence, SettingFault};
 use crate::domain::{
-    circuit::CircuitState,
+    circuit::{CircuitState, GateKind},
     completion::Usage,
     failure::{FailureClass, InvalidRequestDetail, Wait, WaitSource},
     ids::TargetId,

@@ -6,6 +6,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use super::table::ROWS;
+
 /// What kind of failure it was; the only thing that policies and metrics match on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -70,70 +72,20 @@ pub enum FailureClass {
 
 impl FailureClass {
     /// Every class, in the order of the documentation.
-    pub const ALL: [Self; 28] = [
-        Self::RateLimited,
-        Self::QuotaExceeded,
-        Self::Overloaded,
-        Self::ServerError,
-        Self::Timeout,
-        Self::Network,
-        Self::Crash,
-        Self::Authentication,
-        Self::PermissionDenied,
-        Self::InvalidRequest,
-        Self::ContextLength,
-        Self::ContentFiltered,
-        Self::NotFound,
-        Self::MalformedResponse,
-        Self::Configuration,
-        Self::Cancelled,
-        Self::ApprovalRejected,
-        Self::ToolFailed,
-        Self::OutcomeUnknown,
-        Self::StreamInterrupted,
-        Self::State,
-        Self::Checkpoint,
-        Self::Cache,
-        Self::CircuitOpen,
-        Self::Shed,
-        Self::BudgetEmpty,
-        Self::Deadline,
-        Self::Unknown,
-    ];
+    pub const ALL: [Self; ROWS.len()] = {
+        let mut all = [Self::Unknown; ROWS.len()];
+        let mut index = 0;
+        while index < ROWS.len() {
+            all[index] = ROWS[index].class;
+            index += 1;
+        }
+        all
+    };
 
     /// The class's name in snake case, as in metrics, logs and configuration.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::RateLimited => "rate_limited",
-            Self::QuotaExceeded => "quota_exceeded",
-            Self::Overloaded => "overloaded",
-            Self::ServerError => "server_error",
-            Self::Timeout => "timeout",
-            Self::Network => "network",
-            Self::Crash => "crash",
-            Self::Authentication => "authentication",
-            Self::PermissionDenied => "permission_denied",
-            Self::InvalidRequest => "invalid_request",
-            Self::ContextLength => "context_length",
-            Self::ContentFiltered => "content_filtered",
-            Self::NotFound => "not_found",
-            Self::MalformedResponse => "malformed_response",
-            Self::Configuration => "configuration",
-            Self::Cancelled => "cancelled",
-            Self::ApprovalRejected => "approval_rejected",
-            Self::ToolFailed => "tool_failed",
-            Self::OutcomeUnknown => "outcome_unknown",
-            Self::StreamInterrupted => "stream_interrupted",
-            Self::State => "state",
-            Self::Checkpoint => "checkpoint",
-            Self::Cache => "cache",
-            Self::CircuitOpen => "circuit_open",
-            Self::Shed => "shed",
-            Self::BudgetEmpty => "budget_empty",
-            Self::Deadline => "deadline",
-            Self::Unknown => "unknown",
-        }
+        self.row().name
     }
 
     /// The class of that name.
@@ -151,68 +103,26 @@ impl FailureClass {
     /// The code that callers switch on.
     #[must_use]
     pub const fn code(self) -> FailureCode {
-        match self {
-            Self::ToolFailed | Self::OutcomeUnknown => FailureCode::ToolError,
-            Self::Configuration | Self::State => FailureCode::StateError,
-            Self::Checkpoint => FailureCode::ContextError,
-            Self::Cancelled | Self::ApprovalRejected => FailureCode::ApprovalRejected,
-            Self::Cache => FailureCode::CacheError,
-            Self::StreamInterrupted => FailureCode::StreamingError,
-            Self::RateLimited
-            | Self::QuotaExceeded
-            | Self::Overloaded
-            | Self::ServerError
-            | Self::Timeout
-            | Self::Network
-            | Self::Crash
-            | Self::Authentication
-            | Self::PermissionDenied
-            | Self::InvalidRequest
-            | Self::ContextLength
-            | Self::ContentFiltered
-            | Self::NotFound
-            | Self::MalformedResponse
-            | Self::CircuitOpen
-            | Self::Shed
-            | Self::BudgetEmpty
-            | Self::Deadline
-            | Self::Unknown => FailureCode::LlmError,
-        }
+        self.row().code
     }
 
     /// Relight's own phrase for the class; never holds upstream text, so it may enter a prompt.
     #[must_use]
     pub const fn phrase(self) -> &'static str {
-        match self {
-            Self::RateLimited => "Rate limit reached",
-            Self::QuotaExceeded => "Quota or credits used up",
-            Self::Overloaded => "The provider is overloaded",
-            Self::ServerError => "The provider failed internally",
-            Self::Timeout => "Request timeout",
-            Self::Network => "Connection failed",
-            Self::Crash => "The model process exited",
-            Self::Authentication => "The credential was refused",
-            Self::PermissionDenied => "Permission denied",
-            Self::InvalidRequest => "The request was refused as invalid",
-            Self::ContextLength => "The prompt is too long",
-            Self::ContentFiltered => "Refused by the provider's content policy",
-            Self::NotFound => "The model or resource was not found",
-            Self::MalformedResponse => "The answer could not be used",
-            Self::Configuration => "Not configured",
-            Self::Cancelled => "Cancelled",
-            Self::ApprovalRejected => "Rejected by approval",
-            Self::ToolFailed => "The tool failed",
-            Self::OutcomeUnknown => "The outcome is unknown",
-            Self::StreamInterrupted => "The answer was interrupted",
-            Self::State => "The state store failed",
-            Self::Checkpoint => "The conversation could not be loaded or saved",
-            Self::Cache => "An auxiliary store failed",
-            Self::CircuitOpen => "Not available now",
-            Self::Shed => "Too much work at once",
-            Self::BudgetEmpty => "The retry budget is empty",
-            Self::Deadline => "The deadline was reached",
-            Self::Unknown => "An unknown error",
-        }
+        self.row().phrase
+    }
+
+    /// Whether a retry at the same target helps, where nothing says otherwise.
+    #[must_use]
+    pub const fn retry_helps(self) -> bool {
+        self.row().retry
+    }
+
+    /// Whether another target helps, where nothing says otherwise.
+    #[must_use]
+    pub const fn fallback_helps(self, detail: Option<InvalidRequestDetail>) -> bool {
+        let unsupported = matches!(detail, Some(InvalidRequestDetail::UnsupportedParameter));
+        self.row().fallback || (matches!(self, Self::InvalidRequest) && unsupported)
     }
 }
 

@@ -5,9 +5,9 @@
 
 use crate::{
     domain::{
-        circuit::CircuitState,
+        circuit::{CircuitState, GateKind},
         completion::{BlockKind, Exactness, FinishReason},
-        event::{GateKind, Severity},
+        event::Severity,
         failure::{FailureClass, FailureCode, InvalidRequestDetail, Surface, Wait, WaitSource},
         invocation::{AttemptCause, InjectionMode, RecoveryStrategy},
         message::Role,
@@ -224,7 +224,7 @@ pub fn wait_source(source: WaitSource, to_other_target: bool, class: Option<Fail
         WaitSource::BodyField => v1::WaitSource::ErrorBody,
         WaitSource::Text => v1::WaitSource::ErrorText,
         WaitSource::Gate => v1::WaitSource::Gate,
-        WaitSource::Parked if class.is_some_and(closes_a_gate) => v1::WaitSource::Gate,
+        WaitSource::Parked if class.is_some_and(|class| class.row().gate.is_some()) => v1::WaitSource::Gate,
         WaitSource::Parked => v1::WaitSource::Circuit,
     }
 }
@@ -273,19 +273,6 @@ pub fn store_kind(name: &str) -> v1::StoreKind {
 
 fn by_name<W>(name: &str, prefix: &str, find: fn(&str) -> Option<W>) -> Option<W> {
     find(&format!("{prefix}{}", name.to_ascii_uppercase()))
-}
-
-/// Classes that close a gate rather than count against a circuit.
-const fn closes_a_gate(class: FailureClass) -> bool {
-    matches!(
-        class,
-        FailureClass::RateLimited
-            | FailureClass::QuotaExceeded
-            | FailureClass::Authentication
-            | FailureClass::PermissionDenied
-            | FailureClass::NotFound
-            | FailureClass::Configuration
-    )
 }
 
 #[cfg(test)]

@@ -14,7 +14,8 @@ use tokio::{sync::Notify, task::JoinSet, time::Instant};
 use super::state::TargetState;
 use crate::{
     domain::{
-        event::{EventBody, GateKind},
+        circuit::GateKind,
+        event::EventBody,
         failure::{Failure, FailureClass, WaitSource},
         ids::TargetId,
     },

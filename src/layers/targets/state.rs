@@ -17,11 +17,7 @@ use crate::layers::{
     spans::{AttemptTrace, Choice},
 };
 use crate::{
-    domain::{
-        event::{EventBody, GateKind},
-        failure::FailureClass,
-        target::Target,
-    },
+    domain::{circuit::GateKind, event::EventBody, failure::FailureClass, target::Target},
     events::EventBus,
     policy::{
         circuit::{Circuit, Forced, Moved, Peek, Permit, Reject, Transition},

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use crate::domain::failure::{Failure, FailureClass, TransportFault};
+use crate::domain::failure::{CircuitEffect, Failure, FailureClass, TransportFault};
 
 /// How much it costs to learn of a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -72,33 +72,12 @@ pub fn signal_for(
     let timed_out = matches!(fault, Some(TransportFault::FirstTokenTimeout | TransportFault::IdleTimeout));
     let kind = if timed_out { FailKind::Slow } else { FailKind::Fast };
     let local_origin = fault.is_some_and(TransportFault::local_origin);
-    match class {
-        FailureClass::Timeout => Signal::Failed { kind: FailKind::Slow, retry_after, local_origin },
-        FailureClass::Overloaded
-        | FailureClass::ServerError
-        | FailureClass::Network
-        | FailureClass::Crash
-        | FailureClass::ToolFailed
-        | FailureClass::OutcomeUnknown
-        | FailureClass::StreamInterrupted
-        | FailureClass::Unknown => Signal::Failed { kind, retry_after, local_origin },
-        FailureClass::RateLimited => Signal::RateLimited,
-        // Only a working model refuses or answers in a way that cannot be used.
-        FailureClass::ContentFiltered | FailureClass::MalformedResponse => Signal::FirstToken,
-        FailureClass::Cancelled | FailureClass::ApprovalRejected => Signal::Cancelled { after_slow_threshold },
-        FailureClass::QuotaExceeded
-        | FailureClass::Authentication
-        | FailureClass::PermissionDenied
-        | FailureClass::InvalidRequest
-        | FailureClass::ContextLength
-        | FailureClass::NotFound
-        | FailureClass::Configuration
-        | FailureClass::State
-        | FailureClass::Checkpoint
-        | FailureClass::Cache
-        | FailureClass::CircuitOpen
-        | FailureClass::Shed
-        | FailureClass::BudgetEmpty
-        | FailureClass::Deadline => Signal::Neutral,
+    match class.row().circuit {
+        CircuitEffect::SlowFailure => Signal::Failed { kind: FailKind::Slow, retry_after, local_origin },
+        CircuitEffect::Failure => Signal::Failed { kind, retry_after, local_origin },
+        CircuitEffect::Limit => Signal::RateLimited,
+        CircuitEffect::Alive => Signal::FirstToken,
+        CircuitEffect::Cancelled => Signal::Cancelled { after_slow_threshold },
+        CircuitEffect::Neutral => Signal::Neutral,
     }
 }

@@ -281,36 +281,8 @@ fn hint(failure: &Failure, vocabulary: &Vocabulary) -> Option<String> {
             Finding::UnknownTool { tool } => others(vocabulary.tool(&tool)),
         });
     }
-    let hint = match failure.class {
-        FailureClass::Timeout => "Be shorter and simpler.",
-        FailureClass::MalformedResponse if failure.fault == Some(TransportFault::TooLarge) => "Be shorter.",
-        FailureClass::MalformedResponse => "Answer in the requested format.",
-        FailureClass::ToolFailed => "Do not repeat the identical call.",
-        FailureClass::InvalidRequest => "Correct the arguments; do not repeat the identical call.",
-        FailureClass::Crash
-        | FailureClass::OutcomeUnknown
-        | FailureClass::StreamInterrupted
-        | FailureClass::NotFound
-        | FailureClass::Unknown
-        | FailureClass::RateLimited
-        | FailureClass::QuotaExceeded
-        | FailureClass::Overloaded
-        | FailureClass::ServerError
-        | FailureClass::Network
-        | FailureClass::Authentication
-        | FailureClass::PermissionDenied
-        | FailureClass::ContextLength
-        | FailureClass::ContentFiltered
-        | FailureClass::Configuration
-        | FailureClass::Cancelled
-        | FailureClass::ApprovalRejected
-        | FailureClass::State
-        | FailureClass::Checkpoint
-        | FailureClass::Cache
-        | FailureClass::CircuitOpen
-        | FailureClass::Shed
-        | FailureClass::BudgetEmpty
-        | FailureClass::Deadline => return None,
-    };
-    Some(hint.to_owned())
+    if failure.fault == Some(TransportFault::TooLarge) {
+        return Some("Be shorter.".to_owned());
+    }
+    failure.class.row().model.map(ToOwned::to_owned)
 }

@@ -15,7 +15,7 @@ use opentelemetry::{KeyValue, metrics::Meter};
 
 use super::TargetNames;
 use crate::domain::{
-    event::GateKind,
+    circuit::GateKind,
     ids::TargetId,
     semconv::{label, metric},
 };

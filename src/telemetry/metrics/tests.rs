@@ -4,8 +4,9 @@ use std::{collections::BTreeMap, time::Duration};
 
 use super::*;
 use crate::domain::{
+    circuit::GateKind,
     completion::Usage,
-    event::{EventBody, EventScope, Evidence, GateKind},
+    event::{EventBody, EventScope, Evidence},
     failure::{FailureClass, Wait, WaitSource},
     ids::TargetId,
     invocation::{AttemptCause, RecoveryStrategy},

@@ -5,9 +5,9 @@ use std::{sync::Arc, time::Duration};
 use super::*;
 use crate::{
     domain::{
-        circuit::CircuitState,
+        circuit::{CircuitState, GateKind},
         completion::{Exactness, Usage},
-        event::{EventScope, Evidence, GateKind, SettingFault},
+        event::{EventScope, Evidence, SettingFault},
         failure::{FailureClass, InvalidRequestDetail, Wait, WaitSource},
         invocation::{AttemptCause, RecoveryStrategy},
     },
