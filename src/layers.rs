@@ -18,6 +18,7 @@ pub mod hedge;
 pub mod inject;
 pub mod observe;
 pub mod observe_attempt;
+mod refusals;
 mod resume_text;
 pub mod retry;
 pub mod scope;

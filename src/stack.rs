@@ -64,15 +64,15 @@ where
             // Below the note, so that both attempts of a race say the same.
             .layer(HedgeLayer::new(targets.clone()))
             // ATTEMPT PLANE: per wire attempt; state is looked up by target, never owned by a layer.
-            // One record and one outcome per attempt, also of one that is refused just below.
-            .layer(ObserveAttemptLayer)
             // Cheap and without a permit: a closed gate costs nobody a slot.
             .layer(GatesLayer)
             // Before the circuit admits: a permit must not age in a queue.
             .layer(ConcurrencyLayer)
             // With the slot in hand: the state is fresh, the generation and a probe's lease begin now.
             .layer(CircuitLayer::new(targets.clone()))
-            // After the permit: an attempt that Relight refuses itself has no client span.
+            // After the permit: what Relight refuses itself is no attempt, and leaves no record, event or span.
+            .layer(ObserveAttemptLayer)
+            // With a record: the client span hangs under the attempt's.
             .layer(TraceWireLayer)
             // The one verdict, and the only change of error type: a stack without it does not compile.
             .layer(ClassifyLayer::new(classifier))

@@ -100,6 +100,13 @@ pub struct SettingFault {
 }
 
 impl EventBody {
+    /// Whether it is the end of a call that was refused before any attempt because there was too much work; logs have one
+    /// `CallsRefused` a second for all of them.
+    #[must_use]
+    pub fn is_refused_call(&self) -> bool {
+        matches!(self, Self::InvocationFailed { class: FailureClass::Shed, attempts: 0, .. })
+    }
+
     /// The event's name in snake case, as in filters.
     #[must_use]
     pub const fn kind(&self) -> &'static str {
@@ -109,6 +116,7 @@ impl EventBody {
             Self::InvocationRecovered { .. } => "invocation_recovered",
             Self::InvocationFailed { .. } => "invocation_failed",
             Self::InvocationParked { .. } => "invocation_parked",
+            Self::CallsRefused { .. } => "calls_refused",
             Self::AttemptStarted { .. } => "attempt_started",
             Self::FirstToken { .. } => "first_token",
             Self::AttemptReadOn { .. } => "attempt_read_on",
@@ -157,6 +165,7 @@ impl EventBody {
             // Who watches for trouble hears of its end, too.
             Self::InvocationRecovered { .. }
             | Self::InvocationParked { .. }
+            | Self::CallsRefused { .. }
             | Self::AttemptFailed { .. }
             | Self::RecoveryAttempted { .. }
             | Self::GateClosed { .. } => Severity::Warning,

@@ -1,6 +1,6 @@
 //! One attempt on its way down to a provider.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use tokio::time::Instant;
 
@@ -8,7 +8,9 @@ use super::{scope::Scope, spans::AttemptTrace, targets::TargetState};
 use crate::{
     domain::{
         adaptation::{Adaptation, Wording},
+        event::EventBody,
         failure::{FailureClass, Wait},
+        fold::Progress,
         ids::TargetId,
         invocation::{AttemptCause, TraceContext},
         message::ModelCall,
@@ -55,8 +57,8 @@ pub struct Try {
 pub struct Attempt {
     /// Whose attempt it is.
     pub scope: Arc<Scope>,
-    /// 1 for the invocation's first.
-    pub number: u32,
+    /// Set when it begins; shared by its clones.
+    pub number: Arc<OnceLock<u32>>,
     /// Why it is made.
     pub cause: AttemptCause,
     /// Who is asked.
@@ -77,17 +79,69 @@ pub struct Attempt {
     pub deadline: Instant,
     /// The trace context that the provider may be sent.
     pub outgoing: TraceContext,
+    /// What was decided on the way to its target.
+    pub prepared: Preparation,
     /// Where its spans hang.
     pub trace: AttemptTrace,
+}
+
+/// What was decided of an attempt before it begins; recorded and published when it does.
+#[derive(Debug, Clone, Default)]
+pub struct Preparation {
+    /// The wait before it.
+    pub wait: Option<Wait>,
+    /// What led to it.
+    pub events: Vec<EventBody>,
+    /// The note that it carries.
+    pub note: Option<Note>,
+    /// Why it carries none, where one was thinkable.
+    pub injection_skipped: Option<String>,
+}
+
+/// A note about earlier failures in the copy of the conversation that an attempt sends.
+#[derive(Debug, Clone)]
+pub struct Note {
+    /// Its text.
+    pub text: String,
+    /// Where it is.
+    pub vehicle: String,
+    /// The first message that it is in.
+    pub message: u32,
 }
 
 // === impl Attempt ===
 
 impl Attempt {
+    /// Begins the attempt, when gates, slots and circuit let it pass: it gets its number, record and span, and what led
+    /// to it is published. One that Relight refuses itself never begins, and leaves nothing.
+    pub fn begin(&self) {
+        let Self { scope, target, cause, prepared, .. } = self;
+        let number = scope.begin(*cause, target, prepared.wait);
+        // Set once, here.
+        let _ = self.number.set(number);
+        self.trace.begin(number, *cause);
+        scope.learn(number, |record| {
+            record.span_id = self.trace.span_id();
+            record.note = prepared.note.as_ref().map(|note| note.text.clone());
+            record.injection_skipped.clone_from(&prepared.injection_skipped);
+        });
+        for body in &prepared.events {
+            scope.publish(number, Some(&target.id), body.clone());
+        }
+        if let Some(Note { text, vehicle, message }) = prepared.note.clone() {
+            scope.tell(Progress::ContextInjected { attempt: number, note: text, vehicle, message });
+        }
+    }
+
+    /// Its number, 1 for the invocation's first; before it begins the one that it would have now.
+    pub fn number(&self) -> u32 {
+        self.number.get().copied().unwrap_or_else(|| self.scope.next_number())
+    }
+
     /// Writes down by which id the provider knows the request, where these headers tell it.
     pub fn learn_request_id(&self, headers: &[(String, String)]) {
         if let Some(id) = request_id(headers) {
-            self.scope.learn(self.number, |record| id.clone_into(&mut record.upstream_request_id));
+            self.scope.learn(self.number(), |record| id.clone_into(&mut record.upstream_request_id));
         }
     }
 }

@@ -185,5 +185,5 @@ impl Drop for Admitted {
 }
 
 fn dice(attempt: &Attempt) -> f64 {
-    Dice::new(attempt.scope.plan.seed, &attempt.scope.invocation.id, attempt.number).unit()
+    Dice::new(attempt.scope.plan.seed, &attempt.scope.invocation.id, attempt.number()).unit()
 }

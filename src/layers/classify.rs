@@ -167,9 +167,9 @@ impl Judge {
 
     /// Records that the response passed without a check of its shape.
     fn unchecked(&self, reason: &'static str) {
-        let Attempt { scope, number, target, .. } = &self.attempt;
+        let (Attempt { scope, target, .. }, number) = (&self.attempt, self.attempt.number());
         let mut first = false;
-        scope.learn(*number, |record| first = record.unchecked.replace(reason.to_owned()).is_none());
+        scope.learn(number, |record| first = record.unchecked.replace(reason.to_owned()).is_none());
         if first {
             tracing::warn!(invocation = %scope.invocation.id, attempt = number, target = %target.id, reason,
                 "the shape of a response was not checked");

@@ -130,7 +130,7 @@ fn judge(attempt: &Attempt, passed: Passed, failure: &Failure) {
         // The policy alone says how long to wait where the provider does not.
         return;
     }
-    let dice = Dice::new(scope.plan.seed, &scope.invocation.id, attempt.number).unit();
+    let dice = Dice::new(scope.plan.seed, &scope.invocation.id, attempt.number()).unit();
     let stated = failure.retry_after.filter(|wait| kind == GateKind::Rate && !wait.duration.is_zero());
     let source = stated.map_or(WaitSource::Backoff, |wait| wait.source);
     let now = Instant::now();

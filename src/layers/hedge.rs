@@ -13,7 +13,7 @@ use tower::{Service, ServiceExt as _};
 
 use super::{
     BoxFuture, Deltas,
-    attempt::Attempt,
+    attempt::{Attempt, Preparation},
     observe::millis,
     spans::AttemptSpan,
     targets::{Parked, Reserved, Targets},
@@ -170,7 +170,9 @@ where
         let first = &self.attempt;
         let scope = &first.scope;
         let allowed = scope.plan.retry.max_retries.saturating_add(1).min(HARD_CAP_ATTEMPTS);
-        if scope.counted_attempts() >= allowed {
+        // A first attempt that waits for a slot has not begun, and is made all the same.
+        let to_come = u32::from(first.number.get().is_none());
+        if scope.counted_attempts().saturating_add(to_come) >= allowed {
             return Beside::Nothing;
         }
         let now = Instant::now();
@@ -224,7 +226,7 @@ fn retry_time(failed: &Attempt, failure: &Failure) -> Option<Instant> {
     let attempts = scope.attempts();
     let made = attempts.iter().filter(|record| record.target.as_ref() == Some(&failed.target.id)).count();
     let backoff = if remedies.pace == Pace::Throttle { &policy.throttle_backoff } else { &policy.backoff };
-    let mut dice = Dice::new(scope.plan.seed, &scope.invocation.id, failed.number);
+    let mut dice = Dice::new(scope.plan.seed, &scope.invocation.id, failed.number());
     let own = backoff.wait(u32::try_from(made).unwrap_or(u32::MAX), None, dice.unit());
     let stated = failure.retry_after.map(|wait| wait.duration.min(policy.wait_cap)).filter(|wait| !wait.is_zero());
     let wait = match stated {
@@ -335,14 +337,13 @@ impl Second {
         }
         let reserved = targets.reserve(&target.id, Cost::Hedge, now)?;
         let cause = AttemptCause::Hedge;
-        let number = scope.begin(cause, &target, None);
-        let span = scope.trace.attempt(number, cause);
+        let span = scope.trace.attempt();
         let body = EventBody::HedgeStarted { beside: first.target.id.clone(), after_ms: millis(after) };
-        scope.publish(number, Some(&target.id), body);
+        let prepared = Preparation { events: vec![body], ..Preparation::default() };
         let trace = span.trace();
-        scope.learn(number, |record| record.span_id = trace.span_id());
         state.say_chosen(&trace, now, "the first target is silent");
-        let attempt = Attempt { number, cause, target, state, trace, wording: Wording::default(), ..first.clone() };
+        let (number, wording) = (Arc::default(), Wording::default());
+        let attempt = Attempt { number, cause, target, state, wording, prepared, trace, ..first.clone() };
         Some(Self { attempt, reserved, span })
     }
 

@@ -11,14 +11,13 @@ use tower::{Service, ServiceExt as _};
 
 use super::{
     BoxFuture, Deltas,
-    attempt::Attempt,
+    attempt::{Attempt, Note},
     resume_text::{asking_for_the_rest, continued, from_its_beginning},
 };
 use crate::{
     domain::{
         event::EventBody,
         failure::{Failure, FailureClass},
-        fold::Progress,
         invocation::{Call, InjectionMode},
         message::ModelCall,
     },
@@ -62,18 +61,17 @@ where
         let inner = self.inner.clone();
         Box::pin(async move {
             let attempt = noted(attempt);
-            let scope = Arc::clone(&attempt.scope);
-            scope.sends(&attempt.call);
+            attempt.scope.sends(&attempt.call);
             let continued = continued(&attempt);
             let attempt = asking_for_the_rest(attempt);
             if !attempt.noted {
                 return Ok(from_its_beginning(continued, inner.oneshot(attempt).await?));
             }
-            let (number, state) = (attempt.number, Arc::clone(&attempt.state));
+            let noted = attempt.clone();
             let remember = move |failure: &Failure| {
                 if refused_for_its_shape(failure) {
-                    state.remember_note_refused();
-                    scope.learn(number, |record| record.note_refused = true);
+                    noted.state.remember_note_refused();
+                    noted.scope.learn(noted.number(), |record| record.note_refused = true);
                 }
             };
             let mut deltas = inner.oneshot(attempt).await.inspect_err(&remember)?;
@@ -102,7 +100,7 @@ fn noted(mut attempt: Attempt) -> Attempt {
         return attempt;
     }
     if attempt.state.note_refused() {
-        skipped(&attempt, "this target refused a note before", last);
+        skipped(&mut attempt, "this target refused a note before".to_owned(), last);
         return attempt;
     }
     let failures: Vec<&Failure> = failures.iter().collect();
@@ -111,18 +109,17 @@ fn noted(mut attempt: Attempt) -> Attempt {
     match inject(&plan.injection, plan.injection_mode, operation, &attempt.call, &attempt.target, &failures) {
         Placement::NotNeeded => {
             let reason = why_without_note(plan.injection_mode, last).to_owned();
-            scope.learn(attempt.number, |record| record.injection_skipped = Some(reason));
+            attempt.prepared.injection_skipped = Some(reason);
         }
-        Placement::Skipped { reason } => skipped(&attempt, &reason, last),
+        Placement::Skipped { reason } => skipped(&mut attempt, reason, last),
         Placement::Placed { call, note, vehicle } => {
             let vehicle = vehicle.as_str().to_owned();
-            scope.learn(attempt.number, |record| record.note = Some(note.clone()));
-            let body =
-                EventBody::ContextInjected { vehicle: vehicle.clone(), class: last, note_bytes: note.len() as u64 };
-            scope.publish(attempt.number, Some(&attempt.target.id), body);
+            let note_bytes = note.len() as u64;
+            let body = EventBody::ContextInjected { vehicle: vehicle.clone(), class: last, note_bytes };
+            attempt.prepared.events.push(body);
             attempt.trace.injected(Some(&vehicle));
             let message = first_change(&attempt.call, &call);
-            scope.tell(Progress::ContextInjected { attempt: attempt.number, note, vehicle, message });
+            attempt.prepared.note = Some(Note { text: note, vehicle, message });
             attempt.call = Arc::new(call);
             attempt.noted = true;
         }
@@ -146,10 +143,9 @@ fn first_change(before: &ModelCall, after: &ModelCall) -> u32 {
     u32::try_from(same).unwrap_or(u32::MAX)
 }
 
-fn skipped(attempt: &Attempt, reason: &str, class: FailureClass) {
-    attempt.scope.learn(attempt.number, |record| record.injection_skipped = Some(reason.to_owned()));
-    let body = EventBody::ContextInjectionSkipped { reason: reason.to_owned(), class };
-    attempt.scope.publish(attempt.number, Some(&attempt.target.id), body);
+fn skipped(attempt: &mut Attempt, reason: String, class: FailureClass) {
+    attempt.prepared.injection_skipped = Some(reason.clone());
+    attempt.prepared.events.push(EventBody::ContextInjectionSkipped { reason, class });
 }
 
 fn refused_for_its_shape(failure: &Failure) -> bool {

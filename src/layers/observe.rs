@@ -14,6 +14,7 @@ use super::{
     BoxFuture, ProgressStream,
     append_only::AppendOnly,
     cancel::Cancel,
+    refusals::Refusals,
     scope::{Before, Plan, Scope},
     spans::{Entry, InvocationSpan, Spans},
 };
@@ -69,6 +70,7 @@ impl Incoming {
 pub struct ObserveLayer {
     spans: Spans,
     events: EventBus,
+    refusals: Refusals,
 }
 
 /// See [`ObserveLayer`].
@@ -77,6 +79,7 @@ pub struct Observe<S> {
     inner: S,
     spans: Spans,
     events: EventBus,
+    refusals: Refusals,
 }
 
 // === impl ObserveLayer ===
@@ -84,7 +87,8 @@ pub struct Observe<S> {
 impl ObserveLayer {
     /// Opens spans here and publishes there.
     pub fn new(spans: Spans, events: EventBus) -> Self {
-        Self { spans, events }
+        let refusals = Refusals::new(events.clone());
+        Self { spans, events, refusals }
     }
 }
 
@@ -92,7 +96,8 @@ impl<S> tower::Layer<S> for ObserveLayer {
     type Service = Observe<S>;
 
     fn layer(&self, inner: S) -> Observe<S> {
-        Observe { inner, spans: self.spans.clone(), events: self.events.clone() }
+        let Self { spans, events, refusals } = self.clone();
+        Observe { inner, spans, events, refusals }
     }
 }
 
@@ -116,12 +121,12 @@ where
         let span = self.spans.invocation(entry, &invocation);
         let scope = Scope::new(invocation, plan, span.trace(), self.events.clone());
         let scope = Arc::new(scope.after(before).until(cancel).tied_by(tether).sent_by(append_only));
-        let inner = self.inner.clone();
+        let (inner, refusals) = (self.inner.clone(), self.refusals.clone());
         Box::pin(async move {
             let max_retries = scope.plan.retry.max_retries;
             let left = scope.invocation.deadline.saturating_duration_since(Instant::now());
             scope.publish(0, None, EventBody::InvocationStarted { deadline_ms: millis(left), max_retries });
-            let watched = Watched { scope: Arc::clone(&scope), span: Some(span) };
+            let watched = Watched { scope: Arc::clone(&scope), span: Some(span), refusals };
             match inner.oneshot(scope).await {
                 Ok(steps) => Ok(watch(watched, steps)),
                 Err(mut refused) => {
@@ -152,6 +157,7 @@ fn watch(mut watched: Watched, mut steps: ProgressStream) -> ProgressStream {
 struct Watched {
     scope: Arc<Scope>,
     span: Option<InvocationSpan>,
+    refusals: Refusals,
 }
 
 impl Watched {
@@ -181,6 +187,9 @@ impl Watched {
                 stopped_by: outcome.stopped_by(),
             },
         };
+        if body.is_refused_call() {
+            self.refusals.count(outcome.target.as_ref());
+        }
         self.scope.publish(0, outcome.target.as_ref(), body);
         span.finish(outcome);
     }

@@ -1,4 +1,4 @@
-//! One outcome per wire attempt: its record, its events and its client span, whatever happens below.
+//! One outcome per attempt: its record, its events and its span, whatever happens below.
 
 use std::task::Poll;
 
@@ -13,6 +13,7 @@ use crate::domain::{
     completion::{Break, Delta, Usage},
     event::EventBody,
     failure::{Failure, FailureClass},
+    invocation::AttemptCause,
 };
 
 /// Observes attempts.
@@ -80,9 +81,13 @@ struct Watched {
 
 impl Watched {
     fn begin(attempt: &Attempt) -> Self {
-        let wait = attempt.scope.record(attempt.number).and_then(|record| record.wait);
-        let body = EventBody::AttemptStarted { cause: attempt.cause, model: attempt.target.model.to_string(), wait };
-        attempt.scope.publish(attempt.number, Some(&attempt.target.id), body);
+        attempt.begin();
+        if attempt.cause != AttemptCause::Hedge {
+            attempt.state.called(Instant::now());
+        }
+        let (model, wait) = (attempt.target.model.to_string(), attempt.prepared.wait);
+        let body = EventBody::AttemptStarted { cause: attempt.cause, model, wait };
+        attempt.scope.publish(attempt.number(), Some(&attempt.target.id), body);
         Self { attempt: attempt.clone(), began: Instant::now(), first: true, usage: Usage::default(), over: false }
     }
 
@@ -107,29 +112,29 @@ impl Watched {
 
     fn first_token(&self) {
         let after = self.began.elapsed();
-        let Attempt { scope, number, target, .. } = &self.attempt;
-        scope.learn(*number, |record| record.first_token = Some(after));
-        scope.publish(*number, Some(&target.id), EventBody::FirstToken { after_ms: millis(after) });
+        let (Attempt { scope, target, .. }, number) = (&self.attempt, self.attempt.number());
+        scope.learn(number, |record| record.first_token = Some(after));
+        scope.publish(number, Some(&target.id), EventBody::FirstToken { after_ms: millis(after) });
     }
 
     fn read_on(&self, cut: Break) {
-        let Attempt { scope, number, target, .. } = &self.attempt;
+        let (Attempt { scope, target, .. }, number) = (&self.attempt, self.attempt.number());
         let body = EventBody::AttemptReadOn { reason: cut.words().to_owned(), requests: cut.requests };
-        scope.publish(*number, Some(&target.id), body);
+        scope.publish(number, Some(&target.id), body);
     }
 
     fn succeeded(&mut self) {
         self.over = true;
         let (duration, usage) = (self.began.elapsed(), self.usage);
-        let Attempt { scope, number, target, .. } = &self.attempt;
-        scope.learn(*number, |record| {
+        let (Attempt { scope, target, .. }, number) = (&self.attempt, self.attempt.number());
+        scope.learn(number, |record| {
             record.duration = duration;
             record.usage = usage;
             record.sent = true;
             record.winner = true;
         });
         let body = EventBody::AttemptSucceeded { duration_ms: millis(duration), usage };
-        scope.publish(*number, Some(&target.id), body);
+        scope.publish(number, Some(&target.id), body);
     }
 
     fn failed(&mut self, failure: &Failure) {
@@ -138,8 +143,8 @@ impl Watched {
         }
         let (duration, usage) = (self.began.elapsed(), self.usage);
         let sent = !failure.class.is_local_refusal() && !failure.never_sent;
-        let Attempt { scope, number, target, .. } = &self.attempt;
-        scope.learn(*number, |record| {
+        let (Attempt { scope, target, .. }, number) = (&self.attempt, self.attempt.number());
+        scope.learn(number, |record| {
             record.duration = duration;
             record.usage = usage;
             record.sent = sent;
@@ -156,7 +161,7 @@ impl Watched {
             sent,
             usage,
         };
-        scope.publish(*number, Some(&target.id), body);
+        scope.publish(number, Some(&target.id), body);
     }
 }
 

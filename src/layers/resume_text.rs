@@ -71,7 +71,7 @@ fn began_anew(attempt: &Attempt) -> Failure {
     let words = "the model began anew instead of continuing its answer";
     let mut failure = Failure::local(FailureClass::MalformedResponse, words);
     (failure.never_sent, failure.target) = (false, Some(attempt.target.id.clone()));
-    attempt.scope.learn(attempt.number, |record| record.failure = Some(failure.clone()));
+    attempt.scope.learn(attempt.number(), |record| record.failure = Some(failure.clone()));
     failure
 }
 

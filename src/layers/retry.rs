@@ -107,6 +107,8 @@ struct Course<S> {
     hint: Option<TargetId>,
     after: Option<FailureClass>,
     wait: Option<Wait>,
+    /// The wait since the last attempt.
+    waited: Option<Wait>,
     /// How long it was parked since the last attempt.
     parked: Duration,
     previous_wait: Option<Duration>,
@@ -150,6 +152,7 @@ where
             hint: None,
             after: None,
             wait: None,
+            waited: None,
             parked: Duration::ZERO,
             previous_wait: None,
             semantic_made: 0,
@@ -187,12 +190,15 @@ where
                 }
             }
             loop {
-                let span = self.scope.trace.attempt(self.scope.next_number(), self.cause());
+                let span = self.scope.trace.attempt();
                 let trace = span.trace();
-                if let Some(wait) = self.wait.filter(|wait| !wait.duration.is_zero()) {
-                    let backoff = trace.backoff(wait);
-                    tokio::time::sleep(wait.duration).await;
-                    backoff.finish();
+                if let Some(wait) = self.wait.take() {
+                    self.waited = Some(wait);
+                    if !wait.duration.is_zero() {
+                        let backoff = trace.backoff(wait);
+                        tokio::time::sleep(wait.duration).await;
+                        backoff.finish();
+                    }
                 }
                 let attempt = self.next_try(trace);
                 self.delivery.begin_attempt();
@@ -257,6 +263,10 @@ where
     /// What follows an attempt that ended so.
     fn judge(&mut self, span: AttemptSpan, failure: Option<Failure>) -> Next {
         let attached = self.attach.take();
+        if !failure.as_ref().is_some_and(|failure| failure.class.is_local_refusal()) {
+            // An attempt that Relight refused itself never began: its wait is a part of the next one's.
+            (self.waited, self.parked) = (None, Duration::ZERO);
+        }
         let Some(failure) = failure else {
             return match self.cut_by_length() {
                 Some((Some(too_long), next)) => {

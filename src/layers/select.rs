@@ -9,7 +9,7 @@ use tower::{Service, ServiceExt as _};
 
 use super::{
     BoxFuture, Deltas,
-    attempt::{Attempt, Try},
+    attempt::{Attempt, Preparation, Try},
     targets::Targets,
 };
 use crate::{
@@ -130,22 +130,18 @@ impl<S> Select<S> {
             (Some(class), Some(last)) if *last == target.id => AttemptCause::Retry(class),
             (Some(class), _) => AttemptCause::Fallback(class),
         };
-        let number = scope.begin(cause, &target, asked.wait);
-        scope.learn(number, |record| record.span_id = asked.trace.span_id());
         state.say_chosen(&asked.trace, now, &cause.label());
         if let Some((_, change)) = asked.changes.last().filter(|_| matches!(cause, AttemptCause::Adapt(_))) {
             asked.trace.adapted(&change.to_string());
         }
-        state.called(now);
+        let mut prepared = Preparation { wait: asked.wait, ..Preparation::default() };
         if let AttemptCause::Fallback(class) = cause {
             let from = asked.last.clone().or_else(|| scope.plan.targets.first().map(|first| first.id.clone()));
-            if let Some(from) = from {
-                scope.publish(number, Some(&target.id), EventBody::FallbackChosen { from, class });
-            }
+            prepared.events.extend(from.map(|from| EventBody::FallbackChosen { from, class }));
         }
         Ok(Attempt {
             scope: Arc::clone(scope),
-            number,
+            number: Arc::default(),
             cause,
             target,
             state,
@@ -156,6 +152,7 @@ impl<S> Select<S> {
             attach: asked.attach.clone(),
             deadline: scope.invocation.deadline,
             outgoing: TraceContext::default(),
+            prepared,
             trace: asked.trace.clone(),
         })
     }

@@ -17,7 +17,10 @@ mod wire;
 #[cfg(test)]
 mod tests;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::SystemTime,
+};
 
 use opentelemetry::{
     Context, KeyValue,
@@ -30,7 +33,7 @@ use opentelemetry_sdk::{
 };
 
 pub use self::{
-    attempt::{AttemptSpan, AttemptTrace, BackoffSpan, Choice},
+    attempt::{AttemptSpan, AttemptTrace, Backoff, Choice},
     invocation::{Entry, InvocationSpan, InvocationTrace, RpcSpan},
     wire::{ChatSpan, ChatStart, HttpSpan},
 };
@@ -112,8 +115,11 @@ impl Default for Node {
 
 impl Node {
     fn child(&self, name: String, kind: SpanKind, attributes: Vec<KeyValue>) -> Self {
+        self.open_child(SpanBuilder::from_name(name).with_kind(kind).with_attributes(attributes))
+    }
+
+    fn open_child(&self, builder: SpanBuilder) -> Self {
         let parent = Context::new().with_remote_span_context(self.context.clone());
-        let builder = SpanBuilder::from_name(name).with_kind(kind).with_attributes(attributes);
         Spans { tracer: self.tracer.clone(), captures_content: self.captures_content }.open(builder, &parent)
     }
 
@@ -149,6 +155,12 @@ impl Node {
     fn end(&self) {
         if let Some(mut span) = self.lock().take() {
             span.end();
+        }
+    }
+
+    fn end_at(&self, at: SystemTime) {
+        if let Some(mut span) = self.lock().take() {
+            span.end_with_timestamp(at);
         }
     }
 

@@ -183,7 +183,7 @@ impl Throughput {
 fn wire_call(attempt: Attempt, idle: Duration) -> WireCall {
     WireCall {
         invocation: attempt.scope.invocation.id.clone(),
-        attempt: attempt.number,
+        attempt: attempt.number(),
         target: attempt.target,
         call: attempt.call,
         wording: attempt.wording,

@@ -82,15 +82,14 @@ struct WireSpans {
 
 impl WireSpans {
     fn open(attempt: &mut Attempt) -> Self {
-        let scope = &attempt.scope;
-        let sent_before =
-            scope.attempts().iter().filter(|record| record.sent && record.number < attempt.number).count();
-        scope.learn(attempt.number, |record| record.sent = true);
+        let (scope, number) = (&attempt.scope, attempt.number());
+        let sent_before = scope.attempts().iter().filter(|record| record.sent && record.number < number).count();
+        scope.learn(number, |record| record.sent = true);
         let chat = attempt.trace.chat(ChatStart {
             target: &attempt.target,
             call: &attempt.call,
             thread: scope.invocation.thread.as_ref(),
-            attempt: attempt.number,
+            attempt: number,
             stream: true,
         });
         let http = (attempt.target.dialect != Dialect::Scripted).then(|| {

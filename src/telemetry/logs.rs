@@ -113,6 +113,8 @@ impl Consume for Lines {
         let mut text = String::new();
         for reading in &batch {
             match reading {
+                // A storm of refusals must not become one of lines: `CallsRefused` counts them.
+                Reading::Event(event) if event.body.is_refused_call() => {}
                 Reading::Event(event) if event.body.severity() >= self.level => self.tell(event, &mut text),
                 Reading::Event(_) => {}
                 Reading::Missed { count, .. } => self.tell_missed(*count, &mut text),

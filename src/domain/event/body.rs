@@ -76,6 +76,12 @@ pub enum EventBody {
         /// Whether it stands in line: others wait for the same, and pass one at a time.
         in_line: bool,
     },
+    /// Calls were refused, within a second, because there was too much work: at a target, or before one was chosen. Each
+    /// of them has an `InvocationFailed` of its own; this is the one line that logs have for all.
+    CallsRefused {
+        /// How many.
+        count: u64,
+    },
     /// An attempt began.
     AttemptStarted {
         /// Why.

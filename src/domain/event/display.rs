@@ -33,6 +33,7 @@ impl Event {
                 format!("{operation} failed {tries}: {class}: {message}")
             }
             EventBody::InvocationParked { class, wait_ms, in_line } => parked_words(target, *class, *wait_ms, *in_line),
+            EventBody::CallsRefused { count } => refused_words(self.target.as_ref(), *count),
             EventBody::AttemptStarted { cause, model, .. } => {
                 format!("Attempt {} on {target} ({model}): {}", self.attempt, cause.label())
             }
@@ -135,6 +136,15 @@ pub fn parked_words(target: &str, class: FailureClass, wait_ms: u64, in_line: bo
         format!("Waiting in line for {target}, about {wait}: {why}")
     } else {
         format!("Waiting {wait} for {target}: {why}")
+    }
+}
+
+/// The summary of calls that were refused within a second.
+fn refused_words(target: Option<&TargetId>, count: u64) -> String {
+    let calls = if count == 1 { "1 call was".to_owned() } else { format!("{count} calls were") };
+    match target {
+        Some(target) => format!("{calls} refused at target {target} in the last second: all of its slots are taken"),
+        None => format!("{calls} refused in the last second: too many invocations are in flight"),
     }
 }
 

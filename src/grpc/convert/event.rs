@@ -96,7 +96,9 @@ pub fn bookmark(cursor: Cursor, at: Timestamp) -> v1::RecoveryEvent {
 pub const fn event_type(body: &EventBody) -> Option<v1::RecoveryEventType> {
     use v1::RecoveryEventType as Type;
     Some(match body {
-        EventBody::FirstToken { .. } | EventBody::AttemptSucceeded { .. } => return None,
+        EventBody::FirstToken { .. } | EventBody::AttemptSucceeded { .. } | EventBody::CallsRefused { .. } => {
+            return None;
+        }
         EventBody::InvocationStarted { .. } => Type::InvocationStarted,
         EventBody::InvocationSucceeded { .. } => Type::InvocationSucceeded,
         EventBody::InvocationRecovered { .. } => Type::InvocationRecovered,

@@ -52,18 +52,6 @@ pub(super) struct Breaks {
 }
 
 impl<S> Course<S> {
-    /// Why the next attempt is made, as far as it is known before its target is chosen.
-    pub(super) fn cause(&self) -> AttemptCause {
-        match (self.after, &self.hint) {
-            _ if self.extension.is_under_way() => AttemptCause::Extend,
-            (Some(class), _) if self.attach.is_some() => AttemptCause::Attach(class),
-            (None, _) => AttemptCause::Initial,
-            (Some(class), _) if self.adapted => AttemptCause::Adapt(class),
-            (Some(class), Some(hint)) if Some(hint) != self.last.as_ref() => AttemptCause::Fallback(class),
-            (Some(class), _) => AttemptCause::Retry(class),
-        }
-    }
-
     /// Takes up the counts of an earlier owner, whose last attempt is yet to be decided upon.
     pub(super) fn recount(&mut self, before: &[AttemptRecord]) {
         let decided = before.split_last().map_or(&[][..], |(_, decided)| decided);
@@ -84,8 +72,8 @@ impl<S> Course<S> {
         self.diverged = false;
         let policy = &self.scope.plan.retry;
         let avoid_last = self.real.as_ref().is_some_and(|failure| remedies(policy, failure).other_first);
-        let parked = std::mem::take(&mut self.parked);
-        let parked = (!parked.is_zero()).then_some(Wait { duration: parked, source: self.parked_source() });
+        let parked = Wait { duration: self.parked, source: self.parked_source() };
+        let parked = Some(parked).filter(|wait| !wait.duration.is_zero());
         Try {
             scope: Arc::clone(&self.scope),
             call: Arc::clone(&self.call),
@@ -95,7 +83,7 @@ impl<S> Course<S> {
             adapted: self.adapted,
             changes: self.changes.clone(),
             hint: self.hint.take(),
-            wait: self.wait.take().or(parked),
+            wait: self.waited.or(parked),
             extends: self.extension.is_under_way(),
             held: self.delivery.held_text(),
             attach: self.attach.clone(),

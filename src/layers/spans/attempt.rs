@@ -2,33 +2,71 @@
 //!
 //! Attempts are siblings, hedges too: a link between them would make waterfalls draw one under the other. The span
 //! carries what the layers decided on the way: the target and why, the circuit, what was left of the budget, the note.
+//! It is opened when the attempt begins, backdated to when it was planned: one that Relight refuses itself has no span.
 
-use opentelemetry::{KeyValue, trace::SpanKind};
+use std::{
+    mem,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::SystemTime,
+};
 
-use super::{CANCELLED, ChatSpan, ChatStart, Guard, Node, failure_attributes, wire};
+use opentelemetry::{
+    KeyValue,
+    trace::{SpanBuilder, SpanKind},
+};
+
+use super::{CANCELLED, ChatSpan, ChatStart, Node, failure_attributes, wire};
 use crate::domain::{
+    clock,
     failure::{Failure, Wait},
     ids::TargetId,
     invocation::AttemptCause,
     semconv::{attr, relight},
 };
 
-/// The span of one attempt.
+/// The span of one attempt; ends on drop, as cancelled unless it was finished.
 #[derive(Debug)]
 pub struct AttemptSpan {
-    guard: Guard,
+    trace: AttemptTrace,
+    finished: bool,
 }
 
 /// Where the spans of an attempt hang and what is said of it: given to the layers below, cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub struct AttemptTrace {
-    node: Node,
+    shared: Arc<Mutex<State>>,
 }
 
-/// The span of a wait.
+/// The span of an attempt, before it begins and after.
 #[derive(Debug)]
-pub struct BackoffSpan {
-    guard: Guard,
+enum State {
+    Planned(Planned),
+    Open(Node),
+}
+
+/// What is known of the span of an attempt that has not begun.
+#[derive(Debug)]
+struct Planned {
+    parent: Node,
+    since: SystemTime,
+    attributes: Vec<KeyValue>,
+    waits: Vec<EndedWait>,
+}
+
+/// A wait that was waited to its end.
+#[derive(Debug)]
+struct EndedWait {
+    wait: Wait,
+    began: SystemTime,
+    ended: SystemTime,
+}
+
+/// The wait before an attempt; one that is cut short has no span.
+#[derive(Debug)]
+pub struct Backoff {
+    trace: AttemptTrace,
+    wait: Wait,
+    began: SystemTime,
 }
 
 /// Which target was chosen, and what was known then.
@@ -44,15 +82,10 @@ pub struct Choice<'a> {
     pub reason: &'a str,
 }
 
-pub(super) fn open(parent: &Node, number: u32, cause: AttemptCause) -> AttemptSpan {
-    let attributes = vec![
-        KeyValue::new(attr::OPENINFERENCE_KIND, "CHAIN"),
-        KeyValue::new(relight::ATTEMPT_NUMBER, i64::from(number)),
-        KeyValue::new(relight::ATTEMPT_CAUSE, cause.label()),
-    ];
-    AttemptSpan {
-        guard: Guard::new(parent.child(format!("attempt {number}"), SpanKind::Internal, attributes), CANCELLED),
-    }
+/// Plans a span under `parent`.
+pub(super) fn plan(parent: &Node) -> AttemptSpan {
+    let planned = Planned { parent: parent.clone(), since: now(), attributes: Vec::new(), waits: Vec::new() };
+    AttemptSpan { trace: AttemptTrace { shared: Arc::new(Mutex::new(State::Planned(planned))) }, finished: false }
 }
 
 // === impl AttemptSpan ===
@@ -61,22 +94,22 @@ impl AttemptSpan {
     /// Where the layers below hang their spans.
     #[must_use]
     pub fn trace(&self) -> AttemptTrace {
-        AttemptTrace { node: self.guard.node.clone() }
+        self.trace.clone()
     }
 
     /// Ends the span of an attempt that answered; `winner` when its answer is the one that was kept.
-    pub fn finish_ok(self, winner: bool) {
-        self.guard.node.set([KeyValue::new(relight::ATTEMPT_WINNER, winner)]);
-        self.guard.end();
+    pub fn finish_ok(mut self, winner: bool) {
+        self.trace.set([KeyValue::new(relight::ATTEMPT_WINNER, winner)]);
+        self.finished = true;
     }
 
-    /// Ends the span of an attempt that failed; `sent` is false when Relight refused it before anything was sent.
-    pub fn finish_failed(self, failure: &Failure, sent: bool) {
-        let node = &self.guard.node;
+    /// Ends the span of an attempt that failed; `sent` is false when nothing reached the target.
+    pub fn finish_failed(mut self, failure: &Failure, sent: bool) {
+        let node = self.trace.node();
         node.set(failure_attributes(failure));
         node.set([KeyValue::new(relight::ATTEMPT_SENT, sent)]);
         node.fail(failure);
-        self.guard.end();
+        self.finished = true;
     }
 
     /// Ends the span of an attempt that was cancelled on purpose, such as the slower of two: no error.
@@ -85,71 +118,146 @@ impl AttemptSpan {
     }
 }
 
+impl Drop for AttemptSpan {
+    fn drop(&mut self) {
+        let node = self.trace.node();
+        if !self.finished {
+            node.set(CANCELLED.iter().map(|&(name, value)| KeyValue::new(name, value)));
+        }
+        node.end();
+    }
+}
+
+// === impl State ===
+
+impl Default for State {
+    fn default() -> Self {
+        Self::Open(Node::default())
+    }
+}
+
 // === impl AttemptTrace ===
 
 impl AttemptTrace {
-    /// The hex id of the attempt's span; empty without tracing.
+    /// Opens the span of an attempt that begins, its waits included.
+    pub fn begin(&self, number: u32, cause: AttemptCause) {
+        let mut state = self.lock();
+        let State::Planned(planned) = &mut *state else { return };
+        let mut attributes = vec![
+            KeyValue::new(attr::OPENINFERENCE_KIND, "CHAIN"),
+            KeyValue::new(relight::ATTEMPT_NUMBER, i64::from(number)),
+            KeyValue::new(relight::ATTEMPT_CAUSE, cause.label()),
+        ];
+        attributes.append(&mut planned.attributes);
+        let builder = SpanBuilder::from_name(format!("attempt {number}"))
+            .with_kind(SpanKind::Internal)
+            .with_attributes(attributes)
+            .with_start_time(planned.since);
+        let node = planned.parent.open_child(builder);
+        for ended in mem::take(&mut planned.waits) {
+            ended.record_under(&node);
+        }
+        *state = State::Open(node);
+    }
+
+    /// The hex id of the attempt's span; empty without tracing and before it begins.
     #[must_use]
     pub fn span_id(&self) -> String {
-        self.node.span_id()
+        self.node().span_id()
     }
 
     /// Says which target was chosen and why.
     pub fn chose(&self, choice: Choice<'_>) {
-        self.node.set([
+        self.set([
             KeyValue::new(relight::TARGET, choice.target.to_string()),
             KeyValue::new(relight::CIRCUIT, choice.circuit.to_owned()),
             KeyValue::new(relight::TARGET_REASON, choice.reason.to_owned()),
         ]);
         if let Some(left) = choice.budget_left {
-            self.node.set([KeyValue::new(relight::BUDGET_LEFT, left)]);
+            self.set([KeyValue::new(relight::BUDGET_LEFT, left)]);
         }
     }
 
     /// Says whether the model was told of its failure: the vehicle of the note, or `None`. The note itself never.
     pub fn injected(&self, vehicle: Option<&str>) {
-        self.node.set([KeyValue::new(relight::INJECTED, vehicle.is_some())]);
+        self.set([KeyValue::new(relight::INJECTED, vehicle.is_some())]);
         if let Some(vehicle) = vehicle {
-            self.node.set([KeyValue::new(relight::INJECTED_VEHICLE, vehicle.to_owned())]);
+            self.set([KeyValue::new(relight::INJECTED_VEHICLE, vehicle.to_owned())]);
         }
     }
 
     /// Says what of the request was changed so that the target takes it, in Relight's words.
     pub fn adapted(&self, change: &str) {
-        self.node.set([KeyValue::new(relight::ADAPTATION, change.to_owned())]);
+        self.set([KeyValue::new(relight::ADAPTATION, change.to_owned())]);
     }
 
-    /// Opens the span of the wait before this attempt.
+    /// Measures the wait before this attempt.
     #[must_use]
-    pub fn backoff(&self, wait: Wait) -> BackoffSpan {
-        let attributes = vec![
-            KeyValue::new(attr::OPENINFERENCE_KIND, "CHAIN"),
-            KeyValue::new(relight::BACKOFF_SECONDS, wait.duration.as_secs_f64()),
-            KeyValue::new(relight::BACKOFF_SOURCE, wait.source.as_str()),
-        ];
-        BackoffSpan {
-            guard: Guard::new(self.node.child("backoff".to_owned(), SpanKind::Internal, attributes), CANCELLED),
-        }
+    pub fn backoff(&self, wait: Wait) -> Backoff {
+        Backoff { trace: self.clone(), wait, began: now() }
     }
 
     /// Opens the span of the model call that this attempt makes.
     #[must_use]
     pub fn chat(&self, start: ChatStart<'_>) -> ChatSpan {
-        wire::open_chat(&self.node, start)
+        wire::open_chat(&self.node(), start)
     }
 
     /// Opens the span of the tool call that this attempt makes.
     #[must_use]
     pub fn tool(&self, tool: &str) -> ChatSpan {
-        wire::open_tool(&self.node, tool)
+        wire::open_tool(&self.node(), tool)
+    }
+
+    fn set(&self, attributes: impl IntoIterator<Item = KeyValue>) {
+        match &mut *self.lock() {
+            State::Planned(planned) => planned.attributes.extend(attributes),
+            State::Open(node) => node.set(attributes),
+        }
+    }
+
+    /// The span; one that records nothing before the attempt begins.
+    fn node(&self) -> Node {
+        match &*self.lock() {
+            State::Planned(_) => Node::default(),
+            State::Open(node) => node.clone(),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-// === impl BackoffSpan ===
+// === impl Backoff ===
 
-impl BackoffSpan {
-    /// Ends the span of a wait that was waited to its end.
+impl Backoff {
+    /// Notes a wait that was waited to its end.
     pub fn finish(self) {
-        self.guard.end();
+        let ended = EndedWait { wait: self.wait, began: self.began, ended: now() };
+        if let State::Planned(planned) = &mut *self.trace.lock() {
+            planned.waits.push(ended);
+        }
     }
+}
+
+// === impl EndedWait ===
+
+impl EndedWait {
+    fn record_under(&self, attempt: &Node) {
+        let attributes = vec![
+            KeyValue::new(attr::OPENINFERENCE_KIND, "CHAIN"),
+            KeyValue::new(relight::BACKOFF_SECONDS, self.wait.duration.as_secs_f64()),
+            KeyValue::new(relight::BACKOFF_SOURCE, self.wait.source.as_str()),
+        ];
+        let builder = SpanBuilder::from_name("backoff")
+            .with_kind(SpanKind::Internal)
+            .with_attributes(attributes)
+            .with_start_time(self.began);
+        attempt.open_child(builder).end_at(self.ended);
+    }
+}
+
+fn now() -> SystemTime {
+    clock::wall_now().into()
 }

@@ -176,10 +176,10 @@ impl InvocationTrace {
         self.node.set([KeyValue::new(attr::RPC_STATUS, status)]);
     }
 
-    /// Opens the span of an attempt, its wait included: it begins where the attempt before it ended.
+    /// Plans the span of an attempt, its wait included: it begins where the attempt before it ended.
     #[must_use]
-    pub fn attempt(&self, number: u32, cause: AttemptCause) -> AttemptSpan {
-        attempt::open(&self.node, number, cause)
+    pub fn attempt(&self) -> AttemptSpan {
+        attempt::plan(&self.node)
     }
 }
 

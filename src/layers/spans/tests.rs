@@ -149,6 +149,12 @@ fn answer() -> Completion {
 const WAIT: Wait = Wait { duration: Duration::from_millis(350), source: WaitSource::RetryAfter };
 const RETRY: AttemptCause = AttemptCause::Retry(FailureClass::RateLimited);
 
+fn begun(root: &InvocationSpan, number: u32, cause: AttemptCause) -> AttemptSpan {
+    let span = root.trace().attempt();
+    span.trace().begin(number, cause);
+    span
+}
+
 /// An invocation that is rate limited once, waits, and is answered.
 fn recover(spans: &Spans, traceparent: Option<&str>) {
     let root = spans.invocation(RPC, &invocation(traceparent));
@@ -158,13 +164,13 @@ fn recover(spans: &Spans, traceparent: Option<&str>) {
     let target = target();
     let start = |attempt| ChatStart { target: &target, call: &call, thread: None, attempt, stream: true };
 
-    let first = root.trace().attempt(1, AttemptCause::Initial);
+    let first = begun(&root, 1, AttemptCause::Initial);
     let chat = first.trace().chat(start(1));
     chat.http("POST", "https://api.example.com/v1/messages", 0).finish_failed(&limited);
     chat.finish_failed(&limited);
     first.finish_failed(&limited, true);
 
-    let second = root.trace().attempt(2, RETRY);
+    let second = root.trace().attempt();
     second.trace().backoff(WAIT).finish();
     second.trace().chose(Choice {
         target: &TargetId::from("main"),
@@ -173,6 +179,7 @@ fn recover(spans: &Spans, traceparent: Option<&str>) {
         reason: "first in route",
     });
     second.trace().injected(Some("tail_system"));
+    second.trace().begin(2, RETRY);
     let chat = second.trace().chat(start(2));
     let http = chat.http("POST", "https://api.example.com/v1/messages?key=secret", 1);
     chat.read(&Delta::Start {
@@ -313,7 +320,7 @@ fn a_traceparent_that_cannot_be_read_begins_a_new_trace() {
 fn the_provider_is_sent_the_span_that_asks_it_and_the_callers_tracestate() {
     let (spans, collected) = Collected::spans();
     let root = spans.invocation(RPC, &invocation(Some("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")));
-    let attempt = root.trace().attempt(1, AttemptCause::Initial);
+    let attempt = begun(&root, 1, AttemptCause::Initial);
     let chat = attempt.trace().chat(ChatStart {
         target: &target(),
         call: &ModelCall::default(),
@@ -333,13 +340,24 @@ fn the_provider_is_sent_the_span_that_asks_it_and_the_callers_tracestate() {
 fn a_span_that_nobody_finished_ends_as_cancelled_and_is_no_error() {
     let (spans, collected) = Collected::spans();
     let root = spans.invocation(RPC, &invocation(None));
-    let hedge = root.trace().attempt(2, AttemptCause::Hedge);
+    let hedge = begun(&root, 2, AttemptCause::Hedge);
     hedge.finish_cancelled();
     drop(root);
     let told: Vec<(Status, String)> =
         collected.0.lock().unwrap().iter().map(|span| (span.status.clone(), text(span, "error.type"))).collect();
     assert_eq!(told, vec![(Status::Unset, "cancelled".to_owned()); 2]);
     assert_eq!(text(&collected.named("attempt 2"), "relight.attempt.cause"), "hedge");
+}
+
+#[test]
+fn an_attempt_that_never_began_has_no_span_and_neither_has_its_wait() {
+    let (spans, collected) = Collected::spans();
+    let root = spans.invocation(RPC, &invocation(None));
+    let refused = root.trace().attempt();
+    refused.trace().backoff(WAIT).finish();
+    refused.trace().injected(None);
+    refused.finish_failed(&Failure::local(FailureClass::Shed, "all slots are taken"), false);
+    assert!(collected.0.lock().unwrap().is_empty());
 }
 
 #[test]
@@ -372,7 +390,7 @@ fn a_call_that_comes_back_is_linked_to_the_invocation() {
 fn disabled_spans_have_no_trace_and_send_none() {
     let root = Spans::disabled().invocation(RPC, &invocation(None));
     assert_eq!(root.trace_id(), "");
-    let attempt = root.trace().attempt(1, AttemptCause::Initial);
+    let attempt = begun(&root, 1, AttemptCause::Initial);
     assert_eq!(attempt.trace().tool("search").outgoing(), TraceContext::default());
 }
 

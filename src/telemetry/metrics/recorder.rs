@@ -285,6 +285,7 @@ impl Inner {
             | EventBody::InvocationRecovered { .. }
             | EventBody::InvocationFailed { .. }
             | EventBody::InvocationParked { .. }
+            | EventBody::CallsRefused { .. }
             | EventBody::AttemptStarted { .. }
             | EventBody::FirstToken { .. }
             | EventBody::AttemptReadOn { .. }

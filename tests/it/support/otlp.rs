@@ -250,7 +250,8 @@ mod tests {
         };
         let (tracer, guard) = build_tracer(&settings).unwrap();
         let root = Spans::new(tracer).invocation(RPC, &invocation(None));
-        let attempt = root.trace().attempt(1, AttemptCause::Initial);
+        let attempt = root.trace().attempt();
+        attempt.trace().begin(1, AttemptCause::Initial);
         let trace_id = root.trace_id();
         attempt.finish_failed(&Failure::local(FailureClass::Timeout, "no answer"), true);
         drop(root);

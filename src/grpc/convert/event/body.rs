@@ -29,7 +29,9 @@ const MOST_PATHS: usize = 100;
 #[expect(clippy::too_many_lines, reason = "one arm an event: splitting it would need arms that cannot happen")]
 pub(super) fn body(event: &Event) -> Option<Body> {
     Some(match &event.body {
-        EventBody::FirstToken { .. } | EventBody::AttemptSucceeded { .. } => return None,
+        EventBody::FirstToken { .. } | EventBody::AttemptSucceeded { .. } | EventBody::CallsRefused { .. } => {
+            return None;
+        }
         EventBody::InvocationStarted { deadline_ms, max_retries } => {
             let deadline = after(event.at, std::time::Duration::from_millis(*deadline_ms));
             Body::InvocationStarted(v1::InvocationStartedEvent {

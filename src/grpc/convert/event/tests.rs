@@ -90,6 +90,7 @@ fn every_body() -> Vec<EventBody> {
             stopped_by: Some(FailureClass::BudgetEmpty),
         },
         EventBody::InvocationParked { class: FailureClass::RateLimited, wait_ms: 5, in_line: true },
+        EventBody::CallsRefused { count: 3 },
         EventBody::AttemptStarted { cause: AttemptCause::Retry(class), model: text(), wait: Some(wait) },
         EventBody::FirstToken { after_ms: 5 },
         EventBody::AttemptReadOn { reason: text(), requests: 1 },
@@ -150,7 +151,7 @@ fn told(body: EventBody) -> v1::RecoveryEvent {
 }
 
 #[test]
-fn every_event_is_told_under_its_own_type_save_the_two_that_stay_inside() {
+fn every_event_is_told_under_its_own_type_save_the_three_that_stay_inside() {
     let mut inside = Vec::new();
     for body in every_body() {
         let kind = body.kind();
@@ -167,7 +168,7 @@ fn every_event_is_told_under_its_own_type_save_the_two_that_stay_inside() {
         assert!(shown.starts_with(&format!("{camel}({camel}Event")), "{shown}");
         assert_ne!(told.severity, i32::from(v1::Severity::Unspecified));
     }
-    assert_eq!(inside, ["first_token", "attempt_succeeded"]);
+    assert_eq!(inside, ["calls_refused", "first_token", "attempt_succeeded"]);
 }
 
 #[test]
