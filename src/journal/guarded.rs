@@ -1,7 +1,8 @@
 //! A database's journal under guard: its failures are noticed at once, waited for briefly, and end by themselves.
 //!
-//! It judges the store by writes, not by reads: while nothing was written for a while, it writes a probe. An operation
-//! that takes long, or fails, has the store probed at once. A store that fails its probe is away: every operation then
+//! It judges the store by writes, not by reads: while nothing was written for a while, it writes a probe, and while much
+//! is written, it looks at the file, since writes into one that was removed or overwritten succeed. An operation that
+//! takes long, or fails, has the store probed at once. A store that fails its probe is away: every operation then
 //! fails at once instead of waiting, and the store is opened anew, from its file or server, again and again, until a
 //! probe succeeds. So a disk that was full, a file that was locked, replaced or removed, and a server that was stopped
 //! or frozen cost no restart, and connections that broke are left behind with the store that had them.
@@ -171,17 +172,15 @@ impl Guard {
     /// Probes the store for ever: when it is suspected, when nothing was written for a while, and while it is away.
     async fn keep_probing(&self) {
         loop {
-            let idle_until = self.last_written() + PROBE_AFTER;
-            tokio::select! {
-                () = self.suspected.notified() => {}
-                () = tokio::time::sleep_until(idle_until) => {
-                    if self.last_written() + PROBE_AFTER > Instant::now() {
-                        continue;
-                    }
-                }
-            }
+            let looked_at = Instant::now();
+            let is_suspected = tokio::select! {
+                () = self.suspected.notified() => true,
+                () = sleep(PROBE_AFTER) => false,
+            };
             let current = self.current.load_full();
-            if let Err(error) = self.probe(&current).await {
+            let is_busy = !is_suspected && self.last_written() > looked_at;
+            let probed = if is_busy { current.check_file() } else { self.probe(&current).await };
+            if let Err(error) = probed {
                 drop(current);
                 self.become_down(&error);
                 self.reopen().await;

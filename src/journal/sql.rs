@@ -70,6 +70,14 @@ impl SqlJournal {
         self.store.probe().await
     }
 
+    /// Whether the store's file is the one that was opened; without a file, it is.
+    ///
+    /// # Errors
+    /// Why it is not.
+    pub(super) fn check_file(&self) -> Result<(), JournalError> {
+        self.store.check_file()
+    }
+
     /// Over a store that others change, too: `tasks` tell of it, and readers look by themselves each `poll`.
     pub(super) fn listening(self, poll: watch::Receiver<Duration>, tasks: JoinSet<()>) -> Self {
         Self { poll: Some(poll), _tasks: tasks, ..self }

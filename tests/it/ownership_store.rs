@@ -160,6 +160,14 @@ async fn a_file_that_is_removed_is_made_anew_by_itself() {
     timeout(Duration::from_secs(8), anew).await.expect("it is made anew");
     world.becomes(ServiceState::Healthy).await;
     assert!(world.all_promised("after").await);
+    // Writes into a file that has no name succeed, and must not hide that it is gone.
+    std::fs::remove_file(&file).unwrap();
+    let anew = async {
+        while !file.exists() {
+            world.plain().await;
+        }
+    };
+    timeout(Duration::from_secs(15), anew).await.expect("it is made anew while calls are recorded");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -176,4 +184,82 @@ async fn a_file_at_a_configured_path_is_its_owner_s_alone() {
             assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600, "{path}");
         }
     }
+}
+
+/// A file system of four megabytes, mounted for as long as it is held.
+struct SmallDisk(tempfile::TempDir);
+
+// === impl SmallDisk ===
+
+impl SmallDisk {
+    /// Mounts it; `None` where that is not allowed.
+    fn mount() -> Option<Self> {
+        let folder = tempfile::tempdir().unwrap();
+        let mount = std::process::Command::new("mount")
+            .args(["-t", "tmpfs", "-o", "size=4m", "relight-test"])
+            .arg(folder.path())
+            .stderr(std::process::Stdio::null())
+            .status();
+        mount.is_ok_and(|status| status.success()).then_some(Self(folder))
+    }
+
+    /// Leaves not one free byte.
+    fn fill(&self) {
+        use std::io::Write as _;
+        let mut file = std::fs::File::create(self.0.path().join("full")).unwrap();
+        while file.write_all(&[0; 4096]).is_ok() {}
+    }
+
+    fn free(&self) {
+        std::fs::remove_file(self.0.path().join("full")).unwrap();
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        // Lazily, since the server may still have the file open.
+        let _ = std::process::Command::new("umount").arg("-l").arg(self.0.path()).status();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_disk_that_was_full_needs_no_restart() {
+    let Some(disk) = SmallDisk::mount() else {
+        eprintln!("SKIPPED: a file system can only be mounted by root");
+        return;
+    };
+    let world = World::on(&format!("sqlite:{}", disk.0.path().join("journal.db").display())).await;
+    assert!(world.all_promised("before").await);
+    world.survives("full", async || disk.fill(), async |()| disk.free()).await;
+    world.survives("full again", async || disk.fill(), async |()| disk.free()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_file_that_is_overwritten_in_place_is_noticed_and_used_again_when_it_is_whole() {
+    use std::os::unix::fs::FileExt as _;
+    let (_folder, file) = file();
+    let world = World::on(&format!("sqlite:{}", file.display())).await;
+    assert!(world.all_promised("before").await);
+    let write =
+        |bytes: &[u8]| std::fs::OpenOptions::new().write(true).open(&file).unwrap().write_all_at(bytes, 0).unwrap();
+    let overwrite = async || {
+        let before = std::fs::read(&file).unwrap();
+        write(&vec![b'x'; before.len()]);
+        before
+    };
+    world.survives("overwritten", overwrite, async |before: Vec<u8>| write(&before)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_file_that_must_not_be_written_is_not_healthy() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let (_folder, file) = file();
+    let world = World::on(&format!("sqlite:{}", file.display())).await;
+    let set = |mode| std::fs::set_permissions(&file, std::fs::Permissions::from_mode(mode)).unwrap();
+    set(0o444);
+    if std::fs::OpenOptions::new().write(true).open(&file).is_ok() {
+        eprintln!("SKIPPED: root may write any file");
+        return;
+    }
+    world.survives("read-only", async || set(0o444), async |()| set(0o600)).await;
 }

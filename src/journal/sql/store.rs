@@ -1,7 +1,8 @@
 //! The database as the journal uses it: a pool, its dialect, and one writer at a time where it takes no more.
 
 use std::{
-    fs, io,
+    fs,
+    io::{self, Read as _},
     os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
 };
@@ -43,6 +44,9 @@ pub(in super::super) struct Store {
     turn: Option<Semaphore>,
     file: Option<FileIdentity>,
 }
+
+/// What a file of `SQLite` begins with.
+const SQLITE_MAGIC: &[u8; 16] = b"SQLite format 3\0";
 
 /// Which file a path led to.
 #[derive(Debug)]
@@ -92,11 +96,15 @@ impl Store {
         Self { file: Some(file), ..self }
     }
 
+    /// Whether its file is still the one that was opened, and a database: writes go on where it was replaced, removed or
+    /// overwritten, and are lost.
+    pub(in super::super) fn check_file(&self) -> Result<(), JournalError> {
+        self.file.as_ref().map_or(Ok(()), FileIdentity::is_still_there)
+    }
+
     /// Writes, and reads nothing back.
     pub(super) async fn probe(&self) -> Result<(), JournalError> {
-        if let Some(file) = &self.file {
-            file.is_still_there()?;
-        }
+        self.check_file()?;
         let mut writing = self.write().await?;
         let sql = "UPDATE properties SET value = $1 WHERE name = 'probe'";
         let now = clock::wall_now().as_second().to_string();
@@ -171,10 +179,15 @@ impl FileIdentity {
 
     fn is_still_there(&self) -> Result<(), JournalError> {
         let found = Self::of(&self.path).map_err(|error| JournalError::Unavailable(format!("its file: {error}")))?;
-        if (found.device, found.inode) == (self.device, self.inode) {
-            return Ok(());
+        if (found.device, found.inode) != (self.device, self.inode) {
+            return Err(JournalError::Unavailable("its file was replaced".to_owned()));
         }
-        Err(JournalError::Unavailable("its file was replaced".to_owned()))
+        let mut head = [0; SQLITE_MAGIC.len()];
+        let read = fs::File::open(&self.path).and_then(|mut file| file.read_exact(&mut head));
+        if read.is_err() || head != *SQLITE_MAGIC {
+            return Err(JournalError::Unavailable("its file was overwritten".to_owned()));
+        }
+        Ok(())
     }
 }
 
