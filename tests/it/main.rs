@@ -38,6 +38,7 @@ mod literal_preset;
 mod literal_waits;
 mod lost_clients;
 mod memory_of_callers;
+mod odd_input;
 mod overload;
 mod ownership_outage;
 mod ownership_store;
