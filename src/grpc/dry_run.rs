@@ -34,7 +34,8 @@ pub(super) fn classify(engine: &Engine, facts: &FailureFacts) -> Result<v1::Clas
         Refusal::Overrides(_) => status::internal("a dry run has no overrides"),
     })?;
     let failed = route.targets.first().map(|target| target.id.clone());
-    let failure = engine.failure(&facts.error, failed.clone());
+    let mut failure = engine.failure(&facts.error, failed.clone());
+    route.texts.apply(&mut failure, None);
     let (retry_after_ms, source) = wait_fields(failure.retry_after, false, Some(failure.class));
     Ok(v1::ClassifyFailureResponse {
         failure_class: v1::FailureClass::from(failure.class).into(),

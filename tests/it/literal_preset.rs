@@ -4,13 +4,14 @@ use relight::{
     config::{Config, GivenEnvironment, load_text},
     domain::ids::{Operation, RouteName},
     grpc::v1::{
-        Failure, Overrides, RecoveryStrategy, Severity, Target, invoke_with_recovery_response::Outcome,
-        recovery_event::Body, watch_recovery_request::Start,
+        ClassifyFailureRequest, ClassifyFailureResponse, Failure, FailureClass, Overrides, RecoveryStrategy, Severity,
+        Target, invoke_with_recovery_response::Outcome, recovery_event::Body, watch_recovery_request::Start,
     },
 };
 use serde_json::json;
 
 use crate::support::{
+    folding::{Folding, start},
     relight::{Relight, asking},
     upstream::{Reply, Upstream},
 };
@@ -123,6 +124,51 @@ async fn each_code_has_its_sentence_for_users_and_each_type_its_hint() {
         assert_eq!(failure.retryable, retryable, "{failure:?}");
         assert_eq!(upstream.unplayed(), 0);
     }
+}
+
+/// How a failure of this class is judged, which a rule of the operator gives it.
+async fn judged(relight: &Relight, message: &str) -> ClassifyFailureResponse {
+    let request = ClassifyFailureRequest { message: Some(message.to_owned()), ..ClassifyFailureRequest::default() };
+    relight.recovery().classify_failure(request).await.unwrap().into_inner()
+}
+
+#[tokio::test]
+async fn the_codes_of_tools_stores_approvals_and_streams_have_their_sentences_and_the_unknown_has_its_hint() {
+    let upstream = Upstream::start().await;
+    let classes = [
+        ("tool_failed", "I couldn't access that information."),
+        ("outcome_unknown", "I couldn't access that information."),
+        ("state", "Something went wrong. Please refresh."),
+        ("configuration", "Something went wrong. Please refresh."),
+        ("checkpoint", "I couldn't load the deal context."),
+        ("approval_rejected", "Got it, I won't proceed with that."),
+        ("stream_interrupted", "Connection interrupted. Please try again."),
+        ("cache", ""),
+    ];
+    let rule = |class: &str| format!("{{ name: {class}, class: {class}, when: {{ message: \"ours: {class}\" }} }}");
+    let rules = classes.map(|(class, _)| rule(class)).join(", ");
+    let relight = Relight::start(&literal(&upstream, &format!("classifier: {{ rules: [{rules}] }}"))).await;
+    for (class, user) in classes {
+        let verdict = judged(&relight, &format!("ours: {class}")).await;
+        assert_eq!((verdict.rule.as_str(), verdict.user_message.as_str()), (format!("user:{class}").as_str(), user));
+    }
+    let unknown = judged(&relight, "quux").await;
+    assert_eq!(unknown.failure_class(), FailureClass::Unknown);
+    assert_eq!(unknown.recovery_hint, "Unexpected error occurred. Check logs for details.");
+}
+
+#[tokio::test]
+async fn a_route_may_wait_for_ten_minutes() {
+    let upstream = Upstream::start().await;
+    upstream.push(Reply::silence());
+    let yaml = literal(&upstream, "").replace("deadline: 60s", "deadline: 10m");
+    let relight = Relight::start(&yaml).await;
+    let mut folding = Folding::default();
+    let mut stream = start(relight.recovery(), asking("Hello")).await.unwrap();
+    folding.follow(&mut stream, 1).await;
+    let ends = folding.accepted.unwrap().deadline.unwrap().seconds;
+    let left = ends - relight::domain::clock::wall_now().as_second();
+    assert!((500..=600).contains(&left), "{left} s");
 }
 
 #[tokio::test]
