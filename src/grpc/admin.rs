@@ -57,6 +57,13 @@ impl Admin {
         self.authenticator.load().identify(request)?.may_administer()
     }
 
+    /// The tenant that administers; `None` where callers are not told apart.
+    fn operator<T>(&self, request: &Request<T>) -> Result<Option<String>, Status> {
+        let authenticator = self.authenticator.load();
+        let tenant = authenticator.identify(request)?.tenant.to_string();
+        Ok(authenticator.tells_callers_apart().then_some(tenant))
+    }
+
     fn target(&self, name: &str) -> Result<Arc<TargetState>, Status> {
         self.engine.targets().state(&TargetId::from(name)).ok_or_else(|| {
             let states = self.engine.targets().all();
@@ -116,6 +123,7 @@ impl AdminService for Admin {
         request: Request<v1::ForceCircuitRequest>,
     ) -> Result<Response<v1::ForceCircuitResponse>, Status> {
         self.authorise(&request)?;
+        let operator = self.operator(&request)?;
         let request = request.into_inner();
         let forced = match v1::CircuitForce::try_from(request.force) {
             Ok(v1::CircuitForce::Open) => Forced::Open,
@@ -126,8 +134,14 @@ impl AdminService for Admin {
             }
         };
         let state = self.target(&request.target)?;
-        tracing::info!(target_id = %state.target.id, ?forced, reason = request.reason, "an operator forced a circuit");
-        state.force(forced, &request.reason);
+        tracing::info!(
+            target_id = %state.target.id,
+            ?forced,
+            operator = operator.as_deref().unwrap_or("not identified"),
+            reason = request.reason,
+            "an operator forced a circuit"
+        );
+        state.force(forced, operator.as_deref(), &request.reason);
         let circuit = Some(wire_circuit(&state, Instant::now()));
         Ok(Response::new(v1::ForceCircuitResponse { circuit }))
     }
@@ -164,7 +178,11 @@ impl AdminService for Admin {
         let now = Instant::now();
         let mut reasons: Vec<v1::StatusReason> = Vec::new();
         for state in self.engine.targets().all() {
-            let trouble = state.circuit().snapshot(now).trouble();
+            let snapshot = state.circuit().snapshot(now);
+            let trouble = match snapshot.state {
+                CircuitState::ForcedOpen => Some(format!("the circuit is {}", state.forced_by_words())),
+                _ => snapshot.trouble(),
+            };
             reasons.extend(trouble.map(|message| v1::StatusReason {
                 component: format!("circuit:{}", state.target.id),
                 message,
@@ -268,7 +286,7 @@ fn wire_circuit(state: &TargetState, now: Instant) -> v1::Circuit {
     let opened = snapshot.opened.filter(|_| snapshot.state.is_open());
     let judged_by = opened.map_or(snapshot.evidence, |(evidence, _)| evidence);
     let opened_by = match snapshot.opened {
-        _ if snapshot.state == CircuitState::ForcedOpen => state.forced_words(),
+        _ if snapshot.state == CircuitState::ForcedOpen => state.forced_by_words(),
         Some((evidence, reason)) => opened_words(&evidence, reason),
         None => String::new(),
     };

@@ -113,6 +113,11 @@ impl Authenticator {
         self.recognise(authorization, certificate).ok_or_else(status::unauthenticated)
     }
 
+    /// Whether callers are told apart.
+    pub fn tells_callers_apart(&self) -> bool {
+        self.mode != AuthMode::None
+    }
+
     /// Who shows this `authorization` header and this certificate (DER); `None` when nobody that is known.
     pub fn recognise(&self, authorization: Option<&str>, certificate: Option<&[u8]>) -> Option<Identity> {
         match self.mode {

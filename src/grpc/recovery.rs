@@ -181,6 +181,7 @@ impl RecoveryService for Recovery {
         let identity = self.identify(&request)?;
         let (filter, start) =
             watch_request(request.into_inner()).map_err(|faults| status::invalid_argument(&faults))?;
+        super::watch::check_names(&self.engine, &identity, &filter)?;
         Ok(Response::new(super::watch::stream(self, identity, filter, start)))
     }
 

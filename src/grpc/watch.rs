@@ -20,11 +20,13 @@ use super::{
     status, v1,
 };
 use crate::{
+    config::fault::nearest,
     domain::{
         clock,
         event::{Event, EventBody},
-        ids::Cursor,
+        ids::{Cursor, RouteName, TargetId},
     },
+    engine::Engine,
     events::Reading,
 };
 
@@ -76,6 +78,28 @@ pub(super) fn stream(recovery: &Recovery, identity: Identity, filter: EventFilte
             }
         }
     })
+}
+
+/// Refuses a filter on a route or target that is not configured: nothing would ever match it.
+///
+/// # Errors
+/// `NOT_FOUND` with the nearest name.
+pub(super) fn check_names(engine: &Engine, identity: &Identity, filter: &EventFilter) -> Result<(), Status> {
+    let config = engine.config();
+    for route in filter.routes() {
+        if !config.routes.contains_key(&RouteName::from(route)) {
+            let names = config.routes.keys().filter(|name| identity.may_use(name).is_ok());
+            let names: Vec<&str> = names.map(RouteName::as_str).collect();
+            return Err(status::route_not_found(route, nearest(route, &names)));
+        }
+    }
+    for target in filter.targets() {
+        if !config.targets.contains_key(&TargetId::from(target)) {
+            let names: Vec<&str> = config.targets.keys().map(TargetId::as_str).collect();
+            return Err(status::not_found("target", target, nearest(target, &names)));
+        }
+    }
+    Ok(())
 }
 
 /// A caller sees the invocations of its tenant on the routes that it may use, and what happens to targets; changes of the

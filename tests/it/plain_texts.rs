@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use relight::grpc::v1::{
-    CircuitForce, Failure, ForceCircuitRequest, Invocation, InvokeWithRecoveryResponse, Overrides,
+    CircuitForce, Failure, ForceCircuitRequest, GetStatusRequest, Invocation, InvokeWithRecoveryRequest,
+    InvokeWithRecoveryResponse, Overrides, RecoveryEventFilter, WatchRecoveryRequest,
     invoke_with_recovery_response::Outcome, recovery_event::Body, watch_recovery_request::Start,
 };
 use serde_json::{Value, json};
@@ -58,6 +59,63 @@ async fn going_straight_to_another_target_is_no_retry() {
     assert!(matches!(relight.ask("Hello").await.outcome, Some(Outcome::Completion(_))));
     watch.until_any(&["invocation_succeeded", "invocation_recovered"]).await;
     assert!(!watch.kinds().contains(&"recovery_attempted".to_owned()), "{:?}", watch.kinds());
+}
+
+fn keyed<T>(message: T) -> tonic::Request<T> {
+    let mut request = tonic::Request::new(message);
+    request.metadata_mut().insert("authorization", "Bearer secret".parse().unwrap());
+    request
+}
+
+#[tokio::test]
+async fn who_forced_a_circuit_is_in_the_event_and_the_status_and_not_in_what_callers_read() {
+    let upstream = Upstream::start().await;
+    let sha256 = "2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b"; // of `secret`
+    let server = format!(
+        "server: {{ listen: \"127.0.0.1:0\", admin_listen: \"127.0.0.1:0\", \
+         keys: [{{ tenant: ops, sha256: {sha256}, admin: true }}] }}\n"
+    );
+    let relight = Relight::start_whole(&format!("{server}{}", one_target(&upstream))).await;
+    let target = "main".to_owned();
+    let request = ForceCircuitRequest { target, force: CircuitForce::Open.into(), reason: "moving-4711".to_owned() };
+    relight.admin().force_circuit(keyed(request)).await.unwrap();
+    let watch = WatchRecoveryRequest { filter: None, start: Some(Start::FromStart(true)) };
+    let mut events = relight.recovery().watch_recovery(keyed(watch)).await.unwrap().into_inner();
+    let (opened, line) = loop {
+        let event = events.message().await.unwrap().unwrap().event.unwrap();
+        if let Some(Body::CircuitOpened(opened)) = event.body {
+            break (opened, event.display_text);
+        }
+    };
+    assert_eq!(opened.rule, "forced open by an operator (ops): moving-4711");
+    assert!(line.starts_with("An operator (ops) opened the circuit of main (moving-4711)"), "{line}");
+    let status = relight.admin().get_status(keyed(GetStatusRequest {})).await.unwrap().into_inner();
+    assert!(
+        status.reasons.iter().any(|reason| reason.message.ends_with("an operator (ops): moving-4711")),
+        "{status:?}"
+    );
+    let invocation = InvokeWithRecoveryRequest { invocation: Some(asking("Hello")) };
+    let refused = relight.recovery().invoke_with_recovery(keyed(invocation)).await.unwrap().into_inner();
+    let Some(Outcome::Failure(refused)) = refused.outcome else { panic!("it is refused") };
+    assert!(!format!("{refused:?}").contains("(ops)"), "{refused:?}");
+}
+
+#[tokio::test]
+async fn a_watch_of_a_route_or_target_that_does_not_exist_is_refused_with_the_nearest_name() {
+    let upstream = Upstream::start().await;
+    let relight = Relight::start(&one_target(&upstream)).await;
+    let watch = async |filter: RecoveryEventFilter| {
+        let request = WatchRecoveryRequest { filter: Some(filter), start: Some(Start::Live(true)) };
+        relight.recovery().watch_recovery(request).await.map(drop)
+    };
+    let target = |name: &str| RecoveryEventFilter { targets: vec![name.to_owned()], ..RecoveryEventFilter::default() };
+    let route = RecoveryEventFilter { routes: vec!["defualt".to_owned()], ..RecoveryEventFilter::default() };
+    assert!(watch(target("main")).await.is_ok());
+    for (filter, nearest) in [(target("mian"), "main"), (route, "default")] {
+        let refused = watch(filter).await.unwrap_err();
+        assert_eq!(refused.code(), tonic::Code::NotFound);
+        assert!(refused.message().contains(nearest), "{}", refused.message());
+    }
 }
 
 #[tokio::test]

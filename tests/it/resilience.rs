@@ -252,7 +252,7 @@ async fn cancellation_reaches_a_sleeping_call() {
 async fn cancellation_reaches_a_parked_call() {
     let stand = Stand::new(Settings::default(), |_, _| Plays::status(503));
     trip(&stand).await;
-    stand.state(0).force(relight::policy::circuit::Forced::Auto, "");
+    stand.state(0).force(relight::policy::circuit::Forced::Auto, None, "");
     let mut call = stand.begin().await.unwrap();
     follow_for(&mut call, SECOND / 10).await;
     assert_eq!(stand.targets.parked(), 1);

@@ -141,7 +141,10 @@ async fn the_status_names_each_target_that_is_not_well_and_how_it_stands() {
         ForceCircuitRequest { target: "second".to_owned(), force: CircuitForce::Open.into(), ..Default::default() };
     relight.admin().force_circuit(force).await.unwrap();
     let told: Vec<_> = status().await.reasons.into_iter().map(|reason| (reason.component, reason.message)).collect();
-    assert!(told.contains(&("circuit:second".to_owned(), "the circuit is forced_open".to_owned())), "{told:?}");
+    assert!(
+        told.contains(&("circuit:second".to_owned(), "the circuit is forced open by an operator".to_owned())),
+        "{told:?}"
+    );
 }
 
 #[tokio::test]

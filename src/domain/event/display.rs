@@ -107,8 +107,10 @@ impl Event {
             return String::new();
         };
         if *forced {
-            let why = reason.split_once(": ").map(|(_, why)| format!(" ({why})")).unwrap_or_default();
-            return format!("An operator opened the circuit of {target}{why}: no calls until an operator says so");
+            let (who, why) = reason.split_once(": ").unwrap_or((reason, ""));
+            let who = who.strip_prefix("forced open by an operator").unwrap_or_default();
+            let why = if why.is_empty() { String::new() } else { format!(" ({why})") };
+            return format!("An operator{who} opened the circuit of {target}{why}: no calls until an operator says so");
         }
         let class = class.map(|class| format!(", {class}")).unwrap_or_default();
         let again = if *streak > 1 { format!(" again (time {streak} in a row)") } else { String::new() };

@@ -75,6 +75,16 @@ pub(super) fn read_filter(at: &Path<'_>, wire: v1::RecoveryEventFilter, faults: 
 // === impl EventFilter ===
 
 impl EventFilter {
+    /// The names of routes that it is about.
+    pub fn routes(&self) -> impl Iterator<Item = &str> {
+        self.routes.iter().map(String::as_str)
+    }
+
+    /// The ids of targets that it is about.
+    pub fn targets(&self) -> impl Iterator<Item = &str> {
+        self.targets.iter().map(String::as_str)
+    }
+
     /// Whether the watcher wants this event. Never true for one that the contract does not tell.
     #[must_use]
     pub fn matches(&self, event: &Event) -> bool {

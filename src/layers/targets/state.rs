@@ -41,6 +41,8 @@ pub(super) struct Causes {
     opened: Option<FailureClass>,
     /// Why an operator forced its circuit, in the operator's words.
     forced_for: String,
+    /// The operator's name, where operators are told apart.
+    forced_by: Option<String>,
 }
 
 /// What is known of one target.
@@ -186,7 +188,7 @@ impl TargetState {
                     self.slots.outage(silence);
                 }
                 let class = self.opened_by(moved, cause);
-                let reason = if forced { self.forced_words() } else { reason.to_owned() };
+                let reason = if forced { self.forced_by_words() } else { reason.to_owned() };
                 let retry_in_ms = retry_in.map(millis);
                 EventBody::CircuitOpened { generation, from, evidence, retry_in_ms, reason, class, streak, forced }
             }
@@ -241,19 +243,24 @@ impl TargetState {
         at + instant.saturating_duration_since(began)
     }
 
-    /// That an operator forced the circuit, and why.
+    /// That an operator forced the circuit, and why; callers do not read who it was.
     pub fn forced_words(&self) -> String {
-        let causes = self.causes.lock().unwrap_or_else(PoisonError::into_inner);
-        match causes.forced_for.as_str() {
-            "" => "forced open by an operator".to_owned(),
-            reason => format!("forced open by an operator: {reason}"),
-        }
+        forced_words(None, &self.causes.lock().unwrap_or_else(PoisonError::into_inner).forced_for)
     }
 
-    /// An operator's demand on the circuit, and the reason for it.
-    pub fn force(&self, forced: Forced, reason: &str) {
+    /// That an operator forced the circuit, who it was, and why.
+    pub fn forced_by_words(&self) -> String {
+        let causes = self.causes.lock().unwrap_or_else(PoisonError::into_inner);
+        forced_words(causes.forced_by.as_deref(), &causes.forced_for)
+    }
+
+    /// Forces the circuit for an operator: the operator's name, where known, and reason are kept.
+    pub fn force(&self, forced: Forced, operator: Option<&str>, reason: &str) {
         let reason = reason.chars().filter(|c| !c.is_control()).take(MAX_REASON_CHARS).collect();
-        self.causes.lock().unwrap_or_else(PoisonError::into_inner).forced_for = reason;
+        {
+            let mut causes = self.causes.lock().unwrap_or_else(PoisonError::into_inner);
+            (causes.forced_for, causes.forced_by) = (reason, operator.map(str::to_owned));
+        }
         let transitions = self.circuit().force(forced, Instant::now());
         self.moved(transitions, None);
     }
@@ -275,4 +282,10 @@ impl TargetState {
     pub fn remember_note_refused(&self) {
         self.note_refused.store(true, Ordering::Relaxed);
     }
+}
+
+fn forced_words(operator: Option<&str>, reason: &str) -> String {
+    let operator = operator.map(|name| format!(" ({name})")).unwrap_or_default();
+    let reason = if reason.is_empty() { String::new() } else { format!(": {reason}") };
+    format!("forced open by an operator{operator}{reason}")
 }
