@@ -1,6 +1,6 @@
 //! Where TLS is configured the front speaks it, and asks for certificates as the gRPC API does.
 
-use std::{fs, path::Path, sync::Arc};
+use std::{fs, path::Path, sync::Arc, time::Duration};
 
 use http_body_util::{BodyExt as _, Full};
 use hyper::{Request, body::Bytes};
@@ -14,6 +14,11 @@ use rustls::{
     ClientConfig, RootCertStore,
     pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer},
 };
+use tokio::net::TcpStream;
+use tonic::transport::{Certificate, Channel, ClientTlsConfig};
+
+/// Longest wait for a client that is served.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// An authority, and what it signed.
 pub(crate) struct Authority {
@@ -118,4 +123,26 @@ async fn with_an_authority_only_its_clients_are_let_in() {
     assert_eq!(listed(&running, &authority, None).await, None);
     let stranger = Authority::new().sign(ExtendedKeyUsagePurpose::ClientAuth);
     assert_eq!(listed(&running, &authority, Some(stranger)).await, None);
+}
+
+#[tokio::test]
+async fn three_hundred_silent_handshakes_keep_no_client_out() {
+    let (folder, authority) = (tempfile::tempdir().unwrap(), Authority::new());
+    let running = front(folder.path(), &authority, false).await;
+    let (front, grpc) = (running.openai_front_address.unwrap(), running.address);
+    let mut silent = Vec::new();
+    for address in [front, grpc] {
+        for _ in 0..300 {
+            silent.push(TcpStream::connect(address).await.unwrap());
+        }
+    }
+    for _ in 0..3 {
+        let listed = tokio::time::timeout(PATIENCE, listed(&running, &authority, None)).await;
+        assert_eq!(listed.expect("silent handshakes shut the front"), Some(200));
+    }
+    let tls = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(&authority.pem)).domain_name("localhost");
+    let endpoint = Channel::from_shared(format!("https://localhost:{}", grpc.port())).unwrap().tls_config(tls).unwrap();
+    let connected = tokio::time::timeout(PATIENCE, endpoint.connect()).await;
+    assert!(connected.expect("silent handshakes shut the gRPC API").is_ok());
+    drop(silent);
 }
