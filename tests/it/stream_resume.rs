@@ -157,7 +157,7 @@ async fn one_request_id_is_one_invocation_however_often_it_is_sent_at_once() {
 async fn an_invocation_that_is_not_resumable_does_not_outlive_its_client() {
     let upstream = Upstream::start().await;
     upstream.otherwise(Reply::text(ANSWER).in_pieces_of(20).paced(Duration::from_millis(20)));
-    let relight = Relight::start(&one_target(&upstream)).await;
+    let relight = Relight::start(&one_target(&upstream).replace("400ms", "10s")).await;
     let mut stream = start(relight.recovery(), streaming("Hello", RewindMode::Rewind)).await.unwrap();
     let mut folding = Folding::default();
     folding.follow(&mut stream, 4).await;

@@ -11,6 +11,7 @@ use relight::{
     config::{GivenEnvironment, load_text},
     domain::{
         adaptation::Wording,
+        failure::ProviderError,
         ids::{InvocationId, TargetId},
         invocation::TraceContext,
         message::ModelCall,
@@ -78,13 +79,14 @@ pub(crate) fn provider_response(bytes: &[u8]) {
         };
         server.push(Reply::body(200, &[("content-type", kind)], body));
         let address = format!("http://{}", server.address());
-        tokio::time::timeout(PATIENCE, read(dialect, address)).await.expect("a response is read in time");
-        assert_eq!(server.unplayed(), 0, "{dialect:?}: the response was not fetched");
+        let read = tokio::time::timeout(PATIENCE, read(dialect, address)).await.expect("a response is read in time");
+        assert_eq!(server.unplayed(), 0, "{dialect:?}: the response was not fetched: {read:?}");
         *SERVER.lock().expect("the server") = Some((server, used + 1));
     });
 }
 
-async fn read(dialect: Dialect, address: String) {
+/// Reads a response to its end or its first error.
+async fn read(dialect: Dialect, address: String) -> Result<(), ProviderError> {
     let mut spec = ProviderSpec::new("p", dialect, address.clone());
     spec.region = Some("here".to_owned());
     spec.credentials = [("default".to_owned(), "any key".into())].into();
@@ -112,7 +114,9 @@ async fn read(dialect: Dialect, address: String) {
         attach: None,
     };
     let providers = providers.ready().await.expect("a provider is always ready");
-    if let Ok(mut deltas) = providers.call(call).await {
-        while deltas.next().await.is_some_and(|delta| delta.is_ok()) {}
+    let mut deltas = providers.call(call).await?;
+    while let Some(delta) = deltas.next().await {
+        delta?;
     }
+    Ok(())
 }
