@@ -62,6 +62,26 @@ async fn a_restart_on_its_own_file_goes_on_at_once_with_the_same_model_however_o
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_call_whose_process_dies_nine_times_fails_and_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let (config, first, second) = configured(folder.path()).await;
+    first.otherwise(Reply::text("Never.").slow_head(Duration::from_mins(1)));
+    let mut process = Process::start(&config).await;
+    let mut folding = Folding::default();
+    let mut stream = start(process.client.clone(), resumable(streaming("Hello", RewindMode::Rewind))).await.unwrap();
+    folding.follow(&mut stream, 1).await;
+    for death in 1..=9 {
+        first.await_request(death).await;
+        process.kill().await;
+        process = Process::start(&config).await;
+    }
+    timeout(Duration::from_secs(30), folding.insist(&process.client)).await.expect("it ends");
+    let terminal = format!("{:?}", folding.terminal);
+    assert!(terminal.contains("died 9 times") && terminal.contains("read their last log lines"), "{terminal}");
+    assert_eq!((first.requests().len(), second.requests().len()), (9, 0), "it is not run again");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_thread_takes_the_next_message_right_after_a_crash_and_nothing_is_asked_for_the_dead() {
     let folder = tempfile::tempdir().unwrap();
     let (config, first, second) = configured(folder.path()).await;
