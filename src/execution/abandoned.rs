@@ -61,7 +61,7 @@ impl Shared {
 }
 
 /// Whether an invocation ended only because its clients were gone.
-fn is_abandoned(outcome: &Outcome) -> bool {
+pub(super) fn is_abandoned(outcome: &Outcome) -> bool {
     let cancelled = |failure: &Failure| failure.class == FailureClass::Cancelled && failure.message == CLIENT_GONE;
     outcome.result.as_ref().is_err_and(cancelled)
 }

@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 use super::{
     Shared,
-    abandoned::CLIENT_GONE,
+    abandoned::{CLIENT_GONE, is_abandoned},
     checkpoint::Turn,
     live::Execution,
     outlet::Outlet,
@@ -252,8 +252,15 @@ impl Run {
     fn write(&self, finish: Finish) -> BoxFuture<'static, Written> {
         let (journal, id) = (Arc::clone(&self.shared.journal), self.execution.id.clone());
         Box::pin(async move {
+            let abandoned = is_abandoned(&finish.outcome);
             match journal.finish(finish, clock::wall_now()).await {
-                Ok(()) => Written::Done,
+                Ok(()) => {
+                    // A journal without payloads does not keep the outcome that would show it later.
+                    if abandoned && let Err(error) = journal.free_request(&id).await {
+                        tracing::debug!(invocation = %id, %error, "a request id stays bound to an abandoned invocation");
+                    }
+                    Written::Done
+                }
                 Err(FinishError::Append(AppendError::Fenced { .. } | AppendError::Finished)) => Written::Lost,
                 Err(
                     FinishError::Append(AppendError::Store(JournalError::Unavailable(_)))

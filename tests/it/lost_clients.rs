@@ -2,7 +2,8 @@
 //! whole.
 
 use relight::grpc::v1::{
-    GetThreadRequest, Invocation, InvokeWithRecoveryRequest, RequestDisposition, invoke_with_recovery_response::Outcome,
+    GetThreadRequest, Invocation, InvokeWithRecoveryRequest, InvokeWithRecoveryResponse, RequestDisposition,
+    invoke_with_recovery_response::Outcome,
 };
 
 use crate::support::{
@@ -10,33 +11,51 @@ use crate::support::{
     upstream::{Reply, Upstream},
 };
 
-async fn relight(upstream: &Upstream) -> Relight {
+async fn relight(upstream: &Upstream, more: &str) -> Relight {
     let provider = format!("base_url: \"{}\", api_key: k, allow_plaintext: true", upstream.base_url());
     Relight::start(&format!(
         "providers: {{ a: {{ dialect: openai_chat, {provider} }} }}\ntargets: {{ a: {{ provider: a, model: m }} }}\nroutes: {{ \
-         default: {{ targets: [a] }} }}\npolicies: {{ standard: {{ retry: {{ backoff: {{ base: 10ms, cap: 20ms }} }} }} }}\n"
+         default: {{ targets: [a] }} }}\npolicies: {{ standard: {{ retry: {{ backoff: {{ base: 10ms, cap: 20ms }} }} }} }}\n{more}"
     ))
     .await
+}
+
+/// A call whose client is lost, and what the same request id and body get then.
+async fn made_again(relight: &Relight, upstream: &Upstream) -> InvokeWithRecoveryResponse {
+    upstream.push(Reply::silence());
+    upstream.otherwise(Reply::text("Here."));
+    let mut client = relight.recovery();
+    tokio::select! {
+        _ = client.invoke_with_recovery(InvokeWithRecoveryRequest { invocation: Some(named()) }) => panic!("silence"),
+        _ = upstream.await_request(1) => {}
+    }
+    upstream.await_cancel(1).await;
+    relight.invoke(named()).await
+}
+
+fn named() -> Invocation {
+    Invocation { request_id: "r-1".to_owned(), ..asking("Why?") }
 }
 
 #[tokio::test]
 async fn the_same_request_id_and_body_run_again_after_their_client_was_lost() {
     let upstream = Upstream::start().await;
-    upstream.push(Reply::silence());
-    upstream.otherwise(Reply::text("Here."));
-    let relight = relight(&upstream).await;
-    let invocation = || Invocation { request_id: "r-1".to_owned(), ..asking("Why?") };
-    let mut client = relight.recovery();
-    tokio::select! {
-        _ = client.invoke_with_recovery(InvokeWithRecoveryRequest { invocation: Some(invocation()) }) => panic!("silence"),
-        _ = upstream.await_request(1) => {}
-    }
-    upstream.await_cancel(1).await;
-    let again = relight.invoke(invocation()).await;
+    let relight = relight(&upstream, "").await;
+    let again = made_again(&relight, &upstream).await;
     assert_eq!(again.disposition, i32::from(RequestDisposition::New));
     assert!(matches!(again.outcome, Some(Outcome::Completion(_))), "{again:?}");
-    let replayed = relight.invoke(invocation()).await;
+    let replayed = relight.invoke(named()).await;
     assert_eq!(replayed.disposition, i32::from(RequestDisposition::Replay));
+    assert_eq!(upstream.requests().len(), 2);
+}
+
+#[tokio::test]
+async fn they_run_again_where_the_journal_keeps_no_payloads() {
+    let upstream = Upstream::start().await;
+    let relight = relight(&upstream, "journal: { payloads: none }\n").await;
+    let again = made_again(&relight, &upstream).await;
+    assert_eq!(again.disposition, i32::from(RequestDisposition::New));
+    assert!(matches!(again.outcome, Some(Outcome::Completion(_))), "{again:?}");
     assert_eq!(upstream.requests().len(), 2);
 }
 
@@ -44,7 +63,7 @@ async fn the_same_request_id_and_body_run_again_after_their_client_was_lost() {
 async fn an_error_of_a_thread_is_the_failure_that_was_returned() {
     let upstream = Upstream::start().await;
     upstream.otherwise(Reply::status(503));
-    let relight = relight(&upstream).await;
+    let relight = relight(&upstream, "").await;
     let failed = relight.invoke(Invocation { thread_id: "t-1".to_owned(), ..asking("Why?") }).await;
     let Some(Outcome::Failure(returned)) = failed.outcome else { panic!("{failed:?}") };
     let request = GetThreadRequest { thread_id: "t-1".to_owned() };
