@@ -227,10 +227,14 @@ pub mod metric {
     pub const JOURNAL_REMOVED: &str = "relight.journal.removed";
     /// 1 while the process drains.
     pub const DRAINING: &str = "relight.draining";
+    /// Always 1; its labels say what runs.
+    pub const BUILD_INFO: &str = "relight.build.info";
 }
 
 /// Labels of Relight's metrics.
 pub mod label {
+    /// The version of Relight.
+    pub const VERSION: &str = "version";
     /// The route.
     pub const ROUTE: &str = "route";
     /// The operation.

@@ -251,6 +251,11 @@ impl Gauges {
                 .with_callback(move |observer| observer.observe(read(&gauges), &[]))
                 .build();
         }
+        meter
+            .u64_observable_gauge(metric::BUILD_INFO)
+            .with_description("Always 1; its label is the version that runs")
+            .with_callback(|observer| observer.observe(1, &[KeyValue::new(label::VERSION, env!("CARGO_PKG_VERSION"))]))
+            .build();
         let gauges = Arc::clone(self);
         meter
             .u64_observable_counter(metric::EVENTS_MISSED)
