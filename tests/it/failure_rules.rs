@@ -5,6 +5,7 @@ use std::{fs, path::Path};
 use relight::grpc::v1::{ClassifyFailureRequest, FailureClass, invoke_with_recovery_response::Outcome};
 
 use crate::{
+    cli_binary::run,
     recovery::one_target,
     support::{
         relight::Relight,
@@ -62,6 +63,9 @@ async fn the_message_of_a_provider_is_shown_without_escapes() {
         let Some(Outcome::Failure(failure)) = response.outcome else { panic!("{response:?}") };
         assert_eq!(failure.message, text);
         assert_eq!(response.attempts[0].message, text);
+        let address = format!("http://{}", relight.running.address);
+        let ran = run(&["invoke", "--address", &address, "Hello"]).await;
+        assert!(ran.code != Some(0) && ran.err.contains(text), "{text}: {} {}", ran.out, ran.err);
     }
 }
 
