@@ -220,7 +220,7 @@ async fn a_command_that_is_killed_goes_on_with_resume_as_if_nothing_had_happened
     use crate::cli_binary;
     let upstream = Upstream::start().await;
     upstream.otherwise(Reply::text(ANSWER).in_pieces_of(100).paced(Duration::from_millis(40)));
-    let relight = Relight::start(&one_target(&upstream)).await;
+    let relight = Relight::start(&one_target(&upstream).replace("400ms", "10s")).await;
     let address = format!("http://{}", relight.running.address);
     let home = tempfile::tempdir().unwrap();
     let command = |more: &[&str]| {

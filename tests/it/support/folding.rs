@@ -144,7 +144,8 @@ impl Folding {
                     self.blocks.insert(start.block_id, held);
                 }
                 assert_eq!(self.hash(), snapshot.hash, "a snapshot's hash");
-                self.cursor = Some((event.epoch, event.seq));
+                // Number 0 is before the first event.
+                self.cursor = (event.seq > 0).then_some((event.epoch, event.seq));
                 return;
             }
             _ => {}
