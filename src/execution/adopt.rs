@@ -134,7 +134,7 @@ impl Shared {
             None => None,
             Some(thread) => {
                 let key = ThreadKey::new(record.tenant.clone(), thread.clone());
-                match self.load_turn(&key, &mut incoming.invocation).await {
+                match self.load_turn(&key, &mut incoming.invocation, &[]).await {
                     Ok(turn) => Some(turn),
                     Err(Unusable::Busy(running)) => {
                         self.abandon_upstream(&record);
@@ -142,6 +142,7 @@ impl Shared {
                         self.end_unrun(&id, epoch, last, Failure::local(FailureClass::State, words), None).await;
                         return Ok(());
                     }
+                    Err(Unusable::OtherRoute) => return Ok(()),
                     Err(Unusable::Load(error)) => return Err(error),
                 }
             }

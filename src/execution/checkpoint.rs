@@ -13,7 +13,7 @@ use crate::{
     domain::{
         clock,
         failure::FailureClass,
-        ids::InvocationId,
+        ids::{InvocationId, RouteName},
         invocation::{Call, Invocation, Outcome},
         message::Message,
     },
@@ -38,6 +38,8 @@ pub(super) struct Turn {
 pub(super) enum Unusable {
     /// Another invocation runs on it.
     Busy(InvocationId),
+    /// It began on a route that the caller may not use.
+    OtherRoute,
     /// It cannot be loaded.
     Load(JournalError),
 }
@@ -76,8 +78,14 @@ impl Executions {
 }
 
 impl Shared {
-    /// Locks the thread and puts its conversation before the call's; one failure to load it is forgiven.
-    pub(super) async fn load_turn(&self, key: &ThreadKey, invocation: &mut Arc<Invocation>) -> Result<Turn, Unusable> {
+    /// Locks the thread and puts its conversation before the call's, for a caller that is limited to `routes`; one failure
+    /// to load it is forgiven.
+    pub(super) async fn load_turn(
+        &self,
+        key: &ThreadKey,
+        invocation: &mut Arc<Invocation>,
+        routes: &[RouteName],
+    ) -> Result<Turn, Unusable> {
         let thread = match self.lock_thread(key, &invocation.id).await {
             Err(Unusable::Load(error)) => {
                 tracing::warn!(thread = %key.id, %error, "a thread could not be loaded; it is tried once more");
@@ -86,6 +94,9 @@ impl Shared {
             }
             other => other?,
         };
+        if !thread.is_open_to(routes) {
+            return Err(Unusable::OtherRoute);
+        }
         let version = thread.version;
         let messages = match &mut Arc::make_mut(invocation).call {
             Call::Model(call) => {
@@ -131,9 +142,10 @@ impl Shared {
         key: &ThreadKey,
         epoch: u64,
         invocation: &mut Arc<Invocation>,
+        routes: &[RouteName],
     ) -> Result<Turn, Unusable> {
         loop {
-            let busy = self.load_turn(key, invocation).await;
+            let busy = self.load_turn(key, invocation, routes).await;
             let Err(Unusable::Busy(running)) = &busy else { return busy };
             if self.settings.thread_queue == 0 || Instant::now() >= invocation.deadline || self.is_closing() {
                 return busy;

@@ -77,6 +77,8 @@ pub enum StartError {
     Spent(InvocationId),
     /// Another invocation runs on the thread.
     ThreadBusy(InvocationId),
+    /// The thread began on a route that the caller may not use.
+    ThreadOfOtherRoute,
     /// It needs the journal, and the journal fails.
     Journal(JournalError),
 }
@@ -172,8 +174,14 @@ impl Shared {
             Err(error) => return Ok(self.not_loaded(&incoming, &error, None)),
         };
         let mode = mode_of(&incoming.invocation);
-        let turn = match self.load_turn_in_line(key, epoch, &mut incoming.invocation).await {
+        let routes = std::mem::take(&mut incoming.caller_routes);
+        let turn = match self.load_turn_in_line(key, epoch, &mut incoming.invocation, &routes).await {
             Ok(turn) => turn,
+            Err(Unusable::OtherRoute) => {
+                let failure = Failure::local(FailureClass::PermissionDenied, "the thread began on another route");
+                self.end_unrun(&id, epoch, 0, failure, None).await;
+                return Err(StartError::ThreadOfOtherRoute);
+            }
             Err(Unusable::Busy(running)) => {
                 let failure = Failure::local(FailureClass::State, format!("invocation {running} runs on the thread"));
                 self.end_unrun(&id, epoch, 0, failure, None).await;

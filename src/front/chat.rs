@@ -70,7 +70,8 @@ async fn answer(
         trace: by_headers.trace,
         entry: ENTRY,
     };
-    let incoming = front.engine.resolve(asked).map_err(Refused::unresolved)?;
+    let mut incoming = front.engine.resolve(asked).map_err(Refused::unresolved)?;
+    incoming.caller_routes = caller.routes;
     let mut started = front.executions.start(incoming).await.map_err(Refused::not_started)?;
     if request.stream {
         return stream::respond(&front, started, request.model, request.include_usage).await;

@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | the request | 400 | `invalid_request`, or the field's own |
 //! | a context window, a content policy | 400 | `context_length_exceeded`, `content_filter` |
-//! | the caller's key, its routes | 401, 403 | `invalid_api_key`, `route_not_allowed` |
+//! | the caller's key, its routes | 401, 403 | `invalid_api_key`, `route_not_allowed`, `thread_not_allowed` |
 //! | an idempotency key of another body, a thread in use | 409 | `idempotency_key_reused`, `thread_busy` |
 //! | a model, here or at the provider | 404 | `model_not_found` |
 //! | a limit of the provider, or of Relight | 429 | `rate_limit_exceeded`, `insufficient_quota`, `shed` |
@@ -167,6 +167,10 @@ impl Refused {
             StartError::ThreadBusy(running) => {
                 let refused = conflict("thread_busy", format!("invocation {running} runs on the thread"));
                 Self { retry_after_ms: Some(RETRY_AFTER), should_retry: true, ..refused }
+            }
+            StartError::ThreadOfOtherRoute => {
+                let message = "the thread began on a route that this key may not use";
+                Self::new(StatusCode::FORBIDDEN, "permission_error", "thread_not_allowed", message)
             }
             StartError::Journal(JournalError::NotKept(what)) => {
                 let message = format!("the journal keeps no payloads, which {what} needs");

@@ -61,17 +61,6 @@ impl Identity {
         Err(status::permission_denied(&format!("this key may not use the route `{route}`")))
     }
 
-    /// Whether it may read and delete the tenant's threads. A thread has no route, so that a key of some routes may not.
-    ///
-    /// # Errors
-    /// `PERMISSION_DENIED` when it may not.
-    pub fn may_use_threads(&self) -> Result<(), Status> {
-        if self.routes.is_empty() {
-            return Ok(());
-        }
-        Err(status::permission_denied("a key that is limited to routes may not read or delete threads"))
-    }
-
     /// Whether it may administer.
     ///
     /// # Errors

@@ -29,7 +29,7 @@ use crate::{
         invocation::{Outcome, RecoveryStrategy},
     },
     execution::{Cancelled, Name},
-    journal::{Entry, Record, RunState, ThreadError, ThreadKey},
+    journal::{Entry, Record, RunState, Thread, ThreadError, ThreadKey},
 };
 
 /// How long a cancellation waits for the end that it brings about.
@@ -96,10 +96,8 @@ impl Recovery {
 
     /// Reads a kept conversation.
     pub(super) async fn thread(&self, identity: &Identity, id: ThreadId) -> Result<v1::GetThreadResponse, Status> {
-        identity.may_use_threads()?;
         let key = ThreadKey::new(identity.tenant.clone(), id.clone());
-        let thread = self.executions.thread(&key).await.map_err(|error| journal_failed(&error))?;
-        let thread = thread.ok_or_else(|| status::thread_not_found(&id))?;
+        let thread = self.open_thread(identity, &key).await?;
         let error = |outcome: &Outcome| {
             let operation = outcome.operation.clone().unwrap_or_else(|| "".into());
             let disposition = v1::RequestDisposition::Unspecified;
@@ -117,6 +115,13 @@ impl Recovery {
         Ok(v1::GetThreadResponse { thread: Some(wire) })
     }
 
+    /// A kept conversation that began on a route which the caller may use.
+    async fn open_thread(&self, identity: &Identity, key: &ThreadKey) -> Result<Thread, Status> {
+        let thread = self.executions.thread(key).await.map_err(|error| journal_failed(&error))?;
+        let thread = thread.ok_or_else(|| status::thread_not_found(&key.id))?;
+        if thread.is_open_to(&identity.routes) { Ok(thread) } else { Err(status::thread_of_other_route()) }
+    }
+
     /// Deletes a kept conversation for good.
     pub(super) async fn forget_thread(
         &self,
@@ -124,8 +129,10 @@ impl Recovery {
         id: ThreadId,
         version: Option<u64>,
     ) -> Result<v1::DeleteThreadResponse, Status> {
-        identity.may_use_threads()?;
         let key = ThreadKey::new(identity.tenant.clone(), id.clone());
+        if !identity.routes.is_empty() {
+            self.open_thread(identity, &key).await?;
+        }
         match self.executions.delete_thread(&key, version).await {
             Ok(true) => Ok(v1::DeleteThreadResponse {}),
             Ok(false) => Err(status::thread_not_found(&id)),

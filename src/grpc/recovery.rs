@@ -88,7 +88,7 @@ impl Recovery {
             entry: Entry::Grpc(rpc),
             resumable: requested.resumable,
         };
-        let incoming = self.engine.resolve(asked).map_err(|refusal| match refusal {
+        let mut incoming = self.engine.resolve(asked).map_err(|refusal| match refusal {
             Refusal::RouteNotFound { route, nearest } => status::route_not_found(
                 route.as_str(),
                 nearest.as_ref().map(super::super::domain::ids::RouteName::as_str),
@@ -102,6 +102,7 @@ impl Recovery {
             }
         })?;
         identity.may_use(&incoming.plan.route)?;
+        incoming.caller_routes.clone_from(&identity.routes);
         Ok(incoming)
     }
 
@@ -120,6 +121,7 @@ impl Recovery {
                 vec![("invocationId", earlier.as_str().to_owned())],
             ),
             StartError::ThreadBusy(running) => status::thread_busy(&thread.unwrap_or_else(|| "".into()), &running),
+            StartError::ThreadOfOtherRoute => status::thread_of_other_route(),
             StartError::Journal(error) => super::stream::journal_failed(&error),
         })
     }

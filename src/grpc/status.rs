@@ -182,6 +182,12 @@ pub fn permission_denied(reason: &str) -> Status {
     plain(Code::PermissionDenied, "PERMISSION_DENIED", reason.to_owned(), Vec::new())
 }
 
+/// `PERMISSION_DENIED`: the thread began on a route that the key may not use.
+#[must_use]
+pub fn thread_of_other_route() -> Status {
+    permission_denied("the thread began on a route that this key may not use")
+}
+
 /// `UNIMPLEMENTED`: this build or configuration has no such thing. `what` completes "… is not available here".
 #[must_use]
 pub fn unimplemented(what: &str) -> Status {

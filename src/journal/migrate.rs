@@ -22,12 +22,14 @@ pub(super) const SQLITE: &Statements = &[
     (1, "journal", include_str!("migrations/sqlite/0001_journal.sql")),
     (2, "upstream", include_str!("migrations/sqlite/0002_upstream.sql")),
     (3, "properties", include_str!("migrations/sqlite/0003_properties.sql")),
+    (4, "thread_route", include_str!("migrations/sqlite/0004_thread_route.sql")),
 ];
 /// For `PostgreSQL`.
 pub(super) const POSTGRES: &Statements = &[
     (1, "journal", include_str!("migrations/postgres/0001_journal.sql")),
     (2, "upstream", include_str!("migrations/postgres/0002_upstream.sql")),
     (3, "properties", include_str!("migrations/postgres/0003_properties.sql")),
+    (4, "thread_route", include_str!("migrations/postgres/0004_thread_route.sql")),
 ];
 
 /// What applies them. It refuses a database that has a migration this version does not know, or knows otherwise.

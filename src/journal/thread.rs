@@ -5,7 +5,7 @@
 use jiff::Timestamp;
 
 use crate::domain::{
-    ids::{InvocationId, TenantId, ThreadId},
+    ids::{InvocationId, RouteName, TenantId, ThreadId},
     invocation::{HistoryPatch, Outcome},
     message::Message,
 };
@@ -37,6 +37,16 @@ pub struct Thread {
     pub updated_at: Timestamp,
     /// The invocation that runs on it.
     pub running: Option<InvocationId>,
+    /// The route on which it began; unset for one from before routes were kept.
+    pub route: Option<RouteName>,
+}
+
+impl Thread {
+    /// Whether a caller that is limited to these routes may use it; an empty list is no limit.
+    #[must_use]
+    pub fn is_open_to(&self, routes: &[RouteName]) -> bool {
+        routes.is_empty() || self.route.as_ref().is_some_and(|route| routes.contains(route))
+    }
 }
 
 /// What came of locking a thread.

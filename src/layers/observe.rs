@@ -23,6 +23,7 @@ use crate::{
         event::EventBody,
         failure::{Failure, FailureClass},
         fold::Progress,
+        ids::RouteName,
         invocation::{Invocation, Outcome},
         upstream::Tether,
     },
@@ -46,6 +47,8 @@ pub struct Incoming {
     pub tether: Tether,
     /// The word of a front that cannot take back.
     pub append_only: AppendOnly,
+    /// The routes that its caller is limited to; empty for no limit.
+    pub caller_routes: Vec<RouteName>,
 }
 
 impl Incoming {
@@ -61,6 +64,7 @@ impl Incoming {
             cancel: Cancel::default(),
             tether: Tether::default(),
             append_only: AppendOnly::default(),
+            caller_routes: Vec::new(),
         }
     }
 }
@@ -117,7 +121,7 @@ where
     }
 
     fn call(&mut self, incoming: Incoming) -> Self::Future {
-        let Incoming { invocation, plan, entry, before, cancel, tether, append_only } = incoming;
+        let Incoming { invocation, plan, entry, before, cancel, tether, append_only, caller_routes: _ } = incoming;
         let span = self.spans.invocation(entry, &invocation);
         let scope = Scope::new(invocation, plan, span.trace(), self.events.clone());
         let scope = Arc::new(scope.after(before).until(cancel).tied_by(tether).sent_by(append_only));

@@ -6,8 +6,9 @@ use relight::{
     domain::clock,
     engine::Rejection,
     grpc::v1::{
-        GetInvocationRequest, GetThreadRequest, InvokeWithRecoveryRequest, RecoveryEvent, WatchRecoveryRequest,
-        get_invocation_request, recovery_service_client::RecoveryServiceClient, watch_recovery_request::Start,
+        DeleteThreadRequest, GetInvocationRequest, GetThreadRequest, InvokeWithRecoveryRequest, RecoveryEvent,
+        WatchRecoveryRequest, get_invocation_request, recovery_service_client::RecoveryServiceClient,
+        watch_recovery_request::Start,
     },
 };
 use sha2::{Digest as _, Sha256};
@@ -45,11 +46,16 @@ fn with<T>(key: &str, message: T) -> Request<T> {
     request
 }
 
-async fn invoke(client: &mut RecoveryServiceClient<Channel>, key: &str, route: &str) -> String {
+/// A message on a route, for a thread; an empty name is none.
+fn message(route: &str, thread: &str) -> InvokeWithRecoveryRequest {
     let mut invocation = asking("Hello.");
     route.clone_into(&mut invocation.route);
-    "talk".clone_into(&mut invocation.thread_id);
-    let request = InvokeWithRecoveryRequest { invocation: Some(invocation) };
+    thread.clone_into(&mut invocation.thread_id);
+    InvokeWithRecoveryRequest { invocation: Some(invocation) }
+}
+
+async fn invoke(client: &mut RecoveryServiceClient<Channel>, key: &str, route: &str, thread: &str) -> String {
+    let request = message(route, thread);
     client.invoke_with_recovery(with(key, request)).await.unwrap().into_inner().invocation_id
 }
 
@@ -57,7 +63,7 @@ async fn invoke(client: &mut RecoveryServiceClient<Channel>, key: &str, route: &
 async fn a_key_of_one_route_reads_nothing_of_another_and_an_admin_key_reads_all() {
     let server = server().await;
     let mut client = server.recovery();
-    let id = invoke(&mut client, "chat", "chat").await;
+    let id = invoke(&mut client, "chat", "chat", "talk").await;
     let look = async |key: &str| {
         let invocation = Some(get_invocation_request::Invocation::InvocationId(id.clone()));
         let found = server.recovery().get_invocation(with(key, GetInvocationRequest { invocation })).await;
@@ -77,7 +83,30 @@ async fn a_key_of_one_route_reads_nothing_of_another_and_an_admin_key_reads_all(
         read.map(|_| ()).map_err(|status| status.code())
     };
     assert_eq!(thread("all").await, Ok(()));
+    assert_eq!(thread("chat").await, Ok(()));
     assert_eq!(thread("other").await, Err(Code::PermissionDenied));
+    assert_eq!(thread("rival").await, Err(Code::NotFound));
+}
+
+#[tokio::test]
+async fn a_key_of_one_route_continues_and_deletes_no_thread_that_began_on_another() {
+    let server = server().await;
+    let mut client = server.recovery();
+    invoke(&mut client, "chat", "chat", "talk").await;
+    let refused = server.recovery().invoke_with_recovery(with("other", message("other", "talk"))).await.unwrap_err();
+    assert_eq!(refused.code(), Code::PermissionDenied, "{refused:?}");
+    let delete = async |key: &str| {
+        let request = DeleteThreadRequest { thread_id: "talk".to_owned(), ..DeleteThreadRequest::default() };
+        server.recovery().delete_thread(with(key, request)).await.map(|_| ()).map_err(|status| status.code())
+    };
+    assert_eq!(delete("other").await, Err(Code::PermissionDenied));
+    // The refusal left the thread as it was, and free.
+    for key in ["chat", "all"] {
+        invoke(&mut client, key, "chat", "talk").await;
+    }
+    invoke(&mut client, "all", "other", "talk").await;
+    invoke(&mut client, "chat", "chat", "talk").await;
+    assert_eq!(delete("chat").await, Ok(()));
 }
 
 /// All events that this key is shown, up to the last one of the invocation.
@@ -102,10 +131,10 @@ async fn seen(server: &Relight, key: &str, last: &str) -> Vec<RecoveryEvent> {
 async fn events_are_shown_to_the_keys_of_their_route_and_those_of_the_configuration_to_admins() {
     let server = server().await;
     let mut client = server.recovery();
-    let on_other = invoke(&mut client, "other", "other").await;
+    let on_other = invoke(&mut client, "other", "other", "").await;
     let rejection = Rejection { reason: "a-secret-path".to_owned(), faults: Vec::new(), at: clock::wall_now() };
     server.running.engine().configuration_changed(Err(rejection));
-    let on_chat = invoke(&mut client, "chat", "chat").await;
+    let on_chat = invoke(&mut client, "chat", "chat", "").await;
     for (key, all) in [("chat", false), ("all", false), ("ops", true)] {
         let events = seen(&server, key, &on_chat).await;
         assert_eq!(events.iter().any(|event| kind_of(event) == "configuration_rejected"), all, "{key}");

@@ -17,7 +17,7 @@ use super::super::{
 use crate::{
     config::observe::Payloads,
     domain::{
-        ids::{InvocationId, RequestId, TenantId},
+        ids::{InvocationId, RequestId, RouteName, TenantId},
         upstream::UpstreamHandle,
     },
 };
@@ -55,6 +55,11 @@ struct Row {
 // === impl State ===
 
 impl State {
+    /// The route of an invocation.
+    pub(super) fn route_of(&self, invocation: &InvocationId) -> Option<RouteName> {
+        self.rows.get(invocation).map(|row| row.record.route.clone())
+    }
+
     pub(super) fn new(limits: Limits) -> Self {
         Self {
             limits,

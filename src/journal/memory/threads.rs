@@ -11,7 +11,10 @@ use super::{
 };
 use crate::{
     config::observe::Payloads,
-    domain::{ids::InvocationId, invocation::Outcome},
+    domain::{
+        ids::{InvocationId, RouteName},
+        invocation::Outcome,
+    },
 };
 
 /// A thread, and who committed its version.
@@ -55,7 +58,8 @@ impl State {
         if !self.threads.contains_key(key) {
             self.bytes += ROW_BYTES;
         }
-        let row = self.threads.entry(key.clone()).or_insert_with(|| Row::new(now));
+        let route = self.route_of(invocation);
+        let row = self.threads.entry(key.clone()).or_insert_with(|| Row::new(now, route));
         row.thread.running = Some(invocation.clone());
         Ok(Locked::Locked(Box::new(row.thread.clone())))
     }
@@ -178,7 +182,7 @@ impl State {
 // === impl Row ===
 
 impl Row {
-    const fn new(now: Timestamp) -> Self {
+    const fn new(now: Timestamp, route: Option<RouteName>) -> Self {
         let thread = Thread {
             version: 1,
             messages: Vec::new(),
@@ -186,6 +190,7 @@ impl Row {
             created_at: now,
             updated_at: now,
             running: None,
+            route,
         };
         Self { thread, committed_by: None, bytes: ROW_BYTES }
     }

@@ -36,9 +36,10 @@ impl Store {
             return Err(JournalError::NotKept("a thread"));
         }
         let mut writing = self.write().await?;
-        let sql = "INSERT INTO threads (tenant, thread_id, version, created_at, updated_at) \
-                   VALUES ($1, $2, 1, $3, $3) ON CONFLICT DO NOTHING";
-        of(key, sql).bind(micros(now)).execute(writing.db()).await?;
+        let sql = "INSERT INTO threads (tenant, thread_id, version, created_at, updated_at, route) VALUES \
+                   ($1, $2, 1, $3, $3, (SELECT route FROM invocations WHERE invocation_id = $4)) \
+                   ON CONFLICT DO NOTHING";
+        of(key, sql).bind(micros(now)).bind(invocation.as_str().to_owned()).execute(writing.db()).await?;
         let Some(row) = row(writing.db(), self.dialect, key).await? else {
             return Err(JournalError::Unavailable("the thread was deleted meanwhile".to_owned()));
         };
@@ -133,6 +134,7 @@ impl Store {
             created_at: time(row, "created_at")?,
             updated_at: time(row, "updated_at")?,
             running: maybe_text(row, "running_invocation")?.map(Into::into),
+            route: maybe_text(row, "route")?.map(Into::into),
         })
     }
 }
@@ -240,7 +242,7 @@ async fn measure(db: &mut AnyConnection, key: &ThreadKey) -> Result<(), JournalE
 /// The thread's row, locked until the end of the transaction.
 async fn row(db: &mut AnyConnection, dialect: Dialect, key: &ThreadKey) -> Result<Option<AnyRow>, JournalError> {
     let sql = format!(
-        "SELECT version, created_at, updated_at, running_invocation, committed_by FROM threads \
+        "SELECT version, created_at, updated_at, running_invocation, committed_by, route FROM threads \
          WHERE tenant = $1 AND thread_id = $2{}",
         dialect.for_update
     );

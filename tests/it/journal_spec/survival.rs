@@ -85,6 +85,7 @@ async fn as_the_first_version_left_it(engine: &Engine) {
         "invocations DROP COLUMN content_bytes",
         "invocations DROP COLUMN takeovers",
         "threads DROP COLUMN bytes",
+        "threads DROP COLUMN route",
     ] {
         database.execute(AssertSqlSafe(format!("ALTER TABLE {table}"))).await.unwrap();
     }
