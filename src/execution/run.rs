@@ -23,9 +23,10 @@ use crate::{
         clock,
         failure::{Failure, FailureClass},
         fold::{Block, Progress},
+        ids::InvocationId,
         invocation::{HistoryPatch, Outcome},
     },
-    journal::{AppendError, Entry, Finish, FinishError, JournalError, ThreadEnd, ThreadError},
+    journal::{AppendError, Entry, Finish, FinishError, Journal, JournalError, ThreadEnd, ThreadError},
     layers::ProgressStream,
 };
 
@@ -255,8 +256,7 @@ impl Run {
             let abandoned = is_abandoned(&finish.outcome);
             match journal.finish(finish, clock::wall_now()).await {
                 Ok(()) => {
-                    // A journal without payloads does not keep the outcome that would show it later.
-                    if abandoned && let Err(error) = journal.free_request(&id).await {
+                    if abandoned && let Err(error) = free_unless_kept(journal.as_ref(), &id).await {
                         tracing::debug!(invocation = %id, %error, "a request id stays bound to an abandoned invocation");
                     }
                     Written::Done
@@ -321,5 +321,14 @@ fn unsaved(outcome: &Outcome, words: &str) -> Outcome {
         reasoning: "The answer could not be saved to its thread.".to_owned(),
         history_patch: HistoryPatch::default(),
         ..outcome.clone()
+    }
+}
+
+/// Frees the request id of an abandoned invocation where the journal does not keep the outcome by which a repeated request
+/// would know that; where it is kept, the invocation can still be looked up by the id.
+async fn free_unless_kept(journal: &dyn Journal, id: &InvocationId) -> Result<(), JournalError> {
+    match journal.get(id).await? {
+        Some(record) if record.outcome.is_none() => journal.free_request(id).await,
+        Some(_) | None => Ok(()),
     }
 }

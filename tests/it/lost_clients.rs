@@ -1,9 +1,11 @@
 //! What callers hold when a connection is lost or an invocation fails: no request id is spent, and a thread's errors are
 //! whole.
 
+use std::time::Duration;
+
 use relight::grpc::v1::{
-    GetThreadRequest, Invocation, InvokeWithRecoveryRequest, InvokeWithRecoveryResponse, RequestDisposition,
-    invoke_with_recovery_response::Outcome,
+    GetInvocationRequest, GetThreadRequest, Invocation, InvocationState, InvokeWithRecoveryRequest, RequestDisposition,
+    get_invocation_request, invoke_with_recovery_response::Outcome,
 };
 
 use crate::support::{
@@ -20,8 +22,8 @@ async fn relight(upstream: &Upstream, more: &str) -> Relight {
     .await
 }
 
-/// A call whose client is lost, and what the same request id and body get then.
-async fn made_again(relight: &Relight, upstream: &Upstream) -> InvokeWithRecoveryResponse {
+/// A call whose client is lost.
+async fn lose_client(relight: &Relight, upstream: &Upstream) {
     upstream.push(Reply::silence());
     upstream.otherwise(Reply::text("Here."));
     let mut client = relight.recovery();
@@ -30,7 +32,6 @@ async fn made_again(relight: &Relight, upstream: &Upstream) -> InvokeWithRecover
         _ = upstream.await_request(1) => {}
     }
     upstream.await_cancel(1).await;
-    relight.invoke(named()).await
 }
 
 fn named() -> Invocation {
@@ -41,7 +42,20 @@ fn named() -> Invocation {
 async fn the_same_request_id_and_body_run_again_after_their_client_was_lost() {
     let upstream = Upstream::start().await;
     let relight = relight(&upstream, "").await;
-    let again = made_again(&relight, &upstream).await;
+    lose_client(&relight, &upstream).await;
+    let ended = async {
+        let by_id = Some(get_invocation_request::Invocation::RequestId("r-1".to_owned()));
+        let request = GetInvocationRequest { invocation: by_id };
+        loop {
+            let found = relight.recovery().get_invocation(request.clone()).await.expect("it is found by the id");
+            if found.into_inner().invocation.unwrap().state() == InvocationState::Cancelled {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(15), ended).await.expect("it ends as cancelled");
+    let again = relight.invoke(named()).await;
     assert_eq!(again.disposition, i32::from(RequestDisposition::New));
     assert!(matches!(again.outcome, Some(Outcome::Completion(_))), "{again:?}");
     let replayed = relight.invoke(named()).await;
@@ -53,7 +67,8 @@ async fn the_same_request_id_and_body_run_again_after_their_client_was_lost() {
 async fn they_run_again_where_the_journal_keeps_no_payloads() {
     let upstream = Upstream::start().await;
     let relight = relight(&upstream, "journal: { payloads: none }\n").await;
-    let again = made_again(&relight, &upstream).await;
+    lose_client(&relight, &upstream).await;
+    let again = relight.invoke(named()).await;
     assert_eq!(again.disposition, i32::from(RequestDisposition::New));
     assert!(matches!(again.outcome, Some(Outcome::Completion(_))), "{again:?}");
     assert_eq!(upstream.requests().len(), 2);
