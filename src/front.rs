@@ -103,7 +103,7 @@ impl Caller {
     /// Whether it may name this route.
     #[must_use]
     pub fn may_use(&self, route: &RouteName) -> bool {
-        self.routes.is_empty() || self.routes.contains(route)
+        route.is_allowed_by(&self.routes)
     }
 }
 

@@ -73,6 +73,14 @@ string_id!(
     /// What a caller names: an ordered list of targets and a policy.
     RouteName
 );
+
+impl RouteName {
+    /// Whether a caller that is limited to these routes may use it; an empty list is no limit.
+    #[must_use]
+    pub fn is_allowed_by(&self, limit: &[Self]) -> bool {
+        limit.is_empty() || limit.contains(self)
+    }
+}
 string_id!(
     /// What the caller is doing (`executor`, `planner`, …).
     Operation

@@ -55,7 +55,7 @@ impl Identity {
     /// # Errors
     /// `PERMISSION_DENIED` when it may not.
     pub fn may_use(&self, route: &RouteName) -> Result<(), Status> {
-        if self.routes.is_empty() || self.routes.contains(route) {
+        if route.is_allowed_by(&self.routes) {
             return Ok(());
         }
         Err(status::permission_denied(&format!("this key may not use the route `{route}`")))

@@ -42,10 +42,11 @@ pub struct Thread {
 }
 
 impl Thread {
-    /// Whether a caller that is limited to these routes may use it; an empty list is no limit.
+    /// Whether a caller that is limited to these routes may use it; one of which no route is known is for callers without
+    /// a limit.
     #[must_use]
     pub fn is_open_to(&self, routes: &[RouteName]) -> bool {
-        routes.is_empty() || self.route.as_ref().is_some_and(|route| routes.contains(route))
+        self.route.as_ref().map_or(routes.is_empty(), |route| route.is_allowed_by(routes))
     }
 }
 
