@@ -1,8 +1,9 @@
 //! Whether a target answers, from its last attempts in the order in which they began.
 //!
 //! Errors are fast and answers slow, so counting what is over says that a healthy target fails. Here an attempt that is
-//! still silent after the time in which others failed counts as one that will be answered. Failures in a row mean an
-//! outage only where so many are too rare at the share of failures that came before them.
+//! still silent after twice the time in which others failed counts as one that will be answered, and one that is silent
+//! for longer than the fastest of them as one that did not fail so far. Failures in a row mean an outage only where so
+//! many among so many attempts are too rare at the share of failures that came before them.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -12,6 +13,8 @@ use tokio::time::Instant;
 const REMEMBERED: usize = 64;
 /// A run of failures that is less probable than this is an outage.
 const CHANCE: f64 = 0.01;
+/// The same where the target is known to fail now and then: there runs are seen often, so they must be rarer to mean it.
+const CHANCE_WHERE_ERRATIC: f64 = 0.001;
 /// What is assumed before anything is known: this many failures in that many attempts.
 const ASSUMED: (f64, f64) = (0.8, 10.0);
 /// From how many outcomes on, and from which share of failures on, a target is known to fail now and then.
@@ -83,29 +86,47 @@ impl Health {
     /// What the last attempts show.
     #[must_use]
     pub fn verdict(&self, now: Instant) -> Verdict {
-        let (mut run, mut failed, mut known) = (0_i32, 0.0, 0.0);
-        let (mut in_run, mut slowest, mut answers) = (true, Duration::ZERO, false);
+        let (mut run, mut failed, mut known) = (0_u32, 0.0, 0.0);
+        let (mut in_run, mut answers) = (true, false);
+        let (mut fastest, mut slowest) = (Duration::MAX, Duration::ZERO);
+        let mut silent = Vec::new();
         for attempt in self.attempts.iter().rev() {
+            let age = now.saturating_duration_since(attempt.began);
             match attempt.ended {
                 Some(Ended::Failed { took }) if in_run => {
                     run += 1;
-                    slowest = slowest.max(took);
+                    (fastest, slowest) = (fastest.min(took), slowest.max(took));
                 }
                 Some(Ended::Failed { .. }) => (failed, known) = (failed + 1.0, known + 1.0),
                 Some(Ended::Answered) => {
-                    answers |= run == 0 && now.saturating_duration_since(attempt.began) < JUST_BEFORE;
+                    answers |= run == 0 && age < JUST_BEFORE;
                     (in_run, known) = (false, known + 1.0);
                 }
-                None if run > 0 && now.saturating_duration_since(attempt.began) > slowest * 2 => {
-                    (in_run, known) = (false, known + 1.0);
-                }
+                None if run > 0 && age > slowest * 2 => (in_run, known) = (false, known + 1.0),
+                None if in_run => silent.push(age),
                 Some(Ended::Neutral) | None => {}
             }
         }
         let share = (failed + ASSUMED.0) / (known + ASSUMED.1);
-        let failing = run > 0 && f64::powi(share, run) < CHANCE;
-        Verdict { failing, erratic: !failing && known >= ERRATIC.0 && failed / known >= ERRATIC.1, answers }
+        let silent: u32 = silent.iter().map(|age| u32::from(*age > fastest)).sum();
+        let erratic = known >= ERRATIC.0 && failed / known >= ERRATIC.1;
+        let chance = if erratic { CHANCE_WHERE_ERRATIC } else { CHANCE };
+        let failing = run > 0 && at_least(run, run + silent, share) < chance;
+        Verdict { failing, erratic: erratic && !failing, answers }
     }
+}
+
+/// How probable at least `failures` of so many attempts are where each fails with this probability: the upper tail of the
+/// binomial distribution.
+fn at_least(failures: u32, attempts: u32, share: f64) -> f64 {
+    let odds = share / (1.0 - share);
+    let mut exactly = f64::powf(1.0 - share, attempts.into());
+    let mut fewer = 0.0;
+    for number in 0..failures {
+        fewer += exactly;
+        exactly *= odds * f64::from(attempts - number) / f64::from(number + 1);
+    }
+    1.0 - fewer
 }
 
 #[cfg(test)]
@@ -138,7 +159,8 @@ mod tests {
             (format!("{}xx", ".".repeat(60)), true),
             (format!("{}xx.", ".".repeat(60)), false),
             (format!("{often}xx"), false),
-            (format!("{often}xxxxx"), true),
+            (format!("{often}xxxx"), false),
+            (format!("{often}xxxxxxx"), true),
         ] {
             assert_eq!(after(&outcomes).failing, failing, "{outcomes}");
         }
@@ -157,11 +179,37 @@ mod tests {
             }
         }
         assert!(failures == 10 && !health.verdict(now + ms(600)).failing);
-        for call in 30..35_u32 {
+        for call in 30..38_u32 {
             let number = health.began(now + ms(20) * call);
             health.ended(number, now + ms(20) * call + ms(5), Some(false));
         }
-        assert!(health.verdict(now + ms(710)).failing);
+        assert!(health.verdict(now + ms(770)).failing);
+    }
+
+    #[test]
+    fn failures_among_attempts_that_could_have_failed_as_fast_and_did_not_are_chance() {
+        let burst = |silent: u32, age: u64| {
+            let (mut health, now) = (Health::default(), Instant::now());
+            for _ in 0..2 {
+                let number = health.began(now);
+                health.ended(number, now + ms(100), Some(false));
+            }
+            for _ in 0..silent {
+                health.began(now);
+            }
+            health.verdict(now + ms(age)).failing
+        };
+        assert!(burst(0, 150) && !burst(4, 150));
+        assert!(burst(4, 90), "those who began later could not have failed yet");
+    }
+
+    #[test]
+    fn the_tail_of_the_binomial_distribution_is_right() {
+        for (failures, attempts, share, tail) in
+            [(0, 5, 0.3, 1.0), (4, 4, 0.3, 0.0081), (1, 3, 0.5, 0.875), (4, 8, 0.3, 0.194_104_35)]
+        {
+            assert!((at_least(failures, attempts, share) - tail).abs() < 1e-9, "{failures} of {attempts}");
+        }
     }
 
     #[test]
