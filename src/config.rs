@@ -41,7 +41,7 @@ pub use self::{
     load::{Loaded, NamedFile, load, load_text},
     policy::PolicyConfig,
     provider::{ProviderConfig, TargetConfig},
-    reload::{ConfigWatcher, Reload},
+    reload::{ConfigWatcher, Reload, Reloadable},
     restart::READ_AT_START,
     route::{OperationConfig, RouteConfig},
     secret::Secret,

@@ -1,8 +1,9 @@
 //! Reloading while calls run: a change of the file is loaded, checked, and takes the place of the old one, or does not.
 //!
 //! Directories are watched and not files, because editors replace files and Kubernetes swaps a link beside them.
-//! SIGHUP does the same where nothing can be watched. A file that is invalid, or that would weaken the running server
-//! (`weaken`), changes nothing and is reported. It never ends the process, and it never touches calls that run: they keep the configuration that they began with.
+//! SIGHUP does the same where nothing can be watched. A file that is invalid, that would weaken the running server
+//! (`weaken`) or that the server refuses changes nothing and is reported; what comes after it is judged by what is in
+//! force. It never ends the process, and it never touches calls that run: they keep the configuration that they began with.
 
 mod weaken;
 
@@ -15,16 +16,13 @@ use std::{
 };
 
 use notify::{RecommendedWatcher, RecursiveMode, Watcher as _};
-use tokio::{
-    sync::{mpsc, watch},
-    task::JoinSet,
-};
+use tokio::{sync::mpsc, task::JoinSet};
 
 use super::{
     Config,
     changes::changed_paths,
     environment::Environment,
-    fault::ConfigFaults,
+    fault::{ConfigFaults, Fault},
     load::{Loaded, NamedFile, load},
     restart::needs_restart,
 };
@@ -35,13 +33,23 @@ const QUIET: Duration = Duration::from_millis(250);
 /// After this it is read even if the directory is never quiet.
 const IMPATIENT: Duration = Duration::from_secs(2);
 
+/// The running server, as a changed configuration reaches it.
+pub trait Reloadable: Send + 'static {
+    /// Puts a configuration in force as a whole.
+    ///
+    /// # Errors
+    /// Why it cannot be; the old one stays in force as a whole.
+    fn apply(&self, config: &Config) -> Result<(), String>;
+
+    /// Reports what became of a change, after that.
+    fn report(&self, reload: Reload);
+}
+
 /// What became of a change.
 #[derive(Debug, Clone)]
 pub enum Reload {
     /// The new configuration is in force.
     Applied {
-        /// The new configuration.
-        config: Arc<Config>,
         /// Settings that were changed too but are read at the start only.
         needs_restart: Vec<String>,
         /// The paths of all settings that changed, or whose file did; a secret that was exchanged within the
@@ -55,21 +63,20 @@ pub enum Reload {
 /// Follows the file of a configuration until it is dropped.
 #[derive(Debug)]
 pub struct ConfigWatcher {
-    config: watch::Receiver<Arc<Config>>,
     // Aborts the task when it is dropped.
     _task: JoinSet<()>,
 }
 
 /// What the task owns.
-struct Follower<F> {
+struct Follower<S> {
+    /// What is in force.
     loaded: Loaded,
     /// Where callers reach the server.
     bound: Vec<SocketAddr>,
     /// What was wrong with the file when it was last read; told once.
     rejected: Option<ConfigFaults>,
     environment: Arc<dyn Environment>,
-    sender: watch::Sender<Arc<Config>>,
-    report: F,
+    server: S,
     directories: Directories,
 }
 
@@ -82,21 +89,20 @@ struct Directories {
 // === impl ConfigWatcher ===
 
 impl ConfigWatcher {
-    /// Begins to follow the file of `loaded` and the files that it names; each change is told to `report`, after the new
-    /// configuration is in force. `bound` are the addresses at which callers reach the server: what would open one of
-    /// them is refused. Must be called within a tokio runtime.
+    /// Begins to follow the file of `loaded` and the files that it names, and applies each change to `server`. `bound`
+    /// are the addresses at which callers reach it: what would open one of them is refused. Must be called within a
+    /// tokio runtime.
     pub fn start(
         loaded: Loaded,
         bound: Vec<SocketAddr>,
         environment: Arc<dyn Environment>,
-        report: impl Fn(Reload) + Send + 'static,
+        server: impl Reloadable,
     ) -> Self {
-        let (sender, config) = watch::channel(Arc::new(loaded.config.clone()));
         // One place is enough: what matters is that something happened, not how often.
         let (something_happened, happenings) = mpsc::channel(1);
         let directories = Directories::new(something_happened.clone());
-        let mut follower = Follower { loaded, bound, rejected: None, environment, sender, report, directories };
-        follower.watch_directories();
+        let mut follower = Follower { loaded, bound, rejected: None, environment, server, directories };
+        follower.watch_directories(None);
         // What was written after the file was loaded and before it was watched would be missed; so it is read again.
         let _ = something_happened.try_send(());
         let mut task = JoinSet::new();
@@ -105,19 +111,13 @@ impl ConfigWatcher {
             let _open = something_happened;
             follower.follow(happenings).await;
         });
-        Self { config, _task: task }
-    }
-
-    /// The configuration in force, and its changes.
-    #[must_use]
-    pub fn config(&self) -> watch::Receiver<Arc<Config>> {
-        self.config.clone()
+        Self { _task: task }
     }
 }
 
 // === impl Follower ===
 
-impl<F: Fn(Reload)> Follower<F> {
+impl<S: Reloadable> Follower<S> {
     async fn follow(&mut self, mut happenings: mpsc::Receiver<()>) {
         let mut hangup = Hangup::new();
         loop {
@@ -138,40 +138,57 @@ impl<F: Fn(Reload)> Follower<F> {
     async fn reload(&mut self) {
         let (file, environment) = (self.loaded.file.clone(), Arc::clone(&self.environment));
         let loading = tokio::task::spawn_blocking(move || load(file.as_deref(), environment.as_ref()));
-        match loading.await.map(|loaded| loaded.and_then(|loaded| self.permitted(loaded))) {
-            Ok(Ok(loaded)) if loaded.fingerprint == self.loaded.fingerprint && self.rejected.is_none() => {}
-            Ok(Ok(loaded)) => {
-                let mut changed = changed_paths(&self.loaded.config, &loaded.config);
-                changed.extend(changed_files(&self.loaded.named_files, &loaded.named_files));
-                changed.sort_unstable();
-                changed.dedup();
-                let needs_restart = needs_restart(&self.loaded.config, &loaded.config, &changed);
-                let config = Arc::new(loaded.config.clone());
-                self.loaded = loaded;
-                self.loaded.warn();
-                self.rejected = None;
-                self.watch_directories();
-                self.sender.send_replace(Arc::clone(&config));
-                (self.report)(Reload::Applied { config, needs_restart, changed });
-            }
-            Ok(Err(faults)) if self.rejected.as_ref() == Some(&faults) => {}
-            Ok(Err(faults)) => {
-                self.rejected = Some(faults.clone());
-                (self.report)(Reload::Rejected(faults));
-            }
+        match loading.await {
+            Ok(Ok(next)) if next.fingerprint == self.loaded.fingerprint && self.rejected.is_none() => {}
+            Ok(Ok(next)) => match self.apply(&next) {
+                Ok(()) => self.take(next),
+                Err(faults) => {
+                    // What is wrong may be put right in a file that it names.
+                    self.watch_directories(Some(&next));
+                    self.reject(faults);
+                }
+            },
+            Ok(Err(faults)) => self.reject(faults),
             // Only a shutdown of the runtime cancels it; then this task ends as well.
             Err(_) => {}
         }
     }
 
-    /// Refuses what would weaken the running server.
-    fn permitted(&self, next: Loaded) -> Result<Loaded, ConfigFaults> {
-        let faults = weaken::weakenings(&self.loaded, &self.bound, &next);
-        ConfigFaults::of(next.file.as_deref(), faults).map_or(Ok(next), Err)
+    /// Puts it in force, unless it would weaken the running server or the server refuses it.
+    fn apply(&self, next: &Loaded) -> Result<(), ConfigFaults> {
+        let file = next.file.as_deref();
+        let weakenings = ConfigFaults::of(file, weaken::weakenings(&self.loaded, &self.bound, next));
+        weakenings.map_or(Ok(()), Err)?;
+        let refused = self.server.apply(&next.config).err();
+        ConfigFaults::of(file, refused.map(|reason| Fault::new("", reason)).into_iter().collect()).map_or(Ok(()), Err)
     }
 
-    fn watch_directories(&mut self) {
-        let named = self.loaded.named_files.iter().map(|named| &named.file);
+    /// Judges later changes by this configuration, which is in force now, and reports it.
+    fn take(&mut self, next: Loaded) {
+        let mut changed = changed_paths(&self.loaded.config, &next.config);
+        changed.extend(changed_files(&self.loaded.named_files, &next.named_files));
+        changed.sort_unstable();
+        changed.dedup();
+        let needs_restart = needs_restart(&self.loaded.config, &next.config, &changed);
+        self.loaded = next;
+        self.loaded.warn();
+        self.rejected = None;
+        self.watch_directories(None);
+        self.server.report(Reload::Applied { needs_restart, changed });
+    }
+
+    /// Reports these faults, unless they are the ones that were reported last.
+    fn reject(&mut self, faults: ConfigFaults) {
+        if self.rejected.as_ref() != Some(&faults) {
+            self.rejected = Some(faults.clone());
+            self.server.report(Reload::Rejected(faults));
+        }
+    }
+
+    /// Watches where the files of what is in force are, and those of what was refused.
+    fn watch_directories(&mut self, refused: Option<&Loaded>) {
+        let named = [Some(&self.loaded), refused].into_iter().flatten().flat_map(|loaded| &loaded.named_files);
+        let named = named.map(|named| &named.file);
         let files = self.loaded.file.iter().chain(named);
         self.directories.watch(files.map(|file| directory_of(file)).collect());
     }

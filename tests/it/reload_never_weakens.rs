@@ -3,8 +3,9 @@
 use std::{path::Path, process::Stdio, time::Duration};
 
 use relight::grpc::v1::{
-    CircuitForce, ForceCircuitRequest, GetStatusRequest, GetStatusResponse, InvokeWithRecoveryRequest,
-    admin_service_client::AdminServiceClient, recovery_service_client::RecoveryServiceClient,
+    CircuitForce, ConfigurationReloadedEvent, ForceCircuitRequest, GetStatusRequest, GetStatusResponse,
+    InvokeWithRecoveryRequest, WatchRecoveryRequest, WatchRecoveryResponse, admin_service_client::AdminServiceClient,
+    recovery_event::Body, recovery_service_client::RecoveryServiceClient, watch_recovery_request::Start,
 };
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
@@ -13,7 +14,7 @@ use tokio::{
     process::{Child, Command},
 };
 use tonic::{
-    Code, Request,
+    Code, Request, Streaming,
     transport::{Channel, Endpoint},
 };
 
@@ -119,6 +120,15 @@ impl Guarded {
         self.reload(|new| std::fs::write(new, text).unwrap()).await
     }
 
+    async fn events(&self) -> Streaming<WatchRecoveryResponse> {
+        let watch = WatchRecoveryRequest { filter: None, start: Some(Start::Live(true)) };
+        let mut recovery = RecoveryServiceClient::new(self.channel.clone());
+        let mut events = recovery.watch_recovery(with_key(watch, "ops-key")).await.unwrap().into_inner();
+        // The first message is a bookmark: nothing after it is missed.
+        events.message().await.unwrap();
+        events
+    }
+
     async fn invoke(&self, key: &str, route: &str) -> Result<String, Code> {
         let mut invocation = asking("Are you there?");
         route.clone_into(&mut invocation.route);
@@ -142,6 +152,22 @@ impl Guarded {
         let answer = self.invoke("acme-key", "").await.unwrap();
         assert!(answer.contains("Hello from upstream"), "{when}: {answer}");
     }
+}
+
+/// What was refused until a configuration was taken, each with its reasons, and what was taken.
+async fn until_reloaded(events: &mut Streaming<WatchRecoveryResponse>) -> (Vec<String>, ConfigurationReloadedEvent) {
+    let mut rejected = Vec::new();
+    let reading = async {
+        loop {
+            match events.message().await.unwrap().unwrap().event.unwrap().body {
+                Some(Body::ConfigurationRejected(event)) => rejected.push(format!("{:?}", event.faults)),
+                Some(Body::ConfigurationReloaded(event)) => return event,
+                _ => {}
+            }
+        }
+    };
+    let reloaded = tokio::time::timeout(PATIENCE, reading).await.expect("no configuration is taken");
+    (rejected, reloaded)
 }
 
 fn with_key<T>(message: T, key: &str) -> Request<T> {
@@ -189,6 +215,43 @@ async fn a_reload_that_would_weaken_the_server_is_refused_whole_with_every_reaso
     assert!(status.configuration_faults[0].reason.contains("is empty"), "{status:?}");
     let status = server.write(&whole.replace("4096", "2048")).await;
     assert!(status.configuration_faults.is_empty(), "an ordinary change: {status:?}");
+}
+
+/// A valid provider whose script cannot be played, which is found when the configuration is put in force.
+const UNPLAYABLE: &str = "providers:\n  played: { dialect: scripted, script: { otherwise: { sing: \"\" } } }\n";
+
+#[tokio::test]
+async fn a_configuration_that_the_server_refuses_never_becomes_what_later_ones_are_judged_by() {
+    let upstream = Upstream::start().await;
+    let whole = configuration(&upstream);
+    let server = Guarded::start(&whole).await;
+    let mut events = server.events().await;
+    // Valid, and it weakens nothing: the target has another name.
+    let renamed = whole.replace("one: {", "other: {").replace("[one]", "[other]");
+    let refused = renamed.replace("providers:\n", UNPLAYABLE).replace("4096", "2048");
+    let status = server.write(&refused).await;
+    assert!(status.configuration_faults[0].reason.contains("providers.played.script"), "{status:?}");
+    assert_eq!(status.configuration_generation, 1);
+    server.assert_guarded("after a file that is refused when it is put in force").await;
+    // A new target beside the refused file; beside what is in force it replaces a real one.
+    let scripted = whole
+        .replace("providers:\n", "providers:\n  played: { dialect: scripted }\n")
+        .replace("one: { provider: real", "one: { provider: played");
+    let status = server.write(&scripted).await;
+    assert!(status.configuration_faults.iter().any(|fault| fault.path == "targets.one"), "{status:?}");
+    server.assert_guarded("after a file whose model is the scripted one").await;
+    // Refused for the same reason again, and repaired: all that changed is against what was in force.
+    server.write(&refused).await;
+    let repaired = refused.replace("sing: \"\"", "answer: { text: \"\" }");
+    let status = server.write(&repaired).await;
+    assert!(status.configuration_faults.is_empty(), "{status:?}");
+    let (rejected, reloaded) = until_reloaded(&mut events).await;
+    assert_eq!(rejected.len(), 3, "each refusal is reported once: {rejected:#?}");
+    assert!(rejected[0].contains("providers.played.script"), "{rejected:#?}");
+    for path in ["events.capacity", "providers.played", "targets.one", "targets.other"] {
+        assert!(reloaded.changed_paths.iter().any(|changed| changed.starts_with(path)), "{path}: {reloaded:?}");
+    }
+    assert!(reloaded.needs_restart_paths.contains(&"events.capacity".to_owned()), "{reloaded:?}");
 }
 
 #[tokio::test]

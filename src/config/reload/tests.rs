@@ -1,8 +1,8 @@
 //! Tests of `reload`: its promises, each as one test.
 
-use std::fs;
+use std::{fs, sync::Mutex};
 
-use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 
 use super::*;
 use crate::config::GivenEnvironment;
@@ -12,26 +12,55 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 struct Running {
     watcher: ConfigWatcher,
+    server: Server,
     reports: UnboundedReceiver<Reload>,
+}
+
+/// Takes every configuration but those whose seed it does not like.
+#[derive(Clone)]
+struct Server {
+    in_force: Arc<Mutex<Config>>,
+    reports: UnboundedSender<Reload>,
+}
+
+const UNLIKED: u64 = 666;
+
+impl Reloadable for Server {
+    fn apply(&self, config: &Config) -> Result<(), String> {
+        if config.seed == UNLIKED {
+            return Err("cannot be built".to_owned());
+        }
+        *self.in_force.lock().unwrap() = config.clone();
+        Ok(())
+    }
+
+    fn report(&self, reload: Reload) {
+        let _ = self.reports.send(reload);
+    }
 }
 
 fn start(file: &Path) -> Running {
     let environment: Arc<dyn Environment> = Arc::new(GivenEnvironment::new());
     let loaded = load(Some(file), environment.as_ref()).unwrap();
     let (sender, reports) = mpsc::unbounded_channel();
-    let report = move |reload| {
-        let _ = sender.send(reload);
-    };
-    Running { watcher: ConfigWatcher::start(loaded, Vec::new(), environment, report), reports }
+    let server = Server { in_force: Arc::new(Mutex::new(loaded.config.clone())), reports: sender };
+    Running { watcher: ConfigWatcher::start(loaded, Vec::new(), environment, server.clone()), server, reports }
 }
 
 impl Running {
     fn seed(&self) -> u64 {
-        self.watcher.config().borrow().seed
+        self.server.in_force.lock().unwrap().seed
     }
 
     async fn report(&mut self) -> Reload {
         tokio::time::timeout(PATIENCE, self.reports.recv()).await.expect("a report in time").unwrap()
+    }
+
+    async fn rejection(&mut self) -> ConfigFaults {
+        match self.report().await {
+            Reload::Rejected(faults) => faults,
+            Reload::Applied { changed, .. } => panic!("{changed:?}"),
+        }
     }
 }
 
@@ -45,27 +74,42 @@ async fn a_changed_file_is_in_force_and_an_invalid_one_leaves_the_last_good_one(
 
     fs::write(&file, "seed: 2\nserver: { listen: \"127.0.0.1:7000\" }\njournal: { retention: 2h }\n").unwrap();
     match running.report().await {
-        Reload::Applied { config, needs_restart, .. } => {
-            assert_eq!(config.seed, 2);
-            assert_eq!(needs_restart, ["journal.retention", "server.listen"]);
-        }
+        Reload::Applied { needs_restart, .. } => assert_eq!(needs_restart, ["journal.retention", "server.listen"]),
         Reload::Rejected(faults) => panic!("{faults}"),
     }
     assert_eq!(running.seed(), 2);
 
     fs::write(&file, "sead: 3\n").unwrap();
-    match running.report().await {
-        Reload::Rejected(faults) => {
-            let expected = format!("{}:1:1: sead: is no setting here; did you mean `seed`?", file.display());
-            assert_eq!(faults.to_string(), expected);
-        }
-        Reload::Applied { config, .. } => panic!("{}", config.seed),
-    }
+    let expected = format!("{}:1:1: sead: is no setting here; did you mean `seed`?", file.display());
+    assert_eq!(running.rejection().await.to_string(), expected);
     assert_eq!(running.seed(), 2);
 
     fs::write(&file, "seed: 4\n").unwrap();
     assert!(matches!(running.report().await, Reload::Applied { .. }));
     assert_eq!(running.seed(), 4);
+}
+
+#[tokio::test]
+async fn what_the_server_refuses_is_reported_once_and_later_changes_are_judged_by_what_is_in_force() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("relight.yaml");
+    fs::write(&file, "seed: 1\n").unwrap();
+    let mut running = start(&file);
+    let unliked = format!("seed: {UNLIKED}\njournal: {{ retention: 2h }}\n");
+    fs::write(&file, &unliked).unwrap();
+    assert_eq!(running.rejection().await.to_string(), format!("{}: cannot be built", file.display()));
+    // Read again, and nothing new to say.
+    fs::write(&file, &unliked).unwrap();
+    tokio::time::sleep(QUIET * 3).await;
+    fs::write(&file, "seed: 2\njournal: { retention: 2h }\n").unwrap();
+    match running.report().await {
+        Reload::Applied { needs_restart, changed } => {
+            assert_eq!(needs_restart, ["journal.retention"]);
+            assert_eq!(changed, ["journal.retention", "seed"]);
+        }
+        Reload::Rejected(faults) => panic!("{faults}"),
+    }
+    assert_eq!(running.seed(), 2);
 }
 
 #[cfg(unix)]
@@ -104,11 +148,11 @@ async fn a_key_in_a_file_of_its_own_is_followed_too() {
     fs::write(&file, text).unwrap();
     let mut running = start(&file);
     let exposed = |config: &Config| config.providers["p"].key("default").unwrap().expose().to_owned();
-    assert_eq!(exposed(&running.watcher.config().borrow()), "old");
+    assert_eq!(exposed(&running.server.in_force.lock().unwrap()), "old");
 
     fs::write(&key, "new\n").unwrap();
     assert!(matches!(running.report().await, Reload::Applied { .. }));
-    assert_eq!(exposed(&running.watcher.config().borrow()), "new");
+    assert_eq!(exposed(&running.server.in_force.lock().unwrap()), "new");
 }
 
 #[tokio::test]
@@ -116,8 +160,8 @@ async fn dropping_the_watcher_ends_its_task() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("relight.yaml");
     fs::write(&file, "seed: 1\n").unwrap();
-    let Running { watcher, mut reports } = start(&file);
-    drop(watcher);
-    // The task owned the sender of the reports.
+    let Running { watcher, server, mut reports } = start(&file);
+    drop((watcher, server));
+    // The task owned the other sender of the reports.
     assert!(tokio::time::timeout(PATIENCE, reports.recv()).await.expect("an end in time").is_none());
 }
