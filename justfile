@@ -45,7 +45,7 @@ bench *ARGS:
 
 # The reference of the code, in a browser.
 doc:
-    cargo doc --locked --no-deps --open
+    cargo doc --locked --no-deps --document-private-items --open
 
 # All that must hold before a change lands, or the named sections of it.
 ci *SECTIONS:

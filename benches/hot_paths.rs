@@ -19,7 +19,7 @@ use std::{
 };
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use relight::{
+use relight::internals::{
     domain::ids::{InvocationId, TargetId},
     policy::{
         circuit::{Circuit, CircuitPolicy, ReportContext, Signal},
@@ -96,7 +96,7 @@ fn select(criterion: &mut Criterion) {
 
 fn classify(criterion: &mut Criterion) {
     let classifier = Classifier::default();
-    let now = relight::domain::clock::wall_now();
+    let now = relight::internals::domain::clock::wall_now();
     for (kind, facts) in bodies::failures() {
         by_one_and_two(criterion, &format!("classify: 2 KiB of {kind}"), |_| {
             black_box(classifier.classify(black_box(&facts), now));

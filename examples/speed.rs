@@ -6,7 +6,7 @@
 use std::{error::Error, hint::black_box, io::Write as _, time::Duration};
 
 use jiff::Timestamp;
-use relight::{domain::failure::ProviderError, policy::classify::Classifier};
+use relight::internals::{domain::failure::ProviderError, policy::classify::Classifier};
 use tokio::time::Instant;
 
 #[path = "../benches/hot_paths/bodies.rs"]

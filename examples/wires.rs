@@ -6,7 +6,7 @@
 
 use std::{error::Error, io::Write as _};
 
-use relight::{
+use relight::internals::{
     domain::target::Dialect,
     wire_server::{Reply, Request, WireServer, answers},
 };

@@ -73,14 +73,10 @@ enum Output {
     Json,
 }
 
-/// The arguments of this process; wrong ones, `--help` and `--version` end it here.
-pub(crate) fn arguments() -> Arguments {
-    Arguments::parse()
-}
-
-/// Runs a command to its end.
-pub(crate) fn run(arguments: Arguments) -> ExitCode {
-    let ended = match arguments.command {
+/// Reads the arguments of this process and runs its command; wrong ones, `--help` and `--version` end the process.
+#[must_use]
+pub fn main() -> ExitCode {
+    let ended = match Arguments::parse().command {
         Command::Serve(arguments) => serve::run(&arguments),
         Command::Demo(arguments) => demo::run(&arguments),
         Command::Invoke(arguments) => invoke::run(&arguments),

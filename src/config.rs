@@ -35,10 +35,10 @@ use self::observe::{EventsConfig, JournalConfig, TelemetryConfig};
 pub use self::{
     classifier::ClassifierConfig,
     environment::{Environment, GivenEnvironment, ProcessEnvironment},
-    fault::{ConfigFaults, Fault, Position},
+    fault::{ConfigFaults, Fault},
     inherit::Preset,
     lenient::OnInvalidSetting,
-    load::{Loaded, NamedFile, load, load_text},
+    load::{Loaded, load, load_text},
     policy::PolicyConfig,
     provider::{ProviderConfig, TargetConfig},
     reload::{ConfigWatcher, Reload, Reloadable},

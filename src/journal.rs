@@ -37,8 +37,8 @@ pub use self::{
     guarded::{GuardedJournal, StoreHealth},
     memory::MemoryJournal,
     record::{
-        Begun, CancelWish, Compacted, EVENTS_KEPT, Entry, Finish, Held, INVOCATION_CAP_BYTES, LEASE, LEASE_RENEWAL,
-        Limits, NewInvocation, Owner, Page, Record, Renewed, Request, RunState, Stats, Takeover,
+        Begun, CancelWish, Compacted, EVENTS_KEPT, Entry, Finish, Held, LEASE, Limits, NewInvocation, Owner, Page,
+        Record, Renewed, Request, RunState, Stats, Takeover,
     },
     sql::SqlJournal,
     thread::{Locked, THREAD_ERRORS_KEPT, Thread, ThreadCommit, ThreadEnd, ThreadKey},

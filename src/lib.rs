@@ -16,20 +16,25 @@
 //!   HTTP front. These do not know each other.
 //! - [`wire_server`]: providers that fail on demand, over real sockets, for the demo and the tests.
 //! - [`server`]: a configuration and its listeners in, a running Relight out.
+//! - [`cli`]: the command line, all that the program consists of.
+//! - [`internals`]: what the tests, benches and fuzz targets use directly.
 
-pub mod config;
-pub mod domain;
-pub mod engine;
-pub mod events;
-pub mod execution;
-pub mod front;
-pub mod grpc;
-pub mod journal;
-pub mod layers;
-pub mod policy;
-pub mod provider;
-pub mod scenarios;
-pub mod server;
-pub mod stack;
-pub mod telemetry;
-pub mod wire_server;
+pub mod cli;
+mod config;
+mod domain;
+mod engine;
+mod events;
+mod execution;
+mod front;
+mod grpc;
+#[doc(hidden)]
+pub mod internals;
+mod journal;
+mod layers;
+mod policy;
+mod provider;
+mod scenarios;
+mod server;
+mod stack;
+mod telemetry;
+mod wire_server;

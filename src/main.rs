@@ -1,9 +1,7 @@
 //! Relight: relights failed model calls in flight.
 
-mod cli;
-
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    cli::run(cli::arguments())
+    relight::cli::main()
 }

@@ -22,7 +22,7 @@ use std::{collections::BTreeMap, fmt, time::Duration};
 pub use self::{
     law::{Bounds, Verdict},
     measure::Measures,
-    spec::{Callers, Does, Fault, Policies, Scenario, Upstream},
+    spec::{Callers, Scenario, Upstream},
     table::table,
 };
 

@@ -18,4 +18,3 @@ pub use self::{
     settings::{TelemetryError, TelemetrySettings},
     traces::{TracerGuard, build_tracer},
 };
-pub use crate::domain::semconv as names;

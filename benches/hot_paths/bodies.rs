@@ -2,7 +2,7 @@
 //!
 //! Never measures.
 
-use relight::domain::failure::{ProviderError, Surface};
+use relight::internals::domain::failure::{ProviderError, Surface};
 
 /// Bytes of each body.
 const BYTES: usize = 2048;

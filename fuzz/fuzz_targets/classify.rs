@@ -7,7 +7,7 @@
 use std::sync::LazyLock;
 
 use libfuzzer_sys::fuzz_target;
-use relight::{
+use relight::internals::{
     domain::failure::{ProviderError, Surface},
     policy::classify::Classifier,
 };

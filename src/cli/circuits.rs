@@ -2,9 +2,9 @@
 
 use std::{io, process::ExitCode};
 
+use crate::grpc::v1;
 use clap::{Args, Subcommand, ValueEnum};
 use jiff::{Timestamp, tz::TimeZone};
-use relight::grpc::v1;
 
 use super::{
     Output,

@@ -11,15 +11,15 @@ use std::{
     process::ExitCode,
 };
 
-use anyhow::{Context as _, anyhow, bail};
-use clap::{Args, ValueEnum};
-use relight::{
+use crate::{
     domain::{
         clock::wall_now,
         failure::{ProviderError, Surface},
     },
     policy::{classify::Classifier, corpus},
 };
+use anyhow::{Context as _, anyhow, bail};
+use clap::{Args, ValueEnum};
 
 use self::source::Pasted;
 use super::{

@@ -2,9 +2,9 @@
 
 use std::{error::Error, path::PathBuf, time::Duration};
 
+use crate::grpc::v1::{admin_service_client::AdminServiceClient, recovery_service_client::RecoveryServiceClient};
 use anyhow::{Context as _, anyhow, bail};
 use clap::Args;
-use relight::grpc::v1::{admin_service_client::AdminServiceClient, recovery_service_client::RecoveryServiceClient};
 use tonic::{
     Request, Status,
     metadata::{Ascii, MetadataValue},

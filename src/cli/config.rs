@@ -2,8 +2,8 @@
 
 use std::{path::PathBuf, process::ExitCode};
 
+use crate::config::{self, Config, ConfigFaults, Fault, ProcessEnvironment};
 use clap::{Args, Subcommand};
-use relight::config::{self, Config, ConfigFaults, Fault, ProcessEnvironment};
 use serde_json::{Value, json};
 
 use super::{

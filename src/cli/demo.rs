@@ -10,12 +10,12 @@ mod wires;
 
 use std::{io, process::ExitCode, time::Duration};
 
-use anyhow::{Context as _, anyhow};
-use clap::Args;
-use relight::{
+use crate::{
     config::{self, GivenEnvironment, Loaded},
     server::{Listeners, Options, Running},
 };
+use anyhow::{Context as _, anyhow};
+use clap::Args;
 use serde_json::{Value, json};
 
 use self::{

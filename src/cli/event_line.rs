@@ -2,7 +2,7 @@
 //!
 //! The server words its events; only what it leaves to its readers is worded here.
 
-use relight::grpc::v1::{self, recovery_event::Body};
+use crate::grpc::v1::{self, recovery_event::Body};
 
 use super::{
     terminal::{Paint, one_line, span},

@@ -12,14 +12,14 @@ use std::{
     time::Duration,
 };
 
-use anyhow::bail;
-use clap::Args;
-use relight::{
+use crate::{
     domain::units,
     grpc::v1::{
         self, invoke_with_recovery_response::Outcome, recovery_event::Body, stream_with_recovery_request::Start,
     },
 };
+use anyhow::bail;
+use clap::Args;
 use tonic::Streaming;
 use uuid::Uuid;
 

@@ -5,9 +5,9 @@
 
 use std::sync::OnceLock;
 
+use crate::grpc::v1;
 use anyhow::Context as _;
 use prost_reflect::{DescriptorPool, DynamicMessage, SerializeOptions, prost::Message};
-use relight::grpc::v1;
 use serde_json::Value;
 
 /// The message as JSON; `name` is its name within `relight.v1`.

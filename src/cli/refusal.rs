@@ -74,7 +74,7 @@ impl std::error::Error for Refusal {}
 
 #[cfg(test)]
 mod tests {
-    use relight::grpc::{convert::Violations, status};
+    use crate::grpc::{convert::Violations, status};
 
     use super::*;
 

@@ -9,9 +9,9 @@ use std::{
     thread,
 };
 
+use crate::scenarios::{self, Options, Report, Scenario};
 use anyhow::bail;
 use clap::Args;
-use relight::scenarios::{self, Options, Report, Scenario};
 use serde_json::Value;
 
 use super::{

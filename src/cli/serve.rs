@@ -10,9 +10,7 @@ use std::{
     time::Duration,
 };
 
-use anyhow::bail;
-use clap::Args;
-use relight::{
+use crate::{
     config::{
         self, Environment, Loaded, ProcessEnvironment, ServerConfig,
         observe::LogFormat,
@@ -21,6 +19,8 @@ use relight::{
     domain::clock::wall_now,
     server::{Listeners, Options, Running},
 };
+use anyhow::bail;
+use clap::Args;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::{config::tell_faults, terminal::tell};
@@ -175,7 +175,7 @@ impl Stop {
 
 #[cfg(test)]
 mod tests {
-    use relight::config::GivenEnvironment;
+    use crate::config::GivenEnvironment;
 
     use super::*;
 

@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use relight::{
+use crate::{
     config::{Environment as _, ProcessEnvironment},
     domain::units,
 };

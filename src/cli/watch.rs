@@ -4,12 +4,12 @@
 
 use std::{io, process::ExitCode, time::Duration};
 
-use clap::{Args, ValueEnum};
-use jiff::{Timestamp, tz::TimeZone};
-use relight::{
+use crate::{
     config::fault::nearest,
     grpc::v1::{self, watch_recovery_request::Start},
 };
+use clap::{Args, ValueEnum};
+use jiff::{Timestamp, tz::TimeZone};
 use tonic::{Code, Status};
 
 use super::{

@@ -2,7 +2,7 @@
 //!
 //! A value that this version does not know is shown as `unknown`, since a newer server may send one.
 
-use relight::{domain::failure::FailureClass, grpc::v1};
+use crate::{domain::failure::FailureClass, grpc::v1};
 
 /// The class in snake case; `-` where nothing failed.
 pub(super) fn class(number: i32) -> &'static str {

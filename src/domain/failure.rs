@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 pub use self::{
     class::{FailureClass, FailureCode, InvalidRequestDetail},
     facts::{ProviderError, Surface, TransportFault},
-    table::{CircuitEffect, ClassRow},
+    table::CircuitEffect,
 };
 use super::{adaptation::Adaptation, ids::TargetId};
 

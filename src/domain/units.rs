@@ -149,6 +149,7 @@ pub mod optional_duration {
     ///
     /// # Errors
     /// What the serializer reports.
+    #[expect(clippy::ref_option, reason = "serde calls it so")]
     pub fn serialize<S: Serializer>(duration: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
         match duration {
             Some(duration) => super::duration::serialize(duration, serializer),
@@ -173,6 +174,7 @@ pub mod bytes {
     ///
     /// # Errors
     /// When the serializer fails.
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
     pub fn serialize<S: Serializer>(bytes: &u64, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(&super::format_bytes(*bytes))
     }

@@ -24,4 +24,4 @@ pub mod time;
 mod unset;
 pub mod violation;
 
-pub use violation::{FieldViolation, Violations};
+pub use violation::Violations;

@@ -20,8 +20,6 @@ use crate::{
 
 /// How long a lease is good unless renewed.
 pub const LEASE: Duration = Duration::from_secs(10);
-/// How often an owner renews its leases.
-pub const LEASE_RENEWAL: Duration = Duration::from_secs(3);
 /// How long the events of a finished invocation are kept.
 pub const EVENTS_KEPT: Duration = Duration::from_mins(15);
 /// When a lease expires that was released: before every other one.

@@ -64,11 +64,6 @@ impl Delivery {
         !self.fold.blocks().is_empty()
     }
 
-    /// What the running attempt cost so far.
-    pub fn usage(&self) -> Usage {
-        self.usage
-    }
-
     /// Begins another attempt; what was delivered must have been abandoned before.
     pub fn begin_attempt(&mut self) {
         self.numbers.clear();

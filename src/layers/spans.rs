@@ -33,8 +33,8 @@ use opentelemetry_sdk::{
 };
 
 pub use self::{
-    attempt::{AttemptSpan, AttemptTrace, Backoff, Choice},
-    invocation::{Entry, InvocationSpan, InvocationTrace, RpcSpan},
+    attempt::{AttemptSpan, AttemptTrace, Choice},
+    invocation::{Entry, InvocationSpan, InvocationTrace},
     wire::{ChatSpan, ChatStart, HttpSpan},
 };
 use crate::domain::{

@@ -33,7 +33,7 @@ use self::{
 pub use self::{
     permit::{Peek, Permit, Reject},
     setting::{CircuitMode, CircuitPolicy},
-    signal::{FailKind, Signal, signal_for},
+    signal::{FailKind, Signal},
     view::{CircuitSnapshot, CircuitState, Forced, Moved, Transition, opened_words},
 };
 use crate::domain::event::Evidence;

@@ -30,7 +30,7 @@ mod status;
 mod user;
 mod waits;
 
-pub use self::user::{HeaderMatch, RuleFault, UserMatch, UserRule};
+pub use self::user::{RuleFault, UserRule};
 
 use self::{
     engine::{Engine, Found, Scene},

@@ -33,9 +33,9 @@ mod vocabulary;
 
 pub use self::{
     finding::{Finding, Mismatch},
-    note::{is_actionable, note_text},
+    note::note_text,
     patch::history_patch,
-    repair::{INTERRUPTED, repair},
+    repair::repair,
 };
 
 /// Longest note, in characters, whatever the configuration says.
@@ -92,7 +92,7 @@ pub struct InjectionPolicy {
 pub enum Placement {
     /// The attempt carries a note.
     Placed {
-        /// This attempt's own copy of the call, repaired (see [`repair`]).
+        /// This attempt's own copy of the call, repaired (see [`repair()`]).
         call: ModelCall,
         /// The note, at most 400 characters; an excerpt in a tool result is not part of it.
         note: String,

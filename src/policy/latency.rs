@@ -1,8 +1,8 @@
 //! How fast a target answers: percentiles of its first tokens.
 //!
 //! Only the first token is measured: how long an answer takes in all depends on its length, and says nothing about
-//! the target's health. Old samples do not count, so a target that was slow an hour ago is not slow for ever. One
-//! `Latency` per target and `PromptSize`, because a long prompt is slow everywhere.
+//! the target's health. Old samples do not count, so a target that was slow an hour ago is not slow for ever. There is one
+//! `Latency` per target.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -10,8 +10,6 @@ use tokio::time::Instant;
 
 /// The median first token that is assumed of a target nothing is known about.
 pub const GUESSED_P50: Duration = Duration::from_secs(1);
-/// The 95th percentile of the first token that is assumed of a target nothing is known about.
-pub const GUESSED_P95: Duration = Duration::from_secs(5);
 
 /// The most samples that are kept.
 const CAPACITY: usize = 256;
@@ -24,19 +22,6 @@ pub struct Latency {
     samples: VecDeque<(Instant, Duration)>,
     /// The same in ascending order: percentiles are asked for by every attempt, samples come with one.
     sorted: Vec<Duration>,
-}
-
-/// How long a prompt is, coarsely.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum PromptSize {
-    /// Fewer than 1 000 tokens.
-    Short,
-    /// Fewer than 8 000 tokens.
-    Medium,
-    /// Fewer than 32 000 tokens.
-    Long,
-    /// 32 000 tokens or more.
-    Huge,
 }
 
 // === impl Latency ===
@@ -93,24 +78,6 @@ impl Latency {
 
     fn recent(&self, now: Instant) -> impl Iterator<Item = Duration> {
         self.samples.iter().filter(move |(at, _)| !is_old(*at, now)).map(|(_, first_token)| *first_token)
-    }
-}
-
-// === impl PromptSize ===
-
-impl PromptSize {
-    /// Every size.
-    pub const ALL: [Self; 4] = [Self::Short, Self::Medium, Self::Long, Self::Huge];
-
-    /// The size of a prompt of so many tokens.
-    #[must_use]
-    pub const fn of(tokens: u64) -> Self {
-        match tokens {
-            0..1_000 => Self::Short,
-            1_000..8_000 => Self::Medium,
-            8_000..32_000 => Self::Long,
-            32_000.. => Self::Huge,
-        }
     }
 }
 
@@ -178,21 +145,6 @@ mod tests {
             let mut recent: Vec<_> = latency.recent(now).collect();
             recent.sort_unstable();
             assert_eq!(latency.p50(now), recent.get((recent.len() * 50).div_ceil(100) - 1).copied(), "{later}");
-        }
-    }
-
-    #[test]
-    fn a_prompt_has_the_size_of_its_tokens() {
-        for (tokens, size) in [
-            (0, PromptSize::Short),
-            (999, PromptSize::Short),
-            (1_000, PromptSize::Medium),
-            (7_999, PromptSize::Medium),
-            (8_000, PromptSize::Long),
-            (31_999, PromptSize::Long),
-            (32_000, PromptSize::Huge),
-        ] {
-            assert_eq!(PromptSize::of(tokens), size, "{tokens}");
         }
     }
 }

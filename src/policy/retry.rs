@@ -23,7 +23,7 @@ mod settings;
 mod stop;
 
 pub use self::{
-    remedies::{Counter, Pace, Remedies, Restriction, remedies},
+    remedies::{Counter, Pace, Remedies, remedies},
     settings::{HARD_CAP_ATTEMPTS, MAX_RETRIES, ParkPolicy, RetryPolicy},
     stop::StopReason,
 };

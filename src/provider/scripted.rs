@@ -24,10 +24,7 @@ use crate::domain::{
     wire::WireCall,
 };
 
-pub use self::script::{
-    AnswerStep, BreakStep, Chance, Malformed, Outage, Play, Script, SlowStep, StatusStep, Step, ToolCallStep,
-    UsageStep, WhenToldStep,
-};
+pub use self::script::{Outage, Script, Step};
 
 /// Words of Relight's notes by which a scripted model sees that it was told of a failure.
 const TOLD: [&str; 2] = ["previous model call failed", "previous call failed"];

@@ -20,7 +20,7 @@ const LEVELS: &[&[&str]] = &[
     &["grpc", "front"],
     &["server"],
     &["cli"],
-    &["main"],
+    &["main", "internals"],
 ];
 
 /// Outside crates that may be named in their homes only (a path prefix below `src/`).
@@ -195,11 +195,39 @@ fn no_module_is_named_for_nothing() {
 fn the_map_in_lib_rs_names_every_module() {
     let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("src/lib.rs")).unwrap();
     let mut faults = BTreeMap::new();
-    for line in text.lines().filter_map(|line| line.strip_prefix("pub mod ")) {
+    for line in text.lines().filter_map(|line| line.trim_start_matches("pub ").strip_prefix("mod ")) {
         let module = line.trim_end_matches(';');
         if !text.contains(&format!("[`{module}`]")) {
             faults.insert(module.to_owned(), "is not in the map");
         }
     }
     assert!(faults.is_empty(), "{faults:?}");
+}
+
+/// The compiler reports unused code only where nothing outside could use it.
+#[test]
+fn nothing_is_public_but_the_command_line_and_what_tests_use() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let map = fs::read_to_string(root.join("src/lib.rs")).unwrap();
+    let public: Vec<_> = map.lines().filter(|line| line.starts_with("pub ")).collect();
+    assert_eq!(public, ["pub mod cli;", "pub mod internals;"]);
+    let users: Vec<String> = ["tests", "benches", "examples", "fuzz/fuzz_targets"]
+        .iter()
+        .flat_map(|folder| sources(folder))
+        .map(|path| fs::read_to_string(path).unwrap())
+        .filter(|text| text.contains("relight::internals"))
+        .collect();
+    let internals = fs::read_to_string(root.join("src/internals.rs")).unwrap();
+    let code: String = code_lines(&internals).map(|(_, line)| line).collect::<Vec<_>>().join(" ");
+    let mut unused = Vec::new();
+    for exported in code.split("pub use ").skip(1).filter_map(|rest| rest.split(';').next()) {
+        let names = exported.rsplit_once("::{").or_else(|| exported.rsplit_once("::")).unwrap().1;
+        for name in names.split([',', '}']).map(str::trim).filter(|name| !name.is_empty()) {
+            let is_word = |text: &str| text.split(|c: char| !c.is_alphanumeric() && c != '_').any(|word| word == name);
+            if !users.iter().any(|text| is_word(text)) {
+                unused.push(name.to_owned());
+            }
+        }
+    }
+    assert!(unused.is_empty(), "src/internals.rs exports what no test uses: {unused:?}");
 }

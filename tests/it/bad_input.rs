@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use relight::grpc::v1::{
+use relight::internals::grpc::v1::{
     FailureClass, Invocation, InvokeWithRecoveryRequest, Overrides, invoke_with_recovery_response::Outcome,
 };
 use tonic::Code;

@@ -1,6 +1,6 @@
 //! A broken wire is not told to the model as its own fault; what the model wrote wrongly is.
 
-use relight::{
+use relight::internals::{
     domain::target::Dialect,
     wire_server::answers::{self, gemini},
 };

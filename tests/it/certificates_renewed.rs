@@ -3,7 +3,7 @@
 use std::{fs, path::Path, sync::Arc, time::Duration};
 
 use rcgen::{Certificate, ExtendedKeyUsagePurpose, KeyPair};
-use relight::{
+use relight::internals::{
     config::{GivenEnvironment, load},
     grpc::v1::{
         GetInvocationRequest, InvokeWithRecoveryRequest, RecoveryEvent, WatchRecoveryRequest, get_invocation_request,
@@ -84,7 +84,7 @@ impl Secured {
         endpoint.tls_config(tls).unwrap().connect().await
     }
 
-    async fn watch(&self, client: Channel) -> Streaming<relight::grpc::v1::WatchRecoveryResponse> {
+    async fn watch(&self, client: Channel) -> Streaming<relight::internals::grpc::v1::WatchRecoveryResponse> {
         let request = WatchRecoveryRequest { filter: None, start: Some(Start::Live(true)) };
         let mut stream = RecoveryServiceClient::new(client).watch_recovery(request).await.unwrap().into_inner();
         // The first message is a bookmark: nothing after it is missed.
@@ -133,7 +133,7 @@ async fn invoked(client: &Channel) -> Result<String, tonic::Status> {
 
 /// Reads until `wanted` says that an event is the one.
 async fn until<T>(
-    events: &mut Streaming<relight::grpc::v1::WatchRecoveryResponse>,
+    events: &mut Streaming<relight::internals::grpc::v1::WatchRecoveryResponse>,
     wanted: impl Fn(&Body) -> Option<T>,
 ) -> T {
     let reading = async {
@@ -147,7 +147,7 @@ async fn until<T>(
     tokio::time::timeout(PATIENCE, reading).await.expect("the event in time")
 }
 
-async fn changed(events: &mut Streaming<relight::grpc::v1::WatchRecoveryResponse>) -> Vec<String> {
+async fn changed(events: &mut Streaming<relight::internals::grpc::v1::WatchRecoveryResponse>) -> Vec<String> {
     let reloaded = |body: &Body| match body {
         Body::ConfigurationReloaded(event) => Some(event.changed_paths.clone()),
         _ => None,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use relight::grpc::v1::GetStatusRequest;
+use relight::internals::grpc::v1::GetStatusRequest;
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use relight::grpc::v1::{GetStatusRequest, admin_service_client::AdminServiceClient};
+use relight::internals::grpc::v1::{GetStatusRequest, admin_service_client::AdminServiceClient};
 use serde_json::Value;
 use tokio::{
     io::{AsyncBufReadExt as _, BufReader, Lines},

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use relight::{
+use relight::internals::{
     config::{GivenEnvironment, load_text},
     grpc::v1::{
         Failure, GateKind, GetStatusRequest, ListTargetsRequest, ResetCircuitRequest, ServiceState,

@@ -10,7 +10,7 @@ use std::{
 };
 
 use prost_reflect::{DescriptorPool, DynamicMessage, Kind, ReflectMessage as _, Value as Field};
-use relight::grpc::v1::{
+use relight::internals::grpc::v1::{
     CircuitForce, ClassifyFailureRequest, DESCRIPTORS, ForceCircuitRequest, GetInvocationRequest, GetStatusRequest,
     GetThreadRequest, Header, InjectionMode, Invocation, InvokeWithRecoveryRequest, ListTargetsRequest, Overrides,
     ResetCircuitRequest, StreamWithRecoveryRequest, ToolDefinition, WatchRecoveryRequest, get_invocation_request,

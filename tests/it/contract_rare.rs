@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use relight::{
+use relight::internals::{
     config::{GivenEnvironment, load_text},
     domain::target::Dialect,
     grpc::v1::{
@@ -49,7 +49,7 @@ fn after_a_tool(is_error: bool) -> Vec<Message> {
     question().into_iter().chain(turns).collect()
 }
 
-fn with_history(messages: Vec<Message>) -> relight::grpc::v1::Invocation {
+fn with_history(messages: Vec<Message>) -> relight::internals::grpc::v1::Invocation {
     let mut invocation = asking("");
     if let Some(Call::Model(ModelCall { messages: asked, tools, .. })) = &mut invocation.call {
         *asked = messages;
@@ -231,7 +231,7 @@ async fn a_server_that_drains_says_so_in_its_status() {
     // With its pause between the report and the end of connections.
     let running = Running::start(&loaded, listeners, &Options::default()).await.unwrap();
     let channel = Channel::from_shared(format!("http://{}", running.address)).unwrap().connect().await.unwrap();
-    let mut calls = relight::grpc::v1::recovery_service_client::RecoveryServiceClient::new(channel.clone());
+    let mut calls = relight::internals::grpc::v1::recovery_service_client::RecoveryServiceClient::new(channel.clone());
     let request = InvokeWithRecoveryRequest { invocation: Some(asking("Hello")) };
     let mut call = JoinSet::new();
     call.spawn(async move { calls.invoke_with_recovery(request).await });

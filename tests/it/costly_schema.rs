@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use relight::grpc::v1::{
+use relight::internals::grpc::v1::{
     Invocation, ResponseFormat, ResponseFormatKind, ToolDefinition, invocation::Call,
     invoke_with_recovery_response::Outcome as End,
 };

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use relight::grpc::v1::{Invocation, InvokeWithRecoveryResponse, Overrides, invoke_with_recovery_response::Outcome};
+use relight::internals::grpc::v1::{
+    Invocation, InvokeWithRecoveryResponse, Overrides, invoke_with_recovery_response::Outcome,
+};
 use tokio::time::Instant;
 
 use crate::{

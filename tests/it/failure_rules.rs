@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path};
 
-use relight::grpc::v1::{ClassifyFailureRequest, FailureClass, invoke_with_recovery_response::Outcome};
+use relight::internals::grpc::v1::{ClassifyFailureRequest, FailureClass, invoke_with_recovery_response::Outcome};
 
 use crate::{
     cli_binary::run,

@@ -1,7 +1,7 @@
 //! A client of the chat completions API needs nothing but another base URL: documents, lists, errors, keys, drain.
 
 use hyper::Method;
-use relight::domain::failure::FailureClass;
+use relight::internals::domain::failure::FailureClass;
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
 

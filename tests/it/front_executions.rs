@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use hyper::Method;
-use relight::grpc::v1::{
+use relight::internals::grpc::v1::{
     CancelInvocationRequest, GetInvocationRequest, GetThreadRequest, InvocationState, cancel_invocation_request,
     get_invocation_request, recovery_service_client::RecoveryServiceClient,
 };

@@ -8,7 +8,7 @@ use std::{sync::Arc, time::Duration};
 use axum::{Router, body::Body, http::HeaderMap};
 use http_body_util::BodyExt as _;
 use hyper::Request;
-use relight::{
+use relight::internals::{
     config::{GivenEnvironment, load_text},
     domain::{event::EventBody, ids::TenantId},
     engine::Engine,

@@ -6,7 +6,7 @@ use http_body_util::{BodyExt as _, Full};
 use hyper::{Request, body::Bytes};
 use hyper_util::{client::legacy::Client, rt::TokioExecutor};
 use rcgen::{CertificateParams, ExtendedKeyUsagePurpose, Issuer, KeyPair};
-use relight::{
+use relight::internals::{
     config::{GivenEnvironment, load_text},
     server::{Listeners, Options, Running},
 };

@@ -12,7 +12,7 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-use relight::{
+use relight::internals::{
     domain::ids::InvocationId,
     policy::dice::Dice,
     wire_server::answers::openai::{chunk, usage_chunk},

@@ -1,6 +1,6 @@
 //! Notes on the wire: where they stand by what is known of a model, and that they never cost a request.
 
-use relight::{
+use relight::internals::{
     domain::target::Dialect,
     grpc::v1::{
         Attempt, FailureClass, InjectionSkipReason, InvokeWithRecoveryResponse, ModelCall, RecoveryStrategy,

@@ -15,7 +15,7 @@ mod threads;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use jiff::Timestamp;
-use relight::{
+use relight::internals::{
     config::observe::JournalMode,
     domain::{
         completion::{BlockKind, Completion, FinishReason, Usage},

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use relight::grpc::v1::{
+use relight::internals::grpc::v1::{
     ClassifyFailureRequest, FailureClass, FailureCode, Header, InvalidRequestDetail, RecoveryStrategy, WaitSource,
     recovery_service_client::RecoveryServiceClient,
 };

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use relight::{
+use relight::internals::{
     domain::clock,
     engine::Rejection,
     grpc::v1::{

@@ -1,6 +1,6 @@
 //! The note that a model gets about a failure: the promised sentence to the letter, with the failure's message if wanted.
 
-use relight::grpc::v1::{
+use relight::internals::grpc::v1::{
     InjectionSkipReason, Invocation, InvokeWithRecoveryResponse, ToolDefinition, invocation::Call,
     invoke_with_recovery_response::Outcome,
 };

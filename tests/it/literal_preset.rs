@@ -1,6 +1,6 @@
 //! `preset: literal`: the promised sentences, numbers and defaults, each as a caller or operator meets it.
 
-use relight::{
+use relight::internals::{
     config::{Config, GivenEnvironment, load_text},
     domain::ids::{Operation, RouteName},
     grpc::v1::{
@@ -46,7 +46,7 @@ async fn failure(relight: &Relight, max_retries: u32) -> Failure {
 }
 
 async fn target(relight: &Relight) -> Target {
-    let request = relight::grpc::v1::ListTargetsRequest::default();
+    let request = relight::internals::grpc::v1::ListTargetsRequest::default();
     relight.admin().list_targets(request).await.unwrap().into_inner().targets.remove(0)
 }
 
@@ -167,7 +167,7 @@ async fn a_route_may_wait_for_ten_minutes() {
     let mut stream = start(relight.recovery(), asking("Hello")).await.unwrap();
     folding.follow(&mut stream, 1).await;
     let ends = folding.accepted.unwrap().deadline.unwrap().seconds;
-    let left = ends - relight::domain::clock::wall_now().as_second();
+    let left = ends - relight::internals::domain::clock::wall_now().as_second();
     assert!((500..=600).contains(&left), "{left} s");
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use relight::grpc::v1::{Attempt, Overrides, invoke_with_recovery_response::Outcome};
+use relight::internals::grpc::v1::{Attempt, Overrides, invoke_with_recovery_response::Outcome};
 use serde_json::json;
 
 use crate::support::{
@@ -124,7 +124,7 @@ async fn a_caller_may_have_five_retries_and_no_more() {
     }
     assert_eq!(upstream.requests().len(), 6);
     invocation.overrides = Some(Overrides { max_retries: Some(6), ..Overrides::default() });
-    let request = relight::grpc::v1::InvokeWithRecoveryRequest { invocation: Some(invocation) };
+    let request = relight::internals::grpc::v1::InvokeWithRecoveryRequest { invocation: Some(invocation) };
     let refused = relight.recovery().invoke_with_recovery(request).await.unwrap_err();
     assert_eq!(refused.code(), tonic::Code::InvalidArgument, "{refused:?}");
 }

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use relight::grpc::v1::{
+use relight::internals::grpc::v1::{
     GetInvocationRequest, GetThreadRequest, Invocation, InvocationState, InvokeWithRecoveryRequest, RequestDisposition,
     get_invocation_request, invoke_with_recovery_response::Outcome,
 };

@@ -6,7 +6,7 @@ use http_body_util::{BodyExt as _, Full};
 use hyper::{Request, body::Bytes};
 use hyper_util::{client::legacy::Client, rt::TokioExecutor};
 use prost::Message as _;
-use relight::grpc::v1::{Invocation, InvokeWithRecoveryRequest, ModelCall, Sampling, invocation::Call};
+use relight::internals::grpc::v1::{Invocation, InvokeWithRecoveryRequest, ModelCall, Sampling, invocation::Call};
 use sqlx::{Connection as _, Row as _, SqliteConnection, sqlite::SqliteConnectOptions};
 use tokio::process::Command;
 use tonic::Code;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures_util::{StreamExt as _, future::join_all, stream};
-use relight::grpc::v1::{
+use relight::internals::grpc::v1::{
     FailureClass, GetInvocationRequest, InvokeWithRecoveryRequest, InvokeWithRecoveryResponse, get_invocation_request,
     invoke_with_recovery_response::Outcome, recovery_service_client::RecoveryServiceClient,
 };

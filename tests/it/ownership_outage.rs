@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use relight::grpc::v1::RewindMode;
+use relight::internals::grpc::v1::RewindMode;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpStream,

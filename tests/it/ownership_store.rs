@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use relight::grpc::v1::{
+use relight::internals::grpc::v1::{
     GetStatusRequest, Invocation, InvokeWithRecoveryRequest, ServiceState, invoke_with_recovery_response::Outcome,
     watch_recovery_request::Start,
 };

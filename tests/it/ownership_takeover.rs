@@ -2,7 +2,9 @@
 
 use std::{path::Path, time::Duration};
 
-use relight::grpc::v1::{Invocation, InvokeWithRecoveryRequest, RewindMode, invoke_with_recovery_response::Outcome};
+use relight::internals::grpc::v1::{
+    Invocation, InvokeWithRecoveryRequest, RewindMode, invoke_with_recovery_response::Outcome,
+};
 use sqlx::{Connection as _, Executor as _, SqliteConnection};
 use tokio::time::{Instant, sleep, timeout};
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use relight::grpc::v1::{
+use relight::internals::grpc::v1::{
     CircuitForce, Failure, ForceCircuitRequest, GetStatusRequest, Invocation, InvokeWithRecoveryRequest,
     InvokeWithRecoveryResponse, Overrides, RecoveryEventFilter, WatchRecoveryRequest,
     invoke_with_recovery_response::Outcome, recovery_event::Body, watch_recovery_request::Start,
@@ -182,7 +182,7 @@ async fn routes_need_no_default_where_all_callers_name_one() {
     let relight = Relight::start(&yaml).await;
     let on_left = Invocation { route: "left".to_owned(), ..asking("Hello") };
     assert!(matches!(relight.invoke(on_left).await.outcome, Some(Outcome::Completion(_))));
-    let request = relight::grpc::v1::InvokeWithRecoveryRequest { invocation: Some(asking("Hello")) };
+    let request = relight::internals::grpc::v1::InvokeWithRecoveryRequest { invocation: Some(asking("Hello")) };
     let refused = relight.recovery().invoke_with_recovery(request).await.unwrap_err();
     assert!(refused.message().contains("no route was named"), "{refused:?}");
 }

@@ -1,6 +1,6 @@
 //! What a target refuses about a request is changed once, and told: over real sockets, through the whole stack.
 
-use relight::{
+use relight::internals::{
     domain::target::Dialect,
     grpc::v1::{
         Attempt, AttemptCause, FailureClass, InvokeWithRecoveryResponse, Message, ModelCall, Opaque, Part,

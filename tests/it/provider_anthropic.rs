@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use relight::{
+use relight::internals::{
     domain::{
         completion::{BlockKind, Delta, Exactness, FinishReason, Usage},
         failure::{Surface, TransportFault},
@@ -312,7 +312,7 @@ async fn a_request_carries_key_version_and_its_own_path() {
     given.credentials.insert("oauth".to_owned(), "sk-ant-oat-2".into());
     given.extra_headers.insert("anthropic-beta".to_owned(), "some-beta".to_owned());
     let root = upstream.base_url().trim_end_matches("/v1").to_owned();
-    let asked = |given: &relight::provider::ProviderSpec, credential: &str| {
+    let asked = |given: &relight::internals::provider::ProviderSpec, credential: &str| {
         let mut call = attempt_in(ANTHROPIC, asking("Hi"));
         Arc::make_mut(&mut call.target).credential = credential.into();
         let providers = providers(given.clone());
@@ -324,7 +324,8 @@ async fn a_request_carries_key_version_and_its_own_path() {
     assert!(
         missing.failed().message.as_deref().unwrap().contains("no credential is configured under the name `other`")
     );
-    let keyless = relight::provider::ProviderSpec { api_key_header: KeyHeader::None, base_url: root, ..given };
+    let keyless =
+        relight::internals::provider::ProviderSpec { api_key_header: KeyHeader::None, base_url: root, ..given };
     assert_eq!(asked(&keyless, "main").await.error, None);
     let requests = upstream.requests();
     let heads: Vec<_> =

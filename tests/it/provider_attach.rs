@@ -11,7 +11,7 @@ use std::{
 };
 
 use futures_util::StreamExt as _;
-use relight::{
+use relight::internals::{
     domain::{
         completion::{Break, Delta},
         failure::TransportFault,

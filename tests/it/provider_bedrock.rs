@@ -4,7 +4,7 @@ mod signature;
 
 use std::sync::Arc;
 
-use relight::{
+use relight::internals::{
     domain::{
         completion::{BlockKind, Delta, Exactness, FinishReason, Usage},
         failure::{Surface, TransportFault},
@@ -345,7 +345,7 @@ async fn parameters_media_tools_and_instructions_are_in_the_words_of_the_api() {
 #[tokio::test]
 async fn a_model_that_takes_nothing_beside_results_gets_the_users_words_inside_the_last_one() {
     let upstream = Upstream::start().await;
-    let turn = relight::domain::message::ToolCall {
+    let turn = relight::internals::domain::message::ToolCall {
         id: "a".into(),
         name: "search".into(),
         arguments: "{}".into(),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use relight::{
+use relight::internals::{
     domain::{
         completion::FinishReason,
         failure::{Failure, FailureClass},

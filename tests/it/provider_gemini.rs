@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use relight::{
+use relight::internals::{
     domain::{
         completion::{BlockKind, Delta, Exactness, FinishReason, Usage},
         failure::{Surface, TransportFault},

@@ -1,10 +1,10 @@
 //! An answer of a chat completions server is whole, or it is an error that says what is wrong: over real sockets.
 
-use relight::domain::{
+use relight::internals::domain::{
     completion::{BlockKind, Delta, Exactness, FinishReason},
     failure::{Surface, TransportFault},
 };
-use relight::provider::{KeyHeader, ProviderSpec};
+use relight::internals::provider::{KeyHeader, ProviderSpec};
 use secrecy::SecretString;
 use serde_json::{Value, json};
 

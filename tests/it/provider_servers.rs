@@ -3,7 +3,7 @@
 //! The fixtures are written from what each server documents. Everything goes through the whole stack, so that what is
 //! known of a server by its family alone is part of what is tested.
 
-use relight::grpc::v1::{
+use relight::internals::grpc::v1::{
     Completion, FailureClass, FinishReason, InvokeWithRecoveryResponse, ModelCall, Part, ToolDefinition,
     invocation::Call, invoke_with_recovery_response::Outcome, part::Content,
 };

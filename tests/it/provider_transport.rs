@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use futures_util::StreamExt as _;
-use relight::{
+use relight::internals::{
     domain::{
         completion::{Delta, FinishReason},
         failure::{Surface, TransportFault},

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use relight::grpc::v1::{
+use relight::internals::grpc::v1::{
     FailureClass, Overrides, RecoveryStrategy, invoke_with_recovery_response::Outcome, watch_recovery_request::Start,
 };
 
@@ -198,7 +198,7 @@ async fn a_client_that_goes_away_cancels_the_upstream_request() {
     let mut client = relight.recovery();
     let mut calls = tokio::task::JoinSet::new();
     calls.spawn(async move {
-        let request = relight::grpc::v1::InvokeWithRecoveryRequest { invocation: Some(asking("Hello")) };
+        let request = relight::internals::grpc::v1::InvokeWithRecoveryRequest { invocation: Some(asking("Hello")) };
         client.invoke_with_recovery(request).await
     });
     upstream.await_request(1).await;
@@ -239,7 +239,7 @@ async fn the_deadline_is_never_overrun_and_never_slept_through() {
 
 #[tokio::test]
 async fn malformed_tool_arguments_are_told_to_the_model_which_then_does_better() {
-    use relight::grpc::v1::{ToolDefinition, invocation::Call};
+    use relight::internals::grpc::v1::{ToolDefinition, invocation::Call};
     let upstream = Upstream::start().await;
     upstream
         .push(Reply::tool_call("search", "{\"query\": \"unf"))

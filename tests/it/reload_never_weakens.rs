@@ -2,7 +2,7 @@
 
 use std::{path::Path, process::Stdio, time::Duration};
 
-use relight::grpc::v1::{
+use relight::internals::grpc::v1::{
     CircuitForce, ConfigurationReloadedEvent, ForceCircuitRequest, GetStatusRequest, GetStatusResponse,
     InvokeWithRecoveryRequest, WatchRecoveryRequest, WatchRecoveryResponse, admin_service_client::AdminServiceClient,
     recovery_event::Body, recovery_service_client::RecoveryServiceClient, watch_recovery_request::Start,

@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use relight::{
+use relight::internals::{
     domain::{circuit::GateKind, event::EventBody, failure::FailureClass, ids::Cursor},
     events::Reading,
     policy::{
@@ -208,7 +208,7 @@ async fn a_longer_retry_after_is_never_shortened_by_a_later_shorter_one() {
 }
 
 /// Virtual time from dropping a call to the event that says so.
-async fn cancel(stand: &Stand, call: relight::layers::ProgressStream) -> Duration {
+async fn cancel(stand: &Stand, call: relight::internals::layers::ProgressStream) -> Duration {
     let mut reader = stand.events.live();
     let dropped = Instant::now();
     drop(call);
@@ -252,7 +252,7 @@ async fn cancellation_reaches_a_sleeping_call() {
 async fn cancellation_reaches_a_parked_call() {
     let stand = Stand::new(Settings::default(), |_, _| Plays::status(503));
     trip(&stand).await;
-    stand.state(0).force(relight::policy::circuit::Forced::Auto, None, "");
+    stand.state(0).force(relight::internals::policy::circuit::Forced::Auto, None, "");
     let mut call = stand.begin().await.unwrap();
     follow_for(&mut call, SECOND / 10).await;
     assert_eq!(stand.targets.parked(), 1);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use relight::scenarios::{self, Options, Report, Scenario};
+use relight::internals::scenarios::{self, Options, Report, Scenario};
 
 /// Without the references, which no gate asks for.
 const ALONE: Options = Options { seed: 1, rate: None, length: None, references: false };

@@ -1,6 +1,6 @@
 //! A provider's error may repeat the key that it was sent, and the prompt: neither leaves where it may not.
 
-use relight::grpc::v1::{invoke_with_recovery_response::Outcome, watch_recovery_request::Start};
+use relight::internals::grpc::v1::{invoke_with_recovery_response::Outcome, watch_recovery_request::Start};
 use serde_json::json;
 
 use crate::support::{

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use relight::grpc::v1::{InvokeWithRecoveryRequest, invoke_with_recovery_response::Outcome};
+use relight::internals::grpc::v1::{InvokeWithRecoveryRequest, invoke_with_recovery_response::Outcome};
 use serde_json::json;
 use tokio::time::Instant;
 

@@ -8,7 +8,7 @@ mod probes;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use relight::{
+use relight::internals::{
     config::{GivenEnvironment, load_text, schema},
     domain::units,
 };

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use relight::grpc::v1::{InvokeWithRecoveryResponse, Overrides, invoke_with_recovery_response::Outcome};
+use relight::internals::grpc::v1::{InvokeWithRecoveryResponse, Overrides, invoke_with_recovery_response::Outcome};
 use serde_json::json;
 use tokio::time::Instant;
 
@@ -50,7 +50,7 @@ async fn calls_that_hang_keep_no_others_waiting() {
     let hanging = join_all((0..40).map(|_| {
         let overrides = Overrides { max_retries: Some(0), ..Overrides::default() };
         let invocation = asking("hang");
-        relight.invoke(relight::grpc::v1::Invocation { overrides: Some(overrides), ..invocation })
+        relight.invoke(relight::internals::grpc::v1::Invocation { overrides: Some(overrides), ..invocation })
     }));
     let healthy = async {
         upstream.await_request(40).await;

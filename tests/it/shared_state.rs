@@ -1,6 +1,6 @@
 //! What all callers share: one circuit per target, its probes, and what an operator sees and turns.
 
-use relight::grpc::v1::{
+use relight::internals::grpc::v1::{
     CircuitForce, CircuitState, FailureClass, ForceCircuitRequest, GetStatusRequest, ListTargetsRequest, Overrides,
     ResetCircuitRequest, RewindMode, ServiceState, Target, WaitSource, invoke_with_recovery_response::Outcome,
     recovery_event::Body, watch_recovery_request::Start,
@@ -22,7 +22,7 @@ async fn target(relight: &Relight, id: &str) -> Target {
 }
 
 fn circuit_state(target: &Target) -> CircuitState {
-    target.circuit.as_ref().map_or(CircuitState::Unspecified, relight::grpc::v1::Circuit::state)
+    target.circuit.as_ref().map_or(CircuitState::Unspecified, relight::internals::grpc::v1::Circuit::state)
 }
 
 #[tokio::test]
@@ -70,7 +70,7 @@ async fn at_half_open_a_hundred_callers_send_no_more_probes_than_allowed() {
         let relight = std::sync::Arc::clone(&relight);
         callers.spawn(async move {
             let mut invocation = crate::support::relight::asking("Hello");
-            let overrides = relight::grpc::v1::Overrides { deadline_ms: Some(3000), ..Default::default() };
+            let overrides = relight::internals::grpc::v1::Overrides { deadline_ms: Some(3000), ..Default::default() };
             invocation.overrides = Some(overrides);
             relight.invoke(invocation).await
         });

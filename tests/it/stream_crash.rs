@@ -2,7 +2,7 @@
 
 use std::{path::Path, time::Duration};
 
-use relight::grpc::v1::{RewindMode, recovery_service_client::RecoveryServiceClient};
+use relight::internals::grpc::v1::{RewindMode, recovery_service_client::RecoveryServiceClient};
 use serde_json::Value;
 use tokio::{
     io::{AsyncBufReadExt as _, BufReader},

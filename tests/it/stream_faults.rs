@@ -2,7 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test ends where its world fails")]
 
-use relight::grpc::v1::{FailureClass, RewindMode};
+use relight::internals::grpc::v1::{FailureClass, RewindMode};
 use serde_json::json;
 
 use crate::{
@@ -112,7 +112,7 @@ async fn every_failure_is_told_in_its_order_and_none_takes_another_s_place() {
     let relight = Relight::start(&one_target(&upstream)).await;
     let (folding, _) = Folding::all(relight.recovery(), streaming("Hello", RewindMode::Rewind)).await;
     let told: Vec<FailureClass> =
-        folding.terminal.unwrap().attempts.iter().map(relight::grpc::v1::Attempt::failure_class).collect();
+        folding.terminal.unwrap().attempts.iter().map(relight::internals::grpc::v1::Attempt::failure_class).collect();
     assert_eq!(told, [FailureClass::Overloaded, FailureClass::StreamInterrupted, FailureClass::Authentication]);
 }
 

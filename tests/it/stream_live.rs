@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use relight::grpc::v1::{
+use relight::internals::grpc::v1::{
     CancelInvocationRequest, GetInvocationRequest, Invocation, InvocationState, Overrides, RecoveryStrategy,
     RequestDisposition, Resumable, RewindMode, cancel_invocation_request, get_invocation_request, terminal::Outcome,
 };

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures_util::{StreamExt as _, stream};
-use relight::grpc::v1::{
+use relight::internals::grpc::v1::{
     RewindMode, StreamWithRecoveryResponse, recovery_service_client::RecoveryServiceClient, stream_event::Body,
 };
 use tonic::{

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use relight::grpc::v1::{
+use relight::internals::grpc::v1::{
     InvokeWithRecoveryRequest, RequestDisposition, Resume, RewindMode, StreamCursor, StreamWithRecoveryRequest,
     invoke_with_recovery_response::Outcome, resume, stream_with_recovery_request::Start,
 };
@@ -104,7 +104,8 @@ async fn a_finished_stream_is_replayed_from_any_cursor() {
             if event.seq > 0 {
                 seqs.push(event.seq);
             }
-            terminals += usize::from(matches!(event.body, Some(relight::grpc::v1::stream_event::Body::Terminal(_))));
+            terminals +=
+                usize::from(matches!(event.body, Some(relight::internals::grpc::v1::stream_event::Body::Terminal(_))));
             if seq == 0 {
                 folding.fold(event);
             }
@@ -147,7 +148,10 @@ async fn one_request_id_is_one_invocation_however_often_it_is_sent_at_once() {
     let replayed = relight.invoke(invocation.clone()).await;
     assert_eq!(replayed.disposition(), RequestDisposition::Replay);
     let other = InvokeWithRecoveryRequest {
-        invocation: Some(relight::grpc::v1::Invocation { request_id: "same".to_owned(), ..asking("Something else") }),
+        invocation: Some(relight::internals::grpc::v1::Invocation {
+            request_id: "same".to_owned(),
+            ..asking("Something else")
+        }),
     };
     let refused = relight.recovery().invoke_with_recovery(other).await.unwrap_err();
     assert_eq!(refused.code(), Code::AlreadyExists);
@@ -165,7 +169,7 @@ async fn an_invocation_that_is_not_resumable_does_not_outlive_its_client() {
     upstream.await_cancel(1).await;
     folding.insist(&relight.recovery()).await;
     let outcome = folding.terminal.unwrap().outcome.unwrap();
-    assert!(matches!(outcome, relight::grpc::v1::terminal::Outcome::Cancelled(_)), "{outcome:?}");
+    assert!(matches!(outcome, relight::internals::grpc::v1::terminal::Outcome::Cancelled(_)), "{outcome:?}");
     assert_eq!(upstream.requests().len(), 1);
 }
 

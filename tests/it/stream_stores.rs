@@ -2,7 +2,7 @@
 
 use std::{path::Path, time::Duration};
 
-use relight::grpc::v1::{
+use relight::internals::grpc::v1::{
     FailureCode, GetThreadRequest, GetThreadResponse, Invocation, InvokeWithRecoveryRequest,
     invoke_with_recovery_response::Outcome,
 };
@@ -197,7 +197,7 @@ async fn a_postgres_that_stops_is_told_of_and_found_again() {
     let upstream = Upstream::start().await;
     upstream.otherwise(Reply::text("Fine."));
     let relight = served(&upstream, &Store::Postgres(database.clone())).await;
-    let start = relight::grpc::v1::watch_recovery_request::Start::Live(true);
+    let start = relight::internals::grpc::v1::watch_recovery_request::Start::Live(true);
     let mut watch = relight.watch(start).await;
     database.close().await;
     let failed = relight.invoke(on_thread("Second?")).await;

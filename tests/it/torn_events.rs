@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use relight::{
+use relight::internals::{
     domain::{completion::FinishReason, failure::TransportFault, target::Dialect},
     provider::Providers,
     wire_server::answers::{anthropic, bedrock, gemini, openai, responses},

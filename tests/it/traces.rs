@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use relight::grpc::v1::InvokeWithRecoveryRequest;
+use relight::internals::grpc::v1::InvokeWithRecoveryRequest;
 
 use crate::{
     recovery::one_target,

@@ -1,6 +1,6 @@
 //! A verdict as people and programs read it.
 
-use relight::{
+use crate::{
     domain::failure::InvalidRequestDetail,
     policy::{
         classify::Verdict,

@@ -2,7 +2,7 @@
 //!
 //! Each promise is checked against what the caller really got, so that the demo cannot show what is not so.
 
-use relight::grpc::v1::{self, FailureClass, WaitSource, recovery_event::Body};
+use crate::grpc::v1::{self, FailureClass, WaitSource, recovery_event::Body};
 
 use super::{stage::Played, wires::Wires};
 

@@ -2,9 +2,7 @@
 
 use std::{io, net::SocketAddr, time::Duration};
 
-use anyhow::{Context as _, bail};
-use jiff::Timestamp;
-use relight::{
+use crate::{
     domain::clock::wall_now,
     grpc::v1::{
         self, invoke_with_recovery_response::Outcome, recovery_event::Body,
@@ -12,6 +10,8 @@ use relight::{
     },
     wire_server::Request,
 };
+use anyhow::{Context as _, bail};
+use jiff::Timestamp;
 use tokio::time::Instant;
 use tonic::{
     Streaming,

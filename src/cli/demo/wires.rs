@@ -5,8 +5,7 @@
 
 use std::io;
 
-use clap::ValueEnum;
-use relight::{
+use crate::{
     domain::target::Dialect,
     grpc::v1::{FailureClass, FinishReason, RecoveryStrategy, WaitSource, invoke_with_recovery_response::Outcome},
     wire_server::{
@@ -14,6 +13,7 @@ use relight::{
         answers::{self, Answers},
     },
 };
+use clap::ValueEnum;
 use serde_json::Value;
 
 use super::{

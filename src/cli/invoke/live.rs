@@ -9,14 +9,14 @@ use std::{
     time::Duration,
 };
 
-use anyhow::bail;
-use relight::{
+use crate::{
     domain::completion::BlockKind,
     grpc::{
         folder::{Change, Folder},
         v1::{self, stream_event::Body, stream_with_recovery_request::Start},
     },
 };
+use anyhow::bail;
 use tokio::time::{Instant, sleep};
 use tonic::{Code, Streaming};
 

@@ -9,7 +9,7 @@ use std::{
     path::PathBuf,
 };
 
-use relight::config::{Environment as _, ProcessEnvironment};
+use crate::config::{Environment as _, ProcessEnvironment};
 
 /// The file, where there is a place for one.
 #[derive(Debug)]

@@ -1,6 +1,6 @@
 //! What an invocation came to, as people read it: the answer, or why there is none and what was tried.
 
-use relight::grpc::v1::{self, part::Content};
+use crate::grpc::v1::{self, part::Content};
 
 use crate::cli::{
     terminal::{Paint, Table, one_line, span},

@@ -29,16 +29,7 @@ pub struct EventFilter {
     min_severity: i32,
 }
 
-/// Compiles a filter; none given wants everything.
-///
-/// # Errors
-/// With every fault, by paths that begin with `filter`.
-pub fn event_filter(wire: Option<v1::RecoveryEventFilter>) -> Result<EventFilter, Violations> {
-    let mut faults = Violations::default();
-    let filter = read_filter(&Path::Root("filter"), wire.unwrap_or_default(), &mut faults);
-    faults.or(filter)
-}
-
+/// Compiles a filter.
 pub(super) fn read_filter(at: &Path<'_>, wire: v1::RecoveryEventFilter, faults: &mut Violations) -> EventFilter {
     let mut types = HashSet::new();
     for (index, number) in wire.event_types.into_iter().enumerate() {

@@ -14,16 +14,6 @@ use v1::part::Content;
 /// Longest name of a speaker, in bytes.
 const MAX_NAME_BYTES: usize = 64;
 
-/// The conversation, oldest first.
-///
-/// # Errors
-/// With every fault, by paths that begin with `messages`.
-pub fn messages(wire: Vec<v1::Message>) -> Result<Vec<Message>, Violations> {
-    let mut faults = Violations::default();
-    let messages = read_messages(&Path::Root("messages"), wire, &mut faults);
-    faults.or(messages)
-}
-
 /// A message as the contract has it. `by_relight` marks its parts as written by Relight.
 #[must_use]
 pub fn wire_message(message: &Message, by_relight: bool) -> v1::Message {

@@ -25,16 +25,6 @@ const EXACT_INTEGER: f64 = 9_007_199_254_740_992.0;
 /// Longest name of a response schema, in bytes.
 const MAX_SCHEMA_NAME_BYTES: usize = 64;
 
-/// A model call of an invocation that keeps no thread.
-///
-/// # Errors
-/// With every fault, by paths that begin with `invocation.model`.
-pub fn model_call(wire: v1::ModelCall) -> Result<ModelCall, Violations> {
-    let mut faults = Violations::default();
-    let call = read_model_call(&Path::Root("invocation").field("model"), wire, false, &mut faults);
-    faults.or(call)
-}
-
 /// `on_thread`: the kept messages come before these, so there may be none.
 pub(super) fn read_model_call(
     at: &Path<'_>,

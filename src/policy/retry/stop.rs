@@ -36,22 +36,6 @@ pub enum StopReason {
 // === impl StopReason ===
 
 impl StopReason {
-    /// The reason's name in snake case, as in metrics and logs.
-    #[must_use]
-    pub const fn as_str(&self) -> &'static str {
-        match self {
-            Self::NotRetryable => "not_retryable",
-            Self::Irrevocable => "irrevocable",
-            Self::AttemptsUsedUp => "attempts_used_up",
-            Self::SemanticUsedUp => "semantic_used_up",
-            Self::DeadlineTooClose { .. } => "deadline_too_close",
-            Self::BudgetEmpty => "budget_empty",
-            Self::NoTarget { .. } => "no_target",
-            Self::TokensUsedUp => "tokens_used_up",
-            Self::Disabled => "disabled",
-        }
-    }
-
     /// The local refusal that it comes to, where it is one.
     #[must_use]
     pub const fn refusal(&self) -> Option<FailureClass> {
@@ -88,22 +72,6 @@ impl StopReason {
             Self::Disabled => "Retries are switched off.".to_owned(),
         }
     }
-
-    /// When the caller may come back, where that is known.
-    #[must_use]
-    pub const fn retry_in(&self) -> Option<Duration> {
-        match self {
-            Self::NoTarget { retry_in } => *retry_in,
-            Self::NotRetryable
-            | Self::Irrevocable
-            | Self::AttemptsUsedUp
-            | Self::SemanticUsedUp
-            | Self::DeadlineTooClose { .. }
-            | Self::BudgetEmpty
-            | Self::TokensUsedUp
-            | Self::Disabled => None,
-        }
-    }
 }
 
 /// Whole seconds from ten seconds on, else milliseconds; upwards, because too early is wrong and too late is not.
@@ -135,8 +103,6 @@ mod tests {
             let sentence = reason.sentence();
             assert!(sentence.contains(holds) && sentence.ends_with('.'), "{sentence}");
             assert_eq!(sentence.matches(". ").count(), 0, "{sentence}");
-            let expected = (reason == StopReason::NoTarget { retry_in: Some(wait) }).then_some(wait);
-            assert_eq!(reason.retry_in(), expected);
         }
     }
 }

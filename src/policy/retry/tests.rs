@@ -337,22 +337,3 @@ fn what_is_just_within_the_ranges_is_good() {
     let shortest = RetryPolicy { wait_cap: s(1), min_attempt_time: ms(1), max_token_multiple: 1.0, ..longest.clone() };
     assert_eq!((longest.validate(), shortest.validate()), (vec![], vec![]));
 }
-
-#[test]
-fn why_it_ends_has_the_names_that_metrics_have() {
-    use StopReason as S;
-    let reasons = [
-        (S::NotRetryable, "not_retryable"),
-        (S::Irrevocable, "irrevocable"),
-        (S::AttemptsUsedUp, "attempts_used_up"),
-        (S::SemanticUsedUp, "semantic_used_up"),
-        (S::DeadlineTooClose { needed: s(1) }, "deadline_too_close"),
-        (S::BudgetEmpty, "budget_empty"),
-        (S::NoTarget { retry_in: None }, "no_target"),
-        (S::TokensUsedUp, "tokens_used_up"),
-        (S::Disabled, "disabled"),
-    ];
-    for (reason, name) in reasons {
-        assert_eq!(reason.as_str(), name);
-    }
-}

@@ -7,7 +7,7 @@ use std::{
 
 use futures_util::StreamExt as _;
 use prost::Message as _;
-use relight::{
+use relight::internals::{
     config::{GivenEnvironment, load_text},
     domain::{
         adaptation::Wording,

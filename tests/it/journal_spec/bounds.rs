@@ -1,6 +1,6 @@
 //! The bounds of a database, and the background task that holds it to them.
 
-use relight::{
+use relight::internals::{
     config::{GivenEnvironment, load_text},
     domain::invocation::{Overrides, TraceContext},
     engine::{Asked, Engine as Running},

@@ -1,6 +1,6 @@
 //! One owner at a time, and none that was taken for dead writes again.
 
-use relight::journal::{AppendError, CancelWish, FinishError, Held, Renewed, Takeover};
+use relight::internals::journal::{AppendError, CancelWish, FinishError, Held, Renewed, Takeover};
 
 use super::*;
 
@@ -173,7 +173,7 @@ async fn where_an_answer_was_made_is_forgotten_with_the_end(engine: Engine) {
 }
 
 async fn without_payloads_nobody_learns_where_an_answer_is_made(engine: Engine) {
-    let limits = Limits { payloads: relight::config::observe::Payloads::None, ..Limits::default() };
+    let limits = Limits { payloads: relight::internals::config::observe::Payloads::None, ..Limits::default() };
     let journal = engine.open_with(limits).await;
     begin(&journal, invocation("a")).await;
     assert_eq!(journal.remember(&held("a", 1), &made_at("resp_1")).await, Ok(false));

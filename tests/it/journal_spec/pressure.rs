@@ -1,6 +1,6 @@
 //! Everything that is kept counts, threads end, files shrink, and on a server its clock decides.
 
-use relight::{
+use relight::internals::{
     domain::clock,
     journal::{Held, JournalError, Notices, Takeover, ThreadCommit, postgres::open_shared},
 };

@@ -1,6 +1,6 @@
 //! One request id, one execution.
 
-use relight::{
+use relight::internals::{
     config::observe::Payloads,
     domain::{ids::TenantId, invocation::Outcome},
     journal::Fingerprint,

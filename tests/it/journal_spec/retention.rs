@@ -1,6 +1,6 @@
 //! What is kept, for how long, and how much of it.
 
-use relight::journal::{Compacted, Stats};
+use relight::internals::journal::{Compacted, Stats};
 
 use super::*;
 

@@ -1,7 +1,9 @@
 //! What a database with encryption keys shows to one who reads it directly, and what it does not accept from one who
 //! writes to it.
 
-use relight::journal::{JournalError, ThreadCommit, Vault, postgres as postgres_engine, sqlite as sqlite_engine};
+use relight::internals::journal::{
+    JournalError, ThreadCommit, Vault, postgres as postgres_engine, sqlite as sqlite_engine,
+};
 use sqlx::{Column as _, Executor as _, Row as _};
 
 use super::*;
@@ -55,7 +57,7 @@ async fn filled(journal: &Arc<dyn Journal>) -> Vec<Entry> {
     let finish = Finish { thread: Some(ThreadEnd::Commit(commit)), snapshot, ..end("a", 1, CONTENT, rest) };
     journal.finish(finish, at(2)).await.unwrap();
     begin(journal, invocation("r")).await;
-    journal.remember(&relight::journal::Held { id: id("r"), epoch: 1 }, &made_at(CONTENT)).await.unwrap();
+    journal.remember(&relight::internals::journal::Held { id: id("r"), epoch: 1 }, &made_at(CONTENT)).await.unwrap();
     begin(journal, on_thread("b", &key)).await;
     journal.lock_thread(&key, &id("b"), at(3)).await.unwrap();
     journal.finish(failed_end("b", Some(ThreadEnd::Fail)), at(4)).await.unwrap();

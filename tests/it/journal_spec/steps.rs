@@ -1,6 +1,6 @@
 //! The steps of an execution: in order, without gaps, whole batches or nothing.
 
-use relight::journal::AppendError;
+use relight::internals::journal::AppendError;
 use tokio::time::timeout;
 
 use super::*;
@@ -135,7 +135,7 @@ async fn an_outcome_and_its_snapshot_are_kept_with_the_invocation(engine: Engine
     let finish = Finish { snapshot: fold.blocks().to_vec(), ..end("a", 1, "hello", steps) };
     journal.finish(finish, at(5)).await.unwrap();
     let record = journal.get(&id("a")).await.unwrap().unwrap();
-    assert_eq!(record.state, relight::journal::RunState::Finished { at: at(5) });
+    assert_eq!(record.state, relight::internals::journal::RunState::Finished { at: at(5) });
     assert_eq!(record.outcome.as_deref(), Some(&outcome("a", Ok("hello"))));
     assert_eq!(record.snapshot.as_deref(), Some(fold.blocks()));
 }

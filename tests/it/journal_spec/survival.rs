@@ -1,6 +1,6 @@
 //! What the durable engines promise beyond the process, and `PostgreSQL` beyond the replica.
 
-use relight::journal::{AppendError, Held, JournalError, Takeover, ThreadCommit};
+use relight::internals::journal::{AppendError, Held, JournalError, Takeover, ThreadCommit};
 use sqlx::{
     AssertSqlSafe, Connection as _, Executor as _, PgConnection, SqliteConnection, sqlite::SqliteConnectOptions,
 };
@@ -50,7 +50,7 @@ async fn a_new_file_that_another_process_writes_to_is_waited_for() {
         sleep(Duration::from_millis(200)).await;
         other.execute("COMMIT").await.unwrap();
     };
-    let opening = relight::journal::sqlite::open(&path, JournalMode::Fast, Limits::default());
+    let opening = relight::internals::journal::sqlite::open(&path, JournalMode::Fast, Limits::default());
     let (opened, ()) = futures_util::future::join(opening, releasing).await;
     assert!(opened.is_ok(), "{:?}", opened.err());
 }

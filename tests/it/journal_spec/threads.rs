@@ -1,6 +1,6 @@
 //! Conversations: from one good checkpoint to the next, or not at all.
 
-use relight::{
+use relight::internals::{
     config::observe::Payloads,
     journal::{FinishError, Held, JournalError, Locked, THREAD_ERRORS_KEPT, Thread, ThreadCommit, ThreadError},
 };

@@ -1,6 +1,6 @@
 //! What a caller of the whole service sees of an answer that is read on: one attempt, or ordinary recovery.
 
-use relight::grpc::v1::{
+use relight::internals::grpc::v1::{
     FailureClass, InvokeWithRecoveryRequest, InvokeWithRecoveryResponse, invoke_with_recovery_response::Outcome,
     recovery_event::Body, watch_recovery_request::Start,
 };
@@ -10,7 +10,7 @@ use crate::support::{
     relight::{Relight, asking},
     upstream::{Reply, Upstream},
 };
-use relight::wire_server::answers::responses::text;
+use relight::internals::wire_server::answers::responses::text;
 
 fn background(upstream: &Upstream, idle: &str) -> String {
     format!(

@@ -1,6 +1,6 @@
 //! An answer that an earlier owner of the invocation asked for, read on by another process: from its beginning, once.
 
-use relight::domain::upstream::{Tether, UpstreamHandle};
+use relight::internals::domain::upstream::{Tether, UpstreamHandle};
 
 use super::*;
 
@@ -103,7 +103,7 @@ async fn whatever_is_not_that_answer_is_a_cut_of_it() {
 
 #[tokio::test]
 async fn one_that_failed_tells_its_own_reason() {
-    let answers = relight::wire_server::answers::responses::overloaded_amid;
+    let answers = relight::internals::wire_server::answers::responses::overloaded_amid;
     let seen = ask(&at(&keeping(answers(TEXT)).await), taking_over()).await;
     let error = seen.failed();
     assert_eq!(error.fault, None);

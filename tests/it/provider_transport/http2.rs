@@ -15,7 +15,7 @@ use http::{Request, Response};
 use http_body_util::StreamBody;
 use hyper::body::{Bytes, Frame, Incoming};
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use relight::domain::completion::{Delta, FinishReason};
+use relight::internals::domain::completion::{Delta, FinishReason};
 use tokio::{net::TcpListener, sync::Notify, task::JoinSet};
 use tower::Service as _;
 

@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use relight::domain::failure::TransportFault;
+use relight::internals::domain::failure::TransportFault;
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 
 use crate::support::wire::{ask, asking, attempt, providers, spec};

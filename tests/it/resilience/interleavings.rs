@@ -5,7 +5,9 @@
 
 use std::time::Duration;
 
-use relight::policy::circuit::{Circuit, CircuitPolicy, CircuitState, FailKind, Permit, ReportContext, Signal};
+use relight::internals::policy::circuit::{
+    Circuit, CircuitPolicy, CircuitState, FailKind, Permit, ReportContext, Signal,
+};
 use shuttle::{sync::Arc, sync::Mutex, thread};
 use tokio::time::Instant;
 
@@ -115,8 +117,8 @@ fn in_no_order_does_a_call_from_before_a_trip_move_the_circuit() {
     let explore = move || {
         let mut watched = Watched { circuit: Circuit::new(std::sync::Arc::default()), generation: 0 };
         let early = [watched.circuit.admit(start, 0.5).unwrap(), watched.circuit.admit(start, 0.5).unwrap()];
-        watched.circuit.force(relight::policy::circuit::Forced::Open, start);
-        watched.circuit.force(relight::policy::circuit::Forced::Auto, start);
+        watched.circuit.force(relight::internals::policy::circuit::Forced::Open, start);
+        watched.circuit.force(relight::internals::policy::circuit::Forced::Auto, start);
         let shared = Arc::new(Mutex::new(watched));
         let mut workers = Vec::new();
         for (permit, signal) in early.into_iter().zip([Signal::FirstToken, FAILURE]) {

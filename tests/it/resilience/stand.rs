@@ -11,7 +11,7 @@ use std::{
 
 use arc_swap::ArcSwap;
 use futures_util::StreamExt as _;
-use relight::{
+use relight::internals::{
     domain::{
         completion::{BlockKind, Delta, FinishReason},
         failure::{Failure, ProviderError, Surface},

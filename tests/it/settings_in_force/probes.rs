@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use relight::{
+use relight::internals::{
     grpc::v1::{
         CircuitState, ClassifyFailureRequest, FailureClass, GateKind, Invocation, InvokeWithRecoveryRequest, Message,
         Overrides, Part, ReasoningPart, Role, invocation::Call, invoke_with_recovery_response::Outcome, part::Content,

@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, sync::Arc};
 
-use relight::{
+use relight::internals::{
     config::observe::JournalMode,
     grpc::v1::{
         AttemptCause, CancelInvocationRequest, InvocationState, RecoveryStrategy, cancel_invocation_request,
@@ -60,7 +60,7 @@ struct Begun {
     first: Process,
     second: Process,
     config: PathBuf,
-    stream: tonic::Streaming<relight::grpc::v1::StreamWithRecoveryResponse>,
+    stream: tonic::Streaming<relight::internals::grpc::v1::StreamWithRecoveryResponse>,
     folding: Folding,
     _folder: tempfile::TempDir,
 }
@@ -139,7 +139,8 @@ impl Begun {
         assert_eq!(upstream.requests().len(), 2);
         assert_eq!(self.folding.rewinds, 0, "it begins with what the client holds");
         let terminal = self.folding.terminal.as_ref().unwrap();
-        let causes: Vec<AttemptCause> = terminal.attempts.iter().map(relight::grpc::v1::Attempt::cause).collect();
+        let causes: Vec<AttemptCause> =
+            terminal.attempts.iter().map(relight::internals::grpc::v1::Attempt::cause).collect();
         assert_eq!(causes, [AttemptCause::First, AttemptCause::Continue]);
         assert_eq!(terminal.recovery_applied, [i32::from(RecoveryStrategy::Continue)]);
         assert!(terminal.reasoning.starts_with("Read on from the provider"), "{}", terminal.reasoning);
@@ -182,7 +183,7 @@ async fn an_answer_that_is_gone_is_asked_for_anew() {
     assert_eq!((count(&upstream, is_ask), count(&upstream, is_reading_on)), (2, 1));
     assert_eq!(upstream.requests().len(), 3);
     let attempts = &begun.folding.terminal.as_ref().unwrap().attempts;
-    let causes: Vec<AttemptCause> = attempts.iter().map(relight::grpc::v1::Attempt::cause).collect();
+    let causes: Vec<AttemptCause> = attempts.iter().map(relight::internals::grpc::v1::Attempt::cause).collect();
     assert_eq!(causes, [AttemptCause::First, AttemptCause::Continue, AttemptCause::Retry]);
     assert!(attempts[1].message.contains("status 404"), "{}", attempts[1].message);
 }

@@ -4,7 +4,7 @@
 
 use std::{path::Path, sync::Arc, time::Duration};
 
-use relight::{
+use relight::internals::{
     domain::{
         completion::{BlockKind, Delta},
         failure::TransportFault,

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use relight::grpc::{
+use relight::internals::grpc::{
     folder::Folder,
     v1::{
         Accepted, Invocation, Resume, StreamCursor, StreamEvent, StreamWithRecoveryRequest, StreamWithRecoveryResponse,

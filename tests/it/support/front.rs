@@ -5,7 +5,7 @@ use std::{net::SocketAddr, time::Duration};
 use http_body_util::{BodyExt as _, Full};
 use hyper::{Method, Request, body::Bytes};
 use hyper_util::{client::legacy::Client, rt::TokioExecutor};
-use relight::{
+use relight::internals::{
     config::{GivenEnvironment, load_text},
     server::{Listeners, Options, Running},
 };

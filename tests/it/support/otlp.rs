@@ -217,7 +217,7 @@ fn text(value: &AnyValue) -> Option<String> {
 mod tests {
     use std::collections::BTreeMap;
 
-    use relight::{
+    use relight::internals::{
         domain::{
             failure::{Failure, FailureClass},
             invocation::{AttemptCause, Call, Invocation, ToolInvocation, TraceContext},

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use relight::grpc::v1::recovery_service_client::RecoveryServiceClient;
+use relight::internals::grpc::v1::recovery_service_client::RecoveryServiceClient;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 use tokio::{

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use relight::{
+use relight::internals::{
     config::{GivenEnvironment, load_text},
     grpc::v1::{
         GetInvocationRequest, Invocation, InvocationRecord, InvokeWithRecoveryRequest, InvokeWithRecoveryResponse,
@@ -25,7 +25,7 @@ pub(crate) struct Relight {
 
 /// Follows what the server tells.
 pub(crate) struct Watch {
-    stream: Streaming<relight::grpc::v1::WatchRecoveryResponse>,
+    stream: Streaming<relight::internals::grpc::v1::WatchRecoveryResponse>,
     /// Everything so far, bookmarks not.
     pub(crate) seen: Vec<RecoveryEvent>,
 }

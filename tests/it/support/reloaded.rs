@@ -2,7 +2,7 @@
 
 use std::{fs, path::PathBuf, time::Duration};
 
-use relight::{
+use relight::internals::{
     config::{GivenEnvironment, load},
     grpc::v1::{
         ConfigurationReloadedEvent, InvokeWithRecoveryRequest, InvokeWithRecoveryResponse, RecoveryEvent, Target,
@@ -97,7 +97,8 @@ impl Reloaded {
 
     /// The target `main` as an operator sees it.
     pub(crate) async fn target(&self) -> Target {
-        let targets = self.admin().list_targets(relight::grpc::v1::ListTargetsRequest::default()).await.unwrap();
+        let targets =
+            self.admin().list_targets(relight::internals::grpc::v1::ListTargetsRequest::default()).await.unwrap();
         targets.into_inner().targets.into_iter().find(|target| target.id == "main").unwrap()
     }
 }

@@ -10,8 +10,8 @@
 
 use std::time::Duration;
 
-use relight::wire_server::WireServer;
-pub(crate) use relight::wire_server::{
+use relight::internals::wire_server::WireServer;
+pub(crate) use relight::internals::wire_server::{
     Reply, Request,
     answers::openai::{chunk, usage_chunk},
 };

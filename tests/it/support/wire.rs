@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use futures_util::StreamExt as _;
-use relight::{
+use relight::internals::{
     domain::{
         adaptation::Wording,
         completion::{BlockKind, Delta, FinishReason, Usage},

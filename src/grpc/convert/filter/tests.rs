@@ -15,6 +15,12 @@ use crate::domain::{
 
 type Filter = v1::RecoveryEventFilter;
 
+fn event_filter(wire: Option<v1::RecoveryEventFilter>) -> Result<EventFilter, Violations> {
+    let mut faults = Violations::default();
+    let filter = read_filter(&Path::Root("filter"), wire.unwrap_or_default(), &mut faults);
+    faults.or(filter)
+}
+
 fn scope() -> Arc<EventScope> {
     Arc::new(EventScope {
         invocation: "i1".into(),

@@ -4,6 +4,12 @@ use proptest::prelude::*;
 
 use super::*;
 
+fn messages(wire: Vec<v1::Message>) -> Result<Vec<Message>, Violations> {
+    let mut faults = Violations::default();
+    let messages = read_messages(&Path::Root("messages"), wire, &mut faults);
+    faults.or(messages)
+}
+
 fn user(parts: Vec<v1::Part>) -> v1::Message {
     v1::Message { role: v1::Role::User.into(), parts, ..v1::Message::default() }
 }

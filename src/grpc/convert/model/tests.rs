@@ -3,6 +3,12 @@
 use super::*;
 use prost_types::value::Kind;
 
+fn model_call(wire: v1::ModelCall) -> Result<ModelCall, Violations> {
+    let mut faults = Violations::default();
+    let call = read_model_call(&Path::Root("invocation").field("model"), wire, false, &mut faults);
+    faults.or(call)
+}
+
 fn hello() -> v1::Message {
     let content = v1::part::Content::Text(v1::TextPart { text: "hello".to_owned() });
     let part = v1::Part { content: Some(content), ..v1::Part::default() };

@@ -1,6 +1,6 @@
 //! The settings and the table of signals.
 
-use super::*;
+use super::{super::signal::signal_for, *};
 use crate::domain::failure::{FailureClass, TransportFault};
 
 #[test]

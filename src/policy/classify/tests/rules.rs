@@ -1,6 +1,9 @@
 //! Rules of the configuration.
 
-use super::*;
+use super::{
+    super::user::{HeaderMatch, UserMatch},
+    *,
+};
 
 fn rule(name: &str, when: UserMatch, class: FailureClass) -> UserRule {
     UserRule { name: name.to_owned(), when, class, ..UserRule::default() }

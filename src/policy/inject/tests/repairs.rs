@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use proptest::prelude::*;
 
 use super::{
-    super::{INTERRUPTED, repair, validators},
+    super::{repair, repair::INTERRUPTED, validators},
     *,
 };
 

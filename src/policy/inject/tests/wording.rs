@@ -1,7 +1,7 @@
 //! Whether a note is written, and what it says.
 
 use super::{
-    super::{Finding, InjectionPolicy, Mismatch, Placement, inject, is_actionable, note_text},
+    super::{Finding, InjectionPolicy, Mismatch, Placement, inject, note::is_actionable, note_text},
     *,
 };
 use crate::domain::{

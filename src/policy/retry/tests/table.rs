@@ -1,6 +1,6 @@
 //! The class table, row by row, as it stands in the design.
 
-use super::*;
+use super::{super::remedies::Restriction, *};
 use crate::domain::failure::InvalidRequestDetail;
 
 use Counter::{Semantic, Transport};
