@@ -51,7 +51,6 @@ use crate::{
     },
     domain::{
         ids::{InvocationId, RequestId, TenantId},
-        invocation::Outcome,
         upstream::UpstreamHandle,
     },
 };
@@ -136,30 +135,6 @@ pub trait Journal: Debug + Send + Sync {
         invocation: &'a InvocationId,
         now: Timestamp,
     ) -> Answer<'a, Locked>;
-
-    /// Appends a turn and its answer, unlocks, and tells the new version. Once committed, the same invocation may
-    /// send it again without effect.
-    ///
-    /// # Errors
-    /// [`ThreadError`]; then the thread is as it was.
-    fn commit_thread<'a>(
-        &'a self,
-        key: &'a ThreadKey,
-        invocation: &'a InvocationId,
-        commit: ThreadCommit,
-        now: Timestamp,
-    ) -> Answer<'a, u64, ThreadError>;
-
-    /// Adds a failed outcome to the thread's errors and unlocks it; the messages are not touched.
-    ///
-    /// # Errors
-    /// [`ThreadError`]; then the thread is as it was.
-    fn fail_thread<'a>(
-        &'a self,
-        key: &'a ThreadKey,
-        outcome: &'a Outcome,
-        now: Timestamp,
-    ) -> Answer<'a, (), ThreadError>;
 
     /// Deletes a thread for good, at `version` or at any; tells whether there was one.
     ///

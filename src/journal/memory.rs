@@ -14,12 +14,11 @@ use tokio::sync::watch;
 use self::state::State;
 use super::{
     Answer, AppendError, Begun, CancelWish, Changes, Compacted, Entry, Finish, FinishError, Held, Journal, Limits,
-    Locked, NewInvocation, Owner, Page, Record, Renewed, Stats, StoreHealth, Takeover, Thread, ThreadCommit,
-    ThreadError, ThreadKey, changes::Notices, record::OWNER_DEAD,
+    Locked, NewInvocation, Owner, Page, Record, Renewed, Stats, StoreHealth, Takeover, Thread, ThreadError, ThreadKey,
+    changes::Notices, record::OWNER_DEAD,
 };
 use crate::domain::{
     ids::{InvocationId, RequestId, TenantId},
-    invocation::Outcome,
     upstream::UpstreamHandle,
 };
 
@@ -153,25 +152,6 @@ impl Journal for MemoryJournal {
         now: Timestamp,
     ) -> Answer<'a, Locked> {
         Box::pin(async move { self.state().lock_thread(key, invocation, now) })
-    }
-
-    fn commit_thread<'a>(
-        &'a self,
-        key: &'a ThreadKey,
-        invocation: &'a InvocationId,
-        commit: ThreadCommit,
-        now: Timestamp,
-    ) -> Answer<'a, u64, ThreadError> {
-        Box::pin(async move { self.state().commit_thread(key, invocation, &commit, now) })
-    }
-
-    fn fail_thread<'a>(
-        &'a self,
-        key: &'a ThreadKey,
-        outcome: &'a Outcome,
-        now: Timestamp,
-    ) -> Answer<'a, (), ThreadError> {
-        Box::pin(async move { self.state().fail_thread(key, outcome, now) })
     }
 
     fn delete_thread<'a>(

@@ -19,11 +19,10 @@ pub(super) use self::store::{Dialect, FileIdentity, Store};
 use super::{
     Answer, AppendError, Begun, CancelWish, Changes, Compacted, Entry, Finish, FinishError, Held, Journal,
     JournalError, Locked, NewInvocation, Owner, Page, Record, Renewed, Stats, StoreHealth, Takeover, Thread,
-    ThreadCommit, ThreadError, ThreadKey, Vault, changes::Notices,
+    ThreadError, ThreadKey, Vault, changes::Notices,
 };
 use crate::domain::{
     ids::{InvocationId, RequestId, TenantId},
-    invocation::Outcome,
     upstream::UpstreamHandle,
 };
 
@@ -168,25 +167,6 @@ impl Journal for SqlJournal {
         now: Timestamp,
     ) -> Answer<'a, Locked> {
         Box::pin(self.store.lock_thread(key, invocation, now))
-    }
-
-    fn commit_thread<'a>(
-        &'a self,
-        key: &'a ThreadKey,
-        invocation: &'a InvocationId,
-        commit: ThreadCommit,
-        now: Timestamp,
-    ) -> Answer<'a, u64, ThreadError> {
-        Box::pin(async move { self.store.commit_thread(key, invocation, &commit, now).await })
-    }
-
-    fn fail_thread<'a>(
-        &'a self,
-        key: &'a ThreadKey,
-        outcome: &'a Outcome,
-        now: Timestamp,
-    ) -> Answer<'a, (), ThreadError> {
-        Box::pin(self.store.fail_thread(key, outcome, now))
     }
 
     fn delete_thread<'a>(

@@ -8,13 +8,11 @@ use tokio::time::Instant;
 use crate::{
     domain::{
         ids::{InvocationId, RequestId, TenantId},
-        invocation::Outcome,
         upstream::UpstreamHandle,
     },
     journal::{
         Answer, AppendError, Begun, CancelWish, Changes, Compacted, Entry, Finish, FinishError, Held, Journal, Locked,
-        NewInvocation, Owner, Page, Record, Renewed, Stats, StoreHealth, Takeover, Thread, ThreadCommit, ThreadError,
-        ThreadKey,
+        NewInvocation, Owner, Page, Record, Renewed, Stats, StoreHealth, Takeover, Thread, ThreadError, ThreadKey,
     },
     telemetry::Metrics,
 };
@@ -124,25 +122,6 @@ impl Journal for TimedJournal {
         now: Timestamp,
     ) -> Answer<'a, Locked> {
         self.timed("lock_thread", self.inner.lock_thread(key, invocation, now))
-    }
-
-    fn commit_thread<'a>(
-        &'a self,
-        key: &'a ThreadKey,
-        invocation: &'a InvocationId,
-        commit: ThreadCommit,
-        now: Timestamp,
-    ) -> Answer<'a, u64, ThreadError> {
-        self.timed("commit_thread", self.inner.commit_thread(key, invocation, commit, now))
-    }
-
-    fn fail_thread<'a>(
-        &'a self,
-        key: &'a ThreadKey,
-        outcome: &'a Outcome,
-        now: Timestamp,
-    ) -> Answer<'a, (), ThreadError> {
-        self.timed("fail_thread", self.inner.fail_thread(key, outcome, now))
     }
 
     fn delete_thread<'a>(

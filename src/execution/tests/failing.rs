@@ -17,14 +17,13 @@ use crate::{
     domain::{
         failure::FailureCode,
         ids::{InvocationId, RequestId, TenantId},
-        invocation::Outcome,
         upstream::UpstreamHandle,
     },
     execution::{Executions, Name, Settings, StartError},
     journal::{
         Answer, AppendError, Begun, CancelWish, Changes, Compacted, Entry, Finish, FinishError, Held, Journal,
         JournalError, Limits, Locked, MemoryJournal, NewInvocation, Owner, Page, Record, Renewed, Stats, StoreHealth,
-        Takeover, Thread, ThreadCommit, ThreadError, ThreadKey,
+        Takeover, Thread, ThreadError, ThreadKey,
     },
 };
 
@@ -147,25 +146,6 @@ impl Journal for Failing {
             Some(error) => Box::pin(async { Err(error) }),
             None => self.inner.lock_thread(key, invocation, now),
         }
-    }
-
-    fn commit_thread<'a>(
-        &'a self,
-        key: &'a ThreadKey,
-        invocation: &'a InvocationId,
-        commit: ThreadCommit,
-        now: Timestamp,
-    ) -> Answer<'a, u64, ThreadError> {
-        self.inner.commit_thread(key, invocation, commit, now)
-    }
-
-    fn fail_thread<'a>(
-        &'a self,
-        key: &'a ThreadKey,
-        outcome: &'a Outcome,
-        now: Timestamp,
-    ) -> Answer<'a, (), ThreadError> {
-        self.inner.fail_thread(key, outcome, now)
     }
 
     fn delete_thread<'a>(

@@ -8,14 +8,12 @@ use tokio::sync::watch;
 use super::{
     super::{
         Answer, AppendError, Begun, CancelWish, Changes, Compacted, Entry, Finish, FinishError, Held, Journal, Locked,
-        NewInvocation, Owner, Page, Record, Renewed, SqlJournal, Stats, Takeover, Thread, ThreadCommit, ThreadError,
-        ThreadKey,
+        NewInvocation, Owner, Page, Record, Renewed, SqlJournal, Stats, Takeover, Thread, ThreadError, ThreadKey,
     },
     GuardedJournal, LONGEST, StoreHealth,
 };
 use crate::domain::{
     ids::{InvocationId, RequestId, TenantId},
-    invocation::Outcome,
     upstream::UpstreamHandle,
 };
 
@@ -97,25 +95,6 @@ impl Journal for GuardedJournal {
         now: Timestamp,
     ) -> Answer<'a, Locked> {
         Box::pin(self.with(LONGEST, async move |store| store.lock_thread(key, invocation, now).await))
-    }
-
-    fn commit_thread<'a>(
-        &'a self,
-        key: &'a ThreadKey,
-        invocation: &'a InvocationId,
-        commit: ThreadCommit,
-        now: Timestamp,
-    ) -> Answer<'a, u64, ThreadError> {
-        Box::pin(self.write(async move |store| store.commit_thread(key, invocation, commit, now).await))
-    }
-
-    fn fail_thread<'a>(
-        &'a self,
-        key: &'a ThreadKey,
-        outcome: &'a Outcome,
-        now: Timestamp,
-    ) -> Answer<'a, (), ThreadError> {
-        Box::pin(self.write(async move |store| store.fail_thread(key, outcome, now).await))
     }
 
     fn delete_thread<'a>(

@@ -17,11 +17,10 @@ use crate::{
     },
 };
 
-/// A thread, and who committed its version.
+/// A thread, and how many bytes it takes.
 #[derive(Debug)]
 pub(super) struct Row {
     thread: Thread,
-    committed_by: Option<InvocationId>,
     bytes: u64,
 }
 
@@ -64,20 +63,17 @@ impl State {
         Ok(Locked::Locked(Box::new(row.thread.clone())))
     }
 
-    pub(super) fn commit_thread(
+    fn commit_thread(
         &mut self,
         key: &ThreadKey,
         invocation: &InvocationId,
         commit: &ThreadCommit,
         now: Timestamp,
-    ) -> Result<u64, ThreadError> {
+    ) -> Result<(), ThreadError> {
         let row = self.threads.get_mut(key).ok_or(ThreadError::NotLocked { holder: None })?;
         let thread = &mut row.thread;
         if thread.running.as_ref() != Some(invocation) {
-            return match &row.committed_by {
-                Some(by) if by == invocation => Ok(thread.version),
-                Some(_) | None => Err(ThreadError::NotLocked { holder: thread.running.clone() }),
-            };
+            return Err(ThreadError::NotLocked { holder: thread.running.clone() });
         }
         if thread.version != commit.expected_version {
             return Err(ThreadError::Version { current: thread.version });
@@ -88,10 +84,8 @@ impl State {
         thread.version += 1;
         thread.updated_at = now;
         thread.running = None;
-        row.committed_by = Some(invocation.clone());
-        let version = thread.version;
         self.measure(key);
-        Ok(version)
+        Ok(())
     }
 
     /// Counts what the thread takes now.
@@ -116,17 +110,11 @@ impl State {
         old.len() as u64
     }
 
-    pub(super) fn fail_thread(
-        &mut self,
-        key: &ThreadKey,
-        outcome: &Outcome,
-        now: Timestamp,
-    ) -> Result<(), ThreadError> {
+    fn fail_thread(&mut self, key: &ThreadKey, outcome: &Outcome, now: Timestamp) -> Result<(), ThreadError> {
         let row = self.threads.get_mut(key).ok_or(ThreadError::NotLocked { holder: None })?;
         let thread = &mut row.thread;
         if thread.running.as_ref() != Some(&outcome.invocation) {
-            let known = thread.errors.iter().any(|error| error.invocation == outcome.invocation);
-            return if known { Ok(()) } else { Err(ThreadError::NotLocked { holder: thread.running.clone() }) };
+            return Err(ThreadError::NotLocked { holder: thread.running.clone() });
         }
         if thread.errors.len() >= THREAD_ERRORS_KEPT {
             thread.errors.remove(0);
@@ -165,7 +153,7 @@ impl State {
         now: Timestamp,
     ) -> Result<(), ThreadError> {
         match (key, &end.thread) {
-            (Some(key), Some(ThreadEnd::Commit(commit))) => self.commit_thread(key, &end.id, commit, now).map(drop),
+            (Some(key), Some(ThreadEnd::Commit(commit))) => self.commit_thread(key, &end.id, commit, now),
             (Some(key), Some(ThreadEnd::Fail)) => self.fail_thread(key, &end.outcome, now),
             (None, Some(_)) => Err(ThreadError::NotLocked { holder: None }),
             (key, None) => {
@@ -192,6 +180,6 @@ impl Row {
             running: None,
             route,
         };
-        Self { thread, committed_by: None, bytes: ROW_BYTES }
+        Self { thread, bytes: ROW_BYTES }
     }
 }

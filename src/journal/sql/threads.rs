@@ -56,30 +56,6 @@ impl Store {
         Ok(Locked::Locked(Box::new(thread)))
     }
 
-    pub(super) async fn commit_thread(
-        &self,
-        key: &ThreadKey,
-        invocation: &InvocationId,
-        change: &ThreadCommit,
-        now: Timestamp,
-    ) -> Result<u64, ThreadError> {
-        let mut writing = self.write().await?;
-        let version = commit(&mut writing, self, key, invocation, change, now).await?;
-        writing.commit().await?;
-        Ok(version)
-    }
-
-    pub(super) async fn fail_thread(
-        &self,
-        key: &ThreadKey,
-        outcome: &Outcome,
-        now: Timestamp,
-    ) -> Result<(), ThreadError> {
-        let mut writing = self.write().await?;
-        fail(&mut writing, self, key, outcome, now).await?;
-        Ok(writing.commit().await?)
-    }
-
     pub(super) async fn delete_thread(
         &self,
         key: &ThreadKey,
@@ -173,13 +149,12 @@ async fn commit(
     invocation: &InvocationId,
     change: &ThreadCommit,
     now: Timestamp,
-) -> Result<u64, ThreadError> {
+) -> Result<(), ThreadError> {
     let row = row(writing.db(), store.dialect, key).await?.ok_or(ThreadError::NotLocked { holder: None })?;
     let current = count(&row, "version")?;
     let holder = maybe_text(&row, "running_invocation")?.map(InvocationId::from);
     if holder.as_ref() != Some(invocation) {
-        let done = maybe_text(&row, "committed_by")?.is_some_and(|by| by == invocation.as_str());
-        return if done { Ok(current) } else { Err(ThreadError::NotLocked { holder }) };
+        return Err(ThreadError::NotLocked { holder });
     }
     if current != change.expected_version {
         return Err(ThreadError::Version { current });
@@ -191,11 +166,10 @@ async fn commit(
     let sql = "DELETE FROM thread_messages WHERE tenant = $1 AND thread_id = $2 AND position >= $3";
     of(key, sql).bind(int(kept)).execute(writing.db()).await?;
     insert_messages(writing.db(), store, key, kept, &splice.append).await?;
-    let sql = "UPDATE threads SET version = version + 1, updated_at = $3, committed_by = $4, \
-               running_invocation = NULL WHERE tenant = $1 AND thread_id = $2";
-    of(key, sql).bind(micros(now)).bind(invocation.as_str().to_owned()).execute(writing.db()).await?;
-    measure(writing.db(), key).await?;
-    Ok(current + 1)
+    let sql = "UPDATE threads SET version = version + 1, updated_at = $3, running_invocation = NULL \
+               WHERE tenant = $1 AND thread_id = $2";
+    of(key, sql).bind(micros(now)).execute(writing.db()).await?;
+    Ok(measure(writing.db(), key).await?)
 }
 
 async fn fail(
@@ -208,10 +182,7 @@ async fn fail(
     let row = row(writing.db(), store.dialect, key).await?.ok_or(ThreadError::NotLocked { holder: None })?;
     let holder = maybe_text(&row, "running_invocation")?.map(InvocationId::from);
     if holder.as_ref() != Some(&outcome.invocation) {
-        let sql = "SELECT position FROM thread_errors WHERE tenant = $1 AND thread_id = $2 AND invocation_id = $3";
-        let query = of(key, sql).bind(outcome.invocation.as_str().to_owned());
-        let done = query.fetch_optional(writing.db()).await?.is_some();
-        return if done { Ok(()) } else { Err(ThreadError::NotLocked { holder }) };
+        return Err(ThreadError::NotLocked { holder });
     }
     let sql = "SELECT COALESCE(MAX(position) + 1, 0) AS next FROM thread_errors WHERE tenant = $1 AND thread_id = $2";
     let next = count(&of(key, sql).fetch_one(writing.db()).await.map_err(JournalError::from)?, "next")?;
@@ -242,7 +213,7 @@ async fn measure(db: &mut AnyConnection, key: &ThreadKey) -> Result<(), JournalE
 /// The thread's row, locked until the end of the transaction.
 async fn row(db: &mut AnyConnection, dialect: Dialect, key: &ThreadKey) -> Result<Option<AnyRow>, JournalError> {
     let sql = format!(
-        "SELECT version, created_at, updated_at, running_invocation, committed_by, route FROM threads \
+        "SELECT version, created_at, updated_at, running_invocation, route FROM threads \
          WHERE tenant = $1 AND thread_id = $2{}",
         dialect.for_update
     );

@@ -19,6 +19,15 @@ fn turn(expected_version: u64, question: &str, answer: &str) -> ThreadCommit {
     ThreadCommit { expected_version, turn: vec![said(Role::User, question)], patch }
 }
 
+/// The end of an invocation whose answer is added to its thread.
+fn good_end(name: &str, commit: ThreadCommit) -> Finish {
+    Finish { thread: Some(ThreadEnd::Commit(commit)), ..end(name, 1, "answer", Vec::new()) }
+}
+
+async fn version_of(journal: &Arc<dyn Journal>, key: &ThreadKey) -> u64 {
+    journal.load_thread(key).await.unwrap().unwrap().version
+}
+
 async fn texts(journal: &Arc<dyn Journal>, key: &ThreadKey) -> Vec<String> {
     let thread = journal.load_thread(key).await.unwrap().unwrap();
     thread.messages.iter().map(Message::joined_text).collect()
@@ -34,7 +43,8 @@ async fn a_turn_and_its_answer_are_appended_in_one_piece_and_the_version_grows_b
         let loaded = lock(&journal, &key, name).await;
         assert_eq!((loaded.version, loaded.messages.len(), loaded.running), (version, round * 2, Some(id(name))));
         let commit = turn(version, &format!("question {name}"), &format!("answer {name}"));
-        assert_eq!(journal.commit_thread(&key, &id(name), commit, at(2)).await, Ok(version + 1));
+        journal.finish(good_end(name, commit), at(2)).await.unwrap();
+        assert_eq!(version_of(&journal, &key).await, version + 1);
     }
     let thread = journal.load_thread(&key).await.unwrap().unwrap();
     assert_eq!((thread.version, thread.running, thread.created_at, thread.updated_at), (4, None, at(1), at(2)));
@@ -47,7 +57,7 @@ async fn a_patch_may_replace_the_turn_and_what_was_stored_before_it(engine: Engi
     let key = thread("t");
     begin(&journal, on_thread("a", &key)).await;
     lock(&journal, &key, "a").await;
-    journal.commit_thread(&key, &id("a"), turn(1, "q1", "a1"), at(2)).await.unwrap();
+    journal.finish(good_end("a", turn(1, "q1", "a1")), at(2)).await.unwrap();
     begin(&journal, on_thread("b", &key)).await;
     lock(&journal, &key, "b").await;
     let patch = HistoryPatch {
@@ -55,7 +65,7 @@ async fn a_patch_may_replace_the_turn_and_what_was_stored_before_it(engine: Engi
         messages: vec![said(Role::Assistant, "a1 noted"), said(Role::User, "q2 noted"), said(Role::Assistant, "a2")],
     };
     let commit = ThreadCommit { patch, ..turn(2, "q2", "") };
-    journal.commit_thread(&key, &id("b"), commit, at(3)).await.unwrap();
+    journal.finish(good_end("b", commit), at(3)).await.unwrap();
     assert_eq!(texts(&journal, &key).await, ["q1", "a1 noted", "q2 noted", "a2"]);
 }
 
@@ -64,18 +74,18 @@ async fn a_failure_is_added_to_the_errors_and_the_messages_stay(engine: Engine) 
     let key = thread("t");
     begin(&journal, on_thread("good", &key)).await;
     lock(&journal, &key, "good").await;
-    journal.commit_thread(&key, &id("good"), turn(1, "q", "a"), at(2)).await.unwrap();
+    journal.finish(good_end("good", turn(1, "q", "a")), at(2)).await.unwrap();
     for name in ["bad", "worse"] {
         begin(&journal, on_thread(name, &key)).await;
         lock(&journal, &key, name).await;
-        let failure = outcome(name, Err(FailureClass::Timeout));
-        journal.fail_thread(&key, &failure, at(3)).await.unwrap();
-        journal.fail_thread(&key, &failure, at(3)).await.unwrap();
+        let failed = failed_end(name, Some(ThreadEnd::Fail));
+        journal.finish(failed.clone(), at(3)).await.unwrap();
+        journal.finish(failed, at(3)).await.unwrap();
     }
     let thread = journal.load_thread(&key).await.unwrap().unwrap();
     let errors: Vec<InvocationId> = thread.errors.iter().map(|error| error.invocation.clone()).collect();
     assert_eq!(errors, [id("bad"), id("worse")], "each once, although told twice");
-    assert_eq!(thread.errors[0], outcome("bad", Err(FailureClass::Timeout)));
+    assert_eq!(thread.errors[0], outcome("bad", Err(FailureClass::ServerError)));
     assert_eq!((thread.version, thread.running), (2, None));
     assert_eq!(texts(&journal, &key).await, ["q", "a"]);
 }
@@ -88,7 +98,7 @@ async fn errors_accumulate_up_to_their_bound_and_the_newest_stay(engine: Engine)
         let name = format!("bad {round}");
         begin(&journal, on_thread(&name, &key)).await;
         lock(&journal, &key, &name).await;
-        journal.fail_thread(&key, &outcome(&name, Err(FailureClass::Timeout)), at(3)).await.unwrap();
+        journal.finish(failed_end(&name, Some(ThreadEnd::Fail)), at(3)).await.unwrap();
     }
     let errors = journal.load_thread(&key).await.unwrap().unwrap().errors;
     assert_eq!(errors.len(), THREAD_ERRORS_KEPT);
@@ -139,12 +149,11 @@ async fn the_lock_of_an_invocation_whose_owner_is_gone_is_taken_and_its_answer_r
     let busy = journal.lock_thread(&key, &id("next"), at(9)).await.unwrap();
     assert_eq!(busy, Locked::Busy { running: id("dead") });
     assert!(matches!(journal.lock_thread(&key, &id("next"), at(10)).await, Ok(Locked::Locked(_))));
-    let holder = Some(id("next"));
-    let late = journal.commit_thread(&key, &id("dead"), turn(1, "q", "a"), at(11)).await;
-    assert_eq!(late, Err(ThreadError::NotLocked { holder: holder.clone() }));
-    let late = journal.fail_thread(&key, &outcome("dead", Err(FailureClass::Timeout)), at(11)).await;
-    assert_eq!(late, Err(ThreadError::NotLocked { holder }));
-    journal.commit_thread(&key, &id("next"), turn(1, "q2", "a2"), at(12)).await.unwrap();
+    for late in [good_end("dead", turn(1, "q", "a")), failed_end("dead", Some(ThreadEnd::Fail))] {
+        let refused = FinishError::Thread(ThreadError::NotLocked { holder: Some(id("next")) });
+        assert_eq!(journal.finish(late, at(11)).await, Err(refused));
+    }
+    journal.finish(good_end("next", turn(1, "q2", "a2")), at(12)).await.unwrap();
     assert_eq!(texts(&journal, &key).await, ["q2", "a2"]);
 }
 
@@ -165,8 +174,8 @@ async fn another_version_than_the_locked_one_is_refused_and_nothing_changes(engi
     let key = thread("t");
     begin(&journal, on_thread("a", &key)).await;
     lock(&journal, &key, "a").await;
-    let commit = journal.commit_thread(&key, &id("a"), turn(7, "q", "a"), at(2)).await;
-    assert_eq!(commit, Err(ThreadError::Version { current: 1 }));
+    let refused = journal.finish(good_end("a", turn(7, "q", "a")), at(2)).await;
+    assert_eq!(refused, Err(FinishError::Thread(ThreadError::Version { current: 1 })));
     let thread = journal.load_thread(&key).await.unwrap().unwrap();
     assert_eq!((thread.version, thread.messages.len(), thread.running), (1, 0, Some(id("a"))));
 }
@@ -176,8 +185,10 @@ async fn a_commit_whose_answer_was_lost_is_sent_again_without_effect(engine: Eng
     let key = thread("t");
     begin(&journal, on_thread("a", &key)).await;
     lock(&journal, &key, "a").await;
-    assert_eq!(journal.commit_thread(&key, &id("a"), turn(1, "q", "a"), at(2)).await, Ok(2));
-    assert_eq!(journal.commit_thread(&key, &id("a"), turn(1, "q", "a"), at(3)).await, Ok(2));
+    for moment in [2, 3] {
+        journal.finish(good_end("a", turn(1, "q", "a")), at(moment)).await.unwrap();
+    }
+    assert_eq!(version_of(&journal, &key).await, 2);
     assert_eq!(texts(&journal, &key).await, ["q", "a"]);
 }
 
@@ -228,7 +239,7 @@ async fn a_thread_is_deleted_at_its_version_and_not_while_somebody_runs_on_it(en
     lock(&journal, &key, "a").await;
     let busy = Err(ThreadError::Busy { running: id("a") });
     assert_eq!(journal.delete_thread(&key, None, at(2)).await, busy);
-    journal.commit_thread(&key, &id("a"), turn(1, "q", "a"), at(2)).await.unwrap();
+    journal.finish(good_end("a", turn(1, "q", "a")), at(2)).await.unwrap();
     assert_eq!(journal.delete_thread(&key, Some(1), at(3)).await, Err(ThreadError::Version { current: 2 }));
     assert_eq!(journal.delete_thread(&key, Some(2), at(3)).await, Ok(true));
     assert_eq!(journal.load_thread(&key).await, Ok(None));
