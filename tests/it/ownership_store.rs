@@ -13,6 +13,7 @@ use crate::{
     recovery::one_target,
     support::{
         cluster::Cluster,
+        process::Process,
         relight::{Relight, asking},
         upstream::{Reply, Upstream},
     },
@@ -258,8 +259,38 @@ async fn a_file_that_must_not_be_written_is_not_healthy() {
     let set = |mode| std::fs::set_permissions(&file, std::fs::Permissions::from_mode(mode)).unwrap();
     set(0o444);
     if std::fs::OpenOptions::new().write(true).open(&file).is_ok() {
-        eprintln!("SKIPPED: root may write any file");
-        return;
+        return again_without_the_rights_of_root("ownership_store::a_file_that_must_not_be_written_is_not_healthy")
+            .await;
     }
     world.survives("read-only", async || set(0o444), async |()| set(0o600)).await;
+}
+
+/// Without its lock, other programs that read the file remove the log of it when they close it, and what the server
+/// writes from then on is lost.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_server_never_loses_its_lock_on_the_file() {
+    use std::os::unix::fs::MetadataExt as _;
+    let (_folder, file) = file();
+    let server = Process::serve("", &format!("journal: {{ store: \"sqlite:{}\" }}\n", file.display())).await;
+    let (holder, inode) = (server.child.id().unwrap(), std::fs::metadata(&file).unwrap().ino());
+    let is_locked = || {
+        let locks = std::fs::read_to_string("/proc/locks").unwrap();
+        locks.lines().any(|lock| lock.contains(&format!(" {holder} ")) && lock.contains(&format!(":{inode} ")))
+    };
+    assert!(is_locked(), "it has not begun to use the file");
+    // It looks at its file meanwhile.
+    for _ in 0..25 {
+        sleep(Duration::from_millis(200)).await;
+        assert!(is_locked(), "another process can take the file");
+    }
+}
+
+/// Runs a test in a process to which modes of files apply, which they do not to root.
+async fn again_without_the_rights_of_root(test: &str) {
+    let mut command = tokio::process::Command::new("setpriv");
+    command.args(["--bounding-set=-dac_override", "--inh-caps=-dac_override"]).kill_on_drop(true);
+    command.arg(std::env::current_exe().unwrap()).args(["--exact", test]);
+    let ran = timeout(Duration::from_mins(2), command.output()).await.unwrap().unwrap();
+    let out = String::from_utf8_lossy(&ran.stdout);
+    assert!(ran.status.success() && out.contains("1 passed"), "{out}{}", String::from_utf8_lossy(&ran.stderr));
 }

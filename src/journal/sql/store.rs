@@ -1,10 +1,11 @@
 //! The database as the journal uses it: a pool, its dialect, and one writer at a time where it takes no more.
 
 use std::{
-    fs,
-    io::{self, Read as _},
-    os::unix::fs::MetadataExt as _,
+    fs::{self, File},
+    io,
+    os::unix::fs::{FileExt as _, MetadataExt as _},
     path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
 };
 
 use jiff::Timestamp;
@@ -52,9 +53,13 @@ const SQLITE_MAGIC: &[u8; 16] = b"SQLite format 3\0";
 #[derive(Debug)]
 pub(in super::super) struct FileIdentity {
     path: PathBuf,
-    device: u64,
-    inode: u64,
+    handle: Arc<File>,
 }
+
+/// The files that this process looked at. A process that closes any handle of a file loses all its locks on it, those of
+/// `SQLite` as well; another process would then remove the write-ahead log under it. So none is closed before its file is
+/// removed.
+static HANDLES: Mutex<Vec<Arc<File>>> = Mutex::new(Vec::new());
 
 /// Tells other replicas of changes; a hint, so it is never waited for.
 pub(in super::super) type Outward = Box<dyn Fn(&InvocationId) + Send + Sync>;
@@ -96,10 +101,10 @@ impl Store {
         Self { file: Some(file), ..self }
     }
 
-    /// Whether its file is still the one that was opened, and a database: writes go on where it was replaced, removed or
-    /// overwritten, and are lost.
+    /// Whether its file is still the one that was opened, may be written, and is a database: writes go on where it was
+    /// replaced, removed or overwritten, and are lost.
     pub(in super::super) fn check_file(&self) -> Result<(), JournalError> {
-        self.file.as_ref().map_or(Ok(()), FileIdentity::is_still_there)
+        self.file.as_ref().map_or(Ok(()), FileIdentity::check)
     }
 
     /// Writes, and reads nothing back.
@@ -173,22 +178,38 @@ impl Store {
 impl FileIdentity {
     /// The file that is there now.
     pub(in super::super) fn of(path: &Path) -> io::Result<Self> {
-        let metadata = fs::metadata(path)?;
-        Ok(Self { path: path.to_owned(), device: metadata.dev(), inode: metadata.ino() })
+        let found = fs::metadata(path)?;
+        let mut handles = HANDLES.lock().unwrap_or_else(PoisonError::into_inner);
+        handles.retain(|handle| handle.metadata().is_ok_and(|metadata| metadata.nlink() > 0));
+        let known = handles.iter().find(|handle| handle.metadata().is_ok_and(|metadata| is_same(&metadata, &found)));
+        let handle = if let Some(known) = known {
+            Arc::clone(known)
+        } else {
+            let opened = Arc::new(File::open(path)?);
+            handles.push(Arc::clone(&opened));
+            opened
+        };
+        Ok(Self { path: path.to_owned(), handle })
     }
 
-    fn is_still_there(&self) -> Result<(), JournalError> {
-        let found = Self::of(&self.path).map_err(|error| JournalError::Unavailable(format!("its file: {error}")))?;
-        if (found.device, found.inode) != (self.device, self.inode) {
+    fn check(&self) -> Result<(), JournalError> {
+        let lost = |error: io::Error| JournalError::Unavailable(format!("its file: {error}"));
+        let found = fs::metadata(&self.path).map_err(lost)?;
+        if !is_same(&found, &self.handle.metadata().map_err(lost)?) {
             return Err(JournalError::Unavailable("its file was replaced".to_owned()));
         }
+        // Connections that are open go on writing; further ones could not.
+        rustix::fs::access(&self.path, rustix::fs::Access::WRITE_OK).map_err(|error| lost(error.into()))?;
         let mut head = [0; SQLITE_MAGIC.len()];
-        let read = fs::File::open(&self.path).and_then(|mut file| file.read_exact(&mut head));
-        if read.is_err() || head != *SQLITE_MAGIC {
+        if self.handle.read_exact_at(&mut head, 0).is_err() || head != *SQLITE_MAGIC {
             return Err(JournalError::Unavailable("its file was overwritten".to_owned()));
         }
         Ok(())
     }
+}
+
+fn is_same(one: &fs::Metadata, other: &fs::Metadata) -> bool {
+    (one.dev(), one.ino()) == (other.dev(), other.ino())
 }
 
 // === impl Writing ===
