@@ -19,7 +19,7 @@ use tower::{Service, ServiceExt as _};
 
 pub use self::{
     parts::PartsError,
-    resolve::{Asked, Refusal},
+    resolve::{Arrival, InvocationRequest, Refusal},
 };
 use crate::{
     config::Config,
@@ -34,7 +34,12 @@ use crate::{
         wire::{DeltaStream, WireCall},
     },
     events::EventBus,
-    layers::{BoxFuture, ProgressStream, observe::Incoming, scope::Plan, spans::Spans, targets::Targets},
+    layers::{
+        BoxFuture, ProgressStream,
+        scope::{Incoming, Plan},
+        spans::Spans,
+        targets::Targets,
+    },
     policy::{admission::Admission, classify::Classifier, classify::Verdict, secrets::Secrets},
     provider::Providers,
     stack::{Shared, Stack, stack},
@@ -141,8 +146,8 @@ impl Engine {
     ///
     /// # Errors
     /// When the route does not exist, or an override is not allowed.
-    pub fn resolve(&self, asked: Asked) -> Result<Incoming, Refusal> {
-        self.resolver.load().resolve(asked)
+    pub fn resolve(&self, request: InvocationRequest) -> Result<Incoming, Refusal> {
+        self.resolver.load().resolve(request)
     }
 
     /// The plan of an operation on a route, without overrides.

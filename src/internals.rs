@@ -62,7 +62,7 @@ pub mod domain {
     }
 }
 pub mod engine {
-    pub use crate::engine::{Asked, Engine, Rejection};
+    pub use crate::engine::{Arrival, Engine, InvocationRequest, Rejection};
 }
 pub mod events {
     pub use crate::events::{EventBus, Reading};
@@ -97,11 +97,8 @@ pub mod journal {
 }
 pub mod layers {
     pub use crate::layers::{BoxFuture, ProgressStream};
-    pub mod observe {
-        pub use crate::layers::observe::Incoming;
-    }
     pub mod scope {
-        pub use crate::layers::scope::Plan;
+        pub use crate::layers::scope::{Incoming, Plan};
     }
     pub mod spans {
         pub use crate::layers::spans::{Entry, Spans};

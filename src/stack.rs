@@ -14,8 +14,8 @@ use crate::{
     layers::{
         ProgressStream, admit::AdmitLayer, circuit::CircuitLayer, classify::ClassifyLayer,
         concurrency::ConcurrencyLayer, deadline::DeadlineLayer, gates::GatesLayer, hedge::HedgeLayer,
-        inject::InjectLayer, observe::Incoming, observe::ObserveLayer, observe_attempt::ObserveAttemptLayer,
-        retry::RetryLayer, select::SelectLayer, spans::Spans, targets::Targets, timers::TimersLayer,
+        inject::InjectLayer, observe::ObserveLayer, observe_attempt::ObserveAttemptLayer, retry::RetryLayer,
+        scope::Incoming, select::SelectLayer, spans::Spans, targets::Targets, timers::TimersLayer,
         trace_wire::TraceWireLayer,
     },
     policy::{admission::Admission, classify::Classifier},

@@ -16,6 +16,9 @@ use super::{
     message::ModelCall,
 };
 
+/// The operation of callers that name none.
+pub const DEFAULT_OPERATION: &str = "executor";
+
 /// What a caller asked for.
 #[derive(Debug, Clone)]
 pub struct Invocation {
@@ -53,7 +56,7 @@ impl Invocation {
             thread: None,
             tenant: TenantId::from("default"),
             route,
-            operation: Operation::from("executor"),
+            operation: Operation::from(DEFAULT_OPERATION),
             labels: BTreeMap::new(),
             call,
             overrides: Overrides::default(),

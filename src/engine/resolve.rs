@@ -1,4 +1,4 @@
-//! From what a caller asks to a plan: the route, its targets and policies, the caller's overrides where allowed.
+//! From a caller's request to a plan: the route, its targets and policies, the caller's overrides where allowed.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -8,11 +8,15 @@ use crate::{
     config::{Config, RouteConfig, fault::nearest},
     domain::{
         ids::{InvocationId, Operation, RequestId, RouteName, TargetId, TenantId, ThreadId},
-        invocation::{Call, Invocation, Overrides, RewindMode, TraceContext},
+        invocation::{Call, DEFAULT_OPERATION, Invocation, Overrides, RewindMode, TraceContext},
         message::ModelCall,
         target::Target,
     },
-    layers::{observe::Incoming, scope::Plan, spans::Entry, targets::TargetSpec},
+    layers::{
+        scope::{Incoming, Plan},
+        spans::Entry,
+        targets::TargetSpec,
+    },
     policy::texts::Texts,
 };
 
@@ -26,16 +30,31 @@ const STATED_TOO_LONG: u32 = 100;
 /// Of a short timeout, the share that is kept back at most.
 const MAX_MARGIN_SHARE: u32 = 4;
 
-/// What a caller asks for, as far as it is independent of the door it came in by.
-#[derive(Debug, Clone)]
-pub struct Asked {
+/// How a request arrived: what its transport says of it, and not its body.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Arrival {
     /// Who calls.
     pub tenant: TenantId,
+    /// The routes that the caller is limited to; empty for no limit.
+    pub routes: Vec<RouteName>,
+    /// The time that the client states; `None` where it states none.
+    pub timeout: Option<Duration>,
+    /// Where the caller's trace goes on.
+    pub trace: TraceContext,
+    /// The interface that it arrived at, as its span is called.
+    pub entry: Entry,
+}
+
+/// A request for an invocation, as its caller made it at any interface: no defaults of a route are applied yet.
+#[derive(Debug, Clone, PartialEq)]
+pub struct InvocationRequest {
+    /// How it arrived.
+    pub arrival: Arrival,
     /// The route; `None` for the default one.
     pub route: Option<RouteName>,
     /// What the caller is doing.
     pub operation: Operation,
-    /// What to ask.
+    /// The call to make.
     pub call: Call,
     /// The caller's idempotency key.
     pub request_id: Option<RequestId>,
@@ -43,15 +62,11 @@ pub struct Asked {
     pub thread: Option<ThreadId>,
     /// The caller's labels.
     pub labels: BTreeMap<String, String>,
-    /// What the caller wants done otherwise.
+    /// What the caller wants done otherwise. Its grace is set only where the caller named one.
     pub overrides: Overrides,
-    /// The time that the caller allows; `None` for the route's.
-    pub time_allowed: Option<Duration>,
-    /// Where the caller's trace goes on.
-    pub trace: TraceContext,
-    /// How it came in, as its span is called.
-    pub entry: Entry,
-    /// Whether it goes on without its client; where no grace is named, for as long as the route says.
+    /// Time for the whole invocation, as the caller's overrides say.
+    pub deadline: Option<Duration>,
+    /// Whether the invocation goes on when its client is gone; without a grace, for as long as the route says.
     pub resumable: bool,
 }
 
@@ -76,6 +91,49 @@ pub(super) struct Resolver {
     texts: Arc<Texts>,
 }
 
+// === impl Arrival ===
+
+impl Arrival {
+    /// A request of this tenant that states nothing else.
+    #[must_use]
+    pub fn new(tenant: TenantId, entry: Entry) -> Self {
+        Self { tenant, routes: Vec::new(), timeout: None, trace: TraceContext::default(), entry }
+    }
+}
+
+// === impl InvocationRequest ===
+
+impl InvocationRequest {
+    /// A request for this call, with nothing else said.
+    #[must_use]
+    pub fn new(arrival: Arrival, call: Call) -> Self {
+        Self {
+            arrival,
+            route: None,
+            operation: DEFAULT_OPERATION.into(),
+            call,
+            request_id: None,
+            thread: None,
+            labels: BTreeMap::new(),
+            overrides: Overrides::default(),
+            deadline: None,
+            resumable: false,
+        }
+    }
+
+    /// The time that the caller allows: the shorter of its override and its client's timeout, but the override alone
+    /// when the invocation may outlive the connection. `None`: it leaves the time to the route, whose cap holds in any
+    /// case.
+    #[must_use]
+    pub fn time_allowed(&self) -> Option<Duration> {
+        match (self.deadline, self.arrival.timeout) {
+            (Some(deadline), Some(_)) if self.resumable => Some(deadline),
+            (Some(deadline), Some(timeout)) => Some(deadline.min(timeout)),
+            (deadline, timeout) => deadline.or(timeout),
+        }
+    }
+}
+
 // === impl Resolver ===
 
 impl Resolver {
@@ -84,38 +142,40 @@ impl Resolver {
         Self { config: config.clone(), targets, texts: Arc::new(config.texts.clone()) }
     }
 
-    pub(super) fn resolve(&self, asked: Asked) -> Result<Incoming, Refusal> {
-        let (name, route) = self.route(asked.route.as_ref())?;
-        let mut faults = self.faults(route, &asked.overrides);
-        if let Call::Model(call) = &asked.call {
+    pub(super) fn resolve(&self, request: InvocationRequest) -> Result<Incoming, Refusal> {
+        let (name, route) = self.route(request.route.as_ref())?;
+        let mut faults = self.faults(route, &request.overrides);
+        if let Call::Model(call) = &request.call {
             faults.extend(super::size::faults(&self.config.server.limits, call));
         }
         if !faults.is_empty() {
             return Err(Refusal::Overrides(faults));
         }
-        let mut plan = self.plan(name, route, &asked.operation, &asked.overrides);
-        if let Call::Model(call) = &asked.call {
+        let mut plan = self.plan(name, route, &request.operation, &request.overrides);
+        if let Call::Model(call) = &request.call {
             prefer_able(&mut plan.targets, call);
         }
-        let allowed = asked.time_allowed.map_or(route.deadline, reportable).min(route.max_deadline);
-        let mut overrides = asked.overrides;
-        if asked.resumable && overrides.resumable_grace.is_none() {
+        let allowed = request.time_allowed().map_or(route.deadline, reportable).min(route.max_deadline);
+        let mut overrides = request.overrides;
+        if request.resumable && overrides.resumable_grace.is_none() {
             overrides.resumable_grace = Some(route.allow_overrides.max_resumable_grace);
         }
         let invocation = Invocation {
             id: InvocationId::mint(),
-            request_id: asked.request_id,
-            thread: asked.thread,
-            tenant: asked.tenant,
+            request_id: request.request_id,
+            thread: request.thread,
+            tenant: request.arrival.tenant,
             route: name.clone(),
-            operation: asked.operation,
-            labels: asked.labels,
-            call: asked.call,
+            operation: request.operation,
+            labels: request.labels,
+            call: request.call,
             overrides,
             deadline: Instant::now() + allowed,
-            trace: asked.trace,
+            trace: request.arrival.trace,
         };
-        Ok(Incoming::new(invocation, Arc::new(plan), asked.entry))
+        let mut incoming = Incoming::new(invocation, Arc::new(plan), request.arrival.entry);
+        incoming.caller_routes = request.arrival.routes;
+        Ok(incoming)
     }
 
     pub(super) fn bare_plan(&self, route: Option<&RouteName>, operation: &Operation) -> Result<Plan, Refusal> {
@@ -250,6 +310,25 @@ mod tests {
             prop_assert!(ends < timeout, "{timeout:?} is stated as {:?} and ends after {ends:?}", as_stated(timeout));
             prop_assert!(timeout - ends >= (timeout / 6).min(Duration::from_millis(49)), "{timeout:?}: {ends:?}");
             prop_assert!(ends >= timeout.mul_f64(0.74), "{timeout:?}: {ends:?}");
+        }
+    }
+
+    #[test]
+    fn the_shorter_timeout_wins_unless_the_invocation_may_outlive_the_connection() {
+        let (short, long) = (Duration::from_secs(1), Duration::from_secs(9));
+        for (deadline, timeout, resumable, allowed) in [
+            (None, None, false, None),
+            (Some(long), None, false, Some(long)),
+            (None, Some(short), false, Some(short)),
+            (Some(long), Some(short), false, Some(short)),
+            (Some(short), Some(long), false, Some(short)),
+            (Some(long), Some(short), true, Some(long)),
+            (None, Some(short), true, Some(short)),
+        ] {
+            let arrival = Arrival { timeout, ..Arrival::new("acme".into(), Entry::Grpc("test")) };
+            let call = Call::Model(ModelCall::default());
+            let request = InvocationRequest { deadline, resumable, ..InvocationRequest::new(arrival, call) };
+            assert_eq!(request.time_allowed(), allowed, "{deadline:?} {timeout:?} {resumable}");
         }
     }
 }

@@ -23,10 +23,10 @@ use crate::{
         failure::{Failure, FailureClass},
         fold::{Fold, Progress},
         ids::InvocationId,
-        invocation::{AttemptCause, AttemptRecord, TraceContext},
+        invocation::{AttemptCause, AttemptRecord},
         upstream::UpstreamHandle,
     },
-    engine::Asked,
+    engine::{Arrival, InvocationRequest},
     journal::{Entry, Held, JournalError, Record, Takeover, ThreadKey},
     layers::{cancel::Cancel, scope::Before, spans::Entry as Door},
 };
@@ -109,7 +109,7 @@ impl Shared {
             self.end_unrun(&id, epoch, last, failure, None).await;
             return Ok(());
         }
-        let Some(asked) = asked(&record).filter(|_| !left.gone) else {
+        let Some(asked) = request_of(&record).filter(|_| !left.gone) else {
             self.abandon_upstream(&record);
             let words = "its replica died, and what was asked is not kept";
             self.end_unrun(&id, epoch, last, Failure::local(FailureClass::StreamInterrupted, words), None).await;
@@ -195,7 +195,7 @@ impl Shared {
 
     /// Has the answer cancelled that is still being made for an invocation that nobody goes on with.
     fn abandon_upstream(&self, record: &Record) {
-        if let (Some(handle), Some(asked)) = (record.upstream.clone(), asked(record))
+        if let (Some(handle), Some(asked)) = (record.upstream.clone(), request_of(record))
             && let Ok(incoming) = self.engine.resolve(asked)
         {
             self.engine.abandon(&incoming, handle);
@@ -360,22 +360,18 @@ fn not_run_again(record: &Record, is_wanted: bool) -> Option<Failure> {
     None
 }
 
-/// What is asked of the engine, as it was asked before.
-fn asked(record: &Record) -> Option<Asked> {
+/// The request as its caller made it.
+fn request_of(record: &Record) -> Option<InvocationRequest> {
     let request = record.request.clone()?;
-    Some(Asked {
-        tenant: record.tenant.clone(),
+    let arrival = Arrival::new(record.tenant.clone(), Door::Grpc("relight.v1.RecoveryService/TakeOver"));
+    Some(InvocationRequest {
         route: Some(record.route.clone()),
         operation: record.operation.clone(),
-        call: request.call?,
         request_id: record.request_id.clone(),
         thread: record.thread.clone(),
         labels: record.labels.clone(),
         overrides: request.overrides,
-        time_allowed: None,
-        trace: TraceContext::default(),
-        entry: Door::Grpc("relight.v1.RecoveryService/TakeOver"),
-        resumable: false,
+        ..InvocationRequest::new(arrival, request.call?)
     })
 }
 

@@ -23,7 +23,7 @@ use crate::{
         invocation::{HistoryPatch, Outcome},
     },
     engine::Engine,
-    layers::{ProgressStream, observe::Incoming},
+    layers::{ProgressStream, scope::Incoming},
     policy::continuation::{ContinuationStitcher, Stitched, Way},
 };
 

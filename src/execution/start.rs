@@ -28,7 +28,7 @@ use crate::{
         invocation::{Invocation, RewindMode},
     },
     journal::{Begun, Entry, Fingerprint, Finish, JournalError, NewInvocation, Record, Request, ThreadEnd, ThreadKey},
-    layers::{ProgressStream, observe::Incoming},
+    layers::{ProgressStream, scope::Incoming},
 };
 
 /// How long an invocation that needs no record waits for it to begin.

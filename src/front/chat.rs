@@ -13,7 +13,7 @@ use crate::{
         clock,
         invocation::{Call, Outcome, Overrides, RewindMode},
     },
-    engine::Asked,
+    engine::{Arrival, InvocationRequest},
     layers::spans::Entry,
 };
 use axum::{
@@ -50,28 +50,30 @@ async fn answer(
     let by_headers = AskedByHeaders::read(headers)?;
     let request = ChatRequest::read(&body)?;
     let (route, target) = models::resolve(&front.engine.config(), &caller, &request.model)?;
-    let asked = Asked {
+    let arrival = Arrival {
         tenant: caller.tenant,
-        route: Some(route),
-        operation: by_headers.operation,
-        call: Call::Model(request.call),
-        request_id: by_headers.request_id,
-        thread: by_headers.thread,
-        labels: request.labels,
-        overrides: Overrides {
-            max_retries: by_headers.max_retries,
-            allowed_targets: Vec::from_iter(target),
-            // This wire cannot take back what it sent.
-            rewind_mode: request.stream.then_some(RewindMode::AppendOnly),
-            ..Overrides::default()
-        },
-        resumable: false,
-        time_allowed: by_headers.time_allowed,
+        routes: caller.routes,
+        timeout: by_headers.time_allowed,
         trace: by_headers.trace,
         entry: ENTRY,
     };
-    let mut incoming = front.engine.resolve(asked).map_err(Refused::unresolved)?;
-    incoming.caller_routes = caller.routes;
+    let overrides = Overrides {
+        max_retries: by_headers.max_retries,
+        allowed_targets: Vec::from_iter(target),
+        // This wire cannot take back what it sent.
+        rewind_mode: request.stream.then_some(RewindMode::AppendOnly),
+        ..Overrides::default()
+    };
+    let resolved = front.engine.resolve(InvocationRequest {
+        route: Some(route),
+        operation: by_headers.operation,
+        request_id: by_headers.request_id,
+        thread: by_headers.thread,
+        labels: request.labels,
+        overrides,
+        ..InvocationRequest::new(arrival, Call::Model(request.call))
+    });
+    let incoming = resolved.map_err(Refused::unresolved)?;
     let mut started = front.executions.start(incoming).await.map_err(Refused::not_started)?;
     if request.stream {
         return stream::respond(&front, started, request.model, request.include_usage).await;

@@ -7,15 +7,12 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use super::error::Refused;
 use crate::domain::{
     ids::{InvocationId, MAX_ID_BYTES, Operation, RequestId, TargetId, ThreadId},
-    invocation::TraceContext,
+    invocation::{DEFAULT_OPERATION, TraceContext},
     units,
 };
 
 /// Longest name of an operation, as on the gRPC API.
 const MAX_OPERATION_BYTES: usize = 64;
-
-/// The operation of callers that name none.
-const DEFAULT_OPERATION: &str = "executor";
 
 /// What the headers of a request ask for.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -13,7 +13,6 @@ use super::{
     convert::{
         Violations,
         facts::failure_facts,
-        invocation::Requested,
         metadata::{grpc_timeout, trace_context},
         outcome::{Asked as Told, response},
         request::{StreamStart, cancel_request, get_request, invoke_request, stream_request, thread_id, watch_request},
@@ -25,9 +24,9 @@ use super::{
 };
 use crate::{
     domain::failure::{Failure, FailureClass},
-    engine::{Asked, Engine, Refusal},
+    engine::{Arrival, Engine, InvocationRequest, Refusal},
     execution::{Executions, StartError, Started},
-    layers::{observe::Incoming, spans::Entry},
+    layers::{scope::Incoming, spans::Entry},
 };
 
 /// When a client whose call came too late for this replica may try again: another one is ready.
@@ -64,31 +63,25 @@ impl Recovery {
         self.authenticator.load().identify(request)
     }
 
-    /// Finds the plan for what is asked, for one who may ask it.
-    pub(super) fn resolve(
-        &self,
-        requested: Requested,
+    /// How a request arrived.
+    pub(super) fn arrival(
         identity: &Identity,
         metadata: &tonic::metadata::MetadataMap,
         rpc: &'static str,
-    ) -> Result<Incoming, Status> {
+    ) -> Result<Arrival, Status> {
         let timeout = grpc_timeout(metadata).map_err(|faults| status::invalid_argument(&faults))?;
-        let time_allowed = requested.time_allowed(timeout);
-        let asked = Asked {
+        Ok(Arrival {
             tenant: identity.tenant.clone(),
-            route: requested.route,
-            operation: requested.operation,
-            call: requested.call,
-            request_id: requested.request_id,
-            thread: requested.thread,
-            labels: requested.labels,
-            overrides: requested.overrides,
-            time_allowed,
+            routes: identity.routes.clone(),
+            timeout,
             trace: trace_context(metadata),
             entry: Entry::Grpc(rpc),
-            resumable: requested.resumable,
-        };
-        let mut incoming = self.engine.resolve(asked).map_err(|refusal| match refusal {
+        })
+    }
+
+    /// Resolves a request, for a caller that may use its route.
+    pub(super) fn resolve(&self, request: InvocationRequest, identity: &Identity) -> Result<Incoming, Status> {
+        let incoming = self.engine.resolve(request).map_err(|refusal| match refusal {
             Refusal::RouteNotFound { route, nearest } => status::route_not_found(
                 route.as_str(),
                 nearest.as_ref().map(super::super::domain::ids::RouteName::as_str),
@@ -102,7 +95,6 @@ impl Recovery {
             }
         })?;
         identity.may_use(&incoming.plan.route)?;
-        incoming.caller_routes.clone_from(&identity.routes);
         Ok(incoming)
     }
 
@@ -148,13 +140,13 @@ impl RecoveryService for Recovery {
     ) -> Result<Response<v1::InvokeWithRecoveryResponse>, Status> {
         let identity = self.identify(&request)?;
         let (metadata, _, request) = request.into_parts();
-        let requested = invoke_request(request).map_err(|faults| status::invalid_argument(&faults))?;
-        if requested.call.is_tool() {
+        let arrival = Self::arrival(&identity, &metadata, "relight.v1.RecoveryService/InvokeWithRecovery")?;
+        let request = invoke_request(request, arrival).map_err(|faults| status::invalid_argument(&faults))?;
+        if request.call.is_tool() {
             return Err(status::unimplemented("tool calls"));
         }
-        let (operation, thread) = (requested.operation.clone(), requested.thread.clone());
-        let incoming =
-            self.resolve(requested, &identity, &metadata, "relight.v1.RecoveryService/InvokeWithRecovery")?;
+        let (operation, thread) = (request.operation.clone(), request.thread.clone());
+        let incoming = self.resolve(request, &identity)?;
         let Started { id, disposition, mut follower, .. } = self.start(incoming).await?;
         // When the caller goes, this future is dropped, and with it the follower.
         let outcome = follower.outcome().await.map_err(|lost| super::stream::lost(&id, &lost))?;
@@ -168,9 +160,10 @@ impl RecoveryService for Recovery {
     ) -> Result<Response<Self::StreamWithRecoveryStream>, Status> {
         let identity = self.identify(&request)?;
         let (metadata, _, request) = request.into_parts();
-        let start = stream_request(request).map_err(|faults| status::invalid_argument(&faults))?;
+        let arrival = Self::arrival(&identity, &metadata, "relight.v1.RecoveryService/StreamWithRecovery")?;
+        let start = stream_request(request, arrival).map_err(|faults| status::invalid_argument(&faults))?;
         let stream = match start {
-            StreamStart::New(requested) => self.stream_new(*requested, identity, &metadata).await?,
+            StreamStart::New(request) => self.stream_new(*request, &identity).await?,
             StreamStart::Resume(resume) => self.stream_resumed(resume, &identity).await?,
         };
         Ok(Response::new(stream))

@@ -7,12 +7,11 @@ use std::time::Duration;
 
 use async_stream::stream;
 use jiff::Timestamp;
-use tonic::{Status, metadata::MetadataMap};
+use tonic::Status;
 
 use super::{
     auth::Identity,
     convert::{
-        invocation::Requested,
         outcome::Asked,
         request::{Resume, ResumeName},
         stream::{Place, StreamWriter, Welcome},
@@ -23,6 +22,7 @@ use super::{
 };
 use crate::{
     domain::{clock, fold::Progress, ids::InvocationId},
+    engine::InvocationRequest,
     execution::{Disposition, Lost, Name, Started, Told},
     journal::JournalError,
 };
@@ -40,16 +40,15 @@ impl Recovery {
     /// The stream of a new invocation, or of the one that it repeats.
     pub(super) async fn stream_new(
         &self,
-        requested: Requested,
-        identity: Identity,
-        metadata: &MetadataMap,
+        request: InvocationRequest,
+        identity: &Identity,
     ) -> Result<Streaming<v1::StreamWithRecoveryResponse>, Status> {
-        if requested.call.is_tool() {
+        if request.call.is_tool() {
             return Err(status::unimplemented("tool calls"));
         }
-        let (operation, thread) = (requested.operation.clone(), requested.thread.clone());
+        let (operation, thread) = (request.operation.clone(), request.thread.clone());
         let tenant = identity.tenant.clone();
-        let incoming = self.resolve(requested, &identity, metadata, "relight.v1.RecoveryService/StreamWithRecovery")?;
+        let incoming = self.resolve(request, identity)?;
         let max_retries = incoming.plan.retry.max_retries;
         let started = self.start(incoming).await?;
         let asked = Asked { operation, thread, disposition: wire_disposition(started.disposition) };

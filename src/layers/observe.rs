@@ -12,62 +12,19 @@ use tower::{Service, ServiceExt as _};
 
 use super::{
     BoxFuture, ProgressStream,
-    append_only::AppendOnly,
-    cancel::Cancel,
     refusals::Refusals,
-    scope::{Before, Plan, Scope},
-    spans::{Entry, InvocationSpan, Spans},
+    scope::{Incoming, Scope},
+    spans::{InvocationSpan, Spans},
 };
 use crate::{
     domain::{
         event::EventBody,
         failure::{Failure, FailureClass},
         fold::Progress,
-        ids::RouteName,
-        invocation::{Invocation, Outcome},
-        upstream::Tether,
+        invocation::Outcome,
     },
     events::EventBus,
 };
-
-/// An invocation as it comes in.
-#[derive(Debug, Clone)]
-pub struct Incoming {
-    /// What was asked.
-    pub invocation: Arc<Invocation>,
-    /// How it is served.
-    pub plan: Arc<Plan>,
-    /// How it came in, as its span is called.
-    pub entry: Entry,
-    /// What an earlier owner made of it; empty for a new one.
-    pub before: Before,
-    /// Whether somebody wants it ended.
-    pub cancel: Cancel,
-    /// What ties it to answers that are made in the background.
-    pub tether: Tether,
-    /// The word of a front that cannot take back.
-    pub append_only: AppendOnly,
-    /// The routes that its caller is limited to; empty for no limit.
-    pub caller_routes: Vec<RouteName>,
-}
-
-impl Incoming {
-    /// A new invocation, which nobody wants ended.
-    #[must_use]
-    pub fn new(invocation: Invocation, plan: Arc<Plan>, entry: Entry) -> Self {
-        let invocation = Arc::new(invocation);
-        Self {
-            invocation,
-            plan,
-            entry,
-            before: Before::default(),
-            cancel: Cancel::default(),
-            tether: Tether::default(),
-            append_only: AppendOnly::default(),
-            caller_routes: Vec::new(),
-        }
-    }
-}
 
 /// Observes invocations.
 #[derive(Debug, Clone)]
@@ -121,10 +78,8 @@ where
     }
 
     fn call(&mut self, incoming: Incoming) -> Self::Future {
-        let Incoming { invocation, plan, entry, before, cancel, tether, append_only, caller_routes: _ } = incoming;
-        let span = self.spans.invocation(entry, &invocation);
-        let scope = Scope::new(invocation, plan, span.trace(), self.events.clone());
-        let scope = Arc::new(scope.after(before).until(cancel).tied_by(tether).sent_by(append_only));
+        let span = self.spans.invocation(incoming.entry, &incoming.invocation);
+        let scope = Arc::new(Scope::new(incoming, span.trace(), self.events.clone()));
         let (inner, refusals) = (self.inner.clone(), self.refusals.clone());
         Box::pin(async move {
             let max_retries = scope.plan.retry.max_retries;

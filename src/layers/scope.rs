@@ -10,7 +10,11 @@ use std::{
 
 use tokio::{sync::mpsc, time::Instant};
 
-use super::{append_only::AppendOnly, cancel::Cancel, spans::InvocationTrace};
+use super::{
+    append_only::AppendOnly,
+    cancel::Cancel,
+    spans::{Entry, InvocationTrace},
+};
 use crate::{
     domain::{
         clock,
@@ -80,6 +84,45 @@ impl Plan {
     }
 }
 
+/// An invocation as it comes in.
+#[derive(Debug, Clone)]
+pub struct Incoming {
+    /// What was asked.
+    pub invocation: Arc<Invocation>,
+    /// How it is served.
+    pub plan: Arc<Plan>,
+    /// How it came in, as its span is called.
+    pub entry: Entry,
+    /// What an earlier owner made of it; empty for a new one.
+    pub before: Before,
+    /// Whether somebody wants it ended.
+    pub cancel: Cancel,
+    /// What ties it to answers that are made in the background.
+    pub tether: Tether,
+    /// The word of a front that cannot take back.
+    pub append_only: AppendOnly,
+    /// The routes that its caller is limited to; empty for no limit.
+    pub caller_routes: Vec<RouteName>,
+}
+
+impl Incoming {
+    /// A new invocation, which nobody wants ended.
+    #[must_use]
+    pub fn new(invocation: Invocation, plan: Arc<Plan>, entry: Entry) -> Self {
+        let invocation = Arc::new(invocation);
+        Self {
+            invocation,
+            plan,
+            entry,
+            before: Before::default(),
+            cancel: Cancel::default(),
+            tether: Tether::default(),
+            append_only: AppendOnly::default(),
+            caller_routes: Vec::new(),
+        }
+    }
+}
+
 /// What an earlier owner made of an invocation, for the one that goes on with it.
 #[derive(Debug, Clone, Default)]
 pub struct Before {
@@ -121,8 +164,9 @@ pub struct Scope {
 // === impl Scope ===
 
 impl Scope {
-    /// The scope of a new invocation.
-    pub fn new(invocation: Arc<Invocation>, plan: Arc<Plan>, trace: InvocationTrace, events: EventBus) -> Self {
+    /// An invocation that starts now, with its spans and events.
+    pub fn new(incoming: Incoming, trace: InvocationTrace, events: EventBus) -> Self {
+        let Incoming { invocation, plan, before, cancel, tether, append_only, .. } = incoming;
         let told_of = Arc::new(EventScope {
             invocation: invocation.id.clone(),
             thread: invocation.thread.clone(),
@@ -141,45 +185,16 @@ impl Scope {
             trace,
             events,
             told_of,
-            attempts: Mutex::new(Vec::new()),
+            attempts: Mutex::new(before.attempts.clone()),
             sent: Mutex::new(None),
             steps,
             steps_out: Mutex::new(Some(steps_out)),
             turn: Mutex::new(None),
-            before: Mutex::default(),
-            cancel: Cancel::default(),
-            tether: Tether::default(),
-            append_only: AppendOnly::default(),
+            before: Mutex::new(before),
+            cancel,
+            tether,
+            append_only,
         }
-    }
-
-    /// The same, of an invocation that an earlier owner began.
-    #[must_use]
-    pub fn after(mut self, before: Before) -> Self {
-        self.attempts = Mutex::new(before.attempts.clone());
-        self.before = Mutex::new(before);
-        self
-    }
-
-    /// The same, listening to this wish that it be ended.
-    #[must_use]
-    pub fn until(mut self, cancel: Cancel) -> Self {
-        self.cancel = cancel;
-        self
-    }
-
-    /// The same, tied by this to answers that are made in the background.
-    #[must_use]
-    pub fn tied_by(mut self, tether: Tether) -> Self {
-        self.tether = tether;
-        self
-    }
-
-    /// The same, sent by a front that cannot take back.
-    #[must_use]
-    pub fn sent_by(mut self, append_only: AppendOnly) -> Self {
-        self.append_only = append_only;
-        self
     }
 
     /// The word of a front that cannot take back.

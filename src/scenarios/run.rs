@@ -29,8 +29,7 @@ use crate::{
     },
     events::{EventBus, EventReader, Reading},
     layers::{
-        observe::Incoming,
-        scope::Plan,
+        scope::{Incoming, Plan},
         spans::{Entry, Spans},
         targets::{SharedPolicies, TargetSpec, Targets},
     },

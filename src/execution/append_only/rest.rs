@@ -17,7 +17,10 @@ use crate::{
         message::{Message, Part, ResponseFormat, Role},
         target::Target,
     },
-    layers::{append_only::AppendOnly, observe::Incoming, scope::Before},
+    layers::{
+        append_only::AppendOnly,
+        scope::{Before, Incoming},
+    },
 };
 
 /// The request for what follows `sent`; `None` where no target of the route can continue it.

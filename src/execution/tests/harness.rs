@@ -1,6 +1,6 @@
 //! A world for executions: scripted models, replicas on one journal, and a client that folds and checks every step.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use unicode_segmentation::UnicodeSegmentation as _;
 
@@ -10,14 +10,14 @@ use crate::{
         completion::BlockKind,
         fold::{Fold, Progress},
         ids::{InvocationId, RequestId, TenantId, ThreadId},
-        invocation::{Call, Outcome, Overrides, RewindMode, TraceContext},
+        invocation::{Call, Outcome, Overrides, RewindMode},
         message::{Message, ModelCall, Role},
     },
-    engine::{Asked, Engine},
+    engine::{Arrival, Engine, InvocationRequest},
     events::EventBus,
     execution::{Executions, Follower, Lost, Settings, StartError, Started, Told},
     journal::{Journal, Limits, MemoryJournal, Owner},
-    layers::{observe::Incoming, spans::Entry, spans::Spans},
+    layers::{scope::Incoming, spans::Entry, spans::Spans},
 };
 
 /// A journal as it is configured by default.
@@ -81,21 +81,14 @@ impl Ask {
     pub(super) fn resolved(self, engine: &Engine) -> Incoming {
         let call = ModelCall { messages: vec![Message::text(Role::User, self.text)], ..ModelCall::default() };
         let overrides = Overrides { rewind_mode: self.mode, resumable_grace: self.grace, ..Overrides::default() };
-        let asked = Asked {
-            tenant: tenant(),
-            route: None,
-            operation: "executor".into(),
-            call: Call::Model(call),
+        let arrival = Arrival::new(tenant(), Entry::Grpc("test"));
+        let request = InvocationRequest {
             request_id: self.request_id,
             thread: self.thread,
-            labels: BTreeMap::new(),
             overrides,
-            time_allowed: None,
-            trace: TraceContext::default(),
-            entry: Entry::Grpc("test"),
-            resumable: false,
+            ..InvocationRequest::new(arrival, Call::Model(call))
         };
-        engine.resolve(asked).unwrap()
+        engine.resolve(request).unwrap()
     }
 
     pub(super) async fn start(self, executions: &Executions) -> Result<Started, StartError> {

@@ -1,13 +1,14 @@
 //! The raw facts of a failure that a caller wants judged, as the classifier takes them.
 
 use super::{
-    invocation::{DEFAULT_OPERATION, check_id, named},
+    invocation::{check_id, named},
     violation::{Path, Violations},
 };
 use crate::{
     domain::{
         failure::{ProviderError, Surface},
         ids::{MAX_ID_BYTES, Operation, RouteName},
+        invocation::DEFAULT_OPERATION,
     },
     grpc::v1,
 };

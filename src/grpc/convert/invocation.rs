@@ -13,14 +13,12 @@ use super::{
 };
 use crate::{
     domain::{
-        ids::{MAX_ID_BYTES, Operation, RequestId, RouteName, TargetId, ThreadId},
-        invocation::{Call, InjectionMode, Overrides, RewindMode, SideEffects, ToolInvocation},
+        ids::{MAX_ID_BYTES, RequestId, RouteName, TargetId, ThreadId},
+        invocation::{Call, DEFAULT_OPERATION, InjectionMode, Overrides, RewindMode, SideEffects, ToolInvocation},
     },
+    engine::{Arrival, InvocationRequest},
     grpc::v1,
 };
-
-/// What the caller is doing unless it says so.
-pub const DEFAULT_OPERATION: &str = "executor";
 
 /// Most attempts after the first that a caller may ask for.
 pub const MAX_RETRIES: u32 = 5;
@@ -32,49 +30,11 @@ const MAX_LABEL_KEY_BYTES: usize = 64;
 const MAX_LABEL_VALUE_BYTES: usize = 256;
 const MAX_GOAL_BYTES: usize = 1024;
 
-/// What a caller asked for, before the route, the tenant and the deadline are settled.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Requested {
-    /// The route that was named; `None` is the default one.
-    pub route: Option<RouteName>,
-    /// What the caller is doing.
-    pub operation: Operation,
-    /// What to ask.
-    pub call: Call,
-    /// The caller's idempotency key.
-    pub request_id: Option<RequestId>,
-    /// The conversation that Relight keeps.
-    pub thread: Option<ThreadId>,
-    /// The caller's labels.
-    pub labels: BTreeMap<String, String>,
-    /// What the caller wants done otherwise. Its grace is set only where the caller named one.
-    pub overrides: Overrides,
-    /// Time for the whole invocation, as the caller's overrides say.
-    pub deadline: Option<Duration>,
-    /// Whether the invocation goes on when the client is gone; without a grace, for as long as the route says.
-    pub resumable: bool,
-}
-
-// === impl Requested ===
-
-impl Requested {
-    /// The time that the caller allows: the shorter of its override and its gRPC deadline, but the override alone when
-    /// the invocation may outlive the RPC. `None`: it leaves the time to the route, whose cap holds in any case.
-    #[must_use]
-    pub fn time_allowed(&self, grpc_timeout: Option<Duration>) -> Option<Duration> {
-        match (self.deadline, grpc_timeout) {
-            (Some(asked), Some(_)) if self.resumable => Some(asked),
-            (Some(asked), Some(rpc)) => Some(asked.min(rpc)),
-            (asked, rpc) => asked.or(rpc),
-        }
-    }
-}
-
-/// What the caller asked for.
+/// The request that a message makes, which arrived in this way.
 ///
 /// # Errors
 /// With every fault, by paths that begin with `invocation`.
-pub fn request(wire: v1::Invocation) -> Result<Requested, Violations> {
+pub fn request(wire: v1::Invocation, arrival: Arrival) -> Result<InvocationRequest, Violations> {
     let mut faults = Violations::default();
     let at = Path::Root("invocation");
     check_id(at.field("route"), &wire.route, MAX_ID_BYTES, &mut faults);
@@ -98,7 +58,8 @@ pub fn request(wire: v1::Invocation) -> Result<Requested, Violations> {
     let resumable = wire_overrides.resumable.is_some();
     let overrides = overrides(&at.field("overrides"), wire_overrides, &mut faults);
     let operation = if wire.operation.is_empty() { DEFAULT_OPERATION.into() } else { wire.operation.into() };
-    let requested = call.map(|call| Requested {
+    let requested = call.map(|call| InvocationRequest {
+        arrival,
         route: named(wire.route).map(RouteName::from),
         operation,
         call,

@@ -3,11 +3,12 @@
 use super::{
     event::parse_cursor,
     filter::{EventFilter, read_filter},
-    invocation::{Requested, check_id, request},
+    invocation::{check_id, request},
     violation::{Path, Violations},
 };
 use crate::{
     domain::ids::{Cursor, InvocationId, MAX_ID_BYTES, RequestId, ThreadId},
+    engine::{Arrival, InvocationRequest},
     grpc::v1,
 };
 
@@ -27,7 +28,7 @@ pub enum InvocationName {
 #[derive(Debug, Clone, PartialEq)]
 pub enum StreamStart {
     /// Of a new invocation.
-    New(Box<Requested>),
+    New(Box<InvocationRequest>),
     /// Of an earlier one.
     Resume(Resume),
 }
@@ -65,19 +66,19 @@ pub enum WatchStart {
 ///
 /// # Errors
 /// With every fault, by paths from the request's root.
-pub fn invoke_request(wire: v1::InvokeWithRecoveryRequest) -> Result<Requested, Violations> {
+pub fn invoke_request(wire: v1::InvokeWithRecoveryRequest, arrival: Arrival) -> Result<InvocationRequest, Violations> {
     let invocation = wire.invocation.ok_or_else(|| Violations::of("invocation", "is not set"))?;
-    request(invocation)
+    request(invocation, arrival)
 }
 
 /// The stream that `StreamWithRecovery` asks for.
 ///
 /// # Errors
 /// With every fault, by paths from the request's root.
-pub fn stream_request(wire: v1::StreamWithRecoveryRequest) -> Result<StreamStart, Violations> {
+pub fn stream_request(wire: v1::StreamWithRecoveryRequest, arrival: Arrival) -> Result<StreamStart, Violations> {
     use v1::stream_with_recovery_request::Start;
     match wire.start {
-        Some(Start::Invocation(invocation)) => Ok(StreamStart::New(Box::new(request(invocation)?))),
+        Some(Start::Invocation(invocation)) => Ok(StreamStart::New(Box::new(request(invocation, arrival)?))),
         Some(Start::Resume(wire)) => resume(wire).map(StreamStart::Resume),
         None => Err(Violations::of("invocation", "is not set; one of invocation, resume is required")),
     }
@@ -201,7 +202,12 @@ fn only_true(field: &'static str, faults: &mut Violations) -> WatchStart {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::layers::spans::Entry;
     use v1::{stream_with_recovery_request::Start as StreamWire, watch_recovery_request::Start as WatchWire};
+
+    fn arrival() -> Arrival {
+        Arrival::new("acme".into(), Entry::Grpc("test"))
+    }
 
     fn fields<T: std::fmt::Debug>(read: Result<T, Violations>) -> Vec<String> {
         read.unwrap_err().kept().iter().map(|fault| fault.field.clone()).collect()
@@ -231,17 +237,18 @@ mod tests {
     #[test]
     fn a_stream_starts_anew_or_goes_on_after_what_was_folded() {
         let resume = |invocation, cursor| {
-            stream_request(v1::StreamWithRecoveryRequest {
-                start: Some(StreamWire::Resume(v1::Resume { invocation, cursor })),
-            })
+            stream_request(
+                v1::StreamWithRecoveryRequest { start: Some(StreamWire::Resume(v1::Resume { invocation, cursor })) },
+                arrival(),
+            )
         };
         let token = Some(v1::resume::Invocation::Token("t".to_owned()));
         let of = ResumeName::Token("t".to_owned());
         let cursor = Some(v1::StreamCursor { epoch: 1, seq: 9 });
         assert_eq!(resume(token, cursor), Ok(StreamStart::Resume(Resume { of, after: Some((1, 9)) })));
         assert_eq!(fields(resume(None, Some(v1::StreamCursor::default()))), ["resume", "resume.cursor.epoch"]);
-        assert_eq!(fields(stream_request(v1::StreamWithRecoveryRequest::default())), ["invocation"]);
-        assert_eq!(fields(invoke_request(v1::InvokeWithRecoveryRequest::default())), ["invocation"]);
+        assert_eq!(fields(stream_request(v1::StreamWithRecoveryRequest::default(), arrival())), ["invocation"]);
+        assert_eq!(fields(invoke_request(v1::InvokeWithRecoveryRequest::default(), arrival())), ["invocation"]);
     }
 
     #[test]

@@ -19,8 +19,10 @@ use relight::internals::{
         upstream::Tether,
         wire::WireCall,
     },
+    engine::Arrival,
     front,
     grpc::{convert, v1},
+    layers::spans::Entry,
     provider::{ProviderSpec, Providers},
     wire_server::{Reply, WireServer},
 };
@@ -30,13 +32,17 @@ use tower::{Service as _, ServiceExt as _};
 /// Longest time that reading one input may take.
 const PATIENCE: Duration = Duration::from_secs(20);
 
+fn arrival() -> Arrival {
+    Arrival::new("acme".into(), Entry::Grpc("fuzzed"))
+}
+
 /// A message of the gRPC API.
 pub(crate) fn grpc_message(bytes: &[u8]) {
     if let Ok(request) = v1::InvokeWithRecoveryRequest::decode(bytes) {
-        let _ = convert::request::invoke_request(request);
+        let _ = convert::request::invoke_request(request, arrival());
     }
     if let Ok(request) = v1::StreamWithRecoveryRequest::decode(bytes) {
-        let _ = convert::request::stream_request(request);
+        let _ = convert::request::stream_request(request, arrival());
     }
     if let Ok(request) = v1::WatchRecoveryRequest::decode(bytes) {
         let _ = convert::request::watch_request(request);

@@ -2,8 +2,7 @@
 
 use relight::internals::{
     config::{GivenEnvironment, load_text},
-    domain::invocation::{Overrides, TraceContext},
-    engine::{Asked, Engine as Running},
+    engine::{Arrival, Engine as Running, InvocationRequest},
     events::EventBus,
     execution::{Executions, Settings},
     layers::spans::{Entry as Door, Spans},
@@ -48,20 +47,8 @@ async fn a_background_task_applies_the_retention_and_counts_what_it_removed(engi
     let mut keeping = tokio::task::JoinSet::new();
     keeping.spawn(executions.clone().keep());
     for _ in 0..5 {
-        let asked = Asked {
-            tenant: "acme".into(),
-            route: None,
-            operation: "executor".into(),
-            call: Call::Model(ModelCall { messages: vec![said(Role::User, "Hello?")], ..ModelCall::default() }),
-            request_id: None,
-            thread: None,
-            labels: BTreeMap::new(),
-            overrides: Overrides::default(),
-            time_allowed: None,
-            trace: TraceContext::default(),
-            entry: Door::Grpc("test"),
-            resumable: false,
-        };
+        let call = ModelCall { messages: vec![said(Role::User, "Hello?")], ..ModelCall::default() };
+        let asked = InvocationRequest::new(Arrival::new("acme".into(), Door::Grpc("test")), Call::Model(call));
         let mut started = executions.start(running.resolve(asked).unwrap()).await.unwrap();
         assert!(started.follower.outcome().await.unwrap().result.is_ok());
     }

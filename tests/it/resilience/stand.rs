@@ -25,8 +25,7 @@ use relight::internals::{
     events::EventBus,
     layers::{
         BoxFuture, ProgressStream,
-        observe::Incoming,
-        scope::Plan,
+        scope::{Incoming, Plan},
         spans::{Entry, Spans},
         targets::{SharedPolicies, TargetSpec, TargetState, Targets},
     },

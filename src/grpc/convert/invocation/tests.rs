@@ -1,30 +1,25 @@
 //! Tests of `invocation`: its promises, each as one test.
 
 use super::*;
+use crate::layers::spans::Entry;
 
 fn tool(name: &str) -> v1::invocation::Call {
     v1::invocation::Call::Tool(v1::ToolCall { name: name.to_owned(), ..v1::ToolCall::default() })
 }
 
+fn arrival() -> Arrival {
+    Arrival::new("acme".into(), Entry::Grpc("test"))
+}
+
 fn fields(wire: v1::Invocation) -> Vec<String> {
-    request(wire).unwrap_err().kept().iter().map(|fault| fault.field.clone()).collect()
+    request(wire, arrival()).unwrap_err().kept().iter().map(|fault| fault.field.clone()).collect()
 }
 
 #[test]
 fn what_is_left_out_takes_the_contract_s_default() {
-    let read = request(v1::Invocation { call: Some(tool("search")), ..v1::Invocation::default() }).unwrap();
+    let read = request(v1::Invocation { call: Some(tool("search")), ..v1::Invocation::default() }, arrival()).unwrap();
     let call = ToolInvocation { name: "search".to_owned(), arguments: "{}".to_owned(), ..ToolInvocation::default() };
-    let expected = Requested {
-        route: None,
-        operation: "executor".into(),
-        call: Call::Tool(call),
-        request_id: None,
-        thread: None,
-        labels: BTreeMap::new(),
-        overrides: Overrides::default(),
-        deadline: None,
-        resumable: false,
-    };
+    let expected = InvocationRequest::new(arrival(), Call::Tool(call));
     assert_eq!(read, expected);
 }
 
@@ -49,7 +44,7 @@ fn everything_that_is_asked_for_arrives() {
             preset: "patient".to_owned(),
         }),
     };
-    let read = request(wire).unwrap();
+    let read = request(wire, arrival()).unwrap();
     assert_eq!(read.route, Some("fast".into()));
     assert_eq!((read.request_id, read.thread), (Some("r1".into()), Some("t1".into())));
     assert_eq!((read.deadline, read.resumable), (Some(Duration::from_millis(1500)), true));
@@ -125,7 +120,7 @@ fn only_a_kept_thread_lets_a_call_go_without_messages() {
     let call = Some(v1::invocation::Call::Model(v1::ModelCall::default()));
     let wire = v1::Invocation { call, ..v1::Invocation::default() };
     assert_eq!(fields(wire.clone()), ["invocation.model.messages"]);
-    assert!(request(v1::Invocation { thread_id: "t1".to_owned(), ..wire }).is_ok());
+    assert!(request(v1::Invocation { thread_id: "t1".to_owned(), ..wire }, arrival()).is_ok());
 }
 
 #[test]
@@ -140,26 +135,8 @@ fn stated_side_effects_keep_what_is_not_known_apart_from_no() {
     let stated = v1::SideEffects { read_only: Some(false), idempotent: Some(true), ..v1::SideEffects::default() };
     let call = v1::ToolCall { name: "f".to_owned(), side_effects: Some(stated), ..v1::ToolCall::default() };
     let call = Some(v1::invocation::Call::Tool(call));
-    let read = request(v1::Invocation { call, ..v1::Invocation::default() }).unwrap();
+    let read = request(v1::Invocation { call, ..v1::Invocation::default() }, arrival()).unwrap();
     let Call::Tool(tool) = read.call else { panic!("a tool was asked for") };
     let expected = SideEffects { read_only: Some(false), idempotent: Some(true), ..SideEffects::default() };
     assert_eq!(tool.side_effects, Some(expected));
-}
-
-#[test]
-fn a_shorter_grpc_deadline_wins_unless_the_invocation_may_outlive_the_rpc() {
-    let (short, long) = (Duration::from_secs(1), Duration::from_secs(9));
-    for (asked, rpc, resumable, allowed) in [
-        (None, None, false, None),
-        (Some(long), None, false, Some(long)),
-        (None, Some(short), false, Some(short)),
-        (Some(long), Some(short), false, Some(short)),
-        (Some(short), Some(long), false, Some(short)),
-        (Some(long), Some(short), true, Some(long)),
-        (None, Some(short), true, Some(short)),
-    ] {
-        let mut read = request(v1::Invocation { call: Some(tool("f")), ..v1::Invocation::default() }).unwrap();
-        (read.deadline, read.resumable) = (asked, resumable);
-        assert_eq!(read.time_allowed(rpc), allowed, "{asked:?} {rpc:?} {resumable}");
-    }
 }
