@@ -133,7 +133,7 @@ struct Shared {
 
 /// An invocation as somebody names it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Name {
+pub enum InvocationName {
     /// By its id.
     Id(InvocationId),
     /// By its caller's id for it.

@@ -17,7 +17,7 @@ use crate::{
         classify::{Classifier, RuleFault},
     },
     provider::{
-        BuildError, ChatOptions, HttpSettings, KeyHeader, ProviderSpec, Providers,
+        BuildError, ChatOptions, HttpSettings, ProviderSpec, Providers,
         known::{self, Place},
     },
 };
@@ -131,11 +131,7 @@ fn provider_spec(name: &str, provider: &ProviderConfig) -> Result<ProviderSpec, 
     Ok(ProviderSpec {
         family: provider.family(name).into(),
         credentials,
-        api_key_header: match provider.api_key_header.or(manners.api_key_header).unwrap_or_default() {
-            settings::KeyHeader::Bearer => KeyHeader::Bearer,
-            settings::KeyHeader::ApiKey => KeyHeader::ApiKey,
-            settings::KeyHeader::None => KeyHeader::None,
-        },
+        api_key_header: provider.api_key_header.or(manners.api_key_header).unwrap_or_default(),
         extra_headers: provider.headers.iter().map(|(name, value)| (name.clone(), value.expose().to_owned())).collect(),
         http: HttpSettings {
             connect_timeout: http.connect_timeout,

@@ -1,6 +1,6 @@
 //! Finding what the journal knows of an invocation.
 
-use super::{Executions, Name};
+use super::{Executions, InvocationName};
 use crate::{
     domain::ids::{InvocationId, TenantId},
     journal::{Entry, JournalError, Record},
@@ -11,10 +11,10 @@ impl Executions {
     ///
     /// # Errors
     /// When the journal fails.
-    pub async fn find(&self, tenant: &TenantId, name: &Name) -> Result<Option<Record>, JournalError> {
+    pub async fn find(&self, tenant: &TenantId, name: &InvocationName) -> Result<Option<Record>, JournalError> {
         let found = match name {
-            Name::Id(id) => self.shared.journal.get(id).await?,
-            Name::Request(request) => self.shared.journal.get_by_request(tenant, request).await?,
+            InvocationName::Id(id) => self.shared.journal.get(id).await?,
+            InvocationName::Request(request) => self.shared.journal.get_by_request(tenant, request).await?,
         };
         Ok(found.filter(|record| record.tenant == *tenant))
     }

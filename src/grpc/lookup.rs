@@ -13,7 +13,6 @@ use super::{
         enums::{class_field, strategies_field, wait_fields},
         message::wire_message,
         outcome::{Asked, attempts, completion_of, failure_of, final_model, final_target, history_patch, usage},
-        request::InvocationName,
         time::wire_time,
     },
     recovery::Recovery,
@@ -28,7 +27,7 @@ use crate::{
         ids::ThreadId,
         invocation::{Outcome, RecoveryStrategy},
     },
-    execution::{Cancelled, Name},
+    execution::{Cancelled, InvocationName},
     journal::{Entry, Record, RunState, Thread, ThreadError, ThreadKey},
 };
 
@@ -41,16 +40,16 @@ const MOST_STEPS: usize = 100_000;
 impl Recovery {
     /// An invocation of this caller's tenant on a route that it may use, as it is kept; for one who administers, of any
     /// tenant.
-    pub(super) async fn record(&self, identity: &Identity, name: &Name) -> Result<Record, Status> {
+    pub(super) async fn record(&self, identity: &Identity, name: &InvocationName) -> Result<Record, Status> {
         let found = match name {
-            Name::Id(id) if identity.admin => self.executions.find_of_any(id).await,
+            InvocationName::Id(id) if identity.admin => self.executions.find_of_any(id).await,
             name => self.executions.find(&identity.tenant, name).await,
         };
         let found = found.map_err(|error| journal_failed(&error))?;
         found.filter(|record| identity.may_use(&record.route).is_ok()).ok_or_else(|| {
             status::invocation_not_found(match name {
-                Name::Id(id) => id.as_str(),
-                Name::Request(request) => request.as_str(),
+                InvocationName::Id(id) => id.as_str(),
+                InvocationName::Request(request) => request.as_str(),
             })
         })
     }
@@ -61,7 +60,7 @@ impl Recovery {
         identity: &Identity,
         name: InvocationName,
     ) -> Result<v1::GetInvocationResponse, Status> {
-        let record = self.record(identity, &named(name)).await?;
+        let record = self.record(identity, &name).await?;
         let steps = self.executions.steps(&record.id, MOST_STEPS).await.map_err(|error| journal_failed(&error))?;
         Ok(v1::GetInvocationResponse { invocation: Some(explained(&record, &steps)) })
     }
@@ -73,7 +72,7 @@ impl Recovery {
         name: InvocationName,
         reason: &str,
     ) -> Result<v1::CancelInvocationResponse, Status> {
-        let record = self.record(identity, &named(name)).await?;
+        let record = self.record(identity, &name).await?;
         let id = record.id.clone();
         let words =
             if reason.is_empty() { "CancelInvocation".to_owned() } else { format!("CancelInvocation: {reason}") };
@@ -145,13 +144,6 @@ impl Recovery {
             Err(ThreadError::NotLocked { .. }) => Err(status::internal("a deletion asked for a lock")),
             Err(ThreadError::Store(error)) => Err(journal_failed(&error)),
         }
-    }
-}
-
-fn named(name: InvocationName) -> Name {
-    match name {
-        InvocationName::Id(id) => Name::Id(id),
-        InvocationName::Request(request) => Name::Request(request),
     }
 }
 

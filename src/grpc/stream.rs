@@ -23,7 +23,7 @@ use super::{
 use crate::{
     domain::{clock, fold::Progress, ids::InvocationId},
     engine::InvocationRequest,
-    execution::{Disposition, Lost, Name, Started, Told},
+    execution::{Disposition, InvocationName, Lost, Started, Told},
     journal::JournalError,
 };
 
@@ -70,9 +70,9 @@ impl Recovery {
                 if said.tenant != identity.tenant {
                     return Err(status::invocation_not_found(said.invocation.as_str()));
                 }
-                (Name::Id(said.invocation), Some(said.after))
+                (InvocationName::Id(said.invocation), Some(said.after))
             }
-            ResumeName::Request(request) => (Name::Request(request), None),
+            ResumeName::Request(request) => (InvocationName::Request(request), None),
         };
         let record = self.record(identity, &name).await?;
         identity.may_use(&record.route)?;

@@ -7,6 +7,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use secrecy::SecretString;
 
 use super::scripted::Script;
+pub use crate::config::provider::KeyHeader;
 use crate::domain::{adaptation::OutputLimitField, target::Dialect};
 
 /// One provider: where it is, how it is spoken to, and with which keys.
@@ -37,18 +38,6 @@ pub struct ProviderSpec {
     pub region: Option<String>,
     /// What a scripted provider plays; unset plays the default script.
     pub scripted: Option<Script>,
-}
-
-/// How a key is sent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub enum KeyHeader {
-    /// `authorization: Bearer <key>`.
-    #[default]
-    Bearer,
-    /// `api-key: <key>`, as Azure takes it.
-    ApiKey,
-    /// No key is sent.
-    None,
 }
 
 /// Connections and bounds of a provider's HTTP client.

@@ -7,7 +7,7 @@ use crate::{
         failure::FailureClass,
         invocation::{AttemptCause, Outcome, RecoveryStrategy},
     },
-    execution::Name,
+    execution::InvocationName,
 };
 
 const ABLE: &str = ", capabilities: { assistant_prefill: true }";
@@ -150,7 +150,7 @@ async fn what_was_counted_survives_a_takeover() {
     assert_eq!(outcome.result.as_ref().unwrap_err().class, FailureClass::MalformedResponse);
     assert_eq!(outcome.attempts.len(), 4, "{outcome:?}");
     assert!(outcome.reasoning.to_lowercase().contains("unusable"), "it ended for its answers: {}", outcome.reasoning);
-    let record = there.find(&tenant(), &Name::Id(started.id)).await.unwrap().unwrap();
+    let record = there.find(&tenant(), &InvocationName::Id(started.id)).await.unwrap().unwrap();
     assert_eq!(record.epoch, 2);
     assert_eq!(journal.stats().await.unwrap().running, 0);
 }

@@ -19,7 +19,7 @@ use crate::{
         ids::{InvocationId, RequestId, TenantId},
         upstream::UpstreamHandle,
     },
-    execution::{Executions, Name, Settings, StartError},
+    execution::{Executions, InvocationName, Settings, StartError},
     journal::{
         Answer, AppendError, Begun, CancelWish, Changes, Compacted, Entry, Finish, FinishError, Held, Journal,
         JournalError, Limits, Locked, MemoryJournal, NewInvocation, Owner, Page, Record, Renewed, Stats, StoreHealth,
@@ -303,6 +303,6 @@ async fn an_end_does_not_wait_for_the_record_of_where_its_answer_was_made() {
     let reading = client.read(&mut started.follower, usize::MAX);
     tokio::time::timeout(Duration::from_secs(9), reading).await.expect("it ends").unwrap();
     assert_eq!(client.answer(), "one two three four five");
-    let record = executions.find(&tenant(), &Name::Id(started.id)).await.unwrap().unwrap();
+    let record = executions.find(&tenant(), &InvocationName::Id(started.id)).await.unwrap().unwrap();
     assert!(record.is_finished(), "and its end is recorded");
 }

@@ -209,7 +209,7 @@ impl Client {
 
     /// Resumes on `executions` and reads to the end.
     pub(super) async fn finish(&mut self, executions: &Executions, id: &InvocationId) {
-        let name = super::super::Name::Id(id.clone());
+        let name = super::super::InvocationName::Id(id.clone());
         while self.outcome.is_none() {
             let record = executions.find(&tenant(), &name).await.unwrap().expect("it is kept");
             let mut follower = executions.follow(&record, self.cursor).follower;

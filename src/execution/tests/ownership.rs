@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::harness::{Ask, Client, engine, replica, tenant, usual};
 use crate::{
     domain::{failure::FailureClass, invocation::RewindMode},
-    execution::{Cancelled, Disposition, Name, StartError},
+    execution::{Cancelled, Disposition, InvocationName, StartError},
 };
 
 const SLOW: &str =
@@ -21,7 +21,7 @@ async fn an_invocation_ends_when_its_last_follower_goes_unless_it_is_resumable()
         drop(started.follower);
         tokio::time::sleep(Duration::from_secs(5)).await;
         assert_eq!(here.count(), 0, "it has ended");
-        let record = here.find(&tenant(), &Name::Id(started.id)).await.unwrap().unwrap();
+        let record = here.find(&tenant(), &InvocationName::Id(started.id)).await.unwrap().unwrap();
         let ended = record.outcome.unwrap().result.err().map(|failure| failure.class);
         assert_eq!(ended, class);
     }
@@ -36,13 +36,13 @@ async fn a_grace_that_is_over_cancels_and_a_return_within_it_does_not() {
     let started = ask.start(&here).await.unwrap();
     drop(started.follower);
     tokio::time::sleep(Duration::from_millis(200)).await;
-    let record = here.find(&tenant(), &Name::Id(started.id.clone())).await.unwrap().unwrap();
+    let record = here.find(&tenant(), &InvocationName::Id(started.id.clone())).await.unwrap().unwrap();
     let back = here.follow(&record, None);
     tokio::time::sleep(Duration::from_millis(200)).await;
     assert_eq!(here.count(), 1, "somebody is there again");
     drop(back);
     tokio::time::sleep(Duration::from_millis(350)).await;
-    let record = here.find(&tenant(), &Name::Id(started.id)).await.unwrap().unwrap();
+    let record = here.find(&tenant(), &InvocationName::Id(started.id)).await.unwrap().unwrap();
     assert_eq!(record.outcome.unwrap().result.unwrap_err().message, "client gone");
 }
 
@@ -55,7 +55,7 @@ async fn an_old_owner_that_wakes_up_can_neither_write_nor_speak() {
     client.read(&mut started.follower, 4).await.unwrap();
     // The lease is over: the first who looks takes the invocation over, although its owner lives.
     old.oversleep().await;
-    let record = new.find(&tenant(), &Name::Id(started.id.clone())).await.unwrap().unwrap();
+    let record = new.find(&tenant(), &InvocationName::Id(started.id.clone())).await.unwrap().unwrap();
     let mut elsewhere = new.follow(&record, None).follower;
     let mut other = Client::default();
     assert!(new.shared.take_over_orphan(&started.id).await.unwrap());
@@ -68,7 +68,7 @@ async fn an_old_owner_that_wakes_up_can_neither_write_nor_speak() {
     assert_eq!(client.answer(), "one two three four five six seven eight");
     assert_eq!(client.fold.hash(), other.fold.hash());
     assert_eq!(client.outcome, other.outcome);
-    let record = new.find(&tenant(), &Name::Id(started.id)).await.unwrap().unwrap();
+    let record = new.find(&tenant(), &InvocationName::Id(started.id)).await.unwrap().unwrap();
     assert_eq!((record.epoch, record.owner.as_str()), (2, "new"));
     let outcome = record.outcome.unwrap();
     assert_eq!(outcome.attempts.len(), 2, "the orphaned attempt is recorded");
@@ -88,7 +88,7 @@ async fn a_crash_costs_the_caller_no_attempt_and_the_target_no_mark() {
         tokio::time::sleep(Duration::from_millis(250)).await;
         here.crash().await;
         here = replica(&crash.to_string(), &engine, &journal);
-        let record = here.find(&tenant(), &Name::Id(id.clone())).await.unwrap().unwrap();
+        let record = here.find(&tenant(), &InvocationName::Id(id.clone())).await.unwrap().unwrap();
         if record.is_finished() {
             break;
         }
@@ -110,7 +110,7 @@ async fn who_holds_more_than_was_recorded_is_told_the_end_by_its_number() {
     let (id, mut follower, mut client) = (started.id, started.follower, Client::default());
     client.read(&mut follower, 5).await.unwrap();
     here.crash().await;
-    let record = there.find(&tenant(), &Name::Id(id.clone())).await.unwrap().unwrap();
+    let record = there.find(&tenant(), &InvocationName::Id(id.clone())).await.unwrap().unwrap();
     assert!(record.last_seq < client.cursor.unwrap().1, "it was told more than was recorded");
     assert_eq!(there.cancel(&id, "enough").await.unwrap(), Cancelled::Asked);
     client.finish(&there, &id).await;

@@ -74,7 +74,8 @@ async fn one_course(seed: u64, crashes: bool) {
             replicas += 1;
             here = replica(&format!("replica-{replicas}"), &engine, &journal);
         }
-        let record = here.find(&super::harness::tenant(), &super::super::Name::Id(id.clone())).await.unwrap().unwrap();
+        let record =
+            here.find(&super::harness::tenant(), &super::super::InvocationName::Id(id.clone())).await.unwrap().unwrap();
         follower = here.follow(&record, client.cursor).follower;
         if client.outcome.is_some() {
             break;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::harness::{Ask, Client, engine, engine_able, replica, tenant, usual};
 use crate::{
     domain::invocation::RewindMode,
-    execution::{Name, tail::Glance},
+    execution::{InvocationName, tail::Glance},
 };
 
 #[tokio::test(start_paused = true)]
@@ -18,7 +18,7 @@ async fn a_reader_that_stands_still_slows_nobody_and_catches_up_later() {
     let mut slow = Client::default();
     slow.read(&mut stuck.follower, 5).await.unwrap();
     let execution = here.shared.execution(&stuck.id).unwrap();
-    let record = here.find(&tenant(), &Name::Id(stuck.id.clone())).await.unwrap().unwrap();
+    let record = here.find(&tenant(), &InvocationName::Id(stuck.id.clone())).await.unwrap().unwrap();
     let mut quick = Client::default();
     quick.read(&mut here.follow(&record, None).follower, usize::MAX).await.unwrap();
     assert_eq!(quick.answer(), text);
@@ -56,7 +56,7 @@ async fn a_follower_that_claims_more_than_was_told_is_told_all_at_once() {
     let mut started = Ask::new("Hello").start(&here).await.unwrap();
     let mut client = Client::default();
     client.read(&mut started.follower, 3).await.unwrap();
-    let record = here.find(&tenant(), &Name::Id(started.id.clone())).await.unwrap().unwrap();
+    let record = here.find(&tenant(), &InvocationName::Id(started.id.clone())).await.unwrap().unwrap();
     let mut liar = Client { cursor: Some((1, 999)), ..Client::default() };
     let mut follower = here.follow(&record, liar.cursor).follower;
     liar.read(&mut follower, usize::MAX).await.unwrap();

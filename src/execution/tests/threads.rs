@@ -6,7 +6,7 @@ use super::harness::{Ask, Client, engine, replica, tenant, usual};
 use crate::{
     domain::message::Role,
     engine::Engine,
-    execution::{Executions, Name, Settings, StartError},
+    execution::{Executions, InvocationName, Settings, StartError},
     journal::{Journal, Owner, Thread, ThreadError, ThreadKey},
 };
 
@@ -157,5 +157,5 @@ async fn a_turn_survives_the_crash_of_its_replica_once() {
     assert_eq!(client.answer(), "one two three four");
     let thread = there.thread(&key()).await.unwrap().unwrap();
     assert_eq!(texts(&thread), ["User: Hello?", "Assistant: one two three four"]);
-    assert!(there.find(&tenant(), &Name::Id(started.id)).await.unwrap().unwrap().is_finished());
+    assert!(there.find(&tenant(), &InvocationName::Id(started.id)).await.unwrap().unwrap().is_finished());
 }

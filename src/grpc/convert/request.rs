@@ -7,22 +7,14 @@ use super::{
     violation::{Path, Violations},
 };
 use crate::{
-    domain::ids::{Cursor, InvocationId, MAX_ID_BYTES, RequestId, ThreadId},
+    domain::ids::{Cursor, MAX_ID_BYTES, RequestId, ThreadId},
     engine::{Arrival, InvocationRequest},
+    execution::InvocationName,
     grpc::v1,
 };
 
 const MAX_REASON_BYTES: usize = 256;
 const MAX_TOKEN_BYTES: usize = 4096;
-
-/// An invocation as a caller names it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum InvocationName {
-    /// By its id.
-    Id(InvocationId),
-    /// By the caller's own id for it.
-    Request(RequestId),
-}
 
 /// A stream as a caller asks for it.
 #[derive(Debug, Clone, PartialEq)]
