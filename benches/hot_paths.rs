@@ -24,9 +24,9 @@ use relight::internals::{
     policy::{
         circuit::{Circuit, CircuitPolicy, ReportContext, Signal},
         classify::Classifier,
-        dice::Dice,
         retry::{Availability, Candidate, Cost},
         retry_budget::{BudgetPolicy, RetryBudget, Settled},
+        rng::SeededRng,
         select::{SelectPolicy, choose},
     },
 };
@@ -66,7 +66,7 @@ fn circuit(criterion: &mut Criterion) {
     by_one_and_two(criterion, "circuit: admit and report, closed", |_| {
         let now = Instant::now();
         let permit = circuit.lock().expect("no panic").admit(now, 0.5).expect("it is closed");
-        let context = ReportContext { now, dice: 0.5, alternative_healthy: false };
+        let context = ReportContext { now, rng: 0.5, alternative_healthy: false };
         black_box(circuit.lock().expect("no panic").report(&permit, Signal::FirstToken, context));
     });
 }
@@ -87,10 +87,10 @@ fn select(criterion: &mut Criterion) {
     candidates[0].availability = Availability::At(Instant::now() + Duration::from_hours(1));
     candidates[1].healthy = false;
     let last = TargetId::from("c");
-    let dice = Dice::new(1, &InvocationId::from("bench"), 1);
+    let rng = SeededRng::new(1, &InvocationId::from("bench"), 1);
     by_one_and_two(criterion, "select: choose among four", |_| {
-        let mut dice = dice.clone();
-        black_box(choose(&policy, black_box(&candidates), Some(&last), None, &mut dice));
+        let mut rng = rng.clone();
+        black_box(choose(&policy, black_box(&candidates), Some(&last), None, &mut rng));
     });
 }
 
@@ -105,7 +105,7 @@ fn classify(criterion: &mut Criterion) {
 }
 
 fn whole_stack(criterion: &mut Criterion) {
-    let stand = null::Stand::new();
+    let stand = null::TestStack::new();
     let mut group = criterion.benchmark_group("stack: one pass over a null provider");
     for threads in [1, 2] {
         group.bench_function(format!("{threads} thread(s)"), |bencher| {

@@ -24,19 +24,19 @@ pub use self::{
 use crate::{
     config::Config,
     domain::{
-        adaptation::Wording,
+        adaptation::DialectOverrides,
         clock,
         event::{EventBody, SettingFault},
         failure::{Failure, ProviderError},
         ids::{Operation, RouteName, TargetId},
         invocation::TraceContext,
-        upstream::{Tether, UpstreamHandle},
-        wire::{DeltaStream, WireCall},
+        upstream::{BackgroundResponses, UpstreamHandle},
+        wire::{DeltaStream, ProviderRequest},
     },
     events::EventBus,
     layers::{
-        BoxFuture, ProgressStream,
-        scope::{Incoming, Plan},
+        BoxFuture, StepStream,
+        invocation::{InvocationContext, Plan},
         spans::Spans,
         targets::Targets,
     },
@@ -146,7 +146,7 @@ impl Engine {
     ///
     /// # Errors
     /// When the route does not exist, or an override is not allowed.
-    pub fn resolve(&self, request: InvocationRequest) -> Result<Incoming, Refusal> {
+    pub fn resolve(&self, request: InvocationRequest) -> Result<InvocationContext, Refusal> {
         self.resolver.load().resolve(request)
     }
 
@@ -162,25 +162,25 @@ impl Engine {
     ///
     /// # Errors
     /// When it is refused before any attempt: too much work.
-    pub async fn run(&self, incoming: Incoming) -> Result<ProgressStream, Failure> {
+    pub async fn run(&self, incoming: InvocationContext) -> Result<StepStream, Failure> {
         self.stack.clone().oneshot(incoming).await
     }
 
     /// Has an answer cancelled that is made in the background for an invocation, and that nobody is going to read. Does
     /// nothing where its target is no longer one of the plan's. To be called within a runtime.
-    pub fn abandon(&self, incoming: &Incoming, handle: UpstreamHandle) {
+    pub fn abandon(&self, incoming: &InvocationContext, handle: UpstreamHandle) {
         let mut targets = incoming.plan.targets.iter();
         let Some(target) = targets.find(|it| it.id == handle.target && it.capabilities.background) else { return };
-        let call = WireCall {
+        let call = ProviderRequest {
             invocation: incoming.invocation.id.clone(),
             attempt: handle.attempt,
             target: Arc::clone(target),
             call: Arc::default(),
-            wording: Wording::default(),
+            wording: DialectOverrides::default(),
             deadline: incoming.invocation.deadline,
             idle: None,
             trace: TraceContext::default(),
-            tether: Tether::default(),
+            background: BackgroundResponses::default(),
             attach: Some(handle),
         };
         // Whoever takes hold of an answer and lets go of it cancels it.
@@ -249,7 +249,7 @@ impl std::fmt::Debug for Engine {
     }
 }
 
-impl Service<WireCall> for Wire {
+impl Service<ProviderRequest> for Wire {
     type Response = DeltaStream;
     type Error = ProviderError;
     type Future = BoxFuture<Result<DeltaStream, ProviderError>>;
@@ -258,7 +258,7 @@ impl Service<WireCall> for Wire {
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, call: WireCall) -> Self::Future {
+    fn call(&mut self, call: ProviderRequest) -> Self::Future {
         let secrets = self.secrets.load_full();
         let calling = Providers::clone(&self.providers.load()).call(call);
         Box::pin(async move {

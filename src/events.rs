@@ -22,11 +22,11 @@ pub const DEFAULT_CAPACITY: usize = 65_536;
 /// Where events are published and read; cheap to clone.
 #[derive(Debug, Clone)]
 pub struct EventBus {
-    shared: Arc<Shared>,
+    shared: Arc<BusState>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct BusState {
     ring: Mutex<Ring>,
     newest: watch::Sender<Cursor>,
     capacity: usize,
@@ -43,14 +43,14 @@ struct Ring {
 /// Follows the bus from a cursor.
 #[derive(Debug)]
 pub struct EventReader {
-    shared: Arc<Shared>,
+    shared: Arc<BusState>,
     newest: watch::Receiver<Cursor>,
     after: Cursor,
 }
 
 /// What a reader gets.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Reading {
+pub enum BusItem {
     /// The next event.
     Event(Arc<Event>),
     /// Events that are gone: `count` of them, `from` and `to` included.
@@ -91,7 +91,7 @@ impl EventBus {
     fn with_base(capacity: usize, base: Cursor) -> Self {
         let (newest, _) = watch::channel(base);
         let ring = Ring { last: base, ..Ring::default() };
-        let shared = Shared { ring: Mutex::new(ring), newest, capacity: capacity.max(1), base };
+        let shared = BusState { ring: Mutex::new(ring), newest, capacity: capacity.max(1), base };
         Self { shared: Arc::new(shared) }
     }
 
@@ -143,7 +143,7 @@ impl EventReader {
     }
 
     /// The next event, at once if there is one, else when it happens. Cancel safe.
-    pub async fn next(&mut self) -> Reading {
+    pub async fn next(&mut self) -> BusItem {
         loop {
             self.newest.borrow_and_update();
             if let Some(reading) = self.try_next() {
@@ -157,7 +157,7 @@ impl EventReader {
     }
 
     /// The next event if there is one.
-    pub fn try_next(&mut self) -> Option<Reading> {
+    pub fn try_next(&mut self) -> Option<BusItem> {
         let ring = self.shared.lock();
         if self.after < self.shared.base {
             // The beginning (cursor 0) is not a place that anybody has been to.
@@ -165,7 +165,7 @@ impl EventReader {
             let was_here = self.after.0 > 0;
             self.after = to;
             if was_here {
-                return Some(Reading::Missed { count: 0, from, to });
+                return Some(BusItem::Missed { count: 0, from, to });
             }
         }
         let oldest = ring.events.front()?.cursor;
@@ -174,18 +174,18 @@ impl EventReader {
         }
         let next = self.after.0 + 1;
         if next < oldest.0 {
-            let missed = Reading::Missed { count: oldest.0 - next, from: Cursor(next), to: Cursor(oldest.0 - 1) };
+            let missed = BusItem::Missed { count: oldest.0 - next, from: Cursor(next), to: Cursor(oldest.0 - 1) };
             self.after = Cursor(oldest.0 - 1);
             return Some(missed);
         }
         let index = usize::try_from(next - oldest.0).ok()?;
         let event = Arc::clone(ring.events.get(index)?);
         self.after = event.cursor;
-        Some(Reading::Event(event))
+        Some(BusItem::Event(event))
     }
 }
 
-impl Shared {
+impl BusState {
     fn lock(&self) -> std::sync::MutexGuard<'_, Ring> {
         self.ring.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -211,11 +211,11 @@ mod tests {
         let first = happen(&bus);
         let second = happen(&bus);
         for expected in [first, second] {
-            assert!(matches!(reader.next().await, Reading::Event(event) if event.cursor == expected));
+            assert!(matches!(reader.next().await, BusItem::Event(event) if event.cursor == expected));
         }
         assert_eq!(reader.try_next(), None);
         let (third, reading) = tokio::join!(async { happen(&bus) }, reader.next());
-        assert!(matches!(reading, Reading::Event(event) if event.cursor == third));
+        assert!(matches!(reading, BusItem::Event(event) if event.cursor == third));
     }
 
     #[test]
@@ -225,11 +225,11 @@ mod tests {
         for _ in 0..10 {
             happen(&bus);
         }
-        assert_eq!(reader.try_next(), Some(Reading::Missed { count: 7, from: Cursor(1), to: Cursor(7) }));
+        assert_eq!(reader.try_next(), Some(BusItem::Missed { count: 7, from: Cursor(1), to: Cursor(7) }));
         let cursors: Vec<u64> = std::iter::from_fn(|| reader.try_next())
             .map(|reading| match reading {
-                Reading::Event(event) => event.cursor.0,
-                Reading::Missed { .. } => 0,
+                BusItem::Event(event) => event.cursor.0,
+                BusItem::Missed { .. } => 0,
             })
             .collect();
         assert_eq!(cursors, [8, 9, 10]);
@@ -242,10 +242,10 @@ mod tests {
         let bus = EventBus::with_base(3, Cursor(cursor.0 + 1_000_000));
         let next = happen(&bus);
         let mut reader = bus.reader(cursor);
-        assert!(matches!(reader.try_next(), Some(Reading::Missed { count: 0, .. })));
-        assert!(matches!(reader.try_next(), Some(Reading::Event(event)) if event.cursor == next));
+        assert!(matches!(reader.try_next(), Some(BusItem::Missed { count: 0, .. })));
+        assert!(matches!(reader.try_next(), Some(BusItem::Event(event)) if event.cursor == next));
         let mut from_start = bus.reader(Cursor(0));
-        assert!(matches!(from_start.try_next(), Some(Reading::Event(event)) if event.cursor == next));
+        assert!(matches!(from_start.try_next(), Some(BusItem::Event(event)) if event.cursor == next));
     }
 
     #[test]

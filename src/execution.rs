@@ -8,22 +8,22 @@
 //! It knows nothing of gRPC, and it never decides how to recover: the engine below does.
 
 mod abandoned;
-mod adopt;
 mod append_only;
-mod backlog;
 mod checkpoint;
+mod delivery_filter;
 mod find;
 mod follower;
-mod line;
+mod journal_health;
+mod journal_queue;
 mod live;
-mod outlet;
+mod maintenance;
 mod recorder;
+mod replay_buffer;
 mod run;
-mod standing;
 mod start;
 mod steadiness;
-mod tail;
-mod tenure;
+mod takeover;
+mod thread_queue;
 mod upstream;
 
 use std::{
@@ -37,17 +37,17 @@ use std::{
 
 use tokio::{sync::watch, task::JoinSet, time::Instant};
 
-use self::{backlog::Backlog, line::Lines, live::Execution, steadiness::Steadiness};
 pub use self::{
-    follower::{Follower, Lost, Told},
-    standing::Standing,
+    follower::{Follower, Lost, StreamItem},
+    journal_health::JournalHealth,
     start::{Disposition, StartError, Started},
 };
+use self::{journal_queue::JournalQueue, live::Execution, steadiness::Steadiness, thread_queue::ThreadQueues};
 use crate::{
     config::observe::{JournalConfig, JournalMode},
     domain::{
         ids::{InvocationId, RequestId},
-        upstream::Tether,
+        upstream::BackgroundResponses,
     },
     engine::Engine,
     journal::{CancelWish, Compacted, Held, Journal, JournalError, LEASE, Owner, Record, Stats, StoreHealth},
@@ -84,7 +84,7 @@ pub struct Settings {
 
 /// How much these executions hold at this moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Levels {
+pub struct ExecutionLevels {
     /// Invocations that run here.
     pub running: usize,
     /// Steps that wait to be recorded.
@@ -106,11 +106,11 @@ pub struct Levels {
 /// The running invocations of this replica; cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Executions {
-    shared: Arc<Shared>,
+    shared: Arc<ExecutionShared>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct ExecutionShared {
     engine: Engine,
     journal: Arc<dyn Journal>,
     settings: Settings,
@@ -118,13 +118,13 @@ struct Shared {
     /// What this replica owns and does not run yet.
     claims: Mutex<HashSet<Held>>,
     tasks: Mutex<JoinSet<()>>,
-    backlog: Arc<Backlog>,
+    queue: Arc<JournalQueue>,
     /// Invocations that ran without a record.
     unrecorded: AtomicU64,
-    lines: Arc<Lines>,
+    lines: Arc<ThreadQueues>,
     /// What the journal kept after its newest compaction, and what all of them removed.
     kept: Mutex<(Stats, Compacted)>,
-    journal_standing: Mutex<Standing>,
+    journal_standing: Mutex<JournalHealth>,
     /// Until when the leases of this replica are good for sure.
     leased_until: watch::Sender<Instant>,
     steadiness: Mutex<Steadiness>,
@@ -144,7 +144,7 @@ pub enum InvocationName {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cancelled {
     /// It was uttered; the end follows.
-    Asked,
+    Requested,
     /// It had ended before.
     Ended,
     /// There is none.
@@ -153,7 +153,7 @@ pub enum Cancelled {
 
 /// Has the lease of an invocation renewed until it runs, or is given up.
 struct Claim {
-    shared: Arc<Shared>,
+    shared: Arc<ExecutionShared>,
     held: Held,
 }
 
@@ -193,9 +193,9 @@ impl Executions {
     pub fn new(engine: Engine, journal: Arc<dyn Journal>, settings: Settings) -> Self {
         let leased_until = watch::Sender::new(Instant::now() + settings.lease);
         let steadiness = Mutex::new(Steadiness::new(settings.lease));
-        let backlog = Arc::new(Backlog::new(settings.queue));
-        let shared = Shared {
-            backlog,
+        let queue = Arc::new(JournalQueue::new(settings.queue));
+        let shared = ExecutionShared {
+            queue,
             unrecorded: AtomicU64::new(0),
             lines: Arc::default(),
             kept: Mutex::default(),
@@ -214,7 +214,7 @@ impl Executions {
     }
 
     /// Whether the journal can be reached, and since when.
-    pub fn journal_standing(&self) -> Standing {
+    pub fn journal_standing(&self) -> JournalHealth {
         self.shared.journal_standing.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -224,18 +224,18 @@ impl Executions {
     }
 
     /// How much they hold at this moment.
-    pub fn levels(&self) -> Levels {
+    pub fn levels(&self) -> ExecutionLevels {
         let running = self.shared.all();
-        let tails = running.iter().map(|execution| execution.tail.held());
+        let tails = running.iter().map(|execution| execution.replay.held());
         let (tail_steps, tail_bytes) = tails.fold((0, 0), |sum, held| (sum.0 + held.0, sum.1 + held.1));
-        let backlog = &self.shared.backlog;
+        let queue = &self.shared.queue;
         let (kept, removed) = *self.shared.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        Levels {
+        ExecutionLevels {
             kept,
             removed,
             running: running.len(),
-            waiting: backlog.waiting(),
-            dropped: backlog.dropped(),
+            waiting: queue.waiting(),
+            dropped: queue.dropped(),
             unrecorded: self.shared.unrecorded.load(Ordering::Relaxed),
             tail_steps,
             tail_bytes,
@@ -244,7 +244,7 @@ impl Executions {
 
     /// Renews leases, takes over what others left, and applies the journal's retention, until it is dropped.
     pub async fn keep(self) {
-        tenure::keep(&self.shared).await;
+        maintenance::keep(&self.shared).await;
     }
 
     /// Follows an invocation that the journal knows, after the step (epoch, number) that the follower has.
@@ -261,13 +261,13 @@ impl Executions {
     pub async fn cancel(&self, id: &InvocationId, reason: &str) -> Result<Cancelled, JournalError> {
         if let Some(execution) = self.shared.execution(id) {
             execution.cancel.cancel(reason);
-            return Ok(Cancelled::Asked);
+            return Ok(Cancelled::Requested);
         }
         match self.shared.journal.request_cancel(id).await? {
             CancelWish::Recorded => {
                 // One that no replica executes is ended here.
                 self.shared.take_over_orphan(id).await?;
-                Ok(Cancelled::Asked)
+                Ok(Cancelled::Requested)
             }
             CancelWish::Finished => Ok(Cancelled::Ended),
             CancelWish::Unknown => Ok(Cancelled::Unknown),
@@ -289,9 +289,9 @@ impl Executions {
     }
 }
 
-// === impl Shared ===
+// === impl ExecutionShared ===
 
-impl Shared {
+impl ExecutionShared {
     fn running(&self) -> MutexGuard<'_, HashMap<InvocationId, Arc<Execution>>> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -345,8 +345,8 @@ impl Shared {
     }
 
     /// What ties an invocation of this replica to answers that are made in the background.
-    fn tether(&self) -> Tether {
-        Tether::leased(self.leased_until.subscribe())
+    fn background(&self) -> BackgroundResponses {
+        BackgroundResponses::leased(self.leased_until.subscribe())
     }
 
     /// Notes a renewal that succeeded, or not, and was sent at `asked_at`.

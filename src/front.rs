@@ -48,7 +48,7 @@ use crate::{
 
 /// Who calls, as the door knows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Caller {
+pub struct Principal {
     /// Who it is.
     pub tenant: TenantId,
     /// The routes that it may name; empty for all.
@@ -56,10 +56,10 @@ pub struct Caller {
 }
 
 /// Who is let in. The server gives it, so that both fronts have one list of keys.
-pub trait Door: Send + Sync + 'static {
+pub trait Authenticate: Send + Sync + 'static {
     /// Who sent this request; `certificate` is the first one that its connection showed, DER. `None` when nobody that
     /// is known.
-    fn identify(&self, headers: &HeaderMap, certificate: Option<&[u8]>) -> Option<Caller>;
+    fn identify(&self, headers: &HeaderMap, certificate: Option<&[u8]>) -> Option<Principal>;
 }
 
 /// The certificate that a client's connection showed, DER, if it did; the listener gives it as `ConnectInfo`.
@@ -67,20 +67,25 @@ pub trait Door: Send + Sync + 'static {
 pub struct ClientCertificate(pub Option<Arc<[u8]>>);
 
 /// How handlers get the certificate; a listener without TLS gives none.
-type Shown = Option<Extension<ConnectInfo<ClientCertificate>>>;
+type PeerCertificate = Option<Extension<ConnectInfo<ClientCertificate>>>;
 
 /// What all handlers share; cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Front {
     engine: Engine,
     executions: Executions,
-    door: Arc<dyn Door>,
+    authenticate: Arc<dyn Authenticate>,
     started_unix: i64,
 }
 
 /// The front's routes. Bodies larger than `max_body_bytes` are refused.
-pub fn router(engine: Engine, executions: Executions, door: Arc<dyn Door>, max_body_bytes: usize) -> Router {
-    let front = Front { engine, executions, door, started_unix: crate::domain::clock::wall_now().as_second() };
+pub fn router(
+    engine: Engine,
+    executions: Executions,
+    authenticate: Arc<dyn Authenticate>,
+    max_body_bytes: usize,
+) -> Router {
+    let front = Front { engine, executions, authenticate, started_unix: crate::domain::clock::wall_now().as_second() };
     Router::new()
         .route("/v1/chat/completions", post(chat::complete))
         .route("/v1/models", get(models::list))
@@ -97,9 +102,9 @@ pub fn is_request(body: &[u8]) -> bool {
     request::ChatRequest::read(body).is_ok()
 }
 
-// === impl Caller ===
+// === impl Principal ===
 
-impl Caller {
+impl Principal {
     /// Whether it may name this route.
     #[must_use]
     pub fn may_use(&self, route: &RouteName) -> bool {
@@ -111,9 +116,9 @@ impl Caller {
 
 impl Front {
     /// Who calls.
-    fn identify(&self, headers: &HeaderMap, shown: &Shown) -> Result<Caller, Refused> {
+    fn identify(&self, headers: &HeaderMap, shown: &PeerCertificate) -> Result<Principal, Refused> {
         let certificate = shown.as_ref().and_then(|shown| shown.0.0.0.as_deref());
-        self.door.identify(headers, certificate).ok_or_else(Refused::unauthenticated)
+        self.authenticate.identify(headers, certificate).ok_or_else(Refused::unauthenticated)
     }
 
     /// The front's settings in force.

@@ -3,11 +3,11 @@
 pub mod admin;
 pub mod auth;
 pub mod convert;
+pub mod drain;
 mod dry_run;
 pub mod entries;
 pub mod folder;
 mod lookup;
-pub mod presence;
 pub mod recovery;
 pub mod resume_token;
 pub mod status;

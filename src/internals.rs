@@ -11,7 +11,7 @@ pub mod config {
 }
 pub mod domain {
     pub mod adaptation {
-        pub use crate::domain::adaptation::Wording;
+        pub use crate::domain::adaptation::DialectOverrides;
     }
     pub mod circuit {
         pub use crate::domain::circuit::GateKind;
@@ -29,7 +29,7 @@ pub mod domain {
         pub use crate::domain::failure::{Failure, FailureClass, ProviderError, Surface, TransportFault};
     }
     pub mod fold {
-        pub use crate::domain::fold::{Fold, Progress, hash_text};
+        pub use crate::domain::fold::{AnswerState, StreamStep, hash_text};
     }
     pub mod ids {
         pub use crate::domain::ids::{
@@ -55,23 +55,23 @@ pub mod domain {
         pub use crate::domain::units::{format_bytes, format_duration, parse_bytes, parse_duration};
     }
     pub mod upstream {
-        pub use crate::domain::upstream::{Tether, UpstreamHandle};
+        pub use crate::domain::upstream::{BackgroundResponses, UpstreamHandle};
     }
     pub mod wire {
-        pub use crate::domain::wire::{DeltaStream, WireCall};
+        pub use crate::domain::wire::{DeltaStream, ProviderRequest};
     }
 }
 pub mod engine {
     pub use crate::engine::{Arrival, Engine, InvocationRequest, Rejection};
 }
 pub mod events {
-    pub use crate::events::{EventBus, Reading};
+    pub use crate::events::{BusItem, EventBus};
 }
 pub mod execution {
     pub use crate::execution::{Executions, Settings};
 }
 pub mod front {
-    pub use crate::front::{Caller, Door, is_request, router};
+    pub use crate::front::{Authenticate, Principal, is_request, router};
 }
 pub mod grpc {
     pub use crate::grpc::v1;
@@ -84,9 +84,9 @@ pub mod grpc {
 }
 pub mod journal {
     pub use crate::journal::{
-        AppendError, Begun, CancelWish, Compacted, Entry, Fingerprint, Finish, FinishError, Held, Journal,
-        JournalError, Limits, Locked, MemoryJournal, NewInvocation, Notices, Owner, Renewed, Request, RunState, Stats,
-        THREAD_ERRORS_KEPT, Takeover, Thread, ThreadCommit, ThreadEnd, ThreadError, ThreadKey, Vault,
+        AppendError, BeginResult, CancelWish, Compacted, Entry, Fingerprint, Finish, FinishError, Held, Journal,
+        JournalError, Limits, Locked, MemoryJournal, NewInvocation, Notices, Owner, PayloadCipher, Renewed, Request,
+        RunState, Stats, THREAD_ERRORS_KEPT, Takeover, Thread, ThreadCommit, ThreadEnd, ThreadError, ThreadKey,
     };
     pub mod postgres {
         pub use crate::journal::postgres::{open, open_shared};
@@ -96,12 +96,12 @@ pub mod journal {
     }
 }
 pub mod layers {
-    pub use crate::layers::{BoxFuture, ProgressStream};
-    pub mod scope {
-        pub use crate::layers::scope::{Incoming, Plan};
+    pub use crate::layers::{BoxFuture, StepStream};
+    pub mod invocation {
+        pub use crate::layers::invocation::{InvocationContext, Plan};
     }
     pub mod spans {
-        pub use crate::layers::spans::{Entry, Spans};
+        pub use crate::layers::spans::{EntryPoint, Spans};
     }
     pub mod targets {
         pub use crate::layers::targets::{SharedPolicies, TargetSpec, TargetState, Targets};
@@ -122,8 +122,8 @@ pub mod policy {
     pub mod concurrency {
         pub use crate::policy::concurrency::ConcurrencyPolicy;
     }
-    pub mod dice {
-        pub use crate::policy::dice::Dice;
+    pub mod rng {
+        pub use crate::policy::rng::SeededRng;
     }
     pub mod gates {
         pub use crate::policy::gates::GatePolicy;
@@ -150,14 +150,14 @@ pub mod policy {
 pub mod provider {
     pub use crate::provider::{BuildError, KeyHeader, ProviderSpec, Providers};
     pub mod known {
-        pub use crate::provider::known::{Place, capabilities};
+        pub use crate::provider::known::{ModelRef, capabilities};
     }
 }
 pub mod scenarios {
-    pub use crate::scenarios::{Options, Report, Scenario, all, run};
+    pub use crate::scenarios::{Report, Scenario, ScenarioOptions, all, run};
 }
 pub mod server {
-    pub use crate::server::{Listeners, Options, Running};
+    pub use crate::server::{Listeners, Running, ServerOptions};
 }
 pub mod stack {
     pub use crate::stack::{Shared, Stack, stack};

@@ -6,22 +6,22 @@
 
 pub mod admit;
 pub mod append_only;
+pub mod assembler;
 pub mod attempt;
 pub mod cancel;
 pub mod circuit;
 pub mod classify;
 pub mod concurrency;
 pub mod deadline;
-pub mod delivery;
 pub mod gates;
 pub mod hedge;
 pub mod inject;
+pub mod invocation;
 pub mod observe;
 pub mod observe_attempt;
 mod refusals;
 mod resume_text;
 pub mod retry;
-pub mod scope;
 pub mod select;
 pub mod spans;
 pub mod targets;
@@ -32,10 +32,10 @@ use std::pin::Pin;
 
 use futures_util::Stream;
 
-use crate::domain::{completion::Delta, failure::Failure, fold::Progress};
+use crate::domain::{completion::Delta, failure::Failure, fold::StreamStep};
 
-/// An invocation as it goes: steps that end in exactly one `Progress::Terminal`. Dropping it cancels everything below.
-pub type ProgressStream = Pin<Box<dyn Stream<Item = Progress> + Send>>;
+/// An invocation as it goes: steps that end in exactly one `StreamStep::Terminal`. Dropping it cancels everything below.
+pub type StepStream = Pin<Box<dyn Stream<Item = StreamStep> + Send>>;
 
 /// An attempt as it goes: deltas that end with a `Delta::Finish` or with one judged failure.
 pub type Deltas = Pin<Box<dyn Stream<Item = Result<Delta, Failure>> + Send>>;

@@ -38,13 +38,13 @@ use futures_util::future::Either;
 use crate::domain::{
     failure::ProviderError,
     target::Dialect,
-    wire::{DeltaStream, WireCall},
+    wire::{DeltaStream, ProviderRequest},
 };
 
 pub use self::spec::{ChatOptions, HttpSettings, KeyHeader, ProviderSpec};
 
 /// What a call to a provider resolves to once the answer's head is there.
-pub type Answer = Pin<Box<dyn Future<Output = Result<DeltaStream, ProviderError>> + Send>>;
+pub type ProviderFuture = Pin<Box<dyn Future<Output = Result<DeltaStream, ProviderError>> + Send>>;
 
 /// All configured providers as one service; cheap to clone, shared by all attempts.
 ///
@@ -121,7 +121,7 @@ impl Providers {
         self.clients.keys().map(AsRef::as_ref)
     }
 
-    fn answer(&self, call: WireCall) -> Result<Answer, ProviderError> {
+    fn answer(&self, call: ProviderRequest) -> Result<ProviderFuture, ProviderError> {
         match self.clients.get(&call.target.provider) {
             Some(Client::Anthropic(client)) => client.answer(call),
             Some(Client::Bedrock(client)) => client.answer(call),
@@ -144,16 +144,16 @@ impl fmt::Debug for Providers {
     }
 }
 
-impl tower::Service<WireCall> for Providers {
+impl tower::Service<ProviderRequest> for Providers {
     type Response = DeltaStream;
     type Error = ProviderError;
-    type Future = Either<Answer, Ready<Result<DeltaStream, ProviderError>>>;
+    type Future = Either<ProviderFuture, Ready<Result<DeltaStream, ProviderError>>>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, call: WireCall) -> Self::Future {
+    fn call(&mut self, call: ProviderRequest) -> Self::Future {
         match self.answer(call) {
             Ok(answer) => Either::Left(answer),
             Err(error) => Either::Right(ready(Err(error))),

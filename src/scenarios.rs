@@ -8,8 +8,8 @@
 //! It opens no socket, reads no file at run time and knows nothing of the command line.
 
 mod arrivals;
+mod gates;
 mod ideal;
-mod law;
 mod measure;
 mod naive;
 mod run;
@@ -20,7 +20,7 @@ mod upstream;
 use std::{collections::BTreeMap, fmt, time::Duration};
 
 pub use self::{
-    law::{Bounds, Verdict},
+    gates::{Bounds, GateResult},
     measure::Measures,
     spec::{Callers, Scenario, Upstream},
     table::table,
@@ -28,7 +28,7 @@ pub use self::{
 
 /// What of a scenario is run otherwise than its file says.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Options {
+pub struct ScenarioOptions {
     /// Seed of every dice; the same seed gives the same run.
     pub seed: u64,
     /// Calls per second; `None` for the file's.
@@ -54,7 +54,7 @@ pub struct Report {
     /// What could have been done at best.
     pub ideal: Measures,
     /// Each gate, and whether it was passed.
-    pub verdicts: Vec<Verdict>,
+    pub verdicts: Vec<GateResult>,
     /// A hash of the whole event log with its virtual times: the same for the same seed.
     pub events_hash: String,
     /// The same of what circuits and gates did.
@@ -81,9 +81,9 @@ pub enum ScenarioError {
     Runtime(#[from] std::io::Error),
 }
 
-// === impl Options ===
+// === impl ScenarioOptions ===
 
-impl Default for Options {
+impl Default for ScenarioOptions {
     fn default() -> Self {
         Self { seed: 1, rate: None, length: None, references: true }
     }
@@ -101,7 +101,7 @@ impl Report {
     /// The report as JSON.
     #[must_use]
     pub fn to_json(&self) -> serde_json::Value {
-        let gates: Vec<_> = self.verdicts.iter().map(Verdict::to_json).collect();
+        let gates: Vec<_> = self.verdicts.iter().map(GateResult::to_json).collect();
         serde_json::json!({
             "id": self.id,
             "title": self.title,
@@ -135,7 +135,7 @@ pub fn all() -> Result<Vec<Scenario>, ScenarioError> {
 ///
 /// # Errors
 /// When the runtime cannot be built.
-pub fn run(scenario: &Scenario, options: Options) -> Result<Report, ScenarioError> {
+pub fn run(scenario: &Scenario, options: ScenarioOptions) -> Result<Report, ScenarioError> {
     let scenario = scenario.with(options);
     let plan = arrivals::draw(&scenario, options.seed);
     let ours = run::ours(&scenario, options.seed, &plan)?;
@@ -145,7 +145,7 @@ pub fn run(scenario: &Scenario, options: Options) -> Result<Report, ScenarioErro
         best = ideal::ideal(&scenario, options.seed, &plan);
     }
     let measured = measure::measure(&scenario, &plan, &ours);
-    let verdicts = law::judge(&scenario.gates, &measured);
+    let verdicts = gates::judge(&scenario.gates, &measured);
     Ok(Report {
         id: scenario.id.clone(),
         title: scenario.title.clone(),
@@ -161,4 +161,4 @@ pub fn run(scenario: &Scenario, options: Options) -> Result<Report, ScenarioErro
 }
 
 /// Gates by the name of what they bound.
-pub type Gates = BTreeMap<String, Bounds>;
+pub type GateBounds = BTreeMap<String, Bounds>;

@@ -39,14 +39,14 @@ use crate::{
     grpc::{
         admin::Admin,
         auth::Authenticator,
-        presence::Presence,
+        drain::DrainState,
         recovery::Recovery,
         v1::{admin_service_server::AdminServiceServer, recovery_service_server::RecoveryServiceServer},
     },
     journal::JournalError,
     layers::{spans::Spans, targets::TargetState},
     telemetry::{
-        self, Levels, LogFormat, Metrics, MetricsTask, ReaderTask, TargetNames, TelemetrySettings, TracerGuard,
+        self, GaugeLevels, LineFormat, Metrics, MetricsTask, ReaderTask, TargetNames, TelemetrySettings, TracerGuard,
     },
 };
 
@@ -68,7 +68,7 @@ const FLUSH_BOUND: Duration = Duration::from_secs(3);
 
 /// What a server needs beside its configuration.
 #[derive(Debug, Clone, Default)]
-pub struct Options {
+pub struct ServerOptions {
     /// Whether events are written to standard error as logs.
     pub logs: bool,
     /// Whether the pause before connections are told to go is left out: nobody balances load towards a test.
@@ -79,7 +79,7 @@ pub struct Options {
 
 /// Why a server cannot start.
 #[derive(Debug, thiserror::Error)]
-pub enum StartError {
+pub enum ServeError {
     /// A part that the configuration names.
     #[error(transparent)]
     Parts(#[from] PartsError),
@@ -137,7 +137,7 @@ impl Running {
     ///
     /// # Errors
     /// When a part of the configuration cannot be built. Must be called within a tokio runtime.
-    pub async fn start(loaded: &Loaded, listeners: Listeners, options: &Options) -> Result<Self, StartError> {
+    pub async fn start(loaded: &Loaded, listeners: Listeners, options: &ServerOptions) -> Result<Self, ServeError> {
         let config = &loaded.config;
         let events = EventBus::beyond_earlier_processes(config.events.capacity);
         let settings = telemetry_settings(config);
@@ -148,7 +148,7 @@ impl Running {
         let logs = options.logs.then(|| start_logs(config, &events));
         let (draining, draining_seen) = watch::channel(false);
         let (stop, stop_seen) = watch::channel(false);
-        let presence = Presence::new(draining_seen.clone());
+        let drain = DrainState::new(draining_seen.clone());
         let authenticator = Arc::new(ArcSwap::from_pointee(Authenticator::new(&config.server)));
         let (health, health_service) = tonic_health::server::health_reporter();
         let certificates = Certificates::new(&config.server);
@@ -186,9 +186,9 @@ impl Running {
             };
             port.serve(listener, &certificates, stop_seen.clone(), &mut serving);
         }
-        read_levels(&metrics, &engine, &executions, &presence);
-        let admin = Admin::new(engine.clone(), executions.clone(), Arc::clone(&authenticator), presence.clone());
-        let recovery = Recovery::new(engine.clone(), executions.clone(), tokens, authenticator, presence);
+        read_levels(&metrics, &engine, &executions, &drain);
+        let admin = Admin::new(engine.clone(), executions.clone(), Arc::clone(&authenticator), drain.clone());
+        let recovery = Recovery::new(engine.clone(), executions.clone(), tokens, authenticator, drain);
         let api = Routes::new(health_service.clone())
             .add_service(RecoveryServiceServer::new(recovery).max_decoding_message_size(max_bytes))
             .add_service(AdminServiceServer::new(admin).max_decoding_message_size(max_bytes));
@@ -200,7 +200,7 @@ impl Running {
         let watchdog = (!config.server.watchdog.is_zero())
             .then(|| watchdog::start(&Handle::current(), config.server.watchdog, Arc::clone(&live)))
             .transpose()
-            .map_err(StartError::Watchdog)?;
+            .map_err(ServeError::Watchdog)?;
         let admin_listener = limited("admin", listeners.admin);
         admin_port::serve(admin_listener, health_service, scraped, live, draining_seen, &mut tasks);
         let health_setter = health.clone();
@@ -336,13 +336,13 @@ fn target_names(engine: &Engine) -> TargetNames {
     TargetNames::of(targets)
 }
 
-fn read_levels(metrics: &Metrics, engine: &Engine, executions: &Executions, presence: &Presence) {
-    let (engine, executions, presence) = (engine.clone(), executions.clone(), presence.clone());
-    metrics.read_levels(move || Levels {
+fn read_levels(metrics: &Metrics, engine: &Engine, executions: &Executions, drain: &DrainState) {
+    let (engine, executions, drain) = (engine.clone(), executions.clone(), drain.clone());
+    metrics.read_levels(move || GaugeLevels {
         inflight: i64::from(engine.in_flight()),
         parked: i64::try_from(engine.targets().parked()).unwrap_or(i64::MAX),
-        watchers: i64::try_from(presence.watchers()).unwrap_or(i64::MAX),
-        watchers_missed: presence.missed(),
+        watchers: i64::try_from(drain.watchers()).unwrap_or(i64::MAX),
+        watchers_missed: drain.missed(),
         budgets: engine.targets().budgets(),
         journal: executions::levels(&executions),
     });
@@ -352,11 +352,11 @@ fn start_logs(config: &Config, events: &EventBus) -> ReaderTask {
     use std::io::IsTerminal as _;
     let terminal = std::io::stderr().is_terminal();
     let format = match config.telemetry.log.format {
-        LogSetting::Text => LogFormat::Human { colour: terminal },
-        LogSetting::Auto if terminal => LogFormat::Human { colour: true },
-        LogSetting::Json | LogSetting::Auto => LogFormat::Json,
+        LogSetting::Text => LineFormat::Human { colour: terminal },
+        LogSetting::Auto if terminal => LineFormat::Human { colour: true },
+        LogSetting::Json | LogSetting::Auto => LineFormat::Json,
     };
-    let least = match config.telemetry.log.level.as_str() {
+    let min = match config.telemetry.log.level.as_str() {
         "error" => Severity::Error,
         "warn" => Severity::Warning,
         "debug" | "trace" => Severity::Debug,
@@ -364,5 +364,5 @@ fn start_logs(config: &Config, events: &EventBus) -> ReaderTask {
     };
     // A process has one; a second server in it shares the first one's.
     let _ = telemetry::init_process_logs(format, &config.telemetry.log.level);
-    telemetry::start_logs(events, format, least, Box::new(std::io::stderr()))
+    telemetry::start_logs(events, format, min, Box::new(std::io::stderr()))
 }

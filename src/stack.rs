@@ -9,20 +9,19 @@ use arc_swap::ArcSwap;
 use tower::{Service, ServiceBuilder, util::BoxCloneSyncService};
 
 use crate::{
-    domain::{failure::Failure, failure::ProviderError, wire::DeltaStream, wire::WireCall},
+    domain::{failure::Failure, failure::ProviderError, wire::DeltaStream, wire::ProviderRequest},
     events::EventBus,
     layers::{
-        ProgressStream, admit::AdmitLayer, circuit::CircuitLayer, classify::ClassifyLayer,
-        concurrency::ConcurrencyLayer, deadline::DeadlineLayer, gates::GatesLayer, hedge::HedgeLayer,
-        inject::InjectLayer, observe::ObserveLayer, observe_attempt::ObserveAttemptLayer, retry::RetryLayer,
-        scope::Incoming, select::SelectLayer, spans::Spans, targets::Targets, timers::TimersLayer,
-        trace_wire::TraceWireLayer,
+        StepStream, admit::AdmitLayer, circuit::CircuitLayer, classify::ClassifyLayer, concurrency::ConcurrencyLayer,
+        deadline::DeadlineLayer, gates::GatesLayer, hedge::HedgeLayer, inject::InjectLayer,
+        invocation::InvocationContext, observe::ObserveLayer, observe_attempt::ObserveAttemptLayer, retry::RetryLayer,
+        select::SelectLayer, spans::Spans, targets::Targets, timers::TimersLayer, trace_wire::TraceWireLayer,
     },
     policy::{admission::Admission, classify::Classifier},
 };
 
 /// The whole stack as one service: an invocation in, its progress out.
-pub type Stack = BoxCloneSyncService<Incoming, ProgressStream, Failure>;
+pub type Stack = BoxCloneSyncService<InvocationContext, StepStream, Failure>;
 
 /// What the layers share; everything else a layer needs comes with the invocation.
 #[derive(Debug, Clone)]
@@ -42,7 +41,7 @@ pub struct Shared {
 /// Puts the layers on top of a wire.
 pub fn stack<W>(shared: Shared, wire: W) -> Stack
 where
-    W: Service<WireCall, Response = DeltaStream, Error = ProviderError> + Clone + Send + Sync + 'static,
+    W: Service<ProviderRequest, Response = DeltaStream, Error = ProviderError> + Clone + Send + Sync + 'static,
     W::Future: Send + 'static,
 {
     let Shared { events, spans, targets, admission, classifier } = shared;

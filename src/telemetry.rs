@@ -12,8 +12,8 @@ pub mod traces;
 mod reader;
 
 pub use self::{
-    logs::{LogFormat, init_process_logs, start_logs},
-    metrics::{JournalLevels, Levels, Metrics, MetricsTask, TargetNames},
+    logs::{LineFormat, init_process_logs, start_logs},
+    metrics::{GaugeLevels, JournalLevels, Metrics, MetricsTask, TargetNames},
     reader::ReaderTask,
     settings::{TelemetryError, TelemetrySettings},
     traces::{TracerGuard, build_tracer},

@@ -35,11 +35,11 @@ type Chooser = Arc<dyn Fn(&Request) -> Reply + Send + Sync>;
 /// A running server; stops when it is dropped.
 pub struct WireServer {
     address: SocketAddr,
-    state: Arc<State>,
+    state: Arc<WireState>,
     _accepting: JoinSet<()>,
 }
 
-struct State {
+struct WireState {
     queue: Mutex<VecDeque<Reply>>,
     otherwise: Mutex<Chooser>,
     requests: Mutex<Vec<Request>>,
@@ -57,7 +57,7 @@ impl WireServer {
     pub async fn start() -> io::Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let address = listener.local_addr()?;
-        let state = Arc::new(State {
+        let state = Arc::new(WireState {
             queue: Mutex::default(),
             otherwise: Mutex::new(Arc::new(|_: &Request| Reply::status(503))),
             requests: Mutex::default(),
@@ -116,7 +116,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-async fn accept(listener: TcpListener, state: Arc<State>) {
+async fn accept(listener: TcpListener, state: Arc<WireState>) {
     // Connections live as long as the server.
     let mut serving = JoinSet::new();
     while let Ok((socket, _)) = listener.accept().await {
@@ -125,7 +125,7 @@ async fn accept(listener: TcpListener, state: Arc<State>) {
     }
 }
 
-async fn serve(mut socket: TcpStream, connection: usize, state: Arc<State>) {
+async fn serve(mut socket: TcpStream, connection: usize, state: Arc<WireState>) {
     let _ = socket.set_nodelay(true);
     let mut unread = Vec::new();
     while let Some(request) = request::read(&mut socket, &mut unread, connection).await {
@@ -151,9 +151,9 @@ async fn serve(mut socket: TcpStream, connection: usize, state: Arc<State>) {
             () = gone => None,
         };
         match ending {
-            Some(reply::Ending::KeepOpen) => {}
-            Some(reply::Ending::Close) => return,
-            Some(reply::Ending::Reset) => {
+            Some(reply::ConnectionEnd::KeepOpen) => {}
+            Some(reply::ConnectionEnd::Close) => return,
+            Some(reply::ConnectionEnd::Reset) => {
                 let _ = socket.set_zero_linger();
                 return;
             }

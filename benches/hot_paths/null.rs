@@ -16,17 +16,17 @@ use relight::internals::{
     domain::{
         completion::{BlockKind, Delta, FinishReason},
         failure::ProviderError,
-        fold::Progress,
+        fold::StreamStep,
         ids::{InvocationId, RouteName, TargetId},
         invocation::{Call, Invocation},
         message::{Message, ModelCall, Role},
         target::{Capabilities, Dialect, Target},
-        wire::{DeltaStream, WireCall},
+        wire::{DeltaStream, ProviderRequest},
     },
     events::EventBus,
     layers::{
-        scope::{Incoming, Plan},
-        spans::{Entry, Spans},
+        invocation::{InvocationContext, Plan},
+        spans::{EntryPoint, Spans},
         targets::{SharedPolicies, TargetSpec, Targets},
     },
     policy::{
@@ -44,7 +44,7 @@ use tower::{Service, ServiceExt as _};
 #[derive(Debug, Clone, Copy)]
 struct Null;
 
-impl Service<WireCall> for Null {
+impl Service<ProviderRequest> for Null {
     type Response = DeltaStream;
     type Error = ProviderError;
     type Future = Ready<Result<DeltaStream, ProviderError>>;
@@ -53,7 +53,7 @@ impl Service<WireCall> for Null {
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, _: WireCall) -> Self::Future {
+    fn call(&mut self, _: ProviderRequest) -> Self::Future {
         let deltas = [
             Delta::BlockStart { block: 0, kind: BlockKind::Text },
             Delta::BlockDelta { block: 0, text: "42".to_owned() },
@@ -65,13 +65,13 @@ impl Service<WireCall> for Null {
 }
 
 /// The stack, with one route of one target.
-pub(crate) struct Stand {
+pub(crate) struct TestStack {
     stack: Stack,
     plan: Arc<Plan>,
     next: AtomicU64,
 }
 
-impl Stand {
+impl TestStack {
     pub(crate) fn new() -> Self {
         let target = Arc::new(Target {
             id: TargetId::from("null"),
@@ -111,11 +111,11 @@ impl Stand {
         let id = InvocationId::from(format!("call-{number}"));
         let deadline = Instant::now() + Duration::from_mins(1);
         let invocation = Invocation::new(id, self.plan.route.clone(), call, deadline);
-        let entry = Entry::Grpc("relight.v1.RecoveryService/InvokeWithRecovery");
-        let incoming = Incoming::new(invocation, Arc::clone(&self.plan), entry);
+        let entry = EntryPoint::Grpc("relight.v1.RecoveryService/InvokeWithRecovery");
+        let incoming = InvocationContext::new(invocation, Arc::clone(&self.plan), entry);
         let mut steps = self.stack.clone().oneshot(incoming).await.expect("there is room");
         while let Some(step) = steps.next().await {
-            if let Progress::Terminal(outcome) = step {
+            if let StreamStep::Terminal(outcome) = step {
                 assert!(outcome.result.is_ok(), "a wire that answers fails nobody: {}", outcome.reasoning);
                 return;
             }

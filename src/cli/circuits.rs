@@ -10,7 +10,7 @@ use super::{
     Output,
     client::ServerArguments,
     json::json,
-    refusal::Refusal,
+    refusal::ServerRefusal,
     terminal::{Paint, Table, answer, span},
     words,
 };
@@ -82,7 +82,7 @@ async fn steer(arguments: &CircuitsArguments) -> anyhow::Result<ExitCode> {
     match arguments.command.as_ref().unwrap_or(&list) {
         CircuitsCommand::List { route } => {
             let request = v1::ListTargetsRequest { route: route.clone(), ..v1::ListTargetsRequest::default() };
-            let listed = admin.list_targets(request).await.map_err(Refusal::from)?.into_inner();
+            let listed = admin.list_targets(request).await.map_err(ServerRefusal::from)?.into_inner();
             match arguments.output {
                 Output::Json => answer(&serde_json::to_string_pretty(&json("ListTargetsResponse", &listed)?)?)?,
                 Output::Text => show(&listed.targets)?,
@@ -90,7 +90,7 @@ async fn steer(arguments: &CircuitsArguments) -> anyhow::Result<ExitCode> {
         }
         CircuitsCommand::Reset { target } => {
             let request = v1::ResetCircuitRequest { target: target.clone() };
-            let circuit = admin.reset_circuit(request).await.map_err(Refusal::from)?.into_inner().circuit;
+            let circuit = admin.reset_circuit(request).await.map_err(ServerRefusal::from)?.into_inner().circuit;
             tell_circuit(arguments.output, target, &circuit.unwrap_or_default())?;
         }
         CircuitsCommand::Force { target, force, reason } => {
@@ -101,7 +101,7 @@ async fn steer(arguments: &CircuitsArguments) -> anyhow::Result<ExitCode> {
             };
             let request =
                 v1::ForceCircuitRequest { target: target.clone(), force: force.into(), reason: reason.clone() };
-            let circuit = admin.force_circuit(request).await.map_err(Refusal::from)?.into_inner().circuit;
+            let circuit = admin.force_circuit(request).await.map_err(ServerRefusal::from)?.into_inner().circuit;
             tell_circuit(arguments.output, target, &circuit.unwrap_or_default())?;
         }
     }

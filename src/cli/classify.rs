@@ -56,7 +56,7 @@ pub(super) struct ClassifyArguments {
     provider: String,
     /// Where it was seen.
     #[arg(long, value_enum, default_value_t)]
-    surface: Seen,
+    surface: FailureSource,
     /// The body of the answer; `-` for standard input.
     #[arg(long, value_name = "FILE")]
     body: Option<PathBuf>,
@@ -76,7 +76,7 @@ pub(super) struct ClassifyArguments {
 
 /// Where a failure was seen.
 #[derive(Debug, Clone, Copy, Default, ValueEnum)]
-enum Seen {
+enum FailureSource {
     /// A provider's or gateway's HTTP answer.
     #[default]
     Http,
@@ -202,14 +202,14 @@ impl ClassifyArguments {
     }
 }
 
-impl From<Seen> for Surface {
-    fn from(seen: Seen) -> Self {
+impl From<FailureSource> for Surface {
+    fn from(seen: FailureSource) -> Self {
         match seen {
-            Seen::Http => Self::Http,
-            Seen::Transport => Self::Transport,
-            Seen::Stream => Self::Stream,
-            Seen::Grpc => Self::Grpc,
-            Seen::Tool => Self::Tool,
+            FailureSource::Http => Self::Http,
+            FailureSource::Transport => Self::Transport,
+            FailureSource::Stream => Self::Stream,
+            FailureSource::Grpc => Self::Grpc,
+            FailureSource::Tool => Self::Tool,
         }
     }
 }

@@ -12,7 +12,7 @@ use std::{io, process::ExitCode, time::Duration};
 
 use crate::{
     config::{self, GivenEnvironment, Loaded},
-    server::{Listeners, Options, Running},
+    server::{Listeners, Running, ServerOptions},
 };
 use anyhow::{Context as _, anyhow};
 use clap::Args;
@@ -55,7 +55,7 @@ pub(super) struct DemoArguments {
 }
 
 /// A scene and what it came to.
-struct Shown {
+struct SceneResult {
     scene: Scene,
     played: Played,
     /// What was not as promised.
@@ -83,7 +83,8 @@ async fn show(arguments: &DemoArguments) -> anyhow::Result<ExitCode> {
     };
     let loaded = loaded(&wires.as_ref().map_or_else(|| CONFIG.to_owned(), Wires::config))?;
     let listeners = Listeners::bind(&loaded.config.server).await?;
-    let running = Running::start(&loaded, listeners, &Options { skip_pause: true, ..Options::default() }).await?;
+    let running =
+        Running::start(&loaded, listeners, &ServerOptions { skip_pause: true, ..ServerOptions::default() }).await?;
     let paint = match arguments.output {
         Output::Text => Some(Paint::on(&io::stdout())),
         Output::Json => None,
@@ -125,7 +126,7 @@ async fn play_all(
     wires: Option<&Wires>,
     running: &Running,
     paint: Option<Paint>,
-) -> anyhow::Result<Vec<Shown>> {
+) -> anyhow::Result<Vec<SceneResult>> {
     let mut stage = Stage::open(running.address, paint).await?;
     let mut shown = Vec::new();
     let scenes = arguments.provider.map_or_else(|| SCENES.to_vec(), Provider::scenes);
@@ -154,16 +155,16 @@ async fn play_all(
             };
             answer(&format!("   {verdict}"))?;
         }
-        shown.push(Shown { scene, played, broken });
+        shown.push(SceneResult { scene, played, broken });
     }
     Ok(shown)
 }
 
-fn conclude(shown: &[Shown], paint: Paint) -> io::Result<()> {
+fn conclude(shown: &[SceneResult], paint: Paint) -> io::Result<()> {
     answer("")?;
     answer(&paint.bold("What the callers got"))?;
     let mut table = Table::new(&["SCENE", "CALLS", "ATTEMPTS", "RECOVERED BY", "LAST REPLY"]);
-    for Shown { scene, played, .. } in shown {
+    for SceneResult { scene, played, .. } in shown {
         table.row(vec![
             scene.name.to_owned(),
             played.responses.len().to_string(),
@@ -200,10 +201,10 @@ fn conclude(shown: &[Shown], paint: Paint) -> io::Result<()> {
     Ok(())
 }
 
-fn summary(shown: &[Shown]) -> Value {
+fn summary(shown: &[SceneResult]) -> Value {
     let scenes: Vec<Value> = shown
         .iter()
-        .map(|Shown { scene, played, broken }| {
+        .map(|SceneResult { scene, played, broken }| {
             json!({
                 "scene": scene.name,
                 "as_promised": broken.is_none(),

@@ -31,7 +31,7 @@ use super::{
     event_line,
     json::json,
     key_value,
-    refusal::Refusal,
+    refusal::ServerRefusal,
     terminal::{Paint, answer, printable, tell},
 };
 
@@ -125,7 +125,7 @@ async fn invoke(arguments: &InvokeArguments, text: String) -> anyhow::Result<Exi
     let response = match arguments.output {
         Output::Json => {
             let request = v1::InvokeWithRecoveryRequest { invocation: Some(arguments.invocation(text, own)) };
-            let response = client.invoke_with_recovery(request).await.map_err(Refusal::from)?.into_inner();
+            let response = client.invoke_with_recovery(request).await.map_err(ServerRefusal::from)?.into_inner();
             return conclude(arguments.output, &response, false);
         }
         Output::Text => {

@@ -13,7 +13,7 @@ const NO_SUCH_CALL: &str =
 
 /// What a server refused, and why; `Display` takes one line and one more for each detail.
 #[derive(Debug)]
-pub(super) struct Refusal {
+pub(super) struct ServerRefusal {
     code: Code,
     message: String,
     reason: Option<String>,
@@ -24,9 +24,9 @@ pub(super) struct Refusal {
     retry_in: Option<Duration>,
 }
 
-// === impl Refusal ===
+// === impl ServerRefusal ===
 
-impl From<Status> for Refusal {
+impl From<Status> for ServerRefusal {
     fn from(status: Status) -> Self {
         let info = status.get_details_error_info();
         let fact = |key: &str| info.as_ref().and_then(|info| info.metadata.get(key)).cloned();
@@ -45,7 +45,7 @@ impl From<Status> for Refusal {
     }
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for ServerRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let who = match &self.reason {
             Some(reason) => format!("{:?}, {reason}", self.code),
@@ -70,7 +70,7 @@ impl fmt::Display for Refusal {
     }
 }
 
-impl std::error::Error for Refusal {}
+impl std::error::Error for ServerRefusal {}
 
 #[cfg(test)]
 mod tests {
@@ -83,7 +83,7 @@ mod tests {
         let mut faults = Violations::default();
         faults.add("invocation.route", "is too long");
         faults.add("invocation.labels", "has an empty key");
-        let shown = Refusal::from(status::invalid_argument(&faults)).to_string();
+        let shown = ServerRefusal::from(status::invalid_argument(&faults)).to_string();
         assert_eq!(
             shown,
             "the request is not valid (InvalidArgument, INVALID_REQUEST)\n  invocation.route is too long\n  \
@@ -93,11 +93,11 @@ mod tests {
 
     #[test]
     fn the_nearest_name_and_the_time_to_come_back_are_said_once() {
-        let shown = Refusal::from(status::route_not_found("defualt", Some("default"))).to_string();
+        let shown = ServerRefusal::from(status::route_not_found("defualt", Some("default"))).to_string();
         assert_eq!(shown, "there is no route `defualt`; did you mean `default`? (NotFound, ROUTE_NOT_FOUND)");
-        let shown = Refusal::from(status::not_found("target", "gtp", Some("gpt"))).to_string();
+        let shown = ServerRefusal::from(status::not_found("target", "gtp", Some("gpt"))).to_string();
         assert_eq!(shown, "there is no target `gtp`; did you mean `gpt`? (NotFound, TARGET_NOT_FOUND)");
-        let shown = Refusal::from(status::draining(Duration::from_millis(1500))).to_string();
+        let shown = ServerRefusal::from(status::draining(Duration::from_millis(1500))).to_string();
         assert!(shown.ends_with("\n  asking again makes sense in 1.5 s"), "{shown}");
     }
 }

@@ -9,7 +9,7 @@ use std::{
     thread,
 };
 
-use crate::scenarios::{self, Options, Report, Scenario};
+use crate::scenarios::{self, Report, Scenario, ScenarioOptions};
 use anyhow::bail;
 use clap::Args;
 use serde_json::Value;
@@ -50,7 +50,7 @@ pub(super) fn run(arguments: &ScenariosArguments) -> anyhow::Result<ExitCode> {
     if chosen.is_empty() {
         bail!("there is no scenario {}", arguments.only.join(", "));
     }
-    let options = Options { seed: arguments.seed, rate: arguments.rate, ..Options::default() };
+    let options = ScenarioOptions { seed: arguments.seed, rate: arguments.rate, ..ScenarioOptions::default() };
     let reports = run_all(&chosen, options)?;
     match arguments.output {
         Output::Text => answer(scenarios::table(&reports).trim_end())?,
@@ -68,7 +68,7 @@ impl ScenariosArguments {
 }
 
 /// Runs scenarios on all cores; each is a world of its own.
-fn run_all(chosen: &[Scenario], options: Options) -> anyhow::Result<Vec<Report>> {
+fn run_all(chosen: &[Scenario], options: ScenarioOptions) -> anyhow::Result<Vec<Report>> {
     let cores = thread::available_parallelism().map_or(1, usize::from).min(chosen.len());
     let next = Mutex::new(chosen.iter().enumerate());
     let work = || {

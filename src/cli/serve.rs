@@ -17,7 +17,7 @@ use crate::{
         server::{AuthMode, listen_address},
     },
     domain::clock::wall_now,
-    server::{Listeners, Options, Running},
+    server::{Listeners, Running, ServerOptions},
 };
 use anyhow::bail;
 use clap::Args;
@@ -77,7 +77,7 @@ async fn serve(loaded: Loaded) -> anyhow::Result<ExitCode> {
     let mut stop = Stop { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? };
     let listeners = Listeners::bind(&loaded.config.server).await?;
     let embedded_journal = embedded_journal(loaded.config.server.listen, &ProcessEnvironment);
-    let options = Options { logs: true, embedded_journal, ..Options::default() };
+    let options = ServerOptions { logs: true, embedded_journal, ..ServerOptions::default() };
     let running = Running::start(&loaded, listeners, &options).await?;
     loaded.warn();
     tell_listening(&loaded, &running);

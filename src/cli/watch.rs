@@ -18,7 +18,7 @@ use super::{
     event_line,
     json::json,
     key_value,
-    refusal::Refusal,
+    refusal::ServerRefusal,
     terminal::{Paint, answer, one_line, span, tell},
     words,
 };
@@ -98,7 +98,7 @@ async fn follow(arguments: &WatchArguments) -> anyhow::Result<ExitCode> {
         let mut seen = false;
         let ended = stream(arguments, &mut client, &mut cursor, &mut seen).await?;
         if !may_pass(&ended) {
-            return Err(Refusal::from(ended).into());
+            return Err(ServerRefusal::from(ended).into());
         }
         if seen {
             wait = FIRST_WAIT;

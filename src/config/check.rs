@@ -93,8 +93,8 @@ impl Checker<'_> {
         self.policy(path, faults.into_iter().filter(|fault| !base.contains(fault)).collect());
     }
 
-    fn range<T: PartialOrd>(&mut self, path: &str, value: &T, least: &T, most: &T, words: &str) {
-        if value < least || value > most {
+    fn range<T: PartialOrd>(&mut self, path: &str, value: &T, min: &T, max: &T, words: &str) {
+        if value < min || value > max {
             self.fault(path, format!("must be {words}"));
         }
     }
@@ -133,8 +133,8 @@ impl Checker<'_> {
             }
         }
         if let Some(front) = &server.openai_front {
-            let (least, most) = (Duration::from_millis(100), Duration::from_mins(5));
-            self.range("server.openai_front.keepalive", &front.keepalive, &least, &most, "from 100ms to 5m");
+            let (min, max) = (Duration::from_millis(100), Duration::from_mins(5));
+            self.range("server.openai_front.keepalive", &front.keepalive, &min, &max, "from 100ms to 5m");
         }
         if let Some(tls) = &server.tls {
             for (name, file) in [("cert_file", &tls.cert_file), ("key_file", &tls.key_file)] {

@@ -205,7 +205,9 @@ impl<'de> Deserializer<'de> for &'de Node {
     ) -> Result<V::Value, DecodeError> {
         match &self.value {
             Value::Text(text) => visitor.visit_enum(text.as_str().into_deserializer()),
-            Value::Map(members) if members.len() == 1 => visitor.visit_enum(Choice { node: self, member: &members[0] }),
+            Value::Map(members) if members.len() == 1 => {
+                visitor.visit_enum(ChoiceWithSettings { node: self, member: &members[0] })
+            }
             _ => Err(DecodeError::custom("is no choice; write a name, or a map of one name and its settings")),
         }
         .map_err(|error| error.of(self))
@@ -294,12 +296,12 @@ impl<'de> MapAccess<'de> for Members<'de> {
 }
 
 /// A choice that has settings: a map of one member.
-struct Choice<'de> {
+struct ChoiceWithSettings<'de> {
     node: &'de Node,
     member: &'de (String, Node),
 }
 
-impl<'de> EnumAccess<'de> for Choice<'de> {
+impl<'de> EnumAccess<'de> for ChoiceWithSettings<'de> {
     type Error = DecodeError;
     type Variant = &'de Node;
 

@@ -68,7 +68,7 @@ pub struct ConfigWatcher {
 }
 
 /// What the task owns.
-struct Follower<S> {
+struct FileFollower<S> {
     /// What is in force.
     loaded: Loaded,
     /// Where callers reach the server.
@@ -101,7 +101,7 @@ impl ConfigWatcher {
         // One place is enough: what matters is that something happened, not how often.
         let (something_happened, happenings) = mpsc::channel(1);
         let directories = Directories::new(something_happened.clone());
-        let mut follower = Follower { loaded, bound, rejected: None, environment, server, directories };
+        let mut follower = FileFollower { loaded, bound, rejected: None, environment, server, directories };
         follower.watch_directories(None);
         // What was written after the file was loaded and before it was watched would be missed; so it is read again.
         let _ = something_happened.try_send(());
@@ -115,9 +115,9 @@ impl ConfigWatcher {
     }
 }
 
-// === impl Follower ===
+// === impl FileFollower ===
 
-impl<S: Reloadable> Follower<S> {
+impl<S: Reloadable> FileFollower<S> {
     async fn follow(&mut self, mut happenings: mpsc::Receiver<()>) {
         let mut hangup = Hangup::new();
         loop {

@@ -246,7 +246,7 @@ enum Raw {
     Float(f64),
     Text(String),
     List(Vec<Spanned<Raw>>),
-    Map(Vec<(Spanned<Name>, Spanned<Raw>)>),
+    Map(Vec<(Spanned<KeyText>, Spanned<Raw>)>),
 }
 
 struct RawAt {
@@ -261,7 +261,7 @@ impl From<Spanned<Raw>> for RawAt {
 }
 
 /// A key; numbers and booleans are taken by their text.
-struct Name(String);
+struct KeyText(String);
 
 struct RawVisitor;
 
@@ -327,7 +327,7 @@ impl<'de> Visitor<'de> for RawVisitor {
     }
 }
 
-impl<'de> Deserialize<'de> for Name {
+impl<'de> Deserialize<'de> for KeyText {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         String::deserialize(deserializer).map(Self)
     }

@@ -14,12 +14,14 @@ use super::message::{Message, ModelCall, Part, Role};
 #[serde(tag = "change", rename_all = "snake_case")]
 pub enum Adaptation {
     /// A parameter is left out.
-    LeaveOut {
+    #[serde(rename = "leave_out")]
+    DropParameter {
         /// Which.
         parameter: Parameter,
     },
     /// A field that the caller put into `extra` is left out.
-    LeaveOutExtra {
+    #[serde(rename = "leave_out_extra")]
+    DropExtra {
         /// Its name.
         field: String,
     },
@@ -36,7 +38,8 @@ pub enum Adaptation {
         to: u32,
     },
     /// The signatures of earlier reasoning are left out, and the reasoning with them.
-    LeaveOutReasoning,
+    #[serde(rename = "leave_out_reasoning")]
+    DropReasoning,
     /// Developer messages are sent as system messages.
     DeveloperAsSystem,
 }
@@ -77,7 +80,7 @@ pub enum OutputLimitField {
 
 /// What of a dialect's usual words one target was found not to take; the rest of a change is in the call itself.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Wording {
+pub struct DialectOverrides {
     /// The name of the output limit, where it is not the usual one.
     pub output_limit_field: Option<OutputLimitField>,
     /// Whether a stream is not asked to end with its usage.
@@ -102,24 +105,23 @@ impl Adaptation {
     /// Makes the change to a call, as far as it is in the call.
     pub fn change(&self, call: &mut ModelCall) {
         match self {
-            Self::LeaveOut { parameter } => parameter.leave_out(call),
-            Self::LeaveOutExtra { field } => {
+            Self::DropParameter { parameter } => parameter.leave_out(call),
+            Self::DropExtra { field } => {
                 call.extra.remove(field);
             }
             Self::OutputLimit { to, .. } => call.max_output_tokens = Some(*to),
-            Self::LeaveOutReasoning => call.messages.retain_mut(unsigned),
+            Self::DropReasoning => call.messages.retain_mut(strip_signed_reasoning),
             Self::OutputLimitField { .. } | Self::DeveloperAsSystem => {}
         }
     }
 
     /// Makes the change to a target's wording, as far as it is there.
-    pub fn reword(&self, wording: &mut Wording) {
+    pub fn apply(&self, wording: &mut DialectOverrides) {
         match self {
             Self::OutputLimitField { field } => wording.output_limit_field = Some(*field),
-            Self::LeaveOut { parameter: Parameter::StreamUsage } => wording.without_stream_usage = true,
+            Self::DropParameter { parameter: Parameter::StreamUsage } => wording.without_stream_usage = true,
             Self::DeveloperAsSystem => wording.developer_as_system = true,
-            Self::LeaveOut { .. } | Self::LeaveOutExtra { .. } | Self::OutputLimit { .. } | Self::LeaveOutReasoning => {
-            }
+            Self::DropParameter { .. } | Self::DropExtra { .. } | Self::OutputLimit { .. } | Self::DropReasoning => {}
         }
     }
 }
@@ -128,15 +130,15 @@ impl fmt::Display for Adaptation {
     /// What was changed, in a few words that may stand in events, spans and answers.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::LeaveOut { parameter } => write!(f, "{} was left out", parameter.as_str()),
-            Self::LeaveOutExtra { field } => write!(f, "{field} was left out"),
+            Self::DropParameter { parameter } => write!(f, "{} was left out", parameter.as_str()),
+            Self::DropExtra { field } => write!(f, "{field} was left out"),
             Self::OutputLimitField { field } => write!(f, "the output limit was sent as {}", field.as_str()),
             Self::OutputLimit { from: Some(from), to } => {
                 let how = if to < from { "lowered" } else { "raised" };
                 write!(f, "the output limit was {how} from {from} to {to} tokens")
             }
             Self::OutputLimit { from: None, to } => write!(f, "the output limit was set to {to} tokens"),
-            Self::LeaveOutReasoning => f.write_str("the signed reasoning of earlier turns was left out"),
+            Self::DropReasoning => f.write_str("the signed reasoning of earlier turns was left out"),
             Self::DeveloperAsSystem => f.write_str("developer messages were sent as system messages"),
         }
     }
@@ -222,7 +224,7 @@ impl OutputLimitField {
 }
 
 /// Takes signed reasoning out of a message; false where nothing is left of it.
-fn unsigned(message: &mut Message) -> bool {
+fn strip_signed_reasoning(message: &mut Message) -> bool {
     if message.role != Role::Assistant {
         return true;
     }
@@ -254,12 +256,12 @@ mod tests {
         call.sampling.seed = Some(5);
         call.sampling.frequency_penalty = Some(0.5);
         call.sampling.presence_penalty = Some(0.5);
-        let mut wording = Wording::default();
+        let mut wording = DialectOverrides::default();
         for parameter in Parameter::ALL {
             assert!(parameter.is_in(&call), "{parameter:?}");
-            let change = Adaptation::LeaveOut { parameter };
+            let change = Adaptation::DropParameter { parameter };
             change.change(&mut call);
-            change.reword(&mut wording);
+            change.apply(&mut wording);
             assert_eq!(parameter.is_in(&call), parameter == Parameter::StreamUsage, "{parameter:?}");
         }
         assert_eq!(call, ModelCall::default());
@@ -280,7 +282,7 @@ mod tests {
             ],
             ..ModelCall::default()
         };
-        Adaptation::LeaveOutReasoning.change(&mut asked);
+        Adaptation::DropReasoning.change(&mut asked);
         let left = turn(vec![Part::Text("So.".into()), Part::ToolCall(call(None))]);
         assert_eq!(asked.messages, [Message::text(Role::User, "Hi"), left]);
     }
@@ -292,7 +294,7 @@ mod tests {
         assert_eq!(lower.to_string(), "the output limit was lowered from 100000 to 8192 tokens");
         assert_eq!(higher.to_string(), "the output limit was raised from 1 to 16 tokens");
         assert!(lower.same_kind(&higher));
-        let without = |parameter| Adaptation::LeaveOut { parameter };
+        let without = |parameter| Adaptation::DropParameter { parameter };
         assert!(!without(Parameter::TopP).same_kind(&without(Parameter::Temperature)));
         assert_eq!(without(Parameter::Temperature).to_string(), "temperature was left out");
     }

@@ -17,7 +17,7 @@ use super::{
 /// One step of an invocation, in the order in which it happened.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-pub enum Progress {
+pub enum StreamStep {
     /// An attempt began on a target.
     AttemptStarted {
         /// 1 for the first.
@@ -168,14 +168,14 @@ pub enum FoldError {
 
 /// The answer as folded so far.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Fold {
+pub struct AnswerState {
     blocks: Vec<Block>,
     outcome: Option<Box<Outcome>>,
 }
 
-// === impl Fold ===
+// === impl AnswerState ===
 
-impl Fold {
+impl AnswerState {
     /// The blocks so far, in order of their begin.
     #[must_use]
     pub fn blocks(&self) -> &[Block] {
@@ -204,12 +204,12 @@ impl Fold {
     ///
     /// # Errors
     /// When the step does not fit what was folded so far; the fold is then unchanged.
-    pub fn apply(&mut self, step: &Progress) -> Result<(), FoldError> {
+    pub fn apply(&mut self, step: &StreamStep) -> Result<(), FoldError> {
         if self.outcome.is_some() {
             return Err(FoldError::AfterEnd);
         }
         match step {
-            Progress::BlockStart { block, kind } => {
+            StreamStep::BlockStart { block, kind } => {
                 if self.blocks.iter().any(|known| known.id == *block) {
                     return Err(FoldError::State(*block));
                 }
@@ -222,7 +222,7 @@ impl Fold {
                     committed: false,
                 });
             }
-            Progress::BlockDelta { block, offset, text } => {
+            StreamStep::BlockDelta { block, offset, text } => {
                 let known = self.open_block(*block)?;
                 let held = known.text.len() as u64;
                 if held != *offset {
@@ -230,7 +230,7 @@ impl Fold {
                 }
                 known.text.push_str(text);
             }
-            Progress::BlockStop { block, bytes, hash, opaque, committed } => {
+            StreamStep::BlockStop { block, bytes, hash, opaque, committed } => {
                 let known = self.open_block(*block)?;
                 if known.text.len() as u64 != *bytes || hash_text(&known.text) != *hash {
                     return Err(FoldError::Hash(format!("block {block}")));
@@ -239,13 +239,13 @@ impl Fold {
                 known.stopped = true;
                 known.committed = *committed;
             }
-            Progress::Rewind { keep, hash, .. } => self.rewind(keep, hash)?,
-            Progress::Terminal(outcome) => self.outcome = Some(outcome.clone()),
-            Progress::AttemptStarted { .. }
-            | Progress::ContextInjected { .. }
-            | Progress::Recovery { .. }
-            | Progress::Parked { .. }
-            | Progress::Usage { .. } => {}
+            StreamStep::Rewind { keep, hash, .. } => self.rewind(keep, hash)?,
+            StreamStep::Terminal(outcome) => self.outcome = Some(outcome.clone()),
+            StreamStep::AttemptStarted { .. }
+            | StreamStep::ContextInjected { .. }
+            | StreamStep::Recovery { .. }
+            | StreamStep::Parked { .. }
+            | StreamStep::Usage { .. } => {}
         }
         Ok(())
     }

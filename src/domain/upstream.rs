@@ -24,12 +24,12 @@ pub struct UpstreamHandle {
 
 /// What ties an invocation to its answers that are made in the background; clones share it.
 #[derive(Debug, Clone)]
-pub struct Tether {
-    shared: Arc<Shared>,
+pub struct BackgroundResponses {
+    shared: Arc<BackgroundState>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct BackgroundState {
     /// Until when nobody else can own the invocation; `None` where nobody else ever can.
     leased_until: Option<watch::Receiver<Instant>>,
     /// The answers that are being made, in the order of their begin.
@@ -41,7 +41,7 @@ struct Shared {
 struct Knowledge {
     /// The answer that the next owner finds, or may find.
     findable: Option<UpstreamHandle>,
-    let_go: bool,
+    handed_over: bool,
 }
 
 // === impl UpstreamHandle ===
@@ -54,9 +54,9 @@ impl UpstreamHandle {
     }
 }
 
-// === impl Tether ===
+// === impl BackgroundResponses ===
 
-impl Tether {
+impl BackgroundResponses {
     /// The tether of an invocation that is this replica's until then, and may be another one's after that.
     #[must_use]
     pub fn leased(until: watch::Receiver<Instant>) -> Self {
@@ -65,11 +65,11 @@ impl Tether {
 
     fn new(leased_until: Option<watch::Receiver<Instant>>) -> Self {
         let (running, knowledge) = (watch::channel(Vec::new()).0, Mutex::default());
-        Self { shared: Arc::new(Shared { leased_until, running, knowledge }) }
+        Self { shared: Arc::new(BackgroundState { leased_until, running, knowledge }) }
     }
 
     /// An answer is being made.
-    pub fn hold(&self, handle: UpstreamHandle) {
+    pub fn register(&self, handle: UpstreamHandle) {
         self.shared.running.send_modify(|running| running.push(handle));
     }
 
@@ -94,8 +94,8 @@ impl Tether {
     }
 
     /// The invocation is somebody else's now.
-    pub fn let_go(&self) {
-        self.knowledge().let_go = true;
+    pub fn hand_over(&self) {
+        self.knowledge().handed_over = true;
     }
 
     /// Whether an answer is to live on without its reader here, because another owner may be reading it: in doubt it is,
@@ -105,7 +105,7 @@ impl Tether {
         let knowledge = self.knowledge();
         let findable = knowledge.findable.as_ref().is_some_and(|found| found.is_same_answer(handle));
         let leased = self.shared.leased_until.as_ref().is_none_or(|until| Instant::now() < *until.borrow());
-        findable && (knowledge.let_go || !leased)
+        findable && (knowledge.handed_over || !leased)
     }
 
     fn knowledge(&self) -> MutexGuard<'_, Knowledge> {
@@ -113,7 +113,7 @@ impl Tether {
     }
 }
 
-impl Default for Tether {
+impl Default for BackgroundResponses {
     fn default() -> Self {
         Self::new(None)
     }
@@ -129,45 +129,45 @@ mod tests {
         UpstreamHandle { attempt, target: TargetId::from("main"), id: id.to_owned() }
     }
 
-    fn leased(left: Duration) -> (watch::Sender<Instant>, Tether) {
+    fn leased(left: Duration) -> (watch::Sender<Instant>, BackgroundResponses) {
         let (sender, until) = watch::channel(Instant::now() + left);
-        (sender, Tether::leased(until))
+        (sender, BackgroundResponses::leased(until))
     }
 
     #[tokio::test(start_paused = true)]
     async fn an_answer_lives_on_only_where_another_owner_may_find_it() {
-        let (_lease, tether) = leased(Duration::from_secs(10));
-        tether.let_go();
-        assert!(!tether.lets_live(&handle(1, "a")), "nobody else knows of it");
-        tether.is_findable(Some(handle(1, "a")));
-        assert!(tether.lets_live(&handle(2, "a")), "whichever attempt reads it");
-        assert!(!tether.lets_live(&handle(1, "b")), "another one");
-        tether.is_findable(None);
-        assert!(!tether.lets_live(&handle(1, "a")), "it was not recorded after all");
+        let (_lease, background) = leased(Duration::from_secs(10));
+        background.hand_over();
+        assert!(!background.lets_live(&handle(1, "a")), "nobody else knows of it");
+        background.is_findable(Some(handle(1, "a")));
+        assert!(background.lets_live(&handle(2, "a")), "whichever attempt reads it");
+        assert!(!background.lets_live(&handle(1, "b")), "another one");
+        background.is_findable(None);
+        assert!(!background.lets_live(&handle(1, "a")), "it was not recorded after all");
     }
 
     #[tokio::test(start_paused = true)]
     async fn an_owner_takes_its_answers_away_only_while_it_surely_is_the_owner() {
-        let (lease, tether) = leased(Duration::from_secs(10));
-        tether.is_findable(Some(handle(1, "a")));
-        assert!(!tether.lets_live(&handle(1, "a")), "it is its own");
+        let (lease, background) = leased(Duration::from_secs(10));
+        background.is_findable(Some(handle(1, "a")));
+        assert!(!background.lets_live(&handle(1, "a")), "it is its own");
         tokio::time::advance(Duration::from_secs(10)).await;
-        assert!(tether.lets_live(&handle(1, "a")), "it slept too long to know");
+        assert!(background.lets_live(&handle(1, "a")), "it slept too long to know");
         lease.send_replace(Instant::now() + Duration::from_secs(10));
-        assert!(!tether.lets_live(&handle(1, "a")), "nobody took it");
+        assert!(!background.lets_live(&handle(1, "a")), "nobody took it");
     }
 
     #[test]
     fn of_two_answers_in_a_race_the_one_that_still_runs_is_told_last() {
-        let tether = Tether::default();
-        let mut running = tether.running();
-        tether.hold(handle(1, "a"));
-        tether.hold(handle(2, "b"));
+        let background = BackgroundResponses::default();
+        let mut running = background.running();
+        background.register(handle(1, "a"));
+        background.register(handle(2, "b"));
         assert_eq!(running.borrow_and_update().last(), Some(&handle(2, "b")));
-        tether.release(&handle(2, "b"));
+        background.release(&handle(2, "b"));
         assert!(running.has_changed().unwrap());
         assert_eq!(running.borrow_and_update().last(), Some(&handle(1, "a")));
-        tether.release(&handle(2, "b"));
+        background.release(&handle(2, "b"));
         assert!(!running.has_changed().unwrap(), "it was gone before");
     }
 }

@@ -8,19 +8,19 @@ use futures_util::Stream;
 use tokio::time::Instant;
 
 use super::{
-    adaptation::Wording,
+    adaptation::DialectOverrides,
     completion::Delta,
     failure::ProviderError,
     ids::InvocationId,
     invocation::TraceContext,
     message::ModelCall,
     target::Target,
-    upstream::{Tether, UpstreamHandle},
+    upstream::{BackgroundResponses, UpstreamHandle},
 };
 
 /// One attempt on the wire: exactly one request for an answer to exactly one provider.
 #[derive(Debug, Clone)]
-pub struct WireCall {
+pub struct ProviderRequest {
     /// Whose attempt it is.
     pub invocation: InvocationId,
     /// 1 for the invocation's first.
@@ -30,7 +30,7 @@ pub struct WireCall {
     /// What is asked: this attempt's own copy, with its note if it has one.
     pub call: Arc<ModelCall>,
     /// Which of the dialect's usual words this target was found not to take.
-    pub wording: Wording,
+    pub wording: DialectOverrides,
     /// When the whole invocation must be over.
     pub deadline: Instant,
     /// How long the answer may be silent between two tokens before the attempt is given up; `None` where nobody times it.
@@ -38,7 +38,7 @@ pub struct WireCall {
     /// The trace context to send to the provider; empty where it is not sent.
     pub trace: TraceContext,
     /// What ties its invocation to answers that are made in the background.
-    pub tether: Tether,
+    pub background: BackgroundResponses,
     /// The answer that is read on from its beginning instead of asking for one: what an earlier owner of the invocation
     /// had asked of this target. Nothing new is made or paid for.
     pub attach: Option<UpstreamHandle>,

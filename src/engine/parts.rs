@@ -18,7 +18,7 @@ use crate::{
     },
     provider::{
         BuildError, ChatOptions, HttpSettings, ProviderSpec, Providers,
-        known::{self, Place},
+        known::{self, ModelRef},
     },
 };
 
@@ -113,8 +113,8 @@ fn settings_of(provider: &ProviderConfig, target: &TargetConfig) -> u64 {
     hasher.finish()
 }
 
-fn place<'a>(name: &'a str, provider: &'a ProviderConfig, model: &'a str) -> Place<'a> {
-    Place { dialect: provider.dialect, family: provider.family(name), endpoint: provider.endpoint(), model }
+fn place<'a>(name: &'a str, provider: &'a ProviderConfig, model: &'a str) -> ModelRef<'a> {
+    ModelRef { dialect: provider.dialect, family: provider.family(name), endpoint: provider.endpoint(), model }
 }
 
 fn provider_spec(name: &str, provider: &ProviderConfig) -> Result<ProviderSpec, PartsError> {

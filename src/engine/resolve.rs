@@ -13,8 +13,8 @@ use crate::{
         target::Target,
     },
     layers::{
-        scope::{Incoming, Plan},
-        spans::Entry,
+        invocation::{InvocationContext, Plan},
+        spans::EntryPoint,
         targets::TargetSpec,
     },
     policy::texts::Texts,
@@ -42,7 +42,7 @@ pub struct Arrival {
     /// Where the caller's trace goes on.
     pub trace: TraceContext,
     /// The interface that it arrived at, as its span is called.
-    pub entry: Entry,
+    pub entry: EntryPoint,
 }
 
 /// A request for an invocation, as its caller made it at any interface: no defaults of a route are applied yet.
@@ -96,7 +96,7 @@ pub(super) struct Resolver {
 impl Arrival {
     /// A request of this tenant that states nothing else.
     #[must_use]
-    pub fn new(tenant: TenantId, entry: Entry) -> Self {
+    pub fn new(tenant: TenantId, entry: EntryPoint) -> Self {
         Self { tenant, routes: Vec::new(), timeout: None, trace: TraceContext::default(), entry }
     }
 }
@@ -142,7 +142,7 @@ impl Resolver {
         Self { config: config.clone(), targets, texts: Arc::new(config.texts.clone()) }
     }
 
-    pub(super) fn resolve(&self, request: InvocationRequest) -> Result<Incoming, Refusal> {
+    pub(super) fn resolve(&self, request: InvocationRequest) -> Result<InvocationContext, Refusal> {
         let (name, route) = self.route(request.route.as_ref())?;
         let mut faults = self.faults(route, &request.overrides);
         if let Call::Model(call) = &request.call {
@@ -173,7 +173,7 @@ impl Resolver {
             deadline: Instant::now() + allowed,
             trace: request.arrival.trace,
         };
-        let mut incoming = Incoming::new(invocation, Arc::new(plan), request.arrival.entry);
+        let mut incoming = InvocationContext::new(invocation, Arc::new(plan), request.arrival.entry);
         incoming.caller_routes = request.arrival.routes;
         Ok(incoming)
     }
@@ -237,8 +237,8 @@ impl Resolver {
             fault("allow_continuation_prompt", "this route does not allow it".to_owned());
         }
         if let Some(grace) = overrides.resumable_grace.filter(|grace| *grace > allowed.max_resumable_grace) {
-            let most = allowed.max_resumable_grace.as_millis();
-            fault("resumable", format!("{} ms is more than the {most} ms that are allowed", grace.as_millis()));
+            let max = allowed.max_resumable_grace.as_millis();
+            fault("resumable", format!("{} ms is more than the {max} ms that are allowed", grace.as_millis()));
         }
         faults
     }
@@ -325,7 +325,7 @@ mod tests {
             (Some(long), Some(short), true, Some(long)),
             (None, Some(short), true, Some(short)),
         ] {
-            let arrival = Arrival { timeout, ..Arrival::new("acme".into(), Entry::Grpc("test")) };
+            let arrival = Arrival { timeout, ..Arrival::new("acme".into(), EntryPoint::Grpc("test")) };
             let call = Call::Model(ModelCall::default());
             let request = InvocationRequest { deadline, resumable, ..InvocationRequest::new(arrival, call) };
             assert_eq!(request.time_allowed(), allowed, "{deadline:?} {timeout:?} {resumable}");

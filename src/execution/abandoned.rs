@@ -6,7 +6,7 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::time::timeout;
 
-use super::{Executions, Shared, follower::Follower};
+use super::{ExecutionShared, Executions, follower::Follower};
 use crate::{
     domain::{
         failure::{Failure, FailureClass},
@@ -32,7 +32,7 @@ impl Executions {
     }
 }
 
-impl Shared {
+impl ExecutionShared {
     /// The invocation that a request id stands for. One that ended because its clients were gone is none: its request id
     /// is free again for the same request.
     pub(super) async fn earlier(

@@ -13,17 +13,17 @@ use std::collections::VecDeque;
 use async_stream::stream;
 use futures_util::StreamExt as _;
 
-use self::seam::{Diverged, Piece, Seam};
+use self::seam::{AnswerPiece, AppendOnlyAnswer, Diverged};
 use crate::{
     config::server::{HoldBack, OnDivergence},
     domain::{
         completion::BlockKind,
         failure::{Failure, FailureClass},
-        fold::{Block, Progress, hash_text},
+        fold::{Block, StreamStep, hash_text},
         invocation::{HistoryPatch, Outcome},
     },
     engine::Engine,
-    layers::{ProgressStream, scope::Incoming},
+    layers::{StepStream, invocation::InvocationContext},
     policy::continuation::{ContinuationStitcher, Stitched, Way},
 };
 
@@ -31,9 +31,9 @@ use crate::{
 ///
 /// # Errors
 /// When it is refused before any attempt: too much work.
-pub(super) async fn run(engine: &Engine, incoming: Incoming, sent: &[Block]) -> Result<ProgressStream, Failure> {
+pub(super) async fn run(engine: &Engine, incoming: InvocationContext, sent: &[Block]) -> Result<StepStream, Failure> {
     let settings = engine.config().server.openai_front.clone().unwrap_or_default();
-    let mut seam = Seam::new(settings.hold_back);
+    let mut seam = AppendOnlyAnswer::new(settings.hold_back);
     seam.restore(sent);
     if !sent.is_empty() {
         incoming.append_only.sent();
@@ -55,7 +55,7 @@ pub(super) async fn run(engine: &Engine, incoming: Incoming, sent: &[Block]) -> 
     Ok(Box::pin(stream! {
         loop {
             while let Some(step) = filter.ready.pop_front() {
-                let is_end = matches!(step, Progress::Terminal(_));
+                let is_end = matches!(step, StreamStep::Terminal(_));
                 yield step;
                 if is_end {
                     return;
@@ -72,23 +72,23 @@ pub(super) async fn run(engine: &Engine, incoming: Incoming, sent: &[Block]) -> 
 /// One answer on its way out.
 struct AppendOnlyFilter {
     engine: Engine,
-    incoming: Incoming,
-    steps: ProgressStream,
-    seam: Seam,
+    incoming: InvocationContext,
+    steps: StepStream,
+    seam: AppendOnlyAnswer,
     writer: BlockWriter,
     on_divergence: OnDivergence,
     hold_back: HoldBack,
     /// Where the steps are those of the rest of an answer: its beginning.
-    begun: Option<Begun>,
+    begun: Option<ContinuedAnswer>,
     /// Whether an attempt said something else than what was sent.
     has_diverged: bool,
     /// Whether the running attempt did.
     is_given_up: bool,
-    ready: VecDeque<Progress>,
+    ready: VecDeque<StreamStep>,
 }
 
 /// The beginning of an answer that is being continued.
-struct Begun {
+struct ContinuedAnswer {
     outcome: Box<Outcome>,
     stitcher: ContinuationStitcher,
     /// The text of both parts, as far as it was sent.
@@ -106,11 +106,11 @@ struct BlockWriter {
 // === impl AppendOnlyFilter ===
 
 impl AppendOnlyFilter {
-    async fn take(&mut self, step: Progress) {
-        if let Progress::Terminal(outcome) = step {
+    async fn take(&mut self, step: StreamStep) {
+        if let StreamStep::Terminal(outcome) = step {
             return self.over(outcome).await;
         }
-        if matches!(step, Progress::AttemptStarted { .. }) {
+        if matches!(step, StreamStep::AttemptStarted { .. }) {
             self.is_given_up = false;
         }
         match self.seam.step(&step) {
@@ -123,26 +123,26 @@ impl AppendOnlyFilter {
             Err(Diverged) => {}
         }
         match step {
-            Progress::BlockStart { .. }
-            | Progress::BlockDelta { .. }
-            | Progress::BlockStop { .. }
-            | Progress::Rewind { .. }
-            | Progress::Terminal(_) => {}
-            Progress::AttemptStarted { .. }
-            | Progress::ContextInjected { .. }
-            | Progress::Recovery { .. }
-            | Progress::Parked { .. }
-            | Progress::Usage { .. } => {
+            StreamStep::BlockStart { .. }
+            | StreamStep::BlockDelta { .. }
+            | StreamStep::BlockStop { .. }
+            | StreamStep::Rewind { .. }
+            | StreamStep::Terminal(_) => {}
+            StreamStep::AttemptStarted { .. }
+            | StreamStep::ContextInjected { .. }
+            | StreamStep::Recovery { .. }
+            | StreamStep::Parked { .. }
+            | StreamStep::Usage { .. } => {
                 let earlier = self.begun.as_ref().map_or(0, |begun| rest::last_attempt(&begun.outcome));
                 self.ready.push_back(rest::renumbered(step, earlier));
             }
         }
     }
 
-    fn send(&mut self, pieces: Vec<Piece>) {
+    fn send(&mut self, pieces: Vec<AnswerPiece>) {
         for piece in pieces {
             let piece = match (piece, &mut self.begun) {
-                (Piece::Text(text), Some(begun)) => {
+                (AnswerPiece::Text(text), Some(begun)) => {
                     let stitched = begun.stitcher.push(&text);
                     self.send_stitched(stitched);
                     continue;
@@ -150,7 +150,7 @@ impl AppendOnlyFilter {
                 (piece, _) => piece,
             };
             // Reasoning is never compared: it binds no attempt.
-            if !matches!(piece, Piece::Reasoning(_)) {
+            if !matches!(piece, AnswerPiece::Reasoning(_)) {
                 self.incoming.append_only.sent();
             }
             self.ready.extend(self.writer.write(piece));
@@ -164,7 +164,7 @@ impl AppendOnlyFilter {
                 if let Some(begun) = &mut self.begun {
                     begun.text.push_str(&text);
                 }
-                self.ready.extend(self.writer.write(Piece::Text(text)));
+                self.ready.extend(self.writer.write(AnswerPiece::Text(text)));
             }
             Stitched::New(_) | Stitched::Undecided => {}
             Stitched::Anew(_) => {
@@ -198,10 +198,10 @@ impl AppendOnlyFilter {
     /// Ends the answer. Of several ends the first one counts, which nothing follows.
     fn end(&mut self, outcome: Box<Outcome>) {
         let outcome = match self.begun.take() {
-            Some(Begun { outcome: begun, text, .. }) => rest::joined(*begun, text, *outcome),
+            Some(ContinuedAnswer { outcome: begun, text, .. }) => rest::joined(*begun, text, *outcome),
             None => *outcome,
         };
-        self.ready.push_back(Progress::Terminal(Box::new(outcome)));
+        self.ready.push_back(StreamStep::Terminal(Box::new(outcome)));
     }
 
     /// What was sent is not how any new answer begins: it is continued where a target can, else the invocation fails.
@@ -214,10 +214,10 @@ impl AppendOnlyFilter {
         match self.engine.run(request).await {
             Ok(steps) => {
                 self.steps = steps;
-                self.seam = Seam::new(self.hold_back);
+                self.seam = AppendOnlyAnswer::new(self.hold_back);
                 (self.has_diverged, self.is_given_up) = (false, false);
                 let stitcher = ContinuationStitcher::new(text.as_str().into(), Way::Prefill);
-                self.begun = Some(Begun { outcome, stitcher, text });
+                self.begun = Some(ContinuedAnswer { outcome, stitcher, text });
             }
             Err(refused) => self.end(Box::new(Outcome { result: Err(refused), ..*outcome })),
         }
@@ -244,12 +244,12 @@ impl BlockWriter {
         Self { last_block, open: open.map(|block| (block.id, block.kind.clone(), block.text.clone())) }
     }
 
-    fn write(&mut self, piece: Piece) -> Vec<Progress> {
+    fn write(&mut self, piece: AnswerPiece) -> Vec<StreamStep> {
         match piece {
-            Piece::Text(text) => self.grow(&BlockKind::Text, &text),
-            Piece::Reasoning(text) => self.grow(&BlockKind::Reasoning, &text),
-            Piece::Refusal(text) => self.grow(&BlockKind::Refusal, &text),
-            Piece::ToolCall(call) => {
+            AnswerPiece::Text(text) => self.grow(&BlockKind::Text, &text),
+            AnswerPiece::Reasoning(text) => self.grow(&BlockKind::Reasoning, &text),
+            AnswerPiece::Refusal(text) => self.grow(&BlockKind::Refusal, &text),
+            AnswerPiece::ToolCall(call) => {
                 let mut steps = self.close();
                 steps.extend(self.grow(&BlockKind::ToolCall { id: call.id, name: call.name }, &call.arguments));
                 steps.extend(self.close());
@@ -258,25 +258,25 @@ impl BlockWriter {
         }
     }
 
-    fn grow(&mut self, kind: &BlockKind, more: &str) -> Vec<Progress> {
+    fn grow(&mut self, kind: &BlockKind, more: &str) -> Vec<StreamStep> {
         let mut steps = Vec::new();
         if self.open.as_ref().is_some_and(|(_, open, _)| open != kind) {
             steps.extend(self.close());
         }
         let (block, _, text) = self.open.get_or_insert_with(|| {
             self.last_block += 1;
-            steps.push(Progress::BlockStart { block: self.last_block, kind: kind.clone() });
+            steps.push(StreamStep::BlockStart { block: self.last_block, kind: kind.clone() });
             (self.last_block, kind.clone(), String::new())
         });
-        steps.push(Progress::BlockDelta { block: *block, offset: text.len() as u64, text: more.to_owned() });
+        steps.push(StreamStep::BlockDelta { block: *block, offset: text.len() as u64, text: more.to_owned() });
         text.push_str(more);
         steps
     }
 
     /// Ends the block that is being written.
-    fn close(&mut self) -> Vec<Progress> {
+    fn close(&mut self) -> Vec<StreamStep> {
         let Some((block, _, text)) = self.open.take() else { return Vec::new() };
         let (bytes, hash) = (text.len() as u64, hash_text(&text));
-        vec![Progress::BlockStop { block, bytes, hash, opaque: None, committed: true }]
+        vec![StreamStep::BlockStop { block, bytes, hash, opaque: None, committed: true }]
     }
 }

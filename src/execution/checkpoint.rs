@@ -8,7 +8,7 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
-use super::{Executions, Shared, line::Head, start::StartError};
+use super::{ExecutionShared, Executions, start::StartError, thread_queue::ThreadTurn};
 use crate::{
     domain::{
         clock,
@@ -28,14 +28,14 @@ const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
 /// A turn on a thread.
 #[derive(Debug, Clone)]
-pub(super) struct Turn {
+pub(super) struct ThreadCheckpoint {
     version: u64,
     messages: Vec<Message>,
 }
 
 /// Why a thread cannot be used now.
 #[derive(Debug)]
-pub(super) enum Unusable {
+pub(super) enum ThreadUnusable {
     /// Another invocation runs on it.
     Busy(InvocationId),
     /// It began on a route that the caller may not use.
@@ -44,7 +44,7 @@ pub(super) enum Unusable {
     Load(JournalError),
 }
 
-impl Turn {
+impl ThreadCheckpoint {
     /// What the end means for the thread.
     pub(super) fn end(&self, outcome: &Outcome) -> Option<ThreadEnd> {
         match &outcome.result {
@@ -77,7 +77,7 @@ impl Executions {
     }
 }
 
-impl Shared {
+impl ExecutionShared {
     /// Locks the thread and puts its conversation before the call's, for a caller that is limited to `routes`; one failure
     /// to load it is forgiven.
     pub(super) async fn load_turn(
@@ -85,9 +85,9 @@ impl Shared {
         key: &ThreadKey,
         invocation: &mut Arc<Invocation>,
         routes: &[RouteName],
-    ) -> Result<Turn, Unusable> {
+    ) -> Result<ThreadCheckpoint, ThreadUnusable> {
         let thread = match self.lock_thread(key, &invocation.id).await {
-            Err(Unusable::Load(error)) => {
+            Err(ThreadUnusable::Load(error)) => {
                 tracing::warn!(thread = %key.id, %error, "a thread could not be loaded; it is tried once more");
                 sleep(LOAD_AGAIN_AFTER).await;
                 self.lock_thread(key, &invocation.id).await?
@@ -95,7 +95,7 @@ impl Shared {
             other => other?,
         };
         if !thread.is_open_to(routes) {
-            return Err(Unusable::OtherRoute);
+            return Err(ThreadUnusable::OtherRoute);
         }
         let version = thread.version;
         let messages = match &mut Arc::make_mut(invocation).call {
@@ -106,12 +106,16 @@ impl Shared {
             }
             Call::Tool(_) => Vec::new(),
         };
-        Ok(Turn { version, messages })
+        Ok(ThreadCheckpoint { version, messages })
     }
 
     /// Waits until no other invocation runs on the thread, where that is allowed; the place in line is to be held until
     /// the thread is locked.
-    pub(super) async fn wait_in_line(&self, key: &ThreadKey, deadline: Instant) -> Result<Option<Head>, StartError> {
+    pub(super) async fn wait_in_line(
+        &self,
+        key: &ThreadKey,
+        deadline: Instant,
+    ) -> Result<Option<ThreadTurn>, StartError> {
         let running = self.runs_on(key).await;
         if running.is_none() && !self.lines.is_waited_for(key) {
             return Ok(None);
@@ -143,10 +147,10 @@ impl Shared {
         epoch: u64,
         invocation: &mut Arc<Invocation>,
         routes: &[RouteName],
-    ) -> Result<Turn, Unusable> {
+    ) -> Result<ThreadCheckpoint, ThreadUnusable> {
         loop {
             let busy = self.load_turn(key, invocation, routes).await;
-            let Err(Unusable::Busy(running)) = &busy else { return busy };
+            let Err(ThreadUnusable::Busy(running)) = &busy else { return busy };
             if self.settings.thread_queue == 0 || Instant::now() >= invocation.deadline || self.is_closing() {
                 return busy;
             }
@@ -154,7 +158,7 @@ impl Shared {
             // It is recorded and does not run yet, so that nobody else renews its lease.
             let held = [Held { id: invocation.id.clone(), epoch }];
             if let Err(error) = self.journal.renew(&self.settings.owner, &held, clock::wall_now()).await {
-                return Err(Unusable::Load(error));
+                return Err(ThreadUnusable::Load(error));
             }
         }
     }
@@ -176,11 +180,11 @@ impl Shared {
         alive.then_some(running)
     }
 
-    async fn lock_thread(&self, key: &ThreadKey, invocation: &InvocationId) -> Result<Thread, Unusable> {
+    async fn lock_thread(&self, key: &ThreadKey, invocation: &InvocationId) -> Result<Thread, ThreadUnusable> {
         match self.journal.lock_thread(key, invocation, clock::wall_now()).await {
             Ok(Locked::Locked(thread)) => Ok(*thread),
-            Ok(Locked::Busy { running }) => Err(Unusable::Busy(running)),
-            Err(error) => Err(Unusable::Load(error)),
+            Ok(Locked::Busy { running }) => Err(ThreadUnusable::Busy(running)),
+            Err(error) => Err(ThreadUnusable::Load(error)),
         }
     }
 }

@@ -13,14 +13,14 @@ use tokio::{
 };
 
 use super::{
-    Shared,
-    live::{Execution, Seat},
-    tail::{Glance, Whole},
+    ExecutionShared,
+    live::{Execution, SubscriberGuard},
+    replay_buffer::{ReadResult, Snapshot},
 };
 use crate::{
     domain::{
         clock,
-        fold::{Block, Fold, Progress},
+        fold::{AnswerState, Block, StreamStep},
         ids::InvocationId,
         invocation::Outcome,
     },
@@ -35,7 +35,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
 /// What a follower is told.
 #[derive(Debug, Clone)]
-pub enum Told {
+pub enum StreamItem {
     /// A step that the client has already; for whoever keeps count of what the client holds.
     Known(Arc<Entry>),
     /// The next step.
@@ -69,41 +69,52 @@ pub enum Lost {
 /// Follows one invocation.
 #[derive(Debug)]
 pub struct Follower {
-    shared: Arc<Shared>,
+    shared: Arc<ExecutionShared>,
     id: InvocationId,
     /// What the client has: epoch and number.
     has: Option<(u64, u64)>,
     /// The last step that was fetched.
     at: u64,
     at_epoch: u64,
-    seat: Option<Seat>,
-    ear: Option<watch::Receiver<()>>,
+    seat: Option<SubscriberGuard>,
+    new_steps: Option<watch::Receiver<()>>,
     changes: Option<Changes>,
-    ready: VecDeque<Told>,
+    ready: VecDeque<StreamItem>,
     over: bool,
 }
 
 // === impl Follower ===
 
 impl Follower {
-    pub(super) fn new(shared: Arc<Shared>, id: InvocationId, has: Option<(u64, u64)>) -> Self {
-        let seat = shared.execution(&id).map(|execution| execution.sit());
-        let ear = seat.as_ref().map(|seat| seat.execution().tail.ear());
+    pub(super) fn new(shared: Arc<ExecutionShared>, id: InvocationId, has: Option<(u64, u64)>) -> Self {
+        let seat = shared.execution(&id).map(|execution| execution.subscribe());
+        let new_steps = seat.as_ref().map(|seat| seat.execution().replay.subscribe());
         let has = has.filter(|(_, seq)| *seq > 0);
-        Self { shared, id, has, at: 0, at_epoch: 0, seat, ear, changes: None, ready: VecDeque::new(), over: false }
+        Self {
+            shared,
+            id,
+            has,
+            at: 0,
+            at_epoch: 0,
+            seat,
+            new_steps,
+            changes: None,
+            ready: VecDeque::new(),
+            over: false,
+        }
     }
 
     /// The first follower of an execution that is about to begin.
-    pub(super) fn of(shared: Arc<Shared>, execution: &Arc<Execution>) -> Self {
+    pub(super) fn of(shared: Arc<ExecutionShared>, execution: &Arc<Execution>) -> Self {
         let mut follower = Self::new(shared, execution.id.clone(), None);
-        follower.ear = Some(execution.tail.ear());
-        follower.seat = Some(execution.sit());
+        follower.new_steps = Some(execution.replay.subscribe());
+        follower.seat = Some(execution.subscribe());
         follower
     }
 
     /// Time since the last word of the target that is asked here; `None` where that is not known.
     pub fn upstream_silence(&self) -> Option<Duration> {
-        let heard = self.seat.as_ref()?.execution().tail.last_heard()?;
+        let heard = self.seat.as_ref()?.execution().replay.last_heard()?;
         Some(Instant::now().saturating_duration_since(heard))
     }
 
@@ -111,7 +122,7 @@ impl Follower {
     ///
     /// # Errors
     /// [`Lost`]: nothing more can be told here.
-    pub async fn next(&mut self) -> Result<Option<Told>, Lost> {
+    pub async fn next(&mut self) -> Result<Option<StreamItem>, Lost> {
         loop {
             if let Some(told) = self.ready.pop_front() {
                 return Ok(Some(told));
@@ -129,8 +140,8 @@ impl Follower {
     /// [`Lost`]: it cannot be told here.
     pub async fn outcome(&mut self) -> Result<Outcome, Lost> {
         while let Some(told) = self.next().await? {
-            if let Told::Step(entry) = told
-                && let Progress::Terminal(outcome) = &entry.step
+            if let StreamItem::Step(entry) = told
+                && let StreamStep::Terminal(outcome) = &entry.step
             {
                 return Ok(Outcome::clone(outcome));
             }
@@ -140,8 +151,8 @@ impl Follower {
 
     async fn fetch(&mut self) -> Result<(), Lost> {
         if self.seat.is_none() {
-            self.seat = self.shared.execution(&self.id).map(|execution| execution.sit());
-            self.ear = self.seat.as_ref().map(|seat| seat.execution().tail.ear());
+            self.seat = self.shared.execution(&self.id).map(|execution| execution.subscribe());
+            self.new_steps = self.seat.as_ref().map(|seat| seat.execution().replay.subscribe());
         }
         match self.seat.as_ref().map(|seat| Arc::clone(seat.execution())) {
             Some(execution) => self.fetch_here(&execution).await,
@@ -151,41 +162,41 @@ impl Follower {
 
     /// Reads what runs here, or waits for it.
     async fn fetch_here(&mut self, execution: &Arc<Execution>) -> Result<(), Lost> {
-        if let Some(ear) = &mut self.ear {
-            ear.borrow_and_update();
+        if let Some(new_steps) = &mut self.new_steps {
+            new_steps.borrow_and_update();
         }
         let fenced = execution.is_fenced();
         if self.at_epoch > execution.epoch {
             // The journal knows a newer owner than this replica does.
             self.shared.fence(execution);
-            (self.seat, self.ear) = (None, None);
+            (self.seat, self.new_steps) = (None, None);
             return Ok(());
         }
         if self.at > execution.base && self.at_epoch != execution.epoch {
             // The client was told steps that the owner before this one never recorded.
             return self.catch_up(execution).await;
         }
-        match execution.tail.after(self.at, PAGE) {
-            Glance::Steps(steps) if !steps.is_empty() => {
+        match execution.replay.after(self.at, PAGE) {
+            ReadResult::Steps(steps) if !steps.is_empty() => {
                 self.accept(steps, Some(execution));
                 Ok(())
             }
-            Glance::Steps(_) if fenced => {
-                (self.seat, self.ear) = (None, None);
+            ReadResult::Steps(_) if fenced => {
+                (self.seat, self.new_steps) = (None, None);
                 if self.shared.is_closing() { Err(Lost::Closing) } else { Ok(()) }
             }
-            Glance::Steps(_) => {
+            ReadResult::Steps(_) => {
                 if self.has.is_some_and(|(epoch, seq)| seq > self.at && epoch <= execution.epoch) {
                     // It has more than was ever told here.
                     return self.catch_up(execution).await;
                 }
-                if let Some(ear) = &mut self.ear {
+                if let Some(new_steps) = &mut self.new_steps {
                     // The execution is held by the seat, so that its sender lives.
-                    let _ = ear.changed().await;
+                    let _ = new_steps.changed().await;
                 }
                 Ok(())
             }
-            Glance::Behind => {
+            ReadResult::Behind => {
                 let page = self.page(self.at, PAGE).await?;
                 let page = page.filter(|page| !page.gone && !page.entries.is_empty());
                 match page {
@@ -196,13 +207,13 @@ impl Follower {
                     Some(_) | None => self.catch_up(execution).await,
                 }
             }
-            Glance::Ahead => self.catch_up(execution).await,
+            ReadResult::Ahead => self.catch_up(execution).await,
         }
     }
 
     /// Takes all blocks at once from what runs here, or, before its first step, from the journal.
     async fn catch_up(&mut self, execution: &Arc<Execution>) -> Result<(), Lost> {
-        match execution.tail.whole() {
+        match execution.replay.whole() {
             Some(whole) => {
                 self.take_whole(whole);
                 Ok(())
@@ -211,14 +222,14 @@ impl Follower {
         }
     }
 
-    fn take_whole(&mut self, whole: Whole) {
-        let Whole { blocks, attempt, last } = whole;
-        let ended = matches!(last.step, Progress::Terminal(_));
+    fn take_whole(&mut self, whole: Snapshot) {
+        let Snapshot { blocks, attempt, last } = whole;
+        let ended = matches!(last.step, StreamStep::Terminal(_));
         let seq = if ended { last.seq - 1 } else { last.seq };
-        self.ready.push_back(Told::Snapshot { epoch: last.epoch, seq, at: last.at, blocks, attempt });
+        self.ready.push_back(StreamItem::Snapshot { epoch: last.epoch, seq, at: last.at, blocks, attempt });
         (self.at, self.at_epoch, self.has) = (last.seq, last.epoch, None);
         if ended {
-            self.ready.push_back(Told::Step(Arc::new(last)));
+            self.ready.push_back(StreamItem::Step(Arc::new(last)));
             self.over = true;
         }
     }
@@ -281,7 +292,7 @@ impl Follower {
         if record.is_finished() {
             return self.take_end(record);
         }
-        let mut fold = Fold::default();
+        let mut fold = AnswerState::default();
         let (mut attempt, mut last) = (0, None);
         let mut after = 0;
         while let Some(page) = self.page(after, PAGE).await? {
@@ -291,10 +302,10 @@ impl Follower {
             let Some(newest) = page.entries.last().map(|entry| entry.seq) else { break };
             after = newest;
             for entry in page.entries {
-                if let Progress::AttemptStarted { attempt: number, .. } = &entry.step {
+                if let StreamStep::AttemptStarted { attempt: number, .. } = &entry.step {
                     attempt = *number;
                 }
-                if matches!(entry.step, Progress::Terminal(_)) {
+                if matches!(entry.step, StreamStep::Terminal(_)) {
                     // It ended meanwhile.
                     break;
                 }
@@ -303,7 +314,7 @@ impl Follower {
             }
         }
         let (epoch, seq, at) = last.unwrap_or((record.epoch, 0, record.created_at));
-        self.ready.push_back(Told::Snapshot { epoch, seq, at, blocks: fold.blocks().to_vec(), attempt });
+        self.ready.push_back(StreamItem::Snapshot { epoch, seq, at, blocks: fold.blocks().to_vec(), attempt });
         (self.at, self.at_epoch, self.has) = (seq, epoch, None);
         Ok(())
     }
@@ -318,9 +329,9 @@ impl Follower {
         let attempt = outcome.attempts.last().map_or(0, |attempt| attempt.number);
         let (epoch, seq) = (record.epoch, record.last_seq.max(1));
         let blocks = record.snapshot.unwrap_or_default();
-        self.ready.push_back(Told::Snapshot { epoch, seq: seq - 1, at, blocks, attempt });
-        let step = Progress::Terminal(outcome);
-        self.ready.push_back(Told::Step(Arc::new(Entry { epoch, seq, attempt: 0, at, step })));
+        self.ready.push_back(StreamItem::Snapshot { epoch, seq: seq - 1, at, blocks, attempt });
+        let step = StreamStep::Terminal(outcome);
+        self.ready.push_back(StreamItem::Step(Arc::new(Entry { epoch, seq, attempt: 0, at, step })));
         self.over = true;
         Ok(())
     }
@@ -329,37 +340,37 @@ impl Follower {
     fn accept(&mut self, steps: Vec<Arc<Entry>>, here: Option<&Arc<Execution>>) {
         for entry in steps {
             (self.at, self.at_epoch) = (entry.seq, entry.epoch);
-            let ended = matches!(entry.step, Progress::Terminal(_));
+            let ended = matches!(entry.step, StreamStep::Terminal(_));
             if ended && self.has.is_some_and(|(epoch, _)| epoch != entry.epoch) {
                 // It has more than its owner recorded, and the end came before it could be told otherwise.
                 self.restate(here);
                 return;
             }
             if ended {
-                self.ready.push_back(Told::Step(entry));
+                self.ready.push_back(StreamItem::Step(entry));
                 self.over = true;
                 break;
             }
             match self.has {
-                Some((_, seq)) if entry.seq < seq => self.ready.push_back(Told::Known(entry)),
+                Some((_, seq)) if entry.seq < seq => self.ready.push_back(StreamItem::Known(entry)),
                 Some((epoch, seq)) if entry.seq == seq => {
                     self.has = None;
                     let same = entry.epoch == epoch;
-                    self.ready.push_back(Told::Known(entry));
+                    self.ready.push_back(StreamItem::Known(entry));
                     if !same {
                         // What it has is of an owner whose last steps were lost.
                         self.restate(here);
                         return;
                     }
                 }
-                Some(_) | None => self.ready.push_back(Told::Step(entry)),
+                Some(_) | None => self.ready.push_back(StreamItem::Step(entry)),
             }
         }
     }
 
     /// Has all blocks told at once, because the client has other ones.
     fn restate(&mut self, here: Option<&Arc<Execution>>) {
-        if let Some(whole) = here.and_then(|execution| execution.tail.whole()) {
+        if let Some(whole) = here.and_then(|execution| execution.replay.whole()) {
             self.take_whole(whole);
         } else {
             // An epoch that never was: the next look finds another one, and takes all at once.

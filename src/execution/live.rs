@@ -5,9 +5,9 @@ use std::{sync::Arc, time::Duration};
 use tokio::{sync::watch, time::timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::tail::Tail;
+use super::replay_buffer::ReplayBuffer;
 use crate::{
-    domain::{ids::InvocationId, upstream::Tether},
+    domain::{ids::InvocationId, upstream::BackgroundResponses},
     layers::cancel::Cancel,
 };
 
@@ -22,16 +22,16 @@ pub(super) struct Execution {
     pub(super) is_recorded: bool,
     /// Whether more was promised than to serve this call: a request id, a thread, or a stream that can be resumed.
     pub(super) is_promised: bool,
-    pub(super) tail: Tail,
+    pub(super) replay: ReplayBuffer,
     pub(super) cancel: Cancel,
-    pub(super) tether: Tether,
+    pub(super) background: BackgroundResponses,
     fenced: CancellationToken,
-    seats: watch::Sender<usize>,
+    subscribers: watch::Sender<usize>,
 }
 
 /// A follower's place; as long as one is taken, somebody is there.
 #[derive(Debug)]
-pub(super) struct Seat {
+pub(super) struct SubscriberGuard {
     execution: Arc<Execution>,
 }
 
@@ -40,19 +40,25 @@ pub(super) struct Seat {
 impl Execution {
     /// An execution of which both `ends` are held by what is below: the wish that it end, and what ties it to answers
     /// that are made in the background.
-    pub(super) fn new(id: InvocationId, epoch: u64, is_recorded: bool, ends: (Cancel, Tether), tail: Tail) -> Self {
-        let (cancel, tether) = ends;
+    pub(super) fn new(
+        id: InvocationId,
+        epoch: u64,
+        is_recorded: bool,
+        ends: (Cancel, BackgroundResponses),
+        replay: ReplayBuffer,
+    ) -> Self {
+        let (cancel, background) = ends;
         Self {
             id,
             epoch,
-            base: tail.last(),
+            base: replay.last(),
             is_recorded,
             is_promised: true,
-            tail,
+            replay,
             cancel,
-            tether,
+            background,
             fenced: CancellationToken::new(),
-            seats: watch::channel(0).0,
+            subscribers: watch::channel(0).0,
         }
     }
 
@@ -63,30 +69,30 @@ impl Execution {
     }
 
     /// Takes a place among the followers.
-    pub(super) fn sit(self: &Arc<Self>) -> Seat {
-        self.seats.send_modify(|seats| *seats += 1);
-        Seat { execution: Arc::clone(self) }
+    pub(super) fn subscribe(self: &Arc<Self>) -> SubscriberGuard {
+        self.subscribers.send_modify(|subscribers| *subscribers += 1);
+        SubscriberGuard { execution: Arc::clone(self) }
     }
 
     /// Returns when nobody has followed it for so long. Cancel safe, but the time then begins anew.
     pub(super) async fn abandoned(&self, grace: Duration) {
-        let mut seats = self.seats.subscribe();
+        let mut subscribers = self.subscribers.subscribe();
         loop {
             // The sender lives as long as this, so that waiting cannot fail.
-            let _ = seats.wait_for(|seats| *seats == 0).await;
-            if timeout(grace, seats.wait_for(|seats| *seats > 0)).await.is_err() {
+            let _ = subscribers.wait_for(|subscribers| *subscribers == 0).await;
+            if timeout(grace, subscribers.wait_for(|subscribers| *subscribers > 0)).await.is_err() {
                 return;
             }
         }
     }
 
-    /// Marks it as executed here no longer and wakes its followers. Only [`Shared::fence`](super::Shared::fence) calls
+    /// Marks it as executed here no longer and wakes its followers. Only [`ExecutionShared::fence`](super::Shared::fence) calls
     /// this, after it took the execution off the list: a follower that wakes up must not find it there again.
     pub(super) fn mark_fenced(&self) {
         // First, because what is below is dropped next.
-        self.tether.let_go();
+        self.background.hand_over();
         self.fenced.cancel();
-        self.tail.wake();
+        self.replay.wake();
     }
 
     /// Whether it is executed here no longer.
@@ -96,7 +102,7 @@ impl Execution {
 
     /// Whether its end was told.
     pub(super) fn tail_has_end(&self) -> bool {
-        self.tail.whole().is_some_and(|whole| matches!(whole.last.step, crate::domain::fold::Progress::Terminal(_)))
+        self.replay.whole().is_some_and(|whole| matches!(whole.last.step, crate::domain::fold::StreamStep::Terminal(_)))
     }
 
     /// Returns when it is executed here no longer. Cancel safe.
@@ -105,16 +111,16 @@ impl Execution {
     }
 }
 
-// === impl Seat ===
+// === impl SubscriberGuard ===
 
-impl Seat {
+impl SubscriberGuard {
     pub(super) fn execution(&self) -> &Arc<Execution> {
         &self.execution
     }
 }
 
-impl Drop for Seat {
+impl Drop for SubscriberGuard {
     fn drop(&mut self) {
-        self.execution.seats.send_modify(|seats| *seats = seats.saturating_sub(1));
+        self.execution.subscribers.send_modify(|subscribers| *subscribers = subscribers.saturating_sub(1));
     }
 }

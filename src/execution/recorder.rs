@@ -10,10 +10,10 @@ use std::{sync::Arc, time::Duration};
 use futures_util::future::BoxFuture;
 use tokio::time::{Instant, sleep_until};
 
-use super::{Shared, backlog::Share, live::Execution};
+use super::{ExecutionShared, journal_queue::QueueReservation, live::Execution};
 use crate::{
     config::observe::JournalMode,
-    domain::{clock, fold::Progress},
+    domain::{clock, fold::StreamStep},
     journal::{AppendError, Entry, JournalError},
 };
 
@@ -24,26 +24,26 @@ const BATCH_AFTER: Duration = Duration::from_millis(100);
 const BATCH_STEPS: usize = 256;
 
 /// How long after the journal was away it is tried again.
-const AGAIN_AFTER: Duration = Duration::from_millis(250);
+const RETRY_INTERVAL: Duration = Duration::from_millis(250);
 
-type Flight = BoxFuture<'static, (Vec<Entry>, Result<(), AppendError>)>;
+type PendingWrite = BoxFuture<'static, (Vec<Entry>, Result<(), AppendError>)>;
 
 /// Writes one execution's steps.
-pub(super) struct Recorder {
-    shared: Arc<Shared>,
+pub(super) struct StepRecorder {
+    shared: Arc<ExecutionShared>,
     execution: Arc<Execution>,
     next_seq: u64,
     attempt: u32,
     waiting: Vec<Entry>,
-    share: Share,
-    flight: Option<Flight>,
+    share: QueueReservation,
+    flight: Option<PendingWrite>,
     due: Option<Instant>,
-    writing: Writing,
+    writing: WriteMode,
 }
 
 /// Whether steps are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Writing {
+enum WriteMode {
     /// In batches.
     Batches,
     /// All that is left, with the end.
@@ -54,7 +54,7 @@ enum Writing {
 
 /// What came of a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Landed {
+pub(super) enum WriteResult {
     /// Written, or to be tried again.
     GoOn,
     /// The invocation's own cap is reached: the rest comes with its end.
@@ -63,33 +63,33 @@ pub(super) enum Landed {
     Lost,
 }
 
-// === impl Recorder ===
+// === impl StepRecorder ===
 
-impl Recorder {
-    pub(super) fn new(shared: Arc<Shared>, execution: Arc<Execution>, attempt: u32) -> Self {
+impl StepRecorder {
+    pub(super) fn new(shared: Arc<ExecutionShared>, execution: Arc<Execution>, attempt: u32) -> Self {
         let next_seq = execution.base + 1;
-        let writing = if execution.is_recorded { Writing::Batches } else { Writing::Never };
-        let share = Share::of(Arc::clone(&shared.backlog));
+        let writing = if execution.is_recorded { WriteMode::Batches } else { WriteMode::Never };
+        let share = QueueReservation::of(Arc::clone(&shared.queue));
         Self { shared, execution, next_seq, attempt, waiting: Vec::new(), share, flight: None, due: None, writing }
     }
 
     /// Takes a step in, and tells it where it may be told before it is written.
-    pub(super) fn take(&mut self, step: Progress) {
+    pub(super) fn take(&mut self, step: StreamStep) {
         let entry = self.number(step);
-        let tell_first = self.writing != Writing::Batches || self.tells_first();
-        if tell_first && self.execution.tail.last() + 1 == entry.seq {
-            self.execution.tail.tell(&[Arc::new(entry.clone())]);
+        let tell_first = self.writing != WriteMode::Batches || self.tells_first();
+        if tell_first && self.execution.replay.last() + 1 == entry.seq {
+            self.execution.replay.tell(&[Arc::new(entry.clone())]);
         }
-        if self.writing == Writing::Never {
+        if self.writing == WriteMode::Never {
             self.share.drop_steps(1);
             return;
         }
-        let too_much = self.share.backlog().is_full();
+        let too_much = self.share.queue().is_full();
         self.waiting.push(entry);
         self.share.add();
         let soon = if tell_first { Instant::now() + BATCH_AFTER } else { Instant::now() };
         self.due = Some(self.due.map_or(soon, |due| due.min(soon)));
-        if too_much && self.writing == Writing::Batches && self.mode() == JournalMode::Fast {
+        if too_much && self.writing == WriteMode::Batches && self.mode() == JournalMode::Fast {
             tracing::warn!(invocation = %self.execution.id, "the journal does not keep up; the record is given up");
             self.give_up();
         }
@@ -97,19 +97,19 @@ impl Recorder {
 
     /// Whether the upstream may be read on: always, but in `strict` while too many steps wait.
     pub(super) fn has_room(&self) -> bool {
-        self.writing != Writing::Batches || self.mode() == JournalMode::Fast || !self.share.backlog().is_full()
+        self.writing != WriteMode::Batches || self.mode() == JournalMode::Fast || !self.share.queue().is_full()
     }
 
     /// Writes what waits when it is time, and tells what came of the batch. Returns only where something was written;
     /// cancel safe.
-    pub(super) async fn turn(&mut self) -> Landed {
+    pub(super) async fn turn(&mut self) -> WriteResult {
         loop {
             if let Some(flight) = &mut self.flight {
                 let (batch, result) = flight.await;
                 self.flight = None;
                 return self.landed(batch, result);
             }
-            match self.due.filter(|_| self.writing == Writing::Batches && !self.waiting.is_empty()) {
+            match self.due.filter(|_| self.writing == WriteMode::Batches && !self.waiting.is_empty()) {
                 Some(due) if self.waiting.len() < BATCH_STEPS => sleep_until(due).await,
                 Some(_) => {}
                 None => std::future::pending().await,
@@ -119,33 +119,33 @@ impl Recorder {
     }
 
     /// Everything that is not written yet, for the end.
-    pub(super) async fn rest(&mut self) -> Result<Vec<Entry>, Landed> {
+    pub(super) async fn rest(&mut self) -> Result<Vec<Entry>, WriteResult> {
         while let Some(flight) = &mut self.flight {
             let (batch, result) = flight.await;
             self.flight = None;
-            if self.landed(batch, result) == Landed::Lost {
-                return Err(Landed::Lost);
+            if self.landed(batch, result) == WriteResult::Lost {
+                return Err(WriteResult::Lost);
             }
         }
         Ok(std::mem::take(&mut self.waiting))
     }
 
     /// Gives a step its number and time.
-    pub(super) fn number(&mut self, step: Progress) -> Entry {
-        if let Progress::AttemptStarted { attempt, .. } = &step {
+    pub(super) fn number(&mut self, step: StreamStep) -> Entry {
+        if let StreamStep::AttemptStarted { attempt, .. } = &step {
             self.attempt = *attempt;
         }
         let attempt = match &step {
-            Progress::ContextInjected { attempt, .. }
-            | Progress::Rewind { attempt, .. }
-            | Progress::Recovery { attempt, .. }
-            | Progress::Parked { attempt, .. }
-            | Progress::Usage { attempt, .. } => *attempt,
-            Progress::Terminal(_) => 0,
-            Progress::AttemptStarted { .. }
-            | Progress::BlockStart { .. }
-            | Progress::BlockDelta { .. }
-            | Progress::BlockStop { .. } => self.attempt,
+            StreamStep::ContextInjected { attempt, .. }
+            | StreamStep::Rewind { attempt, .. }
+            | StreamStep::Recovery { attempt, .. }
+            | StreamStep::Parked { attempt, .. }
+            | StreamStep::Usage { attempt, .. } => *attempt,
+            StreamStep::Terminal(_) => 0,
+            StreamStep::AttemptStarted { .. }
+            | StreamStep::BlockStart { .. }
+            | StreamStep::BlockDelta { .. }
+            | StreamStep::BlockStop { .. } => self.attempt,
         };
         let seq = self.next_seq;
         self.next_seq += 1;
@@ -164,7 +164,7 @@ impl Recorder {
 
     /// Whether nothing is written (any more).
     pub(super) fn writes_nothing(&self) -> bool {
-        self.writing == Writing::Never
+        self.writing == WriteMode::Never
     }
 
     fn mode(&self) -> JournalMode {
@@ -188,50 +188,50 @@ impl Recorder {
         }));
     }
 
-    fn landed(&mut self, batch: Vec<Entry>, result: Result<(), AppendError>) -> Landed {
+    fn landed(&mut self, batch: Vec<Entry>, result: Result<(), AppendError>) -> WriteResult {
         match result {
             Ok(()) => {
                 self.share.recorded(batch.len());
                 if let Some(last) = batch.last().map(|entry| entry.seq) {
                     self.tell(batch);
-                    self.execution.tail.recorded(last);
+                    self.execution.replay.recorded(last);
                 }
-                Landed::GoOn
+                WriteResult::GoOn
             }
-            Err(AppendError::Fenced { .. } | AppendError::Finished) => Landed::Lost,
+            Err(AppendError::Fenced { .. } | AppendError::Finished) => WriteResult::Lost,
             Err(AppendError::Full { .. }) => {
                 // It was accepted by the engine, so that it is told; the journal takes it with the end.
                 self.tell(batch.clone());
                 self.put_back(batch);
-                self.writing = Writing::AtTheEnd;
-                Landed::Full
+                self.writing = WriteMode::AtTheEnd;
+                WriteResult::Full
             }
             Err(AppendError::Store(JournalError::Unavailable(reason))) => {
                 tracing::debug!(invocation = %self.execution.id, reason, "the journal is away; steps wait");
                 self.put_back(batch);
-                self.due = Some(Instant::now() + AGAIN_AFTER);
-                Landed::GoOn
+                self.due = Some(Instant::now() + RETRY_INTERVAL);
+                WriteResult::GoOn
             }
             Err(error @ (AppendError::Gap { .. } | AppendError::Unknown | AppendError::Store(_))) => {
                 tracing::error!(invocation = %self.execution.id, %error, "the record is given up");
                 self.share.drop_steps(batch.len());
                 self.tell(batch);
                 self.give_up();
-                Landed::GoOn
+                WriteResult::GoOn
             }
         }
     }
 
     /// Tells what of a batch was not told yet, and what waits behind it where it may be told.
     fn tell(&mut self, batch: Vec<Entry>) {
-        let told = self.execution.tail.last();
+        let told = self.execution.replay.last();
         let fresh: Vec<Arc<Entry>> = batch.into_iter().filter(|entry| entry.seq > told).map(Arc::new).collect();
-        self.execution.tail.tell(&fresh);
+        self.execution.replay.tell(&fresh);
         if self.tells_first() {
-            let told = self.execution.tail.last();
+            let told = self.execution.replay.last();
             let next = self.waiting.iter().filter(|entry| entry.seq > told);
             let next: Vec<Arc<Entry>> = next.cloned().map(Arc::new).collect();
-            self.execution.tail.tell(&next);
+            self.execution.replay.tell(&next);
         }
     }
 
@@ -241,11 +241,11 @@ impl Recorder {
     }
 
     fn give_up(&mut self) {
-        self.writing = Writing::Never;
+        self.writing = WriteMode::Never;
         let waiting = std::mem::take(&mut self.waiting);
         self.share.drop_steps(waiting.len());
-        let told = self.execution.tail.last();
+        let told = self.execution.replay.last();
         let fresh: Vec<Arc<Entry>> = waiting.into_iter().filter(|entry| entry.seq > told).map(Arc::new).collect();
-        self.execution.tail.tell(&fresh);
+        self.execution.replay.tell(&fresh);
     }
 }

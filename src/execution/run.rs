@@ -9,29 +9,29 @@ use futures_util::{StreamExt as _, future::BoxFuture};
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::{
-    Shared,
+    ExecutionShared,
     abandoned::{CLIENT_GONE, is_abandoned},
-    checkpoint::Turn,
+    checkpoint::ThreadCheckpoint,
+    delivery_filter::DeliveryFilter,
     live::Execution,
-    outlet::Outlet,
-    recorder::{Landed, Recorder},
-    upstream::Notebook,
+    recorder::{StepRecorder, WriteResult},
+    upstream::UpstreamHandleRecorder,
 };
 use crate::{
     config::observe::JournalMode,
     domain::{
         clock,
         failure::{Failure, FailureClass},
-        fold::{Block, Progress},
+        fold::{Block, StreamStep},
         ids::InvocationId,
         invocation::{HistoryPatch, Outcome},
     },
     journal::{AppendError, Entry, Finish, FinishError, Journal, JournalError, ThreadEnd, ThreadError},
-    layers::ProgressStream,
+    layers::StepStream,
 };
 
 /// How long an end waits for a journal that is away before it is told without a record.
-const TELL_AFTER: Duration = Duration::from_millis(500);
+const UNRECORDED_AFTER: Duration = Duration::from_millis(500);
 
 /// How long an end that must be recorded waits for a journal that is away.
 const GIVE_UP_AFTER: Duration = Duration::from_secs(3);
@@ -39,16 +39,16 @@ const GIVE_UP_AFTER: Duration = Duration::from_secs(3);
 /// How long an end that was told already is still tried.
 const RECORD_WITHIN: Duration = Duration::from_mins(1);
 
-const AGAIN_AFTER: Duration = Duration::from_millis(100);
+const RETRY_INTERVAL: Duration = Duration::from_millis(100);
 
 /// One invocation's course on this replica.
 pub(super) struct Run {
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<ExecutionShared>,
     pub(super) execution: Arc<Execution>,
-    pub(super) steps: ProgressStream,
-    pub(super) outlet: Outlet,
-    pub(super) recorder: Recorder,
-    pub(super) turn: Option<Turn>,
+    pub(super) steps: StepStream,
+    pub(super) filter: DeliveryFilter,
+    pub(super) recorder: StepRecorder,
+    pub(super) turn: Option<ThreadCheckpoint>,
     /// Whether nobody is asked, so that its end, a failure, may be told without a record.
     pub(super) unasked: bool,
     /// How long it goes on without anybody following it.
@@ -57,7 +57,7 @@ pub(super) struct Run {
 
 /// Takes the invocation off the list of running ones, whatever happens.
 struct Listed {
-    shared: Arc<Shared>,
+    shared: Arc<ExecutionShared>,
     execution: Arc<Execution>,
 }
 
@@ -68,7 +68,7 @@ enum Written {
     /// Not written, and never will be.
     Never,
     /// The journal is away.
-    Away,
+    Unavailable,
     /// The thread cannot take the turn.
     Refused(ThreadError),
 }
@@ -99,10 +99,10 @@ impl Run {
         let abandoned = execution.abandoned(self.grace);
         tokio::pin!(abandoned);
         let mut left = false;
-        let mut notebook = Notebook::new(Arc::clone(&self.shared), Arc::clone(&execution));
+        let mut notebook = UpstreamHandleRecorder::new(Arc::clone(&self.shared), Arc::clone(&execution));
         let outcome = loop {
             let has_room = self.recorder.has_room();
-            let backlog = Arc::clone(&self.shared.backlog);
+            let queue = Arc::clone(&self.shared.queue);
             tokio::select! {
                 biased;
                 () = execution.fenced() => return,
@@ -111,17 +111,17 @@ impl Run {
                     execution.cancel.cancel(CLIENT_GONE);
                 }
                 landed = self.recorder.turn() => match landed {
-                    Landed::GoOn => {}
-                    Landed::Full => self.outlet.tighten(),
-                    Landed::Lost => return,
+                    WriteResult::GoOn => {}
+                    WriteResult::Full => self.filter.tighten(),
+                    WriteResult::Lost => return,
                 },
-                landed = notebook.turn() => if landed == Landed::Lost { return },
-                () = backlog.room(), if !has_room => {}
+                landed = notebook.turn() => if landed == WriteResult::Lost { return },
+                () = queue.room(), if !has_room => {}
                 step = self.steps.next(), if has_room => {
-                    execution.tail.heard();
+                    execution.replay.heard();
                     match step {
-                        Some(Progress::Terminal(outcome)) => break outcome,
-                        Some(step) => for step in self.outlet.pass(step) { self.recorder.take(step); },
+                        Some(StreamStep::Terminal(outcome)) => break outcome,
+                        Some(step) => for step in self.filter.pass(step) { self.recorder.take(step); },
                         None => break Box::new(self.cut()),
                     }
                 }
@@ -135,11 +135,11 @@ impl Run {
     /// Records the end and tells it.
     async fn end(mut self, outcome: Box<Outcome>) {
         let Ok(mut entries) = self.recorder.rest().await else { return };
-        let before = self.outlet.blocks().to_vec();
+        let before = self.filter.blocks().to_vec();
         let seq = self.recorder.next_seq();
         let last: Vec<Entry> = self
-            .outlet
-            .pass(Progress::Terminal(outcome.clone()))
+            .filter
+            .pass(StreamStep::Terminal(outcome.clone()))
             .into_iter()
             .map(|step| self.recorder.number(step))
             .collect();
@@ -148,7 +148,7 @@ impl Run {
         let thread = self.turn.as_ref().and_then(|turn| turn.end(&outcome));
         let strict = self.shared.settings.mode == JournalMode::Strict;
         let needs_record = !self.unasked && (thread.is_some() || strict);
-        let finish = self.finish(entries, *outcome.clone(), self.outlet.blocks().to_vec(), thread);
+        let finish = self.finish(entries, *outcome.clone(), self.filter.blocks().to_vec(), thread);
         if !self.execution.is_recorded {
             self.tell(finish.entries);
             return;
@@ -161,8 +161,8 @@ impl Run {
         }
         match self.write_and_tell(finish, needs_record).await {
             Written::Done | Written::Lost => {}
-            Written::Never | Written::Away if self.turn.is_none() && !needs_record => {}
-            Written::Never | Written::Away => {
+            Written::Never | Written::Unavailable if self.turn.is_none() && !needs_record => {}
+            Written::Never | Written::Unavailable => {
                 let words = "the end could not be recorded";
                 // Should the journal be back by then, the thread is to know of it.
                 self.end_unsaved(&outcome, words, Some(ThreadEnd::Fail), unrecorded, before, seq).await;
@@ -195,11 +195,11 @@ impl Run {
         }
         let failed = unsaved(outcome, words);
         self.recorder.renumber_from(seq);
-        entries.push(self.recorder.number(Progress::Terminal(Box::new(failed.clone()))));
+        entries.push(self.recorder.number(StreamStep::Terminal(Box::new(failed.clone()))));
         let finish = self.finish(entries, failed, blocks, thread);
         let entries = finish.entries.clone();
         match self.write_and_tell(finish, false).await {
-            Written::Done | Written::Lost | Written::Away => {}
+            Written::Done | Written::Lost | Written::Unavailable => {}
             Written::Never | Written::Refused(_) => self.tell(entries),
         }
     }
@@ -213,7 +213,7 @@ impl Run {
             let mut writing = self.write(finish.clone());
             let written = if needs_record || told {
                 writing.await
-            } else if let Ok(written) = timeout_at(began + TELL_AFTER, &mut writing).await {
+            } else if let Ok(written) = timeout_at(began + UNRECORDED_AFTER, &mut writing).await {
                 written
             } else {
                 self.tell(finish.entries.clone());
@@ -221,7 +221,7 @@ impl Run {
                 writing.await
             };
             match written {
-                Written::Away => {}
+                Written::Unavailable => {}
                 Written::Done => {
                     if !told {
                         self.tell(finish.entries);
@@ -234,17 +234,17 @@ impl Run {
                 }
                 other => return other,
             }
-            if !needs_record && !told && (self.shared.journal_is_away() || began.elapsed() >= TELL_AFTER) {
+            if !needs_record && !told && (self.shared.journal_is_away() || began.elapsed() >= UNRECORDED_AFTER) {
                 tracing::debug!(invocation = %self.execution.id, "the journal is away; an end is sent without a record");
                 self.tell(finish.entries.clone());
                 told = true;
             }
             if began.elapsed() >= if needs_record { GIVE_UP_AFTER } else { RECORD_WITHIN } {
-                return Written::Away;
+                return Written::Unavailable;
             }
             tokio::select! {
                 () = self.execution.fenced() => return Written::Lost,
-                () = sleep(AGAIN_AFTER) => {}
+                () = sleep(RETRY_INTERVAL) => {}
             }
         }
     }
@@ -265,7 +265,7 @@ impl Run {
                 Err(
                     FinishError::Append(AppendError::Store(JournalError::Unavailable(_)))
                     | FinishError::Thread(ThreadError::Store(JournalError::Unavailable(_))),
-                ) => Written::Away,
+                ) => Written::Unavailable,
                 Err(FinishError::Append(error)) => {
                     tracing::error!(invocation = %id, %error, "an end cannot be recorded");
                     Written::Never
@@ -280,9 +280,9 @@ impl Run {
     }
 
     fn tell(&self, entries: Vec<Entry>) {
-        let told = self.execution.tail.last();
+        let told = self.execution.replay.last();
         let fresh: Vec<Arc<Entry>> = entries.into_iter().filter(|entry| entry.seq > told).map(Arc::new).collect();
-        self.execution.tail.tell(&fresh);
+        self.execution.replay.tell(&fresh);
     }
 
     /// The end of a stack that ended without one, which none does.

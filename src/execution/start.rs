@@ -10,25 +10,27 @@ use jiff::Timestamp;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::{
-    Executions, Shared, append_only,
-    checkpoint::{LOAD_AGAIN_AFTER, Unusable},
+    ExecutionShared, Executions, append_only,
+    checkpoint::{LOAD_AGAIN_AFTER, ThreadUnusable},
+    delivery_filter::DeliveryFilter,
     follower::Follower,
     live::Execution,
-    outlet::Outlet,
-    recorder::Recorder,
+    recorder::StepRecorder,
+    replay_buffer::ReplayBuffer,
     run::{Run, failed},
-    tail::Tail,
 };
 use crate::{
     domain::{
         clock,
         failure::{Failure, FailureClass},
-        fold::{Block, Progress},
+        fold::{Block, StreamStep},
         ids::InvocationId,
         invocation::{Invocation, RewindMode},
     },
-    journal::{Begun, Entry, Fingerprint, Finish, JournalError, NewInvocation, Record, Request, ThreadEnd, ThreadKey},
-    layers::{ProgressStream, scope::Incoming},
+    journal::{
+        BeginResult, Entry, Fingerprint, Finish, JournalError, NewInvocation, Record, Request, ThreadEnd, ThreadKey,
+    },
+    layers::{StepStream, invocation::InvocationContext},
 };
 
 /// How long an invocation that needs no record waits for it to begin.
@@ -74,7 +76,7 @@ pub enum StartError {
     /// The request id was used for another request.
     Conflict(InvocationId),
     /// The same request is finished, but its answer was not kept.
-    Spent(InvocationId),
+    ResultNotRetained(InvocationId),
     /// Another invocation runs on the thread.
     ThreadBusy(InvocationId),
     /// The thread began on a route that the caller may not use.
@@ -90,7 +92,7 @@ impl Executions {
     ///
     /// # Errors
     /// [`StartError`]; then nothing was asked of anybody.
-    pub async fn start(&self, incoming: Incoming) -> Result<Started, StartError> {
+    pub async fn start(&self, incoming: InvocationContext) -> Result<Started, StartError> {
         let shared = &self.shared;
         if shared.is_closing() {
             return Err(StartError::Closing);
@@ -114,17 +116,17 @@ impl Executions {
     }
 }
 
-// === impl Shared ===
+// === impl ExecutionShared ===
 
-impl Shared {
+impl ExecutionShared {
     async fn start_alone(
         self: &Arc<Self>,
-        mut incoming: Incoming,
+        mut incoming: InvocationContext,
         fingerprint: Fingerprint,
     ) -> Result<Started, StartError> {
-        incoming.tether = self.tether();
+        incoming.background = self.background();
         let invocation = Arc::clone(&incoming.invocation);
-        let ends = (incoming.cancel.clone(), incoming.tether.clone());
+        let ends = (incoming.cancel.clone(), incoming.background.clone());
         // Nothing is asked of a target before the steps are polled, so that a refusal leaves no record.
         let steps = self.run_engine(incoming, &[]).await.map_err(|refused| StartError::Refused(Box::new(refused)))?;
         let is_promised = invocation.request_id.is_some() || invocation.overrides.resumable_grace.is_some();
@@ -132,7 +134,7 @@ impl Shared {
         // One that needs no record waits for it for a moment only.
         let begun = if is_promised { Ok(begun.await) } else { timeout(RECORD_WITHIN, begun).await };
         let (epoch, is_recorded) = match begun {
-            Ok(Ok(Begun::New { epoch })) => (epoch, true),
+            Ok(Ok(BeginResult::New { epoch })) => (epoch, true),
             Ok(Ok(other)) => return self.begun_before(other).await,
             Ok(Err(error)) if is_promised => return Err(StartError::Journal(error)),
             Ok(Err(_)) | Err(_) => {
@@ -142,16 +144,16 @@ impl Shared {
             }
         };
         let mode = mode_of(&invocation);
-        let tail = Tail::new(self.settings.tail_bytes, 0, 0, Vec::new());
-        let execution = Execution::new(invocation.id.clone(), epoch, is_recorded, ends, tail).promised(is_promised);
+        let replay = ReplayBuffer::new(self.settings.tail_bytes, 0, 0, Vec::new());
+        let execution = Execution::new(invocation.id.clone(), epoch, is_recorded, ends, replay).promised(is_promised);
         let execution = Arc::new(execution);
         let started = self.started(&invocation, &execution);
         Run {
             shared: Arc::clone(self),
-            recorder: Recorder::new(Arc::clone(self), Arc::clone(&execution), 0),
+            recorder: StepRecorder::new(Arc::clone(self), Arc::clone(&execution), 0),
             execution,
             steps,
-            outlet: Outlet::new(mode, Vec::new()),
+            filter: DeliveryFilter::new(mode, Vec::new()),
             turn: None,
             unasked: false,
             grace: invocation.overrides.resumable_grace.unwrap_or_default(),
@@ -162,14 +164,14 @@ impl Shared {
 
     async fn start_on_thread(
         self: &Arc<Self>,
-        mut incoming: Incoming,
+        mut incoming: InvocationContext,
         fingerprint: Fingerprint,
         key: &ThreadKey,
     ) -> Result<Started, StartError> {
         let in_line = self.wait_in_line(key, incoming.invocation.deadline).await?;
         let id = incoming.invocation.id.clone();
         let epoch = match self.begin_on_thread(&incoming.invocation, &fingerprint).await {
-            Ok(Begun::New { epoch }) => epoch,
+            Ok(BeginResult::New { epoch }) => epoch,
             Ok(other) => return self.begun_before(other).await,
             Err(error) => return Ok(self.not_loaded(&incoming, &error, None)),
         };
@@ -177,26 +179,26 @@ impl Shared {
         let routes = std::mem::take(&mut incoming.caller_routes);
         let turn = match self.load_turn_in_line(key, epoch, &mut incoming.invocation, &routes).await {
             Ok(turn) => turn,
-            Err(Unusable::OtherRoute) => {
+            Err(ThreadUnusable::OtherRoute) => {
                 let failure = Failure::local(FailureClass::PermissionDenied, "the thread began on another route");
                 self.end_unrun(&id, epoch, 0, failure, None).await;
                 return Err(StartError::ThreadOfOtherRoute);
             }
-            Err(Unusable::Busy(running)) => {
+            Err(ThreadUnusable::Busy(running)) => {
                 let failure = Failure::local(FailureClass::State, format!("invocation {running} runs on the thread"));
                 self.end_unrun(&id, epoch, 0, failure, None).await;
                 return Err(StartError::ThreadBusy(running));
             }
-            Err(Unusable::Load(error @ JournalError::NotKept(_))) => {
+            Err(ThreadUnusable::Load(error @ JournalError::NotKept(_))) => {
                 self.end_unrun(&id, epoch, 0, unloaded(&error), None).await;
                 return Err(StartError::Journal(error));
             }
-            Err(Unusable::Load(error)) => return Ok(self.not_loaded(&incoming, &error, Some(epoch))),
+            Err(ThreadUnusable::Load(error)) => return Ok(self.not_loaded(&incoming, &error, Some(epoch))),
         };
         drop(in_line);
-        incoming.tether = self.tether();
+        incoming.background = self.background();
         let invocation = Arc::clone(&incoming.invocation);
-        let ends = (incoming.cancel.clone(), incoming.tether.clone());
+        let ends = (incoming.cancel.clone(), incoming.background.clone());
         let steps = match self.run_engine(incoming, &[]).await {
             Ok(steps) => steps,
             Err(refused) => {
@@ -204,15 +206,15 @@ impl Shared {
                 return Err(StartError::Refused(Box::new(refused)));
             }
         };
-        let tail = Tail::new(self.settings.tail_bytes, 0, 0, Vec::new());
-        let execution = Arc::new(Execution::new(id, epoch, true, ends, tail));
+        let replay = ReplayBuffer::new(self.settings.tail_bytes, 0, 0, Vec::new());
+        let execution = Arc::new(Execution::new(id, epoch, true, ends, replay));
         let started = self.started(&invocation, &execution);
         Run {
             shared: Arc::clone(self),
-            recorder: Recorder::new(Arc::clone(self), Arc::clone(&execution), 0),
+            recorder: StepRecorder::new(Arc::clone(self), Arc::clone(&execution), 0),
             execution,
             steps,
-            outlet: Outlet::new(mode, Vec::new()),
+            filter: DeliveryFilter::new(mode, Vec::new()),
             turn: Some(turn),
             unasked: false,
             grace: invocation.overrides.resumable_grace.unwrap_or_default(),
@@ -222,7 +224,7 @@ impl Shared {
     }
 
     /// Runs an invocation of which `sent` was sent before; its steps are such as its delivery mode allows.
-    pub(super) async fn run_engine(&self, incoming: Incoming, sent: &[Block]) -> Result<ProgressStream, Failure> {
+    pub(super) async fn run_engine(&self, incoming: InvocationContext, sent: &[Block]) -> Result<StepStream, Failure> {
         if mode_of(&incoming.invocation) == RewindMode::AppendOnly {
             append_only::run(&self.engine, incoming, sent).await
         } else {
@@ -231,33 +233,33 @@ impl Shared {
     }
 
     /// Begins an invocation on a thread; one failure of the journal is forgiven.
-    async fn begin_on_thread(&self, invocation: &Invocation, of: &Fingerprint) -> Result<Begun, JournalError> {
+    async fn begin_on_thread(&self, invocation: &Invocation, of: &Fingerprint) -> Result<BeginResult, JournalError> {
         let begun = self.journal.begin(self.new_invocation(invocation, of.clone()), clock::wall_now()).await;
         let Err(error) = begun else { return begun };
         tracing::warn!(invocation = %invocation.id, %error, "an invocation could not begin; it is tried once more");
         sleep(LOAD_AGAIN_AFTER).await;
         // It may have begun although the journal did not say so.
         match self.journal.get(&invocation.id).await? {
-            Some(record) => Ok(Begun::New { epoch: record.epoch }),
+            Some(record) => Ok(BeginResult::New { epoch: record.epoch }),
             None => self.journal.begin(self.new_invocation(invocation, of.clone()), clock::wall_now()).await,
         }
     }
 
     /// An invocation whose thread cannot be loaded: it has an outcome like any other, and nobody is asked. It is
     /// recorded where it began, in `epoch`, and told in any case.
-    fn not_loaded(self: &Arc<Self>, incoming: &Incoming, error: &JournalError, epoch: Option<u64>) -> Started {
+    fn not_loaded(self: &Arc<Self>, incoming: &InvocationContext, error: &JournalError, epoch: Option<u64>) -> Started {
         let invocation = &incoming.invocation;
         let outcome = failed(&invocation.id, unloaded(error), "It was ended before anything was asked.");
-        let tail = Tail::new(self.settings.tail_bytes, 0, 0, Vec::new());
-        let (id, ends) = (invocation.id.clone(), (incoming.cancel.clone(), incoming.tether.clone()));
-        let execution = Arc::new(Execution::new(id, epoch.unwrap_or(1), epoch.is_some(), ends, tail));
+        let replay = ReplayBuffer::new(self.settings.tail_bytes, 0, 0, Vec::new());
+        let (id, ends) = (invocation.id.clone(), (incoming.cancel.clone(), incoming.background.clone()));
+        let execution = Arc::new(Execution::new(id, epoch.unwrap_or(1), epoch.is_some(), ends, replay));
         let started = self.started(invocation, &execution);
         Run {
             shared: Arc::clone(self),
-            recorder: Recorder::new(Arc::clone(self), Arc::clone(&execution), 0),
+            recorder: StepRecorder::new(Arc::clone(self), Arc::clone(&execution), 0),
             execution,
-            steps: Box::pin(stream::iter([Progress::Terminal(Box::new(outcome))])),
-            outlet: Outlet::new(mode_of(invocation), Vec::new()),
+            steps: Box::pin(stream::iter([StreamStep::Terminal(Box::new(outcome))])),
+            filter: DeliveryFilter::new(mode_of(invocation), Vec::new()),
             turn: None,
             unasked: true,
             grace: Duration::ZERO,
@@ -276,7 +278,7 @@ impl Shared {
         thread: Option<ThreadEnd>,
     ) {
         let outcome = failed(id, failure, "It was ended before anything was asked.");
-        let step = Progress::Terminal(Box::new(outcome.clone()));
+        let step = StreamStep::Terminal(Box::new(outcome.clone()));
         let now = clock::wall_now();
         let entries = vec![Entry { epoch, seq: last + 1, attempt: 0, at: now, step }];
         let finish = Finish { id: id.clone(), epoch, entries, outcome, snapshot: Vec::new(), thread };
@@ -285,16 +287,16 @@ impl Shared {
         }
     }
 
-    async fn begun_before(self: &Arc<Self>, begun: Begun) -> Result<Started, StartError> {
+    async fn begun_before(self: &Arc<Self>, begun: BeginResult) -> Result<Started, StartError> {
         match begun {
-            Begun::Attached(record) => Ok(self.of_record(&record)),
-            Begun::Replay(outcome) => {
+            BeginResult::Attached(record) => Ok(self.of_record(&record)),
+            BeginResult::Replay(outcome) => {
                 let record = self.journal.get(&outcome.invocation).await.map_err(StartError::Journal)?;
-                record.map(|record| self.of_record(&record)).ok_or(StartError::Spent(outcome.invocation))
+                record.map(|record| self.of_record(&record)).ok_or(StartError::ResultNotRetained(outcome.invocation))
             }
-            Begun::Spent { invocation } => Err(StartError::Spent(invocation)),
-            Begun::Conflict { invocation } => Err(StartError::Conflict(invocation)),
-            Begun::New { .. } => Err(StartError::Journal(JournalError::Corrupt("a new invocation".to_owned()))),
+            BeginResult::ResultNotRetained { invocation } => Err(StartError::ResultNotRetained(invocation)),
+            BeginResult::Conflict { invocation } => Err(StartError::Conflict(invocation)),
+            BeginResult::New { .. } => Err(StartError::Journal(JournalError::Corrupt("a new invocation".to_owned()))),
         }
     }
 
@@ -304,7 +306,7 @@ impl Shared {
             return Err(StartError::Conflict(record.id));
         }
         if record.is_finished() && record.outcome.is_none() {
-            return Err(StartError::Spent(record.id));
+            return Err(StartError::ResultNotRetained(record.id));
         }
         Ok(self.of_record(&record))
     }

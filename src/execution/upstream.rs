@@ -8,37 +8,37 @@ use std::sync::Arc;
 use futures_util::future::BoxFuture;
 use tokio::{sync::watch, time::Duration};
 
-use super::{Shared, live::Execution, recorder::Landed};
+use super::{ExecutionShared, live::Execution, recorder::WriteResult};
 use crate::{
     domain::upstream::UpstreamHandle,
     journal::{AppendError, Held, JournalError},
 };
 
 /// How long after the journal was away it is tried again.
-const AGAIN_AFTER: Duration = Duration::from_millis(250);
+const RETRY_INTERVAL: Duration = Duration::from_millis(250);
 
-type Flight = BoxFuture<'static, (UpstreamHandle, Result<bool, AppendError>)>;
+type PendingHandleWrite = BoxFuture<'static, (UpstreamHandle, Result<bool, AppendError>)>;
 
 /// Records the newest answer that is being made for one execution.
-pub(super) struct Notebook {
-    shared: Arc<Shared>,
+pub(super) struct UpstreamHandleRecorder {
+    shared: Arc<ExecutionShared>,
     execution: Arc<Execution>,
     running: watch::Receiver<Vec<UpstreamHandle>>,
     /// What is recorded, or cannot be.
     settled: Option<UpstreamHandle>,
-    flight: Option<Flight>,
+    flight: Option<PendingHandleWrite>,
 }
 
-// === impl Notebook ===
+// === impl UpstreamHandleRecorder ===
 
-impl Notebook {
-    pub(super) fn new(shared: Arc<Shared>, execution: Arc<Execution>) -> Self {
-        let running = execution.tether.running();
+impl UpstreamHandleRecorder {
+    pub(super) fn new(shared: Arc<ExecutionShared>, execution: Arc<Execution>) -> Self {
+        let running = execution.background.running();
         Self { shared, execution, running, settled: None, flight: None }
     }
 
     /// Records what is new, and tells what came of it. Returns only where something was written; cancel safe.
-    pub(super) async fn turn(&mut self) -> Landed {
+    pub(super) async fn turn(&mut self) -> WriteResult {
         if !self.execution.is_recorded {
             return std::future::pending().await;
         }
@@ -59,7 +59,7 @@ impl Notebook {
 
     fn launch(&mut self, handle: UpstreamHandle, after: Duration) {
         // In doubt the next owner finds it: a write whose answer is lost may have been made.
-        self.execution.tether.is_findable(Some(handle.clone()));
+        self.execution.background.is_findable(Some(handle.clone()));
         let journal = Arc::clone(&self.shared.journal);
         let held = Held { id: self.execution.id.clone(), epoch: self.execution.epoch };
         self.flight = Some(Box::pin(async move {
@@ -69,27 +69,27 @@ impl Notebook {
         }));
     }
 
-    fn landed(&mut self, handle: UpstreamHandle, result: Result<bool, AppendError>) -> Landed {
+    fn landed(&mut self, handle: UpstreamHandle, result: Result<bool, AppendError>) -> WriteResult {
         match result {
             Ok(is_findable) => {
                 if !is_findable {
-                    self.execution.tether.is_findable(None);
+                    self.execution.background.is_findable(None);
                 }
                 self.settled = Some(handle);
             }
             Err(AppendError::Fenced { .. } | AppendError::Finished) => {
-                self.execution.tether.is_findable(None);
-                return Landed::Lost;
+                self.execution.background.is_findable(None);
+                return WriteResult::Lost;
             }
             Err(AppendError::Store(JournalError::Unavailable(_))) if self.is_still_made(&handle) => {
-                self.launch(handle, AGAIN_AFTER);
+                self.launch(handle, RETRY_INTERVAL);
             }
             Err(error) => {
                 tracing::warn!(invocation = %self.execution.id, %error, "where an answer is made could not be recorded");
                 self.settled = Some(handle);
             }
         }
-        Landed::GoOn
+        WriteResult::GoOn
     }
 
     fn is_still_made(&self, handle: &UpstreamHandle) -> bool {

@@ -1,9 +1,9 @@
 //! `POST /v1/chat/completions`: from a request to an invocation, and from its end to an answer.
 
 use super::{
-    Front, Shown, document,
+    Front, PeerCertificate, document,
     error::Refused,
-    headers::{AskedByHeaders, Told},
+    headers::{RequestHeaders, ResponseHeaders},
     models,
     request::ChatRequest,
     stream,
@@ -14,7 +14,7 @@ use crate::{
         invocation::{Call, Outcome, Overrides, RewindMode},
     },
     engine::{Arrival, InvocationRequest},
-    layers::spans::Entry,
+    layers::spans::EntryPoint,
 };
 use axum::{
     body::{Body, Bytes},
@@ -24,12 +24,12 @@ use axum::{
 };
 
 /// How the call is named in its span.
-const ENTRY: Entry = Entry::Http { method: "POST", route: "/v1/chat/completions" };
+const ENTRY: EntryPoint = EntryPoint::Http { method: "POST", route: "/v1/chat/completions" };
 
 /// Answers a request. When its client goes away it is dropped, and the invocation ends unless others follow it.
 pub(super) async fn complete(
     State(front): State<Front>,
-    shown: Shown,
+    shown: PeerCertificate,
     headers: HeaderMap,
     body: Result<Bytes, BytesRejection>,
 ) -> Response {
@@ -41,13 +41,13 @@ pub(super) async fn complete(
 
 async fn answer(
     front: Front,
-    shown: &Shown,
+    shown: &PeerCertificate,
     headers: &HeaderMap,
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Response, Refused> {
     let caller = front.identify(headers, shown)?;
     let body = body.map_err(|rejection| Refused::unreadable(rejection.status(), rejection.body_text()))?;
-    let by_headers = AskedByHeaders::read(headers)?;
+    let by_headers = RequestHeaders::read(headers)?;
     let request = ChatRequest::read(&body)?;
     let (route, target) = models::resolve(&front.engine.config(), &caller, &request.model)?;
     let arrival = Arrival {
@@ -97,8 +97,8 @@ fn whole(outcome: &Outcome) -> Result<Response, Refused> {
 }
 
 /// What the headers tell of an invocation that is over.
-pub(super) fn told(outcome: &Outcome) -> Told {
-    Told {
+pub(super) fn told(outcome: &Outcome) -> ResponseHeaders {
+    ResponseHeaders {
         invocation: outcome.invocation.clone(),
         attempts: u32::try_from(outcome.attempts.len()).unwrap_or(u32::MAX),
         target: outcome.target.clone(),

@@ -10,7 +10,7 @@ use crate::domain::{
 
 /// The document of a whole answer.
 pub(super) fn completion(invocation: &InvocationId, created_unix: i64, completion: &Completion) -> Value {
-    let mut texts = Texts::default();
+    let mut texts = DocumentTexts::default();
     for part in &completion.message.parts {
         match part {
             Part::Text(text) => texts.content.push_str(text),
@@ -71,14 +71,14 @@ pub(super) fn usage(usage: Usage) -> Value {
 }
 
 #[derive(Default)]
-struct Texts {
+struct DocumentTexts {
     content: String,
     reasoning: String,
     refusal: String,
     calls: Vec<Value>,
 }
 
-impl Texts {
+impl DocumentTexts {
     fn message(self) -> Map<String, Value> {
         let text = |text: String| if text.is_empty() { Value::Null } else { Value::String(text) };
         let says_nothing_else = self.calls.is_empty() && self.refusal.is_empty();

@@ -23,7 +23,7 @@ use axum::{
 };
 use serde_json::{Value, json};
 
-use super::headers::Told;
+use super::headers::ResponseHeaders;
 use crate::{
     domain::{
         failure::{Failure, FailureClass},
@@ -58,7 +58,7 @@ pub(super) struct Refused {
     retry_after_ms: Option<u64>,
     should_retry: bool,
     details: Option<Box<Value>>,
-    told: Option<Box<Told>>,
+    told: Option<Box<ResponseHeaders>>,
 }
 
 // === impl Refused: what Relight itself refuses ===
@@ -160,7 +160,7 @@ impl Refused {
                 let refused = conflict("idempotency_key_reused", message);
                 Self { param: Some("idempotency-key".to_owned()), ..refused }
             }
-            StartError::Spent(earlier) => {
+            StartError::ResultNotRetained(earlier) => {
                 let message = format!("invocation {earlier} of the same key is finished, and its answer is not kept");
                 conflict("answer_not_kept", message)
             }
@@ -281,7 +281,7 @@ impl IntoResponse for EarlyRefusal {
 
 impl Refused {
     /// An invocation that failed, with its attempts.
-    pub(super) fn outcome(outcome: &Outcome, failure: &Failure, told: Told) -> Self {
+    pub(super) fn outcome(outcome: &Outcome, failure: &Failure, told: ResponseHeaders) -> Self {
         let details = json!({
             "invocation": outcome.invocation.as_str(),
             "class": failure.class.as_str(),

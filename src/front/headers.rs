@@ -16,7 +16,7 @@ const MAX_OPERATION_BYTES: usize = 64;
 
 /// What the headers of a request ask for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct AskedByHeaders {
+pub(super) struct RequestHeaders {
     /// `x-relight-operation`.
     pub(super) operation: Operation,
     /// `x-relight-max-retries`.
@@ -33,7 +33,7 @@ pub(super) struct AskedByHeaders {
 
 /// What the headers of an answer tell of its invocation.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Told {
+pub(super) struct ResponseHeaders {
     /// `x-relight-invocation` and `x-request-id`.
     pub(super) invocation: InvocationId,
     /// `x-relight-attempts`: those begun so far.
@@ -44,9 +44,9 @@ pub(super) struct Told {
     pub(super) adapted: Vec<String>,
 }
 
-// === impl AskedByHeaders ===
+// === impl RequestHeaders ===
 
-impl AskedByHeaders {
+impl RequestHeaders {
     /// Reads them.
     ///
     /// # Errors
@@ -70,9 +70,9 @@ impl AskedByHeaders {
     }
 }
 
-// === impl Told ===
+// === impl ResponseHeaders ===
 
-impl Told {
+impl ResponseHeaders {
     /// Writes them.
     pub(super) fn write(&self, headers: &mut HeaderMap) {
         if let Ok(id) = HeaderValue::from_str(self.invocation.as_str()) {
@@ -139,10 +139,10 @@ fn trace_context(headers: &HeaderMap) -> TraceContext {
 mod tests {
     use super::*;
 
-    fn read(pairs: &[(&'static str, &'static str)]) -> Result<AskedByHeaders, Refused> {
+    fn read(pairs: &[(&'static str, &'static str)]) -> Result<RequestHeaders, Refused> {
         let headers =
             pairs.iter().map(|&(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)));
-        AskedByHeaders::read(&headers.collect())
+        RequestHeaders::read(&headers.collect())
     }
 
     #[test]

@@ -20,7 +20,7 @@ pub(super) fn read(messages: &Value) -> Result<Vec<Message>, Refused> {
     let messages = messages.ok_or_else(|| Refused::invalid("messages", "`messages` must be a non-empty array"))?;
     let mut read: Vec<Message> = Vec::with_capacity(messages.len());
     for (index, message) in messages.iter().enumerate() {
-        let place = Place { path: format!("messages[{index}]") };
+        let place = FieldPath { path: format!("messages[{index}]") };
         let message = one(&place, message, &read)?;
         read.push(message);
     }
@@ -28,13 +28,13 @@ pub(super) fn read(messages: &Value) -> Result<Vec<Message>, Refused> {
 }
 
 /// Where in the request something stands.
-struct Place {
+struct FieldPath {
     path: String,
 }
 
-// === impl Place ===
+// === impl FieldPath ===
 
-impl Place {
+impl FieldPath {
     fn below(&self, name: &str) -> Self {
         Self { path: format!("{}.{name}", self.path) }
     }
@@ -52,7 +52,7 @@ impl Place {
     }
 }
 
-fn one(place: &Place, message: &Value, before: &[Message]) -> Result<Message, Refused> {
+fn one(place: &FieldPath, message: &Value, before: &[Message]) -> Result<Message, Refused> {
     let role = match place.text(message, "role")? {
         "system" => Role::System,
         "developer" => Role::Developer,
@@ -75,7 +75,7 @@ fn one(place: &Place, message: &Value, before: &[Message]) -> Result<Message, Re
     Ok(Message { role, parts })
 }
 
-fn assistant(place: &Place, message: &Value) -> Result<Vec<Part>, Refused> {
+fn assistant(place: &FieldPath, message: &Value) -> Result<Vec<Part>, Refused> {
     let mut parts = Vec::new();
     // Providers of reasoning models disagree on the field's name.
     let reasoning = ["reasoning_content", "reasoning"].iter().find_map(|name| message.get(name)?.as_str());
@@ -104,7 +104,7 @@ fn assistant(place: &Place, message: &Value) -> Result<Vec<Part>, Refused> {
     Ok(parts)
 }
 
-fn tool_call(place: &Place, call: &Value) -> Result<ToolCall, Refused> {
+fn tool_call(place: &FieldPath, call: &Value) -> Result<ToolCall, Refused> {
     let function = call.get("function").ok_or_else(|| place.below("function").refused("is missing"))?;
     Ok(ToolCall {
         id: place.text(call, "id")?.to_owned(),
@@ -114,7 +114,7 @@ fn tool_call(place: &Place, call: &Value) -> Result<ToolCall, Refused> {
     })
 }
 
-fn tool_result(place: &Place, message: &Value, before: &[Message]) -> Result<Part, Refused> {
+fn tool_result(place: &FieldPath, message: &Value, before: &[Message]) -> Result<Part, Refused> {
     let call_id = place.text(message, "tool_call_id")?;
     let said = message.get("content").ok_or_else(|| place.below("content").refused("is missing"))?;
     let texts = content(&place.below("content"), said)?;
@@ -133,7 +133,7 @@ fn tool_result(place: &Place, message: &Value, before: &[Message]) -> Result<Par
     }))
 }
 
-fn content(place: &Place, said: &Value) -> Result<Vec<Part>, Refused> {
+fn content(place: &FieldPath, said: &Value) -> Result<Vec<Part>, Refused> {
     match said {
         Value::String(text) => Ok(vec![Part::Text(text.clone())]),
         Value::Array(parts) => {
@@ -143,7 +143,7 @@ fn content(place: &Place, said: &Value) -> Result<Vec<Part>, Refused> {
     }
 }
 
-fn content_part(place: &Place, part: &Value) -> Result<Part, Refused> {
+fn content_part(place: &FieldPath, part: &Value) -> Result<Part, Refused> {
     match place.text(part, "type")? {
         "text" => Ok(Part::Text(place.text(part, "text")?.to_owned())),
         "refusal" => Ok(Part::Refusal(place.text(part, "refusal")?.to_owned())),
@@ -178,7 +178,7 @@ fn content_part(place: &Place, part: &Value) -> Result<Part, Refused> {
     }
 }
 
-fn image(place: &Place, url: &str) -> Result<Media, Refused> {
+fn image(place: &FieldPath, url: &str) -> Result<Media, Refused> {
     if let Some((mime_type, bytes)) = data_url(place, url)? {
         return Ok(Media { mime_type, source: MediaSource::Bytes(bytes), name: None });
     }
@@ -197,7 +197,7 @@ fn image(place: &Place, url: &str) -> Result<Media, Refused> {
 }
 
 /// Type and bytes of a `data:` URL; `None` where it is none.
-fn data_url(place: &Place, url: &str) -> Result<Option<(String, Vec<u8>)>, Refused> {
+fn data_url(place: &FieldPath, url: &str) -> Result<Option<(String, Vec<u8>)>, Refused> {
     let Some(rest) = url.strip_prefix("data:") else { return Ok(None) };
     let split = rest.split_once(',').and_then(|(head, data)| Some((head.strip_suffix(";base64")?, data)));
     let (head, data) = split.ok_or_else(|| place.refused("is no data URL in base64"))?;
@@ -206,6 +206,6 @@ fn data_url(place: &Place, url: &str) -> Result<Option<(String, Vec<u8>)>, Refus
     Ok(Some((mime_type, decoded(place, data)?)))
 }
 
-fn decoded(place: &Place, data: &str) -> Result<Vec<u8>, Refused> {
+fn decoded(place: &FieldPath, data: &str) -> Result<Vec<u8>, Refused> {
     STANDARD.decode(data).map_err(|_| place.refused("is no base64"))
 }

@@ -7,14 +7,18 @@ use axum::{
 };
 use serde_json::{Value, json};
 
-use super::{Caller, Front, Shown, error::Refused};
+use super::{Front, PeerCertificate, Principal, error::Refused};
 use crate::{
     config::{Config, RouteConfig, fault::nearest},
     domain::ids::{RouteName, TargetId},
 };
 
 /// `GET /v1/models`.
-pub(super) async fn list(State(front): State<Front>, shown: Shown, headers: HeaderMap) -> Result<Json<Value>, Refused> {
+pub(super) async fn list(
+    State(front): State<Front>,
+    shown: PeerCertificate,
+    headers: HeaderMap,
+) -> Result<Json<Value>, Refused> {
     let caller = front.identify(&headers, &shown)?;
     let config = front.engine.config();
     let data: Vec<Value> = names(&config, &caller).into_iter().map(|(name, owner)| front.model(&name, owner)).collect();
@@ -24,7 +28,7 @@ pub(super) async fn list(State(front): State<Front>, shown: Shown, headers: Head
 /// `GET /v1/models/{model}`.
 pub(super) async fn one(
     State(front): State<Front>,
-    shown: Shown,
+    shown: PeerCertificate,
     Path(model): Path<String>,
     headers: HeaderMap,
 ) -> Result<Json<Value>, Refused> {
@@ -42,7 +46,11 @@ pub(super) async fn one(
 ///
 /// # Errors
 /// When it is neither a route nor a target of one, or the caller may not use it.
-pub(super) fn resolve(config: &Config, caller: &Caller, model: &str) -> Result<(RouteName, Option<TargetId>), Refused> {
+pub(super) fn resolve(
+    config: &Config,
+    caller: &Principal,
+    model: &str,
+) -> Result<(RouteName, Option<TargetId>), Refused> {
     let route = RouteName::from(model);
     if config.routes.contains_key(&route) {
         return if caller.may_use(&route) { Ok((route, None)) } else { Err(Refused::route_not_allowed(model)) };
@@ -66,7 +74,7 @@ impl Front {
 }
 
 /// Every name that the caller may use as a model, with its owner.
-fn names<'a>(config: &'a Config, caller: &Caller) -> Vec<(String, &'a str)> {
+fn names<'a>(config: &'a Config, caller: &Principal) -> Vec<(String, &'a str)> {
     let allowed = config.routes.keys().filter(|route| caller.may_use(route));
     let mut names: Vec<(String, &str)> = allowed.map(|route| (route.to_string(), "relight")).collect();
     for (_, route) in routes(config, caller).filter(|(_, route)| route.allow_overrides.targets) {
@@ -81,7 +89,7 @@ fn names<'a>(config: &'a Config, caller: &Caller) -> Vec<(String, &'a str)> {
 }
 
 /// The routes that the caller may name, the default one first.
-fn routes<'a>(config: &'a Config, caller: &Caller) -> impl Iterator<Item = (&'a RouteName, &'a RouteConfig)> {
+fn routes<'a>(config: &'a Config, caller: &Principal) -> impl Iterator<Item = (&'a RouteName, &'a RouteConfig)> {
     let default = default_route(config);
     let mut routes: Vec<_> = config.routes.iter().filter(|(name, _)| caller.may_use(name)).collect();
     routes.sort_by_key(|(name, _)| Some(*name) != default.as_ref());

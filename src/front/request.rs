@@ -30,7 +30,7 @@ pub(super) struct ChatRequest {
 }
 
 /// Reads the request's fields one by one; what is left is passed on.
-pub(super) struct Fields(Map<String, Value>);
+pub(super) struct RequestFields(Map<String, Value>);
 
 // === impl ChatRequest ===
 
@@ -45,7 +45,7 @@ impl ChatRequest {
         let Value::Object(fields) = body else {
             return Err(Refused::invalid("body", "the body is no JSON object"));
         };
-        let mut fields = Fields(fields);
+        let mut fields = RequestFields(fields);
         refuse_what_is_not_here(&mut fields)?;
         let model = fields.text("model")?.filter(|model| !model.is_empty());
         let model = model.ok_or_else(|| Refused::invalid("model", "`model` is missing: name a route"))?;
@@ -76,9 +76,9 @@ impl ChatRequest {
     }
 }
 
-// === impl Fields ===
+// === impl RequestFields ===
 
-impl Fields {
+impl RequestFields {
     /// Takes a field out; `null` is as good as nothing.
     fn take(&mut self, name: &str) -> Option<Value> {
         self.0.shift_remove(name).filter(|value| !value.is_null())
@@ -102,9 +102,9 @@ impl Fields {
         self.typed(name, "a boolean", Value::as_bool)
     }
 
-    fn number(&mut self, name: &str, least: f64, most: f64) -> Result<Option<f64>, Refused> {
-        let read = |value: &Value| value.as_f64().filter(|number| (least..=most).contains(number));
-        self.typed(name, &format!("a number from {least} to {most}"), read)
+    fn number(&mut self, name: &str, min: f64, max: f64) -> Result<Option<f64>, Refused> {
+        let read = |value: &Value| value.as_f64().filter(|number| (min..=max).contains(number));
+        self.typed(name, &format!("a number from {min} to {max}"), read)
     }
 
     fn count(&mut self, name: &str) -> Result<Option<u32>, Refused> {
@@ -118,7 +118,7 @@ impl Fields {
 }
 
 /// Refuses what a client would wait for in vain; takes out what asks for nothing.
-fn refuse_what_is_not_here(fields: &mut Fields) -> Result<(), Refused> {
+fn refuse_what_is_not_here(fields: &mut RequestFields) -> Result<(), Refused> {
     let one_choice = fields.take("n").is_none_or(|n| n.as_u64() == Some(1));
     if !one_choice {
         return Err(Refused::unsupported("n", "`n` must be 1: an answer is recovered as one"));
@@ -143,7 +143,7 @@ fn refuse_what_is_not_here(fields: &mut Fields) -> Result<(), Refused> {
     Ok(())
 }
 
-fn include_usage(fields: &mut Fields) -> Result<bool, Refused> {
+fn include_usage(fields: &mut RequestFields) -> Result<bool, Refused> {
     let wanted = fields.typed("stream_options", "an object", |value| {
         let options = value.as_object()?;
         match options.get("include_usage") {
@@ -154,7 +154,7 @@ fn include_usage(fields: &mut Fields) -> Result<bool, Refused> {
     Ok(wanted.unwrap_or(false))
 }
 
-fn labels(fields: &mut Fields) -> Result<BTreeMap<String, String>, Refused> {
+fn labels(fields: &mut RequestFields) -> Result<BTreeMap<String, String>, Refused> {
     let (pairs, longest_key, longest_value) = MAX_METADATA;
     let what =
         format!("an object of at most {pairs} strings of at most {longest_value} bytes, without control characters");
@@ -173,7 +173,7 @@ fn labels(fields: &mut Fields) -> Result<BTreeMap<String, String>, Refused> {
     Ok(labels)
 }
 
-fn tools(fields: &mut Fields) -> Result<Vec<ToolDefinition>, Refused> {
+fn tools(fields: &mut RequestFields) -> Result<Vec<ToolDefinition>, Refused> {
     let tools = fields.typed("tools", "an array", |value| value.as_array().cloned())?.unwrap_or_default();
     tools.iter().enumerate().map(|(index, tool)| one_tool(index, tool)).collect()
 }
@@ -197,7 +197,7 @@ fn one_tool(index: usize, tool: &Value) -> Result<ToolDefinition, Refused> {
     Ok(ToolDefinition { name, description: text("/function/description"), parameters })
 }
 
-fn tool_choice(fields: &mut Fields) -> Result<ToolChoice, Refused> {
+fn tool_choice(fields: &mut RequestFields) -> Result<ToolChoice, Refused> {
     let what = "`auto`, `none`, `required` or a function by its name";
     let read = |value: &Value| match value {
         Value::String(word) => match word.as_str() {
@@ -211,7 +211,7 @@ fn tool_choice(fields: &mut Fields) -> Result<ToolChoice, Refused> {
     Ok(fields.typed("tool_choice", what, read)?.unwrap_or_default())
 }
 
-fn response_format(fields: &mut Fields) -> Result<ResponseFormat, Refused> {
+fn response_format(fields: &mut RequestFields) -> Result<ResponseFormat, Refused> {
     let what = "of type `text`, `json_object` or `json_schema` with a name and a schema";
     let read = |value: &Value| match value.get("type")?.as_str()? {
         "text" => Some(ResponseFormat::Text),
@@ -226,7 +226,7 @@ fn response_format(fields: &mut Fields) -> Result<ResponseFormat, Refused> {
     Ok(fields.typed("response_format", what, read)?.unwrap_or_default())
 }
 
-fn stop(fields: &mut Fields) -> Result<Vec<String>, Refused> {
+fn stop(fields: &mut RequestFields) -> Result<Vec<String>, Refused> {
     let read = |value: &Value| match value {
         Value::String(one) => Some(vec![one.clone()]),
         Value::Array(many) => many.iter().map(|one| one.as_str().map(str::to_owned)).collect(),

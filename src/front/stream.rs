@@ -13,24 +13,24 @@ use axum::{
     response::Response,
 };
 
-use super::{Front, chat, chunks::Chunks, error::Refused, headers::Told};
+use super::{Front, chat, chunks::Chunks, error::Refused, headers::ResponseHeaders};
 use crate::{
     domain::{
         clock,
         completion::BlockKind,
-        fold::{Block, Fold, Progress},
+        fold::{AnswerState, Block, StreamStep},
         ids::TargetId,
         invocation::{AttemptCause, Outcome},
     },
-    execution::{Follower, Lost, Started, Told as Next},
+    execution::{Follower, Lost, Started, StreamItem},
 };
 
 /// One answer on its way out.
 struct Relay {
     follower: Follower,
-    fold: Fold,
+    fold: AnswerState,
     chunks: Chunks,
-    told: Told,
+    told: ResponseHeaders,
     keepalive: Duration,
     ready: VecDeque<Bytes>,
     /// The end, once it came; an error is still to be sent.
@@ -47,9 +47,9 @@ pub(super) async fn respond(
     let Started { id, follower, .. } = started;
     let mut relay = Relay {
         follower,
-        fold: Fold::default(),
+        fold: AnswerState::default(),
         chunks: Chunks::new(&id, clock::wall_now().as_second(), model, include_usage),
-        told: Told { invocation: id, attempts: 0, target: None, adapted: Vec::new() },
+        told: ResponseHeaders { invocation: id, attempts: 0, target: None, adapted: Vec::new() },
         keepalive: front.settings().keepalive,
         ready: VecDeque::new(),
         end: None,
@@ -99,17 +99,17 @@ impl Relay {
         }
     }
 
-    fn take(&mut self, next: Result<Option<Next>, Lost>) {
+    fn take(&mut self, next: Result<Option<StreamItem>, Lost>) {
         match next {
-            Ok(Some(Next::Step(entry) | Next::Known(entry))) => self.step(&entry.step),
-            Ok(Some(Next::Snapshot { blocks, attempt, .. })) => self.catch_up(blocks, attempt),
+            Ok(Some(StreamItem::Step(entry) | StreamItem::Known(entry))) => self.step(&entry.step),
+            Ok(Some(StreamItem::Snapshot { blocks, attempt, .. })) => self.catch_up(blocks, attempt),
             Ok(None) => self.end = Some(Err(Refused::internal("the invocation ended without an outcome"))),
             Err(lost) => self.end = Some(Err(Refused::lost(&lost))),
         }
     }
 
-    fn step(&mut self, step: &Progress) {
-        if let Progress::Terminal(outcome) = step {
+    fn step(&mut self, step: &StreamStep) {
+        if let StreamStep::Terminal(outcome) = step {
             return self.over(outcome);
         }
         if let Err(error) = self.fold.apply(step) {
@@ -119,25 +119,27 @@ impl Relay {
             return;
         }
         match step {
-            Progress::AttemptStarted { attempt, target, cause, model } => self.started(*attempt, target, *cause, model),
-            Progress::BlockDelta { block, text, .. } => {
+            StreamStep::AttemptStarted { attempt, target, cause, model } => {
+                self.started(*attempt, target, *cause, model);
+            }
+            StreamStep::BlockDelta { block, text, .. } => {
                 if let Some(block) = self.fold.blocks().iter().find(|known| known.id == *block) {
                     self.ready.extend(self.chunks.text(&block.kind, text));
                 }
             }
-            Progress::BlockStop { block, .. } => {
+            StreamStep::BlockStop { block, .. } => {
                 if let Some(block) = self.fold.blocks().iter().find(|known| known.id == *block).cloned() {
                     self.tool_call(&block);
                 }
             }
-            Progress::Recovery { adaptation, .. } => self.told.adapted.extend(adaptation.clone()),
+            StreamStep::Recovery { adaptation, .. } => self.told.adapted.extend(adaptation.clone()),
             // Only an invocation that another front began takes something back.
-            Progress::Rewind { .. } => self.end = Some(Err(Refused::diverged())),
-            Progress::ContextInjected { .. }
-            | Progress::BlockStart { .. }
-            | Progress::Parked { .. }
-            | Progress::Usage { .. }
-            | Progress::Terminal(_) => {}
+            StreamStep::Rewind { .. } => self.end = Some(Err(Refused::diverged())),
+            StreamStep::ContextInjected { .. }
+            | StreamStep::BlockStart { .. }
+            | StreamStep::Parked { .. }
+            | StreamStep::Usage { .. }
+            | StreamStep::Terminal(_) => {}
         }
     }
 

@@ -14,7 +14,7 @@ use super::{
         event::{circuit_evidence, setting_faults},
         time::{millis, wait_millis, wire_time},
     },
-    presence::Presence,
+    drain::DrainState,
     status,
     v1::{self, admin_service_server::AdminService},
 };
@@ -36,7 +36,7 @@ pub struct Admin {
     engine: Engine,
     executions: Executions,
     authenticator: Arc<ArcSwap<Authenticator>>,
-    presence: Presence,
+    drain: DrainState,
     started_at: Timestamp,
 }
 
@@ -48,9 +48,9 @@ impl Admin {
         engine: Engine,
         executions: Executions,
         authenticator: Arc<ArcSwap<Authenticator>>,
-        presence: Presence,
+        drain: DrainState,
     ) -> Self {
-        Self { engine, executions, authenticator, presence, started_at: clock::wall_now() }
+        Self { engine, executions, authenticator, drain, started_at: clock::wall_now() }
     }
 
     fn authorise<T>(&self, request: &Request<T>) -> Result<(), Status> {
@@ -210,7 +210,7 @@ impl AdminService for Admin {
                 since: journal.since.map(wire_time),
             });
         }
-        let state = if self.presence.is_draining() {
+        let state = if self.drain.is_draining() {
             v1::ServiceState::Draining
         } else if reasons.is_empty() {
             v1::ServiceState::Healthy
@@ -224,7 +224,7 @@ impl AdminService for Admin {
             started_at: Some(wire_time(self.started_at)),
             invocations_in_flight: u64::from(self.engine.in_flight()),
             invocations_parked: self.engine.targets().parked() as u64,
-            watchers: self.presence.watchers(),
+            watchers: self.drain.watchers(),
             stores: vec![v1::StoreStatus {
                 kind: v1::StoreKind::Journal.into(),
                 engine: self.executions.settings().store.to_owned(),

@@ -17,11 +17,11 @@ use crate::{
         message::{Message, ModelCall, Role},
     },
     engine::{Engine, Refusal},
-    layers::scope::Plan,
+    layers::invocation::Plan,
     policy::{
-        dice::Dice,
         inject,
         retry::{Candidate, Decision, Situation, plan},
+        rng::SeededRng,
     },
 };
 
@@ -60,9 +60,9 @@ fn planned(route: &Plan, facts: &FailureFacts, failure: &Failure, failed: Option
     let mut situation = Situation::new(now, now + Duration::from_mins(10), failure, &candidates);
     situation.failed_target = failed;
     situation.retries_made = facts.attempt.saturating_sub(1);
-    let mut dice = Dice::new(route.seed, &InvocationId::from("dry-run"), facts.attempt);
+    let mut rng = SeededRng::new(route.seed, &InvocationId::from("dry-run"), facts.attempt);
     let max_retries = route.retry.max_retries;
-    match plan(&route.retry, &situation, &mut dice) {
+    match plan(&route.retry, &situation, &mut rng) {
         Decision::Again { wait, strategy, target_hint, .. } => {
             let elsewhere = target_hint.is_some() && target_hint.as_ref() != failed;
             let (wait_ms, wait_source) = wait_fields(Some(wait), elsewhere, Some(failure.class));
@@ -105,7 +105,7 @@ fn note(route: &Plan, facts: &FailureFacts, failure: &Failure) -> String {
     let Some(target) = route.targets.first() else { return String::new() };
     let told = inject::inject(&route.injection, route.injection_mode, &facts.operation, &call, target, &[failure]);
     match told {
-        inject::Placement::Placed { note, .. } => note,
+        inject::Placement::Injected { note, .. } => note,
         inject::Placement::NotNeeded | inject::Placement::Skipped { .. } => String::new(),
     }
 }

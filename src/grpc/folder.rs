@@ -8,14 +8,14 @@ use super::v1::{self, stream_event::Body};
 use crate::domain::{
     completion::BlockKind,
     failure::FailureClass,
-    fold::{Block, Fold, FoldError, Progress, hex},
+    fold::{AnswerState, Block, FoldError, StreamStep, hex},
     message::Opaque,
 };
 
 /// What a client holds of one invocation.
 #[derive(Debug, Default, Clone)]
 pub struct Folder {
-    fold: Fold,
+    fold: AnswerState,
     invocation: String,
     cursor: Option<(u64, u64)>,
     ended: bool,
@@ -149,8 +149,8 @@ impl Folder {
 
     fn apply(&mut self, body: &Body) -> Result<Change, Unfit> {
         let step = match body {
-            Body::BlockStart(start) => Progress::BlockStart { block: start.block_id, kind: kind(start)? },
-            Body::BlockDelta(delta) => Progress::BlockDelta {
+            Body::BlockStart(start) => StreamStep::BlockStart { block: start.block_id, kind: kind(start)? },
+            Body::BlockDelta(delta) => StreamStep::BlockDelta {
                 block: delta.block_id,
                 offset: delta.start_offset_bytes,
                 text: delta.text.clone(),
@@ -159,7 +159,7 @@ impl Folder {
                 self.check_arguments(stop)?;
                 stopped(stop)
             }
-            Body::Rewind(rewind) => Progress::Rewind {
+            Body::Rewind(rewind) => StreamStep::Rewind {
                 keep: rewind.keep.iter().map(|keep| (keep.block_id, keep.length_bytes)).collect(),
                 // What is folded does not depend on it.
                 cause: FailureClass::Unknown,
@@ -199,12 +199,12 @@ impl Folder {
     }
 
     fn restore(&mut self, snapshot: &v1::Snapshot) -> Result<(), Unfit> {
-        let mut fold = Fold::default();
+        let mut fold = AnswerState::default();
         for block in &snapshot.blocks {
             let start = block.start.as_ref().ok_or(Unfit::Malformed("start"))?;
             let id = start.block_id;
-            fold.apply(&Progress::BlockStart { block: id, kind: kind(start)? })?;
-            fold.apply(&Progress::BlockDelta { block: id, offset: 0, text: block.text.clone() })?;
+            fold.apply(&StreamStep::BlockStart { block: id, kind: kind(start)? })?;
+            fold.apply(&StreamStep::BlockDelta { block: id, offset: 0, text: block.text.clone() })?;
             if let Some(stop) = &block.stop {
                 fold.apply(&stopped(stop))?;
             }
@@ -227,10 +227,10 @@ fn kind(start: &v1::BlockStart) -> Result<BlockKind, Unfit> {
     })
 }
 
-fn stopped(stop: &v1::BlockStop) -> Progress {
+fn stopped(stop: &v1::BlockStop) -> StreamStep {
     let opaque = stop.opaque.first().map(|opaque| Opaque { kind: opaque.kind.clone(), bytes: opaque.data.clone() });
     let (block, bytes, hash) = (stop.block_id, stop.length_bytes, hex(&stop.hash));
-    Progress::BlockStop { block, bytes, hash, opaque, committed: stop.committed }
+    StreamStep::BlockStop { block, bytes, hash, opaque, committed: stop.committed }
 }
 
 /// The domain writes hashes in hex, the contract in bytes.

@@ -12,7 +12,9 @@ use super::{
     convert::{
         enums::{class_field, strategies_field, wait_fields},
         message::wire_message,
-        outcome::{Asked, attempts, completion_of, failure_of, final_model, final_target, history_patch, usage},
+        outcome::{
+            ResponseContext, attempts, completion_of, failure_of, final_model, final_target, history_patch, usage,
+        },
         time::wire_time,
     },
     recovery::Recovery,
@@ -23,7 +25,7 @@ use super::{
 use crate::{
     domain::{
         failure::FailureClass,
-        fold::Progress,
+        fold::StreamStep,
         ids::ThreadId,
         invocation::{Outcome, RecoveryStrategy},
     },
@@ -35,7 +37,7 @@ use crate::{
 const END_WITHIN: Duration = Duration::from_secs(5);
 
 /// Most recorded steps that are read to explain an invocation that runs.
-const MOST_STEPS: usize = 100_000;
+const MAX_STEPS: usize = 100_000;
 
 impl Recovery {
     /// An invocation of this caller's tenant on a route that it may use, as it is kept; for one who administers, of any
@@ -61,7 +63,7 @@ impl Recovery {
         name: InvocationName,
     ) -> Result<v1::GetInvocationResponse, Status> {
         let record = self.record(identity, &name).await?;
-        let steps = self.executions.steps(&record.id, MOST_STEPS).await.map_err(|error| journal_failed(&error))?;
+        let steps = self.executions.steps(&record.id, MAX_STEPS).await.map_err(|error| journal_failed(&error))?;
         Ok(v1::GetInvocationResponse { invocation: Some(explained(&record, &steps)) })
     }
 
@@ -80,7 +82,7 @@ impl Recovery {
         let state = match asked {
             Cancelled::Unknown => return Err(status::invocation_not_found(id.as_str())),
             Cancelled::Ended => state(record.outcome.as_deref(), &record, &[]),
-            Cancelled::Asked => {
+            Cancelled::Requested => {
                 let mut follower = self.executions.follow(&record, None).follower;
                 match tokio::time::timeout(END_WITHIN, follower.outcome()).await {
                     Ok(Ok(outcome)) => state(Some(&outcome), &record, &[]),
@@ -89,7 +91,7 @@ impl Recovery {
                 }
             }
         };
-        let cancelled = asked == Cancelled::Asked && state == v1::InvocationState::Cancelled;
+        let cancelled = asked == Cancelled::Requested && state == v1::InvocationState::Cancelled;
         Ok(v1::CancelInvocationResponse { invocation_id: id.as_str().to_owned(), state: state.into(), cancelled })
     }
 
@@ -100,7 +102,7 @@ impl Recovery {
         let error = |outcome: &Outcome| {
             let operation = outcome.operation.clone().unwrap_or_else(|| "".into());
             let disposition = v1::RequestDisposition::Unspecified;
-            failure_of(outcome, &Asked { operation, thread: Some(id.clone()), disposition })
+            failure_of(outcome, &ResponseContext { operation, thread: Some(id.clone()), disposition })
         };
         let wire = v1::Thread {
             thread_id: id.as_str().to_owned(),
@@ -150,7 +152,7 @@ impl Recovery {
 fn explained(record: &Record, steps: &[Entry]) -> v1::InvocationRecord {
     use v1::invocation_record::Outcome as End;
     let outcome = record.outcome.as_deref();
-    let asked = Asked {
+    let asked = ResponseContext {
         operation: record.operation.clone(),
         thread: record.thread.clone(),
         disposition: v1::RequestDisposition::Unspecified,
@@ -196,15 +198,15 @@ fn state(outcome: Option<&Outcome>, record: &Record, steps: &[Entry]) -> v1::Inv
         None if record.is_finished() => v1::InvocationState::Succeeded,
         None => {
             let waits = steps.iter().rev().find_map(|entry| match entry.step {
-                Progress::Recovery { .. } | Progress::Parked { .. } => Some(true),
-                Progress::AttemptStarted { .. } => Some(false),
-                Progress::ContextInjected { .. }
-                | Progress::BlockStart { .. }
-                | Progress::BlockDelta { .. }
-                | Progress::BlockStop { .. }
-                | Progress::Rewind { .. }
-                | Progress::Usage { .. }
-                | Progress::Terminal(_) => None,
+                StreamStep::Recovery { .. } | StreamStep::Parked { .. } => Some(true),
+                StreamStep::AttemptStarted { .. } => Some(false),
+                StreamStep::ContextInjected { .. }
+                | StreamStep::BlockStart { .. }
+                | StreamStep::BlockDelta { .. }
+                | StreamStep::BlockStop { .. }
+                | StreamStep::Rewind { .. }
+                | StreamStep::Usage { .. }
+                | StreamStep::Terminal(_) => None,
             });
             if waits == Some(true) { v1::InvocationState::Waiting } else { v1::InvocationState::Running }
         }
@@ -216,7 +218,7 @@ fn decisions(steps: &[Entry]) -> Vec<v1::Decision> {
     let mut decisions: Vec<v1::Decision> = Vec::new();
     for entry in steps {
         match &entry.step {
-            Progress::Recovery { attempt, class, strategy, wait, display, .. } => {
+            StreamStep::Recovery { attempt, class, strategy, wait, display, .. } => {
                 let to_other = *strategy == RecoveryStrategy::Fallback;
                 let (wait_ms, wait_source) = wait_fields(Some(*wait), to_other, Some(*class));
                 decisions.push(v1::Decision {
@@ -230,19 +232,19 @@ fn decisions(steps: &[Entry]) -> Vec<v1::Decision> {
                     reason: display.clone(),
                 });
             }
-            Progress::AttemptStarted { target, .. } => {
+            StreamStep::AttemptStarted { target, .. } => {
                 if let Some(last) = decisions.last_mut().filter(|last| last.target.is_empty()) {
                     target.as_str().clone_into(&mut last.target);
                 }
             }
-            Progress::ContextInjected { .. }
-            | Progress::BlockStart { .. }
-            | Progress::BlockDelta { .. }
-            | Progress::BlockStop { .. }
-            | Progress::Rewind { .. }
-            | Progress::Parked { .. }
-            | Progress::Usage { .. }
-            | Progress::Terminal(_) => {}
+            StreamStep::ContextInjected { .. }
+            | StreamStep::BlockStart { .. }
+            | StreamStep::BlockDelta { .. }
+            | StreamStep::BlockStop { .. }
+            | StreamStep::Rewind { .. }
+            | StreamStep::Parked { .. }
+            | StreamStep::Usage { .. }
+            | StreamStep::Terminal(_) => {}
         }
     }
     decisions
@@ -269,7 +271,7 @@ fn end(outcome: &Outcome, at: Option<prost_types::Timestamp>) -> Option<v1::Deci
 fn attempts_so_far(steps: &[Entry]) -> Vec<v1::Attempt> {
     let mut attempts: Vec<v1::Attempt> = Vec::new();
     for entry in steps.iter().filter(|entry| !is_end(&entry.step)) {
-        if let Progress::AttemptStarted { attempt, target, cause, model } = &entry.step {
+        if let StreamStep::AttemptStarted { attempt, target, cause, model } = &entry.step {
             attempts.push(v1::Attempt {
                 number: *attempt,
                 target: target.as_str().to_owned(),
@@ -281,7 +283,7 @@ fn attempts_so_far(steps: &[Entry]) -> Vec<v1::Attempt> {
                 ..v1::Attempt::default()
             });
         }
-        if let Progress::Recovery { attempt, class, .. } = &entry.step
+        if let StreamStep::Recovery { attempt, class, .. } = &entry.step
             && let Some(failed) = attempts.iter_mut().find(|known| known.number == *attempt)
         {
             failed.state = v1::AttemptState::Failed.into();

@@ -14,10 +14,10 @@ use super::{
         Violations,
         facts::failure_facts,
         metadata::{grpc_timeout, trace_context},
-        outcome::{Asked as Told, response},
+        outcome::{ResponseContext, response},
         request::{StreamStart, cancel_request, get_request, invoke_request, stream_request, thread_id, watch_request},
     },
-    presence::Presence,
+    drain::DrainState,
     resume_token::TokenKey,
     status,
     v1::{self, recovery_service_server::RecoveryService},
@@ -26,7 +26,7 @@ use crate::{
     domain::failure::{Failure, FailureClass},
     engine::{Arrival, Engine, InvocationRequest, Refusal},
     execution::{Executions, StartError, Started},
-    layers::{scope::Incoming, spans::Entry},
+    layers::{invocation::InvocationContext, spans::EntryPoint},
 };
 
 /// When a client whose call came too late for this replica may try again: another one is ready.
@@ -39,7 +39,7 @@ pub struct Recovery {
     pub(super) executions: Executions,
     pub(super) tokens: Arc<TokenKey>,
     pub(super) authenticator: Arc<ArcSwap<Authenticator>>,
-    pub(super) presence: Presence,
+    pub(super) drain: DrainState,
 }
 
 pub(super) type Streaming<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
@@ -53,9 +53,9 @@ impl Recovery {
         executions: Executions,
         tokens: TokenKey,
         authenticator: Arc<ArcSwap<Authenticator>>,
-        presence: Presence,
+        drain: DrainState,
     ) -> Self {
-        Self { engine, executions, tokens: Arc::new(tokens), authenticator, presence }
+        Self { engine, executions, tokens: Arc::new(tokens), authenticator, drain }
     }
 
     /// Who calls.
@@ -75,12 +75,12 @@ impl Recovery {
             routes: identity.routes.clone(),
             timeout,
             trace: trace_context(metadata),
-            entry: Entry::Grpc(rpc),
+            entry: EntryPoint::Grpc(rpc),
         })
     }
 
     /// Resolves a request, for a caller that may use its route.
-    pub(super) fn resolve(&self, request: InvocationRequest, identity: &Identity) -> Result<Incoming, Status> {
+    pub(super) fn resolve(&self, request: InvocationRequest, identity: &Identity) -> Result<InvocationContext, Status> {
         let incoming = self.engine.resolve(request).map_err(|refusal| match refusal {
             Refusal::RouteNotFound { route, nearest } => status::route_not_found(
                 route.as_str(),
@@ -99,7 +99,7 @@ impl Recovery {
     }
 
     /// Begins an invocation, or joins the one that it repeats.
-    pub(super) async fn start(&self, incoming: Incoming) -> Result<Started, Status> {
+    pub(super) async fn start(&self, incoming: InvocationContext) -> Result<Started, Status> {
         let (request, thread) = (incoming.invocation.request_id.clone(), incoming.invocation.thread.clone());
         self.executions.start(incoming).await.map_err(|error| match error {
             StartError::Refused(refused) => refusal(&refused),
@@ -107,7 +107,7 @@ impl Recovery {
             StartError::Conflict(earlier) => {
                 status::request_id_reused(&request.unwrap_or_else(|| "".into()), Some(&earlier))
             }
-            StartError::Spent(earlier) => status::failed_precondition(
+            StartError::ResultNotRetained(earlier) => status::failed_precondition(
                 "ANSWER_NOT_KEPT",
                 "the same request is finished, but the journal keeps no answers",
                 vec![("invocationId", earlier.as_str().to_owned())],
@@ -150,7 +150,7 @@ impl RecoveryService for Recovery {
         let Started { id, disposition, mut follower, .. } = self.start(incoming).await?;
         // When the caller goes, this future is dropped, and with it the follower.
         let outcome = follower.outcome().await.map_err(|lost| super::stream::lost(&id, &lost))?;
-        let told = Told { operation, thread, disposition: super::stream::wire_disposition(disposition) };
+        let told = ResponseContext { operation, thread, disposition: super::stream::wire_disposition(disposition) };
         Ok(Response::new(response(&outcome, &told)))
     }
 

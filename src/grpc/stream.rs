@@ -12,18 +12,18 @@ use tonic::Status;
 use super::{
     auth::Identity,
     convert::{
-        outcome::Asked,
+        outcome::ResponseContext,
         request::{Resume, ResumeName},
-        stream::{Place, StreamWriter, Welcome},
+        stream::{EventPosition, StreamHeader, StreamWriter},
     },
     recovery::{Recovery, Streaming},
     resume_token::Resumable,
     status, v1,
 };
 use crate::{
-    domain::{clock, fold::Progress, ids::InvocationId},
+    domain::{clock, fold::StreamStep, ids::InvocationId},
     engine::InvocationRequest,
-    execution::{Disposition, InvocationName, Lost, Started, Told},
+    execution::{Disposition, InvocationName, Lost, Started, StreamItem},
     journal::JournalError,
 };
 
@@ -31,7 +31,7 @@ use crate::{
 const HEARTBEAT: Duration = Duration::from_secs(10);
 
 /// When a client that lost its stream may come back: another replica is there, or soon will be.
-const COME_BACK_IN: Duration = Duration::from_millis(200);
+const RETRY_AFTER: Duration = Duration::from_millis(200);
 
 /// When a client may ask again that met a journal that is away.
 const STORE_BACK_IN: Duration = Duration::from_secs(1);
@@ -51,7 +51,7 @@ impl Recovery {
         let incoming = self.resolve(request, identity)?;
         let max_retries = incoming.plan.retry.max_retries;
         let started = self.start(incoming).await?;
-        let asked = Asked { operation, thread, disposition: wire_disposition(started.disposition) };
+        let asked = ResponseContext { operation, thread, disposition: wire_disposition(started.disposition) };
         let writer = StreamWriter::new(started.id.clone(), asked, max_retries);
         Ok(self.stream(started, writer, tenant, (0, 0)))
     }
@@ -80,7 +80,7 @@ impl Recovery {
         let started = self.executions.follow(&record, after);
         let max_retries =
             self.engine.plan(Some(&record.route), &record.operation).map_or(0, |plan| plan.retry.max_retries);
-        let asked = Asked {
+        let asked = ResponseContext {
             operation: record.operation.clone(),
             thread: record.thread.clone(),
             disposition: wire_disposition(started.disposition),
@@ -103,16 +103,16 @@ impl Recovery {
             let expires_at = later(deadline_at.max(clock::wall_now()), events_kept);
             self.tokens.write(&Resumable { tenant, invocation: id.clone(), after, expires_at })
         };
-        let welcome = Welcome { resume_token, deadline: deadline_at, retention: events_kept, mode };
+        let welcome = StreamHeader { resume_token, deadline: deadline_at, retention: events_kept, mode };
         Box::pin(stream! {
-            let mut last = Place { epoch, seq: 0, at: clock::wall_now() };
+            let mut last = EventPosition { epoch, seq: 0, at: clock::wall_now() };
             yield Ok(message(writer.accepted(last, &welcome)));
             loop {
                 let told = tokio::select! {
                     biased;
                     told = follower.next() => told,
                     () = tokio::time::sleep(HEARTBEAT) => {
-                        let now = Place { at: clock::wall_now(), ..last };
+                        let now = EventPosition { at: clock::wall_now(), ..last };
                         yield Ok(message(writer.heartbeat(now, follower.upstream_silence())));
                         continue;
                     }
@@ -123,17 +123,17 @@ impl Recovery {
                         yield Err(lost(&id, &why));
                         return;
                     }
-                    Ok(Some(Told::Snapshot { epoch, seq, at, blocks, attempt })) => {
-                        last = Place { epoch, seq, at };
+                    Ok(Some(StreamItem::Snapshot { epoch, seq, at, blocks, attempt })) => {
+                        last = EventPosition { epoch, seq, at };
                         writer.restore(blocks, attempt);
                         Some(Ok(writer.snapshot(last)))
                     }
-                    Ok(Some(Told::Step(entry))) => {
-                        last = Place { epoch: entry.epoch, seq: entry.seq, at: entry.at };
+                    Ok(Some(StreamItem::Step(entry))) => {
+                        last = EventPosition { epoch: entry.epoch, seq: entry.seq, at: entry.at };
                         Some(writer.step(last, &entry.step))
                     }
-                    Ok(Some(Told::Known(entry))) => {
-                        last = Place { epoch: entry.epoch, seq: entry.seq, at: entry.at };
+                    Ok(Some(StreamItem::Known(entry))) => {
+                        last = EventPosition { epoch: entry.epoch, seq: entry.seq, at: entry.at };
                         writer.step(last, &entry.step).err().map(Err)
                     }
                 };
@@ -142,7 +142,7 @@ impl Recovery {
                     Some(Ok(event)) => yield Ok(message(event)),
                     Some(Err(error)) => {
                         tracing::error!(invocation = %id, %error, "a step does not fold");
-                        yield Err(status::resume(&id, COME_BACK_IN));
+                        yield Err(status::resume(&id, RETRY_AFTER));
                         return;
                     }
                 }
@@ -154,7 +154,7 @@ impl Recovery {
 /// What a client is told whose stream cannot go on here.
 pub(super) fn lost(id: &InvocationId, why: &Lost) -> Status {
     match why {
-        Lost::Closing => status::resume(id, COME_BACK_IN),
+        Lost::Closing => status::resume(id, RETRY_AFTER),
         Lost::Gone => status::invocation_not_found(id.as_str()),
         Lost::Journal(error) => {
             tracing::warn!(invocation = %id, %error, "a stream is lost");
@@ -195,6 +195,6 @@ fn later(time: Timestamp, by: Duration) -> Timestamp {
 }
 
 /// Whether a step is an end.
-pub(super) const fn is_end(step: &Progress) -> bool {
-    matches!(step, Progress::Terminal(_))
+pub(super) const fn is_end(step: &StreamStep) -> bool {
+    matches!(step, StreamStep::Terminal(_))
 }

@@ -27,14 +27,14 @@ use crate::{
         ids::{Cursor, RouteName, TargetId},
     },
     engine::Engine,
-    events::Reading,
+    events::BusItem,
 };
 
 /// How long a watcher hears nothing before it gets a bookmark.
 const BOOKMARK_AFTER: Duration = Duration::from_secs(15);
 
 /// When a watcher that is sent away by a drain may come back.
-const COME_BACK_IN: Duration = Duration::from_secs(1);
+const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 type Watching = Pin<Box<dyn Stream<Item = Result<v1::WatchRecoveryResponse, Status>> + Send>>;
 
@@ -46,8 +46,8 @@ pub(super) fn stream(recovery: &Recovery, identity: Identity, filter: EventFilte
         WatchStart::Oldest => events.reader(Cursor(0)),
         WatchStart::Live => events.live(),
     };
-    let presence = recovery.presence.clone();
-    let watcher = presence.watch();
+    let drain = recovery.drain.clone();
+    let watcher = drain.watch();
     Box::pin(stream! {
         // The first word is where the watcher stands, so that it can come back to it whatever happens next.
         yield Ok(response(bookmark(reader.position(), clock::wall_now())));
@@ -55,8 +55,8 @@ pub(super) fn stream(recovery: &Recovery, identity: Identity, filter: EventFilte
             let reading = tokio::select! {
                 biased;
                 reading = reader.next() => reading,
-                () = presence.drained() => {
-                    yield Err(status::draining(COME_BACK_IN));
+                () = drain.drained() => {
+                    yield Err(status::draining(RETRY_AFTER));
                     return;
                 }
                 () = tokio::time::sleep(BOOKMARK_AFTER) => {
@@ -65,13 +65,13 @@ pub(super) fn stream(recovery: &Recovery, identity: Identity, filter: EventFilte
                 }
             };
             match reading {
-                Reading::Event(event) => {
+                BusItem::Event(event) => {
                     if may_see(&identity, &event) && filter.matches(&event)
                         && let Some(event) = recovery_event(&event) {
                             yield Ok(response(event));
                         }
                 }
-                Reading::Missed { count, from, to } => {
+                BusItem::Missed { count, from, to } => {
                     watcher.missed(count);
                     yield Ok(response(missed(count, from, to, clock::wall_now())));
                 }

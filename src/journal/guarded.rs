@@ -50,20 +50,20 @@ pub enum StoreHealth {
 }
 
 /// Opens the store, from the beginning.
-pub(super) type Open = Box<dyn Fn() -> BoxFuture<'static, Result<SqlJournal, JournalError>> + Send + Sync>;
+pub(super) type StoreOpener = Box<dyn Fn() -> BoxFuture<'static, Result<SqlJournal, JournalError>> + Send + Sync>;
 
 /// A database's journal, and what is known of its store.
 pub struct GuardedJournal {
-    guard: Arc<Guard>,
+    guard: Arc<StoreGuard>,
     /// Probes; ended when the journal is dropped.
     _probing: JoinSet<()>,
     /// That this process uses the store's file.
     _instance: Option<Instance>,
 }
 
-struct Guard {
+struct StoreGuard {
     current: ArcSwap<SqlJournal>,
-    open: Open,
+    open: StoreOpener,
     health: watch::Sender<StoreHealth>,
     suspected: Notify,
     written_at: Mutex<Instant>,
@@ -84,13 +84,13 @@ impl GuardedJournal {
     ///
     /// # Errors
     /// [`JournalError`] when the store cannot be opened at all.
-    pub(super) async fn start(instance: Option<Instance>, open: Open) -> Result<Self, JournalError> {
+    pub(super) async fn start(instance: Option<Instance>, open: StoreOpener) -> Result<Self, JournalError> {
         let first = open().await?;
         if instance.as_ref().is_some_and(Instance::is_alone) {
             first.give_up_all().await?;
         }
         let instance = instance.and_then(Instance::shared);
-        let guard = Arc::new(Guard {
+        let guard = Arc::new(StoreGuard {
             current: ArcSwap::from_pointee(first),
             open,
             health: watch::Sender::new(StoreHealth::Up),
@@ -129,9 +129,9 @@ impl fmt::Debug for GuardedJournal {
     }
 }
 
-// === impl Guard ===
+// === impl StoreGuard ===
 
-impl Guard {
+impl StoreGuard {
     async fn with<T, E: OfStore>(
         &self,
         longest: Duration,

@@ -11,11 +11,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use jiff::Timestamp;
 use tokio::sync::watch;
 
-use self::state::State;
+use self::state::MemoryState;
 use super::{
-    Answer, AppendError, Begun, CancelWish, Changes, Compacted, Entry, Finish, FinishError, Held, Journal, Limits,
-    Locked, NewInvocation, Owner, Page, Record, Renewed, Stats, StoreHealth, Takeover, Thread, ThreadError, ThreadKey,
-    changes::Notices, record::OWNER_DEAD,
+    AppendError, BeginResult, CancelWish, Changes, Compacted, Entry, Finish, FinishError, Held, Journal, JournalFuture,
+    Limits, Locked, NewInvocation, Owner, Page, Record, Renewed, Stats, StoreHealth, Takeover, Thread, ThreadError,
+    ThreadKey, changes::Notices, record::OWNER_DEAD,
 };
 use crate::domain::{
     ids::{InvocationId, RequestId, TenantId},
@@ -25,7 +25,7 @@ use crate::domain::{
 /// A journal in memory.
 #[derive(Debug)]
 pub struct MemoryJournal {
-    state: Mutex<State>,
+    state: Mutex<MemoryState>,
     notices: Notices,
 }
 
@@ -35,10 +35,10 @@ impl MemoryJournal {
     /// An empty journal.
     #[must_use]
     pub fn new(limits: Limits) -> Self {
-        Self { state: Mutex::new(State::new(limits)), notices: Notices::default() }
+        Self { state: Mutex::new(MemoryState::new(limits)), notices: Notices::default() }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, MemoryState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -54,11 +54,11 @@ impl Journal for MemoryJournal {
         None
     }
 
-    fn begin(&self, new: NewInvocation, now: Timestamp) -> Answer<'_, Begun> {
+    fn begin(&self, new: NewInvocation, now: Timestamp) -> JournalFuture<'_, BeginResult> {
         Box::pin(async move { self.state().begin(new, now) })
     }
 
-    fn append<'a>(&'a self, id: &'a InvocationId, entries: &'a [Entry]) -> Answer<'a, (), AppendError> {
+    fn append<'a>(&'a self, id: &'a InvocationId, entries: &'a [Entry]) -> JournalFuture<'a, (), AppendError> {
         Box::pin(async move {
             self.state().append(id, entries)?;
             self.notices.announce(id);
@@ -66,7 +66,7 @@ impl Journal for MemoryJournal {
         })
     }
 
-    fn remember<'a>(&'a self, held: &'a Held, upstream: &'a UpstreamHandle) -> Answer<'a, bool, AppendError> {
+    fn remember<'a>(&'a self, held: &'a Held, upstream: &'a UpstreamHandle) -> JournalFuture<'a, bool, AppendError> {
         Box::pin(async move {
             self.state().remember(held, upstream)?;
             // No other process ever sees it.
@@ -74,11 +74,11 @@ impl Journal for MemoryJournal {
         })
     }
 
-    fn read<'a>(&'a self, id: &'a InvocationId, after_seq: u64, limit: usize) -> Answer<'a, Option<Page>> {
+    fn read<'a>(&'a self, id: &'a InvocationId, after_seq: u64, limit: usize) -> JournalFuture<'a, Option<Page>> {
         Box::pin(async move { Ok(self.state().read(id, after_seq, limit)) })
     }
 
-    fn finish(&self, end: Finish, now: Timestamp) -> Answer<'_, (), FinishError> {
+    fn finish(&self, end: Finish, now: Timestamp) -> JournalFuture<'_, (), FinishError> {
         Box::pin(async move {
             let id = end.id.clone();
             self.state().finish(end, now)?;
@@ -87,34 +87,34 @@ impl Journal for MemoryJournal {
         })
     }
 
-    fn get<'a>(&'a self, id: &'a InvocationId) -> Answer<'a, Option<Record>> {
+    fn get<'a>(&'a self, id: &'a InvocationId) -> JournalFuture<'a, Option<Record>> {
         Box::pin(async move { Ok(self.state().get(id)) })
     }
 
-    fn get_by_request<'a>(&'a self, tenant: &'a TenantId, request: &'a RequestId) -> Answer<'a, Option<Record>> {
+    fn get_by_request<'a>(&'a self, tenant: &'a TenantId, request: &'a RequestId) -> JournalFuture<'a, Option<Record>> {
         Box::pin(async move { Ok(self.state().get_by_request(tenant, request)) })
     }
 
-    fn renew<'a>(&'a self, owner: &'a Owner, held: &'a [Held], now: Timestamp) -> Answer<'a, Renewed> {
+    fn renew<'a>(&'a self, owner: &'a Owner, held: &'a [Held], now: Timestamp) -> JournalFuture<'a, Renewed> {
         Box::pin(async move { Ok(self.state().renew(owner, held, now)) })
     }
 
-    fn release<'a>(&'a self, owner: &'a Owner, held: &'a [Held]) -> Answer<'a, ()> {
+    fn release<'a>(&'a self, owner: &'a Owner, held: &'a [Held]) -> JournalFuture<'a, ()> {
         Box::pin(async move {
             self.state().release(owner, held);
             Ok(())
         })
     }
 
-    fn expired(&self, now: Timestamp, limit: usize) -> Answer<'_, Vec<Held>> {
+    fn expired(&self, now: Timestamp, limit: usize) -> JournalFuture<'_, Vec<Held>> {
         Box::pin(async move { Ok(self.state().expired(now, limit)) })
     }
 
-    fn released(&self, limit: usize) -> Answer<'_, Vec<Held>> {
+    fn released(&self, limit: usize) -> JournalFuture<'_, Vec<Held>> {
         Box::pin(async move { Ok(self.state().expired(OWNER_DEAD, limit)) })
     }
 
-    fn take_over<'a>(&'a self, expected: &'a Held, owner: &'a Owner, now: Timestamp) -> Answer<'a, Takeover> {
+    fn take_over<'a>(&'a self, expected: &'a Held, owner: &'a Owner, now: Timestamp) -> JournalFuture<'a, Takeover> {
         Box::pin(async move {
             let takeover = self.state().take_over(expected, owner, now);
             self.notices.announce(&expected.id);
@@ -122,14 +122,14 @@ impl Journal for MemoryJournal {
         })
     }
 
-    fn free_request<'a>(&'a self, id: &'a InvocationId) -> Answer<'a, ()> {
+    fn free_request<'a>(&'a self, id: &'a InvocationId) -> JournalFuture<'a, ()> {
         Box::pin(async move {
             self.state().free_request(id);
             Ok(())
         })
     }
 
-    fn request_cancel<'a>(&'a self, id: &'a InvocationId) -> Answer<'a, CancelWish> {
+    fn request_cancel<'a>(&'a self, id: &'a InvocationId) -> JournalFuture<'a, CancelWish> {
         Box::pin(async move {
             let wish = self.state().request_cancel(id);
             self.notices.announce(id);
@@ -141,7 +141,7 @@ impl Journal for MemoryJournal {
         self.notices.subscribe(id, None)
     }
 
-    fn load_thread<'a>(&'a self, key: &'a ThreadKey) -> Answer<'a, Option<Thread>> {
+    fn load_thread<'a>(&'a self, key: &'a ThreadKey) -> JournalFuture<'a, Option<Thread>> {
         Box::pin(async move { Ok(self.state().load_thread(key)) })
     }
 
@@ -150,7 +150,7 @@ impl Journal for MemoryJournal {
         key: &'a ThreadKey,
         invocation: &'a InvocationId,
         now: Timestamp,
-    ) -> Answer<'a, Locked> {
+    ) -> JournalFuture<'a, Locked> {
         Box::pin(async move { self.state().lock_thread(key, invocation, now) })
     }
 
@@ -159,20 +159,20 @@ impl Journal for MemoryJournal {
         key: &'a ThreadKey,
         version: Option<u64>,
         now: Timestamp,
-    ) -> Answer<'a, bool, ThreadError> {
+    ) -> JournalFuture<'a, bool, ThreadError> {
         Box::pin(async move { self.state().delete_thread(key, version, now) })
     }
 
-    fn compact(&self, now: Timestamp) -> Answer<'_, Compacted> {
+    fn compact(&self, now: Timestamp) -> JournalFuture<'_, Compacted> {
         Box::pin(async move { Ok(self.state().compact(now)) })
     }
 
-    fn property<'a>(&'a self, _: &'a str, fresh: String) -> Answer<'a, String> {
+    fn property<'a>(&'a self, _: &'a str, fresh: String) -> JournalFuture<'a, String> {
         // What is gone with the process needs no name.
         Box::pin(async move { Ok(fresh) })
     }
 
-    fn stats(&self) -> Answer<'_, Stats> {
+    fn stats(&self) -> JournalFuture<'_, Stats> {
         Box::pin(async move { Ok(self.state().stats()) })
     }
 }

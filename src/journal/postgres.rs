@@ -14,7 +14,7 @@ use super::{
     JournalError, Limits,
     changes::Notices,
     migrate,
-    sql::{Dialect, SqlJournal, Store},
+    sql::{SqlDialect, SqlJournal, Store},
 };
 
 /// Connections of one replica at most, one more for listening.
@@ -25,7 +25,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const SESSION: &str =
     "SET statement_timeout = '10s'; SET lock_timeout = '5s'; SET idle_in_transaction_session_timeout = '10s'";
 
-const DIALECT: Dialect = Dialect {
+const DIALECT: SqlDialect = SqlDialect {
     begin: "BEGIN",
     for_update: " FOR UPDATE",
     for_update_free: " FOR UPDATE SKIP LOCKED",
@@ -53,10 +53,10 @@ pub async fn open(url: &str, limits: Limits) -> Result<SqlJournal, JournalError>
 /// # Errors
 /// The same.
 pub async fn open_shared(url: &str, limits: Limits, notices: Notices) -> Result<SqlJournal, JournalError> {
-    open_by(url, limits, notices, Dialect { clock: Some(SERVER_CLOCK), ..DIALECT }).await
+    open_by(url, limits, notices, SqlDialect { clock: Some(SERVER_CLOCK), ..DIALECT }).await
 }
 
-async fn open_by(url: &str, limits: Limits, notices: Notices, dialect: Dialect) -> Result<SqlJournal, JournalError> {
+async fn open_by(url: &str, limits: Limits, notices: Notices, dialect: SqlDialect) -> Result<SqlJournal, JournalError> {
     let mut connection = PgConnection::connect(url).await?;
     migrate::migrator(migrate::POSTGRES).run_direct(None, &mut connection, false).await?;
     connection.close().await?;

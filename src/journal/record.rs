@@ -11,7 +11,7 @@ use super::{fingerprint::Fingerprint, thread::ThreadEnd};
 use crate::{
     config::observe::{JournalConfig, Payloads},
     domain::{
-        fold::{Block, Progress},
+        fold::{Block, StreamStep},
         ids::{InvocationId, Operation, RequestId, RouteName, TenantId, ThreadId},
         invocation::{Call, Outcome, Overrides},
         upstream::UpstreamHandle,
@@ -96,7 +96,7 @@ pub struct NewInvocation {
 
 /// What came of a begin.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Begun {
+pub enum BeginResult {
     /// It is recorded, and the caller of `begin` executes it.
     New {
         /// The epoch to write in: 1.
@@ -107,7 +107,7 @@ pub enum Begun {
     /// The same request is finished.
     Replay(Box<Outcome>),
     /// The same request is finished, but its answer was not kept (`journal.payloads: none`).
-    Spent {
+    ResultNotRetained {
         /// The invocation that it was.
         invocation: InvocationId,
     },
@@ -190,7 +190,7 @@ pub struct Entry {
     /// When it happened.
     pub at: Timestamp,
     /// What happened.
-    pub step: Progress,
+    pub step: StreamStep,
 }
 
 /// A stretch of the record.

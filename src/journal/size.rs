@@ -4,13 +4,13 @@ use std::io;
 
 use serde::Serialize;
 
-use crate::domain::fold::Progress;
+use crate::domain::fold::StreamStep;
 
 /// Counts what is written to it.
 struct Count(u64);
 
 /// The length of a step as JSON, in bytes.
-pub(super) fn step_bytes(step: &Progress) -> u64 {
+pub(super) fn step_bytes(step: &StreamStep) -> u64 {
     json_bytes(step)
 }
 

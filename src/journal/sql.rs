@@ -1,4 +1,4 @@
-//! The journal over SQL: one set of statements for `SQLite` and `PostgreSQL`, which differ in a [`Dialect`] only.
+//! The journal over SQL: one set of statements for `SQLite` and `PostgreSQL`, which differ in a [`SqlDialect`] only.
 //!
 //! Every change is one transaction that first locks the row it depends on, then asks the shared rules, then writes.
 
@@ -15,11 +15,11 @@ use std::{fmt, time::Duration};
 use jiff::Timestamp;
 use tokio::{sync::watch, task::JoinSet};
 
-pub(super) use self::store::{Dialect, FileIdentity, Store};
+pub(super) use self::store::{FileIdentity, SqlDialect, Store};
 use super::{
-    Answer, AppendError, Begun, CancelWish, Changes, Compacted, Entry, Finish, FinishError, Held, Journal,
-    JournalError, Locked, NewInvocation, Owner, Page, Record, Renewed, Stats, StoreHealth, Takeover, Thread,
-    ThreadError, ThreadKey, Vault, changes::Notices,
+    AppendError, BeginResult, CancelWish, Changes, Compacted, Entry, Finish, FinishError, Held, Journal, JournalError,
+    JournalFuture, Locked, NewInvocation, Owner, Page, PayloadCipher, Record, Renewed, Stats, StoreHealth, Takeover,
+    Thread, ThreadError, ThreadKey, changes::Notices,
 };
 use crate::domain::{
     ids::{InvocationId, RequestId, TenantId},
@@ -44,8 +44,8 @@ impl SqlJournal {
 
     /// The same journal, whose inputs and answers are encrypted.
     #[must_use]
-    pub fn sealed_by(self, vault: Vault) -> Self {
-        Self { store: self.store.sealed_by(vault), ..self }
+    pub fn with_encryption(self, cipher: PayloadCipher) -> Self {
+        Self { store: self.store.with_encryption(cipher), ..self }
     }
 
     /// The same journal, whose readers listen there: those of a store that this one replaces are woken, too.
@@ -96,59 +96,59 @@ impl Journal for SqlJournal {
         None
     }
 
-    fn begin(&self, new: NewInvocation, now: Timestamp) -> Answer<'_, Begun> {
+    fn begin(&self, new: NewInvocation, now: Timestamp) -> JournalFuture<'_, BeginResult> {
         Box::pin(self.store.begin(new, now))
     }
 
-    fn append<'a>(&'a self, id: &'a InvocationId, entries: &'a [Entry]) -> Answer<'a, (), AppendError> {
+    fn append<'a>(&'a self, id: &'a InvocationId, entries: &'a [Entry]) -> JournalFuture<'a, (), AppendError> {
         Box::pin(self.store.append(id, entries))
     }
 
-    fn remember<'a>(&'a self, held: &'a Held, upstream: &'a UpstreamHandle) -> Answer<'a, bool, AppendError> {
+    fn remember<'a>(&'a self, held: &'a Held, upstream: &'a UpstreamHandle) -> JournalFuture<'a, bool, AppendError> {
         Box::pin(self.store.remember(held, upstream))
     }
 
-    fn read<'a>(&'a self, id: &'a InvocationId, after_seq: u64, limit: usize) -> Answer<'a, Option<Page>> {
+    fn read<'a>(&'a self, id: &'a InvocationId, after_seq: u64, limit: usize) -> JournalFuture<'a, Option<Page>> {
         Box::pin(self.store.read(id, after_seq, limit))
     }
 
-    fn finish(&self, end: Finish, now: Timestamp) -> Answer<'_, (), FinishError> {
+    fn finish(&self, end: Finish, now: Timestamp) -> JournalFuture<'_, (), FinishError> {
         Box::pin(self.store.finish(end, now))
     }
 
-    fn get<'a>(&'a self, id: &'a InvocationId) -> Answer<'a, Option<Record>> {
+    fn get<'a>(&'a self, id: &'a InvocationId) -> JournalFuture<'a, Option<Record>> {
         Box::pin(self.store.get(id))
     }
 
-    fn get_by_request<'a>(&'a self, tenant: &'a TenantId, request: &'a RequestId) -> Answer<'a, Option<Record>> {
+    fn get_by_request<'a>(&'a self, tenant: &'a TenantId, request: &'a RequestId) -> JournalFuture<'a, Option<Record>> {
         Box::pin(self.store.get_by_request(tenant, request))
     }
 
-    fn free_request<'a>(&'a self, id: &'a InvocationId) -> Answer<'a, ()> {
+    fn free_request<'a>(&'a self, id: &'a InvocationId) -> JournalFuture<'a, ()> {
         Box::pin(self.store.free_request(id))
     }
 
-    fn renew<'a>(&'a self, owner: &'a Owner, held: &'a [Held], now: Timestamp) -> Answer<'a, Renewed> {
+    fn renew<'a>(&'a self, owner: &'a Owner, held: &'a [Held], now: Timestamp) -> JournalFuture<'a, Renewed> {
         Box::pin(self.store.renew(owner, held, now))
     }
 
-    fn release<'a>(&'a self, owner: &'a Owner, held: &'a [Held]) -> Answer<'a, ()> {
+    fn release<'a>(&'a self, owner: &'a Owner, held: &'a [Held]) -> JournalFuture<'a, ()> {
         Box::pin(self.store.release(owner, held))
     }
 
-    fn expired(&self, now: Timestamp, limit: usize) -> Answer<'_, Vec<Held>> {
+    fn expired(&self, now: Timestamp, limit: usize) -> JournalFuture<'_, Vec<Held>> {
         Box::pin(self.store.expired(now, limit))
     }
 
-    fn released(&self, limit: usize) -> Answer<'_, Vec<Held>> {
+    fn released(&self, limit: usize) -> JournalFuture<'_, Vec<Held>> {
         Box::pin(self.store.released(limit))
     }
 
-    fn take_over<'a>(&'a self, expected: &'a Held, owner: &'a Owner, now: Timestamp) -> Answer<'a, Takeover> {
+    fn take_over<'a>(&'a self, expected: &'a Held, owner: &'a Owner, now: Timestamp) -> JournalFuture<'a, Takeover> {
         Box::pin(self.store.take_over(expected, owner, now))
     }
 
-    fn request_cancel<'a>(&'a self, id: &'a InvocationId) -> Answer<'a, CancelWish> {
+    fn request_cancel<'a>(&'a self, id: &'a InvocationId) -> JournalFuture<'a, CancelWish> {
         Box::pin(self.store.request_cancel(id))
     }
 
@@ -156,7 +156,7 @@ impl Journal for SqlJournal {
         self.store.notices().subscribe(id, self.poll.clone())
     }
 
-    fn load_thread<'a>(&'a self, key: &'a ThreadKey) -> Answer<'a, Option<Thread>> {
+    fn load_thread<'a>(&'a self, key: &'a ThreadKey) -> JournalFuture<'a, Option<Thread>> {
         Box::pin(self.store.load_thread(key))
     }
 
@@ -165,7 +165,7 @@ impl Journal for SqlJournal {
         key: &'a ThreadKey,
         invocation: &'a InvocationId,
         now: Timestamp,
-    ) -> Answer<'a, Locked> {
+    ) -> JournalFuture<'a, Locked> {
         Box::pin(self.store.lock_thread(key, invocation, now))
     }
 
@@ -174,19 +174,19 @@ impl Journal for SqlJournal {
         key: &'a ThreadKey,
         version: Option<u64>,
         now: Timestamp,
-    ) -> Answer<'a, bool, ThreadError> {
+    ) -> JournalFuture<'a, bool, ThreadError> {
         Box::pin(self.store.delete_thread(key, version, now))
     }
 
-    fn compact(&self, now: Timestamp) -> Answer<'_, Compacted> {
+    fn compact(&self, now: Timestamp) -> JournalFuture<'_, Compacted> {
         Box::pin(self.store.compact(now))
     }
 
-    fn property<'a>(&'a self, name: &'a str, fresh: String) -> Answer<'a, String> {
+    fn property<'a>(&'a self, name: &'a str, fresh: String) -> JournalFuture<'a, String> {
         Box::pin(self.store.property(name, fresh))
     }
 
-    fn stats(&self) -> Answer<'_, Stats> {
+    fn stats(&self) -> JournalFuture<'_, Stats> {
         Box::pin(self.store.stats())
     }
 }

@@ -21,7 +21,7 @@ use tokio::time::{Instant, sleep};
 
 use super::{
     JournalError, Limits, migrate,
-    sql::{Dialect, FileIdentity, SqlJournal, Store, fault},
+    sql::{FileIdentity, SqlDialect, SqlJournal, Store, fault},
 };
 use crate::config::observe::JournalMode;
 
@@ -32,7 +32,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// The pause before a file whose lock was refused is opened again.
 const PAUSE: Duration = Duration::from_millis(20);
 
-const DIALECT: Dialect = Dialect {
+const DIALECT: SqlDialect = SqlDialect {
     begin: "BEGIN IMMEDIATE",
     for_update: "",
     for_update_free: "",

@@ -12,7 +12,7 @@ use futures_util::StreamExt as _;
 use tokio::time::Instant;
 use tower::{Service, ServiceExt as _};
 
-use super::{BoxFuture, ProgressStream, scope::Scope};
+use super::{BoxFuture, StepStream, invocation::InvocationScope};
 use crate::{
     domain::{
         failure::{Failure, FailureClass, WaitSource},
@@ -53,20 +53,20 @@ impl<S> tower::Layer<S> for AdmitLayer {
 
 // === impl Admit ===
 
-impl<S> Service<Arc<Scope>> for Admit<S>
+impl<S> Service<Arc<InvocationScope>> for Admit<S>
 where
-    S: Service<Arc<Scope>, Response = ProgressStream, Error = Failure> + Clone + Send + 'static,
+    S: Service<Arc<InvocationScope>, Response = StepStream, Error = Failure> + Clone + Send + 'static,
     S::Future: Send,
 {
-    type Response = ProgressStream;
+    type Response = StepStream;
     type Error = Failure;
-    type Future = BoxFuture<Result<ProgressStream, Failure>>;
+    type Future = BoxFuture<Result<StepStream, Failure>>;
 
     fn poll_ready(&mut self, _: &mut std::task::Context<'_>) -> Poll<Result<(), Failure>> {
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, scope: Arc<Scope>) -> Self::Future {
+    fn call(&mut self, scope: Arc<InvocationScope>) -> Self::Future {
         let inner = self.inner.clone();
         let admission = Arc::clone(&self.admission);
         Box::pin(async move {
@@ -76,25 +76,25 @@ where
                 let refused = Failure::local(FailureClass::Shed, "too many invocations are in flight");
                 return Err(refused.with_retry_after(shed.retry_in, WaitSource::Backoff));
             }
-            let place = Place { admission, tenant };
+            let place = AdmissionGuard { admission, tenant };
             let mut steps = inner.oneshot(scope).await?;
             Ok(Box::pin(stream! {
                 let _place = place;
                 while let Some(step) = steps.next().await {
                     yield step;
                 }
-            }) as ProgressStream)
+            }) as StepStream)
         })
     }
 }
 
 /// A place among the invocations in flight.
-struct Place {
+struct AdmissionGuard {
     admission: Arc<Mutex<Admission>>,
     tenant: TenantId,
 }
 
-impl Drop for Place {
+impl Drop for AdmissionGuard {
     fn drop(&mut self) {
         lock(&self.admission).leave(&self.tenant);
     }

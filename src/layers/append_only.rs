@@ -12,11 +12,11 @@ use std::sync::{
 /// The word of a front that cannot take back; clones share it. By default nothing is sent that cannot be taken back.
 #[derive(Debug, Clone, Default)]
 pub struct AppendOnly {
-    shared: Arc<Shared>,
+    shared: Arc<AppendOnlyState>,
 }
 
 #[derive(Debug, Default)]
-struct Shared {
+struct AppendOnlyState {
     has_sent: AtomicBool,
     has_diverged: AtomicBool,
 }

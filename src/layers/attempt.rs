@@ -4,13 +4,13 @@ use std::sync::{Arc, OnceLock};
 
 use tokio::time::Instant;
 
-use super::{scope::Scope, spans::AttemptTrace, targets::TargetState};
+use super::{invocation::InvocationScope, spans::AttemptTrace, targets::TargetState};
 use crate::{
     domain::{
-        adaptation::{Adaptation, Wording},
+        adaptation::{Adaptation, DialectOverrides},
         event::EventBody,
         failure::{FailureClass, Wait},
-        fold::Progress,
+        fold::StreamStep,
         ids::TargetId,
         invocation::{AttemptCause, TraceContext},
         message::ModelCall,
@@ -23,9 +23,9 @@ use crate::{
 
 /// An attempt for which no target is chosen yet.
 #[derive(Debug)]
-pub struct Try {
+pub struct PendingAttempt {
     /// Whose attempt it is.
-    pub scope: Arc<Scope>,
+    pub scope: Arc<InvocationScope>,
     /// The conversation as the caller wrote it.
     pub call: Arc<ModelCall>,
     /// How the attempt before it failed; `None` for the first.
@@ -56,7 +56,7 @@ pub struct Try {
 #[derive(Debug, Clone)]
 pub struct Attempt {
     /// Whose attempt it is.
-    pub scope: Arc<Scope>,
+    pub scope: Arc<InvocationScope>,
     /// Set when it begins; shared by its clones.
     pub number: Arc<OnceLock<u32>>,
     /// Why it is made.
@@ -68,7 +68,7 @@ pub struct Attempt {
     /// What is asked: this attempt's own copy.
     pub call: Arc<ModelCall>,
     /// Which of the dialect's usual words the target was found not to take.
-    pub wording: Wording,
+    pub wording: DialectOverrides,
     /// Whether the call carries a note.
     pub noted: bool,
     /// The text that it goes on with, and how; `None` for an answer from its beginning.
@@ -129,7 +129,7 @@ impl Attempt {
             scope.publish(number, Some(&target.id), body.clone());
         }
         if let Some(Note { text, vehicle, message }) = prepared.note.clone() {
-            scope.tell(Progress::ContextInjected { attempt: number, note: text, vehicle, message });
+            scope.tell(StreamStep::ContextInjected { attempt: number, note: text, vehicle, message });
         }
     }
 
@@ -146,15 +146,15 @@ impl Attempt {
     }
 }
 
-// === impl Try ===
+// === impl PendingAttempt ===
 
-impl Try {
+impl PendingAttempt {
     /// The call as this target takes it, and its wording.
-    pub fn adapted_to(&self, target: &TargetId) -> (Arc<ModelCall>, Wording) {
-        let (mut call, mut wording) = (Arc::clone(&self.call), Wording::default());
+    pub fn adapted_to(&self, target: &TargetId) -> (Arc<ModelCall>, DialectOverrides) {
+        let (mut call, mut wording) = (Arc::clone(&self.call), DialectOverrides::default());
         for (_, change) in self.changes.iter().filter(|(refused, _)| refused == target) {
             change.change(Arc::make_mut(&mut call));
-            change.reword(&mut wording);
+            change.apply(&mut wording);
         }
         (call, wording)
     }

@@ -18,7 +18,7 @@ use crate::{
     },
     policy::{
         circuit::{FailKind, Permit, ReportContext, Signal},
-        dice::Dice,
+        rng::SeededRng,
     },
 };
 
@@ -30,7 +30,7 @@ pub struct CircuitLayer {
 
 /// See [`CircuitLayer`].
 #[derive(Debug, Clone)]
-pub struct Circuit<S> {
+pub struct CircuitService<S> {
     inner: S,
     targets: Targets,
 }
@@ -45,16 +45,16 @@ impl CircuitLayer {
 }
 
 impl<S> tower::Layer<S> for CircuitLayer {
-    type Service = Circuit<S>;
+    type Service = CircuitService<S>;
 
-    fn layer(&self, inner: S) -> Circuit<S> {
-        Circuit { inner, targets: self.targets.clone() }
+    fn layer(&self, inner: S) -> CircuitService<S> {
+        CircuitService { inner, targets: self.targets.clone() }
     }
 }
 
-// === impl Circuit ===
+// === impl CircuitService ===
 
-impl<S> Service<Attempt> for Circuit<S>
+impl<S> Service<Attempt> for CircuitService<S>
 where
     S: Service<Attempt, Response = Deltas, Error = Failure> + Clone + Send + 'static,
     S::Future: Send,
@@ -107,7 +107,7 @@ struct Admitted {
 impl Admitted {
     fn admit(targets: Targets, attempt: Attempt) -> Result<Self, Failure> {
         let now = Instant::now();
-        let permit = attempt.state.admit(now, dice(&attempt)).map_err(|reject| {
+        let permit = attempt.state.admit(now, rng(&attempt)).map_err(|reject| {
             attempt.state.refused_by_circuit(now, Some(reject.retry_in).filter(|wait| !wait.is_zero()))
         })?;
         let slow_threshold = attempt.state.circuit().policy().slow_threshold;
@@ -166,7 +166,7 @@ impl Admitted {
         };
         self.attempt.state.health().ended(self.number, now, answered);
         let alternative_healthy = self.targets.alternative_healthy(&self.attempt.scope, &self.attempt.target.id, now);
-        let context = ReportContext { now, dice: dice(&self.attempt), alternative_healthy };
+        let context = ReportContext { now, rng: rng(&self.attempt), alternative_healthy };
         let cause = class.filter(|_| matches!(signal, Signal::Failed { .. }));
         if let Some(class) = cause {
             self.attempt.state.failed_by(class);
@@ -184,6 +184,6 @@ impl Drop for Admitted {
     }
 }
 
-fn dice(attempt: &Attempt) -> f64 {
-    Dice::new(attempt.scope.plan.seed, &attempt.scope.invocation.id, attempt.number()).unit()
+fn rng(attempt: &Attempt) -> f64 {
+    SeededRng::new(attempt.scope.plan.seed, &attempt.scope.invocation.id, attempt.number()).unit()
 }

@@ -97,10 +97,10 @@ where
                                     let block = *block;
                                     check.judge(move |check| check.block(block)).await
                                 }
-                                _ => Ok(Checked::Whole),
+                                _ => Ok(Checked::Complete),
                             };
                             match verdict {
-                                Ok(Checked::Whole) => {}
+                                Ok(Checked::Complete) => {}
                                 Ok(Checked::Unchecked(reason)) => judge.unchecked(reason),
                                 Err(unusable) => {
                                     yield Err(judge.unusable(unusable));
@@ -113,8 +113,8 @@ where
                         Err(facts) => {
                             // What the provider calls malformed is told better by what is seen of it here.
                             let malformed = facts.fault == Some(TransportFault::Protocol);
-                            let broken = |check: &AnswerCheck| check.broken_call().map_or(Ok(Checked::Whole), Err);
-                            yield Err(match if malformed { check.judge(broken).await } else { Ok(Checked::Whole) } {
+                            let broken = |check: &AnswerCheck| check.broken_call().map_or(Ok(Checked::Complete), Err);
+                            yield Err(match if malformed { check.judge(broken).await } else { Ok(Checked::Complete) } {
                                 Err(unusable) => judge.unusable(unusable),
                                 Ok(_) => judge.verdict(&facts),
                             });
@@ -157,7 +157,7 @@ impl Judge {
             cancelled_elsewhere(&mut failure);
         }
         failure.adaptation = adapt::find(facts, &failure, &self.attempt.call);
-        if failure.adaptation == Some(Adaptation::LeaveOutReasoning) {
+        if failure.adaptation == Some(Adaptation::DropReasoning) {
             // By its words alone such a refusal passes as one of the key; the key is well.
             failure.class = FailureClass::InvalidRequest;
             failure.detail = Some(InvalidRequestDetail::Other);

@@ -22,7 +22,7 @@ use crate::{
         failure::{Failure, FailureClass, TransportFault, WaitSource},
         ids::TenantId,
     },
-    policy::concurrency::{ConcurrencyPolicy, Limiter, PushBack},
+    policy::concurrency::{ConcurrencyPolicy, Limiter, OverloadSignal},
 };
 
 /// Limits how many attempts a target has at once.
@@ -38,11 +38,11 @@ pub struct Concurrency<S> {
 /// The slots of one target; cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Slots {
-    shared: Arc<Mutex<Shared>>,
+    shared: Arc<Mutex<SlotState>>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct SlotState {
     limiter: Limiter,
     /// Attempts in flight that hold a slot.
     in_flight: u32,
@@ -83,7 +83,7 @@ const EXTRA_SHARE: u32 = 8;
 impl Slots {
     /// Slots as the policy says.
     pub fn new(policy: &ConcurrencyPolicy) -> Self {
-        let shared = Shared {
+        let shared = SlotState {
             limiter: Limiter::new(policy.clone()),
             in_flight: 0,
             before_outage: 0,
@@ -160,7 +160,7 @@ impl Slots {
 
     fn pushed_back(&self, began: Instant, first_token_p50: Duration) {
         let mut shared = self.lock();
-        let word = PushBack { began, in_flight: shared.in_flight };
+        let word = OverloadSignal { began, in_flight: shared.in_flight };
         shared.limiter.on_back_pressure(Instant::now(), first_token_p50, word);
     }
 
@@ -184,14 +184,14 @@ impl Slots {
         Slot { slots: self.clone(), tenant, outages, hand_on: true }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Shared> {
+    fn lock(&self) -> MutexGuard<'_, SlotState> {
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-// === impl Shared ===
+// === impl SlotState ===
 
-impl Shared {
+impl SlotState {
     /// Whether a tenant may have another slot now. One that holds hardly any may have it beyond the limit, by an eighth
     /// of it at most: what others hold in silence is not taken from them, and must not keep everybody else out.
     fn admits(&self, tenant: &TenantId) -> bool {
@@ -218,9 +218,9 @@ impl Shared {
             *queued.entry(&waiter.tenant).or_default() += 1;
         }
         let own = queued.get(tenant).copied().unwrap_or(0);
-        let most = queued.into_iter().max_by_key(|(_, count)| *count).filter(|(_, count)| *count > own + 1);
-        let Some(most) = most.map(|(most, _)| most.clone()) else { return false };
-        let newest = self.queue.iter().rposition(|waiter| waiter.tenant == most);
+        let max = queued.into_iter().max_by_key(|(_, count)| *count).filter(|(_, count)| *count > own + 1);
+        let Some(max) = max.map(|(max, _)| max.clone()) else { return false };
+        let newest = self.queue.iter().rposition(|waiter| waiter.tenant == max);
         newest.and_then(|index| self.queue.remove(index)).is_some()
     }
 

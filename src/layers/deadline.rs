@@ -9,10 +9,10 @@ use async_stream::stream;
 use futures_util::StreamExt as _;
 use tower::{Service, ServiceExt as _};
 
-use super::{BoxFuture, ProgressStream, observe::millis, scope::Scope};
+use super::{BoxFuture, StepStream, invocation::InvocationScope, observe::millis};
 use crate::domain::{
     failure::{Failure, FailureClass},
-    fold::Progress,
+    fold::StreamStep,
 };
 
 /// Ends invocations in time.
@@ -35,20 +35,20 @@ impl<S> tower::Layer<S> for DeadlineLayer {
 
 // === impl Deadline ===
 
-impl<S> Service<Arc<Scope>> for Deadline<S>
+impl<S> Service<Arc<InvocationScope>> for Deadline<S>
 where
-    S: Service<Arc<Scope>, Response = ProgressStream, Error = Failure> + Clone + Send + 'static,
+    S: Service<Arc<InvocationScope>, Response = StepStream, Error = Failure> + Clone + Send + 'static,
     S::Future: Send,
 {
-    type Response = ProgressStream;
+    type Response = StepStream;
     type Error = Failure;
-    type Future = BoxFuture<Result<ProgressStream, Failure>>;
+    type Future = BoxFuture<Result<StepStream, Failure>>;
 
     fn poll_ready(&mut self, _: &mut std::task::Context<'_>) -> Poll<Result<(), Failure>> {
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, scope: Arc<Scope>) -> Self::Future {
+    fn call(&mut self, scope: Arc<InvocationScope>) -> Self::Future {
         let inner = self.inner.clone();
         Box::pin(async move {
             let mut steps = Some(inner.oneshot(Arc::clone(&scope)).await?);
@@ -73,18 +73,18 @@ where
                         }
                     }
                 }
-            }) as ProgressStream)
+            }) as StepStream)
         })
     }
 }
 
-fn cancelled(scope: &Scope, reason: String) -> Progress {
+fn cancelled(scope: &InvocationScope, reason: String) -> StreamStep {
     let target = scope.attempts().last().and_then(|record| record.target.clone());
     let outcome = scope.outcome(Err(Failure::local(FailureClass::Cancelled, reason)), "It was cancelled.", target);
-    Progress::Terminal(Box::new(outcome))
+    StreamStep::Terminal(Box::new(outcome))
 }
 
-fn too_late(scope: &Scope) -> Progress {
+fn too_late(scope: &InvocationScope) -> StreamStep {
     let after = millis(scope.started.elapsed());
     let attempts = scope.counted_attempts();
     let message = format!("the deadline was reached after {after} ms and {attempts} attempt(s)");
@@ -95,5 +95,5 @@ fn too_late(scope: &Scope) -> Progress {
     "Raise the deadline, shorten the task, or add a faster target.".clone_into(&mut failure.recovery_hint);
     failure.target = scope.attempts().last().and_then(|record| record.target.clone());
     let target = failure.target.clone();
-    Progress::Terminal(Box::new(scope.outcome(Err(failure), "The deadline was reached.", target)))
+    StreamStep::Terminal(Box::new(scope.outcome(Err(failure), "The deadline was reached.", target)))
 }

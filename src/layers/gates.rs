@@ -16,7 +16,7 @@ use crate::{
         completion::Delta,
         failure::{Failure, FailureClass, WaitSource},
     },
-    policy::{circuit::Peek, dice::Dice},
+    policy::{circuit::Peek, rng::SeededRng},
 };
 
 /// Guards targets by their gates.
@@ -25,23 +25,23 @@ pub struct GatesLayer;
 
 /// See [`GatesLayer`].
 #[derive(Debug, Clone)]
-pub struct Gates<S> {
+pub struct GatesService<S> {
     inner: S,
 }
 
 const KINDS: [GateKind; 3] = [GateKind::Rate, GateKind::Credential, GateKind::Configuration];
 
 impl<S> tower::Layer<S> for GatesLayer {
-    type Service = Gates<S>;
+    type Service = GatesService<S>;
 
-    fn layer(&self, inner: S) -> Gates<S> {
-        Gates { inner }
+    fn layer(&self, inner: S) -> GatesService<S> {
+        GatesService { inner }
     }
 }
 
-// === impl Gates ===
+// === impl GatesService ===
 
-impl<S> Service<Attempt> for Gates<S>
+impl<S> Service<Attempt> for GatesService<S>
 where
     S: Service<Attempt, Response = Deltas, Error = Failure> + Clone + Send + 'static,
     S::Future: Send,
@@ -130,14 +130,14 @@ fn judge(attempt: &Attempt, passed: Passed, failure: &Failure) {
         // The policy alone says how long to wait where the provider does not.
         return;
     }
-    let dice = Dice::new(scope.plan.seed, &scope.invocation.id, attempt.number()).unit();
+    let rng = SeededRng::new(scope.plan.seed, &scope.invocation.id, attempt.number()).unit();
     let stated = failure.retry_after.filter(|wait| kind == GateKind::Rate && !wait.duration.is_zero());
     let source = stated.map_or(WaitSource::Backoff, |wait| wait.source);
     let now = Instant::now();
     let change = {
         let mut gate = attempt.state.gate(kind);
         let is_current = KINDS.iter().zip(passed.1).any(|(one, epoch)| *one == kind && epoch == gate.epoch());
-        is_current.then(|| gate.close(now, failure, now - passed.0, dice)).flatten()
+        is_current.then(|| gate.close(now, failure, now - passed.0, rng)).flatten()
     };
     attempt.state.gate_moved(kind, change, failure.class, source);
 }

@@ -20,16 +20,16 @@ use super::{
 };
 use crate::{
     domain::{
-        adaptation::Wording,
+        adaptation::DialectOverrides,
         completion::Delta,
         event::EventBody,
         failure::{Failure, FailureClass},
         invocation::AttemptCause,
     },
     policy::{
-        dice::Dice,
-        retry::{Availability, Cost, HARD_CAP_ATTEMPTS, Pace, remedies},
+        retry::{Availability, BackoffKind, Cost, HARD_CAP_ATTEMPTS, recovery_options},
         retry_budget::Settled,
+        rng::SeededRng,
         select::{Choice, choose},
         timers::{TimersPolicy, USUAL_SAMPLES},
     },
@@ -104,7 +104,7 @@ struct Race<S> {
 /// What comes next beside a silent first attempt.
 enum Beside {
     /// Another attempt, now.
-    Start(Box<Second>),
+    Start(Box<HedgeAttempt>),
     /// Nothing before this is over.
     Wait(BoxFuture<()>),
     /// Nothing.
@@ -129,7 +129,7 @@ where
             loop {
                 tokio::select! {
                     biased;
-                    spoken = &mut primary => return spoken.map(Spoken::deltas),
+                    spoken = &mut primary => return spoken.map(FirstToken::deltas),
                     () = &mut wait => {}
                 }
                 let second = match self.next(hedge.is_measured, retry_at) {
@@ -162,7 +162,7 @@ where
                 wait = Box::pin(std::future::ready(()));
             }
         }
-        primary.await.map(Spoken::deltas)
+        primary.await.map(FirstToken::deltas)
     }
 
     /// What comes next; `retry_at`: from when on targets that failed beside the first may be called again.
@@ -184,10 +184,10 @@ where
                 candidate.availability = Availability::Never;
             }
         }
-        let mut dice = Dice::new(scope.plan.seed, &scope.invocation.id, scope.next_number());
-        match (choose(&scope.plan.select, &candidates, None, None, &mut dice), retry_at) {
+        let mut rng = SeededRng::new(scope.plan.seed, &scope.invocation.id, scope.next_number());
+        match (choose(&scope.plan.select, &candidates, None, None, &mut rng), retry_at) {
             (Choice::Target(index), _) => {
-                let second = Second::start(&self.targets, first, index, self.began.elapsed(), is_measured);
+                let second = HedgeAttempt::start(&self.targets, first, index, self.began.elapsed(), is_measured);
                 second.map_or(Beside::Nothing, |second| Beside::Start(Box::new(second)))
             }
             (_, Some(at)) if !retries => Beside::Wait(Box::pin(tokio::time::sleep_until(at))),
@@ -219,15 +219,16 @@ where
 fn retry_time(failed: &Attempt, failure: &Failure) -> Option<Instant> {
     let scope = &failed.scope;
     let policy = &scope.plan.retry;
-    let remedies = remedies(policy, failure);
-    if !remedies.same_target || failure.class.is_local_refusal() {
+    let recovery_options = recovery_options(policy, failure);
+    if !recovery_options.same_target || failure.class.is_local_refusal() {
         return None;
     }
     let attempts = scope.attempts();
     let made = attempts.iter().filter(|record| record.target.as_ref() == Some(&failed.target.id)).count();
-    let backoff = if remedies.pace == Pace::Throttle { &policy.throttle_backoff } else { &policy.backoff };
-    let mut dice = Dice::new(scope.plan.seed, &scope.invocation.id, failed.number());
-    let own = backoff.wait(u32::try_from(made).unwrap_or(u32::MAX), None, dice.unit());
+    let backoff =
+        if recovery_options.pace == BackoffKind::Throttle { &policy.throttle_backoff } else { &policy.backoff };
+    let mut rng = SeededRng::new(scope.plan.seed, &scope.invocation.id, failed.number());
+    let own = backoff.wait(u32::try_from(made).unwrap_or(u32::MAX), None, rng.unit());
     let stated = failure.retry_after.map(|wait| wait.duration.min(policy.wait_cap)).filter(|wait| !wait.is_zero());
     let wait = match stated {
         Some(stated) if policy.uniform_waits => stated.max(own),
@@ -267,7 +268,11 @@ fn hedge_delays(targets: &Targets, attempt: &Attempt) -> Vec<HedgeDelay> {
     let soft = soft.map(|soft| {
         let circuit = attempt.state.circuit();
         // Of a target that is known to be slow, what is usual is not what is wanted.
-        if circuit.degraded() { soft.min(circuit.policy().slow_threshold) } else { TimersPolicy::patience(soft, usual) }
+        if circuit.degraded() {
+            soft.min(circuit.policy().slow_threshold)
+        } else {
+            TimersPolicy::hedge_delay(soft, usual)
+        }
     });
     let measured = measured.map(|delay| HedgeDelay { delay, is_measured: true });
     let soft = soft.map(|delay| HedgeDelay { delay, is_measured: false });
@@ -277,12 +282,12 @@ fn hedge_delays(targets: &Targets, attempt: &Attempt) -> Vec<HedgeDelay> {
 }
 
 /// An answer that has begun.
-struct Spoken {
+struct FirstToken {
     begun: Vec<Result<Delta, Failure>>,
     rest: Deltas,
 }
 
-impl Spoken {
+impl FirstToken {
     fn deltas(self) -> Deltas {
         let Self { begun, mut rest } = self;
         Box::pin(stream! {
@@ -297,7 +302,7 @@ impl Spoken {
 }
 
 /// Runs an attempt up to its first content, which is what a race is about.
-async fn speak<S>(inner: S, attempt: Attempt) -> Result<Spoken, Failure>
+async fn speak<S>(inner: S, attempt: Attempt) -> Result<FirstToken, Failure>
 where
     S: Service<Attempt, Response = Deltas, Error = Failure>,
 {
@@ -315,17 +320,17 @@ where
             }
         }
     }
-    Ok(Spoken { begun, rest })
+    Ok(FirstToken { begun, rest })
 }
 
 /// The second attempt, what was paid for it, and its span.
-struct Second {
+struct HedgeAttempt {
     attempt: Attempt,
     reserved: Reserved,
     span: AttemptSpan,
 }
 
-impl Second {
+impl HedgeAttempt {
     fn start(targets: &Targets, first: &Attempt, index: usize, after: Duration, is_measured: bool) -> Option<Self> {
         let scope = &first.scope;
         let now = Instant::now();
@@ -342,13 +347,13 @@ impl Second {
         let prepared = Preparation { events: vec![body], ..Preparation::default() };
         let trace = span.trace();
         state.say_chosen(&trace, now, "the first target is silent");
-        let (number, wording) = (Arc::default(), Wording::default());
+        let (number, wording) = (Arc::default(), DialectOverrides::default());
         let attempt = Attempt { number, cause, target, state, wording, prepared, trace, ..first.clone() };
         Some(Self { attempt, reserved, span })
     }
 
     /// Relays the second attempt's answer, or its failure: then both have failed.
-    fn relay(self, spoken: Result<Spoken, Failure>) -> Result<Deltas, Failure> {
+    fn relay(self, spoken: Result<FirstToken, Failure>) -> Result<Deltas, Failure> {
         let mut deltas = match spoken {
             Ok(spoken) => spoken.deltas(),
             Err(failure) => {

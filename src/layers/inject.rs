@@ -12,7 +12,7 @@ use tower::{Service, ServiceExt as _};
 use super::{
     BoxFuture, Deltas,
     attempt::{Attempt, Note},
-    resume_text::{asking_for_the_rest, continued, from_its_beginning},
+    resume_text::{continued, from_its_beginning, with_prefill},
 };
 use crate::{
     domain::{
@@ -63,7 +63,7 @@ where
             let attempt = noted(attempt);
             attempt.scope.sends(&attempt.call);
             let continued = continued(&attempt);
-            let attempt = asking_for_the_rest(attempt);
+            let attempt = with_prefill(attempt);
             if !attempt.noted {
                 return Ok(from_its_beginning(continued, inner.oneshot(attempt).await?));
             }
@@ -112,7 +112,7 @@ fn noted(mut attempt: Attempt) -> Attempt {
             attempt.prepared.injection_skipped = Some(reason);
         }
         Placement::Skipped { reason } => skipped(&mut attempt, reason, last),
-        Placement::Placed { call, note, vehicle } => {
+        Placement::Injected { call, note, vehicle } => {
             let vehicle = vehicle.as_str().to_owned();
             let note_bytes = note.len() as u64;
             let body = EventBody::ContextInjected { vehicle: vehicle.clone(), class: last, note_bytes };

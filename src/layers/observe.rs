@@ -11,16 +11,16 @@ use tokio::time::Instant;
 use tower::{Service, ServiceExt as _};
 
 use super::{
-    BoxFuture, ProgressStream,
+    BoxFuture, StepStream,
+    invocation::{InvocationContext, InvocationScope},
     refusals::Refusals,
-    scope::{Incoming, Scope},
     spans::{InvocationSpan, Spans},
 };
 use crate::{
     domain::{
         event::EventBody,
         failure::{Failure, FailureClass},
-        fold::Progress,
+        fold::StreamStep,
         invocation::Outcome,
     },
     events::EventBus,
@@ -64,28 +64,28 @@ impl<S> tower::Layer<S> for ObserveLayer {
 
 // === impl Observe ===
 
-impl<S> Service<Incoming> for Observe<S>
+impl<S> Service<InvocationContext> for Observe<S>
 where
-    S: Service<Arc<Scope>, Response = ProgressStream, Error = Failure> + Clone + Send + 'static,
+    S: Service<Arc<InvocationScope>, Response = StepStream, Error = Failure> + Clone + Send + 'static,
     S::Future: Send,
 {
-    type Response = ProgressStream;
+    type Response = StepStream;
     type Error = Failure;
-    type Future = BoxFuture<Result<ProgressStream, Failure>>;
+    type Future = BoxFuture<Result<StepStream, Failure>>;
 
     fn poll_ready(&mut self, _: &mut std::task::Context<'_>) -> Poll<Result<(), Failure>> {
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, incoming: Incoming) -> Self::Future {
+    fn call(&mut self, incoming: InvocationContext) -> Self::Future {
         let span = self.spans.invocation(incoming.entry, &incoming.invocation);
-        let scope = Arc::new(Scope::new(incoming, span.trace(), self.events.clone()));
+        let scope = Arc::new(InvocationScope::new(incoming, span.trace(), self.events.clone()));
         let (inner, refusals) = (self.inner.clone(), self.refusals.clone());
         Box::pin(async move {
             let max_retries = scope.plan.retry.max_retries;
             let left = scope.invocation.deadline.saturating_duration_since(Instant::now());
             scope.publish(0, None, EventBody::InvocationStarted { deadline_ms: millis(left), max_retries });
-            let watched = Watched { scope: Arc::clone(&scope), span: Some(span), refusals };
+            let watched = InvocationSpanGuard { scope: Arc::clone(&scope), span: Some(span), refusals };
             match inner.oneshot(scope).await {
                 Ok(steps) => Ok(watch(watched, steps)),
                 Err(mut refused) => {
@@ -98,10 +98,10 @@ where
     }
 }
 
-fn watch(mut watched: Watched, mut steps: ProgressStream) -> ProgressStream {
+fn watch(mut watched: InvocationSpanGuard, mut steps: StepStream) -> StepStream {
     Box::pin(stream! {
         while let Some(mut step) = steps.next().await {
-            if let Progress::Terminal(outcome) = &mut step {
+            if let StreamStep::Terminal(outcome) = &mut step {
                 if let Err(failure) = &mut outcome.result {
                     watched.scope.word(failure);
                 }
@@ -113,13 +113,13 @@ fn watch(mut watched: Watched, mut steps: ProgressStream) -> ProgressStream {
 }
 
 /// Sees to it that an invocation has exactly one end, even when its caller just goes away.
-struct Watched {
-    scope: Arc<Scope>,
+struct InvocationSpanGuard {
+    scope: Arc<InvocationScope>,
     span: Option<InvocationSpan>,
     refusals: Refusals,
 }
 
-impl Watched {
+impl InvocationSpanGuard {
     fn end(&mut self, outcome: &Outcome) {
         let Some(span) = self.span.take() else { return };
         let duration_ms = millis(self.scope.started.elapsed());
@@ -159,7 +159,7 @@ impl Watched {
     }
 }
 
-impl Drop for Watched {
+impl Drop for InvocationSpanGuard {
     fn drop(&mut self) {
         if self.span.is_some() {
             let gone = Failure::local(FailureClass::Cancelled, "the caller went away");

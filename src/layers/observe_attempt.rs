@@ -52,7 +52,7 @@ where
     fn call(&mut self, attempt: Attempt) -> Self::Future {
         let inner = self.inner.clone();
         Box::pin(async move {
-            let mut watched = Watched::begin(&attempt);
+            let mut watched = AttemptSpanGuard::begin(&attempt);
             let mut deltas = match inner.oneshot(attempt).await {
                 Ok(deltas) => deltas,
                 Err(failure) => {
@@ -71,7 +71,7 @@ where
 }
 
 /// Sees to it that an attempt has exactly one end.
-struct Watched {
+struct AttemptSpanGuard {
     attempt: Attempt,
     began: Instant,
     first: bool,
@@ -79,7 +79,7 @@ struct Watched {
     over: bool,
 }
 
-impl Watched {
+impl AttemptSpanGuard {
     fn begin(attempt: &Attempt) -> Self {
         attempt.begin();
         if attempt.cause != AttemptCause::Hedge {
@@ -165,7 +165,7 @@ impl Watched {
     }
 }
 
-impl Drop for Watched {
+impl Drop for AttemptSpanGuard {
     fn drop(&mut self) {
         if !self.over {
             let mut gone = Failure::local(FailureClass::Cancelled, "the attempt was cancelled");

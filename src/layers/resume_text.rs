@@ -28,7 +28,7 @@ pub(super) struct Continued {
 }
 
 /// Has the attempt ask for the rest of its text, where it is to.
-pub(super) fn asking_for_the_rest(mut attempt: Attempt) -> Attempt {
+pub(super) fn with_prefill(mut attempt: Attempt) -> Attempt {
     if let Some((held, way)) = &attempt.goes_on {
         attempt.call = Arc::new(request(&attempt.call, held, *way));
     }
@@ -46,7 +46,7 @@ pub(super) fn continued(attempt: &Attempt) -> Option<Continued> {
 pub(super) fn from_its_beginning(continued: Option<Continued>, mut deltas: Deltas) -> Deltas {
     let Some(Continued { stitcher, may_begin_anew, attempt }) = continued else { return deltas };
     Box::pin(stream! {
-        let mut joint = Joint { stitcher, block: None, began_anew: false };
+        let mut joint = StitchedStream { stitcher, block: None, began_anew: false };
         while let Some(item) = deltas.next().await {
             match item {
                 Ok(delta) => {
@@ -76,14 +76,14 @@ fn began_anew(attempt: &Attempt) -> Failure {
 }
 
 /// Where the held text and its continuation meet.
-struct Joint {
+struct StitchedStream {
     stitcher: ContinuationStitcher,
     /// The block that continues the text, and whether it is still open what of it is new.
     block: Option<(u32, bool)>,
     began_anew: bool,
 }
 
-impl Joint {
+impl StitchedStream {
     fn pass(&mut self, delta: Delta) -> Vec<Delta> {
         match (&delta, self.block) {
             (Delta::BlockStart { block, kind: BlockKind::Text }, None) => {
@@ -148,8 +148,8 @@ mod tests {
     use super::*;
     use crate::{domain::completion::FinishReason, policy::continuation::Way};
 
-    fn joint(held: &str, way: Way) -> Joint {
-        Joint { stitcher: ContinuationStitcher::new(held.into(), way), block: None, began_anew: false }
+    fn joint(held: &str, way: Way) -> StitchedStream {
+        StitchedStream { stitcher: ContinuationStitcher::new(held.into(), way), block: None, began_anew: false }
     }
 
     fn play(way: Way, more: &[&str]) -> String {

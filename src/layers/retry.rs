@@ -18,14 +18,14 @@ use tokio::sync::mpsc;
 use tower::{Service, ServiceExt as _};
 
 use self::{
-    decide::{Breaks, Next},
+    decide::{AfterFailure, StreamBreaks},
     extend::Extension,
 };
 use super::{
-    BoxFuture, Deltas, ProgressStream,
-    attempt::Try,
-    delivery::Delivery,
-    scope::Scope,
+    BoxFuture, Deltas, StepStream,
+    assembler::DeltaAssembler,
+    attempt::PendingAttempt,
+    invocation::InvocationScope,
     spans::AttemptSpan,
     targets::{Reserved, Targets},
 };
@@ -33,7 +33,7 @@ use crate::{
     domain::{
         adaptation::Adaptation,
         failure::{Failure, FailureClass, Wait},
-        fold::Progress,
+        fold::StreamStep,
         ids::TargetId,
         invocation::Call,
         message::ModelCall,
@@ -74,32 +74,32 @@ impl<S> tower::Layer<S> for RetryLayer {
 
 // === impl Retry ===
 
-impl<S> Service<Arc<Scope>> for Retry<S>
+impl<S> Service<Arc<InvocationScope>> for Retry<S>
 where
-    S: Service<Try, Response = Deltas, Error = Failure> + Clone + Send + 'static,
+    S: Service<PendingAttempt, Response = Deltas, Error = Failure> + Clone + Send + 'static,
     S::Future: Send + 'static,
 {
-    type Response = ProgressStream;
+    type Response = StepStream;
     type Error = Failure;
-    type Future = BoxFuture<Result<ProgressStream, Failure>>;
+    type Future = BoxFuture<Result<StepStream, Failure>>;
 
     fn poll_ready(&mut self, _: &mut std::task::Context<'_>) -> Poll<Result<(), Failure>> {
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, scope: Arc<Scope>) -> Self::Future {
-        let course = Course::new(self.inner.clone(), self.targets.clone(), scope);
-        Box::pin(async move { Ok(course.run()) })
+    fn call(&mut self, scope: Arc<InvocationScope>) -> Self::Future {
+        let recovery = RetryLoop::new(self.inner.clone(), self.targets.clone(), scope);
+        Box::pin(async move { Ok(recovery.run()) })
     }
 }
 
 /// The course of one invocation.
-struct Course<S> {
+struct RetryLoop<S> {
     inner: S,
     targets: Targets,
-    scope: Arc<Scope>,
+    scope: Arc<InvocationScope>,
     call: Arc<ModelCall>,
-    delivery: Delivery,
+    assembler: DeltaAssembler,
     impossible: bool,
     /// The local refusal that ended recovery after a real failure.
     stopped_by: Option<FailureClass>,
@@ -114,14 +114,14 @@ struct Course<S> {
     previous_wait: Option<Duration>,
     semantic_made: u32,
     parked_rounds: u32,
-    told_parked: Option<parked::Told>,
+    reported_wait: Option<parked::ReportedWait>,
     reserved: Option<Reserved>,
     refusals: u32,
     adapted: bool,
     changes: Vec<(TargetId, Adaptation)>,
-    real: Option<Failure>,
+    last_upstream_failure: Option<Failure>,
     extension: Extension,
-    breaks: Breaks,
+    breaks: StreamBreaks,
     /// What of the last attempt was seen.
     relayed: Relayed,
     /// The last attempt was given up because it said something else than what was sent.
@@ -130,12 +130,12 @@ struct Course<S> {
     attach: Option<UpstreamHandle>,
 }
 
-impl<S> Course<S>
+impl<S> RetryLoop<S>
 where
-    S: Service<Try, Response = Deltas, Error = Failure> + Clone + Send + 'static,
+    S: Service<PendingAttempt, Response = Deltas, Error = Failure> + Clone + Send + 'static,
     S::Future: Send + 'static,
 {
-    fn new(inner: S, targets: Targets, scope: Arc<Scope>) -> Self {
+    fn new(inner: S, targets: Targets, scope: Arc<InvocationScope>) -> Self {
         let call = match &scope.invocation.call {
             Call::Model(call) => Arc::new(inject::repair(call).into_owned()),
             Call::Tool(_) => Arc::default(),
@@ -145,7 +145,7 @@ where
             targets,
             scope,
             call,
-            delivery: Delivery::default(),
+            assembler: DeltaAssembler::default(),
             impossible: false,
             stopped_by: None,
             last: None,
@@ -157,21 +157,21 @@ where
             previous_wait: None,
             semantic_made: 0,
             parked_rounds: 0,
-            told_parked: None,
+            reported_wait: None,
             reserved: None,
             refusals: 0,
             adapted: false,
             changes: Vec::new(),
-            real: None,
+            last_upstream_failure: None,
             extension: Extension::default(),
-            breaks: Breaks::default(),
+            breaks: StreamBreaks::default(),
             relayed: Relayed::Nothing,
             diverged: false,
             attach: None,
         }
     }
 
-    fn run(mut self) -> ProgressStream {
+    fn run(mut self) -> StepStream {
         Box::pin(stream! {
             let Some(mut steps) = self.scope.take_steps() else {
                 yield self.failed(Failure::local(FailureClass::State, "the invocation runs already"), "it runs already");
@@ -180,13 +180,13 @@ where
             let before = self.scope.take_before();
             self.recount(&before.attempts);
             let orphaned = before.attempts.into_iter().next_back().and_then(|record| record.failure);
-            self.delivery = Delivery::after(before.blocks, before.last_block);
+            self.assembler = DeltaAssembler::after(before.blocks, before.last_block);
             if let Some(next) = self.take_up(orphaned, before.upstream) {
                 match next {
-                    Next::Stop(terminal) => { yield terminal; return; }
-                    Next::Whole(_) => {}
-                    Next::Park { said, until, changed } => { for step in said { yield step; } self.stand(until, changed).await; }
-                    Next::Again(said) => for step in said { yield step; },
+                    AfterFailure::Stop(terminal) => { yield terminal; return; }
+                    AfterFailure::Complete(_) => {}
+                    AfterFailure::Park { pending_events, until, changed } => { for step in pending_events { yield step; } self.wait_parked(until, changed).await; }
+                    AfterFailure::Again(pending_events) => for step in pending_events { yield step; },
                 }
             }
             loop {
@@ -200,8 +200,8 @@ where
                         backoff.finish();
                     }
                 }
-                let attempt = self.next_try(trace);
-                self.delivery.begin_attempt();
+                let attempt = self.next_attempt(trace);
+                self.assembler.begin_attempt();
                 let opening = self.inner.clone().oneshot(attempt);
                 tokio::pin!(opening);
                 let opened = loop {
@@ -222,7 +222,7 @@ where
                                 Some(Ok(delta)) => {
                                     if delta.is_content() { self.settle(Settled::Succeeded); }
                                     let number = self.scope.next_number() - 1;
-                                    for step in self.delivery.push(number, delta) {
+                                    for step in self.assembler.push(number, delta) {
                                         yield step;
                                         if self.scope.append_only().take_divergence() {
                                             self.diverged = true;
@@ -240,28 +240,28 @@ where
                     // Now that the attempt is dropped, and its record closed.
                     failure = Some(self.diverged_from_what_was_sent());
                 }
-                while let Some(step) = said(&mut steps) { yield step; }
+                while let Some(step) = pending_events(&mut steps) { yield step; }
                 let next = self.judge(span, failure);
                 match next {
-                    Next::Stop(terminal) => {
-                        for step in self.delivery.flush() { yield step; }
+                    AfterFailure::Stop(terminal) => {
+                        for step in self.assembler.flush() { yield step; }
                         yield terminal;
                         return;
                     }
-                    Next::Whole(said) => {
-                        for step in said { yield step; }
+                    AfterFailure::Complete(pending_events) => {
+                        for step in pending_events { yield step; }
                         yield self.succeeded();
                         return;
                     }
-                    Next::Park { said, until, changed } => { for step in said { yield step; } self.stand(until, changed).await; }
-                    Next::Again(said) => for step in said { yield step; },
+                    AfterFailure::Park { pending_events, until, changed } => { for step in pending_events { yield step; } self.wait_parked(until, changed).await; }
+                    AfterFailure::Again(pending_events) => for step in pending_events { yield step; },
                 }
             }
         })
     }
 
     /// What follows an attempt that ended so.
-    fn judge(&mut self, span: AttemptSpan, failure: Option<Failure>) -> Next {
+    fn judge(&mut self, span: AttemptSpan, failure: Option<Failure>) -> AfterFailure {
         let attached = self.attach.take();
         if !failure.as_ref().is_some_and(|failure| failure.class.is_local_refusal()) {
             // An attempt that Relight refused itself never began: its wait is a part of the next one's.
@@ -279,7 +279,7 @@ where
                 }
                 None => {
                     span.finish_ok(true);
-                    Next::Whole(self.delivery.commit())
+                    AfterFailure::Complete(self.assembler.commit())
                 }
             };
         };
@@ -290,11 +290,11 @@ where
         self.settle(if unused { Settled::NotUsed } else { Settled::Failed });
         let next = self.after_extension(&failure).unwrap_or_else(|| self.decide(failure));
         // One that was not let out yet is still to be made; one that was is never made again.
-        self.attach = attached.filter(|_| refused && matches!(next, Next::Park { .. }));
+        self.attach = attached.filter(|_| refused && matches!(next, AfterFailure::Park { .. }));
         next
     }
 }
 
-fn said(steps: &mut mpsc::UnboundedReceiver<Progress>) -> Option<Progress> {
+fn pending_events(steps: &mut mpsc::UnboundedReceiver<StreamStep>) -> Option<StreamStep> {
     steps.try_recv().ok()
 }

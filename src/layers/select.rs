@@ -9,7 +9,7 @@ use tower::{Service, ServiceExt as _};
 
 use super::{
     BoxFuture, Deltas,
-    attempt::{Attempt, Preparation, Try},
+    attempt::{Attempt, PendingAttempt, Preparation},
     targets::Targets,
 };
 use crate::{
@@ -20,8 +20,8 @@ use crate::{
     },
     policy::{
         continuation,
-        dice::Dice,
         retry::{Availability, Candidate},
+        rng::SeededRng,
         select::{Choice, choose},
     },
 };
@@ -58,7 +58,7 @@ impl<S> tower::Layer<S> for SelectLayer {
 
 // === impl Select ===
 
-impl<S> Service<Try> for Select<S>
+impl<S> Service<PendingAttempt> for Select<S>
 where
     S: Service<Attempt, Response = Deltas, Error = Failure> + Clone + Send + 'static,
     S::Future: Send,
@@ -71,7 +71,7 @@ where
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, asked: Try) -> Self::Future {
+    fn call(&mut self, asked: PendingAttempt) -> Self::Future {
         let inner = self.inner.clone();
         let chosen = self.attempt(&asked);
         Box::pin(async move { inner.oneshot(chosen?).await })
@@ -79,16 +79,16 @@ where
 }
 
 impl<S> Select<S> {
-    fn attempt(&self, asked: &Try) -> Result<Attempt, Failure> {
+    fn attempt(&self, asked: &PendingAttempt) -> Result<Attempt, Failure> {
         let scope = &asked.scope;
         let now = Instant::now();
         let candidates = self.targets.candidates(scope, now);
-        let mut dice = Dice::new(scope.plan.seed, &scope.invocation.id, scope.next_number());
+        let mut rng = SeededRng::new(scope.plan.seed, &scope.invocation.id, scope.next_number());
         let avoid = asked.last.as_ref().filter(|_| asked.avoid_last);
         let chosen = match attached_to(asked) {
             // Nobody else has that answer; the layers below say whether it can be asked now.
             Some(index) => Choice::Target(index),
-            None => choose(&scope.plan.select, &candidates, avoid, asked.hint.as_ref(), &mut dice),
+            None => choose(&scope.plan.select, &candidates, avoid, asked.hint.as_ref(), &mut rng),
         };
         let index = match chosen {
             Choice::Target(index) => index,
@@ -158,7 +158,7 @@ impl<S> Select<S> {
     }
 
     /// The refusal by the first circuit of the route that alone keeps its target from being called.
-    fn by_circuit(&self, asked: &Try, now: Instant, retry_in: Option<Duration>) -> Option<Failure> {
+    fn by_circuit(&self, asked: &PendingAttempt, now: Instant, retry_in: Option<Duration>) -> Option<Failure> {
         let mut states = asked.scope.plan.targets.iter().filter_map(|target| self.targets.state(&target.id));
         let state = states.find(|state| !state.circuit().state().is_closed() && state.closed_for(now).is_none())?;
         // It speaks for all targets, so that none of them counts as the one that refused.
@@ -175,7 +175,7 @@ impl<S> Select<S> {
 }
 
 /// The place, among the route's targets, of the one whose answer is to be read on.
-fn attached_to(asked: &Try) -> Option<usize> {
+fn attached_to(asked: &PendingAttempt) -> Option<usize> {
     let handle = asked.attach.as_ref()?;
     asked.scope.plan.targets.iter().position(|target| target.id == handle.target)
 }

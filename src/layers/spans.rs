@@ -33,8 +33,8 @@ use opentelemetry_sdk::{
 };
 
 pub use self::{
-    attempt::{AttemptSpan, AttemptTrace, Choice},
-    invocation::{Entry, InvocationSpan, InvocationTrace},
+    attempt::{AttemptSpan, AttemptTrace, TargetChoice},
+    invocation::{EntryPoint, InvocationSpan, InvocationTrace},
     wire::{ChatSpan, ChatStart, HttpSpan},
 };
 use crate::domain::{
@@ -55,7 +55,7 @@ pub struct Spans {
 
 /// An open span, shared by its guard and by those who add to it.
 #[derive(Debug, Clone)]
-struct Node {
+struct SpanNode {
     tracer: Option<SdkTracer>,
     captures_content: bool,
     span: Arc<Mutex<Option<Span>>>,
@@ -64,8 +64,8 @@ struct Node {
 
 /// Ends its span on drop, as cancelled unless it was finished.
 #[derive(Debug)]
-struct Guard {
-    node: Node,
+struct SpanGuard {
+    node: SpanNode,
     /// What is said of a span that nobody finished; `None` once somebody did.
     abandoned: Option<&'static [(&'static str, &'static str)]>,
 }
@@ -94,26 +94,26 @@ impl Spans {
         Self::default()
     }
 
-    fn open(&self, builder: SpanBuilder, parent: &Context) -> Node {
+    fn open(&self, builder: SpanBuilder, parent: &Context) -> SpanNode {
         let Some(tracer) = &self.tracer else {
-            return Node::default();
+            return SpanNode::default();
         };
         let span = tracer.build_with_context(builder, parent);
         let context = span.span_context().clone();
         let captures_content = self.captures_content;
-        Node { tracer: Some(tracer.clone()), captures_content, span: Arc::new(Mutex::new(Some(span))), context }
+        SpanNode { tracer: Some(tracer.clone()), captures_content, span: Arc::new(Mutex::new(Some(span))), context }
     }
 }
 
-// === impl Node ===
+// === impl SpanNode ===
 
-impl Default for Node {
+impl Default for SpanNode {
     fn default() -> Self {
         Self { tracer: None, captures_content: false, span: Arc::default(), context: SpanContext::empty_context() }
     }
 }
 
-impl Node {
+impl SpanNode {
     fn child(&self, name: String, kind: SpanKind, attributes: Vec<KeyValue>) -> Self {
         self.open_child(SpanBuilder::from_name(name).with_kind(kind).with_attributes(attributes))
     }
@@ -190,10 +190,10 @@ impl Node {
     }
 }
 
-// === impl Guard ===
+// === impl SpanGuard ===
 
-impl Guard {
-    fn new(node: Node, abandoned: &'static [(&'static str, &'static str)]) -> Self {
+impl SpanGuard {
+    fn new(node: SpanNode, abandoned: &'static [(&'static str, &'static str)]) -> Self {
         Self { node, abandoned: Some(abandoned) }
     }
 
@@ -202,7 +202,7 @@ impl Guard {
     }
 }
 
-impl Drop for Guard {
+impl Drop for SpanGuard {
     fn drop(&mut self) {
         if let Some(abandoned) = self.abandoned {
             self.node.set(abandoned.iter().map(|&(name, value)| KeyValue::new(name, value)));
@@ -211,9 +211,9 @@ impl Drop for Guard {
     }
 }
 
-struct Incoming<'a>(&'a TraceContext);
+struct TraceHeaders<'a>(&'a TraceContext);
 
-impl Extractor for Incoming<'_> {
+impl Extractor for TraceHeaders<'_> {
     fn get(&self, key: &str) -> Option<&str> {
         match key {
             "traceparent" => self.0.traceparent.as_deref(),
@@ -229,7 +229,7 @@ impl Extractor for Incoming<'_> {
 
 /// The caller's span, where it sent one that can be read; else none. Never looks at the thread's current span.
 fn remote_parent(trace: &TraceContext) -> Context {
-    TraceContextPropagator::new().extract_with_context(&Context::new(), &Incoming(trace))
+    TraceContextPropagator::new().extract_with_context(&Context::new(), &TraceHeaders(trace))
 }
 
 /// The first bytes of a message, on one line and cut at a character.

@@ -21,7 +21,7 @@ use tokio::{sync::Notify, time::Instant};
 
 use self::gates::SharedGate;
 pub use self::state::TargetState;
-use super::{BoxFuture, concurrency::Slots, scope::Scope};
+use super::{BoxFuture, concurrency::Slots, invocation::InvocationScope};
 use crate::{
     domain::{circuit::GateKind, clock, failure::Failure, failure::FailureClass, ids::TargetId, target::Target},
     events::EventBus,
@@ -31,7 +31,7 @@ use crate::{
         gates::{Gate, GatePolicy},
         hedge::HedgeShare,
         latency::{GUESSED_P50, Latency},
-        retry::{Availability, Candidate, Cost, remedies},
+        retry::{Availability, Candidate, Cost, recovery_options},
         retry_budget::{BudgetPolicy, Reservation, RetryBudget, Settled},
     },
 };
@@ -63,11 +63,11 @@ pub struct SharedPolicies {
 /// Every target of the process; cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Targets {
-    shared: Arc<Shared>,
+    shared: Arc<TargetTable>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct TargetTable {
     states: ArcSwap<HashMap<TargetId, Arc<TargetState>>>,
     events: EventBus,
     parked: AtomicUsize,
@@ -80,7 +80,7 @@ impl Targets {
     /// A registry of these targets.
     pub fn new(events: EventBus, specs: &[TargetSpec], shared: &SharedPolicies) -> Self {
         let targets = Self {
-            shared: Arc::new(Shared {
+            shared: Arc::new(TargetTable {
                 states: ArcSwap::default(),
                 events,
                 parked: AtomicUsize::new(0),
@@ -164,7 +164,7 @@ impl Targets {
     }
 
     /// The targets of an invocation's route as a planner sees them now, in the route's order.
-    pub fn candidates(&self, scope: &Scope, now: Instant) -> Vec<Candidate> {
+    pub fn candidates(&self, scope: &InvocationScope, now: Instant) -> Vec<Candidate> {
         let attempts = scope.attempts();
         let states = self.shared.states.load();
         let candidate = |target: &Arc<Target>| {
@@ -212,7 +212,7 @@ impl Targets {
                 candidate.larger_window = has_larger_window(target, by);
                 candidate.other_credential = (&by.provider, &by.credential) != (&target.provider, &target.credential);
                 let noted = (record.note_refused || record.adaptation.is_some()) && by.id == target.id;
-                let admitted = remedies(&scope.plan.retry, failure).admits(&candidate, by.id == target.id);
+                let admitted = recovery_options(&scope.plan.retry, failure).admits(&candidate, by.id == target.id);
                 candidate.ruled_out |= !admitted && !noted;
             }
             candidate
@@ -222,13 +222,13 @@ impl Targets {
 
     /// What an invocation ends with that no target can serve: the failure that closed the gate of the first one which is
     /// closed so.
-    pub fn refusal(&self, scope: &Scope) -> Option<Failure> {
+    pub fn refusal(&self, scope: &InvocationScope) -> Option<Failure> {
         let now = Instant::now();
         scope.plan.targets.iter().find_map(|target| self.state(&target.id)?.refusal(now))
     }
 
     /// Whether a target other than this one of the same route could take over now.
-    pub fn alternative_healthy(&self, scope: &Scope, but: &TargetId, now: Instant) -> bool {
+    pub fn alternative_healthy(&self, scope: &InvocationScope, but: &TargetId, now: Instant) -> bool {
         let states = self.shared.states.load();
         scope.plan.targets.iter().filter(|target| target.id != *but).any(|target| {
             states
@@ -238,7 +238,7 @@ impl Targets {
     }
 
     /// Whether a target other than this one of the same route is well and can take over now, or once a gate opens.
-    pub fn alternative_returns(&self, scope: &Scope, but: &TargetId, now: Instant) -> bool {
+    pub fn alternative_returns(&self, scope: &InvocationScope, but: &TargetId, now: Instant) -> bool {
         let states = self.shared.states.load();
         let mut others = scope.plan.targets.iter().filter(|target| target.id != *but);
         others.any(|target| {
@@ -268,7 +268,7 @@ impl Targets {
 
     /// Parks an invocation until something changes at a target; `None` when too many are parked already, or
     /// the time is too short to stand in line. The place is held by the future.
-    pub fn park(&self, scope: &Arc<Scope>, target: &TargetId, now: Instant) -> Option<Parked> {
+    pub fn park(&self, scope: &Arc<InvocationScope>, target: &TargetId, now: Instant) -> Option<Parked> {
         let place = ParkingPlace::take(&self.shared)?;
         let state = self.state(target)?;
         // What is closed is waited for: a place in line is of no use while the circuit is open.
@@ -349,11 +349,11 @@ impl Drop for Reserved {
 
 /// A place among the parked invocations.
 struct ParkingPlace {
-    shared: Arc<Shared>,
+    shared: Arc<TargetTable>,
 }
 
 impl ParkingPlace {
-    fn take(shared: &Arc<Shared>) -> Option<Self> {
+    fn take(shared: &Arc<TargetTable>) -> Option<Self> {
         let max = shared.max_parked.load(Ordering::Relaxed);
         let taken = shared.parked.fetch_add(1, Ordering::Relaxed);
         let place = Self { shared: Arc::clone(shared) };

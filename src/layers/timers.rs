@@ -18,7 +18,7 @@ use crate::{
         completion::Delta,
         failure::{ProviderError, TransportFault},
         units,
-        wire::{DeltaStream, WireCall},
+        wire::{DeltaStream, ProviderRequest},
     },
     policy::timers::TimersPolicy,
 };
@@ -73,7 +73,7 @@ impl<S> tower::Layer<S> for TimersLayer {
 
 impl<S> Service<Attempt> for Timers<S>
 where
-    S: Service<WireCall, Response = DeltaStream, Error = ProviderError> + Clone + Send + 'static,
+    S: Service<ProviderRequest, Response = DeltaStream, Error = ProviderError> + Clone + Send + 'static,
     S::Future: Send,
 {
     type Response = DeltaStream;
@@ -180,8 +180,8 @@ impl Throughput {
     }
 }
 
-fn wire_call(attempt: Attempt, idle: Duration) -> WireCall {
-    WireCall {
+fn wire_call(attempt: Attempt, idle: Duration) -> ProviderRequest {
+    ProviderRequest {
         invocation: attempt.scope.invocation.id.clone(),
         attempt: attempt.number(),
         target: attempt.target,
@@ -190,7 +190,7 @@ fn wire_call(attempt: Attempt, idle: Duration) -> WireCall {
         deadline: attempt.deadline,
         idle: Some(idle),
         trace: attempt.outgoing,
-        tether: attempt.scope.tether().clone(),
+        background: attempt.scope.background().clone(),
         attach: attempt.attach,
     }
 }

@@ -80,7 +80,7 @@ pub fn find(facts: &ProviderError, failure: &Failure, call: &ModelCall) -> Optio
     let said = Said::of(facts);
     // Judged by its words alone, such a refusal may pass as one of a key: it is told apart by what was sent.
     if is_signed && matches(&NOT_VERIFIED, &said.words) {
-        Some(Adaptation::LeaveOutReasoning)
+        Some(Adaptation::DropReasoning)
     } else if is_unfit {
         output_limit_field(&said, call)
             .or_else(|| limit::other_limit(&said.words, call))
@@ -176,10 +176,10 @@ fn left_out(said: &Said, call: &ModelCall) -> Option<Adaptation> {
     }
     let is_refused = |parameter: &Parameter| parameter.is_in(call) && said.refuses(names(*parameter));
     if let Some(parameter) = order.into_iter().find(is_refused) {
-        return Some(Adaptation::LeaveOut { parameter });
+        return Some(Adaptation::DropParameter { parameter });
     }
     let field = call.extra.keys().find(|key| DISPENSABLE.contains(&key.as_str()) && said.refuses(&[key.as_str()]))?;
-    Some(Adaptation::LeaveOutExtra { field: field.clone() })
+    Some(Adaptation::DropExtra { field: field.clone() })
 }
 
 /// What a parameter is called on the wires, in lower case.

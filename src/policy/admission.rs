@@ -36,7 +36,7 @@ pub struct AdmissionPolicy {
 pub struct Admission {
     policy: AdmissionPolicy,
     in_flight: u32,
-    tenants: HashMap<TenantId, Presence>,
+    tenants: HashMap<TenantId, TenantLoad>,
 }
 
 /// Refused: too much work.
@@ -60,7 +60,7 @@ pub enum ShedReason {
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Presence {
+struct TenantLoad {
     in_flight: u32,
     last_seen: Instant,
 }
@@ -128,7 +128,7 @@ impl Admission {
     /// `Shed`, with the time to come back, when there is no room for this tenant.
     pub fn try_enter(&mut self, tenant: &TenantId, now: Instant) -> Result<(), Shed> {
         self.sweep(now);
-        let presence = self.tenants.entry(tenant.clone()).or_insert(Presence { in_flight: 0, last_seen: now });
+        let presence = self.tenants.entry(tenant.clone()).or_insert(TenantLoad { in_flight: 0, last_seen: now });
         presence.last_seen = now;
         let own = presence.in_flight;
         if let Some(reason) = self.refusal(own, now) {
@@ -164,7 +164,7 @@ impl Admission {
 
     /// Why a tenant with `own` in flight may not come in now.
     fn refusal(&self, own: u32, now: Instant) -> Option<ShedReason> {
-        if self.policy.max_in_flight_per_tenant.is_some_and(|most| own >= most) {
+        if self.policy.max_in_flight_per_tenant.is_some_and(|max| own >= max) {
             return Some(ShedReason::TenantLimit);
         }
         if self.in_flight >= self.policy.max_in_flight {
@@ -192,9 +192,9 @@ impl Admission {
     }
 }
 
-// === impl Presence ===
+// === impl TenantLoad ===
 
-impl Presence {
+impl TenantLoad {
     /// Whether the tenant has work in flight, or came a short while ago and may come back as it was told.
     fn claims(&self, policy: &AdmissionPolicy, now: Instant) -> bool {
         self.in_flight > 0 || now.saturating_duration_since(self.last_seen) <= policy.retry_in * CLAIM_ROUNDS

@@ -44,7 +44,7 @@ pub struct Unusable {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Checked {
     /// In all that was required of it.
-    Whole,
+    Complete,
     /// Not in its shape, for this reason.
     Unchecked(&'static str),
 }
@@ -91,11 +91,11 @@ impl AnswerCheck {
         if self.bytes > MAX_CHECKED_BYTES {
             return Ok(TOO_LONG);
         }
-        let Some(finish) = self.finish else { return Ok(Checked::Whole) };
+        let Some(finish) = self.finish else { return Ok(Checked::Complete) };
         if matches!(finish, FinishReason::ContentFilter | FinishReason::Refusal | FinishReason::Paused) {
-            return Ok(Checked::Whole);
+            return Ok(Checked::Complete);
         }
-        let mut checked = Checked::Whole;
+        let mut checked = Checked::Complete;
         for (kind, text) in self.blocks.values() {
             if let BlockKind::ToolCall { name, .. } = kind {
                 checked = checked.and(self.tool_call(name, text, finish)?);
@@ -119,7 +119,7 @@ impl AnswerCheck {
             };
             return Err(Unusable { finding, words: words.to_owned() });
         }
-        if refused { Ok(Checked::Whole) } else { self.shape(&text, finish) }
+        if refused { Ok(Checked::Complete) } else { self.shape(&text, finish) }
     }
 
     /// Judges a block that is whole: a tool call must name a tool and fit its schema.
@@ -130,7 +130,7 @@ impl AnswerCheck {
         match self.blocks.get(&block) {
             Some((BlockKind::ToolCall { .. }, _)) if self.bytes > MAX_CHECKED_BYTES => Ok(TOO_LONG),
             Some((BlockKind::ToolCall { name, .. }, text)) => self.tool_call(name, text, FinishReason::ToolCalls),
-            Some(_) | None => Ok(Checked::Whole),
+            Some(_) | None => Ok(Checked::Complete),
         }
     }
 
@@ -161,7 +161,7 @@ impl AnswerCheck {
         let tool = name.to_owned();
         let Some(definition) = self.call.tools.iter().find(|tool| tool.name == name) else {
             if self.call.tools.is_empty() {
-                return Ok(Checked::Whole);
+                return Ok(Checked::Complete);
             }
             let words = format!("the tool `{name}` does not exist");
             return Err(Unusable { finding: Finding::UnknownTool { tool }, words });
@@ -192,7 +192,7 @@ impl AnswerCheck {
 
     fn shape(&self, text: &str, finish: FinishReason) -> Result<Checked, Unusable> {
         let schema = match &self.call.response_format {
-            ResponseFormat::Text => return Ok(Checked::Whole),
+            ResponseFormat::Text => return Ok(Checked::Complete),
             ResponseFormat::JsonObject => None,
             ResponseFormat::JsonSchema { schema, .. } => Some(schema),
         };
@@ -202,7 +202,7 @@ impl AnswerCheck {
                 if finish == FinishReason::Length { Finding::OutputLimit } else { Finding::NotJson { line, column } };
             Unusable { finding, words: format!("the answer is not JSON: line {line}, column {column}") }
         })?;
-        match schema.map_or(Ok(Checked::Whole), |schema| compare(schema, &value)) {
+        match schema.map_or(Ok(Checked::Complete), |schema| compare(schema, &value)) {
             Ok(checked) => Ok(checked),
             Err(mismatch) => {
                 let words =
@@ -218,7 +218,7 @@ impl AnswerCheck {
 impl Checked {
     /// Both together: what was left unchecked in either.
     fn and(self, other: Self) -> Self {
-        if self == Self::Whole { other } else { self }
+        if self == Self::Complete { other } else { self }
     }
 }
 
@@ -228,7 +228,7 @@ fn compare(schema: &str, value: &Value) -> Result<Checked, Mismatch> {
     if schema.len() > MAX_SCHEMA_BYTES {
         return Ok(TOO_COSTLY);
     }
-    let Ok(schema) = serde_json::from_str::<Value>(schema) else { return Ok(Checked::Whole) };
+    let Ok(schema) = serde_json::from_str::<Value>(schema) else { return Ok(Checked::Complete) };
     if !budget::affords(&schema, value) {
         return Ok(TOO_COSTLY);
     }
@@ -237,9 +237,9 @@ fn compare(schema: &str, value: &Value) -> Result<Checked, Mismatch> {
         .size_limit(MAX_PATTERN_BYTES)
         .dfa_size_limit(MAX_PATTERN_BYTES);
     let Ok(validator) = jsonschema::options().with_pattern_options(patterns).build(&schema) else {
-        return Ok(Checked::Whole);
+        return Ok(Checked::Complete);
     };
-    let Err(error) = validator.validate(value) else { return Ok(Checked::Whole) };
+    let Err(error) = validator.validate(value) else { return Ok(Checked::Complete) };
     if matches!(error.kind(), ValidationErrorKind::BacktrackLimitExceeded { .. }) {
         return Ok(TOO_COSTLY);
     }

@@ -66,19 +66,19 @@ impl Default for Backoff {
 }
 
 impl Backoff {
-    /// The wait before retry number `retry` (1 for the first), where `previous` was the wait before it and `dice` is
+    /// The wait before retry number `retry` (1 for the first), where `previous` was the wait before it and `rng` is
     /// a throw of 0 (included) to 1 (excluded).
     #[must_use]
-    pub fn wait(&self, retry: u32, previous: Option<Duration>, dice: f64) -> Duration {
+    pub fn wait(&self, retry: u32, previous: Option<Duration>, rng: f64) -> Duration {
         let whole = self.exponential(retry);
         match self.jitter {
             Jitter::None => whole,
-            Jitter::Additive => whole + whole.mul_f64(self.jitter_share * dice),
-            Jitter::Full => whole.mul_f64(dice),
-            Jitter::Equal => whole.mul_f64(0.5 + 0.5 * dice),
+            Jitter::Additive => whole + whole.mul_f64(self.jitter_share * rng),
+            Jitter::Full => whole.mul_f64(rng),
+            Jitter::Equal => whole.mul_f64(0.5 + 0.5 * rng),
             Jitter::Decorrelated => {
                 let upper = previous.unwrap_or(self.base).saturating_mul(3).clamp(self.base, self.cap.max(self.base));
-                self.base.saturating_add(upper.saturating_sub(self.base).mul_f64(dice)).min(self.cap)
+                self.base.saturating_add(upper.saturating_sub(self.base).mul_f64(rng)).min(self.cap)
             }
         }
     }
@@ -121,9 +121,9 @@ mod tests {
 
     use super::*;
 
-    fn seconds(jitter: Jitter, dice: f64) -> Vec<f64> {
+    fn seconds(jitter: Jitter, rng: f64) -> Vec<f64> {
         let backoff = Backoff { jitter, ..Backoff::default() };
-        (1..=7).map(|retry| backoff.wait(retry, None, dice).as_secs_f64()).collect()
+        (1..=7).map(|retry| backoff.wait(retry, None, rng).as_secs_f64()).collect()
     }
 
     #[test]
@@ -133,7 +133,7 @@ mod tests {
 
     #[test]
     fn jitter_spreads_a_wait_by_its_kind() {
-        for (jitter, dice, first, last) in [
+        for (jitter, rng, first, last) in [
             (Jitter::Additive, 0.0, 1.0, 32.0),
             (Jitter::Additive, 0.5, 1.125, 36.0),
             (Jitter::Full, 0.0, 0.0, 0.0),
@@ -143,8 +143,8 @@ mod tests {
             (Jitter::Decorrelated, 0.0, 1.0, 1.0),
             (Jitter::Decorrelated, 0.5, 2.0, 2.0),
         ] {
-            let waits = seconds(jitter, dice);
-            assert_eq!((waits[0], waits[6]), (first, last), "{jitter:?} at {dice}");
+            let waits = seconds(jitter, rng);
+            assert_eq!((waits[0], waits[6]), (first, last), "{jitter:?} at {rng}");
         }
     }
 
@@ -175,7 +175,7 @@ mod tests {
         #[test]
         fn no_wait_is_longer_than_the_cap_and_its_jitter(
             retry in 0_u32..=u32::MAX,
-            dice in 0.0..1.0_f64,
+            rng in 0.0..1.0_f64,
             base in 1_u64..60_000,
             cap in 1_u64..300_000,
             previous in proptest::option::of(0_u64..10_000_000),
@@ -185,7 +185,7 @@ mod tests {
                 [Jitter::None, Jitter::Additive, Jitter::Full, Jitter::Equal, Jitter::Decorrelated][kind];
             let cap = Duration::from_millis(cap);
             let backoff = Backoff { base: Duration::from_millis(base), cap, jitter, ..Backoff::default() };
-            let wait = backoff.wait(retry, previous.map(Duration::from_millis), dice);
+            let wait = backoff.wait(retry, previous.map(Duration::from_millis), rng);
             let longest = if jitter == Jitter::Additive { cap.mul_f64(1.25) } else { cap };
             prop_assert!(wait <= longest, "{wait:?} is longer than {longest:?}");
         }

@@ -9,14 +9,14 @@
 //! It has no clock, no dice and no lock, and never waits: all three are the layer's. It counts nothing that says nothing
 //! about the target: a caller's mistakes, limits, early cancels and Relight's own refusals leave no trace.
 
-mod course;
-mod ledger;
-mod moves;
+mod admission_queue;
+mod outcome_window;
 mod permit;
 mod recovery;
 mod setting;
 mod signal;
-mod tally;
+mod transition_log;
+mod transitions;
 mod view;
 
 use std::{sync::Arc, time::Duration};
@@ -24,17 +24,17 @@ use std::{sync::Arc, time::Duration};
 use tokio::time::Instant;
 
 use self::{
-    ledger::Ledger,
-    moves::{By, Moves},
+    admission_queue::AdmissionQueue,
+    outcome_window::{OutcomeWindow, Sliding},
     permit::ANSWERED,
-    recovery::{Probes, Ramp},
-    tally::{Sliding, Tally},
+    recovery::{HalfOpenProbes, RecoveryRamp},
+    transition_log::{TransitionLog, Trigger},
 };
 pub use self::{
     permit::{Peek, Permit, Reject},
     setting::{CircuitMode, CircuitPolicy},
     signal::{FailKind, Signal},
-    view::{CircuitSnapshot, CircuitState, Forced, Moved, Transition, opened_words},
+    view::{CircuitSnapshot, CircuitState, Forced, Transition, TransitionKind, opened_words},
 };
 use crate::domain::event::Evidence;
 
@@ -44,7 +44,7 @@ pub struct ReportContext {
     /// The time.
     pub now: Instant,
     /// A random number, 0 to 1.
-    pub dice: f64,
+    pub rng: f64,
     /// Whether another target could take the calls.
     pub alternative_healthy: bool,
 }
@@ -58,8 +58,8 @@ pub struct Circuit {
     state: State,
     generation: u64,
     streak: u32,
-    ledger: Ledger,
-    tally: Tally,
+    queue: AdmissionQueue,
+    window: OutcomeWindow,
     arrivals: Sliding<u32>,
     degraded: bool,
     /// Calls per second before the circuit opened.
@@ -74,17 +74,17 @@ pub struct Circuit {
     stale_reports: u64,
     /// Time never runs backwards here, even when callers read their clocks before they got the lock.
     latest: Option<Instant>,
-    dice: f64,
+    rng: f64,
     alternative_healthy: bool,
-    moves: Moves,
+    moves: TransitionLog,
 }
 
 #[derive(Debug)]
 enum State {
     Closed,
     Open { until: Instant },
-    HalfOpen(Probes),
-    Recovering(Ramp),
+    HalfOpen(HalfOpenProbes),
+    Recovering(RecoveryRamp),
     ForcedOpen,
     ForcedClosed,
 }
@@ -99,8 +99,8 @@ impl Circuit {
             state: State::Closed,
             generation: 0,
             streak: 0,
-            ledger: Ledger::default(),
-            tally: Tally::new(&policy),
+            queue: AdmissionQueue::default(),
+            window: OutcomeWindow::new(&policy),
             arrivals: Sliding::new(policy.window),
             degraded: false,
             usual_rate: 0.0,
@@ -110,9 +110,9 @@ impl Circuit {
             last_answered: None,
             stale_reports: 0,
             latest: None,
-            dice: 0.5,
+            rng: 0.5,
             alternative_healthy: false,
-            moves: Moves::default(),
+            moves: TransitionLog::default(),
             policy,
         }
     }
@@ -131,7 +131,7 @@ impl Circuit {
             CircuitMode::Off => !matches!(self.state, State::Closed),
         };
         if stuck {
-            self.close(By::Itself);
+            self.close(Trigger::Itself);
         }
     }
 
@@ -154,13 +154,13 @@ impl Circuit {
     ///
     /// # Errors
     /// [`Reject`] when the circuit is open, its probes are out, or the call is beyond the share of a recovery's stage.
-    pub fn admit(&mut self, now: Instant, dice: f64) -> Result<Permit, Reject> {
-        self.dice = dice;
+    pub fn admit(&mut self, now: Instant, rng: f64) -> Result<Permit, Reject> {
+        self.rng = rng;
         let now = self.settle(now);
         if let State::Open { until } = self.state
             && now >= until
         {
-            self.go(State::HalfOpen(Probes::default()), By::Itself, Transition::HalfOpen);
+            self.go(State::HalfOpen(HalfOpenProbes::default()), Trigger::Itself, TransitionKind::HalfOpen);
         }
         let half_open_retry = match &self.state {
             State::HalfOpen(probes) => self.half_open_retry(probes, now),
@@ -174,7 +174,7 @@ impl Circuit {
                 if half_open_retry > now {
                     return Err(Reject { retry_in: half_open_retry - now });
                 }
-                let seq = self.ledger.skip();
+                let seq = self.queue.skip();
                 probes.grant(now, seq, &self.policy);
                 Ok(Permit::new(self.generation, seq, true))
             }
@@ -190,8 +190,8 @@ impl Circuit {
 
     /// Takes what an attempt tells. The first verdict of a permit wins, and after a first token one failure more (the
     /// answer was cut); everything else about it is ignored, and so is every report of an earlier generation.
-    pub fn report(&mut self, permit: &Permit, signal: Signal, context: ReportContext) -> Vec<Moved> {
-        self.dice = context.dice;
+    pub fn report(&mut self, permit: &Permit, signal: Signal, context: ReportContext) -> Vec<Transition> {
+        self.rng = context.rng;
         self.alternative_healthy = context.alternative_healthy;
         // What is overdue is overdue, even when its report is just coming in.
         let now = self.settle(context.now);
@@ -205,8 +205,8 @@ impl Circuit {
     }
 
     /// Settles what is overdue: silent attempts, expired leases, a stage whose time is over.
-    pub fn tick(&mut self, now: Instant, dice: f64, alternative_healthy: bool) -> Vec<Moved> {
-        self.dice = dice;
+    pub fn tick(&mut self, now: Instant, rng: f64, alternative_healthy: bool) -> Vec<Transition> {
+        self.rng = rng;
         self.alternative_healthy = alternative_healthy;
         let now = self.settle(now);
         self.weigh(now);
@@ -214,22 +214,25 @@ impl Circuit {
     }
 
     /// The changes that nobody has heard of yet; empty and free of cost when there are none. Ask after `peek` and `admit`.
-    pub fn drain(&mut self) -> Vec<Moved> {
+    pub fn drain(&mut self) -> Vec<Transition> {
         self.moves.take()
     }
 
     /// Does what an operator demands.
-    pub fn force(&mut self, forced: Forced, now: Instant) -> Vec<Moved> {
+    pub fn force(&mut self, forced: Forced, now: Instant) -> Vec<Transition> {
         let now = self.settle(now);
         match forced {
             Forced::Open => {
-                let opened =
-                    Transition::Opened { evidence: self.evidence(), retry_in: None, reason: "forced by an operator" };
-                self.go(State::ForcedOpen, By::Operator, opened);
+                let opened = TransitionKind::Opened {
+                    evidence: self.evidence(),
+                    retry_in: None,
+                    reason: "forced by an operator",
+                };
+                self.go(State::ForcedOpen, Trigger::Operator, opened);
             }
             Forced::Closed => {
                 self.streak = 0;
-                self.go(State::ForcedClosed, By::Operator, Transition::Closed);
+                self.go(State::ForcedClosed, Trigger::Operator, TransitionKind::Closed);
             }
             Forced::Auto => match self.state {
                 // The target may still be ill: the next call is a probe.
@@ -242,9 +245,9 @@ impl Circuit {
     }
 
     /// Closes the circuit, whatever held it open, and forgets its evidence.
-    pub fn reset(&mut self, now: Instant) -> Vec<Moved> {
+    pub fn reset(&mut self, now: Instant) -> Vec<Transition> {
         self.settle(now);
-        self.close(By::Operator);
+        self.close(Trigger::Operator);
         self.drain()
     }
 

@@ -33,9 +33,9 @@ mod waits;
 pub use self::user::{RuleFault, UserRule};
 
 use self::{
-    engine::{Engine, Found, Scene},
-    evidence::Evidence,
-    reading::Reading,
+    engine::{Found, RuleContext, RuleEngine},
+    evidence::NumericEvidence,
+    reading::NormalizedText,
     user::UserRules,
 };
 
@@ -45,12 +45,12 @@ const MESSAGE_BYTES: usize = 400;
 const FACT_BYTES: usize = 120;
 
 /// The built-in rules, shared by every classifier; compiled when the first failure is judged, so that a start costs nothing.
-static RULES: LazyLock<Engine> = LazyLock::new(|| Engine::new(rule::embedded()));
+static RULES: LazyLock<RuleEngine> = LazyLock::new(|| RuleEngine::new(rule::embedded()));
 
 /// The rules, compiled: immutable, shared behind an `Arc`; only the rules of the configuration are its own.
 #[derive(Debug)]
 pub struct Classifier {
-    engine: &'static LazyLock<Engine>,
+    engine: &'static LazyLock<RuleEngine>,
     user: UserRules,
 }
 
@@ -117,7 +117,7 @@ impl Classifier {
     #[must_use]
     pub fn classify(&self, error: &ProviderError, now: Timestamp) -> Verdict {
         let reading = &read(error);
-        let evidence = Evidence::gather(error, reading);
+        let evidence = NumericEvidence::gather(error, reading);
         if let Some(found) = self.user.find(error, reading, &evidence) {
             let wait = found.retry_after.or_else(|| waits::stated(error, reading, found.judgement.class, now));
             return found.judgement.into_verdict(error, reading, wait);
@@ -143,8 +143,8 @@ impl Classifier {
         judgement.into_verdict(error, reading, wait)
     }
 
-    fn judge(&self, error: &ProviderError, reading: &Reading, evidence: &Evidence) -> Judgement {
-        let scene = Scene {
+    fn judge(&self, error: &ProviderError, reading: &NormalizedText, evidence: &NumericEvidence) -> Judgement {
+        let scene = RuleContext {
             provider: &error.provider,
             surface: error.surface,
             status: evidence.status(),
@@ -178,8 +178,8 @@ impl Classifier {
 }
 
 /// Reads all texts of a failure.
-fn read(error: &ProviderError) -> Reading {
-    let mut reading = Reading::default();
+fn read(error: &ProviderError) -> NormalizedText {
+    let mut reading = NormalizedText::default();
     for text in [error.body.as_deref(), error.message.as_deref()].into_iter().flatten() {
         reading.add(text);
     }
@@ -192,7 +192,7 @@ fn read(error: &ProviderError) -> Reading {
 /// Longest wait that a caller on line can sit out.
 const ONLINE: std::time::Duration = std::time::Duration::from_mins(10);
 
-fn by_grpc(error: &ProviderError, evidence: &Evidence) -> Option<Judgement> {
+fn by_grpc(error: &ProviderError, evidence: &NumericEvidence) -> Option<Judgement> {
     let code = error.grpc_status.or(evidence.grpc)?;
     let (class, detail, retry) = status::grpc(code)?;
     Some(Judgement {
@@ -225,7 +225,7 @@ fn by_fault(fault: TransportFault) -> Judgement {
     Judgement { class, detail: None, retry, fallback: None, rule: Cow::Borrowed("fault"), fact: format!("{fault:?}") }
 }
 
-fn fact(reading: &Reading, (from, to): (usize, usize)) -> String {
+fn fact(reading: &NormalizedText, (from, to): (usize, usize)) -> String {
     if to == 0 {
         return "a numeric code".to_owned();
     }
@@ -245,7 +245,7 @@ fn stated_retry(error: &ProviderError, class: FailureClass) -> Option<bool> {
 // === impl Judgement ===
 
 impl Judgement {
-    fn into_verdict(self, error: &ProviderError, reading: &Reading, wait: Option<Wait>) -> Verdict {
+    fn into_verdict(self, error: &ProviderError, reading: &NormalizedText, wait: Option<Wait>) -> Verdict {
         let tool = error.surface == Surface::Tool;
         let fallback = self.fallback.unwrap_or_else(|| self.class.fallback_helps(self.detail));
         let told = wait.and_then(words::spoken);

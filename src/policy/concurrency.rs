@@ -53,12 +53,12 @@ pub struct Limiter {
     /// Of the last outcomes, how many were answers, and how many pushed back.
     recent: (u32, u32),
     /// What was known before the decreases of a short while ago.
-    before: Option<Before>,
+    before: Option<BeforeDecrease>,
 }
 
 /// An attempt that was told that it is too much.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct PushBack {
+pub struct OverloadSignal {
     /// When it was sent.
     pub began: Instant,
     /// How many attempts are in flight.
@@ -67,7 +67,7 @@ pub struct PushBack {
 
 /// What was known before some decreases that are about the same trouble.
 #[derive(Debug, Clone, Copy, PartialEq)]
-struct Before {
+struct BeforeDecrease {
     limit: u32,
     fast_below: u32,
     /// When the last of the decreases was.
@@ -80,7 +80,7 @@ const FEW: u32 = 16;
 /// within a few of them.
 const FAST: u32 = 2;
 /// How many words there must be to one answer; with more answers than that, the words are chance.
-const WORDS_TO_ONE: u32 = 4;
+const MIN_OVERLOADS_PER_SUCCESS: u32 = 4;
 /// By which part of itself a limit grows for each limit-many successes.
 const ROUND_SHARE: u32 = 16;
 /// How many outcomes are remembered at least.
@@ -177,18 +177,21 @@ impl Limiter {
     /// The target said that it is too much. That changes nothing when it is said of an attempt that began before the last
     /// decrease had lasted for a median first token (`p50`), when less than half of the limit is used, or when the target
     /// answers one call in five: chance makes errors. The first time, the limit is what is in flight.
-    pub fn on_back_pressure(&mut self, now: Instant, p50: Duration, word: PushBack) {
+    pub fn on_back_pressure(&mut self, now: Instant, p50: Duration, word: OverloadSignal) {
         self.remember(0, 1);
         let (answers, words) = self.recent;
-        let by_chance = words < answers.saturating_mul(WORDS_TO_ONE);
+        let by_chance = words < answers.saturating_mul(MIN_OVERLOADS_PER_SUCCESS);
         let is_first = self.fast_below == u32::MAX;
         let limit = if is_first { self.limit.min(word.in_flight.max(FEW)) } else { self.limit };
         if self.is_old(word.began) || by_chance || word.in_flight.saturating_mul(2) < limit {
             return;
         }
-        let before =
-            self.before_trouble(now).unwrap_or(Before { limit: self.limit, fast_below: self.fast_below, last: now });
-        self.before = Some(Before { last: now, ..before });
+        let before = self.before_trouble(now).unwrap_or(BeforeDecrease {
+            limit: self.limit,
+            fast_below: self.fast_below,
+            last: now,
+        });
+        self.before = Some(BeforeDecrease { last: now, ..before });
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a ratio of a u32 is within u32")]
         let lowered = (f64::from(limit) * self.policy.decrease) as u32;
         self.limit = lowered.max(self.policy.min);
@@ -233,7 +236,7 @@ impl Limiter {
     }
 
     /// What was known before the decreases that are about the same trouble as now.
-    fn before_trouble(&self, now: Instant) -> Option<Before> {
+    fn before_trouble(&self, now: Instant) -> Option<BeforeDecrease> {
         self.before.filter(|before| now.saturating_duration_since(before.last) < SAME_TROUBLE)
     }
 

@@ -38,12 +38,12 @@ pub struct Item {
     pub message: Option<String>,
     /// The labels, where the item has them.
     #[serde(flatten)]
-    pub labels: Option<Labels>,
+    pub labels: Option<Annotation>,
 }
 
 /// What an annotator said.
 #[derive(Debug, Clone, Deserialize)]
-pub struct Labels {
+pub struct Annotation {
     /// The class.
     pub class: String,
     /// Classes that a careful reader could defend, too.
@@ -85,7 +85,7 @@ pub struct Prediction {
 
 /// Right answers out of all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Tally {
+pub struct HitCount {
     /// Right answers.
     pub right: usize,
     /// All answers.
@@ -113,19 +113,19 @@ pub struct Score {
     /// Items with labels.
     pub items: usize,
     /// The class itself.
-    pub strict: Tally,
+    pub strict: HitCount,
     /// The class, or one that could be defended.
-    pub lenient: Tally,
+    pub lenient: HitCount,
     /// The detail, of items labelled invalid requests.
-    pub detail: Tally,
+    pub detail: HitCount,
     /// Whether a retry helps.
-    pub retryable: Tally,
+    pub retryable: HitCount,
     /// Whether another target helps.
-    pub fallback: Tally,
+    pub fallback: HitCount,
     /// The wait, of items that state one or were said to.
-    pub waits: Tally,
+    pub waits: HitCount,
     /// The rule that decides, of items that name one.
-    pub rules: Tally,
+    pub rules: HitCount,
     /// (expected, got) -> how often, where they differ.
     pub confusion: BTreeMap<(String, String), usize>,
     /// Every difference.
@@ -213,9 +213,9 @@ impl Prediction {
     }
 }
 
-// === impl Tally ===
+// === impl HitCount ===
 
-impl Tally {
+impl HitCount {
     fn count(&mut self, right: bool) {
         self.right += usize::from(right);
         self.total += 1;
@@ -229,7 +229,7 @@ impl Tally {
     }
 }
 
-impl fmt::Display for Tally {
+impl fmt::Display for HitCount {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:>4} of {:>4}  {:>5.1} %", self.right, self.total, self.percent())
     }
@@ -238,7 +238,7 @@ impl fmt::Display for Tally {
 // === impl Score ===
 
 impl Score {
-    fn add(&mut self, labels: &Labels, got: &Prediction) {
+    fn add(&mut self, labels: &Annotation, got: &Prediction) {
         self.items += 1;
         let strict = labels.class == got.class;
         self.strict.count(strict);

@@ -110,13 +110,13 @@ impl GatePolicy {
     pub fn validate(&self) -> Vec<(&'static str, String)> {
         let mut faults = Vec::new();
         let hour = Duration::from_hours(1);
-        for (field, value, least, most) in [
+        for (field, value, min, max) in [
             ("rate_wait", self.rate_wait, Duration::from_millis(10), Duration::from_mins(5)),
             ("rate_wait_max", self.rate_wait_max, Duration::from_secs(1), hour),
             ("probe_interval", self.probe_interval, Duration::from_secs(1), hour),
         ] {
-            if value < least || value > most {
-                faults.push((field, format!("is {value:?}; must be {least:?} to {most:?}")));
+            if value < min || value > max {
+                faults.push((field, format!("is {value:?}; must be {min:?} to {max:?}")));
             }
         }
         if !(0.0..=1.0).contains(&self.jitter) {
@@ -244,7 +244,7 @@ impl Gate {
     /// closed already. `took`: how long the refusal took to come.
     ///
     /// Returns the change, or `None` when the gate was closed for longer already.
-    pub fn close(&mut self, now: Instant, failure: &Failure, took: Duration, dice: f64) -> Option<GateChange> {
+    pub fn close(&mut self, now: Instant, failure: &Failure, took: Duration, rng: f64) -> Option<GateChange> {
         let wait = failure.retry_after.map(|wait| wait.duration);
         let wait = match self.kind {
             // No wait at all, right after a limit was reached, is a lie: it would be asked in a hot loop.
@@ -255,7 +255,7 @@ impl Gate {
         };
         // Those who stand in line do not come back together anyway.
         let jitter = if self.is_paced(now) { 0.0 } else { self.policy.jitter.clamp(0.0, 1.0) };
-        let until = now + wait.mul_f64(1.0 + jitter * dice.clamp(0.0, 1.0));
+        let until = now + wait.mul_f64(1.0 + jitter * rng.clamp(0.0, 1.0));
         if self.kind == GateKind::Rate {
             self.pace(now, took, until);
         }

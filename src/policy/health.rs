@@ -26,20 +26,20 @@ const JUST_BEFORE: Duration = Duration::from_secs(10);
 /// The last attempts of one target.
 #[derive(Debug, Clone, Default)]
 pub struct Health {
-    attempts: VecDeque<Attempt>,
+    attempts: VecDeque<AttemptSample>,
     /// The number of the oldest attempt.
     first: u64,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Attempt {
+struct AttemptSample {
     began: Instant,
     /// What became of it; `None` while it is silent.
-    ended: Option<Ended>,
+    ended: Option<SampleEnd>,
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Ended {
+enum SampleEnd {
     Answered,
     Failed {
         took: Duration,
@@ -50,7 +50,7 @@ enum Ended {
 
 /// What the last attempts show.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Verdict {
+pub struct HealthVerdict {
     /// Its last failures are no chance: the next attempt would probably fail, too.
     pub failing: bool,
     /// It is known to fail now and then, and to answer in between.
@@ -68,7 +68,7 @@ impl Health {
             self.attempts.pop_front();
             self.first += 1;
         }
-        self.attempts.push_back(Attempt { began: now, ended: None });
+        self.attempts.push_back(AttemptSample { began: now, ended: None });
         self.first + self.attempts.len() as u64 - 1
     }
 
@@ -77,15 +77,15 @@ impl Health {
         let index = number.checked_sub(self.first).and_then(|index| usize::try_from(index).ok());
         let Some(attempt) = index.and_then(|index| self.attempts.get_mut(index)) else { return };
         attempt.ended = Some(match answered {
-            Some(true) => Ended::Answered,
-            Some(false) => Ended::Failed { took: now.saturating_duration_since(attempt.began) },
-            None => Ended::Neutral,
+            Some(true) => SampleEnd::Answered,
+            Some(false) => SampleEnd::Failed { took: now.saturating_duration_since(attempt.began) },
+            None => SampleEnd::Neutral,
         });
     }
 
     /// What the last attempts show.
     #[must_use]
-    pub fn verdict(&self, now: Instant) -> Verdict {
+    pub fn verdict(&self, now: Instant) -> HealthVerdict {
         let (mut run, mut failed, mut known) = (0_u32, 0.0, 0.0);
         let (mut in_run, mut answers) = (true, false);
         let (mut fastest, mut slowest) = (Duration::MAX, Duration::ZERO);
@@ -93,18 +93,18 @@ impl Health {
         for attempt in self.attempts.iter().rev() {
             let age = now.saturating_duration_since(attempt.began);
             match attempt.ended {
-                Some(Ended::Failed { took }) if in_run => {
+                Some(SampleEnd::Failed { took }) if in_run => {
                     run += 1;
                     (fastest, slowest) = (fastest.min(took), slowest.max(took));
                 }
-                Some(Ended::Failed { .. }) => (failed, known) = (failed + 1.0, known + 1.0),
-                Some(Ended::Answered) => {
+                Some(SampleEnd::Failed { .. }) => (failed, known) = (failed + 1.0, known + 1.0),
+                Some(SampleEnd::Answered) => {
                     answers |= run == 0 && age < JUST_BEFORE;
                     (in_run, known) = (false, known + 1.0);
                 }
                 None if run > 0 && age > slowest * 2 => (in_run, known) = (false, known + 1.0),
                 None if in_run => silent.push(age),
-                Some(Ended::Neutral) | None => {}
+                Some(SampleEnd::Neutral) | None => {}
             }
         }
         let share = (failed + ASSUMED.0) / (known + ASSUMED.1);
@@ -112,7 +112,7 @@ impl Health {
         let erratic = known >= ERRATIC.0 && failed / known >= ERRATIC.1;
         let chance = if erratic { CHANCE_WHERE_ERRATIC } else { CHANCE };
         let failing = run > 0 && at_least(run, run + silent, share) < chance;
-        Verdict { failing, erratic: erratic && !failing, answers }
+        HealthVerdict { failing, erratic: erratic && !failing, answers }
     }
 }
 
@@ -138,7 +138,7 @@ mod tests {
     }
 
     /// Attempts that were made one after the other, `x` for a failure and `.` for an answer.
-    fn after(outcomes: &str) -> Verdict {
+    fn after(outcomes: &str) -> HealthVerdict {
         let (mut health, mut now) = (Health::default(), Instant::now());
         for outcome in outcomes.chars() {
             let number = health.began(now);
@@ -221,6 +221,6 @@ mod tests {
             health.ended(number, now, None);
         }
         health.ended(first, now, Some(false));
-        assert_eq!(health.verdict(now), Verdict::default());
+        assert_eq!(health.verdict(now), HealthVerdict::default());
     }
 }

@@ -35,11 +35,11 @@ pub struct HedgePolicy {
 #[derive(Debug, Clone)]
 pub struct HedgeShare {
     start: Instant,
-    seconds: [Second; SECONDS],
+    seconds: [SecondBucket; SECONDS],
 }
 
 #[derive(Debug, Clone, Copy, Default)]
-struct Second {
+struct SecondBucket {
     number: u64,
     calls: u32,
     hedges: u32,
@@ -90,7 +90,7 @@ impl HedgeShare {
     /// Without calls.
     #[must_use]
     pub fn new(now: Instant) -> Self {
-        Self { start: now, seconds: [Second::default(); SECONDS] }
+        Self { start: now, seconds: [SecondBucket::default(); SECONDS] }
     }
 
     /// A call began.
@@ -124,11 +124,11 @@ impl HedgeShare {
     }
 
     /// The counts of the second that `now` is in, emptied if they were those of an older one.
-    fn second(&mut self, now: Instant) -> &mut Second {
+    fn second(&mut self, now: Instant) -> &mut SecondBucket {
         let number = self.number(now);
         let second = &mut self.seconds[usize::try_from(number % SECONDS as u64).unwrap_or(0)];
         if second.number != number {
-            *second = Second { number, ..Second::default() };
+            *second = SecondBucket { number, ..SecondBucket::default() };
         }
         second
     }

@@ -46,7 +46,7 @@ pub const MAX_EXCERPT_BYTES: usize = 1024;
 pub const PLACEHOLDER: &str = "{error}";
 
 const SHORTEST_NOTE_CHARS: usize = 80;
-const MOST_FAILURES_LISTED: usize = 10;
+const MAX_FAILURES_LISTED: usize = 10;
 
 /// What stands for `{error}` in a note.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, schemars::JsonSchema)]
@@ -91,13 +91,13 @@ pub struct InjectionPolicy {
 #[expect(clippy::large_enum_variant, reason = "one is made per attempt and taken apart at once")]
 pub enum Placement {
     /// The attempt carries a note.
-    Placed {
+    Injected {
         /// This attempt's own copy of the call, repaired (see [`repair()`]).
         call: ModelCall,
         /// The note, at most 400 characters; an excerpt in a tool result is not part of it.
         note: String,
         /// How it travels.
-        vehicle: Vehicle,
+        vehicle: NotePosition,
     },
     /// There is nothing that the model should be told.
     NotNeeded,
@@ -110,7 +110,7 @@ pub enum Placement {
 
 /// How a note travels; the neutral encoding of each is fixed, and translations rely on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Vehicle {
+pub enum NotePosition {
     /// A message of role developer, last.
     DeveloperMessage,
     /// A message of role system, last.
@@ -126,9 +126,9 @@ pub enum Vehicle {
     AfterToolResults,
 }
 
-// === impl Vehicle ===
+// === impl NotePosition ===
 
-impl Vehicle {
+impl NotePosition {
     /// The vehicle's name in snake case, as in events and spans.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
@@ -171,7 +171,7 @@ impl InjectionPolicy {
         let mut faults = Vec::new();
         check_range(&mut faults, "max_note_chars", self.max_note_chars, SHORTEST_NOTE_CHARS, MAX_NOTE_CHARS);
         check_range(&mut faults, "max_excerpt_bytes", self.max_excerpt_bytes, 0, MAX_EXCERPT_BYTES);
-        check_range(&mut faults, "max_failures_listed", self.max_failures_listed, 1, MOST_FAILURES_LISTED);
+        check_range(&mut faults, "max_failures_listed", self.max_failures_listed, 1, MAX_FAILURES_LISTED);
         self.check_template(&mut faults, "template", &self.template);
         self.check_template(&mut faults, "short_template", &self.short_template);
         for (name, template) in &self.templates {
@@ -212,9 +212,9 @@ impl InjectionPolicy {
     }
 }
 
-fn check_range(faults: &mut Vec<(String, String)>, path: &str, value: usize, least: usize, most: usize) {
-    if !(least..=most).contains(&value) {
-        faults.push((path.to_owned(), format!("must be {least} to {most}, is {value}")));
+fn check_range(faults: &mut Vec<(String, String)>, path: &str, value: usize, min: usize, max: usize) {
+    if !(min..=max).contains(&value) {
+        faults.push((path.to_owned(), format!("must be {min} to {max}, is {value}")));
     }
 }
 
@@ -245,7 +245,7 @@ pub fn inject(
     match place::choose(&call.messages, target, policy.error) {
         Ok(vehicle) => {
             place::put(&mut call.messages, vehicle, &note, excerpt.as_deref());
-            Placement::Placed { call, note, vehicle }
+            Placement::Injected { call, note, vehicle }
         }
         Err(reason) => Placement::Skipped { reason: reason.to_owned() },
     }

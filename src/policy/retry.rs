@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::dice::Dice;
+use super::rng::SeededRng;
 use crate::domain::{
     failure::{Failure, FailureClass, Wait},
     ids::TargetId,
@@ -18,12 +18,12 @@ use crate::domain::{
 };
 
 mod options;
-mod remedies;
+mod recovery_options;
 mod settings;
 mod stop;
 
 pub use self::{
-    remedies::{Counter, Pace, Remedies, remedies},
+    recovery_options::{BackoffKind, Counter, RecoveryOptions, recovery_options},
     settings::{HARD_CAP_ATTEMPTS, MAX_RETRIES, ParkPolicy, RetryPolicy},
     stop::StopReason,
 };
@@ -69,7 +69,7 @@ pub struct Candidate {
     /// Whether it uses another credential than the target that failed.
     pub other_credential: bool,
     /// Whether asking it is no use for the rest of this invocation: an earlier failure denies it
-    /// (`Remedies::admits`), or its budget is empty.
+    /// (`RecoveryOptions::admits`), or its budget is empty.
     pub ruled_out: bool,
 }
 
@@ -246,26 +246,30 @@ impl<'a> Situation<'a> {
 
 /// Decides what follows a failed attempt. The dice are thrown twice whatever is decided, so that a replay agrees.
 #[must_use]
-pub fn plan(policy: &RetryPolicy, situation: &Situation<'_>, dice: &mut Dice) -> Decision {
-    let throws = options::Throws { wait: dice.unit(), spread: dice.unit() };
-    let remedies = situation.cause().map(|failure| {
-        let remedies = remedies(policy, failure);
-        if situation.adapted { remedies.adapted() } else { remedies }
+pub fn plan(policy: &RetryPolicy, situation: &Situation<'_>, rng: &mut SeededRng) -> Decision {
+    let samples = options::JitterSamples { wait: rng.unit(), spread: rng.unit() };
+    let recovery_options = situation.cause().map(|failure| {
+        let recovery_options = recovery_options(policy, failure);
+        if situation.adapted { recovery_options.adapted() } else { recovery_options }
     });
-    match allowed(policy, situation, remedies.as_ref()) {
-        Ok(()) => options::decide(policy, situation, remedies.as_ref(), throws),
+    match allowed(policy, situation, recovery_options.as_ref()) {
+        Ok(()) => options::decide(policy, situation, recovery_options.as_ref(), samples),
         Err(reason) => Decision::Stop(reason),
     }
 }
 
 /// The questions that need neither a target nor a wait, in their order.
-fn allowed(policy: &RetryPolicy, situation: &Situation<'_>, remedies: Option<&Remedies>) -> Result<(), StopReason> {
+fn allowed(
+    policy: &RetryPolicy,
+    situation: &Situation<'_>,
+    recovery_options: Option<&RecoveryOptions>,
+) -> Result<(), StopReason> {
     if situation.failure.class == FailureClass::Deadline {
         return Err(StopReason::DeadlineTooClose { needed: policy.min_attempt_time });
     }
     // Nothing was asked yet: whoever is free now may still be the first, and a first attempt needs no allowance.
-    let Some(remedies) = remedies else { return Ok(()) };
-    if !remedies.same_target && !remedies.other_target {
+    let Some(recovery_options) = recovery_options else { return Ok(()) };
+    if !recovery_options.same_target && !recovery_options.other_target {
         return Err(StopReason::NotRetryable);
     }
     if !policy.enabled {
@@ -274,14 +278,14 @@ fn allowed(policy: &RetryPolicy, situation: &Situation<'_>, remedies: Option<&Re
     if situation.relayed == Relayed::Irrevocable {
         return Err(StopReason::Irrevocable);
     }
-    let semantic = remedies.counter == Counter::Semantic;
+    let semantic = recovery_options.counter == Counter::Semantic;
     if policy.max_retries == 0 {
         return Err(StopReason::AttemptsUsedUp);
     }
     if semantic && situation.semantic_made >= policy.semantic_retries {
         return Err(StopReason::SemanticUsedUp);
     }
-    let at_most = remedies.at_most.unwrap_or(u32::MAX).min(policy.max_retries);
+    let at_most = recovery_options.at_most.unwrap_or(u32::MAX).min(policy.max_retries);
     let made = situation.retries_made.saturating_add(situation.semantic_made).saturating_add(1);
     let used = if situation.is_unsent() { situation.unsent_made.saturating_sub(1) } else { situation.retries_made };
     if made >= HARD_CAP_ATTEMPTS || (!semantic && used >= at_most) {

@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
 use super::{
-    dice::{Dice, place},
     retry::{Availability, Candidate},
+    rng::{SeededRng, place},
 };
 use crate::domain::{ids::TargetId, units};
 
@@ -80,9 +80,9 @@ pub fn choose(
     candidates: &[Candidate],
     failed_last: Option<&TargetId>,
     hint: Option<&TargetId>,
-    dice: &mut Dice,
+    rng: &mut SeededRng,
 ) -> Choice {
-    let throw = dice.unit();
+    let sample = rng.unit();
     let usable = || candidates.iter().enumerate().filter(|(_, one)| is_usable(one));
     let returns = usable().any(|(_, one)| !one.failed_silent && one.availability != Availability::Now);
     let is_hint = |one: &Candidate| Some(&one.target) == hint;
@@ -98,7 +98,7 @@ pub fn choose(
         let equals: Vec<_> = free().filter(|(_, one)| rank(one) == best).map(|(index, _)| index).collect();
         let turn = match policy.order {
             Order::Listed => 0,
-            Order::Shuffled => place(throw, equals.len()),
+            Order::Shuffled => place(sample, equals.len()),
         };
         return equals.get(turn).map_or(Choice::None, |index| Choice::Target(*index));
     }
@@ -107,7 +107,7 @@ pub fn choose(
             Availability::At(instant) => Some((instant, index)),
             Availability::Now | Availability::Never => None,
         });
-    let spread = policy.wake_spread.mul_f64(throw);
+    let spread = policy.wake_spread.mul_f64(sample);
     first.min().map_or(Choice::None, |(instant, index)| Choice::WaitUntil(instant + spread, index))
 }
 

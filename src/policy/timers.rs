@@ -112,7 +112,7 @@ impl TimersPolicy {
     /// the median (at least one second), whichever is sooner. Such an answer takes eight times longer too, and would
     /// miss the deadline; and not one in ten thousand is that late by itself.
     #[must_use]
-    pub fn patience(soft: Duration, first_token_p50: Option<Duration>) -> Duration {
+    pub fn hedge_delay(soft: Duration, first_token_p50: Option<Duration>) -> Duration {
         first_token_p50.map_or(soft, |p50| soft.min((p50 * UNUSUAL).max(PATIENCE_MIN)))
     }
 
@@ -121,15 +121,15 @@ impl TimersPolicy {
     pub fn validate(&self) -> Vec<(&'static str, String)> {
         let mut faults = Vec::new();
         let hour = Duration::from_hours(1);
-        for (field, duration, most) in [
+        for (field, duration, max) in [
             ("first_token", self.first_token, hour),
             ("first_token_alone", self.first_token_alone, hour),
             ("idle", self.idle, hour),
         ] {
             // One that was raised to `first_token` is at fault only as far as that one is, which is reported already.
             let is_raised = field == "first_token_alone" && duration == self.first_token;
-            if !is_raised && (duration < Duration::from_millis(1) || duration > most) {
-                faults.push((field, format!("must be from 1ms to {}", units::format_duration(most))));
+            if !is_raised && (duration < Duration::from_millis(1) || duration > max) {
+                faults.push((field, format!("must be from 1ms to {}", units::format_duration(max))));
             }
         }
         if self.first_token_alone < self.first_token {
@@ -196,8 +196,8 @@ mod tests {
 
     #[test]
     fn patience_is_measured_by_what_is_usual_of_the_target() {
-        for (p50, patience) in [(None, s(10)), (Some(s(9)), s(10)), (Some(s(1)), s(8)), (Some(s(0)), s(1))] {
-            assert_eq!(TimersPolicy::patience(s(10), p50), patience, "{p50:?}");
+        for (p50, hedge_delay) in [(None, s(10)), (Some(s(9)), s(10)), (Some(s(1)), s(8)), (Some(s(0)), s(1))] {
+            assert_eq!(TimersPolicy::hedge_delay(s(10), p50), hedge_delay, "{p50:?}");
         }
     }
 
@@ -207,12 +207,12 @@ mod tests {
             TimersPolicy { first_token: s(70), idle: s(0), min_bytes_per_second: Some(0), ..TimersPolicy::default() };
         let fields: Vec<_> = policy.validate().into_iter().map(|(field, _)| field).collect();
         assert_eq!(fields, ["idle", "first_token_alone", "min_bytes_per_second"]);
-        let least = Duration::from_millis(1);
+        let min = Duration::from_millis(1);
         let shortest = TimersPolicy {
-            first_token: least,
-            first_token_alone: least,
+            first_token: min,
+            first_token_alone: min,
             soft_first_token: Duration::ZERO,
-            idle: least,
+            idle: min,
             ..TimersPolicy::default()
         };
         let hour = s(3600);

@@ -9,13 +9,13 @@ mod messages;
 mod request;
 
 use super::{
-    Answer, BuildError,
+    BuildError, ProviderFuture,
     http::{Post, accepted, lasting},
     keys::{KeyedClients, with_header},
     reading::{self, ReadLimits},
     spec::ProviderSpec,
 };
-use crate::domain::{failure::ProviderError, wire::WireCall};
+use crate::domain::{failure::ProviderError, wire::ProviderRequest};
 
 /// Kind of a thinking block's signature.
 pub(super) const SIGNATURE: &str = "anthropic.signature";
@@ -57,14 +57,14 @@ impl MessagesClient {
     }
 
     /// Asks; fails at once where the call cannot be put into this dialect's words.
-    pub(super) fn answer(&self, call: WireCall) -> Result<Answer, ProviderError> {
+    pub(super) fn answer(&self, call: ProviderRequest) -> Result<ProviderFuture, ProviderError> {
         let body = request::body(&call, self.stream)?;
         let http = self.clients.of(&call)?.clone();
         let (path, accept) = (self.path.to_owned(), accepted(self.stream));
         Ok(Box::pin(async move {
             let reply = http.post(&call, Post { path, body, accept, ..Post::default() }).await?;
-            let dialog = answer::MessageReader::new(lasting(&reply.headers));
-            Ok(reading::read(reply, ReadLimits::of(&call, http.settings()), dialog))
+            let parser = answer::MessageReader::new(lasting(&reply.headers));
+            Ok(reading::read(reply, ReadLimits::of(&call, http.settings()), parser))
         }))
     }
 }

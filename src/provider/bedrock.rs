@@ -18,13 +18,13 @@ use secrecy::{ExposeSecret as _, SecretString};
 
 use self::sign::{AwsKeys, Unsigned};
 use super::{
-    Answer, BuildError,
+    BuildError, ProviderFuture,
     http::{HttpClient, Post, accepted, lasting},
     keys::{KeyedClients, missing},
     reading::{self, ReadLimits},
     spec::{KeyHeader, ProviderSpec},
 };
-use crate::domain::{clock, failure::ProviderError, wire::WireCall};
+use crate::domain::{clock, failure::ProviderError, wire::ProviderRequest};
 
 /// Kind of a reasoning text's signature.
 pub(super) const SIGNATURE: &str = "bedrock.signature";
@@ -104,7 +104,7 @@ impl ConverseClient {
     }
 
     /// Asks; fails at once where the call cannot be put into this dialect's words.
-    pub(super) fn answer(&self, call: WireCall) -> Result<Answer, ProviderError> {
+    pub(super) fn answer(&self, call: ProviderRequest) -> Result<ProviderFuture, ProviderError> {
         let body = request::body(&call)?;
         let (method, accept) = if self.stream { ("converse-stream", ACCEPT) } else { ("converse", accepted(false)) };
         let path = format!("/model/{}/{method}", sign::segment(&call.target.model));
@@ -126,8 +126,8 @@ impl ConverseClient {
         Ok(Box::pin(async move {
             let reply = http.post(&call, Post { path, body, accept, headers }).await?;
             let id = reply.headers.iter().find(|(name, _)| name == "x-amzn-requestid").map(|(_, id)| id.clone());
-            let dialog = answer::ConverseReader::new(lasting(&reply.headers), id);
-            Ok(reading::read(reply, ReadLimits::of(&call, http.settings()), dialog))
+            let parser = answer::ConverseReader::new(lasting(&reply.headers), id);
+            Ok(reading::read(reply, ReadLimits::of(&call, http.settings()), parser))
         }))
     }
 }
@@ -140,7 +140,7 @@ impl Signed {
     ///
     /// # Errors
     /// When the call names no credential, and there are several.
-    fn of(&self, call: &WireCall) -> Result<Option<&AwsKeys>, ProviderError> {
+    fn of(&self, call: &ProviderRequest) -> Result<Option<&AwsKeys>, ProviderError> {
         match &*call.target.credential {
             "" if self.keys.len() == 1 && !self.has_api_keys => Ok(self.keys.values().next()),
             "" => Err(missing(call)),

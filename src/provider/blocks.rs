@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use serde::de::IgnoredAny;
 
-use super::reading::Flaw;
+use super::reading::ParseError;
 use crate::domain::{
     completion::{BlockKind, Delta, FinishReason},
     message::Opaque,
@@ -22,7 +22,7 @@ const MAX_OPEN: usize = 1024;
 /// The blocks of one answer so far.
 #[derive(Debug, Default)]
 pub(super) struct Blocks {
-    open: BTreeMap<u64, Open>,
+    open: BTreeMap<u64, OpenBlock>,
     next_block: u32,
     calls: usize,
     refused: bool,
@@ -31,7 +31,7 @@ pub(super) struct Blocks {
 }
 
 #[derive(Debug)]
-struct Open {
+struct OpenBlock {
     kind: BlockKind,
     /// Its number, once it has begun.
     block: Option<u32>,
@@ -46,18 +46,18 @@ impl Blocks {
     ///
     /// # Errors
     /// When that number is open already, or there are too many.
-    pub(super) fn open(&mut self, key: u64, kind: BlockKind, out: &mut Vec<Delta>) -> Result<(), Flaw> {
+    pub(super) fn open(&mut self, key: u64, kind: BlockKind, out: &mut Vec<Delta>) -> Result<(), ParseError> {
         if self.open.contains_key(&key) || self.open.len() >= MAX_OPEN {
-            return Err(Flaw::Unusable(format!("block {key} begins twice, or there are too many blocks")));
+            return Err(ParseError::Unusable(format!("block {key} begins twice, or there are too many blocks")));
         }
         let is_call = matches!(kind, BlockKind::ToolCall { .. });
         if is_call {
             self.calls += 1;
             if self.calls > MAX_CALLS {
-                return Err(Flaw::Unusable(format!("the answer holds more than {MAX_CALLS} tool calls")));
+                return Err(ParseError::Unusable(format!("the answer holds more than {MAX_CALLS} tool calls")));
             }
         }
-        let mut open = Open { kind, block: None, arguments: String::new() };
+        let mut open = OpenBlock { kind, block: None, arguments: String::new() };
         if is_call {
             open.begin(&mut self.next_block, out);
         }
@@ -74,8 +74,8 @@ impl Blocks {
     ///
     /// # Errors
     /// When no such block is open: a piece of the answer is missing.
-    pub(super) fn add(&mut self, key: u64, text: &str, out: &mut Vec<Delta>) -> Result<(), Flaw> {
-        let open = self.open.get_mut(&key).ok_or_else(|| Flaw::Unusable(format!("block {key} never began")))?;
+    pub(super) fn add(&mut self, key: u64, text: &str, out: &mut Vec<Delta>) -> Result<(), ParseError> {
+        let open = self.open.get_mut(&key).ok_or_else(|| ParseError::Unusable(format!("block {key} never began")))?;
         if text.is_empty() {
             return Ok(());
         }
@@ -117,22 +117,22 @@ impl Blocks {
     ///
     /// # Errors
     /// When the reason does not fit the blocks: something is missing or broken.
-    pub(super) fn seal(&mut self, reason: FinishReason, raw: &str, out: &mut Vec<Delta>) -> Result<(), Flaw> {
+    pub(super) fn seal(&mut self, reason: FinishReason, raw: &str, out: &mut Vec<Delta>) -> Result<(), ParseError> {
         let reason = match reason {
             // Some servers say that the model is done whatever it wants.
             FinishReason::Stop if self.calls > 0 => FinishReason::ToolCalls,
             FinishReason::Stop if self.refused => FinishReason::Refusal,
             FinishReason::ToolCalls if self.calls == 0 => {
-                return Err(Flaw::Unusable(format!("the answer stopped for {raw}, but holds no tool call")));
+                return Err(ParseError::Unusable(format!("the answer stopped for {raw}, but holds no tool call")));
             }
             reason => reason,
         };
         if !is_short(reason) {
             if let Some(words) = &self.broken {
-                return Err(Flaw::Unusable(words.clone()));
+                return Err(ParseError::Unusable(words.clone()));
             }
             if !self.open.is_empty() {
-                return Err(Flaw::Cut("the answer ended within a block".to_owned()));
+                return Err(ParseError::Cut("the answer ended within a block".to_owned()));
             }
         }
         for (_, open) in std::mem::take(&mut self.open) {
@@ -146,9 +146,9 @@ impl Blocks {
     }
 }
 
-// === impl Open ===
+// === impl OpenBlock ===
 
-impl Open {
+impl OpenBlock {
     /// Its number; begins it where it has none.
     fn begin(&mut self, next_block: &mut u32, out: &mut Vec<Delta>) -> u32 {
         *self.block.get_or_insert_with(|| {
@@ -226,7 +226,7 @@ mod tests {
         let (mut blocks, mut out) = (Blocks::default(), Vec::new());
         blocks.open(0, BlockKind::Text, &mut out).unwrap();
         blocks.add(0, "Hel", &mut out).unwrap();
-        assert!(matches!(blocks.seal(FinishReason::Stop, "end_turn", &mut out), Err(Flaw::Cut(_))));
-        assert!(matches!(blocks.add(9, "x", &mut out), Err(Flaw::Unusable(_))));
+        assert!(matches!(blocks.seal(FinishReason::Stop, "end_turn", &mut out), Err(ParseError::Cut(_))));
+        assert!(matches!(blocks.add(9, "x", &mut out), Err(ParseError::Unusable(_))));
     }
 }

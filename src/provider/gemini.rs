@@ -11,13 +11,13 @@ mod frames;
 mod request;
 
 use super::{
-    Answer, BuildError,
+    BuildError, ProviderFuture,
     http::{HttpClient, Post, accepted, lasting},
     keys::KeyedClients,
     reading::{self, ReadLimits},
     spec::{KeyHeader, ProviderSpec},
 };
-use crate::domain::{failure::ProviderError, wire::WireCall};
+use crate::domain::{failure::ProviderError, wire::ProviderRequest};
 
 /// Kind of a part's thought signature.
 pub(super) const SIGNATURE: &str = "gemini.thought_signature";
@@ -63,7 +63,7 @@ impl GeminiClient {
     }
 
     /// Asks; fails at once where the call cannot be put into this dialect's words.
-    pub(super) fn answer(&self, call: WireCall) -> Result<Answer, ProviderError> {
+    pub(super) fn answer(&self, call: ProviderRequest) -> Result<ProviderFuture, ProviderError> {
         let body = request::body(&call)?;
         let http = match &self.clients {
             Clients::Keyed(clients) => clients.of(&call)?.clone(),
@@ -80,8 +80,8 @@ impl GeminiClient {
         Ok(Box::pin(async move {
             let reply = http.post(&call, Post { path, body, accept, ..Post::default() }).await?;
             let ids = format!("{}{}_{}", contents::MINTED, call.invocation, call.attempt);
-            let dialog = answer::ContentReader::new(lasting(&reply.headers), ids);
-            Ok(reading::read(reply, ReadLimits::of(&call, http.settings()), dialog))
+            let parser = answer::ContentReader::new(lasting(&reply.headers), ids);
+            Ok(reading::read(reply, ReadLimits::of(&call, http.settings()), parser))
         }))
     }
 }

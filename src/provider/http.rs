@@ -30,7 +30,7 @@ use super::{
 use crate::domain::{
     failure::{ProviderError, Surface},
     invocation::TraceContext,
-    wire::WireCall,
+    wire::ProviderRequest,
 };
 
 pub(super) use self::{body::ReplyBody, fault::head_fault, headers::lasting};
@@ -41,10 +41,10 @@ const AGENT: &str = concat!("relight/", env!("CARGO_PKG_VERSION"));
 #[derive(Clone)]
 pub(super) struct HttpClient {
     client: Client<Dialer, Full<Bytes>>,
-    shared: Arc<Shared>,
+    shared: Arc<ClientPool>,
 }
 
-struct Shared {
+struct ClientPool {
     base: String,
     query: Option<String>,
     keys: HeaderMapByName,
@@ -57,7 +57,7 @@ struct Shared {
 type HeaderMapByName = std::collections::BTreeMap<String, HeaderValue>;
 
 /// An answer whose head says that all is well.
-pub(super) struct Reply {
+pub(super) struct ProviderResponse {
     /// Status, always 2xx.
     pub(super) status: u16,
     /// Kept headers.
@@ -117,7 +117,7 @@ impl HttpClient {
             .retry_canceled_requests(false)
             .http2_only(spec.http.http2_prior_knowledge)
             .build(dialer);
-        let shared = Shared {
+        let shared = ClientPool {
             base: base.trim_end_matches('/').to_owned(),
             query,
             keys: key_headers(spec)?,
@@ -138,7 +138,7 @@ impl HttpClient {
     ///
     /// # Errors
     /// With the facts, when the request could not be sent, no head came, or the status is not 2xx.
-    pub(super) async fn post(&self, call: &WireCall, post: Post) -> Result<Reply, ProviderError> {
+    pub(super) async fn post(&self, call: &ProviderRequest, post: Post) -> Result<ProviderResponse, ProviderError> {
         let request = self.request(call, Method::POST, post)?;
         self.send(call, request).await
     }
@@ -149,15 +149,19 @@ impl HttpClient {
     /// As for [`Self::post`].
     pub(super) async fn get(
         &self,
-        call: &WireCall,
+        call: &ProviderRequest,
         path: String,
         accept: &'static str,
-    ) -> Result<Reply, ProviderError> {
+    ) -> Result<ProviderResponse, ProviderError> {
         let request = self.request(call, Method::GET, Post { path, accept, ..Post::default() })?;
         self.send(call, request).await
     }
 
-    async fn send(&self, call: &WireCall, request: Request<Full<Bytes>>) -> Result<Reply, ProviderError> {
+    async fn send(
+        &self,
+        call: &ProviderRequest,
+        request: Request<Full<Bytes>>,
+    ) -> Result<ProviderResponse, ProviderError> {
         let provider = &call.target.family;
         let answer = match self.client.request(request).await {
             Ok(answer) => answer,
@@ -167,7 +171,7 @@ impl HttpClient {
         let headers = headers::kept(&head.headers);
         let body = ReplyBody::new(incoming, Arc::clone(provider), self.shared.settings.max_body_bytes);
         if head.status.is_success() {
-            return Ok(Reply { status: head.status.as_u16(), headers, body });
+            return Ok(ProviderResponse { status: head.status.as_u16(), headers, body });
         }
         let text = body.excerpt().await;
         let message = match text {
@@ -186,7 +190,12 @@ impl HttpClient {
         })
     }
 
-    fn request(&self, call: &WireCall, method: Method, post: Post) -> Result<Request<Full<Bytes>>, ProviderError> {
+    fn request(
+        &self,
+        call: &ProviderRequest,
+        method: Method,
+        post: Post,
+    ) -> Result<Request<Full<Bytes>>, ProviderError> {
         let not_configured = |message: String| ProviderError {
             provider: Arc::clone(&call.target.family),
             message: Some(message),

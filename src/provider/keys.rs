@@ -12,7 +12,7 @@ use super::{
     http::HttpClient,
     spec::{KeyHeader, ProviderSpec},
 };
-use crate::domain::{failure::ProviderError, wire::WireCall};
+use crate::domain::{failure::ProviderError, wire::ProviderRequest};
 
 /// One client per credential; one without a key where there are none.
 #[derive(Debug, Clone)]
@@ -59,7 +59,7 @@ impl KeyedClients {
     ///
     /// # Errors
     /// When no such credential is configured.
-    pub(super) fn of(&self, call: &WireCall) -> Result<&HttpClient, ProviderError> {
+    pub(super) fn of(&self, call: &ProviderRequest) -> Result<&HttpClient, ProviderError> {
         let credential = &*call.target.credential;
         let keys = &self.by_credential;
         let found = match (&self.keyless, credential) {
@@ -72,7 +72,7 @@ impl KeyedClients {
 }
 
 /// No credential is configured under the name that the call's target has for it.
-pub(super) fn missing(call: &WireCall) -> ProviderError {
+pub(super) fn missing(call: &ProviderRequest) -> ProviderError {
     let name = &call.target.credential;
     ProviderError {
         provider: Arc::clone(&call.target.family),

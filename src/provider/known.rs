@@ -16,7 +16,7 @@ const TABLE: &str = include_str!("known.yaml");
 
 /// A model, and how it is reached.
 #[derive(Debug, Clone, Copy)]
-pub struct Place<'a> {
+pub struct ModelRef<'a> {
     /// How it is spoken to.
     pub dialect: Dialect,
     /// The provider's family, in lower case.
@@ -39,7 +39,7 @@ pub struct Manners {
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Record {
+struct KnownServer {
     when: When,
     #[serde(default)]
     able: CapabilityOverrides,
@@ -56,18 +56,18 @@ struct When {
     model: Vec<String>,
 }
 
-static RECORDS: LazyLock<Vec<Record>> = LazyLock::new(|| serde_saphyr::from_str(TABLE).unwrap_or_default());
+static RECORDS: LazyLock<Vec<KnownServer>> = LazyLock::new(|| serde_saphyr::from_str(TABLE).unwrap_or_default());
 
 /// What a model can do there, as far as that is known.
 #[must_use]
-pub fn capabilities(place: &Place<'_>) -> Capabilities {
+pub fn capabilities(place: &ModelRef<'_>) -> Capabilities {
     let fitting = RECORDS.iter().filter(|record| record.when.fits(place));
     fitting.fold(Capabilities::default(), |known, record| record.able.apply(known))
 }
 
 /// How the server there is spoken to, as far as that is known.
 #[must_use]
-pub fn manners(place: &Place<'_>) -> Manners {
+pub fn manners(place: &ModelRef<'_>) -> Manners {
     let fitting = RECORDS.iter().filter(|record| record.when.fits(place));
     fitting.fold(Manners::default(), |known, record| Manners {
         api_key_header: record.manners.api_key_header.or(known.api_key_header),
@@ -78,7 +78,7 @@ pub fn manners(place: &Place<'_>) -> Manners {
 // === impl When ===
 
 impl When {
-    fn fits(&self, place: &Place<'_>) -> bool {
+    fn fits(&self, place: &ModelRef<'_>) -> bool {
         let host = host(place.endpoint);
         let is_at = |pattern: &String| matches(pattern, place.family) || matches(pattern, host);
         self.dialect.is_none_or(|dialect| dialect == place.dialect)

@@ -16,16 +16,16 @@ mod tool_calls;
 use std::sync::Arc;
 
 use super::{
-    Answer, BuildError,
+    BuildError, ProviderFuture,
     http::{HttpClient, Post, accepted, lasting},
     reading::{self, ReadLimits},
     spec::{ChatOptions, ProviderSpec},
 };
 use crate::domain::{
-    adaptation::{OutputLimitField, Wording},
+    adaptation::{DialectOverrides, OutputLimitField},
     failure::ProviderError,
     target::{Capabilities, PrefillMark},
-    wire::WireCall,
+    wire::ProviderRequest,
 };
 
 /// Speaks chat completions with one provider; cheap to clone.
@@ -59,7 +59,7 @@ impl ChatClient {
     }
 
     /// Asks; fails at once where the call cannot be put into this dialect's words.
-    pub(super) fn answer(&self, call: WireCall) -> Result<Answer, ProviderError> {
+    pub(super) fn answer(&self, call: ProviderRequest) -> Result<ProviderFuture, ProviderError> {
         let body = request::body(&call, &ChatDialect::of(&self.options, &call.target.capabilities, &call.wording))?;
         let client = self.clone();
         Ok(Box::pin(async move {
@@ -68,8 +68,8 @@ impl ChatClient {
                 .http
                 .post(&call, Post { path, body, accept: accepted(client.options.stream), ..Post::default() })
                 .await?;
-            let dialog = answer::ChatReader::new(lasting(&reply.headers));
-            Ok(reading::read(reply, ReadLimits::of(&call, client.http.settings()), dialog))
+            let parser = answer::ChatReader::new(lasting(&reply.headers));
+            Ok(reading::read(reply, ReadLimits::of(&call, client.http.settings()), parser))
         }))
     }
 }
@@ -77,7 +77,7 @@ impl ChatClient {
 // === impl ChatDialect ===
 
 impl<'a> ChatDialect<'a> {
-    pub(super) fn of(options: &'a ChatOptions, able: &Capabilities, wording: &Wording) -> Self {
+    pub(super) fn of(options: &'a ChatOptions, able: &Capabilities, wording: &DialectOverrides) -> Self {
         let usual = options.max_tokens_field.unwrap_or(able.output_limit_field);
         let developer_role = options.developer_role.unwrap_or(able.developer_role);
         Self {

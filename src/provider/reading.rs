@@ -15,8 +15,8 @@ use async_stream::try_stream;
 use bytes::Bytes;
 use serde_json::Value;
 
-use self::{facts::Facts, linger::Linger};
-use super::http::Reply;
+use self::{facts::ResponseMeta, linger::Linger};
+use super::http::ProviderResponse;
 use crate::domain::{
     completion::{Break, Delta},
     failure::{ProviderError, Surface, TransportFault},
@@ -29,26 +29,29 @@ pub(super) use self::{linger::ReadLimits, sse_frames::SseFrames};
 pub(super) const MAX_EXCERPT_BYTES: usize = 4 << 10;
 
 /// How a dialect reads one answer.
-pub(super) trait Dialog: Send + 'static {
+pub(super) trait ResponseParser: Send + 'static {
     /// How its bytes are cut into events.
     type Frames: Frames;
 
     /// Takes one event and writes what it adds.
-    fn event(&mut self, event: <Self::Frames as Frames>::Event, out: &mut Vec<Delta>) -> Result<Step, Flaw>;
+    fn event(&mut self, event: <Self::Frames as Frames>::Event, out: &mut Vec<Delta>) -> Result<ParseStep, ParseError>;
 
     /// Takes a whole answer, its finish included.
-    fn document(&mut self, document: &Value, out: &mut Vec<Delta>) -> Result<(), Flaw>;
+    fn document(&mut self, document: &Value, out: &mut Vec<Delta>) -> Result<(), ParseError>;
 
     /// Takes the end of the body where no event was the answer's own end.
-    fn end(&mut self, out: &mut Vec<Delta>) -> Result<(), Flaw>;
+    fn end(&mut self, out: &mut Vec<Delta>) -> Result<(), ParseError>;
 
     /// How long nothing may come before the rest is asked for; `None`: for as long as the timers above allow.
-    fn patience(&self) -> Option<Duration> {
+    fn silence_limit(&self) -> Option<Duration> {
         None
     }
 
     /// Asks for the rest of an answer that broke off; gives the break back where there is no rest to be had.
-    fn read_on(&mut self, cut: ProviderError) -> impl Future<Output = Result<(Reply, Break), ProviderError>> + Send {
+    fn read_on(
+        &mut self,
+        cut: ProviderError,
+    ) -> impl Future<Output = Result<(ProviderResponse, Break), ProviderError>> + Send {
         std::future::ready(Err(cut))
     }
 
@@ -60,16 +63,16 @@ pub(super) trait Dialog: Send + 'static {
 
 /// Whether more of an answer is to come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Step {
+pub(super) enum ParseStep {
     /// More is to come.
     More,
     /// The event was the answer's own end; nothing after it is read.
-    Whole,
+    Complete,
 }
 
 /// Why an answer, or a piece of it, cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Flaw {
+pub(super) enum ParseError {
     /// It is nothing of this dialect.
     NotUnderstood,
     /// It is, but says something that cannot be used; the words may go to the model.
@@ -102,7 +105,7 @@ pub(super) trait Frames: Sized + Send + 'static {
     fn new(max_bytes: usize) -> Self;
 
     /// Takes the next bytes and writes the events that they complete, also those before a flaw.
-    fn feed(&mut self, bytes: &[u8], out: &mut Vec<Self::Event>) -> Result<(), Flaw>;
+    fn feed(&mut self, bytes: &[u8], out: &mut Vec<Self::Event>) -> Result<(), ParseError>;
 
     /// What the end of the body leaves over, if it is whole.
     fn finish(self) -> Option<Self::Event>;
@@ -127,18 +130,18 @@ enum Taken {
     /// More is to come.
     More,
     /// The answer's own end was among them.
-    Whole,
+    Complete,
     /// Something behind the mark of a whole answer cannot be used, and is not needed.
     NotNeeded,
     /// The stream broke.
-    Flawed(Flaw),
+    Flawed(ParseError),
 }
 
 /// The deltas of an answer whose head said 2xx.
-pub(super) fn read<D: Dialog>(reply: Reply, limits: ReadLimits, mut dialog: D) -> DeltaStream {
-    let Reply { status, headers, mut body } = reply;
+pub(super) fn read<D: ResponseParser>(reply: ProviderResponse, limits: ReadLimits, mut parser: D) -> DeltaStream {
+    let ProviderResponse { status, headers, mut body } = reply;
     Box::pin(try_stream! {
-        let mut facts = Facts { provider: Arc::clone(&limits.provider), status, headers, excerpt: Vec::new() };
+        let mut facts = ResponseMeta { provider: Arc::clone(&limits.provider), status, headers, excerpt: Vec::new() };
         let (kind, first) = facts.open::<D::Frames>(&mut body).await?;
         match kind {
             Kind::Events => {
@@ -148,9 +151,9 @@ pub(super) fn read<D: Dialog>(reply: Reply, limits: ReadLimits, mut dialog: D) -
                 loop {
                     facts.remember(&bytes);
                     let mut out = Vec::new();
-                    let taken = take(&mut frames, &mut dialog, &linger, &bytes, &mut out);
-                    linger.note(dialog.is_whole(), &out, &limits);
-                    if matches!(taken, Taken::Whole) {
+                    let taken = take(&mut frames, &mut parser, &linger, &bytes, &mut out);
+                    linger.note(parser.is_whole(), &out, &limits);
+                    if matches!(taken, Taken::Complete) {
                         // Before the finish, because nobody may poll after it: servers send the body's own end a
                         // moment after the mark, and only when it is read can the connection be used again.
                         body.discard_rest().await;
@@ -160,12 +163,12 @@ pub(super) fn read<D: Dialog>(reply: Reply, limits: ReadLimits, mut dialog: D) -
                     }
                     // The body's end, or where it broke off and whether that was by silence.
                     let cut = match taken {
-                        Taken::Whole => return,
+                        Taken::Complete => return,
                         Taken::NotNeeded => None,
                         Taken::More if linger.left() == Some(Duration::ZERO) => None,
-                        Taken::Flawed(flaw @ Flaw::Cut(_)) => Some((facts.flawed(flaw, Surface::Stream), false)),
+                        Taken::Flawed(flaw @ ParseError::Cut(_)) => Some((facts.flawed(flaw, Surface::Stream), false)),
                         Taken::Flawed(flaw) => Err(facts.flawed(flaw, Surface::Stream))?,
-                        Taken::More => match facts.next(&mut body, linger.left().or_else(|| dialog.patience())).await {
+                        Taken::More => match facts.next(&mut body, linger.left().or_else(|| parser.silence_limit())).await {
                             Ok(Some(next)) => {
                                 bytes = next;
                                 continue;
@@ -182,18 +185,18 @@ pub(super) fn read<D: Dialog>(reply: Reply, limits: ReadLimits, mut dialog: D) -
                         cut
                     } else {
                         let frames = mem::replace(&mut frames, D::Frames::new(limits.max_line_bytes));
-                        match finish(frames, &mut dialog, &mut out) {
+                        match finish(frames, &mut parser, &mut out) {
                             Ok(()) => {
                                 for delta in out {
                                     yield delta;
                                 }
                                 return;
                             }
-                            Err(flaw @ Flaw::Cut(_)) => (facts.flawed(flaw, Surface::Stream), false),
+                            Err(flaw @ ParseError::Cut(_)) => (facts.flawed(flaw, Surface::Stream), false),
                             Err(flaw) => Err(facts.flawed(flaw, Surface::Stream))?,
                         }
                     };
-                    match facts.rest(&mut dialog, cut).await {
+                    match facts.rest(&mut parser, cut).await {
                         Ok((rest, first, told)) => {
                             for delta in out {
                                 yield delta;
@@ -211,7 +214,7 @@ pub(super) fn read<D: Dialog>(reply: Reply, limits: ReadLimits, mut dialog: D) -
                 let document = facts.document(&mut body, first, &limits).await?;
                 let mut out = Vec::new();
                 let parsed = parse(&document).map_err(|flaw| facts.flawed(flaw, Surface::Http))?;
-                dialog.document(&parsed, &mut out).map_err(|flaw| facts.flawed(flaw, Surface::Http))?;
+                parser.document(&parsed, &mut out).map_err(|flaw| facts.flawed(flaw, Surface::Http))?;
                 for delta in out {
                     yield delta;
                 }
@@ -224,16 +227,16 @@ pub(super) fn read<D: Dialog>(reply: Reply, limits: ReadLimits, mut dialog: D) -
                         Ok(None) | Err(_) => break,
                     }
                 }
-                Err(facts.flawed(Flaw::NotUnderstood, Surface::Http))?;
+                Err(facts.flawed(ParseError::NotUnderstood, Surface::Http))?;
             }
         }
     })
 }
 
 /// Takes the events that these bytes complete, up to the answer's own end or the first flaw.
-fn take<D: Dialog>(
+fn take<D: ResponseParser>(
     frames: &mut D::Frames,
-    dialog: &mut D,
+    parser: &mut D,
     linger: &Linger,
     bytes: &[u8],
     out: &mut Vec<Delta>,
@@ -241,10 +244,10 @@ fn take<D: Dialog>(
     let mut events = Vec::new();
     let fed = frames.feed(bytes, &mut events);
     for event in events {
-        let (was_whole, before) = (dialog.is_whole() && !linger.is_misled(), out.len());
-        match dialog.event(event, out) {
-            Ok(Step::More) => {}
-            Ok(Step::Whole) => return Taken::Whole,
+        let (was_whole, before) = (parser.is_whole() && !linger.is_misled(), out.len());
+        match parser.event(event, out) {
+            Ok(ParseStep::More) => {}
+            Ok(ParseStep::Complete) => return Taken::Complete,
             Err(flaw) => {
                 out.truncate(before);
                 return if was_whole { Taken::NotNeeded } else { Taken::Flawed(flaw) };
@@ -253,19 +256,19 @@ fn take<D: Dialog>(
     }
     match fed {
         Ok(()) => Taken::More,
-        Err(_) if dialog.is_whole() && !linger.is_misled() => Taken::NotNeeded,
+        Err(_) if parser.is_whole() && !linger.is_misled() => Taken::NotNeeded,
         Err(flaw) => Taken::Flawed(flaw),
     }
 }
 
 /// Takes the end of a body.
-fn finish<D: Dialog>(frames: D::Frames, dialog: &mut D, out: &mut Vec<Delta>) -> Result<(), Flaw> {
-    let was_whole = dialog.is_whole();
-    let last = frames.finish().map_or(Ok(Step::More), |event| dialog.event(event, out));
+fn finish<D: ResponseParser>(frames: D::Frames, parser: &mut D, out: &mut Vec<Delta>) -> Result<(), ParseError> {
+    let was_whole = parser.is_whole();
+    let last = frames.finish().map_or(Ok(ParseStep::More), |event| parser.event(event, out));
     match last {
-        Ok(Step::Whole) => Ok(()),
-        Ok(Step::More) => dialog.end(out),
-        Err(_) if was_whole => dialog.end(out),
+        Ok(ParseStep::Complete) => Ok(()),
+        Ok(ParseStep::More) => parser.end(out),
+        Err(_) if was_whole => parser.end(out),
         Err(flaw) => Err(flaw),
     }
 }
@@ -275,9 +278,9 @@ pub(super) fn bounded(text: &str) -> String {
     text[..text.floor_char_boundary(MAX_EXCERPT_BYTES)].to_owned()
 }
 
-// === impl Flaw ===
+// === impl ParseError ===
 
-impl Flaw {
+impl ParseError {
     /// An event that cannot be parsed. Where the answer had begun, a piece of it may be lost; else it is no answer.
     pub(super) fn torn(has_begun: bool, error: &serde_json::Error) -> Self {
         if has_begun { Self::Cut(format!("an event of the answer is torn: {error}")) } else { Self::NotUnderstood }
@@ -293,12 +296,12 @@ impl Failed {
     }
 }
 
-fn parse(document: &[u8]) -> Result<Value, Flaw> {
+fn parse(document: &[u8]) -> Result<Value, ParseError> {
     serde_json::from_slice(document).map_err(|error| {
         if error.is_eof() {
-            Flaw::Cut("the answer ended within its JSON".to_owned())
+            ParseError::Cut("the answer ended within its JSON".to_owned())
         } else {
-            Flaw::Unusable(format!("the answer is not JSON: {error}"))
+            ParseError::Unusable(format!("the answer is not JSON: {error}"))
         }
     })
 }

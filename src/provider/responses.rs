@@ -16,14 +16,14 @@ use std::sync::Arc;
 use futures_util::TryStreamExt as _;
 
 use super::{
-    Answer, BuildError,
+    BuildError, ProviderFuture,
     http::{HttpClient, Post, accepted, lasting},
     reading::{self, ReadLimits},
     spec::ProviderSpec,
 };
 use crate::domain::{
     failure::{ProviderError, TransportFault},
-    wire::{DeltaStream, WireCall},
+    wire::{DeltaStream, ProviderRequest},
 };
 
 /// Kind of a reasoning item with encrypted content: the item's JSON as it came.
@@ -50,37 +50,37 @@ impl ResponsesClient {
     }
 
     /// Asks; fails at once where the call cannot be put into this dialect's words.
-    pub(super) fn answer(&self, call: WireCall) -> Result<Answer, ProviderError> {
+    pub(super) fn answer(&self, call: ProviderRequest) -> Result<ProviderFuture, ProviderError> {
         if call.attach.is_some() {
             return self.take_over(call);
         }
-        let request::Asked { body, in_background } = request::body(&call, self.stream)?;
+        let request::RequestBody { body, in_background } = request::body(&call, self.stream)?;
         let (http, cancels) = (self.http.clone(), self.cancels.clone());
         let accept = accepted(self.stream);
         Ok(Box::pin(async move {
             let post = Post { path: "/responses".to_owned(), body, accept, ..Post::default() };
             let reply = http.post(&call, post).await?;
             let limits = ReadLimits::of(&call, http.settings());
-            let hold = in_background.then(|| attach::Hold::new(http, call, cancels));
-            let dialog = answer::ResponseReader::new(lasting(&reply.headers), hold);
-            Ok(reading::read(reply, limits, dialog))
+            let register = in_background.then(|| attach::Hold::new(http, call, cancels));
+            let parser = answer::ResponseReader::new(lasting(&reply.headers), register);
+            Ok(reading::read(reply, limits, parser))
         }))
     }
 
     /// Reads the answer on that an earlier owner of the invocation asked for. Whatever is wrong with that answer is a cut
     /// of it: it is to be asked for anew.
-    fn take_over(&self, call: WireCall) -> Result<Answer, ProviderError> {
+    fn take_over(&self, call: ProviderRequest) -> Result<ProviderFuture, ProviderError> {
         let (family, limits) = (Arc::clone(&call.target.family), ReadLimits::of(&call, self.http.settings()));
         let able = self.stream && call.target.capabilities.background;
-        let hold = attach::Hold::taking_over(self.http.clone(), call, self.cancels.clone()).filter(|_| able);
-        let Some(mut hold) = hold else {
+        let register = attach::Hold::taking_over(self.http.clone(), call, self.cancels.clone()).filter(|_| able);
+        let Some(mut register) = register else {
             let words = "the target's answers cannot be read on any more";
             return Err(ProviderError::transport(family, TransportFault::Cut, words));
         };
         Ok(Box::pin(async move {
-            let reply = hold.take_over().await?;
-            let dialog = answer::ResponseReader::new(lasting(&reply.headers), Some(hold));
-            let deltas = reading::read(reply, limits, dialog);
+            let reply = register.take_over().await?;
+            let parser = answer::ResponseReader::new(lasting(&reply.headers), Some(register));
+            let deltas = reading::read(reply, limits, parser);
             Ok(Box::pin(deltas.map_err(|error| match error.fault {
                 Some(TransportFault::Protocol) => ProviderError { fault: Some(TransportFault::Cut), ..error },
                 _ => error,

@@ -17,11 +17,11 @@ use std::{
 use sha2::{Digest as _, Sha256};
 use tokio::time::Instant;
 
-use super::{Answer, spec::ProviderSpec};
+use super::{ProviderFuture, spec::ProviderSpec};
 use crate::domain::{
     ids::TargetId,
     message::{ModelCall, Part},
-    wire::WireCall,
+    wire::ProviderRequest,
 };
 
 pub use self::script::{Outage, Script, Step};
@@ -33,11 +33,11 @@ const TOLD: [&str; 2] = ["previous model call failed", "previous call failed"];
 #[derive(Clone)]
 pub struct Player {
     script: Arc<Script>,
-    progress: Arc<Mutex<HashMap<TargetId, Progress>>>,
+    progress: Arc<Mutex<HashMap<TargetId, PlayProgress>>>,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
-struct Progress {
+struct PlayProgress {
     calls: u32,
     steps_played: usize,
     outage_began: Option<(u32, Instant)>,
@@ -53,13 +53,13 @@ impl Player {
     }
 
     /// Plays the next step for the call's target; the step is taken at once, also when the answer is dropped.
-    pub(super) fn answer(&self, call: WireCall) -> Answer {
+    pub(super) fn answer(&self, call: ProviderRequest) -> ProviderFuture {
         let step = self.next_step(&call);
         let told = was_told(&call.call);
         Box::pin(async move { play::play(step, told, &call).await })
     }
 
-    fn next_step(&self, call: &WireCall) -> Step {
+    fn next_step(&self, call: &ProviderRequest) -> Step {
         let play = self.script.play_for(&call.target.model);
         let mut all = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
         let progress = all.entry(call.target.id.clone()).or_default();
@@ -73,12 +73,12 @@ impl Player {
             progress.steps_played += 1;
             return step.clone();
         }
-        let mut dice = roll(self.script.seed, &call.target.id, progress.calls);
+        let mut rng = roll(self.script.seed, &call.target.id, progress.calls);
         for chance in &play.probabilities {
-            if dice < chance.probability {
+            if rng < chance.probability {
                 return chance.step.clone();
             }
-            dice -= chance.probability;
+            rng -= chance.probability;
         }
         play.otherwise
     }
@@ -90,9 +90,9 @@ impl fmt::Debug for Player {
     }
 }
 
-// === impl Progress ===
+// === impl PlayProgress ===
 
-impl Progress {
+impl PlayProgress {
     fn in_outage(&mut self, outage: &Outage, now: Instant) -> bool {
         if self.calls <= outage.after_attempts {
             return false;

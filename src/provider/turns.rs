@@ -21,7 +21,7 @@ pub(super) enum Speaker {
 
 /// One turn.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Turn {
+pub(super) struct ProviderTurn {
     /// Who speaks.
     pub(super) speaker: Speaker,
     /// Results of tools, which come first, each with the id of the call that it answers.
@@ -33,7 +33,7 @@ pub(super) struct Turn {
 /// Turns as they are put together.
 #[derive(Debug, Default)]
 pub(super) struct Turns {
-    turns: Vec<Turn>,
+    turns: Vec<ProviderTurn>,
 }
 
 // === impl Turns ===
@@ -59,24 +59,24 @@ impl Turns {
     }
 
     /// The last turn so far.
-    pub(super) fn last_turn(&self) -> Option<&Turn> {
+    pub(super) fn last_turn(&self) -> Option<&ProviderTurn> {
         self.turns.last()
     }
 
     /// The turns, none of them empty, no two neighbours of one speaker.
-    pub(super) fn into_turns(self) -> Vec<Turn> {
+    pub(super) fn into_turns(self) -> Vec<ProviderTurn> {
         self.turns
     }
 
-    fn turn(&mut self, speaker: Speaker) -> Option<&mut Turn> {
+    fn turn(&mut self, speaker: Speaker) -> Option<&mut ProviderTurn> {
         if self.last() != Some(speaker) {
-            self.turns.push(Turn { speaker, results: Vec::new(), rest: Vec::new() });
+            self.turns.push(ProviderTurn { speaker, results: Vec::new(), rest: Vec::new() });
         }
         self.turns.last_mut()
     }
 }
 
-impl Turn {
+impl ProviderTurn {
     /// All blocks, results first.
     pub(super) fn into_blocks(self) -> Vec<Value> {
         self.results.into_iter().map(|(_, block)| block).chain(self.rest).collect()

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::spec::Scenario;
-use crate::{domain::ids::InvocationId, policy::dice::Dice};
+use crate::{domain::ids::InvocationId, policy::rng::SeededRng};
 
 /// One call that will come.
 #[derive(Debug, Clone)]
@@ -28,7 +28,7 @@ pub(super) struct Draw {
     /// Which of the stated waits it is, 0 to 1.
     pub(super) wait: f64,
     /// For each fault in turn: whether it hits.
-    pub(super) faults: Dice,
+    pub(super) faults: SeededRng,
 }
 
 /// Median of an answer's whole time.
@@ -40,16 +40,16 @@ pub(super) const FIRST_TOKEN: f64 = 0.3;
 
 /// Draws all calls of a run.
 pub(super) fn draw(scenario: &Scenario, seed: u64) -> Vec<Arrival> {
-    let mut dice = Dice::new(seed, &InvocationId::from("arrivals"), 0);
+    let mut rng = SeededRng::new(seed, &InvocationId::from("arrivals"), 0);
     let mut arrivals = Vec::new();
     let mut at = 0.0;
     loop {
-        at += -(1.0 - dice.unit()).ln() / scenario.rate;
+        at += -(1.0 - rng.unit()).ln() / scenario.rate;
         let when = Duration::from_secs_f64(at);
         if when >= scenario.length() {
             return arrivals;
         }
-        let Some(caller) = pick(scenario, when, dice.unit()) else { continue };
+        let Some(caller) = pick(scenario, when, rng.unit()) else { continue };
         let name = scenario.callers.get(caller).map_or("", |callers| callers.name.as_str());
         let id = InvocationId::from(format!("{name}-{}", arrivals.len()));
         let service = of_attempt(seed, &id, 1).service;
@@ -60,17 +60,17 @@ pub(super) fn draw(scenario: &Scenario, seed: u64) -> Vec<Arrival> {
 /// Draws what is random about an attempt, the same whoever makes it.
 pub(super) fn of_attempt(seed: u64, id: &InvocationId, attempt: u32) -> Draw {
     // Not the planner's own dice: an upstream must not be as lucky as a wait is long.
-    let mut dice = Dice::new(seed ^ 0x75_70_73_74_72_65_61_6d, id, attempt);
-    let (one, other) = (1.0 - dice.unit(), dice.unit());
+    let mut rng = SeededRng::new(seed ^ 0x75_70_73_74_72_65_61_6d, id, attempt);
+    let (one, other) = (1.0 - rng.unit(), rng.unit());
     let normal = (-2.0 * one.ln()).sqrt() * (std::f64::consts::TAU * other).cos();
     let service = Duration::from_secs_f64(MEDIAN * (SIGMA * normal).exp());
-    Draw { service, cut: dice.unit(), wait: dice.unit(), faults: dice }
+    Draw { service, cut: rng.unit(), wait: rng.unit(), faults: rng }
 }
 
-fn pick(scenario: &Scenario, at: Duration, throw: f64) -> Option<usize> {
+fn pick(scenario: &Scenario, at: Duration, sample: f64) -> Option<usize> {
     let there = |callers: &super::Callers| callers.until.is_none_or(|until| at < scenario.warm + until);
     let sum: f64 = scenario.callers.iter().map(|callers| callers.share).sum();
-    let mut left = throw * sum;
+    let mut left = sample * sum;
     for (index, callers) in scenario.callers.iter().enumerate() {
         if left < callers.share {
             return there(callers).then_some(index);

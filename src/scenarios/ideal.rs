@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::{
     Measures,
     arrivals::{self, Arrival},
-    spec::{Does, Fault, Scenario},
+    spec::{Does, Scenario, UpstreamFault},
 };
 
 /// Computes the ideal.
@@ -63,7 +63,8 @@ impl Best<'_> {
         let mut best: Option<Promise> = None;
         for index in scenario.route(callers) {
             let Some(upstream) = scenario.upstreams.get(index) else { continue };
-            let faults: Vec<&Fault> = upstream.faults.iter().filter(|fault| fault.hits(&callers.name)).collect();
+            let faults: Vec<&UpstreamFault> =
+                upstream.faults.iter().filter(|fault| fault.hits(&callers.name)).collect();
             let ends = faults.iter().map(|fault| fault.end(scenario).as_secs_f64()).filter(|end| *end > at);
             for begins in std::iter::once(at).chain(ends) {
                 let promise = self.promise(index, &faults, begins, service * upstream.slower, deadline);
@@ -82,7 +83,7 @@ impl Best<'_> {
         (best.answered, best.sent)
     }
 
-    fn promise(&self, upstream: usize, faults: &[&Fault], begins: f64, service: f64, deadline: f64) -> Promise {
+    fn promise(&self, upstream: usize, faults: &[&UpstreamFault], begins: f64, service: f64, deadline: f64) -> Promise {
         let none = Promise { answered: 0.0, sent: 0.0, there: f64::INFINITY, uses: None };
         let at = Duration::from_secs_f64(begins.max(0.0));
         let (mut begins, mut service, mut lost, mut uses) = (begins, service, 0.0, None);
@@ -116,8 +117,8 @@ impl Best<'_> {
         if lost >= 1.0 - 1e-9 || begins + service > deadline {
             return none;
         }
-        let most = f64::from(self.scenario.policy.retry.max_retries) + 1.0;
-        let answered = 1.0 - lost.powf(most);
+        let max = f64::from(self.scenario.policy.retry.max_retries) + 1.0;
+        let answered = 1.0 - lost.powf(max);
         let sent = answered / (1.0 - lost);
         Promise { answered, sent, there: begins + service, uses }
     }

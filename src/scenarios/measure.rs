@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use super::{
     arrivals::Arrival,
-    run::{Fate, Run},
+    run::{CallResult, Run},
     spec::Scenario,
     upstream::{OUTPUT_TOKENS, Sent},
 };
@@ -46,7 +46,7 @@ const SETTLED: Duration = Duration::from_millis(250);
 /// Measures a run.
 pub(super) fn measure(scenario: &Scenario, arrivals: &[Arrival], run: &Run) -> Measures {
     let mut measures = Measures::default();
-    let seen = Seen::new(scenario, arrivals, run);
+    let seen = AttemptsSeen::new(scenario, arrivals, run);
     seen.answers(&mut measures, None);
     if scenario.callers.len() > 1 {
         for (index, callers) in scenario.callers.iter().enumerate() {
@@ -60,7 +60,7 @@ pub(super) fn measure(scenario: &Scenario, arrivals: &[Arrival], run: &Run) -> M
     measures
 }
 
-struct Seen<'a> {
+struct AttemptsSeen<'a> {
     scenario: &'a Scenario,
     arrivals: &'a [Arrival],
     run: &'a Run,
@@ -68,7 +68,7 @@ struct Seen<'a> {
     by_call: Vec<Vec<&'a Sent>>,
 }
 
-impl<'a> Seen<'a> {
+impl<'a> AttemptsSeen<'a> {
     fn new(scenario: &'a Scenario, arrivals: &'a [Arrival], run: &'a Run) -> Self {
         let mut by_call = vec![Vec::new(); arrivals.len()];
         for sent in &run.sent {
@@ -92,7 +92,7 @@ impl<'a> Seen<'a> {
     }
 
     /// The calls that count, with their arrival.
-    fn judged(&self, caller: Option<usize>) -> impl Iterator<Item = (&'a Arrival, &'a Fate)> + '_ {
+    fn judged(&self, caller: Option<usize>) -> impl Iterator<Item = (&'a Arrival, &'a CallResult)> + '_ {
         self.run.fates.iter().filter_map(move |fate| {
             let arrival = self.arrivals.get(fate.call)?;
             let counts = self.is_judged(arrival.at) && caller.is_none_or(|caller| arrival.caller == caller);
@@ -115,8 +115,8 @@ impl<'a> Seen<'a> {
         let of_judged = |call: usize| self.by_call.get(call).map_or(&[][..], Vec::as_slice);
         let attempts: usize = self.judged(index).map(|(_, fate)| of_judged(fate.call).len()).sum();
         measures.set(name("attempts"), share(attempts, calls));
-        let most = self.judged(index).map(|(_, fate)| of_judged(fate.call).len()).max().unwrap_or(0);
-        measures.set(name("most_attempts"), share(most, 1));
+        let max = self.judged(index).map(|(_, fate)| of_judged(fate.call).len()).max().unwrap_or(0);
+        measures.set(name("most_attempts"), share(max, 1));
         let records = self.judged(index).map(|(_, fate)| fate.records).max().unwrap_or(0);
         measures.set(name("most_records"), share(records, 1));
         let unsound = self.judged(index).filter(|(_, fate)| !fate.sound).count();

@@ -8,13 +8,13 @@ use futures_util::StreamExt as _;
 use tokio::time::{Instant, sleep, timeout_at};
 use tower::ServiceExt as _;
 
-use super::{arrivals::Arrival, run::Fate, run::ask, spec::Scenario, upstream::World};
+use super::{arrivals::Arrival, run::CallResult, run::ask, spec::Scenario, upstream::World};
 use crate::{
     domain::{
-        adaptation::Wording, completion::Delta, ids::InvocationId, invocation::TraceContext, message::ModelCall,
-        target::Target, upstream::Tether, wire::WireCall,
+        adaptation::DialectOverrides, completion::Delta, ids::InvocationId, invocation::TraceContext,
+        message::ModelCall, target::Target, upstream::BackgroundResponses, wire::ProviderRequest,
     },
-    policy::dice::Dice,
+    policy::rng::SeededRng,
 };
 
 /// Attempts after the first.
@@ -38,7 +38,7 @@ impl Naive {
         Self { scenario, seed, world, targets, ask: Arc::new(ask()) }
     }
 
-    pub(super) async fn call(&self, arrival: Arrival, number: usize, began: Instant) -> Fate {
+    pub(super) async fn call(&self, arrival: Arrival, number: usize, began: Instant) -> CallResult {
         let callers = self.scenario.callers.get(arrival.caller);
         let route = callers.map(|callers| self.scenario.route(callers)).unwrap_or_default();
         let now = Instant::now();
@@ -47,7 +47,7 @@ impl Naive {
         let mut waiting = false;
         let answered =
             timeout_at(patience.min(deadline), self.attempts(&arrival.id, &route, deadline, &mut waiting)).await;
-        let mut fate = Fate::gone(number, began);
+        let mut fate = CallResult::gone(number, began);
         fate.answered = answered == Ok(true);
         fate.doomed = answered.is_err() && waiting;
         fate
@@ -55,28 +55,28 @@ impl Naive {
 
     async fn attempts(&self, id: &InvocationId, route: &[usize], deadline: Instant, waiting: &mut bool) -> bool {
         for retry in 0..=RETRIES {
-            let mut dice = Dice::new(self.seed, id, retry + 1);
+            let mut rng = SeededRng::new(self.seed, id, retry + 1);
             if retry > 0 {
                 *waiting = true;
-                sleep((BASE * (1 << (retry - 1))).mul_f64(dice.unit())).await;
+                sleep((BASE * (1 << (retry - 1))).mul_f64(rng.unit())).await;
                 *waiting = false;
             }
             // It knows of no health: equal replicas are asked in turn, of a list the first.
             let turn = match self.scenario.policy.select.order {
                 crate::policy::select::Order::Listed => 0,
-                crate::policy::select::Order::Shuffled => crate::policy::dice::place(dice.unit(), route.len()),
+                crate::policy::select::Order::Shuffled => crate::policy::rng::place(rng.unit(), route.len()),
             };
             let Some(target) = route.get(turn).and_then(|index| self.targets.get(*index)) else { return false };
-            let call = WireCall {
+            let call = ProviderRequest {
                 invocation: id.clone(),
                 attempt: retry + 1,
                 target: Arc::clone(target),
                 call: Arc::clone(&self.ask),
-                wording: Wording::default(),
+                wording: DialectOverrides::default(),
                 deadline,
                 idle: None,
                 trace: TraceContext::default(),
-                tether: Tether::default(),
+                background: BackgroundResponses::default(),
                 attach: None,
             };
             if self.answered(call).await {
@@ -86,7 +86,7 @@ impl Naive {
         false
     }
 
-    async fn answered(&self, call: WireCall) -> bool {
+    async fn answered(&self, call: ProviderRequest) -> bool {
         let silent = Instant::now() + self.scenario.policy.timers.first_token_alone;
         let Ok(Ok(mut deltas)) = timeout_at(silent, self.world.clone().oneshot(call)).await else { return false };
         while let Some(item) = deltas.next().await {

@@ -21,16 +21,16 @@ use crate::{
     domain::{
         event::{Event, EventBody},
         failure::{Failure, FailureClass},
-        fold::{Fold, Progress},
+        fold::{AnswerState, StreamStep},
         ids::{RouteName, TargetId, TenantId},
         invocation::{Call, Invocation, Outcome},
         message::{Message, ModelCall, Role},
         target::{Capabilities, Dialect, Target},
     },
-    events::{EventBus, EventReader, Reading},
+    events::{BusItem, EventBus, EventReader},
     layers::{
-        scope::{Incoming, Plan},
-        spans::{Entry, Spans},
+        invocation::{InvocationContext, Plan},
+        spans::{EntryPoint, Spans},
         targets::{SharedPolicies, TargetSpec, Targets},
     },
     policy::{
@@ -42,7 +42,7 @@ use crate::{
 
 /// What became of one call.
 #[derive(Debug, Clone)]
-pub(super) struct Fate {
+pub(super) struct CallResult {
     /// Its number among the arrivals.
     pub(super) call: usize,
     /// When it was over, from the start of the run.
@@ -61,7 +61,7 @@ pub(super) struct Fate {
 
 /// A change of a circuit or gate.
 #[derive(Debug, Clone)]
-pub(super) struct Moved {
+pub(super) struct StateChange {
     pub(super) at: Duration,
     pub(super) target: String,
     pub(super) what: String,
@@ -70,9 +70,9 @@ pub(super) struct Moved {
 /// Everything that a run left behind.
 #[derive(Debug, Default)]
 pub(super) struct Run {
-    pub(super) fates: Vec<Fate>,
+    pub(super) fates: Vec<CallResult>,
     pub(super) sent: Vec<Sent>,
-    pub(super) circuits: Vec<Moved>,
+    pub(super) circuits: Vec<StateChange>,
     /// Reports that came too late to count.
     pub(super) stale: u64,
     /// A hash of every event, in order, with its virtual time.
@@ -91,7 +91,7 @@ pub(super) fn ours(scenario: &Scenario, seed: u64, arrivals: &[Arrival]) -> Resu
         let began = Instant::now();
         let world = World::new(Arc::clone(&scenario), seed);
         let events = EventBus::new(4096);
-        let crowd = Arc::new(Crowd::new(&scenario, seed, events.clone(), world.clone()));
+        let crowd = Arc::new(LoadGenerator::new(&scenario, seed, events.clone(), world.clone()));
         let mut listening = JoinSet::new();
         let heard = Arc::new(Mutex::new(Heard::default()));
         listening.spawn(listen(events.reader(crate::domain::ids::Cursor(0)), began, Arc::clone(&heard)));
@@ -139,9 +139,9 @@ fn virtually<T>(future: impl Future<Output = T>) -> Result<T, ScenarioError> {
 }
 
 /// Lets every call come at its time, and waits for the last.
-async fn attend<F>(arrivals: &[Arrival], began: Instant, make: impl Fn(Arrival, usize) -> F) -> Vec<Fate>
+async fn attend<F>(arrivals: &[Arrival], began: Instant, make: impl Fn(Arrival, usize) -> F) -> Vec<CallResult>
 where
-    F: Future<Output = Fate> + Send + 'static,
+    F: Future<Output = CallResult> + Send + 'static,
 {
     let mut calls = JoinSet::new();
     let mut fates = Vec::with_capacity(arrivals.len());
@@ -155,16 +155,16 @@ where
     while let Some(fate) = calls.join_next().await {
         fates.extend(fate);
     }
-    fates.sort_by_key(|fate: &Fate| fate.call);
+    fates.sort_by_key(|fate: &CallResult| fate.call);
     fates
 }
 
 /// What the bus said.
 #[derive(Debug, Default)]
 struct Heard {
-    circuits: Vec<Moved>,
-    all: Fingerprint,
-    moves: Fingerprint,
+    circuits: Vec<StateChange>,
+    all: RunFingerprint,
+    moves: RunFingerprint,
 }
 
 async fn listen(mut reader: EventReader, began: Instant, heard: Arc<Mutex<Heard>>) {
@@ -173,9 +173,9 @@ async fn listen(mut reader: EventReader, began: Instant, heard: Arc<Mutex<Heard>
         let at = began.elapsed();
         let mut heard = heard.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         match reading {
-            Reading::Event(event) => heard.hear(at, &event),
+            BusItem::Event(event) => heard.hear(at, &event),
             // The ring is larger than what happens at one instant, so this is a defect that the hash shows.
-            Reading::Missed { count, .. } => heard.all.update(&format!("missed {count}")),
+            BusItem::Missed { count, .. } => heard.all.update(&format!("missed {count}")),
         }
     }
 }
@@ -199,11 +199,11 @@ impl Heard {
             _ => return,
         };
         self.moves.update(&format!("{} {target} {what}\n", at.as_micros()));
-        self.circuits.push(Moved { at, target: target.to_owned(), what });
+        self.circuits.push(StateChange { at, target: target.to_owned(), what });
     }
 }
 
-impl Moved {
+impl StateChange {
     /// For a report: seconds since the fault began, target, what.
     pub(super) fn told(&self, warm: Duration) -> (f64, String, String) {
         (self.at.as_secs_f64() - warm.as_secs_f64(), self.target.clone(), self.what.clone())
@@ -211,7 +211,7 @@ impl Moved {
 }
 
 /// Callers of the real stack.
-struct Crowd {
+struct LoadGenerator {
     scenario: Arc<Scenario>,
     stack: Stack,
     targets: Targets,
@@ -221,7 +221,7 @@ struct Crowd {
     ask: ModelCall,
 }
 
-impl Crowd {
+impl LoadGenerator {
     fn new(scenario: &Arc<Scenario>, seed: u64, events: EventBus, world: World) -> Self {
         let policy = &scenario.policy;
         let all = targets(scenario);
@@ -277,23 +277,23 @@ impl Crowd {
         self.targets.update(&specs, &self.shared);
     }
 
-    async fn call(&self, arrival: Arrival, number: usize, began: Instant) -> Fate {
+    async fn call(&self, arrival: Arrival, number: usize, began: Instant) -> CallResult {
         let (Some(callers), Some(plan)) = (self.scenario.callers.get(arrival.caller), self.plans.get(arrival.caller))
         else {
-            return Fate::gone(number, began);
+            return CallResult::gone(number, began);
         };
         let deadline = Instant::now() + callers.deadline.unwrap_or(self.scenario.deadline);
         let invocation = Invocation {
             tenant: TenantId::from(callers.name.as_str()),
             ..Invocation::new(arrival.id, plan.route.clone(), Call::Model(self.ask.clone()), deadline)
         };
-        let entry = Entry::Grpc("relight.v1.RecoveryService/InvokeWithRecovery");
-        let heard = follow(self.stack.clone(), Incoming::new(invocation, Arc::clone(plan), entry));
+        let entry = EntryPoint::Grpc("relight.v1.RecoveryService/InvokeWithRecovery");
+        let heard = follow(self.stack.clone(), InvocationContext::new(invocation, Arc::clone(plan), entry));
         let ended = match callers.patience {
             Some(patience) => tokio::time::timeout(patience, heard).await,
             None => Ok(heard.await),
         };
-        let mut fate = Fate::gone(number, began);
+        let mut fate = CallResult::gone(number, began);
         match ended {
             Ok(Ok((fold, outcome))) => fate.read(fold.as_ref(), &outcome),
             Ok(Err(refused)) => fate.class = Some(refused.class),
@@ -304,26 +304,26 @@ impl Crowd {
 }
 
 /// Follows an invocation to its end, as a client does that folds what it is sent.
-async fn follow(stack: Stack, incoming: Incoming) -> Result<(Option<Fold>, Outcome), Failure> {
+async fn follow(stack: Stack, incoming: InvocationContext) -> Result<(Option<AnswerState>, Outcome), Failure> {
     let mut steps = stack.oneshot(incoming).await?;
-    let mut fold = Some(Fold::default());
+    let mut fold = Some(AnswerState::default());
     while let Some(step) = steps.next().await {
         fold = fold.and_then(|mut fold| fold.apply(&step).is_ok().then_some(fold));
-        if let Progress::Terminal(outcome) = step {
+        if let StreamStep::Terminal(outcome) = step {
             return Ok((fold, *outcome));
         }
     }
     Err(Failure::local(FailureClass::State, "the progress ended without an outcome"))
 }
 
-impl Fate {
+impl CallResult {
     /// A call that ends now, without an answer.
     pub(super) fn gone(call: usize, began: Instant) -> Self {
         let class = Some(FailureClass::Cancelled);
         Self { call, ended: began.elapsed(), answered: false, class, sound: true, doomed: false, records: 0 }
     }
 
-    fn read(&mut self, fold: Option<&Fold>, outcome: &Outcome) {
+    fn read(&mut self, fold: Option<&AnswerState>, outcome: &Outcome) {
         self.records = outcome.attempts.len();
         let held: Option<String> = fold.map(|fold| fold.message().joined_text());
         match &outcome.result {
@@ -371,15 +371,15 @@ pub(super) fn ask() -> ModelCall {
 
 /// FNV-1a of everything that was said: it tells two runs apart, and costs little in an unoptimized build.
 #[derive(Debug)]
-struct Fingerprint(u128);
+struct RunFingerprint(u128);
 
-impl Default for Fingerprint {
+impl Default for RunFingerprint {
     fn default() -> Self {
         Self(0x6c62_272e_07bb_0142_62b8_2175_6295_c58d)
     }
 }
 
-impl Fingerprint {
+impl RunFingerprint {
     fn update(&mut self, text: &str) {
         for byte in text.bytes() {
             self.0 = (self.0 ^ u128::from(byte)).wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013b);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Gates, Options, ScenarioError};
+use super::{GateBounds, ScenarioError, ScenarioOptions};
 use crate::{
     domain::units,
     policy::{
@@ -50,7 +50,7 @@ pub struct Scenario {
     #[serde(default)]
     pub policy: Policies,
     /// What must be reached.
-    pub gates: Gates,
+    pub gates: GateBounds,
 }
 
 /// A scripted provider.
@@ -70,13 +70,13 @@ pub struct Upstream {
     pub workers: Option<usize>,
     /// What goes wrong; the first that applies to a call is taken.
     #[serde(default)]
-    pub faults: Vec<Fault>,
+    pub faults: Vec<UpstreamFault>,
 }
 
 /// Something that goes wrong from a time on, for some time.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Fault {
+pub struct UpstreamFault {
     /// From when on.
     #[serde(with = "units::duration", default)]
     pub from: Duration,
@@ -137,10 +137,10 @@ pub enum Does {
         burst: f64,
         /// The shortest and longest wait that is stated.
         #[serde(with = "units::duration")]
-        least: Duration,
+        min: Duration,
         /// The longest wait that is stated.
         #[serde(with = "units::duration")]
-        most: Duration,
+        max: Duration,
     },
     /// The answer breaks off somewhere, evenly spread over its length.
     Cut,
@@ -229,7 +229,7 @@ impl Scenario {
 
     /// The scenario with what is run otherwise.
     #[must_use]
-    pub fn with(&self, options: Options) -> Self {
+    pub fn with(&self, options: ScenarioOptions) -> Self {
         let mut changed = self.clone();
         changed.rate = options.rate.unwrap_or(self.rate);
         changed.fault = options.length.unwrap_or(self.fault);
@@ -252,9 +252,9 @@ impl Scenario {
     }
 }
 
-// === impl Fault ===
+// === impl UpstreamFault ===
 
-impl Fault {
+impl UpstreamFault {
     /// When it is over.
     pub(super) fn end(&self, scenario: &Scenario) -> Duration {
         self.to.unwrap_or(scenario.fault)

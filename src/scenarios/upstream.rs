@@ -12,14 +12,14 @@ use tower::Service;
 
 use super::{
     arrivals::{self, Draw, FIRST_TOKEN},
-    spec::{Does, Fault, Scenario},
+    spec::{Does, Scenario, UpstreamFault},
 };
 use crate::{
     domain::{
         completion::{BlockKind, Delta, Exactness, FinishReason, Usage},
         failure::{ProviderError, Surface, TransportFault},
         ids::InvocationId,
-        wire::{DeltaStream, WireCall},
+        wire::{DeltaStream, ProviderRequest},
     },
     layers::BoxFuture,
 };
@@ -53,19 +53,19 @@ pub(super) struct Sent {
 /// All upstreams of a scenario; cheap to clone.
 #[derive(Debug, Clone)]
 pub(super) struct World {
-    shared: Arc<Shared>,
+    shared: Arc<UpstreamState>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct UpstreamState {
     scenario: Arc<Scenario>,
     seed: u64,
     began: Instant,
-    state: Mutex<State>,
+    state: Mutex<ServiceState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct ServiceState {
     sent: Vec<Sent>,
     /// Tokens of a limit, and when they were counted; by upstream.
     buckets: Vec<Option<(f64, Instant)>>,
@@ -78,12 +78,12 @@ struct State {
 impl World {
     pub(super) fn new(scenario: Arc<Scenario>, seed: u64) -> Self {
         let began = Instant::now();
-        let state = State {
+        let state = ServiceState {
             sent: Vec::new(),
             buckets: vec![None; scenario.upstreams.len()],
             workers: scenario.upstreams.iter().map(|one| vec![began; one.workers.unwrap_or(0)]).collect(),
         };
-        Self { shared: Arc::new(Shared { scenario, seed, began, state: Mutex::new(state) }) }
+        Self { shared: Arc::new(UpstreamState { scenario, seed, began, state: Mutex::new(state) }) }
     }
 
     /// What was sent so far.
@@ -92,7 +92,7 @@ impl World {
     }
 }
 
-impl Service<WireCall> for World {
+impl Service<ProviderRequest> for World {
     type Response = DeltaStream;
     type Error = ProviderError;
     type Future = BoxFuture<Result<DeltaStream, ProviderError>>;
@@ -101,16 +101,16 @@ impl Service<WireCall> for World {
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, call: WireCall) -> Self::Future {
+    fn call(&mut self, call: ProviderRequest) -> Self::Future {
         let shared = Arc::clone(&self.shared);
         Box::pin(async move { shared.play(call).await })
     }
 }
 
-// === impl Shared ===
+// === impl UpstreamState ===
 
-impl Shared {
-    async fn play(self: Arc<Self>, call: WireCall) -> Result<DeltaStream, ProviderError> {
+impl UpstreamState {
+    async fn play(self: Arc<Self>, call: ProviderRequest) -> Result<DeltaStream, ProviderError> {
         let now = Instant::now();
         let Some(upstream) = self.scenario.upstreams.iter().position(|one| one.name == call.target.id.as_str()) else {
             return Err(ProviderError::transport("scripted", TransportFault::Dns, "no such upstream"));
@@ -137,9 +137,9 @@ impl Shared {
             }
             Some(Does::Hang) => std::future::pending().await,
             Some(Does::Slow { times }) => service = service.mul_f64(*times),
-            Some(Does::Limit { per_second, burst, least, most }) => {
+            Some(Does::Limit { per_second, burst, min, max }) => {
                 if !self.within(upstream, now, *per_second, *burst) {
-                    let wait = *least + (*most - *least).mul_f64(draw.wait);
+                    let wait = *min + (*max - *min).mul_f64(draw.wait);
                     sleep(Duration::from_millis(20)).await;
                     let headers = vec![("retry-after".to_owned(), format!("{:.3}", wait.as_secs_f64()))];
                     return Err(sending.refused(&call, 429, headers, String::new()));
@@ -162,13 +162,13 @@ impl Shared {
     }
 
     /// The fault that hits this attempt.
-    fn fault(&self, upstream: usize, id: &InvocationId, now: Instant, draw: &mut Draw) -> Option<&Fault> {
+    fn fault(&self, upstream: usize, id: &InvocationId, now: Instant, draw: &mut Draw) -> Option<&UpstreamFault> {
         let at = now.checked_duration_since(self.began + self.scenario.warm)?;
         let caller = id.as_str().rsplit_once('-').map_or("", |(name, _)| name);
         let faults = &self.scenario.upstreams.get(upstream)?.faults;
         let thrown: Vec<f64> = faults.iter().map(|_| draw.faults.unit()).collect();
-        faults.iter().zip(thrown).find_map(|(fault, throw)| {
-            (fault.hits(caller) && throw < fault.share_at(at, &self.scenario)).then_some(fault)
+        faults.iter().zip(thrown).find_map(|(fault, sample)| {
+            (fault.hits(caller) && sample < fault.share_at(at, &self.scenario)).then_some(fault)
         })
     }
 
@@ -208,7 +208,7 @@ impl Shared {
         begins
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, ServiceState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -223,7 +223,7 @@ pub(super) fn text(id: &InvocationId, attempt: u32) -> String {
     (0..PIECES).map(|number| piece(id, attempt, number)).collect()
 }
 
-fn answer(mut sending: Sending, call: &WireCall, first: Instant, end: Instant, cut: Option<f64>) -> DeltaStream {
+fn answer(mut sending: Sending, call: &ProviderRequest, first: Instant, end: Instant, cut: Option<f64>) -> DeltaStream {
     let (id, attempt) = (call.invocation.clone(), call.attempt);
     let model = call.target.model.to_string();
     Box::pin(stream! {
@@ -257,12 +257,12 @@ fn answer(mut sending: Sending, call: &WireCall, first: Instant, end: Instant, c
 
 /// One request; dropped, it is over.
 struct Sending {
-    shared: Arc<Shared>,
+    shared: Arc<UpstreamState>,
     index: usize,
 }
 
 impl Sending {
-    fn begin(shared: &Arc<Shared>, now: Instant, upstream: usize, id: &InvocationId) -> Self {
+    fn begin(shared: &Arc<UpstreamState>, now: Instant, upstream: usize, id: &InvocationId) -> Self {
         let call = id.as_str().rsplit_once('-').and_then(|(_, number)| number.parse().ok()).unwrap_or(usize::MAX);
         let at = now - shared.began;
         let mut state = shared.lock();
@@ -272,7 +272,7 @@ impl Sending {
         Self { shared: Arc::clone(shared), index }
     }
 
-    fn refused(self, call: &WireCall, code: u16, headers: Vec<(String, String)>, body: String) -> ProviderError {
+    fn refused(self, call: &ProviderRequest, code: u16, headers: Vec<(String, String)>, body: String) -> ProviderError {
         self.learn(|sent| sent.status = Some(code));
         ProviderError {
             provider: Arc::clone(&call.target.family),

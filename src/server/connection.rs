@@ -59,16 +59,16 @@ pub(super) struct LimitedStream {
 #[derive(Debug)]
 pub(super) struct Activity {
     timeouts: TimeoutsConfig,
-    state: Mutex<State>,
+    state: Mutex<ConnectionState>,
     /// Bytes of its requests that are being read or handled.
     pub(super) bytes: AtomicU64,
 }
 
 #[derive(Debug)]
-struct State {
+struct ConnectionState {
     /// Requests that are being handled.
     requests: usize,
-    phase: Phase,
+    phase: ConnectionPhase,
     /// Since when.
     since: Instant,
     is_http2: bool,
@@ -76,7 +76,7 @@ struct State {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Phase {
+enum ConnectionPhase {
     /// Nothing has come yet.
     Silent,
     /// A request's head is coming.
@@ -269,8 +269,13 @@ impl Connected for LimitedStream {
 
 impl Activity {
     fn new(timeouts: TimeoutsConfig) -> Self {
-        let state =
-            State { requests: 0, phase: Phase::Silent, since: Instant::now(), is_http2: false, is_identified: false };
+        let state = ConnectionState {
+            requests: 0,
+            phase: ConnectionPhase::Silent,
+            since: Instant::now(),
+            is_http2: false,
+            is_identified: false,
+        };
         Self { timeouts, state: Mutex::new(state), bytes: AtomicU64::new(0) }
     }
 
@@ -289,7 +294,7 @@ impl Activity {
     pub(super) fn secured(&self, is_http2: bool) {
         let mut state = self.state();
         state.is_http2 = is_http2;
-        state.turn(if is_http2 { Phase::Idle } else { Phase::Silent });
+        state.turn(if is_http2 { ConnectionPhase::Idle } else { ConnectionPhase::Silent });
     }
 
     /// Bytes came.
@@ -299,13 +304,13 @@ impl Activity {
             return;
         }
         match state.phase {
-            Phase::Silent if bytes.starts_with(HTTP2_PREFACE) => {
+            ConnectionPhase::Silent if bytes.starts_with(HTTP2_PREFACE) => {
                 state.is_http2 = true;
-                state.turn(Phase::Idle);
+                state.turn(ConnectionPhase::Idle);
             }
-            Phase::Silent => state.phase = Phase::Head,
-            Phase::Idle => state.turn(Phase::Head),
-            Phase::Head => {}
+            ConnectionPhase::Silent => state.phase = ConnectionPhase::Head,
+            ConnectionPhase::Idle => state.turn(ConnectionPhase::Head),
+            ConnectionPhase::Head => {}
         }
     }
 
@@ -314,21 +319,21 @@ impl Activity {
         let state = self.state();
         match state.phase {
             _ if state.requests > 0 => None,
-            Phase::Silent | Phase::Head => Some(state.since + self.timeouts.head),
-            Phase::Idle if state.is_http2 && state.is_identified => None,
-            Phase::Idle => Some(state.since + self.timeouts.idle),
+            ConnectionPhase::Silent | ConnectionPhase::Head => Some(state.since + self.timeouts.head),
+            ConnectionPhase::Idle if state.is_http2 && state.is_identified => None,
+            ConnectionPhase::Idle => Some(state.since + self.timeouts.idle),
         }
     }
 
-    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+    fn state(&self) -> std::sync::MutexGuard<'_, ConnectionState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-// === impl State ===
+// === impl ConnectionState ===
 
-impl State {
-    fn turn(&mut self, phase: Phase) {
+impl ConnectionState {
+    fn turn(&mut self, phase: ConnectionPhase) {
         (self.phase, self.since) = (phase, Instant::now());
     }
 }
@@ -340,7 +345,7 @@ impl Drop for RequestGuard {
         let mut state = self.0.state();
         state.requests = state.requests.saturating_sub(1);
         if state.requests == 0 {
-            state.turn(Phase::Idle);
+            state.turn(ConnectionPhase::Idle);
         }
     }
 }

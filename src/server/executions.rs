@@ -6,7 +6,7 @@ use base64::{Engine as _, engine::general_purpose::STANDARD_NO_PAD as BASE64};
 use tokio::task::JoinSet;
 use uuid::Uuid;
 
-use super::{Options, StartError, timed_journal::TimedJournal};
+use super::{ServeError, ServerOptions, timed_journal::TimedJournal};
 use crate::{
     config::{
         Config,
@@ -25,11 +25,11 @@ const STORE: &str = "journal";
 /// Opens the journal and keeps what runs on it.
 pub(super) async fn start(
     config: &Config,
-    options: &Options,
+    options: &ServerOptions,
     engine: Engine,
     metrics: &Metrics,
     tasks: &mut JoinSet<()>,
-) -> Result<(Executions, TokenKey), StartError> {
+) -> Result<(Executions, TokenKey), ServeError> {
     let limits = Limits::from(&config.journal);
     let events_kept = match config.journal.payloads {
         Payloads::Full => limits.events_kept,

@@ -23,7 +23,7 @@ use crate::{
     config::server::CorsConfig,
     engine::Engine,
     execution::Executions,
-    front::{self, Caller, Door},
+    front::{self, Authenticate, Principal},
     grpc::auth::Authenticator,
 };
 
@@ -99,10 +99,10 @@ fn ended(how: io::Result<()>) {
 
 // === impl SharedDoor ===
 
-impl Door for SharedDoor {
-    fn identify(&self, headers: &HeaderMap, certificate: Option<&[u8]>) -> Option<Caller> {
+impl Authenticate for SharedDoor {
+    fn identify(&self, headers: &HeaderMap, certificate: Option<&[u8]>) -> Option<Principal> {
         let authorization = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
         let identity = self.authenticator.load().recognise(authorization, certificate)?;
-        Some(Caller { tenant: identity.tenant, routes: identity.routes })
+        Some(Principal { tenant: identity.tenant, routes: identity.routes })
     }
 }

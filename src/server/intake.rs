@@ -41,20 +41,20 @@ pub(super) struct Intake {
     max_body_bytes: u64,
     body_timeout: Duration,
     cors: Arc<CorsConfig>,
-    held: Arc<Held>,
+    held: Arc<HeldBytes>,
 }
 
 /// The bytes that requests hold.
 #[derive(Debug, Default)]
-struct Held {
+struct HeldBytes {
     in_all: AtomicU64,
     by_tenant: Mutex<HashMap<TenantId, u64>>,
 }
 
 /// Bytes that one request holds until this is dropped.
 #[derive(Debug)]
-pub(super) struct Reservation {
-    held: Arc<Held>,
+pub(super) struct ByteReservation {
+    held: Arc<HeldBytes>,
     tenant: TenantId,
     connection: Option<Arc<Activity>>,
     bytes: u64,
@@ -87,13 +87,13 @@ impl Intake {
         }
     }
 
-    fn reserve(&self, tenant: &TenantId, connection: Option<&Arc<Activity>>) -> Reservation {
+    fn reserve(&self, tenant: &TenantId, connection: Option<&Arc<Activity>>) -> ByteReservation {
         let (held, tenant) = (Arc::clone(&self.held), tenant.clone());
-        Reservation { held, tenant, connection: connection.cloned(), bytes: 0 }
+        ByteReservation { held, tenant, connection: connection.cloned(), bytes: 0 }
     }
 
     /// Reads a body to its end, as far as there is room for it.
-    async fn read(&self, body: Body, max: u64, reservation: &mut Reservation) -> Result<Bytes, BodyFault> {
+    async fn read(&self, body: Body, max: u64, reservation: &mut ByteReservation) -> Result<Bytes, BodyFault> {
         if body.size_hint().lower() > max {
             return Err(BodyFault::TooLong);
         }
@@ -112,9 +112,9 @@ impl Intake {
     }
 }
 
-// === impl Reservation ===
+// === impl ByteReservation ===
 
-impl Reservation {
+impl ByteReservation {
     fn grow(&mut self, bytes: u64, limits: &LimitsConfig) -> Result<(), BodyFault> {
         let mut by_tenant = self.held.by_tenant.lock().unwrap_or_else(PoisonError::into_inner);
         let of_tenant = by_tenant.get(&self.tenant).copied().unwrap_or_default();
@@ -139,7 +139,7 @@ impl Reservation {
     }
 }
 
-impl Drop for Reservation {
+impl Drop for ByteReservation {
     fn drop(&mut self) {
         let mut by_tenant = self.held.by_tenant.lock().unwrap_or_else(PoisonError::into_inner);
         self.held.in_all.fetch_sub(self.bytes, Ordering::Relaxed);
@@ -156,7 +156,11 @@ impl Drop for Reservation {
 }
 
 /// A response that holds what its request held until its body ends.
-pub(super) fn holding(response: Response, request: Option<RequestGuard>, reservation: Option<Reservation>) -> Response {
+pub(super) fn holding(
+    response: Response,
+    request: Option<RequestGuard>,
+    reservation: Option<ByteReservation>,
+) -> Response {
     response.map(|body| Body::new(Holding { body, _request: request, _reservation: reservation }))
 }
 
@@ -164,7 +168,7 @@ pub(super) fn holding(response: Response, request: Option<RequestGuard>, reserva
 struct Holding {
     body: Body,
     _request: Option<RequestGuard>,
-    _reservation: Option<Reservation>,
+    _reservation: Option<ByteReservation>,
 }
 
 impl HttpBody for Holding {
@@ -199,8 +203,8 @@ mod tests {
             bytes_in_flight_per_connection: 1000,
             ..LimitsConfig::default()
         };
-        let held: Arc<Held> = Arc::default();
-        let reserve = |tenant: &str| Reservation {
+        let held: Arc<HeldBytes> = Arc::default();
+        let reserve = |tenant: &str| ByteReservation {
             held: Arc::clone(&held),
             tenant: TenantId::from(tenant),
             connection: None,

@@ -16,7 +16,7 @@ use tonic::{
 };
 use tower_http::cors::CorsLayer;
 
-use super::{StartError, connection::LimitedListener, intake::Intake, tls::Certificates};
+use super::{ServeError, connection::LimitedListener, intake::Intake, tls::Certificates};
 use crate::{config::server::ServerConfig, grpc::v1};
 
 /// How often an idle connection is probed, and how long the peer may take to answer.
@@ -99,7 +99,7 @@ pub(super) fn serve_grpc(
     intake: &Intake,
     mut stop: watch::Receiver<bool>,
     tasks: &mut JoinSet<()>,
-) -> Result<(), StartError> {
+) -> Result<(), ServeError> {
     if server.reflection {
         routes = with_reflection(routes)?;
     }
@@ -155,14 +155,14 @@ impl Api {
 }
 
 /// Both versions of reflection: many clients speak only the older one.
-fn with_reflection(routes: Routes) -> Result<Routes, StartError> {
+fn with_reflection(routes: Routes) -> Result<Routes, ServeError> {
     let builder = || {
         tonic_reflection::server::Builder::configure()
             .register_encoded_file_descriptor_set(v1::DESCRIPTORS)
             .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
             .register_encoded_file_descriptor_set(tonic_types::pb::FILE_DESCRIPTOR_SET)
     };
-    let broken = |error: tonic_reflection::server::Error| StartError::Reflection(error.to_string());
+    let broken = |error: tonic_reflection::server::Error| ServeError::Reflection(error.to_string());
     Ok(routes
         .add_service(builder().build_v1().map_err(broken)?)
         .add_service(builder().build_v1alpha().map_err(broken)?))

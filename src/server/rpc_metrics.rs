@@ -25,13 +25,13 @@ const OTHER: &str = "_OTHER";
 
 /// The methods that are served, by their full names, and where their calls are reported.
 #[derive(Clone)]
-struct Recorder {
+struct RpcRecorder {
     metrics: Metrics,
     methods: Arc<HashSet<String>>,
 }
 
 /// A call that has not ended.
-struct Call {
+struct RpcCall {
     metrics: Metrics,
     method: String,
     began: Instant,
@@ -42,13 +42,13 @@ struct Call {
 /// The body of a response, which ends the call with its trailers.
 struct RecordedBody {
     body: Body,
-    call: Call,
+    call: RpcCall,
 }
 
 /// The same routes, with each call reported.
 pub(super) fn recorded(routes: Routes, metrics: &Metrics) -> Routes {
     let methods = [v1::DESCRIPTORS, tonic_health::pb::FILE_DESCRIPTOR_SET].into_iter().flat_map(methods_of).collect();
-    let recorder = Recorder { metrics: metrics.clone(), methods: Arc::new(methods) };
+    let recorder = RpcRecorder { metrics: metrics.clone(), methods: Arc::new(methods) };
     Routes::from(routes.into_axum_router().layer(middleware::from_fn_with_state(recorder, record)))
 }
 
@@ -61,11 +61,11 @@ fn methods_of(descriptors: &[u8]) -> Vec<String> {
     methods.collect()
 }
 
-async fn record(State(recorder): State<Recorder>, request: Request, next: Next) -> Response {
+async fn record(State(recorder): State<RpcRecorder>, request: Request, next: Next) -> Response {
     let path = request.uri().path().trim_start_matches('/');
     let method = if recorder.methods.contains(path) { path } else { OTHER };
     let method = method.to_owned();
-    let mut call = Call { metrics: recorder.metrics, method, began: Instant::now(), ended: false };
+    let mut call = RpcCall { metrics: recorder.metrics, method, began: Instant::now(), ended: false };
     let response = next.run(request).await;
     // A call without a message ends with its headers.
     if let Some(status) = Status::from_header_map(response.headers()) {
@@ -75,9 +75,9 @@ async fn record(State(recorder): State<Recorder>, request: Request, next: Next) 
     response.map(|body| Body::new(RecordedBody { body, call }))
 }
 
-// === impl Call ===
+// === impl RpcCall ===
 
-impl Call {
+impl RpcCall {
     fn end(&mut self, code: Code) {
         if !std::mem::replace(&mut self.ended, true) {
             self.metrics.rpc_finished(std::mem::take(&mut self.method), name(code), self.began.elapsed());
@@ -85,7 +85,7 @@ impl Call {
     }
 }
 
-impl Drop for Call {
+impl Drop for RpcCall {
     /// Without trailers the caller went away.
     fn drop(&mut self) {
         self.end(Code::Cancelled);

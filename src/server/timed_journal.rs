@@ -11,8 +11,9 @@ use crate::{
         upstream::UpstreamHandle,
     },
     journal::{
-        Answer, AppendError, Begun, CancelWish, Changes, Compacted, Entry, Finish, FinishError, Held, Journal, Locked,
-        NewInvocation, Owner, Page, Record, Renewed, Stats, StoreHealth, Takeover, Thread, ThreadError, ThreadKey,
+        AppendError, BeginResult, CancelWish, Changes, Compacted, Entry, Finish, FinishError, Held, Journal,
+        JournalFuture, Locked, NewInvocation, Owner, Page, Record, Renewed, Stats, StoreHealth, Takeover, Thread,
+        ThreadError, ThreadKey,
     },
     telemetry::Metrics,
 };
@@ -38,7 +39,11 @@ impl TimedJournal {
         Self { inner, metrics }
     }
 
-    fn timed<'a, T: 'a, E: 'a>(&'a self, operation: &'static str, running: Answer<'a, T, E>) -> Answer<'a, T, E> {
+    fn timed<'a, T: 'a, E: 'a>(
+        &'a self,
+        operation: &'static str,
+        running: JournalFuture<'a, T, E>,
+    ) -> JournalFuture<'a, T, E> {
         Box::pin(async move {
             let _timed = Timed { metrics: &self.metrics, operation, began: Instant::now() };
             running.await
@@ -51,59 +56,59 @@ impl Journal for TimedJournal {
         self.inner.health()
     }
 
-    fn begin(&self, new: NewInvocation, now: Timestamp) -> Answer<'_, Begun> {
+    fn begin(&self, new: NewInvocation, now: Timestamp) -> JournalFuture<'_, BeginResult> {
         self.timed("begin", self.inner.begin(new, now))
     }
 
-    fn append<'a>(&'a self, id: &'a InvocationId, entries: &'a [Entry]) -> Answer<'a, (), AppendError> {
+    fn append<'a>(&'a self, id: &'a InvocationId, entries: &'a [Entry]) -> JournalFuture<'a, (), AppendError> {
         self.timed("append", self.inner.append(id, entries))
     }
 
-    fn remember<'a>(&'a self, held: &'a Held, upstream: &'a UpstreamHandle) -> Answer<'a, bool, AppendError> {
+    fn remember<'a>(&'a self, held: &'a Held, upstream: &'a UpstreamHandle) -> JournalFuture<'a, bool, AppendError> {
         self.timed("remember", self.inner.remember(held, upstream))
     }
 
-    fn read<'a>(&'a self, id: &'a InvocationId, after_seq: u64, limit: usize) -> Answer<'a, Option<Page>> {
+    fn read<'a>(&'a self, id: &'a InvocationId, after_seq: u64, limit: usize) -> JournalFuture<'a, Option<Page>> {
         self.timed("read", self.inner.read(id, after_seq, limit))
     }
 
-    fn finish(&self, end: Finish, now: Timestamp) -> Answer<'_, (), FinishError> {
+    fn finish(&self, end: Finish, now: Timestamp) -> JournalFuture<'_, (), FinishError> {
         self.timed("finish", self.inner.finish(end, now))
     }
 
-    fn get<'a>(&'a self, id: &'a InvocationId) -> Answer<'a, Option<Record>> {
+    fn get<'a>(&'a self, id: &'a InvocationId) -> JournalFuture<'a, Option<Record>> {
         self.timed("get", self.inner.get(id))
     }
 
-    fn get_by_request<'a>(&'a self, tenant: &'a TenantId, request: &'a RequestId) -> Answer<'a, Option<Record>> {
+    fn get_by_request<'a>(&'a self, tenant: &'a TenantId, request: &'a RequestId) -> JournalFuture<'a, Option<Record>> {
         self.timed("get_by_request", self.inner.get_by_request(tenant, request))
     }
 
-    fn renew<'a>(&'a self, owner: &'a Owner, held: &'a [Held], now: Timestamp) -> Answer<'a, Renewed> {
+    fn renew<'a>(&'a self, owner: &'a Owner, held: &'a [Held], now: Timestamp) -> JournalFuture<'a, Renewed> {
         self.timed("renew", self.inner.renew(owner, held, now))
     }
 
-    fn release<'a>(&'a self, owner: &'a Owner, held: &'a [Held]) -> Answer<'a, ()> {
+    fn release<'a>(&'a self, owner: &'a Owner, held: &'a [Held]) -> JournalFuture<'a, ()> {
         self.timed("release", self.inner.release(owner, held))
     }
 
-    fn expired(&self, now: Timestamp, limit: usize) -> Answer<'_, Vec<Held>> {
+    fn expired(&self, now: Timestamp, limit: usize) -> JournalFuture<'_, Vec<Held>> {
         self.timed("expired", self.inner.expired(now, limit))
     }
 
-    fn released(&self, limit: usize) -> Answer<'_, Vec<Held>> {
+    fn released(&self, limit: usize) -> JournalFuture<'_, Vec<Held>> {
         self.timed("released", self.inner.released(limit))
     }
 
-    fn take_over<'a>(&'a self, expected: &'a Held, owner: &'a Owner, now: Timestamp) -> Answer<'a, Takeover> {
+    fn take_over<'a>(&'a self, expected: &'a Held, owner: &'a Owner, now: Timestamp) -> JournalFuture<'a, Takeover> {
         self.timed("take_over", self.inner.take_over(expected, owner, now))
     }
 
-    fn free_request<'a>(&'a self, id: &'a InvocationId) -> Answer<'a, ()> {
+    fn free_request<'a>(&'a self, id: &'a InvocationId) -> JournalFuture<'a, ()> {
         self.timed("free_request", self.inner.free_request(id))
     }
 
-    fn request_cancel<'a>(&'a self, id: &'a InvocationId) -> Answer<'a, CancelWish> {
+    fn request_cancel<'a>(&'a self, id: &'a InvocationId) -> JournalFuture<'a, CancelWish> {
         self.timed("request_cancel", self.inner.request_cancel(id))
     }
 
@@ -111,7 +116,7 @@ impl Journal for TimedJournal {
         self.inner.changes(id)
     }
 
-    fn load_thread<'a>(&'a self, key: &'a ThreadKey) -> Answer<'a, Option<Thread>> {
+    fn load_thread<'a>(&'a self, key: &'a ThreadKey) -> JournalFuture<'a, Option<Thread>> {
         self.timed("load_thread", self.inner.load_thread(key))
     }
 
@@ -120,7 +125,7 @@ impl Journal for TimedJournal {
         key: &'a ThreadKey,
         invocation: &'a InvocationId,
         now: Timestamp,
-    ) -> Answer<'a, Locked> {
+    ) -> JournalFuture<'a, Locked> {
         self.timed("lock_thread", self.inner.lock_thread(key, invocation, now))
     }
 
@@ -129,19 +134,19 @@ impl Journal for TimedJournal {
         key: &'a ThreadKey,
         version: Option<u64>,
         now: Timestamp,
-    ) -> Answer<'a, bool, ThreadError> {
+    ) -> JournalFuture<'a, bool, ThreadError> {
         self.timed("delete_thread", self.inner.delete_thread(key, version, now))
     }
 
-    fn compact(&self, now: Timestamp) -> Answer<'_, Compacted> {
+    fn compact(&self, now: Timestamp) -> JournalFuture<'_, Compacted> {
         self.timed("compact", self.inner.compact(now))
     }
 
-    fn property<'a>(&'a self, name: &'a str, fresh: String) -> Answer<'a, String> {
+    fn property<'a>(&'a self, name: &'a str, fresh: String) -> JournalFuture<'a, String> {
         self.timed("property", self.inner.property(name, fresh))
     }
 
-    fn stats(&self) -> Answer<'_, Stats> {
+    fn stats(&self) -> JournalFuture<'_, Stats> {
         self.timed("stats", self.inner.stats())
     }
 }

@@ -26,12 +26,12 @@ use crate::{
         failure::words,
         ids::{TargetId, ThreadId},
     },
-    events::{EventBus, Reading},
+    events::{BusItem, EventBus},
 };
 
 /// What a line looks like.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum LogFormat {
+pub enum LineFormat {
     /// One JSON object a line.
     #[default]
     Json,
@@ -46,7 +46,7 @@ pub enum LogFormat {
 ///
 /// Writing happens off the runtime's workers: a reader of the lines that stands still costs lines, never a call.
 #[must_use]
-pub fn start_logs(bus: &EventBus, format: LogFormat, level: Severity, to: Box<dyn Write + Send>) -> ReaderTask {
+pub fn start_logs(bus: &EventBus, format: LineFormat, level: Severity, to: Box<dyn Write + Send>) -> ReaderTask {
     ReaderTask::start(bus.live(), Lines { format, level, to: Some(to) })
 }
 
@@ -54,22 +54,22 @@ pub fn start_logs(bus: &EventBus, format: LogFormat, level: Severity, to: Box<dy
 ///
 /// # Errors
 /// When the filter cannot be read, or another subscriber is in force in this process.
-pub fn init_process_logs(format: LogFormat, filter: &str) -> Result<(), TelemetryError> {
+pub fn init_process_logs(format: LineFormat, filter: &str) -> Result<(), TelemetryError> {
     let wrong = |error: &dyn std::fmt::Display| TelemetryError::Logs(error.to_string());
     let filter = EnvFilter::try_new(filter).map_err(|error| wrong(&error))?;
     // The watcher of the configuration's directory logs each change there; a log file in it would feed itself.
     let filter = filter.add_directive("notify=warn".parse().map_err(|error| wrong(&error))?);
     let subscriber = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr);
     match format {
-        LogFormat::Json => subscriber.event_format(process::JsonLines).finish().try_init(),
-        LogFormat::Human { colour } => subscriber.with_ansi(colour).finish().try_init(),
+        LineFormat::Json => subscriber.event_format(process::JsonLines).finish().try_init(),
+        LineFormat::Human { colour } => subscriber.with_ansi(colour).finish().try_init(),
     }
     .map_err(|error| TelemetryError::Logs(error.to_string()))
 }
 
 /// Writes lines.
 struct Lines {
-    format: LogFormat,
+    format: LineFormat,
     level: Severity,
     /// Away while a batch is being written.
     to: Option<Box<dyn Write + Send>>,
@@ -109,15 +109,15 @@ struct Line<'a> {
 }
 
 impl Consume for Lines {
-    async fn consume(&mut self, batch: Vec<Reading>) {
+    async fn consume(&mut self, batch: Vec<BusItem>) {
         let mut text = String::new();
         for reading in &batch {
             match reading {
                 // A storm of refusals must not become one of lines: `CallsRefused` counts them.
-                Reading::Event(event) if event.body.is_refused_call() => {}
-                Reading::Event(event) if event.body.severity() >= self.level => self.tell(event, &mut text),
-                Reading::Event(_) => {}
-                Reading::Missed { count, .. } => self.tell_missed(*count, &mut text),
+                BusItem::Event(event) if event.body.is_refused_call() => {}
+                BusItem::Event(event) if event.body.severity() >= self.level => self.tell(event, &mut text),
+                BusItem::Event(_) => {}
+                BusItem::Missed { count, .. } => self.tell_missed(*count, &mut text),
             }
         }
         if text.is_empty() {
@@ -138,7 +138,7 @@ impl Consume for Lines {
 impl Lines {
     fn tell(&self, event: &Event, text: &mut String) {
         match self.format {
-            LogFormat::Json => {
+            LineFormat::Json => {
                 let scope = event.scope.as_deref();
                 let line = Line {
                     time: event.at.to_string(),
@@ -164,7 +164,7 @@ impl Lines {
                     text.push('\n');
                 }
             }
-            LogFormat::Human { colour } => {
+            LineFormat::Human { colour } => {
                 let time = event.at.strftime("%H:%M:%S%.3f");
                 let severity = human_severity(event.body.severity(), colour);
                 let message = one_line(&event.display());
@@ -198,14 +198,14 @@ impl Lines {
         let time = crate::domain::clock::wall_now();
         let message = format!("{count} events were not logged: the log could not keep up");
         let _ = match self.format {
-            LogFormat::Json => {
+            LineFormat::Json => {
                 let line = serde_json::json!({
                     "time": time.to_string(), "severity": Severity::Warning, "event": "events_missed",
                     "message": message, "count": count,
                 });
                 writeln!(text, "{line}")
             }
-            LogFormat::Human { colour } => {
+            LineFormat::Human { colour } => {
                 writeln!(
                     text,
                     "{} {} {message}",

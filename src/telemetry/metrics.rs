@@ -22,9 +22,9 @@ use opentelemetry_otlp::MetricExporter;
 use opentelemetry_sdk::metrics::{PeriodicReader, SdkMeterProvider};
 use prometheus::{Registry, TextEncoder};
 
-use self::{gauges::Gauges, instruments::Instruments, labels::Labels, recorder::Recorder};
+use self::{gauges::Gauges, instruments::Instruments, labels::LabelValues, recorder::MetricsRecorder};
 pub use self::{
-    gauges::{JournalLevels, Levels},
+    gauges::{GaugeLevels, JournalLevels},
     labels::TargetNames,
 };
 use super::{
@@ -58,7 +58,7 @@ struct Inner {
     registry: Registry,
     instruments: Instruments,
     gauges: Arc<Gauges>,
-    labels: Labels,
+    labels: LabelValues,
     names: ArcSwap<TargetNames>,
 }
 
@@ -87,12 +87,12 @@ impl Metrics {
             registry,
             instruments: Instruments::new(&meter),
             gauges,
-            labels: Labels::new(settings.max_label_values),
+            labels: LabelValues::new(settings.max_label_values),
             names: ArcSwap::default(),
         });
         let metrics = Self { inner: Arc::clone(&inner) };
         metrics.targets_changed(targets);
-        let reader = ReaderTask::start(bus.live(), Recorder::new(inner));
+        let reader = ReaderTask::start(bus.live(), MetricsRecorder::new(inner));
         Ok((metrics, MetricsTask { reader, provider }))
     }
 
@@ -113,7 +113,7 @@ impl Metrics {
 
     /// Reads levels from there at each scrape, added to those told by the methods below. Given once, when the process
     /// is put together; `source` must be quick and must not call back here.
-    pub fn read_levels(&self, source: impl Fn() -> Levels + Send + Sync + 'static) {
+    pub fn read_levels(&self, source: impl Fn() -> GaugeLevels + Send + Sync + 'static) {
         self.inner.gauges.read_from(Box::new(source));
     }
 

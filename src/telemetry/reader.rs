@@ -8,7 +8,7 @@ use std::{future::Future, time::Duration};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::events::{EventReader, Reading};
+use crate::events::{BusItem, EventReader};
 
 /// Most readings that are handed over at once.
 const BATCH: usize = 256;
@@ -16,7 +16,7 @@ const BATCH: usize = 256;
 /// What is done with events.
 pub(super) trait Consume: Send + 'static {
     /// Takes what was read since the last time, oldest first; never empty.
-    fn consume(&mut self, batch: Vec<Reading>) -> impl Future<Output = ()> + Send;
+    fn consume(&mut self, batch: Vec<BusItem>) -> impl Future<Output = ()> + Send;
 }
 
 /// The owner of a task that follows the bus.

@@ -17,7 +17,7 @@ pub struct Reply {
     head_after: Duration,
     /// Everything before the body; empty sends none.
     head: Vec<u8>,
-    pieces: Vec<Piece>,
+    pieces: Vec<BodyPiece>,
     /// The body is sent in chunked encoding, whose last chunk is the clean end.
     chunked: bool,
     then: Then,
@@ -25,7 +25,7 @@ pub struct Reply {
 
 /// Bytes of a body after a pause.
 #[derive(Debug, Clone)]
-struct Piece {
+struct BodyPiece {
     after: Duration,
     bytes: Vec<u8>,
 }
@@ -46,7 +46,7 @@ enum Then {
 
 /// What is to be done with the connection after a reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Ending {
+pub(super) enum ConnectionEnd {
     KeepOpen,
     Close,
     Reset,
@@ -77,7 +77,7 @@ impl Reply {
     /// An event stream whose body comes in these pieces, each after its pause.
     #[must_use]
     pub fn stream(pieces: Vec<(Duration, Vec<u8>)>) -> Self {
-        let pieces = pieces.into_iter().map(|(after, bytes)| Piece { after, bytes }).collect();
+        let pieces = pieces.into_iter().map(|(after, bytes)| BodyPiece { after, bytes }).collect();
         Self { pieces, ..Self::with_head(200, &[("content-type", "text/event-stream")], true) }
     }
 
@@ -116,7 +116,7 @@ impl Reply {
         let mut all = vec![("content-length", length.as_str())];
         all.extend_from_slice(headers);
         let reply = Self::with_head(code, &all, false);
-        Self { pieces: vec![Piece { after: Duration::ZERO, bytes: body.to_vec() }], ..reply }
+        Self { pieces: vec![BodyPiece { after: Duration::ZERO, bytes: body.to_vec() }], ..reply }
     }
 
     /// A web page with status 200.
@@ -185,7 +185,7 @@ impl Reply {
     #[must_use]
     pub fn in_pieces_of(mut self, bytes: usize) -> Self {
         let body = self.body_bytes();
-        let piece = |bytes: &[u8]| Piece { after: Duration::ZERO, bytes: bytes.to_vec() };
+        let piece = |bytes: &[u8]| BodyPiece { after: Duration::ZERO, bytes: bytes.to_vec() };
         self.pieces = body.chunks(bytes).map(piece).collect();
         self
     }
@@ -253,7 +253,7 @@ impl Reply {
     }
 
     /// Sends it; `None` when the client is gone.
-    pub(super) async fn play(&self, socket: &mut (impl AsyncWrite + Unpin)) -> Option<Ending> {
+    pub(super) async fn play(&self, socket: &mut (impl AsyncWrite + Unpin)) -> Option<ConnectionEnd> {
         pause(self.head_after).await;
         socket.write_all(&self.head).await.ok()?;
         for piece in &self.pieces {
@@ -263,14 +263,14 @@ impl Reply {
         match &self.then {
             Then::End if self.chunked => {
                 socket.write_all(b"0\r\n\r\n").await.ok()?;
-                Some(Ending::KeepOpen)
+                Some(ConnectionEnd::KeepOpen)
             }
-            Then::End => Some(Ending::KeepOpen),
-            Then::Close => Some(Ending::Close),
+            Then::End => Some(ConnectionEnd::KeepOpen),
+            Then::Close => Some(ConnectionEnd::Close),
             Then::Reset => {
                 // What was sent must arrive first: a reset discards what is not read yet.
                 pause(Duration::from_millis(50)).await;
-                Some(Ending::Reset)
+                Some(ConnectionEnd::Reset)
             }
             Then::Silence => std::future::pending().await,
             Then::Endless(bytes) => loop {

@@ -40,7 +40,7 @@ const HOMES: &[(&str, &[&str])] = &[
     ("notify", &["config"]),
 ];
 
-const MOST_LINES: usize = 500;
+const MAX_LINES: usize = 500;
 
 fn sources(folder: &str) -> Vec<PathBuf> {
     let mut found = Vec::new();
@@ -166,8 +166,8 @@ fn every_file_is_small_and_says_what_it_is() {
         for path in sources(folder) {
             let text = fs::read_to_string(&path).unwrap();
             let lines = text.lines().count();
-            if lines > MOST_LINES {
-                faults.push(format!("{} has {lines} lines; {MOST_LINES} are allowed", path.display()));
+            if lines > MAX_LINES {
+                faults.push(format!("{} has {lines} lines; {MAX_LINES} are allowed", path.display()));
             }
             if !text.starts_with("//!") {
                 faults.push(format!("{} does not begin with `//!`", path.display()));

@@ -9,7 +9,7 @@ use relight::internals::{
         GetInvocationRequest, InvokeWithRecoveryRequest, RecoveryEvent, WatchRecoveryRequest, get_invocation_request,
         recovery_event::Body, recovery_service_client::RecoveryServiceClient, watch_recovery_request::Start,
     },
-    server::{Listeners, Options, Running},
+    server::{Listeners, Running, ServerOptions},
 };
 use rustls::{
     ClientConfig, DigitallySignedStruct, SignatureScheme,
@@ -61,7 +61,7 @@ impl Secured {
         fs::write(&file, text).unwrap();
         let loaded = load(Some(&file), &GivenEnvironment::new()).unwrap_or_else(|faults| panic!("{faults}"));
         let listeners = Listeners::bind(&loaded.config.server).await.unwrap();
-        let options = Options { skip_pause: true, ..Options::default() };
+        let options = ServerOptions { skip_pause: true, ..ServerOptions::default() };
         let running = Running::start(&loaded, listeners, &options).await.unwrap();
         Self { running, folder, authority }
     }

@@ -12,7 +12,7 @@ use relight::internals::{
         UsageExactness, WatchRecoveryRequest, admin_service_client::AdminServiceClient, invocation::Call,
         part::Content, recovery_event::Body, stream_with_recovery_request, tool_content, watch_recovery_request::Start,
     },
-    server::{Listeners, Options, Running},
+    server::{Listeners, Running, ServerOptions},
     wire_server::answers,
 };
 use serde_json::json;
@@ -229,7 +229,7 @@ async fn a_server_that_drains_says_so_in_its_status() {
     let loaded = load_text(&yaml, None, &GivenEnvironment::new()).unwrap_or_else(|faults| panic!("{faults}"));
     let listeners = Listeners::bind(&loaded.config.server).await.unwrap();
     // With its pause between the report and the end of connections.
-    let running = Running::start(&loaded, listeners, &Options::default()).await.unwrap();
+    let running = Running::start(&loaded, listeners, &ServerOptions::default()).await.unwrap();
     let channel = Channel::from_shared(format!("http://{}", running.address)).unwrap().connect().await.unwrap();
     let mut calls = relight::internals::grpc::v1::recovery_service_client::RecoveryServiceClient::new(channel.clone());
     let request = InvokeWithRecoveryRequest { invocation: Some(asking("Hello")) };

@@ -12,9 +12,9 @@ use relight::internals::{
     config::{GivenEnvironment, load_text},
     domain::{event::EventBody, ids::TenantId},
     engine::Engine,
-    events::{EventBus, Reading},
+    events::{BusItem, EventBus},
     execution::{Executions, Settings},
-    front::{self, Caller, Door},
+    front::{self, Authenticate, Principal},
     journal::{Limits, MemoryJournal, Owner},
     layers::spans::Spans,
 };
@@ -28,9 +28,9 @@ const TEXT: &str = "One two three four five six seven eight nine ten.";
 
 struct OpenDoor;
 
-impl Door for OpenDoor {
-    fn identify(&self, _: &HeaderMap, _: Option<&[u8]>) -> Option<Caller> {
-        Some(Caller { tenant: TenantId::from("default"), routes: Vec::new() })
+impl Authenticate for OpenDoor {
+    fn identify(&self, _: &HeaderMap, _: Option<&[u8]>) -> Option<Principal> {
+        Some(Principal { tenant: TenantId::from("default"), routes: Vec::new() })
     }
 }
 
@@ -147,7 +147,7 @@ async fn s15_an_outage_of_a_minute_costs_the_provider_four_attempts_and_ends_wit
     assert!(back >= s(60) && back <= s(90), "{back:?}");
     let mut failed = 0;
     while let Some(reading) = events.try_next() {
-        let Reading::Event(event) = reading else { panic!("an event was missed") };
+        let BusItem::Event(event) = reading else { panic!("an event was missed") };
         failed += usize::from(matches!(event.body, EventBody::AttemptFailed { sent: true, .. }));
     }
     assert!(failed <= 4, "{failed} attempts while it was down");
@@ -206,14 +206,14 @@ async fn a_third_of_failures_costs_few_answers_and_little_time() {
     let malformed = [("{ malformed: not_json }".to_owned(), 0.3)];
     let hang = [("timeout".to_owned(), 0.2)];
     let timers = "timers: { first_token: 3s, first_token_alone: 3s, soft_first_token: 0ms }\n";
-    for (steps, more, least, p99) in [
+    for (steps, more, min, p99) in [
         (&status[..], "", 0.975, s(3)),
         (&cuts, "", 0.95, s(5)),
         (&malformed, "", 0.985, s(2)),
         (&hang, timers, 0.985, s(10)),
     ] {
         let (success, took) = answered(steps, &format!("{retries}{more}")).await;
-        assert!(success >= least && took <= p99, "{steps:?}: {success} answered, {took:?}");
+        assert!(success >= min && took <= p99, "{steps:?}: {success} answered, {took:?}");
     }
 }
 

@@ -8,7 +8,7 @@ use hyper_util::{client::legacy::Client, rt::TokioExecutor};
 use rcgen::{CertificateParams, ExtendedKeyUsagePurpose, Issuer, KeyPair};
 use relight::internals::{
     config::{GivenEnvironment, load_text},
-    server::{Listeners, Options, Running},
+    server::{Listeners, Running, ServerOptions},
 };
 use rustls::{
     ClientConfig, RootCertStore,
@@ -68,7 +68,7 @@ async fn front(folder: &Path, authority: &Authority, client_ca: bool) -> Running
     );
     let loaded = load_text(&text, None, &GivenEnvironment::new()).unwrap_or_else(|faults| panic!("{faults}"));
     let listeners = Listeners::bind(&loaded.config.server).await.unwrap();
-    Running::start(&loaded, listeners, &Options { skip_pause: true, ..Options::default() }).await.unwrap()
+    Running::start(&loaded, listeners, &ServerOptions { skip_pause: true, ..ServerOptions::default() }).await.unwrap()
 }
 
 /// Lists the models over TLS; the status, or `None` when no connection came about.

@@ -14,7 +14,7 @@ use std::{
 
 use relight::internals::{
     domain::ids::InvocationId,
-    policy::dice::Dice,
+    policy::rng::SeededRng,
     wire_server::answers::openai::{chunk, usage_chunk},
 };
 use serde_json::{Value, json};
@@ -123,8 +123,8 @@ fn answer(task: Task, asked: &Asked, request: &Request) -> Reply {
     let case = messages.first().map(said).unwrap_or_default();
     let attempt = asked.again(&case);
     let read = messages.last().map(said).unwrap_or_default();
-    let mut dice = Dice::new(7, &InvocationId::from(case.as_str()), attempt);
-    let (chance, listening) = (dice.unit(), dice.unit());
+    let mut rng = SeededRng::new(7, &InvocationId::from(case.as_str()), attempt);
+    let (chance, listening) = (rng.unit(), rng.unit());
     let corrects_itself = chance < BY_CHANCE || (task.is_told(&read) && listening < LISTENS);
     if attempt > 1 && corrects_itself { task.right() } else { task.mistake() }
 }

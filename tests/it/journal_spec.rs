@@ -20,15 +20,15 @@ use relight::internals::{
     domain::{
         completion::{BlockKind, Completion, FinishReason, Usage},
         failure::{Failure, FailureClass},
-        fold::{Fold, Progress, hash_text},
+        fold::{AnswerState, StreamStep, hash_text},
         ids::{InvocationId, RequestId, TenantId, ThreadId},
         invocation::{Call, HistoryPatch, Outcome},
         message::{Message, ModelCall, Role},
         upstream::UpstreamHandle,
     },
     journal::{
-        Begun, Entry, Fingerprint, Finish, Journal, Limits, MemoryJournal, NewInvocation, Owner, Request, ThreadEnd,
-        ThreadKey, postgres, sqlite,
+        BeginResult, Entry, Fingerprint, Finish, Journal, Limits, MemoryJournal, NewInvocation, Owner, Request,
+        ThreadEnd, ThreadKey, postgres, sqlite,
     },
 };
 
@@ -178,16 +178,16 @@ async fn warm(journal: &Arc<dyn Journal>) {
 
 async fn begin(journal: &Arc<dyn Journal>, new: NewInvocation) {
     let name = new.id.clone();
-    assert_eq!(journal.begin(new, at(0)).await, Ok(Begun::New { epoch: 1 }), "{name}");
+    assert_eq!(journal.begin(new, at(0)).await, Ok(BeginResult::New { epoch: 1 }), "{name}");
 }
 
-fn step(epoch: u64, seq: u64, step: Progress) -> Entry {
+fn step(epoch: u64, seq: u64, step: StreamStep) -> Entry {
     Entry { epoch, seq, attempt: 1, at: at(seq), step }
 }
 
 /// Step `seq`: a delta with a text of its own.
 fn delta(epoch: u64, seq: u64) -> Entry {
-    step(epoch, seq, Progress::BlockDelta { block: 1, offset: seq, text: format!("text {seq} of epoch {epoch}") })
+    step(epoch, seq, StreamStep::BlockDelta { block: 1, offset: seq, text: format!("text {seq} of epoch {epoch}") })
 }
 
 fn deltas(epoch: u64, seqs: impl Iterator<Item = u64>) -> Vec<Entry> {
@@ -224,15 +224,15 @@ fn made_at(name: &str) -> UpstreamHandle {
 }
 
 /// The steps of a whole answer, and the fold of them.
-fn answer(name: &str, epoch: u64, text: &str) -> (Vec<Entry>, Fold) {
+fn answer(name: &str, epoch: u64, text: &str) -> (Vec<Entry>, AnswerState) {
     let (bytes, hash) = (text.len() as u64, hash_text(text));
     let steps = [
-        Progress::BlockStart { block: 1, kind: BlockKind::Text },
-        Progress::BlockDelta { block: 1, offset: 0, text: text.to_owned() },
-        Progress::BlockStop { block: 1, bytes, hash, opaque: None, committed: false },
-        Progress::Terminal(Box::new(outcome(name, Ok(text)))),
+        StreamStep::BlockStart { block: 1, kind: BlockKind::Text },
+        StreamStep::BlockDelta { block: 1, offset: 0, text: text.to_owned() },
+        StreamStep::BlockStop { block: 1, bytes, hash, opaque: None, committed: false },
+        StreamStep::Terminal(Box::new(outcome(name, Ok(text)))),
     ];
-    let mut fold = Fold::default();
+    let mut fold = AnswerState::default();
     for step in &steps {
         fold.apply(step).unwrap();
     }

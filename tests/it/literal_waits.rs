@@ -61,10 +61,10 @@ async fn assert_waits(policy: &str, kind: &str, reply: Reply, ranges: &[(f64, f6
     assert_within(&format!("{policy}: {kind}"), &attempts, ranges);
     let arrived: Vec<_> = upstream.requests().iter().map(|request| request.at).collect();
     assert_eq!(arrived.len(), ranges.len() + 1, "{policy}: {kind}");
-    for (pair, (least, most)) in arrived.windows(2).zip(ranges) {
+    for (pair, (min, max)) in arrived.windows(2).zip(ranges) {
         let gap = pair[1] - pair[0];
-        let (least, most) = (Duration::from_secs_f64(*least), Duration::from_secs_f64(*most) + LATE);
-        assert!(least <= gap && gap <= most, "{policy}: {kind}: {gap:?} is not {least:?} to {most:?}");
+        let (min, max) = (Duration::from_secs_f64(*min), Duration::from_secs_f64(*max) + LATE);
+        assert!(min <= gap && gap <= max, "{policy}: {kind}: {gap:?} is not {min:?} to {max:?}");
     }
 }
 
@@ -72,8 +72,8 @@ fn assert_within(what: &str, attempts: &[Attempt], ranges: &[(f64, f64)]) {
     let waits = attempts.iter().skip(1).map(|attempt| Duration::from_millis(attempt.wait_before_ms).as_secs_f64());
     let waits: Vec<f64> = waits.collect();
     assert_eq!(waits.len(), ranges.len(), "{what}: {waits:?}");
-    for (wait, (least, most)) in waits.iter().zip(ranges) {
-        assert!(least <= wait && wait <= most, "{what}: {waits:?} are not within {ranges:?}");
+    for (wait, (min, max)) in waits.iter().zip(ranges) {
+        assert!(min <= wait && wait <= max, "{what}: {waits:?} are not within {ranges:?}");
     }
 }
 

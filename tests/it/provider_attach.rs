@@ -16,7 +16,7 @@ use relight::internals::{
         completion::{Break, Delta},
         failure::TransportFault,
         target::Dialect,
-        wire::WireCall,
+        wire::ProviderRequest,
     },
     provider::Providers,
     wire_server::answers::responses::{text, text_after},
@@ -36,7 +36,7 @@ mod taken_over;
 const TEXT: &str = "One two three four five six seven eight.";
 
 /// An attempt whose answer is made in the background.
-fn in_background() -> WireCall {
+fn in_background() -> ProviderRequest {
     let mut call = attempt_in(Dialect::OpenaiResponses, asking("Count."));
     Arc::make_mut(&mut call.target).capabilities.background = true;
     call
@@ -191,7 +191,7 @@ async fn a_rest_that_breaks_again_and_again_is_asked_for_three_times() {
 async fn an_answer_that_falls_silent_is_read_on_before_its_time_is_over() {
     let upstream = knowing(|_, rest| rest).await;
     upstream.push(text(TEXT).stall_after(middle().1));
-    let call = WireCall { idle: Some(Duration::from_millis(200)), ..in_background() };
+    let call = ProviderRequest { idle: Some(Duration::from_millis(200)), ..in_background() };
     let seen = ask(&at(&upstream), call).await;
     assert_eq!((seen.error.as_ref(), seen.text().as_str()), (None, TEXT));
     assert_eq!(reads_on(&seen), [Break { fault: TransportFault::IdleTimeout, requests: 1 }]);
@@ -203,7 +203,7 @@ async fn a_silence_without_a_rest_is_only_a_silence() {
     let body = text(TEXT).body_bytes();
     let (begun, rest) = body.split_at(middle().1);
     upstream.push(Reply::stream(vec![(Duration::ZERO, begun.to_vec()), (Duration::from_secs(1), rest.to_vec())]));
-    let call = WireCall { idle: Some(Duration::from_millis(200)), ..in_background() };
+    let call = ProviderRequest { idle: Some(Duration::from_millis(200)), ..in_background() };
     let seen = ask(&at(&upstream), call).await;
     assert_eq!((seen.error.as_ref(), seen.text().as_str()), (None, TEXT));
     assert_eq!(methods(&upstream), ["POST", "GET"]);

@@ -10,7 +10,7 @@ use relight::internals::{
         invocation::InjectionMode,
         message::{Message, ModelCall, Opaque, Part, Reasoning, Role, ToolCall, ToolDefinition, ToolResult},
         target::{Capabilities, Dialect},
-        wire::WireCall,
+        wire::ProviderRequest,
     },
     policy::inject::{InjectionPolicy, Placement, inject, repair, validators},
 };
@@ -134,14 +134,14 @@ fn call(messages: Vec<Message>) -> ModelCall {
     ModelCall { messages, tools: vec![tool("search"), tool("weather")], ..ModelCall::default() }
 }
 
-fn attempt(dialect: Dialect, able: &Capabilities, call: &ModelCall) -> WireCall {
+fn attempt(dialect: Dialect, able: &Capabilities, call: &ModelCall) -> ProviderRequest {
     let mut attempt = attempt_in(dialect, call.clone());
     Arc::make_mut(&mut attempt.target).capabilities = able.clone();
     attempt
 }
 
 /// The attempts that a history can lead to: as it is, and with a note where there is a place for one.
-fn attempts(dialect: Dialect, able: &Capabilities, end: &str, messages: Vec<Message>) -> Vec<WireCall> {
+fn attempts(dialect: Dialect, able: &Capabilities, end: &str, messages: Vec<Message>) -> Vec<ProviderRequest> {
     let call = call(messages);
     let plain = attempt(dialect, able, &repair(&call));
     let failure = Failure { retryable: true, never_sent: false, ..Failure::local(FailureClass::Timeout, "late") };
@@ -153,7 +153,7 @@ fn attempts(dialect: Dialect, able: &Capabilities, end: &str, messages: Vec<Mess
     if end != "assistant" || !matches!(dialect, Dialect::Anthropic | Dialect::Gemini | Dialect::Bedrock) {
         attempts.push(plain);
     }
-    if let Placement::Placed { call, .. } = placed {
+    if let Placement::Injected { call, .. } = placed {
         attempts.push(attempt(dialect, able, &call));
     }
     attempts

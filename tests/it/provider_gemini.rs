@@ -11,7 +11,7 @@ use relight::internals::{
     },
     provider::{
         KeyHeader, ProviderSpec,
-        known::{Place, capabilities},
+        known::{ModelRef, capabilities},
     },
 };
 use serde_json::{Value, json};
@@ -128,7 +128,7 @@ async fn calls_of_other_models_in_the_current_turn_get_the_documented_stand_in_a
     for (number, model, signed) in [(1, "gemini-3-pro", [false, true, false, true]), (2, "gemini-2.5-pro", [false; 4])]
     {
         let mut attempt = attempt_in(GEMINI, call.clone());
-        let place = Place { dialect: GEMINI, family: "google", endpoint: "", model };
+        let place = ModelRef { dialect: GEMINI, family: "google", endpoint: "", model };
         Arc::make_mut(&mut attempt.target).capabilities = capabilities(&place);
         ask(&providers, attempt).await;
         assert_eq!(signatures(&upstream.await_request(number).await.body), signed, "{model}");

@@ -1,7 +1,7 @@
 //! What the resilience core promises with words such as *one*, *never* and *at most*, each shown on the real stack.
 
 mod interleavings;
-mod stand;
+mod test_stack;
 
 use std::{
     sync::{
@@ -13,7 +13,7 @@ use std::{
 
 use relight::internals::{
     domain::{circuit::GateKind, event::EventBody, failure::FailureClass, ids::Cursor},
-    events::Reading,
+    events::BusItem,
     policy::{
         circuit::{CircuitPolicy, CircuitState, Peek},
         concurrency::ConcurrencyPolicy,
@@ -23,7 +23,7 @@ use relight::internals::{
 };
 use tokio::{sync::Notify, task::JoinSet, time::Instant};
 
-use self::stand::{Plays, Settings, Stand, finish, follow_for};
+use self::test_stack::{Plays, Settings, TestStack, finish, follow_for};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -36,12 +36,12 @@ fn no_parking() -> ParkPolicy {
 }
 
 /// Lets calls fail until the circuit of the first target is open.
-async fn trip(stand: &Stand) {
+async fn trip(stack: &TestStack) {
     for _ in 0..100 {
-        if stand.state(0).circuit().state() == CircuitState::Open {
+        if stack.state(0).circuit().state() == CircuitState::Open {
             return;
         }
-        stand.call().await;
+        stack.call().await;
         tokio::time::sleep(SECOND).await;
     }
     panic!("a hundred failures open a circuit");
@@ -55,24 +55,24 @@ async fn a_call_begun_before_a_trip_neither_closes_nor_opens_anything_when_it_en
         let settings = Settings { retry: once(), deadline: SECOND * 600, ..Settings::default() };
         let mut timers = settings.timers.clone();
         timers.first_token_alone = SECOND * 600;
-        let stand = Stand::new(Settings { timers, ..settings }, move |number, _| match number {
+        let stack = TestStack::new(Settings { timers, ..settings }, move |number, _| match number {
             0..10 => Plays::Wait(Arc::clone(&late), answers),
             10..30 => Plays::status(503),
             _ => Plays::Answer(Duration::from_millis(100)),
         });
         let mut old = JoinSet::new();
         for _ in 0..10 {
-            let stand = stand.clone();
-            old.spawn(async move { stand.call().await });
+            let stack = stack.clone();
+            old.spawn(async move { stack.call().await });
         }
         tokio::time::sleep(Duration::from_millis(100)).await;
-        trip(&stand).await;
-        let opened = stand.state(0).circuit().snapshot(Instant::now());
+        trip(&stack).await;
+        let opened = stack.state(0).circuit().snapshot(Instant::now());
         told.notify_waiters();
         while let Some(ended) = old.join_next().await {
             assert_eq!(ended.unwrap().result.is_ok(), answers);
         }
-        let after = stand.state(0).circuit().snapshot(Instant::now());
+        let after = stack.state(0).circuit().snapshot(Instant::now());
         assert_eq!((after.state, after.generation, after.streak), (opened.state, opened.generation, opened.streak));
         assert!(after.stale_reports >= 10, "{after:?}");
     }
@@ -82,21 +82,21 @@ async fn a_call_begun_before_a_trip_neither_closes_nor_opens_anything_when_it_en
 async fn a_lost_probe_never_wedges_half_open() {
     let policy = CircuitPolicy { max_probes: 1, first_token_timeout: SECOND * 4, ..CircuitPolicy::default() };
     let settings = Settings { retry: once(), circuit: policy, ..Settings::default() };
-    let stand = Stand::new(settings, |number, _| match number {
+    let stack = TestStack::new(settings, |number, _| match number {
         0..8 => Plays::status(503),
         8 => Plays::Hang,
         _ => Plays::Answer(Duration::from_millis(100)),
     });
-    trip(&stand).await;
+    trip(&stack).await;
     tokio::time::sleep(SECOND * 6).await;
-    let mut lost = stand.begin().await.unwrap();
+    let mut lost = stack.begin().await.unwrap();
     follow_for(&mut lost, SECOND).await;
-    assert_eq!(stand.state(0).circuit().snapshot(Instant::now()).probes_outstanding, 1);
+    assert_eq!(stack.state(0).circuit().snapshot(Instant::now()).probes_outstanding, 1);
     // Nobody polls it any more, and nobody drops it: it will never report.
     std::mem::forget(lost);
     let began = Instant::now();
-    while stand.state(0).circuit().state() != CircuitState::Closed {
-        stand.call().await;
+    while stack.state(0).circuit().state() != CircuitState::Closed {
+        stack.call().await;
         tokio::time::sleep(SECOND / 10).await;
         assert!(began.elapsed() < SECOND * 60, "the circuit is wedged");
     }
@@ -107,26 +107,27 @@ async fn a_callers_400_401_and_quota_never_move_a_circuit() {
     let quota = r#"{"error":{"message":"You exceeded your current quota","code":"insufficient_quota"}}"#;
     for (code, body) in [(400, ""), (401, ""), (403, ""), (413, ""), (422, ""), (429, quota), (402, "")] {
         let settings = Settings { retry: once(), ..Settings::default() };
-        let stand = Stand::new(settings, move |_, _| Plays::Status(code, Duration::from_millis(10), Vec::new(), body));
+        let stack =
+            TestStack::new(settings, move |_, _| Plays::Status(code, Duration::from_millis(10), Vec::new(), body));
         let mut calls = JoinSet::new();
         for _ in 0..200 {
-            let stand = stand.clone();
-            calls.spawn(async move { stand.call().await.result.is_err() });
+            let stack = stack.clone();
+            calls.spawn(async move { stack.call().await.result.is_err() });
         }
         while let Some(failed) = calls.join_next().await {
             assert!(failed.unwrap());
         }
-        let circuit = stand.state(0).circuit().snapshot(Instant::now());
+        let circuit = stack.state(0).circuit().snapshot(Instant::now());
         assert_eq!((circuit.state, circuit.generation), (CircuitState::Closed, 0), "{code}");
         assert_eq!((circuit.evidence.failures, circuit.degraded), (0, false), "{code}");
-        assert!(stand.sent() >= 16, "{code}: they were asked at once, before any gate closed: {}", stand.sent());
+        assert!(stack.sent() >= 16, "{code}: they were asked at once, before any gate closed: {}", stack.sent());
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn no_attempt_starts_and_no_sleep_ends_past_a_deadline() {
-    let stand =
-        Stand::new(Settings { targets: 2, ..Settings::default() }, |number, _| match (number % 8, number % 48) {
+    let stack =
+        TestStack::new(Settings { targets: 2, ..Settings::default() }, |number, _| match (number % 8, number % 48) {
             (_, 11) => Plays::Status(429, Duration::from_millis(10), vec![("retry-after", "1")], ""),
             (0, _) => Plays::status(503),
             (1, _) => Plays::Status(500, SECOND, Vec::new(), ""),
@@ -135,12 +136,12 @@ async fn no_attempt_starts_and_no_sleep_ends_past_a_deadline() {
         });
     let mut calls = JoinSet::new();
     for number in 0..400_u32 {
-        let stand = stand.clone();
+        let stack = stack.clone();
         calls.spawn(async move {
             tokio::time::sleep(Duration::from_millis(50) * number).await;
             let allowed = Duration::from_millis(100) * (1 + number % 80);
             let began = Instant::now();
-            let outcome = finish(stand.begin_within(allowed).await.unwrap()).await;
+            let outcome = finish(stack.begin_within(allowed).await.unwrap()).await;
             (outcome, began.elapsed(), allowed)
         });
     }
@@ -158,15 +159,15 @@ async fn no_attempt_starts_and_no_sleep_ends_past_a_deadline() {
             });
         assert!(!asleep, "the deadline came during a wait: {outcome:?}");
     }
-    assert!(waits > 10, "there were waits to look at: {waits} before {} attempts", stand.sent());
-    for (target, at, deadline) in stand.wire.seen.lock().unwrap().iter() {
+    assert!(waits > 10, "there were waits to look at: {waits} before {} attempts", stack.sent());
+    for (target, at, deadline) in stack.wire.seen.lock().unwrap().iter() {
         assert!(at < deadline, "an attempt on {target} began after its deadline");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn retries_over_three_targets_never_exceed_the_cap() {
-    for (max_retries, most) in [(0, 1), (1, 2), (2, 3), (4, 5)] {
+    for (max_retries, max) in [(0, 1), (1, 2), (2, 3), (4, 5)] {
         let settings = Settings {
             targets: 3,
             deadline: SECOND * 120,
@@ -174,17 +175,17 @@ async fn retries_over_three_targets_never_exceed_the_cap() {
             hedge: HedgePolicy { enabled: true, min_samples: 1, max_share: 1.0, ..HedgePolicy::default() },
             ..Settings::default()
         };
-        let stand = Stand::new(settings, |number, _| match number % 3 {
+        let stack = TestStack::new(settings, |number, _| match number % 3 {
             0 => Plays::status(503),
             1 => Plays::Status(500, SECOND * 12, Vec::new(), ""),
             _ => Plays::status(502),
         });
         for _ in 0..4 {
-            let before = stand.sent();
-            let outcome = stand.call().await;
-            let sent = stand.sent() - before;
+            let before = stack.sent();
+            let outcome = stack.call().await;
+            let sent = stack.sent() - before;
             assert!(outcome.result.is_err());
-            assert!(sent <= most && sent >= 1, "{sent} attempts with {max_retries} retries");
+            assert!(sent <= max && sent >= 1, "{sent} attempts with {max_retries} retries");
             tokio::time::sleep(SECOND * 30).await;
         }
     }
@@ -193,27 +194,27 @@ async fn retries_over_three_targets_never_exceed_the_cap() {
 #[tokio::test(start_paused = true)]
 async fn a_longer_retry_after_is_never_shortened_by_a_later_shorter_one() {
     let settings = Settings { retry: once(), ..Settings::default() };
-    let stand = Stand::new(settings, |number, _| match number {
+    let stack = TestStack::new(settings, |number, _| match number {
         0 => Plays::Status(429, SECOND, vec![("retry-after", "60")], ""),
         1 => Plays::Status(429, SECOND * 2, vec![("retry-after", "1")], ""),
         _ => Plays::Answer(SECOND),
     });
-    let (long, short) = tokio::join!(stand.call(), stand.call());
+    let (long, short) = tokio::join!(stack.call(), stack.call());
     assert!(long.result.is_err() && short.result.is_err());
-    let closed = stand.state(0).gate_closed_for(GateKind::Rate, Instant::now());
+    let closed = stack.state(0).gate_closed_for(GateKind::Rate, Instant::now());
     assert!(closed >= Some(SECOND * 59), "{closed:?}");
     tokio::time::sleep(SECOND * 50).await;
-    assert!(stand.call().await.result.is_err());
-    assert_eq!(stand.sent(), 2, "nobody was asked meanwhile");
+    assert!(stack.call().await.result.is_err());
+    assert_eq!(stack.sent(), 2, "nobody was asked meanwhile");
 }
 
 /// Virtual time from dropping a call to the event that says so.
-async fn cancel(stand: &Stand, call: relight::internals::layers::ProgressStream) -> Duration {
-    let mut reader = stand.events.live();
+async fn cancel(stack: &TestStack, call: relight::internals::layers::StepStream) -> Duration {
+    let mut reader = stack.events.live();
     let dropped = Instant::now();
     drop(call);
     loop {
-        if let Reading::Event(event) = reader.next().await
+        if let BusItem::Event(event) = reader.next().await
             && matches!(event.body, EventBody::InvocationFailed { class: FailureClass::Cancelled, .. })
         {
             return dropped.elapsed();
@@ -225,60 +226,61 @@ const SOON: Duration = Duration::from_millis(100);
 
 #[tokio::test(start_paused = true)]
 async fn cancellation_reaches_a_running_call() {
-    let stand = Stand::new(Settings::default(), |_, _| Plays::Hang);
-    let mut call = stand.begin().await.unwrap();
+    let stack = TestStack::new(Settings::default(), |_, _| Plays::Hang);
+    let mut call = stack.begin().await.unwrap();
     follow_for(&mut call, SECOND).await;
-    assert_eq!(stand.wire.running.load(Ordering::SeqCst), 1);
-    assert!(cancel(&stand, call).await <= SOON);
-    assert_eq!(stand.wire.running.load(Ordering::SeqCst), 0, "the request upstream is dropped");
-    assert_eq!(stand.state(0).slots.in_flight(), 0);
+    assert_eq!(stack.wire.running.load(Ordering::SeqCst), 1);
+    assert!(cancel(&stack, call).await <= SOON);
+    assert_eq!(stack.wire.running.load(Ordering::SeqCst), 0, "the request upstream is dropped");
+    assert_eq!(stack.state(0).slots.in_flight(), 0);
 }
 
 #[tokio::test(start_paused = true)]
 async fn cancellation_reaches_a_sleeping_call() {
-    let stand = Stand::new(Settings::default(), |_, _| Plays::status(500));
-    let mut call = stand.begin().await.unwrap();
+    let stack = TestStack::new(Settings::default(), |_, _| Plays::status(500));
+    let mut call = stack.begin().await.unwrap();
     follow_for(&mut call, SECOND / 2).await;
-    let waiting = (stand.sent(), stand.wire.running.load(Ordering::SeqCst));
+    let waiting = (stack.sent(), stack.wire.running.load(Ordering::SeqCst));
     assert_eq!(waiting, (2, 0), "after a short wait it waits long for its last retry");
-    let level = stand.state(0).budget_left(Instant::now());
-    assert!(cancel(&stand, call).await <= SOON);
-    assert!(stand.state(0).budget_left(Instant::now()) > level, "what was reserved came back");
+    let level = stack.state(0).budget_left(Instant::now());
+    assert!(cancel(&stack, call).await <= SOON);
+    assert!(stack.state(0).budget_left(Instant::now()) > level, "what was reserved came back");
     tokio::time::sleep(SECOND * 30).await;
-    assert_eq!(stand.sent(), 2);
+    assert_eq!(stack.sent(), 2);
 }
 
 #[tokio::test(start_paused = true)]
 async fn cancellation_reaches_a_parked_call() {
-    let stand = Stand::new(Settings::default(), |_, _| Plays::status(503));
-    trip(&stand).await;
-    stand.state(0).force(relight::internals::policy::circuit::Forced::Auto, None, "");
-    let mut call = stand.begin().await.unwrap();
+    let stack = TestStack::new(Settings::default(), |_, _| Plays::status(503));
+    trip(&stack).await;
+    stack.state(0).force(relight::internals::policy::circuit::Forced::Auto, None, "");
+    let mut call = stack.begin().await.unwrap();
     follow_for(&mut call, SECOND / 10).await;
-    assert_eq!(stand.targets.parked(), 1);
-    let sent = stand.sent();
-    assert!(cancel(&stand, call).await <= SOON);
-    assert_eq!(stand.targets.parked(), 0);
+    assert_eq!(stack.targets.parked(), 1);
+    let sent = stack.sent();
+    assert!(cancel(&stack, call).await <= SOON);
+    assert_eq!(stack.targets.parked(), 0);
     tokio::time::sleep(SECOND * 30).await;
-    assert_eq!(stand.sent(), sent);
+    assert_eq!(stack.sent(), sent);
 }
 
 #[tokio::test(start_paused = true)]
 async fn cancellation_reaches_a_call_that_stands_in_line_for_a_limit() {
-    let stand = Stand::new(Settings { retry: once_but_parking(), ..Settings::default() }, |number, _| match number {
-        0 => Plays::Status(429, SECOND / 100, vec![("retry-after", "5")], ""),
-        _ => Plays::Answer(SECOND),
-    });
-    assert!(stand.call().await.result.is_err());
-    let mut first = stand.begin().await.unwrap();
-    let mut second = stand.begin().await.unwrap();
+    let stack =
+        TestStack::new(Settings { retry: once_but_parking(), ..Settings::default() }, |number, _| match number {
+            0 => Plays::Status(429, SECOND / 100, vec![("retry-after", "5")], ""),
+            _ => Plays::Answer(SECOND),
+        });
+    assert!(stack.call().await.result.is_err());
+    let mut first = stack.begin().await.unwrap();
+    let mut second = stack.begin().await.unwrap();
     follow_for(&mut first, SECOND).await;
     follow_for(&mut second, SECOND).await;
-    assert_eq!(stand.targets.parked(), 2);
-    assert!(cancel(&stand, first).await <= SOON);
-    assert_eq!(stand.targets.parked(), 1);
+    assert_eq!(stack.targets.parked(), 2);
+    assert!(cancel(&stack, first).await <= SOON);
+    assert_eq!(stack.targets.parked(), 1);
     assert!(finish(second).await.result.is_ok(), "the line goes on without it");
-    assert_eq!(stand.sent(), 2);
+    assert_eq!(stack.sent(), 2);
 }
 
 fn once_but_parking() -> RetryPolicy {
@@ -288,16 +290,16 @@ fn once_but_parking() -> RetryPolicy {
 #[tokio::test(start_paused = true)]
 async fn cancellation_reaches_a_queued_call() {
     let concurrency = ConcurrencyPolicy { start: Some(1), max: 1, ..ConcurrencyPolicy::default() };
-    let stand = Stand::new(Settings { concurrency, ..Settings::default() }, |_, _| Plays::Answer(SECOND * 3));
-    let mut running = stand.begin().await.unwrap();
+    let stack = TestStack::new(Settings { concurrency, ..Settings::default() }, |_, _| Plays::Answer(SECOND * 3));
+    let mut running = stack.begin().await.unwrap();
     follow_for(&mut running, SECOND).await;
-    let mut queued = stand.begin().await.unwrap();
+    let mut queued = stack.begin().await.unwrap();
     follow_for(&mut queued, SECOND).await;
-    assert_eq!(stand.sent(), 1, "the second waits for the slot");
-    assert!(cancel(&stand, queued).await <= SOON);
+    assert_eq!(stack.sent(), 1, "the second waits for the slot");
+    assert!(cancel(&stack, queued).await <= SOON);
     assert!(finish(running).await.result.is_ok());
-    assert_eq!((stand.sent(), stand.state(0).slots.in_flight()), (1, 0));
-    assert!(stand.call().await.result.is_ok(), "the slot is free again");
+    assert_eq!((stack.sent(), stack.state(0).slots.in_flight()), (1, 0));
+    assert!(stack.call().await.result.is_ok(), "the slot is free again");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -314,52 +316,52 @@ async fn of_a_hundred_callers_at_half_open_no_more_get_through_than_probes_are_a
         let settings = Settings { retry: once(), circuit: policy, deadline: SECOND * 600, ..Settings::default() };
         let tripped = Arc::new(AtomicBool::new(false));
         let told = Arc::clone(&tripped);
-        let stand = Stand::new(settings, move |_, _| {
+        let stack = TestStack::new(settings, move |_, _| {
             let fails = Plays::Status(503, Duration::ZERO, Vec::new(), "");
             if told.load(Ordering::SeqCst) { Plays::Hang } else { fails }
         });
-        while stand.state(0).circuit().state() != CircuitState::Open {
-            stand.call().await;
+        while stack.state(0).circuit().state() != CircuitState::Open {
+            stack.call().await;
         }
         tripped.store(true, Ordering::SeqCst);
-        let before = stand.sent();
-        while stand.state(0).peek(Instant::now()) != Peek::Ready {
+        let before = stack.sent();
+        while stack.state(0).peek(Instant::now()) != Peek::Ready {
             tokio::task::yield_now().await;
         }
         let mut callers = JoinSet::new();
         for _ in 0..100 {
-            let stand = stand.clone();
-            callers.spawn(async move { stand.call().await.result.unwrap_err().class });
+            let stack = stack.clone();
+            callers.spawn(async move { stack.call().await.result.unwrap_err().class });
         }
         // Whoever does not get through is told so; the others hang until they are given up here.
         for _ in 0..98 {
             let class = callers.join_next().await.unwrap().unwrap();
             assert_eq!(class, FailureClass::CircuitOpen, "round {round}");
         }
-        while stand.wire.running.load(Ordering::SeqCst) < 2 {
+        while stack.wire.running.load(Ordering::SeqCst) < 2 {
             tokio::task::yield_now().await;
         }
-        assert_eq!((stand.sent() - before, callers.len()), (2, 2), "round {round}");
+        assert_eq!((stack.sent() - before, callers.len()), (2, 2), "round {round}");
         assert!(callers.try_join_next().is_none(), "round {round}: both are probes");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn five_callers_share_one_circuit() {
-    let stand = Stand::new(Settings { retry: once(), ..Settings::default() }, |_, _| Plays::status(503));
-    let callers: Vec<Stand> = (0..5).map(|_| stand.clone()).collect();
+    let stack = TestStack::new(Settings { retry: once(), ..Settings::default() }, |_, _| Plays::status(503));
+    let callers: Vec<TestStack> = (0..5).map(|_| stack.clone()).collect();
     for number in 0..8 {
         assert_eq!(callers[number % 5].call().await.result.unwrap_err().class, FailureClass::Overloaded);
         tokio::time::sleep(SECOND).await;
     }
-    let sent = stand.sent();
+    let sent = stack.sent();
     for caller in &callers {
         assert_eq!(caller.call().await.result.unwrap_err().class, FailureClass::CircuitOpen);
     }
-    assert_eq!(stand.sent(), sent, "what any of them learnt, all know");
-    let mut reader = stand.events.reader(Cursor(0));
+    assert_eq!(stack.sent(), sent, "what any of them learnt, all know");
+    let mut reader = stack.events.reader(Cursor(0));
     let opened = std::iter::from_fn(|| reader.try_next()).filter(
-        |reading| matches!(reading, Reading::Event(event) if matches!(event.body, EventBody::CircuitOpened { .. })),
+        |reading| matches!(reading, BusItem::Event(event) if matches!(event.body, EventBody::CircuitOpened { .. })),
     );
     assert_eq!(opened.count(), 1);
 }

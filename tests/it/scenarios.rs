@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use relight::internals::scenarios::{self, Options, Report, Scenario};
+use relight::internals::scenarios::{self, Report, Scenario, ScenarioOptions};
 
 /// Without the references, which no gate asks for.
-const ALONE: Options = Options { seed: 1, rate: None, length: None, references: false };
+const ALONE: ScenarioOptions = ScenarioOptions { seed: 1, rate: None, length: None, references: false };
 
 /// Faults that last for a short while.
 const FAULTS: [&str; 4] = [
@@ -20,7 +20,7 @@ fn scenario(id: &str) -> Scenario {
     all.into_iter().find(|scenario| scenario.id == id).expect("there is such a scenario")
 }
 
-fn run(id: &str, options: Options) -> Report {
+fn run(id: &str, options: ScenarioOptions) -> Report {
     scenarios::run(&scenario(id), options).expect("it runs")
 }
 
@@ -41,21 +41,21 @@ fn every_scenario_of_the_table_has_a_file() {
 
 #[test]
 fn the_same_seed_gives_the_same_events_and_another_seed_gives_others() {
-    let brief = Options { rate: Some(20.0), ..ALONE };
+    let brief = ScenarioOptions { rate: Some(20.0), ..ALONE };
     let first = run("10", brief);
     assert_eq!(first.events_hash, run("10", brief).events_hash);
-    assert_ne!(first.events_hash, run("10", Options { seed: 2, ..brief }).events_hash);
+    assert_ne!(first.events_hash, run("10", ScenarioOptions { seed: 2, ..brief }).events_hash);
 }
 
 #[test]
 fn steady_traffic_is_left_alone_for_half_an_hour() {
-    let report = run("0", Options { rate: Some(5.0), ..ALONE });
+    let report = run("0", ScenarioOptions { rate: Some(5.0), ..ALONE });
     assert!(report.passed() && report.calls > 8_000, "\n{report}");
 }
 
 #[test]
 fn steady_traffic_of_fifty_a_second_is_left_alone() {
-    let report = run("0", Options { length: Some(Duration::from_mins(1)), ..ALONE });
+    let report = run("0", ScenarioOptions { length: Some(Duration::from_mins(1)), ..ALONE });
     assert!(report.passed(), "\n{report}");
 }
 
@@ -199,7 +199,7 @@ fn what_was_never_sent_costs_no_attempt() {
 fn a_limit_of_two_seconds_loses_nobody_and_slows_nobody_after_it() {
     for id in ["20a", "20b", "20c"] {
         for rate in [1.0, 10.0, 100.0] {
-            let report = run(id, Options { rate: Some(rate), ..ALONE });
+            let report = run(id, ScenarioOptions { rate: Some(rate), ..ALONE });
             assert!(report.passed(), "{rate}/s\n{report}{:?}", report.ours);
         }
     }
@@ -229,7 +229,7 @@ fn success(outages: &[(usize, Outage)], seed: u64) -> f64 {
         "id: x\ntitle: t\nabout: a\nrate: 1\nwarm: 2s\nfault: 6s\ntail: 0s\nupstreams:\n{upstreams}gates: {{}}\n"
     );
     let scenario = Scenario::parse("x", &text).expect("it is a scenario");
-    let report = scenarios::run(&scenario, Options { seed, ..ALONE }).expect("it runs");
+    let report = scenarios::run(&scenario, ScenarioOptions { seed, ..ALONE }).expect("it runs");
     report.ours.get("success").unwrap_or(1.0)
 }
 

@@ -4,7 +4,7 @@ use crate::{
     domain::failure::InvalidRequestDetail,
     policy::{
         classify::Verdict,
-        corpus::{Score, Tally},
+        corpus::{HitCount, Score},
     },
 };
 use serde_json::{Value, json};
@@ -56,7 +56,7 @@ pub(super) fn json(verdict: &Verdict) -> Value {
 
 /// How often the classifier agrees, for programs.
 pub(super) fn score_json(score: &Score, misses: bool) -> Value {
-    let tally = |tally: Tally| json!({ "right": tally.right, "total": tally.total });
+    let tally = |tally: HitCount| json!({ "right": tally.right, "total": tally.total });
     let confusion: Vec<Value> = score
         .confusion
         .iter()

@@ -25,7 +25,7 @@ use super::{
 use crate::cli::{
     event_line,
     invoke::answer_text,
-    refusal::Refusal,
+    refusal::ServerRefusal,
     terminal::{Paint, answer, one_line},
     words,
 };
@@ -77,9 +77,9 @@ impl Stage {
         let mut client = RecoveryServiceClient::new(channel);
         let start = Some(v1::watch_recovery_request::Start::Live(true));
         let request = v1::WatchRecoveryRequest { filter: None, start };
-        let mut events = client.watch_recovery(request).await.map_err(Refusal::from)?.into_inner();
+        let mut events = client.watch_recovery(request).await.map_err(ServerRefusal::from)?.into_inner();
         // The first word of a watch says that it stands.
-        events.message().await.map_err(Refusal::from)?;
+        events.message().await.map_err(ServerRefusal::from)?;
         Ok(Self { client, events, paint })
     }
 
@@ -114,7 +114,7 @@ impl Stage {
             tokio::select! {
                 biased;
                 event = next(&mut self.events) => playing.hear(event?)?,
-                response = &mut call => break response.map_err(Refusal::from)?.into_inner(),
+                response = &mut call => break response.map_err(ServerRefusal::from)?.into_inner(),
             }
         };
         let invocation = response.invocation_id.clone();
@@ -144,7 +144,7 @@ impl Stage {
 
 async fn next(events: &mut Streaming<v1::WatchRecoveryResponse>) -> anyhow::Result<v1::RecoveryEvent> {
     loop {
-        match events.message().await.map_err(Refusal::from)? {
+        match events.message().await.map_err(ServerRefusal::from)? {
             Some(v1::WatchRecoveryResponse { event: Some(event) }) => return Ok(event),
             Some(_) => {}
             None => bail!("the watch ended"),

@@ -23,7 +23,7 @@ use tonic::{Code, Streaming};
 use super::{
     super::{
         client::RecoveryClient,
-        refusal::Refusal,
+        refusal::ServerRefusal,
         terminal::{Paint, end_line, one_line, printable, show, tell},
     },
     memory::Memory,
@@ -33,7 +33,7 @@ use super::{
 const INSIST: Duration = Duration::from_secs(15);
 
 /// The wait between two tries.
-const AGAIN_AFTER: Duration = Duration::from_millis(300);
+const RETRY_INTERVAL: Duration = Duration::from_millis(300);
 
 /// An answer as it comes.
 #[derive(Debug, Default)]
@@ -87,7 +87,7 @@ impl Live {
             };
             if self.token.is_empty() && !matches!(start, Start::Resume(_)) || !may_come_back(&status) {
                 end_line();
-                return Err(Refusal::from(status).into());
+                return Err(ServerRefusal::from(status).into());
             }
             let since = *lost_at.get_or_insert_with(|| {
                 end_line();
@@ -97,7 +97,7 @@ impl Live {
             if since.elapsed() > INSIST {
                 bail!("the server did not come back; `relight invoke --resume` goes on when it does");
             }
-            sleep(AGAIN_AFTER).await;
+            sleep(RETRY_INTERVAL).await;
             if !self.token.is_empty() {
                 let invocation = Some(v1::resume::Invocation::Token(self.token.clone()));
                 start = Start::Resume(v1::Resume { invocation, cursor: self.folder.cursor() });

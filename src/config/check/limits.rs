@@ -10,13 +10,13 @@ const MIB: u64 = 1 << 20;
 impl Checker<'_> {
     pub(super) fn limits(&mut self, server: &ServerConfig) {
         let limits = &server.limits;
-        for (name, value, most) in [
+        for (name, value, max) in [
             ("connections", limits.connections, 1_000_000),
             ("messages", limits.messages, 1_000_000),
             ("parts", limits.parts, 1_000_000),
             ("tools", limits.tools, 100_000),
         ] {
-            self.range(&format!("server.limits.{name}"), &value, &1, &most, &format!("from 1 to {most}"));
+            self.range(&format!("server.limits.{name}"), &value, &1, &max, &format!("from 1 to {max}"));
         }
         let entries = "from 1000 to 100000000";
         self.range("server.limits.entries", &limits.entries, &1_000, &100_000_000, entries);
@@ -27,15 +27,15 @@ impl Checker<'_> {
         ] {
             self.range(&format!("server.limits.{name}"), &value, &MIB, &(MIB << 20), "from 1MiB to 1TiB");
         }
-        let (timeouts, least, most) = (&server.timeouts, Duration::from_millis(100), Duration::from_mins(5));
+        let (timeouts, min, max) = (&server.timeouts, Duration::from_millis(100), Duration::from_mins(5));
         for (name, value) in [("handshake", timeouts.handshake), ("head", timeouts.head)] {
-            self.range(&format!("server.timeouts.{name}"), &value, &least, &most, "from 100ms to 5m");
+            self.range(&format!("server.timeouts.{name}"), &value, &min, &max, "from 100ms to 5m");
         }
-        self.range("server.timeouts.body", &timeouts.body, &least, &Duration::from_hours(1), "from 100ms to 1h");
-        let (least, most) = (Duration::from_secs(1), Duration::from_hours(24));
-        self.range("server.timeouts.idle", &timeouts.idle, &least, &most, "from 1s to 24h");
+        self.range("server.timeouts.body", &timeouts.body, &min, &Duration::from_hours(1), "from 100ms to 1h");
+        let (min, max) = (Duration::from_secs(1), Duration::from_hours(24));
+        self.range("server.timeouts.idle", &timeouts.idle, &min, &max, "from 1s to 24h");
         if !server.watchdog.is_zero() {
-            self.range("server.watchdog", &server.watchdog, &least, &Duration::from_hours(1), "0s, or from 1s to 1h");
+            self.range("server.watchdog", &server.watchdog, &min, &Duration::from_hours(1), "0s, or from 1s to 1h");
         }
     }
 }

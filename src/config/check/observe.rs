@@ -28,8 +28,8 @@ impl Checker<'_> {
         self.level(&telemetry.log.level);
         let journal = &config.journal;
         self.range("journal.retention", &journal.retention, &Duration::from_mins(1), &Duration::MAX, "at least 1m");
-        let least = Duration::from_mins(1);
-        self.range("journal.thread_retention", &journal.thread_retention, &least, &Duration::MAX, "at least 1m");
+        let min = Duration::from_mins(1);
+        self.range("journal.thread_retention", &journal.thread_retention, &min, &Duration::MAX, "at least 1m");
         self.range("journal.max_invocations", &journal.max_invocations, &1, &u64::MAX, "at least 1");
         self.range("journal.queue", &journal.queue, &1, &usize::MAX, "at least 1");
         self.range("journal.tail_bytes", &journal.tail_bytes, &(4 << 10), &(64 << 20), "from 4KiB to 64MiB");

@@ -50,14 +50,8 @@ impl Checker<'_> {
                 self.key(&format!("{at}.api_key"), keys.api_key.as_ref());
             }
             let http = &provider.http;
-            let (least, most) = (Duration::from_millis(100), Duration::from_mins(1));
-            self.range(
-                &format!("{path}.http.connect_timeout"),
-                &http.connect_timeout,
-                &least,
-                &most,
-                "from 100ms to 1m",
-            );
+            let (min, max) = (Duration::from_millis(100), Duration::from_mins(1));
+            self.range(&format!("{path}.http.connect_timeout"), &http.connect_timeout, &min, &max, "from 100ms to 1m");
             let at = format!("{path}.http.max_body_bytes");
             self.range(&at, &http.max_body_bytes, &(64 << 10), &(1 << 30), "from 64KiB to 1GiB");
             let at = format!("{path}.http.max_line_bytes");

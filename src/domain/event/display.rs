@@ -6,7 +6,7 @@ use super::{Event, EventBody};
 use crate::domain::{failure::FailureClass, ids::TargetId, units};
 
 /// Most changed settings that a line names.
-const MOST_NAMED: usize = 3;
+const MAX_NAMED: usize = 3;
 
 impl Event {
     /// One line for people, such as `Retrying executor (attempt 1/2): Request timeout`.
@@ -162,8 +162,8 @@ fn reloaded_words(generation: u64, changed: &[String], needs_restart: &[String])
 
 /// The first of these paths, after what introduces them; nothing where there are none.
 fn named(introduction: &str, paths: &[String]) -> String {
-    let named = paths.iter().take(MOST_NAMED).map(String::as_str).collect::<Vec<_>>().join(", ");
-    match paths.len().checked_sub(MOST_NAMED) {
+    let named = paths.iter().take(MAX_NAMED).map(String::as_str).collect::<Vec<_>>().join(", ");
+    match paths.len().checked_sub(MAX_NAMED) {
         _ if paths.is_empty() => String::new(),
         None | Some(0) => format!("{introduction}{named}"),
         Some(more) => format!("{introduction}{named} and {more} more"),

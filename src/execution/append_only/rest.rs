@@ -11,7 +11,7 @@ use crate::{
     domain::{
         completion::Completion,
         failure::FailureClass,
-        fold::Progress,
+        fold::StreamStep,
         ids::InvocationId,
         invocation::{AttemptCause, Call, HistoryPatch, Outcome, RecoveryStrategy},
         message::{Message, Part, ResponseFormat, Role},
@@ -19,12 +19,12 @@ use crate::{
     },
     layers::{
         append_only::AppendOnly,
-        scope::{Before, Incoming},
+        invocation::{InvocationContext, PreviousRun},
     },
 };
 
 /// The request for what follows `sent`; `None` where no target of the route can continue it.
-pub(super) fn request(incoming: &Incoming, sent: &str) -> Option<Incoming> {
+pub(super) fn request(incoming: &InvocationContext, sent: &str) -> Option<InvocationContext> {
     let Call::Model(call) = &incoming.invocation.call else { return None };
     let is_plain = call.tools.is_empty() && call.response_format == ResponseFormat::Text;
     // A turn that ends in white space is refused by most servers, and cannot be ended otherwise.
@@ -45,7 +45,7 @@ pub(super) fn request(incoming: &Incoming, sent: &str) -> Option<Incoming> {
     if let Call::Model(call) = &mut invocation.call {
         call.messages.push(Message { role: Role::Assistant, parts: vec![Part::Text(sent.to_owned())] });
     }
-    (request.before, request.append_only) = (Before::default(), AppendOnly::default());
+    (request.before, request.append_only) = (PreviousRun::default(), AppendOnly::default());
     Some(request)
 }
 
@@ -55,23 +55,23 @@ pub(super) fn last_attempt(outcome: &Outcome) -> u32 {
 }
 
 /// A step of the rest as one of the whole, of which there were so many attempts before.
-pub(super) fn renumbered(mut step: Progress, earlier: u32) -> Progress {
+pub(super) fn renumbered(mut step: StreamStep, earlier: u32) -> StreamStep {
     match &mut step {
-        Progress::AttemptStarted { attempt, cause, .. } => {
+        StreamStep::AttemptStarted { attempt, cause, .. } => {
             *attempt += earlier;
             if earlier > 0 {
                 *cause = cause_of_the_rest(*cause);
             }
         }
-        Progress::ContextInjected { attempt, .. }
-        | Progress::Recovery { attempt, .. }
-        | Progress::Parked { attempt, .. }
-        | Progress::Rewind { attempt, .. }
-        | Progress::Usage { attempt, .. } => *attempt += earlier,
-        Progress::BlockStart { .. }
-        | Progress::BlockDelta { .. }
-        | Progress::BlockStop { .. }
-        | Progress::Terminal(_) => {}
+        StreamStep::ContextInjected { attempt, .. }
+        | StreamStep::Recovery { attempt, .. }
+        | StreamStep::Parked { attempt, .. }
+        | StreamStep::Rewind { attempt, .. }
+        | StreamStep::Usage { attempt, .. } => *attempt += earlier,
+        StreamStep::BlockStart { .. }
+        | StreamStep::BlockDelta { .. }
+        | StreamStep::BlockStop { .. }
+        | StreamStep::Terminal(_) => {}
     }
     step
 }

@@ -11,13 +11,13 @@ use crate::{
     config::server::HoldBack,
     domain::{
         completion::BlockKind,
-        fold::{Block, Fold, Progress},
+        fold::{AnswerState, Block, StreamStep},
     },
 };
 
 /// A piece of the answer that is to be sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Piece {
+pub(super) enum AnswerPiece {
     /// Text for the reader.
     Text(String),
     /// Reasoning.
@@ -45,18 +45,18 @@ pub(super) struct Diverged;
 
 /// What was sent, and what of the running attempt may be sent.
 #[derive(Debug)]
-pub(super) struct Seam {
+pub(super) struct AppendOnlyAnswer {
     hold_back: HoldBack,
-    fold: Fold,
-    text: Channel,
-    reasoning: Channel,
-    refusal: Channel,
+    fold: AnswerState,
+    text: TextChannel,
+    reasoning: TextChannel,
+    refusal: TextChannel,
     calls: Vec<SentCall>,
 }
 
 /// One kind of text of the answer.
 #[derive(Debug, Default)]
-struct Channel {
+struct TextChannel {
     /// As the running attempt has it.
     now: String,
     /// The last block that it came from.
@@ -69,17 +69,17 @@ struct Channel {
     closed: bool,
 }
 
-// === impl Seam ===
+// === impl AppendOnlyAnswer ===
 
-impl Seam {
+impl AppendOnlyAnswer {
     /// Nothing was sent.
     pub(super) fn new(hold_back: HoldBack) -> Self {
         Self {
             hold_back,
-            fold: Fold::default(),
-            text: Channel::default(),
-            reasoning: Channel::default(),
-            refusal: Channel::default(),
+            fold: AnswerState::default(),
+            text: TextChannel::default(),
+            reasoning: TextChannel::default(),
+            refusal: TextChannel::default(),
             calls: Vec::new(),
         }
     }
@@ -111,23 +111,23 @@ impl Seam {
     ///
     /// # Errors
     /// When the attempt's answer is another than the one that was begun; nothing may be sent any more then.
-    pub(super) fn step(&mut self, step: &Progress) -> Result<Vec<Piece>, Diverged> {
+    pub(super) fn step(&mut self, step: &StreamStep) -> Result<Vec<AnswerPiece>, Diverged> {
         if let Err(error) = self.fold.apply(step) {
             // The steps come from this very process, so this is a defect, not an input.
             tracing::error!(%error, "a step of an invocation does not fold");
             return Err(Diverged);
         }
         match step {
-            Progress::BlockDelta { block, text, .. } => self.grow(*block, text),
-            Progress::Rewind { .. } => self.rewind(),
-            Progress::AttemptStarted { .. }
-            | Progress::ContextInjected { .. }
-            | Progress::BlockStart { .. }
-            | Progress::BlockStop { .. }
-            | Progress::Recovery { .. }
-            | Progress::Parked { .. }
-            | Progress::Usage { .. }
-            | Progress::Terminal(_) => {}
+            StreamStep::BlockDelta { block, text, .. } => self.grow(*block, text),
+            StreamStep::Rewind { .. } => self.rewind(),
+            StreamStep::AttemptStarted { .. }
+            | StreamStep::ContextInjected { .. }
+            | StreamStep::BlockStart { .. }
+            | StreamStep::BlockStop { .. }
+            | StreamStep::Recovery { .. }
+            | StreamStep::Parked { .. }
+            | StreamStep::Usage { .. }
+            | StreamStep::Terminal(_) => {}
         }
         let hold_back = match self.hold_back {
             HoldBack::Off => 0,
@@ -141,9 +141,9 @@ impl Seam {
     ///
     /// # Errors
     /// When what was sent is not how the answer begins.
-    pub(super) fn finish(&mut self) -> Result<Vec<Piece>, Diverged> {
+    pub(super) fn finish(&mut self) -> Result<Vec<AnswerPiece>, Diverged> {
         let pieces = self.pieces(0)?;
-        let broken = |channel: &Channel| channel.promised.is_some() && !channel.closed;
+        let broken = |channel: &TextChannel| channel.promised.is_some() && !channel.closed;
         let calls = self.fold.blocks().iter().filter(|block| is_call(block)).count();
         if broken(&self.text) || broken(&self.refusal) || calls < self.calls.len() {
             return Err(Diverged);
@@ -165,7 +165,7 @@ impl Seam {
             channel.now.push_str(text);
         } else {
             let kind = grown.kind.clone();
-            channel.promise();
+            channel.pin_sent_prefix();
             channel.now = joined(self.fold.blocks(), &kind);
         }
     }
@@ -173,22 +173,22 @@ impl Seam {
     fn rewind(&mut self) {
         let kinds = [BlockKind::Text, BlockKind::Reasoning, BlockKind::Refusal];
         for (channel, kind) in [&mut self.text, &mut self.reasoning, &mut self.refusal].into_iter().zip(kinds) {
-            channel.promise();
+            channel.pin_sent_prefix();
             channel.now = joined(self.fold.blocks(), &kind);
             channel.last = self.fold.blocks().iter().rev().find(|block| block.kind == kind).map(|block| block.id);
         }
     }
 
-    fn pieces(&mut self, hold_back: usize) -> Result<Vec<Piece>, Diverged> {
+    fn pieces(&mut self, hold_back: usize) -> Result<Vec<AnswerPiece>, Diverged> {
         if self.reasoning.settle().is_err() {
             self.reasoning.closed = true;
         }
         self.text.settle()?;
         self.refusal.settle()?;
         let mut pieces = Vec::new();
-        pieces.extend(self.reasoning.next(hold_back).map(Piece::Reasoning));
-        pieces.extend(self.text.next(hold_back).map(Piece::Text));
-        pieces.extend(self.refusal.next(hold_back).map(Piece::Refusal));
+        pieces.extend(self.reasoning.next(hold_back).map(AnswerPiece::Reasoning));
+        pieces.extend(self.text.next(hold_back).map(AnswerPiece::Text));
+        pieces.extend(self.refusal.next(hold_back).map(AnswerPiece::Refusal));
         let calls: Vec<&Block> = self.fold.blocks().iter().filter(|block| is_call(block)).collect();
         for (index, block) in calls.into_iter().enumerate() {
             // Calls keep their order: one that is open holds those behind it.
@@ -202,7 +202,7 @@ impl Seam {
                 Some(_) => return Err(Diverged),
                 None => {
                     self.calls.push(call.clone());
-                    pieces.push(Piece::ToolCall(call));
+                    pieces.push(AnswerPiece::ToolCall(call));
                 }
             }
         }
@@ -220,16 +220,16 @@ impl SentCall {
     }
 }
 
-// === impl Channel ===
+// === impl TextChannel ===
 
-impl Channel {
+impl TextChannel {
     /// What was sent, whichever attempt it came from.
     fn sent_text(&self) -> &str {
         self.promised.as_deref().unwrap_or(&self.now[..self.sent])
     }
 
     /// Keeps what was sent as what the next text must begin with.
-    fn promise(&mut self) {
+    fn pin_sent_prefix(&mut self) {
         if self.promised.is_none() && self.sent > 0 {
             self.now.truncate(self.sent);
             self.promised = Some(std::mem::take(&mut self.now));

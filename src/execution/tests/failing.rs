@@ -21,9 +21,9 @@ use crate::{
     },
     execution::{Executions, InvocationName, Settings, StartError},
     journal::{
-        Answer, AppendError, Begun, CancelWish, Changes, Compacted, Entry, Finish, FinishError, Held, Journal,
-        JournalError, Limits, Locked, MemoryJournal, NewInvocation, Owner, Page, Record, Renewed, Stats, StoreHealth,
-        Takeover, Thread, ThreadError, ThreadKey,
+        AppendError, BeginResult, CancelWish, Changes, Compacted, Entry, Finish, FinishError, Held, Journal,
+        JournalError, JournalFuture, Limits, Locked, MemoryJournal, NewInvocation, Owner, Page, Record, Renewed, Stats,
+        StoreHealth, Takeover, Thread, ThreadError, ThreadKey,
     },
 };
 
@@ -57,32 +57,32 @@ impl Journal for Failing {
         None
     }
 
-    fn begin(&self, new: NewInvocation, now: Timestamp) -> Answer<'_, Begun> {
+    fn begin(&self, new: NewInvocation, now: Timestamp) -> JournalFuture<'_, BeginResult> {
         match Self::fails(&self.begins) {
             Some(error) => Box::pin(async { Err(error) }),
             None => self.inner.begin(new, now),
         }
     }
 
-    fn append<'a>(&'a self, id: &'a InvocationId, entries: &'a [Entry]) -> Answer<'a, (), AppendError> {
+    fn append<'a>(&'a self, id: &'a InvocationId, entries: &'a [Entry]) -> JournalFuture<'a, (), AppendError> {
         match Self::fails(&self.appends) {
             Some(error) => Box::pin(async { Err(error.into()) }),
             None => self.inner.append(id, entries),
         }
     }
 
-    fn remember<'a>(&'a self, _: &'a Held, _: &'a UpstreamHandle) -> Answer<'a, bool, AppendError> {
+    fn remember<'a>(&'a self, _: &'a Held, _: &'a UpstreamHandle) -> JournalFuture<'a, bool, AppendError> {
         Box::pin(async {
             let _turn = self.writer.acquire().await;
             std::future::pending().await
         })
     }
 
-    fn read<'a>(&'a self, id: &'a InvocationId, after_seq: u64, limit: usize) -> Answer<'a, Option<Page>> {
+    fn read<'a>(&'a self, id: &'a InvocationId, after_seq: u64, limit: usize) -> JournalFuture<'a, Option<Page>> {
         self.inner.read(id, after_seq, limit)
     }
 
-    fn finish(&self, end: Finish, now: Timestamp) -> Answer<'_, (), FinishError> {
+    fn finish(&self, end: Finish, now: Timestamp) -> JournalFuture<'_, (), FinishError> {
         match Self::fails(&self.finishes) {
             Some(error) => Box::pin(async { Err(error.into()) }),
             None => Box::pin(async move {
@@ -92,39 +92,39 @@ impl Journal for Failing {
         }
     }
 
-    fn get<'a>(&'a self, id: &'a InvocationId) -> Answer<'a, Option<Record>> {
+    fn get<'a>(&'a self, id: &'a InvocationId) -> JournalFuture<'a, Option<Record>> {
         self.inner.get(id)
     }
 
-    fn get_by_request<'a>(&'a self, tenant: &'a TenantId, request: &'a RequestId) -> Answer<'a, Option<Record>> {
+    fn get_by_request<'a>(&'a self, tenant: &'a TenantId, request: &'a RequestId) -> JournalFuture<'a, Option<Record>> {
         self.inner.get_by_request(tenant, request)
     }
 
-    fn free_request<'a>(&'a self, id: &'a InvocationId) -> Answer<'a, ()> {
+    fn free_request<'a>(&'a self, id: &'a InvocationId) -> JournalFuture<'a, ()> {
         self.inner.free_request(id)
     }
 
-    fn renew<'a>(&'a self, owner: &'a Owner, held: &'a [Held], now: Timestamp) -> Answer<'a, Renewed> {
+    fn renew<'a>(&'a self, owner: &'a Owner, held: &'a [Held], now: Timestamp) -> JournalFuture<'a, Renewed> {
         self.inner.renew(owner, held, now)
     }
 
-    fn release<'a>(&'a self, owner: &'a Owner, held: &'a [Held]) -> Answer<'a, ()> {
+    fn release<'a>(&'a self, owner: &'a Owner, held: &'a [Held]) -> JournalFuture<'a, ()> {
         self.inner.release(owner, held)
     }
 
-    fn released(&self, limit: usize) -> Answer<'_, Vec<Held>> {
+    fn released(&self, limit: usize) -> JournalFuture<'_, Vec<Held>> {
         self.inner.released(limit)
     }
 
-    fn expired(&self, now: Timestamp, limit: usize) -> Answer<'_, Vec<Held>> {
+    fn expired(&self, now: Timestamp, limit: usize) -> JournalFuture<'_, Vec<Held>> {
         self.inner.expired(now, limit)
     }
 
-    fn take_over<'a>(&'a self, expected: &'a Held, owner: &'a Owner, now: Timestamp) -> Answer<'a, Takeover> {
+    fn take_over<'a>(&'a self, expected: &'a Held, owner: &'a Owner, now: Timestamp) -> JournalFuture<'a, Takeover> {
         self.inner.take_over(expected, owner, now)
     }
 
-    fn request_cancel<'a>(&'a self, id: &'a InvocationId) -> Answer<'a, CancelWish> {
+    fn request_cancel<'a>(&'a self, id: &'a InvocationId) -> JournalFuture<'a, CancelWish> {
         self.inner.request_cancel(id)
     }
 
@@ -132,7 +132,7 @@ impl Journal for Failing {
         self.inner.changes(id)
     }
 
-    fn load_thread<'a>(&'a self, key: &'a ThreadKey) -> Answer<'a, Option<Thread>> {
+    fn load_thread<'a>(&'a self, key: &'a ThreadKey) -> JournalFuture<'a, Option<Thread>> {
         self.inner.load_thread(key)
     }
 
@@ -141,7 +141,7 @@ impl Journal for Failing {
         key: &'a ThreadKey,
         invocation: &'a InvocationId,
         now: Timestamp,
-    ) -> Answer<'a, Locked> {
+    ) -> JournalFuture<'a, Locked> {
         match Self::fails(&self.locks) {
             Some(error) => Box::pin(async { Err(error) }),
             None => self.inner.lock_thread(key, invocation, now),
@@ -153,19 +153,19 @@ impl Journal for Failing {
         key: &'a ThreadKey,
         version: Option<u64>,
         now: Timestamp,
-    ) -> Answer<'a, bool, ThreadError> {
+    ) -> JournalFuture<'a, bool, ThreadError> {
         self.inner.delete_thread(key, version, now)
     }
 
-    fn compact(&self, now: Timestamp) -> Answer<'_, Compacted> {
+    fn compact(&self, now: Timestamp) -> JournalFuture<'_, Compacted> {
         self.inner.compact(now)
     }
 
-    fn property<'a>(&'a self, name: &'a str, fresh: String) -> Answer<'a, String> {
+    fn property<'a>(&'a self, name: &'a str, fresh: String) -> JournalFuture<'a, String> {
         self.inner.property(name, fresh)
     }
 
-    fn stats(&self) -> Answer<'_, Stats> {
+    fn stats(&self) -> JournalFuture<'_, Stats> {
         self.inner.stats()
     }
 }
@@ -221,7 +221,7 @@ async fn an_end_that_cannot_be_recorded_is_told_all_the_same() {
 }
 
 /// One whose journal was away for so long that the queue is full.
-async fn overflowing(mode: JournalMode) -> (Client, crate::execution::Levels, bool) {
+async fn overflowing(mode: JournalMode) -> (Client, crate::execution::ExecutionLevels, bool) {
     let journal = Arc::new(Failing::new());
     // Away for a second: each try is a quarter of one apart.
     journal.appends.store(4, Ordering::SeqCst);
@@ -298,7 +298,7 @@ async fn an_end_does_not_wait_for_the_record_of_where_its_answer_was_made() {
     let (_journal, executions) = world();
     let mut started = Ask::new("Hello").start(&executions).await.unwrap();
     let handle = UpstreamHandle { attempt: 1, target: "main".into(), id: "resp_1".to_owned() };
-    executions.shared.execution(&started.id).unwrap().tether.hold(handle);
+    executions.shared.execution(&started.id).unwrap().background.register(handle);
     let mut client = Client::default();
     let reading = client.read(&mut started.follower, usize::MAX);
     tokio::time::timeout(Duration::from_secs(9), reading).await.expect("it ends").unwrap();

@@ -8,16 +8,16 @@ use crate::{
     config::{GivenEnvironment, load_text},
     domain::{
         completion::BlockKind,
-        fold::{Fold, Progress},
+        fold::{AnswerState, StreamStep},
         ids::{InvocationId, RequestId, TenantId, ThreadId},
         invocation::{Call, Outcome, Overrides, RewindMode},
         message::{Message, ModelCall, Role},
     },
     engine::{Arrival, Engine, InvocationRequest},
     events::EventBus,
-    execution::{Executions, Follower, Lost, Settings, StartError, Started, Told},
+    execution::{Executions, Follower, Lost, Settings, StartError, Started, StreamItem},
     journal::{Journal, Limits, MemoryJournal, Owner},
-    layers::{scope::Incoming, spans::Entry, spans::Spans},
+    layers::{invocation::InvocationContext, spans::EntryPoint, spans::Spans},
 };
 
 /// A journal as it is configured by default.
@@ -78,10 +78,10 @@ impl Ask {
         self
     }
 
-    pub(super) fn resolved(self, engine: &Engine) -> Incoming {
+    pub(super) fn resolved(self, engine: &Engine) -> InvocationContext {
         let call = ModelCall { messages: vec![Message::text(Role::User, self.text)], ..ModelCall::default() };
         let overrides = Overrides { rewind_mode: self.mode, resumable_grace: self.grace, ..Overrides::default() };
-        let arrival = Arrival::new(tenant(), Entry::Grpc("test"));
+        let arrival = Arrival::new(tenant(), EntryPoint::Grpc("test"));
         let request = InvocationRequest {
             request_id: self.request_id,
             thread: self.thread,
@@ -126,37 +126,37 @@ impl Executions {
 /// A client that outlives its connections.
 #[derive(Debug, Default)]
 pub(super) struct Client {
-    pub(super) fold: Fold,
+    pub(super) fold: AnswerState,
     pub(super) cursor: Option<(u64, u64)>,
     pub(super) outcome: Option<Outcome>,
     pub(super) rewinds: usize,
     pub(super) snapshots: usize,
     /// What the service believes that this client holds, while it says so.
-    pub(super) believed: Fold,
+    pub(super) believed: AnswerState,
 }
 
 impl Client {
-    /// Reads at most `most` things; tells whether the stream may have more.
-    pub(super) async fn read(&mut self, follower: &mut Follower, most: usize) -> Result<bool, Lost> {
-        self.believed = Fold::default();
+    /// Reads at most `max` things; tells whether the stream may have more.
+    pub(super) async fn read(&mut self, follower: &mut Follower, max: usize) -> Result<bool, Lost> {
+        self.believed = AnswerState::default();
         let mut known = false;
-        for _ in 0..most {
+        for _ in 0..max {
             let Some(told) = follower.next().await? else {
                 assert!(self.outcome.is_some(), "an end without a Terminal");
                 return Ok(false);
             };
             match told {
-                Told::Known(entry) => {
+                StreamItem::Known(entry) => {
                     known = true;
                     self.believed.apply(&entry.step).unwrap();
                 }
-                Told::Snapshot { epoch, seq, blocks, .. } => {
+                StreamItem::Snapshot { epoch, seq, blocks, .. } => {
                     known = false;
                     self.snapshots += 1;
                     self.fold.restore(blocks);
                     self.cursor = Some((epoch, seq));
                 }
-                Told::Step(entry) => {
+                StreamItem::Step(entry) => {
                     if std::mem::take(&mut known) && self.outcome.is_none() {
                         assert_eq!(self.believed.hash(), self.fold.hash(), "what the client is believed to hold");
                     }
@@ -179,7 +179,7 @@ impl Client {
         }
         self.cursor = Some((entry.epoch, entry.seq));
         match &entry.step {
-            Progress::Rewind { keep, .. } => {
+            StreamStep::Rewind { keep, .. } => {
                 self.rewinds += 1;
                 let touched = self.fold.blocks().iter().any(|block| {
                     let call = matches!(block.kind, BlockKind::ToolCall { .. });
@@ -187,19 +187,19 @@ impl Client {
                 });
                 assert!(!touched, "a rewind touches a committed call");
             }
-            Progress::BlockDelta { text, .. } => {
+            StreamStep::BlockDelta { text, .. } => {
                 assert!(!text.is_empty());
                 let first = text.graphemes(true).next().unwrap();
                 assert!(!first.starts_with(['\u{301}', '\u{200d}']), "a delta begins inside a grapheme: {text:?}");
             }
-            Progress::AttemptStarted { .. }
-            | Progress::ContextInjected { .. }
-            | Progress::BlockStart { .. }
-            | Progress::BlockStop { .. }
-            | Progress::Recovery { .. }
-            | Progress::Parked { .. }
-            | Progress::Usage { .. }
-            | Progress::Terminal(_) => {}
+            StreamStep::AttemptStarted { .. }
+            | StreamStep::ContextInjected { .. }
+            | StreamStep::BlockStart { .. }
+            | StreamStep::BlockStop { .. }
+            | StreamStep::Recovery { .. }
+            | StreamStep::Parked { .. }
+            | StreamStep::Usage { .. }
+            | StreamStep::Terminal(_) => {}
         }
         self.fold.apply(&entry.step).unwrap_or_else(|error| panic!("{error} at {entry:?}"));
         if let Some(outcome) = self.fold.outcome() {
@@ -229,9 +229,9 @@ impl Client {
 }
 
 /// Deterministic dice.
-pub(super) struct Dice(u64);
+pub(super) struct TestRng(u64);
 
-impl Dice {
+impl TestRng {
     pub(super) const fn new(seed: u64) -> Self {
         Self(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
     }

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use super::super::steadiness::Steadiness;
 use crate::{
     domain::{invocation::Call, message::ModelCall},
-    journal::{Begun, Fingerprint, Held, Journal, LEASE, MemoryJournal, NewInvocation, Owner, Request, Takeover},
+    journal::{BeginResult, Fingerprint, Held, Journal, LEASE, MemoryJournal, NewInvocation, Owner, Request, Takeover},
 };
 
 /// Replicas, each with one invocation of its own at the beginning.
@@ -90,7 +90,7 @@ impl World {
                 owner: replica.owner.clone(),
             };
             let begun = now_or_never(world.journal.begin(new, world.wall())).unwrap();
-            assert_eq!(begun, Begun::New { epoch: 1 });
+            assert_eq!(begun, BeginResult::New { epoch: 1 });
             replica.held.push(Held { id: id.as_str().into(), epoch: 1 });
             world.replicas.push(replica);
         }
@@ -161,13 +161,13 @@ impl World {
             replica.due = self.step + OFTEN;
             replica.still = 0;
             if replica.steadiness.may_take_over(now) {
-                self.adopt(at);
+                self.take_over(at);
             }
         }
         self.check();
     }
 
-    fn adopt(&mut self, at: usize) {
+    fn take_over(&mut self, at: usize) {
         let wall = self.wall();
         for orphan in now_or_never(self.journal.expired(wall, 10)).unwrap() {
             if let Some(victim) = self.replicas.iter().position(|other| other.held.contains(&orphan)) {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::harness::{Ask, Client, Dice, engine, replica, usual};
+use super::harness::{Ask, Client, TestRng, engine, replica, usual};
 use crate::domain::invocation::RewindMode;
 
 const WORDS: [&str; 10] =
@@ -16,26 +16,26 @@ const MODES: [RewindMode; 5] = [
     RewindMode::Atomic,
 ];
 
-fn words(dice: &mut Dice, most: usize) -> String {
-    let count = 1 + dice.below(most);
-    (0..count).map(|_| *dice.pick(&WORDS)).collect::<String>().trim_end().to_owned()
+fn words(rng: &mut TestRng, max: usize) -> String {
+    let count = 1 + rng.below(max);
+    (0..count).map(|_| *rng.pick(&WORDS)).collect::<String>().trim_end().to_owned()
 }
 
 /// A script of failures and then an answer, and that answer.
-fn script(dice: &mut Dice) -> (String, String) {
-    let answer = words(dice, 30);
+fn script(rng: &mut TestRng) -> (String, String) {
+    let answer = words(rng, 30);
     let mut steps = Vec::new();
-    for _ in 0..dice.below(3) {
-        let prefix: String = answer.chars().take(dice.below(answer.chars().count() + 1)).collect();
-        let text = if dice.below(3) == 0 { words(dice, 9) } else { prefix };
-        steps.push(match dice.below(5) {
+    for _ in 0..rng.below(3) {
+        let prefix: String = answer.chars().take(rng.below(answer.chars().count() + 1)).collect();
+        let text = if rng.below(3) == 0 { words(rng, 9) } else { prefix };
+        steps.push(match rng.below(5) {
             0 => "{ status: { code: 503 } }".to_owned(),
             1 => "reset".to_owned(),
             2 => format!("{{ stall: {{ after_text: {} }} }}", quoted(&text)),
             _ => format!("{{ cut: {{ after_text: {} }} }}", quoted(&text)),
         });
     }
-    let tools = if dice.below(4) == 0 { ", tool_calls: [{ name: search, arguments: { q: 1 } }]" } else { "" };
+    let tools = if rng.below(4) == 0 { ", tool_calls: [{ name: search, arguments: { q: 1 } }]" } else { "" };
     let script = format!(
         "{{ steps: [{}], otherwise: {{ answer: {{ text: {}, tokens_per_second: 50{tools} }} }} }}",
         steps.join(", "),
@@ -50,26 +50,26 @@ fn quoted(text: &str) -> String {
 }
 
 async fn one_course(seed: u64, crashes: bool) {
-    let mut dice = Dice::new(seed);
-    let (script, answer) = script(&mut dice);
+    let mut rng = TestRng::new(seed);
+    let (script, answer) = script(&mut rng);
     let engine = engine(&script);
     let journal = usual();
     let mut here = replica("a", &engine, &journal);
     let mut replicas = 1;
     let mut ask = Ask::new("Hello").resumable();
-    ask.mode = Some(*dice.pick(&MODES));
+    ask.mode = Some(*rng.pick(&MODES));
     let started = ask.start(&here).await.unwrap();
     let (id, mut follower) = (started.id, started.follower);
     let mut client = Client::default();
     for _ in 0..12 {
-        let more = client.read(&mut follower, 1 + dice.below(12)).await.unwrap();
+        let more = client.read(&mut follower, 1 + rng.below(12)).await.unwrap();
         drop(follower);
         if !more {
             break;
         }
-        tokio::time::sleep(Duration::from_millis(dice.below(300) as u64)).await;
+        tokio::time::sleep(Duration::from_millis(rng.below(300) as u64)).await;
         // At most two crashes: each costs an attempt of the allowance.
-        if crashes && replicas < 3 && dice.below(4) == 0 {
+        if crashes && replicas < 3 && rng.below(4) == 0 {
             here.crash().await;
             replicas += 1;
             here = replica(&format!("replica-{replicas}"), &engine, &journal);

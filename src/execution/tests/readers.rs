@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::harness::{Ask, Client, engine, engine_able, replica, tenant, usual};
 use crate::{
     domain::invocation::RewindMode,
-    execution::{InvocationName, tail::Glance},
+    execution::{InvocationName, replay_buffer::ReadResult},
 };
 
 #[tokio::test(start_paused = true)]
@@ -22,7 +22,7 @@ async fn a_reader_that_stands_still_slows_nobody_and_catches_up_later() {
     let mut quick = Client::default();
     quick.read(&mut here.follow(&record, None).follower, usize::MAX).await.unwrap();
     assert_eq!(quick.answer(), text);
-    assert!(matches!(execution.tail.after(5, 1), Glance::Behind), "the tail let go what the journal has");
+    assert!(matches!(execution.replay.after(5, 1), ReadResult::Behind), "the tail let go what the journal has");
     slow.read(&mut stuck.follower, usize::MAX).await.unwrap();
     assert_eq!(slow.fold.hash(), quick.fold.hash());
     assert_eq!(slow.snapshots, 0, "it caught up step by step, from the journal");

@@ -59,8 +59,8 @@ async fn the_second_invocation_on_a_thread_is_refused_with_the_running_one() {
 }
 
 /// A replica where so many may wait for a thread.
-fn with_a_line(engine: &Engine, journal: &Arc<dyn Journal>, name: &str, most: usize) -> Executions {
-    let settings = Settings { thread_queue: most, ..Settings::new(Owner::new(name)) };
+fn with_a_line(engine: &Engine, journal: &Arc<dyn Journal>, name: &str, max: usize) -> Executions {
+    let settings = Settings { thread_queue: max, ..Settings::new(Owner::new(name)) };
     Executions::new(engine.clone(), Arc::clone(journal), settings)
 }
 

@@ -122,10 +122,10 @@ fn sampling(at: &Path<'_>, wire: v1::Sampling, faults: &mut Violations) -> Sampl
         ("frequency_penalty", wire.frequency_penalty, -2.0, 2.0),
         ("presence_penalty", wire.presence_penalty, -2.0, 2.0),
     ];
-    for (name, value, least, most) in ranges {
+    for (name, value, min, max) in ranges {
         // A NaN is in no range.
-        if value.is_some_and(|value| !(least..=most).contains(&value)) {
-            faults.add(at.field(name), format!("is out of range: {least} to {most}"));
+        if value.is_some_and(|value| !(min..=max).contains(&value)) {
+            faults.add(at.field(name), format!("is out of range: {min} to {max}"));
         }
     }
     if wire.top_k == Some(0) {

@@ -26,7 +26,7 @@ const MAX_ALTERNATIVES: usize = 3;
 
 /// What the contract tells of an invocation beside its outcome.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Asked {
+pub struct ResponseContext {
     /// What the caller is doing.
     pub operation: Operation,
     /// The conversation that Relight keeps.
@@ -37,7 +37,7 @@ pub struct Asked {
 
 /// The answer of `InvokeWithRecovery`.
 #[must_use]
-pub fn response(outcome: &Outcome, asked: &Asked) -> v1::InvokeWithRecoveryResponse {
+pub fn response(outcome: &Outcome, asked: &ResponseContext) -> v1::InvokeWithRecoveryResponse {
     use v1::invoke_with_recovery_response::Outcome as End;
     v1::InvokeWithRecoveryResponse {
         invocation_id: outcome.invocation.as_str().to_owned(),
@@ -75,7 +75,7 @@ pub fn completion_of(completion: &Completion) -> v1::Completion {
 
 /// The failure that an invocation ended with, complete in itself; `None` when it ended with an answer.
 #[must_use]
-pub fn failure_of(outcome: &Outcome, asked: &Asked) -> Option<v1::Failure> {
+pub fn failure_of(outcome: &Outcome, asked: &ResponseContext) -> Option<v1::Failure> {
     let failure = outcome.result.as_ref().err()?;
     let alternatives = outcome.alternatives.iter().take(MAX_ALTERNATIVES);
     Some(v1::Failure {

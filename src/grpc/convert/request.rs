@@ -194,11 +194,11 @@ fn only_true(field: &'static str, faults: &mut Violations) -> WatchStart {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::layers::spans::Entry;
+    use crate::layers::spans::EntryPoint;
     use v1::{stream_with_recovery_request::Start as StreamWire, watch_recovery_request::Start as WatchWire};
 
     fn arrival() -> Arrival {
-        Arrival::new("acme".into(), Entry::Grpc("test"))
+        Arrival::new("acme".into(), EntryPoint::Grpc("test"))
     }
 
     fn fields<T: std::fmt::Debug>(read: Result<T, Violations>) -> Vec<String> {

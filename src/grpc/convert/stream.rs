@@ -11,14 +11,14 @@ use jiff::Timestamp;
 use super::{
     enums::{cause_class, class_field, strategies_field, vehicle, wait_fields},
     message::wire_opaque,
-    outcome::{Asked, attempts, completion_of, failure_of, final_model, final_target, history_patch, usage},
+    outcome::{ResponseContext, attempts, completion_of, failure_of, final_model, final_target, history_patch, usage},
     time::{millis, wire_time},
 };
 use crate::{
     domain::{
         completion::BlockKind,
         failure::FailureClass,
-        fold::{Block, Fold, FoldError, Progress, hash_text},
+        fold::{AnswerState, Block, FoldError, StreamStep, hash_text},
         ids::InvocationId,
         invocation::{Outcome, RecoveryStrategy, RewindMode},
     },
@@ -28,7 +28,7 @@ use v1::stream_event::Body;
 
 /// Where in an invocation's events a step stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Place {
+pub struct EventPosition {
     /// Grows when another replica took the invocation over; 1 and up.
     pub epoch: u64,
     /// Number within the epoch, without gaps; 1 and up.
@@ -39,7 +39,7 @@ pub struct Place {
 
 /// What a client is told when its stream begins.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Welcome {
+pub struct StreamHeader {
     /// Token to resume the invocation with.
     pub resume_token: String,
     /// When the invocation ends at the latest.
@@ -54,9 +54,9 @@ pub struct Welcome {
 #[derive(Debug, Clone)]
 pub struct StreamWriter {
     invocation: InvocationId,
-    asked: Asked,
+    asked: ResponseContext,
     max_retries: u32,
-    fold: Fold,
+    fold: AnswerState,
     /// The attempt that runs, or ran last.
     attempt: u32,
     started: u32,
@@ -67,13 +67,13 @@ pub struct StreamWriter {
 impl StreamWriter {
     /// A writer before the first step. `max_retries` is how many attempts may be made after the first.
     #[must_use]
-    pub fn new(invocation: InvocationId, asked: Asked, max_retries: u32) -> Self {
-        Self { invocation, asked, max_retries, fold: Fold::default(), attempt: 0, started: 0 }
+    pub fn new(invocation: InvocationId, asked: ResponseContext, max_retries: u32) -> Self {
+        Self { invocation, asked, max_retries, fold: AnswerState::default(), attempt: 0, started: 0 }
     }
 
     /// The first event of a stream.
     #[must_use]
-    pub fn accepted(&self, place: Place, welcome: &Welcome) -> v1::StreamEvent {
+    pub fn accepted(&self, place: EventPosition, welcome: &StreamHeader) -> v1::StreamEvent {
         let (mode, hold_back_bytes) = match welcome.mode {
             RewindMode::Rewind | RewindMode::AppendOnly => (v1::RewindMode::Rewind, None),
             RewindMode::HoldBack { bytes } => (v1::RewindMode::Holdback, (bytes > 0).then_some(bytes)),
@@ -94,10 +94,11 @@ impl StreamWriter {
     ///
     /// # Errors
     /// When the step does not fit those before it; nothing of it is kept then.
-    pub fn step(&mut self, place: Place, step: &Progress) -> Result<v1::StreamEvent, FoldError> {
-        let known_arguments = if let Progress::BlockStop { block, .. } = step { self.arguments(*block) } else { None };
+    pub fn step(&mut self, place: EventPosition, step: &StreamStep) -> Result<v1::StreamEvent, FoldError> {
+        let known_arguments =
+            if let StreamStep::BlockStop { block, .. } = step { self.arguments(*block) } else { None };
         self.fold.apply(step)?;
-        if let Progress::AttemptStarted { attempt, .. } = step {
+        if let StreamStep::AttemptStarted { attempt, .. } = step {
             self.attempt = *attempt;
             self.started = self.started.saturating_add(1);
         }
@@ -107,7 +108,7 @@ impl StreamWriter {
 
     /// All blocks at once, in place of the steps up to `place`, whose number it carries.
     #[must_use]
-    pub fn snapshot(&self, place: Place) -> v1::StreamEvent {
+    pub fn snapshot(&self, place: EventPosition) -> v1::StreamEvent {
         let mut blocks: Vec<&Block> = self.fold.blocks().iter().collect();
         blocks.sort_by_key(|block| block.id);
         let blocks = blocks.into_iter().map(block_snapshot).collect();
@@ -117,10 +118,10 @@ impl StreamWriter {
 
     /// A sign of life. `upstream_silence` is the time since the last byte from the target that is being asked.
     #[must_use]
-    pub fn heartbeat(&self, last: Place, upstream_silence: Option<Duration>) -> v1::StreamEvent {
+    pub fn heartbeat(&self, last: EventPosition, upstream_silence: Option<Duration>) -> v1::StreamEvent {
         let upstream_silence_ms = upstream_silence.map(millis);
         let body = Body::Heartbeat(v1::Heartbeat { last_seq: last.seq, upstream_silence_ms });
-        self.event(Place { seq: 0, ..last }, self.attempt, body)
+        self.event(EventPosition { seq: 0, ..last }, self.attempt, body)
     }
 
     /// Begins from blocks that a journal kept, in place of the steps that made them.
@@ -130,7 +131,7 @@ impl StreamWriter {
         self.started = attempts_started;
     }
 
-    fn event(&self, place: Place, attempt: u32, body: Body) -> v1::StreamEvent {
+    fn event(&self, place: EventPosition, attempt: u32, body: Body) -> v1::StreamEvent {
         v1::StreamEvent {
             invocation_id: self.invocation.as_str().to_owned(),
             epoch: place.epoch,
@@ -142,9 +143,9 @@ impl StreamWriter {
     }
 
     /// The body of a step that was folded already, and the attempt that it belongs to.
-    fn body(&self, step: &Progress, known_arguments: Option<String>) -> (u32, Body) {
+    fn body(&self, step: &StreamStep, known_arguments: Option<String>) -> (u32, Body) {
         match step {
-            Progress::AttemptStarted { attempt, target, cause, model } => {
+            StreamStep::AttemptStarted { attempt, target, cause, model } => {
                 let started = v1::AttemptStarted {
                     target: target.as_str().to_owned(),
                     model: model.clone(),
@@ -153,17 +154,17 @@ impl StreamWriter {
                 };
                 (*attempt, Body::AttemptStarted(started))
             }
-            Progress::ContextInjected { attempt, note, vehicle: place, message } => {
+            StreamStep::ContextInjected { attempt, note, vehicle: place, message } => {
                 let (note, vehicle) = (note.clone(), vehicle(place).into());
                 let injected = v1::ContextInjected { note, vehicle, message_index: *message };
                 (*attempt, Body::ContextInjected(injected))
             }
-            Progress::BlockStart { block, kind } => (self.attempt, Body::BlockStart(block_start(*block, kind))),
-            Progress::BlockDelta { block, offset, text } => {
+            StreamStep::BlockStart { block, kind } => (self.attempt, Body::BlockStart(block_start(*block, kind))),
+            StreamStep::BlockDelta { block, offset, text } => {
                 let delta = v1::BlockDelta { block_id: *block, start_offset_bytes: *offset, text: text.clone() };
                 (self.attempt, Body::BlockDelta(delta))
             }
-            Progress::BlockStop { block, bytes, hash, opaque, committed } => {
+            StreamStep::BlockStop { block, bytes, hash, opaque, committed } => {
                 let end = v1::BlockStop {
                     block_id: *block,
                     length_bytes: *bytes,
@@ -174,7 +175,7 @@ impl StreamWriter {
                 };
                 (self.attempt, Body::BlockStop(end))
             }
-            Progress::Rewind { keep, cause, attempt, hash } => {
+            StreamStep::Rewind { keep, cause, attempt, hash } => {
                 let kept = |(block_id, length_bytes): &(u32, u64)| v1::KeptBlock {
                     block_id: *block_id,
                     length_bytes: *length_bytes,
@@ -187,7 +188,7 @@ impl StreamWriter {
                 };
                 (*attempt, Body::Rewind(rewind))
             }
-            Progress::Recovery { attempt, class, strategy, wait, display, budget_left, adaptation: _ } => {
+            StreamStep::Recovery { attempt, class, strategy, wait, display, budget_left, adaptation: _ } => {
                 let to_other = *strategy == RecoveryStrategy::Fallback;
                 let (wait_ms, wait_source) = wait_fields(Some(*wait), to_other, Some(*class));
                 let recovery = v1::Recovery {
@@ -201,7 +202,7 @@ impl StreamWriter {
                 };
                 (*attempt, Body::Recovery(recovery))
             }
-            Progress::Parked { attempt, target, class, wait, display } => {
+            StreamStep::Parked { attempt, target, class, wait, display } => {
                 let (wait_ms, wait_source) = wait_fields(Some(*wait), false, Some(*class));
                 let parked = v1::Parked {
                     target: target.as_str().to_owned(),
@@ -212,8 +213,8 @@ impl StreamWriter {
                 };
                 (*attempt, Body::Parked(parked))
             }
-            Progress::Usage { attempt, usage: spent } => (*attempt, Body::Usage(usage(spent))),
-            Progress::Terminal(outcome) => (0, Body::Terminal(self.terminal(outcome))),
+            StreamStep::Usage { attempt, usage: spent } => (*attempt, Body::Usage(usage(spent))),
+            StreamStep::Terminal(outcome) => (0, Body::Terminal(self.terminal(outcome))),
         }
     }
 

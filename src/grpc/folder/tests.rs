@@ -7,26 +7,27 @@ use crate::{
     domain::fold::{hash_blocks, hash_text},
     grpc::{
         convert::{
-            outcome::Asked,
-            stream::{Place, StreamWriter},
+            outcome::ResponseContext,
+            stream::{EventPosition, StreamWriter},
         },
         v1,
     },
 };
 
-fn written(steps: &[Progress]) -> Vec<v1::StreamEvent> {
-    let asked = Asked { operation: "executor".into(), thread: None, disposition: v1::RequestDisposition::New };
+fn written(steps: &[StreamStep]) -> Vec<v1::StreamEvent> {
+    let asked =
+        ResponseContext { operation: "executor".into(), thread: None, disposition: v1::RequestDisposition::New };
     let mut writer = StreamWriter::new("i-1".into(), asked, 2);
-    let event = |(step, seq)| writer.step(Place { epoch: 1, seq, at: Timestamp::UNIX_EPOCH }, step).unwrap();
+    let event = |(step, seq)| writer.step(EventPosition { epoch: 1, seq, at: Timestamp::UNIX_EPOCH }, step).unwrap();
     steps.iter().zip(1..).map(event).collect()
 }
 
-fn answer() -> Vec<Progress> {
-    let start = |block, kind| Progress::BlockStart { block, kind };
-    let delta = |block, offset, text: &str| Progress::BlockDelta { block, offset, text: text.to_owned() };
+fn answer() -> Vec<StreamStep> {
+    let start = |block, kind| StreamStep::BlockStart { block, kind };
+    let delta = |block, offset, text: &str| StreamStep::BlockDelta { block, offset, text: text.to_owned() };
     let stop = |block, text: &str, committed| {
         let (bytes, hash) = (text.len() as u64, hash_text(text));
-        Progress::BlockStop { block, bytes, hash, opaque: None, committed }
+        StreamStep::BlockStop { block, bytes, hash, opaque: None, committed }
     };
     let kept =
         Block { id: 1, kind: BlockKind::Text, text: "Hel".to_owned(), opaque: None, stopped: false, committed: false };
@@ -36,7 +37,7 @@ fn answer() -> Vec<Progress> {
         start(1, BlockKind::Text),
         delta(1, 0, "Help"),
         start(2, BlockKind::Reasoning),
-        Progress::Rewind { keep: vec![(1, 3)], cause: FailureClass::StreamInterrupted, attempt: 1, hash },
+        StreamStep::Rewind { keep: vec![(1, 3)], cause: FailureClass::StreamInterrupted, attempt: 1, hash },
         delta(1, 3, "lo"),
         stop(1, "Hello", false),
         start(3, call),
@@ -57,7 +58,7 @@ fn folded(events: &[v1::StreamEvent]) -> Result<Folder, Unfit> {
 fn what_the_service_writes_folds_to_what_it_means() {
     let events = written(&answer());
     let folder = folded(&events).unwrap();
-    let mut fold = Fold::default();
+    let mut fold = AnswerState::default();
     for step in answer() {
         fold.apply(&step).unwrap();
     }
@@ -125,10 +126,11 @@ fn a_snapshot_takes_the_place_of_what_was_missed() {
     let steps = answer();
     let events = written(&steps);
     let whole = folded(&events).unwrap();
-    let asked = Asked { operation: "executor".into(), thread: None, disposition: v1::RequestDisposition::New };
+    let asked =
+        ResponseContext { operation: "executor".into(), thread: None, disposition: v1::RequestDisposition::New };
     let mut writer = StreamWriter::new("i-1".into(), asked, 2);
     writer.restore(whole.blocks().to_vec(), 1);
-    let place = Place { epoch: 2, seq: 9, at: Timestamp::UNIX_EPOCH };
+    let place = EventPosition { epoch: 2, seq: 9, at: Timestamp::UNIX_EPOCH };
     let mut late = folded(&events[..4]).unwrap();
     assert_eq!(late.fold(&writer.snapshot(place)), Ok(Change::Replaced));
     assert_eq!((late.hash(), late.blocks()), (whole.hash(), whole.blocks()));

@@ -7,8 +7,9 @@ use tokio::sync::watch;
 
 use super::{
     super::{
-        Answer, AppendError, Begun, CancelWish, Changes, Compacted, Entry, Finish, FinishError, Held, Journal, Locked,
-        NewInvocation, Owner, Page, Record, Renewed, SqlJournal, Stats, Takeover, Thread, ThreadError, ThreadKey,
+        AppendError, BeginResult, CancelWish, Changes, Compacted, Entry, Finish, FinishError, Held, Journal,
+        JournalFuture, Locked, NewInvocation, Owner, Page, Record, Renewed, SqlJournal, Stats, Takeover, Thread,
+        ThreadError, ThreadKey,
     },
     GuardedJournal, LONGEST, StoreHealth,
 };
@@ -24,59 +25,59 @@ impl Journal for GuardedJournal {
         Some(self.guard.health.subscribe())
     }
 
-    fn begin(&self, new: NewInvocation, now: Timestamp) -> Answer<'_, Begun> {
+    fn begin(&self, new: NewInvocation, now: Timestamp) -> JournalFuture<'_, BeginResult> {
         Box::pin(self.write(async move |store| store.begin(new, now).await))
     }
 
-    fn append<'a>(&'a self, id: &'a InvocationId, entries: &'a [Entry]) -> Answer<'a, (), AppendError> {
+    fn append<'a>(&'a self, id: &'a InvocationId, entries: &'a [Entry]) -> JournalFuture<'a, (), AppendError> {
         Box::pin(self.write(async move |store| store.append(id, entries).await))
     }
 
-    fn remember<'a>(&'a self, held: &'a Held, upstream: &'a UpstreamHandle) -> Answer<'a, bool, AppendError> {
+    fn remember<'a>(&'a self, held: &'a Held, upstream: &'a UpstreamHandle) -> JournalFuture<'a, bool, AppendError> {
         Box::pin(self.write(async move |store| store.remember(held, upstream).await))
     }
 
-    fn read<'a>(&'a self, id: &'a InvocationId, after_seq: u64, limit: usize) -> Answer<'a, Option<Page>> {
+    fn read<'a>(&'a self, id: &'a InvocationId, after_seq: u64, limit: usize) -> JournalFuture<'a, Option<Page>> {
         Box::pin(self.with(LONGEST, async move |store| store.read(id, after_seq, limit).await))
     }
 
-    fn finish(&self, end: Finish, now: Timestamp) -> Answer<'_, (), FinishError> {
+    fn finish(&self, end: Finish, now: Timestamp) -> JournalFuture<'_, (), FinishError> {
         Box::pin(self.write(async move |store| store.finish(end, now).await))
     }
 
-    fn get<'a>(&'a self, id: &'a InvocationId) -> Answer<'a, Option<Record>> {
+    fn get<'a>(&'a self, id: &'a InvocationId) -> JournalFuture<'a, Option<Record>> {
         Box::pin(self.with(LONGEST, async move |store| store.get(id).await))
     }
 
-    fn get_by_request<'a>(&'a self, tenant: &'a TenantId, request: &'a RequestId) -> Answer<'a, Option<Record>> {
+    fn get_by_request<'a>(&'a self, tenant: &'a TenantId, request: &'a RequestId) -> JournalFuture<'a, Option<Record>> {
         Box::pin(self.with(LONGEST, async move |store| store.get_by_request(tenant, request).await))
     }
 
-    fn renew<'a>(&'a self, owner: &'a Owner, held: &'a [Held], now: Timestamp) -> Answer<'a, Renewed> {
+    fn renew<'a>(&'a self, owner: &'a Owner, held: &'a [Held], now: Timestamp) -> JournalFuture<'a, Renewed> {
         Box::pin(self.with(LONGEST, async move |store| store.renew(owner, held, now).await))
     }
 
-    fn release<'a>(&'a self, owner: &'a Owner, held: &'a [Held]) -> Answer<'a, ()> {
+    fn release<'a>(&'a self, owner: &'a Owner, held: &'a [Held]) -> JournalFuture<'a, ()> {
         Box::pin(self.with(LONGEST, async move |store| store.release(owner, held).await))
     }
 
-    fn expired(&self, now: Timestamp, limit: usize) -> Answer<'_, Vec<Held>> {
+    fn expired(&self, now: Timestamp, limit: usize) -> JournalFuture<'_, Vec<Held>> {
         Box::pin(self.with(LONGEST, async move |store| store.expired(now, limit).await))
     }
 
-    fn released(&self, limit: usize) -> Answer<'_, Vec<Held>> {
+    fn released(&self, limit: usize) -> JournalFuture<'_, Vec<Held>> {
         Box::pin(self.with(LONGEST, async move |store| store.released(limit).await))
     }
 
-    fn take_over<'a>(&'a self, expected: &'a Held, owner: &'a Owner, now: Timestamp) -> Answer<'a, Takeover> {
+    fn take_over<'a>(&'a self, expected: &'a Held, owner: &'a Owner, now: Timestamp) -> JournalFuture<'a, Takeover> {
         Box::pin(self.with(LONGEST, async move |store| store.take_over(expected, owner, now).await))
     }
 
-    fn free_request<'a>(&'a self, id: &'a InvocationId) -> Answer<'a, ()> {
+    fn free_request<'a>(&'a self, id: &'a InvocationId) -> JournalFuture<'a, ()> {
         Box::pin(self.with(LONGEST, async move |store| store.free_request(id).await))
     }
 
-    fn request_cancel<'a>(&'a self, id: &'a InvocationId) -> Answer<'a, CancelWish> {
+    fn request_cancel<'a>(&'a self, id: &'a InvocationId) -> JournalFuture<'a, CancelWish> {
         Box::pin(self.with(LONGEST, async move |store| store.request_cancel(id).await))
     }
 
@@ -84,7 +85,7 @@ impl Journal for GuardedJournal {
         self.guard.current.load().changes(id)
     }
 
-    fn load_thread<'a>(&'a self, key: &'a ThreadKey) -> Answer<'a, Option<Thread>> {
+    fn load_thread<'a>(&'a self, key: &'a ThreadKey) -> JournalFuture<'a, Option<Thread>> {
         Box::pin(self.with(LONGEST, async move |store| store.load_thread(key).await))
     }
 
@@ -93,7 +94,7 @@ impl Journal for GuardedJournal {
         key: &'a ThreadKey,
         invocation: &'a InvocationId,
         now: Timestamp,
-    ) -> Answer<'a, Locked> {
+    ) -> JournalFuture<'a, Locked> {
         Box::pin(self.with(LONGEST, async move |store| store.lock_thread(key, invocation, now).await))
     }
 
@@ -102,15 +103,15 @@ impl Journal for GuardedJournal {
         key: &'a ThreadKey,
         version: Option<u64>,
         now: Timestamp,
-    ) -> Answer<'a, bool, ThreadError> {
+    ) -> JournalFuture<'a, bool, ThreadError> {
         Box::pin(self.with(LONGEST, async move |store| store.delete_thread(key, version, now).await))
     }
 
-    fn compact(&self, now: Timestamp) -> Answer<'_, Compacted> {
+    fn compact(&self, now: Timestamp) -> JournalFuture<'_, Compacted> {
         Box::pin(self.with(Duration::from_mins(5), async move |store| store.compact(now).await))
     }
 
-    fn property<'a>(&'a self, name: &'a str, fresh: String) -> Answer<'a, String> {
+    fn property<'a>(&'a self, name: &'a str, fresh: String) -> JournalFuture<'a, String> {
         Box::pin(async move {
             let kept = self.with(LONGEST, async move |store: &SqlJournal| store.property(name, fresh).await).await?;
             self.guard.properties().insert(name.to_owned(), kept.clone());
@@ -118,7 +119,7 @@ impl Journal for GuardedJournal {
         })
     }
 
-    fn stats(&self) -> Answer<'_, Stats> {
+    fn stats(&self) -> JournalFuture<'_, Stats> {
         Box::pin(self.with(Duration::from_mins(1), async move |store| store.stats().await))
     }
 }

@@ -8,11 +8,11 @@ use std::{
 use jiff::Timestamp;
 
 use super::super::{
-    AppendError, Begun, CancelWish, Compacted, Entry, Finish, FinishError, Held, JournalError, Limits, NewInvocation,
-    Owner, Page, Record, Renewed, RunState, Stats, Takeover, ThreadKey,
+    AppendError, BeginResult, CancelWish, Compacted, Entry, Finish, FinishError, Held, JournalError, Limits,
+    NewInvocation, Owner, Page, Record, Renewed, RunState, Stats, Takeover, ThreadKey,
     record::RELEASED,
     size::{json_bytes, step_bytes},
-    standing::Standing,
+    write_guard::WriteGuard,
 };
 use crate::{
     config::observe::Payloads,
@@ -24,13 +24,13 @@ use crate::{
 
 /// Everything that is kept.
 #[derive(Debug)]
-pub(super) struct State {
+pub(super) struct MemoryState {
     pub(super) limits: Limits,
-    rows: HashMap<InvocationId, Row>,
+    rows: HashMap<InvocationId, InvocationRow>,
     by_request: HashMap<(TenantId, RequestId), InvocationId>,
     running: HashSet<InvocationId>,
     finished: BTreeSet<(Timestamp, InvocationId)>,
-    pub(super) threads: HashMap<ThreadKey, super::threads::Row>,
+    pub(super) threads: HashMap<ThreadKey, super::threads::ThreadRow>,
     /// Bytes of all that is kept, threads included.
     pub(super) bytes: u64,
 }
@@ -42,7 +42,7 @@ const ROW_BYTES: u64 = 1024;
 const STEP_BYTES: u64 = size_of::<Entry>() as u64;
 
 #[derive(Debug)]
-struct Row {
+struct InvocationRow {
     record: Record,
     epoch_first_seq: u64,
     entries: Vec<Entry>,
@@ -52,9 +52,9 @@ struct Row {
     held: u64,
 }
 
-// === impl State ===
+// === impl MemoryState ===
 
-impl State {
+impl MemoryState {
     /// The route of an invocation.
     pub(super) fn route_of(&self, invocation: &InvocationId) -> Option<RouteName> {
         self.rows.get(invocation).map(|row| row.record.route.clone())
@@ -72,7 +72,7 @@ impl State {
         }
     }
 
-    pub(super) fn begin(&mut self, new: NewInvocation, now: Timestamp) -> Result<Begun, JournalError> {
+    pub(super) fn begin(&mut self, new: NewInvocation, now: Timestamp) -> Result<BeginResult, JournalError> {
         if let Some(request) = &new.request_id
             && let Some(known) = self.get_by_request(&new.tenant, request)
         {
@@ -95,9 +95,9 @@ impl State {
         }
         self.running.insert(id.clone());
         let record = new.into_record(&self.limits, now);
-        self.rows.insert(id, Row { record, epoch_first_seq: 1, entries: Vec::new(), bytes: 0, held });
+        self.rows.insert(id, InvocationRow { record, epoch_first_seq: 1, entries: Vec::new(), bytes: 0, held });
         self.bytes += held;
-        Ok(Begun::New { epoch: 1 })
+        Ok(BeginResult::New { epoch: 1 })
     }
 
     pub(super) fn append(&mut self, id: &InvocationId, entries: &[Entry]) -> Result<(), AppendError> {
@@ -343,11 +343,11 @@ impl State {
     }
 }
 
-// === impl Row ===
+// === impl InvocationRow ===
 
-impl Row {
-    fn standing(&self) -> Standing {
-        Standing {
+impl InvocationRow {
+    fn standing(&self) -> WriteGuard {
+        WriteGuard {
             epoch: self.record.epoch,
             epoch_first_seq: self.epoch_first_seq,
             last_seq: self.record.last_seq,

@@ -7,7 +7,7 @@ use super::{
         Finish, JournalError, Locked, THREAD_ERRORS_KEPT, Thread, ThreadCommit, ThreadEnd, ThreadError, ThreadKey,
         size::json_bytes,
     },
-    state::State,
+    state::MemoryState,
 };
 use crate::{
     config::observe::Payloads,
@@ -19,7 +19,7 @@ use crate::{
 
 /// A thread, and how many bytes it takes.
 #[derive(Debug)]
-pub(super) struct Row {
+pub(super) struct ThreadRow {
     thread: Thread,
     bytes: u64,
 }
@@ -27,7 +27,7 @@ pub(super) struct Row {
 /// Bytes that a thread takes beside its messages and errors.
 const ROW_BYTES: u64 = 512;
 
-impl State {
+impl MemoryState {
     pub(super) fn load_thread(&self, key: &ThreadKey) -> Option<Thread> {
         self.threads.get(key).map(|row| row.thread.clone())
     }
@@ -58,7 +58,7 @@ impl State {
             self.bytes += ROW_BYTES;
         }
         let route = self.route_of(invocation);
-        let row = self.threads.entry(key.clone()).or_insert_with(|| Row::new(now, route));
+        let row = self.threads.entry(key.clone()).or_insert_with(|| ThreadRow::new(now, route));
         row.thread.running = Some(invocation.clone());
         Ok(Locked::Locked(Box::new(row.thread.clone())))
     }
@@ -98,8 +98,8 @@ impl State {
 
     /// Lets threads go that were not used since `kept_since`; returns how many.
     pub(super) fn compact_threads(&mut self, kept_since: Timestamp, now: Timestamp) -> u64 {
-        let unused = |row: &Row| row.thread.updated_at <= kept_since;
-        let idle = |row: &Row| !row.thread.running.as_ref().is_some_and(|running| self.is_alive(running, now));
+        let unused = |row: &ThreadRow| row.thread.updated_at <= kept_since;
+        let idle = |row: &ThreadRow| !row.thread.running.as_ref().is_some_and(|running| self.is_alive(running, now));
         let old: Vec<ThreadKey> =
             self.threads.iter().filter(|(_, row)| unused(row) && idle(row)).map(|(key, _)| key.clone()).collect();
         for key in &old {
@@ -167,9 +167,9 @@ impl State {
     }
 }
 
-// === impl Row ===
+// === impl ThreadRow ===
 
-impl Row {
+impl ThreadRow {
     const fn new(now: Timestamp, route: Option<RouteName>) -> Self {
         let thread = Thread {
             version: 1,

@@ -5,11 +5,11 @@ use sqlx::{AnyConnection, AssertSqlSafe, any::AnyRow};
 
 use super::{
     super::{
-        AppendError, Begun, CancelWish, Entry, Finish, FinishError, Held, JournalError, NewInvocation, Page, Record,
-        RunState, ThreadError, ThreadKey, vault::Drawer,
+        AppendError, BeginResult, CancelWish, Entry, Finish, FinishError, Held, JournalError, NewInvocation, Page,
+        Record, RunState, ThreadError, ThreadKey, payload_cipher::Drawer,
     },
     rows::{self, count, int, json, micros, placeholders},
-    store::{Store, Writing},
+    store::{Store, WriteTransaction},
     threads,
 };
 use crate::{
@@ -26,14 +26,14 @@ const ROWS_PER_INSERT: usize = 64;
 const BEGIN_ROUNDS: usize = 3;
 
 impl Store {
-    pub(super) async fn begin(&self, new: NewInvocation, now: Timestamp) -> Result<Begun, JournalError> {
+    pub(super) async fn begin(&self, new: NewInvocation, now: Timestamp) -> Result<BeginResult, JournalError> {
         let fresh = new.clone().into_record(&self.limits, now);
         for _ in 0..BEGIN_ROUNDS {
             let mut writing = self.write().await?;
             let inserted = self.insert(writing.db(), &fresh).await?;
             writing.commit().await?;
             if inserted {
-                return Ok(Begun::New { epoch: fresh.epoch });
+                return Ok(BeginResult::New { epoch: fresh.epoch });
             }
             if let Some(request) = &new.request_id
                 && let Some(known) = self.get_by_request(&new.tenant, request).await?
@@ -51,7 +51,7 @@ impl Store {
         let mut writing = self.write().await?;
         let row = self.locked(&mut writing, id).await?.ok_or(AppendError::Unknown)?;
         let fresh = rows::standing(&row)?.fresh(entries)?;
-        let steps = Steps::write(fresh, &self.vault.of_invocation(id.as_str()))?;
+        let steps = Steps::write(fresh, &self.cipher.of_invocation(id.as_str()))?;
         let held = count(&row, "event_bytes")?;
         let cap = self.limits.invocation_bytes;
         if held + steps.bytes > cap {
@@ -70,7 +70,7 @@ impl Store {
         if self.limits.payloads == Payloads::None {
             return Ok(false);
         }
-        let drawer = self.vault.of_invocation(held.id.as_str());
+        let drawer = self.cipher.of_invocation(held.id.as_str());
         let sealed = drawer.seal("upstream", 0, json(upstream, "a handle")?)?;
         let query = sqlx::query("UPDATE invocations SET upstream = $2 WHERE invocation_id = $1");
         query.bind(held.id.as_str().to_owned()).bind(sealed).execute(writing.db()).await?;
@@ -92,7 +92,7 @@ impl Store {
         let sql = "SELECT epoch, seq, attempt, at, step FROM events WHERE invocation_id = $1 AND seq > $2 \
                    ORDER BY seq LIMIT $3";
         let query = sqlx::query(sql).bind(id.as_str().to_owned()).bind(int(after_seq)).bind(int(limit as u64));
-        let drawer = self.vault.of_invocation(id.as_str());
+        let drawer = self.cipher.of_invocation(id.as_str());
         let found = query.fetch_all(&self.pool).await?;
         let entries: Vec<Entry> = found.iter().map(|row| rows::entry(row, &drawer)).collect::<Result<_, _>>()?;
         let last_seq = entries.last().map_or(0, |entry| entry.seq).max(count(&row, "last_seq")?);
@@ -109,7 +109,7 @@ impl Store {
             return Ok(());
         }
         standing.admit(end.epoch)?;
-        let drawer = self.vault.of_invocation(end.id.as_str());
+        let drawer = self.cipher.of_invocation(end.id.as_str());
         let steps = Steps::write(standing.fresh(&end.entries)?, &drawer)?;
         let tenant = TenantId::from(rows::text(&row, "tenant")?);
         let key = rows::maybe_text(&row, "thread_id")?.map(|thread| ThreadKey::new(tenant, thread.into()));
@@ -143,7 +143,7 @@ impl Store {
     pub(super) async fn get(&self, id: &InvocationId) -> Result<Option<Record>, JournalError> {
         let sql = format!("SELECT {} FROM invocations WHERE invocation_id = $1", self.record_columns());
         let query = sqlx::query(AssertSqlSafe(sql)).bind(id.as_str().to_owned());
-        query.fetch_optional(&self.pool).await?.map(|row| rows::record(&row, &self.vault)).transpose()
+        query.fetch_optional(&self.pool).await?.map(|row| rows::record(&row, &self.cipher)).transpose()
     }
 
     pub(super) async fn get_by_request(
@@ -153,7 +153,7 @@ impl Store {
     ) -> Result<Option<Record>, JournalError> {
         let sql = format!("SELECT {} FROM invocations WHERE tenant = $1 AND request_id = $2", self.record_columns());
         let query = sqlx::query(AssertSqlSafe(sql)).bind(tenant.as_str().to_owned()).bind(request.as_str().to_owned());
-        query.fetch_optional(&self.pool).await?.map(|row| rows::record(&row, &self.vault)).transpose()
+        query.fetch_optional(&self.pool).await?.map(|row| rows::record(&row, &self.cipher)).transpose()
     }
 
     pub(super) async fn free_request(&self, id: &InvocationId) -> Result<(), JournalError> {
@@ -178,7 +178,7 @@ impl Store {
     /// The row of an invocation, locked until the end of the transaction.
     pub(super) async fn locked(
         &self,
-        writing: &mut Writing<'_>,
+        writing: &mut WriteTransaction<'_>,
         id: &InvocationId,
     ) -> Result<Option<AnyRow>, JournalError> {
         let sql = format!(
@@ -206,7 +206,7 @@ impl Store {
 
     /// Inserts a new invocation; returns whether neither its id nor its request id was there.
     async fn insert(&self, db: &mut AnyConnection, record: &Record) -> Result<bool, JournalError> {
-        let drawer = self.vault.of_invocation(record.id.as_str());
+        let drawer = self.cipher.of_invocation(record.id.as_str());
         let sealed = |request| drawer.seal("request", 0, json(request, "a request")?);
         let request = record.request.as_ref().map(sealed).transpose()?;
         // Durations are bound, and added to whichever clock counts.

@@ -90,7 +90,7 @@ impl Store {
         );
         let query = sqlx::query(AssertSqlSafe(sql)).bind(expected.id.as_str().to_owned());
         let Some(row) = query.fetch_optional(writing.db()).await? else { return Ok(Takeover::Unknown) };
-        let mut record = rows::record(&row, &self.vault)?;
+        let mut record = rows::record(&row, &self.cipher)?;
         if let Some(refused) = record.refuses_takeover(expected.epoch, now) {
             return Ok(refused);
         }

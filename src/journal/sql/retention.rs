@@ -8,7 +8,7 @@ use sqlx::{AnyConnection, AssertSqlSafe};
 use super::{
     super::{Compacted, JournalError, Stats},
     rows::{self, count, int, micros},
-    store::{Store, Writing},
+    store::{Store, WriteTransaction},
 };
 
 /// Invocations of one transaction at most.
@@ -141,7 +141,7 @@ impl Store {
 
     async fn some(
         &self,
-        writing: &mut Writing<'_>,
+        writing: &mut WriteTransaction<'_>,
         condition: &'static str,
         values: (i64, i64),
         limit: u64,

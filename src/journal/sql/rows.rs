@@ -6,9 +6,9 @@ use sqlx::{Row as _, any::AnyRow};
 
 use super::super::{
     Entry, Fingerprint, JournalError, Owner, Record, RunState,
+    payload_cipher::{Drawer, PayloadCipher},
     record::OWNER_DEAD,
-    standing::Standing,
-    vault::{Drawer, Vault},
+    write_guard::WriteGuard,
 };
 use crate::domain::clock;
 
@@ -22,8 +22,8 @@ pub(super) const SERVER_TIME: &str = "server_time";
 
 /// A row of `invocations`. Times that the server's clock made are told by this process's, so that they can be compared
 /// with its own.
-pub(super) fn record(row: &AnyRow, vault: &Vault) -> Result<Record, JournalError> {
-    let mut record = as_stored(row, vault)?;
+pub(super) fn record(row: &AnyRow, cipher: &PayloadCipher) -> Result<Record, JournalError> {
+    let mut record = as_stored(row, cipher)?;
     let Ok(server) = row.try_get::<i64, _>(SERVER_TIME) else { return Ok(record) };
     let ahead = SignedDuration::from_micros(micros(clock::wall_now()) - server);
     let here = |at: Timestamp| at.checked_add(ahead).unwrap_or(at);
@@ -39,9 +39,9 @@ pub(super) fn record(row: &AnyRow, vault: &Vault) -> Result<Record, JournalError
     Ok(record)
 }
 
-fn as_stored(row: &AnyRow, vault: &Vault) -> Result<Record, JournalError> {
+fn as_stored(row: &AnyRow, cipher: &PayloadCipher) -> Result<Record, JournalError> {
     let id = text(row, "invocation_id")?;
-    let drawer = vault.of_invocation(&id);
+    let drawer = cipher.of_invocation(&id);
     Ok(Record {
         tenant: text(row, "tenant")?.into(),
         request_id: maybe_text(row, "request_id")?.map(Into::into),
@@ -67,8 +67,8 @@ fn as_stored(row: &AnyRow, vault: &Vault) -> Result<Record, JournalError> {
 }
 
 /// The part of a row of `invocations` that a writer is checked against.
-pub(super) fn standing(row: &AnyRow) -> Result<Standing, JournalError> {
-    Ok(Standing {
+pub(super) fn standing(row: &AnyRow) -> Result<WriteGuard, JournalError> {
+    Ok(WriteGuard {
         epoch: count(row, "epoch")?,
         epoch_first_seq: count(row, "epoch_first_seq")?,
         last_seq: count(row, "last_seq")?,

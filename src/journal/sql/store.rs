@@ -12,13 +12,13 @@ use jiff::Timestamp;
 use sqlx::{Any, AnyConnection, AnyPool, AssertSqlSafe, Transaction};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-use super::super::{JournalError, Limits, changes::Notices, vault::Vault};
+use super::super::{JournalError, Limits, changes::Notices, payload_cipher::PayloadCipher};
 use super::rows;
 use crate::domain::{clock, ids::InvocationId};
 
 /// What differs between the databases.
 #[derive(Debug, Clone, Copy)]
-pub(in super::super) struct Dialect {
+pub(in super::super) struct SqlDialect {
     /// How a writing transaction begins.
     pub(in super::super) begin: &'static str,
     /// Ends a select whose rows will be written in the same transaction.
@@ -38,9 +38,9 @@ pub(in super::super) struct Dialect {
 pub(in super::super) struct Store {
     pub(super) pool: AnyPool,
     pub(super) limits: Limits,
-    pub(super) dialect: Dialect,
+    pub(super) dialect: SqlDialect,
     pub(super) notices: Notices,
-    pub(super) vault: Vault,
+    pub(super) cipher: PayloadCipher,
     outward: Option<Outward>,
     turn: Option<Semaphore>,
     file: Option<FileIdentity>,
@@ -65,7 +65,7 @@ static HANDLES: Mutex<Vec<Arc<File>>> = Mutex::new(Vec::new());
 pub(in super::super) type Outward = Box<dyn Fn(&InvocationId) + Send + Sync>;
 
 /// A writing transaction; dropped without a commit, nothing of it happened.
-pub(super) struct Writing<'a> {
+pub(super) struct WriteTransaction<'a> {
     transaction: Transaction<'static, Any>,
     // Dropped after the transaction.
     _turn: Option<SemaphorePermit<'a>>,
@@ -75,10 +75,10 @@ pub(super) struct Writing<'a> {
 
 impl Store {
     /// A store over a pool whose database is migrated.
-    pub(in super::super) fn new(pool: AnyPool, limits: Limits, dialect: Dialect) -> Self {
+    pub(in super::super) fn new(pool: AnyPool, limits: Limits, dialect: SqlDialect) -> Self {
         let turn = dialect.one_writer.then(|| Semaphore::new(1));
-        let (notices, vault) = (Notices::default(), Vault::default());
-        Self { pool, limits, dialect, notices, vault, outward: None, turn, file: None }
+        let (notices, cipher) = (Notices::default(), PayloadCipher::default());
+        Self { pool, limits, dialect, notices, cipher, outward: None, turn, file: None }
     }
 
     /// The same store, which also tells others of changes.
@@ -87,8 +87,8 @@ impl Store {
     }
 
     /// The same store, which encrypts content.
-    pub(super) fn sealed_by(self, vault: Vault) -> Self {
-        Self { vault, ..self }
+    pub(super) fn with_encryption(self, cipher: PayloadCipher) -> Self {
+        Self { cipher, ..self }
     }
 
     /// The same store, whose readers on this replica listen there.
@@ -156,12 +156,12 @@ impl Store {
     }
 
     /// Begins to write.
-    pub(super) async fn write(&self) -> Result<Writing<'_>, JournalError> {
+    pub(super) async fn write(&self) -> Result<WriteTransaction<'_>, JournalError> {
         let turn = match &self.turn {
             Some(turn) => Some(turn.acquire().await.map_err(|error| JournalError::Unavailable(error.to_string()))?),
             None => None,
         };
-        Ok(Writing { transaction: self.pool.begin_with(self.dialect.begin).await?, _turn: turn })
+        Ok(WriteTransaction { transaction: self.pool.begin_with(self.dialect.begin).await?, _turn: turn })
     }
 
     /// Tells readers everywhere.
@@ -212,9 +212,9 @@ fn is_same(one: &fs::Metadata, other: &fs::Metadata) -> bool {
     (one.dev(), one.ino()) == (other.dev(), other.ino())
 }
 
-// === impl Writing ===
+// === impl WriteTransaction ===
 
-impl Writing<'_> {
+impl WriteTransaction<'_> {
     /// The connection, within the transaction.
     pub(super) fn db(&mut self) -> &mut AnyConnection {
         &mut self.transaction

@@ -8,7 +8,7 @@ use super::{
         Finish, JournalError, Locked, THREAD_ERRORS_KEPT, Thread, ThreadCommit, ThreadEnd, ThreadError, ThreadKey,
     },
     rows::{count, int, json, maybe_text, micros, parse, placeholders, text, time},
-    store::{Dialect, Store, Writing},
+    store::{SqlDialect, Store, WriteTransaction},
 };
 use crate::{
     config::observe::Payloads,
@@ -99,7 +99,7 @@ impl Store {
         let messages = of(key, sql).fetch_all(&mut *db).await?;
         let sql = "SELECT position, outcome FROM thread_errors WHERE tenant = $1 AND thread_id = $2 ORDER BY position";
         let errors = of(key, sql).fetch_all(db).await?;
-        let drawer = self.vault.of_thread(key.tenant.as_str(), key.id.as_str());
+        let drawer = self.cipher.of_thread(key.tenant.as_str(), key.id.as_str());
         let opened = |row, place, column| drawer.open(place, count(row, "position")?, text(row, column)?);
         let message = |row| parse(&opened(row, "message", "message")?, "a thread's message");
         let outcome = |row| parse(&opened(row, "error", "outcome")?, "a thread's error");
@@ -117,7 +117,7 @@ impl Store {
 
 /// Does to a thread what the end of its invocation asks for.
 pub(super) async fn end(
-    writing: &mut Writing<'_>,
+    writing: &mut WriteTransaction<'_>,
     store: &Store,
     key: &ThreadKey,
     change: &ThreadEnd,
@@ -143,7 +143,7 @@ pub(super) async fn unlock(
 }
 
 async fn commit(
-    writing: &mut Writing<'_>,
+    writing: &mut WriteTransaction<'_>,
     store: &Store,
     key: &ThreadKey,
     invocation: &InvocationId,
@@ -173,7 +173,7 @@ async fn commit(
 }
 
 async fn fail(
-    writing: &mut Writing<'_>,
+    writing: &mut WriteTransaction<'_>,
     store: &Store,
     key: &ThreadKey,
     outcome: &Outcome,
@@ -189,7 +189,7 @@ async fn fail(
     let sql = "INSERT INTO thread_errors (tenant, thread_id, position, invocation_id, outcome) \
                VALUES ($1, $2, $3, $4, $5)";
     let query = of(key, sql).bind(int(next)).bind(outcome.invocation.as_str().to_owned());
-    let drawer = store.vault.of_thread(key.tenant.as_str(), key.id.as_str());
+    let drawer = store.cipher.of_thread(key.tenant.as_str(), key.id.as_str());
     query.bind(drawer.seal("error", next, json(outcome, "an outcome")?)?).execute(writing.db()).await?;
     let sql = "DELETE FROM thread_errors WHERE tenant = $1 AND thread_id = $2 AND position <= $3";
     let oldest = int(next).saturating_sub(int(THREAD_ERRORS_KEPT as u64));
@@ -211,7 +211,7 @@ async fn measure(db: &mut AnyConnection, key: &ThreadKey) -> Result<(), JournalE
 }
 
 /// The thread's row, locked until the end of the transaction.
-async fn row(db: &mut AnyConnection, dialect: Dialect, key: &ThreadKey) -> Result<Option<AnyRow>, JournalError> {
+async fn row(db: &mut AnyConnection, dialect: SqlDialect, key: &ThreadKey) -> Result<Option<AnyRow>, JournalError> {
     let sql = format!(
         "SELECT version, created_at, updated_at, running_invocation, route FROM threads \
          WHERE tenant = $1 AND thread_id = $2{}",
@@ -228,7 +228,7 @@ async fn insert_messages(
     first: u64,
     messages: &[Message],
 ) -> Result<(), JournalError> {
-    let drawer = store.vault.of_thread(key.tenant.as_str(), key.id.as_str());
+    let drawer = store.cipher.of_thread(key.tenant.as_str(), key.id.as_str());
     let mut position = first;
     for messages in messages.chunks(ROWS_PER_INSERT) {
         let values = placeholders(messages.len(), 4);

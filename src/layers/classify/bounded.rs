@@ -87,7 +87,7 @@ mod tests {
         let (release, released) = mpsc::channel::<()>();
         let endless = move |_: &AnswerCheck| {
             let _ = released.recv();
-            Ok(Checked::Whole)
+            Ok(Checked::Complete)
         };
         assert_eq!(bounded.judge(endless).await, Ok(LATE));
         assert!(bounded.seen().is_none());

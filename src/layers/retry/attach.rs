@@ -5,17 +5,21 @@
 
 use std::time::Duration;
 
-use super::{Course, decide::Next};
+use super::{RetryLoop, decide::AfterFailure};
 use crate::domain::{
     failure::{Failure, FailureClass, Wait, WaitSource},
     invocation::RecoveryStrategy,
     upstream::UpstreamHandle,
 };
 
-impl<S> Course<S> {
+impl<S> RetryLoop<S> {
     /// What follows from what an earlier owner left: how its last attempt failed, and the answer that may be read on.
     /// `None` for a new invocation.
-    pub(super) fn take_up(&mut self, orphaned: Option<Failure>, upstream: Option<UpstreamHandle>) -> Option<Next> {
+    pub(super) fn take_up(
+        &mut self,
+        orphaned: Option<Failure>,
+        upstream: Option<UpstreamHandle>,
+    ) -> Option<AfterFailure> {
         match upstream.filter(|handle| self.can_attach(handle)) {
             Some(handle) => Some(self.read_on(orphaned, handle)),
             None if self.scope.attempts().last().is_some_and(|record| record.lost_with_replica) => {
@@ -26,7 +30,7 @@ impl<S> Course<S> {
     }
 
     /// Makes the attempt again that was lost with its replica: at once and at the same target, which did nothing wrong.
-    fn begin_anew(&mut self, lost: &Failure) -> Next {
+    fn begin_anew(&mut self, lost: &Failure) -> AfterFailure {
         let class = lost.class;
         let wait = Wait { duration: Duration::ZERO, source: WaitSource::Backoff };
         let display =
@@ -36,7 +40,7 @@ impl<S> Course<S> {
         self.last.clone_from(&lost.target);
         self.hint.clone_from(&lost.target);
         self.after = Some(class);
-        Next::Again(steps)
+        AfterFailure::Again(steps)
     }
 
     /// Whether the answer's target is still one of the route's, and makes answers in the background.
@@ -45,7 +49,7 @@ impl<S> Course<S> {
         targets.any(|target| target.id == handle.target && target.capabilities.background)
     }
 
-    fn read_on(&mut self, orphaned: Option<Failure>, handle: UpstreamHandle) -> Next {
+    fn read_on(&mut self, orphaned: Option<Failure>, handle: UpstreamHandle) -> AfterFailure {
         // The very first steps may have died with the owner that made them.
         let mut failure = orphaned.unwrap_or_else(|| {
             let mut gone = Failure::local(FailureClass::StreamInterrupted, "the replica that asked went away");
@@ -63,11 +67,11 @@ impl<S> Course<S> {
         let told = self.tell(&failure, RecoveryStrategy::Continue, wait, None, display);
         let mut steps = Vec::from_iter((number > 0).then_some(told));
         // The same answer in whatever shape: it cannot but begin with what is held of it.
-        steps.extend(self.delivery.abandon(number, class, true));
+        steps.extend(self.assembler.abandon(number, class, true));
         self.last = Some(handle.target.clone());
         self.after = Some(class);
-        self.real = Some(failure);
+        self.last_upstream_failure = Some(failure);
         self.attach = Some(handle);
-        Next::Again(steps)
+        AfterFailure::Again(steps)
     }
 }

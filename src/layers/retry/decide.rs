@@ -4,24 +4,24 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use super::Course;
-use crate::layers::{BoxFuture, attempt::Try, spans::AttemptTrace, targets::Parked};
+use super::RetryLoop;
+use crate::layers::{BoxFuture, attempt::PendingAttempt, spans::AttemptTrace, targets::Parked};
 use crate::{
     domain::{
         completion::Exactness,
         event::EventBody,
         failure::{Failure, FailureClass, Wait},
-        fold::Progress,
+        fold::StreamStep,
         ids::TargetId,
         invocation::{AttemptCause, AttemptRecord, RecoveryStrategy},
         message::{ModelCall, ResponseFormat},
     },
     policy::{
-        continuation::{MOST_BREAKS, MOST_IN_VAIN},
-        dice::Dice,
+        continuation::{MAX_BREAKS, MAX_WITHOUT_PROGRESS},
         inject::Finding,
-        retry::{Candidate, Cost, Counter, Decision, Relayed, Situation, StopReason, plan, remedies},
+        retry::{Candidate, Cost, Counter, Decision, Relayed, Situation, StopReason, plan, recovery_options},
         retry_budget::Settled,
+        rng::SeededRng,
     },
 };
 
@@ -29,35 +29,36 @@ use crate::{
 const MAX_PARKED_ROUNDS: u32 = 256;
 
 /// What comes after a failure.
-pub(super) enum Next {
-    Stop(Progress),
+pub(super) enum AfterFailure {
+    Stop(StreamStep),
     Park {
-        said: Vec<Progress>,
+        pending_events: Vec<StreamStep>,
         until: Instant,
         changed: BoxFuture<()>,
     },
-    Again(Vec<Progress>),
+    Again(Vec<StreamStep>),
     /// Nothing: what followers hold, with these, is the answer.
-    Whole(Vec<Progress>),
+    Complete(Vec<StreamStep>),
 }
 
 /// The breaks after content was delivered.
 #[derive(Debug, Default)]
-pub(super) struct Breaks {
+pub(super) struct StreamBreaks {
     made: usize,
     /// Bytes that followers held at most.
     reached: usize,
     /// Breaks in a row that brought nothing more.
-    in_vain: u32,
+    without_progress: u32,
 }
 
-impl<S> Course<S> {
+impl<S> RetryLoop<S> {
     /// Takes up the counts of an earlier owner, whose last attempt is yet to be decided upon.
     pub(super) fn recount(&mut self, before: &[AttemptRecord]) {
         let decided = before.split_last().map_or(&[][..], |(_, decided)| decided);
         // A request that was changed for its target counts as an unusable answer does.
         let semantic = |record: &&AttemptRecord| {
-            let counter = record.failure.as_ref().map(|failure| remedies(&self.scope.plan.retry, failure).counter);
+            let counter =
+                record.failure.as_ref().map(|failure| recovery_options(&self.scope.plan.retry, failure).counter);
             counter == Some(Counter::Semantic) || record.adaptation.is_some()
         };
         self.semantic_made = u32::try_from(decided.iter().filter(semantic).count()).unwrap_or(u32::MAX);
@@ -68,13 +69,14 @@ impl<S> Course<S> {
         self.extension.made = before.iter().filter(|record| record.cause == AttemptCause::Extend).count();
     }
 
-    pub(super) fn next_try(&mut self, trace: AttemptTrace) -> Try {
+    pub(super) fn next_attempt(&mut self, trace: AttemptTrace) -> PendingAttempt {
         self.diverged = false;
         let policy = &self.scope.plan.retry;
-        let avoid_last = self.real.as_ref().is_some_and(|failure| remedies(policy, failure).other_first);
+        let avoid_last =
+            self.last_upstream_failure.as_ref().is_some_and(|failure| recovery_options(policy, failure).other_first);
         let parked = Wait { duration: self.parked, source: self.parked_source() };
         let parked = Some(parked).filter(|wait| !wait.duration.is_zero());
-        Try {
+        PendingAttempt {
             scope: Arc::clone(&self.scope),
             call: Arc::clone(&self.call),
             after: self.after,
@@ -85,7 +87,7 @@ impl<S> Course<S> {
             hint: self.hint.take(),
             wait: self.waited.or(parked),
             extends: self.extension.is_under_way(),
-            held: self.delivery.held_text(),
+            held: self.assembler.held_text(),
             attach: self.attach.clone(),
             trace,
         }
@@ -94,7 +96,7 @@ impl<S> Course<S> {
     /// Whether the attempt that failed had begun to answer.
     fn broke(&self, failure: &Failure) -> bool {
         let began = self.scope.attempts().last().is_some_and(|record| record.first_token.is_some());
-        began && !failure.class.is_local_refusal() && self.delivery.bytes() > 0
+        began && !failure.class.is_local_refusal() && self.assembler.bytes() > 0
     }
 
     /// The failure of an attempt that says something else than what was sent and cannot be taken back.
@@ -109,22 +111,22 @@ impl<S> Course<S> {
     }
 
     /// Asks the policy what to do about a failure, and makes ready for it.
-    pub(super) fn decide(&mut self, failure: Failure) -> Next {
+    pub(super) fn decide(&mut self, failure: Failure) -> AfterFailure {
         if failure.class.is_local_refusal() {
             self.refusals += 1;
         } else {
             self.refusals = 0;
             self.last.clone_from(&failure.target);
             self.after = Some(failure.class);
-            self.real = Some(failure.clone());
+            self.last_upstream_failure = Some(failure.clone());
         }
-        self.relayed = if self.delivery.has_content() { Relayed::Rewindable } else { Relayed::Nothing };
+        self.relayed = if self.assembler.has_content() { Relayed::Rewindable } else { Relayed::Nothing };
         if self.broke(&failure) {
             // An attempt that says something else is no break of an answer that could be repeated.
-            if self.breaks.one_more(self.delivery.bytes()) && !self.diverged {
+            if self.breaks.one_more(self.assembler.bytes()) && !self.diverged {
                 return self.stopped(failure, &StopReason::AttemptsUsedUp);
             }
-            if self.scope.append_only().has_sent() && self.breaks.in_vain == 0 {
+            if self.scope.append_only().has_sent() && self.breaks.without_progress == 0 {
                 self.relayed = Relayed::AppendOnly;
             }
         }
@@ -199,12 +201,12 @@ impl<S> Course<S> {
         let attempts = self.scope.attempts();
         let counted = self.scope.counted_attempts();
         let unsent = self.scope.unsent_attempts();
-        let mut dice = Dice::new(self.scope.plan.seed, &self.scope.invocation.id, self.scope.next_number());
+        let mut rng = SeededRng::new(self.scope.plan.seed, &self.scope.invocation.id, self.scope.next_number());
         let situation = Situation {
             now,
             deadline: self.scope.invocation.deadline,
             failure: word,
-            decisive: self.real.as_ref().filter(|_| word.class.is_local_refusal()),
+            decisive: self.last_upstream_failure.as_ref().filter(|_| word.class.is_local_refusal()),
             failed_target: word.target.as_ref(),
             retries_made: counted.saturating_sub(unsent).saturating_sub(1).saturating_sub(self.semantic_made),
             unsent_made: unsent,
@@ -217,7 +219,7 @@ impl<S> Course<S> {
             first_attempt_tokens: estimated_tokens(&self.call, attempts.first()),
             spent_tokens: attempts.iter().map(|record| record.usage.input_tokens + record.usage.output_tokens).sum(),
         };
-        plan(&self.scope.plan.retry, &situation, &mut dice)
+        plan(&self.scope.plan.retry, &situation, &mut rng)
     }
 
     pub(super) fn again(
@@ -227,7 +229,7 @@ impl<S> Course<S> {
         strategy: RecoveryStrategy,
         hint: Option<TargetId>,
         cost: Cost,
-    ) -> Next {
+    ) -> AfterFailure {
         if cost == Cost::Semantic {
             self.semantic_made += 1;
         }
@@ -237,11 +239,11 @@ impl<S> Course<S> {
         self.previous_wait = Some(wait.duration);
         self.wait = Some(wait);
         self.hint = hint;
-        Next::Again(steps)
+        AfterFailure::Again(steps)
     }
 
     /// What followers hear of a failed attempt that is made again after a wait, whatever is waited for.
-    fn announce(&mut self, failure: &Failure, strategy: RecoveryStrategy, wait: Wait) -> Vec<Progress> {
+    fn announce(&mut self, failure: &Failure, strategy: RecoveryStrategy, wait: Wait) -> Vec<StreamStep> {
         let (retry, max_retries) = self.count();
         let adapts = strategy == RecoveryStrategy::Adapt;
         let adaptation = self.failed_record(failure).and_then(|record| record.adaptation).filter(|_| adapts);
@@ -264,7 +266,7 @@ impl<S> Course<S> {
         wait: Wait,
         adaptation: Option<String>,
         display: String,
-    ) -> Progress {
+    ) -> StreamStep {
         let (attempt, class, (retry, max_retries)) = (self.scope.next_number() - 1, failure.class, self.count());
         let body = EventBody::RecoveryAttempted {
             error: class.phrase().to_owned(),
@@ -278,19 +280,19 @@ impl<S> Course<S> {
         self.scope.publish(attempt, failure.target.as_ref(), body);
         let asked = failure.target.as_ref().or(self.last.as_ref());
         let budget_left = asked.map_or(0.0, |target| self.targets.budget_share(target, Instant::now()));
-        Progress::Recovery { attempt, class, strategy, wait, display, budget_left, adaptation }
+        StreamStep::Recovery { attempt, class, strategy, wait, display, budget_left, adaptation }
     }
 
     /// Abandons what the last attempt delivered.
-    pub(super) fn abandon(&mut self, failure: &Failure) -> Vec<Progress> {
+    pub(super) fn abandon(&mut self, failure: &Failure) -> Vec<StreamStep> {
         // An answer that is unusable for what it says is not gone on with.
         let is_text = self.call.response_format == ResponseFormat::Text;
         let seamless = is_text && Finding::of(failure).is_none() && !self.diverged;
-        self.delivery.abandon(self.scope.next_number() - 1, failure.class, seamless)
+        self.assembler.abandon(self.scope.next_number() - 1, failure.class, seamless)
     }
 
     /// Waits until then, or until something changed.
-    pub(super) async fn stand(&mut self, until: Instant, changed: BoxFuture<()>) {
+    pub(super) async fn wait_parked(&mut self, until: Instant, changed: BoxFuture<()>) {
         let began = Instant::now();
         tokio::select! {
             biased;
@@ -306,7 +308,7 @@ impl<S> Course<S> {
         until: Instant,
         target: &TargetId,
         strategy: RecoveryStrategy,
-    ) -> Next {
+    ) -> AfterFailure {
         self.parked_rounds += 1;
         if self.parked_rounds > MAX_PARKED_ROUNDS {
             let retry_in = until.saturating_duration_since(Instant::now());
@@ -319,15 +321,15 @@ impl<S> Course<S> {
         };
         if let Some((give_up, changed, in_line)) = parked {
             let wait = self.parked_for(target, until, in_line);
-            let said = if failure.class.is_local_refusal() {
+            let pending_events = if failure.class.is_local_refusal() {
                 self.tell_parked(wait).into_iter().collect()
             } else {
                 // The retry that is announced says for how long it waits.
                 let (duration, source) = (wait.duration(), wait.source());
-                self.told_parked = Some(wait);
+                self.reported_wait = Some(wait);
                 self.announce(&failure, strategy, Wait { duration, source })
             };
-            return Next::Park { said, until: give_up, changed };
+            return AfterFailure::Park { pending_events, until: give_up, changed };
         }
         let retry_in = until.saturating_duration_since(Instant::now());
         self.stopped(failure, &StopReason::NoTarget { retry_in: Some(retry_in) })
@@ -351,15 +353,15 @@ impl<S> Course<S> {
     }
 }
 
-// === impl Breaks ===
+// === impl StreamBreaks ===
 
-impl Breaks {
+impl StreamBreaks {
     /// Counts a break after which followers hold so many bytes; tells whether it is one too many.
     fn one_more(&mut self, bytes: usize) -> bool {
         self.made += 1;
-        self.in_vain = if bytes > self.reached { 0 } else { self.in_vain + 1 };
+        self.without_progress = if bytes > self.reached { 0 } else { self.without_progress + 1 };
         self.reached = self.reached.max(bytes);
-        self.made > MOST_BREAKS || self.in_vain >= MOST_IN_VAIN
+        self.made > MAX_BREAKS || self.without_progress >= MAX_WITHOUT_PROGRESS
     }
 }
 

@@ -1,24 +1,24 @@
 //! How an invocation ends: with an answer, or with the first real failure and what else could be tried.
 
-use super::{Course, decide::Next};
+use super::{RetryLoop, decide::AfterFailure};
 use crate::{
     domain::{
         failure::{Failure, FailureClass, WaitSource},
-        fold::Progress,
+        fold::StreamStep,
         ids::TargetId,
         invocation::{Call, HistoryPatch, RecoveryStrategy},
     },
     policy::{inject, retry::StopReason},
 };
 
-impl<S> Course<S> {
-    pub(super) fn succeeded(&mut self) -> Progress {
+impl<S> RetryLoop<S> {
+    pub(super) fn succeeded(&mut self) -> StreamStep {
         let attempts = self.scope.attempts();
         let winner = attempts.iter().rev().find(|record| record.failure.is_none() && record.winner);
         let winner = winner.or_else(|| attempts.iter().rev().find(|record| record.failure.is_none()));
         let asked = winner.map(|record| record.model.clone()).unwrap_or_default();
         let target = winner.and_then(|record| record.target.clone());
-        let Some(completion) = self.delivery.completion(&asked) else {
+        let Some(completion) = self.assembler.completion(&asked) else {
             return self.failed(
                 Failure::local(FailureClass::StreamInterrupted, "the answer ended without its end mark"),
                 "the answer was not whole",
@@ -52,14 +52,14 @@ impl<S> Course<S> {
         self.terminal(Ok(completion), reasoning, Vec::new(), history_patch, target)
     }
 
-    pub(super) fn stopped(&mut self, failure: Failure, reason: &StopReason) -> Next {
+    pub(super) fn stopped(&mut self, failure: Failure, reason: &StopReason) -> AfterFailure {
         let sentence = reason.sentence();
         let alternatives = self.alternatives(reason);
         let closed = matches!(reason, StopReason::NoTarget { retry_in: None });
         let refusal = closed.then(|| self.targets.refusal(&self.scope)).flatten();
-        let (mut decisive, refused_before) = match (self.real.take(), refusal) {
+        let (mut decisive, refused_before) = match (self.last_upstream_failure.take(), refusal) {
             _ if !failure.class.is_local_refusal() => (failure, false),
-            (Some(real), _) => (real, false),
+            (Some(last_upstream_failure), _) => (last_upstream_failure, false),
             (None, Some(refusal)) => (refusal, true),
             (None, None) => (failure, false),
         };
@@ -72,10 +72,10 @@ impl<S> Course<S> {
         let target = decisive.target.clone();
         self.impossible = refused_before || matches!(reason, StopReason::NotRetryable);
         self.stopped_by = reason.refusal().filter(|_| !refused_before);
-        Next::Stop(self.terminal(Err(decisive), sentence, alternatives, HistoryPatch::default(), target))
+        AfterFailure::Stop(self.terminal(Err(decisive), sentence, alternatives, HistoryPatch::default(), target))
     }
 
-    pub(super) fn failed(&mut self, failure: Failure, reasoning: &str) -> Progress {
+    pub(super) fn failed(&mut self, failure: Failure, reasoning: &str) -> StreamStep {
         let target = failure.target.clone();
         self.terminal(Err(failure), reasoning.to_owned(), Vec::new(), HistoryPatch::default(), target)
     }
@@ -87,7 +87,7 @@ impl<S> Course<S> {
         alternatives: Vec<String>,
         history_patch: HistoryPatch,
         target: Option<TargetId>,
-    ) -> Progress {
+    ) -> StreamStep {
         let mut outcome = self.scope.outcome(result, reasoning, target);
         if self.impossible {
             outcome.recovery_applied.push(RecoveryStrategy::Impossible);
@@ -95,7 +95,7 @@ impl<S> Course<S> {
         outcome.stopped_by = self.stopped_by;
         outcome.alternatives = alternatives;
         outcome.history_patch = history_patch;
-        Progress::Terminal(Box::new(outcome))
+        StreamStep::Terminal(Box::new(outcome))
     }
 
     /// What else could be tried, in words.

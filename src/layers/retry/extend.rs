@@ -5,15 +5,15 @@
 
 use tokio::time::Instant;
 
-use super::{Course, decide::Next};
+use super::{RetryLoop, decide::AfterFailure};
 use crate::{
     domain::{
         completion::FinishReason,
         failure::{Failure, FailureClass},
-        fold::Progress,
+        fold::StreamStep,
     },
     policy::{
-        continuation::{MOST_EXTENSIONS, OnLength, cut_off, way},
+        continuation::{MAX_EXTENSIONS, OnLength, cut_off, way},
         inject::Finding,
         retry::HARD_CAP_ATTEMPTS,
     },
@@ -36,56 +36,56 @@ impl Extension {
     }
 }
 
-impl<S> Course<S> {
+impl<S> RetryLoop<S> {
     /// What is done about a whole answer that was cut by its length: `None` where it is passed on. With a failure, the
     /// answer counts as one that is too long.
-    pub(super) fn cut_by_length(&mut self) -> Option<(Option<Failure>, Next)> {
+    pub(super) fn cut_by_length(&mut self) -> Option<(Option<Failure>, AfterFailure)> {
         let grown = self.extension.of.take().map_or(0, |(_, length)| length);
-        let (blocks, finish) = self.delivery.finished()?;
+        let (blocks, finish) = self.assembler.finished()?;
         let text = cut_off(blocks, finish, &self.call)?.text.clone();
         let retry = &self.scope.plan.retry;
         match retry.on_length {
             _ if !retry.enabled => None,
             OnLength::Accept => None,
             OnLength::Continue if text.len() <= grown => None,
-            OnLength::Continue => self.extend(&text).map(|said| (None, Next::Again(said))),
+            OnLength::Continue => self.extend(&text).map(|pending_events| (None, AfterFailure::Again(pending_events))),
             OnLength::Shorten => self.shorten().map(|(failure, next)| (Some(failure), next)),
         }
     }
 
     /// What follows a failure of an extension; `None` where it was none.
-    pub(super) fn after_extension(&mut self, failure: &Failure) -> Option<Next> {
+    pub(super) fn after_extension(&mut self, failure: &Failure) -> Option<AfterFailure> {
         if failure.class == FailureClass::Cancelled {
             return None;
         }
         let (finish, length) = self.extension.of.take()?;
         let (again, number) = (failure.class == FailureClass::StreamInterrupted, self.scope.next_number() - 1);
-        let mut said = if again { self.delivery.abandon(number, failure.class, true) } else { Vec::new() };
+        let mut pending_events = if again { self.assembler.abandon(number, failure.class, true) } else { Vec::new() };
         if let Some(held) =
-            self.delivery.held_text().filter(|held| again && held.len() > length && self.may_extend(held))
+            self.assembler.held_text().filter(|held| again && held.len() > length && self.may_extend(held))
         {
             self.extension.made += 1;
             self.extension.of = Some((finish, held.len()));
-            return Some(Next::Again(said));
+            return Some(AfterFailure::Again(pending_events));
         }
-        said.extend(self.delivery.settle(finish));
-        Some(Next::Whole(said))
+        pending_events.extend(self.assembler.settle(finish));
+        Some(AfterFailure::Complete(pending_events))
     }
 
-    fn extend(&mut self, text: &str) -> Option<Vec<Progress>> {
+    fn extend(&mut self, text: &str) -> Option<Vec<StreamStep>> {
         if !self.may_extend(text) {
             return None;
         }
-        let finish = self.delivery.reopen(self.scope.next_number() - 1)?;
+        let finish = self.assembler.reopen(self.scope.next_number() - 1)?;
         self.extension.made += 1;
         self.extension.of = Some((finish, text.len()));
-        Some(self.delivery.flush())
+        Some(self.assembler.flush())
     }
 
     /// Whether the target that answered can go on, and may.
     fn may_extend(&mut self, text: &str) -> bool {
         let attempts = self.scope.attempts();
-        let many = attempts.len() >= HARD_CAP_ATTEMPTS as usize || self.extension.made >= MOST_EXTENSIONS;
+        let many = attempts.len() >= HARD_CAP_ATTEMPTS as usize || self.extension.made >= MAX_EXTENSIONS;
         let time_left = self.scope.invocation.deadline.saturating_duration_since(Instant::now());
         let answered = attempts.last().and_then(|record| record.target.clone());
         let target = self.scope.plan.targets.iter().find(|target| Some(&target.id) == answered.as_ref());
@@ -100,19 +100,19 @@ impl<S> Course<S> {
     }
 
     /// Has the answer made again, where the policy of unusable answers allows it.
-    fn shorten(&mut self) -> Option<(Failure, Next)> {
+    fn shorten(&mut self) -> Option<(Failure, AfterFailure)> {
         let number = self.scope.next_number() - 1;
         let target = self.scope.attempts().last().and_then(|record| record.target.clone());
         let mut failure = Failure::local(FailureClass::MalformedResponse, "the answer was cut at the output limit");
         (failure.retryable, failure.fallback_helps, failure.never_sent, failure.target) = (true, true, false, target);
         Finding::OutputLimit.mark(&mut failure);
-        let (real, after) = (self.real.clone(), self.after);
+        let (last_upstream_failure, after) = (self.last_upstream_failure.clone(), self.after);
         match self.decide(failure.clone()) {
-            Next::Stop(_) | Next::Whole(_) => {
-                (self.real, self.after, self.impossible) = (real, after, false);
+            AfterFailure::Stop(_) | AfterFailure::Complete(_) => {
+                (self.last_upstream_failure, self.after, self.impossible) = (last_upstream_failure, after, false);
                 None
             }
-            next @ (Next::Again(_) | Next::Park { .. }) => {
+            next @ (AfterFailure::Again(_) | AfterFailure::Park { .. }) => {
                 self.scope.learn(number, |record| record.failure = Some(failure.clone()));
                 Some((failure, next))
             }

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::Course;
+use super::RetryLoop;
 use crate::{
     domain::{
         event::{EventBody, parked_words},
         failure::{FailureClass, Wait, WaitSource},
-        fold::Progress,
+        fold::StreamStep,
         ids::TargetId,
     },
     layers::observe::millis,
@@ -23,7 +23,7 @@ const TELL_AGAIN: Duration = Duration::from_secs(10);
 
 /// The wait that was told last.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Told {
+pub(super) struct ReportedWait {
     target: TargetId,
     class: FailureClass,
     in_line: bool,
@@ -32,9 +32,9 @@ pub(super) struct Told {
     until: Instant,
 }
 
-// === impl Told ===
+// === impl ReportedWait ===
 
-impl Told {
+impl ReportedWait {
     /// How long it was then.
     pub(super) fn duration(&self) -> Duration {
         self.until - self.at
@@ -55,9 +55,9 @@ impl Told {
     }
 }
 
-impl<S> Course<S> {
+impl<S> RetryLoop<S> {
     /// What this invocation waits for at a target until then, and why.
-    pub(super) fn parked_for(&self, target: &TargetId, until: Instant, in_line: bool) -> Told {
+    pub(super) fn parked_for(&self, target: &TargetId, until: Instant, in_line: bool) -> ReportedWait {
         let now = Instant::now();
         let gate = self.targets.state(target).and_then(|state| state.closed_for(now));
         let gate = gate.or(in_line.then_some(FailureClass::RateLimited));
@@ -68,34 +68,34 @@ impl<S> Course<S> {
             None => WaitSource::Parked,
         };
         let class = gate.unwrap_or(FailureClass::CircuitOpen);
-        Told { target: target.clone(), class, in_line, source, at: now, until: until.max(now) }
+        ReportedWait { target: target.clone(), class, in_line, source, at: now, until: until.max(now) }
     }
 
     /// Where the target's last failure in this invocation stated how long its limit holds.
     fn stated_by(&self, target: &TargetId) -> Option<WaitSource> {
-        let failure = self.real.as_ref()?;
+        let failure = self.last_upstream_failure.as_ref()?;
         let is_limit = failure.class == FailureClass::RateLimited && failure.target.as_ref() == Some(target);
         is_limit.then_some(failure.retry_after?.source)
     }
 
     /// What the last wait was for.
     pub(super) fn parked_source(&self) -> WaitSource {
-        self.told_parked.as_ref().map_or(WaitSource::Parked, |told| told.source)
+        self.reported_wait.as_ref().map_or(WaitSource::Parked, |told| told.source)
     }
 
     /// Reports a wait, unless followers know of it already.
-    pub(super) fn tell_parked(&mut self, told: Told) -> Option<Progress> {
-        if self.told_parked.as_ref().is_some_and(|before| told.is_known_from(before)) {
+    pub(super) fn tell_parked(&mut self, told: ReportedWait) -> Option<StreamStep> {
+        if self.reported_wait.as_ref().is_some_and(|before| told.is_known_from(before)) {
             return None;
         }
-        let Told { target, class, in_line, source, .. } = told.clone();
+        let ReportedWait { target, class, in_line, source, .. } = told.clone();
         let wait = told.duration();
-        self.told_parked = Some(told);
+        self.reported_wait = Some(told);
         let wait_ms = millis(wait);
         let attempt = self.scope.next_number() - 1;
         self.scope.publish(attempt, Some(&target), EventBody::InvocationParked { class, wait_ms, in_line });
         let display = parked_words(target.as_str(), class, wait_ms, in_line);
-        Some(Progress::Parked { attempt, target, class, wait: Wait { duration: wait, source }, display })
+        Some(StreamStep::Parked { attempt, target, class, wait: Wait { duration: wait, source }, display })
     }
 }
 
@@ -103,8 +103,8 @@ impl<S> Course<S> {
 mod tests {
     use super::*;
 
-    fn told(class: FailureClass, at: Instant, wait_ms: u64) -> Told {
-        Told {
+    fn told(class: FailureClass, at: Instant, wait_ms: u64) -> ReportedWait {
+        ReportedWait {
             target: "a".into(),
             class,
             in_line: false,
@@ -124,7 +124,7 @@ mod tests {
         assert!(told(limit, later(12_000), 200).is_known_from(&first), "a little longer");
         assert!(!told(open, later(3000), 9000).is_known_from(&first), "another reason");
         assert!(!told(limit, later(3000), 60_000).is_known_from(&first), "much longer");
-        let other = Told { target: "b".into(), ..told(limit, later(3000), 9000) };
+        let other = ReportedWait { target: "b".into(), ..told(limit, later(3000), 9000) };
         assert!(!other.is_known_from(&first), "another target");
         let probing = told(open, began, 1000);
         assert!(told(open, later(1000), 1000).is_known_from(&probing), "the probe of another is still out");

@@ -15,7 +15,7 @@ use opentelemetry::{
     trace::{SpanBuilder, SpanKind},
 };
 
-use super::{CANCELLED, ChatSpan, ChatStart, Node, failure_attributes, wire};
+use super::{CANCELLED, ChatSpan, ChatStart, SpanNode, failure_attributes, wire};
 use crate::domain::{
     clock,
     failure::{Failure, Wait},
@@ -34,20 +34,20 @@ pub struct AttemptSpan {
 /// Where the spans of an attempt hang and what is said of it: given to the layers below, cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub struct AttemptTrace {
-    shared: Arc<Mutex<State>>,
+    shared: Arc<Mutex<AttemptSpanState>>,
 }
 
 /// The span of an attempt, before it begins and after.
 #[derive(Debug)]
-enum State {
+enum AttemptSpanState {
     Planned(Planned),
-    Open(Node),
+    Open(SpanNode),
 }
 
 /// What is known of the span of an attempt that has not begun.
 #[derive(Debug)]
 struct Planned {
-    parent: Node,
+    parent: SpanNode,
     since: SystemTime,
     attributes: Vec<KeyValue>,
     waits: Vec<EndedWait>,
@@ -63,7 +63,7 @@ struct EndedWait {
 
 /// The wait before an attempt; one that is cut short has no span.
 #[derive(Debug)]
-pub struct Backoff {
+pub struct BackoffSpan {
     trace: AttemptTrace,
     wait: Wait,
     began: SystemTime,
@@ -71,7 +71,7 @@ pub struct Backoff {
 
 /// Which target was chosen, and what was known then.
 #[derive(Debug, Clone, Copy)]
-pub struct Choice<'a> {
+pub struct TargetChoice<'a> {
     /// The target.
     pub target: &'a TargetId,
     /// The state of its circuit: `closed`, `open`, `half_open`, `recovering`.
@@ -83,9 +83,12 @@ pub struct Choice<'a> {
 }
 
 /// Plans a span under `parent`.
-pub(super) fn plan(parent: &Node) -> AttemptSpan {
+pub(super) fn plan(parent: &SpanNode) -> AttemptSpan {
     let planned = Planned { parent: parent.clone(), since: now(), attributes: Vec::new(), waits: Vec::new() };
-    AttemptSpan { trace: AttemptTrace { shared: Arc::new(Mutex::new(State::Planned(planned))) }, finished: false }
+    AttemptSpan {
+        trace: AttemptTrace { shared: Arc::new(Mutex::new(AttemptSpanState::Planned(planned))) },
+        finished: false,
+    }
 }
 
 // === impl AttemptSpan ===
@@ -128,11 +131,11 @@ impl Drop for AttemptSpan {
     }
 }
 
-// === impl State ===
+// === impl AttemptSpanState ===
 
-impl Default for State {
+impl Default for AttemptSpanState {
     fn default() -> Self {
-        Self::Open(Node::default())
+        Self::Open(SpanNode::default())
     }
 }
 
@@ -142,7 +145,7 @@ impl AttemptTrace {
     /// Opens the span of an attempt that begins, its waits included.
     pub fn begin(&self, number: u32, cause: AttemptCause) {
         let mut state = self.lock();
-        let State::Planned(planned) = &mut *state else { return };
+        let AttemptSpanState::Planned(planned) = &mut *state else { return };
         let mut attributes = vec![
             KeyValue::new(attr::OPENINFERENCE_KIND, "CHAIN"),
             KeyValue::new(relight::ATTEMPT_NUMBER, i64::from(number)),
@@ -157,7 +160,7 @@ impl AttemptTrace {
         for ended in mem::take(&mut planned.waits) {
             ended.record_under(&node);
         }
-        *state = State::Open(node);
+        *state = AttemptSpanState::Open(node);
     }
 
     /// The hex id of the attempt's span; empty without tracing and before it begins.
@@ -167,7 +170,7 @@ impl AttemptTrace {
     }
 
     /// Says which target was chosen and why.
-    pub fn chose(&self, choice: Choice<'_>) {
+    pub fn chose(&self, choice: TargetChoice<'_>) {
         self.set([
             KeyValue::new(relight::TARGET, choice.target.to_string()),
             KeyValue::new(relight::CIRCUIT, choice.circuit.to_owned()),
@@ -193,8 +196,8 @@ impl AttemptTrace {
 
     /// Measures the wait before this attempt.
     #[must_use]
-    pub fn backoff(&self, wait: Wait) -> Backoff {
-        Backoff { trace: self.clone(), wait, began: now() }
+    pub fn backoff(&self, wait: Wait) -> BackoffSpan {
+        BackoffSpan { trace: self.clone(), wait, began: now() }
     }
 
     /// Opens the span of the model call that this attempt makes.
@@ -211,31 +214,31 @@ impl AttemptTrace {
 
     fn set(&self, attributes: impl IntoIterator<Item = KeyValue>) {
         match &mut *self.lock() {
-            State::Planned(planned) => planned.attributes.extend(attributes),
-            State::Open(node) => node.set(attributes),
+            AttemptSpanState::Planned(planned) => planned.attributes.extend(attributes),
+            AttemptSpanState::Open(node) => node.set(attributes),
         }
     }
 
     /// The span; one that records nothing before the attempt begins.
-    fn node(&self) -> Node {
+    fn node(&self) -> SpanNode {
         match &*self.lock() {
-            State::Planned(_) => Node::default(),
-            State::Open(node) => node.clone(),
+            AttemptSpanState::Planned(_) => SpanNode::default(),
+            AttemptSpanState::Open(node) => node.clone(),
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, AttemptSpanState> {
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-// === impl Backoff ===
+// === impl BackoffSpan ===
 
-impl Backoff {
+impl BackoffSpan {
     /// Notes a wait that was waited to its end.
     pub fn finish(self) {
         let ended = EndedWait { wait: self.wait, began: self.began, ended: now() };
-        if let State::Planned(planned) = &mut *self.trace.lock() {
+        if let AttemptSpanState::Planned(planned) = &mut *self.trace.lock() {
             planned.waits.push(ended);
         }
     }
@@ -244,7 +247,7 @@ impl Backoff {
 // === impl EndedWait ===
 
 impl EndedWait {
-    fn record_under(&self, attempt: &Node) {
+    fn record_under(&self, attempt: &SpanNode) {
         let attributes = vec![
             KeyValue::new(attr::OPENINFERENCE_KIND, "CHAIN"),
             KeyValue::new(relight::BACKOFF_SECONDS, self.wait.duration.as_secs_f64()),

@@ -10,7 +10,7 @@ use opentelemetry::{
     trace::{Link, SpanBuilder, SpanContext, SpanKind, TraceContextExt},
 };
 
-use super::{AttemptSpan, Guard, Node, Spans, attempt, count, failure_attributes, remote_parent};
+use super::{AttemptSpan, SpanGuard, SpanNode, Spans, attempt, count, failure_attributes, remote_parent};
 use crate::domain::{
     invocation::{AttemptCause, Invocation, Outcome, TraceContext},
     semconv::{attr, relight},
@@ -23,7 +23,7 @@ const ABANDONED: &[(&str, &str)] = &[(relight::OUTCOME, "cancelled"), (attr::ERR
 
 /// Through which door a call came in; it names the root span.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Entry {
+pub enum EntryPoint {
     /// A gRPC method, fully qualified: `relight.v1.RecoveryService/InvokeWithRecovery`.
     Grpc(&'static str),
     /// A plain HTTP route.
@@ -38,24 +38,24 @@ pub enum Entry {
 /// The root span of one invocation.
 #[derive(Debug)]
 pub struct InvocationSpan {
-    guard: Guard,
+    guard: SpanGuard,
 }
 
 /// Where the spans of an invocation hang: given to the layers below, cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub struct InvocationTrace {
-    node: Node,
+    node: SpanNode,
 }
 
 /// The span of a call that comes back to an invocation: a watch, a resume.
 #[derive(Debug)]
 pub struct RpcSpan {
-    guard: Guard,
+    guard: SpanGuard,
 }
 
-// === impl Entry ===
+// === impl EntryPoint ===
 
-impl Entry {
+impl EntryPoint {
     fn name(self) -> String {
         match self {
             Self::Grpc(method) => method.to_owned(),
@@ -81,7 +81,7 @@ impl Entry {
 impl Spans {
     /// Opens the root span of an invocation, under the caller's span where the caller sent one.
     #[must_use]
-    pub fn invocation(&self, entry: Entry, invocation: &Invocation) -> InvocationSpan {
+    pub fn invocation(&self, entry: EntryPoint, invocation: &Invocation) -> InvocationSpan {
         let mut attributes = entry.attributes();
         attributes.push(KeyValue::new(relight::INVOCATION, invocation.id.to_string()));
         attributes.push(KeyValue::new(relight::ROUTE, invocation.route.to_string()));
@@ -97,20 +97,20 @@ impl Spans {
             attributes.push(KeyValue::new(format!("{}{label}", relight::LABEL_PREFIX), value.clone()));
         }
         let builder = SpanBuilder::from_name(entry.name()).with_kind(SpanKind::Server).with_attributes(attributes);
-        InvocationSpan { guard: Guard::new(self.open(builder, &remote_parent(&invocation.trace)), ABANDONED) }
+        InvocationSpan { guard: SpanGuard::new(self.open(builder, &remote_parent(&invocation.trace)), ABANDONED) }
     }
 
     /// Opens the span of a call that comes back to an invocation, linked to the invocation's own span where `origin`
     /// (as `InvocationTrace::outgoing` gave it) is known.
     #[must_use]
-    pub fn returning(&self, entry: Entry, caller: &TraceContext, origin: &TraceContext) -> RpcSpan {
+    pub fn returning(&self, entry: EntryPoint, caller: &TraceContext, origin: &TraceContext) -> RpcSpan {
         let linked: SpanContext = remote_parent(origin).span().span_context().clone();
         let links = if linked.is_valid() { vec![Link::with_context(linked)] } else { Vec::new() };
         let builder = SpanBuilder::from_name(entry.name())
             .with_kind(SpanKind::Server)
             .with_attributes(entry.attributes())
             .with_links(links);
-        RpcSpan { guard: Guard::new(self.open(builder, &remote_parent(caller)), super::CANCELLED) }
+        RpcSpan { guard: SpanGuard::new(self.open(builder, &remote_parent(caller)), super::CANCELLED) }
     }
 }
 

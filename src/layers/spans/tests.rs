@@ -26,7 +26,7 @@ use crate::domain::{
     target::{Capabilities, Dialect, Target},
 };
 
-const RPC: Entry = Entry::Grpc("relight.v1.RecoveryService/InvokeWithRecovery");
+const RPC: EntryPoint = EntryPoint::Grpc("relight.v1.RecoveryService/InvokeWithRecovery");
 
 #[derive(Debug, Clone, Default)]
 struct Collected(Arc<Mutex<Vec<SpanData>>>);
@@ -172,7 +172,7 @@ fn recover(spans: &Spans, traceparent: Option<&str>) {
 
     let second = root.trace().attempt();
     second.trace().backoff(WAIT).finish();
-    second.trace().chose(Choice {
+    second.trace().chose(TargetChoice {
         target: &TargetId::from("main"),
         circuit: "closed",
         budget_left: Some(9.0),
@@ -378,7 +378,7 @@ fn a_call_that_comes_back_is_linked_to_the_invocation() {
     let (spans, collected) = Collected::spans();
     let root = spans.invocation(RPC, &invocation(None));
     let origin = root.trace().outgoing();
-    let watch = Entry::Grpc("relight.v1.RecoveryService/WatchRecovery");
+    let watch = EntryPoint::Grpc("relight.v1.RecoveryService/WatchRecovery");
     spans.returning(watch, &TraceContext::default(), &origin).finish("NOT_FOUND");
     let span = collected.named("relight.v1.RecoveryService/WatchRecovery");
     assert_eq!(span.links.links[0].span_context.trace_id().to_string(), root.trace_id());

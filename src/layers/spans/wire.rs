@@ -12,7 +12,7 @@ use http::Uri;
 use opentelemetry::{Array, KeyValue, StringValue, Value, trace::SpanKind};
 
 use super::{
-    CANCELLED, Guard, Node,
+    CANCELLED, SpanGuard, SpanNode,
     content::{self, CapturedAnswer},
     count,
 };
@@ -29,7 +29,7 @@ use crate::domain::{
 /// The span of one model or tool call.
 #[derive(Debug)]
 pub struct ChatSpan {
-    guard: Guard,
+    guard: SpanGuard,
     /// The answer as far as it came, where content is captured.
     answer: Option<Mutex<CapturedAnswer>>,
 }
@@ -37,7 +37,7 @@ pub struct ChatSpan {
 /// The span of one HTTP request.
 #[derive(Debug)]
 pub struct HttpSpan {
-    guard: Guard,
+    guard: SpanGuard,
 }
 
 /// What a model call's span says from its beginning.
@@ -55,7 +55,7 @@ pub struct ChatStart<'a> {
     pub stream: bool,
 }
 
-pub(super) fn open_chat(parent: &Node, start: ChatStart<'_>) -> ChatSpan {
+pub(super) fn open_chat(parent: &SpanNode, start: ChatStart<'_>) -> ChatSpan {
     let target = start.target;
     let mut attributes = vec![
         KeyValue::new(attr::OPENINFERENCE_KIND, "LLM"),
@@ -85,18 +85,18 @@ pub(super) fn open_chat(parent: &Node, start: ChatStart<'_>) -> ChatSpan {
         attributes.push(KeyValue::new(attr::GEN_AI_INPUT_MESSAGES, content::input_messages(&start.call.messages)));
     }
     let name = format!("chat {}", target.model);
-    let guard = Guard::new(parent.child(name, SpanKind::Client, attributes), CANCELLED);
+    let guard = SpanGuard::new(parent.child(name, SpanKind::Client, attributes), CANCELLED);
     ChatSpan { guard, answer: parent.captures_content.then(Mutex::default) }
 }
 
-pub(super) fn open_tool(parent: &Node, tool: &str) -> ChatSpan {
+pub(super) fn open_tool(parent: &SpanNode, tool: &str) -> ChatSpan {
     let attributes = vec![
         KeyValue::new(attr::OPENINFERENCE_KIND, "TOOL"),
         KeyValue::new(attr::GEN_AI_OPERATION, "execute_tool"),
         KeyValue::new(attr::GEN_AI_TOOL_NAME, tool.to_owned()),
     ];
     let name = format!("execute_tool {tool}");
-    ChatSpan { guard: Guard::new(parent.child(name, SpanKind::Client, attributes), CANCELLED), answer: None }
+    ChatSpan { guard: SpanGuard::new(parent.child(name, SpanKind::Client, attributes), CANCELLED), answer: None }
 }
 
 // === impl ChatSpan ===
@@ -142,7 +142,7 @@ impl ChatSpan {
             attributes.push(KeyValue::new(attr::HTTP_RESEND_COUNT, i64::from(resend)));
         }
         let node = self.guard.node.child(method.to_owned(), SpanKind::Client, attributes);
-        HttpSpan { guard: Guard::new(node, CANCELLED) }
+        HttpSpan { guard: SpanGuard::new(node, CANCELLED) }
     }
 
     /// This span as W3C context, for the provider.

@@ -14,13 +14,13 @@ use super::gates::SharedGate;
 use crate::layers::{
     concurrency::Slots,
     observe::millis,
-    spans::{AttemptTrace, Choice},
+    spans::{AttemptTrace, TargetChoice},
 };
 use crate::{
     domain::{circuit::GateKind, event::EventBody, failure::FailureClass, target::Target},
     events::EventBus,
     policy::{
-        circuit::{Circuit, Forced, Moved, Peek, Permit, Reject, Transition},
+        circuit::{Circuit, Forced, Peek, Permit, Reject, Transition, TransitionKind},
         health::Health,
         hedge::HedgeShare,
         latency::Latency,
@@ -110,7 +110,7 @@ impl TargetState {
     pub fn say_chosen(&self, trace: &AttemptTrace, now: Instant, reason: &str) {
         let circuit = self.circuit().snapshot(now).state;
         let budget_left = Some(self.budget().level(now));
-        trace.chose(Choice { target: &self.target.id, circuit: circuit.as_str(), budget_left, reason });
+        trace.chose(TargetChoice { target: &self.target.id, circuit: circuit.as_str(), budget_left, reason });
     }
 
     /// What is left in the budget, in tokens.
@@ -159,10 +159,10 @@ impl TargetState {
     }
 
     /// Asks the circuit for a permit.
-    pub fn admit(&self, now: Instant, dice: f64) -> Result<Permit, Reject> {
+    pub fn admit(&self, now: Instant, rng: f64) -> Result<Permit, Reject> {
         let (admitted, transitions) = {
             let mut circuit = self.circuit();
-            (circuit.admit(now, dice), circuit.drain())
+            (circuit.admit(now, rng), circuit.drain())
         };
         self.moved(transitions, None);
         admitted
@@ -170,7 +170,7 @@ impl TargetState {
 
     /// Publishes how the circuit moved, and wakes whoever waits for it; `cause`: the class of the failure that was just
     /// reported, where one was.
-    pub fn moved(&self, moves: Vec<Moved>, cause: Option<FailureClass>) {
+    pub fn moved(&self, moves: Vec<Transition>, cause: Option<FailureClass>) {
         for moved in moves {
             let Some(body) = self.body_of(&moved, cause) else { continue };
             self.events.publish(None, 0, Some(self.target.id.clone()), body);
@@ -178,10 +178,10 @@ impl TargetState {
         }
     }
 
-    fn body_of(&self, moved: &Moved, cause: Option<FailureClass>) -> Option<EventBody> {
-        let Moved { generation, from, evidence, streak, forced, .. } = *moved;
-        Some(match moved.transition {
-            Transition::Opened { evidence, retry_in, reason } => {
+    fn body_of(&self, moved: &Transition, cause: Option<FailureClass>) -> Option<EventBody> {
+        let Transition { generation, from, evidence, streak, forced, .. } = *moved;
+        Some(match moved.kind {
+            TransitionKind::Opened { evidence, retry_in, reason } => {
                 let silence = evidence.slow * 2 > evidence.failures;
                 // A probe that is silent says nothing of slots, and neither does an operator.
                 if !forced && (!silence || evidence.failures > 1) {
@@ -192,26 +192,26 @@ impl TargetState {
                 let retry_in_ms = retry_in.map(millis);
                 EventBody::CircuitOpened { generation, from, evidence, retry_in_ms, reason, class, streak, forced }
             }
-            Transition::HalfOpen => {
+            TransitionKind::HalfOpen => {
                 let probes = self.circuit().policy().probes_at_once();
                 EventBody::CircuitHalfOpen { generation, open_ms: millis(moved.lasted.unwrap_or_default()), probes }
             }
-            Transition::Recovering { admitted_percent } => {
+            TransitionKind::Recovering { admitted_percent } => {
                 EventBody::CircuitRecovering { generation, admitted_percent, evidence }
             }
-            Transition::Closed => {
+            TransitionKind::Closed => {
                 let disturbed_ms = millis(moved.disturbed);
                 EventBody::CircuitClosed { generation, from, evidence, disturbed_ms, forced }
             }
             // Other targets are preferred then (`Candidate::healthy`); nobody is refused, and no slot is taken away:
             // where there is no other target, a slow answer is better than none.
-            Transition::Degraded(_) => return None,
+            TransitionKind::Degraded(_) => return None,
         })
     }
 
     /// What tripped the circuit: the failure that was just reported; where calls were silent, that; else the failure that
     /// was told last, since evidence may have waited for the call before it. An operator is no failure.
-    fn opened_by(&self, moved: &Moved, cause: Option<FailureClass>) -> Option<FailureClass> {
+    fn opened_by(&self, moved: &Transition, cause: Option<FailureClass>) -> Option<FailureClass> {
         let mut causes = self.causes.lock().unwrap_or_else(PoisonError::into_inner);
         causes.opened = match cause {
             _ if moved.forced => None,

@@ -10,18 +10,18 @@ use regex::{Captures, Regex};
 use crate::domain::{adaptation::Adaptation, message::ModelCall};
 
 /// A shorter answer than this, in tokens, is worth nothing beside a long prompt: then the prompt is what is too long.
-const LEAST_ROOM: u32 = 256;
+const MIN_ROOM: u32 = 256;
 
 /// What the numbers of a sentence are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Reads {
-    /// `most`: the largest limit.
+    /// `max`: the largest limit.
     Most,
     /// `past`: the first limit that is too large.
     Past,
-    /// `least`: the smallest limit.
+    /// `min`: the smallest limit.
     Least,
-    /// `least` and `most`.
+    /// `min` and `max`.
     Range,
     /// `window` and `prompt`: what they leave between them is the largest limit.
     Room,
@@ -89,16 +89,16 @@ impl Reads {
     /// The limit that the numbers of a sentence lead to; `None` where it is what was asked for.
     fn limit(self, numbers: &Captures<'_>, from: Option<u32>) -> Option<u32> {
         let number = |name: &str| numbers.name(name)?.as_str().parse::<u32>().ok();
-        let most = number("most").or_else(|| number("past")?.checked_sub(1));
-        let lower = |most: u32| (most > 0 && from.is_none_or(|from| most < from)).then_some(most);
-        let higher = |least: u32| from.is_some_and(|from| least > from).then_some(least);
+        let max = number("most").or_else(|| number("past")?.checked_sub(1));
+        let lower = |max: u32| (max > 0 && from.is_none_or(|from| max < from)).then_some(max);
+        let higher = |min: u32| from.is_some_and(|from| min > from).then_some(min);
         match self {
-            Self::Most | Self::Past => lower(most?),
+            Self::Most | Self::Past => lower(max?),
             Self::Least => higher(number("least")?),
-            Self::Range => number("least").and_then(higher).or_else(|| lower(most?)),
+            Self::Range => number("least").and_then(higher).or_else(|| lower(max?)),
             Self::Room => {
                 let room = number("window")?.checked_sub(number("prompt")?)?;
-                lower(room).filter(|room| *room >= LEAST_ROOM)
+                lower(room).filter(|room| *room >= MIN_ROOM)
             }
         }
     }

@@ -45,7 +45,7 @@ fn found(facts: &ProviderError) -> Option<Adaptation> {
 }
 
 fn without(parameter: Parameter) -> Adaptation {
-    Adaptation::LeaveOut { parameter }
+    Adaptation::DropParameter { parameter }
 }
 
 fn limit(to: u32) -> Adaptation {
@@ -172,7 +172,7 @@ fn reasoning_whose_signature_is_refused_is_left_out_whatever_the_refusal_was_tak
     ] {
         for class in [FailureClass::InvalidRequest, FailureClass::Authentication] {
             let change = found_as(class, &facts, &signed);
-            assert_eq!(change, Some(Adaptation::LeaveOutReasoning), "{facts}");
+            assert_eq!(change, Some(Adaptation::DropReasoning), "{facts}");
             assert_ne!(found_as(class, &facts, &call()), change, "nothing signed was sent");
         }
     }
@@ -225,7 +225,7 @@ fn a_field_of_extra_goes_only_where_the_answer_can_do_without_it() {
     call.extra.insert("verbosity".to_owned(), json!("low"));
     let facts = openai("Unknown parameter: 'verbosity'.", Some("verbosity"), "unknown_parameter");
     let change = found_as(FailureClass::InvalidRequest, &facts, &call).unwrap();
-    assert_eq!(change, Adaptation::LeaveOutExtra { field: "verbosity".to_owned() });
+    assert_eq!(change, Adaptation::DropExtra { field: "verbosity".to_owned() });
     change.change(&mut call);
     assert!(call.extra.is_empty());
 }

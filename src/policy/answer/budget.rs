@@ -41,7 +41,7 @@ struct Budget<'a> {
 }
 
 /// The budget is spent, or what is asked for cannot be counted.
-struct Spent;
+struct BudgetExhausted;
 
 /// Whether `value` can be checked against `schema` at a bounded cost.
 pub(super) fn affords(schema: &Value, value: &Value) -> bool {
@@ -53,13 +53,13 @@ pub(super) fn affords(schema: &Value, value: &Value) -> bool {
 // === impl Budget ===
 
 impl<'a> Budget<'a> {
-    fn spend(&mut self, cost: usize) -> Result<(), Spent> {
-        self.left = self.left.checked_sub(cost).ok_or(Spent)?;
+    fn spend(&mut self, cost: usize) -> Result<(), BudgetExhausted> {
+        self.left = self.left.checked_sub(cost).ok_or(BudgetExhausted)?;
         Ok(())
     }
 
     /// Walks a schema as a compiler does: a reference within itself is followed once.
-    fn compile(&mut self, schema: &'a Value, open: &mut Vec<*const Value>) -> Result<(), Spent> {
+    fn compile(&mut self, schema: &'a Value, open: &mut Vec<*const Value>) -> Result<(), BudgetExhausted> {
         self.spend(1)?;
         let Value::Object(keywords) = schema else { return Ok(()) };
         let this = std::ptr::from_ref(schema);
@@ -67,7 +67,7 @@ impl<'a> Budget<'a> {
             return Ok(());
         }
         if open.len() >= MAX_DEPTH {
-            return Err(Spent);
+            return Err(BudgetExhausted);
         }
         open.push(this);
         if let Some(target) = self.reference(keywords, open.len() == 1)? {
@@ -95,10 +95,10 @@ impl<'a> Budget<'a> {
     }
 
     /// Walks a schema and a value as a validator does that gives up nowhere early.
-    fn validate(&mut self, schema: &'a Value, value: &Value, depth: usize) -> Result<(), Spent> {
+    fn validate(&mut self, schema: &'a Value, value: &Value, depth: usize) -> Result<(), BudgetExhausted> {
         let Value::Object(keywords) = schema else { return self.spend(1) };
         if depth >= MAX_DEPTH {
-            return Err(Spent);
+            return Err(BudgetExhausted);
         }
         self.spend(1 + weight(value) + if keywords.contains_key("pattern") { PATTERN } else { 0 })?;
         // What is left unevaluated is found by evaluating everything once more.
@@ -110,7 +110,12 @@ impl<'a> Budget<'a> {
         Ok(())
     }
 
-    fn in_place(&mut self, keywords: &'a Map<String, Value>, value: &Value, depth: usize) -> Result<(), Spent> {
+    fn in_place(
+        &mut self,
+        keywords: &'a Map<String, Value>,
+        value: &Value,
+        depth: usize,
+    ) -> Result<(), BudgetExhausted> {
         if let Some(target) = self.reference(keywords, depth == 1)? {
             self.validate(target, value, depth)?;
         }
@@ -123,7 +128,12 @@ impl<'a> Budget<'a> {
         Ok(())
     }
 
-    fn members(&mut self, keywords: &'a Map<String, Value>, value: &Value, depth: usize) -> Result<(), Spent> {
+    fn members(
+        &mut self,
+        keywords: &'a Map<String, Value>,
+        value: &Value,
+        depth: usize,
+    ) -> Result<(), BudgetExhausted> {
         let for_all = || FOR_MEMBERS.iter().filter_map(|keyword| keywords.get(*keyword));
         match value {
             Value::Object(members) => {
@@ -156,7 +166,7 @@ impl<'a> Budget<'a> {
     }
 
     /// Applies a schema, or each of a list of them, to a member.
-    fn each(&mut self, schema: &'a Value, member: &Value, depth: usize) -> Result<(), Spent> {
+    fn each(&mut self, schema: &'a Value, member: &Value, depth: usize) -> Result<(), BudgetExhausted> {
         match schema {
             Value::Array(schemas) => schemas.iter().try_for_each(|schema| self.validate(schema, member, depth)),
             schema => self.validate(schema, member, depth),
@@ -164,15 +174,15 @@ impl<'a> Budget<'a> {
     }
 
     /// Where the schema's reference leads; what leads out of the document or moves its base cannot be counted.
-    fn reference(&self, keywords: &Map<String, Value>, is_root: bool) -> Result<Option<&'a Value>, Spent> {
+    fn reference(&self, keywords: &Map<String, Value>, is_root: bool) -> Result<Option<&'a Value>, BudgetExhausted> {
         let moves = |keyword: &str| keywords.get(keyword).is_some_and(Value::is_string);
         if moves("$dynamicRef") || moves("$recursiveRef") || (!is_root && moves("$id")) {
-            return Err(Spent);
+            return Err(BudgetExhausted);
         }
         let Some(reference) = keywords.get("$ref").and_then(Value::as_str) else { return Ok(None) };
         let pointer = reference.strip_prefix('#').filter(|pointer| pointer.is_empty() || pointer.starts_with('/'));
-        let pointer = pointer.filter(|pointer| !pointer.contains('%')).ok_or(Spent)?;
-        self.root.pointer(pointer).map(Some).ok_or(Spent)
+        let pointer = pointer.filter(|pointer| !pointer.contains('%')).ok_or(BudgetExhausted)?;
+        self.root.pointer(pointer).map(Some).ok_or(BudgetExhausted)
     }
 }
 

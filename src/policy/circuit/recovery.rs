@@ -6,7 +6,7 @@ use super::setting::CircuitPolicy;
 
 /// Probes that are out, and what came of the others.
 #[derive(Debug, Default)]
-pub(super) struct Probes {
+pub(super) struct HalfOpenProbes {
     leases: Vec<Lease>,
     /// Successes so far.
     pub(super) successes: u32,
@@ -22,7 +22,7 @@ struct Lease {
 
 /// A stage of recovery.
 #[derive(Debug)]
-pub(super) struct Ramp {
+pub(super) struct RecoveryRamp {
     stage: usize,
     began: Instant,
     outcomes: u32,
@@ -30,9 +30,9 @@ pub(super) struct Ramp {
     credit: u32,
 }
 
-// === impl Probes ===
+// === impl HalfOpenProbes ===
 
-impl Probes {
+impl HalfOpenProbes {
     /// When the next probe may go, as far as can be said now.
     pub(super) fn next_at(&self, now: Instant, policy: &CircuitPolicy) -> Instant {
         if self.leases.len() >= policy.probes_at_once() as usize {
@@ -77,9 +77,9 @@ impl Probes {
     }
 }
 
-// === impl Ramp ===
+// === impl RecoveryRamp ===
 
-impl Ramp {
+impl RecoveryRamp {
     pub(super) fn new(now: Instant, policy: &CircuitPolicy) -> Self {
         let mut ramp = Self { stage: 0, began: now, outcomes: 0, answered: false, credit: 0 };
         ramp.prime(policy);

@@ -202,7 +202,7 @@ impl CircuitPolicy {
         let ms = Duration::from_millis;
         let hour = Duration::from_hours(1);
         let minutes = Duration::from_mins(10);
-        for (field, value, least, most) in [
+        for (field, value, min, max) in [
             ("first_token_timeout", self.first_token_timeout, ms(100), minutes),
             ("slow_threshold", self.slow_threshold, ms(1), self.first_token_timeout),
             ("window", self.window, ms(1000), minutes),
@@ -217,11 +217,11 @@ impl CircuitPolicy {
             ("stage_time", self.stage_time, Duration::ZERO, minutes),
             ("consecutive_open", self.consecutive_open, ms(10), hour),
         ] {
-            if value < least || value > most {
-                faults.push((field, format!("is {value:?}; must be {least:?} to {most:?}")));
+            if value < min || value > max {
+                faults.push((field, format!("is {value:?}; must be {min:?} to {max:?}")));
             }
         }
-        for (field, value, least, most) in [
+        for (field, value, min, max) in [
             ("run_at_low_rate", self.run_at_low_rate, 2, 1000),
             ("run_at_high_rate", self.run_at_high_rate, self.run_at_low_rate, 1000),
             ("min_outcomes", self.min_outcomes, 2, 1000),
@@ -234,17 +234,17 @@ impl CircuitPolicy {
             ("max_pending", self.max_pending, 64, 1_000_000),
             ("consecutive_failures", self.consecutive_failures, 1, 1000),
         ] {
-            if !(least..=most).contains(&value) {
-                faults.push((field, format!("is {value}; must be {least} to {most}")));
+            if !(min..=max).contains(&value) {
+                faults.push((field, format!("is {value}; must be {min} to {max}")));
             }
         }
-        for (field, value, most) in [
+        for (field, value, max) in [
             ("failure_share", self.failure_share, 1.0),
             ("failure_share_with_alternative", self.failure_share_with_alternative, self.failure_share),
             ("slow_share", self.slow_share, 1.0),
         ] {
-            if !(value > 0.0 && value <= most) {
-                faults.push((field, format!("is {value}; must be above 0, to {most}")));
+            if !(value > 0.0 && value <= max) {
+                faults.push((field, format!("is {value}; must be above 0, to {max}")));
             }
         }
         if !(0.0..=0.9).contains(&self.open_jitter) {

@@ -26,11 +26,11 @@ const GAVE_UP: Signal = Signal::Cancelled { after_slow_threshold: true };
 struct Bench {
     circuit: Circuit,
     now: Instant,
-    dice: f64,
+    rng: f64,
     alternative: bool,
-    said: Vec<Transition>,
+    transitions: Vec<TransitionKind>,
     /// The same, with what was known then.
-    moved: Vec<Moved>,
+    transition: Vec<Transition>,
 }
 
 impl Bench {
@@ -40,7 +40,14 @@ impl Bench {
 
     fn with(policy: CircuitPolicy) -> Self {
         let circuit = Circuit::new(Arc::new(policy));
-        Self { circuit, now: Instant::now(), dice: 0.5, alternative: false, said: Vec::new(), moved: Vec::new() }
+        Self {
+            circuit,
+            now: Instant::now(),
+            rng: 0.5,
+            alternative: false,
+            transitions: Vec::new(),
+            transition: Vec::new(),
+        }
     }
 
     /// A circuit that has just opened for one second, on fast failures.
@@ -62,14 +69,14 @@ impl Bench {
 
     fn pass(&mut self, ms: u64) {
         self.now += Duration::from_millis(ms);
-        let said = self.circuit.tick(self.now, self.dice, self.alternative);
-        self.hear(said);
+        let transitions = self.circuit.tick(self.now, self.rng, self.alternative);
+        self.hear(transitions);
     }
 
     fn try_admit(&mut self) -> Result<Permit, Reject> {
-        let permit = self.circuit.admit(self.now, self.dice);
-        let said = self.circuit.drain();
-        self.hear(said);
+        let permit = self.circuit.admit(self.now, self.rng);
+        let transitions = self.circuit.drain();
+        self.hear(transitions);
         permit
     }
 
@@ -78,20 +85,20 @@ impl Bench {
     }
 
     fn tell(&mut self, permit: &Permit, signal: Signal) {
-        let context = ReportContext { now: self.now, dice: self.dice, alternative_healthy: self.alternative };
-        let said = self.circuit.report(permit, signal, context);
-        self.hear(said);
+        let context = ReportContext { now: self.now, rng: self.rng, alternative_healthy: self.alternative };
+        let transitions = self.circuit.report(permit, signal, context);
+        self.hear(transitions);
     }
 
-    fn force(&mut self, forced: Forced) -> Vec<Transition> {
-        let said = self.circuit.force(forced, self.now);
-        self.hear(said.clone());
-        said.iter().map(|moved| moved.transition).collect()
+    fn force(&mut self, forced: Forced) -> Vec<TransitionKind> {
+        let transitions = self.circuit.force(forced, self.now);
+        self.hear(transitions.clone());
+        transitions.iter().map(|transition| transition.kind).collect()
     }
 
-    fn hear(&mut self, said: Vec<Moved>) {
-        self.said.extend(said.iter().map(|moved| moved.transition));
-        self.moved.extend(said);
+    fn hear(&mut self, transitions: Vec<Transition>) {
+        self.transitions.extend(transitions.iter().map(|transition| transition.kind));
+        self.transition.extend(transitions);
     }
 
     /// A call that is decided at once; nothing when it is not admitted.
@@ -121,23 +128,24 @@ impl Bench {
     }
 
     fn reason(&self) -> &'static str {
-        self.said
+        self.transitions
             .iter()
             .rev()
-            .find_map(|said| match said {
-                Transition::Opened { reason, .. } => Some(*reason),
-                Transition::HalfOpen | Transition::Recovering { .. } | Transition::Closed | Transition::Degraded(_) => {
-                    None
-                }
+            .find_map(|transitions| match transitions {
+                TransitionKind::Opened { reason, .. } => Some(*reason),
+                TransitionKind::HalfOpen
+                | TransitionKind::Recovering { .. }
+                | TransitionKind::Closed
+                | TransitionKind::Degraded(_) => None,
             })
             .unwrap_or("")
     }
 }
 
 /// Numbers that look random and are the same in every run.
-struct Dice(u64);
+struct TestRng(u64);
 
-impl Dice {
+impl TestRng {
     fn roll(&mut self) -> f64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut x = self.0;

@@ -21,7 +21,7 @@ pub enum Forced {
 
 /// A change that others want to know of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Transition {
+pub enum TransitionKind {
     /// The circuit opened; it is no longer called degraded.
     Opened {
         /// On what.
@@ -46,9 +46,9 @@ pub enum Transition {
 
 /// A change, and all that was known when it came about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Moved {
+pub struct Transition {
     /// What changed.
-    pub transition: Transition,
+    pub kind: TransitionKind,
     /// The generation that began; a later stage of recovery, or a degraded target, begins none.
     pub generation: u64,
     /// The state before it.

@@ -8,8 +8,8 @@ use std::collections::HashMap;
 use aho_corasick::{AhoCorasick, AhoCorasickKind, MatchKind};
 
 use super::{
-    phrase::{self, Part},
-    reading::Reading,
+    phrase::{self, PhrasePart},
+    reading::NormalizedText,
     rule::Rule,
 };
 use crate::domain::failure::Surface;
@@ -19,7 +19,7 @@ const MAX_PLACES: u32 = 64;
 
 /// The rules, compiled.
 #[derive(Debug)]
-pub(super) struct Engine {
+pub(super) struct RuleEngine {
     rules: Vec<Rule>,
     /// Finds the atoms; none if there is no rule with words.
     automaton: Option<AhoCorasick>,
@@ -33,7 +33,7 @@ pub(super) struct Engine {
 
 /// The circumstances that a phrase may require beside the text.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Scene<'a> {
+pub(super) struct RuleContext<'a> {
     pub provider: &'a str,
     pub surface: Surface,
     pub status: Option<u16>,
@@ -97,18 +97,18 @@ struct Hits {
 
 /// The atoms, while rules are compiled.
 #[derive(Debug, Default)]
-struct Vocabulary {
+struct AtomTable {
     ids: HashMap<String, usize>,
     patterns: Vec<String>,
     atoms: Vec<Atom>,
 }
 
-// === impl Engine ===
+// === impl RuleEngine ===
 
-impl Engine {
+impl RuleEngine {
     /// Compiles rules, of which an earlier one wins.
     pub(super) fn new(rules: Vec<Rule>) -> Self {
-        let mut vocabulary = Vocabulary::default();
+        let mut vocabulary = AtomTable::default();
         let mut alternatives: Vec<Alternative> = Vec::new();
         let mut numbered: HashMap<u32, Vec<usize>> = HashMap::new();
         for (index, rule) in rules.iter().enumerate() {
@@ -130,7 +130,7 @@ impl Engine {
                 });
             }
         }
-        let Vocabulary { patterns, mut atoms, .. } = vocabulary;
+        let AtomTable { patterns, mut atoms, .. } = vocabulary;
         set_triggers(&alternatives, &mut atoms);
         let automaton = AhoCorasick::builder()
             .kind(Some(AhoCorasickKind::ContiguousNFA))
@@ -142,7 +142,7 @@ impl Engine {
     }
 
     /// The first rule that holds, if any.
-    pub(super) fn find(&self, reading: &Reading, scene: &Scene<'_>) -> Option<Found<'_>> {
+    pub(super) fn find(&self, reading: &NormalizedText, scene: &RuleContext<'_>) -> Option<Found<'_>> {
         let hits = self.hits(&reading.text);
         let mut candidates: Vec<usize> =
             hits.seen.iter().flat_map(|atom| &self.atoms[*atom].triggers).copied().collect();
@@ -198,10 +198,10 @@ fn set_triggers(alternatives: &[Alternative], atoms: &mut [Atom]) {
     }
 }
 
-// === impl Vocabulary ===
+// === impl AtomTable ===
 
-impl Vocabulary {
-    fn link(&mut self, part: Part) -> Link {
+impl AtomTable {
+    fn link(&mut self, part: PhrasePart) -> Link {
         Link { any: self.atoms_of(&part.spellings), gap: part.gap, between: part.between }
     }
 
@@ -235,7 +235,7 @@ impl Alternative {
     }
 
     /// Where it stands, if all of it holds; `(0, 0)` for a numeric code.
-    fn span(&self, hits: &Hits, reading: &Reading, scene: &Scene<'_>) -> Option<(usize, usize)> {
+    fn span(&self, hits: &Hits, reading: &NormalizedText, scene: &RuleContext<'_>) -> Option<(usize, usize)> {
         let any = |atoms: &[usize]| atoms.iter().any(|atom| hits.has(*atom));
         let holds = self.links.iter().all(|link| any(&link.any))
             && self.with.iter().all(|group| any(group))

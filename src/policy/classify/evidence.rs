@@ -2,7 +2,7 @@
 //!
 //! Never counts a number as a status because of its size alone: a word, a bracket or the status's own phrase must say so.
 
-use super::reading::{HEAD, Number, Reading, ends_with_any, without_frames};
+use super::reading::{HEAD, NormalizedText, Number, ends_with_any, without_frames};
 use crate::{
     domain::failure::{ProviderError, Surface},
     policy::redact::redact,
@@ -13,7 +13,7 @@ const MAX_CODES: usize = 32;
 
 /// What numbers say.
 #[derive(Debug, Default)]
-pub(super) struct Evidence {
+pub(super) struct NumericEvidence {
     /// The answer's own status.
     pub outer_status: Option<u16>,
     /// The last, that is innermost, error status that the text states.
@@ -26,11 +26,11 @@ pub(super) struct Evidence {
     pub never_fits: bool,
 }
 
-// === impl Evidence ===
+// === impl NumericEvidence ===
 
-impl Evidence {
+impl NumericEvidence {
     /// Reads the numbers of a text.
-    pub(super) fn gather(error: &ProviderError, reading: &Reading) -> Self {
+    pub(super) fn gather(error: &ProviderError, reading: &NormalizedText) -> Self {
         let mut evidence = Self { outer_status: error.status, ..Self::default() };
         let (mut limit, mut first) = (None, None);
         for (index, number) in reading.numbers.iter().enumerate() {
@@ -142,7 +142,7 @@ const WINDOW: usize = 4096;
 
 /// The message for people: the response's own `message` where it has one, or a page's title; without frames of tracebacks
 /// and without the escapes of JSON, redacted and bounded.
-pub(super) fn message(error: &ProviderError, reading: &Reading, limit: usize) -> String {
+pub(super) fn message(error: &ProviderError, reading: &NormalizedText, limit: usize) -> String {
     let text = error.message.as_deref().or(error.body.as_deref()).unwrap_or_default();
     let window = &text[..text.floor_char_boundary(WINDOW)];
     let keyed = error.body.as_ref().and_then(|_| innermost_message(window));

@@ -19,7 +19,7 @@ const STEM: usize = 12;
 #[derive(Debug, Default)]
 pub(super) struct Phrase {
     /// Ordered parts.
-    pub chain: Vec<Part>,
+    pub chain: Vec<PhrasePart>,
     /// Groups of which one must stand anywhere.
     pub with: Vec<Vec<String>>,
     /// Groups of which none may stand anywhere.
@@ -38,7 +38,7 @@ pub(super) struct Phrase {
 
 /// One part: any of these spellings, at most `gap` bytes after the part before.
 #[derive(Debug)]
-pub(super) struct Part {
+pub(super) struct PhrasePart {
     pub spellings: Vec<String>,
     pub gap: usize,
     /// The only words that may stand in the gap; `None` for any.
@@ -76,7 +76,7 @@ fn phrase(text: &str) -> Phrase {
         for piece in split_top(positive, " .. ") {
             if phrase.whole_value {
                 // A value is compared as a whole, so it cannot be cut into pieces.
-                phrase.chain.push(Part { spellings: spread(piece.trim()), gap: NEAR, between: None });
+                phrase.chain.push(PhrasePart { spellings: spread(piece.trim()), gap: NEAR, between: None });
             } else {
                 phrase.chain.extend(pieces_of(piece.trim()));
             }
@@ -173,19 +173,19 @@ fn unfold(text: &str) -> Vec<String> {
 }
 
 /// Writes a part out, or cuts it into pieces when it has many spellings or an open stem inside.
-fn pieces_of(part: &str) -> Vec<Part> {
+fn pieces_of(part: &str) -> Vec<PhrasePart> {
     if spellings(part) <= WRITTEN_OUT && !spread(part).iter().any(|words| words.contains("* ")) {
-        return vec![Part { spellings: spread(part), gap: NEAR, between: None }];
+        return vec![PhrasePart { spellings: spread(part), gap: NEAR, between: None }];
     }
-    let mut pieces: Vec<Part> = Vec::new();
+    let mut pieces: Vec<PhrasePart> = Vec::new();
     let mut between: Vec<String> = Vec::new();
     let mut piece = |words: Vec<String>, between: &mut Vec<String>| {
         let between = std::mem::take(between);
         pieces.push(if pieces.is_empty() {
-            Part { spellings: words, gap: NEAR, between: None }
+            PhrasePart { spellings: words, gap: NEAR, between: None }
         } else {
             let gap = STEM + if between.is_empty() { 0 } else { OPTIONAL };
-            Part { spellings: words, gap, between: Some(between) }
+            PhrasePart { spellings: words, gap, between: Some(between) }
         });
     };
     let mut rest = part;

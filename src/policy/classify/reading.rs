@@ -44,7 +44,7 @@ pub(super) struct Number {
 
 /// A text in the one spelling that rules are written in.
 #[derive(Debug, Default)]
-pub(super) struct Reading {
+pub(super) struct NormalizedText {
     /// Lower case, single spaces, beginning and ending with a space.
     pub text: String,
     /// The numbers in it, in order.
@@ -53,7 +53,7 @@ pub(super) struct Reading {
     pub values: Vec<(usize, usize)>,
     /// Bytes of frames of tracebacks that were left out.
     pub left_out: usize,
-    open: Option<Open>,
+    open: Option<OpenKey>,
     /// Whether the last letter was of a script without spaces.
     wide: bool,
     /// Whether it is a page of HTML.
@@ -64,14 +64,14 @@ pub(super) struct Reading {
 
 /// A keyed value that is being read.
 #[derive(Debug, Clone, Copy)]
-struct Open {
+struct OpenKey {
     from: usize,
     quoted: bool,
 }
 
-// === impl Reading ===
+// === impl NormalizedText ===
 
-impl Reading {
+impl NormalizedText {
     /// Reads a source of any length; only its head and tail are looked at.
     pub(super) fn add(&mut self, source: &str) {
         self.gap();
@@ -92,7 +92,7 @@ impl Reading {
     /// Adds a code found outside the text (a header), as a keyed value.
     pub(super) fn add_code(&mut self, code: &str) {
         self.add("code");
-        self.open = Some(Open { from: self.text.len(), quoted: true });
+        self.open = Some(OpenKey { from: self.text.len(), quoted: true });
         self.read(&code[..code.floor_char_boundary(HEAD)], 0);
         self.gap();
     }
@@ -206,13 +206,13 @@ impl Reading {
         let Some(first) = bytes.get(i) else { return i };
         if ends_with_any(&self.text, CODE_KEYS) {
             if first.is_ascii_alphabetic() && self.open.is_none() {
-                self.open = Some(Open { from: self.text.len(), quoted: matches!(bytes[i - 1], b'"' | b'\'') });
+                self.open = Some(OpenKey { from: self.text.len(), quoted: matches!(bytes[i - 1], b'"' | b'\'') });
             }
         } else if ends_with_any(&self.text, ECHO_KEYS) {
             match echo::of(bytes, i, !self.unclosed) {
                 Echo::Ends(end) => return end,
                 // Searched for once.
-                Echo::Open => self.unclosed = true,
+                Echo::OpenKey => self.unclosed = true,
                 Echo::Other => {}
             }
         }

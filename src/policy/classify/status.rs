@@ -3,16 +3,16 @@
 //! A code nobody defines stays unknown below 500 and is a server error from 500 on, as RFC 9110 §15 reads it.
 
 use super::{
-    evidence::Evidence,
+    evidence::NumericEvidence,
     rule::{Rule, Yields},
 };
 use crate::domain::failure::{FailureClass as C, InvalidRequestDetail as D, TransportFault as F};
 
 /// A status's answer: class, detail, and whether a retry helps where that differs from the class.
-pub(super) type Answer = (C, Option<D>, Option<bool>);
+pub(super) type StatusVerdict = (C, Option<D>, Option<bool>);
 
 /// The answer of a bare HTTP status; `None` for one that says nothing.
-pub(super) const fn http(status: u16) -> Option<Answer> {
+pub(super) const fn http(status: u16) -> Option<StatusVerdict> {
     Some(match status {
         400 | 406 | 411 | 412 | 416 | 417 | 428 | 431 | 463 | 494 => (C::InvalidRequest, Some(D::Other), None),
         415 | 501 => (C::InvalidRequest, Some(D::UnsupportedParameter), None),
@@ -44,7 +44,7 @@ pub(super) const fn http(status: u16) -> Option<Answer> {
 
 /// Whether a status says more than the rule that held: a rule may yield to it, and talk of the connection yields to a refusal
 /// that came over it.
-pub(super) fn outweighs(rule: &Rule, evidence: &Evidence) -> bool {
+pub(super) fn outweighs(rule: &Rule, evidence: &NumericEvidence) -> bool {
     let Some(status) = evidence.status() else { return false };
     let stated = evidence.inner_status;
     match rule.yields_to_status {
@@ -61,7 +61,7 @@ pub(super) const fn is_telling(status: u16) -> bool {
 }
 
 /// The answer of a bare gRPC code.
-pub(super) const fn grpc(code: i32) -> Option<Answer> {
+pub(super) const fn grpc(code: i32) -> Option<StatusVerdict> {
     Some(match code {
         1 => (C::Cancelled, None, None),
         3 | 9 | 11 => (C::InvalidRequest, Some(D::Other), None),

@@ -263,7 +263,7 @@ fn an_apostrophe_joins_only_the_one_letter_that_ends_a_word() {
         ("l\u{2019}h\u{f4}te d\u{2019}acc\u{e8}s", " l h\u{f4}te d acc\u{e8}s "),
         ("'quoted' and \u{2018}quoted\u{2019} too", " quoted and quoted too "),
     ] {
-        let mut reading = Reading::default();
+        let mut reading = NormalizedText::default();
         reading.add(text);
         assert_eq!(reading.text, read, "{text}");
     }
@@ -292,7 +292,7 @@ fn every_rule_can_be_read_and_is_in_the_spelling_of_a_reading() {
             let chained = phrase.chain.iter().flat_map(|link| &link.spellings);
             for words in chained.chain(phrase.with.iter().flatten()).chain(phrase.without.iter().flatten()) {
                 let plain = words.trim_end_matches('*');
-                let mut reading = Reading::default();
+                let mut reading = NormalizedText::default();
                 reading.add(plain);
                 let read = reading.text.trim();
                 if read != plain && !plain.contains(['#', '0']) && !ends_numbered(plain) {

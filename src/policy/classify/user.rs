@@ -10,7 +10,7 @@ use regex::{Regex, RegexBuilder};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Judgement, evidence::Evidence, reading::Reading};
+use super::{Judgement, evidence::NumericEvidence, reading::NormalizedText};
 use crate::domain::{
     failure::{FailureClass, InvalidRequestDetail, ProviderError, Wait, WaitSource},
     units,
@@ -178,7 +178,12 @@ impl UserRules {
     }
 
     /// The first rule that holds.
-    pub(super) fn find(&self, error: &ProviderError, reading: &Reading, evidence: &Evidence) -> Option<UserFound> {
+    pub(super) fn find(
+        &self,
+        error: &ProviderError,
+        reading: &NormalizedText,
+        evidence: &NumericEvidence,
+    ) -> Option<UserFound> {
         let compiled = self.rules.iter().find(|rule| rule.holds(error, reading, evidence))?;
         let rule = &compiled.rule;
         Some(UserFound {
@@ -198,7 +203,7 @@ impl UserRules {
 // === impl Compiled ===
 
 impl Compiled {
-    fn holds(&self, error: &ProviderError, reading: &Reading, evidence: &Evidence) -> bool {
+    fn holds(&self, error: &ProviderError, reading: &NormalizedText, evidence: &NumericEvidence) -> bool {
         let when = &self.rule.when;
         let value =
             |spelling: &String| reading.values.iter().any(|(from, to)| reading.text[*from..*to] == spelling[..]);
@@ -218,7 +223,7 @@ impl Compiled {
 
 /// A code in the spelling of readings.
 fn spelling(code: &str) -> String {
-    let mut reading = Reading::default();
+    let mut reading = NormalizedText::default();
     reading.add(code);
     reading.text.trim().to_owned()
 }

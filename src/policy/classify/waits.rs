@@ -15,14 +15,19 @@ mod length;
 mod text;
 
 use self::length::duration;
-use super::reading::Reading;
+use super::reading::NormalizedText;
 use crate::domain::failure::{FailureClass, ProviderError, Wait, WaitSource};
 
 /// The longest wait that is believed: a month.
 const LONGEST: Duration = Duration::from_hours(31 * 24);
 
 /// The stated wait, if any.
-pub(super) fn stated(error: &ProviderError, reading: &Reading, class: FailureClass, now: Timestamp) -> Option<Wait> {
+pub(super) fn stated(
+    error: &ProviderError,
+    reading: &NormalizedText,
+    class: FailureClass,
+    now: Timestamp,
+) -> Option<Wait> {
     let from_header = header(error, now).or_else(|| match class {
         FailureClass::RateLimited | FailureClass::QuotaExceeded => window(error, now),
         _ => None,

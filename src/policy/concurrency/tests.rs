@@ -9,7 +9,7 @@ fn starting_at(start: u32) -> Limiter {
 
 /// An attempt that began now is told at once that it is too much.
 fn told(limiter: &mut Limiter, now: Instant, p50: Duration, in_flight: u32) {
-    limiter.on_back_pressure(now, p50, PushBack { began: now, in_flight });
+    limiter.on_back_pressure(now, p50, OverloadSignal { began: now, in_flight });
 }
 
 #[test]
@@ -143,7 +143,7 @@ fn a_limit_of_which_less_than_half_is_used_is_not_what_the_target_speaks_of() {
 fn what_began_before_the_last_decrease_says_nothing_however_late_it_is_said() {
     let (start, p50) = (Instant::now(), Duration::from_secs(1));
     let mut limiter = starting_at(100);
-    let refused = |began: Instant| PushBack { began, in_flight: 100 };
+    let refused = |began: Instant| OverloadSignal { began, in_flight: 100 };
     limiter.on_back_pressure(start + Duration::from_secs(4), p50, refused(start));
     assert_eq!(limiter.limit(), 70);
     for step in 0..50 {
@@ -161,7 +161,7 @@ fn what_began_before_an_outage_says_nothing_after_it() {
     let mut limiter = starting_at(16);
     let late = start + Duration::from_secs(4);
     limiter.on_outage(late, true);
-    let silent = PushBack { began: start, in_flight: 100 };
+    let silent = OverloadSignal { began: start, in_flight: 100 };
     limiter.on_back_pressure(late, Duration::from_secs(1), silent);
     limiter.on_success(start, true);
     assert_eq!(limiter.limit(), 16);

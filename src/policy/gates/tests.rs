@@ -26,10 +26,10 @@ fn secs(seconds: u64) -> Duration {
 
 #[test]
 fn a_stated_wait_is_kept_and_up_to_a_fifth_is_added() {
-    for (dice, reopens_in) in [(0.0, 20_000), (0.5, 22_000), (1.0, 24_000)] {
+    for (rng, reopens_in) in [(0.0, 20_000), (0.5, 22_000), (1.0, 24_000)] {
         let (mut gate, now) = gate(GateKind::Rate);
         let reopens_in = Duration::from_millis(reopens_in);
-        let change = gate.close(now, &failed(Some(secs(20)), FailureClass::RateLimited), TOOK, dice);
+        let change = gate.close(now, &failed(Some(secs(20)), FailureClass::RateLimited), TOOK, rng);
         assert_eq!(change, Some(GateChange::Closed { reopens_in }));
         assert_eq!(gate.peek(now), Err(reopens_in));
         assert_eq!(gate.admit(now + reopens_in - Duration::from_millis(1), false), Err(Duration::from_millis(1)));
@@ -227,8 +227,8 @@ fn other_settings_hold_from_the_next_close_on() {
 
 #[test]
 fn the_bounds_of_every_setting_are_allowed() {
-    let (least, hour) = (Duration::from_millis(10), secs(3600));
-    for (rate_wait, others, jitter) in [(least, secs(1), 0.0), (secs(300), hour, 1.0)] {
+    let (min, hour) = (Duration::from_millis(10), secs(3600));
+    for (rate_wait, others, jitter) in [(min, secs(1), 0.0), (secs(300), hour, 1.0)] {
         let policy =
             GatePolicy { rate_wait, rate_wait_max: others, probe_interval: others, jitter, ..GatePolicy::default() };
         assert_eq!(policy.validate(), []);
@@ -260,13 +260,13 @@ proptest! {
         let (mut gate, mut now) = gate(GateKind::Credential);
         gate.close(now, &failed(None, FailureClass::Authentication), TOOK, 0.0);
         let mut last = now;
-        for (gap_ms, refused, dice) in asks {
+        for (gap_ms, refused, rng) in asks {
             now += Duration::from_millis(gap_ms);
             if gate.admit(now, false).is_ok() {
                 prop_assert!(now - last >= secs(60));
                 last = now;
                 if refused {
-                    gate.close(now, &failed(None, FailureClass::Authentication), TOOK, dice);
+                    gate.close(now, &failed(None, FailureClass::Authentication), TOOK, rng);
                 }
             }
         }

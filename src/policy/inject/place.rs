@@ -9,11 +9,11 @@ use crate::domain::{
     target::{Capabilities, Dialect, Target},
 };
 
-use super::{ErrorWords, Vehicle};
+use super::{ErrorWords, NotePosition};
 
 /// How a history ends, as far as placement cares.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Tail {
+enum HistoryEnd {
     /// No turn at all, or standing instructions only.
     Nothing,
     /// Instructions after a turn.
@@ -35,82 +35,88 @@ enum Tail {
 ///
 /// # Errors
 /// Why there is no legal place.
-pub(super) fn choose(messages: &[Message], target: &Target, error: ErrorWords) -> Result<Vehicle, &'static str> {
+pub(super) fn choose(messages: &[Message], target: &Target, error: ErrorWords) -> Result<NotePosition, &'static str> {
     let able = &match error {
         ErrorWords::Phrase => target.capabilities.clone(),
         ErrorWords::Message => Capabilities { tail_system_message: false, ..target.capabilities.clone() },
     };
     let tail = tail(messages);
     match tail {
-        Tail::Nothing => return Err("the conversation holds no turn yet"),
-        Tail::BareReasoning => return Err("the conversation ends in reasoning without what it led to"),
+        HistoryEnd::Nothing => return Err("the conversation holds no turn yet"),
+        HistoryEnd::BareReasoning => return Err("the conversation ends in reasoning without what it led to"),
         // Templates that refuse a user turn after tool results refuse any turn there, in every dialect.
-        Tail::Tools { .. } if !able.user_after_tool => return Ok(Vehicle::ToolResult),
-        Tail::Instructions | Tail::User | Tail::Assistant | Tail::Tools { .. } => {}
+        HistoryEnd::Tools { .. } if !able.user_after_tool => return Ok(NotePosition::ToolResult),
+        HistoryEnd::Instructions | HistoryEnd::User | HistoryEnd::Assistant | HistoryEnd::Tools { .. } => {}
     }
     match target.dialect {
         Dialect::OpenaiChat | Dialect::Scripted => Ok(match tail {
-            Tail::Tools { failed: true } => Vehicle::ToolResult,
+            HistoryEnd::Tools { failed: true } => NotePosition::ToolResult,
             _ => openai_message(tail, instructions(able), able)?,
         }),
-        Dialect::OpenaiResponses => openai_message(tail, Vehicle::DeveloperMessage, able),
+        Dialect::OpenaiResponses => openai_message(tail, NotePosition::DeveloperMessage, able),
         Dialect::Anthropic => match tail {
-            Tail::User if able.tail_system_message => Ok(Vehicle::SystemMessage),
-            _ => block(tail, Vehicle::AfterToolResults),
+            HistoryEnd::User if able.tail_system_message => Ok(NotePosition::SystemMessage),
+            _ => block(tail, NotePosition::AfterToolResults),
         },
-        Dialect::Bedrock => block(tail, Vehicle::AfterToolResults),
+        Dialect::Bedrock => block(tail, NotePosition::AfterToolResults),
         // The number of responses must equal that of calls, and a text between them is refused by some models.
-        Dialect::Gemini => block(tail, Vehicle::ToolResult),
+        Dialect::Gemini => block(tail, NotePosition::ToolResult),
     }
 }
 
 /// Dialects with a message for instructions: it goes last, whatever comes before.
-fn openai_message(tail: Tail, instructions: Vehicle, able: &Capabilities) -> Result<Vehicle, &'static str> {
+fn openai_message(
+    tail: HistoryEnd,
+    instructions: NotePosition,
+    able: &Capabilities,
+) -> Result<NotePosition, &'static str> {
     if able.tail_system_message {
         return Ok(instructions);
     }
     match tail {
-        Tail::Instructions => Err("the conversation ends in instructions, and the target takes none there"),
+        HistoryEnd::Instructions => Err("the conversation ends in instructions, and the target takes none there"),
         // A strict template wants roles to alternate.
-        Tail::User if !able.user_after_tool => Ok(Vehicle::UserTextBlock),
-        Tail::Nothing | Tail::BareReasoning | Tail::User | Tail::Assistant | Tail::Tools { .. } => {
-            Ok(Vehicle::UserMessage)
-        }
+        HistoryEnd::User if !able.user_after_tool => Ok(NotePosition::UserTextBlock),
+        HistoryEnd::Nothing
+        | HistoryEnd::BareReasoning
+        | HistoryEnd::User
+        | HistoryEnd::Assistant
+        | HistoryEnd::Tools { .. } => Ok(NotePosition::UserMessage),
     }
 }
 
 /// Dialects whose turns alternate and hold blocks.
-const fn block(tail: Tail, after_tools: Vehicle) -> Result<Vehicle, &'static str> {
+const fn block(tail: HistoryEnd, after_tools: NotePosition) -> Result<NotePosition, &'static str> {
     match tail {
-        Tail::User => Ok(Vehicle::UserTextBlock),
-        Tail::Assistant => Ok(Vehicle::UserMessage),
-        Tail::Tools { .. } => Ok(after_tools),
-        Tail::Nothing | Tail::BareReasoning | Tail::Instructions => {
+        HistoryEnd::User => Ok(NotePosition::UserTextBlock),
+        HistoryEnd::Assistant => Ok(NotePosition::UserMessage),
+        HistoryEnd::Tools { .. } => Ok(after_tools),
+        HistoryEnd::Nothing | HistoryEnd::BareReasoning | HistoryEnd::Instructions => {
             Err("the conversation ends in instructions, where the dialect takes no note")
         }
     }
 }
 
 /// `OpenAI`'s own models know developers; the many servers that speak its dialect know only system messages.
-const fn instructions(able: &Capabilities) -> Vehicle {
-    if able.developer_role { Vehicle::DeveloperMessage } else { Vehicle::SystemMessage }
+const fn instructions(able: &Capabilities) -> NotePosition {
+    if able.developer_role { NotePosition::DeveloperMessage } else { NotePosition::SystemMessage }
 }
 
-fn tail(messages: &[Message]) -> Tail {
+fn tail(messages: &[Message]) -> HistoryEnd {
     let is_instructions = |message: &Message| matches!(message.role, Role::System | Role::Developer);
-    let Some(last) = messages.last() else { return Tail::Nothing };
+    let Some(last) = messages.last() else { return HistoryEnd::Nothing };
     if messages.iter().all(is_instructions) {
-        return Tail::Nothing;
+        return HistoryEnd::Nothing;
     }
     match last.role {
-        Role::System | Role::Developer => Tail::Instructions,
-        Role::Assistant if matches!(last.parts.last(), Some(Part::Reasoning(_))) => Tail::BareReasoning,
-        Role::Assistant => Tail::Assistant,
+        Role::System | Role::Developer => HistoryEnd::Instructions,
+        Role::Assistant if matches!(last.parts.last(), Some(Part::Reasoning(_))) => HistoryEnd::BareReasoning,
+        Role::Assistant => HistoryEnd::Assistant,
         // Results that a caller put into a user turn, with nothing after them, are results.
-        Role::User if !matches!(last.parts.last(), Some(Part::ToolResult(_))) => Tail::User,
+        Role::User if !matches!(last.parts.last(), Some(Part::ToolResult(_))) => HistoryEnd::User,
         Role::User | Role::Tool => {
             let failed = messages[tools_start(messages)..].iter().flat_map(|message| &message.parts).any(is_failed);
-            Tail::Tools { failed }
+            HistoryEnd::Tools { failed }
         }
     }
 }
@@ -127,17 +133,17 @@ const fn is_failed(part: &Part) -> bool {
 }
 
 /// Puts the note into the messages by the vehicle that `choose` named; the excerpt only where it is a tool's result.
-pub(super) fn put(messages: &mut Vec<Message>, vehicle: Vehicle, note: &str, excerpt: Option<&str>) {
+pub(super) fn put(messages: &mut Vec<Message>, vehicle: NotePosition, note: &str, excerpt: Option<&str>) {
     match vehicle {
-        Vehicle::DeveloperMessage => messages.push(Message::text(Role::Developer, note)),
-        Vehicle::SystemMessage => messages.push(Message::text(Role::System, note)),
-        Vehicle::UserMessage | Vehicle::AfterToolResults => messages.push(Message::text(Role::User, note)),
-        Vehicle::UserTextBlock => {
+        NotePosition::DeveloperMessage => messages.push(Message::text(Role::Developer, note)),
+        NotePosition::SystemMessage => messages.push(Message::text(Role::System, note)),
+        NotePosition::UserMessage | NotePosition::AfterToolResults => messages.push(Message::text(Role::User, note)),
+        NotePosition::UserTextBlock => {
             if let Some(last) = messages.last_mut() {
                 last.parts.push(Part::Text(note.to_owned()));
             }
         }
-        Vehicle::ToolResult => {
+        NotePosition::ToolResult => {
             let start = tools_start(messages);
             let mut results: Vec<&mut ToolResult> = messages[start..]
                 .iter_mut()

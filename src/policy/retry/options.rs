@@ -5,7 +5,8 @@ use std::{cmp::Reverse, time::Duration};
 use tokio::time::Instant;
 
 use super::{
-    Availability, Candidate, Cost, Counter, Decision, Pace, Relayed, Remedies, RetryPolicy, Situation, StopReason,
+    Availability, BackoffKind, Candidate, Cost, Counter, Decision, RecoveryOptions, Relayed, RetryPolicy, Situation,
+    StopReason,
 };
 use crate::domain::{
     failure::{Failure, FailureClass, TransportFault, Wait, WaitSource},
@@ -28,7 +29,7 @@ const REFUSAL_CAP: Duration = Duration::from_secs(1);
 
 /// The dice of one decision.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Throws {
+pub(super) struct JitterSamples {
     /// For the wait on the same target.
     pub(super) wait: f64,
     /// For the spread before another one.
@@ -37,7 +38,7 @@ pub(super) struct Throws {
 
 /// One target that could be asked.
 #[derive(Debug)]
-struct Possibility<'a> {
+struct RecoveryOption<'a> {
     candidate: &'a Candidate,
     same: bool,
     /// Its own wait, spread included, whether or not it is available before.
@@ -54,20 +55,21 @@ struct Possibility<'a> {
 pub(super) fn decide(
     policy: &RetryPolicy,
     situation: &Situation<'_>,
-    remedies: Option<&Remedies>,
-    throws: Throws,
+    recovery_options: Option<&RecoveryOptions>,
+    samples: JitterSamples,
 ) -> Decision {
     let options: Vec<_> = situation
         .candidates
         .iter()
-        .filter_map(|candidate| option(policy, situation, remedies, candidate, throws))
+        .filter_map(|candidate| option(policy, situation, recovery_options, candidate, samples))
         .collect();
-    let stay = if stays(policy, situation, remedies) { policy.stay } else { Duration::ZERO };
+    let prefer_same_target =
+        if stays(policy, situation, recovery_options) { policy.prefer_same_target } else { Duration::ZERO };
     let best = options
         .iter()
         .enumerate()
         .filter(|(_, option)| fits(policy, situation, option))
-        .min_by_key(|(index, option)| rank(situation, remedies, option, stay, *index));
+        .min_by_key(|(index, option)| rank(situation, recovery_options, option, prefer_same_target, *index));
     match best {
         Some((_, option)) if option.parked => Decision::Park {
             until: option.at,
@@ -78,7 +80,7 @@ pub(super) fn decide(
             wait: option.wait,
             strategy: strategy(situation, option),
             target_hint: Some(option.candidate.target.clone()),
-            cost: cost(situation, remedies),
+            cost: cost(situation, recovery_options),
         },
         None => Decision::Stop(why_none(policy, situation, &options)),
     }
@@ -87,32 +89,33 @@ pub(super) fn decide(
 fn option<'a>(
     policy: &RetryPolicy,
     situation: &Situation<'_>,
-    remedies: Option<&Remedies>,
+    recovery_options: Option<&RecoveryOptions>,
     candidate: &'a Candidate,
-    throws: Throws,
-) -> Option<Possibility<'a>> {
+    samples: JitterSamples,
+) -> Option<RecoveryOption<'a>> {
     let same = situation.cause_target() == Some(&candidate.target);
     let refused = situation.failure.class.is_local_refusal() && situation.last_target() == Some(&candidate.target);
-    if candidate.ruled_out || remedies.is_some_and(|remedies| !remedies.admits(candidate, same)) {
+    if candidate.ruled_out || recovery_options.is_some_and(|recovery_options| !recovery_options.admits(candidate, same))
+    {
         return None;
     }
     if refused && situation.failure.class == FailureClass::BudgetEmpty {
         return None;
     }
     let available = candidate.availability.ready_at(situation.now)?;
-    let (mut wait, spread, longest) = match (situation.cause(), remedies) {
-        (Some(failure), Some(remedies)) if same => {
-            let wait = |throw| wait_on_same(policy, situation, failure, remedies, candidate, throw);
-            (wait(throws.wait), Duration::ZERO, wait(1.0).duration)
+    let (mut wait, spread, longest) = match (situation.cause(), recovery_options) {
+        (Some(failure), Some(recovery_options)) if same => {
+            let wait = |sample| wait_on_same(policy, situation, failure, recovery_options, candidate, sample);
+            (wait(samples.wait), Duration::ZERO, wait(1.0).duration)
         }
         // It failed before in this invocation: it gets the wait that it would have got then.
         (Some(_), Some(_)) if candidate.attempts > 0 => {
-            let wait = backoff(policy, situation, candidate, &policy.backoff, throws.wait);
+            let wait = backoff(policy, situation, candidate, &policy.backoff, samples.wait);
             (own(wait), Duration::ZERO, wait)
         }
         _ => {
-            let wait = last_wait(policy, situation, candidate, throws.wait).unwrap_or_default();
-            (own(wait), policy.fallback_wait_max.mul_f64(throws.spread), wait)
+            let wait = last_wait(policy, situation, candidate, samples.wait).unwrap_or_default();
+            (own(wait), policy.fallback_wait_max.mul_f64(samples.spread), wait)
         }
     };
     wait.duration += refusal_wait(situation, refused);
@@ -124,10 +127,10 @@ fn option<'a>(
         // A gate that closed for a stated wait spreads it by its own dice; both say the same.
         let agrees = same && wait.source != WaitSource::Backoff && available <= situation.now + longest;
         parked = !agrees || candidate.in_line;
-        at = if agrees { available } else { available + policy.park.spread.mul_f64(throws.spread) };
+        at = if agrees { available } else { available + policy.park.spread.mul_f64(samples.spread) };
         wait.duration = at.saturating_duration_since(situation.now);
     }
-    Some(Possibility { candidate, same, wait, ready, at, parked })
+    Some(RecoveryOption { candidate, same, wait, ready, at, parked })
 }
 
 /// What refusals in a row add to a wait: at once for the target that refused, for all once each has had its turn.
@@ -141,36 +144,38 @@ fn wait_on_same(
     policy: &RetryPolicy,
     situation: &Situation<'_>,
     failure: &Failure,
-    remedies: &Remedies,
+    recovery_options: &RecoveryOptions,
     candidate: &Candidate,
-    throw: f64,
+    sample: f64,
 ) -> Wait {
     let stated = failure.retry_after.filter(|wait| !wait.duration.is_zero());
     let retry = candidate.attempts.max(1);
     let stated = stated.map(|stated| {
-        let least = stated.duration.min(policy.wait_cap);
+        let min = stated.duration.min(policy.wait_cap);
         // The line spreads those who wait in it.
-        let spread = least.mul_f64(STATED_SPREAD_SHARE).max(STATED_SPREAD_MIN);
+        let spread = min.mul_f64(STATED_SPREAD_SHARE).max(STATED_SPREAD_MIN);
         let spread = if candidate.in_line { Duration::ZERO } else { spread };
-        Wait { duration: least + spread.mul_f64(throw), source: stated.source }
+        Wait { duration: min + spread.mul_f64(sample), source: stated.source }
     });
-    if policy.uniform_waits && remedies.pace != Pace::AtOnce {
-        let wait = own(policy.backoff.wait(retry, situation.previous_wait, throw));
+    if policy.uniform_waits && recovery_options.pace != BackoffKind::AtOnce {
+        let wait = own(policy.backoff.wait(retry, situation.previous_wait, sample));
         return stated.filter(|stated| stated.duration > wait.duration).unwrap_or(wait);
     }
-    match (remedies.pace, stated) {
-        (Pace::AtOnce, _) => own(Duration::ZERO),
+    match (recovery_options.pace, stated) {
+        (BackoffKind::AtOnce, _) => own(Duration::ZERO),
         // Its silence was wait enough.
-        (Pace::Backoff, None) if is_silence(failure) => own(policy.fallback_wait_max.mul_f64(throw)),
-        (Pace::Backoff | Pace::Throttle, Some(stated)) => {
-            match last_wait(policy, situation, candidate, throw).filter(|_| situation.candidates.len() > 1) {
+        (BackoffKind::Backoff, None) if is_silence(failure) => own(policy.fallback_wait_max.mul_f64(sample)),
+        (BackoffKind::Backoff | BackoffKind::Throttle, Some(stated)) => {
+            match last_wait(policy, situation, candidate, sample).filter(|_| situation.candidates.len() > 1) {
                 Some(last) => own(last.max(stated.duration)),
                 None => stated,
             }
         }
-        (Pace::Backoff | Pace::Throttle, None) if free_of_charge(situation, failure) => own(Duration::ZERO),
-        (Pace::Backoff, None) => own(backoff(policy, situation, candidate, &policy.backoff, throw)),
-        (Pace::Throttle, None) => own(backoff(policy, situation, candidate, &policy.throttle_backoff, throw)),
+        (BackoffKind::Backoff | BackoffKind::Throttle, None) if free_of_charge(situation, failure) => {
+            own(Duration::ZERO)
+        }
+        (BackoffKind::Backoff, None) => own(backoff(policy, situation, candidate, &policy.backoff, sample)),
+        (BackoffKind::Throttle, None) => own(backoff(policy, situation, candidate, &policy.throttle_backoff, sample)),
     }
 }
 
@@ -181,15 +186,15 @@ fn backoff(
     situation: &Situation<'_>,
     candidate: &Candidate,
     backoff: &Backoff,
-    throw: f64,
+    sample: f64,
 ) -> Duration {
-    let wait = backoff.wait(candidate.attempts.max(1), situation.previous_wait, throw);
+    let wait = backoff.wait(candidate.attempts.max(1), situation.previous_wait, sample);
     if policy.uniform_waits {
         return wait;
     }
     // Its limit is not mended by trying sooner.
     let limited = situation.cause().is_some_and(|failure| failure.class == FailureClass::RateLimited);
-    match last_wait(policy, situation, candidate, throw) {
+    match last_wait(policy, situation, candidate, sample) {
         _ if limited && situation.candidates.len() == 1 => wait,
         Some(last) => last.min(backoff.cap).max(wait),
         None if limited => wait,
@@ -201,7 +206,7 @@ fn backoff(
 
 /// The wait before the last attempt, where every target failed and the failures are no chance: as long as one alone
 /// would have been waited for, or what the deadline leaves.
-fn last_wait(policy: &RetryPolicy, situation: &Situation<'_>, candidate: &Candidate, throw: f64) -> Option<Duration> {
+fn last_wait(policy: &RetryPolicy, situation: &Situation<'_>, candidate: &Candidate, sample: f64) -> Option<Duration> {
     // Who stayed with a target spent the attempt that would have shown whether another one is well.
     let stayed = situation.candidates.iter().any(|one| one.attempts > 1);
     // One that is closed failed others just before.
@@ -216,7 +221,7 @@ fn last_wait(policy: &RetryPolicy, situation: &Situation<'_>, candidate: &Candid
         return None;
     }
     let share = if policy.backoff.jitter == Jitter::None { 0.0 } else { policy.backoff.jitter_share };
-    let long = policy.backoff.base.mul_f64(LAST_WAIT * (1.0 + share * throw));
+    let long = policy.backoff.base.mul_f64(LAST_WAIT * (1.0 + share * sample));
     let left = situation.deadline.saturating_duration_since(situation.now).saturating_sub(room(policy, candidate));
     Some(long.min(policy.backoff.cap).min(left))
 }
@@ -236,7 +241,7 @@ fn own(duration: Duration) -> Wait {
 }
 
 /// Whether the attempt would start, and its first token could come, before the deadline.
-fn fits(policy: &RetryPolicy, situation: &Situation<'_>, option: &Possibility<'_>) -> bool {
+fn fits(policy: &RetryPolicy, situation: &Situation<'_>, option: &RecoveryOption<'_>) -> bool {
     // After a refusal, to wait for a target that is closed is to park for it, however short the wait.
     let closed = option.candidate.availability != Availability::Now && situation.failure.class.is_local_refusal();
     let parks = !(option.parked || closed)
@@ -253,16 +258,16 @@ fn room(policy: &RetryPolicy, candidate: &Candidate) -> Duration {
 /// healthy, then the same target (its caches are warm), then the route's order.
 fn rank(
     situation: &Situation<'_>,
-    remedies: Option<&Remedies>,
-    option: &Possibility<'_>,
-    stay: Duration,
+    recovery_options: Option<&RecoveryOptions>,
+    option: &RecoveryOption<'_>,
+    prefer_same_target: Duration,
     index: usize,
 ) -> impl Ord + use<> {
     let repeats = situation.relayed == Relayed::AppendOnly && option.same && !option.parked;
-    let other_first = remedies.is_some_and(|remedies| remedies.other_first);
+    let other_first = recovery_options.is_some_and(|recovery_options| recovery_options.other_first);
     let free_other = !option.same && !option.parked;
     let worn = option.candidate.attempts > 1;
-    let ready = if option.same { option.ready } else { option.ready + stay };
+    let ready = if option.same { option.ready } else { option.ready + prefer_same_target };
     (
         !repeats,
         option.candidate.failed_silent,
@@ -277,8 +282,10 @@ fn rank(
 
 /// Whether the target that failed deserves a second chance before another one is asked: only once, only where time
 /// mends what happened, where nobody else met the same just before, and where retries are left for every other target.
-fn stays(policy: &RetryPolicy, situation: &Situation<'_>, remedies: Option<&Remedies>) -> bool {
-    let Some(failure) = situation.cause().filter(|_| remedies.is_some_and(|remedies| !remedies.other_first)) else {
+fn stays(policy: &RetryPolicy, situation: &Situation<'_>, recovery_options: Option<&RecoveryOptions>) -> bool {
+    let Some(failure) =
+        situation.cause().filter(|_| recovery_options.is_some_and(|recovery_options| !recovery_options.other_first))
+    else {
         return false;
     };
     let others = situation.candidates.iter().filter(|one| one.attempts == 0 && !one.ruled_out).count();
@@ -295,7 +302,7 @@ fn stays(policy: &RetryPolicy, situation: &Situation<'_>, remedies: Option<&Reme
     mended && situation.retries_made == 0 && !situation.failure.class.is_local_refusal()
 }
 
-fn strategy(situation: &Situation<'_>, option: &Possibility<'_>) -> RecoveryStrategy {
+fn strategy(situation: &Situation<'_>, option: &RecoveryOption<'_>) -> RecoveryStrategy {
     let last = situation.cause_target().or(situation.last_target());
     if last != Some(&option.candidate.target) {
         RecoveryStrategy::Fallback
@@ -306,18 +313,18 @@ fn strategy(situation: &Situation<'_>, option: &Possibility<'_>) -> RecoveryStra
     }
 }
 
-fn cost(situation: &Situation<'_>, remedies: Option<&Remedies>) -> Cost {
-    let (Some(failure), Some(remedies)) = (situation.cause(), remedies) else { return Cost::Free };
-    match (remedies.counter, remedies.pace) {
+fn cost(situation: &Situation<'_>, recovery_options: Option<&RecoveryOptions>) -> Cost {
+    let (Some(failure), Some(recovery_options)) = (situation.cause(), recovery_options) else { return Cost::Free };
+    match (recovery_options.counter, recovery_options.pace) {
         (Counter::Semantic, _) => Cost::Semantic,
         (Counter::Transport, _) if free_of_charge(situation, failure) => Cost::Free,
-        (Counter::Transport, Pace::Throttle) => Cost::Throttle,
-        (Counter::Transport, Pace::Backoff | Pace::AtOnce) => Cost::Transient,
+        (Counter::Transport, BackoffKind::Throttle) => Cost::Throttle,
+        (Counter::Transport, BackoffKind::Backoff | BackoffKind::AtOnce) => Cost::Transient,
     }
 }
 
 /// Why no target fits: the soonest of them decides what is said.
-fn why_none(policy: &RetryPolicy, situation: &Situation<'_>, options: &[Possibility<'_>]) -> StopReason {
+fn why_none(policy: &RetryPolicy, situation: &Situation<'_>, options: &[RecoveryOption<'_>]) -> StopReason {
     let Some(soonest) = options.iter().min_by_key(|option| option.at + room(policy, option.candidate)) else {
         return match situation.failure.class {
             FailureClass::BudgetEmpty => StopReason::BudgetEmpty,

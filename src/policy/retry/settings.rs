@@ -63,7 +63,7 @@ pub struct RetryPolicy {
     /// prompt cache. `0ms`: whoever is ready first.
     #[serde(with = "units::duration")]
     #[schemars(with = "String")]
-    pub stay: Duration,
+    pub prefer_same_target: Duration,
     /// What a wait stated by the provider is cut to. A duration from `1s` to `1h`; default `5m`.
     #[serde(with = "units::duration")]
     #[schemars(with = "String")]
@@ -120,7 +120,7 @@ impl Default for RetryPolicy {
             backoff: Backoff::default(),
             throttle_backoff: Backoff { cap: Duration::from_secs(20), jitter: Jitter::Equal, ..Backoff::default() },
             fallback_wait_max: Duration::from_millis(50),
-            stay: Duration::from_secs(3),
+            prefer_same_target: Duration::from_secs(3),
             wait_cap: Duration::from_mins(5),
             min_attempt_time: Duration::from_millis(300),
             max_token_multiple: 3.0,
@@ -204,17 +204,17 @@ impl RetryPolicy {
             "throttle_backoff.jitter_share",
         ]));
         let hour = Duration::from_hours(1);
-        for (field, duration, least, most) in [
+        for (field, duration, min, max) in [
             ("fallback_wait_max", self.fallback_wait_max, Duration::ZERO, Duration::from_secs(10)),
-            ("stay", self.stay, Duration::ZERO, Duration::from_mins(1)),
+            ("prefer_same_target", self.prefer_same_target, Duration::ZERO, Duration::from_mins(1)),
             ("wait_cap", self.wait_cap, Duration::from_secs(1), hour),
             ("min_attempt_time", self.min_attempt_time, Duration::from_millis(1), Duration::from_mins(1)),
             ("park.max_wait", self.park.max_wait, Duration::ZERO, hour),
             ("park.spread", self.park.spread, Duration::ZERO, Duration::from_secs(10)),
         ] {
-            if duration < least || duration > most {
-                let (least, most) = (units::format_duration(least), units::format_duration(most));
-                faults.push((field, format!("must be from {least} to {most}")));
+            if duration < min || duration > max {
+                let (min, max) = (units::format_duration(min), units::format_duration(max));
+                faults.push((field, format!("must be from {min} to {max}")));
             }
         }
         if !(1.0..=100.0).contains(&self.max_token_multiple) {

@@ -43,18 +43,18 @@ fn fresh(name: &str) -> Candidate {
     Candidate { larger_window: true, other_credential: true, ..Candidate::new(TargetId::from(name)) }
 }
 
-fn dice() -> Dice {
-    Dice::new(7, &InvocationId::from("plan"), 1)
+fn rng() -> SeededRng {
+    SeededRng::new(7, &InvocationId::from("plan"), 1)
 }
 
-/// The throws that `dice` gives the planner.
-fn throws() -> (f64, f64) {
-    let mut dice = dice();
-    (dice.unit(), dice.unit())
+/// The throws that `rng` gives the planner.
+fn samples() -> (f64, f64) {
+    let mut rng = rng();
+    (rng.unit(), rng.unit())
 }
 
 fn decide(policy: &RetryPolicy, situation: &Situation<'_>) -> Decision {
-    plan(policy, situation, &mut dice())
+    plan(policy, situation, &mut rng())
 }
 
 /// What the defaults decide after the first attempt, a minute before the deadline.
@@ -264,8 +264,8 @@ fn presets_are_what_they_say() {
     let none = RetryPolicy::preset("none").unwrap();
     assert_eq!((none.enabled, none.max_retries, none.semantic_retries), (false, 0, 0));
     assert_eq!(RetryPolicy::preset("hurried"), None);
-    let most = RetryPolicy { max_retries: 5, semantic_retries: 5, ..RetryPolicy::default() };
-    assert!(most.validate().is_empty(), "six attempts are allowed");
+    let max = RetryPolicy { max_retries: 5, semantic_retries: 5, ..RetryPolicy::default() };
+    assert!(max.validate().is_empty(), "six attempts are allowed");
     for name in RetryPolicy::PRESETS {
         assert!(RetryPolicy::preset(name).unwrap().validate().is_empty(), "{name}");
     }
@@ -327,7 +327,7 @@ fn what_is_just_within_the_ranges_is_good() {
     let park = ParkPolicy { max_parked: 1_000_000, max_wait: hour, spread: s(10), ..ParkPolicy::default() };
     let longest = RetryPolicy {
         fallback_wait_max: s(10),
-        stay: s(60),
+        prefer_same_target: s(60),
         wait_cap: hour,
         min_attempt_time: s(60),
         max_token_multiple: 100.0,

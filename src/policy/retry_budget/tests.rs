@@ -9,7 +9,7 @@ use std::{
 use proptest::prelude::*;
 
 use super::*;
-use crate::{domain::ids::InvocationId, policy::dice::Dice};
+use crate::{domain::ids::InvocationId, policy::rng::SeededRng};
 
 fn full() -> (RetryBudget, Instant) {
     let now = Instant::now();
@@ -206,20 +206,20 @@ struct Minute {
 fn minute(p: f64, seed: u64) -> Minute {
     const CALLS: u32 = 50 * 60;
     let start = Instant::now();
-    let mut dice = Dice::new(seed, &InvocationId::from("minute"), 1);
+    let mut rng = SeededRng::new(seed, &InvocationId::from("minute"), 1);
     let mut budget = RetryBudget::new(BudgetPolicy::default(), start);
     let backoff = crate::policy::backoff::Backoff::default();
     // When an attempt ends, as (milliseconds, call, retry number, whether it succeeds).
     let mut ends = BinaryHeap::new();
     let mut held = BTreeMap::new();
     let (mut successes, mut attempts) = (0_u32, 0_u32);
-    let mut ask = |at: u64, call: u32, retry: u32, dice: &mut Dice, ends: &mut BinaryHeap<_>| {
+    let mut ask = |at: u64, call: u32, retry: u32, rng: &mut SeededRng, ends: &mut BinaryHeap<_>| {
         attempts += 1;
-        let good = dice.unit() >= p;
+        let good = rng.unit() >= p;
         ends.push(Reverse((at + if good { 600 } else { 50 }, call, retry, good)));
     };
     for call in 0..CALLS {
-        ask(u64::from(call) * 20, call, 0, &mut dice, &mut ends);
+        ask(u64::from(call) * 20, call, 0, &mut rng, &mut ends);
     }
     while let Some(Reverse((at, call, retry, good))) = ends.pop() {
         let now = start + Duration::from_millis(at);
@@ -236,8 +236,8 @@ fn minute(p: f64, seed: u64) -> Minute {
             && let Some(reservation) = budget.reserve(now, Cost::Transient)
         {
             held.insert(call, reservation);
-            let wait = u64::try_from(backoff.wait(retry + 1, None, dice.unit()).as_millis()).unwrap();
-            ask(at + wait, call, retry + 1, &mut dice, &mut ends);
+            let wait = u64::try_from(backoff.wait(retry + 1, None, rng.unit()).as_millis()).unwrap();
+            ask(at + wait, call, retry + 1, &mut rng, &mut ends);
         }
     }
     Minute {

@@ -5,8 +5,8 @@ use proptest::prelude::*;
 use super::*;
 use crate::domain::ids::InvocationId;
 
-fn dice(seed: u64) -> Dice {
-    Dice::new(seed, &InvocationId::from("select"), 1)
+fn rng(seed: u64) -> SeededRng {
+    SeededRng::new(seed, &InvocationId::from("select"), 1)
 }
 
 fn abc() -> Vec<Candidate> {
@@ -15,7 +15,7 @@ fn abc() -> Vec<Candidate> {
 
 fn chosen(candidates: &[Candidate], failed_last: Option<&str>, hint: Option<&str>) -> Choice {
     let (failed_last, hint) = (failed_last.map(TargetId::from), hint.map(TargetId::from));
-    choose(&SelectPolicy::default(), candidates, failed_last.as_ref(), hint.as_ref(), &mut dice(1))
+    choose(&SelectPolicy::default(), candidates, failed_last.as_ref(), hint.as_ref(), &mut rng(1))
 }
 
 #[test]
@@ -99,7 +99,7 @@ fn equal_targets_share_the_load_when_the_order_is_shuffled() {
     candidates[0].healthy = false;
     let mut asked = [0_u32; 3];
     for seed in 0..400 {
-        if let Choice::Target(index) = choose(&policy, &candidates, None, None, &mut dice(seed)) {
+        if let Choice::Target(index) = choose(&policy, &candidates, None, None, &mut rng(seed)) {
             asked[index] += 1;
         }
     }
@@ -139,7 +139,7 @@ proptest! {
         let name = |index: Option<usize>| index.map(|index| TargetId::from(index.to_string()));
         let order = if shuffled { Order::Shuffled } else { Order::Listed };
         let policy = SelectPolicy { order, ..SelectPolicy::default() };
-        let choice = choose(&policy, &candidates, name(avoid).as_ref(), name(hint).as_ref(), &mut dice(seed));
+        let choice = choose(&policy, &candidates, name(avoid).as_ref(), name(hint).as_ref(), &mut rng(seed));
         let usable = |one: &&Candidate| !one.ruled_out && one.availability != Availability::Never;
         let speaks = candidates.iter().filter(usable).any(|one| !one.failed_silent);
         match choice {

@@ -12,7 +12,7 @@ use crate::{
     domain::completion::{BlockKind, Delta},
     provider::{
         blocks::Blocks,
-        reading::{Dialog, Failed, Flaw, SseFrames, Step},
+        reading::{Failed, ParseError, ParseStep, ResponseParser, SseFrames},
         sse::SseEvent,
         turns::opaque,
     },
@@ -25,8 +25,8 @@ pub(super) struct MessageReader {
     started: bool,
     blocks: Blocks,
     /// What the open blocks need at their end.
-    open: BTreeMap<u64, Open>,
-    cost: finish::Cost,
+    open: BTreeMap<u64, AnthropicBlock>,
+    cost: finish::AnthropicUsage,
     stop_reason: Option<String>,
     /// Why the model refused, in the API's words.
     explanation: Option<String>,
@@ -34,7 +34,7 @@ pub(super) struct MessageReader {
 }
 
 #[derive(Debug)]
-enum Open {
+enum AnthropicBlock {
     Text,
     Thinking {
         signature: String,
@@ -62,7 +62,7 @@ impl MessageReader {
             started: false,
             blocks: Blocks::default(),
             open: BTreeMap::new(),
-            cost: finish::Cost::default(),
+            cost: finish::AnthropicUsage::default(),
             stop_reason: None,
             explanation: None,
             next_key: 0,
@@ -78,23 +78,27 @@ impl MessageReader {
         out.extend(self.cost.add(message.get("usage")).map(Delta::Usage));
     }
 
-    fn begin(&mut self, key: u64, block: &Value, out: &mut Vec<Delta>) -> Result<(), Flaw> {
+    fn begin(&mut self, key: u64, block: &Value, out: &mut Vec<Delta>) -> Result<(), ParseError> {
         self.next_key = self.next_key.max(key.saturating_add(1));
         let text = |name: &str| block.get(name).and_then(Value::as_str).unwrap_or_default();
         let (kind, open, first) = match text("type") {
-            "" => return Err(Flaw::Unusable(format!("block {key} has no type"))),
-            "text" => (BlockKind::Text, Open::Text, text("text")),
-            "thinking" => {
-                (BlockKind::Reasoning, Open::Thinking { signature: text("signature").to_owned() }, text("thinking"))
+            "" => return Err(ParseError::Unusable(format!("block {key} has no type"))),
+            "text" => (BlockKind::Text, AnthropicBlock::Text, text("text")),
+            "thinking" => (
+                BlockKind::Reasoning,
+                AnthropicBlock::Thinking { signature: text("signature").to_owned() },
+                text("thinking"),
+            ),
+            "redacted_thinking" => {
+                (BlockKind::Reasoning, AnthropicBlock::Redacted { data: text("data").to_owned() }, "")
             }
-            "redacted_thinking" => (BlockKind::Reasoning, Open::Redacted { data: text("data").to_owned() }, ""),
             "tool_use" => {
                 let kind = BlockKind::ToolCall { id: text("id").to_owned(), name: text("name").to_owned() };
-                (kind, Open::ToolUse { input: block.get("input").cloned().unwrap_or_default() }, "")
+                (kind, AnthropicBlock::ToolUse { input: block.get("input").cloned().unwrap_or_default() }, "")
             }
             _ => {
                 let block = block.as_object().cloned().unwrap_or_default();
-                (BlockKind::Reasoning, Open::Other { block, input: String::new(), torn: false }, "")
+                (BlockKind::Reasoning, AnthropicBlock::Other { block, input: String::new(), torn: false }, "")
             }
         };
         self.blocks.open(key, kind, out)?;
@@ -102,46 +106,48 @@ impl MessageReader {
         self.blocks.add(key, first, out)
     }
 
-    fn delta(&mut self, key: u64, delta: &Value, out: &mut Vec<Delta>) -> Result<(), Flaw> {
+    fn delta(&mut self, key: u64, delta: &Value, out: &mut Vec<Delta>) -> Result<(), ParseError> {
         let text = |name: &str| delta.get(name).and_then(Value::as_str).unwrap_or_default();
-        let open = self.open.get_mut(&key).ok_or_else(|| Flaw::Unusable(format!("block {key} never began")))?;
+        let open = self.open.get_mut(&key).ok_or_else(|| ParseError::Unusable(format!("block {key} never began")))?;
         match (text("type"), open) {
-            ("text_delta", Open::Text) => self.blocks.add(key, text("text"), out),
-            ("thinking_delta", Open::Thinking { .. }) => self.blocks.add(key, text("thinking"), out),
-            ("signature_delta", Open::Thinking { signature }) => {
+            ("text_delta", AnthropicBlock::Text) => self.blocks.add(key, text("text"), out),
+            ("thinking_delta", AnthropicBlock::Thinking { .. }) => self.blocks.add(key, text("thinking"), out),
+            ("signature_delta", AnthropicBlock::Thinking { signature }) => {
                 text("signature").clone_into(signature);
                 Ok(())
             }
-            ("input_json_delta", Open::ToolUse { .. }) => self.blocks.add(key, text("partial_json"), out),
-            ("input_json_delta", Open::Other { input, .. }) => {
+            ("input_json_delta", AnthropicBlock::ToolUse { .. }) => self.blocks.add(key, text("partial_json"), out),
+            ("input_json_delta", AnthropicBlock::Other { input, .. }) => {
                 input.push_str(text("partial_json"));
                 Ok(())
             }
-            (_, Open::Other { torn, .. }) => {
+            (_, AnthropicBlock::Other { torn, .. }) => {
                 *torn = true;
                 Ok(())
             }
             (kind @ ("text_delta" | "thinking_delta" | "signature_delta" | "input_json_delta"), _) => {
-                Err(Flaw::Unusable(format!("block {key} got a {kind}, which does not fit it")))
+                Err(ParseError::Unusable(format!("block {key} got a {kind}, which does not fit it")))
             }
             // Citations, and what nobody knows.
             _ => Ok(()),
         }
     }
 
-    fn stop(&mut self, key: u64, out: &mut Vec<Delta>) -> Result<(), Flaw> {
+    fn stop(&mut self, key: u64, out: &mut Vec<Delta>) -> Result<(), ParseError> {
         let signed = match self.open.remove(&key) {
-            None | Some(Open::Text | Open::Other { torn: true, .. }) => None,
-            Some(Open::Thinking { signature }) => (!signature.is_empty()).then(|| opaque(SIGNATURE, &signature)),
-            Some(Open::Redacted { data }) => Some(opaque(REDACTED, &data)),
-            Some(Open::ToolUse { input }) => {
+            None | Some(AnthropicBlock::Text | AnthropicBlock::Other { torn: true, .. }) => None,
+            Some(AnthropicBlock::Thinking { signature }) => {
+                (!signature.is_empty()).then(|| opaque(SIGNATURE, &signature))
+            }
+            Some(AnthropicBlock::Redacted { data }) => Some(opaque(REDACTED, &data)),
+            Some(AnthropicBlock::ToolUse { input }) => {
                 let is_given = input.as_object().is_some_and(|fields| !fields.is_empty());
                 if is_given && self.blocks.arguments(key).is_empty() {
                     self.blocks.add(key, &input.to_string(), out)?;
                 }
                 None
             }
-            Some(Open::Other { mut block, input, .. }) => {
+            Some(AnthropicBlock::Other { mut block, input, .. }) => {
                 if let Ok(input) = serde_json::from_str::<Value>(&input) {
                     block.insert("input".to_owned(), input);
                 }
@@ -162,9 +168,11 @@ impl MessageReader {
         out.extend(self.cost.add(event.get("usage")).map(Delta::Usage));
     }
 
-    fn seal(&mut self, out: &mut Vec<Delta>) -> Result<(), Flaw> {
-        let raw =
-            self.stop_reason.take().ok_or_else(|| Flaw::Cut("the answer ended without a stop_reason".to_owned()))?;
+    fn seal(&mut self, out: &mut Vec<Delta>) -> Result<(), ParseError> {
+        let raw = self
+            .stop_reason
+            .take()
+            .ok_or_else(|| ParseError::Cut("the answer ended without a stop_reason".to_owned()))?;
         if let Some(words) = self.explanation.take() {
             self.blocks.open(self.next_key, BlockKind::Refusal, out)?;
             self.blocks.add(self.next_key, &words, out)?;
@@ -174,10 +182,10 @@ impl MessageReader {
     }
 }
 
-impl Dialog for MessageReader {
+impl ResponseParser for MessageReader {
     type Frames = SseFrames;
 
-    fn event(&mut self, event: SseEvent, out: &mut Vec<Delta>) -> Result<Step, Flaw> {
+    fn event(&mut self, event: SseEvent, out: &mut Vec<Delta>) -> Result<ParseStep, ParseError> {
         let parsed = serde_json::from_str::<Value>(&event.data);
         let kind = match &parsed {
             Ok(value) => value.get("type").and_then(Value::as_str).unwrap_or(&event.name),
@@ -201,14 +209,14 @@ impl Dialog for MessageReader {
             }
             Ok(value) if is_ours => value,
             // Unknown events, and what gateways add at the end.
-            Ok(_) => return Ok(Step::More),
-            Err(_) if event.data.trim() == "[DONE]" => return Ok(Step::More),
-            Err(error) => return Err(Flaw::torn(self.started, error)),
+            Ok(_) => return Ok(ParseStep::More),
+            Err(_) if event.data.trim() == "[DONE]" => return Ok(ParseStep::More),
+            Err(error) => return Err(ParseError::torn(self.started, error)),
         };
         let key = value.get("index").and_then(Value::as_u64).unwrap_or(0);
         let part = |name: &str| value.get(name).unwrap_or(&Value::Null);
         if !self.started && kind != "message_start" {
-            return Err(Flaw::Unusable(format!("a {kind} came before the message")));
+            return Err(ParseError::Unusable(format!("a {kind} came before the message")));
         }
         match kind {
             "message_start" => self.start(part("message"), out),
@@ -218,18 +226,18 @@ impl Dialog for MessageReader {
             "message_delta" => self.message_delta(value, out),
             _ => {
                 self.seal(out)?;
-                return Ok(Step::Whole);
+                return Ok(ParseStep::Complete);
             }
         }
-        Ok(Step::More)
+        Ok(ParseStep::More)
     }
 
-    fn document(&mut self, document: &Value, out: &mut Vec<Delta>) -> Result<(), Flaw> {
+    fn document(&mut self, document: &Value, out: &mut Vec<Delta>) -> Result<(), ParseError> {
         let is_error = document.get("type").and_then(Value::as_str) == Some("error");
         if is_error || document.get("error").is_some_and(|error| !error.is_null()) {
             return Err(failed(Some(document), &document.to_string()));
         }
-        let content = document.get("content").and_then(Value::as_array).ok_or(Flaw::NotUnderstood)?;
+        let content = document.get("content").and_then(Value::as_array).ok_or(ParseError::NotUnderstood)?;
         self.start(document, out);
         for (key, block) in (0..).zip(content) {
             self.begin(key, block, out)?;
@@ -241,16 +249,16 @@ impl Dialog for MessageReader {
         self.seal(out)
     }
 
-    fn end(&mut self, _: &mut Vec<Delta>) -> Result<(), Flaw> {
+    fn end(&mut self, _: &mut Vec<Delta>) -> Result<(), ParseError> {
         if self.started {
-            Err(Flaw::Cut("the answer ended without a message_stop".to_owned()))
+            Err(ParseError::Cut("the answer ended without a message_stop".to_owned()))
         } else {
-            Err(Flaw::NotUnderstood)
+            Err(ParseError::NotUnderstood)
         }
     }
 }
 
-fn failed(value: Option<&Value>, text: &str) -> Flaw {
+fn failed(value: Option<&Value>, text: &str) -> ParseError {
     let error_type = value.and_then(|value| value.pointer("/error/type")).and_then(Value::as_str);
-    Flaw::Failed(Failed::new(error_type.and_then(finish::status), text))
+    ParseError::Failed(Failed::new(error_type.and_then(finish::status), text))
 }

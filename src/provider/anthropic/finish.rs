@@ -37,7 +37,7 @@ pub(super) fn status(error_type: &str) -> Option<u16> {
 
 /// What the answer cost, as its events tell it: each says only what it knows, and counts are cumulative.
 #[derive(Debug, Default)]
-pub(super) struct Cost {
+pub(super) struct AnthropicUsage {
     uncached: u64,
     cache_read: u64,
     cache_write: u64,
@@ -45,9 +45,9 @@ pub(super) struct Cost {
     thinking: u64,
 }
 
-// === impl Cost ===
+// === impl AnthropicUsage ===
 
-impl Cost {
+impl AnthropicUsage {
     /// Takes a `usage` object; `None` where there is none.
     pub(super) fn add(&mut self, usage: Option<&Value>) -> Option<Usage> {
         let usage = usage.filter(|usage| usage.is_object())?;

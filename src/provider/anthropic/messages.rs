@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::{BLOCK, REDACTED, SIGNATURE};
 use crate::{
     domain::message::{Media, MediaSource, Message, Part, Reasoning, Role, ToolCall, ToolResult},
-    provider::turns::{Speaker, Turn, Turns, arguments, is_instruction, opaque_text, plain_id, said, standing},
+    provider::turns::{ProviderTurn, Speaker, Turns, arguments, is_instruction, opaque_text, plain_id, said, standing},
 };
 
 /// A conversation in the dialect's words.
@@ -46,7 +46,7 @@ pub(super) fn translate(messages: &[Message], takes_system: bool) -> Conversatio
     }
 }
 
-fn written(turn: Turn) -> Value {
+fn written(turn: ProviderTurn) -> Value {
     let role = match turn.speaker {
         Speaker::User => "user",
         Speaker::Model => "assistant",

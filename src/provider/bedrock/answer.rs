@@ -15,7 +15,7 @@ use crate::{
     domain::completion::{BlockKind, Delta},
     provider::{
         blocks::Blocks,
-        reading::{Dialog, Failed, Flaw, Step},
+        reading::{Failed, ParseError, ParseStep, ResponseParser},
         turns::opaque,
     },
 };
@@ -28,12 +28,12 @@ pub(super) struct ConverseReader {
     started: bool,
     blocks: Blocks,
     /// The open blocks.
-    open: BTreeMap<u64, Open>,
+    open: BTreeMap<u64, BedrockBlock>,
     stop_reason: Option<String>,
 }
 
 #[derive(Debug)]
-enum Open {
+enum BedrockBlock {
     Text,
     Tool,
     Reasoning { signature: String, redacted: String },
@@ -53,67 +53,77 @@ impl ConverseReader {
         }
     }
 
-    fn begin_tool(&mut self, key: u64, tool: &Value, out: &mut Vec<Delta>) -> Result<(), Flaw> {
+    fn begin_tool(&mut self, key: u64, tool: &Value, out: &mut Vec<Delta>) -> Result<(), ParseError> {
         let text = |name: &str| tool.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
         let kind = BlockKind::ToolCall { id: text("toolUseId"), name: text("name") };
         self.blocks.open(key, kind, out)?;
-        self.open.insert(key, Open::Tool);
+        self.open.insert(key, BedrockBlock::Tool);
         Ok(())
     }
 
-    fn delta(&mut self, key: u64, delta: &Value, out: &mut Vec<Delta>) -> Result<(), Flaw> {
+    fn delta(&mut self, key: u64, delta: &Value, out: &mut Vec<Delta>) -> Result<(), ParseError> {
         if let Some(text) = delta.get("text").and_then(Value::as_str) {
             if !self.open.contains_key(&key) {
                 self.blocks.open(key, BlockKind::Text, out)?;
-                self.open.insert(key, Open::Text);
+                self.open.insert(key, BedrockBlock::Text);
             }
-            return self.piece(key, |open| matches!(open, Open::Text), text, out);
+            return self.piece(key, |open| matches!(open, BedrockBlock::Text), text, out);
         }
         if let Some(input) = delta.pointer("/toolUse/input").and_then(Value::as_str) {
-            return self.piece(key, |open| matches!(open, Open::Tool), input, out);
+            return self.piece(key, |open| matches!(open, BedrockBlock::Tool), input, out);
         }
         let Some(reasoning) = delta.get("reasoningContent") else { return Ok(()) };
         if !self.open.contains_key(&key) {
             self.blocks.open(key, BlockKind::Reasoning, out)?;
-            self.open.insert(key, Open::Reasoning { signature: String::new(), redacted: String::new() });
+            self.open.insert(key, BedrockBlock::Reasoning { signature: String::new(), redacted: String::new() });
         }
         let text = |name: &str| reasoning.get(name).and_then(Value::as_str).unwrap_or_default();
-        if let Some(Open::Reasoning { signature, redacted }) = self.open.get_mut(&key) {
+        if let Some(BedrockBlock::Reasoning { signature, redacted }) = self.open.get_mut(&key) {
             signature.push_str(text("signature"));
             redacted.push_str(text("redactedContent"));
         }
-        self.piece(key, |open| matches!(open, Open::Reasoning { .. }), text("text"), out)
+        self.piece(key, |open| matches!(open, BedrockBlock::Reasoning { .. }), text("text"), out)
     }
 
-    fn piece(&mut self, key: u64, fits: fn(&Open) -> bool, text: &str, out: &mut Vec<Delta>) -> Result<(), Flaw> {
+    fn piece(
+        &mut self,
+        key: u64,
+        fits: fn(&BedrockBlock) -> bool,
+        text: &str,
+        out: &mut Vec<Delta>,
+    ) -> Result<(), ParseError> {
         if !self.open.get(&key).is_some_and(fits) {
-            return Err(Flaw::Unusable(format!("block {key} got a piece that does not fit it")));
+            return Err(ParseError::Unusable(format!("block {key} got a piece that does not fit it")));
         }
         self.blocks.add(key, text, out)
     }
 
     fn stop(&mut self, key: u64, out: &mut Vec<Delta>) {
         let signed = match self.open.remove(&key) {
-            None | Some(Open::Text | Open::Tool) => None,
-            Some(Open::Reasoning { signature, .. }) if !signature.is_empty() => Some(opaque(SIGNATURE, &signature)),
-            Some(Open::Reasoning { redacted, .. }) => (!redacted.is_empty()).then(|| opaque(REDACTED, &redacted)),
+            None | Some(BedrockBlock::Text | BedrockBlock::Tool) => None,
+            Some(BedrockBlock::Reasoning { signature, .. }) if !signature.is_empty() => {
+                Some(opaque(SIGNATURE, &signature))
+            }
+            Some(BedrockBlock::Reasoning { redacted, .. }) => {
+                (!redacted.is_empty()).then(|| opaque(REDACTED, &redacted))
+            }
         };
         self.blocks.stop(key, signed, out);
     }
 
-    fn seal(&mut self, out: &mut Vec<Delta>) -> Result<(), Flaw> {
+    fn seal(&mut self, out: &mut Vec<Delta>) -> Result<(), ParseError> {
         let Some(raw) = self.stop_reason.clone() else {
             return Err(if self.started {
-                Flaw::Cut("the answer ended without a messageStop".to_owned())
+                ParseError::Cut("the answer ended without a messageStop".to_owned())
             } else {
-                Flaw::NotUnderstood
+                ParseError::NotUnderstood
             });
         };
         self.blocks.seal(finish::reason(&raw), &raw, out)
     }
 
     /// A block of a document, in the pieces that it would have come in.
-    fn block(&mut self, key: u64, block: &Value, out: &mut Vec<Delta>) -> Result<(), Flaw> {
+    fn block(&mut self, key: u64, block: &Value, out: &mut Vec<Delta>) -> Result<(), ParseError> {
         if let Some(tool) = block.get("toolUse") {
             self.begin_tool(key, tool, out)?;
             let input = tool.get("input").filter(|input| !input.is_null()).map(Value::to_string);
@@ -129,19 +139,20 @@ impl ConverseReader {
     }
 }
 
-impl Dialog for ConverseReader {
+impl ResponseParser for ConverseReader {
     type Frames = EventStream;
 
-    fn event(&mut self, frame: Frame, out: &mut Vec<Delta>) -> Result<Step, Flaw> {
+    fn event(&mut self, frame: Frame, out: &mut Vec<Delta>) -> Result<ParseStep, ParseError> {
         if frame.message_type == "exception" || frame.message_type == "error" {
             return Err(failed(&frame));
         }
         let known =
             ["messageStart", "contentBlockStart", "contentBlockDelta", "contentBlockStop", "messageStop", "metadata"];
         if !known.contains(&frame.name.as_str()) {
-            return Ok(Step::More);
+            return Ok(ParseStep::More);
         }
-        let value: Value = serde_json::from_str(&frame.payload).map_err(|error| Flaw::torn(self.started, &error))?;
+        let value: Value =
+            serde_json::from_str(&frame.payload).map_err(|error| ParseError::torn(self.started, &error))?;
         self.start(out);
         let key = value.get("contentBlockIndex").and_then(Value::as_u64).unwrap_or(0);
         match frame.name.as_str() {
@@ -160,19 +171,19 @@ impl Dialog for ConverseReader {
                 out.extend(finish::usage(&value).map(Delta::Usage));
                 if self.is_whole() {
                     self.seal(out)?;
-                    return Ok(Step::Whole);
+                    return Ok(ParseStep::Complete);
                 }
             }
             _ => {}
         }
-        Ok(Step::More)
+        Ok(ParseStep::More)
     }
 
-    fn document(&mut self, document: &Value, out: &mut Vec<Delta>) -> Result<(), Flaw> {
+    fn document(&mut self, document: &Value, out: &mut Vec<Delta>) -> Result<(), ParseError> {
         let Some(content) = document.pointer("/output/message/content").and_then(Value::as_array) else {
             let exception = document.get("__type").and_then(Value::as_str);
             if exception.is_none() && document.get("message").is_none() {
-                return Err(Flaw::NotUnderstood);
+                return Err(ParseError::NotUnderstood);
             }
             let name = exception.unwrap_or_default().rsplit('#').next().unwrap_or_default().to_owned();
             return Err(failed(&Frame { name, payload: document.to_string(), ..Frame::default() }));
@@ -187,7 +198,7 @@ impl Dialog for ConverseReader {
     }
 
     /// The metadata may be missing.
-    fn end(&mut self, out: &mut Vec<Delta>) -> Result<(), Flaw> {
+    fn end(&mut self, out: &mut Vec<Delta>) -> Result<(), ParseError> {
         self.seal(out)
     }
 
@@ -196,12 +207,12 @@ impl Dialog for ConverseReader {
     }
 }
 
-fn failed(frame: &Frame) -> Flaw {
+fn failed(frame: &Frame) -> ParseError {
     let body = if frame.payload.is_empty() {
         json!({"code": frame.name, "message": frame.message}).to_string()
     } else {
         frame.payload.clone()
     };
     let header = (!frame.name.is_empty()).then(|| ("x-amzn-errortype".to_owned(), frame.name.clone()));
-    Flaw::Failed(Failed { header, ..Failed::new(finish::status(&frame.name), &body) })
+    ParseError::Failed(Failed { header, ..Failed::new(finish::status(&frame.name), &body) })
 }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::{REDACTED, SIGNATURE};
 use crate::{
     domain::message::{Media, MediaSource, Message, Part, Reasoning, Role, ToolCall, ToolResult},
-    provider::turns::{Speaker, Turn, Turns, arguments, opaque_text, plain_id, said, standing},
+    provider::turns::{ProviderTurn, Speaker, Turns, arguments, opaque_text, plain_id, said, standing},
 };
 
 /// A conversation in the dialect's words.
@@ -45,7 +45,7 @@ pub(super) fn translate(messages: &[Message], mixes: bool) -> Result<Conversatio
     })
 }
 
-fn written(mut turn: Turn, mixes: bool) -> Value {
+fn written(mut turn: ProviderTurn, mixes: bool) -> Value {
     let role = match turn.speaker {
         Speaker::Model => "assistant",
         Speaker::User | Speaker::Operator => "user",

@@ -3,7 +3,7 @@
 //! Twelve bytes of prelude (length of the frame, length of its headers, CRC-32 of both), headers, payload, CRC-32 of all.
 //! A frame whose checksum does not agree ends the answer: nobody can tell what else is wrong. It never reads a payload.
 
-use crate::provider::reading::{Flaw, Frames, Kind};
+use crate::provider::reading::{Frames, Kind, ParseError};
 
 const PRELUDE_BYTES: usize = 12;
 const CHECKSUM_BYTES: usize = 4;
@@ -32,7 +32,7 @@ pub(super) struct EventStream {
 
 impl EventStream {
     /// The next whole frame of what is held, if there is one.
-    fn next(&mut self) -> Result<Option<Frame>, Flaw> {
+    fn next(&mut self) -> Result<Option<Frame>, ParseError> {
         let Some((length, headers)) = self.prelude()? else { return Ok(None) };
         if self.held.len() < length {
             return Ok(None);
@@ -49,7 +49,7 @@ impl EventStream {
     }
 
     /// The lengths of the frame and of its headers, checked.
-    fn prelude(&self) -> Result<Option<(usize, usize)>, Flaw> {
+    fn prelude(&self) -> Result<Option<(usize, usize)>, ParseError> {
         let Some(prelude) = self.held.get(..PRELUDE_BYTES) else { return Ok(None) };
         if crc32fast::hash(&prelude[..8]) != number(prelude, 8) {
             return Err(corrupt("a frame's prelude does not agree with its checksum"));
@@ -57,7 +57,7 @@ impl EventStream {
         let length = usize::try_from(number(prelude, 0)).unwrap_or(usize::MAX);
         let headers = usize::try_from(number(prelude, 4)).unwrap_or(usize::MAX);
         if length > self.max_bytes {
-            return Err(Flaw::TooLong(format!("a frame of the stream is longer than {} bytes", self.max_bytes)));
+            return Err(ParseError::TooLong(format!("a frame of the stream is longer than {} bytes", self.max_bytes)));
         }
         if length < headers.saturating_add(PRELUDE_BYTES + CHECKSUM_BYTES) {
             return Err(corrupt("a frame is shorter than its headers"));
@@ -73,7 +73,7 @@ impl Frames for EventStream {
         Self { max_bytes, held: Vec::new() }
     }
 
-    fn feed(&mut self, bytes: &[u8], out: &mut Vec<Frame>) -> Result<(), Flaw> {
+    fn feed(&mut self, bytes: &[u8], out: &mut Vec<Frame>) -> Result<(), ParseError> {
         self.held.extend_from_slice(bytes);
         while let Some(frame) = self.next()? {
             out.push(frame);
@@ -138,8 +138,8 @@ fn number(bytes: &[u8], at: usize) -> u32 {
     bytes.iter().skip(at).take(4).fold(0, |number, byte| number << 8 | u32::from(*byte))
 }
 
-fn corrupt(words: &str) -> Flaw {
-    Flaw::Cut(words.to_owned())
+fn corrupt(words: &str) -> ParseError {
+    ParseError::Cut(words.to_owned())
 }
 
 #[cfg(test)]
@@ -162,7 +162,7 @@ mod tests {
         frame
     }
 
-    fn feed(stream: &mut EventStream, bytes: &[u8]) -> Result<Vec<Frame>, Flaw> {
+    fn feed(stream: &mut EventStream, bytes: &[u8]) -> Result<Vec<Frame>, ParseError> {
         let mut frames = Vec::new();
         stream.feed(bytes, &mut frames).map(|()| frames)
     }
@@ -209,6 +209,6 @@ mod tests {
     #[test]
     fn a_frame_beyond_its_bound_is_refused_before_it_is_held() {
         let frame = framed(b"", &[b'x'; 100]);
-        assert!(matches!(feed(&mut EventStream::new(64), &frame[..12]), Err(Flaw::TooLong(_))));
+        assert!(matches!(feed(&mut EventStream::new(64), &frame[..12]), Err(ParseError::TooLong(_))));
     }
 }

@@ -10,7 +10,7 @@ use crate::{
     domain::completion::{BlockKind, Delta, FinishReason},
     provider::{
         blocks::Blocks,
-        reading::{Dialog, Failed, Flaw, Step},
+        reading::{Failed, ParseError, ParseStep, ResponseParser},
         sse::SseEvent,
         turns::opaque,
     },
@@ -37,14 +37,14 @@ impl ContentReader {
         Self { headers, ids, started: false, blocks: Blocks::default(), next_key: 0, prose: None, finish: None }
     }
 
-    fn chunk(&mut self, chunk: &Value, out: &mut Vec<Delta>) -> Result<(), Flaw> {
+    fn chunk(&mut self, chunk: &Value, out: &mut Vec<Delta>) -> Result<(), ParseError> {
         if let Value::Array(chunks) = chunk {
             return chunks.iter().try_for_each(|chunk| self.chunk(chunk, out));
         }
         if let Some(error) = chunk.get("error").filter(|error| !error.is_null()) {
             let status = error.get("code").and_then(Value::as_u64).and_then(|code| u16::try_from(code).ok());
             let status = status.filter(|status| (400..600).contains(status));
-            return Err(Flaw::Failed(Failed::new(status, &chunk.to_string())));
+            return Err(ParseError::Failed(Failed::new(status, &chunk.to_string())));
         }
         let known = ["candidates", "promptFeedback", "usageMetadata", "responseId", "modelVersion"];
         if !known.iter().any(|field| chunk.get(field).is_some()) {
@@ -72,7 +72,7 @@ impl ContentReader {
         Ok(())
     }
 
-    fn part(&mut self, part: &Value, out: &mut Vec<Delta>) -> Result<(), Flaw> {
+    fn part(&mut self, part: &Value, out: &mut Vec<Delta>) -> Result<(), ParseError> {
         let signature = part.get("thoughtSignature").and_then(Value::as_str).filter(|text| !text.is_empty());
         if let Some(call) = part.get("functionCall") {
             return self.call(call, signature, out);
@@ -96,13 +96,13 @@ impl ContentReader {
         Ok(())
     }
 
-    fn call(&mut self, call: &Value, signature: Option<&str>, out: &mut Vec<Delta>) -> Result<(), Flaw> {
+    fn call(&mut self, call: &Value, signature: Option<&str>, out: &mut Vec<Delta>) -> Result<(), ParseError> {
         if call.get("partialArgs").is_some() || call.get("willContinue").and_then(Value::as_bool) == Some(true) {
-            return Err(Flaw::Unusable("a function call comes in pieces, which was not asked for".to_owned()));
+            return Err(ParseError::Unusable("a function call comes in pieces, which was not asked for".to_owned()));
         }
         self.stop_prose(out);
         let text = |name: &str| call.get(name).and_then(Value::as_str).filter(|text| !text.is_empty());
-        let name = text("name").ok_or_else(|| Flaw::Unusable("a tool call has no name".to_owned()))?;
+        let name = text("name").ok_or_else(|| ParseError::Unusable("a tool call has no name".to_owned()))?;
         let key = self.new_key();
         let id = text("id").map_or_else(|| format!("{}_{key}", self.ids), str::to_owned);
         self.blocks.open(key, BlockKind::ToolCall { id, name: name.to_owned() }, out)?;
@@ -113,7 +113,7 @@ impl ContentReader {
         Ok(())
     }
 
-    fn prose(&mut self, kind: BlockKind, text: &str, out: &mut Vec<Delta>) -> Result<(), Flaw> {
+    fn prose(&mut self, kind: BlockKind, text: &str, out: &mut Vec<Delta>) -> Result<(), ParseError> {
         if text.is_empty() {
             return Ok(());
         }
@@ -143,33 +143,33 @@ impl ContentReader {
     }
 }
 
-impl Dialog for ContentReader {
+impl ResponseParser for ContentReader {
     type Frames = MixedFrames;
 
-    fn event(&mut self, event: SseEvent, out: &mut Vec<Delta>) -> Result<Step, Flaw> {
+    fn event(&mut self, event: SseEvent, out: &mut Vec<Delta>) -> Result<ParseStep, ParseError> {
         match serde_json::from_str::<Value>(&event.data) {
             Ok(chunk) if event.name == "error" && chunk.get("error").is_none() => {
-                return Err(Flaw::Failed(Failed::new(None, &event.data)));
+                return Err(ParseError::Failed(Failed::new(None, &event.data)));
             }
             Ok(chunk) => self.chunk(&chunk, out).map_err(|flaw| as_it_came(flaw, &event.data))?,
-            Err(_) if event.name == "error" => return Err(Flaw::Failed(Failed::new(None, &event.data))),
+            Err(_) if event.name == "error" => return Err(ParseError::Failed(Failed::new(None, &event.data))),
             Err(_) if event.data.trim() == "[DONE]" => {}
-            Err(error) => return Err(Flaw::torn(self.started, &error)),
+            Err(error) => return Err(ParseError::torn(self.started, &error)),
         }
-        Ok(Step::More)
+        Ok(ParseStep::More)
     }
 
-    fn document(&mut self, document: &Value, out: &mut Vec<Delta>) -> Result<(), Flaw> {
+    fn document(&mut self, document: &Value, out: &mut Vec<Delta>) -> Result<(), ParseError> {
         self.chunk(document, out)?;
         self.end(out)
     }
 
-    fn end(&mut self, out: &mut Vec<Delta>) -> Result<(), Flaw> {
+    fn end(&mut self, out: &mut Vec<Delta>) -> Result<(), ParseError> {
         let Some((reason, raw)) = self.finish.take() else {
             return Err(if self.started {
-                Flaw::Cut("the answer ended without a finishReason".to_owned())
+                ParseError::Cut("the answer ended without a finishReason".to_owned())
             } else {
-                Flaw::NotUnderstood
+                ParseError::NotUnderstood
             });
         };
         self.stop_prose(out);
@@ -182,9 +182,11 @@ impl Dialog for ContentReader {
 }
 
 /// The provider's error in its own bytes.
-fn as_it_came(flaw: Flaw, data: &str) -> Flaw {
+fn as_it_came(flaw: ParseError, data: &str) -> ParseError {
     match flaw {
-        Flaw::Failed(failed) => Flaw::Failed(Failed { body: Failed::new(None, data).body, ..failed }),
-        flaw @ (Flaw::NotUnderstood | Flaw::Unusable(_) | Flaw::Cut(_) | Flaw::TooLong(_)) => flaw,
+        ParseError::Failed(failed) => ParseError::Failed(Failed { body: Failed::new(None, data).body, ..failed }),
+        flaw @ (ParseError::NotUnderstood | ParseError::Unusable(_) | ParseError::Cut(_) | ParseError::TooLong(_)) => {
+            flaw
+        }
     }
 }

@@ -4,7 +4,7 @@
 //! put together again by counting brackets outside strings; nothing else is read here.
 
 use crate::provider::{
-    reading::{Flaw, Frames, Kind, SseFrames},
+    reading::{Frames, Kind, ParseError, SseFrames},
     sse::SseEvent,
 };
 
@@ -30,7 +30,7 @@ struct Bare {
 // === impl MixedFrames ===
 
 impl MixedFrames {
-    fn line(&mut self, line: &[u8], out: &mut Vec<SseEvent>) -> Result<(), Flaw> {
+    fn line(&mut self, line: &[u8], out: &mut Vec<SseEvent>) -> Result<(), ParseError> {
         let first = line.iter().find(|byte| !byte.is_ascii_whitespace());
         if self.bare.is_none() && !matches!(first, Some(b'{' | b'[')) {
             return self.events.feed(line, out);
@@ -47,8 +47,8 @@ impl MixedFrames {
         Ok(())
     }
 
-    fn too_long(&self) -> Flaw {
-        Flaw::TooLong(format!("an event of the stream is longer than {} bytes", self.max_bytes))
+    fn too_long(&self) -> ParseError {
+        ParseError::TooLong(format!("an event of the stream is longer than {} bytes", self.max_bytes))
     }
 }
 
@@ -59,7 +59,7 @@ impl Frames for MixedFrames {
         Self { events: SseFrames::new(max_bytes), max_bytes, line: Vec::new(), bare: None }
     }
 
-    fn feed(&mut self, bytes: &[u8], out: &mut Vec<SseEvent>) -> Result<(), Flaw> {
+    fn feed(&mut self, bytes: &[u8], out: &mut Vec<SseEvent>) -> Result<(), ParseError> {
         for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
             if self.line.len() + piece.len() > self.max_bytes {
                 return Err(self.too_long());

@@ -12,7 +12,7 @@ use crate::{
     domain::{
         failure::ProviderError,
         message::{ModelCall, ResponseFormat, ToolChoice, ToolDefinition},
-        wire::WireCall,
+        wire::ProviderRequest,
     },
     provider::turns::{merge_extra, schema},
 };
@@ -21,7 +21,7 @@ use crate::{
 ///
 /// # Errors
 /// When a schema that the caller gave is not JSON.
-pub(super) fn body(call: &WireCall) -> Result<Vec<u8>, ProviderError> {
+pub(super) fn body(call: &ProviderRequest) -> Result<Vec<u8>, ProviderError> {
     let refused = |message: String| ProviderError {
         provider: Arc::clone(&call.target.family),
         message: Some(message),

@@ -15,7 +15,7 @@ const MAX_MESSAGE_BYTES: usize = 300;
 const EXHAUSTED_OS_ERRORS: [i32; 3] = [23, 24, 105];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Phase {
+enum ExchangePhase {
     Dial,
     Head,
     Body,
@@ -23,7 +23,7 @@ enum Phase {
 
 /// The facts of a request that got no answer's head.
 pub(in crate::provider) fn head_fault(provider: &Arc<str>, error: &hyper_util::client::legacy::Error) -> ProviderError {
-    let phase = if error.is_connect() { Phase::Dial } else { Phase::Head };
+    let phase = if error.is_connect() { ExchangePhase::Dial } else { ExchangePhase::Head };
     // The outermost error only says in which phase it failed.
     let cause: &(dyn Error + 'static) = error.source().unwrap_or(error);
     let fault = fault_of(cause, phase);
@@ -32,12 +32,12 @@ pub(in crate::provider) fn head_fault(provider: &Arc<str>, error: &hyper_util::c
 
 /// The facts of an answer that broke off.
 pub(super) fn body_fault(provider: &Arc<str>, error: &hyper::Error) -> ProviderError {
-    let fault = fault_of(error, Phase::Body);
+    let fault = fault_of(error, ExchangePhase::Body);
     let words = words_of(fault, error);
     ProviderError { surface: Surface::Stream, ..ProviderError::transport(Arc::clone(provider), fault, words) }
 }
 
-fn fault_of(error: &(dyn Error + 'static), phase: Phase) -> TransportFault {
+fn fault_of(error: &(dyn Error + 'static), phase: ExchangePhase) -> TransportFault {
     let mut named = None;
     let mut next = Some(error);
     while let Some(current) = next {
@@ -46,9 +46,9 @@ fn fault_of(error: &(dyn Error + 'static), phase: Phase) -> TransportFault {
         next = inner(current);
     }
     named.unwrap_or(match phase {
-        Phase::Dial => TransportFault::Unreachable,
-        Phase::Head => TransportFault::ClosedEarly,
-        Phase::Body => TransportFault::Cut,
+        ExchangePhase::Dial => TransportFault::Unreachable,
+        ExchangePhase::Head => TransportFault::ClosedEarly,
+        ExchangePhase::Body => TransportFault::Cut,
     })
 }
 
@@ -63,7 +63,7 @@ fn inner<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a (dyn Error + 'stati
     error.source()
 }
 
-fn named_by_type(error: &(dyn Error + 'static), phase: Phase) -> Option<TransportFault> {
+fn named_by_type(error: &(dyn Error + 'static), phase: ExchangePhase) -> Option<TransportFault> {
     if let Some(dial) = error.downcast_ref::<DialError>() {
         return match dial {
             DialError::Timeout(_) => Some(TransportFault::ConnectTimeout),
@@ -93,19 +93,23 @@ fn named_by_type(error: &(dyn Error + 'static), phase: Phase) -> Option<Transpor
     }
 }
 
-fn tls_fault(error: &rustls::Error, phase: Phase) -> TransportFault {
+fn tls_fault(error: &rustls::Error, phase: ExchangePhase) -> TransportFault {
     match (phase, error) {
-        (Phase::Dial, rustls::Error::InvalidCertificate(_) | rustls::Error::NoCertificatesPresented) => {
+        (ExchangePhase::Dial, rustls::Error::InvalidCertificate(_) | rustls::Error::NoCertificatesPresented) => {
             TransportFault::Certificate
         }
-        (Phase::Dial, _) => TransportFault::Tls,
-        (Phase::Head | Phase::Body, _) => TransportFault::Protocol,
+        (ExchangePhase::Dial, _) => TransportFault::Tls,
+        (ExchangePhase::Head | ExchangePhase::Body, _) => TransportFault::Protocol,
     }
 }
 
-fn io_fault(error: &io::Error, phase: Phase) -> Option<TransportFault> {
+fn io_fault(error: &io::Error, phase: ExchangePhase) -> Option<TransportFault> {
     if error.raw_os_error().is_some_and(|number| EXHAUSTED_OS_ERRORS.contains(&number)) {
-        return Some(if phase == Phase::Dial { TransportFault::LocalExhaustion } else { TransportFault::Reset });
+        return Some(if phase == ExchangePhase::Dial {
+            TransportFault::LocalExhaustion
+        } else {
+            TransportFault::Reset
+        });
     }
     let fault = match error.kind() {
         io::ErrorKind::ConnectionRefused => TransportFault::Refused,
@@ -113,7 +117,7 @@ fn io_fault(error: &io::Error, phase: Phase) -> Option<TransportFault> {
             unreachable(phase)
         }
         io::ErrorKind::AddrNotAvailable | io::ErrorKind::OutOfMemory => TransportFault::LocalExhaustion,
-        io::ErrorKind::TimedOut if phase == Phase::Dial => TransportFault::ConnectTimeout,
+        io::ErrorKind::TimedOut if phase == ExchangePhase::Dial => TransportFault::ConnectTimeout,
         // The network gave up on an established connection.
         io::ErrorKind::TimedOut => TransportFault::Reset,
         // While dialling, only the handshake can be torn: an unmade connection cannot.
@@ -121,7 +125,7 @@ fn io_fault(error: &io::Error, phase: Phase) -> Option<TransportFault> {
         | io::ErrorKind::ConnectionAborted
         | io::ErrorKind::BrokenPipe
         | io::ErrorKind::UnexpectedEof
-            if phase == Phase::Dial =>
+            if phase == ExchangePhase::Dial =>
         {
             TransportFault::Tls
         }
@@ -132,21 +136,21 @@ fn io_fault(error: &io::Error, phase: Phase) -> Option<TransportFault> {
         _ => return None,
     };
     // Only the dialling phase may be called unsent.
-    Some(if phase != Phase::Dial && fault.never_sent() { TransportFault::Reset } else { fault })
+    Some(if phase != ExchangePhase::Dial && fault.never_sent() { TransportFault::Reset } else { fault })
 }
 
-const fn unreachable(phase: Phase) -> TransportFault {
+const fn unreachable(phase: ExchangePhase) -> TransportFault {
     match phase {
-        Phase::Dial => TransportFault::Unreachable,
-        Phase::Head | Phase::Body => TransportFault::Reset,
+        ExchangePhase::Dial => TransportFault::Unreachable,
+        ExchangePhase::Head | ExchangePhase::Body => TransportFault::Reset,
     }
 }
 
-const fn closed(phase: Phase) -> TransportFault {
+const fn closed(phase: ExchangePhase) -> TransportFault {
     match phase {
-        Phase::Dial => TransportFault::Tls,
-        Phase::Head => TransportFault::ClosedEarly,
-        Phase::Body => TransportFault::Cut,
+        ExchangePhase::Dial => TransportFault::Tls,
+        ExchangePhase::Head => TransportFault::ClosedEarly,
+        ExchangePhase::Body => TransportFault::Cut,
     }
 }
 
@@ -187,7 +191,7 @@ fn words_of(fault: TransportFault, error: &(dyn Error + 'static)) -> String {
 mod tests {
     use super::*;
 
-    fn in_phase(kind: io::ErrorKind, phase: Phase) -> TransportFault {
+    fn in_phase(kind: io::ErrorKind, phase: ExchangePhase) -> TransportFault {
         fault_of(&io::Error::from(kind), phase)
     }
 
@@ -202,13 +206,13 @@ mod tests {
             io::ErrorKind::UnexpectedEof,
             io::ErrorKind::PermissionDenied,
         ] {
-            assert!(in_phase(kind, Phase::Dial).never_sent(), "{kind}");
+            assert!(in_phase(kind, ExchangePhase::Dial).never_sent(), "{kind}");
         }
     }
 
     #[test]
     fn a_fault_after_dialling_is_never_called_unsent() {
-        for phase in [Phase::Head, Phase::Body] {
+        for phase in [ExchangePhase::Head, ExchangePhase::Body] {
             for kind in [
                 io::ErrorKind::ConnectionRefused,
                 io::ErrorKind::NetworkDown,
@@ -227,15 +231,15 @@ mod tests {
     fn a_wrapped_cause_is_found_behind_io_errors() {
         let bad = rustls::Error::InvalidCertificate(rustls::CertificateError::Expired);
         let wrapped = io::Error::other(io::Error::new(io::ErrorKind::InvalidData, bad));
-        assert_eq!(fault_of(&wrapped, Phase::Dial), TransportFault::Certificate);
+        assert_eq!(fault_of(&wrapped, ExchangePhase::Dial), TransportFault::Certificate);
         let alert = rustls::Error::AlertReceived(rustls::AlertDescription::HandshakeFailure);
-        assert_eq!(fault_of(&io::Error::other(alert), Phase::Dial), TransportFault::Tls);
+        assert_eq!(fault_of(&io::Error::other(alert), ExchangePhase::Dial), TransportFault::Tls);
         let name = NameError(io::Error::other("no such host"));
-        assert_eq!(fault_of(&DialError::Failed(Box::new(name)), Phase::Dial), TransportFault::Dns);
+        assert_eq!(fault_of(&DialError::Failed(Box::new(name)), ExchangePhase::Dial), TransportFault::Dns);
     }
 
     #[test]
     fn too_many_open_files_is_exhaustion_of_this_host() {
-        assert_eq!(fault_of(&io::Error::from_raw_os_error(24), Phase::Dial), TransportFault::LocalExhaustion);
+        assert_eq!(fault_of(&io::Error::from_raw_os_error(24), ExchangePhase::Dial), TransportFault::LocalExhaustion);
     }
 }

@@ -4,12 +4,12 @@ use super::*;
 use crate::domain::{adaptation::OutputLimitField, target::PrefillMark};
 
 fn able(dialect: Dialect, family: &str, endpoint: &str, model: &str) -> Capabilities {
-    capabilities(&Place { dialect, family, endpoint, model })
+    capabilities(&ModelRef { dialect, family, endpoint, model })
 }
 
 #[test]
 fn every_record_of_the_table_can_be_read_and_says_something() {
-    let records: Vec<Record> = serde_saphyr::from_str(TABLE).unwrap();
+    let records: Vec<KnownServer> = serde_saphyr::from_str(TABLE).unwrap();
     assert!(records.len() > 20);
     for record in &records {
         let silent = record.able == CapabilityOverrides::default() && record.manners == Manners::default();
@@ -66,7 +66,7 @@ fn only_the_models_that_demand_signed_calls_get_stand_ins() {
 
 #[test]
 fn manners_are_those_of_the_server_whatever_the_model() {
-    let manners = |family| manners(&Place { dialect: Dialect::OpenaiChat, family, endpoint: "", model: "" });
+    let manners = |family| manners(&ModelRef { dialect: Dialect::OpenaiChat, family, endpoint: "", model: "" });
     assert_eq!(manners("azure").api_key_header, Some(KeyHeader::ApiKey));
     assert_eq!(manners("deepseek").reasoning_field.as_deref(), Some("reasoning_content"));
     assert_eq!(manners("openrouter").reasoning_field.as_deref(), Some("reasoning"));

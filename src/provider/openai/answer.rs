@@ -8,7 +8,7 @@ use super::{assemble::Assembler, inband};
 use crate::{
     domain::completion::Delta,
     provider::{
-        reading::{Dialog, Failed, Flaw, SseFrames, Step},
+        reading::{Failed, ParseError, ParseStep, ResponseParser, SseFrames},
         sse::SseEvent,
     },
 };
@@ -27,55 +27,57 @@ impl ChatReader {
         Self { assembler: Assembler::new(headers) }
     }
 
-    fn chunk(&mut self, chunk: &Value, out: &mut Vec<Delta>) -> Result<(), Flaw> {
+    fn chunk(&mut self, chunk: &Value, out: &mut Vec<Delta>) -> Result<(), ParseError> {
         let has_begun = self.assembler.has_choices();
         match self.assembler.chunk(chunk) {
             Ok(deltas) => {
                 out.extend(deltas);
                 Ok(())
             }
-            Err(Flaw::NotUnderstood) if has_begun => Err(Flaw::Cut("an event of the answer is no chunk".to_owned())),
+            Err(ParseError::NotUnderstood) if has_begun => {
+                Err(ParseError::Cut("an event of the answer is no chunk".to_owned()))
+            }
             Err(flaw) => Err(flaw),
         }
     }
 }
 
-impl Dialog for ChatReader {
+impl ResponseParser for ChatReader {
     type Frames = SseFrames;
 
-    fn event(&mut self, event: SseEvent, out: &mut Vec<Delta>) -> Result<Step, Flaw> {
+    fn event(&mut self, event: SseEvent, out: &mut Vec<Delta>) -> Result<ParseStep, ParseError> {
         if event.data.trim() == "[DONE]" {
             self.end(out)?;
-            return Ok(Step::Whole);
+            return Ok(ParseStep::Complete);
         }
         match serde_json::from_str::<Value>(&event.data) {
             Ok(value) if inband::is_error(&event.name, &value) => {
-                Err(Flaw::Failed(Failed::new(None, &inband::bare(&value, &event.data))))
+                Err(ParseError::Failed(Failed::new(None, &inband::bare(&value, &event.data))))
             }
-            Ok(value) => self.chunk(&value, out).map(|()| Step::More),
-            Err(_) if event.name == "error" => Err(Flaw::Failed(Failed::new(None, &event.data))),
-            Err(error) => Err(Flaw::torn(self.assembler.has_choices(), &error)),
+            Ok(value) => self.chunk(&value, out).map(|()| ParseStep::More),
+            Err(_) if event.name == "error" => Err(ParseError::Failed(Failed::new(None, &event.data))),
+            Err(error) => Err(ParseError::torn(self.assembler.has_choices(), &error)),
         }
     }
 
-    fn document(&mut self, document: &Value, out: &mut Vec<Delta>) -> Result<(), Flaw> {
+    fn document(&mut self, document: &Value, out: &mut Vec<Delta>) -> Result<(), ParseError> {
         let document = match document {
             Value::Array(items) if items.len() == 1 => &items[0],
             document => document,
         };
         if inband::is_error("", document) || inband::is_bare_error(document) {
-            return Err(Flaw::Failed(Failed::new(None, &document.to_string())));
+            return Err(ParseError::Failed(Failed::new(None, &document.to_string())));
         }
         self.chunk(document, out)?;
         self.end(out)
     }
 
-    fn end(&mut self, out: &mut Vec<Delta>) -> Result<(), Flaw> {
+    fn end(&mut self, out: &mut Vec<Delta>) -> Result<(), ParseError> {
         if !self.assembler.has_choices() {
-            return Err(Flaw::NotUnderstood);
+            return Err(ParseError::NotUnderstood);
         }
         if !self.assembler.is_complete() {
-            return Err(Flaw::Cut("the answer ended without a finish_reason".to_owned()));
+            return Err(ParseError::Cut("the answer ended without a finish_reason".to_owned()));
         }
         out.extend(self.assembler.seal()?);
         Ok(())
@@ -87,7 +89,7 @@ impl Dialog for ChatReader {
 }
 
 /// The server's own failure, in words of ours: it gave none but the reason `raw` for the end of the answer.
-pub(super) fn failed_finish(raw: &str, status: u16) -> Flaw {
+pub(super) fn failed_finish(raw: &str, status: u16) -> ParseError {
     let words = format!("the provider ended the answer with finish_reason {raw}");
-    Flaw::Failed(Failed::new(Some(status), &json!({"error": {"message": words}}).to_string()))
+    ParseError::Failed(Failed::new(Some(status), &json!({"error": {"message": words}}).to_string()))
 }

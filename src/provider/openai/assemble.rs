@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     domain::completion::{BlockKind, Delta, FinishReason},
-    provider::reading::Flaw,
+    provider::reading::ParseError,
 };
 
 /// Most choices in one answer.
@@ -59,12 +59,12 @@ impl Assembler {
     }
 
     /// Takes a chunk, or a whole document.
-    pub(super) fn chunk(&mut self, chunk: &Value) -> Result<Vec<Delta>, Flaw> {
-        let fields = chunk.as_object().ok_or(Flaw::NotUnderstood)?;
+    pub(super) fn chunk(&mut self, chunk: &Value) -> Result<Vec<Delta>, ParseError> {
+        let fields = chunk.as_object().ok_or(ParseError::NotUnderstood)?;
         let choices: &[Value] = match fields.get("choices") {
             Some(Value::Array(choices)) => choices,
             None | Some(Value::Null) => &[],
-            Some(_) => return Err(Flaw::NotUnderstood),
+            Some(_) => return Err(ParseError::NotUnderstood),
         };
         let mut out = Vec::new();
         if !self.started && fields.contains_key("choices") {
@@ -86,7 +86,7 @@ impl Assembler {
     }
 
     /// Ends the answer: every block's stop and the finish.
-    pub(super) fn seal(&mut self) -> Result<Vec<Delta>, Flaw> {
+    pub(super) fn seal(&mut self) -> Result<Vec<Delta>, ParseError> {
         let raw = self.choices.values().next().cloned().flatten().unwrap_or_default();
         let reason = finish::reason(&raw).ok_or_else(|| failed_finish(&raw, finish::failed_status(&raw)))?;
         let has_tools = !self.tools.is_empty();
@@ -95,7 +95,7 @@ impl Assembler {
             FinishReason::Stop if has_tools => FinishReason::ToolCalls,
             FinishReason::Stop if self.refused => FinishReason::Refusal,
             FinishReason::ToolCalls if !has_tools => {
-                return Err(Flaw::Unusable(format!("finish_reason is {raw}, but the answer holds no tool call")));
+                return Err(ParseError::Unusable(format!("finish_reason is {raw}, but the answer holds no tool call")));
             }
             reason => reason,
         };
@@ -115,10 +115,10 @@ impl Assembler {
         Ok(out)
     }
 
-    fn choice(&mut self, position: u64, choice: &Value, out: &mut Vec<Delta>) -> Result<(), Flaw> {
+    fn choice(&mut self, position: u64, choice: &Value, out: &mut Vec<Delta>) -> Result<(), ParseError> {
         let index = choice.get("index").and_then(Value::as_u64).unwrap_or(position);
         if self.choices.len() >= MAX_CHOICES && !self.choices.contains_key(&index) {
-            return Err(Flaw::Unusable(format!("the answer holds more than {MAX_CHOICES} choices")));
+            return Err(ParseError::Unusable(format!("the answer holds more than {MAX_CHOICES} choices")));
         }
         let finish = self.choices.entry(index).or_default();
         if let Some(raw) = choice.get("finish_reason").and_then(Value::as_str).filter(|raw| !raw.is_empty()) {
@@ -132,7 +132,7 @@ impl Assembler {
         Ok(())
     }
 
-    fn piece(&mut self, piece: &Value, out: &mut Vec<Delta>) -> Result<(), Flaw> {
+    fn piece(&mut self, piece: &Value, out: &mut Vec<Delta>) -> Result<(), ParseError> {
         // Some servers send the same reasoning under both names.
         let reasoning = ["reasoning_content", "reasoning"].iter().find_map(|name| piece.get(name)?.as_str());
         self.prose(Prose::Reasoning, reasoning.unwrap_or_default(), out);
@@ -202,7 +202,7 @@ impl Prose {
     }
 }
 
-impl From<BadCall> for Flaw {
+impl From<BadCall> for ParseError {
     fn from(BadCall(words): BadCall) -> Self {
         Self::Unusable(words)
     }

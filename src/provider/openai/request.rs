@@ -11,14 +11,14 @@ use crate::domain::{
     failure::ProviderError,
     message::{ModelCall, ResponseFormat, Role, ToolChoice, ToolDefinition},
     target::PrefillMark,
-    wire::WireCall,
+    wire::ProviderRequest,
 };
 
 /// The request's JSON body.
 ///
 /// # Errors
 /// When a schema that the caller gave is not JSON: it cannot be put into any request.
-pub(super) fn body(call: &WireCall, dialect: &ChatDialect<'_>) -> Result<Vec<u8>, ProviderError> {
+pub(super) fn body(call: &ProviderRequest, dialect: &ChatDialect<'_>) -> Result<Vec<u8>, ProviderError> {
     let refused = |message: String| ProviderError {
         provider: Arc::clone(&call.target.family),
         message: Some(message),

@@ -11,13 +11,13 @@ use crate::{
         },
         target::Dialect,
     },
-    provider::known::{Place, capabilities},
+    provider::known::{ModelRef, capabilities},
 };
 
 /// What a call becomes at that URL, with these options.
 fn written_at(call: &ModelCall, base_url: &str, options: &ChatOptions) -> Value {
-    let place = Place { dialect: Dialect::OpenaiChat, family: "p", endpoint: base_url, model: "m" };
-    let dialect = ChatDialect::of(options, &capabilities(&place), &Wording::default());
+    let place = ModelRef { dialect: Dialect::OpenaiChat, family: "p", endpoint: base_url, model: "m" };
+    let dialect = ChatDialect::of(options, &capabilities(&place), &DialectOverrides::default());
     Value::Object(request::fields("m", call, &dialect).unwrap())
 }
 
@@ -173,7 +173,7 @@ fn a_schema_that_is_no_json_is_refused_before_anything_is_sent() {
     let tool = ToolDefinition { name: "f".to_owned(), description: String::new(), parameters: "{oops".to_owned() };
     let call = ModelCall { tools: vec![tool], ..ModelCall::default() };
     let options = ChatOptions::default();
-    let dialect = ChatDialect::of(&options, &Capabilities::default(), &Wording::default());
+    let dialect = ChatDialect::of(&options, &Capabilities::default(), &DialectOverrides::default());
     let refused = request::fields("m", &call, &dialect).unwrap_err();
     assert!(refused.starts_with("Invalid schema for function 'f': it is not JSON"), "{refused}");
 }
@@ -201,7 +201,7 @@ fn what_a_target_was_found_not_to_take_is_worded_otherwise() {
         max_output_tokens: Some(7),
         ..ModelCall::default()
     };
-    let wording = Wording {
+    let wording = DialectOverrides {
         output_limit_field: Some(OutputLimitField::MaxTokens),
         without_stream_usage: true,
         developer_as_system: true,

@@ -18,11 +18,11 @@ const MAX_CALLS: usize = 128;
 /// The calls of one answer so far.
 #[derive(Debug, Default)]
 pub(super) struct ToolCalls {
-    calls: Vec<Call>,
+    calls: Vec<OpenToolCall>,
 }
 
 #[derive(Debug)]
-struct Call {
+struct OpenToolCall {
     index: Option<u64>,
     /// As the server gave it; empty where it gave none.
     id: String,
@@ -72,7 +72,7 @@ impl ToolCalls {
                 return Err(BadCall(format!("the answer holds more than {MAX_CALLS} tool calls")));
             }
             None => {
-                self.calls.push(Call {
+                self.calls.push(OpenToolCall {
                     index,
                     id: String::new(),
                     name: String::new(),
@@ -127,9 +127,9 @@ impl ToolCalls {
     }
 }
 
-// === impl Call ===
+// === impl OpenToolCall ===
 
-impl Call {
+impl OpenToolCall {
     fn add(
         &mut self,
         number: usize,

@@ -4,18 +4,18 @@ use std::{mem, sync::Arc, time::Duration};
 
 use bytes::{Bytes, BytesMut};
 
-use super::{Dialog, Failed, Flaw, Frames, Kind, MAX_EXCERPT_BYTES, ReadLimits};
+use super::{Failed, Frames, Kind, MAX_EXCERPT_BYTES, ParseError, ReadLimits, ResponseParser};
 use crate::{
     domain::{
         completion::Break,
         failure::{ProviderError, Surface, TransportFault},
         units,
     },
-    provider::http::{Reply, ReplyBody},
+    provider::http::{ProviderResponse, ReplyBody},
 };
 
 /// What every error of this answer carries.
-pub(super) struct Facts {
+pub(super) struct ResponseMeta {
     pub(super) provider: Arc<str>,
     pub(super) status: u16,
     pub(super) headers: Vec<(String, String)>,
@@ -23,9 +23,9 @@ pub(super) struct Facts {
     pub(super) excerpt: Vec<u8>,
 }
 
-// === impl Facts ===
+// === impl ResponseMeta ===
 
-impl Facts {
+impl ResponseMeta {
     /// Reads until it is clear what the body is; gives that and what was read, blank space before it left out.
     pub(super) async fn open<F: Frames>(&self, body: &mut ReplyBody) -> Result<(Kind, Bytes), ProviderError> {
         let mut seen = BytesMut::new();
@@ -52,14 +52,14 @@ impl Facts {
     pub(super) async fn next(
         &self,
         body: &mut ReplyBody,
-        patience: Option<Duration>,
+        silence_limit: Option<Duration>,
     ) -> Result<Option<Bytes>, ProviderError> {
-        let Some(patience) = patience else { return body.chunk().await };
+        let Some(silence_limit) = silence_limit else { return body.chunk().await };
         let silence = |_| {
-            let words = format!("nothing came for {}", units::spoken_duration(patience));
+            let words = format!("nothing came for {}", units::spoken_duration(silence_limit));
             ProviderError::transport(Arc::clone(&self.provider), TransportFault::IdleTimeout, words)
         };
-        tokio::time::timeout(patience, body.chunk()).await.map_err(silence)?
+        tokio::time::timeout(silence_limit, body.chunk()).await.map_err(silence)?
     }
 
     /// Reads a document. One that is whole is not lost when the connection breaks, or stays open, behind it.
@@ -92,13 +92,13 @@ impl Facts {
     }
 
     /// Opens the rest of an answer that broke off.
-    pub(super) async fn rest<D: Dialog>(
+    pub(super) async fn rest<D: ResponseParser>(
         &self,
-        dialog: &mut D,
+        parser: &mut D,
         cut: ProviderError,
     ) -> Result<(ReplyBody, Bytes, Break), ProviderError> {
         loop {
-            let (Reply { status, headers, mut body }, told) = dialog.read_on(cut.clone()).await?;
+            let (ProviderResponse { status, headers, mut body }, told) = parser.read_on(cut.clone()).await?;
             let facts = Self { provider: Arc::clone(&self.provider), status, headers, excerpt: Vec::new() };
             // What is no stream, or breaks off at once, brought nothing; the dialog knows when to give up.
             if let Ok((Kind::Events, first)) = facts.open::<D::Frames>(&mut body).await {
@@ -114,25 +114,27 @@ impl Facts {
         self.excerpt.len() < MAX_EXCERPT_BYTES
     }
 
-    pub(super) fn flawed(&self, flaw: Flaw, surface: Surface) -> ProviderError {
+    pub(super) fn flawed(&self, flaw: ParseError, surface: Surface) -> ProviderError {
         let error = self.error(surface);
         match flaw {
-            Flaw::NotUnderstood => ProviderError {
+            ParseError::NotUnderstood => ProviderError {
                 body: Some(String::from_utf8_lossy(&self.excerpt).into_owned()),
                 fault: Some(TransportFault::Protocol),
                 surface: Surface::Http,
                 ..error
             },
-            Flaw::Unusable(message) => {
+            ParseError::Unusable(message) => {
                 // Of a document there is nothing else to be shown.
                 let excerpt = (surface == Surface::Http).then(|| String::from_utf8_lossy(&self.excerpt).into_owned());
                 ProviderError { message: Some(message), body: excerpt, fault: Some(TransportFault::Protocol), ..error }
             }
-            Flaw::TooLong(message) => {
+            ParseError::TooLong(message) => {
                 ProviderError { message: Some(message), fault: Some(TransportFault::TooLarge), ..error }
             }
-            Flaw::Cut(message) => ProviderError { message: Some(message), fault: Some(TransportFault::Cut), ..error },
-            Flaw::Failed(Failed { status, body, header }) => {
+            ParseError::Cut(message) => {
+                ProviderError { message: Some(message), fault: Some(TransportFault::Cut), ..error }
+            }
+            ParseError::Failed(Failed { status, body, header }) => {
                 let mut headers = error.headers;
                 headers.extend(header);
                 ProviderError { body: Some(body), status: status.or(error.status), headers, ..self.error(surface) }

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use tokio::time::Instant;
 
 use crate::{
-    domain::{completion::Delta, wire::WireCall},
+    domain::{completion::Delta, wire::ProviderRequest},
     provider::spec::HttpSettings,
 };
 
@@ -36,7 +36,7 @@ pub(super) struct Linger {
 
 impl ReadLimits {
     /// The bounds of the answer to this call.
-    pub(in crate::provider) fn of(call: &WireCall, settings: &HttpSettings) -> Self {
+    pub(in crate::provider) fn of(call: &ProviderRequest, settings: &HttpSettings) -> Self {
         let provider = Arc::clone(&call.target.family);
         Self { provider, max_line_bytes: settings.max_line_bytes, idle: call.idle, deadline: call.deadline }
     }

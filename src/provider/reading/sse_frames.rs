@@ -3,7 +3,7 @@
 //! A server's word for what it sends counts less than its first bytes. An event that the end of a body tore is dropped,
 //! never guessed at.
 
-use super::{Flaw, Frames, Kind};
+use super::{Frames, Kind, ParseError};
 use crate::provider::sse::{SseDecoder, SseEvent};
 
 /// Most bytes of an undecided body that are waited for before it is called unusable.
@@ -23,8 +23,8 @@ impl Frames for SseFrames {
         Self(SseDecoder::new(max_bytes))
     }
 
-    fn feed(&mut self, bytes: &[u8], out: &mut Vec<SseEvent>) -> Result<(), Flaw> {
-        out.extend(self.0.feed(bytes).map_err(|error| Flaw::TooLong(error.to_string()))?);
+    fn feed(&mut self, bytes: &[u8], out: &mut Vec<SseEvent>) -> Result<(), ParseError> {
+        out.extend(self.0.feed(bytes).map_err(|error| ParseError::TooLong(error.to_string()))?);
         Ok(())
     }
 

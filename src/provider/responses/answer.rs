@@ -16,8 +16,8 @@ use crate::{
     },
     provider::{
         blocks::Blocks,
-        http::Reply,
-        reading::{Dialog, Failed, Flaw, SseFrames, Step},
+        http::ProviderResponse,
+        reading::{Failed, ParseError, ParseStep, ResponseParser, SseFrames},
         sse::SseEvent,
         turns::opaque,
     },
@@ -38,14 +38,14 @@ pub(super) struct ResponseReader {
     thought: Option<(u64, bool, u64)>,
     has_items: bool,
     /// Of a response that is made in the background.
-    hold: Option<Hold>,
+    register: Option<Hold>,
 }
 
 // === impl ResponseReader ===
 
 impl ResponseReader {
-    /// Reads an answer whose head had these headers; with `hold`, one that is made in the background.
-    pub(super) fn new(headers: Vec<(String, String)>, hold: Option<Hold>) -> Self {
+    /// Reads an answer whose head had these headers; with `register`, one that is made in the background.
+    pub(super) fn new(headers: Vec<(String, String)>, register: Option<Hold>) -> Self {
         Self {
             headers,
             started: false,
@@ -53,7 +53,7 @@ impl ResponseReader {
             seen: BTreeSet::new(),
             thought: None,
             has_items: false,
-            hold,
+            register,
         }
     }
 
@@ -66,14 +66,14 @@ impl ResponseReader {
     }
 
     /// Opens a block the first time; `false` where it is over already.
-    fn open(&mut self, key: u64, kind: BlockKind, out: &mut Vec<Delta>) -> Result<bool, Flaw> {
+    fn open(&mut self, key: u64, kind: BlockKind, out: &mut Vec<Delta>) -> Result<bool, ParseError> {
         if self.seen.insert(key) {
             self.blocks.open(key, kind, out)?;
         }
         Ok(self.blocks.is_open(key))
     }
 
-    fn piece(&mut self, key: u64, kind: BlockKind, text: &str, out: &mut Vec<Delta>) -> Result<(), Flaw> {
+    fn piece(&mut self, key: u64, kind: BlockKind, text: &str, out: &mut Vec<Delta>) -> Result<(), ParseError> {
         self.start(None, out);
         if self.open(key, kind, out)? {
             self.blocks.add(key, text, out)?;
@@ -82,7 +82,7 @@ impl ResponseReader {
     }
 
     /// A piece of reasoning; the parts of one item are paragraphs of one block.
-    fn thought(&mut self, key: u64, is_summary: bool, event: &Value, out: &mut Vec<Delta>) -> Result<(), Flaw> {
+    fn thought(&mut self, key: u64, is_summary: bool, event: &Value, out: &mut Vec<Delta>) -> Result<(), ParseError> {
         let part = event.get(if is_summary { "summary_index" } else { "content_index" }).and_then(Value::as_u64);
         let here = (key, is_summary, part.unwrap_or(0));
         let before = self.thought.replace(here);
@@ -90,7 +90,7 @@ impl ResponseReader {
         self.piece(key, BlockKind::Reasoning, &format!("{gap}{}", text_of(event, "delta")), out)
     }
 
-    fn item_added(&mut self, index: u64, item: &Value, out: &mut Vec<Delta>) -> Result<(), Flaw> {
+    fn item_added(&mut self, index: u64, item: &Value, out: &mut Vec<Delta>) -> Result<(), ParseError> {
         self.start(None, out);
         if text_of(item, "type") == "function_call" {
             let key = item_key(index);
@@ -100,7 +100,7 @@ impl ResponseReader {
         Ok(())
     }
 
-    fn item_done(&mut self, index: u64, item: &Value, out: &mut Vec<Delta>) -> Result<(), Flaw> {
+    fn item_done(&mut self, index: u64, item: &Value, out: &mut Vec<Delta>) -> Result<(), ParseError> {
         self.start(None, out);
         self.has_items = true;
         let key = item_key(index);
@@ -144,7 +144,13 @@ impl ResponseReader {
     }
 
     /// The end of a response that is whole, whatever it holds.
-    fn seal(&mut self, response: &Value, reason: FinishReason, raw: &str, out: &mut Vec<Delta>) -> Result<(), Flaw> {
+    fn seal(
+        &mut self,
+        response: &Value,
+        reason: FinishReason,
+        raw: &str,
+        out: &mut Vec<Delta>,
+    ) -> Result<(), ParseError> {
         self.start(Some(response), out);
         if !self.has_items {
             for (index, item) in (0..).zip(list(response, "output")) {
@@ -156,42 +162,42 @@ impl ResponseReader {
     }
 
     /// The error of a response that failed, without the response around it: that repeats the whole request.
-    fn failed_response(&self, response: &Value) -> Flaw {
+    fn failed_response(&self, response: &Value) -> ParseError {
         let error = response.get("error").cloned().unwrap_or_default();
         let status = text_of(response, "status");
-        if status == "cancelled" && self.hold.as_ref().is_some_and(Hold::is_taken_over) {
+        if status == "cancelled" && self.register.as_ref().is_some_and(Hold::is_taken_over) {
             // Whoever cancelled it had done with that one answer, and not with what is wanted here.
-            return Flaw::Cut("the answer that was being made was cancelled".to_owned());
+            return ParseError::Cut("the answer that was being made was cancelled".to_owned());
         }
         let whole = if error.is_null() { json!({"error": {"code": status}}) } else { json!({"error": error}) };
         failed(&whole, &whole.to_string())
     }
 
-    fn completed(&mut self, response: &Value, out: &mut Vec<Delta>) -> Result<(), Flaw> {
+    fn completed(&mut self, response: &Value, out: &mut Vec<Delta>) -> Result<(), ParseError> {
         self.seal(response, FinishReason::Stop, "completed", out)
     }
 
-    fn incomplete(&mut self, response: &Value, out: &mut Vec<Delta>) -> Result<(), Flaw> {
+    fn incomplete(&mut self, response: &Value, out: &mut Vec<Delta>) -> Result<(), ParseError> {
         let raw = response.pointer("/incomplete_details/reason").and_then(Value::as_str).unwrap_or("incomplete");
         self.seal(response, finish::reason(raw), raw, out)
     }
 }
 
-impl Dialog for ResponseReader {
+impl ResponseParser for ResponseReader {
     type Frames = SseFrames;
 
-    fn event(&mut self, event: SseEvent, out: &mut Vec<Delta>) -> Result<Step, Flaw> {
+    fn event(&mut self, event: SseEvent, out: &mut Vec<Delta>) -> Result<ParseStep, ParseError> {
         let value = match serde_json::from_str::<Value>(&event.data) {
             Ok(value) => value,
-            Err(_) if event.name == "error" => return Err(Flaw::Failed(Failed::new(None, &event.data))),
-            Err(_) if event.data.trim() == "[DONE]" => return Ok(Step::More),
-            Err(error) => return Err(Flaw::torn(self.started, &error)),
+            Err(_) if event.name == "error" => return Err(ParseError::Failed(Failed::new(None, &event.data))),
+            Err(_) if event.data.trim() == "[DONE]" => return Ok(ParseStep::More),
+            Err(error) => return Err(ParseError::torn(self.started, &error)),
         };
         let kind = value.get("type").and_then(Value::as_str).unwrap_or(&event.name);
-        if let Some(hold) = &mut self.hold
-            && !hold.follow(kind, &value)?
+        if let Some(register) = &mut self.register
+            && !register.follow(kind, &value)?
         {
-            return Ok(Step::More);
+            return Ok(ParseStep::More);
         }
         let index = value.get("output_index").and_then(Value::as_u64).unwrap_or(0);
         let place = value.get("content_index").and_then(Value::as_u64).unwrap_or(0);
@@ -215,24 +221,24 @@ impl Dialog for ResponseReader {
             }
             "response.completed" => {
                 self.completed(response, out)?;
-                return Ok(Step::Whole);
+                return Ok(ParseStep::Complete);
             }
             "response.incomplete" => {
                 self.incomplete(response, out)?;
-                return Ok(Step::Whole);
+                return Ok(ParseStep::Complete);
             }
             _ if event.name == "error" || value.get("error").is_some_and(Value::is_object) => {
                 return Err(failed(&value, &event.data));
             }
             _ => {}
         }
-        Ok(Step::More)
+        Ok(ParseStep::More)
     }
 
-    fn document(&mut self, document: &Value, out: &mut Vec<Delta>) -> Result<(), Flaw> {
+    fn document(&mut self, document: &Value, out: &mut Vec<Delta>) -> Result<(), ParseError> {
         let status = text_of(document, "status");
-        if let Some(hold) = self.hold.as_mut().filter(|_| !matches!(status, "queued" | "in_progress")) {
-            hold.ended();
+        if let Some(register) = self.register.as_mut().filter(|_| !matches!(status, "queued" | "in_progress")) {
+            register.ended();
         }
         match status {
             "completed" => self.completed(document, out),
@@ -243,31 +249,31 @@ impl Dialog for ResponseReader {
             }
             "queued" | "in_progress" => {
                 // It is known only to be cancelled.
-                if let Some(hold) = &mut self.hold {
-                    hold.learn(document);
+                if let Some(register) = &mut self.register {
+                    register.learn(document);
                 }
-                Err(Flaw::Unusable("the answer goes on in the background".to_owned()))
+                Err(ParseError::Unusable("the answer goes on in the background".to_owned()))
             }
-            _ => Err(Flaw::NotUnderstood),
+            _ => Err(ParseError::NotUnderstood),
         }
     }
 
-    fn end(&mut self, _: &mut Vec<Delta>) -> Result<(), Flaw> {
+    fn end(&mut self, _: &mut Vec<Delta>) -> Result<(), ParseError> {
         if self.started {
-            Err(Flaw::Cut("the answer ended without a response.completed".to_owned()))
+            Err(ParseError::Cut("the answer ended without a response.completed".to_owned()))
         } else {
-            Err(Flaw::NotUnderstood)
+            Err(ParseError::NotUnderstood)
         }
     }
 
-    fn patience(&self) -> Option<Duration> {
+    fn silence_limit(&self) -> Option<Duration> {
         // What waits in a queue, or thinks before its first word, is silent for good reasons.
-        self.hold.as_ref().filter(|_| !self.seen.is_empty()).and_then(Hold::patience)
+        self.register.as_ref().filter(|_| !self.seen.is_empty()).and_then(Hold::silence_limit)
     }
 
-    async fn read_on(&mut self, cut: ProviderError) -> Result<(Reply, Break), ProviderError> {
-        match &mut self.hold {
-            Some(hold) => hold.read_on(cut).await,
+    async fn read_on(&mut self, cut: ProviderError) -> Result<(ProviderResponse, Break), ProviderError> {
+        match &mut self.register {
+            Some(register) => register.read_on(cut).await,
             None => Err(cut),
         }
     }
@@ -282,21 +288,21 @@ const fn item_key(index: u64) -> u64 {
     content_key(index, CONTENTS - 1)
 }
 
-fn call_kind(item: &Value) -> Result<BlockKind, Flaw> {
+fn call_kind(item: &Value) -> Result<BlockKind, ParseError> {
     let name = text_of(item, "name");
     if name.is_empty() {
-        return Err(Flaw::Unusable("a tool call has no name".to_owned()));
+        return Err(ParseError::Unusable("a tool call has no name".to_owned()));
     }
     Ok(BlockKind::ToolCall { id: text_of(item, "call_id").to_owned(), name: name.to_owned() })
 }
 
 /// An `error` event, flat or with the error inside.
-fn failed(value: &Value, text: &str) -> Flaw {
+fn failed(value: &Value, text: &str) -> ParseError {
     let error = value.get("error").filter(|error| error.is_object()).unwrap_or(value);
     let stated = value.get("status").and_then(Value::as_u64).and_then(|status| u16::try_from(status).ok());
     let stated = stated.filter(|status| (400..600).contains(status));
     let named = || [text_of(error, "code"), text_of(error, "type")].into_iter().find_map(finish::status);
-    Flaw::Failed(Failed::new(stated.or_else(named), text))
+    ParseError::Failed(Failed::new(stated.or_else(named), text))
 }
 
 fn text_of<'a>(value: &'a Value, name: &str) -> &'a str {

@@ -18,11 +18,11 @@ use crate::{
         completion::Break,
         failure::{ProviderError, TransportFault},
         upstream::UpstreamHandle,
-        wire::WireCall,
+        wire::ProviderRequest,
     },
     provider::{
-        http::{HttpClient, Post, Reply},
-        reading::Flaw,
+        http::{HttpClient, Post, ProviderResponse},
+        reading::ParseError,
     },
 };
 
@@ -47,7 +47,7 @@ pub(super) struct Cancels(Arc<Mutex<JoinSet<()>>>);
 #[derive(Debug)]
 pub(super) struct Hold {
     http: HttpClient,
-    call: WireCall,
+    call: ProviderRequest,
     cancels: Cancels,
     /// Where the response is found, once its id is known.
     handle: Option<UpstreamHandle>,
@@ -62,12 +62,12 @@ pub(super) struct Hold {
     fruitless: u32,
     /// Where reading was at the last request.
     asked_at: Option<u64>,
-    next: Next,
+    next: NextEvent,
 }
 
 /// What the next event is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Next {
+enum NextEvent {
     /// The first one of all that another owner of the invocation asked for.
     Beginning,
     /// The first one of a rest.
@@ -79,7 +79,7 @@ enum Next {
 // === impl Hold ===
 
 impl Hold {
-    pub(super) fn new(http: HttpClient, call: WireCall, cancels: Cancels) -> Self {
+    pub(super) fn new(http: HttpClient, call: ProviderRequest, cancels: Cancels) -> Self {
         Self {
             http,
             call,
@@ -91,18 +91,18 @@ impl Hold {
             requests: 0,
             fruitless: 0,
             asked_at: None,
-            next: Next::More,
+            next: NextEvent::More,
         }
     }
 
     /// The hold of an attempt that takes over what an earlier owner of its invocation asked for; `None` where it is not
     /// to, or cannot.
-    pub(super) fn taking_over(http: HttpClient, call: WireCall, cancels: Cancels) -> Option<Self> {
+    pub(super) fn taking_over(http: HttpClient, call: ProviderRequest, cancels: Cancels) -> Option<Self> {
         let id = call.attach.as_ref().map(|handle| handle.id.clone()).filter(|id| is_path_segment(id))?;
-        let mut hold = Self::new(http, call, cancels);
-        hold.next = Next::Beginning;
-        hold.holds(id);
-        Some(hold)
+        let mut register = Self::new(http, call, cancels);
+        register.next = NextEvent::Beginning;
+        register.holds(id);
+        Some(register)
     }
 
     /// Asks for the whole response from its beginning.
@@ -110,7 +110,7 @@ impl Hold {
     /// # Errors
     /// With a cut where asking again would get the same refusal: only that answer is lost, and nothing is wrong with the
     /// target. Else with the facts.
-    pub(super) async fn take_over(&mut self) -> Result<Reply, ProviderError> {
+    pub(super) async fn take_over(&mut self) -> Result<ProviderResponse, ProviderError> {
         let id = self.handle.as_ref().map(|handle| handle.id.as_str()).unwrap_or_default();
         let path = format!("/responses/{id}?stream=true");
         self.http.get(&self.call, path, "text/event-stream").await.map_err(|error| {
@@ -143,7 +143,7 @@ impl Hold {
 
     fn holds(&mut self, id: String) {
         let handle = UpstreamHandle { attempt: self.call.attempt, target: self.call.target.id.clone(), id };
-        self.call.tether.hold(handle.clone());
+        self.call.background.register(handle.clone());
         self.handle = Some(handle);
         self.runs = true;
     }
@@ -152,19 +152,19 @@ impl Hold {
     ///
     /// # Errors
     /// When events are missing between those that were read and the rest, or before the first one.
-    pub(super) fn follow(&mut self, kind: &str, event: &Value) -> Result<bool, Flaw> {
-        let next = std::mem::replace(&mut self.next, Next::More);
-        if next == Next::Beginning && event.get("response").is_none() && kind != "error" {
-            return Err(Flaw::Cut(format!("the answer was sent from a {kind} on instead of from its beginning")));
+    pub(super) fn follow(&mut self, kind: &str, event: &Value) -> Result<bool, ParseError> {
+        let next = std::mem::replace(&mut self.next, NextEvent::More);
+        if next == NextEvent::Beginning && event.get("response").is_none() && kind != "error" {
+            return Err(ParseError::Cut(format!("the answer was sent from a {kind} on instead of from its beginning")));
         }
         match (event.get("sequence_number").and_then(Value::as_u64), self.last) {
             (Some(number), Some(last)) if number <= last && self.requests > 0 => {
                 self.next = next;
                 return Ok(false);
             }
-            (Some(number), Some(last)) if next == Next::Rest && number > last.saturating_add(1) => {
+            (Some(number), Some(last)) if next == NextEvent::Rest && number > last.saturating_add(1) => {
                 // A new answer is better than one with a hole.
-                return Err(Flaw::Cut(format!("the answer was read on at {number} instead of after {last}")));
+                return Err(ParseError::Cut(format!("the answer was read on at {number} instead of after {last}")));
             }
             (Some(number), last) => {
                 self.has_rest &= last.is_none_or(|last| number > last);
@@ -180,7 +180,7 @@ impl Hold {
     }
 
     /// How long silence is taken for silence, and not for a lost connection: half of what the attempt is given.
-    pub(super) fn patience(&self) -> Option<Duration> {
+    pub(super) fn silence_limit(&self) -> Option<Duration> {
         let is_possible = self.place().is_some() && self.is_worth_it(self.fruitless_now());
         self.call.idle.filter(|_| is_possible).map(|idle| idle / 2)
     }
@@ -189,7 +189,7 @@ impl Hold {
     ///
     /// # Errors
     /// With the break itself, where there is no rest to be had.
-    pub(super) async fn read_on(&mut self, cut: ProviderError) -> Result<(Reply, Break), ProviderError> {
+    pub(super) async fn read_on(&mut self, cut: ProviderError) -> Result<(ProviderResponse, Break), ProviderError> {
         let fault = cut.fault.unwrap_or(TransportFault::Cut);
         let Some((path, last)) = self.place().filter(|_| fault != TransportFault::TooLarge) else {
             return Err(self.explained(cut, None));
@@ -209,7 +209,7 @@ impl Hold {
             let path = format!("{path}?stream=true&starting_after={last}");
             match self.http.get(&self.call, path, "text/event-stream").await {
                 Ok(reply) => {
-                    self.next = Next::Rest;
+                    self.next = NextEvent::Rest;
                     return Ok((reply, Break { fault, requests: self.requests }));
                 }
                 Err(error) => {
@@ -252,8 +252,8 @@ impl Hold {
 impl Drop for Hold {
     fn drop(&mut self) {
         let Some(handle) = self.handle.take() else { return };
-        self.call.tether.release(&handle);
-        if self.runs && !self.call.tether.lets_live(&handle) {
+        self.call.background.release(&handle);
+        if self.runs && !self.call.background.lets_live(&handle) {
             self.cancels.send(self.http.clone(), self.call.clone(), &handle.id);
         }
     }
@@ -263,7 +263,7 @@ impl Drop for Hold {
 
 impl Cancels {
     /// Cancels a response upstream, beside everything else.
-    fn send(&self, http: HttpClient, call: WireCall, id: &str) {
+    fn send(&self, http: HttpClient, call: ProviderRequest, id: &str) {
         // Without a runtime the whole process ends.
         let Ok(runtime) = Handle::try_current() else { return };
         let path = format!("/responses/{id}/cancel");

@@ -12,7 +12,7 @@ use crate::{
     domain::{
         failure::ProviderError,
         message::{ModelCall, ResponseFormat, ToolChoice, ToolDefinition},
-        wire::WireCall,
+        wire::ProviderRequest,
     },
     provider::turns::{merge_extra, schema},
 };
@@ -21,7 +21,7 @@ use crate::{
 const WITHOUT_REASONING: [&str; 4] = ["gpt-3", "gpt-4", "chatgpt", "-chat"];
 
 /// A request in the API's words.
-pub(super) struct Asked {
+pub(super) struct RequestBody {
     /// JSON.
     pub(super) body: Vec<u8>,
     /// Whether the target can make answers in the background, and this one is to be.
@@ -32,7 +32,7 @@ pub(super) struct Asked {
 ///
 /// # Errors
 /// When a schema that the caller gave is not JSON.
-pub(super) fn body(call: &WireCall, stream: bool) -> Result<Asked, ProviderError> {
+pub(super) fn body(call: &ProviderRequest, stream: bool) -> Result<RequestBody, ProviderError> {
     let refused = |message: String| ProviderError {
         provider: Arc::clone(&call.target.family),
         message: Some(message),
@@ -46,7 +46,7 @@ pub(super) fn body(call: &WireCall, stream: bool) -> Result<Asked, ProviderError
     let in_background = able && ["background", "store"].iter().all(|name| fields.get(*name) == Some(&json!(true)));
     let body = serde_json::to_vec(&fields);
     let body = body.map_err(|error| refused(format!("the request cannot be written as JSON: {error}")))?;
-    Ok(Asked { body, in_background })
+    Ok(RequestBody { body, in_background })
 }
 
 fn fields(model: &str, call: &ModelCall, background: bool) -> Result<Map<String, Value>, String> {

@@ -12,7 +12,7 @@ use crate::domain::{
     completion::{BlockKind, Delta, Exactness, FinishReason, Usage},
     failure::{ProviderError, Surface, TransportFault},
     message::{Message, ModelCall, Part, Role},
-    wire::{DeltaStream, WireCall},
+    wire::{DeltaStream, ProviderRequest},
 };
 
 /// What is answered where a script says nothing else.
@@ -20,7 +20,7 @@ const ECHO: &str = "You said: \"{user}\". This is the embedded model; it needs n
                     like this until a real provider is configured.";
 
 /// How a played answer ends.
-enum Ending {
+enum PlayEnd {
     Finish { reason: FinishReason, usage: UsageStep },
     Silence,
     Fault(TransportFault, String),
@@ -35,7 +35,7 @@ struct PlayedBlock {
 }
 
 /// Plays one step; resolves when the answer's head would have come.
-pub(super) async fn play(step: Step, told: bool, call: &WireCall) -> Result<DeltaStream, ProviderError> {
+pub(super) async fn play(step: Step, told: bool, call: &ProviderRequest) -> Result<DeltaStream, ProviderError> {
     let provider = Arc::clone(&call.target.family);
     match step {
         Step::Answer(answer) => Ok(answer_stream(&answer, call)),
@@ -51,12 +51,12 @@ pub(super) async fn play(step: Step, told: bool, call: &WireCall) -> Result<Delt
         }
         Step::Stall(at) => {
             let blocks = vec![PlayedBlock::text(BlockKind::Text, &at.after_text, false)];
-            Ok(stream(call, blocks, Pace::AtOnce, Ending::Silence))
+            Ok(stream(call, blocks, PlaySpeed::AtOnce, PlayEnd::Silence))
         }
         Step::Cut(at) => {
             let blocks = vec![PlayedBlock::text(BlockKind::Text, &at.after_text, false)];
             let message = "the answer ended without its end mark".to_owned();
-            Ok(stream(call, blocks, Pace::AtOnce, Ending::Fault(TransportFault::Cut, message)))
+            Ok(stream(call, blocks, PlaySpeed::AtOnce, PlayEnd::Fault(TransportFault::Cut, message)))
         }
         Step::Malformed(kind) => malformed(kind, call),
         Step::WhenTold(choice) => {
@@ -66,7 +66,7 @@ pub(super) async fn play(step: Step, told: bool, call: &WireCall) -> Result<Delt
     }
 }
 
-fn malformed(kind: Malformed, call: &WireCall) -> Result<DeltaStream, ProviderError> {
+fn malformed(kind: Malformed, call: &ProviderRequest) -> Result<DeltaStream, ProviderError> {
     let provider = Arc::clone(&call.target.family);
     match kind {
         Malformed::ToolArguments => {
@@ -75,7 +75,7 @@ fn malformed(kind: Malformed, call: &WireCall) -> Result<DeltaStream, ProviderEr
                 format!("tool call `{name}`: arguments are not JSON: EOF while parsing a string at line 1 column 14");
             let kind = BlockKind::ToolCall { id: "call_1".to_owned(), name };
             let blocks = vec![PlayedBlock::text(kind, "{\"query\": \"unf", false)];
-            Ok(stream(call, blocks, Pace::AtOnce, Ending::Fault(TransportFault::Protocol, message)))
+            Ok(stream(call, blocks, PlaySpeed::AtOnce, PlayEnd::Fault(TransportFault::Protocol, message)))
         }
         Malformed::NotJson => Err(ProviderError {
             provider,
@@ -110,7 +110,7 @@ fn status_error(provider: Arc<str>, status: StatusStep) -> ProviderError {
     }
 }
 
-fn answer_stream(answer: &AnswerStep, call: &WireCall) -> DeltaStream {
+fn answer_stream(answer: &AnswerStep, call: &ProviderRequest) -> DeltaStream {
     let mut blocks = Vec::new();
     if !answer.reasoning.is_empty() {
         blocks.push(PlayedBlock::text(BlockKind::Reasoning, &answer.reasoning, true));
@@ -127,19 +127,19 @@ fn answer_stream(answer: &AnswerStep, call: &WireCall) -> DeltaStream {
     for (number, tool) in (1..).zip(&answer.tool_calls) {
         blocks.push(PlayedBlock::tool_call(number, tool));
     }
-    let pace = Pace::Of { first: answer.first_token_after, tokens_per_second: answer.tokens_per_second };
+    let pace = PlaySpeed::Of { first: answer.first_token_after, tokens_per_second: answer.tokens_per_second };
     let implied = if answer.tool_calls.is_empty() { FinishReason::Stop } else { FinishReason::ToolCalls };
     let reason = answer.finish.unwrap_or(implied);
-    stream(call, blocks, pace, Ending::Finish { reason, usage: answer.usage })
+    stream(call, blocks, pace, PlayEnd::Finish { reason, usage: answer.usage })
 }
 
 #[derive(Clone, Copy)]
-enum Pace {
+enum PlaySpeed {
     AtOnce,
     Of { first: Duration, tokens_per_second: f64 },
 }
 
-fn stream(call: &WireCall, blocks: Vec<PlayedBlock>, pace: Pace, ending: Ending) -> DeltaStream {
+fn stream(call: &ProviderRequest, blocks: Vec<PlayedBlock>, pace: PlaySpeed, ending: PlayEnd) -> DeltaStream {
     let start = Delta::Start {
         model: Some(call.target.model.to_string()),
         response_id: Some(format!("scripted-{}-{}", call.invocation, call.attempt)),
@@ -165,12 +165,12 @@ fn stream(call: &WireCall, blocks: Vec<PlayedBlock>, pace: Pace, ending: Ending)
             }
         }
         match ending {
-            Ending::Silence => std::future::pending::<()>().await,
-            Ending::Fault(fault, message) => {
+            PlayEnd::Silence => std::future::pending::<()>().await,
+            PlayEnd::Fault(fault, message) => {
                 let error = ProviderError { surface: Surface::Stream, ..ProviderError::transport(provider, fault, message) };
                 Err(error)?;
             }
-            Ending::Finish { reason, usage } => {
+            PlayEnd::Finish { reason, usage } => {
                 if spoken == 0 {
                     pace.wait(true).await;
                 }
@@ -183,9 +183,9 @@ fn stream(call: &WireCall, blocks: Vec<PlayedBlock>, pace: Pace, ending: Ending)
     })
 }
 
-// === impl Pace ===
+// === impl PlaySpeed ===
 
-impl Pace {
+impl PlaySpeed {
     async fn wait(self, is_first: bool) {
         let wait = match self {
             Self::Of { first, .. } if is_first => first,

@@ -7,14 +7,14 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::domain::{
-    adaptation::Wording,
+    adaptation::DialectOverrides,
     completion::{Delta, FinishReason},
     failure::{ProviderError, TransportFault},
     ids::InvocationId,
     invocation::TraceContext,
     message::{Message, Role},
     target::{Capabilities, Dialect, Target},
-    upstream::Tether,
+    upstream::BackgroundResponses,
 };
 
 fn player(yaml: &str) -> Player {
@@ -22,7 +22,7 @@ fn player(yaml: &str) -> Player {
     Player { script: Arc::new(script), progress: Arc::default() }
 }
 
-fn call(model: &str, texts: &[&str]) -> WireCall {
+fn call(model: &str, texts: &[&str]) -> ProviderRequest {
     let target = Target {
         id: TargetId::from(model),
         provider: "embedded".into(),
@@ -34,22 +34,22 @@ fn call(model: &str, texts: &[&str]) -> WireCall {
         capabilities: Capabilities::default(),
     };
     let messages = texts.iter().map(|text| Message::text(Role::User, *text)).collect();
-    WireCall {
+    ProviderRequest {
         invocation: InvocationId::from("i"),
         attempt: 1,
         target: Arc::new(target),
         call: Arc::new(ModelCall { messages, ..ModelCall::default() }),
-        wording: Wording::default(),
+        wording: DialectOverrides::default(),
         deadline: Instant::now() + Duration::from_mins(10),
         idle: None,
         trace: TraceContext::default(),
-        tether: Tether::default(),
+        background: BackgroundResponses::default(),
         attach: None,
     }
 }
 
 /// The deltas of one call, and its error.
-async fn played(player: &Player, call: WireCall) -> (Vec<Delta>, Option<ProviderError>) {
+async fn played(player: &Player, call: ProviderRequest) -> (Vec<Delta>, Option<ProviderError>) {
     let mut deltas = Vec::new();
     let mut stream = match player.answer(call).await {
         Ok(stream) => stream,

@@ -23,7 +23,7 @@ pub(super) struct JsonLines;
 
 /// The message and fields of one line.
 #[derive(Default)]
-struct Fields {
+struct LogFields {
     message: String,
     others: Map<String, Value>,
 }
@@ -34,7 +34,7 @@ where
     N: for<'a> FormatFields<'a> + 'static,
 {
     fn format_event(&self, _: &FmtContext<'_, S, N>, mut writer: Writer<'_>, event: &Event<'_>) -> fmt::Result {
-        let mut fields = Fields::default();
+        let mut fields = LogFields::default();
         event.record(&mut fields);
         let severity = match *event.metadata().level() {
             Level::ERROR => Severity::Error,
@@ -56,15 +56,15 @@ where
     }
 }
 
-// === impl Fields ===
+// === impl LogFields ===
 
-impl Fields {
+impl LogFields {
     fn add(&mut self, field: &Field, value: impl Into<Value>) {
         self.others.insert(field.name().to_owned(), value.into());
     }
 }
 
-impl tracing::field::Visit for Fields {
+impl tracing::field::Visit for LogFields {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
         let text = format!("{value:?}");
         if field.name() == "message" {

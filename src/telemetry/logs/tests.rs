@@ -51,7 +51,7 @@ fn failed(message: &str) -> EventBody {
     }
 }
 
-async fn lines(capacity: usize, format: LogFormat, happen: impl FnOnce(&EventBus)) -> Vec<String> {
+async fn lines(capacity: usize, format: LineFormat, happen: impl FnOnce(&EventBus)) -> Vec<String> {
     let bus = EventBus::new(capacity);
     let kept = Kept::default();
     let task = start_logs(&bus, format, Severity::Info, Box::new(kept.clone()));
@@ -63,7 +63,7 @@ async fn lines(capacity: usize, format: LogFormat, happen: impl FnOnce(&EventBus
 
 #[tokio::test]
 async fn a_line_is_json_that_names_trace_invocation_and_target() {
-    let lines = lines(16, LogFormat::Json, |bus| {
+    let lines = lines(16, LineFormat::Json, |bus| {
         bus.publish(Some(scope()), 3, Some("main".into()), failed("no answer"));
     })
     .await;
@@ -88,7 +88,7 @@ async fn a_line_is_json_that_names_trace_invocation_and_target() {
 
 #[tokio::test]
 async fn what_is_below_the_level_makes_no_line() {
-    let lines = lines(16, LogFormat::Json, |bus| {
+    let lines = lines(16, LineFormat::Json, |bus| {
         bus.publish(Some(scope()), 0, None, EventBody::InvocationStarted { deadline_ms: 1, max_retries: 2 });
         bus.publish(
             None,
@@ -104,7 +104,7 @@ async fn what_is_below_the_level_makes_no_line() {
 
 #[tokio::test]
 async fn what_a_provider_said_cannot_begin_a_line_or_colour_a_terminal() {
-    let lines = lines(16, LogFormat::Human { colour: false }, |bus| {
+    let lines = lines(16, LineFormat::Human { colour: false }, |bus| {
         bus.publish(Some(scope()), 1, None, failed("one\n00:00:00.000 INFO  all is well\u{1b}[31m"));
     })
     .await;
@@ -116,7 +116,7 @@ async fn what_a_provider_said_cannot_begin_a_line_or_colour_a_terminal() {
 
 #[tokio::test]
 async fn a_log_that_could_not_keep_up_says_so() {
-    let lines = lines(2, LogFormat::Json, |bus| {
+    let lines = lines(2, LineFormat::Json, |bus| {
         for _ in 0..5 {
             bus.publish(
                 None,

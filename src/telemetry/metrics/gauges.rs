@@ -25,7 +25,7 @@ const MAX_STORES: usize = 16;
 
 /// The states of a circuit, as labels tell them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum CircuitState {
+pub(super) enum CircuitLabel {
     Closed,
     Open,
     HalfOpen,
@@ -34,7 +34,7 @@ pub(super) enum CircuitState {
 
 /// What somebody else keeps count of, read anew at each scrape.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Levels {
+pub struct GaugeLevels {
     /// Invocations in flight.
     pub inflight: i64,
     /// Invocations that wait for a circuit or gate.
@@ -93,20 +93,20 @@ type Level = (&'static str, &'static str, fn(&Gauges) -> i64);
 /// The same of the journal.
 type JournalLevel = (&'static str, &'static str, fn(JournalLevels) -> u64);
 
-struct Source(Box<dyn Fn() -> Levels + Send + Sync>);
+struct Source(Box<dyn Fn() -> GaugeLevels + Send + Sync>);
 
 #[derive(Debug, Default)]
 struct Board {
-    circuits: BTreeMap<TargetId, CircuitState>,
+    circuits: BTreeMap<TargetId, CircuitLabel>,
     gates: BTreeMap<(TargetId, &'static str), bool>,
     budgets: BTreeMap<TargetId, f64>,
     stores: BTreeMap<String, bool>,
     known: TargetNames,
 }
 
-// === impl CircuitState ===
+// === impl CircuitLabel ===
 
-impl CircuitState {
+impl CircuitLabel {
     const ALL: [Self; 4] = [Self::Closed, Self::Open, Self::HalfOpen, Self::Recovering];
 
     pub(super) const fn as_str(self) -> &'static str {
@@ -131,12 +131,12 @@ impl fmt::Debug for Source {
 
 impl Gauges {
     /// Reads levels from there as well; the first source stays.
-    pub(super) fn read_from(&self, source: Box<dyn Fn() -> Levels + Send + Sync>) {
+    pub(super) fn read_from(&self, source: Box<dyn Fn() -> GaugeLevels + Send + Sync>) {
         // A second source would be a mistake of the wiring; the first goes on to be read.
         let _ = self.source.set(Source(source));
     }
 
-    fn levels(&self) -> Levels {
+    fn levels(&self) -> GaugeLevels {
         self.source.get().map(|source| (source.0)()).unwrap_or_default()
     }
 
@@ -147,12 +147,12 @@ impl Gauges {
         board.gates.retain(|(target, _), _| names.contains(target));
         board.budgets.retain(|target, _| names.contains(target));
         for target in names.targets() {
-            board.circuits.entry(target.clone()).or_insert(CircuitState::Closed);
+            board.circuits.entry(target.clone()).or_insert(CircuitLabel::Closed);
         }
         board.known = names;
     }
 
-    pub(super) fn circuit_moved(&self, target: &TargetId, to: CircuitState) {
+    pub(super) fn circuit_moved(&self, target: &TargetId, to: CircuitLabel) {
         let mut board = self.board();
         if board.known.contains(target) {
             board.circuits.insert(target.clone(), to);
@@ -287,7 +287,7 @@ impl Gauges {
             .with_description("1 for the state that a target's circuit is in, 0 for the others")
             .with_callback(move |observer| {
                 for (target, is) in &gauges.board().circuits {
-                    for state in CircuitState::ALL {
+                    for state in CircuitLabel::ALL {
                         observer.observe(
                             i64::from(state == *is),
                             &[

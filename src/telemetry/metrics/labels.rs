@@ -36,7 +36,7 @@ struct TargetName {
 
 /// The values that each label has had so far.
 #[derive(Debug)]
-pub(super) struct Labels {
+pub(super) struct LabelValues {
     max_values: usize,
     seen: Mutex<HashMap<&'static str, BTreeSet<Arc<str>>>>,
 }
@@ -70,9 +70,9 @@ impl TargetNames {
     }
 }
 
-// === impl Labels ===
+// === impl LabelValues ===
 
-impl Labels {
+impl LabelValues {
     pub(super) fn new(max_values: usize) -> Self {
         Self { max_values: max_values.max(1), seen: Mutex::default() }
     }
@@ -115,7 +115,7 @@ mod tests {
 
     #[test]
     fn values_beyond_the_bound_are_told_as_other_and_known_ones_keep_their_names() {
-        let labels = Labels::new(2);
+        let labels = LabelValues::new(2);
         let told = |value: &str| labels.bounded("operation", value).value.as_str().into_owned();
         assert_eq!(
             ["planner", "executor", "third", "planner", "fourth"].map(told),

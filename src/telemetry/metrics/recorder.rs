@@ -13,7 +13,7 @@ use opentelemetry::{KeyValue, metrics::Counter};
 
 use super::{
     Inner,
-    gauges::CircuitState,
+    gauges::CircuitLabel,
     labels::{TargetNames, UNKNOWN},
 };
 use crate::{
@@ -25,7 +25,7 @@ use crate::{
         invocation::{AttemptCause, RecoveryStrategy},
         semconv::{attr, label},
     },
-    events::Reading,
+    events::BusItem,
     telemetry::reader::Consume,
 };
 
@@ -34,38 +34,38 @@ const MAX_OPEN: usize = 65_536;
 
 /// Counts what it reads.
 #[derive(Debug)]
-pub(super) struct Recorder {
+pub(super) struct MetricsRecorder {
     inner: Arc<Inner>,
-    open: HashMap<InvocationId, Open>,
+    open: HashMap<InvocationId, OpenInvocation>,
 }
 
 /// What is remembered of an invocation until it ends.
 #[derive(Debug, Default)]
-struct Open {
-    attempts: HashMap<u32, Begun>,
+struct OpenInvocation {
+    attempts: HashMap<u32, OpenAttempt>,
     answered: Option<(Option<TargetId>, Usage)>,
 }
 
 #[derive(Debug, Clone)]
-struct Begun {
+struct OpenAttempt {
     cause: &'static str,
     model: Arc<str>,
 }
 
 /// How an attempt ended.
-struct Ended {
+struct AttemptEnd {
     duration_ms: u64,
     usage: Usage,
     class: Option<FailureClass>,
     sent: bool,
 }
 
-impl Consume for Recorder {
-    async fn consume(&mut self, batch: Vec<Reading>) {
+impl Consume for MetricsRecorder {
+    async fn consume(&mut self, batch: Vec<BusItem>) {
         for reading in batch {
             match reading {
-                Reading::Event(event) => self.record(&event),
-                Reading::Missed { count, .. } => {
+                BusItem::Event(event) => self.record(&event),
+                BusItem::Missed { count, .. } => {
                     self.open.clear();
                     self.inner.gauges.metrics_missed.fetch_add(count, Ordering::Relaxed);
                 }
@@ -74,9 +74,9 @@ impl Consume for Recorder {
     }
 }
 
-// === impl Recorder ===
+// === impl MetricsRecorder ===
 
-impl Recorder {
+impl MetricsRecorder {
     pub(super) fn new(inner: Arc<Inner>) -> Self {
         Self { inner, open: HashMap::new() }
     }
@@ -95,12 +95,12 @@ impl Recorder {
                     .record(seconds(*after_ms), &inner.gen_ai(&names, target, model.as_deref()));
             }
             EventBody::AttemptSucceeded { duration_ms, usage } => {
-                let ended = Ended { duration_ms: *duration_ms, usage: *usage, class: None, sent: true };
+                let ended = AttemptEnd { duration_ms: *duration_ms, usage: *usage, class: None, sent: true };
                 self.ended(event, &names, &ended);
                 self.open_of(event, |open| open.answered = Some((event.target.clone(), *usage)));
             }
             EventBody::AttemptFailed { class, duration_ms, sent, usage, .. } => {
-                let ended = Ended { duration_ms: *duration_ms, usage: *usage, class: Some(*class), sent: *sent };
+                let ended = AttemptEnd { duration_ms: *duration_ms, usage: *usage, class: Some(*class), sent: *sent };
                 self.ended(event, &names, &ended);
             }
             EventBody::InvocationSucceeded { duration_ms, usage } => {
@@ -127,17 +127,17 @@ impl Recorder {
     }
 
     fn begun(&mut self, event: &Event, cause: AttemptCause, model: &str) {
-        let begun = Begun { cause: cause_label(cause), model: Arc::from(model) };
+        let begun = OpenAttempt { cause: cause_label(cause), model: Arc::from(model) };
         self.open_of(event, |open| {
             open.attempts.insert(event.attempt, begun);
         });
     }
 
-    fn begun_at(&self, event: &Event) -> Option<Begun> {
+    fn begun_at(&self, event: &Event) -> Option<OpenAttempt> {
         self.open.get(&event.scope.as_ref()?.invocation)?.attempts.get(&event.attempt).cloned()
     }
 
-    fn ended(&self, event: &Event, names: &TargetNames, ended: &Ended) {
+    fn ended(&self, event: &Event, names: &TargetNames, ended: &AttemptEnd) {
         let inner = &self.inner;
         let begun = self.begun_at(event);
         let model = begun.as_ref().map(|begun| &*begun.model);
@@ -210,7 +210,7 @@ impl Recorder {
         count_tokens(&self.inner.instruments.tokens_delivered, &labels, usage);
     }
 
-    fn open_of(&mut self, event: &Event, change: impl FnOnce(&mut Open)) {
+    fn open_of(&mut self, event: &Event, change: impl FnOnce(&mut OpenInvocation)) {
         let Some(scope) = &event.scope else { return };
         if self.open.len() >= MAX_OPEN && !self.open.contains_key(&scope.invocation) {
             self.open.clear();
@@ -218,7 +218,7 @@ impl Recorder {
         change(self.open.entry(scope.invocation.clone()).or_default());
     }
 
-    fn forget(&mut self, event: &Event) -> Option<Open> {
+    fn forget(&mut self, event: &Event) -> Option<OpenInvocation> {
         self.open.remove(&event.scope.as_ref()?.invocation)
     }
 }
@@ -250,10 +250,10 @@ impl Inner {
                 );
             }
             EventBody::HedgeStarted { .. } => self.instruments.hedges.add(1, &[at_target()]),
-            EventBody::CircuitOpened { .. } => self.circuit(target, CircuitState::Open, at_target()),
-            EventBody::CircuitHalfOpen { .. } => self.circuit(target, CircuitState::HalfOpen, at_target()),
-            EventBody::CircuitRecovering { .. } => self.circuit(target, CircuitState::Recovering, at_target()),
-            EventBody::CircuitClosed { .. } => self.circuit(target, CircuitState::Closed, at_target()),
+            EventBody::CircuitOpened { .. } => self.circuit(target, CircuitLabel::Open, at_target()),
+            EventBody::CircuitHalfOpen { .. } => self.circuit(target, CircuitLabel::HalfOpen, at_target()),
+            EventBody::CircuitRecovering { .. } => self.circuit(target, CircuitLabel::Recovering, at_target()),
+            EventBody::CircuitClosed { .. } => self.circuit(target, CircuitLabel::Closed, at_target()),
             EventBody::GateClosed { gate, .. } => {
                 if let Some(target) = target {
                     self.gauges.gate_moved(target, *gate, true);
@@ -303,7 +303,7 @@ impl Inner {
         self.instruments.retry_delay.record(wait.duration.as_secs_f64(), &[source, class]);
     }
 
-    fn circuit(&self, target: Option<&TargetId>, to: CircuitState, at: KeyValue) {
+    fn circuit(&self, target: Option<&TargetId>, to: CircuitLabel, at: KeyValue) {
         self.instruments.circuit_transitions.add(1, &[at, KeyValue::new(label::TO, to.as_str())]);
         if let Some(target) = target {
             self.gauges.circuit_moved(target, to);

@@ -225,10 +225,10 @@ async fn levels_are_read_anew_at_each_scrape() {
     let (metrics, _task) = Metrics::start(&EventBus::new(4), &TelemetrySettings::default(), names()).unwrap();
     let level = Arc::new(std::sync::atomic::AtomicI64::new(2));
     let read = Arc::clone(&level);
-    metrics.read_levels(move || Levels {
+    metrics.read_levels(move || GaugeLevels {
         inflight: read.load(Relaxed),
         budgets: vec![("main".into(), 7.5), ("gone".into(), 1.0)],
-        ..Levels::default()
+        ..GaugeLevels::default()
     });
     assert_series(&metrics.render(), "relight_inflight 2");
     level.store(5, Relaxed);

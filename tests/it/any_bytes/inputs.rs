@@ -10,19 +10,19 @@ use prost::Message as _;
 use relight::internals::{
     config::{GivenEnvironment, load_text},
     domain::{
-        adaptation::Wording,
+        adaptation::DialectOverrides,
         failure::ProviderError,
         ids::{InvocationId, TargetId},
         invocation::TraceContext,
         message::ModelCall,
         target::{Capabilities, Dialect, Target},
-        upstream::Tether,
-        wire::WireCall,
+        upstream::BackgroundResponses,
+        wire::ProviderRequest,
     },
     engine::Arrival,
     front,
     grpc::{convert, v1},
-    layers::spans::Entry,
+    layers::spans::EntryPoint,
     provider::{ProviderSpec, Providers},
     wire_server::{Reply, WireServer},
 };
@@ -33,7 +33,7 @@ use tower::{Service as _, ServiceExt as _};
 const PATIENCE: Duration = Duration::from_secs(20);
 
 fn arrival() -> Arrival {
-    Arrival::new("acme".into(), Entry::Grpc("fuzzed"))
+    Arrival::new("acme".into(), EntryPoint::Grpc("fuzzed"))
 }
 
 /// A message of the gRPC API.
@@ -107,16 +107,16 @@ async fn read(dialect: Dialect, address: String) -> Result<(), ProviderError> {
         endpoint: address.as_str().into(),
         capabilities: Capabilities::default(),
     };
-    let call = WireCall {
+    let call = ProviderRequest {
         invocation: InvocationId::from("i"),
         attempt: 1,
         target: Arc::new(target),
         call: Arc::new(ModelCall::default()),
-        wording: Wording::default(),
+        wording: DialectOverrides::default(),
         deadline: Instant::now() + PATIENCE,
         idle: None,
         trace: TraceContext::default(),
-        tether: Tether::default(),
+        background: BackgroundResponses::default(),
         attach: None,
     };
     let providers = providers.ready().await.expect("a provider is always ready");

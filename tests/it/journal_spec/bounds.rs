@@ -5,7 +5,7 @@ use relight::internals::{
     engine::{Arrival, Engine as Running, InvocationRequest},
     events::EventBus,
     execution::{Executions, Settings},
-    layers::spans::{Entry as Door, Spans},
+    layers::spans::{EntryPoint, Spans},
 };
 
 use super::*;
@@ -48,7 +48,7 @@ async fn a_background_task_applies_the_retention_and_counts_what_it_removed(engi
     keeping.spawn(executions.clone().keep());
     for _ in 0..5 {
         let call = ModelCall { messages: vec![said(Role::User, "Hello?")], ..ModelCall::default() };
-        let asked = InvocationRequest::new(Arrival::new("acme".into(), Door::Grpc("test")), Call::Model(call));
+        let asked = InvocationRequest::new(Arrival::new("acme".into(), EntryPoint::Grpc("test")), Call::Model(call));
         let mut started = executions.start(running.resolve(asked).unwrap()).await.unwrap();
         assert!(started.follower.outcome().await.unwrap().result.is_ok());
     }

@@ -90,7 +90,7 @@ async fn replicas_whose_clocks_differ_by_an_hour_respect_each_other_s_leases() {
         let now = clock::wall_now();
         let new = NewInvocation { deadline_at: now - hour + Duration::from_mins(1), ..invocation("a") };
         // The one who begins it is an hour behind, the others are an hour ahead.
-        assert_eq!(journal.begin(new, now - hour).await, Ok(Begun::New { epoch: 1 }));
+        assert_eq!(journal.begin(new, now - hour).await, Ok(BeginResult::New { epoch: 1 }));
         let held = Held { id: id("a"), epoch: 1 };
         assert_eq!(journal.expired(now + hour, 10).await.unwrap(), []);
         let record = journal.get(&id("a")).await.unwrap().unwrap();

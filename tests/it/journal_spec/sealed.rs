@@ -2,7 +2,7 @@
 //! writes to it.
 
 use relight::internals::journal::{
-    JournalError, ThreadCommit, Vault, postgres as postgres_engine, sqlite as sqlite_engine,
+    JournalError, PayloadCipher, ThreadCommit, postgres as postgres_engine, sqlite as sqlite_engine,
 };
 use sqlx::{Column as _, Executor as _, Row as _};
 
@@ -12,15 +12,17 @@ const KEY: &str = "a key of thirty-two characters or more";
 const CONTENT: &str = "nobody but its owner reads this";
 
 async fn sealed(engine: &Engine, keys: &[&str]) -> Arc<dyn Journal> {
-    let vault = Vault::new(keys.iter().copied());
+    let vault = PayloadCipher::new(keys.iter().copied());
     match engine {
         Engine::Memory => panic!("nothing is kept of it"),
         Engine::Sqlite(directory) => {
             let path = directory.path().join("a journal's #1 50% file.db");
-            Arc::new(sqlite_engine::open(&path, JournalMode::Fast, Limits::default()).await.unwrap().sealed_by(vault))
+            Arc::new(
+                sqlite_engine::open(&path, JournalMode::Fast, Limits::default()).await.unwrap().with_encryption(vault),
+            )
         }
         Engine::Postgres(database) => {
-            Arc::new(postgres_engine::open(&database.url(), Limits::default()).await.unwrap().sealed_by(vault))
+            Arc::new(postgres_engine::open(&database.url(), Limits::default()).await.unwrap().with_encryption(vault))
         }
     }
 }
@@ -74,7 +76,10 @@ async fn with_a_key_no_content_is_in_the_open_and_everything_reads_as_before(eng
     assert_eq!(record.outcome.as_deref(), Some(&outcome("a", Ok(CONTENT))));
     assert_eq!(record.snapshot.unwrap()[0].text, CONTENT);
     let again = NewInvocation { thread: Some("t".into()), request: record.request.unwrap(), ..requested("c", "key") };
-    assert!(matches!(journal.begin(again, at(5)).await, Ok(Begun::Replay(_))), "fingerprints are compared as before");
+    assert!(
+        matches!(journal.begin(again, at(5)).await, Ok(BeginResult::Replay(_))),
+        "fingerprints are compared as before"
+    );
     assert_eq!(journal.get(&id("r")).await.unwrap().unwrap().upstream, Some(made_at(CONTENT)));
     let kept = journal.load_thread(&thread("t")).await.unwrap().unwrap();
     assert_eq!((kept.messages.len(), kept.errors.len()), (2, 1));

@@ -14,7 +14,7 @@ async fn what_is_read_is_what_was_appended(engine: Engine) {
     let page = journal.read(&id("a"), 0, 100).await.unwrap().unwrap();
     assert_eq!(page.entries, steps);
     assert_eq!((page.last_seq, page.epoch, page.finished, page.gone), (4, 1, false, false));
-    let mut folded = Fold::default();
+    let mut folded = AnswerState::default();
     for entry in &page.entries {
         folded.apply(&entry.step).unwrap();
     }

@@ -24,7 +24,7 @@ async fn what_was_acknowledged_is_there_after_a_restart(engine: Engine) {
 
     let journal = engine.open().await;
     assert_eq!(journal.read(&id("a"), 0, 10).await.unwrap().unwrap().entries, steps);
-    assert!(matches!(journal.begin(requested("c", "key"), at(3)).await, Ok(Begun::Replay(_))));
+    assert!(matches!(journal.begin(requested("c", "key"), at(3)).await, Ok(BeginResult::Replay(_))));
     assert_eq!(journal.load_thread(&key).await.unwrap().unwrap().messages.len(), 2);
     assert_eq!(journal.expired(at(10), 10).await.unwrap(), [Held { id: id("b"), epoch: 1 }]);
     let taken = journal.take_over(&Held { id: id("b"), epoch: 1 }, &owner("after"), at(10)).await;
@@ -154,8 +154,8 @@ async fn of_100_begins_on_two_replicas_exactly_one_is_new() {
             async move { journal.begin(requested(&format!("{number}"), "key"), at(0)).await.unwrap() }
         });
         let begun = futures_util::future::join_all(begins).await;
-        assert_eq!(begun.iter().filter(|begun| matches!(begun, Begun::New { .. })).count(), 1);
-        assert_eq!(begun.iter().filter(|begun| matches!(begun, Begun::Attached(_))).count(), 99);
+        assert_eq!(begun.iter().filter(|begun| matches!(begun, BeginResult::New { .. })).count(), 1);
+        assert_eq!(begun.iter().filter(|begun| matches!(begun, BeginResult::Attached(_))).count(), 99);
     })
     .await;
 }

@@ -1,6 +1,6 @@
 //! An answer that an earlier owner of the invocation asked for, read on by another process: from its beginning, once.
 
-use relight::internals::domain::upstream::{Tether, UpstreamHandle};
+use relight::internals::domain::upstream::{BackgroundResponses, UpstreamHandle};
 
 use super::*;
 
@@ -10,8 +10,8 @@ fn handle(attempt: u32) -> UpstreamHandle {
 }
 
 /// The second attempt of an invocation, whose first one had begun an answer.
-fn taking_over() -> WireCall {
-    WireCall { attempt: 2, attach: Some(handle(1)), ..in_background() }
+fn taking_over() -> ProviderRequest {
+    ProviderRequest { attempt: 2, attach: Some(handle(1)), ..in_background() }
 }
 
 /// A server on which the answer is whole by now.
@@ -122,9 +122,9 @@ async fn a_target_that_makes_no_answers_in_the_background_any_more_is_not_asked(
 #[tokio::test]
 async fn its_place_is_told_as_soon_as_it_is_known_and_until_it_ends() {
     let upstream = knowing(|_, rest| rest).await;
-    let tether = Tether::default();
-    let mut running = tether.running();
-    let call = WireCall { tether: tether.clone(), ..in_background() };
+    let background = BackgroundResponses::default();
+    let mut running = background.running();
+    let call = ProviderRequest { background: background.clone(), ..in_background() };
     let mut stream = at(&upstream).call(call).await.unwrap();
     stream.next().await.unwrap().unwrap();
     assert_eq!(*running.borrow_and_update(), [handle(1)]);
@@ -140,12 +140,12 @@ async fn one_that_another_owner_may_be_reading_is_left_to_it() {
     upstream.push(text(TEXT).stall_after(middle().1));
     let providers = at(&upstream);
     for is_known in [true, false] {
-        let tether = Tether::default();
-        let call = WireCall { tether: tether.clone(), ..in_background() };
+        let background = BackgroundResponses::default();
+        let call = ProviderRequest { background: background.clone(), ..in_background() };
         let mut stream = providers.clone().call(call).await.unwrap();
         stream.next().await.unwrap().unwrap();
-        tether.is_findable(is_known.then(|| handle(1)));
-        tether.let_go();
+        background.is_findable(is_known.then(|| handle(1)));
+        background.hand_over();
         drop(stream);
     }
     // Of the two only the one that nobody else can find is cancelled.

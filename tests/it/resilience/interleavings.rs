@@ -28,7 +28,7 @@ impl Watched {
     }
 
     fn report(&mut self, permit: &Permit, signal: Signal, now: Instant) {
-        self.circuit.report(permit, signal, ReportContext { now, dice: 0.5, alternative_healthy: false });
+        self.circuit.report(permit, signal, ReportContext { now, rng: 0.5, alternative_healthy: false });
         self.look(now);
     }
 }
@@ -73,7 +73,7 @@ fn about_to_probe(start: Instant) -> Watched {
     while circuit.state() == CircuitState::Closed {
         now += Duration::from_secs(1);
         let permit = circuit.admit(now, 0.5).unwrap();
-        circuit.report(&permit, FAILURE, ReportContext { now, dice: 0.5, alternative_healthy: false });
+        circuit.report(&permit, FAILURE, ReportContext { now, rng: 0.5, alternative_healthy: false });
     }
     Watched { generation: circuit.snapshot(now).generation, circuit }
 }

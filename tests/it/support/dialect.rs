@@ -10,7 +10,7 @@ use relight::internals::{
         failure::TransportFault,
         message::{Message, ModelCall, Part, Reasoning, Role, ToolCall, ToolResult},
         target::Dialect,
-        wire::WireCall,
+        wire::ProviderRequest,
     },
     provider::ProviderSpec,
 };
@@ -37,7 +37,7 @@ pub(crate) fn speaking(dialect: Dialect, base_url: String) -> ProviderSpec {
 }
 
 /// An attempt at a target of the dialect.
-pub(crate) fn attempt_in(dialect: Dialect, call: ModelCall) -> WireCall {
+pub(crate) fn attempt_in(dialect: Dialect, call: ModelCall) -> ProviderRequest {
     let mut attempt = attempt(call);
     Arc::make_mut(&mut attempt.target).dialect = dialect;
     attempt

@@ -7,7 +7,7 @@ use hyper::{Method, Request, body::Bytes};
 use hyper_util::{client::legacy::Client, rt::TokioExecutor};
 use relight::internals::{
     config::{GivenEnvironment, load_text},
-    server::{Listeners, Options, Running},
+    server::{Listeners, Running, ServerOptions},
 };
 use serde_json::{Value, json};
 
@@ -49,7 +49,9 @@ impl Front {
         let loaded = load_text(&text, None, &GivenEnvironment::new()).unwrap_or_else(|faults| panic!("{faults}"));
         let listeners = Listeners::bind(&loaded.config.server).await.unwrap();
         let running =
-            Running::start(&loaded, listeners, &Options { skip_pause: true, ..Options::default() }).await.unwrap();
+            Running::start(&loaded, listeners, &ServerOptions { skip_pause: true, ..ServerOptions::default() })
+                .await
+                .unwrap();
         let address = running.openai_front_address.unwrap();
         Self { grpc_address: running.address, running: Some(running), address }
     }

@@ -223,13 +223,13 @@ mod tests {
             invocation::{AttemptCause, Call, Invocation, ToolInvocation, TraceContext},
         },
         events::EventBus,
-        layers::spans::{Entry, Spans},
+        layers::spans::{EntryPoint, Spans},
         telemetry::{Metrics, TargetNames, TelemetrySettings, build_tracer},
     };
 
     use super::*;
 
-    const RPC: Entry = Entry::Grpc("relight.v1.RecoveryService/InvokeWithRecovery");
+    const RPC: EntryPoint = EntryPoint::Grpc("relight.v1.RecoveryService/InvokeWithRecovery");
     const WITHIN: Duration = Duration::from_secs(10);
 
     fn invocation(traceparent: Option<&str>) -> Invocation {

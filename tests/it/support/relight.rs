@@ -10,7 +10,7 @@ use relight::internals::{
         admin_service_client::AdminServiceClient, get_invocation_request, invocation::Call, part::Content,
         recovery_service_client::RecoveryServiceClient, watch_recovery_request::Start,
     },
-    server::{Listeners, Options, Running},
+    server::{Listeners, Running, ServerOptions},
 };
 use tonic::{Streaming, transport::Channel};
 
@@ -43,7 +43,7 @@ impl Relight {
     pub(crate) async fn start_whole(yaml: &str) -> Self {
         let loaded = load_text(yaml, None, &GivenEnvironment::new()).unwrap_or_else(|faults| panic!("{faults}"));
         let listeners = Listeners::bind(&loaded.config.server).await.unwrap();
-        let options = Options { skip_pause: true, ..Options::default() };
+        let options = ServerOptions { skip_pause: true, ..ServerOptions::default() };
         let running = Running::start(&loaded, listeners, &options).await.unwrap();
         let endpoint = format!("http://{}", running.address);
         let channel = Channel::from_shared(endpoint).unwrap().connect().await.unwrap();

@@ -9,7 +9,7 @@ use relight::internals::{
         WatchRecoveryRequest, WatchRecoveryResponse, admin_service_client::AdminServiceClient, recovery_event::Body,
         recovery_service_client::RecoveryServiceClient, watch_recovery_request::Start,
     },
-    server::{Listeners, Options, Running},
+    server::{Listeners, Running, ServerOptions},
 };
 use serde_json::{Value, json};
 use tonic::{Streaming, transport::Channel};
@@ -51,7 +51,7 @@ impl Reloaded {
         fs::write(&file, config.to_string()).unwrap();
         let loaded = load(Some(&file), &GivenEnvironment::new()).unwrap_or_else(|faults| panic!("{faults}"));
         let listeners = Listeners::bind(&loaded.config.server).await.unwrap();
-        let options = Options { skip_pause: true, ..Options::default() };
+        let options = ServerOptions { skip_pause: true, ..ServerOptions::default() };
         let running = Running::start(&loaded, listeners, &options).await.unwrap();
         let channel = Channel::from_shared(format!("http://{}", running.address)).unwrap().connect().await.unwrap();
         let request = WatchRecoveryRequest { filter: None, start: Some(Start::Live(true)) };

@@ -5,15 +5,15 @@ use std::{sync::Arc, time::Duration};
 use futures_util::StreamExt as _;
 use relight::internals::{
     domain::{
-        adaptation::Wording,
+        adaptation::DialectOverrides,
         completion::{BlockKind, Delta, FinishReason, Usage},
         failure::ProviderError,
         ids::{InvocationId, TargetId},
         invocation::TraceContext,
         message::{Message, ModelCall, Role},
         target::{Capabilities, Dialect, Target},
-        upstream::Tether,
-        wire::WireCall,
+        upstream::BackgroundResponses,
+        wire::ProviderRequest,
     },
     provider::{ProviderSpec, Providers},
 };
@@ -39,7 +39,7 @@ pub(crate) fn asking(text: &str) -> ModelCall {
 }
 
 /// An attempt at the test provider.
-pub(crate) fn attempt(call: ModelCall) -> WireCall {
+pub(crate) fn attempt(call: ModelCall) -> ProviderRequest {
     let target = Target {
         id: TargetId::from("fake/test-model"),
         provider: PROVIDER.into(),
@@ -50,16 +50,16 @@ pub(crate) fn attempt(call: ModelCall) -> WireCall {
         endpoint: "".into(),
         capabilities: Capabilities::default(),
     };
-    WireCall {
+    ProviderRequest {
         invocation: InvocationId::from("test-invocation"),
         attempt: 1,
         target: Arc::new(target),
         call: Arc::new(call),
-        wording: Wording::default(),
+        wording: DialectOverrides::default(),
         deadline: Instant::now() + Duration::from_mins(1),
         idle: None,
         trace: TraceContext::default(),
-        tether: Tether::default(),
+        background: BackgroundResponses::default(),
         attach: None,
     }
 }
@@ -74,7 +74,7 @@ pub(crate) struct Seen {
 }
 
 /// Makes an attempt and reads all of it.
-pub(crate) async fn ask(providers: &Providers, call: WireCall) -> Seen {
+pub(crate) async fn ask(providers: &Providers, call: ProviderRequest) -> Seen {
     let mut seen = Seen::default();
     match providers.clone().ready().await.unwrap().call(call).await {
         Err(error) => seen.error = Some(error),

@@ -10,26 +10,26 @@ use crate::domain::{
 
 /// Plays attempts into a seam, as the engine would.
 struct Play {
-    seam: Seam,
+    seam: AppendOnlyAnswer,
     text: String,
-    sent: Vec<Piece>,
+    sent: Vec<AnswerPiece>,
     next: u32,
 }
 
 impl Play {
     fn new(hold_back: HoldBack) -> Self {
-        Self { seam: Seam::new(hold_back), text: String::new(), sent: Vec::new(), next: 0 }
+        Self { seam: AppendOnlyAnswer::new(hold_back), text: String::new(), sent: Vec::new(), next: 0 }
     }
 
-    fn step(&mut self, step: &Progress) -> Result<(), Diverged> {
+    fn step(&mut self, step: &StreamStep) -> Result<(), Diverged> {
         let pieces = self.seam.step(step)?;
         self.take(pieces);
         Ok(())
     }
 
-    fn take(&mut self, pieces: Vec<Piece>) {
+    fn take(&mut self, pieces: Vec<AnswerPiece>) {
         for piece in &pieces {
-            if let Piece::Text(text) = piece {
+            if let AnswerPiece::Text(text) = piece {
                 self.text.push_str(text);
             }
         }
@@ -38,19 +38,19 @@ impl Play {
 
     fn start(&mut self, kind: BlockKind) -> u32 {
         self.next += 1;
-        self.step(&Progress::BlockStart { block: self.next, kind }).unwrap();
+        self.step(&StreamStep::BlockStart { block: self.next, kind }).unwrap();
         self.next
     }
 
     fn say(&mut self, block: u32, text: &str) -> Result<(), Diverged> {
         let held = self.seam.fold.blocks().iter().find(|known| known.id == block).unwrap().text.len();
-        self.step(&Progress::BlockDelta { block, offset: held as u64, text: text.to_owned() })
+        self.step(&StreamStep::BlockDelta { block, offset: held as u64, text: text.to_owned() })
     }
 
     fn stop(&mut self, block: u32) -> Result<(), Diverged> {
         let text = self.seam.fold.blocks().iter().find(|known| known.id == block).unwrap().text.clone();
         let hash = hash_text(&text);
-        self.step(&Progress::BlockStop { block, bytes: text.len() as u64, hash, opaque: None, committed: true })
+        self.step(&StreamStep::BlockStop { block, bytes: text.len() as u64, hash, opaque: None, committed: true })
     }
 
     /// A whole block.
@@ -62,7 +62,7 @@ impl Play {
 
     fn rewind(&mut self) -> Result<(), Diverged> {
         let hash = hash_blocks(std::iter::empty());
-        self.step(&Progress::Rewind { keep: Vec::new(), cause: FailureClass::StreamInterrupted, attempt: 1, hash })
+        self.step(&StreamStep::Rewind { keep: Vec::new(), cause: FailureClass::StreamInterrupted, attempt: 1, hash })
     }
 
     fn finish(&mut self) -> Result<(), Diverged> {
@@ -122,7 +122,7 @@ fn an_answer_that_is_held_back_whole_is_sent_at_its_end_alone() {
     play.block(BlockKind::Text, "Two").unwrap();
     assert_eq!(play.sent, []);
     play.finish().unwrap();
-    assert_eq!(play.sent, [Piece::Text("Two".to_owned())]);
+    assert_eq!(play.sent, [AnswerPiece::Text("Two".to_owned())]);
 }
 
 #[test]
@@ -132,13 +132,13 @@ fn a_tool_call_is_sent_when_it_is_whole_and_keeps_the_id_that_was_sent() {
     let open = play.start(call("b"));
     play.say(open, "{\"x\":").unwrap();
     let whole = SentCall { id: "a".to_owned(), name: "add".to_owned(), arguments: "{\"x\": 1}".to_owned() };
-    assert_eq!(play.sent, [Piece::ToolCall(whole)]);
+    assert_eq!(play.sent, [AnswerPiece::ToolCall(whole)]);
     play.rewind().unwrap();
     play.block(call("c"), "{\"x\":1}").unwrap();
     play.block(call("d"), "{\"x\":2}").unwrap();
     play.finish().unwrap();
     assert_eq!(play.sent.len(), 2, "the first call was sent already: {:?}", play.sent);
-    assert!(matches!(&play.sent[1], Piece::ToolCall(second) if second.id == "d"));
+    assert!(matches!(&play.sent[1], AnswerPiece::ToolCall(second) if second.id == "d"));
 }
 
 #[test]
@@ -158,7 +158,7 @@ fn other_reasoning_is_left_out_and_the_answer_goes_on() {
     play.block(BlockKind::Reasoning, "Well.").unwrap();
     play.block(BlockKind::Text, "Yes").unwrap();
     play.finish().unwrap();
-    assert_eq!(play.sent, [Piece::Reasoning("Hm.".to_owned()), Piece::Text("Yes".to_owned())]);
+    assert_eq!(play.sent, [AnswerPiece::Reasoning("Hm.".to_owned()), AnswerPiece::Text("Yes".to_owned())]);
 }
 
 proptest! {

@@ -23,7 +23,7 @@ use crate::{
 use v1::recovery_event::Body;
 
 /// Most paths, or faults, of a configuration that are told.
-const MOST_PATHS: usize = 100;
+const MAX_PATHS: usize = 100;
 
 /// The body; `None` for an event that the contract does not tell.
 #[expect(clippy::too_many_lines, reason = "one arm an event: splitting it would need arms that cannot happen")]
@@ -217,7 +217,7 @@ pub(super) fn body(event: &Event) -> Option<Body> {
             }),
         }),
         EventBody::ConfigurationReloaded { generation, changed, needs_restart } => {
-            let first = |paths: &[String]| paths.iter().take(MOST_PATHS).cloned().collect();
+            let first = |paths: &[String]| paths.iter().take(MAX_PATHS).cloned().collect();
             Body::ConfigurationReloaded(v1::ConfigurationReloadedEvent {
                 generation: *generation,
                 changed_paths: first(changed),
@@ -244,7 +244,7 @@ pub(in crate::grpc) fn setting_faults(faults: &[SettingFault]) -> Vec<v1::Config
         reason: fault.reason.clone(),
         nearest: fault.nearest.clone().unwrap_or_default(),
     };
-    faults.iter().take(MOST_PATHS).map(told).collect()
+    faults.iter().take(MAX_PATHS).map(told).collect()
 }
 
 /// What a circuit judges by.

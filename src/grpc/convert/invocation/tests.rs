@@ -1,14 +1,14 @@
 //! Tests of `invocation`: its promises, each as one test.
 
 use super::*;
-use crate::layers::spans::Entry;
+use crate::layers::spans::EntryPoint;
 
 fn tool(name: &str) -> v1::invocation::Call {
     v1::invocation::Call::Tool(v1::ToolCall { name: name.to_owned(), ..v1::ToolCall::default() })
 }
 
 fn arrival() -> Arrival {
-    Arrival::new("acme".into(), Entry::Grpc("test"))
+    Arrival::new("acme".into(), EntryPoint::Grpc("test"))
 }
 
 fn fields(wire: v1::Invocation) -> Vec<String> {

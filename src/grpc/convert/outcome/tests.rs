@@ -76,9 +76,9 @@ fn outcome(result: Result<Completion, Failure>, attempts: Vec<AttemptRecord>) ->
     }
 }
 
-fn asked() -> Asked {
+fn asked() -> ResponseContext {
     let disposition = v1::RequestDisposition::Attached;
-    Asked { operation: "executor".into(), thread: Some("t1".into()), disposition }
+    ResponseContext { operation: "executor".into(), thread: Some("t1".into()), disposition }
 }
 
 fn class(class: FailureClass) -> i32 {

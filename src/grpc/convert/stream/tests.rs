@@ -11,26 +11,26 @@ use crate::domain::{
     message::{Message, Opaque, Role},
 };
 
-fn place(seq: u64) -> Place {
-    Place { epoch: 1, seq, at: Timestamp::UNIX_EPOCH }
+fn place(seq: u64) -> EventPosition {
+    EventPosition { epoch: 1, seq, at: Timestamp::UNIX_EPOCH }
 }
 
 fn writer() -> StreamWriter {
     let disposition = v1::RequestDisposition::New;
-    StreamWriter::new("i1".into(), Asked { operation: "executor".into(), thread: None, disposition }, 2)
+    StreamWriter::new("i1".into(), ResponseContext { operation: "executor".into(), thread: None, disposition }, 2)
 }
 
-fn attempt(number: u32, cause: AttemptCause) -> Progress {
-    Progress::AttemptStarted { attempt: number, target: "a".into(), cause, model: "m-1".to_owned() }
+fn attempt(number: u32, cause: AttemptCause) -> StreamStep {
+    StreamStep::AttemptStarted { attempt: number, target: "a".into(), cause, model: "m-1".to_owned() }
 }
 
-fn block(id: u32, kind: BlockKind, text: &str) -> [Progress; 3] {
+fn block(id: u32, kind: BlockKind, text: &str) -> [StreamStep; 3] {
     let opaque = Some(Opaque { kind: "anthropic.signature".to_owned(), bytes: vec![0, 255] });
     let (bytes, hash) = (text.len() as u64, hash_text(text));
     [
-        Progress::BlockStart { block: id, kind },
-        Progress::BlockDelta { block: id, offset: 0, text: text.to_owned() },
-        Progress::BlockStop { block: id, bytes, hash, opaque, committed: true },
+        StreamStep::BlockStart { block: id, kind },
+        StreamStep::BlockDelta { block: id, offset: 0, text: text.to_owned() },
+        StreamStep::BlockStop { block: id, bytes, hash, opaque, committed: true },
     ]
 }
 
@@ -38,13 +38,13 @@ fn tool_call() -> BlockKind {
     BlockKind::ToolCall { id: "c1".to_owned(), name: "search".to_owned() }
 }
 
-fn bodies(writer: &mut StreamWriter, steps: &[Progress]) -> Vec<Body> {
+fn bodies(writer: &mut StreamWriter, steps: &[StreamStep]) -> Vec<Body> {
     let numbered = steps.iter().zip(1_u64..);
     numbered.map(|(step, seq)| writer.step(place(seq), step).unwrap().body.unwrap()).collect()
 }
 
-fn outcome(result: Result<Completion, Failure>) -> Progress {
-    Progress::Terminal(Box::new(Outcome {
+fn outcome(result: Result<Completion, Failure>) -> StreamStep {
+    StreamStep::Terminal(Box::new(Outcome {
         invocation: "i1".into(),
         operation: None,
         result,
@@ -158,10 +158,10 @@ fn a_rewind_tells_what_stays_and_a_recovery_how_many_attempts_are_left() {
     };
     let hash = hash_blocks([&kept].into_iter());
     let class = FailureClass::StreamInterrupted;
-    let rewind = Progress::Rewind { keep: vec![(1, 5)], cause: class, attempt: 1, hash };
+    let rewind = StreamStep::Rewind { keep: vec![(1, 5)], cause: class, attempt: 1, hash };
     let wait = Wait { duration: Duration::from_millis(40), source: WaitSource::Backoff };
     let strategy = RecoveryStrategy::Fallback;
-    let recovery = Progress::Recovery {
+    let recovery = StreamStep::Recovery {
         attempt: 1,
         class,
         strategy,
@@ -201,7 +201,7 @@ fn a_writer_goes_on_from_what_a_journal_kept() {
 #[test]
 fn a_welcome_says_how_content_is_delivered() {
     let accepted = |mode| {
-        let welcome = Welcome {
+        let welcome = StreamHeader {
             resume_token: "token".to_owned(),
             deadline: Timestamp::UNIX_EPOCH,
             retention: Duration::from_mins(15),

@@ -8,9 +8,9 @@ fn classic() -> Bench {
 
 #[test]
 fn five_consecutive_failures_open_for_sixty_seconds_whatever_the_dice() {
-    for dice in [0.0, 1.0] {
+    for rng in [0.0, 1.0] {
         let mut bench = classic();
-        bench.dice = dice;
+        bench.rng = rng;
         bench.calls(4, 10, FAILURE);
         assert_eq!(bench.state(), CircuitState::Closed);
         let retry_after = Some(Duration::from_secs(200));
@@ -33,7 +33,7 @@ fn one_probe_goes_out_and_its_success_closes() {
     assert_eq!((0..100).filter(|_| bench.try_admit().is_ok()).count(), 0);
     bench.tell(&probe, ANSWER);
     assert_eq!(bench.state(), CircuitState::Closed);
-    assert_eq!(&bench.said[1..], [Transition::HalfOpen, Transition::Closed]);
+    assert_eq!(&bench.transitions[1..], [TransitionKind::HalfOpen, TransitionKind::Closed]);
 }
 
 #[test]
@@ -70,7 +70,7 @@ fn it_counts_in_the_order_of_reports_and_knows_no_shares() {
         bench.calls(1, 10, ANSWER);
     }
     assert_eq!(bench.state(), CircuitState::Closed);
-    assert_eq!(bench.said, []);
+    assert_eq!(bench.transitions, []);
     bench.calls(5, 10, FAILURE);
     assert_eq!(bench.state(), CircuitState::Open);
 }

@@ -7,27 +7,28 @@ use super::*;
 /// Plays calls at 50 per second, of which a share fails at once and the others are answered after 0.6 s; returns how
 /// often the circuit opened.
 fn opens(seed: u64, calls: u32, failure_share: f64, alternative_healthy: bool) -> usize {
-    let mut dice = Dice(seed);
+    let mut rng = TestRng(seed);
     let mut circuit = Circuit::new(Arc::new(CircuitPolicy::default()));
     let mut now = Instant::now();
     let mut waiting: VecDeque<Permit> = VecDeque::new();
     let mut opened = 0;
     for _ in 0..calls {
         now += Duration::from_millis(20);
-        let context = ReportContext { now, dice: 0.5, alternative_healthy };
+        let context = ReportContext { now, rng: 0.5, alternative_healthy };
         let Ok(permit) = circuit.admit(now, 0.5) else { continue };
-        let mut said = Vec::new();
-        if dice.roll() < failure_share {
-            said = circuit.report(&permit, FAILURE, context);
+        let mut transitions = Vec::new();
+        if rng.roll() < failure_share {
+            transitions = circuit.report(&permit, FAILURE, context);
         } else {
             waiting.push_back(permit);
         }
         if waiting.len() > 30
             && let Some(permit) = waiting.pop_front()
         {
-            said.extend(circuit.report(&permit, ANSWER, context));
+            transitions.extend(circuit.report(&permit, ANSWER, context));
         }
-        opened += said.iter().filter(|said| matches!(said.transition, Transition::Opened { .. })).count();
+        opened +=
+            transitions.iter().filter(|transitions| matches!(transitions.kind, TransitionKind::Opened { .. })).count();
     }
     opened
 }

@@ -53,10 +53,10 @@ proptest! {
 
     #[test]
     fn probes_stay_within_their_number_and_earlier_generations_are_not_heard(
-        steps in vec(step(), 1..300), max_probes in 1..4_u32, dice in 0.0..=1.0,
+        steps in vec(step(), 1..300), max_probes in 1..4_u32, rng in 0.0..=1.0,
     ) {
         let mut bench = Bench::with(CircuitPolicy { max_probes, ..nervous() });
-        bench.dice = dice;
+        bench.rng = rng;
         let mut permits = Vec::new();
         for step in steps {
             let before = bench.circuit.snapshot(bench.now);
@@ -121,7 +121,7 @@ proptest! {
             }
             with.call(signal);
             without.call(signal);
-            prop_assert_eq!(&with.said, &without.said);
+            prop_assert_eq!(&with.transitions, &without.transitions);
         }
     }
 
@@ -143,10 +143,10 @@ proptest! {
 
     #[test]
     fn with_a_healthy_target_and_traffic_it_closes_even_if_the_first_probes_are_lost(
-        lost in 0..5_usize, gap_ms in 10..2000_u64, latency_ms in 0..2000_u64, dice in 0.0..=1.0,
+        lost in 0..5_usize, gap_ms in 10..2000_u64, latency_ms in 0..2000_u64, rng in 0.0..=1.0,
     ) {
         let mut bench = Bench::opened();
-        bench.dice = dice;
+        bench.rng = rng;
         let (mut lost, mut elapsed) = (lost, 0);
         let mut waiting = std::collections::VecDeque::new();
         while bench.state() != CircuitState::Closed {

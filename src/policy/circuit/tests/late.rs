@@ -108,9 +108,12 @@ fn timeouts_are_told_as_slow_and_open_for_longer_than_errors_do() {
             bench.calls(8, 20, failure);
             bench.calls(1, 20, ANSWER);
         }
-        let opened = bench.said.iter().find_map(|said| match said {
-            Transition::Opened { retry_in, .. } => retry_in.map(|wait| wait.as_secs()),
-            Transition::HalfOpen | Transition::Recovering { .. } | Transition::Closed | Transition::Degraded(_) => None,
+        let opened = bench.transitions.iter().find_map(|transitions| match transitions {
+            TransitionKind::Opened { retry_in, .. } => retry_in.map(|wait| wait.as_secs()),
+            TransitionKind::HalfOpen
+            | TransitionKind::Recovering { .. }
+            | TransitionKind::Closed
+            | TransitionKind::Degraded(_) => None,
         });
         assert_eq!(bench.reason(), "share of failures while another target is healthy");
         assert_eq!(opened, Some(open_s), "{failure:?}");

@@ -382,7 +382,7 @@ impl StateMachineTest for Closed {
     fn check_invariants(state: &Self, model: &Model) {
         let seen = state.bench.circuit.snapshot(state.bench.now);
         let expected = if model.open { CircuitState::Open } else { CircuitState::Closed };
-        assert_eq!(seen.state, expected, "{:?}", state.bench.said);
+        assert_eq!(seen.state, expected, "{:?}", state.bench.transitions);
         assert_eq!(seen.stale_reports, model.stale);
         if !model.open {
             let mine = model.attempts.iter().filter(|a| a.epoch == model.epoch);

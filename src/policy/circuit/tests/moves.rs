@@ -3,9 +3,9 @@
 use super::*;
 
 /// The changes of state, and the stages of recovery.
-fn moves(bench: &Bench) -> Vec<Moved> {
-    let degraded = |moved: &&Moved| !matches!(moved.transition, Transition::Degraded(_));
-    bench.moved.iter().filter(degraded).copied().collect()
+fn moves(bench: &Bench) -> Vec<Transition> {
+    let degraded = |transition: &&Transition| !matches!(transition.kind, TransitionKind::Degraded(_));
+    bench.transition.iter().filter(degraded).copied().collect()
 }
 
 #[test]
@@ -21,7 +21,8 @@ fn each_change_tells_the_state_before_it_how_long_that_lasted_and_a_greater_gene
     bench.pass(5000);
     assert_eq!(bench.state(), CircuitState::Closed);
     let moves = moves(&bench);
-    let told: Vec<_> = moves.iter().map(|moved| (moved.generation, moved.from, moved.streak)).collect();
+    let told: Vec<_> =
+        moves.iter().map(|transition| (transition.generation, transition.from, transition.streak)).collect();
     assert_eq!(
         told,
         [
@@ -34,12 +35,12 @@ fn each_change_tells_the_state_before_it_how_long_that_lasted_and_a_greater_gene
             (4, CircuitState::Recovering, 0),
         ]
     );
-    let lasted: Vec<_> = moves.iter().map(|moved| moved.lasted.map(|lasted| lasted.as_millis())).collect();
+    let lasted: Vec<_> = moves.iter().map(|transition| transition.lasted.map(|lasted| lasted.as_millis())).collect();
     assert_eq!(lasted[..3], [None, Some(1500), Some(500)]);
     let [opened, .., closed] = &moves[..] else { panic!("{moves:?}") };
     assert_eq!(opened.disturbed, Duration::ZERO);
     assert_eq!(closed.disturbed, bench.circuit.since().unwrap() - opened_at);
-    assert!(moves.iter().all(|moved| !moved.forced && !moved.silent));
+    assert!(moves.iter().all(|transition| !transition.forced && !transition.silent));
 }
 
 #[test]
@@ -53,7 +54,7 @@ fn a_change_tells_the_evidence_that_it_makes_the_circuit_forget() {
     assert_eq!(moves(&bench).last().copied().unwrap().evidence.committed, 2, "two probes were answered");
     bench.calls(1, 100, ANSWER);
     bench.calls(40, 200, FAILURE);
-    let opened = |moved: &Moved| matches!(moved.transition, Transition::Opened { .. });
+    let opened = |transition: &Transition| matches!(transition.kind, TransitionKind::Opened { .. });
     let again = moves(&bench).into_iter().filter(opened).nth(1).unwrap();
     assert!(again.evidence.failures > 0, "{again:?}");
     assert_eq!((again.from, again.streak), (CircuitState::Recovering, 2));
@@ -81,7 +82,7 @@ fn what_an_operator_does_is_told_as_such_and_silence_as_silence() {
     bench.pass(2000);
     let _out = bench.admit();
     let half_open = *moves(&bench).last().unwrap();
-    assert_eq!(half_open.transition, Transition::HalfOpen);
+    assert_eq!(half_open.kind, TransitionKind::HalfOpen);
     assert_eq!(half_open.lasted, Some(Duration::from_secs(5)), "it was open all the time, whoever held it so");
     // The probe stays silent.
     bench.pass(600_000);
@@ -114,7 +115,7 @@ fn probes_that_are_still_out_are_told_when_an_operator_ends_the_probing() {
     bench.pass(1000);
     bench.call(ANSWER);
     let _out = bench.admit();
-    let said = bench.circuit.reset(bench.now);
-    let evidence = said.last().map(|moved| (moved.evidence.committed, moved.evidence.pending));
+    let transitions = bench.circuit.reset(bench.now);
+    let evidence = transitions.last().map(|transition| (transition.evidence.committed, transition.evidence.pending));
     assert_eq!(evidence, Some((1, 1)));
 }

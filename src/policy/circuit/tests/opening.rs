@@ -10,7 +10,9 @@ fn at_one_call_per_second_eight_failures_in_a_row_open_and_seven_do_not() {
     bench.calls(1, 1000, FAILURE);
     assert_eq!(bench.state(), CircuitState::Open);
     assert_eq!(bench.evidence().committed, 0, "evidence starts anew");
-    let Some(Transition::Opened { evidence, retry_in, reason }) = bench.said.last() else { panic!("{:?}", bench.said) };
+    let Some(TransitionKind::Opened { evidence, retry_in, reason }) = bench.transitions.last() else {
+        panic!("{:?}", bench.transitions)
+    };
     assert_eq!((evidence.failures, evidence.consecutive, evidence.committed), (8, 8, 8));
     assert_eq!((*retry_in, *reason), (Some(Duration::from_secs(1)), "failures in a row"));
 }
@@ -111,11 +113,11 @@ fn few_timeouts_among_fast_failures_do_not_lengthen_the_open_time() {
 #[test]
 fn a_share_around_the_threshold_does_not_change_the_name_with_every_call() {
     let mut bench = Bench::new();
-    let mut dice = Dice(7);
+    let mut rng = TestRng(7);
     for _ in 0..2000 {
-        bench.calls(1, 20, if dice.roll() < 0.5 { FAILURE } else { ANSWER });
+        bench.calls(1, 20, if rng.roll() < 0.5 { FAILURE } else { ANSWER });
     }
-    assert_eq!(bench.said, [Transition::Degraded(true)]);
+    assert_eq!(bench.transitions, [TransitionKind::Degraded(true)]);
 }
 
 #[test]
@@ -147,7 +149,7 @@ fn half_failures_open_only_when_another_target_is_healthy_and_are_degraded_other
         } else {
             assert_eq!(bench.state(), CircuitState::Closed);
             assert!(bench.circuit.degraded());
-            assert_eq!(bench.said, [Transition::Degraded(true)]);
+            assert_eq!(bench.transitions, [TransitionKind::Degraded(true)]);
         }
     }
 }
@@ -160,7 +162,7 @@ fn forty_percent_failures_neither_open_nor_are_called_degraded() {
         bench.calls(3, 20, ANSWER);
         bench.calls(2, 20, FAILURE);
     }
-    assert_eq!(bench.said, []);
+    assert_eq!(bench.transitions, []);
 }
 
 #[test]
@@ -216,7 +218,7 @@ fn local_failures_open_here_and_are_never_counted_in_the_shared_evidence() {
     bench.calls(1, 1000, LOCAL);
     assert_eq!(bench.state(), CircuitState::Open);
     assert_eq!(bench.reason(), "local failures in a row");
-    let Some(Transition::Opened { evidence, .. }) = bench.said.last() else { panic!() };
+    let Some(TransitionKind::Opened { evidence, .. }) = bench.transitions.last() else { panic!() };
     assert_eq!(evidence.failures, 7);
 }
 

@@ -5,8 +5,11 @@ use super::*;
 #[test]
 fn forced_open_admits_nobody_for_as_long_as_it_is_demanded() {
     let mut bench = Bench::new();
-    let said = bench.force(Forced::Open);
-    assert!(matches!(said[..], [Transition::Opened { reason: "forced by an operator", retry_in: None, .. }]));
+    let transitions = bench.force(Forced::Open);
+    assert!(matches!(
+        transitions[..],
+        [TransitionKind::Opened { reason: "forced by an operator", retry_in: None, .. }]
+    ));
     bench.pass(3_600_000);
     assert!(bench.try_admit().is_err());
     assert_eq!(bench.circuit.peek(bench.now, true), Peek::Wait { retry_in: None });
@@ -53,7 +56,7 @@ fn a_reset_closes_from_every_state_and_forgets() {
     half_open.pass(1000);
     half_open.call(ANSWER);
     for mut bench in [Bench::opened(), half_open, Bench::recovering(), forced] {
-        assert!(matches!(bench.circuit.reset(bench.now)[..], [Moved { transition: Transition::Closed, .. }]));
+        assert!(matches!(bench.circuit.reset(bench.now)[..], [Transition { kind: TransitionKind::Closed, .. }]));
         let seen = bench.circuit.snapshot(bench.now);
         assert_eq!((seen.state, seen.streak, seen.evidence.committed), (CircuitState::Closed, 0, 0));
     }
@@ -76,7 +79,7 @@ fn a_recovery_is_not_left_half_way_when_the_mode_changes() {
     for mode in [CircuitMode::Consecutive, CircuitMode::Off] {
         let mut bench = Bench::recovering();
         bench.circuit.set_policy(Arc::new(CircuitPolicy { mode, ..CircuitPolicy::default() }));
-        assert!(matches!(bench.circuit.drain()[..], [Moved { transition: Transition::Closed, .. }]));
+        assert!(matches!(bench.circuit.drain()[..], [Transition { kind: TransitionKind::Closed, .. }]));
     }
 }
 
@@ -88,7 +91,7 @@ fn switched_off_it_admits_everything_and_records_nothing() {
         let permit = bench.admit();
         bench.tell(&permit, FAILURE);
     }
-    assert_eq!(bench.said, []);
+    assert_eq!(bench.transitions, []);
     let window_ms = bench.evidence().window_ms;
     assert_eq!(bench.evidence(), crate::domain::event::Evidence { window_ms, ..Default::default() });
 }

@@ -14,14 +14,14 @@ fn an_open_circuit_rejects_until_its_time_and_says_how_long() {
     assert_eq!(bench.circuit.peek(bench.now, false), Peek::Ready);
     assert_eq!(bench.state(), CircuitState::Open, "looking changes nothing");
     assert!(bench.admit().is_probe());
-    assert_eq!(bench.said.last(), Some(&Transition::HalfOpen));
+    assert_eq!(bench.transitions.last(), Some(&TransitionKind::HalfOpen));
 }
 
 #[test]
 fn open_times_double_and_are_spread_by_a_fifth() {
-    for (dice, percent) in [(0.0, 80), (0.5, 100), (1.0, 120)] {
+    for (rng, percent) in [(0.0, 80), (0.5, 100), (1.0, 120)] {
         let mut bench = Bench::new();
-        bench.dice = dice;
+        bench.rng = rng;
         bench.calls(8, 1000, FAILURE);
         for seconds in [1, 2, 4, 5, 5] {
             let wait = bench.retry_in();
@@ -110,14 +110,14 @@ fn a_probe_without_verdict_frees_its_slot_and_five_in_a_row_are_spaced() {
 fn a_recovery_admits_a_quarter_then_half_then_all_then_closes() {
     let mut bench = Bench::recovering();
     for (percent, admitted_of_hundred) in [(25, 25), (50, 50), (100, 100)] {
-        assert_eq!(bench.said.last(), Some(&Transition::Recovering { admitted_percent: percent }));
+        assert_eq!(bench.transitions.last(), Some(&TransitionKind::Recovering { admitted_percent: percent }));
         let permits: Vec<_> = (0..100).filter_map(|_| bench.try_admit().ok()).collect();
         assert_eq!(permits.len(), admitted_of_hundred);
         bench.pass(1000);
         bench.tell(&permits[0], ANSWER);
     }
     assert_eq!(bench.state(), CircuitState::Closed);
-    assert_eq!(bench.said.last(), Some(&Transition::Closed));
+    assert_eq!(bench.transitions.last(), Some(&TransitionKind::Closed));
 }
 
 #[test]
@@ -140,9 +140,9 @@ fn time_alone_recovers_nothing() {
     let mut bench = Bench::recovering();
     bench.pass(3_600_000);
     assert_eq!(bench.state(), CircuitState::Recovering);
-    assert_eq!(bench.said.last(), Some(&Transition::Recovering { admitted_percent: 25 }));
+    assert_eq!(bench.transitions.last(), Some(&TransitionKind::Recovering { admitted_percent: 25 }));
     bench.call(ANSWER);
-    assert_eq!(bench.said.last(), Some(&Transition::Recovering { admitted_percent: 50 }));
+    assert_eq!(bench.transitions.last(), Some(&TransitionKind::Recovering { admitted_percent: 50 }));
 }
 
 #[test]
@@ -177,7 +177,7 @@ fn an_answer_behind_a_slow_head_ends_a_stage() {
     for _ in 0..4 {
         bench.call(ANSWER);
     }
-    assert_eq!(bench.said.last(), Some(&Transition::Recovering { admitted_percent: 50 }));
+    assert_eq!(bench.transitions.last(), Some(&TransitionKind::Recovering { admitted_percent: 50 }));
 }
 
 #[test]
@@ -198,8 +198,8 @@ fn the_open_time_starts_anew_only_after_a_complete_recovery() {
     assert_eq!((bench.state(), bench.circuit.snapshot(bench.now).streak), (CircuitState::Closed, 0));
     bench.pass(20_000);
     bench.calls(20, 1000, FAILURE);
-    assert!(bench.said.iter().rev().any(|said| {
-        matches!(said, Transition::Opened { retry_in, .. } if *retry_in == Some(Duration::from_secs(1)))
+    assert!(bench.transitions.iter().rev().any(|transitions| {
+        matches!(transitions, TransitionKind::Opened { retry_in, .. } if *retry_in == Some(Duration::from_secs(1)))
     }));
 }
 

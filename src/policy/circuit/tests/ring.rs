@@ -1,43 +1,48 @@
 //! Attempts in the order of admission: their numbers, and runs that are certain before all are decided.
 
 use super::{
-    ledger::{Fate, Ledger},
-    tally::{Counts, Sliding, Tally},
+    admission_queue::{AdmissionQueue, AttemptOutcome},
+    outcome_window::{OutcomeCounts, OutcomeWindow, Sliding},
     *,
 };
 
 #[test]
 fn no_number_is_given_twice() {
-    let mut ledger = Ledger::default();
+    let mut queue = AdmissionQueue::default();
     let now = Instant::now();
     let numbers = [
-        ledger.push(now, Fate::Pending, 0),
-        ledger.skip(),
-        ledger.push(now, Fate::Pending, 0),
-        ledger.push(now, Fate::Pending, 0),
-        ledger.skip(),
+        queue.push(now, AttemptOutcome::Pending, 0),
+        queue.skip(),
+        queue.push(now, AttemptOutcome::Pending, 0),
+        queue.push(now, AttemptOutcome::Pending, 0),
+        queue.skip(),
     ];
     assert!(numbers.is_sorted_by(|one, next| one < next), "{numbers:?}");
 }
 
 #[test]
 fn around_a_number_that_was_never_given_there_is_no_run() {
-    assert_eq!(Ledger::default().run_around(0).failures, 0);
+    assert_eq!(AdmissionQueue::default().run_around(0).failures, 0);
 }
 
 #[test]
 fn no_more_of_the_old_attempts_are_looked_at_than_are_wanted() {
-    let mut ledger = Ledger::default();
+    let mut queue = AdmissionQueue::default();
     let now = Instant::now();
-    for fate in [Fate::Silent, Fate::Removed, Fate::Answered { slow: false }, Fate::Pending] {
-        ledger.push(now, fate, 0);
+    for fate in [
+        AttemptOutcome::Silent,
+        AttemptOutcome::Removed,
+        AttemptOutcome::Answered { slow: false },
+        AttemptOutcome::Pending,
+    ] {
+        queue.push(now, fate, 0);
     }
     let later = now + Duration::from_secs(1);
     assert_eq!(
-        [1, 2, 3, 9].map(|most| ledger.aged(later, Duration::from_secs(1), most)),
+        [1, 2, 3, 9].map(|max| queue.aged(later, Duration::from_secs(1), max)),
         [(1, 1), (2, 1), (3, 2), (3, 2)]
     );
-    assert_eq!(ledger.aged(later, Duration::from_secs(2), 9), (0, 0));
+    assert_eq!(queue.aged(later, Duration::from_secs(2), 9), (0, 0));
 }
 
 #[test]
@@ -45,7 +50,9 @@ fn failures_behind_a_call_that_still_waits_are_the_evidence_they_open_on() {
     let mut bench = Bench::new();
     let _head = bench.admit();
     bench.calls(8, 1000, TIMEOUT);
-    let Some(Transition::Opened { evidence, .. }) = bench.said.last() else { panic!("{:?}", bench.said) };
+    let Some(TransitionKind::Opened { evidence, .. }) = bench.transitions.last() else {
+        panic!("{:?}", bench.transitions)
+    };
     let seen = [evidence.committed, evidence.failures, evidence.slow, evidence.consecutive];
     assert_eq!(seen, [8, 8, 8, 8]);
 }
@@ -68,7 +75,9 @@ fn a_probe_that_fails_is_told_as_the_one_failure_it_is() {
     let mut bench = Bench::opened();
     bench.pass(1000);
     bench.call(FAILURE);
-    let Some(Transition::Opened { evidence, .. }) = bench.said.last() else { panic!("{:?}", bench.said) };
+    let Some(TransitionKind::Opened { evidence, .. }) = bench.transitions.last() else {
+        panic!("{:?}", bench.transitions)
+    };
     assert_eq!([evidence.committed, evidence.failures, evidence.consecutive], [1, 1, 1]);
 }
 
@@ -76,25 +85,25 @@ fn a_probe_that_fails_is_told_as_the_one_failure_it_is() {
 fn a_window_gives_back_every_count_that_it_was_given() {
     let mut window = Sliding::new(Duration::from_secs(10));
     let start = Instant::now();
-    let one = Counts { answered: 1, failed: 2, failed_slow: 3, silent: 4, slow: 5 };
+    let one = OutcomeCounts { answered: 1, failed: 2, failed_slow: 3, silent: 4, slow: 5 };
     window.add(start, one);
     window.add(start, one);
-    assert_eq!(window.total(start), Counts { answered: 2, failed: 4, failed_slow: 6, silent: 8, slow: 10 });
+    assert_eq!(window.total(start), OutcomeCounts { answered: 2, failed: 4, failed_slow: 6, silent: 8, slow: 10 });
     window.take_back(start, one);
     assert_eq!(window.total(start), one);
-    assert_eq!(window.total(start + Duration::from_secs(10)), Counts::default());
-    let four = Counts { answered: 2, failed: 1, silent: 1, slow: 1, ..Counts::default() };
+    assert_eq!(window.total(start + Duration::from_secs(10)), OutcomeCounts::default());
+    let four = OutcomeCounts { answered: 2, failed: 1, silent: 1, slow: 1, ..OutcomeCounts::default() };
     assert_eq!((four.committed(), four.failure_share() * 4.0, four.slow_share() * 4.0), (4, 1.0, 1.0));
 }
 
 #[test]
 fn the_last_outcomes_tell_how_many_were_slow_while_they_are_young_enough() {
     let policy = CircuitPolicy::default();
-    let (mut tally, now) = (Tally::new(&policy), Instant::now());
+    let (mut window, now) = (OutcomeWindow::new(&policy), Instant::now());
     for slow in [true, true, true, false, false] {
-        tally.commit(now, now, Fate::Answered { slow }, &policy);
+        window.commit(now, now, AttemptOutcome::Answered { slow }, &policy);
     }
-    let seen = |later, most| tally.last_slow(now + Duration::from_millis(later), most, &policy);
+    let seen = |later, max| window.last_slow(now + Duration::from_millis(later), max, &policy);
     assert_eq!([seen(0, 1), seen(0, 2), seen(0, 3), seen(0, 9)], [(1, 0), (2, 0), (3, 1), (5, 3)]);
     assert_eq!([seen(300_000, 9), seen(300_001, 9)], [(5, 3), (0, 0)]);
 }

@@ -85,15 +85,15 @@ fn every_bound_is_just_allowed_and_what_is_beyond_is_named() {
         ("low_rate", json!(0.001), json!(49.999), json!(0.0), json!(50.0)),
         ("high_rate", json!(1.001), json!(1e9), json!(1.0), json!(1e9)),
     ];
-    for (field, least, most, below, above) in bounds {
+    for (field, min, max, below, above) in bounds {
         let faults = |value: &serde_json::Value| {
             let mut policy = serde_json::to_value(CircuitPolicy::default()).unwrap();
             policy[field] = value.clone();
             serde_json::from_value::<CircuitPolicy>(policy).unwrap().validate().len()
         };
-        assert_eq!((faults(&least), faults(&most)), (0, 0), "{field}");
+        assert_eq!((faults(&min), faults(&max)), (0, 0), "{field}");
         // Where nothing is below or above, the bound itself is given again.
-        assert_eq!((faults(&below) > 0, faults(&above) > 0), (below != least, above != most), "{field}");
+        assert_eq!((faults(&below) > 0, faults(&above) > 0), (below != min, above != max), "{field}");
     }
 }
 

@@ -75,7 +75,7 @@ fn slow_answers_never_open_and_are_called_degraded() {
         }
         bench.pass(20);
     }
-    assert_eq!(bench.said, [Transition::Degraded(true)]);
+    assert_eq!(bench.transitions, [TransitionKind::Degraded(true)]);
 }
 
 #[test]
@@ -138,7 +138,7 @@ fn giving_up_does_not_interrupt_failures_in_a_row_and_does_not_count_as_one() {
 
 #[test]
 fn the_memory_of_undecided_attempts_is_bounded() {
-    assert!(size_of::<ledger::Entry>() <= 24);
+    assert!(size_of::<admission_queue::QueuedOutcome>() <= 24);
     let mut bench = Bench::with(CircuitPolicy { max_pending: 64, ..CircuitPolicy::default() });
     for _ in 0..1000 {
         let _hangs = bench.admit();

@@ -123,11 +123,11 @@ fn a_run_that_is_not_looked_at_for_minutes_is_not_forgotten() {
 #[test]
 fn thirty_percent_failures_at_fifty_per_second_are_never_called_degraded() {
     let mut bench = Bench::new();
-    let mut dice = Dice(7);
+    let mut rng = TestRng(7);
     for _ in 0..100_000 {
-        bench.calls(1, 20, if dice.roll() < 0.3 { FAILURE } else { ANSWER });
+        bench.calls(1, 20, if rng.roll() < 0.3 { FAILURE } else { ANSWER });
     }
-    assert_eq!(bench.said, []);
+    assert_eq!(bench.transitions, []);
 }
 
 #[test]

@@ -21,33 +21,33 @@ fn rule(name: usize, phrases: &[String]) -> Rule {
 }
 
 /// The index of the rule that is found in a text, and the words it keyed on with their place.
-fn find(engine: &Engine, text: &str) -> Option<(usize, String, usize)> {
-    let mut reading = Reading::default();
+fn find(engine: &RuleEngine, text: &str) -> Option<(usize, String, usize)> {
+    let mut reading = NormalizedText::default();
     reading.add(text);
-    let scene = Scene { provider: "", surface: Surface::Http, status: None, codes: &[] };
+    let scene = RuleContext { provider: "", surface: Surface::Http, status: None, codes: &[] };
     let Found { rule, span: (from, to) } = engine.find(&reading, &scene)?;
     Some((rule.name.parse().unwrap(), reading.text[from..to].to_owned(), from))
 }
 
 /// A part of a phrase: words of which any will do; the last of each may be open.
-type Part = Vec<(Vec<&'static str>, bool)>;
+type PhrasePart = Vec<(Vec<&'static str>, bool)>;
 
 /// Words, of which some begin with others, and one that fills a gap quickly.
 const WORDS: [&str; 6] = ["one", "two", "ten", "onetwo", "tenth", "abcdefghijklmnopqrstuvwxyzabcdefghij"];
 
-fn part() -> impl Strategy<Value = Part> {
+fn part() -> impl Strategy<Value = PhrasePart> {
     vec((vec(select(&WORDS[..5]), 1..3), any::<bool>()), 1..3)
 }
 
 /// A phrase as tables write it.
-fn written(parts: &[Part]) -> String {
+fn written(parts: &[PhrasePart]) -> String {
     let spelling = |(words, open): &(Vec<&str>, bool)| format!("{}{}", words.join(" "), if *open { "*" } else { "" });
-    let part = |part: &Part| format!("{{{}}}", part.iter().map(spelling).collect::<Vec<_>>().join("|"));
+    let part = |part: &PhrasePart| format!("{{{}}}", part.iter().map(spelling).collect::<Vec<_>>().join("|"));
     parts.iter().map(part).collect::<Vec<_>>().join(" .. ")
 }
 
 /// Where a part stands in a text of words between single spaces.
-fn places(text: &str, part: &Part) -> Vec<(usize, usize)> {
+fn places(text: &str, part: &PhrasePart) -> Vec<(usize, usize)> {
     let mut places = Vec::new();
     for (words, open) in part {
         let words = format!(" {}", words.join(" "));
@@ -62,10 +62,10 @@ fn places(text: &str, part: &Part) -> Vec<(usize, usize)> {
 }
 
 /// Where a phrase begins that stands in a text: each part behind the one before and near to it, the one that ends first.
-fn begin(text: &str, parts: &[Part]) -> Option<usize> {
+fn begin(text: &str, parts: &[PhrasePart]) -> Option<usize> {
     let (first, others) = parts.split_first()?;
     let stands = |(_, end): &(usize, usize)| {
-        let next = |end: usize, part: &Part| {
+        let next = |end: usize, part: &PhrasePart| {
             let near = places(text, part).into_iter().filter(|(start, _)| (end..=end + NEAR).contains(start));
             near.map(|place| place.1).min()
         };
@@ -79,7 +79,7 @@ fn phrases_of_scripts_without_spaces_are_found_at_each_of_their_places() {
     let phrases: [&[&str]; 3] = [&["额度 .. 用尽"], &["请求 .. 频繁", "api 余额"], &["余额"]];
     let owned = |phrases: &[&str]| phrases.iter().map(|phrase| (*phrase).to_owned()).collect::<Vec<_>>();
     let rules = phrases.iter().enumerate().map(|(at, phrases)| rule(at, &owned(phrases)));
-    let engine = Engine::new(rules.collect());
+    let engine = RuleEngine::new(rules.collect());
     let far = "额度".to_owned() + &"的".repeat(NEAR) + "额度已用尽";
     for (text, expected) in [
         ("您的请求过于频繁，请稍后再试", Some((1, "请求过于频繁"))),
@@ -105,7 +105,7 @@ proptest! {
         let text = format!(" {} ", words.join(" "));
         let expected =
             phrases.iter().enumerate().find_map(|(rule, parts)| Some((rule, begin(&text, parts)?)));
-        let found = find(&Engine::new(rules.clone()), text.trim()).map(|(rule, _, at)| (rule, at));
+        let found = find(&RuleEngine::new(rules.clone()), text.trim()).map(|(rule, _, at)| (rule, at));
         prop_assert_eq!(found, expected, "{:?} in {}", rules, text);
     }
 }

@@ -14,7 +14,7 @@ pub(super) enum Echo {
     /// A string or brackets, up to there.
     Ends(usize),
     /// Brackets that do not end.
-    Open,
+    OpenKey,
     /// Neither, or what has no quotes to tell by.
     Other,
 }
@@ -42,7 +42,7 @@ pub(super) fn of(text: &[u8], from: usize, brackets: bool) -> Echo {
         }
         at += 1;
     }
-    Echo::Open
+    Echo::OpenKey
 }
 
 /// Where a string ends that begins at a place; of one that does not end there is nothing left.
@@ -94,7 +94,7 @@ mod tests {
     #[test]
     fn what_does_not_end_is_a_string_or_nothing_that_can_be_told() {
         assert_eq!(behind(r#"{"input":"a, b"#), Ok(""));
-        assert_eq!(behind(r#"{"input":{"a":"b"#), Err(Echo::Open));
+        assert_eq!(behind(r#"{"input":{"a":"b"#), Err(Echo::OpenKey));
         assert_eq!(behind(r#"{"input":{"a":"b"}"#), Ok(""));
         assert_eq!(behind(r"{'input':{'a':'b'}}"), Err(Echo::Other));
         assert_eq!(behind(r#"{"input":7}"#), Err(Echo::Other));

@@ -16,7 +16,7 @@ const TAB: usize = 4;
 
 /// A line of a text.
 #[derive(Debug, Clone, Copy)]
-struct Line<'t> {
+struct TextLine<'t> {
     text: &'t [u8],
     /// Where it begins.
     from: usize,
@@ -36,7 +36,7 @@ pub(in crate::policy::classify) fn without_frames(text: &str) -> String {
 /// The parts of a text around its frames, and where each begins.
 pub(super) fn parts(text: &str) -> Vec<(usize, &str)> {
     let (mut parts, mut from, mut at) = (Vec::new(), 0, 0);
-    while let Some(line) = Line::behind(text.as_bytes(), at) {
+    while let Some(line) = TextLine::behind(text.as_bytes(), at) {
         at = line.words;
         if line.is_frame() {
             parts.push((from, &text[from..line.from]));
@@ -48,9 +48,9 @@ pub(super) fn parts(text: &str) -> Vec<(usize, &str)> {
     parts
 }
 
-// === impl Line ===
+// === impl TextLine ===
 
-impl<'t> Line<'t> {
+impl<'t> TextLine<'t> {
     /// The line that begins at a place.
     fn at(text: &'t [u8], from: usize, escaped: bool) -> Self {
         let (mut words, mut indent) = (from, 0);

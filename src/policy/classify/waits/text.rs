@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     domain::failure::{ProviderError, Wait, WaitSource},
-    policy::classify::reading::{Reading, ends_with_any, longest_end},
+    policy::classify::reading::{NormalizedText, ends_with_any, longest_end},
 };
 
 /// Words (in the spelling of a reading) after which a wait stands, and what a bare number means.
@@ -31,7 +31,7 @@ const NOT_LEADS: &str = "\
     will retry in";
 
 /// The first wait that the text states.
-pub(super) fn stated(error: &ProviderError, reading: &Reading, in_words: bool) -> Option<Wait> {
+pub(super) fn stated(error: &ProviderError, reading: &NormalizedText, in_words: bool) -> Option<Wait> {
     let source = error.text()?;
     let mut rounded: Option<Wait> = None;
     for number in &reading.numbers {
@@ -93,7 +93,7 @@ fn later(rest: &str) -> Option<Duration> {
 }
 
 /// "try again in one minute".
-fn in_words(reading: &Reading) -> Option<Wait> {
+fn in_words(reading: &NormalizedText) -> Option<Wait> {
     const LEADS: [&str; 7] =
         [" try again in ", " try again after ", " retry in ", " retry after ", " wait ", " wait for ", " resets in "];
     const NUMBERS: &str = "a|an|one|two|three|four|five|six|seven|eight|nine|ten|fifteen|twenty|thirty|forty|sixty";

@@ -61,7 +61,7 @@ fn where_refusals_take_long_probes_wait_for_them_until_one_is_accepted() {
 
 #[test]
 fn of_a_limit_as_many_calls_are_used_as_it_fills_up_by_and_hardly_any_is_refused() {
-    for (limit, burst, least) in [(20.0, 20.0, 0.75), (20.0, 2.0, 0.5), (5.0, 5.0, 0.7), (100.0, 200.0, 0.75)] {
+    for (limit, burst, min) in [(20.0, 20.0, 0.75), (20.0, 2.0, 0.5), (5.0, 5.0, 0.7), (100.0, 200.0, 0.75)] {
         let start = Instant::now();
         let mut pacer = Pacer::new(start, TOOK, start + SECOND);
         let (mut held, mut counted, mut now, mut used, mut refused) = (0.0_f64, start, start, 0_u32, 0_u32);
@@ -83,7 +83,7 @@ fn of_a_limit_as_many_calls_are_used_as_it_fills_up_by_and_hardly_any_is_refused
         }
         let possible = limit * 120.0;
         let share = f64::from(used) / possible;
-        assert!(share > least && share <= 1.02, "{limit}/s, {burst} at once: {share}");
+        assert!(share > min && share <= 1.02, "{limit}/s, {burst} at once: {share}");
         assert!(f64::from(refused) < 0.08 * f64::from(used), "{limit}/s, {burst} at once: {refused} of {used}");
     }
 }

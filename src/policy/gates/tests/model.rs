@@ -9,7 +9,7 @@ use super::*;
 enum Step {
     Pass(u64),
     Ask,
-    Close { wait: Option<Duration>, dice: f64 },
+    Close { wait: Option<Duration>, rng: f64 },
     Answer,
     Exhausted { reset_ms: u64 },
 }
@@ -28,7 +28,7 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         3 => prop_oneof![0..2_000_u64, 0..90_000_u64].prop_map(Step::Pass),
         3 => Just(Step::Ask),
-        2 => (wait, 0.0..=1.0).prop_map(|(wait, dice)| Step::Close { wait: wait.map(Duration::from_millis), dice }),
+        2 => (wait, 0.0..=1.0).prop_map(|(wait, rng)| Step::Close { wait: wait.map(Duration::from_millis), rng }),
         1 => Just(Step::Answer),
         1 => (1..400_000_u64).prop_map(|reset_ms| Step::Exhausted { reset_ms }),
     ]
@@ -43,7 +43,7 @@ fn since_open(past: &[Past]) -> &[Past] {
 /// Until when the gate is closed, at least and at most.
 fn closed_until(past: &[Past]) -> Option<(Instant, Instant)> {
     let each = since_open(past).iter().filter_map(|one| match *one {
-        Past::Closed(least, most) => Some((least, most)),
+        Past::Closed(min, max) => Some((min, max)),
         Past::Probed(at) => Some((at + secs(60), at + secs(60))),
         Past::Opened => None,
     });
@@ -64,8 +64,8 @@ fn check(kind: GateKind, steps: Vec<Step>) -> Result<(), TestCaseError> {
             Step::Pass(millis) => now += Duration::from_millis(millis),
             Step::Ask => match (gate.admit(now, false), known) {
                 (Ok(pass), None) => prop_assert_eq!(pass, GatePass::Open),
-                (Ok(pass), Some((least, _))) => {
-                    prop_assert!(now >= least, "it passed {:?} too early", least - now);
+                (Ok(pass), Some((min, _))) => {
+                    prop_assert!(now >= min, "it passed {:?} too early", min - now);
                     prop_assert_eq!(pass, if is_rate { GatePass::Open } else { GatePass::Probe });
                     if !is_rate {
                         past.push(Past::Probed(now));
@@ -74,28 +74,28 @@ fn check(kind: GateKind, steps: Vec<Step>) -> Result<(), TestCaseError> {
                 (Err(wait), known) if is_rate => {
                     // The gate itself, or the line before it.
                     prop_assert!(!wait.is_zero());
-                    prop_assert!(known.is_none_or(|(least, _)| now + wait >= least));
+                    prop_assert!(known.is_none_or(|(min, _)| now + wait >= min));
                 }
                 (Err(wait), known) => {
-                    let (least, most) = known.expect("only a gate that closed refuses");
-                    prop_assert!(now + wait >= least && now + wait <= most);
+                    let (min, max) = known.expect("only a gate that closed refuses");
+                    prop_assert!(now + wait >= min && now + wait <= max);
                 }
             },
-            Step::Close { wait, dice } => {
+            Step::Close { wait, rng } => {
                 let stated = wait.filter(|wait| !wait.is_zero()).unwrap_or(secs(1)).min(secs(300));
                 let kept = if is_rate { stated } else { secs(60) };
-                let spread = kept.mul_f64(1.0 + 0.2 * dice);
-                let change = gate.close(now, &failed(wait, FailureClass::RateLimited), TOOK, dice);
-                if let Some((_, most)) = known.filter(|(least, _)| *least >= now + spread) {
-                    prop_assert_eq!(change, None, "closed for longer already, until {:?}", most - now);
+                let spread = kept.mul_f64(1.0 + 0.2 * rng);
+                let change = gate.close(now, &failed(wait, FailureClass::RateLimited), TOOK, rng);
+                if let Some((_, max)) = known.filter(|(min, _)| *min >= now + spread) {
+                    prop_assert_eq!(change, None, "closed for longer already, until {:?}", max - now);
                 }
-                let least = if is_rate { now + kept } else { now + spread };
-                past.push(Past::Closed(least, now + spread));
+                let min = if is_rate { now + kept } else { now + spread };
+                past.push(Past::Closed(min, now + spread));
             }
             Step::Answer => {
                 let opened = gate.succeed(now);
-                let over = known.is_some_and(|(_, most)| most <= now);
-                let pending = known.is_some_and(|(least, _)| least > now);
+                let over = known.is_some_and(|(_, max)| max <= now);
+                let pending = known.is_some_and(|(min, _)| min > now);
                 if is_rate {
                     prop_assert!(!(opened.is_some() && pending), "opened before its time");
                     prop_assert!(opened.is_some() || !over, "it was over");
@@ -119,9 +119,9 @@ fn check(kind: GateKind, steps: Vec<Step>) -> Result<(), TestCaseError> {
             }
         }
         let closed_for = gate.peek(now).err().unwrap_or_default();
-        let (least, most) = closed_until(&past).unwrap_or((now, now));
-        prop_assert!(closed_for >= least.saturating_duration_since(now), "a stated wait was shortened");
-        prop_assert!(closed_for <= most.saturating_duration_since(now), "closed for longer than anybody said");
+        let (min, max) = closed_until(&past).unwrap_or((now, now));
+        prop_assert!(closed_for >= min.saturating_duration_since(now), "a stated wait was shortened");
+        prop_assert!(closed_for <= max.saturating_duration_since(now), "closed for longer than anybody said");
         prop_assert_eq!(gate.class().is_some(), closed_until(&past).is_some());
     }
     Ok(())

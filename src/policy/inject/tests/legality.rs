@@ -1,7 +1,9 @@
 //! Where notes go: legal in every dialect, one at a time, the history before the tail untouched.
 
 use super::{
-    super::{Finding, InjectionPolicy, MAX_NOTE_CHARS, Placement, Vehicle, history_patch, inject, repair, validators},
+    super::{
+        Finding, InjectionPolicy, MAX_NOTE_CHARS, NotePosition, Placement, history_patch, inject, repair, validators,
+    },
     *,
 };
 use crate::domain::{ids::Operation, invocation::InjectionMode};
@@ -38,7 +40,7 @@ fn every_dialect_accepts_every_note_at_every_end_of_a_history() {
                 for mode in [InjectionMode::WhenActionable, InjectionMode::Always] {
                     let failure = failure(class);
                     let at = format!("{:?}, {end}, {class}, {mode:?}", (target.dialect, &target.capabilities));
-                    let Placement::Placed { call: sent, note, vehicle } = place(mode, &call, &target, &[&failure])
+                    let Placement::Injected { call: sent, note, vehicle } = place(mode, &call, &target, &[&failure])
                     else {
                         continue;
                     };
@@ -49,7 +51,7 @@ fn every_dialect_accepts_every_note_at_every_end_of_a_history() {
                     assert!(note.chars().count() <= MAX_NOTE_CHARS, "{at}: {note}");
                     assert_eq!(occurrences(&sent, &note), 1, "{at}");
                     let history = repair(&call);
-                    if vehicle != Vehicle::ToolResult {
+                    if vehicle != NotePosition::ToolResult {
                         let noted = [parts(&history.messages), vec![Part::Text(note)]].concat();
                         assert_eq!(parts(&sent.messages), noted, "{at}: the note does not come last, alone");
                     }
@@ -77,11 +79,11 @@ fn a_history_with_turns_always_has_a_place() {
     }
 }
 
-fn vehicle(dialect: Dialect, family: &str, (tail, after): (bool, bool), end: &str) -> Vehicle {
+fn vehicle(dialect: Dialect, family: &str, (tail, after): (bool, bool), end: &str) -> NotePosition {
     let (_, call) = histories().into_iter().find(|(name, _)| *name == end).unwrap();
     let target = target(dialect, family, tail, after);
     match place(InjectionMode::WhenActionable, &call, &target, &[&failure(FailureClass::Timeout)]) {
-        Placement::Placed { vehicle, .. } => vehicle,
+        Placement::Injected { vehicle, .. } => vehicle,
         other => panic!("{other:?}"),
     }
 }
@@ -92,25 +94,25 @@ fn the_vehicle_is_the_first_legal_one_of_the_table() {
     let bare = (false, true);
     let strict = (false, false);
     let table = [
-        (Dialect::OpenaiChat, "openai", able, "user", Vehicle::DeveloperMessage),
-        (Dialect::OpenaiChat, "mistral", able, "user", Vehicle::SystemMessage),
-        (Dialect::OpenaiChat, "local", bare, "user", Vehicle::UserMessage),
-        (Dialect::OpenaiChat, "local", strict, "user", Vehicle::UserTextBlock),
-        (Dialect::OpenaiChat, "openai", able, "failed tool result", Vehicle::ToolResult),
-        (Dialect::OpenaiChat, "openai", able, "tool results", Vehicle::DeveloperMessage),
-        (Dialect::OpenaiChat, "local", bare, "tool results", Vehicle::UserMessage),
-        (Dialect::OpenaiChat, "mistral", (true, false), "tool results", Vehicle::ToolResult),
-        (Dialect::OpenaiChat, "openai", able, "dangling tool calls", Vehicle::ToolResult),
-        (Dialect::OpenaiResponses, "openai", able, "failed tool result", Vehicle::DeveloperMessage),
-        (Dialect::Anthropic, "anthropic", able, "user", Vehicle::SystemMessage),
-        (Dialect::Anthropic, "anthropic", bare, "user", Vehicle::UserTextBlock),
-        (Dialect::Anthropic, "anthropic", able, "tool results", Vehicle::AfterToolResults),
-        (Dialect::Anthropic, "anthropic", able, "assistant", Vehicle::UserMessage),
-        (Dialect::Gemini, "google", able, "user", Vehicle::UserTextBlock),
-        (Dialect::Gemini, "google", able, "tool results", Vehicle::ToolResult),
-        (Dialect::Bedrock, "bedrock", able, "tool results", Vehicle::AfterToolResults),
-        (Dialect::Bedrock, "bedrock", (true, false), "tool results", Vehicle::ToolResult),
-        (Dialect::Scripted, "scripted", able, "user", Vehicle::SystemMessage),
+        (Dialect::OpenaiChat, "openai", able, "user", NotePosition::DeveloperMessage),
+        (Dialect::OpenaiChat, "mistral", able, "user", NotePosition::SystemMessage),
+        (Dialect::OpenaiChat, "local", bare, "user", NotePosition::UserMessage),
+        (Dialect::OpenaiChat, "local", strict, "user", NotePosition::UserTextBlock),
+        (Dialect::OpenaiChat, "openai", able, "failed tool result", NotePosition::ToolResult),
+        (Dialect::OpenaiChat, "openai", able, "tool results", NotePosition::DeveloperMessage),
+        (Dialect::OpenaiChat, "local", bare, "tool results", NotePosition::UserMessage),
+        (Dialect::OpenaiChat, "mistral", (true, false), "tool results", NotePosition::ToolResult),
+        (Dialect::OpenaiChat, "openai", able, "dangling tool calls", NotePosition::ToolResult),
+        (Dialect::OpenaiResponses, "openai", able, "failed tool result", NotePosition::DeveloperMessage),
+        (Dialect::Anthropic, "anthropic", able, "user", NotePosition::SystemMessage),
+        (Dialect::Anthropic, "anthropic", bare, "user", NotePosition::UserTextBlock),
+        (Dialect::Anthropic, "anthropic", able, "tool results", NotePosition::AfterToolResults),
+        (Dialect::Anthropic, "anthropic", able, "assistant", NotePosition::UserMessage),
+        (Dialect::Gemini, "google", able, "user", NotePosition::UserTextBlock),
+        (Dialect::Gemini, "google", able, "tool results", NotePosition::ToolResult),
+        (Dialect::Bedrock, "bedrock", able, "tool results", NotePosition::AfterToolResults),
+        (Dialect::Bedrock, "bedrock", (true, false), "tool results", NotePosition::ToolResult),
+        (Dialect::Scripted, "scripted", able, "user", NotePosition::SystemMessage),
     ];
     for (dialect, family, able, end, expected) in table {
         assert_eq!(vehicle(dialect, family, able, end), expected, "{dialect:?} {family} {able:?} {end}");
@@ -122,13 +124,13 @@ fn the_note_of_the_third_attempt_replaces_that_of_the_second() {
     let (first, second) = (failure(FailureClass::Timeout), failure(FailureClass::MalformedResponse));
     for target in targets() {
         for (_, call) in histories() {
-            let Placement::Placed { call: two, note: earlier, .. } =
+            let Placement::Injected { call: two, note: earlier, .. } =
                 place(InjectionMode::WhenActionable, &call, &target, &[&first])
             else {
                 continue;
             };
             let placement = place(InjectionMode::WhenActionable, &call, &target, &[&first, &second]);
-            let Placement::Placed { call: three, note, .. } = placement else { panic!("{placement:?}") };
+            let Placement::Injected { call: three, note, .. } = placement else { panic!("{placement:?}") };
             assert_eq!(three.messages.len(), two.messages.len());
             assert_eq!(occurrences(&three, &earlier), 0);
             assert_eq!(occurrences(&three, &note), 1);
@@ -142,7 +144,8 @@ fn a_note_goes_into_the_result_of_the_tool_that_failed_and_leaves_its_json_whole
     let target = target(Dialect::Gemini, "google", false, true);
     let mut failure = failure(FailureClass::ToolFailed);
     failure.message = "no\u{202e} index\n at line 1".into();
-    let Placement::Placed { call: sent, note, .. } = place(InjectionMode::WhenActionable, &call, &target, &[&failure])
+    let Placement::Injected { call: sent, note, .. } =
+        place(InjectionMode::WhenActionable, &call, &target, &[&failure])
     else {
         panic!("not placed")
     };
@@ -176,7 +179,7 @@ fn the_history_patch_makes_the_next_request_begin_with_what_the_model_saw() {
     let answer = Message::text(Role::Assistant, "done");
     for target in targets() {
         for (end, call) in histories() {
-            let Placement::Placed { call: sent, .. } =
+            let Placement::Injected { call: sent, .. } =
                 place(InjectionMode::WhenActionable, &call, &target, &[&failure(FailureClass::Timeout)])
             else {
                 continue;
@@ -233,7 +236,7 @@ fn no_upstream_byte_reaches_a_system_developer_or_user_turn() {
                     if let Some(finding) = &finding {
                         finding.mark(&mut failure);
                     }
-                    let Placement::Placed { call: sent, note, .. } =
+                    let Placement::Injected { call: sent, note, .. } =
                         place(InjectionMode::Always, &call, &target, &[&failure, &failure])
                     else {
                         continue;

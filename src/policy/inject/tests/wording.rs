@@ -26,7 +26,7 @@ fn is_placed(mode: InjectionMode, failures: &[&Failure]) -> bool {
     let target = target(Dialect::OpenaiChat, "openai", true, true);
     let operation = Operation::from("executor");
     match inject(&InjectionPolicy::default(), mode, &operation, &call, &target, failures) {
-        Placement::Placed { .. } => true,
+        Placement::Injected { .. } => true,
         Placement::NotNeeded => false,
         Placement::Skipped { reason } => panic!("{reason}"),
     }
@@ -203,7 +203,7 @@ fn note_of(failures: &[&Failure]) -> String {
     let target = target(Dialect::OpenaiChat, "openai", true, true);
     let policy = InjectionPolicy::default();
     match inject(&policy, InjectionMode::Always, &"executor".into(), &call, &target, failures) {
-        Placement::Placed { note, .. } => note,
+        Placement::Injected { note, .. } => note,
         other => panic!("{other:?}"),
     }
 }

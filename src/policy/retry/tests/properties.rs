@@ -124,9 +124,9 @@ proptest! {
                 previous_wait,
                 ..Situation::new(now, deadline, &failure, &candidates)
             };
-            let dice = Dice::new(seed, &InvocationId::from("walk"), u32::try_from(number).unwrap());
-            let decision = plan(&policy, &situation, &mut dice.clone());
-            prop_assert_eq!(&decision, &plan(&policy, &situation, &mut dice.clone()), "a replay agrees");
+            let rng = SeededRng::new(seed, &InvocationId::from("walk"), u32::try_from(number).unwrap());
+            let decision = plan(&policy, &situation, &mut rng.clone());
+            prop_assert_eq!(&decision, &plan(&policy, &situation, &mut rng.clone()), "a replay agrees");
             if !class.is_local_refusal() {
                 decisive = Some(failure.clone());
             }
@@ -151,17 +151,17 @@ proptest! {
                     prop_assert!(one.availability.ready_at(now).is_some_and(|ready| ready <= starts));
                     let real = decisive.as_ref();
                     if let Some(real) = real {
-                        let remedies = remedies(&policy, real);
+                        let recovery_options = recovery_options(&policy, real);
                         let same = real.target.as_ref() == Some(&hint);
-                        prop_assert!(remedies.admits(one, same), "{hint} cannot help");
+                        prop_assert!(recovery_options.admits(one, same), "{hint} cannot help");
                         prop_assert_eq!(strategy == RecoveryStrategy::Retry, same);
                         if let Some(stated) = real.retry_after
                             && same
-                            && remedies.pace != Pace::AtOnce
+                            && recovery_options.pace != BackoffKind::AtOnce
                         {
                             prop_assert!(wait.duration >= stated.duration.min(policy.wait_cap), "sooner than stated");
                         }
-                        if remedies.counter == Counter::Semantic {
+                        if recovery_options.counter == Counter::Semantic {
                             prop_assert!(semantic < policy.semantic_retries && cost == Cost::Semantic);
                         } else {
                             let made = if real.never_sent { unsent - 1 } else { retries };

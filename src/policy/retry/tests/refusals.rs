@@ -39,7 +39,7 @@ fn where_nobody_is_free_the_first_that_returns_is_parked_for() {
         panic!("should park");
     };
     assert_eq!(target.as_str(), "b");
-    assert_eq!(until, now + s(3) + ms(50).mul_f64(throws().1), "spread, so that not all come at once");
+    assert_eq!(until, now + s(3) + ms(50).mul_f64(samples().1), "spread, so that not all come at once");
 }
 
 #[test]
@@ -129,7 +129,7 @@ fn a_target_that_refuses_though_it_seems_free_is_not_asked_in_a_hot_loop() {
         let situation = Situation { refusals, candidates, ..refused(&shed, &[], now) };
         again(decide(&RetryPolicy::default(), &situation))
     };
-    let spread = ms(50).mul_f64(throws().1);
+    let spread = ms(50).mul_f64(samples().1);
     assert_eq!(wait(1, &alone).1.duration, ms(25) + spread);
     assert_eq!(wait(4, &alone).1.duration, ms(100) + spread);
     assert_eq!(wait(4000, &alone).1.duration, s(1) + spread);
@@ -155,8 +155,8 @@ fn without_parking_nobody_waits_for_a_target_that_refused_however_short_the_wait
     for refusals in 1..20 {
         let mut situation = Situation::new(now, now + s(60), &refused, &candidates);
         situation.refusals = refusals;
-        let mut dice = Dice::new(1, &InvocationId::from("call"), 1);
-        let decision = plan(&policy, &situation, &mut dice);
+        let mut rng = SeededRng::new(1, &InvocationId::from("call"), 1);
+        let decision = plan(&policy, &situation, &mut rng);
         assert!(matches!(decision, Decision::Stop(StopReason::NoTarget { .. })), "{refusals}: {decision:?}");
     }
 }

@@ -1,18 +1,18 @@
 //! The class table, row by row, as it stands in the design.
 
-use super::{super::remedies::Restriction, *};
+use super::{super::recovery_options::Restriction, *};
 use crate::domain::failure::InvalidRequestDetail;
 
+use BackoffKind::{AtOnce, Backoff, Throttle};
 use Counter::{Semantic, Transport};
 use FailureClass as C;
-use Pace::{AtOnce, Backoff, Throttle};
 use Restriction::{LargerWindow, None as Any, OtherCredential};
 
 const YES: bool = true;
 const NO: bool = false;
 
 /// class, same target, other target, other first, which others, pace, counter.
-type Row = (FailureClass, bool, bool, bool, Restriction, Pace, Counter);
+type Row = (FailureClass, bool, bool, bool, Restriction, BackoffKind, Counter);
 
 /// What may help where the classifier objects to nothing.
 const TABLE: [Row; 28] = [
@@ -51,8 +51,8 @@ fn every_class_has_the_remedies_of_the_table() {
     assert_eq!(TABLE.map(|row| row.0), FailureClass::ALL);
     for (class, same_target, other_target, other_first, restriction, pace, counter) in TABLE {
         let at_most = matches!(class, C::State | C::Checkpoint).then_some(1);
-        let expected = Remedies { same_target, other_target, other_first, restriction, pace, counter, at_most };
-        assert_eq!(remedies(&RetryPolicy::default(), &failure(class)), expected, "{class}");
+        let expected = RecoveryOptions { same_target, other_target, other_first, restriction, pace, counter, at_most };
+        assert_eq!(recovery_options(&RetryPolicy::default(), &failure(class)), expected, "{class}");
     }
 }
 
@@ -60,9 +60,9 @@ fn every_class_has_the_remedies_of_the_table() {
 fn the_classifier_can_say_no_and_never_yes() {
     for class in FailureClass::ALL.into_iter().filter(|class| !class.is_local_refusal()) {
         let doubted = Failure { retryable: false, fallback_helps: false, ..failure(class) };
-        let remedies = remedies(&RetryPolicy::default(), &doubted);
-        assert!(!remedies.same_target, "{class}");
-        assert!(!remedies.other_target, "{class}");
+        let recovery_options = recovery_options(&RetryPolicy::default(), &doubted);
+        assert!(!recovery_options.same_target, "{class}");
+        assert!(!recovery_options.other_target, "{class}");
     }
 }
 
@@ -78,8 +78,8 @@ fn the_policy_decides_about_crashes_refusals_and_permissions() {
         [(C::Crash, true, false), (C::ContentFiltered, false, true), (C::PermissionDenied, false, true)]
     {
         let doubted = Failure { retryable: false, fallback_helps: false, ..failure(class) };
-        let remedies = remedies(&policy, &doubted);
-        assert_eq!((remedies.same_target, remedies.other_target), (same, other), "{class}");
+        let recovery_options = recovery_options(&policy, &doubted);
+        assert_eq!((recovery_options.same_target, recovery_options.other_target), (same, other), "{class}");
     }
 }
 
@@ -94,8 +94,8 @@ fn a_request_that_is_wrong_everywhere_goes_nowhere() {
         (None, true),
     ] {
         let invalid = Failure { detail, ..failure(C::InvalidRequest) };
-        let remedies = remedies(&RetryPolicy::default(), &invalid);
-        assert_eq!((remedies.same_target, remedies.other_target), (false, other), "{detail:?}");
+        let recovery_options = recovery_options(&RetryPolicy::default(), &invalid);
+        assert_eq!((recovery_options.same_target, recovery_options.other_target), (false, other), "{detail:?}");
     }
 }
 
@@ -103,10 +103,10 @@ fn a_request_that_is_wrong_everywhere_goes_nowhere() {
 fn what_a_failure_denies_is_ruled_out() {
     let policy = RetryPolicy::default();
     let plain = Candidate::new(TargetId::from("b"));
-    let context = remedies(&policy, &failure(C::ContextLength));
+    let context = recovery_options(&policy, &failure(C::ContextLength));
     assert!(!context.admits(&asked(), true) && !context.admits(&plain, false) && context.admits(&fresh("b"), false));
-    let server = remedies(&policy, &failure(C::ServerError));
+    let server = recovery_options(&policy, &failure(C::ServerError));
     assert!(server.admits(&asked(), true) && server.admits(&plain, false));
-    let cancelled = remedies(&policy, &failure(C::Cancelled));
+    let cancelled = recovery_options(&policy, &failure(C::Cancelled));
     assert!(!cancelled.admits(&asked(), true) && !cancelled.admits(&fresh("b"), false));
 }

@@ -56,12 +56,12 @@ fn uniform_waits_are_those_of_backoff_whatever_failed() {
             assert_eq!(again(decide(&policy, &situation)).1.duration, wait, "{class} after {attempts}");
         }
     }
-    for (seconds, least, most) in [(3, s(3), s(4)), (0, s(1), s(1)), (3600, s(300), s(360))] {
+    for (seconds, min, max) in [(3, s(3), s(4)), (0, s(1), s(1)), (3600, s(300), s(360))] {
         let failure = stated(FailureClass::RateLimited, seconds);
         let candidates = [asked()];
         let situation = Situation::new(now, now + s(900), &failure, &candidates);
         let wait = again(decide(&policy, &situation)).1.duration;
-        assert!(least <= wait && wait <= most, "{seconds} s were stated, {wait:?} is waited");
+        assert!(min <= wait && wait <= max, "{seconds} s were stated, {wait:?} is waited");
     }
 }
 
@@ -81,7 +81,7 @@ fn another_target_that_is_free_is_asked_within_fifty_milliseconds() {
     let failing = Candidate { failing: true, ..asked() };
     let (target, wait, strategy, cost) = again(after(&failure(FailureClass::ServerError), &[failing, fresh("b")]));
     assert_eq!((target.as_str(), strategy, cost), ("b", RecoveryStrategy::Fallback, Cost::Transient));
-    assert_eq!(wait, Wait { duration: ms(50).mul_f64(throws().1), source: WaitSource::Backoff });
+    assert_eq!(wait, Wait { duration: ms(50).mul_f64(samples().1), source: WaitSource::Backoff });
 }
 
 #[test]
@@ -139,13 +139,13 @@ fn other_first_does_not_mean_to_wait_for_another() {
 #[test]
 fn a_stated_wait_is_a_minimum_with_a_second_or_a_fifth_of_spread() {
     let now = Instant::now();
-    for (said, least, spread) in [(2, s(2), s(1)), (5, s(5), s(1)), (40, s(40), s(8)), (3600, s(300), s(60))] {
+    for (said, min, spread) in [(2, s(2), s(1)), (5, s(5), s(1)), (40, s(40), s(8)), (3600, s(300), s(60))] {
         let limited = stated(FailureClass::RateLimited, said);
         let candidates = [asked()];
         let situation = Situation::new(now, now + s(1000), &limited, &candidates);
         let (_, wait, ..) = again(decide(&plain(), &situation));
         assert_eq!(wait.source, WaitSource::RetryAfter);
-        assert_eq!(wait.duration, least + spread.mul_f64(throws().0), "{said} s");
+        assert_eq!(wait.duration, min + spread.mul_f64(samples().0), "{said} s");
     }
 }
 
@@ -162,7 +162,7 @@ fn a_stated_wait_of_nothing_is_no_statement() {
 fn a_stated_wait_beyond_the_deadline_means_another_target_now_or_the_time() {
     let limited = stated(FailureClass::RateLimited, 90);
     assert_eq!(again(after(&limited, &[asked(), fresh("b")])).0, "b");
-    let expected = s(90) + s(18).mul_f64(throws().0);
+    let expected = s(90) + s(18).mul_f64(samples().0);
     assert_eq!(after(&limited, &[asked()]), Decision::Stop(StopReason::NoTarget { retry_in: Some(expected) }));
 }
 
@@ -214,7 +214,7 @@ fn where_the_wait_does_not_fit_a_slower_choice_that_fits_is_taken() {
 #[test]
 fn a_target_may_be_stayed_with_once_where_time_mends_its_failure() {
     let now = Instant::now();
-    let policy = RetryPolicy { stay: s(4), ..plain() };
+    let policy = RetryPolicy { prefer_same_target: s(4), ..plain() };
     for (failure, retries_made, expected) in [
         (failure(FailureClass::ServerError), 0, "a"),
         (failure(FailureClass::Network), 0, "b"),

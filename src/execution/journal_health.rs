@@ -12,7 +12,7 @@ use crate::{
 
 /// How the journal stands.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Standing {
+pub struct JournalHealth {
     /// Why it cannot be reached; `None` while it can.
     pub away: Option<String>,
     /// When it was last lost or found; `None`: neither happened.
@@ -20,9 +20,9 @@ pub struct Standing {
     lost_at: Option<Instant>,
 }
 
-// === impl Standing ===
+// === impl JournalHealth ===
 
-impl Standing {
+impl JournalHealth {
     /// Takes what came of using the journal, and returns what is to be told of it.
     pub(super) fn take(&mut self, failure: Option<&JournalError>) -> Option<EventBody> {
         let failure = failure.filter(|failure| matches!(failure, JournalError::Unavailable(_)));
@@ -57,9 +57,9 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_loss_is_told_once_and_so_is_its_end_with_how_long_it_lasted() {
         let lost = JournalError::Unavailable("connection refused".to_owned());
-        let mut standing = Standing::default();
+        let mut standing = JournalHealth::default();
         assert_eq!(standing.take(None), None);
-        assert_eq!(standing, Standing::default());
+        assert_eq!(standing, JournalHealth::default());
         assert!(matches!(standing.take(Some(&lost)), Some(EventBody::StoreLost { .. })));
         tokio::time::advance(Duration::from_secs(7)).await;
         assert_eq!(standing.take(Some(&lost)), None);

@@ -14,30 +14,30 @@ fn finish() -> Delta {
     Delta::Finish { reason: FinishReason::Stop, raw: "stop".to_owned() }
 }
 
-fn play(delivery: &mut Delivery, attempt: u32, deltas: Vec<Delta>) -> Vec<Progress> {
-    deltas.into_iter().flat_map(|delta| delivery.push(attempt, delta)).collect()
+fn play(assembler: &mut DeltaAssembler, attempt: u32, deltas: Vec<Delta>) -> Vec<StreamStep> {
+    deltas.into_iter().flat_map(|delta| assembler.push(attempt, delta)).collect()
 }
 
-fn rewinds(steps: &[Progress]) -> usize {
-    steps.iter().filter(|step| matches!(step, Progress::Rewind { .. })).count()
+fn rewinds(steps: &[StreamStep]) -> usize {
+    steps.iter().filter(|step| matches!(step, StreamStep::Rewind { .. })).count()
 }
 
 /// What a follower holds after these steps.
-fn folded(steps: &[Progress]) -> Fold {
-    let mut fold = Fold::default();
+fn folded(steps: &[StreamStep]) -> AnswerState {
+    let mut fold = AnswerState::default();
     for step in steps {
         fold.apply(step).unwrap();
     }
     fold
 }
 
-fn broken_then(second: Vec<Delta>) -> Vec<Progress> {
-    let mut delivery = Delivery::default();
-    let mut steps = play(&mut delivery, 1, vec![text(0), add(0, "Once upon"), add(0, " a time.")]);
-    steps.extend(delivery.abandon(1, FailureClass::StreamInterrupted, true));
-    delivery.begin_attempt();
-    steps.extend(play(&mut delivery, 2, second));
-    assert_eq!(folded(&steps).message(), delivery.message());
+fn broken_then(second: Vec<Delta>) -> Vec<StreamStep> {
+    let mut assembler = DeltaAssembler::default();
+    let mut steps = play(&mut assembler, 1, vec![text(0), add(0, "Once upon"), add(0, " a time.")]);
+    steps.extend(assembler.abandon(1, FailureClass::StreamInterrupted, true));
+    assembler.begin_attempt();
+    steps.extend(play(&mut assembler, 2, second));
+    assert_eq!(folded(&steps).message(), assembler.message());
     steps
 }
 
@@ -69,21 +69,21 @@ fn an_answer_that_holds_no_text_takes_the_old_one_back() {
 
 #[test]
 fn what_is_not_a_single_text_is_taken_back_at_once() {
-    let mut delivery = Delivery::default();
+    let mut assembler = DeltaAssembler::default();
     let reasoning = Delta::BlockStart { block: 0, kind: BlockKind::Reasoning };
-    play(&mut delivery, 1, vec![reasoning, add(0, "Let me see.")]);
-    assert_eq!(rewinds(&delivery.abandon(1, FailureClass::StreamInterrupted, true)), 1);
-    let mut delivery = Delivery::default();
-    play(&mut delivery, 1, vec![text(0), add(0, "{\"a\":1")]);
-    assert_eq!(rewinds(&delivery.abandon(1, FailureClass::StreamInterrupted, false)), 1, "structured output");
+    play(&mut assembler, 1, vec![reasoning, add(0, "Let me see.")]);
+    assert_eq!(rewinds(&assembler.abandon(1, FailureClass::StreamInterrupted, true)), 1);
+    let mut assembler = DeltaAssembler::default();
+    play(&mut assembler, 1, vec![text(0), add(0, "{\"a\":1")]);
+    assert_eq!(rewinds(&assembler.abandon(1, FailureClass::StreamInterrupted, false)), 1, "structured output");
 }
 
 #[test]
 fn a_tool_call_is_committed_with_the_answer_and_not_before() {
-    let mut delivery = Delivery::default();
+    let mut assembler = DeltaAssembler::default();
     let call = BlockKind::ToolCall { id: "c1".to_owned(), name: "search".to_owned() };
     let steps = play(
-        &mut delivery,
+        &mut assembler,
         1,
         vec![
             Delta::BlockStart { block: 0, kind: call },
@@ -92,10 +92,10 @@ fn a_tool_call_is_committed_with_the_answer_and_not_before() {
             finish(),
         ],
     );
-    assert!(!steps.iter().any(|step| matches!(step, Progress::BlockStop { .. })), "{steps:?}");
-    let committed = delivery.commit();
-    assert!(matches!(committed[..], [Progress::BlockStop { committed: true, .. }]), "{committed:?}");
-    assert!(delivery.commit().is_empty());
+    assert!(!steps.iter().any(|step| matches!(step, StreamStep::BlockStop { .. })), "{steps:?}");
+    let committed = assembler.commit();
+    assert!(matches!(committed[..], [StreamStep::BlockStop { committed: true, .. }]), "{committed:?}");
+    assert!(assembler.commit().is_empty());
 }
 
 #[test]
@@ -104,15 +104,15 @@ fn no_delta_ends_inside_a_grapheme_however_it_is_cut() {
     let whole = "Cafe\u{301} 👩\u{200d}👩\u{200d}👧 नमस्ते 🇳🇴\r\nend";
     let ends: Vec<usize> = whole.grapheme_indices(true).map(|(start, piece)| start + piece.len()).collect();
     for cut in whole.char_indices().map(|(at, _)| at) {
-        let mut delivery = Delivery::default();
+        let mut assembler = DeltaAssembler::default();
         let deltas = vec![text(0), add(0, &whole[..cut]), add(0, &whole[cut..]), finish()];
-        for step in play(&mut delivery, 1, deltas) {
-            if let Progress::BlockDelta { offset, text, .. } = step {
+        for step in play(&mut assembler, 1, deltas) {
+            if let StreamStep::BlockDelta { offset, text, .. } = step {
                 let end = usize::try_from(offset).unwrap() + text.len();
                 assert!(ends.contains(&end), "cut at {cut}: a delta ends at {end}");
             }
         }
-        assert_eq!(delivery.message().joined_text(), whole);
+        assert_eq!(assembler.message().joined_text(), whole);
     }
 }
 
@@ -126,11 +126,11 @@ fn an_earlier_owner_s_text_stands_until_the_next_attempt_is_seen() {
         stopped: false,
         committed: false,
     };
-    let mut delivery = Delivery::after(vec![held.clone()], 4);
-    assert!(delivery.abandon(1, FailureClass::StreamInterrupted, true).is_empty());
-    delivery.begin_attempt();
-    let steps = play(&mut delivery, 2, vec![text(0), add(0, "Once upon a time."), finish()]);
-    let mut fold = Fold::default();
+    let mut assembler = DeltaAssembler::after(vec![held.clone()], 4);
+    assert!(assembler.abandon(1, FailureClass::StreamInterrupted, true).is_empty());
+    assembler.begin_attempt();
+    let steps = play(&mut assembler, 2, vec![text(0), add(0, "Once upon a time."), finish()]);
+    let mut fold = AnswerState::default();
     fold.restore(vec![held]);
     for step in &steps {
         fold.apply(step).unwrap();
@@ -141,9 +141,9 @@ fn an_earlier_owner_s_text_stands_until_the_next_attempt_is_seen() {
 
 #[test]
 fn a_broken_answer_that_stands_is_told_to_its_last_character() {
-    let mut delivery = Delivery::default();
-    let mut steps = play(&mut delivery, 1, vec![text(0), add(0, "One two ")]);
+    let mut assembler = DeltaAssembler::default();
+    let mut steps = play(&mut assembler, 1, vec![text(0), add(0, "One two ")]);
     assert_eq!(folded(&steps).message().joined_text(), "One two");
-    steps.extend(delivery.flush());
+    steps.extend(assembler.flush());
     assert_eq!(folded(&steps).message().joined_text(), "One two ");
 }

@@ -15,18 +15,18 @@ use relight::internals::{
     domain::{
         completion::{BlockKind, Delta, FinishReason},
         failure::{Failure, ProviderError, Surface},
-        fold::Progress,
+        fold::StreamStep,
         ids::{InvocationId, RouteName, TargetId},
         invocation::{Call, InjectionMode, Invocation, Outcome},
         message::{Message, ModelCall, Role},
         target::{Capabilities, Dialect, Target},
-        wire::{DeltaStream, WireCall},
+        wire::{DeltaStream, ProviderRequest},
     },
     events::EventBus,
     layers::{
-        BoxFuture, ProgressStream,
-        scope::{Incoming, Plan},
-        spans::{Entry, Spans},
+        BoxFuture, StepStream,
+        invocation::{InvocationContext, Plan},
+        spans::{EntryPoint, Spans},
         targets::{SharedPolicies, TargetSpec, TargetState, Targets},
     },
     policy::{
@@ -58,7 +58,7 @@ pub(crate) enum Plays {
     Hang,
 }
 
-type Script = dyn Fn(usize, &WireCall) -> Plays + Send + Sync;
+type Script = dyn Fn(usize, &ProviderRequest) -> Plays + Send + Sync;
 
 /// A wire that counts.
 #[derive(Clone)]
@@ -66,7 +66,7 @@ pub(crate) struct Wire {
     script: Arc<Script>,
     pub(crate) seen: Arc<Mutex<Vec<(TargetId, Instant, Instant)>>>,
     pub(crate) running: Arc<AtomicUsize>,
-    pub(crate) most: Arc<AtomicUsize>,
+    pub(crate) max: Arc<AtomicUsize>,
 }
 
 /// Settings of a stand.
@@ -83,7 +83,7 @@ pub(crate) struct Settings {
 
 /// The stack, and what it stands on.
 #[derive(Clone)]
-pub(crate) struct Stand {
+pub(crate) struct TestStack {
     pub(crate) stack: Stack,
     pub(crate) targets: Targets,
     pub(crate) events: EventBus,
@@ -115,10 +115,13 @@ impl Default for Settings {
     }
 }
 
-// === impl Stand ===
+// === impl TestStack ===
 
-impl Stand {
-    pub(crate) fn new(settings: Settings, script: impl Fn(usize, &WireCall) -> Plays + Send + Sync + 'static) -> Self {
+impl TestStack {
+    pub(crate) fn new(
+        settings: Settings,
+        script: impl Fn(usize, &ProviderRequest) -> Plays + Send + Sync + 'static,
+    ) -> Self {
         let events = EventBus::new(65_536);
         let target = |number: usize| {
             Arc::new(Target {
@@ -149,7 +152,7 @@ impl Stand {
         };
         let targets = Targets::new(events.clone(), &specs, &shared);
         let wire =
-            Wire { script: Arc::new(script), seen: Arc::default(), running: Arc::default(), most: Arc::default() };
+            Wire { script: Arc::new(script), seen: Arc::default(), running: Arc::default(), max: Arc::default() };
         let parts = Shared {
             events: events.clone(),
             spans: Spans::disabled(),
@@ -162,11 +165,11 @@ impl Stand {
     }
 
     /// One more call, begun but not followed.
-    pub(crate) async fn begin(&self) -> Result<ProgressStream, Failure> {
+    pub(crate) async fn begin(&self) -> Result<StepStream, Failure> {
         self.begin_within(self.settings.deadline).await
     }
 
-    pub(crate) async fn begin_within(&self, allowed: Duration) -> Result<ProgressStream, Failure> {
+    pub(crate) async fn begin_within(&self, allowed: Duration) -> Result<StepStream, Failure> {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let settings = &self.settings;
         let messages = vec![Message::text(Role::User, "What is the answer?")];
@@ -181,8 +184,8 @@ impl Stand {
             seed: 7,
             ..Plan::new(RouteName::from("route"), self.route.clone())
         };
-        let entry = Entry::Grpc("relight.v1.RecoveryService/InvokeWithRecovery");
-        self.stack.clone().oneshot(Incoming::new(invocation, Arc::new(plan), entry)).await
+        let entry = EntryPoint::Grpc("relight.v1.RecoveryService/InvokeWithRecovery");
+        self.stack.clone().oneshot(InvocationContext::new(invocation, Arc::new(plan), entry)).await
     }
 
     /// One more call, followed to its end.
@@ -201,9 +204,9 @@ impl Stand {
 }
 
 /// Follows a call to its end.
-pub(crate) async fn finish(mut steps: ProgressStream) -> Outcome {
+pub(crate) async fn finish(mut steps: StepStream) -> Outcome {
     while let Some(step) = steps.next().await {
-        if let Progress::Terminal(outcome) = step {
+        if let StreamStep::Terminal(outcome) = step {
             return *outcome;
         }
     }
@@ -211,14 +214,14 @@ pub(crate) async fn finish(mut steps: ProgressStream) -> Outcome {
 }
 
 /// Follows a call for some time without ending it.
-pub(crate) async fn follow_for(steps: &mut ProgressStream, time: Duration) {
+pub(crate) async fn follow_for(steps: &mut StepStream, time: Duration) {
     let end = Instant::now() + time;
     while let Ok(Some(step)) = tokio::time::timeout_at(end, steps.next()).await {
-        assert!(!matches!(step, Progress::Terminal(_)), "it is not over yet");
+        assert!(!matches!(step, StreamStep::Terminal(_)), "it is not over yet");
     }
 }
 
-impl Service<WireCall> for Wire {
+impl Service<ProviderRequest> for Wire {
     type Response = DeltaStream;
     type Error = ProviderError;
     type Future = BoxFuture<Result<DeltaStream, ProviderError>>;
@@ -227,7 +230,7 @@ impl Service<WireCall> for Wire {
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, call: WireCall) -> Self::Future {
+    fn call(&mut self, call: ProviderRequest) -> Self::Future {
         let number = {
             let mut seen = self.seen.lock().expect("no test panics in it");
             seen.push((call.target.id.clone(), Instant::now(), call.deadline));
@@ -277,7 +280,7 @@ struct Running(Arc<AtomicUsize>);
 impl Running {
     fn begin(wire: &Wire) -> Self {
         let now = wire.running.fetch_add(1, Ordering::SeqCst) + 1;
-        wire.most.fetch_max(now, Ordering::SeqCst);
+        wire.max.fetch_max(now, Ordering::SeqCst);
         Self(Arc::clone(&wire.running))
     }
 }

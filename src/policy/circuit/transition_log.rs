@@ -8,15 +8,15 @@ use tokio::time::Instant;
 
 use super::{
     Circuit, CircuitMode, State,
-    tally::Tally,
-    view::{CircuitState, Moved, Transition},
+    outcome_window::OutcomeWindow,
+    view::{CircuitState, Transition, TransitionKind},
 };
 use crate::domain::event::Evidence;
 
 /// Changes that nobody has heard of yet, and when the last ones were.
 #[derive(Debug, Default)]
-pub(super) struct Moves {
-    outbox: Vec<Moved>,
+pub(super) struct TransitionLog {
+    outbox: Vec<Transition>,
     /// When it came into its state; `None` while it is in its first one.
     entered: Option<Instant>,
     /// When it was last closed, while it is not.
@@ -25,7 +25,7 @@ pub(super) struct Moves {
 
 /// Who moved a circuit, and by what.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum By {
+pub(super) enum Trigger {
     /// What was seen of the target, or new settings.
     Itself,
     /// Silence of the target.
@@ -34,34 +34,34 @@ pub(super) enum By {
     Operator,
 }
 
-// === impl Moves ===
+// === impl TransitionLog ===
 
-impl Moves {
+impl TransitionLog {
     /// What nobody has heard of yet.
-    pub(super) fn take(&mut self) -> Vec<Moved> {
+    pub(super) fn take(&mut self) -> Vec<Transition> {
         std::mem::take(&mut self.outbox)
     }
 }
 
 impl Circuit {
     /// Begins a new generation and tells of it.
-    pub(super) fn go(&mut self, state: State, by: By, transition: Transition) {
-        let before = self.before(by, transition);
-        self.opened = match transition {
+    pub(super) fn go(&mut self, state: State, by: Trigger, kind: TransitionKind) {
+        let before = self.before(by, kind);
+        self.opened = match kind {
             // An operator's reason is not the circuit's.
-            Transition::Opened { evidence, reason, .. } => (by != By::Operator).then_some((evidence, reason)),
-            Transition::Closed => None,
-            Transition::HalfOpen | Transition::Recovering { .. } | Transition::Degraded(_) => self.opened,
+            TransitionKind::Opened { evidence, reason, .. } => (by != Trigger::Operator).then_some((evidence, reason)),
+            TransitionKind::Closed => None,
+            TransitionKind::HalfOpen | TransitionKind::Recovering { .. } | TransitionKind::Degraded(_) => self.opened,
         };
         self.enter(state);
         let streak = self.times_opened();
-        self.moves.outbox.push(Moved { generation: self.generation, streak, ..before });
+        self.moves.outbox.push(Transition { generation: self.generation, streak, ..before });
     }
 
     /// Tells of a change that begins no generation.
-    pub(super) fn say(&mut self, transition: Transition) {
-        let said = self.before(By::Itself, transition);
-        self.moves.outbox.push(said);
+    pub(super) fn say(&mut self, kind: TransitionKind) {
+        let transition = self.before(Trigger::Itself, kind);
+        self.moves.outbox.push(transition);
     }
 
     /// Begins a new generation of which nobody needs to hear.
@@ -84,15 +84,15 @@ impl Circuit {
     }
 
     /// Closes.
-    pub(super) fn close(&mut self, by: By) {
+    pub(super) fn close(&mut self, by: Trigger) {
         self.streak = 0;
-        self.go(State::Closed, by, Transition::Closed);
+        self.go(State::Closed, by, TransitionKind::Closed);
     }
 
     /// Forgets what was seen.
     pub(super) fn forget(&mut self) {
-        self.ledger.clear();
-        self.tally = Tally::new(&self.policy);
+        self.queue.clear();
+        self.window = OutcomeWindow::new(&self.policy);
     }
 
     /// When it came into its state; `None` while it is in its first one.
@@ -103,13 +103,13 @@ impl Circuit {
 
     /// The outcomes in the window.
     pub(super) fn evidence(&self) -> Evidence {
-        let (counts, window) = self.tally.visible(&self.policy);
+        let (counts, window) = self.window.visible(&self.policy);
         Evidence {
             committed: counts.committed(),
             failures: counts.failed,
             slow: counts.slow,
-            pending: self.ledger.pending(),
-            consecutive: self.tally.run_failures,
+            pending: self.queue.pending(),
+            consecutive: self.window.run_failures,
             window_ms: u64::try_from(window.as_millis()).unwrap_or(u64::MAX),
             threshold: self.threshold(),
         }
@@ -126,22 +126,22 @@ impl Circuit {
         }
     }
 
-    fn before(&self, by: By, transition: Transition) -> Moved {
-        let evidence = match (&self.state, &transition) {
-            (_, Transition::Opened { evidence, .. }) => *evidence,
+    fn before(&self, by: Trigger, kind: TransitionKind) -> Transition {
+        let evidence = match (&self.state, &kind) {
+            (_, TransitionKind::Opened { evidence, .. }) => *evidence,
             (State::HalfOpen(probes), _) => {
                 Evidence { committed: probes.successes, pending: probes.outstanding(), ..Evidence::default() }
             }
             (_, _) => self.evidence(),
         };
         let passed = |since: Instant| self.latest.map_or(Duration::ZERO, |now| now.saturating_duration_since(since));
-        Moved {
-            transition,
+        Transition {
+            kind,
             generation: self.generation,
             from: self.state(),
             streak: self.times_opened(),
-            forced: by == By::Operator,
-            silent: by == By::Silence,
+            forced: by == Trigger::Operator,
+            silent: by == Trigger::Silence,
             lasted: self.moves.entered.map(passed),
             disturbed: self.moves.disturbed.map(passed).unwrap_or_default(),
             evidence,

@@ -14,67 +14,67 @@ use crate::journal::ThreadKey;
 
 /// All lines; a thread that nobody waits for has none.
 #[derive(Debug, Default)]
-pub(super) struct Lines {
-    lines: Mutex<HashMap<ThreadKey, Line>>,
+pub(super) struct ThreadQueues {
+    lines: Mutex<HashMap<ThreadKey, ThreadQueue>>,
 }
 
 #[derive(Debug, Default)]
-struct Line {
+struct ThreadQueue {
     head: Arc<Turns<()>>,
     standing: usize,
 }
 
 /// A place in a line; given up when it is dropped.
 #[derive(Debug)]
-pub(super) struct Spot {
-    lines: Arc<Lines>,
+pub(super) struct QueueTicket {
+    lines: Arc<ThreadQueues>,
     key: ThreadKey,
     head: Arc<Turns<()>>,
 }
 
 /// The place at the head of a line.
 #[derive(Debug)]
-pub(super) struct Head {
+pub(super) struct ThreadTurn {
     // Dropped before the place, so that the next one can move up.
     _turn: OwnedMutexGuard<()>,
-    _spot: Spot,
+    _spot: QueueTicket,
 }
 
-// === impl Lines ===
+// === impl ThreadQueues ===
 
-impl Lines {
+impl ThreadQueues {
     /// Whether somebody waits for a thread.
     pub(super) fn is_waited_for(&self, key: &ThreadKey) -> bool {
         self.lock().contains_key(key)
     }
 
-    /// Joins the line of a thread, where fewer than `most` stand.
-    pub(super) fn join(self: &Arc<Self>, key: &ThreadKey, most: usize) -> Option<Spot> {
+    /// Joins the line of a thread, where fewer than `max` stand.
+    pub(super) fn join(self: &Arc<Self>, key: &ThreadKey, max: usize) -> Option<QueueTicket> {
         let mut lines = self.lock();
-        if lines.get(key).map_or(0, |line| line.standing) >= most {
+        if lines.get(key).map_or(0, |line| line.standing) >= max {
             return None;
         }
         let line = lines.entry(key.clone()).or_default();
         line.standing += 1;
-        Some(Spot { lines: Arc::clone(self), key: key.clone(), head: Arc::clone(&line.head) })
+        Some(QueueTicket { lines: Arc::clone(self), key: key.clone(), head: Arc::clone(&line.head) })
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<ThreadKey, Line>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<ThreadKey, ThreadQueue>> {
         self.lines.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-// === impl Spot ===
+// === impl QueueTicket ===
 
-impl Spot {
+impl QueueTicket {
     /// Waits to be the first in line.
-    pub(super) async fn head(self) -> Head {
+    pub(super) async fn head(self) -> ThreadTurn {
         let turn = Arc::clone(&self.head).lock_owned().await;
-        Head { _turn: turn, _spot: self }
+        ThreadTurn { _turn: turn, _spot: self }
     }
 }
 
-impl Drop for Spot {
+impl Drop for QueueTicket {
     fn drop(&mut self) {
         let mut lines = self.lines.lock();
         if let Some(line) = lines.get_mut(&self.key) {
@@ -94,7 +94,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_line_is_first_come_first_served_and_has_an_end() {
-        let lines = Arc::new(Lines::default());
+        let lines = Arc::new(ThreadQueues::default());
         let key = ThreadKey::new("acme".into(), "t".into());
         let first = lines.join(&key, 3).unwrap().head().await;
         let mut second = Box::pin(lines.join(&key, 3).unwrap().head());

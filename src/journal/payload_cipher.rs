@@ -23,7 +23,7 @@ const NAME: usize = 8;
 
 /// The keys; without any, texts stay as they are.
 #[derive(Clone, Default)]
-pub struct Vault {
+pub struct PayloadCipher {
     keys: Arc<[Key]>,
 }
 
@@ -39,9 +39,9 @@ pub(super) struct Drawer<'a> {
     expected: usize,
 }
 
-// === impl Vault ===
+// === impl PayloadCipher ===
 
-impl Vault {
+impl PayloadCipher {
     /// A vault whose first secret encrypts, and all of which decrypt.
     pub fn new<'a>(secrets: impl IntoIterator<Item = &'a str>) -> Self {
         let salt = Salt::new(HKDF_SHA256, b"relight journal");
@@ -73,7 +73,7 @@ impl Vault {
     }
 }
 
-impl fmt::Debug for Vault {
+impl fmt::Debug for PayloadCipher {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Vault").field("keys", &self.keys.len()).finish()
     }
@@ -148,8 +148,8 @@ mod tests {
 
     #[test]
     fn a_text_comes_back_from_its_own_place_and_from_no_other() {
-        let vault = Vault::new([ONE]);
-        let (mine, theirs) = (vault.of_invocation("a"), vault.of_invocation("b"));
+        let cipher = PayloadCipher::new([ONE]);
+        let (mine, theirs) = (cipher.of_invocation("a"), cipher.of_invocation("b"));
         let sealed = mine.seal("step", 7, text()).unwrap();
         assert!(!sealed.contains("naïve") && sealed.starts_with(MARK));
         assert_eq!(mine.open("step", 7, sealed.clone()), Ok(text()));
@@ -157,30 +157,31 @@ mod tests {
             assert!(matches!(other, Err(JournalError::Corrupt(_))), "{other:?}");
         }
         assert!(theirs.open("step", 7, sealed.clone()).is_err(), "another invocation's");
-        assert!(vault.of_thread("a", "").open("step", 7, sealed.clone()).is_err(), "a thread's");
+        assert!(cipher.of_thread("a", "").open("step", 7, sealed.clone()).is_err(), "a thread's");
         assert_ne!(mine.seal("step", 7, text()).unwrap(), sealed, "never the same twice");
     }
 
     #[test]
     fn any_changed_character_is_found_out() {
-        let vault = Vault::new([ONE]);
-        let sealed = vault.of_invocation("a").seal("step", 1, text()).unwrap();
+        let cipher = PayloadCipher::new([ONE]);
+        let sealed = cipher.of_invocation("a").seal("step", 1, text()).unwrap();
         for index in MARK.len()..sealed.len() {
             let mut bytes = sealed.clone().into_bytes();
             bytes[index] = if bytes[index] == b'A' { b'B' } else { b'A' };
             let changed = String::from_utf8(bytes).unwrap();
-            assert!(vault.of_invocation("a").open("step", 1, changed).is_err(), "{index}");
+            assert!(cipher.of_invocation("a").open("step", 1, changed).is_err(), "{index}");
         }
     }
 
     #[test]
     fn keys_are_changed_by_putting_a_new_one_before_the_old() {
-        let old = Vault::new([ONE]).of_invocation("a").seal("step", 1, text()).unwrap();
-        let both = Vault::new([OTHER, ONE]);
+        let old = PayloadCipher::new([ONE]).of_invocation("a").seal("step", 1, text()).unwrap();
+        let both = PayloadCipher::new([OTHER, ONE]);
         assert_eq!(both.of_invocation("a").open("step", 1, old.clone()), Ok(text()));
         let new = both.of_invocation("a").seal("step", 1, text()).unwrap();
-        assert_eq!(Vault::new([OTHER]).of_invocation("a").open("step", 1, new), Ok(text()));
-        let Err(JournalError::Corrupt(why)) = Vault::new([OTHER]).of_invocation("a").open("step", 1, old) else {
+        assert_eq!(PayloadCipher::new([OTHER]).of_invocation("a").open("step", 1, new), Ok(text()));
+        let Err(JournalError::Corrupt(why)) = PayloadCipher::new([OTHER]).of_invocation("a").open("step", 1, old)
+        else {
             panic!("it has no such key")
         };
         assert!(why.contains("encryption_keys"), "{why}");
@@ -188,13 +189,13 @@ mod tests {
 
     #[test]
     fn without_a_key_texts_stay_as_they_are_and_stay_readable_when_there_is_one() {
-        let plain = Vault::default().of_invocation("a").seal("step", 1, text()).unwrap();
+        let plain = PayloadCipher::default().of_invocation("a").seal("step", 1, text()).unwrap();
         assert_eq!(plain, text());
-        assert_eq!(Vault::new([ONE]).of_invocation("a").open("step", 1, plain), Ok(text()));
+        assert_eq!(PayloadCipher::new([ONE]).of_invocation("a").open("step", 1, plain), Ok(text()));
     }
 
     #[test]
     fn a_vault_shows_no_key() {
-        assert_eq!(format!("{:?}", Vault::new([ONE])), "Vault { keys: 1 }");
+        assert_eq!(format!("{:?}", PayloadCipher::new([ONE])), "Vault { keys: 1 }");
     }
 }

@@ -11,25 +11,25 @@ use tokio::sync::watch;
 
 /// The steps that wait, and those that were never recorded.
 #[derive(Debug)]
-pub(super) struct Backlog {
+pub(super) struct JournalQueue {
     waiting: watch::Sender<usize>,
-    most: usize,
+    max: usize,
     dropped: AtomicU64,
 }
 
 /// One invocation's part of the backlog; given back when it is dropped.
 #[derive(Debug)]
-pub(super) struct Share {
-    backlog: Arc<Backlog>,
+pub(super) struct QueueReservation {
+    queue: Arc<JournalQueue>,
     steps: usize,
 }
 
-// === impl Backlog ===
+// === impl JournalQueue ===
 
-impl Backlog {
-    /// Nothing waits; at most `most` steps may.
-    pub(super) fn new(most: usize) -> Self {
-        Self { waiting: watch::channel(0).0, most: most.max(1), dropped: AtomicU64::new(0) }
+impl JournalQueue {
+    /// Nothing waits; at most `max` steps may.
+    pub(super) fn new(max: usize) -> Self {
+        Self { waiting: watch::channel(0).0, max: max.max(1), dropped: AtomicU64::new(0) }
     }
 
     /// How many steps wait.
@@ -44,49 +44,49 @@ impl Backlog {
 
     /// Whether no more steps may wait.
     pub(super) fn is_full(&self) -> bool {
-        self.waiting() >= self.most
+        self.waiting() >= self.max
     }
 
     /// Returns when more steps may wait. Cancel safe.
     pub(super) async fn room(&self) {
         // The sender lives as long as this, so that waiting cannot fail.
-        let _ = self.waiting.subscribe().wait_for(|waiting| *waiting < self.most).await;
+        let _ = self.waiting.subscribe().wait_for(|waiting| *waiting < self.max).await;
     }
 }
 
-// === impl Share ===
+// === impl QueueReservation ===
 
-impl Share {
+impl QueueReservation {
     /// A part of which nothing waits yet.
-    pub(super) fn of(backlog: Arc<Backlog>) -> Self {
-        Self { backlog, steps: 0 }
+    pub(super) fn of(queue: Arc<JournalQueue>) -> Self {
+        Self { queue, steps: 0 }
     }
 
-    pub(super) fn backlog(&self) -> &Backlog {
-        &self.backlog
+    pub(super) fn queue(&self) -> &JournalQueue {
+        &self.queue
     }
 
     /// One more step waits.
     pub(super) fn add(&mut self) {
         self.steps += 1;
-        self.backlog.waiting.send_modify(|waiting| *waiting += 1);
+        self.queue.waiting.send_modify(|waiting| *waiting += 1);
     }
 
     /// So many steps wait no longer: they are recorded.
     pub(super) fn recorded(&mut self, steps: usize) {
         let steps = steps.min(self.steps);
         self.steps -= steps;
-        self.backlog.waiting.send_modify(|waiting| *waiting = waiting.saturating_sub(steps));
+        self.queue.waiting.send_modify(|waiting| *waiting = waiting.saturating_sub(steps));
     }
 
     /// So many steps are never recorded; those of them that waited wait no longer.
     pub(super) fn drop_steps(&mut self, steps: usize) {
-        self.backlog.dropped.fetch_add(steps as u64, Relaxed);
+        self.queue.dropped.fetch_add(steps as u64, Relaxed);
         self.recorded(steps);
     }
 }
 
-impl Drop for Share {
+impl Drop for QueueReservation {
     fn drop(&mut self) {
         self.recorded(self.steps);
     }
@@ -100,19 +100,19 @@ mod tests {
 
     #[test]
     fn all_invocations_share_one_bound_and_give_back_what_they_held() {
-        let backlog = Arc::new(Backlog::new(3));
-        let (mut one, mut other) = (Share::of(Arc::clone(&backlog)), Share::of(Arc::clone(&backlog)));
+        let queue = Arc::new(JournalQueue::new(3));
+        let (mut one, mut other) = (QueueReservation::of(Arc::clone(&queue)), QueueReservation::of(Arc::clone(&queue)));
         one.add();
         other.add();
-        assert!(!backlog.is_full());
+        assert!(!queue.is_full());
         other.add();
-        assert!(backlog.is_full() && backlog.room().now_or_never().is_none());
+        assert!(queue.is_full() && queue.room().now_or_never().is_none());
         one.recorded(1);
-        assert!(backlog.room().now_or_never().is_some());
+        assert!(queue.room().now_or_never().is_some());
         other.drop_steps(5);
-        assert_eq!((backlog.waiting(), backlog.dropped()), (0, 5), "what was never taken in is dropped, too");
+        assert_eq!((queue.waiting(), queue.dropped()), (0, 5), "what was never taken in is dropped, too");
         one.add();
         drop(one);
-        assert_eq!(backlog.waiting(), 0);
+        assert_eq!(queue.waiting(), 0);
     }
 }

@@ -11,13 +11,13 @@ use crate::domain::ids::InvocationId;
 
 /// The dice of one attempt: the same seed, invocation and attempt always throw the same.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Dice {
+pub struct SeededRng {
     state: u64,
 }
 
-// === impl Dice ===
+// === impl SeededRng ===
 
-impl Dice {
+impl SeededRng {
     /// The dice of an attempt (1 for the first) of an invocation.
     #[must_use]
     pub fn new(seed: u64, invocation: &InvocationId, attempt: u32) -> Self {
@@ -46,14 +46,14 @@ impl Dice {
 
 /// The place, one of `count`, that a throw of 0 (included) to 1 (excluded) means; 0 when there is none.
 #[must_use]
-pub fn place(throw: f64, count: usize) -> usize {
+pub fn place(sample: f64, count: usize) -> usize {
     #[expect(
         clippy::cast_precision_loss,
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
         reason = "counts of targets are small and the product is neither negative nor larger than the count"
     )]
-    let place = (throw * count as f64) as usize;
+    let place = (sample * count as f64) as usize;
     place.min(count.saturating_sub(1))
 }
 
@@ -61,16 +61,16 @@ pub fn place(throw: f64, count: usize) -> usize {
 mod tests {
     use super::*;
 
-    fn throws(seed: u64, invocation: &str, attempt: u32) -> Vec<f64> {
-        let mut dice = Dice::new(seed, &InvocationId::from(invocation), attempt);
-        (0..8).map(|_| dice.unit()).collect()
+    fn samples(seed: u64, invocation: &str, attempt: u32) -> Vec<f64> {
+        let mut rng = SeededRng::new(seed, &InvocationId::from(invocation), attempt);
+        (0..8).map(|_| rng.unit()).collect()
     }
 
     #[test]
     fn the_same_seed_invocation_and_attempt_throw_the_same_and_any_other_differs() {
-        let thrown = throws(7, "a", 1);
-        assert_eq!(thrown, throws(7, "a", 1));
-        for other in [throws(8, "a", 1), throws(7, "b", 1), throws(7, "a", 2)] {
+        let thrown = samples(7, "a", 1);
+        assert_eq!(thrown, samples(7, "a", 1));
+        for other in [samples(8, "a", 1), samples(7, "b", 1), samples(7, "a", 2)] {
             assert_ne!(thrown, other);
         }
     }
@@ -79,17 +79,17 @@ mod tests {
     fn throws_are_those_of_the_written_algorithm_on_every_platform() {
         // Computed apart from this code, from the words at the head of this file.
         let expected = [0.661_247_619_003_935_6, 0.327_730_583_835_783_6, 0.752_071_659_284_011_8];
-        for (thrown, expected) in throws(42, "0198f1a0-0000-7000-8000-000000000001", 2).into_iter().zip(expected) {
+        for (thrown, expected) in samples(42, "0198f1a0-0000-7000-8000-000000000001", 2).into_iter().zip(expected) {
             assert!((thrown - expected).abs() < 1e-15, "{thrown} is not {expected}");
         }
     }
 
     #[test]
     fn throws_are_even_and_never_reach_one() {
-        let mut dice = Dice::new(1, &InvocationId::from("even"), 1);
+        let mut rng = SeededRng::new(1, &InvocationId::from("even"), 1);
         let mut tenths = [0_u32; 10];
         for _ in 0..10_000 {
-            let thrown = dice.unit();
+            let thrown = rng.unit();
             assert!((0.0..1.0).contains(&thrown));
             tenths[place(thrown, 10)] += 1;
         }
@@ -98,13 +98,13 @@ mod tests {
 
     #[test]
     fn a_place_is_always_one_of_those_there_are() {
-        let mut dice = Dice::new(1, &InvocationId::from("place"), 1);
+        let mut rng = SeededRng::new(1, &InvocationId::from("place"), 1);
         let mut seen = [0_u32; 3];
         for _ in 0..300 {
-            let throw = dice.unit();
-            seen[place(throw, 3)] += 1;
-            assert_eq!(place(throw, 1), 0);
-            assert_eq!(place(throw, 0), 0);
+            let sample = rng.unit();
+            seen[place(sample, 3)] += 1;
+            assert_eq!(place(sample, 1), 0);
+            assert_eq!(place(sample, 0), 0);
         }
         assert!(seen.iter().all(|count| *count > 60), "{seen:?}");
     }

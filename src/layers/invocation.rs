@@ -13,7 +13,7 @@ use tokio::{sync::mpsc, time::Instant};
 use super::{
     append_only::AppendOnly,
     cancel::Cancel,
-    spans::{Entry, InvocationTrace},
+    spans::{EntryPoint, InvocationTrace},
 };
 use crate::{
     domain::{
@@ -21,12 +21,12 @@ use crate::{
         completion::{Completion, Usage},
         event::{EventBody, EventScope},
         failure::{Failure, FailureClass, Wait},
-        fold::{Block, Progress},
+        fold::{Block, StreamStep},
         ids::{RouteName, TargetId},
         invocation::{AttemptCause, AttemptRecord, HistoryPatch, InjectionMode, Invocation, Outcome},
         message::ModelCall,
         target::Target,
-        upstream::{Tether, UpstreamHandle},
+        upstream::{BackgroundResponses, UpstreamHandle},
     },
     events::EventBus,
     policy::{
@@ -86,37 +86,37 @@ impl Plan {
 
 /// An invocation as it comes in.
 #[derive(Debug, Clone)]
-pub struct Incoming {
+pub struct InvocationContext {
     /// What was asked.
     pub invocation: Arc<Invocation>,
     /// How it is served.
     pub plan: Arc<Plan>,
     /// How it came in, as its span is called.
-    pub entry: Entry,
+    pub entry: EntryPoint,
     /// What an earlier owner made of it; empty for a new one.
-    pub before: Before,
+    pub before: PreviousRun,
     /// Whether somebody wants it ended.
     pub cancel: Cancel,
     /// What ties it to answers that are made in the background.
-    pub tether: Tether,
+    pub background: BackgroundResponses,
     /// The word of a front that cannot take back.
     pub append_only: AppendOnly,
     /// The routes that its caller is limited to; empty for no limit.
     pub caller_routes: Vec<RouteName>,
 }
 
-impl Incoming {
+impl InvocationContext {
     /// A new invocation, which nobody wants ended.
     #[must_use]
-    pub fn new(invocation: Invocation, plan: Arc<Plan>, entry: Entry) -> Self {
+    pub fn new(invocation: Invocation, plan: Arc<Plan>, entry: EntryPoint) -> Self {
         let invocation = Arc::new(invocation);
         Self {
             invocation,
             plan,
             entry,
-            before: Before::default(),
+            before: PreviousRun::default(),
             cancel: Cancel::default(),
-            tether: Tether::default(),
+            background: BackgroundResponses::default(),
             append_only: AppendOnly::default(),
             caller_routes: Vec::new(),
         }
@@ -125,7 +125,7 @@ impl Incoming {
 
 /// What an earlier owner made of an invocation, for the one that goes on with it.
 #[derive(Debug, Clone, Default)]
-pub struct Before {
+pub struct PreviousRun {
     /// The attempts that were made. Where the last one failed, what follows is decided as after any failure.
     pub attempts: Vec<AttemptRecord>,
     /// What followers of the invocation hold.
@@ -138,7 +138,7 @@ pub struct Before {
 
 /// What one invocation shares with all its layers.
 #[derive(Debug)]
-pub struct Scope {
+pub struct InvocationScope {
     /// What was asked.
     pub invocation: Arc<Invocation>,
     /// How it is served.
@@ -151,22 +151,22 @@ pub struct Scope {
     told_of: Arc<EventScope>,
     attempts: Mutex<Vec<AttemptRecord>>,
     sent: Mutex<Option<Arc<ModelCall>>>,
-    steps: mpsc::UnboundedSender<Progress>,
-    steps_out: Mutex<Option<mpsc::UnboundedReceiver<Progress>>>,
+    steps: mpsc::UnboundedSender<StreamStep>,
+    steps_out: Mutex<Option<mpsc::UnboundedReceiver<StreamStep>>>,
     /// The target whose gate this invocation has stood in line for, and may pass.
     turn: Mutex<Option<TargetId>>,
-    before: Mutex<Before>,
+    before: Mutex<PreviousRun>,
     cancel: Cancel,
-    tether: Tether,
+    background: BackgroundResponses,
     append_only: AppendOnly,
 }
 
-// === impl Scope ===
+// === impl InvocationScope ===
 
-impl Scope {
+impl InvocationScope {
     /// An invocation that starts now, with its spans and events.
-    pub fn new(incoming: Incoming, trace: InvocationTrace, events: EventBus) -> Self {
-        let Incoming { invocation, plan, before, cancel, tether, append_only, .. } = incoming;
+    pub fn new(incoming: InvocationContext, trace: InvocationTrace, events: EventBus) -> Self {
+        let InvocationContext { invocation, plan, before, cancel, background, append_only, .. } = incoming;
         let told_of = Arc::new(EventScope {
             invocation: invocation.id.clone(),
             thread: invocation.thread.clone(),
@@ -192,7 +192,7 @@ impl Scope {
             turn: Mutex::new(None),
             before: Mutex::new(before),
             cancel,
-            tether,
+            background,
             append_only,
         }
     }
@@ -203,13 +203,13 @@ impl Scope {
     }
 
     /// What an earlier owner made of it; the planner takes it once.
-    pub fn take_before(&self) -> Before {
+    pub fn take_before(&self) -> PreviousRun {
         std::mem::take(&mut self.before.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// What ties it to answers that are made in the background.
-    pub fn tether(&self) -> &Tether {
-        &self.tether
+    pub fn background(&self) -> &BackgroundResponses {
+        &self.background
     }
 
     /// Whether somebody wants it ended.
@@ -223,13 +223,13 @@ impl Scope {
     }
 
     /// Says something to whoever follows this invocation.
-    pub fn tell(&self, step: Progress) {
+    pub fn tell(&self, step: StreamStep) {
         // Nobody listens once the invocation is over; then nothing needs to be said.
         let _ = self.steps.send(step);
     }
 
     /// Where what layers below say comes out; the planner takes it once.
-    pub fn take_steps(&self) -> Option<mpsc::UnboundedReceiver<Progress>> {
+    pub fn take_steps(&self) -> Option<mpsc::UnboundedReceiver<StreamStep>> {
         self.steps_out.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
@@ -285,7 +285,7 @@ impl Scope {
         });
         drop(attempts);
         let model = target.model.to_string();
-        self.tell(Progress::AttemptStarted { attempt: number, target: target.id.clone(), cause, model });
+        self.tell(StreamStep::AttemptStarted { attempt: number, target: target.id.clone(), cause, model });
         number
     }
 

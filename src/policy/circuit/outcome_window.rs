@@ -10,7 +10,7 @@ use std::{
 
 use tokio::time::Instant;
 
-use super::{FailKind, ledger::Fate, setting::CircuitPolicy};
+use super::{FailKind, admission_queue::AttemptOutcome, setting::CircuitPolicy};
 
 /// Parts of a window.
 const PARTS: usize = 20;
@@ -27,7 +27,7 @@ pub(super) struct Sliding<T> {
 
 /// Outcomes, by what they say.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Counts {
+pub(super) struct OutcomeCounts {
     /// First tokens.
     pub(super) answered: u32,
     /// Failures.
@@ -51,9 +51,9 @@ pub(super) struct Trip {
 
 /// What was committed since the circuit last changed its state.
 #[derive(Debug)]
-pub(super) struct Tally {
-    window: Sliding<Counts>,
-    last: VecDeque<(Instant, Counts)>,
+pub(super) struct OutcomeWindow {
+    window: Sliding<OutcomeCounts>,
+    last: VecDeque<(Instant, OutcomeCounts)>,
     /// Failures since the last answer.
     pub(super) run_failures: u32,
     run_slow: u32,
@@ -118,17 +118,17 @@ impl<T: Copy + Default + AddAssign + SubAssign> Sliding<T> {
     }
 }
 
-// === impl Counts ===
+// === impl OutcomeCounts ===
 
-impl Counts {
-    fn of(fate: Fate) -> Self {
+impl OutcomeCounts {
+    fn of(fate: AttemptOutcome) -> Self {
         let none = Self::default();
         match fate {
-            Fate::Answered { slow } => Self { answered: 1, slow: u32::from(slow), ..none },
-            Fate::Failed(FailKind::Fast) => Self { failed: 1, ..none },
-            Fate::Failed(FailKind::Slow) => Self { failed: 1, failed_slow: 1, slow: 1, ..none },
-            Fate::Silent => Self { silent: 1, slow: 1, ..none },
-            Fate::Local | Fate::Pending | Fate::Removed => none,
+            AttemptOutcome::Answered { slow } => Self { answered: 1, slow: u32::from(slow), ..none },
+            AttemptOutcome::Failed(FailKind::Fast) => Self { failed: 1, ..none },
+            AttemptOutcome::Failed(FailKind::Slow) => Self { failed: 1, failed_slow: 1, slow: 1, ..none },
+            AttemptOutcome::Silent => Self { silent: 1, slow: 1, ..none },
+            AttemptOutcome::Local | AttemptOutcome::Pending | AttemptOutcome::Removed => none,
         }
     }
 
@@ -148,7 +148,7 @@ impl Counts {
     }
 }
 
-impl AddAssign for Counts {
+impl AddAssign for OutcomeCounts {
     fn add_assign(&mut self, other: Self) {
         self.answered += other.answered;
         self.failed += other.failed;
@@ -158,7 +158,7 @@ impl AddAssign for Counts {
     }
 }
 
-impl SubAssign for Counts {
+impl SubAssign for OutcomeCounts {
     fn sub_assign(&mut self, other: Self) {
         self.answered -= other.answered;
         self.failed -= other.failed;
@@ -177,9 +177,9 @@ impl Trip {
     }
 }
 
-// === impl Tally ===
+// === impl OutcomeWindow ===
 
-impl Tally {
+impl OutcomeWindow {
     pub(super) fn new(policy: &CircuitPolicy) -> Self {
         Self {
             window: Sliding::new(policy.window),
@@ -194,29 +194,29 @@ impl Tally {
     }
 
     /// Counts an outcome, in admission order.
-    pub(super) fn commit(&mut self, now: Instant, admitted: Instant, fate: Fate, policy: &CircuitPolicy) {
+    pub(super) fn commit(&mut self, now: Instant, admitted: Instant, fate: AttemptOutcome, policy: &CircuitPolicy) {
         match fate {
-            Fate::Pending | Fate::Removed => return,
-            Fate::Local => {
+            AttemptOutcome::Pending | AttemptOutcome::Removed => return,
+            AttemptOutcome::Local => {
                 self.local_run += 1;
                 return;
             }
-            Fate::Answered { .. } => {
+            AttemptOutcome::Answered { .. } => {
                 self.local_run = 0;
                 self.end_run();
             }
-            Fate::Failed(kind) => {
+            AttemptOutcome::Failed(kind) => {
                 self.local_run = 0;
                 self.run_failures += 1;
                 self.run_slow += u32::from(kind == FailKind::Slow);
                 self.lengthen_run(admitted);
             }
-            Fate::Silent => {
+            AttemptOutcome::Silent => {
                 self.run_silent += 1;
                 self.lengthen_run(admitted);
             }
         }
-        let counts = Counts::of(fate);
+        let counts = OutcomeCounts::of(fate);
         self.window.add(now, counts);
         while self.last.len() >= policy.min_outcomes.max(1) as usize {
             self.last.pop_front();
@@ -261,26 +261,26 @@ impl Tally {
     }
 
     /// The outcomes on which shares are judged: the window, or at low traffic the last few; `None` when too few.
-    pub(super) fn basis(&mut self, now: Instant, min_outcomes: u32, policy: &CircuitPolicy) -> Option<Counts> {
+    pub(super) fn basis(&mut self, now: Instant, min_outcomes: u32, policy: &CircuitPolicy) -> Option<OutcomeCounts> {
         let counts = self.window.total(now);
         if counts.committed() >= min_outcomes {
             return Some(counts);
         }
-        let few = self.last.len().checked_sub(min_outcomes as usize)?;
-        let (oldest, _) = self.last.get(few)?;
+        let batch = self.last.len().checked_sub(min_outcomes as usize)?;
+        let (oldest, _) = self.last.get(batch)?;
         if now.saturating_duration_since(*oldest) > policy.sparse_window {
             return None;
         }
-        let mut counts = Counts::default();
-        for (_, outcome) in self.last.range(few..) {
+        let mut counts = OutcomeCounts::default();
+        for (_, outcome) in self.last.range(batch..) {
             counts += *outcome;
         }
         Some(counts)
     }
 
-    /// Of the last outcomes, `most` at most: how many there are, and how many of them were slow.
-    pub(super) fn last_slow(&self, now: Instant, most: u32, policy: &CircuitPolicy) -> (u32, u32) {
-        let recent = self.last.iter().rev().take(most as usize);
+    /// Of the last outcomes, `max` at most: how many there are, and how many of them were slow.
+    pub(super) fn last_slow(&self, now: Instant, max: u32, policy: &CircuitPolicy) -> (u32, u32) {
+        let recent = self.last.iter().rev().take(max as usize);
         let recent = recent.take_while(|(at, _)| now.saturating_duration_since(*at) <= policy.sparse_window);
         recent.fold((0, 0), |(told, slow), (_, counts)| (told + counts.committed(), slow + counts.slow))
     }
@@ -307,8 +307,8 @@ impl Tally {
     }
 
     /// What people are shown, and over which time: the window, or at low traffic the last few.
-    pub(super) fn visible(&self, policy: &CircuitPolicy) -> (Counts, Duration) {
-        let mut last = Counts::default();
+    pub(super) fn visible(&self, policy: &CircuitPolicy) -> (OutcomeCounts, Duration) {
+        let mut last = OutcomeCounts::default();
         for (_, outcome) in &self.last {
             last += *outcome;
         }

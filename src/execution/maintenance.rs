@@ -8,7 +8,7 @@ use std::{
 
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
-use super::{RECONNECT_GRACE, Shared, live::Execution};
+use super::{ExecutionShared, RECONNECT_GRACE, live::Execution};
 use crate::{
     domain::clock,
     journal::{Held, JournalError, StoreHealth},
@@ -22,11 +22,11 @@ const RENEW_AGAIN_AFTER: Duration = Duration::from_millis(500);
 
 /// Renews, takes over and compacts for ever. None waits for another: a long compaction, or a takeover that waits for
 /// room, must not let leases expire.
-pub(super) async fn keep(shared: &Arc<Shared>) {
+pub(super) async fn keep(shared: &Arc<ExecutionShared>) {
     tokio::join!(keep_leases(shared), keep_adopting(shared), keep_compacting(shared), keep_watching(shared));
 }
 
-async fn keep_leases(shared: &Arc<Shared>) {
+async fn keep_leases(shared: &Arc<ExecutionShared>) {
     // Three chances before a lease is over: every 3 s of 10 s.
     let usual = shared.settings.lease * 3 / 10;
     loop {
@@ -44,7 +44,7 @@ async fn keep_leases(shared: &Arc<Shared>) {
     }
 }
 
-async fn keep_adopting(shared: &Arc<Shared>) {
+async fn keep_adopting(shared: &Arc<ExecutionShared>) {
     let mut often = interval(shared.settings.lease * 3 / 10);
     often.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut seen = HashMap::new();
@@ -55,7 +55,7 @@ async fn keep_adopting(shared: &Arc<Shared>) {
 }
 
 /// Reports when the journal's store is lost, and when it is found.
-async fn keep_watching(shared: &Shared) {
+async fn keep_watching(shared: &ExecutionShared) {
     let Some(mut health) = shared.journal.health() else { return };
     loop {
         let failure = match &*health.borrow_and_update() {
@@ -69,7 +69,7 @@ async fn keep_watching(shared: &Shared) {
     }
 }
 
-async fn keep_compacting(shared: &Arc<Shared>) {
+async fn keep_compacting(shared: &Arc<ExecutionShared>) {
     let mut often = interval(shared.settings.compact_every);
     often.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -79,7 +79,7 @@ async fn keep_compacting(shared: &Arc<Shared>) {
 }
 
 /// Applies the journal's retention, and notes what is left.
-async fn compact(shared: &Arc<Shared>) {
+async fn compact(shared: &Arc<ExecutionShared>) {
     let done = async {
         let removed = shared.journal.compact(clock::wall_now()).await?;
         Ok::<_, JournalError>((removed, shared.journal.stats().await?))
@@ -96,7 +96,7 @@ async fn compact(shared: &Arc<Shared>) {
     }
 }
 
-async fn renew(shared: &Arc<Shared>) -> Result<(), JournalError> {
+async fn renew(shared: &Arc<ExecutionShared>) -> Result<(), JournalError> {
     let held = shared.held();
     let renewed = shared.journal.renew(&shared.settings.owner, &held, clock::wall_now()).await?;
     for id in &renewed.lost {
@@ -117,7 +117,7 @@ async fn renew(shared: &Arc<Shared>) -> Result<(), JournalError> {
 }
 
 /// Goes through what needs an owner. `seen`: what waits for its caller, and since when.
-async fn adopt_orphans(shared: &Arc<Shared>, seen: &mut HashMap<Held, Instant>) {
+async fn adopt_orphans(shared: &Arc<ExecutionShared>, seen: &mut HashMap<Held, Instant>) {
     let orphans = match orphans(shared).await {
         Ok(orphans) => orphans,
         Err(error) => {
@@ -145,7 +145,7 @@ async fn adopt_orphans(shared: &Arc<Shared>, seen: &mut HashMap<Held, Instant>) 
 }
 
 /// What was released, and, where this replica may judge it, what expired.
-async fn orphans(shared: &Shared) -> Result<Vec<Held>, JournalError> {
+async fn orphans(shared: &ExecutionShared) -> Result<Vec<Held>, JournalError> {
     if shared.may_take_over() {
         shared.journal.expired(clock::wall_now(), ORPHANS).await
     } else {

@@ -5,12 +5,12 @@ use crate::domain::{completion::Exactness, failure::Wait, failure::WaitSource, i
 
 const CLASS: FailureClass = FailureClass::StreamInterrupted;
 
-fn started(attempt: u32, cause: AttemptCause) -> Progress {
-    Progress::AttemptStarted { attempt, target: "main".into(), cause, model: "m-1".to_owned() }
+fn started(attempt: u32, cause: AttemptCause) -> StreamStep {
+    StreamStep::AttemptStarted { attempt, target: "main".into(), cause, model: "m-1".to_owned() }
 }
 
-fn decided(attempt: u32) -> Progress {
-    Progress::Recovery {
+fn decided(attempt: u32) -> StreamStep {
+    StreamStep::Recovery {
         attempt,
         class: CLASS,
         strategy: RecoveryStrategy::Retry,
@@ -21,8 +21,8 @@ fn decided(attempt: u32) -> Progress {
     }
 }
 
-fn left(steps: Vec<Progress>) -> Left {
-    let mut left = Left::default();
+fn left(steps: Vec<StreamStep>) -> RecoveredState {
+    let mut left = RecoveredState::default();
     for (seq, step) in (1..).zip(steps) {
         left.see(&Entry { epoch: 1, seq, attempt: 0, at: jiff::Timestamp::UNIX_EPOCH, step }).unwrap();
     }
@@ -53,7 +53,7 @@ fn an_answer_is_read_on_whatever_its_attempt_was_made_for_unless_it_is_only_the_
 
 #[test]
 fn what_a_note_had_asked_for_is_asked_for_anew() {
-    let note = Progress::ContextInjected { attempt: 1, note: "n".to_owned(), vehicle: "v".to_owned(), message: 1 };
+    let note = StreamStep::ContextInjected { attempt: 1, note: "n".to_owned(), vehicle: "v".to_owned(), message: 1 };
     assert!(!left(vec![started(1, AttemptCause::Initial), note]).may_be_read_on(&handle(1)));
 }
 
@@ -85,7 +85,7 @@ fn an_answer_that_kills_its_readers_is_not_read_for_ever() {
 #[test]
 fn what_an_answer_cost_is_counted_with_the_attempt_that_brings_it() {
     let usage = Usage { input_tokens: 10, output_tokens: 8, exactness: Exactness::Exact, ..Usage::default() };
-    let spent = |attempt| Progress::Usage { attempt, usage };
+    let spent = |attempt| StreamStep::Usage { attempt, usage };
     let again = started(2, AttemptCause::Retry(CLASS));
     let mut left = left(vec![started(1, AttemptCause::Initial), spent(1), decided(1), again, spent(2)]);
     left.count_once(&handle(2));

@@ -11,7 +11,7 @@ use std::{
 use tokio::{sync::watch, time::Instant};
 
 use crate::{
-    domain::fold::{Block, Fold, Progress},
+    domain::fold::{AnswerState, Block, StreamStep},
     journal::Entry,
 };
 
@@ -21,14 +21,14 @@ const WITHOUT_RECORD: usize = 16;
 
 /// The newest steps of one invocation.
 #[derive(Debug)]
-pub(super) struct Tail {
-    state: Mutex<State>,
+pub(super) struct ReplayBuffer {
+    state: Mutex<ReplayState>,
     changed: watch::Sender<()>,
 }
 
 /// All blocks at once.
 #[derive(Debug, Clone)]
-pub(super) struct Whole {
+pub(super) struct Snapshot {
     pub(super) blocks: Vec<Block>,
     /// The number of the last attempt that began.
     pub(super) attempt: u32,
@@ -38,7 +38,7 @@ pub(super) struct Whole {
 
 /// What there is for a follower.
 #[derive(Debug)]
-pub(super) enum Glance {
+pub(super) enum ReadResult {
     /// Steps right after those that it has; none where it has all.
     Steps(Vec<Arc<Entry>>),
     /// What it needs is no longer here.
@@ -48,12 +48,12 @@ pub(super) enum Glance {
 }
 
 #[derive(Debug)]
-struct State {
+struct ReplayState {
     steps: VecDeque<Arc<Entry>>,
     bytes: usize,
     /// Bytes that are kept of what the journal has.
     kept: usize,
-    fold: Fold,
+    fold: AnswerState,
     attempt: u32,
     last: u64,
     last_entry: Option<Arc<Entry>>,
@@ -61,15 +61,15 @@ struct State {
     heard: Option<Instant>,
 }
 
-// === impl Tail ===
+// === impl ReplayBuffer ===
 
-impl Tail {
+impl ReplayBuffer {
     /// The tail of an invocation of which `last` steps were told before, making `blocks`; it keeps `kept` bytes of
     /// steps that the journal has.
     pub(super) fn new(kept: usize, last: u64, attempt: u32, blocks: Vec<Block>) -> Self {
-        let mut fold = Fold::default();
+        let mut fold = AnswerState::default();
         fold.restore(blocks);
-        let state = State {
+        let state = ReplayState {
             steps: VecDeque::new(),
             bytes: 0,
             kept,
@@ -122,28 +122,28 @@ impl Tail {
     }
 
     /// At most `limit` steps after `after`.
-    pub(super) fn after(&self, after: u64, limit: usize) -> Glance {
+    pub(super) fn after(&self, after: u64, limit: usize) -> ReadResult {
         let state = self.state();
         if after > state.last {
-            return Glance::Ahead;
+            return ReadResult::Ahead;
         }
         let first = state.steps.front().map_or(state.last + 1, |entry| entry.seq);
         if after + 1 < first {
-            return Glance::Behind;
+            return ReadResult::Behind;
         }
         let skip = usize::try_from(after + 1 - first).unwrap_or(usize::MAX);
-        Glance::Steps(state.steps.iter().skip(skip).take(limit).cloned().collect())
+        ReadResult::Steps(state.steps.iter().skip(skip).take(limit).cloned().collect())
     }
 
     /// All blocks as of the last step; `None` before the first one of this owner.
-    pub(super) fn whole(&self) -> Option<Whole> {
+    pub(super) fn whole(&self) -> Option<Snapshot> {
         let state = self.state();
         let last = state.last_entry.as_ref()?;
-        Some(Whole { blocks: state.fold.blocks().to_vec(), attempt: state.attempt, last: Entry::clone(last) })
+        Some(Snapshot { blocks: state.fold.blocks().to_vec(), attempt: state.attempt, last: Entry::clone(last) })
     }
 
     /// An ear for more; subscribe before reading.
-    pub(super) fn ear(&self) -> watch::Receiver<()> {
+    pub(super) fn subscribe(&self) -> watch::Receiver<()> {
         self.changed.subscribe()
     }
 
@@ -152,19 +152,19 @@ impl Tail {
         self.changed.send_replace(());
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, ReplayState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-// === impl State ===
+// === impl ReplayState ===
 
-impl State {
+impl ReplayState {
     fn push(&mut self, entry: Arc<Entry>) {
-        if let Progress::AttemptStarted { attempt, .. } = &entry.step {
+        if let StreamStep::AttemptStarted { attempt, .. } = &entry.step {
             self.attempt = *attempt;
         }
-        if !matches!(entry.step, Progress::Terminal(_))
+        if !matches!(entry.step, StreamStep::Terminal(_))
             && let Err(error) = self.fold.apply(&entry.step)
         {
             tracing::error!(%error, "a step that is told does not fold");
@@ -192,14 +192,14 @@ impl State {
 /// Roughly what a step takes in memory.
 fn weight(entry: &Entry) -> usize {
     let text = match &entry.step {
-        Progress::BlockDelta { text, .. } => text.len(),
-        Progress::Terminal(_) | Progress::ContextInjected { .. } | Progress::Recovery { .. } => 1024,
-        Progress::BlockStop { opaque, .. } => opaque.as_ref().map_or(64, |opaque| opaque.bytes.len() + 64),
-        Progress::AttemptStarted { .. }
-        | Progress::BlockStart { .. }
-        | Progress::Rewind { .. }
-        | Progress::Parked { .. }
-        | Progress::Usage { .. } => 64,
+        StreamStep::BlockDelta { text, .. } => text.len(),
+        StreamStep::Terminal(_) | StreamStep::ContextInjected { .. } | StreamStep::Recovery { .. } => 1024,
+        StreamStep::BlockStop { opaque, .. } => opaque.as_ref().map_or(64, |opaque| opaque.bytes.len() + 64),
+        StreamStep::AttemptStarted { .. }
+        | StreamStep::BlockStart { .. }
+        | StreamStep::Rewind { .. }
+        | StreamStep::Parked { .. }
+        | StreamStep::Usage { .. } => 64,
     };
     text + std::mem::size_of::<Entry>() + 32
 }

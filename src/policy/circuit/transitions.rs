@@ -5,12 +5,12 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::{
-    Circuit, FailKind, Permit, Signal, State, Transition,
-    ledger::Fate,
-    moves::By,
-    recovery::{Probes, Ramp},
+    Circuit, FailKind, Permit, Signal, State, TransitionKind,
+    admission_queue::AttemptOutcome,
+    outcome_window::{OutcomeCounts, Trip},
+    recovery::{HalfOpenProbes, RecoveryRamp},
     setting::CircuitMode,
-    tally::{Counts, Trip},
+    transition_log::Trigger,
 };
 use crate::domain::event::Evidence;
 
@@ -32,7 +32,7 @@ impl Circuit {
             }
             State::Closed | State::Recovering(_) | State::ForcedClosed => {
                 self.commit_decided(now);
-                self.climb(now);
+                self.advance_recovery(now);
             }
         }
         now
@@ -45,9 +45,9 @@ impl Circuit {
                 self.arrivals.add(now, 1);
                 self.last_admitted = Some(now);
                 self.last_answered.get_or_insert(now);
-                self.ledger.push(now, Fate::Pending, 0)
+                self.queue.push(now, AttemptOutcome::Pending, 0)
             }
-            CircuitMode::Consecutive | CircuitMode::Off => self.ledger.skip(),
+            CircuitMode::Consecutive | CircuitMode::Off => self.queue.skip(),
         };
         Permit::new(self.generation, seq, false)
     }
@@ -67,62 +67,62 @@ impl Circuit {
     }
 
     /// When a caller who finds the probes out should ask again: they usually answer long before their leases end.
-    pub(super) fn half_open_retry(&self, probes: &Probes, now: Instant) -> Instant {
+    pub(super) fn half_open_retry(&self, probes: &HalfOpenProbes, now: Instant) -> Instant {
         probes.next_at(now, &self.policy).min(now + self.policy.open_base)
     }
 
     fn take_evidence(&mut self, permit: &Permit, signal: Signal, was_answered: bool, now: Instant) {
         let (fate, floor) = match signal {
             Signal::FirstToken => {
-                let Some(admitted) = self.ledger.pending_since(permit.seq) else { return };
+                let Some(admitted) = self.queue.pending_since(permit.seq) else { return };
                 let slow = now.saturating_duration_since(admitted) >= self.policy.slow_threshold;
                 self.last_answered = Some(now);
                 if let State::Recovering(ramp) = &mut self.state {
                     ramp.answered();
                 }
-                (Fate::Answered { slow }, None)
+                (AttemptOutcome::Answered { slow }, None)
             }
-            Signal::Failed { local_origin: true, .. } => (Fate::Local, None),
-            Signal::Failed { kind, retry_after, local_origin: false } => (Fate::Failed(kind), retry_after),
-            Signal::Neutral | Signal::RateLimited => (Fate::Removed, None),
-            Signal::Cancelled { after_slow_threshold: true } => (Fate::Silent, None),
+            Signal::Failed { local_origin: true, .. } => (AttemptOutcome::Local, None),
+            Signal::Failed { kind, retry_after, local_origin: false } => (AttemptOutcome::Failed(kind), retry_after),
+            Signal::Neutral | Signal::RateLimited => (AttemptOutcome::Removed, None),
+            Signal::Cancelled { after_slow_threshold: true } => (AttemptOutcome::Silent, None),
             Signal::Cancelled { after_slow_threshold: false } | Signal::Abandoned => {
-                let Some(admitted) = self.ledger.pending_since(permit.seq) else { return };
+                let Some(admitted) = self.queue.pending_since(permit.seq) else { return };
                 let age = now.saturating_duration_since(admitted);
-                (if age >= self.policy.slow_threshold { Fate::Silent } else { Fate::Removed }, None)
+                (if age >= self.policy.slow_threshold { AttemptOutcome::Silent } else { AttemptOutcome::Removed }, None)
             }
         };
         let floor_ms = floor_ms(floor.unwrap_or_default(), self.policy.retry_after_max);
         let seq = if was_answered {
             // The answer was counted when it began; that it was cut is an outcome of its own.
-            self.ledger.push(now, fate, floor_ms)
+            self.queue.push(now, fate, floor_ms)
         } else {
-            if fate == Fate::Removed
-                && let Some(admitted) = self.ledger.pending_since(permit.seq)
+            if fate == AttemptOutcome::Removed
+                && let Some(admitted) = self.queue.pending_since(permit.seq)
             {
                 self.arrivals.take_back(admitted, 1);
             }
-            self.ledger.decide(permit.seq, fate, floor_ms);
+            self.queue.decide(permit.seq, fate, floor_ms);
             permit.seq
         };
         if self.certain_run(seq, fate, floor_ms, now) {
             return;
         }
         self.commit_decided(now);
-        self.climb(now);
+        self.advance_recovery(now);
     }
 
     /// Opens on a run of failures that no pending call can interrupt any more, without waiting for a slow head.
-    fn certain_run(&mut self, seq: u64, fate: Fate, floor_ms: u32, now: Instant) -> bool {
+    fn certain_run(&mut self, seq: u64, fate: AttemptOutcome, floor_ms: u32, now: Instant) -> bool {
         if matches!(self.state, State::ForcedClosed) {
             return false;
         }
-        let run = self.ledger.run_around(seq);
+        let run = self.queue.run_around(seq);
         // What is no failure opens nothing, unless failures that came after it waited to be joined with those before it.
         let joins = match fate {
-            Fate::Failed(_) => true,
-            Fate::Silent | Fate::Local | Fate::Removed => run.after > 0,
-            Fate::Answered { .. } | Fate::Pending => false,
+            AttemptOutcome::Failed(_) => true,
+            AttemptOutcome::Silent | AttemptOutcome::Local | AttemptOutcome::Removed => run.after > 0,
+            AttemptOutcome::Answered { .. } | AttemptOutcome::Pending => false,
         };
         if !joins {
             return false;
@@ -141,12 +141,12 @@ impl Circuit {
 
     fn take_consecutive(&mut self, signal: Signal, now: Instant) {
         let fate = match signal {
-            Signal::FirstToken => Fate::Answered { slow: false },
-            Signal::Failed { kind, .. } => Fate::Failed(kind),
+            Signal::FirstToken => AttemptOutcome::Answered { slow: false },
+            Signal::Failed { kind, .. } => AttemptOutcome::Failed(kind),
             Signal::Neutral | Signal::RateLimited | Signal::Cancelled { .. } | Signal::Abandoned => return,
         };
-        self.tally.commit(now, now, fate, &self.policy);
-        let trips = self.tally.run_failures >= self.policy.consecutive_failures;
+        self.window.commit(now, now, fate, &self.policy);
+        let trips = self.window.run_failures >= self.policy.consecutive_failures;
         if trips && matches!(self.state, State::Closed) {
             let evidence = self.evidence();
             self.open(now, Trip { reason: "failures in a row", kind: FailKind::Fast }, 0, evidence);
@@ -164,11 +164,15 @@ impl Circuit {
                 }
                 match self.policy.mode {
                     CircuitMode::Evidence => {
-                        let ramp = Ramp::new(now, &self.policy);
+                        let ramp = RecoveryRamp::new(now, &self.policy);
                         let admitted_percent = ramp.percent(&self.policy);
-                        self.go(State::Recovering(ramp), By::Itself, Transition::Recovering { admitted_percent });
+                        self.go(
+                            State::Recovering(ramp),
+                            Trigger::Itself,
+                            TransitionKind::Recovering { admitted_percent },
+                        );
                     }
-                    CircuitMode::Consecutive | CircuitMode::Off => self.close(By::Itself),
+                    CircuitMode::Consecutive | CircuitMode::Off => self.close(Trigger::Itself),
                 }
             }
             Signal::Failed { kind, retry_after, local_origin } => {
@@ -184,9 +188,9 @@ impl Circuit {
 
     /// Hands on what is decided at the head, and opens when that is enough.
     fn commit_decided(&mut self, now: Instant) {
-        while let Some(entry) = self.ledger.pop(now, &self.policy) {
-            self.tally.commit(now, entry.admitted, entry.fate, &self.policy);
-            let answered = matches!(entry.fate, Fate::Answered { .. });
+        while let Some(entry) = self.queue.pop(now, &self.policy) {
+            self.window.commit(now, entry.admitted, entry.fate, &self.policy);
+            let answered = matches!(entry.fate, AttemptOutcome::Answered { .. });
             let min_outcomes = match &mut self.state {
                 State::Closed => self.policy.min_outcomes,
                 State::Recovering(ramp) => {
@@ -200,12 +204,12 @@ impl Circuit {
                 continue;
             }
             let length = self.run_length(now);
-            let trip = if entry.fate == Fate::Local {
-                self.tally.judge_local(length)
+            let trip = if entry.fate == AttemptOutcome::Local {
+                self.window.judge_local(length)
             } else {
-                self.tally
+                self.window
                     .judge_run(length, &self.policy)
-                    .or_else(|| self.tally.judge_share(now, min_outcomes, self.alternative_healthy, &self.policy))
+                    .or_else(|| self.window.judge_share(now, min_outcomes, self.alternative_healthy, &self.policy))
             };
             if let Some(trip) = trip {
                 let evidence = self.evidence();
@@ -216,16 +220,16 @@ impl Circuit {
     }
 
     /// Goes to the next stage of recovery when this one is over.
-    fn climb(&mut self, now: Instant) {
+    fn advance_recovery(&mut self, now: Instant) {
         let State::Recovering(ramp) = &mut self.state else { return };
         if !ramp.stage_is_over(now, &self.policy) {
             return;
         }
         if ramp.next_stage(now, &self.policy) {
             let admitted_percent = ramp.percent(&self.policy);
-            self.say(Transition::Recovering { admitted_percent });
+            self.say(TransitionKind::Recovering { admitted_percent });
         } else {
-            self.close(By::Itself);
+            self.close(Trigger::Itself);
         }
     }
 
@@ -236,26 +240,26 @@ impl Circuit {
         }
         // Others are preferred to it, so that it may not be asked at all: then only a new look tells that it is well.
         let past = |at: Option<Instant>, time| at.is_some_and(|at| now.saturating_duration_since(at) >= time);
-        let nobody_waits = self.ledger.pending() == 0;
+        let nobody_waits = self.queue.pending() == 0;
         if self.degraded && nobody_waits && past(self.last_admitted, super::FORGET_UNASKED) {
-            self.tally.forget_shares(&self.policy);
+            self.window.forget_shares(&self.policy);
         }
         // A run is not forgotten: the one call that looks has just been admitted, and the others go on to prefer others.
-        let by_run = self.tally.unanswered() >= self.policy.degraded_run
+        let by_run = self.window.unanswered() >= self.policy.degraded_run
             && past(self.last_answered, self.policy.degraded_after)
-            && !(nobody_waits && past(self.last_admitted, self.policy.look_after(self.tally.run_time())));
+            && !(nobody_waits && past(self.last_admitted, self.policy.look_after(self.window.run_time())));
         let relief = if self.degraded { RELIEF } else { 0.0 };
-        let by_share = |counts: Counts| {
+        let by_share = |counts: OutcomeCounts| {
             counts.failure_share() >= self.policy.failure_share_with_alternative - relief
                 || counts.slow_share() >= self.policy.slow_share - relief
         };
         let degraded = self.policy.mode == CircuitMode::Evidence
             && (by_run
-                || self.tally.basis(now, self.policy.min_outcomes, &self.policy).is_some_and(by_share)
+                || self.window.basis(now, self.policy.min_outcomes, &self.policy).is_some_and(by_share)
                 || self.is_slow_of_late(now, relief));
         if degraded != self.degraded {
             self.degraded = degraded;
-            self.say(Transition::Degraded(degraded));
+            self.say(TransitionKind::Degraded(degraded));
         }
     }
 
@@ -264,8 +268,8 @@ impl Circuit {
     /// its first callers run out of time.
     fn is_slow_of_late(&self, now: Instant, relief: f64) -> bool {
         let wanted = self.policy.min_outcomes;
-        let (mut told, mut slow) = self.ledger.aged(now, self.policy.slow_threshold, wanted);
-        let (older, older_slow) = self.tally.last_slow(now, wanted - told, &self.policy);
+        let (mut told, mut slow) = self.queue.aged(now, self.policy.slow_threshold, wanted);
+        let (older, older_slow) = self.window.last_slow(now, wanted - told, &self.policy);
         told += older;
         slow += older_slow;
         told >= wanted && f64::from(slow) >= f64::from(told) * (self.policy.slow_share - relief)
@@ -292,7 +296,7 @@ impl Circuit {
             self.streak = self.streak.saturating_add(1);
         } else {
             self.usual_rate = self.calls_per_second(now);
-            self.failing_since = self.tally.run_began().or(Some(now));
+            self.failing_since = self.window.run_began().or(Some(now));
         }
         let wait = match self.policy.mode {
             CircuitMode::Consecutive | CircuitMode::Off => self.policy.consecutive_open,
@@ -309,16 +313,16 @@ impl Circuit {
                     FailKind::Fast | FailKind::Slow => self.policy.open_base.saturating_mul(1 << self.streak.min(20)),
                 };
                 let wait = wait.min(longest);
-                let spread = 1.0 + self.policy.open_jitter * (2.0 * self.dice.clamp(0.0, 1.0) - 1.0);
+                let spread = 1.0 + self.policy.open_jitter * (2.0 * self.rng.clamp(0.0, 1.0) - 1.0);
                 wait.mul_f64(spread.max(0.0)).max(Duration::from_millis(floor_ms.into()))
             }
         };
-        let by = if trip.kind == FailKind::Slow { By::Silence } else { By::Itself };
-        let opened = Transition::Opened { evidence, retry_in: Some(wait), reason: trip.reason };
+        let by = if trip.kind == FailKind::Slow { Trigger::Silence } else { Trigger::Itself };
+        let opened = TransitionKind::Opened { evidence, retry_in: Some(wait), reason: trip.reason };
         self.go(State::Open { until: now + wait }, by, opened);
     }
 }
 
-fn floor_ms(wait: Duration, most: Duration) -> u32 {
-    u32::try_from(wait.min(most).as_millis()).unwrap_or(u32::MAX)
+fn floor_ms(wait: Duration, max: Duration) -> u32 {
+    u32::try_from(wait.min(max).as_millis()).unwrap_or(u32::MAX)
 }

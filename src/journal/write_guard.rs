@@ -6,13 +6,13 @@ use jiff::Timestamp;
 
 use super::{
     error::AppendError,
-    record::{Begun, Entry, Limits, NewInvocation, Page, Record, RunState, Takeover},
+    record::{BeginResult, Entry, Limits, NewInvocation, Page, Record, RunState, Takeover},
 };
 use crate::config::observe::Payloads;
 
 /// Where an invocation's record stands, as far as a writer is concerned.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Standing {
+pub(super) struct WriteGuard {
     /// The epoch in force.
     pub(super) epoch: u64,
     /// The first step that this epoch could write.
@@ -23,9 +23,9 @@ pub(super) struct Standing {
     pub(super) finished: bool,
 }
 
-// === impl Standing ===
+// === impl WriteGuard ===
 
-impl Standing {
+impl WriteGuard {
     /// Checks the writer's epoch, and that the invocation goes on.
     pub(super) const fn admit(&self, epoch: u64) -> Result<(), AppendError> {
         if epoch != self.epoch {
@@ -106,16 +106,16 @@ impl NewInvocation {
 
 impl Record {
     /// What the invocation of a request id means to one who uses the id again.
-    pub(super) fn answer_to(self, new: &NewInvocation) -> Begun {
+    pub(super) fn answer_to(self, new: &NewInvocation) -> BeginResult {
         if self.fingerprint != new.fingerprint {
-            return Begun::Conflict { invocation: self.id };
+            return BeginResult::Conflict { invocation: self.id };
         }
         if !self.is_finished() {
-            return Begun::Attached(Box::new(self));
+            return BeginResult::Attached(Box::new(self));
         }
         match self.outcome {
-            Some(outcome) => Begun::Replay(outcome),
-            None => Begun::Spent { invocation: self.id },
+            Some(outcome) => BeginResult::Replay(outcome),
+            None => BeginResult::ResultNotRetained { invocation: self.id },
         }
     }
 

@@ -15,7 +15,7 @@ const LOOK_AROUND: usize = 1024;
 
 /// What became of an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Fate {
+pub(super) enum AttemptOutcome {
     /// Not known yet.
     Pending,
     /// It got its first token; `slow`: after the slow threshold.
@@ -32,11 +32,11 @@ pub(super) enum Fate {
 
 /// A decided attempt on its way into the tally.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Entry {
+pub(super) struct QueuedOutcome {
     /// When it was admitted.
     pub(super) admitted: Instant,
     /// What became of it.
-    pub(super) fate: Fate,
+    pub(super) fate: AttemptOutcome,
     /// The wait that its failure states, in milliseconds.
     pub(super) floor_ms: u32,
 }
@@ -54,21 +54,21 @@ pub(super) struct Run {
 
 /// The ring.
 #[derive(Debug, Default)]
-pub(super) struct Ledger {
-    entries: VecDeque<Entry>,
+pub(super) struct AdmissionQueue {
+    entries: VecDeque<QueuedOutcome>,
     first_seq: u64,
     pending: u32,
 }
 
-// === impl Ledger ===
+// === impl AdmissionQueue ===
 
-impl Ledger {
+impl AdmissionQueue {
     /// Enters an attempt and returns its number.
-    pub(super) fn push(&mut self, admitted: Instant, fate: Fate, floor_ms: u32) -> u64 {
-        if fate == Fate::Pending {
+    pub(super) fn push(&mut self, admitted: Instant, fate: AttemptOutcome, floor_ms: u32) -> u64 {
+        if fate == AttemptOutcome::Pending {
             self.pending += 1;
         }
-        self.entries.push_back(Entry { admitted, fate, floor_ms });
+        self.entries.push_back(QueuedOutcome { admitted, fate, floor_ms });
         self.first_seq + self.entries.len() as u64 - 1
     }
 
@@ -82,14 +82,14 @@ impl Ledger {
     /// When a pending attempt was admitted; `None` when it is decided or gone.
     pub(super) fn pending_since(&self, seq: u64) -> Option<Instant> {
         let entry = self.entries.get(self.index(seq)?)?;
-        (entry.fate == Fate::Pending).then_some(entry.admitted)
+        (entry.fate == AttemptOutcome::Pending).then_some(entry.admitted)
     }
 
     /// Decides a pending attempt; without effect when it is decided or gone.
-    pub(super) fn decide(&mut self, seq: u64, fate: Fate, floor_ms: u32) {
+    pub(super) fn decide(&mut self, seq: u64, fate: AttemptOutcome, floor_ms: u32) {
         let Some(index) = self.index(seq) else { return };
         if let Some(entry) = self.entries.get_mut(index)
-            && entry.fate == Fate::Pending
+            && entry.fate == AttemptOutcome::Pending
         {
             entry.fate = fate;
             entry.floor_ms = floor_ms;
@@ -100,23 +100,24 @@ impl Ledger {
     /// Takes the head when it is decided or overdue; an overdue head comes as a slow failure.
     ///
     /// When the ring is over its bound, a pending head is taken too: as silent when it was slow, else as removed.
-    pub(super) fn pop(&mut self, now: Instant, policy: &CircuitPolicy) -> Option<Entry> {
+    pub(super) fn pop(&mut self, now: Instant, policy: &CircuitPolicy) -> Option<QueuedOutcome> {
         loop {
             let mut head = *self.entries.front()?;
-            if head.fate == Fate::Pending {
+            if head.fate == AttemptOutcome::Pending {
                 let age = now.saturating_duration_since(head.admitted);
                 if age >= policy.first_token_timeout {
-                    head.fate = Fate::Failed(FailKind::Slow);
+                    head.fate = AttemptOutcome::Failed(FailKind::Slow);
                 } else if self.entries.len() <= policy.max_pending as usize {
                     return None;
                 } else {
-                    head.fate = if age >= policy.slow_threshold { Fate::Silent } else { Fate::Removed };
+                    head.fate =
+                        if age >= policy.slow_threshold { AttemptOutcome::Silent } else { AttemptOutcome::Removed };
                 }
                 self.pending -= 1;
             }
             self.entries.pop_front();
             self.first_seq += 1;
-            if head.fate != Fate::Removed {
+            if head.fate != AttemptOutcome::Removed {
                 return Some(head);
             }
         }
@@ -141,19 +142,22 @@ impl Ledger {
         run
     }
 
-    /// Of the last attempts that are at least `age` old, `most` at most: how many tell something, and how many of these
+    /// Of the last attempts that are at least `age` old, `max` at most: how many tell something, and how many of these
     /// are slow. One that is pending is.
-    pub(super) fn aged(&self, now: Instant, age: Duration, most: u32) -> (u32, u32) {
+    pub(super) fn aged(&self, now: Instant, age: Duration, max: u32) -> (u32, u32) {
         let young = self.entries.partition_point(|entry| now.saturating_duration_since(entry.admitted) >= age);
         let (mut told, mut slow) = (0, 0);
         for entry in self.entries.range(..young).rev().take(LOOK_AROUND) {
-            if told == most {
+            if told == max {
                 break;
             }
             let (tells, is_slow) = match entry.fate {
-                Fate::Removed | Fate::Local => (0, 0),
-                Fate::Pending | Fate::Silent | Fate::Answered { slow: true } | Fate::Failed(FailKind::Slow) => (1, 1),
-                Fate::Answered { slow: false } | Fate::Failed(FailKind::Fast) => (1, 0),
+                AttemptOutcome::Removed | AttemptOutcome::Local => (0, 0),
+                AttemptOutcome::Pending
+                | AttemptOutcome::Silent
+                | AttemptOutcome::Answered { slow: true }
+                | AttemptOutcome::Failed(FailKind::Slow) => (1, 1),
+                AttemptOutcome::Answered { slow: false } | AttemptOutcome::Failed(FailKind::Fast) => (1, 0),
             };
             told += tells;
             slow += is_slow;
@@ -182,11 +186,11 @@ impl Ledger {
 
 impl Run {
     /// Whether the run goes on over such an attempt.
-    fn takes(&mut self, fate: Fate) -> bool {
+    fn takes(&mut self, fate: AttemptOutcome) -> bool {
         match fate {
-            Fate::Pending | Fate::Answered { .. } => false,
-            Fate::Silent | Fate::Local | Fate::Removed => true,
-            Fate::Failed(kind) => {
+            AttemptOutcome::Pending | AttemptOutcome::Answered { .. } => false,
+            AttemptOutcome::Silent | AttemptOutcome::Local | AttemptOutcome::Removed => true,
+            AttemptOutcome::Failed(kind) => {
                 self.failures += 1;
                 self.slow += u32::from(kind == FailKind::Slow);
                 true

@@ -8,7 +8,7 @@ use unicode_segmentation::UnicodeSegmentation as _;
 
 use crate::domain::{
     failure::FailureClass,
-    fold::{Block, Fold, Progress, hash_blocks, hash_text},
+    fold::{AnswerState, Block, StreamStep, hash_blocks, hash_text},
     invocation::RewindMode,
 };
 
@@ -17,18 +17,18 @@ const MAX_DELTA_BYTES: usize = 16 * 1024;
 
 /// Lets progress out by a rewind mode.
 #[derive(Debug)]
-pub(super) struct Outlet {
+pub(super) struct DeliveryFilter {
     mode: RewindMode,
-    made: Fold,
-    out: Fold,
+    made: AnswerState,
+    out: AnswerState,
 }
 
-// === impl Outlet ===
+// === impl DeliveryFilter ===
 
-impl Outlet {
+impl DeliveryFilter {
     /// An outlet of which `blocks` went out before.
     pub(super) fn new(mode: RewindMode, blocks: Vec<Block>) -> Self {
-        let mut fold = Fold::default();
+        let mut fold = AnswerState::default();
         fold.restore(blocks);
         Self { mode, made: fold.clone(), out: fold }
     }
@@ -44,7 +44,7 @@ impl Outlet {
     }
 
     /// What goes out because of this step. An end lets everything out that its answer holds, and comes last itself.
-    pub(super) fn pass(&mut self, step: Progress) -> Vec<Progress> {
+    pub(super) fn pass(&mut self, step: StreamStep) -> Vec<StreamStep> {
         let mut out = Vec::new();
         if let Err(error) = self.made.apply(&step) {
             // What layers below say folds by construction; followers check every step once more.
@@ -52,33 +52,33 @@ impl Outlet {
             return out;
         }
         match step {
-            Progress::BlockStart { block, .. } | Progress::BlockDelta { block, .. } => {
+            StreamStep::BlockStart { block, .. } | StreamStep::BlockDelta { block, .. } => {
                 self.release(block, false, &mut out);
             }
-            Progress::BlockStop { block, committed, .. } => {
+            StreamStep::BlockStop { block, committed, .. } => {
                 // What is appended was compared with every attempt before: it is never taken back.
                 let actionable = committed && self.mode != RewindMode::AppendOnly && self.is_tool_call(block);
                 if !actionable {
                     self.release(block, false, &mut out);
                 }
             }
-            Progress::Rewind { cause, attempt, .. } => out.extend(self.take_back(cause, attempt)),
-            Progress::Terminal(outcome) => {
+            StreamStep::Rewind { cause, attempt, .. } => out.extend(self.take_back(cause, attempt)),
+            StreamStep::Terminal(outcome) => {
                 if outcome.result.is_ok() {
                     let all: Vec<u32> = self.made.blocks().iter().map(|block| block.id).collect();
                     for block in all {
                         self.release(block, true, &mut out);
                     }
                 }
-                out.push(Progress::Terminal(outcome));
+                out.push(StreamStep::Terminal(outcome));
             }
-            Progress::AttemptStarted { .. }
-            | Progress::ContextInjected { .. }
-            | Progress::Recovery { .. }
-            | Progress::Parked { .. }
-            | Progress::Usage { .. } => out.push(step),
+            StreamStep::AttemptStarted { .. }
+            | StreamStep::ContextInjected { .. }
+            | StreamStep::Recovery { .. }
+            | StreamStep::Parked { .. }
+            | StreamStep::Usage { .. } => out.push(step),
         }
-        for step in out.iter().filter(|step| !matches!(step, Progress::Terminal(_))) {
+        for step in out.iter().filter(|step| !matches!(step, StreamStep::Terminal(_))) {
             if let Err(error) = self.out.apply(step) {
                 tracing::error!(%error, "a step that goes out does not fold");
             }
@@ -93,7 +93,7 @@ impl Outlet {
     }
 
     /// Lets out of a block what may go by the mode, or all of it.
-    fn release(&self, id: u32, all: bool, out: &mut Vec<Progress>) {
+    fn release(&self, id: u32, all: bool, out: &mut Vec<StreamStep>) {
         let Some(made) = self.made.blocks().iter().find(|block| block.id == id) else { return };
         let gone = self.out.blocks().iter().find(|block| block.id == id);
         let from = gone.map_or(0, |block| block.text.len());
@@ -107,13 +107,13 @@ impl Outlet {
             return;
         }
         if gone.is_none() {
-            out.push(Progress::BlockStart { block: id, kind: made.kind.clone() });
+            out.push(StreamStep::BlockStart { block: id, kind: made.kind.clone() });
         }
         for (offset, text) in pieces(&made.text[..to], from) {
-            out.push(Progress::BlockDelta { block: id, offset: offset as u64, text: text.to_owned() });
+            out.push(StreamStep::BlockDelta { block: id, offset: offset as u64, text: text.to_owned() });
         }
         if made.stopped && !gone.is_some_and(|block| block.stopped) {
-            out.push(Progress::BlockStop {
+            out.push(StreamStep::BlockStop {
                 block: id,
                 bytes: made.text.len() as u64,
                 hash: hash_text(&made.text),
@@ -130,14 +130,14 @@ impl Outlet {
             RewindMode::HoldBack { bytes: 0 } | RewindMode::Atomic => from,
             RewindMode::HoldBack { bytes } => {
                 let held = usize::try_from(bytes).unwrap_or(usize::MAX);
-                let most = made.text.len().saturating_sub(held);
-                whole_graphemes(&made.text, from, most)
+                let max = made.text.len().saturating_sub(held);
+                whole_graphemes(&made.text, from, max)
             }
         }
     }
 
     /// Takes back what went out and is no longer made.
-    fn take_back(&self, cause: FailureClass, attempt: u32) -> Option<Progress> {
+    fn take_back(&self, cause: FailureClass, attempt: u32) -> Option<StreamStep> {
         let kept = |gone: &Block| {
             let made = self.made.blocks().iter().find(|block| block.id == gone.id)?;
             Some((gone.id, made.text.len().min(gone.text.len()) as u64))
@@ -154,14 +154,14 @@ impl Outlet {
             block.text.truncate(usize::try_from(*bytes).unwrap_or(usize::MAX));
             after.push(block);
         }
-        Some(Progress::Rewind { keep, cause, attempt, hash: hash_blocks(after.iter()) })
+        Some(StreamStep::Rewind { keep, cause, attempt, hash: hash_blocks(after.iter()) })
     }
 }
 
-/// The last end of a grapheme that is at most at `most`, looked for after `from`, which is one.
-fn whole_graphemes(text: &str, from: usize, most: usize) -> usize {
+/// The last end of a grapheme that is at most at `max`, looked for after `from`, which is one.
+fn whole_graphemes(text: &str, from: usize, max: usize) -> usize {
     let ends = text[from..].grapheme_indices(true).map(|(start, piece)| from + start + piece.len());
-    ends.take_while(|end| *end <= most).last().unwrap_or(from)
+    ends.take_while(|end| *end <= max).last().unwrap_or(from)
 }
 
 /// The text after `from` in pieces of bounded length, each ending at a grapheme unless one alone is too long.

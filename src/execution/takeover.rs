@@ -13,38 +13,38 @@ use std::{
 use tokio::time::Instant;
 
 use super::{
-    RECONNECT_GRACE, Shared, checkpoint::Unusable, live::Execution, outlet::Outlet, recorder::Recorder, run::Run,
-    start::mode_of_record, tail::Tail,
+    ExecutionShared, RECONNECT_GRACE, checkpoint::ThreadUnusable, delivery_filter::DeliveryFilter, live::Execution,
+    recorder::StepRecorder, replay_buffer::ReplayBuffer, run::Run, start::mode_of_record,
 };
 use crate::{
     domain::{
         clock,
         completion::Usage,
         failure::{Failure, FailureClass},
-        fold::{Fold, Progress},
+        fold::{AnswerState, StreamStep},
         ids::InvocationId,
         invocation::{AttemptCause, AttemptRecord},
         upstream::UpstreamHandle,
     },
     engine::{Arrival, InvocationRequest},
     journal::{Entry, Held, JournalError, Record, Takeover, ThreadKey},
-    layers::{cancel::Cancel, scope::Before, spans::Entry as Door},
+    layers::{cancel::Cancel, invocation::PreviousRun, spans::EntryPoint},
 };
 
 const PAGE: usize = 512;
 
 /// How often one invocation's answer is read on by a new owner at most: an answer that kills its readers is not read for
 /// ever.
-const MOST_ATTACHED: usize = 8;
+const MAX_ATTACHED: usize = 8;
 
 /// How often an invocation is taken over whose owner died: one that kills its owners is not run for ever. It is counted
 /// in the journal before it runs again.
-const MOST_TAKEOVERS: u64 = 8;
+const MAX_TAKEOVERS: u64 = 8;
 
 /// What was recorded of an invocation.
 #[derive(Debug, Default)]
-struct Left {
-    fold: Fold,
+struct RecoveredState {
+    fold: AnswerState,
     attempts: Vec<AttemptRecord>,
     last_block: u32,
     last_seq: u64,
@@ -56,7 +56,7 @@ struct Left {
     epochs: BTreeMap<u32, u64>,
 }
 
-impl Shared {
+impl ExecutionShared {
     /// Takes an invocation over if no replica executes it; returns whether it runs here now.
     pub(super) async fn take_over_orphan(self: &Arc<Self>, id: &InvocationId) -> Result<bool, JournalError> {
         let Some(record) = self.journal.get(id).await? else { return Ok(false) };
@@ -87,16 +87,16 @@ impl Shared {
             return Ok(());
         }
         match self.journal.take_over(expected, &self.settings.owner, clock::wall_now()).await? {
-            Takeover::Taken(record) => self.adopt(*record, is_wanted).await,
+            Takeover::Taken(record) => self.run_recovered(*record, is_wanted).await,
             Takeover::Lost { .. } | Takeover::Alive { .. } | Takeover::Finished | Takeover::Unknown => Ok(()),
         }
     }
 
-    async fn adopt(self: &Arc<Self>, record: Record, is_wanted: bool) -> Result<(), JournalError> {
+    async fn run_recovered(self: &Arc<Self>, record: Record, is_wanted: bool) -> Result<(), JournalError> {
         tracing::info!(invocation = %record.id, epoch = record.epoch, "an invocation is taken over");
         // Its lease is good while it waits for room.
         let _claim = self.claim(Held { id: record.id.clone(), epoch: record.epoch });
-        let mut left = self.left_of(&record).await?;
+        let mut left = self.load(&record).await?;
         let (id, epoch, last) = (record.id.clone(), record.epoch, left.last_seq.max(record.last_seq));
         if record.cancel_requested {
             self.abandon_upstream(&record);
@@ -136,25 +136,25 @@ impl Shared {
                 let key = ThreadKey::new(record.tenant.clone(), thread.clone());
                 match self.load_turn(&key, &mut incoming.invocation, &[]).await {
                     Ok(turn) => Some(turn),
-                    Err(Unusable::Busy(running)) => {
+                    Err(ThreadUnusable::Busy(running)) => {
                         self.abandon_upstream(&record);
                         let words = format!("invocation {running} took the thread while nobody executed this one");
                         self.end_unrun(&id, epoch, last, Failure::local(FailureClass::State, words), None).await;
                         return Ok(());
                     }
-                    Err(Unusable::OtherRoute) => return Ok(()),
-                    Err(Unusable::Load(error)) => return Err(error),
+                    Err(ThreadUnusable::OtherRoute) => return Ok(()),
+                    Err(ThreadUnusable::Load(error)) => return Err(error),
                 }
             }
         };
-        let ends = (Cancel::default(), self.tether());
-        (incoming.cancel, incoming.tether) = ends.clone();
+        let ends = (Cancel::default(), self.background());
+        (incoming.cancel, incoming.background) = ends.clone();
         let blocks = left.fold.blocks().to_vec();
         let attempts = u32::try_from(left.attempts.len()).unwrap_or(u32::MAX);
         let upstream = match record.upstream.clone().filter(|handle| left.is_under_way(handle)) {
             Some(handle) if left.may_be_read_on(&handle) => {
                 // Whoever may own it after this replica finds the same.
-                incoming.tether.is_findable(Some(handle.clone()));
+                incoming.background.is_findable(Some(handle.clone()));
                 left.count_once(&handle);
                 Some(handle)
             }
@@ -165,7 +165,7 @@ impl Shared {
             None => None,
         };
         incoming.before =
-            Before { attempts: left.attempts, blocks: blocks.clone(), last_block: left.last_block, upstream };
+            PreviousRun { attempts: left.attempts, blocks: blocks.clone(), last_block: left.last_block, upstream };
         let mode = mode_of_record(&record);
         let grace = incoming.invocation.overrides.resumable_grace.unwrap_or_default().max(RECONNECT_GRACE);
         let steps = match self.run_engine(incoming, &blocks).await {
@@ -177,14 +177,14 @@ impl Shared {
                 return self.journal.release(&self.settings.owner, &held).await;
             }
         };
-        let tail = Tail::new(self.settings.tail_bytes, last, attempts, blocks.clone());
-        let execution = Arc::new(Execution::new(id, epoch, true, ends, tail));
+        let replay = ReplayBuffer::new(self.settings.tail_bytes, last, attempts, blocks.clone());
+        let execution = Arc::new(Execution::new(id, epoch, true, ends, replay));
         Run {
             shared: Arc::clone(self),
-            recorder: Recorder::new(Arc::clone(self), Arc::clone(&execution), attempts),
+            recorder: StepRecorder::new(Arc::clone(self), Arc::clone(&execution), attempts),
             execution,
             steps,
-            outlet: Outlet::new(mode, blocks),
+            filter: DeliveryFilter::new(mode, blocks),
             turn,
             unasked: false,
             grace,
@@ -203,8 +203,8 @@ impl Shared {
     }
 
     /// Reads what was recorded.
-    async fn left_of(&self, record: &Record) -> Result<Left, JournalError> {
-        let mut left = Left::default();
+    async fn load(&self, record: &Record) -> Result<RecoveredState, JournalError> {
+        let mut left = RecoveredState::default();
         while let Some(page) = self.journal.read(&record.id, left.last_seq, PAGE).await? {
             left.gone |= page.gone;
             if page.entries.is_empty() {
@@ -219,12 +219,12 @@ impl Shared {
     }
 }
 
-impl Left {
+impl RecoveredState {
     fn see(&mut self, entry: &Entry) -> Result<(), JournalError> {
         self.last_seq = entry.seq;
         self.fold.apply(&entry.step).map_err(|error| JournalError::Corrupt(error.to_string()))?;
         match &entry.step {
-            Progress::AttemptStarted { attempt, target, cause, model } => {
+            StreamStep::AttemptStarted { attempt, target, cause, model } => {
                 self.epochs.insert(*attempt, entry.epoch);
                 self.attempts.push(AttemptRecord {
                     number: *attempt,
@@ -250,7 +250,7 @@ impl Left {
                     winner: false,
                 });
             }
-            Progress::Recovery { attempt, class, adaptation, .. } => {
+            StreamStep::Recovery { attempt, class, adaptation, .. } => {
                 self.decided.insert(*attempt);
                 let begun_in = self.epochs.get(attempt).copied();
                 if let Some(record) = self.attempt(*attempt) {
@@ -266,28 +266,28 @@ impl Left {
                     record.lost_with_replica = begun_in.is_some_and(|epoch| epoch < entry.epoch);
                 }
             }
-            Progress::ContextInjected { attempt, note, .. } => {
+            StreamStep::ContextInjected { attempt, note, .. } => {
                 if let Some(record) = self.attempt(*attempt) {
                     record.note = Some(note.clone());
                 }
             }
-            Progress::Usage { attempt, usage } => {
+            StreamStep::Usage { attempt, usage } => {
                 if let Some(record) = self.attempt(*attempt) {
                     record.usage = *usage;
                 }
             }
-            Progress::BlockStart { block, .. } => {
+            StreamStep::BlockStart { block, .. } => {
                 self.last_block = self.last_block.max(*block);
                 if let Some(record) = self.attempts.last_mut() {
                     let after = between(record.started_at, entry.at);
                     record.first_token.get_or_insert(after);
                 }
             }
-            Progress::BlockDelta { .. }
-            | Progress::BlockStop { .. }
-            | Progress::Rewind { .. }
-            | Progress::Parked { .. }
-            | Progress::Terminal(_) => {}
+            StreamStep::BlockDelta { .. }
+            | StreamStep::BlockStop { .. }
+            | StreamStep::Rewind { .. }
+            | StreamStep::Parked { .. }
+            | StreamStep::Terminal(_) => {}
         }
         Ok(())
     }
@@ -321,7 +321,7 @@ impl Left {
             // Its very first steps died with the owner that made them.
             None => self.attempts.is_empty() && handle.attempt == 1,
         };
-        attached < MOST_ATTACHED && suits
+        attached < MAX_ATTACHED && suits
     }
 
     /// What an answer cost is counted with the attempt that brings it.
@@ -350,7 +350,7 @@ fn not_run_again(record: &Record, is_wanted: bool) -> Option<Failure> {
     if record.deadline_at <= clock::wall_now() {
         return Some(Failure::local(FailureClass::Deadline, "the deadline passed while no replica ran it"));
     }
-    if record.takeovers > MOST_TAKEOVERS {
+    if record.takeovers > MAX_TAKEOVERS {
         let words = format!("the replicas that ran it died {} times; it is not run again", record.takeovers);
         let mut failure = Failure::local(FailureClass::StreamInterrupted, words);
         "This call may be what ends the replicas: read their last log lines before you send it again."
@@ -363,7 +363,7 @@ fn not_run_again(record: &Record, is_wanted: bool) -> Option<Failure> {
 /// The request as its caller made it.
 fn request_of(record: &Record) -> Option<InvocationRequest> {
     let request = record.request.clone()?;
-    let arrival = Arrival::new(record.tenant.clone(), Door::Grpc("relight.v1.RecoveryService/TakeOver"));
+    let arrival = Arrival::new(record.tenant.clone(), EntryPoint::Grpc("relight.v1.RecoveryService/TakeOver"));
     Some(InvocationRequest {
         route: Some(record.route.clone()),
         operation: record.operation.clone(),

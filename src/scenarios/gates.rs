@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Gates, Measures};
+use super::{GateBounds, Measures};
 
 /// The bounds of a measure, both included.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
@@ -16,7 +16,7 @@ pub struct Bounds {
 
 /// Whether a gate was passed.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Verdict {
+pub struct GateResult {
     /// What was measured.
     pub measure: String,
     /// How much it was; `None` when it never came to it.
@@ -27,9 +27,9 @@ pub struct Verdict {
     pub passed: bool,
 }
 
-// === impl Verdict ===
+// === impl GateResult ===
 
-impl Verdict {
+impl GateResult {
     /// The gate in words, such as `success >= 0.22`.
     #[must_use]
     pub fn gate(&self) -> String {
@@ -49,13 +49,13 @@ impl Verdict {
 }
 
 /// Judges measures. One that was not reached (a detection that never came) fails its gate.
-pub(super) fn judge(gates: &Gates, measures: &Measures) -> Vec<Verdict> {
+pub(super) fn judge(gates: &GateBounds, measures: &Measures) -> Vec<GateResult> {
     let verdict = |(measure, bounds): (&String, &Bounds)| {
         let value = measures.get(measure);
         let within = |value: f64| {
             bounds.min.is_none_or(|min| value >= min - 1e-9) && bounds.max.is_none_or(|max| value <= max + 1e-9)
         };
-        Verdict { measure: measure.clone(), value, bounds: *bounds, passed: value.is_some_and(within) }
+        GateResult { measure: measure.clone(), value, bounds: *bounds, passed: value.is_some_and(within) }
     };
     gates.iter().map(verdict).collect()
 }

@@ -3,39 +3,39 @@
 use super::*;
 use crate::domain::completion::BlockKind;
 
-fn start(block: u32) -> Progress {
-    Progress::BlockStart { block, kind: BlockKind::Text }
+fn start(block: u32) -> StreamStep {
+    StreamStep::BlockStart { block, kind: BlockKind::Text }
 }
 
-fn delta(block: u32, offset: u64, text: &str) -> Progress {
-    Progress::BlockDelta { block, offset, text: text.to_owned() }
+fn delta(block: u32, offset: u64, text: &str) -> StreamStep {
+    StreamStep::BlockDelta { block, offset, text: text.to_owned() }
 }
 
-fn stop(block: u32, text: &str) -> Progress {
+fn stop(block: u32, text: &str) -> StreamStep {
     let (bytes, hash) = (text.len() as u64, hash_text(text));
-    Progress::BlockStop { block, bytes, hash, opaque: None, committed: true }
+    StreamStep::BlockStop { block, bytes, hash, opaque: None, committed: true }
 }
 
-fn rewind() -> Progress {
+fn rewind() -> StreamStep {
     let hash = hash_blocks(std::iter::empty());
-    Progress::Rewind { keep: Vec::new(), cause: FailureClass::StreamInterrupted, attempt: 1, hash }
+    StreamStep::Rewind { keep: Vec::new(), cause: FailureClass::StreamInterrupted, attempt: 1, hash }
 }
 
-fn play(mode: RewindMode, steps: Vec<Progress>) -> Vec<Progress> {
-    let mut outlet = Outlet::new(mode, Vec::new());
-    let out: Vec<Progress> = steps.into_iter().flat_map(|step| outlet.pass(step)).collect();
+fn play(mode: RewindMode, steps: Vec<StreamStep>) -> Vec<StreamStep> {
+    let mut filter = DeliveryFilter::new(mode, Vec::new());
+    let out: Vec<StreamStep> = steps.into_iter().flat_map(|step| filter.pass(step)).collect();
     // What goes out always folds.
-    let mut fold = Fold::default();
+    let mut fold = AnswerState::default();
     for step in &out {
         fold.apply(step).unwrap();
     }
-    assert_eq!(fold.blocks(), outlet.blocks());
+    assert_eq!(fold.blocks(), filter.blocks());
     out
 }
 
-fn text_of(steps: &[Progress]) -> String {
+fn text_of(steps: &[StreamStep]) -> String {
     let texts = steps.iter().map(|step| match step {
-        Progress::BlockDelta { text, .. } => text.as_str(),
+        StreamStep::BlockDelta { text, .. } => text.as_str(),
         _ => "",
     });
     texts.collect()
@@ -66,7 +66,7 @@ fn what_was_held_back_needs_no_rewind() {
         assert_eq!(play(mode, vec![start(1), delta(1, 0, "abc"), rewind()]), []);
     }
     let steps = play(RewindMode::HoldBack { bytes: 2 }, vec![start(1), delta(1, 0, "abc"), rewind()]);
-    assert!(matches!(&steps[..], [.., Progress::Rewind { keep, .. }] if keep.is_empty()), "{steps:?}");
+    assert!(matches!(&steps[..], [.., StreamStep::Rewind { keep, .. }] if keep.is_empty()), "{steps:?}");
 }
 
 #[test]
@@ -77,11 +77,13 @@ fn atomic_lets_a_block_out_whole_and_only_with_the_answer() {
 
 #[test]
 fn a_tool_call_s_end_waits_for_the_answer_in_every_mode() {
-    let call =
-        Progress::BlockStart { block: 1, kind: BlockKind::ToolCall { id: "c".to_owned(), name: "search".to_owned() } };
+    let call = StreamStep::BlockStart {
+        block: 1,
+        kind: BlockKind::ToolCall { id: "c".to_owned(), name: "search".to_owned() },
+    };
     for mode in [RewindMode::Rewind, RewindMode::HoldBack { bytes: 0 }, RewindMode::Atomic] {
         let steps = play(mode, vec![call.clone(), delta(1, 0, "{}"), stop(1, "{}")]);
-        assert!(!steps.iter().any(|step| matches!(step, Progress::BlockStop { .. })), "{mode:?}: {steps:?}");
+        assert!(!steps.iter().any(|step| matches!(step, StreamStep::BlockStop { .. })), "{mode:?}: {steps:?}");
     }
 }
 
@@ -92,7 +94,7 @@ fn no_delta_is_longer_than_its_bound() {
     assert!(steps.len() > 5);
     assert_eq!(text_of(&steps), long);
     for step in &steps {
-        if let Progress::BlockDelta { text, .. } = step {
+        if let StreamStep::BlockDelta { text, .. } = step {
             assert!(text.len() <= MAX_DELTA_BYTES);
             assert!(!text.starts_with('\u{200d}'), "a piece begins inside a grapheme");
         }

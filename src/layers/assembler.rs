@@ -13,14 +13,14 @@ use self::graphemes::{ends_cleanly, settled};
 use crate::domain::{
     completion::{BlockKind, Completion, Delta, FinishReason, Usage},
     failure::FailureClass,
-    fold::{Block, Fold, Progress, hash_blocks, hash_text},
+    fold::{AnswerState, Block, StreamStep, hash_blocks, hash_text},
     message::{Message, Opaque},
 };
 
 /// Turns the deltas of one attempt after another into one progress, and folds it as its followers do.
 #[derive(Debug, Default)]
-pub struct Delivery {
-    fold: Fold,
+pub struct DeltaAssembler {
+    fold: AnswerState,
     last_block: u32,
     numbers: HashMap<u32, u32>,
     /// What came of a block and is not delivered yet: its last grapheme may go on.
@@ -29,7 +29,7 @@ pub struct Delivery {
     uncommitted: Vec<(u32, Option<Opaque>)>,
     /// The end of the newest text, held back while the text may be gone on with.
     closing: Option<(u32, Option<Opaque>)>,
-    standing: Option<Standing>,
+    standing: Option<AbandonedText>,
     model: Option<String>,
     response_id: Option<String>,
     usage: Usage,
@@ -38,7 +38,7 @@ pub struct Delivery {
 
 /// A text of an abandoned attempt that followers still hold, while the next attempt may be repeating it.
 #[derive(Debug)]
-struct Standing {
+struct AbandonedText {
     /// Its block as followers know it.
     id: u32,
     cause: FailureClass,
@@ -49,14 +49,14 @@ struct Standing {
     matched: usize,
 }
 
-// === impl Delivery ===
+// === impl DeltaAssembler ===
 
-impl Delivery {
+impl DeltaAssembler {
     /// The delivery of an invocation that an earlier owner began.
     pub fn after(blocks: Vec<Block>, last_block: u32) -> Self {
-        let mut delivery = Self { last_block, ..Self::default() };
-        delivery.fold.restore(blocks);
-        delivery
+        let mut assembler = Self { last_block, ..Self::default() };
+        assembler.fold.restore(blocks);
+        assembler
     }
 
     /// Whether a follower holds anything.
@@ -77,7 +77,7 @@ impl Delivery {
     }
 
     /// The steps that a delta means for followers. A delta for a block that is not open means nothing.
-    pub fn push(&mut self, attempt: u32, delta: Delta) -> Vec<Progress> {
+    pub fn push(&mut self, attempt: u32, delta: Delta) -> Vec<StreamStep> {
         let mut steps = Vec::new();
         match delta {
             Delta::Start { model, response_id, .. } => {
@@ -89,7 +89,7 @@ impl Delivery {
             Delta::BlockStop { block, opaque } => self.end(block, opaque, &mut steps),
             Delta::Usage(usage) => {
                 self.usage = usage;
-                self.say(Progress::Usage { attempt, usage }, &mut steps);
+                self.say(StreamStep::Usage { attempt, usage }, &mut steps);
             }
             // Followers see an answer that goes on.
             Delta::ReadOn(_) => {}
@@ -109,7 +109,7 @@ impl Delivery {
 
     /// Abandons what was delivered since the last accepted answer. With `seamless`, a text that stands alone is only
     /// taken back once the next attempt turns out not to repeat it.
-    pub fn abandon(&mut self, attempt: u32, cause: FailureClass, seamless: bool) -> Vec<Progress> {
+    pub fn abandon(&mut self, attempt: u32, cause: FailureClass, seamless: bool) -> Vec<StreamStep> {
         self.uncommitted.clear();
         self.closing = None;
         let alone = match self.fold.blocks() {
@@ -118,11 +118,11 @@ impl Delivery {
         };
         let steps = if alone.is_some() { self.flush() } else { Vec::new() };
         self.tails.clear();
-        self.standing = alone.map(|id| Standing { id, cause, attempt, repeated_by: None, matched: 0 });
+        self.standing = alone.map(|id| AbandonedText { id, cause, attempt, repeated_by: None, matched: 0 });
         if self.standing.is_some() || !self.has_content() {
             return steps;
         }
-        let step = Progress::Rewind { keep: Vec::new(), cause, attempt, hash: hash_blocks(std::iter::empty()) };
+        let step = StreamStep::Rewind { keep: Vec::new(), cause, attempt, hash: hash_blocks(std::iter::empty()) };
         self.apply(&step);
         vec![step]
     }
@@ -149,12 +149,12 @@ impl Delivery {
     pub fn reopen(&mut self, attempt: u32) -> Option<(FinishReason, String)> {
         let (id, _) = self.closing.take()?;
         let cause = FailureClass::StreamInterrupted;
-        self.standing = Some(Standing { id, cause, attempt, repeated_by: None, matched: 0 });
+        self.standing = Some(AbandonedText { id, cause, attempt, repeated_by: None, matched: 0 });
         self.finish.take()
     }
 
     /// Takes what followers hold for the whole answer after all, which finished like this.
-    pub fn settle(&mut self, finish: (FinishReason, String)) -> Vec<Progress> {
+    pub fn settle(&mut self, finish: (FinishReason, String)) -> Vec<StreamStep> {
         let mut steps = self.flush();
         self.standing = None;
         self.closing = None;
@@ -170,7 +170,7 @@ impl Delivery {
     }
 
     /// Delivers what was held back for a grapheme that may go on: nothing more comes.
-    pub fn flush(&mut self) -> Vec<Progress> {
+    pub fn flush(&mut self) -> Vec<StreamStep> {
         let mut steps = Vec::new();
         let mut tails: Vec<(u32, String)> = self.tails.drain().collect();
         tails.sort_unstable();
@@ -183,7 +183,7 @@ impl Delivery {
     }
 
     /// Commits the tool calls of a whole answer: what comes next is the end.
-    pub fn commit(&mut self) -> Vec<Progress> {
+    pub fn commit(&mut self) -> Vec<StreamStep> {
         let mut steps = Vec::new();
         self.close(&mut steps);
         for (id, opaque) in std::mem::take(&mut self.uncommitted) {
@@ -213,7 +213,7 @@ impl Delivery {
         self.fold.message()
     }
 
-    fn start(&mut self, block: u32, kind: BlockKind, steps: &mut Vec<Progress>) {
+    fn start(&mut self, block: u32, kind: BlockKind, steps: &mut Vec<StreamStep>) {
         self.close(steps);
         if let Some(standing) = &mut self.standing {
             if standing.repeated_by.is_none() && kind == BlockKind::Text {
@@ -226,10 +226,10 @@ impl Delivery {
         self.last_block += 1;
         let id = self.last_block;
         self.numbers.insert(block, id);
-        self.say(Progress::BlockStart { block: id, kind }, steps);
+        self.say(StreamStep::BlockStart { block: id, kind }, steps);
     }
 
-    fn grow(&mut self, block: u32, text: &str, steps: &mut Vec<Progress>) {
+    fn grow(&mut self, block: u32, text: &str, steps: &mut Vec<StreamStep>) {
         let Some(id) = self.numbers.get(&block).copied().filter(|_| !text.is_empty()) else { return };
         let mut new = text;
         if let Some(standing) = self.standing.as_mut().filter(|standing| standing.repeated_by == Some(block)) {
@@ -260,7 +260,7 @@ impl Delivery {
         self.add(id, ready, steps);
     }
 
-    fn end(&mut self, block: u32, opaque: Option<Opaque>, steps: &mut Vec<Progress>) {
+    fn end(&mut self, block: u32, opaque: Option<Opaque>, steps: &mut Vec<StreamStep>) {
         if let Some(standing) = self.standing.as_ref().filter(|standing| standing.repeated_by == Some(block)) {
             let held = self.fold.blocks().iter().find(|held| held.id == standing.id);
             if held.is_some_and(|held| held.text.len() == standing.matched && (!held.stopped || held.opaque == opaque))
@@ -288,7 +288,7 @@ impl Delivery {
     }
 
     /// Ends the text whose end was held back.
-    fn close(&mut self, steps: &mut Vec<Progress>) {
+    fn close(&mut self, steps: &mut Vec<StreamStep>) {
         let Some((id, opaque)) = self.closing.take() else { return };
         if let Some(held) = self.fold.blocks().iter().find(|held| held.id == id && !held.stopped) {
             let step = stop(held, opaque);
@@ -297,32 +297,32 @@ impl Delivery {
     }
 
     /// The running attempt does not repeat what stands: takes it back, and delivers what was passed over so far.
-    fn diverge(&mut self, steps: &mut Vec<Progress>) {
-        let Some(Standing { id, cause, attempt, repeated_by, matched }) = self.standing.take() else { return };
+    fn diverge(&mut self, steps: &mut Vec<StreamStep>) {
+        let Some(AbandonedText { id, cause, attempt, repeated_by, matched }) = self.standing.take() else { return };
         let held = self.fold.blocks().iter().find(|held| held.id == id);
         let repeated = held.map(|held| held.text[..matched].to_owned()).unwrap_or_default();
         let hash = hash_blocks(std::iter::empty());
-        self.say(Progress::Rewind { keep: Vec::new(), cause, attempt, hash }, steps);
+        self.say(StreamStep::Rewind { keep: Vec::new(), cause, attempt, hash }, steps);
         if let Some(block) = repeated_by {
             self.start(block, BlockKind::Text, steps);
             self.grow(block, &repeated, steps);
         }
     }
 
-    fn add(&mut self, id: u32, text: String, steps: &mut Vec<Progress>) {
+    fn add(&mut self, id: u32, text: String, steps: &mut Vec<StreamStep>) {
         let held = self.fold.blocks().iter().find(|held| held.id == id && !held.stopped);
         if let Some(held) = held.filter(|_| !text.is_empty()) {
             let offset = held.text.len() as u64;
-            self.say(Progress::BlockDelta { block: id, offset, text }, steps);
+            self.say(StreamStep::BlockDelta { block: id, offset, text }, steps);
         }
     }
 
-    fn say(&mut self, step: Progress, steps: &mut Vec<Progress>) {
+    fn say(&mut self, step: StreamStep, steps: &mut Vec<StreamStep>) {
         self.apply(&step);
         steps.push(step);
     }
 
-    fn apply(&mut self, step: &Progress) {
+    fn apply(&mut self, step: &StreamStep) {
         if let Err(error) = self.fold.apply(step) {
             // The steps were made from this very fold, so this is a defect of this file, not of any input.
             tracing::error!(%error, "a delivered step does not fold");
@@ -330,8 +330,8 @@ impl Delivery {
     }
 }
 
-fn stop(block: &Block, opaque: Option<Opaque>) -> Progress {
-    Progress::BlockStop {
+fn stop(block: &Block, opaque: Option<Opaque>) -> StreamStep {
+    StreamStep::BlockStop {
         block: block.id,
         bytes: block.text.len() as u64,
         hash: hash_text(&block.text),

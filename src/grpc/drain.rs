@@ -9,7 +9,7 @@ use tokio::sync::watch;
 
 /// Shared by the services and the server; cheap to clone.
 #[derive(Debug, Clone)]
-pub struct Presence {
+pub struct DrainState {
     draining: watch::Receiver<bool>,
     watchers: Arc<AtomicU64>,
     missed: Arc<AtomicU64>,
@@ -18,12 +18,12 @@ pub struct Presence {
 /// One watcher; it counts as long as it lives.
 #[derive(Debug)]
 pub struct Watcher {
-    presence: Presence,
+    drain: DrainState,
 }
 
-// === impl Presence ===
+// === impl DrainState ===
 
-impl Presence {
+impl DrainState {
     /// Serving until the receiver says `true`.
     pub fn new(draining: watch::Receiver<bool>) -> Self {
         Self { draining, watchers: Arc::default(), missed: Arc::default() }
@@ -46,7 +46,7 @@ impl Presence {
     /// Counts a watcher.
     pub fn watch(&self) -> Watcher {
         self.watchers.fetch_add(1, Ordering::Relaxed);
-        Watcher { presence: self.clone() }
+        Watcher { drain: self.clone() }
     }
 
     /// Who watches now.
@@ -65,12 +65,12 @@ impl Presence {
 impl Watcher {
     /// Counts events that this watcher missed.
     pub fn missed(&self, count: u64) {
-        self.presence.missed.fetch_add(count, Ordering::Relaxed);
+        self.drain.missed.fetch_add(count, Ordering::Relaxed);
     }
 }
 
 impl Drop for Watcher {
     fn drop(&mut self) {
-        self.presence.watchers.fetch_sub(1, Ordering::Relaxed);
+        self.drain.watchers.fetch_sub(1, Ordering::Relaxed);
     }
 }

@@ -5,7 +5,7 @@ use crate::domain::failure::{Failure, FailureClass, InvalidRequestDetail, Transp
 
 /// What may help against a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Remedies {
+pub struct RecoveryOptions {
     /// Asking the same target again.
     pub same_target: bool,
     /// Asking another target, within `restriction`.
@@ -15,7 +15,7 @@ pub struct Remedies {
     /// Which other targets.
     pub restriction: Restriction,
     /// How the same target is waited for.
-    pub pace: Pace,
+    pub pace: BackoffKind,
     /// Which counter an attempt uses up.
     pub counter: Counter,
     /// Retries after which this class is not tried again, where that is fewer than the policy's.
@@ -35,7 +35,7 @@ pub enum Restriction {
 
 /// How the same target is waited for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Pace {
+pub enum BackoffKind {
     /// Not at all: the target is well.
     AtOnce,
     /// By `backoff`.
@@ -53,15 +53,15 @@ pub enum Counter {
     Semantic,
 }
 
-// === impl Remedies ===
+// === impl RecoveryOptions ===
 
-impl Remedies {
+impl RecoveryOptions {
     const NONE: Self = Self {
         same_target: false,
         other_target: false,
         other_first: false,
         restriction: Restriction::None,
-        pace: Pace::Backoff,
+        pace: BackoffKind::Backoff,
         counter: Counter::Transport,
         at_most: None,
     };
@@ -84,38 +84,40 @@ impl Remedies {
     /// The same, after the request was changed so that the target which refused it may take it.
     #[must_use]
     pub(super) fn adapted(self) -> Self {
-        Self { same_target: true, pace: Pace::AtOnce, counter: Counter::Semantic, ..self }
+        Self { same_target: true, pace: BackoffKind::AtOnce, counter: Counter::Semantic, ..self }
     }
 }
 
 /// What may help against `failure`. Where the table says yes, the failure's own `retryable` and `fallback_helps` may
 /// still say no (a provider's "do not retry", a rule of the configuration); where it says no, nothing says yes.
 #[must_use]
-pub fn remedies(policy: &RetryPolicy, failure: &Failure) -> Remedies {
+pub fn recovery_options(policy: &RetryPolicy, failure: &Failure) -> RecoveryOptions {
     let same_target = failure.retryable;
     let other_target = failure.fallback_helps;
-    let both = Remedies { same_target, other_target, ..Remedies::NONE };
-    let elsewhere = Remedies { other_target, ..Remedies::NONE };
+    let both = RecoveryOptions { same_target, other_target, ..RecoveryOptions::NONE };
+    let elsewhere = RecoveryOptions { other_target, ..RecoveryOptions::NONE };
     match failure.class {
-        FailureClass::RateLimited => Remedies { pace: Pace::Throttle, ..both },
-        FailureClass::Overloaded => Remedies { pace: Pace::Throttle, other_first: true, ..both },
-        FailureClass::Timeout => Remedies { other_first: true, ..both },
+        FailureClass::RateLimited => RecoveryOptions { pace: BackoffKind::Throttle, ..both },
+        FailureClass::Overloaded => RecoveryOptions { pace: BackoffKind::Throttle, other_first: true, ..both },
+        FailureClass::Timeout => RecoveryOptions { other_first: true, ..both },
         FailureClass::ServerError
         | FailureClass::Network
         | FailureClass::StreamInterrupted
         | FailureClass::ToolFailed
         | FailureClass::Unknown => both,
-        FailureClass::Crash => Remedies { same_target: policy.retry_crash, ..both },
+        FailureClass::Crash => RecoveryOptions { same_target: policy.retry_crash, ..both },
         FailureClass::QuotaExceeded | FailureClass::Authentication => {
-            Remedies { restriction: Restriction::OtherCredential, ..elsewhere }
+            RecoveryOptions { restriction: Restriction::OtherCredential, ..elsewhere }
         }
         FailureClass::PermissionDenied => {
-            Remedies { other_target: policy.fallback_on_permission_denied, ..Remedies::NONE }
+            RecoveryOptions { other_target: policy.fallback_on_permission_denied, ..RecoveryOptions::NONE }
         }
-        FailureClass::ContentFiltered => Remedies { other_target: policy.fallback_on_content_filter, ..Remedies::NONE },
+        FailureClass::ContentFiltered => {
+            RecoveryOptions { other_target: policy.fallback_on_content_filter, ..RecoveryOptions::NONE }
+        }
         FailureClass::InvalidRequest => match failure.detail {
             // The conversation itself is wrong: it is wrong everywhere.
-            Some(InvalidRequestDetail::ParameterMismatch | InvalidRequestDetail::MessageOrder) => Remedies::NONE,
+            Some(InvalidRequestDetail::ParameterMismatch | InvalidRequestDetail::MessageOrder) => RecoveryOptions::NONE,
             Some(
                 InvalidRequestDetail::UnsupportedParameter
                 | InvalidRequestDetail::BadSchema
@@ -123,22 +125,26 @@ pub fn remedies(policy: &RetryPolicy, failure: &Failure) -> Remedies {
             )
             | None => elsewhere,
         },
-        FailureClass::ContextLength => Remedies { restriction: Restriction::LargerWindow, ..elsewhere },
+        FailureClass::ContextLength => RecoveryOptions { restriction: Restriction::LargerWindow, ..elsewhere },
         FailureClass::NotFound | FailureClass::Configuration => elsewhere,
         // It was paid for, and is likely to be as long again.
         FailureClass::MalformedResponse if failure.fault == Some(TransportFault::TooLarge) => {
-            Remedies { pace: Pace::AtOnce, at_most: Some(1), ..both }
+            RecoveryOptions { pace: BackoffKind::AtOnce, at_most: Some(1), ..both }
         }
-        FailureClass::MalformedResponse => Remedies { pace: Pace::AtOnce, counter: Counter::Semantic, ..both },
+        FailureClass::MalformedResponse => {
+            RecoveryOptions { pace: BackoffKind::AtOnce, counter: Counter::Semantic, ..both }
+        }
         // Whoever failed to read may read again, once; a write is never retryable.
-        FailureClass::State | FailureClass::Checkpoint => Remedies { same_target, at_most: Some(1), ..Remedies::NONE },
+        FailureClass::State | FailureClass::Checkpoint => {
+            RecoveryOptions { same_target, at_most: Some(1), ..RecoveryOptions::NONE }
+        }
         FailureClass::Cancelled
         | FailureClass::ApprovalRejected
         | FailureClass::OutcomeUnknown
-        | FailureClass::Cache => Remedies::NONE,
+        | FailureClass::Cache => RecoveryOptions::NONE,
         // No target is to blame: what may be asked is decided by the last real failure, and by `select`.
         FailureClass::CircuitOpen | FailureClass::Shed | FailureClass::BudgetEmpty | FailureClass::Deadline => {
-            Remedies { same_target: true, other_target: true, ..Remedies::NONE }
+            RecoveryOptions { same_target: true, other_target: true, ..RecoveryOptions::NONE }
         }
     }
 }
