@@ -110,8 +110,6 @@ pub struct Config {
     pub telemetry: TelemetryConfig,
     /// The durable record.
     pub journal: JournalConfig,
-    /// The seed of all dice; the same seed replays the same waits.
-    pub seed: u64,
 }
 
 // === impl Config ===
@@ -149,7 +147,6 @@ impl Config {
             events: EventsConfig::default(),
             telemetry: TelemetryConfig::default(),
             journal: JournalConfig::default(),
-            seed: 0,
         }
     }
 }

@@ -90,8 +90,7 @@ impl TestStack {
             settings: 0,
         };
         let events = EventBus::new(4096);
-        let targets =
-            Targets::new(events.clone(), &[spec], &SharedPolicies { max_parked: 256, ..SharedPolicies::default() });
+        let targets = Targets::new(events.clone(), &[spec], &SharedPolicies::default());
         let parts = Shared {
             events,
             spans: Spans::disabled(),

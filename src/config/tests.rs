@@ -68,15 +68,15 @@ fn a_target_may_name_a_well_known_provider_whose_key_is_set() {
 fn values_come_from_the_environment_as_the_types_that_are_expected() {
     let text = "
 server: { listen: '${HOST:-127.0.0.1}:${PORT}', reflection: '${REFLECTION}' }
-seed: ${SEED}
+admission: { max_in_flight: '${LIMIT}' }
 telemetry:
   sample_ratio: ${RATIO:-0.5}
   service_name: $${literal}
 ";
-    let config = loaded(text, &[("PORT", "7001"), ("REFLECTION", "false"), ("SEED", "42")]);
+    let config = loaded(text, &[("PORT", "7001"), ("REFLECTION", "false"), ("LIMIT", "42")]);
     assert_eq!(config.server.listen.to_string(), "127.0.0.1:7001");
     assert!(!config.server.reflection);
-    assert_eq!(config.seed, 42);
+    assert_eq!(config.admission.max_in_flight, 42);
     assert!((config.telemetry.sample_ratio - 0.5).abs() < f64::EPSILON);
     assert_eq!(config.telemetry.service_name, "${literal}");
 }

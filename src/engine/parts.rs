@@ -61,15 +61,10 @@ pub(super) fn build(config: &Config) -> Result<Parts, PartsError> {
             settings: settings_of(provider, target),
         })
     });
-    let parked = config.policies.values().map(|policy| policy.retry.park.max_parked).max();
     Ok(Parts {
         providers: Providers::build(&specs)?,
         targets: targets.collect(),
-        shared: SharedPolicies {
-            budget: config.budget.clone(),
-            gates: Arc::new(config.gates.clone()),
-            max_parked: parked.unwrap_or_default() as usize,
-        },
+        shared: SharedPolicies { budget: config.budget.clone(), gates: Arc::new(config.gates.clone()) },
         classifier: Classifier::with_rules(&config.classifier.rules).map_err(PartsError::Rules)?,
     })
 }

@@ -263,7 +263,7 @@ impl Resolver {
             timers: self.config.timers_for(route).clone(),
             hedge: route.hedge.clone(),
             texts: Arc::clone(&self.texts),
-            seed: self.config.seed,
+            seed: 0,
         }
     }
 }

@@ -1,6 +1,6 @@
 //! `ClassifyFailure`: what Relight makes of a failure, and what it would do, without doing it.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use tokio::time::Instant;
 use tonic::Status;
@@ -12,16 +12,16 @@ use super::{
 use crate::{
     domain::{
         failure::Failure,
-        ids::{InvocationId, TargetId},
+        ids::TargetId,
         invocation::RecoveryStrategy,
         message::{Message, ModelCall, Role},
+        target::Target,
     },
     engine::{Engine, Refusal},
     layers::invocation::Plan,
     policy::{
         inject,
-        retry::{Candidate, Decision, Situation, plan},
-        rng::SeededRng,
+        retry::{Candidate, Decision, Situation, plan_without_spread},
     },
 };
 
@@ -56,13 +56,16 @@ pub(super) fn classify(engine: &Engine, facts: &FailureFacts) -> Result<v1::Clas
 
 fn planned(route: &Plan, facts: &FailureFacts, failure: &Failure, failed: Option<&TargetId>) -> v1::PlannedRecovery {
     let now = Instant::now();
-    let candidates: Vec<Candidate> = route.targets.iter().map(|target| Candidate::new(target.id.clone())).collect();
+    let candidate = |target: &Arc<Target>| {
+        let attempts = if failed == Some(&target.id) { facts.attempt } else { 0 };
+        Candidate { attempts, ..Candidate::new(target.id.clone()) }
+    };
+    let candidates: Vec<Candidate> = route.targets.iter().map(candidate).collect();
     let mut situation = Situation::new(now, now + Duration::from_mins(10), failure, &candidates);
     situation.failed_target = failed;
     situation.retries_made = facts.attempt.saturating_sub(1);
-    let mut rng = SeededRng::new(route.seed, &InvocationId::from("dry-run"), facts.attempt);
     let max_retries = route.retry.max_retries;
-    match plan(&route.retry, &situation, &mut rng) {
+    match plan_without_spread(&route.retry, &situation) {
         Decision::Again { wait, strategy, target_hint, .. } => {
             let elsewhere = target_hint.is_some() && target_hint.as_ref() != failed;
             let (wait_ms, wait_source) = wait_fields(Some(wait), elsewhere, Some(failure.class));

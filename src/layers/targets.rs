@@ -56,8 +56,6 @@ pub struct SharedPolicies {
     pub budget: BudgetPolicy,
     /// Until when a target must not be asked.
     pub gates: Arc<GatePolicy>,
-    /// How many invocations may be parked at once.
-    pub max_parked: usize,
 }
 
 /// Every target of the process; cheap to clone.
@@ -71,7 +69,6 @@ struct TargetTable {
     states: ArcSwap<HashMap<TargetId, Arc<TargetState>>>,
     events: EventBus,
     parked: AtomicUsize,
-    max_parked: AtomicUsize,
 }
 
 // === impl Targets ===
@@ -79,14 +76,8 @@ struct TargetTable {
 impl Targets {
     /// A registry of these targets.
     pub fn new(events: EventBus, specs: &[TargetSpec], shared: &SharedPolicies) -> Self {
-        let targets = Self {
-            shared: Arc::new(TargetTable {
-                states: ArcSwap::default(),
-                events,
-                parked: AtomicUsize::new(0),
-                max_parked: AtomicUsize::new(shared.max_parked),
-            }),
-        };
+        let targets =
+            Self { shared: Arc::new(TargetTable { states: ArcSwap::default(), events, parked: AtomicUsize::new(0) }) };
         targets.update(specs, shared);
         targets
     }
@@ -148,7 +139,6 @@ impl Targets {
                 .collect();
             state.open_gates(&changed);
         }
-        self.shared.max_parked.store(shared.max_parked, Ordering::Relaxed);
     }
 
     /// What is known of a target.
@@ -227,6 +217,12 @@ impl Targets {
         scope.plan.targets.iter().find_map(|target| self.state(&target.id)?.refusal(now))
     }
 
+    /// What an invocation ends with that may not wait for a target whose rate limit is reached.
+    pub fn rate_limit(&self, scope: &InvocationScope) -> Option<Failure> {
+        let now = Instant::now();
+        scope.plan.targets.iter().find_map(|target| self.state(&target.id)?.rate_limit(now))
+    }
+
     /// Whether a target other than this one of the same route could take over now.
     pub fn alternative_healthy(&self, scope: &InvocationScope, but: &TargetId, now: Instant) -> bool {
         let states = self.shared.states.load();
@@ -269,7 +265,7 @@ impl Targets {
     /// Parks an invocation until something changes at a target; `None` when too many are parked already, or
     /// the time is too short to stand in line. The place is held by the future.
     pub fn park(&self, scope: &Arc<InvocationScope>, target: &TargetId, now: Instant) -> Option<Parked> {
-        let place = ParkingPlace::take(&self.shared)?;
+        let place = ParkingPlace::take(&self.shared, scope.plan.retry.park.max_parked)?;
         let state = self.state(target)?;
         // What is closed is waited for: a place in line is of no use while the circuit is open.
         if !state.has_line(now) || matches!(state.peek(now), Peek::Wait { .. }) {
@@ -353,11 +349,10 @@ struct ParkingPlace {
 }
 
 impl ParkingPlace {
-    fn take(shared: &Arc<TargetTable>) -> Option<Self> {
-        let max = shared.max_parked.load(Ordering::Relaxed);
+    fn take(shared: &Arc<TargetTable>, max: u32) -> Option<Self> {
         let taken = shared.parked.fetch_add(1, Ordering::Relaxed);
         let place = Self { shared: Arc::clone(shared) };
-        (taken < max).then_some(place)
+        (taken < max as usize).then_some(place)
     }
 }
 

@@ -10,7 +10,10 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::rng::SeededRng;
+use super::{
+    backoff::{Backoff, Jitter},
+    rng::SeededRng,
+};
 use crate::domain::{
     failure::{Failure, FailureClass, Wait},
     ids::TargetId,
@@ -247,7 +250,19 @@ impl<'a> Situation<'a> {
 /// Decides what follows a failed attempt. The dice are thrown twice whatever is decided, so that a replay agrees.
 #[must_use]
 pub fn plan(policy: &RetryPolicy, situation: &Situation<'_>, rng: &mut SeededRng) -> Decision {
-    let samples = options::JitterSamples { wait: rng.unit(), spread: rng.unit() };
+    planned(policy, situation, options::JitterSamples { wait: rng.unit(), spread: rng.unit() })
+}
+
+/// The same decision with its wait before any random spread.
+#[must_use]
+pub fn plan_without_spread(policy: &RetryPolicy, situation: &Situation<'_>) -> Decision {
+    let exact = |backoff: &Backoff| Backoff { jitter: Jitter::None, ..backoff.clone() };
+    let (backoff, throttle_backoff) = (exact(&policy.backoff), exact(&policy.throttle_backoff));
+    let policy = RetryPolicy { backoff, throttle_backoff, ..policy.clone() };
+    planned(&policy, situation, options::JitterSamples { wait: 0.0, spread: 0.0 })
+}
+
+fn planned(policy: &RetryPolicy, situation: &Situation<'_>, samples: options::JitterSamples) -> Decision {
     let recovery_options = situation.cause().map(|failure| {
         let recovery_options = recovery_options(policy, failure);
         if situation.adapted { recovery_options.adapted() } else { recovery_options }

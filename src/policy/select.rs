@@ -3,7 +3,7 @@
 //! Asked before the first attempt and again after every wait, because what was true when the wait was planned may no
 //! longer be. It looks at facts that others gathered (circuits, gates, health) and takes no permit.
 
-use std::{cmp::Reverse, time::Duration};
+use std::cmp::Reverse;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -13,19 +13,14 @@ use super::{
     retry::{Availability, Candidate},
     rng::{SeededRng, place},
 };
-use crate::domain::{ids::TargetId, units};
+use crate::domain::ids::TargetId;
 
 /// How a route's targets are chosen among.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct SelectPolicy {
     /// `listed`: the first that is free and healthy; `shuffled`: any that is, with equal chance. Default `listed`.
     pub order: Order,
-    /// Over how long the callers that wait for the same target are spread. A duration from `0ms` to `10s`; default
-    /// `50ms`.
-    #[serde(with = "units::duration")]
-    #[schemars(with = "String")]
-    pub wake_spread: Duration,
 }
 
 /// In which order a route's targets are preferred.
@@ -48,26 +43,6 @@ pub enum Choice {
     WaitUntil(Instant, usize),
     /// Nobody.
     None,
-}
-
-// === impl SelectPolicy ===
-
-impl Default for SelectPolicy {
-    fn default() -> Self {
-        Self { order: Order::Listed, wake_spread: Duration::from_millis(50) }
-    }
-}
-
-impl SelectPolicy {
-    /// What is wrong with it: the field and why.
-    #[must_use]
-    pub fn validate(&self) -> Vec<(&'static str, String)> {
-        if self.wake_spread > Duration::from_secs(10) {
-            vec![("wake_spread", "must be at most 10s".to_owned())]
-        } else {
-            Vec::new()
-        }
-    }
 }
 
 /// Chooses who is asked: never one that is ruled out or never available. Of those that are free: one that stayed
@@ -107,8 +82,7 @@ pub fn choose(
             Availability::At(instant) => Some((instant, index)),
             Availability::Now | Availability::Never => None,
         });
-    let spread = policy.wake_spread.mul_f64(sample);
-    first.min().map_or(Choice::None, |(instant, index)| Choice::WaitUntil(instant + spread, index))
+    first.min().map_or(Choice::None, |(instant, index)| Choice::WaitUntil(instant, index))
 }
 
 fn is_usable(candidate: &Candidate) -> bool {

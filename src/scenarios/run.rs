@@ -235,11 +235,7 @@ impl LoadGenerator {
                 settings: 0,
             })
             .collect();
-        let shared = SharedPolicies {
-            budget: policy.budget.clone(),
-            gates: Arc::new(policy.gates.clone()),
-            max_parked: policy.retry.park.max_parked as usize,
-        };
+        let shared = SharedPolicies { budget: policy.budget.clone(), gates: Arc::new(policy.gates.clone()) };
         let targets = Targets::new(events.clone(), &specs, &shared);
         let plans = scenario.callers.iter().map(|callers| {
             let mut retry = policy.retry.clone();

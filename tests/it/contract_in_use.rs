@@ -303,7 +303,7 @@ async fn faulty_run(server: &mut Reloaded, seen: &mut Seen) {
         &server.admin().list_targets(ListTargetsRequest::default()).await.unwrap().into_inner(),
     );
     seen.add("GetStatusResponse", &server.admin().get_status(GetStatusRequest {}).await.unwrap().into_inner());
-    server.change(json!({ "providers": { "p": { "api_key": "k-2" } }, "seed": 9 })).await;
+    server.change(json!({ "providers": { "p": { "api_key": "k-2" } }, "admission": { "max_in_flight": 9 } })).await;
 }
 
 async fn until(condition: impl Fn() -> bool) {

@@ -201,7 +201,8 @@ async fn a_reload_that_would_weaken_the_server_is_refused_whole_with_every_reaso
     let upstream = Upstream::start().await;
     let whole = configuration(&upstream);
     let server = Guarded::start(&whole).await;
-    let status = server.write("server: { auth: none, listen: \"127.0.0.1:0\" }\nseed: 5\n").await;
+    let status =
+        server.write("server: { auth: none, listen: \"127.0.0.1:0\" }\nadmission: { max_in_flight: 5 }\n").await;
     let faults: Vec<&str> = status.configuration_faults.iter().map(|fault| fault.path.as_str()).collect();
     assert_eq!(faults, ["server.auth", "targets", "routes.default"], "{status:?}");
     server.assert_guarded("after a file that opens it on purpose").await;

@@ -4,7 +4,9 @@
 //! force, or that it needs a restart. The settings of one section take effect together, as one value: the test shows that
 //! the section is replaced, and the policies' own tests show what each setting of it does.
 
+mod policies;
 mod probes;
+mod routes;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -27,7 +29,7 @@ const NAMES: &[(&str, &str)] = &[
     ("policies", "standard"),
     ("headers", "x-extra"),
     ("credentials", "other"),
-    ("templates", "timeout"),
+    ("templates", "server_error"),
     ("otlp_headers", "x-extra"),
     ("resource", "team"),
     ("texts", "server_error"),
@@ -35,8 +37,17 @@ const NAMES: &[(&str, &str)] = &[
 ];
 
 /// Where each setting needs a test that mentions it.
-const ONE_BY_ONE: &[&str] =
-    &["providers.", "server.openai_front.", "server.drain_timeout", "preset", "on_invalid_setting"];
+const ONE_BY_ONE: &[&str] = &[
+    "providers.",
+    "server.openai_front.",
+    "server.drain_timeout",
+    "routes.",
+    "operations.",
+    "timers.",
+    "policies.",
+    "preset",
+    "on_invalid_setting",
+];
 
 /// One setting.
 #[derive(Debug)]
@@ -146,12 +157,14 @@ fn the_table_names_every_setting_of_the_schema_once_and_every_test_that_sees_one
     let gone: Vec<_> = named.difference(&expected).collect();
     assert!(missing.is_empty() && gone.is_empty(), "without a row: {missing:#?}\nno settings: {gone:#?}");
     let sources = [
+        include_str!("settings_in_force/policies.rs"),
         include_str!("settings_in_force/probes.rs"),
+        include_str!("settings_in_force/routes.rs"),
         include_str!("certificates_renewed.rs"),
         include_str!("settings_act.rs"),
     ]
     .concat();
-    for row in rows.iter().filter(|row| row.seen_by != "restart" && row.setting != "seed") {
+    for row in rows.iter().filter(|row| !matches!(row.seen_by.as_str(), "restart" | "tools")) {
         let test = format!("async fn {}() {{\n", row.seen_by);
         let (_, after) =
             sources.split_once(&test).unwrap_or_else(|| panic!("{}: there is no test `{}`", row.setting, row.seen_by));

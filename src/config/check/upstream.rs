@@ -158,7 +158,6 @@ impl Checker<'_> {
                 self.inheriting(&format!("{path}.timers"), own.validate(), &timers);
             }
             self.policy(&format!("{path}.hedge"), route.hedge.validate());
-            self.policy(&format!("{path}.select"), route.select.validate());
             let at = format!("{path}.allow_overrides.max_retries");
             self.range(&at, &route.allow_overrides.max_retries, &0, &MAX_RETRIES, "at most 5");
         }

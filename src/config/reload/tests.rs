@@ -16,18 +16,18 @@ struct Running {
     reports: UnboundedReceiver<Reload>,
 }
 
-/// Takes every configuration but those whose seed it does not like.
+/// Takes every configuration but those whose limit it does not like.
 #[derive(Clone)]
 struct Server {
     in_force: Arc<Mutex<Config>>,
     reports: UnboundedSender<Reload>,
 }
 
-const UNLIKED: u64 = 666;
+const UNLIKED: u32 = 666;
 
 impl Reloadable for Server {
     fn apply(&self, config: &Config) -> Result<(), String> {
-        if config.seed == UNLIKED {
+        if config.admission.max_in_flight == UNLIKED {
             return Err("cannot be built".to_owned());
         }
         *self.in_force.lock().unwrap() = config.clone();
@@ -48,8 +48,8 @@ fn start(file: &Path) -> Running {
 }
 
 impl Running {
-    fn seed(&self) -> u64 {
-        self.server.in_force.lock().unwrap().seed
+    fn limit(&self) -> u32 {
+        self.server.in_force.lock().unwrap().admission.max_in_flight
     }
 
     async fn report(&mut self) -> Reload {
@@ -68,48 +68,52 @@ impl Running {
 async fn a_changed_file_is_in_force_and_an_invalid_one_leaves_the_last_good_one() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("relight.yaml");
-    fs::write(&file, "seed: 1\n").unwrap();
+    fs::write(&file, "admission: { max_in_flight: 1 }\n").unwrap();
     let mut running = start(&file);
-    assert_eq!(running.seed(), 1);
+    assert_eq!(running.limit(), 1);
 
-    fs::write(&file, "seed: 2\nserver: { listen: \"127.0.0.1:7000\" }\njournal: { retention: 2h }\n").unwrap();
+    fs::write(
+        &file,
+        "admission: { max_in_flight: 2 }\nserver: { listen: \"127.0.0.1:7000\" }\njournal: { retention: 2h }\n",
+    )
+    .unwrap();
     match running.report().await {
         Reload::Applied { needs_restart, .. } => assert_eq!(needs_restart, ["journal.retention", "server.listen"]),
         Reload::Rejected(faults) => panic!("{faults}"),
     }
-    assert_eq!(running.seed(), 2);
+    assert_eq!(running.limit(), 2);
 
-    fs::write(&file, "sead: 3\n").unwrap();
-    let expected = format!("{}:1:1: sead: is no setting here; did you mean `seed`?", file.display());
+    fs::write(&file, "admision: 3\n").unwrap();
+    let expected = format!("{}:1:1: admision: is no setting here; did you mean `admission`?", file.display());
     assert_eq!(running.rejection().await.to_string(), expected);
-    assert_eq!(running.seed(), 2);
+    assert_eq!(running.limit(), 2);
 
-    fs::write(&file, "seed: 4\n").unwrap();
+    fs::write(&file, "admission: { max_in_flight: 4 }\n").unwrap();
     assert!(matches!(running.report().await, Reload::Applied { .. }));
-    assert_eq!(running.seed(), 4);
+    assert_eq!(running.limit(), 4);
 }
 
 #[tokio::test]
 async fn what_the_server_refuses_is_reported_once_and_later_changes_are_judged_by_what_is_in_force() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("relight.yaml");
-    fs::write(&file, "seed: 1\n").unwrap();
+    fs::write(&file, "admission: { max_in_flight: 1 }\n").unwrap();
     let mut running = start(&file);
-    let unliked = format!("seed: {UNLIKED}\njournal: {{ retention: 2h }}\n");
+    let unliked = format!("admission: {{ max_in_flight: {UNLIKED} }}\njournal: {{ retention: 2h }}\n");
     fs::write(&file, &unliked).unwrap();
     assert_eq!(running.rejection().await.to_string(), format!("{}: cannot be built", file.display()));
     // Read again, and nothing new to say.
     fs::write(&file, &unliked).unwrap();
     tokio::time::sleep(QUIET * 3).await;
-    fs::write(&file, "seed: 2\njournal: { retention: 2h }\n").unwrap();
+    fs::write(&file, "admission: { max_in_flight: 2 }\njournal: { retention: 2h }\n").unwrap();
     match running.report().await {
         Reload::Applied { needs_restart, changed } => {
             assert_eq!(needs_restart, ["journal.retention"]);
-            assert_eq!(changed, ["journal.retention", "seed"]);
+            assert_eq!(changed, ["admission.max_in_flight", "journal.retention"]);
         }
         Reload::Rejected(faults) => panic!("{faults}"),
     }
-    assert_eq!(running.seed(), 2);
+    assert_eq!(running.limit(), 2);
 }
 
 #[cfg(unix)]
@@ -119,19 +123,20 @@ async fn a_mounted_config_map_is_followed_through_the_swap_of_its_link() {
     // As the kubelet lays it out: the file is a link through `..data`, which is replaced by a rename.
     let mount = tempfile::tempdir().unwrap();
     let at = |name: &str| mount.path().join(name);
-    for (version, text) in [("..1", "seed: 1\n"), ("..2", "seed: 2\n")] {
+    for (version, text) in [("..1", "admission: { max_in_flight: 1 }\n"), ("..2", "admission: { max_in_flight: 2 }\n")]
+    {
         fs::create_dir(at(version)).unwrap();
         fs::write(at(version).join("relight.yaml"), text).unwrap();
     }
     symlink("..1", at("..data")).unwrap();
     symlink("..data/relight.yaml", at("relight.yaml")).unwrap();
     let mut running = start(&at("relight.yaml"));
-    assert_eq!(running.seed(), 1);
+    assert_eq!(running.limit(), 1);
 
     symlink("..2", at("..data_tmp")).unwrap();
     fs::rename(at("..data_tmp"), at("..data")).unwrap();
     assert!(matches!(running.report().await, Reload::Applied { .. }));
-    assert_eq!(running.seed(), 2);
+    assert_eq!(running.limit(), 2);
 }
 
 #[tokio::test]
@@ -159,7 +164,7 @@ async fn a_key_in_a_file_of_its_own_is_followed_too() {
 async fn dropping_the_watcher_ends_its_task() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("relight.yaml");
-    fs::write(&file, "seed: 1\n").unwrap();
+    fs::write(&file, "admission: { max_in_flight: 1 }\n").unwrap();
     let Running { watcher, server, mut reports } = start(&file);
     drop((watcher, server));
     // The task owned the other sender of the reports.

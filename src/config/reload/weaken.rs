@@ -131,7 +131,7 @@ events:
         assert!(reasons(GUARDED, &said, open).contains("server.auth"), "bound to what others can reach");
         assert_eq!(reasons(GUARDED, &said, "127.0.0.1:50051"), "", "written, and for this host alone");
         assert!(reasons(GUARDED, unguarded, "127.0.0.1:50051").contains("server.auth"), "not written");
-        let all = reasons(GUARDED, "seed: 1\n", open);
+        let all = reasons(GUARDED, "admission: { max_in_flight: 1 }\n", open);
         assert!(all.contains("server.auth") && all.contains("targets: are gone"), "{all}");
         assert!(reasons(GUARDED, "# later\n", open).contains("targets: are gone"));
         let guard = format!("server:{}", GUARDED.split("server:").nth(1).unwrap());
@@ -148,7 +148,14 @@ events:
             assert_eq!(reasons(GUARDED, &GUARDED.replace(old, new), open), "");
         }
         assert_eq!(reasons(GUARDED, GUARDED.split("events:").next().unwrap(), open), "", "a whole section taken out");
-        assert_eq!(reasons("seed: 1\n", "seed: 2\nevents: { capacity: 4096 }\n", open), "");
+        assert_eq!(
+            reasons(
+                "admission: { max_in_flight: 1 }\n",
+                "admission: { max_in_flight: 2 }\nevents: { capacity: 4096 }\n",
+                open
+            ),
+            ""
+        );
     }
 
     proptest! {

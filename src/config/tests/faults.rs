@@ -110,15 +110,15 @@ targets:
   t: { provider: p, model: '${MODEL}', credential: other }
   t: { provider: p, model: n }
 routes: { default: { targets: [t] }, }
-seed: ${SEED}
+admission: { max_in_flight: '${LIMIT}' }
 ";
     assert_eq!(
-        told(text, &[("SEED", "minus one"), ("MODEL", "m")]),
+        told(text, &[("LIMIT", "minus one"), ("MODEL", "m")]),
         "5:14: providers.p.api_key: refers to the environment variable MISSING_KEY, which is not set; set it, or write ${MISSING_KEY:-default}
 6:15: providers.p.base_url: `${BROKEN` has a reference `${` without its `}`; write $${ for the characters
 8:52: targets.t.credential: `other` is no credential of its provider
 9:3: targets.t: is written twice
-11:7: seed: `${SEED}` is a text, where a whole number is expected"
+11:29: admission.max_in_flight: `${LIMIT}` is a text, where a whole number is expected"
     );
 }
 
@@ -151,7 +151,7 @@ providers:
 targets: { t: { provider: q, model: m } }
 server: { keys: [ { tenant: a, sha256: sk-not-a-hash } ], drain_timeout: '${LEAK}', listen: '${LEAK}' }
 journal: { store: 'mysql://user:sk-password@host' }
-seed: '${LEAK}'
+admission: { max_in_flight: '${LEAK}' }
 ";
     let told = told(text, &[("LEAK", "sk-environment")]);
     assert!(!told.contains("sk-") && !told.contains("12345"), "{told}");
@@ -175,7 +175,7 @@ fn what_is_no_map_of_settings_is_one_fault() {
         ("- a\n- b\n", "1:1: is no map of settings"),
         ("just text", "1:1: is no map of settings"),
         ("a: [1, 2\nb: 3", "2:2: is no YAML: illegal placement of ':' indicator"),
-        ("seed: 1\n---\nseed: 2\n", "3:1: holds more than one YAML document; write one"),
+        ("admission: { max_in_flight: 1 }\n---\nseed: 2\n", "3:1: holds more than one YAML document; write one"),
     ] {
         assert_eq!(told(text, &[]), expected, "{text}");
     }

@@ -55,8 +55,11 @@ impl<S> RetryLoop<S> {
     pub(super) fn stopped(&mut self, failure: Failure, reason: &StopReason) -> AfterFailure {
         let sentence = reason.sentence();
         let alternatives = self.alternatives(reason);
-        let closed = matches!(reason, StopReason::NoTarget { retry_in: None });
-        let refusal = closed.then(|| self.targets.refusal(&self.scope)).flatten();
+        let refusal = match reason {
+            StopReason::NoTarget { retry_in: None } => self.targets.refusal(&self.scope),
+            StopReason::NoTarget { retry_in: Some(_) } => self.targets.rate_limit(&self.scope),
+            _ => None,
+        };
         let (mut decisive, refused_before) = match (self.last_upstream_failure.take(), refusal) {
             _ if !failure.class.is_local_refusal() => (failure, false),
             (Some(last_upstream_failure), _) => (last_upstream_failure, false),
@@ -70,7 +73,8 @@ impl<S> RetryLoop<S> {
             decisive = decisive.with_retry_after(*retry_in, WaitSource::Parked);
         }
         let target = decisive.target.clone();
-        self.impossible = refused_before || matches!(reason, StopReason::NotRetryable);
+        let for_good = refused_before && decisive.class != FailureClass::RateLimited;
+        self.impossible = for_good || matches!(reason, StopReason::NotRetryable);
         self.stopped_by = reason.refusal().filter(|_| !refused_before);
         AfterFailure::Stop(self.terminal(Err(decisive), sentence, alternatives, HistoryPatch::default(), target))
     }

@@ -138,6 +138,14 @@ impl TargetState {
         Some(Failure { target: Some(self.target.id.clone()), ..refused })
     }
 
+    /// The failure of a caller that the rate gate refuses, with the time until it opens.
+    pub fn rate_limit(&self, now: Instant) -> Option<Failure> {
+        let reopens_in = self.gate_closed_for(GateKind::Rate, now)?;
+        let class = self.gate(GateKind::Rate).class().unwrap_or(FailureClass::RateLimited);
+        let refused = Failure::local(class, "an earlier call reached the rate limit of the target");
+        Some(Failure { target: Some(self.target.id.clone()), ..refused.with_retry_after(reopens_in, WaitSource::Gate) })
+    }
+
     /// The credential or configuration gate that is closed, why, and since when.
     pub fn closed_gate(&self) -> Option<(GateKind, FailureClass, Timestamp)> {
         [GateKind::Credential, GateKind::Configuration].into_iter().find_map(|kind| {

@@ -91,8 +91,8 @@ pub struct RetryPolicy {
 pub struct ParkPolicy {
     /// Whether calls wait for a target at all; default true. Without it they fail at once with the time to come back.
     pub enabled: bool,
-    /// How many calls may wait at once, per process. A number from 0 to 1 000 000; default 10 000. Further ones fail
-    /// with the time to come back.
+    /// How many calls may wait at once, of all policies together, per process, for one more of this policy to wait. A
+    /// number from 0 to 1 000 000; default 10 000. Further ones fail with the time to come back.
     pub max_parked: u32,
     /// The longest single wait. A duration from `0ms` to `1h`; default `5m`.
     #[serde(with = "units::duration")]

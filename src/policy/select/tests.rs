@@ -2,6 +2,8 @@
 
 use proptest::prelude::*;
 
+use std::time::Duration;
+
 use super::*;
 use crate::domain::ids::InvocationId;
 
@@ -77,9 +79,7 @@ fn nobody_is_asked_before_its_time_and_the_soonest_is_waited_for() {
     for (candidate, seconds) in candidates.iter_mut().zip([9, 3, 6]) {
         candidate.availability = Availability::At(now + Duration::from_secs(seconds));
     }
-    let Choice::WaitUntil(until, 1) = chosen(&candidates, None, None) else { panic!("b is the soonest") };
-    let late = until - (now + Duration::from_secs(3));
-    assert!(late > Duration::ZERO && late < Duration::from_millis(50), "{late:?}");
+    assert_eq!(chosen(&candidates, None, None), Choice::WaitUntil(now + Duration::from_secs(3), 1));
 }
 
 #[test]
@@ -94,7 +94,7 @@ fn nobody_is_chosen_where_all_are_ruled_out_or_never_available() {
 
 #[test]
 fn equal_targets_share_the_load_when_the_order_is_shuffled() {
-    let policy = SelectPolicy { order: Order::Shuffled, ..SelectPolicy::default() };
+    let policy = SelectPolicy { order: Order::Shuffled };
     let mut candidates = abc();
     candidates[0].healthy = false;
     let mut asked = [0_u32; 3];
@@ -105,13 +105,6 @@ fn equal_targets_share_the_load_when_the_order_is_shuffled() {
     }
     assert_eq!(asked[0], 0, "the healthy come first here too");
     assert!(asked[1] > 160 && asked[2] > 160, "{asked:?}");
-}
-
-#[test]
-fn nonsense_is_named_by_its_field() {
-    let with = |ms| SelectPolicy { wake_spread: Duration::from_millis(ms), ..SelectPolicy::default() };
-    assert_eq!(with(10_001).validate()[0].0, "wake_spread");
-    assert!(with(10_000).validate().is_empty());
 }
 
 proptest! {
@@ -138,7 +131,7 @@ proptest! {
             .collect();
         let name = |index: Option<usize>| index.map(|index| TargetId::from(index.to_string()));
         let order = if shuffled { Order::Shuffled } else { Order::Listed };
-        let policy = SelectPolicy { order, ..SelectPolicy::default() };
+        let policy = SelectPolicy { order };
         let choice = choose(&policy, &candidates, name(avoid).as_ref(), name(hint).as_ref(), &mut rng(seed));
         let usable = |one: &&Candidate| !one.ruled_out && one.availability != Availability::Never;
         let speaks = candidates.iter().filter(usable).any(|one| !one.failed_silent);

@@ -145,11 +145,7 @@ impl TestStack {
                 settings: 0,
             })
             .collect();
-        let shared = SharedPolicies {
-            budget: BudgetPolicy::default(),
-            gates: Arc::new(GatePolicy::default()),
-            max_parked: settings.retry.park.max_parked as usize,
-        };
+        let shared = SharedPolicies { budget: BudgetPolicy::default(), gates: Arc::new(GatePolicy::default()) };
         let targets = Targets::new(events.clone(), &specs, &shared);
         let wire =
             Wire { script: Arc::new(script), seen: Arc::default(), running: Arc::default(), max: Arc::default() };

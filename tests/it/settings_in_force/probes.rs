@@ -110,16 +110,6 @@ async fn the_model_is_the_one_of_the_changed_target() {
 }
 
 #[tokio::test]
-async fn a_call_ends_at_the_changed_deadline_of_its_route() {
-    let mut server = Reloaded::start(json!({})).await;
-    server.upstream.otherwise(Reply::silence());
-    server.change(json!({ "routes": { "default": { "deadline": "500ms" } } })).await;
-    let began = Instant::now();
-    assert_eq!(class_of(server.invoke().await.outcome), Some(FailureClass::Timeout));
-    assert!(began.elapsed() < SOON);
-}
-
-#[tokio::test]
 async fn calls_without_a_route_go_to_the_changed_default_route() {
     let other = json!({ "other": { "provider": "p", "model": "m-2" } });
     let mut server =
@@ -130,48 +120,11 @@ async fn calls_without_a_route_go_to_the_changed_default_route() {
 }
 
 #[tokio::test]
-async fn an_operation_retries_as_its_changed_section_says() {
-    let mut server = Reloaded::start(json!({})).await;
-    server.upstream.otherwise(Reply::status(500));
-    server.change(json!({ "operations": { "executor": { "max_retries": 0 } } })).await;
-    assert_eq!(server.invoke().await.attempts.len(), 1);
-}
-
-#[tokio::test]
-async fn calls_are_retried_as_the_changed_policy_says() {
-    let mut server = Reloaded::start(json!({})).await;
-    server.upstream.otherwise(Reply::status(500));
-    server.change(json!({ "policies": { "standard": { "retry": { "max_retries": 1 } } } })).await;
-    assert_eq!(server.invoke().await.attempts.len(), 2);
-}
-
-#[tokio::test]
-async fn the_model_is_told_in_the_words_of_the_changed_template() {
-    let mut server = Reloaded::start(json!({})).await;
-    let changed = json!({ "mode": "always", "template": "It broke: {error}. Again.", "short_for": [] });
-    server.change(json!({ "policies": { "standard": { "injection": changed } } })).await;
-    server.upstream.push(Reply::status(500));
-    let attempts = server.invoke().await.attempts;
-    assert!(attempts[1].injected_note.starts_with("It broke: "), "{}", attempts[1].injected_note);
-}
-
-#[tokio::test]
 async fn the_retry_budget_has_the_changed_capacity() {
     let mut server = Reloaded::start(json!({})).await;
     server.change(json!({ "budget": { "capacity": 321 } })).await;
     let capacity = server.target().await.budget.unwrap().capacity;
     assert!((capacity - 321.0).abs() < 1e-9, "{capacity}");
-}
-
-#[tokio::test]
-async fn a_silent_attempt_ends_when_the_changed_timer_says() {
-    let mut server = Reloaded::start(json!({ "policies": { "standard": { "retry": { "max_retries": 0 } } } })).await;
-    server.upstream.otherwise(Reply::silence());
-    let timers = json!({ "first_token": "300ms", "first_token_alone": "300ms" });
-    server.change(json!({ "timers": timers })).await;
-    let began = Instant::now();
-    assert_eq!(class_of(server.invoke().await.outcome), Some(FailureClass::Timeout));
-    assert!(began.elapsed() < SOON);
 }
 
 #[tokio::test]
