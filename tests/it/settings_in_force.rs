@@ -7,6 +7,7 @@
 mod policies;
 mod probes;
 mod routes;
+mod targets;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -41,6 +42,10 @@ const ONE_BY_ONE: &[&str] = &[
     "providers.",
     "server.openai_front.",
     "server.drain_timeout",
+    "targets.*.provider",
+    "targets.*.model",
+    "targets.*.credential",
+    "targets.*.capabilities.",
     "routes.",
     "operations.",
     "timers.",
@@ -160,6 +165,7 @@ fn the_table_names_every_setting_of_the_schema_once_and_every_test_that_sees_one
         include_str!("settings_in_force/policies.rs"),
         include_str!("settings_in_force/probes.rs"),
         include_str!("settings_in_force/routes.rs"),
+        include_str!("settings_in_force/targets.rs"),
         include_str!("certificates_renewed.rs"),
         include_str!("settings_act.rs"),
     ]

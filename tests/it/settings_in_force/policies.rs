@@ -16,6 +16,8 @@ use crate::support::{
     upstream::{Reply, chunk},
 };
 
+type Played = fn() -> Reply;
+
 /// Far beyond what any of these calls takes, and below what the defaults would wait for.
 const SOON: Duration = Duration::from_secs(8);
 
@@ -175,7 +177,7 @@ async fn another_target_is_asked_where_and_when_each_changed_setting_says() {
     let filtered =
         || Reply::refusal(400, &[], &json!({ "error": { "code": "content_filter", "message": "filtered" } }));
     let denied = || Reply::refusal(403, &[], &json!({ "error": { "message": "You have no access to this model." } }));
-    let cases: [(&str, fn() -> Reply); 2] =
+    let cases: [(&str, Played); 2] =
         [("fallback_on_content_filter", filtered), ("fallback_on_permission_denied", denied)];
     for (setting, reply) in cases {
         let mut server = beside_a_spare(json!({}), reply).await;

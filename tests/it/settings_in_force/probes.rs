@@ -102,14 +102,6 @@ async fn the_provider_is_called_as_its_changed_section_says() {
 }
 
 #[tokio::test]
-async fn the_model_is_the_one_of_the_changed_target() {
-    let mut server = Reloaded::start(json!({})).await;
-    server.change(json!({ "targets": { "main": { "model": "m-9" } } })).await;
-    server.invoke().await;
-    assert_eq!(server.upstream.await_request(1).await.body["model"], "m-9");
-}
-
-#[tokio::test]
 async fn calls_without_a_route_go_to_the_changed_default_route() {
     let other = json!({ "other": { "provider": "p", "model": "m-2" } });
     let mut server =
