@@ -242,3 +242,15 @@ async fn the_python_client_of_the_readme_is_the_example_and_runs_after_the_comma
         assert_eq!(ran.code, Some(0), "{line}: {}", ran.err);
     }
 }
+
+#[test]
+fn the_tests_that_hold_the_attacks_exist() {
+    let text = std::fs::read_to_string(root().join("SECURITY.md")).unwrap();
+    let table = text.split("## Attacks").nth(1).unwrap().split("\n## ").next().unwrap();
+    let named: Vec<(&str, &str)> = table.split('`').filter_map(|name| name.split_once("::")).collect();
+    assert!(named.len() > 30, "{named:?}");
+    for (module, test) in named {
+        let file = std::fs::read_to_string(root().join(format!("tests/it/{module}.rs"))).unwrap_or_default();
+        assert!(file.contains(&format!("fn {test}() {{")), "there is no test {module}::{test}");
+    }
+}

@@ -65,8 +65,17 @@ impl Process {
         command_line.args(["-c", &command]).env_clear().kill_on_drop(true).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut child = command_line.spawn().unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
-        let first = tokio::time::timeout(PATIENCE, lines.next_line()).await.unwrap().unwrap().unwrap();
-        let log = Arc::new(Mutex::new(Vec::new()));
+        let mut earlier = Vec::new();
+        let listening: Value = loop {
+            let line = tokio::time::timeout(PATIENCE, lines.next_line()).await.unwrap().unwrap();
+            let line = line.unwrap_or_else(|| panic!("it ended: {earlier:?}"));
+            let line: Value = serde_json::from_str(&line).unwrap_or_else(|_| panic!("{line}"));
+            if line["address"].is_string() {
+                break line;
+            }
+            earlier.push(line);
+        };
+        let log = Arc::new(Mutex::new(earlier));
         let written = Arc::clone(&log);
         #[expect(clippy::disallowed_methods, reason = "it ends when the process does, which closes its log")]
         tokio::spawn(async move {
@@ -74,7 +83,6 @@ impl Process {
                 written.lock().unwrap().push(serde_json::from_str(&line).unwrap_or(Value::String(line)));
             }
         });
-        let listening: Value = serde_json::from_str(&first).unwrap_or_else(|_| panic!("{first}"));
         let address = |name: &str| listening[name].as_str().unwrap().to_owned();
         Self {
             grpc: address("address"),
@@ -86,7 +94,7 @@ impl Process {
         }
     }
 
-    /// The lines of its log after the first, so far.
+    /// The lines of its log but the one that names its addresses, so far.
     pub(crate) fn log(&self) -> Vec<Value> {
         self.log.lock().unwrap().clone()
     }
