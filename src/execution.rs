@@ -144,7 +144,7 @@ pub enum InvocationName {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cancelled {
     /// It was uttered; the end follows.
-    Requested,
+    Accepted,
     /// It had ended before.
     Ended,
     /// There is none.
@@ -261,13 +261,13 @@ impl Executions {
     pub async fn cancel(&self, id: &InvocationId, reason: &str) -> Result<Cancelled, JournalError> {
         if let Some(execution) = self.shared.execution(id) {
             execution.cancel.cancel(reason);
-            return Ok(Cancelled::Requested);
+            return Ok(Cancelled::Accepted);
         }
         match self.shared.journal.request_cancel(id).await? {
             CancelWish::Recorded => {
                 // One that no replica executes is ended here.
                 self.shared.take_over_orphan(id).await?;
-                Ok(Cancelled::Requested)
+                Ok(Cancelled::Accepted)
             }
             CancelWish::Finished => Ok(Cancelled::Ended),
             CancelWish::Unknown => Ok(Cancelled::Unknown),

@@ -39,7 +39,7 @@ pub use self::{
     payload_cipher::PayloadCipher,
     record::{
         BeginResult, CancelWish, Compacted, EVENTS_KEPT, Entry, Finish, Held, LEASE, Limits, NewInvocation, Owner,
-        Page, Record, Renewed, Request, RunState, Stats, Takeover,
+        Page, Record, RecordedRequest, Renewed, RunState, Stats, Takeover,
     },
     sql::SqlJournal,
     thread::{Locked, THREAD_ERRORS_KEPT, Thread, ThreadCommit, ThreadEnd, ThreadKey},

@@ -28,7 +28,8 @@ use crate::{
         invocation::{Invocation, RewindMode},
     },
     journal::{
-        BeginResult, Entry, Fingerprint, Finish, JournalError, NewInvocation, Record, Request, ThreadEnd, ThreadKey,
+        BeginResult, Entry, Fingerprint, Finish, JournalError, NewInvocation, Record, RecordedRequest, ThreadEnd,
+        ThreadKey,
     },
     layers::{StepStream, invocation::InvocationContext},
 };
@@ -355,7 +356,7 @@ impl ExecutionShared {
             thread: invocation.thread.clone(),
             labels: invocation.labels.clone(),
             deadline_at: wall_deadline(invocation.deadline),
-            request: Request { call: Some(invocation.call.clone()), overrides: invocation.overrides.clone() },
+            request: RecordedRequest { call: Some(invocation.call.clone()), overrides: invocation.overrides.clone() },
             owner: self.settings.owner.clone(),
         }
     }

@@ -82,7 +82,7 @@ impl Recovery {
         let state = match asked {
             Cancelled::Unknown => return Err(status::invocation_not_found(id.as_str())),
             Cancelled::Ended => state(record.outcome.as_deref(), &record, &[]),
-            Cancelled::Requested => {
+            Cancelled::Accepted => {
                 let mut follower = self.executions.follow(&record, None).follower;
                 match tokio::time::timeout(END_WITHIN, follower.outcome()).await {
                     Ok(Ok(outcome)) => state(Some(&outcome), &record, &[]),
@@ -91,7 +91,7 @@ impl Recovery {
                 }
             }
         };
-        let cancelled = asked == Cancelled::Requested && state == v1::InvocationState::Cancelled;
+        let cancelled = asked == Cancelled::Accepted && state == v1::InvocationState::Cancelled;
         Ok(v1::CancelInvocationResponse { invocation_id: id.as_str().to_owned(), state: state.into(), cancelled })
     }
 

@@ -60,7 +60,7 @@ pub struct Owner(Arc<str>);
 
 /// What is needed to execute an invocation anew elsewhere.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-pub struct Request {
+pub struct RecordedRequest {
     /// What to ask.
     pub call: Option<Call>,
     /// What the caller wants done otherwise.
@@ -89,7 +89,7 @@ pub struct NewInvocation {
     /// When it ends at the latest.
     pub deadline_at: Timestamp,
     /// What to ask.
-    pub request: Request,
+    pub request: RecordedRequest,
     /// Who executes it.
     pub owner: Owner,
 }
@@ -169,7 +169,7 @@ pub struct Record {
     /// Whether somebody asked to cancel it.
     pub cancel_requested: bool,
     /// What was asked; `None` where payloads are not kept.
-    pub request: Option<Request>,
+    pub request: Option<RecordedRequest>,
     /// Where the answer is found that was being made in the background, if one was; `None` where payloads are not kept.
     pub upstream: Option<UpstreamHandle>,
     /// The end, where there is one and payloads are kept.

@@ -7,7 +7,7 @@ use crate::{domain::ids::InvocationId, policy::rng::SeededRng};
 
 /// One call that will come.
 #[derive(Debug, Clone)]
-pub(super) struct Arrival {
+pub(super) struct ExpectedCall {
     /// When, from the start of the run.
     pub(super) at: Duration,
     /// Which kind of caller.
@@ -39,7 +39,7 @@ const SIGMA: f64 = 0.5;
 pub(super) const FIRST_TOKEN: f64 = 0.3;
 
 /// Draws all calls of a run.
-pub(super) fn draw(scenario: &Scenario, seed: u64) -> Vec<Arrival> {
+pub(super) fn draw(scenario: &Scenario, seed: u64) -> Vec<ExpectedCall> {
     let mut rng = SeededRng::new(seed, &InvocationId::from("arrivals"), 0);
     let mut arrivals = Vec::new();
     let mut at = 0.0;
@@ -53,7 +53,7 @@ pub(super) fn draw(scenario: &Scenario, seed: u64) -> Vec<Arrival> {
         let name = scenario.callers.get(caller).map_or("", |callers| callers.name.as_str());
         let id = InvocationId::from(format!("{name}-{}", arrivals.len()));
         let service = of_attempt(seed, &id, 1).service;
-        arrivals.push(Arrival { at: when, caller, id, service });
+        arrivals.push(ExpectedCall { at: when, caller, id, service });
     }
 }
 

@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use super::{
     Measures,
-    arrivals::{self, Arrival},
+    arrivals::{self, ExpectedCall},
     spec::{Does, Scenario, UpstreamFault},
 };
 
 /// Computes the ideal.
-pub(super) fn ideal(scenario: &Scenario, seed: u64, plan: &[Arrival]) -> Measures {
+pub(super) fn ideal(scenario: &Scenario, seed: u64, plan: &[ExpectedCall]) -> Measures {
     let mut best = Best { scenario, limit_free_at: vec![0.0; scenario.upstreams.len()], answered: 0.0, sent: 0.0 };
     let mut calls = 0.0;
     for arrival in plan {
@@ -53,7 +53,7 @@ struct Promise {
 
 impl Best<'_> {
     /// The best that can be promised to a call: probability of an answer, and attempts.
-    fn call(&mut self, arrival: &Arrival, seed: u64) -> (f64, f64) {
+    fn call(&mut self, arrival: &ExpectedCall, seed: u64) -> (f64, f64) {
         let scenario = self.scenario;
         let Some(callers) = scenario.callers.get(arrival.caller) else { return (0.0, 0.0) };
         let at = arrival.at.as_secs_f64() - scenario.warm.as_secs_f64();

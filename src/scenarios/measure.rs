@@ -5,8 +5,8 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use super::{
-    arrivals::Arrival,
-    run::{CallResult, Run},
+    arrivals::ExpectedCall,
+    run::{CallResult, ScenarioRun},
     spec::Scenario,
     upstream::{OUTPUT_TOKENS, Sent},
 };
@@ -44,7 +44,7 @@ const HELD_BACK: Duration = Duration::from_secs(1);
 const SETTLED: Duration = Duration::from_millis(250);
 
 /// Measures a run.
-pub(super) fn measure(scenario: &Scenario, arrivals: &[Arrival], run: &Run) -> Measures {
+pub(super) fn measure(scenario: &Scenario, arrivals: &[ExpectedCall], run: &ScenarioRun) -> Measures {
     let mut measures = Measures::default();
     let seen = AttemptsSeen::new(scenario, arrivals, run);
     seen.answers(&mut measures, None);
@@ -62,14 +62,14 @@ pub(super) fn measure(scenario: &Scenario, arrivals: &[Arrival], run: &Run) -> M
 
 struct AttemptsSeen<'a> {
     scenario: &'a Scenario,
-    arrivals: &'a [Arrival],
-    run: &'a Run,
+    arrivals: &'a [ExpectedCall],
+    run: &'a ScenarioRun,
     /// What was sent for each call.
     by_call: Vec<Vec<&'a Sent>>,
 }
 
 impl<'a> AttemptsSeen<'a> {
-    fn new(scenario: &'a Scenario, arrivals: &'a [Arrival], run: &'a Run) -> Self {
+    fn new(scenario: &'a Scenario, arrivals: &'a [ExpectedCall], run: &'a ScenarioRun) -> Self {
         let mut by_call = vec![Vec::new(); arrivals.len()];
         for sent in &run.sent {
             if let Some(of_call) = by_call.get_mut(sent.call) {
@@ -92,7 +92,7 @@ impl<'a> AttemptsSeen<'a> {
     }
 
     /// The calls that count, with their arrival.
-    fn judged(&self, caller: Option<usize>) -> impl Iterator<Item = (&'a Arrival, &'a CallResult)> + '_ {
+    fn judged(&self, caller: Option<usize>) -> impl Iterator<Item = (&'a ExpectedCall, &'a CallResult)> + '_ {
         self.run.fates.iter().filter_map(move |fate| {
             let arrival = self.arrivals.get(fate.call)?;
             let counts = self.is_judged(arrival.at) && caller.is_none_or(|caller| arrival.caller == caller);

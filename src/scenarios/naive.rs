@@ -8,7 +8,7 @@ use futures_util::StreamExt as _;
 use tokio::time::{Instant, sleep, timeout_at};
 use tower::ServiceExt as _;
 
-use super::{arrivals::Arrival, run::CallResult, run::ask, spec::Scenario, upstream::World};
+use super::{arrivals::ExpectedCall, run::CallResult, run::ask, spec::Scenario, upstream::World};
 use crate::{
     domain::{
         adaptation::DialectOverrides, completion::Delta, ids::InvocationId, invocation::TraceContext,
@@ -38,7 +38,7 @@ impl Naive {
         Self { scenario, seed, world, targets, ask: Arc::new(ask()) }
     }
 
-    pub(super) async fn call(&self, arrival: Arrival, number: usize, began: Instant) -> CallResult {
+    pub(super) async fn call(&self, arrival: ExpectedCall, number: usize, began: Instant) -> CallResult {
         let callers = self.scenario.callers.get(arrival.caller);
         let route = callers.map(|callers| self.scenario.route(callers)).unwrap_or_default();
         let now = Instant::now();

@@ -12,7 +12,7 @@ use tower::ServiceExt as _;
 
 use super::{
     ScenarioError,
-    arrivals::Arrival,
+    arrivals::ExpectedCall,
     naive::Naive,
     spec::Scenario,
     upstream::{self, Sent, World},
@@ -69,7 +69,7 @@ pub(super) struct StateChange {
 
 /// Everything that a run left behind.
 #[derive(Debug, Default)]
-pub(super) struct Run {
+pub(super) struct ScenarioRun {
     pub(super) fates: Vec<CallResult>,
     pub(super) sent: Vec<Sent>,
     pub(super) circuits: Vec<StateChange>,
@@ -85,7 +85,7 @@ pub(super) struct Run {
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// Runs the real stack.
-pub(super) fn ours(scenario: &Scenario, seed: u64, arrivals: &[Arrival]) -> Result<Run, ScenarioError> {
+pub(super) fn ours(scenario: &Scenario, seed: u64, arrivals: &[ExpectedCall]) -> Result<ScenarioRun, ScenarioError> {
     virtually(async {
         let scenario = Arc::new(scenario.clone());
         let began = Instant::now();
@@ -106,7 +106,7 @@ pub(super) fn ours(scenario: &Scenario, seed: u64, arrivals: &[Arrival]) -> Resu
             crowd.targets.all().iter().map(|state| state.circuit().snapshot(Instant::now()).stale_reports).sum();
         listening.shutdown().await;
         let heard = std::mem::take(&mut *heard.lock().unwrap_or_else(std::sync::PoisonError::into_inner));
-        Run {
+        ScenarioRun {
             fates,
             sent: world.sent(),
             circuits: heard.circuits,
@@ -118,7 +118,7 @@ pub(super) fn ours(scenario: &Scenario, seed: u64, arrivals: &[Arrival]) -> Resu
 }
 
 /// Runs the naive client.
-pub(super) fn naive(scenario: &Scenario, seed: u64, arrivals: &[Arrival]) -> Result<Run, ScenarioError> {
+pub(super) fn naive(scenario: &Scenario, seed: u64, arrivals: &[ExpectedCall]) -> Result<ScenarioRun, ScenarioError> {
     virtually(async {
         let scenario = Arc::new(scenario.clone());
         let began = Instant::now();
@@ -128,7 +128,7 @@ pub(super) fn naive(scenario: &Scenario, seed: u64, arrivals: &[Arrival]) -> Res
             let naive = Arc::clone(&naive);
             async move { naive.call(arrival, number, began).await }
         });
-        Run { fates: fates.await, sent: world.sent(), ..Run::default() }
+        ScenarioRun { fates: fates.await, sent: world.sent(), ..ScenarioRun::default() }
     })
 }
 
@@ -139,7 +139,11 @@ fn virtually<T>(future: impl Future<Output = T>) -> Result<T, ScenarioError> {
 }
 
 /// Lets every call come at its time, and waits for the last.
-async fn attend<F>(arrivals: &[Arrival], began: Instant, make: impl Fn(Arrival, usize) -> F) -> Vec<CallResult>
+async fn attend<F>(
+    arrivals: &[ExpectedCall],
+    began: Instant,
+    make: impl Fn(ExpectedCall, usize) -> F,
+) -> Vec<CallResult>
 where
     F: Future<Output = CallResult> + Send + 'static,
 {
@@ -273,7 +277,7 @@ impl LoadGenerator {
         self.targets.update(&specs, &self.shared);
     }
 
-    async fn call(&self, arrival: Arrival, number: usize, began: Instant) -> CallResult {
+    async fn call(&self, arrival: ExpectedCall, number: usize, began: Instant) -> CallResult {
         let (Some(callers), Some(plan)) = (self.scenario.callers.get(arrival.caller), self.plans.get(arrival.caller))
         else {
             return CallResult::gone(number, began);

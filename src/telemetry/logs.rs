@@ -47,7 +47,7 @@ pub enum LineFormat {
 /// Writing happens off the runtime's workers: a reader of the lines that stands still costs lines, never a call.
 #[must_use]
 pub fn start_logs(bus: &EventBus, format: LineFormat, level: Severity, to: Box<dyn Write + Send>) -> ReaderTask {
-    ReaderTask::start(bus.live(), Lines { format, level, to: Some(to) })
+    ReaderTask::start(bus.live(), LogLines { format, level, to: Some(to) })
 }
 
 /// Sends what libraries log to standard error; `filter` is a level or a list of `crate=level`.
@@ -68,7 +68,7 @@ pub fn init_process_logs(format: LineFormat, filter: &str) -> Result<(), Telemet
 }
 
 /// Writes lines.
-struct Lines {
+struct LogLines {
     format: LineFormat,
     level: Severity,
     /// Away while a batch is being written.
@@ -77,7 +77,7 @@ struct Lines {
 
 /// A line as JSON; the order of fields is the order in which people read.
 #[derive(Debug, Serialize)]
-struct Line<'a> {
+struct LogLine<'a> {
     time: String,
     severity: Severity,
     event: &'static str,
@@ -108,7 +108,7 @@ struct Line<'a> {
     detail: &'a EventBody,
 }
 
-impl Consume for Lines {
+impl Consume for LogLines {
     async fn consume(&mut self, batch: Vec<BusItem>) {
         let mut text = String::new();
         for reading in &batch {
@@ -133,14 +133,14 @@ impl Consume for Lines {
     }
 }
 
-// === impl Lines ===
+// === impl LogLines ===
 
-impl Lines {
+impl LogLines {
     fn tell(&self, event: &Event, text: &mut String) {
         match self.format {
             LineFormat::Json => {
                 let scope = event.scope.as_deref();
-                let line = Line {
+                let line = LogLine {
                     time: event.at.to_string(),
                     severity: event.body.severity(),
                     event: event.body.kind(),

@@ -231,3 +231,55 @@ fn nothing_is_public_but_the_command_line_and_what_tests_use() {
     }
     assert!(unused.is_empty(), "src/internals.rs exports what no test uses: {unused:?}");
 }
+
+/// Names that a stranger had to look up, and that are not to come back; `docs/glossary.md` has the words in use.
+const RETIRED: &str = "Asked Requested Incoming Scope Try WireCall Progress Fold Delivery Outlet Tail Glance Whole ear Told \
+    Course stand real Next Breaks in_vain Tether let_go Notebook Backlog Share Line Lines Spot Head Standing tenure adopt \
+    Left left_of sit Seat lose is_lost Landed Flight Away Seam Channel Presence still_serving Door Shown Caller Place \
+    Welcome Spoken Second Joint asking_for_the_rest Watched Dice throw Throws Ledger Fate Tally Counts Moves Moved By climb \
+    Probes Ramp stay Remedies Pace Possibility PushBack WORDS_TO_ONE Vehicle Placed Dialog Flaw Facts Wording reword \
+    LeaveOut unsigned Vault sealed_by Spent most least few AGAIN_AFTER TELL_AFTER COME_BACK_IN law Stand Crowd";
+
+/// What a line defines: its keyword and its name.
+fn defined(line: &str) -> Option<(&str, &str)> {
+    let mut words = line.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|word| !word.is_empty());
+    let keyword = words.find(|word| !matches!(*word, "pub" | "crate" | "super" | "in" | "async" | "unsafe"))?;
+    let name = words.find(|word| !(keyword == "const" && *word == "fn"))?;
+    ["struct", "enum", "trait", "type", "fn", "const", "static", "mod"].contains(&keyword).then_some((keyword, name))
+}
+
+#[test]
+fn no_retired_name_comes_back() {
+    let retired: Vec<&str> = RETIRED.split_whitespace().collect();
+    let mut faults = Vec::new();
+    for path in sources("src") {
+        let text = fs::read_to_string(&path).unwrap();
+        for (number, line) in code_lines(&text) {
+            if let Some((_, name)) = defined(line).filter(|(_, name)| retired.contains(name)) {
+                faults.push(format!("{}:{number} defines `{name}`", path.display()));
+            }
+        }
+    }
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
+#[test]
+fn no_two_types_have_one_name() {
+    let mut homes: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for path in sources("src") {
+        let module = module_path(&path);
+        if module.ends_with("/tests") || module.contains("/tests/") {
+            continue;
+        }
+        let text = fs::read_to_string(&path).unwrap();
+        for (_, line) in code_lines(&text).filter(|(_, line)| !line.starts_with(' ')) {
+            if let Some((keyword, name)) = defined(line)
+                && ["struct", "enum", "trait", "type"].contains(&keyword)
+            {
+                homes.entry(name.to_owned()).or_default().push(module.clone());
+            }
+        }
+    }
+    homes.retain(|_, homes| homes.len() > 1);
+    assert!(homes.is_empty(), "{homes:#?}");
+}

@@ -27,7 +27,7 @@ use relight::internals::{
         upstream::UpstreamHandle,
     },
     journal::{
-        BeginResult, Entry, Fingerprint, Finish, Journal, Limits, MemoryJournal, NewInvocation, Owner, Request,
+        BeginResult, Entry, Fingerprint, Finish, Journal, Limits, MemoryJournal, NewInvocation, Owner, RecordedRequest,
         ThreadEnd, ThreadKey, postgres, sqlite,
     },
 };
@@ -157,7 +157,7 @@ fn invocation(name: &str) -> NewInvocation {
         thread: None,
         labels: BTreeMap::from([("team".to_owned(), "blue".to_owned())]),
         deadline_at: at(60),
-        request: Request { call: Some(Call::Model(call)), ..Request::default() },
+        request: RecordedRequest { call: Some(Call::Model(call)), ..RecordedRequest::default() },
         owner: owner("one"),
     }
 }

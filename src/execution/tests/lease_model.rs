@@ -12,7 +12,9 @@ use tokio::time::Instant;
 use super::super::steadiness::Steadiness;
 use crate::{
     domain::{invocation::Call, message::ModelCall},
-    journal::{BeginResult, Fingerprint, Held, Journal, LEASE, MemoryJournal, NewInvocation, Owner, Request, Takeover},
+    journal::{
+        BeginResult, Fingerprint, Held, Journal, LEASE, MemoryJournal, NewInvocation, Owner, RecordedRequest, Takeover,
+    },
 };
 
 /// Replicas, each with one invocation of its own at the beginning.
@@ -86,7 +88,10 @@ impl World {
                 thread: None,
                 labels: BTreeMap::new(),
                 deadline_at: world.wall(),
-                request: Request { call: Some(Call::Model(ModelCall::default())), ..Request::default() },
+                request: RecordedRequest {
+                    call: Some(Call::Model(ModelCall::default())),
+                    ..RecordedRequest::default()
+                },
                 owner: replica.owner.clone(),
             };
             let begun = now_or_never(world.journal.begin(new, world.wall())).unwrap();

@@ -112,7 +112,7 @@ async fn who_holds_more_than_was_recorded_is_told_the_end_by_its_number() {
     here.crash().await;
     let record = there.find(&tenant(), &InvocationName::Id(id.clone())).await.unwrap().unwrap();
     assert!(record.last_seq < client.cursor.unwrap().1, "it was told more than was recorded");
-    assert_eq!(there.cancel(&id, "enough").await.unwrap(), Cancelled::Requested);
+    assert_eq!(there.cancel(&id, "enough").await.unwrap(), Cancelled::Accepted);
     client.finish(&there, &id).await;
     assert_eq!(client.outcome.unwrap().result.unwrap_err().class, FailureClass::Cancelled);
 }
@@ -158,7 +158,7 @@ async fn an_invocation_is_cancelled_from_another_replica() {
     let mut keeping = tokio::task::JoinSet::new();
     keeping.spawn(here.clone().keep());
     let mut started = Ask { mode: Some(RewindMode::Atomic), ..Ask::new("Hello") }.start(&here).await.unwrap();
-    assert_eq!(there.cancel(&started.id, "enough").await.unwrap(), Cancelled::Requested);
+    assert_eq!(there.cancel(&started.id, "enough").await.unwrap(), Cancelled::Accepted);
     let outcome = started.follower.outcome().await.unwrap();
     assert_eq!(outcome.result.unwrap_err().class, FailureClass::Cancelled);
     assert_eq!(there.cancel(&started.id, "enough").await.unwrap(), Cancelled::Ended);

@@ -43,7 +43,7 @@ pub(super) struct QueuedOutcome {
 
 /// Failures in a row among attempts that are not all handed on yet.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Run {
+pub(super) struct FailureRun {
     /// How many.
     pub(super) failures: u32,
     /// How many of them were slow.
@@ -124,9 +124,11 @@ impl AdmissionQueue {
     }
 
     /// The run of failures around an attempt that no pending attempt can interrupt: certain, whatever the others become.
-    pub(super) fn run_around(&self, seq: u64) -> Run {
-        let Some(index) = self.index(seq).filter(|index| *index < self.entries.len()) else { return Run::default() };
-        let mut run = Run::default();
+    pub(super) fn run_around(&self, seq: u64) -> FailureRun {
+        let Some(index) = self.index(seq).filter(|index| *index < self.entries.len()) else {
+            return FailureRun::default();
+        };
+        let mut run = FailureRun::default();
         for entry in self.entries.range(..=index).rev().take(LOOK_AROUND) {
             if !run.takes(entry.fate) {
                 break;
@@ -182,9 +184,9 @@ impl AdmissionQueue {
     }
 }
 
-// === impl Run ===
+// === impl FailureRun ===
 
-impl Run {
+impl FailureRun {
     /// Whether the run goes on over such an attempt.
     fn takes(&mut self, fate: AttemptOutcome) -> bool {
         match fate {

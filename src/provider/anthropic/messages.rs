@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// A conversation in the dialect's words.
-pub(super) struct Conversation {
+pub(super) struct AnthropicConversation {
     /// Standing instructions.
     pub(super) system: Vec<Value>,
     /// The turns.
@@ -21,7 +21,7 @@ pub(super) struct Conversation {
 }
 
 /// Translates; `takes_system` says whether the model takes a system message within the conversation.
-pub(super) fn translate(messages: &[Message], takes_system: bool) -> Conversation {
+pub(super) fn translate(messages: &[Message], takes_system: bool) -> AnthropicConversation {
     let (front, rest) = standing(messages);
     let mut turns = Turns::default();
     for (place, message) in rest.iter().enumerate() {
@@ -40,7 +40,7 @@ pub(super) fn translate(messages: &[Message], takes_system: bool) -> Conversatio
             }
         }
     }
-    Conversation {
+    AnthropicConversation {
         system: front.into_iter().map(text).collect(),
         messages: turns.into_turns().into_iter().map(written).collect(),
     }

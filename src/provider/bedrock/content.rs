@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// A conversation in the dialect's words.
-pub(super) struct Conversation {
+pub(super) struct BedrockConversation {
     /// Standing instructions.
     pub(super) system: Vec<Value>,
     /// The turns.
@@ -24,7 +24,7 @@ pub(super) struct Conversation {
 ///
 /// # Errors
 /// When media is given by an address that the API cannot fetch.
-pub(super) fn translate(messages: &[Message], mixes: bool) -> Result<Conversation, String> {
+pub(super) fn translate(messages: &[Message], mixes: bool) -> Result<BedrockConversation, String> {
     let (front, rest) = standing(messages);
     let mut turns = Turns::default();
     for message in rest {
@@ -39,7 +39,7 @@ pub(super) fn translate(messages: &[Message], mixes: bool) -> Result<Conversatio
             }
         }
     }
-    Ok(Conversation {
+    Ok(BedrockConversation {
         system: front.into_iter().map(text).collect(),
         messages: turns.into_turns().into_iter().map(|turn| written(turn, mixes)).collect(),
     })

@@ -21,7 +21,7 @@ pub(super) const MINTED: &str = "gemini_";
 const FOREIGN_SIGNATURE: &str = "skip_thought_signature_validator";
 
 /// A conversation in the dialect's words.
-pub(super) struct Conversation {
+pub(super) struct GeminiConversation {
     /// Standing instructions, as parts.
     pub(super) system: Vec<Value>,
     /// The turns.
@@ -32,7 +32,7 @@ pub(super) struct Conversation {
 struct Calls<'a>(HashMap<&'a str, (usize, &'a str)>);
 
 /// Translates; `signs` says whether the model demands signatures with calls.
-pub(super) fn translate(messages: &[Message], signs: bool) -> Conversation {
+pub(super) fn translate(messages: &[Message], signs: bool) -> GeminiConversation {
     let (front, rest) = standing(messages);
     let calls = Calls::of(rest);
     // Signatures are demanded since the user last said something.
@@ -55,7 +55,7 @@ pub(super) fn translate(messages: &[Message], signs: bool) -> Conversation {
             }
         }
     }
-    Conversation { system: front.into_iter().map(text).collect(), contents: contents(turns, &calls) }
+    GeminiConversation { system: front.into_iter().map(text).collect(), contents: contents(turns, &calls) }
 }
 
 fn contents(turns: Turns, calls: &Calls<'_>) -> Vec<Value> {

@@ -12,7 +12,10 @@ const THREADS: u64 = 30 * 24 * 3600;
 
 fn large(name: &str, bytes: usize) -> NewInvocation {
     let call = ModelCall { messages: vec![said(Role::User, &"p".repeat(bytes))], ..ModelCall::default() };
-    NewInvocation { request: Request { call: Some(Call::Model(call)), ..Request::default() }, ..invocation(name) }
+    NewInvocation {
+        request: RecordedRequest { call: Some(Call::Model(call)), ..RecordedRequest::default() },
+        ..invocation(name)
+    }
 }
 
 async fn committed(journal: &Arc<dyn Journal>, name: &str, bytes: usize, when: u64) {
