@@ -254,3 +254,24 @@ fn the_tests_that_hold_the_attacks_exist() {
         assert!(file.contains(&format!("fn {test}() {{")), "there is no test {module}::{test}");
     }
 }
+
+#[test]
+fn every_hop_of_the_life_of_an_invocation_is_where_the_page_says() {
+    let page = std::fs::read_to_string(root().join("docs/life-of-an-invocation.md")).unwrap();
+    let mut hops = 0;
+    for row in page.lines().filter(|line| line.starts_with("| ")) {
+        let cells: Vec<&str> = row.split(" | ").map(|cell| cell.trim_matches(['|', ' ', '`'])).collect();
+        let [_, _, file, function] = cells[..] else { continue };
+        if file == "File" {
+            continue;
+        }
+        let code = std::fs::read_to_string(root().join("src").join(file)).unwrap_or_else(|_| panic!("no src/{file}"));
+        let is_there = ["(", "<"].iter().any(|end| code.contains(&format!("fn {function}{end}")));
+        assert!(is_there, "src/{file} has no function {function}: {row}");
+        hops += 1;
+    }
+    assert!(hops > 30, "{hops} hops");
+    for shape in ["InvocationRequest", "InvocationContext", "Attempt", "ProviderRequest"] {
+        assert!(page.contains(&format!("| `{shape}` |")), "{shape} is not among the shapes");
+    }
+}
