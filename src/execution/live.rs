@@ -86,7 +86,7 @@ impl Execution {
         }
     }
 
-    /// Marks it as executed here no longer and wakes its followers. Only [`ExecutionShared::fence`](super::Shared::fence) calls
+    /// Marks it as executed here no longer and wakes its followers. Only [`ExecutionShared::fence`](super::ExecutionShared::fence) calls
     /// this, after it took the execution off the list: a follower that wakes up must not find it there again.
     pub(super) fn mark_fenced(&self) {
         // First, because what is below is dropped next.
