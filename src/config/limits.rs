@@ -16,7 +16,13 @@ use crate::domain::units;
 pub struct LimitsConfig {
     /// Most open connections on each of the ports (1 to 1000000); further ones are closed at once.
     pub connections: usize,
-    /// Most bytes of requests that are being read or handled, over all callers (1MiB to 1TiB).
+    /// Most requests that are being read, handled or answered at once, over all callers (1 to 1000000). One counts until the
+    /// client has taken the end of its response, streams and watchers too.
+    pub requests: usize,
+    /// The same for one tenant (1 to 1000000).
+    pub requests_per_tenant: usize,
+    /// Most bytes of requests that are being read, handled or answered, over all callers (1MiB to 1TiB). A request counts
+    /// with its body, 100 bytes for each entry in it, its head and 8 KiB.
     #[serde(with = "units::bytes")]
     #[schemars(with = "String")]
     pub bytes_in_flight: u64,
@@ -70,6 +76,8 @@ impl Default for LimitsConfig {
     fn default() -> Self {
         Self {
             connections: 4096,
+            requests: 16384,
+            requests_per_tenant: 8192,
             bytes_in_flight: 256 << 20,
             bytes_in_flight_per_tenant: 128 << 20,
             bytes_in_flight_per_connection: 64 << 20,

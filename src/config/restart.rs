@@ -17,6 +17,8 @@ pub const READ_AT_START: &[&str] = &[
     "server.limits.bytes_in_flight_per_tenant",
     "server.limits.connections",
     "server.limits.entries",
+    "server.limits.requests",
+    "server.limits.requests_per_tenant",
     "server.listen",
     "server.max_concurrent_streams",
     "server.max_connection_age",

@@ -252,7 +252,7 @@ impl EarlyRefusal {
     /// A limit that is shared was reached.
     #[must_use]
     pub fn no_room(limit: &str) -> Self {
-        let message = format!("too many bytes of requests at once: {limit} is reached");
+        let message = format!("too many requests at once: {limit} is reached");
         let refused = Refused::new(StatusCode::TOO_MANY_REQUESTS, "rate_limit_error", "shed", message);
         Self(Refused { retry_after_ms: Some(NO_ROOM_RETRY_MS), should_retry: true, ..refused })
     }

@@ -23,15 +23,16 @@ pub enum Entries {
     Undecodable,
 }
 
-/// Checks that an encoded request of the method at `path` (`/relight.v1.RecoveryService/…`) has at most `max` fields,
-/// nested ones included. Methods that do not exist are left to the router.
+/// How many fields an encoded request of the method at `path` (`/relight.v1.RecoveryService/…`) has, nested ones included.
+/// Methods that do not exist are left to the router.
 ///
 /// # Errors
-/// When it has more, or cannot be decoded.
-pub fn check(path: &str, message: &[u8], max: usize) -> Result<(), Entries> {
-    let Some(descriptor) = inputs().get(path) else { return Ok(()) };
+/// When it has more than `max`, or cannot be decoded.
+pub fn count(path: &str, message: &[u8], max: usize) -> Result<usize, Entries> {
+    let Some(descriptor) = inputs().get(path) else { return Ok(0) };
     let mut left = max;
-    count(descriptor, message, MAX_DEPTH, &mut left)
+    subtract(descriptor, message, MAX_DEPTH, &mut left)?;
+    Ok(max - left)
 }
 
 /// The request's message by the path of its method.
@@ -49,7 +50,8 @@ fn inputs() -> &'static HashMap<String, MessageDescriptor> {
     })
 }
 
-fn count(descriptor: &MessageDescriptor, mut bytes: &[u8], depth: usize, left: &mut usize) -> Result<(), Entries> {
+/// Takes the fields of a message off what is left.
+fn subtract(descriptor: &MessageDescriptor, mut bytes: &[u8], depth: usize, left: &mut usize) -> Result<(), Entries> {
     if depth == 0 {
         return Err(Entries::Undecodable);
     }
@@ -65,7 +67,7 @@ fn count(descriptor: &MessageDescriptor, mut bytes: &[u8], depth: usize, left: &
         let (value, rest) = bytes.split_at_checked(length).ok_or(Entries::Undecodable)?;
         bytes = rest;
         match descriptor.get_field(number).map(|field| field.kind()) {
-            Some(Kind::Message(inner)) => count(&inner, value, depth - 1, left)?,
+            Some(Kind::Message(inner)) => subtract(&inner, value, depth - 1, left)?,
             Some(Kind::String) if std::str::from_utf8(value).is_err() => return Err(Entries::Undecodable),
             Some(Kind::String | Kind::Bytes) | None => {}
             // Numbers may come packed, some to a byte.
@@ -92,15 +94,15 @@ mod tests {
 
     #[test]
     fn empty_entries_count_like_any_others() {
-        assert_eq!(check(INVOKE, &of(98), 100), Ok(()));
-        assert_eq!(check(INVOKE, &of(99), 100), Err(Entries::TooMany));
-        assert_eq!(check("/relight.v1.RecoveryService/Nothing", &of(99), 1), Ok(()), "the router refuses it");
+        assert_eq!(count(INVOKE, &of(98), 100), Ok(100));
+        assert_eq!(count(INVOKE, &of(99), 100), Err(Entries::TooMany));
+        assert_eq!(count("/relight.v1.RecoveryService/Nothing", &of(99), 1), Ok(0), "the router refuses it");
     }
 
     #[test]
     fn what_is_no_message_is_undecodable() {
         for bytes in [&[0x0a, 0xff][..], &[0x0a, 0x05, 1], &[0xff; 12], &[0x0a, 2, 0x0a, 9]] {
-            assert_eq!(check(INVOKE, bytes, 100), Err(Entries::Undecodable), "{bytes:?}");
+            assert_eq!(count(INVOKE, bytes, 100), Err(Entries::Undecodable), "{bytes:?}");
         }
     }
 }

@@ -134,7 +134,7 @@ pub fn too_large(limit: &str, max: u64) -> Status {
 /// `RESOURCE_EXHAUSTED`: requests hold as many bytes as they may. `limit` is the setting that says so.
 #[must_use]
 pub fn no_room(limit: &str) -> Status {
-    let message = format!("too many bytes of requests at once: {limit} is reached");
+    let message = format!("too many requests at once: {limit} is reached");
     let facts = vec![("limit", limit.to_owned())];
     build(Code::ResourceExhausted, "SHED", message, facts, ErrorDetails::new(), Again::After(NO_ROOM_RETRY))
 }

@@ -4,17 +4,15 @@
 use std::{
     collections::HashMap,
     pin::Pin,
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicU64, Ordering},
-    },
-    task::{Context, Poll},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::Ordering},
+    task::{Context, Poll, ready},
     time::Duration,
 };
 
 use arc_swap::ArcSwap;
 use axum::{
     body::{Body, Bytes, HttpBody},
+    http::request::Parts,
     response::Response,
 };
 use http_body_util::BodyExt as _;
@@ -33,6 +31,15 @@ use crate::{
 pub(super) mod grpc;
 pub(super) mod http;
 
+/// Bytes that a request is counted with beside its head and its body: its task, its buffers.
+const REQUEST_BYTES: u64 = 8 << 10;
+
+/// Bytes that a field of a head is counted with beside its name and value, as HTTP/2 does.
+const FIELD_BYTES: usize = 32;
+
+/// Bytes that an entry of a body is counted with beside what it takes on the wire.
+const ENTRY_BYTES: u64 = 100;
+
 /// What is in force for requests that come in; cheap to clone.
 #[derive(Clone)]
 pub(super) struct Intake {
@@ -41,20 +48,32 @@ pub(super) struct Intake {
     max_body_bytes: u64,
     body_timeout: Duration,
     cors: Arc<CorsConfig>,
-    held: Arc<HeldBytes>,
+    held: Arc<IntakeUse>,
 }
 
-/// The bytes that requests hold.
+/// What requests hold.
 #[derive(Debug, Default)]
-struct HeldBytes {
-    in_all: AtomicU64,
-    by_tenant: Mutex<HashMap<TenantId, u64>>,
+struct IntakeUse {
+    state: Mutex<IntakeState>,
 }
 
-/// Bytes that one request holds until this is dropped.
+#[derive(Debug, Default)]
+struct IntakeState {
+    in_all: InUse,
+    by_tenant: HashMap<TenantId, InUse>,
+}
+
+/// Requests, and the bytes that they are counted with.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+struct InUse {
+    requests: usize,
+    bytes: u64,
+}
+
+/// The place of one request, and its bytes, until this is dropped.
 #[derive(Debug)]
-pub(super) struct ByteReservation {
-    held: Arc<HeldBytes>,
+pub(super) struct IntakePermit {
+    held: Arc<IntakeUse>,
     tenant: TenantId,
     connection: Option<Arc<Activity>>,
     bytes: u64,
@@ -87,24 +106,34 @@ impl Intake {
         }
     }
 
-    fn reserve(&self, tenant: &TenantId, connection: Option<&Arc<Activity>>) -> ByteReservation {
-        let (held, tenant) = (Arc::clone(&self.held), tenant.clone());
-        ByteReservation { held, tenant, connection: connection.cloned(), bytes: 0 }
+    /// InUse for a request without its body.
+    fn reserve(
+        &self,
+        tenant: &TenantId,
+        connection: Option<&Arc<Activity>>,
+        head: &Parts,
+    ) -> Result<IntakePermit, BodyFault> {
+        let mut reservation = IntakePermit::new(&self.held, tenant, connection, &self.limits)?;
+        let fields = head.headers.iter().map(|(name, value)| name.as_str().len() + value.len() + FIELD_BYTES);
+        let bytes = fields.sum::<usize>() + head.uri.path().len() + head.uri.query().map_or(0, str::len);
+        reservation.grow(REQUEST_BYTES + bytes as u64, &self.limits)?;
+        Ok(reservation)
     }
 
     /// Reads a body to its end, as far as there is room for it.
-    async fn read(&self, body: Body, max: u64, reservation: &mut ByteReservation) -> Result<Bytes, BodyFault> {
+    async fn read(&self, body: Body, max: u64, reservation: &mut IntakePermit) -> Result<Bytes, BodyFault> {
         if body.size_hint().lower() > max {
             return Err(BodyFault::TooLong);
         }
         let (mut body, end) = (body, Instant::now() + self.body_timeout);
+        let most = reservation.bytes.saturating_add(max);
         let mut whole = Vec::new();
         loop {
             let frame = timeout_at(end, body.frame()).await.map_err(|_| BodyFault::Late)?;
             let Some(frame) = frame else { return Ok(Bytes::from(whole)) };
             let Ok(data) = frame.map_err(|_| BodyFault::Broken)?.into_data() else { continue };
             reservation.grow(data.len() as u64, &self.limits)?;
-            if reservation.bytes > max {
+            if reservation.bytes > most {
                 return Err(BodyFault::TooLong);
             }
             whole.extend_from_slice(&data);
@@ -112,63 +141,116 @@ impl Intake {
     }
 }
 
-// === impl ByteReservation ===
+// === impl IntakePermit ===
 
-impl ByteReservation {
+impl IntakePermit {
+    /// The place of a request that has no bytes yet.
+    fn new(
+        held: &Arc<IntakeUse>,
+        tenant: &TenantId,
+        connection: Option<&Arc<Activity>>,
+        limits: &LimitsConfig,
+    ) -> Result<Self, BodyFault> {
+        let mut state = held.state();
+        if state.in_all.requests >= limits.requests {
+            return Err(BodyFault::NoRoom("server.limits.requests"));
+        }
+        let of_tenant = state.by_tenant.entry(tenant.clone()).or_default();
+        if of_tenant.requests >= limits.requests_per_tenant {
+            return Err(BodyFault::NoRoom("server.limits.requests_per_tenant"));
+        }
+        of_tenant.requests += 1;
+        state.in_all.requests += 1;
+        drop(state);
+        Ok(Self { held: Arc::clone(held), tenant: tenant.clone(), connection: connection.cloned(), bytes: 0 })
+    }
+
+    /// Makes room for what the entries of a body take beside its bytes.
+    fn grow_by_entries(&mut self, entries: usize, limits: &LimitsConfig) -> Result<(), BodyFault> {
+        self.grow(entries as u64 * ENTRY_BYTES, limits)
+    }
+
     fn grow(&mut self, bytes: u64, limits: &LimitsConfig) -> Result<(), BodyFault> {
-        let mut by_tenant = self.held.by_tenant.lock().unwrap_or_else(PoisonError::into_inner);
-        let of_tenant = by_tenant.get(&self.tenant).copied().unwrap_or_default();
+        let mut state = self.held.state();
+        let of_tenant = state.by_tenant.get(&self.tenant).copied().unwrap_or_default();
         let of_connection = self.connection.as_ref().map(|activity| activity.bytes.load(Ordering::Relaxed));
-        if self.held.in_all.load(Ordering::Relaxed) + bytes > limits.bytes_in_flight {
+        if state.in_all.bytes + bytes > limits.bytes_in_flight {
             return Err(BodyFault::NoRoom("server.limits.bytes_in_flight"));
         }
-        if of_tenant + bytes > limits.bytes_in_flight_per_tenant {
+        if of_tenant.bytes + bytes > limits.bytes_in_flight_per_tenant {
             return Err(BodyFault::NoRoom("server.limits.bytes_in_flight_per_tenant"));
         }
         if of_connection.unwrap_or_default() + bytes > limits.bytes_in_flight_per_connection {
             return Err(BodyFault::NoRoom("server.limits.bytes_in_flight_per_connection"));
         }
-        // The lock orders all changes; the numbers are atomic so that they can be shared.
-        self.held.in_all.fetch_add(bytes, Ordering::Relaxed);
-        by_tenant.insert(self.tenant.clone(), of_tenant + bytes);
+        state.in_all.bytes += bytes;
+        state.by_tenant.entry(self.tenant.clone()).or_default().bytes += bytes;
+        // The lock orders all changes of it, too.
         if let Some(activity) = &self.connection {
             activity.bytes.fetch_add(bytes, Ordering::Relaxed);
         }
+        drop(state);
         self.bytes += bytes;
         Ok(())
     }
 }
 
-impl Drop for ByteReservation {
+impl Drop for IntakePermit {
     fn drop(&mut self) {
-        let mut by_tenant = self.held.by_tenant.lock().unwrap_or_else(PoisonError::into_inner);
-        self.held.in_all.fetch_sub(self.bytes, Ordering::Relaxed);
+        let mut state = self.held.state();
+        state.in_all.give_back(self.bytes);
         if let Some(activity) = &self.connection {
             activity.bytes.fetch_sub(self.bytes, Ordering::Relaxed);
         }
-        if let Some(of_tenant) = by_tenant.get_mut(&self.tenant) {
-            *of_tenant -= self.bytes.min(*of_tenant);
-            if *of_tenant == 0 {
-                by_tenant.remove(&self.tenant);
+        if let Some(of_tenant) = state.by_tenant.get_mut(&self.tenant) {
+            of_tenant.give_back(self.bytes);
+            if of_tenant.requests == 0 {
+                state.by_tenant.remove(&self.tenant);
             }
         }
     }
 }
 
-/// A response that holds what its request held until its body ends.
-pub(super) fn holding(
-    response: Response,
-    request: Option<RequestGuard>,
-    reservation: Option<ByteReservation>,
-) -> Response {
-    response.map(|body| Body::new(Holding { body, _request: request, _reservation: reservation }))
+// === impl IntakeUse ===
+
+impl IntakeUse {
+    fn state(&self) -> MutexGuard<'_, IntakeState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
+
+impl InUse {
+    /// A request ended.
+    fn give_back(&mut self, bytes: u64) {
+        self.requests = self.requests.saturating_sub(1);
+        self.bytes = self.bytes.saturating_sub(bytes);
+    }
+}
+
+/// A response that holds what its request held until the last of its bytes is sent.
+pub(super) fn holding(response: Response, request: Option<RequestGuard>, reservation: Option<IntakePermit>) -> Response {
+    response.map(|body| Body::new(Holding { body, held: Arc::new((request, reservation)) }))
+}
+
+/// What is held for a request.
+type HeldForRequest = Arc<(Option<RequestGuard>, Option<IntakePermit>)>;
 
 /// A body as it is, and what is held as long as it lasts.
 struct Holding {
     body: Body,
-    _request: Option<RequestGuard>,
-    _reservation: Option<ByteReservation>,
+    held: HeldForRequest,
+}
+
+/// Bytes of a body, which HTTP/2 keeps for a client that does not take them, also after the body ended.
+struct HoldingBytes {
+    bytes: Bytes,
+    _held: HeldForRequest,
+}
+
+impl AsRef<[u8]> for HoldingBytes {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
 }
 
 impl HttpBody for Holding {
@@ -179,7 +261,11 @@ impl HttpBody for Holding {
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<http_body::Frame<Bytes>, axum::Error>>> {
-        Pin::new(&mut self.get_mut().body).poll_frame(context)
+        let this = self.get_mut();
+        let frame = ready!(Pin::new(&mut this.body).poll_frame(context));
+        let held = || Arc::clone(&this.held);
+        let holding = |bytes| Bytes::from_owner(HoldingBytes { bytes, _held: held() });
+        Poll::Ready(frame.map(|frame| frame.map(|frame| frame.map_data(holding))))
     }
 
     fn is_end_stream(&self) -> bool {
@@ -203,13 +289,8 @@ mod tests {
             bytes_in_flight_per_connection: 1000,
             ..LimitsConfig::default()
         };
-        let held: Arc<HeldBytes> = Arc::default();
-        let reserve = |tenant: &str| ByteReservation {
-            held: Arc::clone(&held),
-            tenant: TenantId::from(tenant),
-            connection: None,
-            bytes: 0,
-        };
+        let held: Arc<IntakeUse> = Arc::default();
+        let reserve = |tenant: &str| IntakePermit::new(&held, &TenantId::from(tenant), None, &limits).unwrap();
         let (mut one, mut other) = (reserve("a"), reserve("b"));
         assert_eq!(one.grow(60, &limits), Ok(()));
         assert_eq!(one.grow(1, &limits), Err(BodyFault::NoRoom("server.limits.bytes_in_flight_per_tenant")));
@@ -218,7 +299,24 @@ mod tests {
         drop(one);
         assert_eq!(reserve("c").grow(60, &limits), Ok(()));
         drop(other);
-        assert_eq!(held.in_all.load(Ordering::Relaxed), 0);
-        assert!(held.by_tenant.lock().unwrap().is_empty());
+        let state = held.state();
+        assert!(state.in_all == InUse::default() && state.by_tenant.is_empty(), "{state:?}");
+    }
+
+    #[test]
+    fn requests_are_counted_for_all_and_the_tenant_and_given_back() {
+        let limits = LimitsConfig { requests: 3, requests_per_tenant: 2, ..LimitsConfig::default() };
+        let held: Arc<IntakeUse> = Arc::default();
+        let reserve = |tenant: &str| IntakePermit::new(&held, &TenantId::from(tenant), None, &limits);
+        let kept = (reserve("a").unwrap(), reserve("a").unwrap());
+        assert_eq!(reserve("a").unwrap_err(), BodyFault::NoRoom("server.limits.requests_per_tenant"));
+        let other = reserve("b").unwrap();
+        assert_eq!(reserve("c").unwrap_err(), BodyFault::NoRoom("server.limits.requests"));
+        drop(kept.0);
+        let again = reserve("a");
+        assert!(again.is_ok());
+        drop((kept.1, other, again));
+        let state = held.state();
+        assert!(state.in_all == InUse::default() && state.by_tenant.is_empty(), "{state:?}");
     }
 }

@@ -4,6 +4,7 @@ pub(crate) mod cluster;
 pub(crate) mod dialect;
 pub(crate) mod folding;
 pub(crate) mod front;
+pub(crate) mod limits;
 pub(crate) mod otlp;
 pub(crate) mod postgres;
 pub(crate) mod process;

@@ -12,6 +12,8 @@ impl Checker<'_> {
         let limits = &server.limits;
         for (name, value, max) in [
             ("connections", limits.connections, 1_000_000),
+            ("requests", limits.requests, 1_000_000),
+            ("requests_per_tenant", limits.requests_per_tenant, 1_000_000),
             ("messages", limits.messages, 1_000_000),
             ("parts", limits.parts, 1_000_000),
             ("tools", limits.tools, 100_000),

@@ -54,8 +54,11 @@ impl Intake {
         let guard = connection.as_ref().map(|connection| connection.activity.begin());
         let activity = connection.as_ref().map(|connection| &connection.activity);
         if !parts.uri.path().starts_with("/relight.") {
-            let mut reservation = self.reserve(&TenantId::from(""), activity);
-            reservation.grow(OPEN_BYTES, &self.limits).map_err(|fault| refusal(fault, self.max_body_bytes))?;
+            let reserved = self.reserve(&TenantId::from(""), activity, &parts).and_then(|mut reservation| {
+                reservation.grow(OPEN_BYTES, &self.limits)?;
+                Ok(reservation)
+            });
+            let reservation = reserved.map_err(|fault| refusal(fault, self.max_body_bytes))?;
             let body = Body::new(Limited::new(body, usize::try_from(OPEN_BYTES).unwrap_or(usize::MAX)));
             let response = next.run(Request::from_parts(parts, body)).await;
             return Ok(holding(response, guard, Some(reservation)));
@@ -66,18 +69,21 @@ impl Intake {
         if let Some(activity) = activity {
             activity.identified();
         }
-        let mut reservation = self.reserve(&identity.tenant, activity);
+        let refused = |fault| refusal(fault, self.max_body_bytes);
+        let mut reservation = self.reserve(&identity.tenant, activity, &parts).map_err(refused)?;
         let end = deadline(&parts.headers);
         let reading = self.read(body, self.max_body_bytes.saturating_add(FRAME_HEAD as u64), &mut reservation);
-        let bytes = within(end, reading).await?.map_err(|fault| refusal(fault, self.max_body_bytes))?;
+        let bytes = within(end, reading).await?.map_err(refused)?;
         // What is compressed is refused by the service itself.
         if let Some((head, message)) = bytes.split_at_checked(FRAME_HEAD)
             && head[0] == 0
         {
-            entries::check(parts.uri.path(), message, self.limits.entries).map_err(|fault| match fault {
-                Entries::TooMany => status::too_large("server.limits.entries", self.limits.entries as u64),
-                Entries::Undecodable => status::undecodable(),
-            })?;
+            let entries =
+                entries::count(parts.uri.path(), message, self.limits.entries).map_err(|fault| match fault {
+                    Entries::TooMany => status::too_large("server.limits.entries", self.limits.entries as u64),
+                    Entries::Undecodable => status::undecodable(),
+                })?;
+            reservation.grow_by_entries(entries, &self.limits).map_err(refused)?;
         }
         parts.extensions.insert(identity);
         let response = within(end, next.run(Request::from_parts(parts, Body::from(bytes)))).await?;

@@ -68,16 +68,11 @@ impl Intake {
         if let Some(activity) = activity {
             activity.identified();
         }
-        let mut reservation = self.reserve(&identity.tenant, activity);
-        let bytes = self.read(body, self.max_body_bytes, &mut reservation).await.map_err(|fault| match fault {
-            BodyFault::TooLong => EarlyRefusal::too_large("server.max_message_bytes"),
-            BodyFault::NoRoom(limit) => EarlyRefusal::no_room(limit),
-            BodyFault::Late => EarlyRefusal::late(),
-            BodyFault::Broken => EarlyRefusal::broken(),
-        })?;
-        if !entries::has_at_most(self.limits.entries, &bytes) {
-            return Err(EarlyRefusal::too_large("server.limits.entries"));
-        }
+        let mut reservation = self.reserve(&identity.tenant, activity, &parts).map_err(refusal)?;
+        let bytes = self.read(body, self.max_body_bytes, &mut reservation).await.map_err(refusal)?;
+        let entries = entries::at_most(self.limits.entries, &bytes);
+        let entries = entries.ok_or_else(|| EarlyRefusal::too_large("server.limits.entries"))?;
+        reservation.grow_by_entries(entries, &self.limits).map_err(refusal)?;
         if let Some(connection) = &connection {
             parts.extensions.insert(ConnectInfo(connection.certificate.clone()));
         }
@@ -89,6 +84,15 @@ impl Intake {
     fn takes_origin(&self, headers: &HeaderMap) -> bool {
         let mut origins = headers.get_all(header::ORIGIN).iter();
         origins.all(|origin| self.cors.allows(origin.as_bytes()))
+    }
+}
+
+fn refusal(fault: BodyFault) -> EarlyRefusal {
+    match fault {
+        BodyFault::TooLong => EarlyRefusal::too_large("server.max_message_bytes"),
+        BodyFault::NoRoom(limit) => EarlyRefusal::no_room(limit),
+        BodyFault::Late => EarlyRefusal::late(),
+        BodyFault::Broken => EarlyRefusal::broken(),
     }
 }
 
