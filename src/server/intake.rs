@@ -228,7 +228,11 @@ impl InUse {
 }
 
 /// A response that holds what its request held until the last of its bytes is sent.
-pub(super) fn holding(response: Response, request: Option<RequestGuard>, reservation: Option<IntakePermit>) -> Response {
+pub(super) fn holding(
+    response: Response,
+    request: Option<RequestGuard>,
+    reservation: Option<IntakePermit>,
+) -> Response {
     response.map(|body| Body::new(Holding { body, held: Arc::new((request, reservation)) }))
 }
 

@@ -243,15 +243,28 @@ async fn the_python_client_of_the_readme_is_the_example_and_runs_after_the_comma
     }
 }
 
+/// The table of attacks: a bound in its second column is a setting, a promise in its third is a test, by file and name.
 #[test]
-fn the_tests_that_hold_the_attacks_exist() {
-    let text = std::fs::read_to_string(root().join("SECURITY.md")).unwrap();
-    let table = text.split("## Attacks").nth(1).unwrap().split("\n## ").next().unwrap();
-    let named: Vec<(&str, &str)> = table.split('`').filter_map(|name| name.split_once("::")).collect();
-    assert!(named.len() > 30, "{named:?}");
-    for (module, test) in named {
-        let file = std::fs::read_to_string(root().join(format!("tests/it/{module}.rs"))).unwrap_or_default();
-        assert!(file.contains(&format!("fn {test}() {{")), "there is no test {module}::{test}");
+fn each_attack_of_the_security_document_names_settings_and_tests_that_exist() {
+    let read = |path: &str| fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"));
+    let (document, settings) = (read("SECURITY.md"), read("tests/fixtures/settings.tsv"));
+    let (_, table) = document.split_once("\n| Attack |").unwrap();
+    let rows: Vec<Vec<&str>> =
+        table.lines().skip(2).take_while(|row| row.starts_with('|')).map(|row| row.split('|').collect()).collect();
+    assert!(rows.len() > 20, "{} attacks", rows.len());
+    for row in rows {
+        let quoted = |column: usize| row[column].split('`').skip(1).step_by(2).collect::<Vec<_>>();
+        for setting in quoted(2) {
+            let is_known = |line: &str| line.split('\t').next().is_some_and(|name| name == setting);
+            assert!(settings.lines().any(is_known), "{}: there is no setting `{setting}`", row[1]);
+        }
+        let tests = quoted(3);
+        assert!(!tests.is_empty(), "{}: no test", row[1]);
+        for test in tests {
+            let (file, name) = test.rsplit_once("::").unwrap_or_else(|| panic!("{test} names no file"));
+            let source = read(&format!("tests/it/{}.rs", file.replace("::", "/")));
+            assert!(source.contains(&format!("fn {name}(")), "{}: there is no test `{test}`", row[1]);
+        }
     }
 }
 

@@ -1,20 +1,23 @@
 //! A provider's error may repeat the key that it was sent, and the prompt: neither leaves where it may not.
 
-use std::time::Duration;
+use std::{fmt::Write as _, path::Path, time::Duration};
 
 use relight::internals::grpc::v1::{
-    GetStatusRequest, InvokeWithRecoveryRequest, ListTargetsRequest, StreamWithRecoveryRequest,
-    admin_service_client::AdminServiceClient, invoke_with_recovery_response::Outcome,
-    stream_with_recovery_request::Start as StreamStart, watch_recovery_request::Start,
+    GetInvocationRequest, GetStatusRequest, InvokeWithRecoveryRequest, ListTargetsRequest, StreamWithRecoveryRequest,
+    WatchRecoveryRequest, admin_service_client::AdminServiceClient, get_invocation_request,
+    invoke_with_recovery_response::Outcome, stream_with_recovery_request, watch_recovery_request::Start,
 };
 use serde_json::json;
-use tonic::transport::Channel;
 
-use crate::support::{
-    otlp::OtlpReceiver,
-    process::{Process, key, with_key},
-    relight::{Relight, asking},
-    upstream::{Reply, Upstream},
+use crate::{
+    memory_of_callers::post,
+    support::{
+        otlp::OtlpReceiver,
+        process::{KEY, Process, key, with_key},
+        relight::{Relight, asking},
+        upstream::{Reply, Upstream},
+    },
+    traces::http_get,
 };
 
 const PROMPT: &str = "my-private-question";
@@ -55,72 +58,161 @@ async fn a_key_of_any_shape_is_shown_to_none_and_a_prompt_to_its_caller_alone() 
     }
 }
 
-/// The files of a folder, all bytes of them.
-fn bytes_of(folder: &std::path::Path) -> Vec<u8> {
-    let files = std::fs::read_dir(folder).unwrap();
-    files.flat_map(|file| std::fs::read(file.unwrap().path()).unwrap()).collect()
+/// The routes of [`leaky`], one for each shape of a secret, and the secrets, none of which looks like one.
+const ROUTES: [&str; 7] = ["openai", "named", "file", "gemini", "responses", "bedrock", "away"];
+const SECRETS: [&str; 12] = [
+    "hunter-is-here",
+    "head-of-the-token",
+    "named-on-its-own",
+    "from-a-file",
+    "twins-in-the-sky",
+    "replies-to-all",
+    "rock-and-water",
+    "query-of-the-day",
+    "away-with-words",
+    "collector-of-art",
+    "stranger-at-the-door",
+    KEY,
+];
+
+/// Providers of many shapes at one address, and one that cannot be reached.
+fn leaky(upstream: &Upstream, receiver: &OtlpReceiver, folder: &Path) -> String {
+    std::fs::write(folder.join("key"), "from-a-file\n").unwrap();
+    let at = upstream.base_url();
+    let mut text = format!(
+        "  keys: [{}, {}]
+journal: {{ store: \"sqlite:{}\", mode: strict }}
+telemetry:
+  otlp_endpoint: \"{}\"
+  otlp_headers: {{ authorization: collector-of-art }}
+  otlp_metrics: true
+  log: {{ level: trace }}
+policies: {{ standard: {{ retry: {{ backoff: {{ base: 10ms, cap: 40ms }} }} }} }}
+circuit: {{ mode: 'off' }}
+providers:
+  openai:
+    {{ dialect: openai_chat, base_url: \"{at}?code=query-of-the-day\", api_key: hunter-is-here,
+      headers: {{ x-token: \"Bearer head-of-the-token\" }} }}
+  named: {{ dialect: openai_chat, base_url: \"{at}\", credentials: {{ second: {{ api_key: named-on-its-own }} }} }}
+  file: {{ dialect: anthropic, base_url: \"{at}\", api_key_file: {}/key }}
+  gemini: {{ dialect: gemini, base_url: \"{at}\", api_key: twins-in-the-sky }}
+  responses: {{ dialect: openai_responses, base_url: \"{at}\", api_key: replies-to-all }}
+  bedrock: {{ dialect: bedrock, base_url: \"{at}\", region: eu-central-1, api_key: rock-and-water }}
+  away: {{ dialect: openai_chat, base_url: \"http://127.0.0.1:9/v1?key=away-with-words\", api_key: hunter-is-here }}
+",
+        key("acme", KEY, ""),
+        key("ops", "ops-key", ", admin: true"),
+        folder.join("journal.db").display(),
+        receiver.endpoint(),
+        folder.display(),
+    );
+    let each = |line: &dyn Fn(&str) -> String| ROUTES.map(line).join(", ");
+    let credential = |name: &str| if name == "named" { ", credential: second" } else { "" };
+    let targets = each(&|name| format!("{name}: {{ provider: {name}, model: m{} }}", credential(name)));
+    let routes = each(&|name| format!("{name}: {{ targets: [{name}], deadline: 3s }}"));
+    writeln!(text, "targets: {{ {targets} }}\nroutes: {{ {routes}, default: {{ targets: [openai] }} }}").unwrap();
+    text
 }
 
-/// The log is at its most talkative, that of all libraries included.
-#[tokio::test]
-async fn no_key_is_in_the_journal_the_log_the_spans_the_metrics_or_what_operators_see() {
-    const PROVIDERS: &str = "hunter2-of-the-provider";
-    const CALLERS: &str = "hunter2-of-the-caller";
-    const QUERY: &str = "hunter2-of-the-query";
-    let (upstream, collector) = (Upstream::start().await, OtlpReceiver::start().await);
-    upstream.answering(|request| {
-        let sent = format!("{:?} {}", request.headers, request.path);
-        let error = json!({"error": {"message": format!("refused: {sent}")}});
-        Reply::body(503, &[("content-type", "application/json"), ("x-echo", PROVIDERS)], error.to_string().as_bytes())
+/// A reply that repeats the whole head of its request, in one of several places.
+fn repeating(number: usize, head: &str) -> Reply {
+    let error = json!({"type": "error", "error": {"message": head, "type": head, "code": head, "param": head}});
+    let json = ("content-type", "application/json");
+    match number % 5 {
+        0 => Reply::body(400, &[json, ("x-request-id", head)], error.to_string().as_bytes()),
+        1 => Reply::body(500, &[("content-type", "text/plain"), ("retry-after", head)], head.as_bytes()),
+        2 => Reply::body(401, &[json, ("www-authenticate", head)], error.to_string().as_bytes()),
+        3 => Reply::events(&[error.to_string()]),
+        _ => Reply::body(200, &[json], head.as_bytes()),
+    }
+}
+
+/// Calls each route in each way, and returns all that callers saw of it.
+async fn called(server: &Process) -> String {
+    let (mut client, mut seen) = (server.recovery().await, String::new());
+    for route in ROUTES {
+        for _ in 0..3 {
+            let mut invocation = asking("Hello");
+            route.clone_into(&mut invocation.route);
+            let request = InvokeWithRecoveryRequest { invocation: Some(invocation.clone()) };
+            let response = client.invoke_with_recovery(with_key(KEY, request)).await.unwrap().into_inner();
+            let id = Some(get_invocation_request::Invocation::InvocationId(response.invocation_id.clone()));
+            let record = client.get_invocation(with_key(KEY, GetInvocationRequest { invocation: id })).await;
+            writeln!(seen, "{response:?}\n{record:?}").unwrap();
+            let start = Some(stream_with_recovery_request::Start::Invocation(invocation));
+            let stream = client.stream_with_recovery(with_key(KEY, StreamWithRecoveryRequest { start })).await;
+            let mut stream = stream.unwrap().into_inner();
+            while let Ok(Some(event)) = stream.message().await {
+                writeln!(seen, "{event:?}").unwrap();
+            }
+            for given in [KEY, "stranger-at-the-door"] {
+                let bearer = format!("Bearer {given}");
+                let headers = [("authorization", bearer.as_str()), ("content-type", "application/json")];
+                let body = json!({"model": route, "messages": [{"role": "user", "content": "Hello"}]}).to_string();
+                let came = post(&server.front, "/v1/chat/completions", &headers, false, body.into_bytes()).await;
+                writeln!(seen, "{came:?}").unwrap();
+            }
+        }
+    }
+    seen
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_secret_of_any_shape_is_in_journal_telemetry_log_events_or_responses() {
+    let (upstream, receiver) = (Upstream::start().await, OtlpReceiver::start().await);
+    let number = std::sync::atomic::AtomicUsize::new(0);
+    upstream.answering(move |request| {
+        let fields = request.headers.iter().map(|(name, value)| format!("{name}: {value}"));
+        let head = format!("{} {}", request.path, fields.collect::<Vec<_>>().join(", "));
+        repeating(number.fetch_add(1, std::sync::atomic::Ordering::Relaxed), &head)
     });
     let folder = tempfile::tempdir().unwrap();
-    let keys = key("acme", CALLERS, ", admin: true");
-    let server = Process::serve(
-        "",
-        &format!(
-            "  keys: [{keys}]\njournal: {{ store: \"sqlite:{}\" }}\n\
-             telemetry: {{ otlp_endpoint: \"{}\", otlp_metrics: true, log: {{ level: trace, format: json }} }}\n\
-             providers: {{ p: {{ dialect: openai_chat, base_url: \"{}?token={QUERY}\", api_key: {PROVIDERS} }} }}\n\
-             targets: {{ main: {{ provider: p, model: m }} }}\nroutes: {{ default: {{ targets: [main] }} }}\n\
-             policies: {{ standard: {{ retry: {{ backoff: {{ base: 1ms, cap: 1ms }} }} }} }}\n",
-            folder.path().join("journal.db").display(),
-            collector.endpoint(),
-            upstream.base_url()
-        ),
-    )
-    .await;
-    let mut client = server.recovery().await;
-    let invocation = || Some(asking("hello"));
-    let request = with_key(CALLERS, InvokeWithRecoveryRequest { invocation: invocation() });
-    let response = client.invoke_with_recovery(request).await.unwrap().into_inner();
-    assert!(!upstream.requests().is_empty(), "{response:?}");
-    let mut shown = vec![format!("{response:?}")];
-    let start = Some(StreamStart::Invocation(invocation().unwrap()));
-    let stream = client.stream_with_recovery(with_key(CALLERS, StreamWithRecoveryRequest { start })).await.unwrap();
-    let mut stream = stream.into_inner();
-    while let Some(event) = stream.message().await.unwrap() {
-        shown.push(format!("{event:?}"));
+    let server = Process::serve("OTEL_METRIC_EXPORT_INTERVAL=500", &leaky(&upstream, &receiver, folder.path())).await;
+    let seen = called(&server).await;
+
+    let request = WatchRecoveryRequest { filter: None, start: Some(Start::FromStart(true)) };
+    let mut watch = server.recovery().await.watch_recovery(with_key("ops-key", request)).await.unwrap().into_inner();
+    let mut events = String::new();
+    while let Ok(Ok(Some(event))) = tokio::time::timeout(Duration::from_secs(2), watch.message()).await {
+        writeln!(events, "{event:?}").unwrap();
     }
-    let question = crate::support::front::question("default", true);
-    let front = server.front.parse().unwrap();
-    shown.push(crate::support::front::post(front, "/v1/chat/completions", &question).await.body);
-    let channel = Channel::from_shared(format!("http://{}", server.grpc)).unwrap().connect().await.unwrap();
-    let mut admin = AdminServiceClient::new(channel);
-    shown.push(format!("{:?}", admin.get_status(with_key(CALLERS, GetStatusRequest {})).await.unwrap()));
-    shown.push(format!("{:?}", admin.list_targets(with_key(CALLERS, ListTargetsRequest::default())).await.unwrap()));
-    shown.push(crate::traces::http_get(&format!("http://{}/metrics", server.admin)).await);
-    let spans = collector.await_spans(4, Duration::from_secs(30)).await;
-    shown.push(format!("{spans:?} {:?}", collector.metrics()));
-    let log = server.log().iter().map(ToString::to_string).collect::<String>();
-    assert!(log.contains("hyper") || log.contains("h2"), "the log of libraries is there");
-    let journal = String::from_utf8_lossy(&bytes_of(folder.path())).into_owned();
-    assert!(journal.contains("hello"), "the journal keeps the call");
-    let shown = shown.concat();
-    for (place, text) in [("answers", &shown), ("log", &log), ("journal", &journal)] {
-        for secret in [PROVIDERS, CALLERS, QUERY] {
-            let found =
-                text.find(secret).map(|at| text[at.saturating_sub(200)..].chars().take(300).collect::<String>());
-            assert_eq!(found, None, "{secret} is in the {place}");
+    let channel = tonic::transport::Channel::from_shared(format!("http://{}", server.grpc)).unwrap();
+    let mut admin = AdminServiceClient::new(channel.connect().await.unwrap());
+    let mut status = format!("{:?}", admin.get_status(with_key("ops-key", GetStatusRequest {})).await.unwrap());
+    let targets = admin.list_targets(with_key("ops-key", ListTargetsRequest::default())).await.unwrap();
+    writeln!(status, "{targets:?}\n{}", http_get(&format!("http://{}/metrics", server.admin)).await).unwrap();
+    let exported = async {
+        while receiver.metrics().is_empty() || receiver.spans().is_empty() {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), exported).await.expect("nothing is exported");
+    let log: Vec<String> = server.log().iter().map(ToString::to_string).collect();
+    assert!(log.iter().any(|line| line.contains("hyper") || line.contains("h2")), "libraries are not in the log");
+    let files = std::fs::read_dir(folder.path()).unwrap().map(|file| file.unwrap().path());
+    let journal: Vec<u8> =
+        files.filter(|file| !file.ends_with("key")).flat_map(|file| std::fs::read(file).unwrap()).collect();
+    let journal = String::from_utf8_lossy(&journal).into_owned();
+    assert!(journal.contains("openai") && events.contains("InvocationFailed"), "nothing was kept");
+
+    let sent: Vec<String> = upstream.requests().iter().map(|request| format!("{request:?}")).collect();
+    let sent = sent.join("\n");
+    for secret in SECRETS {
+        let goes_out = !["away-with-words", "collector-of-art", "stranger-at-the-door", KEY].contains(&secret);
+        assert_eq!(sent.contains(secret), goes_out, "what is sent to providers: {secret}");
+        let places = [
+            ("responses", &seen),
+            ("journal", &journal),
+            ("events", &events),
+            ("admin", &status),
+            ("telemetry", &receiver.exports()),
+            ("log", &log.join("\n")),
+        ];
+        for (place, text) in places {
+            if let Some(at) = text.find(secret) {
+                let (from, to) = (text.floor_char_boundary(at.saturating_sub(400)), text.ceil_char_boundary(at + 100));
+                panic!("{place} shows {secret}: {}", &text[from..to]);
+            }
         }
     }
 }

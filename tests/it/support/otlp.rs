@@ -47,6 +47,8 @@ struct Kept {
     metrics: BTreeSet<String>,
     resource: Vec<KeyValue>,
     headers: Vec<(String, String)>,
+    /// All messages as they came.
+    exports: Vec<String>,
 }
 
 #[derive(Clone)]
@@ -67,7 +69,9 @@ impl TraceService for Collector {
             .iter()
             .map(|(name, value)| (name.to_string(), String::from_utf8_lossy(value.as_bytes()).into_owned()))
             .collect();
-        for resource in request.into_inner().resource_spans {
+        let request = request.into_inner();
+        kept.exports.push(format!("{request:?}"));
+        for resource in request.resource_spans {
             kept.resource = resource.resource.map(|resource| resource.attributes).unwrap_or_default();
             kept.spans.extend(resource.scope_spans.into_iter().flat_map(|scope| scope.spans));
         }
@@ -82,7 +86,9 @@ impl MetricsService for Collector {
         &self,
         request: Request<ExportMetricsServiceRequest>,
     ) -> Result<Response<ExportMetricsServiceResponse>, Status> {
-        let resources = request.into_inner().resource_metrics;
+        let request = request.into_inner();
+        self.kept.lock().unwrap().exports.push(format!("{request:?}"));
+        let resources = request.resource_metrics;
         let metrics = resources.into_iter().flat_map(|resource| resource.scope_metrics).flat_map(|scope| scope.metrics);
         self.kept.lock().unwrap().metrics.extend(metrics.map(|metric| metric.name));
         Ok(Response::new(ExportMetricsServiceResponse::default()))
@@ -143,6 +149,11 @@ impl OtlpReceiver {
     /// Every span, once there are at least so many.
     pub(crate) async fn await_spans(&self, count: usize, within: Duration) -> Vec<Span> {
         self.await_until(within, |spans| spans.len() >= count).await
+    }
+
+    /// All messages as they came, of spans and of metrics.
+    pub(crate) fn exports(&self) -> String {
+        self.kept.lock().unwrap().exports.join("\n")
     }
 
     /// The names of all metrics that have arrived.
