@@ -1,6 +1,12 @@
 //! One running invocation, as its followers and its owner share it.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use tokio::{sync::watch, time::timeout};
 use tokio_util::sync::CancellationToken;
@@ -26,6 +32,7 @@ pub(super) struct Execution {
     pub(super) cancel: Cancel,
     pub(super) background: BackgroundResponses,
     fenced: CancellationToken,
+    is_ending: AtomicBool,
     subscribers: watch::Sender<usize>,
 }
 
@@ -58,6 +65,7 @@ impl Execution {
             cancel,
             background,
             fenced: CancellationToken::new(),
+            is_ending: AtomicBool::new(false),
             subscribers: watch::channel(0).0,
         }
     }
@@ -100,9 +108,14 @@ impl Execution {
         self.fenced.is_cancelled()
     }
 
-    /// Whether its end was told.
-    pub(super) fn tail_has_end(&self) -> bool {
-        self.replay.whole().is_some_and(|whole| matches!(whole.last.step, crate::domain::fold::StreamStep::Terminal(_)))
+    /// Its end is about to be written: from then on the journal may know it as ended before its followers do.
+    pub(super) fn mark_ending(&self) {
+        self.is_ending.store(true, Ordering::Release);
+    }
+
+    /// Whether its end is being written, or was. The write itself learns whether this is still its owner.
+    pub(super) fn is_ending(&self) -> bool {
+        self.is_ending.load(Ordering::Acquire)
     }
 
     /// Returns when it is executed here no longer. Cancel safe.

@@ -100,10 +100,10 @@ async fn renew(shared: &Arc<ExecutionShared>) -> Result<(), JournalError> {
     let held = shared.held();
     let renewed = shared.journal.renew(&shared.settings.owner, &held, clock::wall_now()).await?;
     for id in &renewed.lost {
-        // One that ended meanwhile is lost, too, and does not mind.
+        // One that ends meanwhile is lost, too, and does not mind: fenced, it would keep its end from its followers.
         let execution = shared.execution(id);
         let still = |execution: &Execution| held.iter().any(|held| held.id == *id && held.epoch == execution.epoch);
-        if let Some(execution) = execution.filter(|execution| still(execution) && !execution.tail_has_end()) {
+        if let Some(execution) = execution.filter(|execution| still(execution) && !execution.is_ending()) {
             tracing::warn!(invocation = %id, epoch = execution.epoch, "another replica owns an invocation now");
             shared.fence(&execution);
         }

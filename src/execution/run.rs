@@ -146,6 +146,7 @@ impl Run {
         let unrecorded = entries.clone();
         entries.extend(last);
         let thread = self.turn.as_ref().and_then(|turn| turn.end(&outcome));
+        self.execution.mark_ending();
         let strict = self.shared.settings.mode == JournalMode::Strict;
         let needs_record = !self.unasked && (thread.is_some() || strict);
         let finish = self.finish(entries, *outcome.clone(), self.filter.blocks().to_vec(), thread);
