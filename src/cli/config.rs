@@ -58,9 +58,15 @@ pub(super) fn run(arguments: &ConfigArguments) -> anyhow::Result<ExitCode> {
                 for fault in &loaded.left_out {
                     tell(&format!("warning: left out, its default is in force: {fault}"));
                 }
+                for fault in &loaded.retired {
+                    tell(&format!("warning: setting of an earlier version: {fault}"));
+                }
                 answer(&format!("{} is valid: {}", file.display(), counts.join(", ")))?;
             }
-            (Ok(_), Output::Json) => answer(&json!({ "valid": true, "faults": [] }).to_string())?,
+            (Ok(loaded), Output::Json) => {
+                let warnings: Vec<Value> = loaded.left_out.iter().chain(&loaded.retired).map(fault).collect();
+                answer(&json!({ "valid": true, "faults": [], "warnings": warnings }).to_string())?;
+            }
             (Err(faults), Output::Text) => return Ok(tell_faults(&faults)),
             (Err(faults), Output::Json) => {
                 let faults: Vec<Value> = faults.faults.iter().map(fault).collect();

@@ -15,7 +15,7 @@ use super::{
     Config, certificates, check, decode, discover,
     environment::{self, Environment},
     fault::{ConfigFaults, Fault},
-    inherit, lenient,
+    inherit, lenient, retired,
     secret::Secret,
     server::TlsConfig,
     tree::{self, Node, Value},
@@ -37,6 +37,8 @@ pub struct Loaded {
     pub found: Vec<&'static str>,
     /// Invalid settings that were left out, as the file says, so that their defaults are in force.
     pub left_out: Vec<Fault>,
+    /// Settings of earlier versions that the file still has, and what became of them.
+    pub retired: Vec<Fault>,
     /// Two configurations with the same fingerprint are the same, the contents of named files included.
     pub fingerprint: String,
     /// Whether the file names targets, so that none had to be found.
@@ -59,8 +61,11 @@ pub struct NamedFile {
 // === impl Loaded ===
 
 impl Loaded {
-    /// Warns of each setting that was left out.
+    /// Warns of each setting that was left out, and of each that is of an earlier version.
     pub fn warn(&self) {
+        for fault in &self.retired {
+            tracing::warn!(setting = fault.path, "setting of an earlier version: {fault}");
+        }
         for fault in &self.left_out {
             tracing::warn!(setting = fault.path, "invalid setting left out, its default is in force: {fault}");
         }
@@ -124,6 +129,7 @@ fn load_collecting(
         faults.push(Fault::new("", "is no map of settings").at(tree.at));
         return None;
     }
+    let retired = retired::replace(&mut tree, faults);
     let unresolved = tree.clone();
     environment::expand(&mut tree, environment, faults);
     let mut fingerprint = Sha256::new();
@@ -146,7 +152,7 @@ fn load_collecting(
     let fingerprint = format!("{:x}", fingerprint.finalize());
     let (file, text) = (path.map(Path::to_path_buf), Secret::new(text));
     let has_targets = !order.is_empty();
-    Some(Loaded { config, file, named_files, found, left_out: Vec::new(), fingerprint, has_targets, text })
+    Some(Loaded { config, file, named_files, found, left_out: Vec::new(), retired, fingerprint, has_targets, text })
 }
 
 /// The resolved value, with what was taken out of it put back unresolved.

@@ -43,6 +43,31 @@ async fn a_wrong_configuration_is_told_with_all_faults_and_their_places_and_exit
 }
 
 #[tokio::test]
+async fn settings_of_earlier_versions_are_read_by_their_old_names_and_warned_of() {
+    let old = "seed: 7\nproviders: { p: { dialect: scripted } }\ntargets: { t: { provider: p, model: m } }\n\
+               routes: { default: { targets: [t], select: { wake_spread: 1s } } }\n\
+               policies: { standard: { retry: { stay: 3s } } }\n";
+    let (_folder, path) = file("relight.yaml", old);
+    let checked = run(&["config", "check", &path]).await;
+    let expected = "\
+        warning: setting of an earlier version: 5:34: policies.standard.retry.stay: is now called `prefer_same_target`\n\
+        warning: setting of an earlier version: 4:46: routes.default.select.wake_spread: no longer has an effect; remove it\n\
+        warning: setting of an earlier version: 1:1: seed: no longer has an effect; remove it\n";
+    assert_eq!((checked.code, checked.err.as_str()), (Some(0), expected));
+    let checked = run(&["config", "check", &path, "--output", "json"]).await;
+    let checked: Value = serde_json::from_str(&checked.out).unwrap();
+    assert_eq!(checked["warnings"][0]["path"], "policies.standard.retry.stay");
+    let shown = run(&["config", "show", &path]).await.out;
+    assert!(shown.contains("prefer_same_target: 3s") && !shown.contains("seed:"), "{shown}");
+
+    let both = "policies: { standard: { retry: { stay: 3s, prefer_same_target: 2s } } }\n";
+    let (_folder, path) = file("both.yaml", both);
+    let checked = run(&["config", "check", &path]).await;
+    let expected = "policies.standard.retry.stay: is now called `prefer_same_target`, which is written, too; remove one of the two";
+    assert!(checked.code == Some(2) && checked.err.contains(expected), "{}", checked.err);
+}
+
+#[tokio::test]
 async fn a_right_configuration_is_counted_and_shown_as_one_that_can_be_loaded_again() {
     let demo = run(&["demo", "--print-config"]).await;
     let (_folder, path) = file("relight.yaml", &demo.out);
