@@ -106,7 +106,7 @@ impl Intake {
         }
     }
 
-    /// InUse for a request without its body.
+    /// Counts a request with its head; its body is counted as it is read.
     fn reserve(
         &self,
         tenant: &TenantId,
