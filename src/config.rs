@@ -20,6 +20,7 @@ pub mod policy;
 pub mod provider;
 mod reload;
 mod restart;
+mod retired;
 pub mod route;
 pub mod secret;
 mod secrets;

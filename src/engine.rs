@@ -6,6 +6,8 @@
 mod parts;
 mod resolve;
 mod size;
+#[cfg(test)]
+mod toy_layer;
 
 use std::{
     sync::{Arc, Mutex, PoisonError},

@@ -22,6 +22,8 @@ pub mod responses;
 pub mod scripted;
 mod spec;
 pub mod sse;
+#[cfg(test)]
+mod toy;
 mod turns;
 
 use std::{

@@ -6,7 +6,7 @@
 mod play;
 mod script;
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;
 
 use std::{
     collections::HashMap,

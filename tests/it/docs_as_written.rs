@@ -115,7 +115,9 @@ async fn every_command_of_the_documentation_and_of_the_help_runs_as_it_is_writte
     fs::write(&served, text).unwrap();
     let (_server, address, _log) = started(&["--config", served.to_str().unwrap()]).await;
     let mut lines = Vec::new();
-    for page in ["README.md", "helm/relight/README.md", "docs/proofs.md", "CONTRIBUTING.md"] {
+    for page in
+        ["README.md", "helm/relight/README.md", "docs/proofs.md", "docs/add-a-failure-rule.md", "CONTRIBUTING.md"]
+    {
         let text = fs::read_to_string(root().join(page)).unwrap_or_default();
         let found = fenced(&text, "sh").iter().flat_map(|block| commands(block)).collect::<Vec<_>>();
         // The other pages have recipes for developers, which run this test.
@@ -287,4 +289,52 @@ fn every_hop_of_the_life_of_an_invocation_is_where_the_page_says() {
     for shape in ["InvocationRequest", "InvocationContext", "Attempt", "ProviderRequest"] {
         assert!(page.contains(&format!("| `{shape}` |")), "{shape} is not among the shapes");
     }
+}
+
+/// The paths that the pages for developers name, without placeholders.
+#[test]
+fn the_pages_for_developers_name_files_that_exist() {
+    let mut named = 0;
+    for page in ["architecture", "add-a-provider", "add-a-layer", "add-an-rpc", "add-a-failure-rule"] {
+        let text = fs::read_to_string(root().join(format!("docs/{page}.md"))).unwrap();
+        let paths = text.lines().filter(|line| !line.starts_with("relight ")).flat_map(|line| line.split('`'));
+        for path in paths.filter(|path| path.contains('/') && !path.contains([' ', '<', '{'])) {
+            let folders = ["", "src/"];
+            assert!(
+                folders.iter().any(|folder| root().join(folder).join(path).exists()),
+                "docs/{page}.md names `{path}`"
+            );
+            named += 1;
+        }
+    }
+    assert!(named > 40, "{named} paths");
+}
+
+/// The compiler names the places where each dialect has a line of its own, and the page lists all of them.
+#[test]
+fn a_provider_touches_the_files_that_the_page_lists_and_no_more() {
+    let page = fs::read_to_string(root().join("docs/add-a-provider.md")).unwrap();
+    let rows: Vec<&str> = page.lines().filter(|line| line.starts_with("| ") && line.contains('`')).collect();
+    assert!((8..=12).contains(&rows.len()), "{} rows", rows.len());
+    let listed =
+        |path: &str, mark: &str| rows.iter().any(|row| row.contains(&format!("`{path}`")) && row.ends_with(mark));
+    let mut folders = vec![root().join("src")];
+    let mut touched = 0;
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.strip_prefix(root()).unwrap().to_str().unwrap().to_owned();
+            if path.is_dir() {
+                folders.push(path);
+            } else if !name.contains("tests") && !name.starts_with("src/provider/bedrock") {
+                let text = fs::read_to_string(&path).unwrap();
+                if text.contains("Dialect::Bedrock =>") {
+                    assert!(listed(&name, "| ✓ |"), "{name} has a line for each dialect");
+                    touched += 1;
+                }
+            }
+        }
+    }
+    let marked = rows.iter().filter(|row| row.ends_with("| ✓ |")).count();
+    assert_eq!(touched, marked, "the page marks files that the compiler does not name");
 }

@@ -22,7 +22,7 @@ fn player(yaml: &str) -> Player {
     Player { script: Arc::new(script), progress: Arc::default() }
 }
 
-fn call(model: &str, texts: &[&str]) -> ProviderRequest {
+pub(in crate::provider) fn request(model: &str, texts: &[&str]) -> ProviderRequest {
     let target = Target {
         id: TargetId::from(model),
         provider: "embedded".into(),
@@ -76,7 +76,7 @@ fn text_of(deltas: &[Delta]) -> String {
 async fn row(player: &Player, model: &str, calls: usize) -> Vec<String> {
     let mut row = Vec::new();
     for _ in 0..calls {
-        row.push(match played(player, call(model, &["Hi"])).await {
+        row.push(match played(player, request(model, &["Hi"])).await {
             (_, None) => "ok".to_owned(),
             (_, Some(ProviderError { fault: Some(fault), .. })) => format!("{fault:?}"),
             (_, Some(error)) => error.status.map(|status| status.to_string()).unwrap_or_default(),
@@ -88,7 +88,7 @@ async fn row(player: &Player, model: &str, calls: usize) -> Vec<String> {
 #[tokio::test]
 async fn the_default_script_answers_with_the_users_words_in_several_deltas() {
     let player = Player::new(&ProviderSpec::new("embedded", Dialect::Scripted, ""));
-    let (deltas, error) = played(&player, call("m", &["What is a relight?"])).await;
+    let (deltas, error) = played(&player, request("m", &["What is a relight?"])).await;
     assert_eq!(error, None);
     assert!(text_of(&deltas).contains("What is a relight?"));
     assert!(deltas.iter().filter(|delta| matches!(delta, Delta::BlockDelta { .. })).count() > 3);
@@ -104,7 +104,7 @@ async fn steps_are_played_in_order_for_each_target_on_its_own_and_then_otherwise
     );
     assert_eq!(row(&player, "a", 5).await, ["429", "Reset", "ProcessExited", "ok", "ok"]);
     assert_eq!(row(&player, "special", 2).await, ["503", "ok"]);
-    let (_, error) = played(&player, call("b", &["Hi"])).await;
+    let (_, error) = played(&player, request("b", &["Hi"])).await;
     let error = error.unwrap();
     assert_eq!(error.header("retry-after"), Some("1"));
     assert_eq!(error.body.as_deref(), Some(r#"{"error":{"message":"slow"}}"#));
@@ -114,7 +114,7 @@ async fn steps_are_played_in_order_for_each_target_on_its_own_and_then_otherwise
 async fn a_model_that_is_told_of_its_failure_behaves_otherwise() {
     let player =
         player("otherwise: {when_told: {then: {answer: {text: fixed}}, otherwise: {malformed: tool_arguments}}}");
-    let (deltas, error) = played(&player, call("m", &["Hi"])).await;
+    let (deltas, error) = played(&player, request("m", &["Hi"])).await;
     let error = error.unwrap();
     assert_eq!(error.fault, Some(TransportFault::Protocol));
     assert!(error.message.unwrap().contains("arguments are not JSON"));
@@ -123,7 +123,7 @@ async fn a_model_that_is_told_of_its_failure_behaves_otherwise() {
         "The previous model call failed: Request timeout. Adjust your approach — try a simpler action or different tool.",
         "The previous call failed: Request timeout. Adjust your approach.",
     ] {
-        let (deltas, error) = played(&player, call("m", &["Hi", note])).await;
+        let (deltas, error) = played(&player, request("m", &["Hi", note])).await;
         assert_eq!((text_of(&deltas).as_str(), error), ("fixed", None), "{note}");
     }
 }
@@ -131,7 +131,7 @@ async fn a_model_that_is_told_of_its_failure_behaves_otherwise() {
 #[tokio::test]
 async fn an_answer_may_call_tools_and_then_says_nothing_beside() {
     let player = player("otherwise: {answer: {tool_calls: [{name: f, arguments: {a: 1}}, {name: g}]}}");
-    let (deltas, _) = played(&player, call("m", &["Hi"])).await;
+    let (deltas, _) = played(&player, request("m", &["Hi"])).await;
     assert_eq!(text_of(&deltas), "{\"a\":1}{}");
     assert!(matches!(deltas.last(), Some(Delta::Finish { reason: FinishReason::ToolCalls, .. })));
 }
@@ -139,7 +139,7 @@ async fn an_answer_may_call_tools_and_then_says_nothing_beside() {
 #[tokio::test]
 async fn a_cut_answer_shows_its_text_and_no_finish() {
     let player = player("otherwise: {cut: {after_text: 'half an '}}");
-    let (deltas, error) = played(&player, call("m", &["Hi"])).await;
+    let (deltas, error) = played(&player, request("m", &["Hi"])).await;
     assert_eq!(text_of(&deltas), "half an ");
     assert_eq!(error.unwrap().fault, Some(TransportFault::Cut));
 }
@@ -148,8 +148,8 @@ async fn a_cut_answer_shows_its_text_and_no_finish() {
 async fn silence_lasts_for_ever() {
     let player = player("steps: [timeout, {stall: {after_text: begun}}]");
     let day = Duration::from_hours(24);
-    assert!(tokio::time::timeout(day, player.answer(call("m", &["Hi"]))).await.is_err());
-    let mut stream = player.answer(call("m", &["Hi"])).await.unwrap();
+    assert!(tokio::time::timeout(day, player.answer(request("m", &["Hi"]))).await.is_err());
+    let mut stream = player.answer(request("m", &["Hi"])).await.unwrap();
     while let Some(next) = tokio::time::timeout(day, stream.next()).await.ok().flatten() {
         assert!(!matches!(next, Ok(Delta::Finish { .. }) | Err(_)));
     }
@@ -160,7 +160,7 @@ async fn silence_lasts_for_ever() {
 async fn words_come_at_the_pace_that_was_asked_for() {
     let player = player("otherwise: {answer: {text: 'a b c d e', tokens_per_second: 10, first_token_after: 2s}}");
     let began = Instant::now();
-    let mut stream = player.answer(call("m", &["Hi"])).await.unwrap();
+    let mut stream = player.answer(request("m", &["Hi"])).await.unwrap();
     let mut first = None;
     while let Some(next) = stream.next().await {
         if next.unwrap().is_content() && first.is_none() {
@@ -221,7 +221,7 @@ async fn the_script_of_the_documentation_plays() {
     assert_eq!(row(&player, "m", 1).await, ["503"]);
     tokio::time::advance(Duration::from_secs(30)).await;
     assert_eq!(row(&player, "m", 2).await, ["429", "Protocol"]);
-    assert_eq!(text_of(&played(&player, call("m", &["Hi"])).await.0), "You said: Hi");
+    assert_eq!(text_of(&played(&player, request("m", &["Hi"])).await.0), "You said: Hi");
 }
 
 #[test]
