@@ -21,6 +21,7 @@ mod recorder;
 mod replay_buffer;
 mod run;
 mod start;
+mod start_error;
 mod steadiness;
 mod takeover;
 mod thread_queue;
@@ -40,7 +41,8 @@ use tokio::{sync::watch, task::JoinSet, time::Instant};
 pub use self::{
     follower::{Follower, Lost, StreamItem},
     journal_health::JournalHealth,
-    start::{Disposition, StartError, Started},
+    start::{Disposition, Started},
+    start_error::StartError,
 };
 use self::{journal_queue::JournalQueue, live::Execution, steadiness::Steadiness, thread_queue::ThreadQueues};
 use crate::{

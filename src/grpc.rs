@@ -8,6 +8,7 @@ mod dry_run;
 pub mod entries;
 pub mod folder;
 mod lookup;
+mod methods;
 pub mod recovery;
 pub mod resume_token;
 pub mod status;

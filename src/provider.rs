@@ -173,7 +173,7 @@ impl Client {
             Dialect::Gemini => Ok(Self::Gemini(Box::new(gemini::GeminiClient::build(spec)?))),
             Dialect::OpenaiResponses => Ok(Self::Responses(Box::new(responses::ResponsesClient::build(spec)?))),
             Dialect::OpenaiChat => Ok(Self::OpenaiChat(Box::new(openai::ChatClient::build(spec)?))),
-            Dialect::Scripted => Ok(Self::Scripted(scripted::Player::new(spec))),
+            Dialect::Scripted => Ok(Self::Scripted(scripted::Player::new(spec.scripted.clone().unwrap_or_default()))),
         }
     }
 }

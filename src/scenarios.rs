@@ -8,6 +8,7 @@
 //! It opens no socket, reads no file at run time and knows nothing of the command line.
 
 mod arrivals;
+mod call;
 mod gates;
 mod ideal;
 mod measure;

@@ -4,8 +4,10 @@
 //! model: the server is the one that `serve` runs, asked over a gRPC connection, and the
 //! timeline is what any watcher of it sees. Ends with exit code 1 when a scene was not recovered as promised.
 
+mod scene;
 mod scenes;
 mod stage;
+mod wire_scenes;
 mod wires;
 
 use std::{io, process::ExitCode, time::Duration};
@@ -19,8 +21,9 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use self::{
-    scenes::{SCENES, Scene},
-    stage::{Played, Stage},
+    scene::{Played, Scene},
+    scenes::SCENES,
+    stage::Stage,
     wires::{Provider, Wires},
 };
 use super::{
@@ -129,7 +132,7 @@ async fn play_all(
 ) -> anyhow::Result<Vec<SceneResult>> {
     let mut stage = Stage::open(running.address, paint).await?;
     let mut shown = Vec::new();
-    let scenes = arguments.provider.map_or_else(|| SCENES.to_vec(), Provider::scenes);
+    let scenes = arguments.provider.map_or_else(|| SCENES.to_vec(), wire_scenes::scenes);
     for (number, scene) in (1..).zip(scenes) {
         if let Some(paint) = paint {
             answer("")?;

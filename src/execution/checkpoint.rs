@@ -8,7 +8,7 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
-use super::{ExecutionShared, Executions, start::StartError, thread_queue::ThreadTurn};
+use super::{ExecutionShared, Executions, start_error::StartError, thread_queue::ThreadTurn};
 use crate::{
     domain::{
         clock,

@@ -18,6 +18,7 @@ use super::{
     recorder::StepRecorder,
     replay_buffer::ReplayBuffer,
     run::{Run, failed},
+    start_error::StartError,
 };
 use crate::{
     domain::{
@@ -65,25 +66,6 @@ pub struct Started {
     pub events_kept: Duration,
     /// Its steps.
     pub follower: Follower,
-}
-
-/// Why an invocation does not even begin.
-#[derive(Debug)]
-pub enum StartError {
-    /// The engine refused it: too much work.
-    Refused(Box<Failure>),
-    /// This replica is about to end.
-    Closing,
-    /// The request id was used for another request.
-    Conflict(InvocationId),
-    /// The same request is finished, but its answer was not kept.
-    ResultNotRetained(InvocationId),
-    /// Another invocation runs on the thread.
-    ThreadBusy(InvocationId),
-    /// The thread began on a route that the caller may not use.
-    ThreadOfOtherRoute,
-    /// It needs the journal, and the journal fails.
-    Journal(JournalError),
 }
 
 // === impl Executions ===

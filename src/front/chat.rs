@@ -83,7 +83,7 @@ async fn answer(
 
 /// The answer to a request that is not streamed.
 fn whole(outcome: &Outcome) -> Result<Response, Refused> {
-    let told = told(outcome);
+    let told = ResponseHeaders::of(outcome);
     let completion = match &outcome.result {
         Ok(completion) => completion,
         Err(failure) => return Err(Refused::outcome(outcome, failure, told)),
@@ -94,14 +94,4 @@ fn whole(outcome: &Outcome) -> Result<Response, Refused> {
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     told.write(headers);
     Ok(response)
-}
-
-/// What the headers tell of an invocation that is over.
-pub(super) fn told(outcome: &Outcome) -> ResponseHeaders {
-    ResponseHeaders {
-        invocation: outcome.invocation.clone(),
-        attempts: u32::try_from(outcome.attempts.len()).unwrap_or(u32::MAX),
-        target: outcome.target.clone(),
-        adapted: outcome.attempts.iter().filter_map(|attempt| attempt.adaptation.clone()).collect(),
-    }
 }

@@ -23,7 +23,7 @@ use axum::{
 };
 use serde_json::{Value, json};
 
-use super::headers::ResponseHeaders;
+use super::headers::{HeaderFault, ResponseHeaders};
 use crate::{
     domain::{
         failure::{Failure, FailureClass},
@@ -321,6 +321,12 @@ impl Refused {
             fields.insert("relight".to_owned(), (**details).clone());
         }
         json!({"error": error})
+    }
+}
+
+impl From<HeaderFault> for Refused {
+    fn from(fault: HeaderFault) -> Self {
+        Self::invalid(fault.name, format!("the header {} {}", fault.name, fault.reason))
     }
 }
 

@@ -4,10 +4,9 @@ use std::time::Duration;
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
 
-use super::error::Refused;
 use crate::domain::{
     ids::{InvocationId, MAX_ID_BYTES, Operation, RequestId, TargetId, ThreadId},
-    invocation::{DEFAULT_OPERATION, TraceContext},
+    invocation::{DEFAULT_OPERATION, Outcome, TraceContext},
     units,
 };
 
@@ -44,6 +43,15 @@ pub(super) struct ResponseHeaders {
     pub(super) adapted: Vec<String>,
 }
 
+/// A header that cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct HeaderFault {
+    /// Its name.
+    pub(super) name: &'static str,
+    /// Why, such as "is no whole number".
+    pub(super) reason: String,
+}
+
 // === impl RequestHeaders ===
 
 impl RequestHeaders {
@@ -51,13 +59,13 @@ impl RequestHeaders {
     ///
     /// # Errors
     /// When one of Relight's own headers cannot be read.
-    pub(super) fn read(headers: &HeaderMap) -> Result<Self, Refused> {
+    pub(super) fn read(headers: &HeaderMap) -> Result<Self, HeaderFault> {
         let operation = identifier(headers, "x-relight-operation")?.unwrap_or(DEFAULT_OPERATION);
         if operation.len() > MAX_OPERATION_BYTES {
-            return Err(refused("x-relight-operation", &format!("is longer than {MAX_OPERATION_BYTES} bytes")));
+            return Err(fault("x-relight-operation", &format!("is longer than {MAX_OPERATION_BYTES} bytes")));
         }
         let max_retries = text(headers, "x-relight-max-retries")?
-            .map(|number| number.parse().map_err(|_| refused("x-relight-max-retries", "is no whole number")))
+            .map(|number| number.parse().map_err(|_| fault("x-relight-max-retries", "is no whole number")))
             .transpose()?;
         Ok(Self {
             operation: Operation::from(operation),
@@ -73,6 +81,16 @@ impl RequestHeaders {
 // === impl ResponseHeaders ===
 
 impl ResponseHeaders {
+    /// Those of an invocation that is over.
+    pub(super) fn of(outcome: &Outcome) -> Self {
+        Self {
+            invocation: outcome.invocation.clone(),
+            attempts: u32::try_from(outcome.attempts.len()).unwrap_or(u32::MAX),
+            target: outcome.target.clone(),
+            adapted: outcome.attempts.iter().filter_map(|attempt| attempt.adaptation.clone()).collect(),
+        }
+    }
+
     /// Writes them.
     pub(super) fn write(&self, headers: &mut HeaderMap) {
         if let Ok(id) = HeaderValue::from_str(self.invocation.as_str()) {
@@ -90,27 +108,27 @@ impl ResponseHeaders {
     }
 }
 
-fn refused(name: &'static str, why: &str) -> Refused {
-    Refused::invalid(name, format!("the header {name} {why}"))
+fn fault(name: &'static str, reason: &str) -> HeaderFault {
+    HeaderFault { name, reason: reason.to_owned() }
 }
 
-fn text<'a>(headers: &'a HeaderMap, name: &'static str) -> Result<Option<&'a str>, Refused> {
+fn text<'a>(headers: &'a HeaderMap, name: &'static str) -> Result<Option<&'a str>, HeaderFault> {
     let Some(value) = headers.get(name) else { return Ok(None) };
-    value.to_str().map(|text| Some(text.trim())).map_err(|_| refused(name, "is no plain text"))
+    value.to_str().map(|text| Some(text.trim())).map_err(|_| fault(name, "is no plain text"))
 }
 
-fn identifier<'a>(headers: &'a HeaderMap, name: &'static str) -> Result<Option<&'a str>, Refused> {
+fn identifier<'a>(headers: &'a HeaderMap, name: &'static str) -> Result<Option<&'a str>, HeaderFault> {
     let text = text(headers, name)?.filter(|text| !text.is_empty());
     if text.is_some_and(|text| text.len() > MAX_ID_BYTES) {
-        return Err(refused(name, &format!("is longer than {MAX_ID_BYTES} bytes")));
+        return Err(fault(name, &format!("is longer than {MAX_ID_BYTES} bytes")));
     }
     if text.is_some_and(|text| text.chars().any(char::is_control)) {
-        return Err(refused(name, "holds control characters"));
+        return Err(fault(name, "holds control characters"));
     }
     Ok(text)
 }
 
-fn time_allowed(headers: &HeaderMap) -> Result<Option<Duration>, Refused> {
+fn time_allowed(headers: &HeaderMap) -> Result<Option<Duration>, HeaderFault> {
     let (name, time) = if let Some(millis) = text(headers, "x-relight-deadline-ms")? {
         ("x-relight-deadline-ms", millis.parse().ok().map(Duration::from_millis))
     } else if let Some(time) = text(headers, "x-request-timeout")? {
@@ -121,7 +139,7 @@ fn time_allowed(headers: &HeaderMap) -> Result<Option<Duration>, Refused> {
     };
     match time {
         Some(time) if !time.is_zero() => Ok(Some(time)),
-        Some(_) | None => Err(refused(name, "is no time above zero")),
+        Some(_) | None => Err(fault(name, "is no time above zero")),
     }
 }
 
@@ -139,7 +157,7 @@ fn trace_context(headers: &HeaderMap) -> TraceContext {
 mod tests {
     use super::*;
 
-    fn read(pairs: &[(&'static str, &'static str)]) -> Result<RequestHeaders, Refused> {
+    fn read(pairs: &[(&'static str, &'static str)]) -> Result<RequestHeaders, HeaderFault> {
         let headers =
             pairs.iter().map(|&(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)));
         RequestHeaders::read(&headers.collect())
@@ -183,7 +201,7 @@ mod tests {
             ("idempotency-key", "a\tb"),
         ] {
             let refused = read(&[(name, value)]).unwrap_err();
-            assert!(refused.object().to_string().contains(name), "{refused:?}");
+            assert_eq!(refused.name, name, "{refused:?}");
         }
         assert_eq!(read(&[]).unwrap().operation.as_str(), DEFAULT_OPERATION);
     }

@@ -13,7 +13,7 @@ use axum::{
     response::Response,
 };
 
-use super::{Front, chat, chunks::Chunks, error::Refused, headers::ResponseHeaders};
+use super::{Front, chunks::Chunks, error::Refused, headers::ResponseHeaders};
 use crate::{
     domain::{
         clock,
@@ -191,14 +191,14 @@ impl Relay {
     fn over(&mut self, outcome: &Outcome) {
         match &outcome.result {
             Ok(completion) => {
-                self.told = chat::told(outcome);
+                self.told = ResponseHeaders::of(outcome);
                 let target = outcome.target.as_ref().map(TargetId::as_str).unwrap_or_default();
                 let words = format!("attempts={} target={target}", outcome.attempts.len());
                 self.ready.push_back(Chunks::comment(&words));
                 self.ready.extend(self.chunks.end(completion));
                 self.end = Some(Ok(()));
             }
-            Err(failure) => self.end = Some(Err(Refused::outcome(outcome, failure, chat::told(outcome)))),
+            Err(failure) => self.end = Some(Err(Refused::outcome(outcome, failure, ResponseHeaders::of(outcome)))),
         }
     }
 }

@@ -17,9 +17,9 @@ use super::{
         },
         time::wire_time,
     },
-    recovery::Recovery,
+    recovery::{Recovery, journal_failed},
     status,
-    stream::{is_end, journal_failed},
+    stream::is_end,
     v1,
 };
 use crate::{

@@ -1,36 +1,41 @@
-//! `RecoveryService`: the calls of agents. It converts, asks the engine, and converts back.
-//!
-//! A provider that failed for good is an OK answer that holds a failure; statuses speak of Relight alone.
+//! What the methods of `RecoveryService` share: who calls, how a call is resolved and started, and what is returned where
+//! it cannot be.
 
 use std::{pin::Pin, sync::Arc, time::Duration};
 
 use arc_swap::ArcSwap;
 use futures_util::Stream;
-use tonic::{Request, Response, Status};
+use tonic::{Request, Status};
 
 use super::{
     auth::{Authenticator, Identity},
     convert::{
         Violations,
-        facts::failure_facts,
         metadata::{grpc_timeout, trace_context},
-        outcome::{ResponseContext, response},
-        request::{StreamStart, cancel_request, get_request, invoke_request, stream_request, thread_id, watch_request},
     },
     drain::DrainState,
     resume_token::TokenKey,
     status,
-    v1::{self, recovery_service_server::RecoveryService},
 };
 use crate::{
-    domain::failure::{Failure, FailureClass},
+    domain::{
+        failure::{Failure, FailureClass},
+        ids::InvocationId,
+    },
     engine::{Arrival, Engine, InvocationRequest, Refusal},
-    execution::{Executions, StartError, Started},
+    execution::{Executions, Lost, StartError, Started},
+    journal::JournalError,
     layers::{invocation::InvocationContext, spans::EntryPoint},
 };
 
 /// When a client whose call came too late for this replica may try again: another one is ready.
 const TRY_ELSEWHERE_IN: Duration = Duration::from_millis(100);
+
+/// When a client that lost its stream may come back: another replica is there, or soon will be.
+pub(super) const RETRY_AFTER: Duration = Duration::from_millis(200);
+
+/// When a client may ask again that met a journal that is away.
+const STORE_BACK_IN: Duration = Duration::from_secs(1);
 
 /// Serves `relight.v1.RecoveryService`.
 #[derive(Debug, Clone)]
@@ -114,7 +119,7 @@ impl Recovery {
             ),
             StartError::ThreadBusy(running) => status::thread_busy(&thread.unwrap_or_else(|| "".into()), &running),
             StartError::ThreadOfOtherRoute => status::thread_of_other_route(),
-            StartError::Journal(error) => super::stream::journal_failed(&error),
+            StartError::Journal(error) => journal_failed(&error),
         })
     }
 }
@@ -129,101 +134,29 @@ pub(super) fn refusal(refused: &Failure) -> Status {
     }
 }
 
-#[tonic::async_trait]
-impl RecoveryService for Recovery {
-    type StreamWithRecoveryStream = Streaming<v1::StreamWithRecoveryResponse>;
-    type WatchRecoveryStream = Streaming<v1::WatchRecoveryResponse>;
-
-    async fn invoke_with_recovery(
-        &self,
-        request: Request<v1::InvokeWithRecoveryRequest>,
-    ) -> Result<Response<v1::InvokeWithRecoveryResponse>, Status> {
-        let identity = self.identify(&request)?;
-        let (metadata, _, request) = request.into_parts();
-        let arrival = Self::arrival(&identity, &metadata, "relight.v1.RecoveryService/InvokeWithRecovery")?;
-        let request = invoke_request(request, arrival).map_err(|faults| status::invalid_argument(&faults))?;
-        if request.call.is_tool() {
-            return Err(status::unimplemented("tool calls"));
+/// What a client is told whose stream cannot go on here.
+pub(super) fn lost(id: &InvocationId, why: &Lost) -> Status {
+    match why {
+        Lost::Closing => status::resume(id, RETRY_AFTER),
+        Lost::Gone => status::invocation_not_found(id.as_str()),
+        Lost::Journal(error) => {
+            tracing::warn!(invocation = %id, %error, "a stream is lost");
+            status::resume(id, STORE_BACK_IN)
         }
-        let (operation, thread) = (request.operation.clone(), request.thread.clone());
-        let incoming = self.resolve(request, &identity)?;
-        let Started { id, disposition, mut follower, .. } = self.start(incoming).await?;
-        // When the caller goes, this future is dropped, and with it the follower.
-        let outcome = follower.outcome().await.map_err(|lost| super::stream::lost(&id, &lost))?;
-        let told = ResponseContext { operation, thread, disposition: super::stream::wire_disposition(disposition) };
-        Ok(Response::new(response(&outcome, &told)))
     }
+}
 
-    async fn stream_with_recovery(
-        &self,
-        request: Request<v1::StreamWithRecoveryRequest>,
-    ) -> Result<Response<Self::StreamWithRecoveryStream>, Status> {
-        let identity = self.identify(&request)?;
-        let (metadata, _, request) = request.into_parts();
-        let arrival = Self::arrival(&identity, &metadata, "relight.v1.RecoveryService/StreamWithRecovery")?;
-        let start = stream_request(request, arrival).map_err(|faults| status::invalid_argument(&faults))?;
-        let stream = match start {
-            StreamStart::New(request) => self.stream_new(*request, &identity).await?,
-            StreamStart::Resume(resume) => self.stream_resumed(resume, &identity).await?,
-        };
-        Ok(Response::new(stream))
-    }
-
-    async fn watch_recovery(
-        &self,
-        request: Request<v1::WatchRecoveryRequest>,
-    ) -> Result<Response<Self::WatchRecoveryStream>, Status> {
-        let identity = self.identify(&request)?;
-        let (filter, start) =
-            watch_request(request.into_inner()).map_err(|faults| status::invalid_argument(&faults))?;
-        super::watch::check_names(&self.engine, &identity, &filter)?;
-        Ok(Response::new(super::watch::stream(self, identity, filter, start)))
-    }
-
-    async fn get_invocation(
-        &self,
-        request: Request<v1::GetInvocationRequest>,
-    ) -> Result<Response<v1::GetInvocationResponse>, Status> {
-        let identity = self.identify(&request)?;
-        let name = get_request(request.into_inner()).map_err(|faults| status::invalid_argument(&faults))?;
-        self.explain(&identity, name).await.map(Response::new)
-    }
-
-    async fn cancel_invocation(
-        &self,
-        request: Request<v1::CancelInvocationRequest>,
-    ) -> Result<Response<v1::CancelInvocationResponse>, Status> {
-        let identity = self.identify(&request)?;
-        let (name, reason) =
-            cancel_request(request.into_inner()).map_err(|faults| status::invalid_argument(&faults))?;
-        self.cancel(&identity, name, &reason).await.map(Response::new)
-    }
-
-    async fn classify_failure(
-        &self,
-        request: Request<v1::ClassifyFailureRequest>,
-    ) -> Result<Response<v1::ClassifyFailureResponse>, Status> {
-        self.identify(&request)?;
-        let facts = failure_facts(request.into_inner()).map_err(|faults| status::invalid_argument(&faults))?;
-        super::dry_run::classify(&self.engine, &facts).map(Response::new)
-    }
-
-    async fn get_thread(
-        &self,
-        request: Request<v1::GetThreadRequest>,
-    ) -> Result<Response<v1::GetThreadResponse>, Status> {
-        let identity = self.identify(&request)?;
-        let id = thread_id(request.into_inner().thread_id).map_err(|faults| status::invalid_argument(&faults))?;
-        self.thread(&identity, id).await.map(Response::new)
-    }
-
-    async fn delete_thread(
-        &self,
-        request: Request<v1::DeleteThreadRequest>,
-    ) -> Result<Response<v1::DeleteThreadResponse>, Status> {
-        let identity = self.identify(&request)?;
-        let v1::DeleteThreadRequest { thread_id: id, version } = request.into_inner();
-        let id = thread_id(id).map_err(|faults| status::invalid_argument(&faults))?;
-        self.forget_thread(&identity, id, version).await.map(Response::new)
+/// What a caller is told that needs the journal, when the journal fails.
+pub(super) fn journal_failed(error: &JournalError) -> Status {
+    match error {
+        JournalError::NotKept(what) => status::failed_precondition(
+            "PAYLOADS_NOT_KEPT",
+            &format!("the journal keeps no payloads, which {what} needs"),
+            Vec::new(),
+        ),
+        JournalError::Unavailable(_) | JournalError::Corrupt(_) | JournalError::Full(_) => {
+            tracing::warn!(%error, "the journal fails");
+            status::store_unavailable("journal", STORE_BACK_IN)
+        }
     }
 }

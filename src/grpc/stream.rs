@@ -12,29 +12,22 @@ use tonic::Status;
 use super::{
     auth::Identity,
     convert::{
-        outcome::ResponseContext,
+        outcome::{ResponseContext, wire_disposition},
         request::{Resume, ResumeName},
         stream::{EventPosition, StreamHeader, StreamWriter},
     },
-    recovery::{Recovery, Streaming},
+    recovery::{RETRY_AFTER, Recovery, Streaming, lost},
     resume_token::Resumable,
     status, v1,
 };
 use crate::{
-    domain::{clock, fold::StreamStep, ids::InvocationId},
+    domain::{clock, fold::StreamStep},
     engine::InvocationRequest,
-    execution::{Disposition, InvocationName, Lost, Started, StreamItem},
-    journal::JournalError,
+    execution::{InvocationName, Started, StreamItem},
 };
 
 /// After how long a silence a client is shown that the invocation is alive.
 const HEARTBEAT: Duration = Duration::from_secs(10);
-
-/// When a client that lost its stream may come back: another replica is there, or soon will be.
-const RETRY_AFTER: Duration = Duration::from_millis(200);
-
-/// When a client may ask again that met a journal that is away.
-const STORE_BACK_IN: Duration = Duration::from_secs(1);
 
 impl Recovery {
     /// The stream of a new invocation, or of the one that it repeats.
@@ -148,41 +141,6 @@ impl Recovery {
                 }
             }
         })
-    }
-}
-
-/// What a client is told whose stream cannot go on here.
-pub(super) fn lost(id: &InvocationId, why: &Lost) -> Status {
-    match why {
-        Lost::Closing => status::resume(id, RETRY_AFTER),
-        Lost::Gone => status::invocation_not_found(id.as_str()),
-        Lost::Journal(error) => {
-            tracing::warn!(invocation = %id, %error, "a stream is lost");
-            status::resume(id, STORE_BACK_IN)
-        }
-    }
-}
-
-/// What a caller is told that needs the journal, when the journal fails.
-pub(super) fn journal_failed(error: &JournalError) -> Status {
-    match error {
-        JournalError::NotKept(what) => status::failed_precondition(
-            "PAYLOADS_NOT_KEPT",
-            &format!("the journal keeps no payloads, which {what} needs"),
-            Vec::new(),
-        ),
-        JournalError::Unavailable(_) | JournalError::Corrupt(_) | JournalError::Full(_) => {
-            tracing::warn!(%error, "the journal fails");
-            status::store_unavailable("journal", STORE_BACK_IN)
-        }
-    }
-}
-
-pub(super) fn wire_disposition(disposition: Disposition) -> v1::RequestDisposition {
-    match disposition {
-        Disposition::New => v1::RequestDisposition::New,
-        Disposition::Attached => v1::RequestDisposition::Attached,
-        Disposition::Replay => v1::RequestDisposition::Replay,
     }
 }
 

@@ -5,6 +5,8 @@
 
 mod gates;
 mod refusal;
+mod shared_gate;
+mod slots;
 mod state;
 
 use std::{
@@ -19,9 +21,9 @@ use std::{
 use arc_swap::ArcSwap;
 use tokio::{sync::Notify, time::Instant};
 
-use self::gates::SharedGate;
 pub use self::state::TargetState;
-use super::{BoxFuture, concurrency::Slots, invocation::InvocationScope};
+use self::{shared_gate::SharedGate, slots::Slots};
+use super::{BoxFuture, invocation::InvocationScope};
 use crate::{
     domain::{circuit::GateKind, clock, failure::Failure, failure::FailureClass, ids::TargetId, target::Target},
     events::EventBus,

@@ -17,7 +17,7 @@ use std::{
 use sha2::{Digest as _, Sha256};
 use tokio::time::Instant;
 
-use super::{ProviderFuture, spec::ProviderSpec};
+use super::ProviderFuture;
 use crate::domain::{
     ids::TargetId,
     message::{ModelCall, Part},
@@ -46,10 +46,10 @@ struct PlayProgress {
 // === impl Player ===
 
 impl Player {
-    /// A player at the beginning of the script that is specified, or of the default one.
+    /// A player at the beginning of a script.
     #[must_use]
-    pub fn new(spec: &ProviderSpec) -> Self {
-        Self { script: Arc::new(spec.scripted.clone().unwrap_or_default()), progress: Arc::default() }
+    pub fn new(script: Script) -> Self {
+        Self { script: Arc::new(script), progress: Arc::default() }
     }
 
     /// Plays the next step for the call's target; the step is taken at once, also when the answer is dropped.

@@ -6,7 +6,8 @@ use std::{collections::BTreeMap, time::Duration};
 
 use super::{
     arrivals::ExpectedCall,
-    run::{CallResult, ScenarioRun},
+    call::CallResult,
+    run::ScenarioRun,
     spec::Scenario,
     upstream::{OUTPUT_TOKENS, Sent},
 };

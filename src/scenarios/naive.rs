@@ -8,7 +8,12 @@ use futures_util::StreamExt as _;
 use tokio::time::{Instant, sleep, timeout_at};
 use tower::ServiceExt as _;
 
-use super::{arrivals::ExpectedCall, run::CallResult, run::ask, spec::Scenario, upstream::World};
+use super::{
+    arrivals::ExpectedCall,
+    call::{CallResult, ask},
+    spec::Scenario,
+    upstream::World,
+};
 use crate::{
     domain::{
         adaptation::DialectOverrides, completion::Delta, ids::InvocationId, invocation::TraceContext,

@@ -13,9 +13,10 @@ use tower::ServiceExt as _;
 use super::{
     ScenarioError,
     arrivals::ExpectedCall,
+    call::{CallResult, ask},
     naive::Naive,
     spec::Scenario,
-    upstream::{self, Sent, World},
+    upstream::{Sent, World},
 };
 use crate::{
     domain::{
@@ -24,7 +25,7 @@ use crate::{
         fold::{AnswerState, StreamStep},
         ids::{RouteName, TargetId, TenantId},
         invocation::{Call, Invocation, Outcome},
-        message::{Message, ModelCall, Role},
+        message::ModelCall,
         target::{Capabilities, Dialect, Target},
     },
     events::{BusItem, EventBus, EventReader},
@@ -39,25 +40,6 @@ use crate::{
     },
     stack::{Shared, Stack, stack},
 };
-
-/// What became of one call.
-#[derive(Debug, Clone)]
-pub(super) struct CallResult {
-    /// Its number among the arrivals.
-    pub(super) call: usize,
-    /// When it was over, from the start of the run.
-    pub(super) ended: Duration,
-    /// Whether it was answered.
-    pub(super) answered: bool,
-    /// How it failed.
-    pub(super) class: Option<FailureClass>,
-    /// Whether what its caller holds is exactly what one attempt answered (or nothing, where it failed).
-    pub(super) sound: bool,
-    /// Whether its deadline came while it waited, and nothing was under way.
-    pub(super) doomed: bool,
-    /// How many attempts it was told of, refused ones included.
-    pub(super) records: usize,
-}
 
 /// A change of a circuit or gate.
 #[derive(Debug, Clone)]
@@ -316,37 +298,6 @@ async fn follow(stack: Stack, incoming: InvocationContext) -> Result<(Option<Ans
     Err(Failure::local(FailureClass::State, "the progress ended without an outcome"))
 }
 
-impl CallResult {
-    /// A call that ends now, without an answer.
-    pub(super) fn gone(call: usize, began: Instant) -> Self {
-        let class = Some(FailureClass::Cancelled);
-        Self { call, ended: began.elapsed(), answered: false, class, sound: true, doomed: false, records: 0 }
-    }
-
-    fn read(&mut self, fold: Option<&AnswerState>, outcome: &Outcome) {
-        self.records = outcome.attempts.len();
-        let held: Option<String> = fold.map(|fold| fold.message().joined_text());
-        match &outcome.result {
-            Ok(completion) => {
-                self.answered = true;
-                self.class = None;
-                let whole = |number| upstream::text(&outcome.invocation, number);
-                let text = completion.message.joined_text();
-                self.sound = held.as_ref() == Some(&text)
-                    && outcome.attempts.iter().any(|attempt| whole(attempt.number) == text);
-            }
-            Err(failure) => {
-                self.class = Some(failure.class);
-                self.sound = held.is_some();
-                let under_way = outcome.attempts.last().is_some_and(|attempt| {
-                    attempt.failure.as_ref().is_some_and(|failure| failure.class == FailureClass::Cancelled)
-                });
-                self.doomed = outcome.reasoning == "The deadline was reached." && !under_way;
-            }
-        }
-    }
-}
-
 /// The targets of a scenario.
 fn targets(scenario: &Scenario) -> Vec<Arc<Target>> {
     let target = |upstream: &super::Upstream| {
@@ -362,11 +313,6 @@ fn targets(scenario: &Scenario) -> Vec<Arc<Target>> {
         })
     };
     scenario.upstreams.iter().map(target).collect()
-}
-
-/// What every call asks.
-pub(super) fn ask() -> ModelCall {
-    ModelCall { messages: vec![Message::text(Role::User, "What is the answer?")], ..ModelCall::default() }
 }
 
 /// FNV-1a of everything that was said: it tells two runs apart, and costs little in an unoptimized build.

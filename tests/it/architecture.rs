@@ -42,7 +42,7 @@ const HOMES: &[(&str, &[&str])] = &[
 
 const MAX_LINES: usize = 500;
 
-fn sources(folder: &str) -> Vec<PathBuf> {
+pub(crate) fn sources(folder: &str) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut folders = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join(folder)];
     while let Some(folder) = folders.pop() {
@@ -60,7 +60,7 @@ fn sources(folder: &str) -> Vec<PathBuf> {
 }
 
 /// The path below `src/`, without its ending.
-fn module_path(path: &Path) -> String {
+pub(crate) fn module_path(path: &Path) -> String {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     path.strip_prefix(root).unwrap().with_extension("").to_string_lossy().into_owned()
 }
@@ -74,7 +74,7 @@ fn level_of(module: &str) -> Option<usize> {
 }
 
 /// Lines that are code: comments and doc comments may name whatever they explain.
-fn code_lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
+pub(crate) fn code_lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
     text.lines().enumerate().filter(|(_, line)| !line.trim_start().starts_with("//")).map(|(at, line)| (at + 1, line))
 }
 

@@ -3,6 +3,7 @@
 
 mod any_bytes;
 mod architecture;
+mod architecture_circles;
 mod bad_input;
 mod broken_wires;
 mod browsers;

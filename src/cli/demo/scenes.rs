@@ -4,37 +4,7 @@
 
 use crate::grpc::v1::{self, FailureClass, WaitSource, recovery_event::Body};
 
-use super::{stage::Played, wires::Wires};
-
-/// One way to break a model.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Scene {
-    /// What breaks.
-    pub(super) title: &'static str,
-    /// What is going to be seen.
-    pub(super) story: &'static str,
-    /// What was seen, when it went as promised.
-    pub(super) moral: &'static str,
-    /// What it is called in tables.
-    pub(super) name: &'static str,
-    /// The route of the demo's configuration that it is played on.
-    pub(super) route: &'static str,
-    /// What is asked.
-    pub(super) question: &'static str,
-    /// Whether the model may call a tool.
-    pub(super) with_tool: bool,
-    /// The longest answer that is asked for, in tokens.
-    pub(super) max_output_tokens: Option<u32>,
-    /// How often it is asked.
-    pub(super) calls: usize,
-    /// Sets the wires up, where it is played on any.
-    pub(super) prepare: fn(&Wires),
-    /// Says what was not as promised.
-    pub(super) promise: fn(&Played) -> Result<(), String>,
-}
-
-/// The tool that a model may call.
-pub(super) const TOOL: &str = "get_weather";
+use super::scene::{Played, Scene, TOOL, all_answered, ensure, failed_by, two_attempts};
 
 /// What the demo shows, in this order.
 pub(super) const SCENES: [Scene; 5] = [
@@ -146,31 +116,4 @@ fn spent_account_is_left_alone(played: &Played) -> Result<(), String> {
     ensure(on_spent.len() == 1, "the spent account was not asked exactly once")?;
     ensure(failed_by(on_spent[0], FailureClass::QuotaExceeded), "its failure was not a spent quota")?;
     ensure(played.responses.iter().all(|response| response.final_target == "account-b"), "another account answered")
-}
-
-/// The two attempts of the one call that was answered.
-pub(super) fn two_attempts(played: &Played) -> Result<[&v1::Attempt; 2], String> {
-    all_answered(played)?;
-    match played.responses.as_slice() {
-        [v1::InvokeWithRecoveryResponse { attempts, .. }] => match attempts.as_slice() {
-            [first, second] => Ok([first, second]),
-            other => Err(format!("it took {} attempts in place of 2", other.len())),
-        },
-        other => Err(format!("there were {} calls in place of 1", other.len())),
-    }
-}
-
-/// Every call was answered.
-pub(super) fn all_answered(played: &Played) -> Result<(), String> {
-    ensure(played.answered() == played.responses.len(), "a call was not answered")
-}
-
-/// Whether an attempt failed so.
-pub(super) fn failed_by(attempt: &v1::Attempt, class: FailureClass) -> bool {
-    attempt.failure_class == i32::from(class)
-}
-
-/// Says what is wrong where something does not hold.
-pub(super) fn ensure(holds: bool, otherwise: &str) -> Result<(), String> {
-    if holds { Ok(()) } else { Err(otherwise.to_owned()) }
 }

@@ -4,11 +4,7 @@ use std::{io, net::SocketAddr, time::Duration};
 
 use crate::{
     domain::clock::wall_now,
-    grpc::v1::{
-        self, invoke_with_recovery_response::Outcome, recovery_event::Body,
-        recovery_service_client::RecoveryServiceClient,
-    },
-    wire_server::Request,
+    grpc::v1::{self, recovery_event::Body, recovery_service_client::RecoveryServiceClient},
 };
 use anyhow::{Context as _, bail};
 use jiff::Timestamp;
@@ -19,15 +15,13 @@ use tonic::{
 };
 
 use super::{
-    scenes::{Scene, TOOL},
+    scene::{Played, Scene, TOOL, reply},
     wires::Wires,
 };
 use crate::cli::{
     event_line,
-    invoke::answer_text,
     refusal::ServerRefusal,
     terminal::{Paint, answer, one_line},
-    words,
 };
 
 /// How far apart the calls of a scene with many are.
@@ -42,21 +36,6 @@ pub(super) struct Stage {
     events: Streaming<v1::WatchRecoveryResponse>,
     /// None: nothing is shown.
     paint: Option<Paint>,
-}
-
-/// What came of a scene.
-#[derive(Debug, Default)]
-pub(super) struct Played {
-    /// What the callers got, in order.
-    pub(super) responses: Vec<v1::InvokeWithRecoveryResponse>,
-    /// What a watcher was told.
-    events: Vec<v1::RecoveryEvent>,
-    /// What the wire that breaks saw, where the scene was played on one.
-    pub(super) requests: Vec<Request>,
-    /// How many requests the spare wire saw.
-    pub(super) spare_requests: usize,
-    /// How long it took.
-    pub(super) took_ms: u64,
 }
 
 /// A scene while it plays.
@@ -212,68 +191,4 @@ impl Playing {
         let prefix = format!("{ms:>7} ms  {:<8}", call.unwrap_or_default());
         answer(&format!("{}{words}", paint.dim(&prefix)))
     }
-}
-
-// === impl Played ===
-
-impl Played {
-    /// Whether a watcher was told such a thing.
-    pub(super) fn saw(&self, wanted: impl Fn(&Body) -> bool) -> bool {
-        self.events.iter().filter_map(|event| event.body.as_ref()).any(wanted)
-    }
-
-    fn has_ended(&self, invocation: &str) -> bool {
-        let ended = |body: &Body| {
-            matches!(body, Body::InvocationSucceeded(_) | Body::InvocationRecovered(_) | Body::InvocationFailed(_))
-        };
-        self.events.iter().any(|event| event.invocation_id == invocation && event.body.as_ref().is_some_and(ended))
-    }
-
-    /// The notes that went into prompts.
-    pub(super) fn notes(&self) -> Vec<String> {
-        let attempts = self.responses.iter().flat_map(|response| &response.attempts);
-        attempts.map(|attempt| one_line(&attempt.injected_note)).filter(|note| !note.is_empty()).collect()
-    }
-
-    /// What was changed in requests so that the model takes them.
-    pub(super) fn adaptations(&self) -> Vec<String> {
-        let attempts = self.responses.iter().flat_map(|response| &response.attempts);
-        attempts.map(|attempt| one_line(&attempt.adaptation)).filter(|words| !words.is_empty()).collect()
-    }
-
-    /// Attempts of all calls.
-    pub(super) fn attempts(&self) -> usize {
-        self.responses.iter().map(|response| response.attempts.len()).sum()
-    }
-
-    /// Calls that were answered.
-    pub(super) fn answered(&self) -> usize {
-        self.responses.iter().filter(|response| matches!(response.outcome, Some(Outcome::Completion(_)))).count()
-    }
-
-    /// Calls that were answered after a failure.
-    pub(super) fn recovered(&self) -> usize {
-        let recovered = |response: &&v1::InvokeWithRecoveryResponse| {
-            response.attempts.len() > 1 && matches!(response.outcome, Some(Outcome::Completion(_)))
-        };
-        self.responses.iter().filter(recovered).count()
-    }
-
-    /// What was done for the first call.
-    pub(super) fn recovered_by(&self) -> String {
-        self.responses.first().map(|response| words::strategies(&response.recovery_applied)).unwrap_or_default()
-    }
-
-    /// What the last caller got.
-    pub(super) fn last_reply(&self) -> String {
-        self.responses.last().map(reply).unwrap_or_default()
-    }
-}
-
-fn reply(response: &v1::InvokeWithRecoveryResponse) -> String {
-    one_line(&match &response.outcome {
-        Some(Outcome::Completion(completion)) => answer_text(completion),
-        Some(Outcome::Failure(failure)) => failure.user_message.clone(),
-        None => String::new(),
-    })
 }

@@ -15,6 +15,7 @@ use crate::{
         invocation::{AttemptCause, AttemptRecord, Outcome},
         message::{Message, Part, Role},
     },
+    execution::Disposition,
     grpc::v1,
 };
 
@@ -239,6 +240,15 @@ pub(super) fn target_field(target: Option<&TargetId>) -> String {
 /// A technical message within the contract's bound.
 pub(super) fn bounded(message: &str) -> String {
     message[..message.floor_char_boundary(MAX_MESSAGE_BYTES)].to_owned()
+}
+
+/// How a request was taken, in the words of the contract.
+pub(in crate::grpc) fn wire_disposition(disposition: Disposition) -> v1::RequestDisposition {
+    match disposition {
+        Disposition::New => v1::RequestDisposition::New,
+        Disposition::Attached => v1::RequestDisposition::Attached,
+        Disposition::Replay => v1::RequestDisposition::Replay,
+    }
 }
 
 #[cfg(test)]

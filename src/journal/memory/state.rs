@@ -9,7 +9,7 @@ use jiff::Timestamp;
 
 use super::super::{
     AppendError, BeginResult, CancelWish, Compacted, Entry, Finish, FinishError, Held, JournalError, Limits,
-    NewInvocation, Owner, Page, Record, Renewed, RunState, Stats, Takeover, ThreadKey,
+    NewInvocation, Owner, Page, Record, Renewed, RunState, Stats, Takeover, Thread, ThreadKey,
     record::RELEASED,
     size::{json_bytes, step_bytes},
     write_guard::WriteGuard,
@@ -30,8 +30,15 @@ pub(super) struct MemoryState {
     by_request: HashMap<(TenantId, RequestId), InvocationId>,
     running: HashSet<InvocationId>,
     finished: BTreeSet<(Timestamp, InvocationId)>,
-    pub(super) threads: HashMap<ThreadKey, super::threads::ThreadRow>,
+    pub(super) threads: HashMap<ThreadKey, ThreadRow>,
     /// Bytes of all that is kept, threads included.
+    pub(super) bytes: u64,
+}
+
+/// A thread, and how many bytes it takes.
+#[derive(Debug)]
+pub(super) struct ThreadRow {
+    pub(super) thread: Thread,
     pub(super) bytes: u64,
 }
 

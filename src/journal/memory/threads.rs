@@ -7,7 +7,7 @@ use super::{
         Finish, JournalError, Locked, THREAD_ERRORS_KEPT, Thread, ThreadCommit, ThreadEnd, ThreadError, ThreadKey,
         size::json_bytes,
     },
-    state::MemoryState,
+    state::{MemoryState, ThreadRow},
 };
 use crate::{
     config::observe::Payloads,
@@ -16,13 +16,6 @@ use crate::{
         invocation::Outcome,
     },
 };
-
-/// A thread, and how many bytes it takes.
-#[derive(Debug)]
-pub(super) struct ThreadRow {
-    thread: Thread,
-    bytes: u64,
-}
 
 /// Bytes that a thread takes beside its messages and errors.
 const ROW_BYTES: u64 = 512;

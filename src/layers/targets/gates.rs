@@ -1,99 +1,23 @@
 //! The gates of a target: shared with the others that use the same credential, and everything that moves them.
 
 use std::{
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU32, AtomicU64, Ordering},
-    },
+    sync::{Arc, MutexGuard, PoisonError, atomic::Ordering},
     time::Duration,
 };
 
 use jiff::Timestamp;
-use tokio::{sync::Notify, task::JoinSet, time::Instant};
+use tokio::time::Instant;
 
-use super::state::TargetState;
+use super::{shared_gate::SharedGate, state::TargetState};
 use crate::{
     domain::{
         circuit::GateKind,
         event::EventBody,
         failure::{Failure, FailureClass, WaitSource},
-        ids::TargetId,
     },
     layers::observe::millis,
-    policy::gates::{Gate, GateChange, GatePolicy},
+    policy::gates::{Gate, GateChange},
 };
-
-/// A gate that several targets share.
-#[derive(Debug)]
-pub(super) struct SharedGate {
-    pub(super) gate: Mutex<Gate>,
-    /// Whoever holds it is the next to pass; it is handed on in the order in which callers came.
-    turn: tokio::sync::Mutex<()>,
-    /// How many callers stand in line.
-    waiting: AtomicU32,
-    /// Notified when calls may pass sooner than was known.
-    sooner: Notify,
-    /// A fingerprint of the settings that decide whether what closed it is gone, such as the key.
-    settings: AtomicU64,
-    /// The target whose failure closed it: the one whose events report it.
-    closed_by: Mutex<Option<TargetId>>,
-    /// Reports that a rate gate is open again when its time is over.
-    reopening: Mutex<JoinSet<()>>,
-}
-
-/// A place in the line before a gate.
-struct InLine<'a>(&'a SharedGate);
-
-// === impl SharedGate ===
-
-impl SharedGate {
-    pub(super) fn new(gate: Gate, settings: u64) -> Self {
-        Self {
-            gate: Mutex::new(gate),
-            turn: tokio::sync::Mutex::new(()),
-            waiting: AtomicU32::new(0),
-            sooner: Notify::new(),
-            settings: AtomicU64::new(settings),
-            closed_by: Mutex::default(),
-            reopening: Mutex::default(),
-        }
-    }
-
-    /// Takes over settings; whether they are others than before.
-    pub(super) fn is_changed_by(&self, settings: u64) -> bool {
-        self.settings.swap(settings, Ordering::Relaxed) != settings
-    }
-
-    /// Takes over a policy, from the next closing on.
-    pub(super) fn set_policy(&self, policy: &Arc<GatePolicy>) {
-        self.lock().set_policy(Arc::clone(policy));
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Gate> {
-        self.gate.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Stands in line until this caller may pass, and passes. Cancel safe: whoever goes away leaves his place.
-    pub(super) async fn pass_in_turn(&self) {
-        self.waiting.fetch_add(1, Ordering::Relaxed);
-        let _in_line = InLine(self);
-        let _turn = self.turn.lock().await;
-        loop {
-            let sooner = self.sooner.notified();
-            let passed = self.lock().admit(Instant::now(), false);
-            match passed {
-                Ok(_) => return,
-                Err(wait) => tokio::select! { () = tokio::time::sleep(wait) => {}, () = sooner => {} },
-            }
-        }
-    }
-}
-
-impl Drop for InLine<'_> {
-    fn drop(&mut self) {
-        self.0.waiting.fetch_sub(1, Ordering::Relaxed);
-    }
-}
 
 // === impl TargetState: its gates ===
 

@@ -10,9 +10,8 @@ use std::sync::{
 use jiff::Timestamp;
 use tokio::{sync::Notify, time::Instant};
 
-use super::gates::SharedGate;
+use super::{shared_gate::SharedGate, slots::Slots};
 use crate::layers::{
-    concurrency::Slots,
     observe::millis,
     spans::{AttemptTrace, TargetChoice},
 };

@@ -2,7 +2,7 @@
 //!
 //! An answer is complete once every choice that began has its `finish_reason`: the usage and `[DONE]` may be missing.
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::{assemble::Assembler, inband};
 use crate::{
@@ -86,10 +86,4 @@ impl ResponseParser for ChatReader {
     fn is_whole(&self) -> bool {
         self.assembler.is_complete()
     }
-}
-
-/// The server's own failure, in words of ours: it gave none but the reason `raw` for the end of the answer.
-pub(super) fn failed_finish(raw: &str, status: u16) -> ParseError {
-    let words = format!("the provider ended the answer with finish_reason {raw}");
-    ParseError::Failed(Failed::new(Some(status), &json!({"error": {"message": words}}).to_string()))
 }

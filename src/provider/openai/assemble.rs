@@ -5,16 +5,15 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{
-    answer::failed_finish,
     finish,
     tool_calls::{BadCall, ToolCalls},
 };
 use crate::{
     domain::completion::{BlockKind, Delta, FinishReason},
-    provider::reading::ParseError,
+    provider::reading::{Failed, ParseError},
 };
 
 /// Most choices in one answer.
@@ -206,4 +205,10 @@ impl From<BadCall> for ParseError {
     fn from(BadCall(words): BadCall) -> Self {
         Self::Unusable(words)
     }
+}
+
+/// The server's own failure, in words of ours: it gave none but the reason `raw` for the end of the answer.
+fn failed_finish(raw: &str, status: u16) -> ParseError {
+    let words = format!("the provider ended the answer with finish_reason {raw}");
+    ParseError::Failed(Failed::new(Some(status), &json!({"error": {"message": words}}).to_string()))
 }

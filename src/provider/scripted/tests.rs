@@ -87,7 +87,7 @@ async fn row(player: &Player, model: &str, calls: usize) -> Vec<String> {
 
 #[tokio::test]
 async fn the_default_script_answers_with_the_users_words_in_several_deltas() {
-    let player = Player::new(&ProviderSpec::new("embedded", Dialect::Scripted, ""));
+    let player = Player::new(Script::default());
     let (deltas, error) = played(&player, request("m", &["What is a relight?"])).await;
     assert_eq!(error, None);
     assert!(text_of(&deltas).contains("What is a relight?"));

@@ -1,0 +1,146 @@
+//! One scene of the demo: what is asked while something breaks, what came of it, and how promises are checked.
+
+use super::wires::Wires;
+use crate::{
+    cli::{invoke::answer_text, terminal::one_line, words},
+    grpc::v1::{self, FailureClass, invoke_with_recovery_response::Outcome, recovery_event::Body},
+    wire_server::Request,
+};
+
+/// One way to break a model.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Scene {
+    /// What breaks.
+    pub(super) title: &'static str,
+    /// What is going to be seen.
+    pub(super) story: &'static str,
+    /// What was seen, when it went as promised.
+    pub(super) moral: &'static str,
+    /// What it is called in tables.
+    pub(super) name: &'static str,
+    /// The route of the demo's configuration that it is played on.
+    pub(super) route: &'static str,
+    /// What is asked.
+    pub(super) question: &'static str,
+    /// Whether the model may call a tool.
+    pub(super) with_tool: bool,
+    /// The longest answer that is asked for, in tokens.
+    pub(super) max_output_tokens: Option<u32>,
+    /// How often it is asked.
+    pub(super) calls: usize,
+    /// Sets the wires up, where it is played on any.
+    pub(super) prepare: fn(&Wires),
+    /// Says what was not as promised.
+    pub(super) promise: fn(&Played) -> Result<(), String>,
+}
+
+/// The tool that a model may call.
+pub(super) const TOOL: &str = "get_weather";
+
+/// What came of a scene.
+#[derive(Debug, Default)]
+pub(super) struct Played {
+    /// What the callers got, in order.
+    pub(super) responses: Vec<v1::InvokeWithRecoveryResponse>,
+    /// What a watcher was told.
+    pub(super) events: Vec<v1::RecoveryEvent>,
+    /// What the wire that breaks saw, where the scene was played on one.
+    pub(super) requests: Vec<Request>,
+    /// How many requests the spare wire saw.
+    pub(super) spare_requests: usize,
+    /// How long it took.
+    pub(super) took_ms: u64,
+}
+
+// === impl Played ===
+
+impl Played {
+    /// Whether a watcher was told such a thing.
+    pub(super) fn saw(&self, wanted: impl Fn(&Body) -> bool) -> bool {
+        self.events.iter().filter_map(|event| event.body.as_ref()).any(wanted)
+    }
+
+    /// Whether a watcher was told the end of this invocation.
+    pub(super) fn has_ended(&self, invocation: &str) -> bool {
+        let ended = |body: &Body| {
+            matches!(body, Body::InvocationSucceeded(_) | Body::InvocationRecovered(_) | Body::InvocationFailed(_))
+        };
+        self.events.iter().any(|event| event.invocation_id == invocation && event.body.as_ref().is_some_and(ended))
+    }
+
+    /// The notes that went into prompts.
+    pub(super) fn notes(&self) -> Vec<String> {
+        let attempts = self.responses.iter().flat_map(|response| &response.attempts);
+        attempts.map(|attempt| one_line(&attempt.injected_note)).filter(|note| !note.is_empty()).collect()
+    }
+
+    /// What was changed in requests so that the model takes them.
+    pub(super) fn adaptations(&self) -> Vec<String> {
+        let attempts = self.responses.iter().flat_map(|response| &response.attempts);
+        attempts.map(|attempt| one_line(&attempt.adaptation)).filter(|words| !words.is_empty()).collect()
+    }
+
+    /// Attempts of all calls.
+    pub(super) fn attempts(&self) -> usize {
+        self.responses.iter().map(|response| response.attempts.len()).sum()
+    }
+
+    /// Calls that were answered.
+    pub(super) fn answered(&self) -> usize {
+        self.responses.iter().filter(|response| matches!(response.outcome, Some(Outcome::Completion(_)))).count()
+    }
+
+    /// Calls that were answered after a failure.
+    pub(super) fn recovered(&self) -> usize {
+        let recovered = |response: &&v1::InvokeWithRecoveryResponse| {
+            response.attempts.len() > 1 && matches!(response.outcome, Some(Outcome::Completion(_)))
+        };
+        self.responses.iter().filter(recovered).count()
+    }
+
+    /// What was done for the first call.
+    pub(super) fn recovered_by(&self) -> String {
+        self.responses.first().map(|response| words::strategies(&response.recovery_applied)).unwrap_or_default()
+    }
+
+    /// What the last caller got.
+    pub(super) fn last_reply(&self) -> String {
+        self.responses.last().map(reply).unwrap_or_default()
+    }
+}
+
+/// What a caller got, in one line.
+pub(super) fn reply(response: &v1::InvokeWithRecoveryResponse) -> String {
+    one_line(&match &response.outcome {
+        Some(Outcome::Completion(completion)) => answer_text(completion),
+        Some(Outcome::Failure(failure)) => failure.user_message.clone(),
+        None => String::new(),
+    })
+}
+
+/// The two attempts of the one call that was answered.
+pub(super) fn two_attempts(played: &Played) -> Result<[&v1::Attempt; 2], String> {
+    all_answered(played)?;
+    match played.responses.as_slice() {
+        [v1::InvokeWithRecoveryResponse { attempts, .. }] => match attempts.as_slice() {
+            [first, second] => Ok([first, second]),
+            other => Err(format!("it took {} attempts in place of 2", other.len())),
+        },
+        other => Err(format!("there were {} calls in place of 1", other.len())),
+    }
+}
+
+/// Every call was answered.
+pub(super) fn all_answered(played: &Played) -> Result<(), String> {
+    ensure(played.answered() == played.responses.len(), "a call was not answered")
+}
+
+/// Whether an attempt failed so.
+pub(super) fn failed_by(attempt: &v1::Attempt, class: FailureClass) -> bool {
+    attempt.failure_class == i32::from(class)
+}
+
+/// Says what is wrong where something does not hold.
+pub(super) fn ensure(holds: bool, otherwise: &str) -> Result<(), String> {
+    if holds { Ok(()) } else { Err(otherwise.to_owned()) }
+}
