@@ -13,6 +13,9 @@ COPY . .
 # own, because the flag would otherwise reach build scripts and macros too, which cannot be static.
 SHELL ["/bin/bash", "-o", "pipefail", "-c"]
 ENV RUSTFLAGS="-C target-feature=+crt-static"
+# `relight version` says it: `docker build --build-arg REVISION="$(git log -1 --format='%h, %cs')" .`
+ARG REVISION=unknown
+ENV RELIGHT_REVISION="${REVISION}"
 RUN --mount=type=cache,target=/usr/local/cargo/registry \
     --mount=type=cache,target=/src/target \
     target="$(rustc --print host-tuple)" \

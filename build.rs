@@ -6,12 +6,34 @@ use std::{
     error::Error,
     fs,
     path::{Path, PathBuf},
+    process::Command,
 };
 
 fn main() -> Result<(), Box<dyn Error>> {
+    name_commit()?;
     let out = PathBuf::from(env::var("OUT_DIR")?);
     compile_contract(&out)?;
     embed_rules(Path::new("rules"), &out.join("rules.json"))
+}
+
+/// Says which commit is built, for `relight version`: `RELIGHT_REVISION` where it is set (an image is built without the
+/// repository), else what git says. A debug build is not made again for each commit, and says so.
+fn name_commit() -> Result<(), Box<dyn Error>> {
+    println!("cargo:rerun-if-env-changed=RELIGHT_REVISION");
+    let is_release = env::var("PROFILE")? == "release";
+    let git = |arguments: &[&str]| {
+        let ran = Command::new("git").args(arguments).output().ok().filter(|ran| ran.status.success())?;
+        Some(String::from_utf8_lossy(&ran.stdout).trim().to_owned()).filter(|text| !text.is_empty())
+    };
+    if is_release && let Some(log) = git(&["rev-parse", "--git-path", "logs/HEAD"]) {
+        println!("cargo:rerun-if-changed={log}");
+    }
+    let given = env::var("RELIGHT_REVISION").ok().filter(|text| !text.is_empty());
+    let commit =
+        given.or_else(|| git(&["log", "-1", "--format=%h, %cs"])).unwrap_or_else(|| "unknown commit".to_owned());
+    let debug = if is_release { "" } else { "debug build of or after " };
+    println!("cargo:rustc-env=RELIGHT_COMMIT={debug}{commit}");
+    Ok(())
 }
 
 fn compile_contract(out: &Path) -> Result<(), Box<dyn Error>> {

@@ -4,6 +4,7 @@
 //! Answers go to standard output, everything said about them to standard error, so that both can be piped. Exit codes:
 //! 0 done, 1 failed, 2 wrong arguments or configuration.
 
+mod about;
 mod circuits;
 mod classify;
 mod client;
@@ -36,7 +37,7 @@ Where to begin:
 
 /// Relights failed model calls in flight: a gRPC service that classifies, waits, informs, falls back and protects.
 #[derive(Debug, Parser)]
-#[command(name = "relight", version, after_help = WHERE_TO_BEGIN, arg_required_else_help = true, max_term_width = 110)]
+#[command(name = "relight", version = about::VERSION, after_help = WHERE_TO_BEGIN, arg_required_else_help = true, max_term_width = 110)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     command: Command,
@@ -60,6 +61,12 @@ enum Command {
     Scenarios(scenarios::ScenariosArguments),
     /// Check, show or describe a configuration; needs no server.
     Config(config::ConfigArguments),
+    /// Print the version, its commit and the day of that.
+    Version(about::VersionArguments),
+    /// Print completions for a shell.
+    Completions(about::CompletionsArguments),
+    /// Print the manual page, or write all of them.
+    Man(about::ManArguments),
 }
 
 /// How a command answers.
@@ -85,6 +92,9 @@ pub fn main() -> ExitCode {
         Command::Classify(arguments) => classify::run(&arguments),
         Command::Scenarios(arguments) => scenarios::run(&arguments),
         Command::Config(arguments) => config::run(&arguments),
+        Command::Version(arguments) => about::version(&arguments),
+        Command::Completions(arguments) => Ok(about::completions(&arguments)),
+        Command::Man(arguments) => about::man(&arguments),
     };
     ended.unwrap_or_else(|error| {
         // Whoever reads our output may stop reading; `relight watch | head` is no failure.

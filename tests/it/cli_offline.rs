@@ -147,10 +147,32 @@ async fn a_server_that_is_not_there_is_told_in_one_line_and_exit_code_1() {
 }
 
 #[tokio::test]
-async fn the_version_is_that_of_the_package_and_wrong_arguments_end_with_exit_code_2() {
+async fn the_version_names_its_commit_and_wrong_arguments_end_with_exit_code_2() {
     let ran = run(&["--version"]).await;
-    assert_eq!(ran.out, format!("relight {}\n", env!("CARGO_PKG_VERSION")));
+    assert!(ran.out.starts_with(&format!("relight {} (", env!("CARGO_PKG_VERSION"))), "{}", ran.out);
+    assert_eq!(run(&["version"]).await.out, ran.out);
+    let version: Value = serde_json::from_str(&run(&["version", "--output", "json"]).await.out).unwrap();
+    let commit = std::process::Command::new("git").args(["rev-parse", "--is-inside-work-tree"]).output();
+    if commit.is_ok_and(|ran| ran.status.success()) {
+        assert!(version["date"].as_str().unwrap().starts_with("20"), "{version}");
+    }
     assert_eq!(run(&["invoke", "--label", "blue", "hello"]).await.code, Some(2));
     let ran = run(&["watch", "--type", "circuit_opend"]).await;
     assert!(ran.err.contains("did you mean `circuit_opened`?"), "{}", ran.err);
+}
+
+#[tokio::test]
+async fn completions_and_manual_pages_are_made_by_the_program_itself() {
+    for (shell, words) in
+        [("bash", "complete -F _relight"), ("zsh", "#compdef relight"), ("fish", "complete -c relight")]
+    {
+        let ran = run(&["completions", shell]).await;
+        assert!(ran.code == Some(0) && ran.out.contains(words) && ran.out.contains("circuits"), "{shell}: {}", ran.out);
+    }
+    assert!(run(&["man"]).await.out.contains(".TH relight 1"));
+    let folder = tempfile::tempdir().unwrap();
+    let ran = run(&["man", "--into", folder.path().to_str().unwrap()]).await;
+    let pages = std::fs::read_dir(folder.path()).unwrap().count();
+    assert!(pages > 8, "{pages} pages");
+    assert_eq!(ran.out, format!("{pages} pages in {}\n", folder.path().display()));
 }
