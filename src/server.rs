@@ -8,8 +8,10 @@ mod connection;
 mod cors;
 mod executions;
 mod front_port;
+mod http_metrics;
 mod intake;
 mod listen;
+mod refused_callers;
 mod reload;
 mod rpc_metrics;
 mod timed_journal;
@@ -29,10 +31,12 @@ use tokio::{runtime::Handle, sync::watch, task::JoinSet};
 use tonic::service::Routes;
 
 pub use self::listen::{BindError, Listeners};
-use self::{connection::LimitedListener, intake::Intake, tls::Certificates, watchdog::Watchdog};
+use self::{
+    connection::LimitedListener, intake::Intake, refused_callers::RefusedCallers, tls::Certificates, watchdog::Watchdog,
+};
 use crate::{
     config::{Config, Loaded, observe::LogFormat as LogSetting},
-    domain::{event::Severity, target::Target},
+    domain::{circuit::CircuitState, event::Severity, ids::TargetId, target::Target},
     engine::{Engine, PartsError},
     events::EventBus,
     execution::Executions,
@@ -169,6 +173,7 @@ impl Running {
         let intake = Intake::new(&config.server, Arc::clone(&authenticator));
         let limited =
             |name, listener| LimitedListener::new(name, listener, &config.server.limits, &config.server.timeouts);
+        let refused = Arc::<RefusedCallers>::default();
         let mut openai_front_address = None;
         let (executions, tokens) = executions::start(config, options, engine.clone(), &metrics, &mut tasks).await?;
         let mut serving = JoinSet::new();
@@ -183,6 +188,8 @@ impl Running {
                 authenticator: Arc::clone(&authenticator),
                 draining: draining_seen.clone(),
                 max_body_bytes: max_bytes,
+                metrics: metrics.clone(),
+                refused: Arc::clone(&refused),
             };
             port.serve(listener, &certificates, stop_seen.clone(), &mut serving);
         }
@@ -192,9 +199,14 @@ impl Running {
         let api = Routes::new(health_service.clone())
             .add_service(RecoveryServiceServer::new(recovery).max_decoding_message_size(max_bytes))
             .add_service(AdminServiceServer::new(admin).max_decoding_message_size(max_bytes));
-        let api = rpc_metrics::recorded(api, &metrics);
-        let api = (api, cors::layer(config.server.cors.clone()));
-        listen::serve_grpc(&config.server, listeners.grpc, api, &certificates, &intake, stop_seen, &mut serving)?;
+        let api = listen::GrpcApi {
+            routes: api,
+            intake,
+            metrics: metrics.clone(),
+            refused,
+            cors: cors::layer(config.server.cors.clone()),
+        };
+        listen::serve_grpc(&config.server, listeners.grpc, api, &certificates, stop_seen, &mut serving)?;
         let scraped = config.telemetry.prometheus.then(|| metrics.clone());
         let live = Arc::new(AtomicBool::new(true));
         let watchdog = (!config.server.watchdog.is_zero())
@@ -322,7 +334,7 @@ fn telemetry_settings(config: &Config) -> TelemetrySettings {
     TelemetrySettings {
         otlp_endpoint: telemetry.otlp_endpoint.clone(),
         otlp_headers: headers.collect(),
-        service_name: telemetry.service_name.clone(),
+        service_name: telemetry.service_name.clone().unwrap_or_else(|| "relight".to_owned()),
         resource: telemetry.resource.clone().into_iter().collect(),
         sample_ratio: telemetry.sample_ratio,
         otlp_metrics: telemetry.otlp_metrics,
@@ -333,7 +345,12 @@ fn telemetry_settings(config: &Config) -> TelemetrySettings {
 fn target_names(engine: &Engine) -> TargetNames {
     let states = engine.targets().all();
     let targets: Vec<&Target> = states.iter().map(|state: &Arc<TargetState>| &*state.target).collect();
-    TargetNames::of(targets)
+    TargetNames::of(targets).with_routes(engine.config().routes.keys().cloned())
+}
+
+fn circuits(engine: &Engine) -> Vec<(TargetId, CircuitState)> {
+    let state = |target: &Arc<TargetState>| (target.target.id.clone(), target.circuit().state());
+    engine.targets().all().iter().map(state).collect()
 }
 
 fn read_levels(metrics: &Metrics, engine: &Engine, executions: &Executions, drain: &DrainState) {
@@ -343,6 +360,7 @@ fn read_levels(metrics: &Metrics, engine: &Engine, executions: &Executions, drai
         parked: i64::try_from(engine.targets().parked()).unwrap_or(i64::MAX),
         watchers: i64::try_from(drain.watchers()).unwrap_or(i64::MAX),
         watchers_missed: drain.missed(),
+        circuits: circuits(&engine),
         budgets: engine.targets().budgets(),
         journal: executions::levels(&executions),
     });

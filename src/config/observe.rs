@@ -28,8 +28,9 @@ pub struct TelemetryConfig {
     pub otlp_endpoint: Option<String>,
     /// Header fields sent to the collector.
     pub otlp_headers: BTreeMap<String, Secret>,
-    /// `service.name`.
-    pub service_name: String,
+    /// `service.name`; unset: `OTEL_SERVICE_NAME`, or `relight`. `OTEL_RESOURCE_ATTRIBUTES` adds attributes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub service_name: Option<String>,
     /// More resource attributes.
     pub resource: BTreeMap<String, String>,
     /// The share of new traces that is kept, 0 to 1; a caller's sampled trace is always gone on with.
@@ -165,7 +166,7 @@ impl Default for TelemetryConfig {
         Self {
             otlp_endpoint: None,
             otlp_headers: BTreeMap::new(),
-            service_name: "relight".to_owned(),
+            service_name: None,
             resource: BTreeMap::new(),
             sample_ratio: 1.0,
             otlp_metrics: false,

@@ -78,7 +78,7 @@ telemetry:
     assert!(!config.server.reflection);
     assert_eq!(config.admission.max_in_flight, 42);
     assert!((config.telemetry.sample_ratio - 0.5).abs() < f64::EPSILON);
-    assert_eq!(config.telemetry.service_name, "${literal}");
+    assert_eq!(config.telemetry.service_name.as_deref(), Some("${literal}"));
 }
 
 #[test]

@@ -26,6 +26,10 @@ pub enum CircuitState {
 // === impl CircuitState ===
 
 impl CircuitState {
+    /// Every state.
+    pub const ALL: [Self; 6] =
+        [Self::Closed, Self::Open, Self::HalfOpen, Self::Recovering, Self::ForcedOpen, Self::ForcedClosed];
+
     /// The state's name in snake case.
     #[must_use]
     pub const fn as_str(self) -> &'static str {

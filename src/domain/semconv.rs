@@ -149,6 +149,8 @@ pub mod relight {
 pub mod metric {
     /// Seconds of a gRPC call, as its caller sees it.
     pub const RPC_DURATION: &str = "rpc.server.call.duration";
+    /// Seconds of a request of the HTTP front, as its caller sees it.
+    pub const HTTP_DURATION: &str = "http.server.request.duration";
     /// Seconds of one attempt.
     pub const GEN_AI_DURATION: &str = "gen_ai.client.operation.duration";
     /// Seconds to the first piece of an answer.
@@ -235,6 +237,8 @@ pub mod metric {
 pub mod label {
     /// The version of Relight.
     pub const VERSION: &str = "version";
+    /// The commit that was built, and its day.
+    pub const COMMIT: &str = "commit";
     /// The route.
     pub const ROUTE: &str = "route";
     /// The operation.

@@ -16,7 +16,9 @@ use tokio::{sync::watch, task::JoinSet};
 
 use super::{
     connection::LimitedListener,
+    http_metrics,
     intake::{Intake, http::FrontConnection},
+    refused_callers::RefusedCallers,
     tls::Certificates,
 };
 use crate::{
@@ -25,6 +27,7 @@ use crate::{
     execution::Executions,
     front::{self, Authenticate, Principal},
     grpc::auth::Authenticator,
+    telemetry::Metrics,
 };
 
 /// What the front is served with.
@@ -36,6 +39,8 @@ pub(super) struct FrontPort {
     pub(super) intake: Intake,
     pub(super) cors: CorsConfig,
     pub(super) max_body_bytes: usize,
+    pub(super) metrics: Metrics,
+    pub(super) refused: Arc<RefusedCallers>,
 }
 
 /// Lets in whom the gRPC API lets in.
@@ -56,7 +61,8 @@ impl FrontPort {
     ) {
         let door = SharedDoor { authenticator: self.authenticator };
         let router = front::router(self.engine, self.executions, Arc::new(door), self.max_body_bytes);
-        let router = self.intake.before_front(router).layer(super::cors::layer(self.cors));
+        let router = http_metrics::recorded(self.intake.before_front(router), &self.metrics, &self.refused)
+            .layer(super::cors::layer(self.cors));
         let draining = self.draining;
         // A client that keeps its connection would send its next call into a process that ends.
         let router = router.layer(from_fn(move |request: Request, next: Next| {

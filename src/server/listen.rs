@@ -1,6 +1,6 @@
 //! The listeners: bound early and with a plain word when a port is taken, served with the protocol's bounds set.
 
-use std::{future::Future, io, net::SocketAddr};
+use std::{future::Future, io, net::SocketAddr, sync::Arc};
 
 use axum::serve::Listener;
 use futures_util::stream;
@@ -16,8 +16,11 @@ use tonic::{
 };
 use tower_http::cors::CorsLayer;
 
-use super::{ServeError, connection::LimitedListener, intake::Intake, tls::Certificates};
-use crate::{config::server::ServerConfig, grpc::v1};
+use super::{
+    ServeError, connection::LimitedListener, intake::Intake, refused_callers::RefusedCallers, rpc_metrics,
+    tls::Certificates,
+};
+use crate::{config::server::ServerConfig, grpc::v1, telemetry::Metrics};
 
 /// How often an idle connection is probed, and how long the peer may take to answer.
 const KEEPALIVE_INTERVAL: std::time::Duration = std::time::Duration::from_mins(1);
@@ -91,19 +94,30 @@ pub(super) async fn bind(setting: &'static str, address: SocketAddr) -> Result<T
     })
 }
 
+/// The gRPC API, and what each of its calls passes.
+pub(super) struct GrpcApi {
+    pub(super) routes: Routes,
+    pub(super) intake: Intake,
+    pub(super) metrics: Metrics,
+    pub(super) refused: Arc<RefusedCallers>,
+    /// Which pages may call by gRPC-Web.
+    pub(super) cors: CorsLayer,
+}
+
 pub(super) fn serve_grpc(
     server: &ServerConfig,
     listener: TcpListener,
-    (mut routes, cors): (Routes, CorsLayer),
+    api: GrpcApi,
     certificates: &Certificates,
-    intake: &Intake,
     mut stop: watch::Receiver<bool>,
     tasks: &mut JoinSet<()>,
 ) -> Result<(), ServeError> {
+    let GrpcApi { mut routes, intake, metrics, refused, cors } = api;
     if server.reflection {
         routes = with_reflection(routes)?;
     }
-    let routes = intake.before(routes);
+    // Outermost, so that callers who are refused at the door are counted, too.
+    let routes = rpc_metrics::recorded(intake.before(routes), &metrics, refused);
     let builder = Server::builder()
         .max_concurrent_streams(server.max_concurrent_streams)
         .http2_max_header_list_size(u32::try_from(server.max_header_bytes).unwrap_or(u32::MAX))

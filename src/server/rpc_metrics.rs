@@ -18,6 +18,7 @@ use prost_reflect::DescriptorPool;
 use tokio::time::Instant;
 use tonic::{Code, Status, service::Routes};
 
+use super::refused_callers::RefusedCallers;
 use crate::{grpc::v1, telemetry::Metrics};
 
 /// The method of calls that no service has: their names are the caller's, and must not become labels.
@@ -28,6 +29,7 @@ const OTHER: &str = "_OTHER";
 struct RpcRecorder {
     metrics: Metrics,
     methods: Arc<HashSet<String>>,
+    refused: Arc<RefusedCallers>,
 }
 
 /// A call that has not ended.
@@ -46,9 +48,9 @@ struct RecordedBody {
 }
 
 /// The same routes, with each call reported.
-pub(super) fn recorded(routes: Routes, metrics: &Metrics) -> Routes {
+pub(super) fn recorded(routes: Routes, metrics: &Metrics, refused: Arc<RefusedCallers>) -> Routes {
     let methods = [v1::DESCRIPTORS, tonic_health::pb::FILE_DESCRIPTOR_SET].into_iter().flat_map(methods_of).collect();
-    let recorder = RpcRecorder { metrics: metrics.clone(), methods: Arc::new(methods) };
+    let recorder = RpcRecorder { metrics: metrics.clone(), methods: Arc::new(methods), refused };
     Routes::from(routes.into_axum_router().layer(middleware::from_fn_with_state(recorder, record)))
 }
 
@@ -65,10 +67,14 @@ async fn record(State(recorder): State<RpcRecorder>, request: Request, next: Nex
     let path = request.uri().path().trim_start_matches('/');
     let method = if recorder.methods.contains(path) { path } else { OTHER };
     let method = method.to_owned();
+    let refused = recorder.refused;
     let mut call = RpcCall { metrics: recorder.metrics, method, began: Instant::now(), ended: false };
     let response = next.run(request).await;
     // A call without a message ends with its headers.
     if let Some(status) = Status::from_header_map(response.headers()) {
+        if is_the_callers_fault(status.code()) {
+            refused.note("grpc", name(status.code()));
+        }
         call.end(status.code());
         return response;
     }
@@ -122,6 +128,11 @@ impl HttpBody for RecordedBody {
     fn size_hint(&self) -> SizeHint {
         self.body.size_hint()
     }
+}
+
+/// Whether a status says that the request cannot be served as it is, whatever becomes of the models.
+const fn is_the_callers_fault(code: Code) -> bool {
+    matches!(code, Code::InvalidArgument | Code::Unauthenticated | Code::PermissionDenied | Code::NotFound)
 }
 
 /// The code's name in the specification of gRPC.

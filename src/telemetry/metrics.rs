@@ -20,7 +20,7 @@ use arc_swap::ArcSwap;
 use opentelemetry::{InstrumentationScope, KeyValue, StringValue, metrics::MeterProvider as _};
 use opentelemetry_otlp::MetricExporter;
 use opentelemetry_sdk::metrics::{PeriodicReader, SdkMeterProvider};
-use prometheus::{Registry, TextEncoder};
+use prometheus::{Registry, TextEncoder, process_collector::ProcessCollector};
 
 use self::{gauges::Gauges, instruments::Instruments, labels::LabelValues, recorder::MetricsRecorder};
 pub use self::{
@@ -75,6 +75,8 @@ impl Metrics {
         targets: TargetNames,
     ) -> Result<(Self, MetricsTask), TelemetryError> {
         let registry = Registry::new();
+        // What the operating system knows of the process, in the names that all exporters use.
+        registry.register(Box::new(ProcessCollector::for_self()))?;
         let provider = provider(&registry, settings)?;
         let scope = InstrumentationScope::builder(semconv::SCOPE)
             .with_version(env!("CARGO_PKG_VERSION"))
@@ -109,6 +111,7 @@ impl Metrics {
     pub fn targets_changed(&self, targets: TargetNames) {
         self.inner.gauges.targets_changed(targets.clone());
         self.inner.names.store(Arc::new(targets));
+        self.inner.begin_series();
     }
 
     /// Reads levels from there at each scrape, added to those told by the methods below. Given once, when the process
@@ -151,6 +154,17 @@ impl Metrics {
     pub fn rpc_finished(&self, method: impl Into<StringValue>, status: &'static str, took: Duration) {
         let attributes = [KeyValue::new(attr::RPC_METHOD, method.into()), KeyValue::new(attr::RPC_STATUS, status)];
         self.inner.instruments.rpc_duration.record(took.as_secs_f64(), &attributes);
+    }
+
+    /// Says how a request of the HTTP front ended: its method, its route (empty where no route has its path), its status,
+    /// and how long it took.
+    pub fn http_finished(&self, method: &'static str, route: String, status: u16, took: Duration) {
+        let mut attributes =
+            vec![KeyValue::new(attr::HTTP_METHOD, method), KeyValue::new(attr::HTTP_STATUS, i64::from(status))];
+        if !route.is_empty() {
+            attributes.push(KeyValue::new(attr::HTTP_ROUTE, route));
+        }
+        self.inner.instruments.http_duration.record(took.as_secs_f64(), &attributes);
     }
 
     /// Says how long a journal operation took.

@@ -53,6 +53,9 @@ pub enum TelemetryError {
     /// The registry of metrics cannot be set up.
     #[error("metrics cannot be set up")]
     Metrics(#[from] opentelemetry_sdk::error::OTelSdkError),
+    /// The metrics of the process cannot be registered.
+    #[error("the metrics of the process cannot be set up")]
+    Process(#[from] prometheus::Error),
     /// Another subscriber for the logs of libraries is in force.
     #[error("logs of libraries cannot be set up: {0}")]
     Logs(String),

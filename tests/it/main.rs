@@ -39,6 +39,7 @@ mod literal_preset;
 mod literal_waits;
 mod lost_clients;
 mod memory_of_callers;
+mod metrics_seen;
 mod odd_input;
 mod overload;
 mod ownership_outage;

@@ -63,7 +63,8 @@ async fn metrics_tell_of_attempts_and_recoveries() {
     let address = relight.running.admin_address;
     let text = loop {
         let text = http_get(&format!("http://{address}/metrics")).await;
-        if text.contains("relight_invocations_total") && text.contains("outcome=\"recovered\"") {
+        let recovered = |line: &str| line.contains("outcome=\"recovered\"") && !line.ends_with(" 0");
+        if text.lines().any(|line| line.starts_with("relight_invocations_total") && recovered(line)) {
             break text;
         }
         tokio::task::yield_now().await;

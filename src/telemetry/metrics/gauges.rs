@@ -15,22 +15,13 @@ use opentelemetry::{KeyValue, metrics::Meter};
 
 use super::TargetNames;
 use crate::domain::{
-    circuit::GateKind,
+    circuit::{CircuitState, GateKind},
     ids::TargetId,
     semconv::{label, metric},
 };
 
 /// Most stores that are told apart.
 const MAX_STORES: usize = 16;
-
-/// The states of a circuit, as labels tell them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum CircuitLabel {
-    Closed,
-    Open,
-    HalfOpen,
-    Recovering,
-}
 
 /// What somebody else keeps count of, read anew at each scrape.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -43,6 +34,8 @@ pub struct GaugeLevels {
     pub watchers: i64,
     /// Events that slow watch streams did not get, since the beginning.
     pub watchers_missed: u64,
+    /// The state of each target's circuit.
+    pub circuits: Vec<(TargetId, CircuitState)>,
     /// What is left in the retry budgets of targets, in tokens.
     pub budgets: Vec<(TargetId, f64)>,
     /// What the journal holds.
@@ -97,26 +90,10 @@ struct Source(Box<dyn Fn() -> GaugeLevels + Send + Sync>);
 
 #[derive(Debug, Default)]
 struct Board {
-    circuits: BTreeMap<TargetId, CircuitLabel>,
     gates: BTreeMap<(TargetId, &'static str), bool>,
     budgets: BTreeMap<TargetId, f64>,
     stores: BTreeMap<String, bool>,
     known: TargetNames,
-}
-
-// === impl CircuitLabel ===
-
-impl CircuitLabel {
-    const ALL: [Self; 4] = [Self::Closed, Self::Open, Self::HalfOpen, Self::Recovering];
-
-    pub(super) const fn as_str(self) -> &'static str {
-        match self {
-            Self::Closed => "closed",
-            Self::Open => "open",
-            Self::HalfOpen => "half_open",
-            Self::Recovering => "recovering",
-        }
-    }
 }
 
 // === impl Source ===
@@ -140,23 +117,12 @@ impl Gauges {
         self.source.get().map(|source| (source.0)()).unwrap_or_default()
     }
 
-    /// Shows these targets, as closed where nothing else is known of them, and forgets all others.
+    /// Forgets all but these targets.
     pub(super) fn targets_changed(&self, names: TargetNames) {
         let mut board = self.board();
-        board.circuits.retain(|target, _| names.contains(target));
         board.gates.retain(|(target, _), _| names.contains(target));
         board.budgets.retain(|target, _| names.contains(target));
-        for target in names.targets() {
-            board.circuits.entry(target.clone()).or_insert(CircuitLabel::Closed);
-        }
         board.known = names;
-    }
-
-    pub(super) fn circuit_moved(&self, target: &TargetId, to: CircuitLabel) {
-        let mut board = self.board();
-        if board.known.contains(target) {
-            board.circuits.insert(target.clone(), to);
-        }
     }
 
     pub(super) fn gate_moved(&self, target: &TargetId, gate: GateKind, closed: bool) {
@@ -253,8 +219,11 @@ impl Gauges {
         }
         meter
             .u64_observable_gauge(metric::BUILD_INFO)
-            .with_description("Always 1; its label is the version that runs")
-            .with_callback(|observer| observer.observe(1, &[KeyValue::new(label::VERSION, env!("CARGO_PKG_VERSION"))]))
+            .with_description("Always 1; its labels are the version and the commit that run")
+            .with_callback(|observer| {
+                let version = KeyValue::new(label::VERSION, env!("CARGO_PKG_VERSION"));
+                observer.observe(1, &[version, KeyValue::new(label::COMMIT, env!("RELIGHT_COMMIT"))]);
+            })
             .build();
         let gauges = Arc::clone(self);
         meter
@@ -286,10 +255,10 @@ impl Gauges {
             .i64_observable_gauge(metric::CIRCUIT_STATE)
             .with_description("1 for the state that a target's circuit is in, 0 for the others")
             .with_callback(move |observer| {
-                for (target, is) in &gauges.board().circuits {
-                    for state in CircuitLabel::ALL {
+                for (target, is) in gauges.levels().circuits {
+                    for state in CircuitState::ALL {
                         observer.observe(
-                            i64::from(state == *is),
+                            i64::from(state == is),
                             &[
                                 KeyValue::new(label::TARGET, target.to_string()),
                                 KeyValue::new(label::STATE, state.as_str()),

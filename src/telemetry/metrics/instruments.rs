@@ -35,6 +35,7 @@ const TOKEN_COUNTS: [f64; 14] = [
 #[derive(Debug)]
 pub(super) struct Instruments {
     pub(super) rpc_duration: Histogram<f64>,
+    pub(super) http_duration: Histogram<f64>,
     pub(super) operation_duration: Histogram<f64>,
     pub(super) first_chunk: Histogram<f64>,
     pub(super) token_usage: Histogram<u64>,
@@ -76,6 +77,11 @@ impl Instruments {
         };
         Self {
             rpc_duration: seconds(metric::RPC_DURATION, &RPC_SECONDS, "Duration of gRPC calls, streams to their end"),
+            http_duration: seconds(
+                metric::HTTP_DURATION,
+                &RPC_SECONDS,
+                "Duration of requests of the HTTP front, streams to their end",
+            ),
             operation_duration: seconds(metric::GEN_AI_DURATION, &ATTEMPT_SECONDS, "Duration of sent attempts"),
             first_chunk: seconds(metric::GEN_AI_FIRST_CHUNK, &ATTEMPT_SECONDS, "Time to the first token of an attempt"),
             token_usage: counts(metric::GEN_AI_TOKENS, "{token}", &TOKEN_COUNTS, "Tokens of an attempt"),

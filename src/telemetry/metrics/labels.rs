@@ -11,7 +11,7 @@ use std::{
 use opentelemetry::{KeyValue, StringValue};
 
 use crate::domain::{
-    ids::TargetId,
+    ids::{RouteName, TargetId},
     semconv::label::{MODEL, PROVIDER, TARGET},
     target::Target,
 };
@@ -21,10 +21,11 @@ pub(super) const OTHER: &str = "other";
 /// What is told where nothing is known.
 pub(super) const UNKNOWN: &str = "unknown";
 
-/// Which provider and model each target is; replaced as a whole when the configuration changes.
+/// The configured routes, and which provider and model each target is; replaced as a whole when the configuration changes.
 #[derive(Debug, Clone, Default)]
 pub struct TargetNames {
     names: HashMap<TargetId, TargetName>,
+    routes: Vec<RouteName>,
 }
 
 /// A target's provider and model, as labels tell them.
@@ -53,7 +54,19 @@ impl TargetNames {
                 (target.id.clone(), name)
             })
             .collect();
-        Self { names }
+        Self { names, routes: Vec::new() }
+    }
+
+    /// The same with the routes that are configured.
+    #[must_use]
+    pub fn with_routes(mut self, routes: impl IntoIterator<Item = RouteName>) -> Self {
+        self.routes = routes.into_iter().collect();
+        self
+    }
+
+    /// Every route that is configured.
+    pub(super) fn routes(&self) -> &[RouteName] {
+        &self.routes
     }
 
     /// Every target that is configured.

@@ -13,16 +13,16 @@ use opentelemetry::{KeyValue, metrics::Counter};
 
 use super::{
     Inner,
-    gauges::CircuitLabel,
     labels::{TargetNames, UNKNOWN},
 };
 use crate::{
     domain::{
+        circuit::CircuitState,
         completion::Usage,
         event::{Event, EventBody, EventScope},
         failure::{FailureClass, Wait},
         ids::{InvocationId, TargetId},
-        invocation::{AttemptCause, RecoveryStrategy},
+        invocation::{AttemptCause, DEFAULT_OPERATION, RecoveryStrategy},
         semconv::{attr, label},
     },
     events::BusItem,
@@ -226,6 +226,58 @@ impl MetricsRecorder {
 // === impl Inner ===
 
 impl Inner {
+    /// Begins the series whose labels are known from the configuration, at zero: a rate needs a value before the first event.
+    pub(super) fn begin_series(&self) {
+        let (names, instruments) = (self.names(), &self.instruments);
+        for route in names.routes() {
+            let route = self.labels.bounded(label::ROUTE, route.as_str());
+            let operation = self.labels.bounded(label::OPERATION, DEFAULT_OPERATION);
+            let ended = |outcome: &'static str, class: &'static str| {
+                let labels = [
+                    route.clone(),
+                    operation.clone(),
+                    KeyValue::new(label::OUTCOME, outcome),
+                    KeyValue::new(label::CLASS, class),
+                ];
+                instruments.invocations.add(0, &labels);
+            };
+            ended("succeeded", "");
+            ended("recovered", "");
+            for class in FailureClass::ALL {
+                ended("failed", class.as_str());
+            }
+            instruments.shed.add(0, &[route.clone(), operation.clone()]);
+        }
+        for id in names.targets() {
+            let [target, provider, model] = self.labels.target(&names, Some(id), None);
+            let first = [
+                target.clone(),
+                provider.clone(),
+                model,
+                KeyValue::new(label::CAUSE, cause_label(AttemptCause::Initial)),
+                KeyValue::new(label::CLASS, ""),
+                KeyValue::new(label::OUTCOME, "answered"),
+            ];
+            instruments.attempts.add(0, &first);
+            instruments.hedges.add(0, std::slice::from_ref(&target));
+            instruments.budget_exhausted.add(0, std::slice::from_ref(&target));
+            instruments.classifier_unknown.add(0, &[provider]);
+            for to in [CircuitState::Open, CircuitState::HalfOpen, CircuitState::Recovering, CircuitState::Closed] {
+                instruments.circuit_transitions.add(0, &[target.clone(), KeyValue::new(label::TO, to.as_str())]);
+            }
+        }
+        for strategy in [RecoveryStrategy::Retry, RecoveryStrategy::Fallback] {
+            let label = KeyValue::new(label::STRATEGY, strategy_label(strategy));
+            instruments.recoveries_succeeded.add(0, std::slice::from_ref(&label));
+            for class in FailureClass::ALL.into_iter().filter(|class| !class.is_local_refusal()) {
+                instruments.recoveries.add(0, &[label.clone(), KeyValue::new(label::CLASS, class.as_str())]);
+            }
+        }
+        for result in ["accepted", "rejected"] {
+            instruments.config_reloads.add(0, &[KeyValue::new(label::RESULT, result)]);
+        }
+    }
+
     /// Counts an event that needs no memory of others.
     fn record_lone(&self, event: &Event) {
         let names = self.names();
@@ -250,10 +302,10 @@ impl Inner {
                 );
             }
             EventBody::HedgeStarted { .. } => self.instruments.hedges.add(1, &[at_target()]),
-            EventBody::CircuitOpened { .. } => self.circuit(target, CircuitLabel::Open, at_target()),
-            EventBody::CircuitHalfOpen { .. } => self.circuit(target, CircuitLabel::HalfOpen, at_target()),
-            EventBody::CircuitRecovering { .. } => self.circuit(target, CircuitLabel::Recovering, at_target()),
-            EventBody::CircuitClosed { .. } => self.circuit(target, CircuitLabel::Closed, at_target()),
+            EventBody::CircuitOpened { .. } => self.circuit_moved(CircuitState::Open, at_target()),
+            EventBody::CircuitHalfOpen { .. } => self.circuit_moved(CircuitState::HalfOpen, at_target()),
+            EventBody::CircuitRecovering { .. } => self.circuit_moved(CircuitState::Recovering, at_target()),
+            EventBody::CircuitClosed { .. } => self.circuit_moved(CircuitState::Closed, at_target()),
             EventBody::GateClosed { gate, .. } => {
                 if let Some(target) = target {
                     self.gauges.gate_moved(target, *gate, true);
@@ -303,11 +355,8 @@ impl Inner {
         self.instruments.retry_delay.record(wait.duration.as_secs_f64(), &[source, class]);
     }
 
-    fn circuit(&self, target: Option<&TargetId>, to: CircuitLabel, at: KeyValue) {
+    fn circuit_moved(&self, to: CircuitState, at: KeyValue) {
         self.instruments.circuit_transitions.add(1, &[at, KeyValue::new(label::TO, to.as_str())]);
-        if let Some(target) = target {
-            self.gauges.circuit_moved(target, to);
-        }
     }
 
     fn scope(&self, scope: &EventScope) -> [KeyValue; 2] {

@@ -1,0 +1,127 @@
+//! What an operator's Prometheus scrapes: series from the start, refused callers, forced circuits, the process, the front.
+
+use relight::internals::grpc::v1::{CircuitForce, ForceCircuitRequest, admin_service_client::AdminServiceClient};
+
+use crate::{
+    memory_of_callers::post,
+    support::{
+        front::question,
+        process::{KEY, Process, key, with_key},
+    },
+    traces::http_get,
+};
+
+const REST: &str = "\
+providers: { p: { dialect: scripted, script: { otherwise: { answer: { text: Well. } } } } }
+targets: { main: { provider: p, model: m }, spare: { provider: p, model: n } }
+routes: { default: { targets: [main, spare] }, other: { targets: [spare] } }
+";
+
+async fn server(environment: &str) -> Process {
+    let keys = format!("  keys: [{}, {}]\n", key("acme", KEY, ""), key("ops", "ops-key", ", admin: true"));
+    Process::serve(environment, &format!("{keys}{REST}")).await
+}
+
+async fn scraped(server: &Process) -> String {
+    http_get(&format!("http://{}/metrics", server.admin)).await
+}
+
+/// The value of the first series with this name and these labels.
+fn value(text: &str, name: &str, labels: &[&str]) -> Option<f64> {
+    let is_it = |line: &&str| {
+        line.strip_prefix(name).is_some_and(|rest| rest.starts_with(['{', ' ']))
+            && labels.iter().all(|label| line.contains(label))
+    };
+    text.lines().find(is_it)?.rsplit(' ').next()?.parse().ok()
+}
+
+#[tokio::test]
+async fn series_are_there_before_their_first_event_with_the_labels_of_the_configuration() {
+    let server = server("").await;
+    let text = scraped(&server).await;
+    for (name, labels) in [
+        ("relight_invocations_total", &["route=\"other\"", "outcome=\"failed\"", "class=\"rate_limited\""][..]),
+        ("relight_invocations_total", &["route=\"default\"", "outcome=\"recovered\""]),
+        ("relight_attempts_total", &["target=\"spare\"", "outcome=\"answered\""]),
+        ("relight_recoveries_total", &["strategy=\"fallback\"", "class=\"timeout\""]),
+        ("relight_circuit_transitions_total", &["target=\"main\"", "to=\"open\""]),
+        ("relight_config_reloads_total", &["result=\"rejected\""]),
+    ] {
+        assert_eq!(value(&text, name, labels), Some(0.0), "{name} {labels:?}\n{text}");
+    }
+    assert_eq!(value(&text, "relight_circuit_state", &["target=\"main\"", "state=\"closed\""]), Some(1.0), "{text}");
+}
+
+#[tokio::test]
+async fn the_process_and_the_build_are_metrics() {
+    let server = server("").await;
+    let text = scraped(&server).await;
+    let resident = value(&text, "process_resident_memory_bytes", &[]).unwrap();
+    assert!(resident > 1e6, "{resident}");
+    assert!(value(&text, "process_open_fds", &[]).unwrap() > 3.0);
+    assert!(value(&text, "process_start_time_seconds", &[]).is_some());
+    let version = format!("version=\"{}\"", env!("CARGO_PKG_VERSION"));
+    assert_eq!(value(&text, "relight_build_info", &[&version, "commit=\""]), Some(1.0), "{text}");
+}
+
+#[tokio::test]
+async fn refused_callers_are_counted_on_both_interfaces_and_logged_once() {
+    let server = server("").await;
+    let mut recovery = server.recovery().await;
+    let body = || question("default", false).to_string().into_bytes();
+    let json = ("content-type", "application/json");
+    for _ in 0..5 {
+        let request = with_key("nobody", relight::internals::grpc::v1::InvokeWithRecoveryRequest::default());
+        assert_eq!(recovery.invoke_with_recovery(request).await.unwrap_err().code(), tonic::Code::Unauthenticated);
+        let wrong = [json, ("authorization", "Bearer nobody")];
+        assert_eq!(post(&server.front, "/v1/chat/completions", &wrong, false, body()).await.unwrap().0, 401);
+    }
+    let authorization = format!("Bearer {KEY}");
+    let right = [json, ("authorization", authorization.as_str())];
+    assert_eq!(post(&server.front, "/v1/chat/completions", &right, false, body()).await.unwrap().0, 200);
+    assert_eq!(post(&server.front, "/v1/nothing", &right, false, body()).await.unwrap().0, 404);
+    let text = scraped(&server).await;
+    let rpc = "rpc_server_call_duration_seconds_count";
+    assert_eq!(value(&text, rpc, &["InvokeWithRecovery", "\"UNAUTHENTICATED\""]), Some(5.0), "{text}");
+    let http = "http_server_request_duration_seconds_count";
+    let route = "http_route=\"/v1/chat/completions\"";
+    assert_eq!(value(&text, http, &[route, "status_code=\"401\""]), Some(5.0), "{text}");
+    assert_eq!(value(&text, http, &[route, "status_code=\"200\""]), Some(1.0), "{text}");
+    assert_eq!(value(&text, http, &["status_code=\"404\""]), Some(1.0), "{text}");
+    assert!(!text.contains("/v1/nothing"), "a caller's path is no label");
+    let log = server.log();
+    let logged = |status: &str| {
+        log.iter()
+            .filter(|line| line["message"] == "callers were refused" && line["fields"]["status"] == status)
+            .count()
+    };
+    assert_eq!([logged("UNAUTHENTICATED"), logged("401"), logged("404")], [1, 1, 1], "{log:?}");
+}
+
+#[tokio::test]
+async fn a_forced_circuit_is_told_apart_and_gone_when_it_is_given_back() {
+    let server = server("").await;
+    let channel = tonic::transport::Channel::from_shared(format!("http://{}", server.grpc)).unwrap();
+    let mut admin = AdminServiceClient::new(channel.connect().await.unwrap());
+    for (force, state) in
+        [(CircuitForce::Open, "forced_open"), (CircuitForce::Closed, "forced_closed"), (CircuitForce::Auto, "closed")]
+    {
+        let force = ForceCircuitRequest { target: "main".to_owned(), force: force.into(), ..Default::default() };
+        admin.force_circuit(with_key("ops-key", force)).await.unwrap();
+        let text = scraped(&server).await;
+        let state = format!("state=\"{state}\"");
+        assert_eq!(value(&text, "relight_circuit_state", &["target=\"main\"", &state]), Some(1.0), "{text}");
+        let on = |line: &&str| {
+            line.starts_with("relight_circuit_state{") && line.contains("\"main\"") && line.ends_with(" 1")
+        };
+        assert_eq!(text.lines().filter(on).count(), 1, "in one state at a time\n{text}");
+    }
+}
+
+#[tokio::test]
+async fn the_environment_names_the_service_where_the_configuration_does_not() {
+    let server = server("OTEL_SERVICE_NAME=kept-by-ops OTEL_RESOURCE_ATTRIBUTES=team=blue").await;
+    let text = scraped(&server).await;
+    let info = text.lines().find(|line| line.starts_with("target_info{")).unwrap();
+    assert!(info.contains("service_name=\"kept-by-ops\"") && info.contains("team=\"blue\""), "{info}");
+}
