@@ -33,7 +33,7 @@ use crate::{
         ids::{Operation, RouteName, TargetId},
         invocation::TraceContext,
         upstream::{BackgroundResponses, UpstreamHandle},
-        wire::{DeltaStream, ProviderRequest},
+        wire::{DeltaStream, ProviderRequest, SentTo},
     },
     events::EventBus,
     layers::{
@@ -182,6 +182,7 @@ impl Engine {
             deadline: incoming.invocation.deadline,
             idle: None,
             trace: TraceContext::default(),
+            sent_to: SentTo::default(),
             background: BackgroundResponses::default(),
             attach: Some(handle),
         };

@@ -73,6 +73,8 @@ pub mod attr {
     pub const SERVER_ADDRESS: &str = "server.address";
     /// Its port.
     pub const SERVER_PORT: &str = "server.port";
+    /// The path of a server's request.
+    pub const URL_PATH: &str = "url.path";
     /// The URL without secrets.
     pub const URL_FULL: &str = "url.full";
     /// The conversation, for UIs that group by it.

@@ -2,7 +2,11 @@
 //!
 //! Layers and providers do not know each other; both know these types.
 
-use std::{pin::Pin, sync::Arc, time::Duration};
+use std::{
+    pin::Pin,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use futures_util::Stream;
 use tokio::time::Instant;
@@ -37,11 +41,30 @@ pub struct ProviderRequest {
     pub idle: Option<Duration>,
     /// The trace context to send to the provider; empty where it is not sent.
     pub trace: TraceContext,
+    /// Where its URL is noted when it is sent.
+    pub sent_to: SentTo,
     /// What ties its invocation to answers that are made in the background.
     pub background: BackgroundResponses,
     /// The answer that is read on from its beginning instead of asking for one: what an earlier owner of the invocation
     /// had asked of this target. Nothing new is made or paid for.
     pub attach: Option<UpstreamHandle>,
+}
+
+/// The URL of a request, noted by the provider's client that sends it and read by those who tell people of it.
+#[derive(Debug, Clone, Default)]
+pub struct SentTo(Arc<OnceLock<String>>);
+
+impl SentTo {
+    /// Notes the URL; the first one stays.
+    pub fn note(&self, url: &str) {
+        self.0.get_or_init(|| url.to_owned());
+    }
+
+    /// The URL, once the request was sent.
+    #[must_use]
+    pub fn url(&self) -> Option<&str> {
+        self.0.get().map(String::as_str)
+    }
 }
 
 /// An answer as it comes. It is whole only if a `Delta::Finish` came; an end without one is a cut. Dropping it

@@ -16,7 +16,7 @@ use crate::{
         message::ModelCall,
         target::Target,
         upstream::UpstreamHandle,
-        wire::request_id,
+        wire::{SentTo, request_id},
     },
     policy::continuation::Way,
 };
@@ -77,6 +77,8 @@ pub struct Attempt {
     pub attach: Option<UpstreamHandle>,
     /// When the invocation must be over.
     pub deadline: Instant,
+    /// Where the URL of its request is noted.
+    pub sent_to: SentTo,
     /// The trace context that the provider may be sent.
     pub outgoing: TraceContext,
     /// What was decided on the way to its target.

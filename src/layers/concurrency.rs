@@ -13,6 +13,9 @@ use tower::{Service, ServiceExt as _};
 use super::{BoxFuture, Deltas, attempt::Attempt};
 use crate::domain::failure::{Failure, FailureClass, TransportFault, WaitSource};
 
+/// A slot that was there sooner was not queued for.
+const QUEUED_AFTER: Duration = Duration::from_millis(1);
+
 /// Limits how many attempts a target has at once.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ConcurrencyLayer;
@@ -49,12 +52,15 @@ where
     fn call(&mut self, attempt: Attempt) -> Self::Future {
         let inner = self.inner.clone();
         Box::pin(async move {
-            let slots = attempt.state.slots.clone();
+            let (slots, asked) = (attempt.state.slots.clone(), Instant::now());
             let slot = slots.take(&attempt.scope.invocation.tenant, attempt.deadline).await.map_err(|retry_in| {
                 let mut refused = Failure::local(FailureClass::Shed, "all slots of the target are taken");
                 refused.target = Some(attempt.target.id.clone());
                 refused.with_retry_after(retry_in, WaitSource::Parked)
             })?;
+            if asked.elapsed() >= QUEUED_AFTER {
+                attempt.trace.queued(asked);
+            }
             let began = Instant::now();
             let state = Arc::clone(&attempt.state);
             let learn = move |failure: &Failure| {

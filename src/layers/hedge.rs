@@ -25,6 +25,7 @@ use crate::{
         event::EventBody,
         failure::{Failure, FailureClass},
         invocation::AttemptCause,
+        wire::SentTo,
     },
     policy::{
         retry::{Availability, BackoffKind, Cost, HARD_CAP_ATTEMPTS, recovery_options},
@@ -347,8 +348,8 @@ impl HedgeAttempt {
         let prepared = Preparation { events: vec![body], ..Preparation::default() };
         let trace = span.trace();
         state.say_chosen(&trace, now, "the first target is silent");
-        let (number, wording) = (Arc::default(), DialectOverrides::default());
-        let attempt = Attempt { number, cause, target, state, wording, prepared, trace, ..first.clone() };
+        let (number, wording, sent_to) = (Arc::default(), DialectOverrides::default(), SentTo::default());
+        let attempt = Attempt { number, cause, target, state, wording, sent_to, prepared, trace, ..first.clone() };
         Some(Self { attempt, reserved, span })
     }
 

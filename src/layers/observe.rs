@@ -85,7 +85,8 @@ where
             let max_retries = scope.plan.retry.max_retries;
             let left = scope.invocation.deadline.saturating_duration_since(Instant::now());
             scope.publish(0, None, EventBody::InvocationStarted { deadline_ms: millis(left), max_retries });
-            let watched = InvocationSpanGuard { scope: Arc::clone(&scope), span: Some(span), refusals };
+            let watched =
+                InvocationSpanGuard { scope: Arc::clone(&scope), span: Some(span), has_content: false, refusals };
             match inner.oneshot(scope).await {
                 Ok(steps) => Ok(watch(watched, steps)),
                 Err(mut refused) => {
@@ -101,6 +102,7 @@ where
 fn watch(mut watched: InvocationSpanGuard, mut steps: StepStream) -> StepStream {
     Box::pin(stream! {
         while let Some(mut step) = steps.next().await {
+            watched.has_content |= matches!(step, StreamStep::BlockDelta { .. });
             if let StreamStep::Terminal(outcome) = &mut step {
                 if let Err(failure) = &mut outcome.result {
                     watched.scope.word(failure);
@@ -116,6 +118,8 @@ fn watch(mut watched: InvocationSpanGuard, mut steps: StepStream) -> StepStream 
 struct InvocationSpanGuard {
     scope: Arc<InvocationScope>,
     span: Option<InvocationSpan>,
+    /// Whether a piece of an answer came.
+    has_content: bool,
     refusals: Refusals,
 }
 
@@ -150,6 +154,8 @@ impl InvocationSpanGuard {
             self.refusals.count(outcome.target.as_ref());
         }
         self.scope.publish(0, outcome.target.as_ref(), body);
+        let is_stream = self.scope.invocation.overrides.rewind_mode.is_some();
+        span.answered_over_http(outcome, is_stream && self.has_content);
         span.finish(outcome);
     }
 

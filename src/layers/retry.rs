@@ -35,7 +35,7 @@ use crate::{
         failure::{Failure, FailureClass, Wait},
         fold::StreamStep,
         ids::TargetId,
-        invocation::Call,
+        invocation::{AttemptCause, Call},
         message::ModelCall,
         upstream::UpstreamHandle,
     },
@@ -260,6 +260,18 @@ where
         })
     }
 
+    /// Ends the span of an attempt when its turn is answered: by it, or by the hedge beside it.
+    fn end_answered(&self, span: AttemptSpan) {
+        let attempts = self.scope.attempts();
+        match attempts.last_chunk::<2>() {
+            Some([first, hedge]) if hedge.cause == AttemptCause::Hedge && hedge.winner => match &first.failure {
+                Some(failure) if failure.class != FailureClass::Cancelled => span.finish_failed(failure, first.sent),
+                _ => span.finish_cancelled(),
+            },
+            _ => span.finish_ok(true),
+        }
+    }
+
     /// What follows an attempt that ended so.
     fn judge(&mut self, span: AttemptSpan, failure: Option<Failure>) -> AfterFailure {
         let attached = self.attach.take();
@@ -278,7 +290,7 @@ where
                     next
                 }
                 None => {
-                    span.finish_ok(true);
+                    self.end_answered(span);
                     AfterFailure::Complete(self.assembler.commit())
                 }
             };

@@ -17,6 +17,7 @@ use crate::{
         event::EventBody,
         failure::{Failure, FailureClass, WaitSource},
         invocation::{AttemptCause, TraceContext},
+        wire::SentTo,
     },
     policy::{
         continuation,
@@ -151,6 +152,7 @@ impl<S> Select<S> {
             goes_on,
             attach: asked.attach.clone(),
             deadline: scope.invocation.deadline,
+            sent_to: SentTo::default(),
             outgoing: TraceContext::default(),
             prepared,
             trace: asked.trace.clone(),

@@ -190,6 +190,7 @@ fn wire_call(attempt: Attempt, idle: Duration) -> ProviderRequest {
         deadline: attempt.deadline,
         idle: Some(idle),
         trace: attempt.outgoing,
+        sent_to: attempt.sent_to,
         background: attempt.scope.background().clone(),
         attach: attempt.attach,
     }

@@ -13,7 +13,7 @@ use super::{
     attempt::Attempt,
     spans::{ChatSpan, ChatStart, HttpSpan},
 };
-use crate::domain::{completion::Delta, failure::Failure, target::Dialect};
+use crate::domain::{completion::Delta, failure::Failure, target::Dialect, wire::SentTo};
 
 /// Opens the client spans of attempts.
 #[derive(Debug, Clone, Copy, Default)]
@@ -76,6 +76,7 @@ where
 struct WireSpans {
     chat: Option<ChatSpan>,
     http: Option<HttpSpan>,
+    sent_to: SentTo,
     began: Instant,
     first: bool,
 }
@@ -98,7 +99,8 @@ impl WireSpans {
             chat.http(method, &attempt.target.endpoint, resend)
         });
         attempt.outgoing = http.as_ref().map_or_else(|| chat.outgoing(), HttpSpan::outgoing);
-        Self { chat: Some(chat), http, began: Instant::now(), first: true }
+        let sent_to = attempt.sent_to.clone();
+        Self { chat: Some(chat), http, sent_to, began: Instant::now(), first: true }
     }
 
     fn see(&mut self, delta: &Delta) {
@@ -108,7 +110,7 @@ impl WireSpans {
             chat.first_chunk(self.began.elapsed());
         }
         if matches!(delta, Delta::Finish { .. }) {
-            if let Some(http) = self.http.take() {
+            if let Some(http) = self.http() {
                 http.finish(200);
             }
             if let Some(chat) = self.chat.take() {
@@ -117,8 +119,17 @@ impl WireSpans {
         }
     }
 
+    /// The open span of the HTTP request, which says by now where it went.
+    fn http(&mut self) -> Option<HttpSpan> {
+        let http = self.http.take()?;
+        if let Some(url) = self.sent_to.url() {
+            http.sent_to(url);
+        }
+        Some(http)
+    }
+
     fn failed(&mut self, failure: &Failure) {
-        if let Some(http) = self.http.take() {
+        if let Some(http) = self.http() {
             http.finish_failed(failure);
         }
         if let Some(chat) = self.chat.take() {

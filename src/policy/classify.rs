@@ -222,7 +222,14 @@ fn unread(error: &ProviderError) -> Judgement {
 /// A fault of this service's own client is a fact and needs no reading.
 fn by_fault(fault: TransportFault) -> Judgement {
     let (class, retry) = status::fault(fault);
-    Judgement { class, detail: None, retry, fallback: None, rule: Cow::Borrowed("fault"), fact: format!("{fault:?}") }
+    Judgement {
+        class,
+        detail: None,
+        retry,
+        fallback: None,
+        rule: Cow::Borrowed("fault"),
+        fact: fault.as_str().to_owned(),
+    }
 }
 
 fn fact(reading: &NormalizedText, (from, to): (usize, usize)) -> String {

@@ -208,6 +208,7 @@ impl HttpClient {
             url.push(if post.path.contains('?') { '&' } else { '?' });
             url.push_str(query);
         }
+        call.sent_to.note(&url);
         let mut request = Request::builder()
             .method(method)
             .uri(url)

@@ -17,7 +17,7 @@ use super::{
 use crate::{
     domain::{
         adaptation::DialectOverrides, completion::Delta, ids::InvocationId, invocation::TraceContext,
-        message::ModelCall, target::Target, upstream::BackgroundResponses, wire::ProviderRequest,
+        message::ModelCall, target::Target, upstream::BackgroundResponses, wire::ProviderRequest, wire::SentTo,
     },
     policy::rng::SeededRng,
 };
@@ -81,6 +81,7 @@ impl Naive {
                 deadline,
                 idle: None,
                 trace: TraceContext::default(),
+                sent_to: SentTo::default(),
                 background: BackgroundResponses::default(),
                 attach: None,
             };

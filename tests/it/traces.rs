@@ -2,12 +2,14 @@
 
 use std::time::Duration;
 
+use opentelemetry_proto::tonic::trace::v1::Span;
 use relight::internals::grpc::v1::InvokeWithRecoveryRequest;
 
 use crate::{
     recovery::one_target,
     support::{
-        otlp::{OtlpReceiver, attr, hex, is_error, named, parent},
+        front::Front,
+        otlp::{OtlpReceiver, attr, children, hex, is_error, named, parent},
         relight::{Relight, asking},
         upstream::{Reply, Upstream},
     },
@@ -86,4 +88,95 @@ pub(crate) async fn http_get(url: &str) -> String {
     assert_eq!(response.status(), 200);
     let body = response.into_body().collect().await.unwrap().to_bytes();
     String::from_utf8(body.to_vec()).unwrap()
+}
+
+/// The spans of one call over gRPC, with two targets of two upstreams, until this many have arrived.
+async fn spans_of(main: &Upstream, spare: &Upstream, settings: &str, calls: usize, count: usize) -> Vec<Span> {
+    let receiver = OtlpReceiver::start().await;
+    let provider = |name: &str, upstream: &Upstream| {
+        let base_url = upstream.base_url();
+        format!("  {name}: {{ dialect: openai_chat, base_url: \"{base_url}?key=secret\", api_key: k }}\n")
+    };
+    let yaml = format!(
+        "providers:\n{}{}targets: {{ main: {{ provider: p, model: m }}, spare: {{ provider: q, model: n }} }}\n\
+         telemetry: {{ otlp_endpoint: \"{}\" }}\n{settings}",
+        provider("p", main),
+        provider("q", spare),
+        receiver.endpoint()
+    );
+    let relight = Relight::start(&yaml).await;
+    for _ in 0..calls {
+        relight.invoke(asking("Hello")).await;
+    }
+    receiver.await_spans(count, Duration::from_secs(15)).await
+}
+
+#[tokio::test]
+async fn one_attempt_of_a_race_wins_and_the_other_is_no_error() {
+    let (main, spare) = (Upstream::start().await, Upstream::start().await);
+    main.otherwise(Reply::silence());
+    spare.otherwise(Reply::text("Well."));
+    let settings = "routes: { default: { targets: [main, spare] } }\ntimers: { soft_first_token: 200ms }\n";
+    let spans = spans_of(&main, &spare, settings, 1, 7).await;
+    let winner = |span: &&Span| attr(span, "relight.attempt.winner").as_deref() == Some("true");
+    let winners: Vec<&str> = spans.iter().filter(winner).map(|span| span.name.as_str()).collect();
+    assert_eq!(winners, ["attempt 2"]);
+    let loser = named(&spans, "attempt 1");
+    assert!(!is_error(loser) && attr(loser, "error.type").as_deref() == Some("cancelled"), "{loser:?}");
+}
+
+#[tokio::test]
+async fn a_request_s_span_has_the_url_that_was_called_without_its_secrets() {
+    let (main, spare) = (Upstream::start().await, Upstream::start().await);
+    main.push(Reply::status(500));
+    let spans = spans_of(&main, &spare, "routes: { default: { targets: [main] } }\n", 1, 8).await;
+    let urls: Vec<String> = spans.iter().filter_map(|span| attr(span, "url.full")).collect();
+    assert_eq!(urls, [(); 2].map(|()| format!("{}/chat/completions?key=REDACTED", main.base_url())));
+}
+
+#[tokio::test]
+async fn the_time_before_a_closed_gate_is_a_span_of_its_own() {
+    let (main, spare) = (Upstream::start().await, Upstream::start().await);
+    main.push(Reply::body(429, &[("retry-after", "1")], b"{}"));
+    let settings = "routes: { default: { targets: [main] } }\n\
+                    policies: { standard: { retry: { enabled: false } } }\n";
+    let spans = spans_of(&main, &spare, settings, 2, 9).await;
+    let parked = named(&spans, "parked");
+    let root = parent(&spans, parked).unwrap();
+    let length = |span: &Span| span.end_time_unix_nano - span.start_time_unix_nano;
+    assert!(length(parked) > 500_000_000, "{parked:?}");
+    let covered: u64 = children(&spans, root).into_iter().map(length).sum();
+    assert!(covered * 10 > length(root) * 8, "{covered} of {} ns are accounted for", length(root));
+}
+
+#[tokio::test]
+async fn facts_on_spans_are_words_and_not_names_of_the_code() {
+    let (main, spare) = (Upstream::start().await, Upstream::start().await);
+    main.push(Reply::text("Half an answer that breaks off").cut_in_the_middle());
+    let spans = spans_of(&main, &spare, "routes: { default: { targets: [main] } }\n", 1, 7).await;
+    assert_eq!(attr(named(&spans, "attempt 1"), "relight.error.fact").as_deref(), Some("cut"));
+}
+
+#[tokio::test]
+async fn the_span_of_a_request_of_the_front_has_its_path_and_status() {
+    let (receiver, upstream) = (OtlpReceiver::start().await, Upstream::start().await);
+    upstream.push(Reply::text("Well.")).push(Reply::body(400, &[], b"{}")).push(Reply::text("Well."));
+    let front = Front::start(&format!(
+        "providers: {{ p: {{ dialect: openai_chat, base_url: \"{}\", api_key: k }} }}\n\
+         targets: {{ t: {{ provider: p, model: m }} }}\nroutes: {{ default: {{ targets: [t] }} }}\n\
+         telemetry: {{ otlp_endpoint: \"{}\" }}\n",
+        upstream.base_url(),
+        receiver.endpoint()
+    ))
+    .await;
+    let answers =
+        [front.ask("default", false).await, front.ask("default", false).await, front.ask("default", true).await];
+    let spans = receiver.await_spans(12, Duration::from_secs(15)).await;
+    let mut roots: Vec<&Span> = spans.iter().filter(|span| span.name == "POST /v1/chat/completions").collect();
+    roots.sort_by_key(|span| span.start_time_unix_nano);
+    for (root, answer) in roots.iter().zip(&answers) {
+        let facts = ["url.path", "http.response.status_code"].map(|name| attr(root, name).unwrap_or_default());
+        assert_eq!(facts, ["/v1/chat/completions".to_owned(), answer.status.to_string()]);
+    }
+    assert_eq!((roots.len(), answers[1].status >= 400), (3, true));
 }

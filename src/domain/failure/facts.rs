@@ -62,6 +62,30 @@ pub enum TransportFault {
 }
 
 impl TransportFault {
+    /// The fault's name in snake case, as spans and logs tell it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Dns => "dns",
+            Self::Refused => "refused",
+            Self::ConnectTimeout => "connect_timeout",
+            Self::Unreachable => "unreachable",
+            Self::Tls => "tls",
+            Self::Certificate => "certificate",
+            Self::Reset => "reset",
+            Self::ClosedEarly => "closed_early",
+            Self::LocalExhaustion => "local_exhaustion",
+            Self::FirstTokenTimeout => "first_token_timeout",
+            Self::IdleTimeout => "idle_timeout",
+            Self::Cut => "cut",
+            Self::TooLarge => "too_large",
+            Self::Protocol => "protocol",
+            Self::ProcessExited => "process_exited",
+            Self::Deadline => "deadline",
+            Self::Cancelled => "cancelled",
+        }
+    }
+
     /// Whether the request surely never reached the provider.
     #[must_use]
     pub const fn never_sent(self) -> bool {

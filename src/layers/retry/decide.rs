@@ -294,6 +294,7 @@ impl<S> RetryLoop<S> {
     /// Waits until then, or until something changed.
     pub(super) async fn wait_parked(&mut self, until: Instant, changed: BoxFuture<()>) {
         let began = Instant::now();
+        let _span = self.scope.trace.parked();
         tokio::select! {
             biased;
             () = changed => {}

@@ -10,6 +10,8 @@ use std::{
     time::SystemTime,
 };
 
+use tokio::time::Instant;
+
 use opentelemetry::{
     KeyValue,
     trace::{SpanBuilder, SpanKind},
@@ -56,7 +58,8 @@ struct Planned {
 /// A wait that was waited to its end.
 #[derive(Debug)]
 struct EndedWait {
-    wait: Wait,
+    /// The wait before a retry; `None` in the queue for a slot.
+    wait: Option<Wait>,
     began: SystemTime,
     ended: SystemTime,
 }
@@ -200,6 +203,15 @@ impl AttemptTrace {
         BackoffSpan { trace: self.clone(), wait, began: now() }
     }
 
+    /// Says that it waited in the queue for a slot, since then and until now.
+    pub fn queued(&self, since: Instant) {
+        let ended = now();
+        let began = ended.checked_sub(since.elapsed()).unwrap_or(ended);
+        if let AttemptSpanState::Planned(planned) = &mut *self.lock() {
+            planned.waits.push(EndedWait { wait: None, began, ended });
+        }
+    }
+
     /// Opens the span of the model call that this attempt makes.
     #[must_use]
     pub fn chat(&self, start: ChatStart<'_>) -> ChatSpan {
@@ -237,7 +249,7 @@ impl AttemptTrace {
 impl BackoffSpan {
     /// Notes a wait that was waited to its end.
     pub fn finish(self) {
-        let ended = EndedWait { wait: self.wait, began: self.began, ended: now() };
+        let ended = EndedWait { wait: Some(self.wait), began: self.began, ended: now() };
         if let AttemptSpanState::Planned(planned) = &mut *self.trace.lock() {
             planned.waits.push(ended);
         }
@@ -248,12 +260,12 @@ impl BackoffSpan {
 
 impl EndedWait {
     fn record_under(&self, attempt: &SpanNode) {
-        let attributes = vec![
-            KeyValue::new(attr::OPENINFERENCE_KIND, "CHAIN"),
-            KeyValue::new(relight::BACKOFF_SECONDS, self.wait.duration.as_secs_f64()),
-            KeyValue::new(relight::BACKOFF_SOURCE, self.wait.source.as_str()),
-        ];
-        let builder = SpanBuilder::from_name("backoff")
+        let mut attributes = vec![KeyValue::new(attr::OPENINFERENCE_KIND, "CHAIN")];
+        if let Some(wait) = self.wait {
+            attributes.push(KeyValue::new(relight::BACKOFF_SECONDS, wait.duration.as_secs_f64()));
+            attributes.push(KeyValue::new(relight::BACKOFF_SOURCE, wait.source.as_str()));
+        }
+        let builder = SpanBuilder::from_name(if self.wait.is_some() { "backoff" } else { "queue" })
             .with_kind(SpanKind::Internal)
             .with_attributes(attributes)
             .with_start_time(self.began);

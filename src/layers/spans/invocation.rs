@@ -39,12 +39,19 @@ pub enum EntryPoint {
 #[derive(Debug)]
 pub struct InvocationSpan {
     guard: SpanGuard,
+    is_http: bool,
 }
 
 /// Where the spans of an invocation hang: given to the layers below, cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub struct InvocationTrace {
     node: SpanNode,
+}
+
+/// The span of a wait for a closed target.
+#[derive(Debug)]
+pub struct ParkedSpan {
+    _guard: SpanGuard,
 }
 
 /// The span of a call that comes back to an invocation: a watch, a resume.
@@ -69,9 +76,13 @@ impl EntryPoint {
             Self::Grpc(method) => {
                 vec![kind, KeyValue::new(attr::RPC_SYSTEM, "grpc"), KeyValue::new(attr::RPC_METHOD, method)]
             }
-            Self::Http { method, route } => {
-                vec![kind, KeyValue::new(attr::HTTP_METHOD, method), KeyValue::new(attr::HTTP_ROUTE, route)]
-            }
+            Self::Http { method, route } => vec![
+                kind,
+                KeyValue::new(attr::HTTP_METHOD, method),
+                KeyValue::new(attr::HTTP_ROUTE, route),
+                // Routes that begin invocations have no parameters.
+                KeyValue::new(attr::URL_PATH, route),
+            ],
         }
     }
 }
@@ -97,7 +108,8 @@ impl Spans {
             attributes.push(KeyValue::new(format!("{}{label}", relight::LABEL_PREFIX), value.clone()));
         }
         let builder = SpanBuilder::from_name(entry.name()).with_kind(SpanKind::Server).with_attributes(attributes);
-        InvocationSpan { guard: SpanGuard::new(self.open(builder, &remote_parent(&invocation.trace)), ABANDONED) }
+        let guard = SpanGuard::new(self.open(builder, &remote_parent(&invocation.trace)), ABANDONED);
+        InvocationSpan { guard, is_http: matches!(entry, EntryPoint::Http { .. }) }
     }
 
     /// Opens the span of a call that comes back to an invocation, linked to the invocation's own span where `origin`
@@ -127,6 +139,19 @@ impl InvocationSpan {
     #[must_use]
     pub fn trace(&self) -> InvocationTrace {
         InvocationTrace { node: self.guard.node.clone() }
+    }
+
+    /// Says with which HTTP status the call was answered; an invocation that came in by gRPC has none.
+    pub fn answered_over_http(&self, outcome: &Outcome, has_begun: bool) {
+        if !self.is_http {
+            return;
+        }
+        let status = match &outcome.result {
+            Err(failure) if !has_begun => failure.class.row().http.0,
+            // A stream that has begun said 200 long ago.
+            Ok(_) | Err(_) => 200,
+        };
+        self.guard.node.set([KeyValue::new(attr::HTTP_STATUS, i64::from(status))]);
     }
 
     /// Ends the span with the invocation's outcome. Only an invocation that failed for good is an error.
@@ -174,6 +199,15 @@ impl InvocationTrace {
     /// Says with which gRPC status the call was answered, by its name (`UNAVAILABLE`).
     pub fn answered(&self, status: &'static str) {
         self.node.set([KeyValue::new(attr::RPC_STATUS, status)]);
+    }
+
+    /// Opens the span of a wait for a closed target, which belongs to no attempt; it ends when it is dropped.
+    #[must_use]
+    pub fn parked(&self) -> ParkedSpan {
+        let kind = vec![KeyValue::new(attr::OPENINFERENCE_KIND, "CHAIN")];
+        ParkedSpan {
+            _guard: SpanGuard { node: self.node.child("parked".to_owned(), SpanKind::Internal, kind), abandoned: None },
+        }
     }
 
     /// Plans the span of an attempt, its wait included: it begins where the attempt before it ended.

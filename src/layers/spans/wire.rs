@@ -182,6 +182,11 @@ impl HttpSpan {
         self.guard.node.outgoing()
     }
 
+    /// Says where the request went.
+    pub fn sent_to(&self, url: &str) {
+        self.guard.node.set([KeyValue::new(attr::URL_FULL, redacted_url(url))]);
+    }
+
     /// Ends the span of a request that was answered with this status; 400 and more is an error of a client.
     pub fn finish(self, status: u16) {
         let node = &self.guard.node;

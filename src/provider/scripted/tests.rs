@@ -15,6 +15,7 @@ use crate::domain::{
     message::{Message, Role},
     target::{Capabilities, Dialect, Target},
     upstream::BackgroundResponses,
+    wire::SentTo,
 };
 
 fn player(yaml: &str) -> Player {
@@ -43,6 +44,7 @@ pub(in crate::provider) fn request(model: &str, texts: &[&str]) -> ProviderReque
         deadline: Instant::now() + Duration::from_mins(10),
         idle: None,
         trace: TraceContext::default(),
+        sent_to: SentTo::default(),
         background: BackgroundResponses::default(),
         attach: None,
     }

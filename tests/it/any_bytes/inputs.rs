@@ -116,6 +116,7 @@ async fn read(dialect: Dialect, address: String) -> Result<(), ProviderError> {
         deadline: Instant::now() + PATIENCE,
         idle: None,
         trace: TraceContext::default(),
+        sent_to: Default::default(),
         background: BackgroundResponses::default(),
         attach: None,
     };

@@ -59,6 +59,7 @@ pub(crate) fn attempt(call: ModelCall) -> ProviderRequest {
         deadline: Instant::now() + Duration::from_mins(1),
         idle: None,
         trace: TraceContext::default(),
+        sent_to: Default::default(),
         background: BackgroundResponses::default(),
         attach: None,
     }
