@@ -58,7 +58,7 @@ pub mod domain {
         pub use crate::domain::upstream::{BackgroundResponses, UpstreamHandle};
     }
     pub mod wire {
-        pub use crate::domain::wire::{DeltaStream, ProviderRequest};
+        pub use crate::domain::wire::{DeltaStream, ProviderRequest, SentTo};
     }
 }
 pub mod engine {

@@ -17,7 +17,7 @@ use relight::internals::{
         message::ModelCall,
         target::{Capabilities, Dialect, Target},
         upstream::BackgroundResponses,
-        wire::ProviderRequest,
+        wire::{ProviderRequest, SentTo},
     },
     engine::Arrival,
     front,
@@ -116,7 +116,7 @@ async fn read(dialect: Dialect, address: String) -> Result<(), ProviderError> {
         deadline: Instant::now() + PATIENCE,
         idle: None,
         trace: TraceContext::default(),
-        sent_to: Default::default(),
+        sent_to: SentTo::default(),
         background: BackgroundResponses::default(),
         attach: None,
     };

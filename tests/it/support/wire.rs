@@ -13,7 +13,7 @@ use relight::internals::{
         message::{Message, ModelCall, Role},
         target::{Capabilities, Dialect, Target},
         upstream::BackgroundResponses,
-        wire::ProviderRequest,
+        wire::{ProviderRequest, SentTo},
     },
     provider::{ProviderSpec, Providers},
 };
@@ -59,7 +59,7 @@ pub(crate) fn attempt(call: ModelCall) -> ProviderRequest {
         deadline: Instant::now() + Duration::from_mins(1),
         idle: None,
         trace: TraceContext::default(),
-        sent_to: Default::default(),
+        sent_to: SentTo::default(),
         background: BackgroundResponses::default(),
         attach: None,
     }
