@@ -37,5 +37,7 @@ COPY --from=build /relight /relight
 # By number, so that Kubernetes can tell that it is not root.
 USER 65532:65532
 EXPOSE 50051 9464
+# For runtimes without probes of their own; Kubernetes asks by gRPC.
+HEALTHCHECK --interval=10s --timeout=3s CMD ["/relight", "health", "--service", "liveness"]
 ENTRYPOINT ["/relight"]
 CMD ["serve", "--config", "/etc/relight/relight.yaml"]

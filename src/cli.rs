@@ -11,11 +11,14 @@ mod client;
 mod config;
 mod demo;
 mod event_line;
+mod explain;
+mod health;
 mod invoke;
 mod json;
 mod refusal;
 mod scenarios;
 mod serve;
+mod status;
 mod terminal;
 mod watch;
 mod words;
@@ -33,7 +36,9 @@ Where to begin:
   relight demo --provider anthropic          see one provider's wire broken in its own words
   relight serve                              serve with the keys found in the environment, or with a scripted model
   relight invoke \"Say hello\"                 ask through it, and see retries as they happen
-  relight watch                              follow everything that is recovered";
+  relight watch                              follow everything that is recovered
+  relight status                             what is wrong now, since when, and what helps
+  relight explain ID                         what happened to one call";
 
 /// Relights failed model calls in flight: a gRPC service that classifies, waits, informs, falls back and protects.
 #[derive(Debug, Parser)]
@@ -53,6 +58,12 @@ enum Command {
     Invoke(invoke::InvokeArguments),
     /// Follow what a server recovers, one event a line.
     Watch(watch::WatchArguments),
+    /// Say how a server is: what is wrong, since when, and what helps.
+    Status(status::StatusArguments),
+    /// Say by the exit code whether a server serves.
+    Health(health::HealthArguments),
+    /// Say what happened to one call: attempts, decisions, waits, notes.
+    Explain(explain::ExplainArguments),
     /// Show and steer the targets' circuits.
     Circuits(circuits::CircuitsArguments),
     /// Say what a failure is and what helps; needs no server.
@@ -88,6 +99,9 @@ pub fn main() -> ExitCode {
         Command::Demo(arguments) => demo::run(&arguments),
         Command::Invoke(arguments) => invoke::run(&arguments),
         Command::Watch(arguments) => watch::run(&arguments),
+        Command::Status(arguments) => status::run(&arguments),
+        Command::Health(arguments) => health::run(&arguments),
+        Command::Explain(arguments) => explain::run(&arguments),
         Command::Circuits(arguments) => circuits::run(&arguments),
         Command::Classify(arguments) => classify::run(&arguments),
         Command::Scenarios(arguments) => scenarios::run(&arguments),

@@ -4,14 +4,13 @@ use std::{io, process::ExitCode};
 
 use crate::grpc::v1;
 use clap::{Args, Subcommand, ValueEnum};
-use jiff::{Timestamp, tz::TimeZone};
 
 use super::{
     Output,
     client::ServerArguments,
     json::json,
     refusal::ServerRefusal,
-    terminal::{Paint, Table, answer, span},
+    terminal::{Paint, Table, answer, clock_time, span},
     words,
 };
 
@@ -165,11 +164,6 @@ fn state(circuit: &v1::Circuit) -> String {
         }
         _ => state.to_owned(),
     }
-}
-
-fn clock_time(time: &prost_types::Timestamp) -> String {
-    let at = Timestamp::new(time.seconds, time.nanos).unwrap_or_default();
-    at.to_zoned(TimeZone::system()).strftime("%H:%M:%S").to_string()
 }
 
 /// When it lets a call through again: a circuit that is open and due waits for a call to probe with.

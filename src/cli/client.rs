@@ -64,7 +64,8 @@ impl ServerArguments {
         Ok(WithKey(Some(value)))
     }
 
-    async fn channel(&self) -> anyhow::Result<Channel> {
+    /// A connection to the server.
+    pub(super) async fn channel(&self) -> anyhow::Result<Channel> {
         let address = url(&self.address);
         let mut endpoint = Endpoint::from_shared(address.clone())
             .map_err(|_| anyhow!("--address: `{address}` is no URL; write it like http://127.0.0.1:50051"))?

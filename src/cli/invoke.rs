@@ -23,7 +23,7 @@ use clap::Args;
 use tonic::Streaming;
 use uuid::Uuid;
 
-pub(super) use self::report::answer as answer_text;
+pub(super) use self::report::{answer as answer_text, attempts as attempts_table};
 use self::{live::Live, memory::Memory};
 use super::{
     Output,

@@ -9,6 +9,8 @@ use std::{
     time::Duration,
 };
 
+use jiff::{Timestamp, tz::TimeZone};
+
 use crate::{
     config::{Environment as _, ProcessEnvironment},
     domain::units,
@@ -89,6 +91,12 @@ pub(super) fn span(ms: u64) -> String {
 }
 
 // === impl Paint ===
+
+/// A moment, by this machine's clock.
+pub(super) fn clock_time(time: &prost_types::Timestamp) -> String {
+    let at = Timestamp::new(time.seconds, time.nanos).unwrap_or_default();
+    at.to_zoned(TimeZone::system()).strftime("%H:%M:%S").to_string()
+}
 
 impl Paint {
     /// As the stream deserves.

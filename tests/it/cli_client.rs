@@ -170,3 +170,51 @@ async fn circuits_are_listed_held_open_and_reset() {
     assert_eq!(ran.code, Some(1));
     assert!(ran.err.contains("did you mean `broke`?"), "{}", ran.err);
 }
+
+#[tokio::test]
+async fn status_names_what_is_wrong_and_what_helps() {
+    let (_server, address) = served().await;
+    let ran = run(&["status", "--address", &address]).await;
+    assert!(ran.code == Some(0) && ran.out.contains("is healthy"), "{}{}", ran.out, ran.err);
+    run_with(&["invoke", "--address", &address, "--route", "quota"], "Hello?").await;
+    let ran = run(&["status", "--address", &address]).await;
+    for words in ["is degraded", "gate:broke", "quota", "check the key and the account"] {
+        assert!(ran.out.contains(words), "{words}: {}{}", ran.out, ran.err);
+    }
+    let ran = run(&["status", "--address", &address, "--output", "json"]).await;
+    let status: Value = serde_json::from_str(&ran.out).unwrap();
+    assert_eq!(status["reasons"][0]["component"], "gate:broke", "{status}");
+}
+
+#[tokio::test]
+async fn explain_shows_the_attempts_of_a_call_and_why_they_were_made() {
+    let (server, address) = served().await;
+    let mut invocation = crate::support::relight::asking("Are you awake?");
+    invocation.request_id = "order-17".to_owned();
+    let id = server.invoke(invocation).await.invocation_id;
+    for name in [&[id.as_str()][..], &["--request-id", "order-17"]] {
+        let ran = run(&[&["explain", "--address", &address], name].concat()).await;
+        assert_eq!(ran.code, Some(0), "{}", ran.err);
+        for words in [&id, "answered after", "request id order-17", "dreamer", "timeout", "retry", "note of attempt 2"]
+        {
+            assert!(ran.out.contains(words), "{words}: {}", ran.out);
+        }
+    }
+    let ran = run(&["explain", "--address", &address, &id, "--output", "json"]).await;
+    let record: Value = serde_json::from_str(&ran.out).unwrap();
+    assert_eq!(record["attempts"].as_array().unwrap().len(), 2, "{record}");
+    let ran = run(&["explain", "--address", &address, "nothing"]).await;
+    assert!(ran.code == Some(1) && ran.err.lines().count() == 1, "{}", ran.err);
+}
+
+#[tokio::test]
+async fn health_is_an_exit_code() {
+    let (_server, address) = served().await;
+    for service in ["", "relight.v1.RecoveryService", "liveness"] {
+        let ran = run(&["health", "--address", &address, "--service", service]).await;
+        assert_eq!((ran.code, ran.out.as_str()), (Some(0), "SERVING\n"), "{service}: {}", ran.err);
+    }
+    assert_eq!(run(&["health", "--address", &address, "--service", "nothing"]).await.code, Some(1));
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    assert_eq!(run(&["health", "--address", &format!("http://{free}")]).await.code, Some(1));
+}

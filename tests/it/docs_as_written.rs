@@ -123,7 +123,9 @@ async fn every_command_of_the_documentation_and_of_the_help_runs_as_it_is_writte
         // The other pages have recipes for developers, which run this test.
         lines.extend(found.into_iter().filter(|line| page == "README.md" || line.starts_with("relight ")));
     }
-    for command in ["invoke", "watch", "circuits", "classify", "scenarios", "config", "serve", "demo"] {
+    for command in
+        ["invoke", "watch", "status", "health", "circuits", "classify", "scenarios", "config", "serve", "demo"]
+    {
         lines.extend(examples_of(&[command]).await);
     }
     let mut faults = Vec::new();

@@ -62,7 +62,7 @@ pub(super) fn failure(failure: &v1::Failure, response: &v1::InvokeWithRecoveryRe
 }
 
 /// What was tried, a row an attempt.
-fn attempts(attempts: &[v1::Attempt]) -> Table {
+pub(crate) fn attempts(attempts: &[v1::Attempt]) -> Table {
     let mut table = Table::new(&["#", "TARGET", "WHY", "WAITED", "TOOK", "CAME TO", "MESSAGE"]);
     for attempt in attempts {
         let failed = attempt.failure_class != 0;

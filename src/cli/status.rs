@@ -1,0 +1,129 @@
+//! `relight status`: how a server is, what is wrong, since when, and what helps.
+
+use std::{io, process::ExitCode};
+
+use clap::Args;
+
+use super::{
+    Output,
+    client::ServerArguments,
+    json::json,
+    refusal::ServerRefusal,
+    terminal::{Paint, Table, answer, clock_time, one_line},
+};
+use crate::grpc::v1;
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  relight status                    what is wrong now; exit code 0 as long as the server answers
+  relight status --output json      the same for programs")]
+pub(super) struct StatusArguments {
+    /// How to answer: `text` (or `table`), or `json`.
+    #[arg(long, value_enum, default_value_t)]
+    output: Output,
+    #[command(flatten)]
+    server: ServerArguments,
+}
+
+/// Asks the server how it is.
+pub(super) fn run(arguments: &StatusArguments) -> anyhow::Result<ExitCode> {
+    super::client_runtime()?.block_on(async {
+        let mut admin = arguments.server.admin().await?;
+        let status = admin.get_status(v1::GetStatusRequest {}).await.map_err(ServerRefusal::from)?.into_inner();
+        match arguments.output {
+            Output::Json => answer(&serde_json::to_string_pretty(&json("GetStatusResponse", &status)?)?)?,
+            Output::Text => lines(&status, Paint::on(&io::stdout())).iter().try_for_each(|line| answer(line))?,
+        }
+        Ok(ExitCode::SUCCESS)
+    })
+}
+
+fn lines(status: &v1::GetStatusResponse, paint: Paint) -> Vec<String> {
+    let (state, painted): (_, fn(Paint, &str) -> String) = match status.state() {
+        v1::ServiceState::Healthy => ("healthy", Paint::green),
+        v1::ServiceState::Degraded => ("degraded", Paint::yellow),
+        v1::ServiceState::Draining => ("draining", Paint::yellow),
+        v1::ServiceState::Unspecified => ("unknown", Paint::dim),
+    };
+    let since = status.started_at.as_ref().map_or_else(String::new, |at| format!(", up since {}", clock_time(at)));
+    let stores = status.stores.iter().map(|store| {
+        let away = if store.reachable { String::new() } else { format!(" away ({})", one_line(&store.reason)) };
+        format!("; journal in {}{away}", store.engine)
+    });
+    let mut lines = vec![
+        format!("{} is {}", one_line(&status.replica), paint.bold(&painted(paint, state))),
+        format!(
+            "relight {}{since}; {} in flight, {} parked; {} watching; configuration {}{}",
+            status.version,
+            status.invocations_in_flight,
+            status.invocations_parked,
+            status.watchers,
+            status.configuration_generation,
+            stores.collect::<String>()
+        ),
+    ];
+    if !status.reasons.is_empty() {
+        let mut table = Table::new(&["COMPONENT", "SINCE", "WHAT IS WRONG", "WHAT HELPS"]);
+        for reason in &status.reasons {
+            table.row(vec![
+                reason.component.clone(),
+                reason.since.as_ref().map_or_else(|| "-".to_owned(), clock_time),
+                one_line(&reason.message),
+                what_helps(reason).to_owned(),
+            ]);
+        }
+        lines.push(String::new());
+        lines.extend(table.lines());
+    }
+    lines
+}
+
+/// What an operator can do about it.
+fn what_helps(reason: &v1::StatusReason) -> &'static str {
+    match reason.component.split_once(':').map_or(reason.component.as_str(), |(kind, _)| kind) {
+        "gate" if reason.message.contains("credential") => {
+            "check the key and the account; it opens when a call succeeds"
+        }
+        "gate" if reason.message.contains("configuration") => "check the model's name and what the key may use",
+        "gate" => "nothing: it opens by itself; ask the provider for a higher limit if it closes often",
+        "circuit" if reason.message.contains("operator") => "`relight circuits force TARGET auto` gives it back",
+        "circuit" => "see the provider's status page; `relight circuits` shows when it probes",
+        "store" => "make it reachable again; calls that need a record are refused meanwhile",
+        "configuration" => "correct the file; the earlier configuration is in force",
+        _ => "",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_wrong_is_shown_with_what_helps() {
+        let reason = v1::StatusReason {
+            component: "gate:main".to_owned(),
+            message: "the credential gate of main is closed: authentication".to_owned(),
+            since: None,
+        };
+        let status = v1::GetStatusResponse {
+            state: v1::ServiceState::Degraded.into(),
+            reasons: vec![reason],
+            version: "0.1.0".to_owned(),
+            replica: "one".to_owned(),
+            configuration_generation: 2,
+            ..v1::GetStatusResponse::default()
+        };
+        assert_eq!(
+            lines(&status, Paint::none()),
+            [
+                "one is degraded",
+                "relight 0.1.0; 0 in flight, 0 parked; 0 watching; configuration 2",
+                "",
+                "COMPONENT  SINCE  WHAT IS WRONG                                          WHAT HELPS",
+                "gate:main  -      the credential gate of main is closed: authentication  check the key and the account; it \
+                 opens when a call succeeds",
+            ]
+        );
+    }
+}
