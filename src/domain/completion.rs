@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     failure::TransportFault,
-    message::{Message, Opaque},
+    message::{Message, ModelCall, Opaque},
 };
 
 /// A piece of an answer, as one attempt streams it.
@@ -177,7 +177,22 @@ pub enum Exactness {
     Exact,
 }
 
+/// The tokens of so many bytes of text, by what is usual for English: four bytes a token.
+#[must_use]
+pub const fn estimated_tokens(bytes: usize) -> u64 {
+    (bytes as u64).div_ceil(4)
+}
+
 impl Usage {
+    /// This usage of an answer that was cut after so many bytes, or the usual estimate where that is more: four bytes a token,
+    /// of the prompt and of the answer.
+    #[must_use]
+    pub fn at_least(self, call: &ModelCall, answered_bytes: usize) -> Self {
+        let input = if self.input_tokens == 0 { estimated_tokens(call.text_bytes()) } else { self.input_tokens };
+        let output = self.output_tokens.max(estimated_tokens(answered_bytes));
+        Self { input_tokens: input, output_tokens: output, exactness: Exactness::Estimated, ..self }
+    }
+
     /// Both together; only as sure as the less sure of the two.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {

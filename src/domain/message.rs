@@ -32,6 +32,14 @@ pub struct ModelCall {
     pub extra: Map<String, Value>,
 }
 
+impl ModelCall {
+    /// Bytes of the conversation's text.
+    #[must_use]
+    pub fn text_bytes(&self) -> usize {
+        self.messages.iter().map(|message| message.joined_text().len()).sum()
+    }
+}
+
 /// Who speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

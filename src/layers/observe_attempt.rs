@@ -76,6 +76,8 @@ struct AttemptSpanGuard {
     began: Instant,
     first: bool,
     usage: Usage,
+    /// Bytes of the answer so far.
+    answered_bytes: usize,
     over: bool,
 }
 
@@ -88,7 +90,8 @@ impl AttemptSpanGuard {
         let (model, wait) = (attempt.target.model.to_string(), attempt.prepared.wait);
         let body = EventBody::AttemptStarted { cause: attempt.cause, model, wait };
         attempt.scope.publish(attempt.number(), Some(&attempt.target.id), body);
-        Self { attempt: attempt.clone(), began: Instant::now(), first: true, usage: Usage::default(), over: false }
+        let (began, usage) = (Instant::now(), Usage::default());
+        Self { attempt: attempt.clone(), began, first: true, usage, answered_bytes: 0, over: false }
     }
 
     fn see(&mut self, item: &Result<Delta, Failure>) {
@@ -103,7 +106,8 @@ impl AttemptSpanGuard {
                     Delta::ReadOn(cut) => self.read_on(*cut),
                     Delta::Finish { .. } => self.succeeded(),
                     Delta::Start { headers, .. } => self.attempt.learn_request_id(headers),
-                    Delta::BlockStart { .. } | Delta::BlockDelta { .. } | Delta::BlockStop { .. } => {}
+                    Delta::BlockDelta { text, .. } => self.answered_bytes += text.len(),
+                    Delta::BlockStart { .. } | Delta::BlockStop { .. } => {}
                 }
             }
             Err(failure) => self.failed(failure),
@@ -141,7 +145,9 @@ impl AttemptSpanGuard {
         if std::mem::replace(&mut self.over, true) {
             return;
         }
-        let (duration, usage) = (self.began.elapsed(), self.usage);
+        // Providers count at the end, which a cut answer has not; what came of it was paid for all the same.
+        let usage = if self.first { self.usage } else { self.usage.at_least(&self.attempt.call, self.answered_bytes) };
+        let duration = self.began.elapsed();
         let sent = !failure.class.is_local_refusal() && !failure.never_sent;
         let (Attempt { scope, target, .. }, number) = (&self.attempt, self.attempt.number());
         scope.learn(number, |record| {

@@ -1,12 +1,18 @@
 //! What an operator's Prometheus scrapes: series from the start, refused callers, forced circuits, the process, the front.
 
-use relight::internals::grpc::v1::{CircuitForce, ForceCircuitRequest, admin_service_client::AdminServiceClient};
+use relight::internals::grpc::v1::{
+    CircuitForce, ForceCircuitRequest, UsageExactness, admin_service_client::AdminServiceClient,
+    invoke_with_recovery_response::Outcome,
+};
 
 use crate::{
     memory_of_callers::post,
+    recovery::one_target,
     support::{
         front::question,
         process::{KEY, Process, key, with_key},
+        relight::{Relight, asking},
+        upstream::{Reply, Upstream},
     },
     traces::http_get,
 };
@@ -124,4 +130,32 @@ async fn the_environment_names_the_service_where_the_configuration_does_not() {
     let text = scraped(&server).await;
     let info = text.lines().find(|line| line.starts_with("target_info{")).unwrap();
     assert!(info.contains("service_name=\"kept-by-ops\"") && info.contains("team=\"blue\""), "{info}");
+}
+
+#[tokio::test]
+async fn what_a_cut_answer_cost_is_estimated_and_is_the_price_of_recovery() {
+    let upstream = Upstream::start().await;
+    let paid_for = "many words that were paid for ".repeat(20);
+    upstream.push(Reply::text(&paid_for).cut_in_the_middle()).otherwise(Reply::text("Short."));
+    let relight = Relight::start(&one_target(&upstream)).await;
+    let response = relight.invoke(asking("Hello")).await;
+    let Some(Outcome::Completion(completion)) = &response.outcome else { panic!("{response:?}") };
+    let (all, kept) = (response.usage.unwrap(), completion.usage.unwrap());
+    assert!(all.output_tokens() > kept.output_tokens() + 10, "{all:?} {kept:?}");
+    assert_eq!((all.exactness(), kept.exactness()), (UsageExactness::Estimated, UsageExactness::Exact));
+    assert_eq!(response.attempts[0].usage.unwrap().exactness(), UsageExactness::Estimated);
+    let address = relight.running.admin_address;
+    let output = |text: &str, name: &str| value(text, name, &["type=\"output\"", "model=\"m-1\""]);
+    let counted = async {
+        loop {
+            let text = http_get(&format!("http://{address}/metrics")).await;
+            let spent = output(&text, "relight_tokens_spent_total");
+            if let Some((spent, delivered)) = spent.zip(output(&text, "relight_tokens_delivered_total")) {
+                assert!(spent > delivered + 10.0, "{spent} {delivered}");
+                break;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(std::time::Duration::from_secs(20), counted).await.expect("tokens are not counted");
 }

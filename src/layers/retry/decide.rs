@@ -8,7 +8,7 @@ use super::RetryLoop;
 use crate::layers::{BoxFuture, attempt::PendingAttempt, spans::AttemptTrace, targets::Parked};
 use crate::{
     domain::{
-        completion::Exactness,
+        completion::{Exactness, estimated_tokens},
         event::EventBody,
         failure::{Failure, FailureClass, Wait},
         fold::StreamStep,
@@ -216,7 +216,7 @@ impl<S> RetryLoop<S> {
             relayed: self.relayed,
             adapted: self.adapted,
             candidates,
-            first_attempt_tokens: estimated_tokens(&self.call, attempts.first()),
+            first_attempt_tokens: expected_tokens(&self.call, attempts.first()),
             spent_tokens: attempts.iter().map(|record| record.usage.input_tokens + record.usage.output_tokens).sum(),
         };
         plan(&self.scope.plan.retry, &situation, &mut rng)
@@ -368,11 +368,10 @@ impl StreamBreaks {
 
 /// What the first attempt was expected to cost: what it did cost where that is known, else by the length of the prompt
 /// (four bytes a token, as is usual for English) and the output limit.
-fn estimated_tokens(call: &ModelCall, first: Option<&AttemptRecord>) -> u64 {
+fn expected_tokens(call: &ModelCall, first: Option<&AttemptRecord>) -> u64 {
     let known = first.map(|record| record.usage).filter(|usage| usage.exactness == Exactness::Exact);
     if let Some(usage) = known {
         return usage.input_tokens + usage.output_tokens;
     }
-    let prompt: usize = call.messages.iter().map(|message| message.joined_text().len()).sum();
-    (prompt as u64).div_ceil(4) + u64::from(call.max_output_tokens.unwrap_or(1024))
+    estimated_tokens(call.text_bytes()) + u64::from(call.max_output_tokens.unwrap_or(1024))
 }
