@@ -11,6 +11,7 @@ mod front_port;
 mod http_metrics;
 mod intake;
 mod listen;
+mod recorded_body;
 mod refused_callers;
 mod reload;
 mod rpc_metrics;

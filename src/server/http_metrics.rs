@@ -1,23 +1,20 @@
 //! Reports each request of the HTTP front to the metrics: its route, the status that it ended with, and how long it took.
 
-use std::{
-    pin::Pin,
-    sync::Arc,
-    task::{Context, Poll},
-};
+use std::sync::Arc;
 
 use axum::{
     Router,
-    body::{Body, Bytes, HttpBody},
     extract::{MatchedPath, Request, State},
     http::Method,
     middleware::{self, Next},
     response::Response,
 };
-use http_body::{Frame, SizeHint};
 use tokio::time::Instant;
 
-use super::refused_callers::RefusedCallers;
+use super::{
+    recorded_body::{RecordedCall, recorded_by},
+    refused_callers::RefusedCallers,
+};
 use crate::telemetry::Metrics;
 
 /// Reports a request when its response has ended.
@@ -27,12 +24,6 @@ struct HttpRequest {
     route: String,
     status: u16,
     began: Instant,
-}
-
-/// The body of a response, which ends the request.
-struct RecordedResponse {
-    body: Body,
-    _request: HttpRequest,
 }
 
 /// The same routes, with each request reported.
@@ -54,7 +45,7 @@ async fn record(
         refused.note("http", &status.to_string());
     }
     let request = HttpRequest { metrics, method, route, status, began };
-    response.map(|body| Body::new(RecordedResponse { body, _request: request }))
+    recorded_by(response, request)
 }
 
 /// The method as a label: one that HTTP does not define is the caller's.
@@ -72,24 +63,4 @@ impl Drop for HttpRequest {
     }
 }
 
-// === impl RecordedResponse ===
-
-impl HttpBody for RecordedResponse {
-    type Data = Bytes;
-    type Error = axum::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        Pin::new(&mut self.body).poll_frame(context)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
-    }
-}
+impl RecordedCall for HttpRequest {}

@@ -1,24 +1,20 @@
 //! Reports each gRPC call to the metrics: its method, the status that it ended with, and how long it took.
 
-use std::{
-    collections::HashSet,
-    pin::Pin,
-    sync::Arc,
-    task::{Context, Poll, ready},
-};
+use std::{collections::HashSet, sync::Arc};
 
 use axum::{
-    body::{Body, Bytes, HttpBody},
     extract::{Request, State},
     middleware::{self, Next},
     response::Response,
 };
-use http_body::{Frame, SizeHint};
 use prost_reflect::DescriptorPool;
 use tokio::time::Instant;
 use tonic::{Code, Status, service::Routes};
 
-use super::refused_callers::RefusedCallers;
+use super::{
+    recorded_body::{NextFrame, RecordedCall, recorded_by},
+    refused_callers::RefusedCallers,
+};
 use crate::{grpc::v1, telemetry::Metrics};
 
 /// The method of calls that no service has: their names are the caller's, and must not become labels.
@@ -39,12 +35,6 @@ struct RpcCall {
     began: Instant,
     /// Whether its end is reported.
     ended: bool,
-}
-
-/// The body of a response, which ends the call with its trailers.
-struct RecordedBody {
-    body: Body,
-    call: RpcCall,
 }
 
 /// The same routes, with each call reported.
@@ -78,7 +68,7 @@ async fn record(State(recorder): State<RpcRecorder>, request: Request, next: Nex
         call.end(status.code());
         return response;
     }
-    response.map(|body| Body::new(RecordedBody { body, call }))
+    recorded_by(response, call)
 }
 
 // === impl RpcCall ===
@@ -98,35 +88,17 @@ impl Drop for RpcCall {
     }
 }
 
-// === impl RecordedBody ===
-
-impl HttpBody for RecordedBody {
-    type Data = Bytes;
-    type Error = axum::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
-        let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
-        match &frame {
+impl RecordedCall for RpcCall {
+    fn see(&mut self, frame: &NextFrame) {
+        match frame {
             Some(Ok(frame)) => {
                 if let Some(status) = frame.trailers_ref().and_then(Status::from_header_map) {
-                    self.call.end(status.code());
+                    self.end(status.code());
                 }
             }
-            Some(Err(_)) => self.call.end(Code::Internal),
-            None => self.call.end(Code::Unknown),
+            Some(Err(_)) => self.end(Code::Internal),
+            None => self.end(Code::Unknown),
         }
-        Poll::Ready(frame)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
     }
 }
 

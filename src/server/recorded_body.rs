@@ -1,0 +1,52 @@
+//! The body of a response, which is seen to its end by those who report the call.
+
+use std::{
+    pin::Pin,
+    task::{Context, Poll, ready},
+};
+
+use axum::{
+    body::{Body, Bytes, HttpBody},
+    response::Response,
+};
+use http_body::{Frame, SizeHint};
+
+/// What a body returns when it is polled for its next frame.
+pub(super) type NextFrame = Option<Result<Frame<Bytes>, axum::Error>>;
+
+/// A call whose response is not sent yet; it is dropped with the body.
+pub(super) trait RecordedCall: Send + Unpin + 'static {
+    /// Sees each frame, and the end.
+    fn see(&mut self, _frame: &NextFrame) {}
+}
+
+struct RecordedBody<C> {
+    body: Body,
+    call: C,
+}
+
+/// The same response, whose body the call sees.
+pub(super) fn recorded_by<C: RecordedCall>(response: Response, call: C) -> Response {
+    response.map(|body| Body::new(RecordedBody { body, call }))
+}
+
+// === impl RecordedBody ===
+
+impl<C: RecordedCall> HttpBody for RecordedBody<C> {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<NextFrame> {
+        let frame = ready!(Pin::new(&mut self.body).poll_frame(context));
+        self.call.see(&frame);
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
