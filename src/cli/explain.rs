@@ -34,7 +34,7 @@ pub(super) struct ExplainArguments {
     server: ServerArguments,
 }
 
-/// Asks the server for the record, and shows it.
+/// Requests the record, and shows it.
 pub(super) fn run(arguments: &ExplainArguments) -> anyhow::Result<ExitCode> {
     super::client_runtime()?.block_on(async {
         let by_request = || arguments.request_id.clone().map(Invocation::RequestId);

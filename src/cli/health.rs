@@ -20,7 +20,7 @@ pub(super) struct HealthArguments {
     server: ServerArguments,
 }
 
-/// Asks by the health protocol of gRPC, for which no key is needed.
+/// Calls the health protocol of gRPC, for which no key is needed.
 pub(super) fn run(arguments: &HealthArguments) -> anyhow::Result<ExitCode> {
     super::client_runtime()?.block_on(async {
         let request = HealthCheckRequest { service: arguments.service.clone() };

@@ -26,7 +26,7 @@ pub(super) struct StatusArguments {
     server: ServerArguments,
 }
 
-/// Asks the server how it is.
+/// Requests the server's status, and shows it.
 pub(super) fn run(arguments: &StatusArguments) -> anyhow::Result<ExitCode> {
     super::client_runtime()?.block_on(async {
         let mut admin = arguments.server.admin().await?;

@@ -50,7 +50,7 @@ pub struct ProviderRequest {
     pub attach: Option<UpstreamHandle>,
 }
 
-/// The URL of a request, noted by the provider's client that sends it and read by those who tell people of it.
+/// The URL of a request, noted by the provider's client that sends it and read for spans.
 #[derive(Debug, Clone, Default)]
 pub struct SentTo(Arc<OnceLock<String>>);
 

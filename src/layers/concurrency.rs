@@ -52,14 +52,14 @@ where
     fn call(&mut self, attempt: Attempt) -> Self::Future {
         let inner = self.inner.clone();
         Box::pin(async move {
-            let (slots, asked) = (attempt.state.slots.clone(), Instant::now());
+            let (slots, waiting_since) = (attempt.state.slots.clone(), Instant::now());
             let slot = slots.take(&attempt.scope.invocation.tenant, attempt.deadline).await.map_err(|retry_in| {
                 let mut refused = Failure::local(FailureClass::Shed, "all slots of the target are taken");
                 refused.target = Some(attempt.target.id.clone());
                 refused.with_retry_after(retry_in, WaitSource::Parked)
             })?;
-            if asked.elapsed() >= QUEUED_AFTER {
-                attempt.trace.queued(asked);
+            if waiting_since.elapsed() >= QUEUED_AFTER {
+                attempt.trace.queued(waiting_since);
             }
             let began = Instant::now();
             let state = Arc::clone(&attempt.state);

@@ -41,7 +41,9 @@ async fn record(
     let (method, began) = (known(request.method()), Instant::now());
     let response = next.run(request).await;
     let status = response.status().as_u16();
-    if (400..405).contains(&status) {
+    // A response that belongs to an invocation has the status of its failure: a provider refused then, and not Relight.
+    let is_of_invocation = response.headers().contains_key("x-relight-invocation");
+    if matches!(status, 400 | 401 | 403 | 404) && !is_of_invocation {
         refused.note("http", &status.to_string());
     }
     let request = HttpRequest { metrics, method, route, status, began };

@@ -18,9 +18,11 @@ use crate::{
 };
 
 const REST: &str = "\
-providers: { p: { dialect: scripted, script: { otherwise: { answer: { text: Well. } } } } }
-targets: { main: { provider: p, model: m }, spare: { provider: p, model: n } }
-routes: { default: { targets: [main, spare] }, other: { targets: [spare] } }
+providers:
+  p: { dialect: scripted, script: { otherwise: { answer: { text: Well. } } } }
+  q: { dialect: scripted, script: { otherwise: { status: { code: 400, body: { error: { type: invalid_request_error } } } } } }
+targets: { main: { provider: p, model: m }, spare: { provider: p, model: n }, denied: { provider: q, model: m } }
+routes: { default: { targets: [main, spare] }, other: { targets: [spare] }, denied: { targets: [denied] } }
 ";
 
 async fn server(environment: &str) -> Process {
@@ -85,6 +87,8 @@ async fn refused_callers_are_counted_on_both_interfaces_and_logged_once() {
     let authorization = format!("Bearer {KEY}");
     let right = [json, ("authorization", authorization.as_str())];
     assert_eq!(post(&server.front, "/v1/chat/completions", &right, false, body()).await.unwrap().0, 200);
+    let denied = question("denied", false).to_string().into_bytes();
+    assert_eq!(post(&server.front, "/v1/chat/completions", &right, false, denied).await.unwrap().0, 400);
     assert_eq!(post(&server.front, "/v1/nothing", &right, false, body()).await.unwrap().0, 404);
     let text = scraped(&server).await;
     let rpc = "rpc_server_call_duration_seconds_count";
@@ -102,6 +106,7 @@ async fn refused_callers_are_counted_on_both_interfaces_and_logged_once() {
             .count()
     };
     assert_eq!([logged("UNAUTHENTICATED"), logged("401"), logged("404")], [1, 1, 1], "{log:?}");
+    assert_eq!(logged("400"), 0, "the provider refused it: {log:?}");
 }
 
 #[tokio::test]

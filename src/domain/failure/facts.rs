@@ -62,7 +62,7 @@ pub enum TransportFault {
 }
 
 impl TransportFault {
-    /// The fault's name in snake case, as spans and logs tell it.
+    /// The fault's name in snake case, as in spans and logs.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
