@@ -2,6 +2,7 @@
 
 import json
 import sys
+import threading
 
 import relight
 from relight.v1 import failure_pb2, model_pb2
@@ -38,7 +39,7 @@ def outcome(outcome, prompt):
             return ended_with_failure(failure, thrown=False)
 
 
-def read(stream, items, limit):
+def read(stream, items, limit, cancel_after=None):
     for item in stream:
         match item:
             case str(text) | relight.Text(text=text):
@@ -47,6 +48,8 @@ def read(stream, items, limit):
                 items.append(["rewind", kept])
         if len(items) == limit:
             return
+        if len(items) == cancel_after:
+            threading.Thread(target=stream.close).start()
 
 
 def stream(client, call, fields, timeout, held):
@@ -54,7 +57,7 @@ def stream(client, call, fields, timeout, held):
     options = {"live": live, "raise_failure": not call.get("return_failure", False), "timeout": timeout}
     limit = call.get("take", call.get("detach"))
     with client.stream(call["prompt"], **options, **fields) as answer:
-        read(answer, items, limit)
+        read(answer, items, limit, call.get("cancel_after"))
         if "take" in call:
             return {"ended": "left"}
         if "detach" not in call:
@@ -95,7 +98,8 @@ def run(target, call):
     except relight.FailureError as error:
         held |= ended_with_failure(error.failure, thrown=True)
     except relight.StatusError as error:
-        held |= {"ended": "status", "status": [error.code.name, error.reason]}
+        cancelled = "cancel_after" in call and error.code.name == "CANCELLED"
+        held |= {"ended": "cancelled"} if cancelled else {"ended": "status", "status": [error.code.name, error.reason]}
     except relight.ProtocolError:
         held |= {"ended": "protocol"}
     return held
