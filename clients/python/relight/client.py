@@ -145,7 +145,7 @@ class Client:
     def _retry(self, timeout: float | None) -> Retry:
         return Retry(self._reconnect, self._timeout if timeout is None else timeout)
 
-    def _cancel(self, invocation_id: str, request_id: str, wait: bool) -> None:
+    def _cancel(self, invocation_id: str, request_id: str) -> Any:
         """Cancels what nobody waits for any more. What cannot be reached ends by its own deadline."""
         request = recovery_service_pb2.CancelInvocationRequest(reason="the caller left its stream")
         if invocation_id:
@@ -153,12 +153,11 @@ class Client:
         elif request_id:
             request.request_id = request_id
         else:
-            return
+            return None
         call = self.stub.CancelInvocation.future(request, timeout=_CANCEL_TIMEOUT, metadata=self._metadata)
         self._cancelling.add(call)
         call.add_done_callback(self._cancelling.discard)
-        if wait:
-            call.exception()
+        return call
 
 
 def _invocation(prompt: Prompt, fields: Mapping[str, Any]) -> invocation_pb2.Invocation:

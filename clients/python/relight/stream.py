@@ -18,7 +18,7 @@ from relight.v1 import invocation_pb2, model_pb2, recovery_service_pb2, stream_p
 _MAX_MISFITS = 3
 
 Item = TypeVar("Item")
-Cancel = Callable[[str, str, bool], None]
+Cancel = Callable[[str, str], Any]
 Open = Callable[[recovery_service_pb2.StreamWithRecoveryRequest, float | None], Any]
 
 
@@ -95,9 +95,11 @@ class Reader:
         self._left = True
         if self._call is None:
             return
+        # First the cancellation, as whoever reads may close the client as soon as the stream ends.
+        cancelling = self._cancel(self.fold.invocation_id, self._request_id) if cancel else None
         self._call.cancel()
-        if cancel:
-            self._cancel(self.fold.invocation_id, self._request_id, wait)
+        if wait and cancelling is not None:
+            cancelling.exception()
 
     def resume_point(self) -> ResumePoint:
         if not self._token:
