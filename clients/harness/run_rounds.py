@@ -98,9 +98,9 @@ class Rounds:
                     print(f"FAILED {name}, round {number} ({driver.language}), {call}: {problem}")
 
     def _keep_breaking(self, fault: Callable[[], None], over: threading.Event) -> None:
-        # A few faults for each answer, and no more: a call that is never left alone would never end.
-        for _ in range(self._dice.randint(1, 3)):
-            if over.wait(self._dice.uniform(0.05, _ANSWER_TAKES)):
+        # A few faults for each answer, and no more: a call that is never left alone would never end. The first one is early.
+        for number in range(self._dice.randint(1, 3)):
+            if over.wait(self._dice.uniform(0.05, _ANSWER_TAKES if number else _ANSWER_TAKES / 3)):
                 return
             fault()
 

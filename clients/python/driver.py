@@ -80,17 +80,30 @@ def watch(client, call, timeout, held):
     return {"ended": "left"}
 
 
+def distinct(client, call):
+    """Calls until so many different answers came."""
+    texts = set()
+    for _ in range(call["most"]):
+        texts.add(client.invoke(call["prompt"]).text)
+        if len(texts) == call["distinct"]:
+            break
+    return {"texts": sorted(texts)}
+
+
 def run(target, call):
     fields = {key: call[key] for key in FIELDS if key in call}
     timeout = call["timeout_ms"] / 1000 if "timeout_ms" in call else None
     reconnect = relight.Reconnect(attempts=call.get("attempts", 12), wait=0.05)
+    tls = relight.Tls(ca=call["tls"].encode()) if call.get("tls") else False
     held = {}
     try:
-        with relight.Client(target, api_key=call.get("api_key"), reconnect=reconnect) as client:
+        with relight.Client(target, api_key=call.get("api_key"), tls=tls, reconnect=reconnect) as client:
             if call["method"] == "stream":
                 held |= stream(client, call, fields, timeout, held)
             elif call["method"] == "watch":
                 held |= watch(client, call, timeout, held)
+            elif call["method"] == "distinct":
+                held |= distinct(client, call)
             elif call.get("return_failure"):
                 held |= outcome(client.try_invoke(call["prompt"], timeout=timeout, **fields), call["prompt"])
             else:

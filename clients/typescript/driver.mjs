@@ -72,14 +72,24 @@ async function invoke(client, call, fields) {
   return ended(await client.invoke(call.prompt, fields), call.prompt);
 }
 
+/** Calls until so many different answers came. */
+async function distinct(client, call) {
+  const texts = new Set();
+  for (let count = 0; count < call.most && texts.size < call.distinct; count += 1) {
+    texts.add((await client.invoke(call.prompt)).text);
+  }
+  return { texts: [...texts] };
+}
+
 async function run({ target, call }) {
-  const tls = call.tls && { ca: Buffer.from(call.tls) };
+  const tls = !!call.tls && { ca: Buffer.from(call.tls) };
   const client = new Client(target, { apiKey: call.api_key, tls, reconnect: { attempts: call.attempts ?? 12, waitMs: 50 } });
   const fields = { route: call.route, requestId: call.request_id, timeoutMs: call.timeout_ms };
   const held = {};
   try {
     if (call.method === "stream") Object.assign(held, await stream(client, call, fields, held));
     else if (call.method === "watch") Object.assign(held, await watch(client, call, held));
+    else if (call.method === "distinct") Object.assign(held, await distinct(client, call));
     else Object.assign(held, await invoke(client, call, fields));
   } catch (error) {
     if (error instanceof FailureError) Object.assign(held, endedWithFailure(error.failure, true));

@@ -11,7 +11,9 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -34,6 +36,7 @@ type job struct {
 		Take, Detach, Attempts       int
 		CancelAfter                  int `json:"cancel_after"`
 		TimeoutMS                    int `json:"timeout_ms"`
+		Distinct, Most               int
 	}
 }
 
@@ -188,6 +191,20 @@ func (h held) watch(ctx context.Context, client *relight.Client, job job) error 
 	return left
 }
 
+// distinct calls until so many different answers came.
+func (h held) distinct(ctx context.Context, client *relight.Client, job job) error {
+	texts := map[string]bool{}
+	for count := 0; count < job.Call.Most && len(texts) < job.Call.Distinct; count++ {
+		answer, err := client.Invoke(ctx, relight.Prompt(job.Call.Prompt))
+		if err != nil {
+			return err
+		}
+		texts[answer.Text] = true
+	}
+	h["texts"] = slices.Collect(maps.Keys(texts))
+	return nil
+}
+
 func (h held) run(job job) error {
 	reconnect := relight.Reconnect{Attempts: 12, Wait: 50 * time.Millisecond, MaxWait: 2 * time.Second}
 	if job.Call.Attempts > 0 {
@@ -217,6 +234,8 @@ func (h held) run(job job) error {
 		return h.stream(ctx, client, job, call)
 	case job.Call.Method == "watch":
 		return h.watch(ctx, client, job)
+	case job.Call.Method == "distinct":
+		return h.distinct(ctx, client, job)
 	case job.Call.ReturnFailure:
 		outcome, err := client.TryInvoke(ctx, call)
 		h.outcome(outcome, job.Call.Prompt)
