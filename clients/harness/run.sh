@@ -5,7 +5,7 @@
 #   clients/harness/run.sh FOLDER    # with `python` and `buf` in it
 #
 # RELIGHT_BINARY is the server (target/debug/relight), CLIENT_ROUNDS the rounds of faults of each kind (3; 1000 by hand).
-# Builds in target/client-packages, on a copy. On Debian a missing Node, Go or openssl is fetched with apt.
+# Builds in target/client-packages, on a copy. On Debian what is missing of Node, Go, a JDK, Maven and openssl is fetched with apt.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -17,6 +17,8 @@ export RELIGHT_BINARY
 packages=()
 command -v npm >/dev/null || packages+=(nodejs npm)
 command -v go >/dev/null || packages+=(golang-go)
+command -v javac >/dev/null || packages+=(default-jdk-headless)
+command -v mvn >/dev/null || packages+=(maven)
 command -v openssl >/dev/null || packages+=(openssl)
 if ((${#packages[@]})); then
   sudo=()
@@ -26,7 +28,7 @@ if ((${#packages[@]})); then
 fi
 
 mkdir -p "$home"
-rm -rf "$home"/{proto,docs} "$home"/clients/{python,go,spec,harness,typescript/src,typescript/dist}
+rm -rf "$home"/{proto,docs} "$home"/clients/{python,go,java,spec,harness,typescript/src,typescript/dist}
 git ls-files -z --cached --others --exclude-standard clients proto docs/clients.md |
   tar --null --files-from - --create | tar --extract --directory "$home"
 cd "$home/clients"
@@ -47,10 +49,13 @@ fi
 export GOCACHE=$home/../clients/go-build GOMODCACHE=$home/../clients/go-mod GOFLAGS='-mod=readonly -modcacherw'
 (cd go && PATH=$tools:$PATH go generate ./relight && go vet ./relight ./cmd/... && go build -o "$home/driver-go" ./cmd/driver)
 
+(cd java && mvn --quiet --batch-mode test-compile dependency:copy-dependencies -DoutputDirectory=target/lib)
+
 export CLIENT_DRIVERS="python=$python $PWD/python/driver.py
 typescript=node $PWD/typescript/driver.mjs
-go=$home/driver-go"
-export CLIENT_LANGUAGES='python ts go'
+go=$home/driver-go
+java=java -cp $PWD/java/target/classes:$PWD/java/target/test-classes:$PWD/java/target/lib/* dev.relight.client.Driver"
+export CLIENT_LANGUAGES='python ts go java'
 "$python" harness/run_spec.py
 "$python" harness/run_wire.py
 "$python" harness/run_snippets.py

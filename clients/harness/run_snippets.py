@@ -94,7 +94,28 @@ def go(folder: pathlib.Path, blocks: list[str]) -> list[list[str]]:
     return [[str(program), str(number)] for number in range(len(blocks))]
 
 
-RUNNERS: dict[str, Runner] = {"python": python, "ts": typescript, "go": go}
+def java(folder: pathlib.Path, blocks: list[str]) -> list[list[str]]:
+    """One class of all snippets, which runs the one with the number that it is given."""
+    whole = "\n".join(f"case {number} -> {{\n{block}\n}}" for number, block in enumerate(blocks))
+    body = f"""
+        public class Snippets {{
+            public static void main(String[] arguments) throws Exception {{
+                switch (Integer.parseInt(arguments[0])) {{ {whole} }}
+            }}
+        }}
+    """
+    source = folder / "Snippets.java"
+    imports = "".join(f"import {name}.*;\n" for name in ("dev.relight.client", "dev.relight.v1", "io.grpc", "java.io", "java.time", "java.util"))
+    # Names that several of these packages have.
+    imports += "import dev.relight.client.StatusException;\nimport dev.relight.v1.Failure;\n"
+    source.write_text(imports + body)
+    target = CLIENTS / "java" / "target"
+    path = f"{target / 'classes'}:{target / 'lib'}/*:{folder}"
+    subprocess.run(["javac", "-cp", path, "-d", str(folder), str(source)], check=True)
+    return [["java", "-cp", path, "Snippets", str(number)] for number in range(len(blocks))]
+
+
+RUNNERS: dict[str, Runner] = {"python": python, "ts": typescript, "go": go, "java": java}
 
 
 class Expected:
@@ -115,7 +136,7 @@ class Expected:
     def of(self, block: str) -> str:
         if "broken" in block:
             return self._failure
-        if re.search(r"\.watch\(", block, re.IGNORECASE):
+        if re.search(r"\.watch(fromstart)?\(", block, re.IGNORECASE):
             return self._event
         question = "And the sunset?" if "And the sunset?" in block else "Why is the sky blue?"
         return f"Blue scatters most: {question}"
