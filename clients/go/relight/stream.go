@@ -149,7 +149,12 @@ func (s *Stream) Detach() (ResumePoint, error) {
 		return ResumePoint{}, errors.New("relight: nothing was accepted yet, or nothing is kept, so that nothing can be resumed")
 	}
 	s.detached = true
-	return ResumePoint{Token: s.token, RequestID: s.requestID()}, nil
+	// A token of a resumed stream stands for the place where that began, and not for the whole answer.
+	token := s.token
+	if asked := s.request.GetResume().GetToken(); asked != "" {
+		token = asked
+	}
+	return ResumePoint{Token: token, RequestID: s.requestID()}, nil
 }
 
 // errLeft says that the loop was left.

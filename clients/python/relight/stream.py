@@ -104,7 +104,8 @@ class Reader:
     def resume_point(self) -> ResumePoint:
         if not self._token:
             raise errors.Error("nothing was accepted yet, or nothing is kept, so that nothing can be resumed")
-        return ResumePoint(self._token, self._request_id)
+        # A token of a resumed stream stands for the place where that began, and not for the whole answer.
+        return ResumePoint(self._request.resume.token or self._token, self._request_id)
 
     def _follow(self) -> Iterator[Text | Rewind]:
         self._call = self._open(self._next_request(), self._retry.time_left())

@@ -88,7 +88,10 @@ export class Reader {
 
   resumePoint(): ResumePoint {
     if (!this.token) throw new RelightError("nothing was accepted yet, or nothing is kept, so that nothing can be resumed");
-    return { token: this.token, requestId: this.requestId() };
+    // A token of a resumed stream stands for the place where that began, and not for the whole answer.
+    const { start } = this.request;
+    const asked = start.case === "resume" && start.value.invocation.case === "token" ? start.value.invocation.value : "";
+    return { token: asked || this.token, requestId: this.requestId() };
   }
 
   outcome(): Outcome {

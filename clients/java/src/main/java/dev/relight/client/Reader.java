@@ -88,7 +88,9 @@ final class Reader {
     if (token.isEmpty()) {
       throw new RelightException("nothing was accepted yet, or nothing is kept, so that nothing can be resumed");
     }
-    return new ResumePoint(token, requestId());
+    // A token of a resumed stream stands for the place where that began, and not for the whole answer.
+    String asked = request.getResume().getToken();
+    return new ResumePoint(asked.isEmpty() ? token : asked, requestId());
   }
 
   Outcome outcome() {
