@@ -15,7 +15,7 @@ from conftest import EXAMPLES, ROOT
 
 CHART = ROOT / "helm" / "relight"
 KUBERNETES = [f"1.{minor}" for minor in range(27, 38)]
-CUSTOM = {"ServiceMonitor", "PodMonitor"}
+CUSTOM = {"ServiceMonitor", "PodMonitor", "PrometheusRule"}
 
 
 def of_kind(objects, kind, name=None):
@@ -306,6 +306,28 @@ def test_a_monitor_finds_the_admin_port(kind):
         assert [own["name"] for own in services if selector <= own["labels"].items()] == ["relight-metrics"]
 
 
+@pytest.mark.parametrize(
+    ("values", "job"),
+    [
+        ({"podMonitor": {"enabled": True}}, 'job="ai/relight"'),
+        ({"serviceMonitor": {"enabled": True}}, 'job="relight-metrics", namespace="ai"'),
+        ({"prometheusRule": {"job": "mine"}}, 'job="mine"'),
+    ],
+)
+def test_rules_look_at_the_pods_of_this_release_alone(values, job):
+    objects = render.objects(merged({"metrics": {"prometheusRule": {"enabled": True}}}, {"metrics": values}), namespace="ai")
+    rules = [rule for group in of_kind(objects, "PrometheusRule")["spec"]["groups"] for rule in group["rules"]]
+    assert len(rules) > 20
+    assert all(f"{{{job}" in rule["expr"] for rule in rules)
+
+
+def test_an_alert_can_be_left_out(production):
+    groups = of_kind(render.objects(production), "PrometheusRule")["spec"]["groups"]
+    alerts = {rule.get("alert") for group in groups for rule in group["rules"]}
+    assert "RelightCallsFail" in alerts
+    assert "RelightCircuitForced" not in alerts
+
+
 def test_notes_say_what_is_open_and_what_is_missing(production):
     def notes(values):
         return next(text for path, text in render.render(values).items() if path.endswith("NOTES.txt"))
@@ -381,6 +403,7 @@ def test_the_schema_refuses_what_is_unknown_or_of_the_wrong_kind_and_names_it(va
             {"metrics": {"podMonitor": {"enabled": True}, "serviceMonitor": {"enabled": True}}},
             "scrape every pod twice",
         ),
+        ({"metrics": {"prometheusRule": {"enabled": True}}}, "what Prometheus calls the pods"),
     ],
 )
 def test_values_that_contradict_each_other_are_refused_with_the_way_out(values, reason):
