@@ -328,6 +328,21 @@ def test_an_alert_can_be_left_out(production):
     assert "RelightCircuitForced" not in alerts
 
 
+def test_dashboards_are_found_by_the_sidecar_and_have_no_panel_over_another(production):
+    found = of_kind(render.objects(production), "ConfigMap", "relight-dashboards")
+    assert found["metadata"]["labels"]["grafana_dashboard"] == "1"
+    assert found["metadata"]["annotations"]["grafana_folder"] == "Relight"
+    dashboards = {name: json.loads(text) for name, text in found["data"].items()}
+    assert len({dashboard["uid"] for dashboard in dashboards.values()}) == len(dashboards) == 6
+    for dashboard in dashboards.values():
+        cells = set()
+        for place in (panel["gridPos"] for panel in dashboard["panels"]):
+            own = {(x, y) for x in range(place["x"], place["x"] + place["w"]) for y in range(place["y"], place["y"] + place["h"])}
+            assert not own & cells
+            assert all(x < 24 for x, _ in own)
+            cells |= own
+
+
 def test_notes_say_what_is_open_and_what_is_missing(production):
     def notes(values):
         return next(text for path, text in render.render(values).items() if path.endswith("NOTES.txt"))

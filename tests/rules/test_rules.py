@@ -1,8 +1,10 @@
-"""Alerts and recording rules: that they are rules, that they fire in time, and that each has its page.
+"""Alerts and dashboards: that they are right, and that the metrics they read are those of a real server.
 
-Run by `.ci/run rules`; needs promtool.
+Run by `.ci/run rules`; needs prometheus with promtool, and the binary of Relight by the variable RELIGHT.
 """
 
+import json
+import os
 import re
 import subprocess
 
@@ -10,6 +12,7 @@ import pytest
 import render
 import yaml
 from conftest import CHART, HERE, ROOT
+from faulty_run import Prometheus, Server
 
 RELEASE = 'namespace="ai", job="ai/relight"'
 CASES = yaml.safe_load((HERE / "alerts.yaml").read_text(encoding="utf-8"))
@@ -19,6 +22,15 @@ def rendered_rules():
     values = {"metrics": {"podMonitor": {"enabled": True}, "prometheusRule": {"enabled": True}}}
     found = [item for item in render.objects(values, namespace="ai") if item["kind"] == "PrometheusRule"]
     return found[0]["spec"]
+
+
+def rendered_panels():
+    """(dashboard, panel, query, legend) of every query."""
+    rendered = render.render({"dashboards": {"enabled": True}})["relight/templates/dashboards.yaml"]
+    for dashboard in map(json.loads, yaml.safe_load(rendered)["data"].values()):
+        for panel in dashboard["panels"]:
+            for query in panel["targets"]:
+                yield dashboard["title"], panel["title"], query["expr"], query["legendFormat"]
 
 
 RULES = [rule for group in rendered_rules()["groups"] for rule in group["rules"]]
@@ -91,3 +103,57 @@ def test_each_alert_leads_to_its_section_of_the_runbook_and_each_section_has_an_
     for name, alert in ALERTS.items():
         assert alert["annotations"]["runbook_url"] == f"docs/runbook.md#{name.lower()}"
         assert alert["labels"]["severity"] in ("critical", "warning", "info")
+
+
+# === the metrics of a real server ===
+
+LOAD_SECONDS = 30
+
+
+@pytest.fixture(scope="session")
+def run(tmp_path_factory, rules_file):
+    """The server and its Prometheus, after a run with faults."""
+    binary = os.environ["RELIGHT"]
+    folder = tmp_path_factory.mktemp("run")
+    with Server(binary, folder) as server, Prometheus(folder, server, rules_file) as prometheus:
+        server.load(LOAD_SECONDS)
+        yield server, prometheus
+
+
+def test_each_panel_shows_something_with_the_labels_of_its_legend(run):
+    empty = []
+    for dashboard, panel, query, legend in rendered_panels():
+        query = query.replace("$namespace", ".*").replace("$job", ".*").replace("$__rate_interval", "15s")
+        labels = set(re.findall(r"\{\{(\w+)\}\}", legend))
+        if not any(labels <= series.keys() for series in run[1].series(query, LOAD_SECONDS)):
+            empty.append((dashboard, panel, query))
+    assert not empty
+
+
+def test_each_rule_is_evaluated_and_reads_series_that_exist(run):
+    groups = run[1].ask("rules")["groups"]
+    rules = [rule for group in groups for rule in group["rules"]]
+    assert len(rules) == len(RULES)
+    assert [(rule["name"], rule["lastError"]) for rule in rules if rule["health"] != "ok"] == []
+    missing = []
+    for rule in RULES:
+        for selector in re.findall(r"[a-zA-Z_:][\w:]*\{[^}]*\}", rule["expr"]):
+            if not run[1].series(selector, LOAD_SECONDS):
+                missing.append((rule.get("alert") or rule["record"], selector))
+    assert not missing
+
+
+def test_the_faults_of_the_run_raise_alerts(run):
+    active = {alert["labels"]["alertname"] for alert in run[1].ask("alerts")["alerts"]}
+    assert {"RelightCallsFail", "RelightKeyRejected", "RelightSheds", "RelightConfigurationRejected"} <= active
+
+
+def test_the_page_of_metrics_names_those_that_the_server_has(run):
+    text = run[0].metrics()
+    page = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
+    described = dict(re.findall(r"^\| `(\w+)` \| \w+ \| (.*?) \|", page, re.MULTILINE))
+    served = dict.fromkeys(re.findall(r"^# TYPE (\w+) ", text, re.MULTILINE), set())
+    for name, labels in re.findall(r"^(\w+?)(?:_bucket|_sum|_count)?\{(.*)\} ", text, re.MULTILINE):
+        name = name if name in served else f"{name}_count"
+        served[name] = served[name] | set(re.findall(r'(\w+)="', labels)) - {"le"}
+    assert {name: set(re.findall(r"`(\w+)`", labels)) for name, labels in described.items()} == served
