@@ -7,7 +7,9 @@ use super::{
 };
 
 /// The sections of each setting (`*` is any name), its old name, and what it is called now; `None`: it does nothing.
-const RETIRED: [(&[&str], &str, Option<&str>); 3] = [
+const RETIRED: [(&[&str], &str, Option<&str>); 5] = [
+    (&["circuit"], "first_token_timeout", None),
+    (&["targets", "*", "circuit"], "first_token_timeout", None),
     (&["policies", "*", "retry"], "stay", Some("prefer_same_target")),
     (&["routes", "*", "select"], "wake_spread", None),
     (&[], "seed", None),

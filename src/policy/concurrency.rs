@@ -223,7 +223,9 @@ impl Limiter {
 
     /// Other numbers from now on (a reload): what was learned stays, within the new bounds.
     pub fn reconfigure(&mut self, policy: ConcurrencyPolicy) {
-        self.limit = self.limit.min(policy.max).max(policy.min);
+        let nothing_learned = self.fast_below == u32::MAX;
+        let limit = if nothing_learned { policy.start.unwrap_or(policy.max) } else { self.limit };
+        self.limit = limit.min(policy.max).max(policy.min);
         self.policy = policy;
     }
 

@@ -6,8 +6,9 @@ use rcgen::{Certificate, ExtendedKeyUsagePurpose, KeyPair};
 use relight::internals::{
     config::{GivenEnvironment, load},
     grpc::v1::{
-        GetInvocationRequest, InvokeWithRecoveryRequest, RecoveryEvent, WatchRecoveryRequest, get_invocation_request,
-        recovery_event::Body, recovery_service_client::RecoveryServiceClient, watch_recovery_request::Start,
+        GetInvocationRequest, InvokeWithRecoveryRequest, ListTargetsRequest, RecoveryEvent, WatchRecoveryRequest,
+        admin_service_client::AdminServiceClient, get_invocation_request, recovery_event::Body,
+        recovery_service_client::RecoveryServiceClient, watch_recovery_request::Start,
     },
     server::{Listeners, Running, ServerOptions},
 };
@@ -265,4 +266,20 @@ async fn a_renewed_client_certificate_is_the_same_tenant_and_another_name_is_ano
     assert!(look(renewed).await.is_ok());
     let other = server.client(&server.authority, Some("team-b")).await.unwrap();
     assert_eq!(look(other).await.unwrap_err().code(), Code::NotFound);
+}
+
+#[tokio::test]
+async fn the_certificate_of_the_changed_name_may_administer() {
+    let server = Secured::start(true).await;
+    let may = async |name: &str| {
+        let client = server.client(&server.authority, Some(name)).await.unwrap();
+        AdminServiceClient::new(client).list_targets(ListTargetsRequest::default()).await.is_ok()
+    };
+    assert_eq!((may("team-a").await, may("team-b").await), (true, false));
+    let mut events = server.watch(server.client(&server.authority, Some("team-a")).await.unwrap()).await;
+    let file = server.folder.path().join("relight.yaml");
+    let text = fs::read_to_string(&file).unwrap();
+    replace(&file, &text.replace("certificate_name: team-a", "certificate_name: team-b"));
+    assert!(!changed(&mut events).await.is_empty());
+    assert_eq!((may("team-a").await, may("team-b").await), (false, true));
 }

@@ -32,7 +32,6 @@ policies:
     retry: { backoff: { base: 50ms }, throttle_backoff: { base: 50ms } }
 timers: { first_token: 1500ms, first_token_alone: 3s, soft_first_token: 500ms, idle: 1s }
 circuit:
-  first_token_timeout: 1500ms
   slow_threshold: 125ms
   degraded_after: 150ms
   look_again: 1s

@@ -29,13 +29,12 @@ pub struct CircuitPolicy {
     /// How the target is judged; `consecutive` reads only the last three settings, and the probe lease.
     pub mode: CircuitMode,
     /// After this time without a first token an attempt counts as failed, even when nobody reports it, and a probe's
-    /// lease ends `probe_grace` later. 100 ms to 10 min; keep it equal to the first-token timer: shorter, and slow answers
-    /// open the circuit; longer, and a hang is found late.
-    #[serde(with = "crate::domain::units::duration")]
-    #[schemars(with = "String")]
+    /// lease ends `probe_grace` later. No setting of its own: it is the longest first-token timer of the target's routes.
+    #[serde(with = "crate::domain::units::duration", skip_serializing)]
+    #[schemars(skip)]
     pub first_token_timeout: Duration,
     /// A first token later than this is slow, and a caller who gives up later than this tells something about the
-    /// target. 1 ms to `first_token_timeout`; raise it for models that think for long before they speak, or they are
+    /// target. 1 ms to 10 min, and no later than the target's first-token timers; raise it for models that think for long before they speak, or they are
     /// called degraded.
     #[serde(with = "crate::domain::units::duration")]
     #[schemars(with = "String")]
@@ -124,7 +123,7 @@ pub struct CircuitPolicy {
     /// Outcomes below which no share is judged while recovering. 1 to `min_outcomes`.
     pub recovering_min_outcomes: u32,
     /// Attempts that are remembered before they are decided, 24 bytes each; beyond, the oldest is let go. 64 to
-    /// 1 000 000; below `first_token_timeout` times the rate of calls, a hang is found by its cancelled calls only.
+    /// 1 000 000; below the first-token timer times the rate of calls, a hang is found by its cancelled calls only.
     pub max_pending: u32,
     /// Whether every failure of a call counts, also one that says nothing of the target's health: a limit, a used-up
     /// quota, a refused key, a wrong request. Default false. With true a caller's own mistakes take the target away from
@@ -203,8 +202,7 @@ impl CircuitPolicy {
         let hour = Duration::from_hours(1);
         let minutes = Duration::from_mins(10);
         for (field, value, min, max) in [
-            ("first_token_timeout", self.first_token_timeout, ms(100), minutes),
-            ("slow_threshold", self.slow_threshold, ms(1), self.first_token_timeout),
+            ("slow_threshold", self.slow_threshold, ms(1), minutes),
             ("window", self.window, ms(1000), minutes),
             ("sparse_window", self.sparse_window, self.window, hour * 24),
             ("degraded_after", self.degraded_after, Duration::ZERO, minutes),

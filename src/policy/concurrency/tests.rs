@@ -250,6 +250,20 @@ fn the_limit_stays_between_the_minimum_and_the_maximum() {
 }
 
 #[test]
+fn other_numbers_are_the_limit_at_once_where_the_target_taught_none() {
+    let policy = |start, max| ConcurrencyPolicy { start, max, ..ConcurrencyPolicy::default() };
+    let mut limiter = Limiter::new(policy(None, 2));
+    for (start, max, limit) in [(None, 100, 100), (Some(9), 100, 9), (Some(90), 100, 90), (None, 30, 30)] {
+        limiter.reconfigure(policy(start, max));
+        assert_eq!(limiter.limit(), limit, "{start:?} {max}");
+    }
+    let now = Instant::now();
+    limiter.on_back_pressure(now, Duration::ZERO, OverloadSignal { began: now, in_flight: 30 });
+    limiter.reconfigure(policy(None, 100));
+    assert_eq!(limiter.limit(), 21, "what was learned stays");
+}
+
+#[test]
 fn nonsense_is_named_by_its_field() {
     let policy = ConcurrencyPolicy {
         min: 0,

@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use relight::internals::{
+    domain::fold::hash_text,
     grpc::v1::{
-        CircuitState, ClassifyFailureRequest, FailureClass, GateKind, Invocation, InvokeWithRecoveryRequest, Message,
-        Overrides, Part, ReasoningPart, Role, invocation::Call, invoke_with_recovery_response::Outcome, part::Content,
+        CircuitState, FailureClass, Invocation, InvokeWithRecoveryRequest, ListTargetsRequest, Message, Part,
+        ReasoningPart, Role, ToolDefinition, invocation::Call, invoke_with_recovery_response::Outcome, part::Content,
     },
     wire_server::Request,
 };
@@ -38,17 +39,31 @@ fn class_of(outcome: Option<Outcome>) -> Option<FailureClass> {
 async fn callers_are_identified_as_the_changed_keys_say() {
     let mut server = Reloaded::start(json!({})).await;
     server.invoke().await;
-    let sha256 = "2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b"; // of `secret`
+    let sha256 = hash_text("secret");
     server.change(json!({ "server": { "keys": [{ "tenant": "acme", "sha256": sha256 }] } })).await;
-    let invoke = async |key: Option<&str>| {
+    let invoke = async |server: &Reloaded, key: Option<&str>| {
         let mut request = tonic::Request::new(InvokeWithRecoveryRequest { invocation: Some(asking("hello")) });
         if let Some(key) = key {
             request.metadata_mut().insert("authorization", format!("Bearer {key}").parse().unwrap());
         }
         server.recovery().invoke_with_recovery(request).await.map_err(|status| status.code()).map(|_| ())
     };
-    assert_eq!(invoke(None).await, Err(Code::Unauthenticated));
-    assert_eq!(invoke(Some("secret")).await, Ok(()));
+    assert_eq!(invoke(&server, None).await, Err(Code::Unauthenticated));
+    assert_eq!(invoke(&server, Some("secret")).await, Ok(()));
+    let administers = async |server: &Reloaded| {
+        let mut request = tonic::Request::new(ListTargetsRequest::default());
+        request.metadata_mut().insert("authorization", "Bearer secret".parse().unwrap());
+        server.admin().list_targets(request).await.is_ok()
+    };
+    for admin in [true, false] {
+        let keys = json!([{ "tenant": "acme", "sha256": sha256, "admin": admin }]);
+        server.change(json!({ "server": { "keys": keys } })).await;
+        assert_eq!(administers(&server).await, admin, "admin");
+    }
+    let second = json!({ "second": { "targets": ["main"] } });
+    let keys = json!([{ "tenant": "acme", "sha256": sha256, "routes": ["second"] }]);
+    server.change(json!({ "routes": second, "server": { "keys": keys } })).await;
+    assert_eq!(invoke(&server, Some("secret")).await, Err(Code::PermissionDenied), "routes");
 }
 
 #[tokio::test]
@@ -58,13 +73,19 @@ async fn calls_are_as_large_as_the_changed_limits_say() {
         let mut invocation = asking("hello");
         if let Some(Call::Model(call)) = &mut invocation.call {
             call.messages = vec![call.messages[0].clone(); 3];
+            let tool = |name: &str| ToolDefinition { name: name.to_owned(), ..ToolDefinition::default() };
+            call.tools = vec![tool("look"), tool("listen")];
         }
         let request = InvokeWithRecoveryRequest { invocation: Some(invocation) };
         server.recovery().invoke_with_recovery(request).await.map_err(|status| status.code()).map(|_| ())
     };
     assert_eq!(invoke(&server).await, Ok(()));
-    server.change(json!({ "server": { "limits": { "messages": 2 } } })).await;
-    assert_eq!(invoke(&server).await, Err(Code::InvalidArgument));
+    for (setting, too_few) in [("messages", 2), ("parts", 2), ("tools", 1)] {
+        for (most, expected) in [(too_few, Err(Code::InvalidArgument)), (too_few + 1, Ok(()))] {
+            server.change(json!({ "server": { "limits": { setting: most } } })).await;
+            assert_eq!(invoke(&server).await, expected, "{setting}: {most}");
+        }
+    }
 }
 
 #[tokio::test]
@@ -112,14 +133,6 @@ async fn calls_without_a_route_go_to_the_changed_default_route() {
 }
 
 #[tokio::test]
-async fn the_retry_budget_has_the_changed_capacity() {
-    let mut server = Reloaded::start(json!({})).await;
-    server.change(json!({ "budget": { "capacity": 321 } })).await;
-    let capacity = server.target().await.budget.unwrap().capacity;
-    assert!((capacity - 321.0).abs() < 1e-9, "{capacity}");
-}
-
-#[tokio::test]
 async fn a_circuit_opens_after_as_many_failures_as_the_changed_setting_says() {
     let mut server = Reloaded::start(json!({ "policies": { "standard": { "retry": { "max_retries": 0 } } } })).await;
     server.upstream.otherwise(Reply::status(500));
@@ -128,54 +141,6 @@ async fn a_circuit_opens_after_as_many_failures_as_the_changed_setting_says() {
     assert_eq!(server.target().await.circuit.unwrap().state(), CircuitState::Closed);
     server.invoke().await;
     assert_eq!(server.target().await.circuit.unwrap().state(), CircuitState::Open);
-}
-
-#[tokio::test]
-async fn a_rate_gate_closes_for_as_long_as_the_changed_setting_says() {
-    let mut server = Reloaded::start(json!({ "gates": { "rate_wait": "50ms" } })).await;
-    server.change(json!({ "gates": { "rate_wait": "40s" } })).await;
-    server.upstream.otherwise(Reply::status(429));
-    let mut invocation = asking("hello");
-    invocation.overrides = Some(Overrides { max_retries: Some(0), ..Overrides::default() });
-    let request = InvokeWithRecoveryRequest { invocation: Some(invocation) };
-    server.recovery().invoke_with_recovery(request).await.unwrap();
-    let gates = server.target().await.gates;
-    let rate = gates.iter().find(|gate| gate.kind() == GateKind::Rate).unwrap();
-    assert!(rate.reopens_in_ms() > 20_000, "{rate:?}");
-}
-
-#[tokio::test]
-async fn a_call_beyond_the_changed_limit_is_shed() {
-    let mut server = Reloaded::start(json!({})).await;
-    server.change(json!({ "admission": { "max_in_flight": 1 } })).await;
-    server.upstream.push(Reply::silence());
-    let (mut client, request) = (server.recovery(), InvokeWithRecoveryRequest { invocation: Some(asking("hello")) });
-    let mut calls = JoinSet::new();
-    calls.spawn(async move { client.invoke_with_recovery(request).await });
-    server.upstream.await_request(1).await;
-    let request = InvokeWithRecoveryRequest { invocation: Some(asking("hello")) };
-    let shed = server.recovery().invoke_with_recovery(request).await.unwrap_err();
-    assert_eq!(shed.code(), Code::ResourceExhausted);
-}
-
-#[tokio::test]
-async fn a_target_has_no_more_slots_than_the_changed_setting_says() {
-    let mut server = Reloaded::start(json!({})).await;
-    server.invoke().await;
-    let slots = json!({ "min": 1, "start": 2, "max": 2 });
-    server.change(json!({ "concurrency": slots.clone(), "targets": { "main": { "concurrency": slots } } })).await;
-    server.invoke().await;
-    assert!(server.target().await.concurrency.unwrap().limit <= 2);
-}
-
-#[tokio::test]
-async fn failures_are_judged_by_the_changed_rules() {
-    let mut server = Reloaded::start(json!({})).await;
-    let rule = json!({ "name": "busy", "when": { "message": "bananas" }, "class": "overloaded" });
-    server.change(json!({ "classifier": { "rules": [rule] } })).await;
-    let failure = ClassifyFailureRequest { message: Some("out of bananas".to_owned()), ..Default::default() };
-    let verdict = server.recovery().classify_failure(failure).await.unwrap().into_inner();
-    assert_eq!((verdict.failure_class(), verdict.rule.contains("busy")), (FailureClass::Overloaded, true));
 }
 
 #[tokio::test]
