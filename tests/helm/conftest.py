@@ -18,8 +18,17 @@ def example(request):
     return yaml.safe_load(request.param.read_text(encoding="utf-8")) or {}
 
 
+def values_of(name):
+    return yaml.safe_load((ROOT / "helm" / "relight" / "ci" / f"{name}-values.yaml").read_text(encoding="utf-8"))
+
+
 @pytest.fixture(scope="session")
 def production():
     """The values of a deployment with everything that matters in production."""
-    path = ROOT / "helm" / "relight" / "ci" / "production-values.yaml"
-    return yaml.safe_load(path.read_text(encoding="utf-8"))
+    return values_of("production")
+
+
+@pytest.fixture(scope="session")
+def gateway():
+    """The values of a deployment behind gateways and ingresses, with KEDA and cert-manager."""
+    return values_of("gateway")

@@ -15,7 +15,7 @@ from conftest import EXAMPLES, ROOT
 
 CHART = ROOT / "helm" / "relight"
 KUBERNETES = [f"1.{minor}" for minor in range(27, 38)]
-CUSTOM = {"ServiceMonitor", "PodMonitor", "PrometheusRule"}
+CUSTOM = {"ServiceMonitor", "PodMonitor", "PrometheusRule", "GRPCRoute", "HTTPRoute", "Certificate", "ScaledObject"}
 
 
 def of_kind(objects, kind, name=None):
@@ -274,6 +274,49 @@ def test_an_autoscaler_decides_the_number_of_pods_alone():
     assert "replicas" not in deployment["spec"]
 
 
+def test_keda_asks_for_the_calls_in_flight_of_the_pods_of_this_release(gateway):
+    objects = render.objects(gateway)
+    assert "HorizontalPodAutoscaler" not in [item["kind"] for item in objects]
+    spec = of_kind(objects, "ScaledObject")["spec"]
+    assert (spec["minReplicaCount"], spec["maxReplicaCount"]) == (2, 10)
+    (trigger,) = spec["triggers"]
+    namespace = of_kind(objects, "Deployment")["metadata"]["namespace"]
+    assert trigger["metadata"]["query"] == f'sum(relight_inflight{{job="{namespace}/relight"}})'
+    assert trigger["metadata"]["threshold"] == "50"
+
+
+def test_routes_and_ingresses_lead_to_the_ports_of_the_service(gateway):
+    objects = render.objects(gateway)
+    ports = {port["name"]: port["port"] for port in of_kind(objects, "Service", "relight")["spec"]["ports"]}
+    for kind, port in [("GRPCRoute", "grpc"), ("HTTPRoute", "openai")]:
+        route = of_kind(objects, kind)["spec"]
+        assert route["rules"][0]["backendRefs"] == [{"name": "relight", "port": ports[port]}]
+        assert [parent["name"] for parent in route["parentRefs"]] == ["public"]
+    assert of_kind(objects, "HTTPRoute")["spec"]["rules"][0]["timeouts"] == {"request": "10m"}
+    for port in ("grpc", "openai"):
+        rule = of_kind(objects, "Ingress", f"relight-{port}")["spec"]["rules"][0]
+        assert rule["http"]["paths"][0]["backend"]["service"] == {"name": "relight", "port": {"name": port}}
+
+
+def test_the_certificate_is_for_every_name_of_the_services_and_is_what_pods_mount(gateway):
+    objects = render.objects(gateway)
+    spec = of_kind(objects, "Certificate")["spec"]
+    namespace = of_kind(objects, "Deployment")["metadata"]["namespace"]
+    for service in ("relight", "relight-headless"):
+        assert f"{service}.{namespace}.svc.cluster.local" in spec["dnsNames"]
+    assert "relight.example.com" in spec["dnsNames"] and spec["duration"] == "720h"
+    mounted = {volume["name"]: volume for volume in pod_of(gateway)["volumes"]}["tls"]["secret"]["secretName"]
+    assert mounted == spec["secretName"]
+
+
+def test_the_url_of_the_journal_comes_from_its_secret(gateway):
+    file = yaml.safe_load(of_kind(render.objects(gateway), "ConfigMap", "relight")["data"]["relight.yaml"])
+    assert file["journal"]["store"] == "${RELIGHT_JOURNAL_URL}"
+    assert file["server"]["openai_front"]["hold_back"] == "whole"
+    variable = next(item for item in container_of(gateway)["env"] if item["name"] == "RELIGHT_JOURNAL_URL")
+    assert variable["valueFrom"]["secretKeyRef"] == {"name": "relight-journal", "key": "url"}
+
+
 def test_a_disruption_budget_has_one_limit():
     def spec(values):
         return of_kind(render.objects({"podDisruptionBudget": values}), "PodDisruptionBudget")["spec"]
@@ -311,7 +354,7 @@ def test_a_monitor_finds_the_admin_port(kind):
     [
         ({"podMonitor": {"enabled": True}}, 'job="ai/relight"'),
         ({"serviceMonitor": {"enabled": True}}, 'job="relight-metrics", namespace="ai"'),
-        ({"prometheusRule": {"job": "mine"}}, 'job="mine"'),
+        ({"job": "mine"}, 'job="mine"'),
     ],
 )
 def test_rules_look_at_the_pods_of_this_release_alone(values, job):
@@ -419,6 +462,19 @@ def test_the_schema_refuses_what_is_unknown_or_of_the_wrong_kind_and_names_it(va
             "scrape every pod twice",
         ),
         ({"metrics": {"prometheusRule": {"enabled": True}}}, "what Prometheus calls the pods"),
+        ({"grpcRoute": {"enabled": True}}, "grpcRoute.parentRefs names no Gateway"),
+        ({"httpRoute": {"enabled": True, "parentRefs": [{"name": "g"}]}}, "set openaiFront.enabled"),
+        ({"ingress": {"openai": {"enabled": True}}}, "set openaiFront.enabled"),
+        ({"tls": {"existingSecret": "a", "certificate": {"enabled": True}}}, "two certificates for one port"),
+        ({"tls": {"certificate": {"enabled": True}}}, "issuerRef names no Issuer"),
+        (
+            {"journal": {"existingSecret": {"name": "a"}}, "config": {"journal": {"store": "memory"}}},
+            "two journals; keep one",
+        ),
+        (
+            {"autoscaling": {"enabled": True, "targetCPUUtilizationPercentage": 0, "keda": {"enabled": True}}},
+            "needs prometheusAddress or triggers",
+        ),
     ],
 )
 def test_values_that_contradict_each_other_are_refused_with_the_way_out(values, reason):

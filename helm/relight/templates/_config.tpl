@@ -48,11 +48,24 @@ openai anthropic gemini mistral groq deepseek xai cerebras together fireworks op
 {{- fail (printf "config.server.%s is written by the chart; set listenAddress and containerPorts.%s" $name $port) -}}
 {{- end -}}
 {{- end -}}
-{{- if hasKey $server "openai_front" -}}
-{{- fail "config.server.openai_front is written by the chart; set openaiFront.enabled and containerPorts.openai" -}}
+{{- if hasKey ($server.openai_front | default dict) "listen" -}}
+{{- fail "config.server.openai_front.listen is written by the chart; set openaiFront.enabled and containerPorts.openai" -}}
+{{- end -}}
+{{- if not .Values.openaiFront.enabled -}}
+{{- range $path, $set := dict "config.server.openai_front" (hasKey $server "openai_front") "httpRoute" .Values.httpRoute.enabled "ingress.openai" .Values.ingress.openai.enabled -}}
+{{- if $set -}}
+{{- fail (printf "%s is of the OpenAI-compatible front, which does not listen; set openaiFront.enabled" $path) -}}
+{{- end -}}
+{{- end -}}
 {{- end -}}
 {{- if hasKey $server "tls" -}}
 {{- fail "config.server.tls is written by the chart; set tls.existingSecret and tls.clientCaKey" -}}
+{{- end -}}
+{{- if and .Values.tls.existingSecret .Values.tls.certificate.enabled -}}
+{{- fail "tls.existingSecret and tls.certificate are two certificates for one port; keep one" -}}
+{{- end -}}
+{{- if and .Values.journal.existingSecret.name (dig "journal" "store" "" $config) -}}
+{{- fail "journal.existingSecret and config.journal.store are two journals; keep one" -}}
 {{- end -}}
 {{- if and $server.keys (eq ($server.auth | default "api_key") "none") -}}
 {{- fail "config.server.keys has no effect while config.server.auth is none; set config.server.auth to api_key" -}}
@@ -60,11 +73,11 @@ openai anthropic gemini mistral groq deepseek xai cerebras together fireworks op
 {{- if and (eq ($server.auth | default "") "api_key") (not $server.keys) -}}
 {{- fail "config.server.auth api_key lets nobody in without config.server.keys" -}}
 {{- end -}}
-{{- if and .Values.tls.clientCaKey (not .Values.tls.existingSecret) -}}
+{{- if and .Values.tls.clientCaKey (not (include "relight.tlsSecret" .)) -}}
 {{- fail "tls.clientCaKey is a key of tls.existingSecret, which is not set" -}}
 {{- end -}}
 {{- if and (eq ($server.auth | default "") "client_certificate") (not .Values.tls.clientCaKey) -}}
-{{- fail "config.server.auth client_certificate lets nobody in without tls.existingSecret and tls.clientCaKey" -}}
+{{- fail "config.server.auth client_certificate lets nobody in without a certificate (tls.existingSecret or tls.certificate) and tls.clientCaKey" -}}
 {{- end -}}
 {{- $advice := "use providers.<name>.existingSecret, or a ${ENV} reference" -}}
 {{- range $name, $provider := $config.providers -}}
@@ -84,7 +97,7 @@ openai anthropic gemini mistral groq deepseek xai cerebras together fireworks op
 {{- end -}}
 {{- $store := ($config.journal | default dict).store | default "" -}}
 {{- if regexMatch "://[^/@]*:[^/@]+@" (regexReplaceAll "\\$\\{[^}]*\\}" $store "") -}}
-{{- fail "config.journal.store holds a password in plain text, and would be in a ConfigMap; use a ${ENV} reference and extraEnv" -}}
+{{- fail "config.journal.store holds a password in plain text, and would be in a ConfigMap; use journal.existingSecret" -}}
 {{- end -}}
 {{- $known := include "relight.wellKnownProviders" . | trim | splitList " " -}}
 {{- range $name, $settings := .Values.providers -}}
@@ -112,9 +125,9 @@ openai anthropic gemini mistral groq deepseek xai cerebras together fireworks op
 {{- $_ := set $server "listen" (printf "%s:%d" .Values.listenAddress (int .Values.containerPorts.grpc)) -}}
 {{- $_ := set $server "admin_listen" (printf "%s:%d" .Values.listenAddress (int .Values.containerPorts.admin)) -}}
 {{- if .Values.openaiFront.enabled -}}
-{{- $_ := set $server "openai_front" (dict "listen" (printf "%s:%d" .Values.listenAddress (int .Values.containerPorts.openai))) -}}
+{{- $_ := set $server "openai_front" (mergeOverwrite ($server.openai_front | default dict) (dict "listen" (printf "%s:%d" .Values.listenAddress (int .Values.containerPorts.openai)))) -}}
 {{- end -}}
-{{- if .Values.tls.existingSecret -}}
+{{- if include "relight.tlsSecret" . -}}
 {{- $tls := dict "cert_file" "/run/relight/tls/tls.crt" "key_file" "/run/relight/tls/tls.key" -}}
 {{- with .Values.tls.clientCaKey -}}
 {{- $_ := set $tls "client_ca_file" (printf "/run/relight/tls/%s" .) -}}
@@ -122,6 +135,9 @@ openai anthropic gemini mistral groq deepseek xai cerebras together fireworks op
 {{- $_ := set $server "tls" $tls -}}
 {{- end -}}
 {{- $_ := set $config "server" $server -}}
+{{- if .Values.journal.existingSecret.name -}}
+{{- $_ := set $config "journal" (mergeOverwrite ($config.journal | default dict) (dict "store" "${RELIGHT_JOURNAL_URL}")) -}}
+{{- end -}}
 {{- range $name, $settings := .Values.providers -}}
 {{- with get ($config.providers | default dict) $name -}}
 {{- if eq ($settings.as | default "env") "file" -}}

@@ -46,6 +46,44 @@ annotations:
 {{- end -}}
 {{- end -}}
 
+{{/* What stands under `metadata`. Takes (list $ suffix labels annotations), the last two beside the common ones. */}}
+{{- define "relight.metadata" -}}
+{{- $root := index . 0 -}}
+name: {{ include "relight.fullname" $root }}{{ index . 1 }}
+namespace: {{ $root.Release.Namespace }}
+labels:
+  {{- mergeOverwrite (include "relight.labels" $root | fromYaml) (index . 2) | toYaml | nindent 2 }}
+{{- with include "relight.annotations" (list $root (index . 3)) }}
+{{ . }}
+{{- end }}
+{{- end -}}
+
+{{/* The Secret with the certificate of the API; empty: plaintext. */}}
+{{- define "relight.tlsSecret" -}}
+{{- if .Values.tls.certificate.enabled -}}
+{{- include "relight.fullname" . }}-tls
+{{- else -}}
+{{- .Values.tls.existingSecret -}}
+{{- end -}}
+{{- end -}}
+
+{{/* What selects the pods of this release in PromQL: what its monitor calls them. Takes (list $ user). */}}
+{{- define "relight.promSelector" -}}
+{{- $root := index . 0 -}}
+{{- $user := index . 1 -}}
+{{- with $root.Values.metrics -}}
+{{- if .serviceMonitor.enabled -}}
+{{- printf "job=\"%s-metrics\", namespace=%q" (include "relight.fullname" $root) $root.Release.Namespace -}}
+{{- else if .podMonitor.enabled -}}
+{{- printf "job=\"%s/%s\"" $root.Release.Namespace (include "relight.fullname" $root) -}}
+{{- else if .job -}}
+{{- printf "job=%q" .job -}}
+{{- else -}}
+{{- fail (printf "%s needs metrics.podMonitor or metrics.serviceMonitor, or in metrics.job what Prometheus calls the pods" $user) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
 {{- define "relight.serviceAccountName" -}}
 {{- if .Values.serviceAccount.create -}}
 {{- default (include "relight.fullname" .) .Values.serviceAccount.name -}}

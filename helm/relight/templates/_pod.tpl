@@ -17,6 +17,14 @@ env:
         key: {{ $settings.existingSecret.key }}
   {{- end }}
   {{- end }}
+  {{- with .Values.journal.existingSecret }}
+  {{- if .name }}
+  - name: RELIGHT_JOURNAL_URL
+    valueFrom:
+      secretKeyRef:
+        {{- toYaml . | nindent 8 }}
+  {{- end }}
+  {{- end }}
   {{- with .Values.extraEnv }}
   {{- include "relight.tpl" (list $ .) | nindent 2 }}
   {{- end }}
@@ -37,7 +45,7 @@ volumeMounts:
   - name: config
     mountPath: /etc/relight
     readOnly: true
-  {{- if .Values.tls.existingSecret }}
+  {{- if include "relight.tlsSecret" . }}
   - name: tls
     mountPath: /run/relight/tls
     readOnly: true
@@ -59,7 +67,7 @@ volumes:
   - name: config
     configMap:
       name: {{ .Values.existingConfigMap | default (include "relight.fullname" .) }}
-  {{- with .Values.tls.existingSecret }}
+  {{- with include "relight.tlsSecret" . }}
   - name: tls
     secret:
       secretName: {{ . }}
