@@ -13,6 +13,7 @@ mod demo;
 mod event_line;
 mod explain;
 mod health;
+mod invocations;
 mod invoke;
 mod json;
 mod refusal;
@@ -38,6 +39,7 @@ Where to begin:
   relight invoke \"Say hello\"                 ask through it, and see retries as they happen
   relight watch                              follow everything that is recovered
   relight status                             what is wrong now, since when, and what helps
+  relight invocations --state failed         which calls failed
   relight explain ID                         what happened to one call";
 
 /// Relights failed model calls in flight: a gRPC service that classifies, waits, informs, falls back and protects.
@@ -64,6 +66,8 @@ enum Command {
     Health(health::HealthArguments),
     /// Say what happened to one call: attempts, decisions, waits, notes.
     Explain(explain::ExplainArguments),
+    /// List calls, newest first: how they ended, at which target, after how many attempts.
+    Invocations(invocations::InvocationsArguments),
     /// Show and steer the targets' circuits.
     Circuits(circuits::CircuitsArguments),
     /// Say what a failure is and what helps; needs no server.
@@ -102,6 +106,7 @@ pub fn main() -> ExitCode {
         Command::Status(arguments) => status::run(&arguments),
         Command::Health(arguments) => health::run(&arguments),
         Command::Explain(arguments) => explain::run(&arguments),
+        Command::Invocations(arguments) => invocations::run(&arguments),
         Command::Circuits(arguments) => circuits::run(&arguments),
         Command::Classify(arguments) => classify::run(&arguments),
         Command::Scenarios(arguments) => scenarios::run(&arguments),

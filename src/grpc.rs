@@ -7,6 +7,7 @@ pub mod drain;
 mod dry_run;
 pub mod entries;
 pub mod folder;
+mod listing;
 mod lookup;
 mod methods;
 pub mod recovery;

@@ -85,9 +85,9 @@ pub mod grpc {
 pub mod journal {
     pub use crate::journal::{
         AppendError, BeginResult, CancelWish, Compacted, Entry, Fingerprint, Finish, FinishError, Held, Journal,
-        JournalError, Limits, Locked, MemoryJournal, NewInvocation, Notices, Owner, PayloadCipher, RecordedRequest,
-        Renewed, RunState, Stats, THREAD_ERRORS_KEPT, Takeover, Thread, ThreadCommit, ThreadEnd, ThreadError,
-        ThreadKey,
+        JournalError, Limits, Listing, Locked, MemoryJournal, NewInvocation, Notices, Owner, PayloadCipher,
+        RecordedRequest, Renewed, RunState, Stats, THREAD_ERRORS_KEPT, Takeover, Thread, ThreadCommit, ThreadEnd,
+        ThreadError, ThreadKey,
     };
     pub mod postgres {
         pub use crate::journal::postgres::{open, open_shared};

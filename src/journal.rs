@@ -38,8 +38,8 @@ pub use self::{
     memory::MemoryJournal,
     payload_cipher::PayloadCipher,
     record::{
-        BeginResult, CancelWish, Compacted, EVENTS_KEPT, Entry, Finish, Held, LEASE, Limits, NewInvocation, Owner,
-        Page, Record, RecordedRequest, Renewed, RunState, Stats, Takeover,
+        BeginResult, CancelWish, Compacted, EVENTS_KEPT, Entry, Finish, Held, LEASE, Limits, Listing, NewInvocation,
+        Owner, Page, Record, RecordedRequest, Renewed, RunState, Stats, Takeover,
     },
     sql::SqlJournal,
     thread::{Locked, THREAD_ERRORS_KEPT, Thread, ThreadCommit, ThreadEnd, ThreadKey},
@@ -97,6 +97,9 @@ pub trait Journal: Debug + Send + Sync {
 
     /// The invocation that a tenant's request id stands for.
     fn get_by_request<'a>(&'a self, tenant: &'a TenantId, request: &'a RequestId) -> JournalFuture<'a, Option<Record>>;
+
+    /// At most `limit` of the wanted invocations, the largest ids first, without what was asked and the snapshot.
+    fn list<'a>(&'a self, wanted: &'a Listing, limit: usize) -> JournalFuture<'a, Vec<Record>>;
 
     /// Lets the request id of a finished invocation be used anew, as if it never had been.
     fn free_request<'a>(&'a self, id: &'a InvocationId) -> JournalFuture<'a, ()>;

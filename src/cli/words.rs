@@ -13,6 +13,18 @@ pub(super) fn class(number: i32) -> &'static str {
     }
 }
 
+/// Where an invocation stands.
+pub(super) fn state(number: i32) -> &'static str {
+    match v1::InvocationState::try_from(number) {
+        Ok(v1::InvocationState::Running) => "running",
+        Ok(v1::InvocationState::Waiting) => "waiting",
+        Ok(v1::InvocationState::Succeeded) => "succeeded",
+        Ok(v1::InvocationState::Failed) => "failed",
+        Ok(v1::InvocationState::Cancelled) => "cancelled",
+        Ok(v1::InvocationState::Unspecified) | Err(_) => "unknown",
+    }
+}
+
 /// Where a circuit stands.
 pub(super) fn circuit(number: i32) -> &'static str {
     match v1::CircuitState::try_from(number) {

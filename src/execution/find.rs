@@ -3,7 +3,7 @@
 use super::{Executions, InvocationName};
 use crate::{
     domain::ids::{InvocationId, TenantId},
-    journal::{Entry, JournalError, Record},
+    journal::{Entry, JournalError, Listing, Record},
 };
 
 impl Executions {
@@ -17,6 +17,14 @@ impl Executions {
             InvocationName::Request(request) => self.shared.journal.get_by_request(tenant, request).await?,
         };
         Ok(found.filter(|record| record.tenant == *tenant))
+    }
+
+    /// At most `limit` of the wanted invocations, newest first.
+    ///
+    /// # Errors
+    /// When the journal fails.
+    pub async fn list(&self, wanted: &Listing, limit: usize) -> Result<Vec<Record>, JournalError> {
+        self.shared.journal.list(wanted, limit).await
     }
 
     /// The recorded steps of an invocation, at most `limit`.

@@ -190,7 +190,7 @@ fn explained(record: &Record, steps: &[Entry]) -> v1::InvocationRecord {
 }
 
 /// Where an invocation stands. One whose answer is not kept is taken for answered.
-fn state(outcome: Option<&Outcome>, record: &Record, steps: &[Entry]) -> v1::InvocationState {
+pub(super) fn state(outcome: Option<&Outcome>, record: &Record, steps: &[Entry]) -> v1::InvocationState {
     match outcome.map(|outcome| &outcome.result) {
         Some(Ok(_)) => v1::InvocationState::Succeeded,
         Some(Err(failure)) if failure.class == FailureClass::Cancelled => v1::InvocationState::Cancelled,

@@ -77,6 +77,14 @@ impl RecoveryService for Recovery {
         self.explain(&identity, name).await.map(Response::new)
     }
 
+    async fn list_invocations(
+        &self,
+        request: Request<v1::ListInvocationsRequest>,
+    ) -> Result<Response<v1::ListInvocationsResponse>, Status> {
+        let identity = self.identify(&request)?;
+        self.list(&identity, request.into_inner()).await.map(Response::new)
+    }
+
     async fn cancel_invocation(
         &self,
         request: Request<v1::CancelInvocationRequest>,

@@ -14,8 +14,8 @@ use tokio::sync::watch;
 use self::state::MemoryState;
 use super::{
     AppendError, BeginResult, CancelWish, Changes, Compacted, Entry, Finish, FinishError, Held, Journal, JournalFuture,
-    Limits, Locked, NewInvocation, Owner, Page, Record, Renewed, Stats, StoreHealth, Takeover, Thread, ThreadError,
-    ThreadKey, changes::Notices, record::OWNER_DEAD,
+    Limits, Listing, Locked, NewInvocation, Owner, Page, Record, Renewed, Stats, StoreHealth, Takeover, Thread,
+    ThreadError, ThreadKey, changes::Notices, record::OWNER_DEAD,
 };
 use crate::domain::{
     ids::{InvocationId, RequestId, TenantId},
@@ -93,6 +93,10 @@ impl Journal for MemoryJournal {
 
     fn get_by_request<'a>(&'a self, tenant: &'a TenantId, request: &'a RequestId) -> JournalFuture<'a, Option<Record>> {
         Box::pin(async move { Ok(self.state().get_by_request(tenant, request)) })
+    }
+
+    fn list<'a>(&'a self, wanted: &'a Listing, limit: usize) -> JournalFuture<'a, Vec<Record>> {
+        Box::pin(async move { Ok(self.state().list(wanted, limit)) })
     }
 
     fn renew<'a>(&'a self, owner: &'a Owner, held: &'a [Held], now: Timestamp) -> JournalFuture<'a, Renewed> {

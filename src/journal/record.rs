@@ -178,6 +178,25 @@ pub struct Record {
     pub snapshot: Option<Vec<Block>>,
 }
 
+/// Which invocations are listed; all that is given must hold.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Listing {
+    /// Only this tenant's.
+    pub tenant: Option<TenantId>,
+    /// Only those on these routes; empty for no limit.
+    pub routes: Vec<RouteName>,
+    /// Only those of this operation.
+    pub operation: Option<Operation>,
+    /// Only those on this thread.
+    pub thread: Option<ThreadId>,
+    /// Only those that are finished, or only those that run.
+    pub finished: Option<bool>,
+    /// Only those that began then or later.
+    pub since: Option<Timestamp>,
+    /// Only those with a smaller id: ids are minted in the order of time.
+    pub before: Option<InvocationId>,
+}
+
 /// One step of an invocation with its place in the record.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Entry {
@@ -301,6 +320,21 @@ pub struct Stats {
     pub bytes: u64,
     /// Threads.
     pub threads: u64,
+}
+
+// === impl Listing ===
+
+impl Listing {
+    /// Whether an invocation is among them.
+    pub(super) fn holds(&self, record: &Record) -> bool {
+        self.tenant.as_ref().is_none_or(|tenant| *tenant == record.tenant)
+            && record.route.is_allowed_by(&self.routes)
+            && self.operation.as_ref().is_none_or(|operation| *operation == record.operation)
+            && self.thread.as_ref().is_none_or(|thread| Some(thread) == record.thread.as_ref())
+            && self.finished.is_none_or(|finished| finished == record.is_finished())
+            && self.since.is_none_or(|since| record.created_at >= since)
+            && self.before.as_ref().is_none_or(|before| record.id < *before)
+    }
 }
 
 // === impl Limits ===

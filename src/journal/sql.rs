@@ -18,8 +18,8 @@ use tokio::{sync::watch, task::JoinSet};
 pub(super) use self::store::{FileIdentity, SqlDialect, Store};
 use super::{
     AppendError, BeginResult, CancelWish, Changes, Compacted, Entry, Finish, FinishError, Held, Journal, JournalError,
-    JournalFuture, Locked, NewInvocation, Owner, Page, PayloadCipher, Record, Renewed, Stats, StoreHealth, Takeover,
-    Thread, ThreadError, ThreadKey, changes::Notices,
+    JournalFuture, Listing, Locked, NewInvocation, Owner, Page, PayloadCipher, Record, Renewed, Stats, StoreHealth,
+    Takeover, Thread, ThreadError, ThreadKey, changes::Notices,
 };
 use crate::domain::{
     ids::{InvocationId, RequestId, TenantId},
@@ -122,6 +122,10 @@ impl Journal for SqlJournal {
 
     fn get_by_request<'a>(&'a self, tenant: &'a TenantId, request: &'a RequestId) -> JournalFuture<'a, Option<Record>> {
         Box::pin(self.store.get_by_request(tenant, request))
+    }
+
+    fn list<'a>(&'a self, wanted: &'a Listing, limit: usize) -> JournalFuture<'a, Vec<Record>> {
+        Box::pin(self.store.list(wanted, limit))
     }
 
     fn free_request<'a>(&'a self, id: &'a InvocationId) -> JournalFuture<'a, ()> {

@@ -12,8 +12,8 @@ use crate::{
     },
     journal::{
         AppendError, BeginResult, CancelWish, Changes, Compacted, Entry, Finish, FinishError, Held, Journal,
-        JournalFuture, Locked, NewInvocation, Owner, Page, Record, Renewed, Stats, StoreHealth, Takeover, Thread,
-        ThreadError, ThreadKey,
+        JournalFuture, Listing, Locked, NewInvocation, Owner, Page, Record, Renewed, Stats, StoreHealth, Takeover,
+        Thread, ThreadError, ThreadKey,
     },
     telemetry::Metrics,
 };
@@ -102,6 +102,10 @@ impl Journal for TimedJournal {
 
     fn take_over<'a>(&'a self, expected: &'a Held, owner: &'a Owner, now: Timestamp) -> JournalFuture<'a, Takeover> {
         self.timed("take_over", self.inner.take_over(expected, owner, now))
+    }
+
+    fn list<'a>(&'a self, wanted: &'a Listing, limit: usize) -> JournalFuture<'a, Vec<Record>> {
+        self.timed("list", self.inner.list(wanted, limit))
     }
 
     fn free_request<'a>(&'a self, id: &'a InvocationId) -> JournalFuture<'a, ()> {

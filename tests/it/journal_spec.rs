@@ -4,6 +4,7 @@
 
 mod bounds;
 mod leases;
+mod listing;
 mod pressure;
 mod requests;
 mod retention;

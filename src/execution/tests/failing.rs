@@ -22,8 +22,8 @@ use crate::{
     execution::{Executions, InvocationName, Settings, StartError},
     journal::{
         AppendError, BeginResult, CancelWish, Changes, Compacted, Entry, Finish, FinishError, Held, Journal,
-        JournalError, JournalFuture, Limits, Locked, MemoryJournal, NewInvocation, Owner, Page, Record, Renewed, Stats,
-        StoreHealth, Takeover, Thread, ThreadError, ThreadKey,
+        JournalError, JournalFuture, Limits, Listing, Locked, MemoryJournal, NewInvocation, Owner, Page, Record,
+        Renewed, Stats, StoreHealth, Takeover, Thread, ThreadError, ThreadKey,
     },
 };
 
@@ -98,6 +98,10 @@ impl Journal for Failing {
 
     fn get_by_request<'a>(&'a self, tenant: &'a TenantId, request: &'a RequestId) -> JournalFuture<'a, Option<Record>> {
         self.inner.get_by_request(tenant, request)
+    }
+
+    fn list<'a>(&'a self, wanted: &'a Listing, limit: usize) -> JournalFuture<'a, Vec<Record>> {
+        self.inner.list(wanted, limit)
     }
 
     fn free_request<'a>(&'a self, id: &'a InvocationId) -> JournalFuture<'a, ()> {

@@ -23,8 +23,10 @@ use crate::{
 /// Most attempts after the first that a caller may ask for.
 pub const MAX_RETRIES: u32 = 5;
 
-const MAX_OPERATION_BYTES: usize = 64;
-const MAX_KEY_ID_BYTES: usize = 128;
+/// Longest name of an operation, in bytes.
+pub const MAX_OPERATION_BYTES: usize = 64;
+/// Longest request id, and longest id of a thread, in bytes.
+pub const MAX_KEY_ID_BYTES: usize = 128;
 const MAX_LABELS: usize = 16;
 const MAX_LABEL_KEY_BYTES: usize = 64;
 const MAX_LABEL_VALUE_BYTES: usize = 256;
@@ -74,7 +76,7 @@ pub fn request(wire: v1::Invocation, arrival: Arrival) -> Result<InvocationReque
 }
 
 /// Checks a name from outside; an empty one is no fault here.
-pub(super) fn check_id(at: impl std::fmt::Display, id: &str, max_bytes: usize, faults: &mut Violations) {
+pub fn check_id(at: impl std::fmt::Display, id: &str, max_bytes: usize, faults: &mut Violations) {
     if id.len() > max_bytes {
         faults.add(at, format!("is longer than {max_bytes} bytes"));
     } else if id.chars().any(char::is_control) {
@@ -82,7 +84,8 @@ pub(super) fn check_id(at: impl std::fmt::Display, id: &str, max_bytes: usize, f
     }
 }
 
-pub(super) fn named(name: String) -> Option<String> {
+/// The name, where there is one.
+pub fn named(name: String) -> Option<String> {
     (!name.is_empty()).then_some(name)
 }
 

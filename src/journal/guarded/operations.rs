@@ -8,8 +8,8 @@ use tokio::sync::watch;
 use super::{
     super::{
         AppendError, BeginResult, CancelWish, Changes, Compacted, Entry, Finish, FinishError, Held, Journal,
-        JournalFuture, Locked, NewInvocation, Owner, Page, Record, Renewed, SqlJournal, Stats, Takeover, Thread,
-        ThreadError, ThreadKey,
+        JournalFuture, Listing, Locked, NewInvocation, Owner, Page, Record, Renewed, SqlJournal, Stats, Takeover,
+        Thread, ThreadError, ThreadKey,
     },
     GuardedJournal, LONGEST, StoreHealth,
 };
@@ -71,6 +71,10 @@ impl Journal for GuardedJournal {
 
     fn take_over<'a>(&'a self, expected: &'a Held, owner: &'a Owner, now: Timestamp) -> JournalFuture<'a, Takeover> {
         Box::pin(self.with(LONGEST, async move |store| store.take_over(expected, owner, now).await))
+    }
+
+    fn list<'a>(&'a self, wanted: &'a Listing, limit: usize) -> JournalFuture<'a, Vec<Record>> {
+        Box::pin(self.with(LONGEST, async move |store| store.list(wanted, limit).await))
     }
 
     fn free_request<'a>(&'a self, id: &'a InvocationId) -> JournalFuture<'a, ()> {

@@ -8,7 +8,7 @@ use std::{
 use jiff::Timestamp;
 
 use super::super::{
-    AppendError, BeginResult, CancelWish, Compacted, Entry, Finish, FinishError, Held, JournalError, Limits,
+    AppendError, BeginResult, CancelWish, Compacted, Entry, Finish, FinishError, Held, JournalError, Limits, Listing,
     NewInvocation, Owner, Page, Record, Renewed, RunState, Stats, Takeover, Thread, ThreadKey,
     record::RELEASED,
     size::{json_bytes, step_bytes},
@@ -183,6 +183,14 @@ impl MemoryState {
 
     pub(super) fn get_by_request(&self, tenant: &TenantId, request: &RequestId) -> Option<Record> {
         self.get(self.by_request.get(&(tenant.clone(), request.clone()))?)
+    }
+
+    pub(super) fn list(&self, wanted: &Listing, limit: usize) -> Vec<Record> {
+        let mut found: Vec<&Record> =
+            self.rows.values().map(|row| &row.record).filter(|record| wanted.holds(record)).collect();
+        found.sort_unstable_by(|one, other| other.id.cmp(&one.id));
+        let short = |record: &Record| Record { request: None, snapshot: None, upstream: None, ..record.clone() };
+        found.into_iter().take(limit).map(short).collect()
     }
 
     pub(super) fn renew(&mut self, owner: &Owner, held: &[Held], now: Timestamp) -> Renewed {

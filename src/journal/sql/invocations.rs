@@ -5,8 +5,8 @@ use sqlx::{AnyConnection, AssertSqlSafe, any::AnyRow};
 
 use super::{
     super::{
-        AppendError, BeginResult, CancelWish, Entry, Finish, FinishError, Held, JournalError, NewInvocation, Page,
-        Record, RunState, ThreadError, ThreadKey, payload_cipher::Drawer,
+        AppendError, BeginResult, CancelWish, Entry, Finish, FinishError, Held, JournalError, Listing, NewInvocation,
+        Page, Record, RunState, ThreadError, ThreadKey, payload_cipher::Drawer,
     },
     rows::{self, count, int, json, micros, placeholders},
     store::{Store, WriteTransaction},
@@ -15,7 +15,7 @@ use super::{
 use crate::{
     config::observe::Payloads,
     domain::{
-        ids::{InvocationId, RequestId, TenantId},
+        ids::{InvocationId, Operation, RequestId, TenantId, ThreadId},
         upstream::UpstreamHandle,
     },
 };
@@ -154,6 +154,40 @@ impl Store {
         let sql = format!("SELECT {} FROM invocations WHERE tenant = $1 AND request_id = $2", self.record_columns());
         let query = sqlx::query(AssertSqlSafe(sql)).bind(tenant.as_str().to_owned()).bind(request.as_str().to_owned());
         query.fetch_optional(&self.pool).await?.map(|row| rows::record(&row, &self.cipher)).transpose()
+    }
+
+    pub(super) async fn list(&self, wanted: &Listing, limit: usize) -> Result<Vec<Record>, JournalError> {
+        let mut texts: Vec<String> = Vec::new();
+        let mut text = |value: &str| {
+            texts.push(value.to_owned());
+            format!("${}", texts.len())
+        };
+        let mut conditions = vec!["1 = 1".to_owned()];
+        for (column, value) in [
+            ("tenant", wanted.tenant.as_ref().map(TenantId::as_str)),
+            ("operation", wanted.operation.as_ref().map(Operation::as_str)),
+            ("thread_id", wanted.thread.as_ref().map(ThreadId::as_str)),
+            ("state", wanted.finished.map(|finished| if finished { "finished" } else { "running" })),
+        ] {
+            conditions.extend(value.map(|value| format!("{column} = {}", text(value))));
+        }
+        if !wanted.routes.is_empty() {
+            let routes: Vec<String> = wanted.routes.iter().map(|route| text(route.as_str())).collect();
+            conditions.push(format!("route IN ({})", routes.join(", ")));
+        }
+        conditions.extend(wanted.before.as_ref().map(|before| format!("invocation_id < {}", text(before.as_str()))));
+        // A number of our own, which needs no binding.
+        conditions.extend(wanted.since.map(|since| format!("created_at >= {}", micros(since))));
+        let columns =
+            ["request", "upstream", "snapshot"].into_iter().fold(self.record_columns(), |columns, left_out| {
+                columns.replace(&format!(" {left_out},"), &format!(" CAST(NULL AS TEXT) AS {left_out},"))
+            });
+        let sql = format!(
+            "SELECT {columns} FROM invocations WHERE {} ORDER BY invocation_id DESC LIMIT {limit}",
+            conditions.join(" AND ")
+        );
+        let query = texts.into_iter().fold(sqlx::query(AssertSqlSafe(sql)), sqlx::query::Query::bind);
+        query.fetch_all(&self.pool).await?.iter().map(|row| rows::record(row, &self.cipher)).collect()
     }
 
     pub(super) async fn free_request(&self, id: &InvocationId) -> Result<(), JournalError> {
