@@ -21,6 +21,7 @@ mod scenarios;
 mod serve;
 mod status;
 mod terminal;
+mod top;
 mod watch;
 mod words;
 
@@ -39,6 +40,7 @@ Where to begin:
   relight invoke \"Say hello\"                 ask through it, and see retries as they happen
   relight watch                              follow everything that is recovered
   relight status                             what is wrong now, since when, and what helps
+  relight top                                what goes on now, redrawn every two seconds
   relight invocations --state failed         which calls failed
   relight explain ID                         what happened to one call";
 
@@ -66,6 +68,8 @@ enum Command {
     Health(health::HealthArguments),
     /// Say what happened to one call: attempts, decisions, waits, notes.
     Explain(explain::ExplainArguments),
+    /// Show what goes on now: targets, rates, recoveries, tenants; redrawn until it is interrupted.
+    Top(top::TopArguments),
     /// List calls, newest first: how they ended, at which target, after how many attempts.
     Invocations(invocations::InvocationsArguments),
     /// Show and steer the targets' circuits.
@@ -106,6 +110,7 @@ pub fn main() -> ExitCode {
         Command::Status(arguments) => status::run(&arguments),
         Command::Health(arguments) => health::run(&arguments),
         Command::Explain(arguments) => explain::run(&arguments),
+        Command::Top(arguments) => top::run(&arguments),
         Command::Invocations(arguments) => invocations::run(&arguments),
         Command::Circuits(arguments) => circuits::run(&arguments),
         Command::Classify(arguments) => classify::run(&arguments),

@@ -190,7 +190,8 @@ fn evidence(evidence: &v1::CircuitEvidence) -> String {
     said
 }
 
-fn gates(gates: &[v1::Gate]) -> String {
+/// Which gates are closed, and for how long.
+pub(super) fn gates(gates: &[v1::Gate]) -> String {
     let closed = gates.iter().filter(|gate| gate.closed).map(|gate| {
         let cause = words::class(gate.cause);
         match gate.reopens_in_ms {

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 pub use self::{body::EventBody, display::parked_words};
 use super::{
     failure::FailureClass,
-    ids::{Cursor, InvocationId, Operation, RouteName, TargetId, TenantId, ThreadId},
+    ids::{Cursor, InvocationId, Operation, RequestId, RouteName, TargetId, TenantId, ThreadId},
 };
 
 /// Something that happened, with where it belongs.
@@ -41,8 +41,11 @@ pub struct EventScope {
     pub invocation: InvocationId,
     /// Its thread.
     pub thread: Option<ThreadId>,
-    /// Who calls; it decides who may see the event, and is shown in the operator's log only.
+    /// Who calls; it decides who may see the event.
     pub tenant: TenantId,
+    /// The caller's own id for it.
+    #[serde(default)]
+    pub request_id: Option<RequestId>,
     /// Its route.
     pub route: RouteName,
     /// Its operation.

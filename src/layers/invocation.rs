@@ -171,6 +171,7 @@ impl InvocationScope {
             invocation: invocation.id.clone(),
             thread: invocation.thread.clone(),
             tenant: invocation.tenant.clone(),
+            request_id: invocation.request_id.clone(),
             route: plan.route.clone(),
             operation: invocation.operation.clone(),
             labels: invocation.labels.clone(),

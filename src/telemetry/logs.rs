@@ -24,7 +24,7 @@ use crate::{
     domain::{
         event::{Event, EventBody, Severity},
         failure::words,
-        ids::{TargetId, ThreadId},
+        ids::{RequestId, TargetId, ThreadId},
     },
     events::{BusItem, EventBus},
 };
@@ -91,6 +91,8 @@ struct LogLine<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     tenant: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    request_id: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     labels: Option<&'a BTreeMap<String, String>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     route: Option<&'a str>,
@@ -149,6 +151,7 @@ impl LogLines {
                     invocation: scope.map(|scope| scope.invocation.as_str()),
                     thread: scope.and_then(|scope| scope.thread.as_ref()).map(ThreadId::as_str),
                     tenant: scope.map(|scope| scope.tenant.as_str()).filter(|tenant| !tenant.is_empty()),
+                    request_id: scope.and_then(|scope| scope.request_id.as_ref()).map(RequestId::as_str),
                     labels: scope.map(|scope| &scope.labels).filter(|labels| !labels.is_empty()),
                     route: scope.map(|scope| scope.route.as_str()),
                     operation: scope.map(|scope| scope.operation.as_str()),
@@ -176,7 +179,9 @@ impl LogLines {
                 if let Some(scope) = &event.scope {
                     let failed = matches!(event.body, EventBody::InvocationFailed { .. });
                     let thread = scope.thread.as_ref().map(ThreadId::as_str);
-                    for (key, value) in [("thread", thread), ("tenant", Some(scope.tenant.as_str()))] {
+                    let request = scope.request_id.as_ref().map(RequestId::as_str);
+                    let known = [("thread", thread), ("tenant", Some(scope.tenant.as_str())), ("request_id", request)];
+                    for (key, value) in known {
                         if let Some(value) = value.filter(|value| failed && !value.is_empty()) {
                             let _ = write!(text, "  {key}={}", one_line(value));
                         }

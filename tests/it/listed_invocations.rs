@@ -1,4 +1,4 @@
-//! Calls are listed as their callers and those who administer see them.
+//! Calls are listed as their callers and those who administer see them, and `relight top` shows what goes on.
 
 use relight::internals::{
     domain::fold::hash_text,
@@ -178,4 +178,30 @@ async fn the_command_shows_a_table_or_an_object_a_line() {
     assert_eq!(list(&["--tenant", "nobody"]).await.out, "none\n");
     let wrong = list(&["--since", "yesterday"]).await;
     assert_eq!(wrong.code, Some(2), "{wrong:?}");
+}
+
+#[tokio::test]
+async fn top_shows_targets_rates_and_tenants_of_the_last_seconds() {
+    let (server, upstream) = served("memory").await;
+    let address = format!("http://{}", server.running.address);
+    let arguments = ["top", "--address", &address, "--api-key", "key-admin", "--interval", "700ms", "--tables", "3"];
+    let busy = async {
+        for _ in 0..6 {
+            upstream.push(Reply::status(500));
+            call(&server, "key-acme", "default").await;
+            tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+        }
+    };
+    let (shown, ()) = tokio::join!(run(&arguments), busy);
+    assert_eq!(shown.code, Some(0), "{shown:?}");
+    let tables: Vec<&str> = shown.out.split("TARGET  CIRCUIT").collect();
+    assert_eq!(tables.len(), 4, "{}", shown.out);
+    let last = tables[3];
+    let row = |name: &str| {
+        last.lines().find(|line| line.starts_with(name)).unwrap_or_else(|| panic!("{name}: {}", shown.out))
+    };
+    assert!(row("main").contains("closed") && row("main").contains(" %"), "{}", shown.out);
+    assert!(row("acme").contains(" %"), "{}", shown.out);
+    let refused = run(&["top", "--address", &address, "--api-key", "key-acme", "--tables", "1"]).await;
+    assert_eq!((refused.code, refused.err.contains("admin")), (Some(1), true), "{refused:?}");
 }

@@ -60,6 +60,11 @@ pub fn recovery_event(event: &Event) -> Option<v1::RecoveryEvent> {
         severity: v1::Severity::from(event.body.severity()).into(),
         trace_id: scope.map(|scope| scope.trace_id.clone()).unwrap_or_default(),
         display_text: event.display(),
+        tenant: scope.map(|scope| scope.tenant.as_str().to_owned()).unwrap_or_default(),
+        request_id: scope
+            .and_then(|scope| scope.request_id.as_ref())
+            .map(|request| request.as_str().to_owned())
+            .unwrap_or_default(),
         body: Some(body),
     })
 }

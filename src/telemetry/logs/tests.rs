@@ -28,6 +28,7 @@ fn scope() -> Arc<EventScope> {
     Arc::new(EventScope {
         invocation: "inv-1".into(),
         thread: Some("thread-1".into()),
+        request_id: Some("order-17".into()),
         tenant: "acme".into(),
         route: "default".into(),
         operation: "executor".into(),
@@ -72,6 +73,7 @@ async fn a_line_is_json_that_names_trace_invocation_and_target() {
     for (key, value) in [
         ("trace_id", "0af7651916cd43dd8448eb211c80319c"),
         ("invocation", "inv-1"),
+        ("request_id", "order-17"),
         ("thread", "thread-1"),
         ("route", "default"),
         ("operation", "executor"),

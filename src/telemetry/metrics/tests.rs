@@ -34,6 +34,7 @@ fn scope(operation: &str) -> Arc<EventScope> {
     Arc::new(EventScope {
         invocation: "inv-1".into(),
         thread: None,
+        request_id: None,
         tenant: "acme".into(),
         route: "default".into(),
         operation: operation.into(),

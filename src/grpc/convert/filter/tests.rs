@@ -25,6 +25,7 @@ fn scope() -> Arc<EventScope> {
     Arc::new(EventScope {
         invocation: "i1".into(),
         thread: Some("t1".into()),
+        request_id: None,
         tenant: "tenant".into(),
         route: "fast".into(),
         operation: "executor".into(),
