@@ -37,7 +37,12 @@ use self::{
 };
 use crate::{
     config::{Config, Loaded, observe::LogFormat as LogSetting},
-    domain::{circuit::CircuitState, event::Severity, ids::TargetId, target::Target},
+    domain::{
+        circuit::CircuitState,
+        event::Severity,
+        ids::{TargetId, TenantId},
+        target::Target,
+    },
     engine::{Engine, PartsError},
     events::EventBus,
     execution::Executions,
@@ -346,7 +351,9 @@ fn telemetry_settings(config: &Config) -> TelemetrySettings {
 fn target_names(engine: &Engine) -> TargetNames {
     let states = engine.targets().all();
     let targets: Vec<&Target> = states.iter().map(|state: &Arc<TargetState>| &*state.target).collect();
-    TargetNames::of(targets).with_routes(engine.config().routes.keys().cloned())
+    let config = engine.config();
+    let tenants = config.server.keys.iter().map(|key| TenantId::from(key.tenant.as_str()));
+    TargetNames::of(targets).with_routes(config.routes.keys().cloned()).with_tenants(tenants)
 }
 
 fn circuits(engine: &Engine) -> Vec<(TargetId, CircuitState)> {

@@ -161,6 +161,10 @@ pub mod metric {
     pub const GEN_AI_TOKENS: &str = "gen_ai.client.token.usage";
     /// Invocations that ended.
     pub const INVOCATIONS: &str = "relight.invocations";
+    /// The same by tenant.
+    pub const TENANT_INVOCATIONS: &str = "relight.tenant.invocations";
+    /// Tokens of all attempts of a tenant's invocations.
+    pub const TENANT_TOKENS: &str = "relight.tenant.tokens.spent";
     /// Their seconds.
     pub const INVOCATION_DURATION: &str = "relight.invocation.duration";
     /// Their attempts.
@@ -245,6 +249,8 @@ pub mod label {
     pub const ROUTE: &str = "route";
     /// The operation.
     pub const OPERATION: &str = "operation";
+    /// Who called.
+    pub const TENANT: &str = "tenant";
     /// How an invocation or attempt ended.
     pub const OUTCOME: &str = "outcome";
     /// The target.

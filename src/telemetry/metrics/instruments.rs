@@ -40,6 +40,8 @@ pub(super) struct Instruments {
     pub(super) first_chunk: Histogram<f64>,
     pub(super) token_usage: Histogram<u64>,
     pub(super) invocations: Counter<u64>,
+    pub(super) tenant_invocations: Counter<u64>,
+    pub(super) tenant_tokens: Counter<u64>,
     pub(super) invocation_duration: Histogram<f64>,
     pub(super) invocation_attempts: Histogram<u64>,
     pub(super) attempts: Counter<u64>,
@@ -86,6 +88,16 @@ impl Instruments {
             first_chunk: seconds(metric::GEN_AI_FIRST_CHUNK, &ATTEMPT_SECONDS, "Time to the first token of an attempt"),
             token_usage: counts(metric::GEN_AI_TOKENS, "{token}", &TOKEN_COUNTS, "Tokens of an attempt"),
             invocations: counter(metric::INVOCATIONS, "{invocation}", "Invocations that ended"),
+            tenant_invocations: counter(
+                metric::TENANT_INVOCATIONS,
+                "{invocation}",
+                "Invocations that ended, of the first 64 tenants; those of others are counted as other",
+            ),
+            tenant_tokens: counter(
+                metric::TENANT_TOKENS,
+                "{token}",
+                "Tokens of all attempts, of the first 64 tenants; those of others are counted as other",
+            ),
             invocation_duration: seconds(
                 metric::INVOCATION_DURATION,
                 &INVOCATION_SECONDS,

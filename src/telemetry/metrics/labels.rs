@@ -11,7 +11,7 @@ use std::{
 use opentelemetry::{KeyValue, StringValue};
 
 use crate::domain::{
-    ids::{RouteName, TargetId},
+    ids::{RouteName, TargetId, TenantId},
     semconv::label::{MODEL, PROVIDER, TARGET},
     target::Target,
 };
@@ -21,11 +21,12 @@ pub(super) const OTHER: &str = "other";
 /// What is told where nothing is known.
 pub(super) const UNKNOWN: &str = "unknown";
 
-/// The configured routes, and which provider and model each target is; replaced as a whole when the configuration changes.
+/// The configured routes and tenants, and which provider and model each target is; replaced as a whole when the configuration changes.
 #[derive(Debug, Clone, Default)]
 pub struct TargetNames {
     names: HashMap<TargetId, TargetName>,
     routes: Vec<RouteName>,
+    tenants: Vec<TenantId>,
 }
 
 /// A target's provider and model, as labels tell them.
@@ -54,7 +55,7 @@ impl TargetNames {
                 (target.id.clone(), name)
             })
             .collect();
-        Self { names, routes: Vec::new() }
+        Self { names, routes: Vec::new(), tenants: Vec::new() }
     }
 
     /// The same with the routes that are configured.
@@ -67,6 +68,18 @@ impl TargetNames {
     /// Every route that is configured.
     pub(super) fn routes(&self) -> &[RouteName] {
         &self.routes
+    }
+
+    /// The same with the tenants that are configured.
+    #[must_use]
+    pub fn with_tenants(mut self, tenants: impl IntoIterator<Item = TenantId>) -> Self {
+        self.tenants = tenants.into_iter().collect();
+        self
+    }
+
+    /// Every tenant that is configured.
+    pub(super) fn tenants(&self) -> &[TenantId] {
+        &self.tenants
     }
 
     /// Every target that is configured.

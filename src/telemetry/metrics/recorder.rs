@@ -105,19 +105,22 @@ impl MetricsRecorder {
             }
             EventBody::InvocationSucceeded { duration_ms, usage } => {
                 self.invocation(event, "succeeded", *duration_ms, 1, None);
+                self.tenant(event, "succeeded", *usage);
                 self.delivered(event, &names, Some(*usage));
             }
-            EventBody::InvocationRecovered { duration_ms, attempts, strategies, .. } => {
+            EventBody::InvocationRecovered { duration_ms, attempts, strategies, usage, .. } => {
                 self.invocation(event, "recovered", *duration_ms, *attempts, None);
+                self.tenant(event, "recovered", *usage);
                 self.delivered(event, &names, None);
                 for strategy in strategies {
                     let strategy = KeyValue::new(label::STRATEGY, strategy_label(*strategy));
                     inner.instruments.recoveries_succeeded.add(1, &[strategy]);
                 }
             }
-            EventBody::InvocationFailed { duration_ms, attempts, class, .. } => {
+            EventBody::InvocationFailed { duration_ms, attempts, class, usage, .. } => {
                 let outcome = if *class == FailureClass::Cancelled { "cancelled" } else { "failed" };
                 self.invocation(event, outcome, *duration_ms, *attempts, Some(*class));
+                self.tenant(event, outcome, *usage);
                 self.forget(event);
             }
             EventBody::RecoveryAttempted { class, strategy, wait, .. } => inner.recovery(*class, *strategy, *wait),
@@ -200,6 +203,17 @@ impl MetricsRecorder {
         inner.instruments.invocations.add(1, &attributes);
     }
 
+    /// Counts whose invocation ended, and what it cost.
+    fn tenant(&self, event: &Event, outcome: &'static str, usage: Usage) {
+        let inner = &self.inner;
+        let Some(scope) = &event.scope else { return };
+        let tenant = inner.labels.bounded(label::TENANT, scope.tenant.as_str());
+        inner.instruments.tenant_invocations.add(1, &[tenant.clone(), KeyValue::new(label::OUTCOME, outcome)]);
+        for (kind, tokens) in token_types(usage) {
+            inner.instruments.tenant_tokens.add(tokens, &[tenant.clone(), KeyValue::new(label::TOKEN_TYPE, kind)]);
+        }
+    }
+
     /// Counts the tokens of the kept answer: those of the attempt that answered last, else what the event itself says.
     fn delivered(&mut self, event: &Event, names: &TargetNames, otherwise: Option<Usage>) {
         let answered = self.forget(event).and_then(|open| open.answered);
@@ -247,6 +261,12 @@ impl Inner {
                 ended("failed", class.as_str());
             }
             instruments.shed.add(0, &[route.clone(), operation.clone()]);
+        }
+        for tenant in names.tenants() {
+            let tenant = self.labels.bounded(label::TENANT, tenant.as_str());
+            for outcome in ["succeeded", "recovered", "failed", "cancelled"] {
+                instruments.tenant_invocations.add(0, &[tenant.clone(), KeyValue::new(label::OUTCOME, outcome)]);
+            }
         }
         for id in names.targets() {
             let [target, provider, model] = self.labels.target(&names, Some(id), None);

@@ -128,6 +128,7 @@ async fn a_recovered_invocation_is_counted_with_its_attempts_and_its_strategy() 
     let text = rendered(&EventBus::new(64), |bus, _| recover(bus)).await;
     for series in [
         r#"relight_invocations_total{class="",operation="executor",outcome="recovered",route="default"} 1"#,
+        r#"relight_tenant_invocations_total{outcome="recovered",tenant="acme"} 1"#,
         r#"relight_invocation_attempts_sum{operation="executor",outcome="recovered",route="default"} 2"#,
         r#"relight_invocation_duration_seconds_sum{operation="executor",outcome="recovered",route="default"} 3.8"#,
         r#"relight_attempts_total{cause="initial",class="stream_interrupted",model="anthropic-model",outcome="failed",provider="anthropic",target="main"} 1"#,
