@@ -263,13 +263,14 @@ async fn s14_a_fallback_that_refuses_a_begun_answer_is_never_given_one() {
 #[tokio::test]
 async fn s15_a_provider_that_is_down_is_left_alone_and_used_again_when_it_is_back() {
     let bench = Bench::always(refusal(503, "overloaded", "The engine is overloaded.")).await;
-    let began = tokio::time::Instant::now();
-    while began.elapsed() < Duration::from_secs(3) {
+    let calls = 14;
+    for _ in 0..calls {
         let answer = bench.ask().await;
         assert!(answer.succeeded_with(TEXT), "not served during the outage: {answer:?}");
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
-    assert!(bench.asked_primary() <= 4, "{} attempts while it was down", bench.asked_primary());
+    // Without a circuit each call would ask it once at least; how often it is looked at depends on the time that they take.
+    assert!(bench.asked_primary() <= calls / 2, "{} attempts while it was down", bench.asked_primary());
     bench.primary.otherwise(sixty_words("model-primary"));
     // The bound only ends a hang.
     for _ in 0..150 {
