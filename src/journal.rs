@@ -38,15 +38,15 @@ pub use self::{
     memory::MemoryJournal,
     payload_cipher::PayloadCipher,
     record::{
-        BeginResult, CancelWish, Compacted, EVENTS_KEPT, Entry, Finish, Held, LEASE, Limits, Listing, NewInvocation,
-        Owner, Page, Record, RecordedRequest, Renewed, RunState, Stats, Takeover,
+        BeginResult, CancelWish, Compacted, EVENTS_KEPT, Entry, Finish, Held, LEASE, LateRecord, Limits, Listing,
+        NewInvocation, Owner, Page, Record, RecordedRequest, Renewed, RunState, Stats, Takeover,
     },
     sql::SqlJournal,
     thread::{Locked, THREAD_ERRORS_KEPT, Thread, ThreadCommit, ThreadEnd, ThreadKey},
 };
 use crate::{
     config::{
-        observe::{JournalConfig, JournalStore},
+        observe::{JournalConfig, JournalMode, JournalStore},
         secret::Secret,
     },
     domain::{
@@ -175,6 +175,7 @@ pub async fn open(config: &JournalConfig) -> Result<Arc<dyn Journal>, JournalErr
             Arc::new(
                 GuardedJournal::start(
                     instance,
+                    config.mode == JournalMode::Fast,
                     Box::new(move || {
                         let (path, limits, cipher, notices) =
                             (path.clone(), limits.clone(), cipher.clone(), notices.clone());
@@ -191,6 +192,8 @@ pub async fn open(config: &JournalConfig) -> Result<Arc<dyn Journal>, JournalErr
             Arc::new(
                 GuardedJournal::start(
                     None,
+                    // Other replicas may be asked for it at once.
+                    false,
                     Box::new(move || {
                         let (url, limits, cipher, notices) =
                             (url.clone(), limits.clone(), cipher.clone(), notices.clone());

@@ -7,6 +7,7 @@
 //! probe succeeds. So a disk that was full, a file that was locked, replaced or removed, and a server that was stopped
 //! or frozen cost no restart, and connections that broke are left behind with the store that had them.
 
+mod late;
 mod operations;
 
 use std::{
@@ -21,10 +22,14 @@ use futures_util::future::BoxFuture;
 use tokio::{
     sync::{Notify, watch},
     task::JoinSet,
-    time::{Instant, sleep, timeout},
+    time::{Instant, sleep, sleep_until, timeout},
 };
 
-use super::{AppendError, FinishError, Journal as _, JournalError, SqlJournal, ThreadError, instance::Instance};
+use self::late::LateRecords;
+use super::{
+    AppendError, FinishError, Journal as _, JournalError, LateRecord, SqlJournal, ThreadError, instance::Instance,
+};
+use crate::domain::ids::InvocationId;
 
 /// How long an operation may take before the store is probed.
 const SLOW: Duration = Duration::from_millis(500);
@@ -55,8 +60,8 @@ pub(super) type StoreOpener = Box<dyn Fn() -> BoxFuture<'static, Result<SqlJourn
 /// A database's journal, and what is known of its store.
 pub struct GuardedJournal {
     guard: Arc<StoreGuard>,
-    /// Probes; ended when the journal is dropped.
-    _probing: JoinSet<()>,
+    /// Probes and writes late records; ended when the journal is dropped.
+    _tasks: JoinSet<()>,
     /// That this process uses the store's file.
     _instance: Option<Instance>,
 }
@@ -69,6 +74,8 @@ struct StoreGuard {
     written_at: Mutex<Instant>,
     /// What was read of the store's properties: a store that is made anew gets the same.
     properties: Mutex<HashMap<String, String>>,
+    /// The records that wait; `None` where each invocation is recorded when it begins.
+    late: Option<LateRecords>,
 }
 
 /// How an operation's error says that the store is away.
@@ -80,11 +87,11 @@ trait OfStore: From<JournalError> {
 // === impl GuardedJournal ===
 
 impl GuardedJournal {
-    /// Opens a store and guards it.
+    /// Opens a store and guards it; `late` records invocations that nobody can ask for when they end.
     ///
     /// # Errors
     /// [`JournalError`] when the store cannot be opened at all.
-    pub(super) async fn start(instance: Option<Instance>, open: StoreOpener) -> Result<Self, JournalError> {
+    pub(super) async fn start(instance: Option<Instance>, late: bool, open: StoreOpener) -> Result<Self, JournalError> {
         let first = open().await?;
         if instance.as_ref().is_some_and(Instance::is_alone) {
             first.give_up_all().await?;
@@ -97,11 +104,14 @@ impl GuardedJournal {
             suspected: Notify::new(),
             written_at: Mutex::new(Instant::now()),
             properties: Mutex::default(),
+            late: late.then(LateRecords::default),
         });
-        let mut probing = JoinSet::new();
+        let mut tasks = JoinSet::new();
         let probed = Arc::clone(&guard);
-        probing.spawn(async move { probed.keep_probing().await });
-        Ok(Self { guard, _probing: probing, _instance: instance })
+        tasks.spawn(async move { probed.keep_probing().await });
+        let writing = Arc::clone(&guard);
+        tasks.spawn(async move { writing.keep_recording().await });
+        Ok(Self { guard, _tasks: tasks, _instance: instance })
     }
 
     /// Does something with the store while it is there.
@@ -115,11 +125,27 @@ impl GuardedJournal {
 
     /// The same, for what writes: its success says that the store is well.
     async fn write<T, E: OfStore>(&self, work: impl AsyncFnOnce(&SqlJournal) -> Result<T, E>) -> Result<T, E> {
-        let done = self.guard.with(LONGEST, work).await;
-        if done.is_ok() {
-            self.guard.wrote();
-        }
-        done
+        self.guard.write(work).await
+    }
+
+    /// Does something with one invocation, whose record is written first if it waits.
+    async fn with_recorded<T, E: OfStore>(
+        &self,
+        id: &InvocationId,
+        work: impl AsyncFnOnce(&SqlJournal) -> Result<T, E>,
+    ) -> Result<T, E> {
+        self.guard.recorded(Some(id)).await?;
+        self.with(LONGEST, work).await
+    }
+
+    /// Does something with all invocations, whose records are written first if they wait.
+    async fn with_all_recorded<T, E: OfStore>(
+        &self,
+        longest: Duration,
+        work: impl AsyncFnOnce(&SqlJournal) -> Result<T, E>,
+    ) -> Result<T, E> {
+        self.guard.recorded(None).await?;
+        self.with(longest, work).await
     }
 }
 
@@ -159,6 +185,84 @@ impl StoreGuard {
             self.suspected.notify_one();
         }
         done
+    }
+
+    /// The same, for what writes: its success says that the store is well.
+    async fn write<T, E: OfStore>(&self, work: impl AsyncFnOnce(&SqlJournal) -> Result<T, E>) -> Result<T, E> {
+        let done = self.with(LONGEST, work).await;
+        if done.is_ok() {
+            self.wrote();
+        }
+        done
+    }
+
+    /// Returns when the record of an invocation, or of all, waits no longer.
+    async fn recorded(&self, id: Option<&InvocationId>) -> Result<(), JournalError> {
+        let Some(late) = &self.late else { return Ok(()) };
+        let wanted = late.want(id);
+        if wanted.is_empty() {
+            return Ok(());
+        }
+        let (mut written, mut health) = (late.written.subscribe(), self.health.subscribe());
+        let until = Instant::now() + LONGEST;
+        while late.holds_any(&wanted) {
+            tokio::select! {
+                // The guard holds the sender.
+                _ = written.changed() => {}
+                reason = is_down(&mut health) => return Err(JournalError::Unavailable(reason)),
+                () = sleep_until(until) => {
+                    return Err(JournalError::Unavailable("a record is not written in time".to_owned()));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the records that wait, for ever.
+    async fn keep_recording(&self) {
+        let Some(late) = &self.late else { return };
+        loop {
+            if late.is_empty() {
+                late.added.notified().await;
+            }
+            tokio::select! {
+                () = late.wanted.notified() => {}
+                () = sleep(late::BATCH_AFTER) => {}
+            }
+            loop {
+                let due = late.due();
+                if due.is_empty() {
+                    break;
+                }
+                if !self.record(late, due).await {
+                    sleep(REOPEN_EVERY).await;
+                }
+            }
+        }
+    }
+
+    /// Writes some of the records that wait; tells whether the store took them, or never will.
+    async fn record(&self, late: &LateRecords, due: Vec<LateRecord>) -> bool {
+        match self.write(async |store| store.record_late(&due).await).await {
+            Ok(()) => late.done(&due),
+            Err(error @ JournalError::Unavailable(_)) => {
+                let given_up = late.put_back(due);
+                if given_up > 0 {
+                    tracing::warn!(invocations = given_up, %error, "invocations that ended are not recorded");
+                }
+                return false;
+            }
+            Err(error) if due.len() == 1 => {
+                tracing::error!(invocation = %due[0].new.id, %error, "an invocation cannot be recorded");
+                late.done(&due);
+            }
+            Err(_) => {
+                for one in due {
+                    Box::pin(self.record(late, vec![one])).await;
+                }
+            }
+        }
+        true
     }
 
     fn wrote(&self) {

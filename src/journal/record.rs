@@ -244,6 +244,19 @@ pub struct Finish {
     pub thread: Option<ThreadEnd>,
 }
 
+/// An invocation that was not recorded when it began, with all that is known of it by now.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LateRecord {
+    /// What began; it has neither a request id nor a thread.
+    pub new: NewInvocation,
+    /// When.
+    pub began_at: Timestamp,
+    /// Its steps, from the first one on.
+    pub entries: Vec<Entry>,
+    /// Its end and when it was; `None` while it runs.
+    pub end: Option<(Finish, Timestamp)>,
+}
+
 /// An execution that a replica holds.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Held {

@@ -4,6 +4,7 @@
 
 pub(super) mod fault;
 mod invocations;
+mod late;
 mod leases;
 mod retention;
 mod rows;
@@ -18,8 +19,8 @@ use tokio::{sync::watch, task::JoinSet};
 pub(super) use self::store::{FileIdentity, SqlDialect, Store};
 use super::{
     AppendError, BeginResult, CancelWish, Changes, Compacted, Entry, Finish, FinishError, Held, Journal, JournalError,
-    JournalFuture, Listing, Locked, NewInvocation, Owner, Page, PayloadCipher, Record, Renewed, Stats, StoreHealth,
-    Takeover, Thread, ThreadError, ThreadKey, changes::Notices,
+    JournalFuture, LateRecord, Listing, Locked, NewInvocation, Owner, Page, PayloadCipher, Record, Renewed, Stats,
+    StoreHealth, Takeover, Thread, ThreadError, ThreadKey, changes::Notices,
 };
 use crate::domain::{
     ids::{InvocationId, RequestId, TenantId},
@@ -59,6 +60,14 @@ impl SqlJournal {
     /// The store's own.
     pub(super) async fn give_up_all(&self) -> Result<(), JournalError> {
         self.store.give_up_all().await
+    }
+
+    /// Records invocations with all that is known of them, in one transaction; may be sent again.
+    ///
+    /// # Errors
+    /// The store's own; then nothing of it was recorded.
+    pub(super) async fn record_late(&self, late: &[LateRecord]) -> Result<(), JournalError> {
+        self.store.record_late(late).await
     }
 
     /// Writes something that means nothing: whether the store takes writes.

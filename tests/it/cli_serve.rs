@@ -8,11 +8,14 @@ use relight::internals::grpc::v1::{GetStatusRequest, admin_service_client::Admin
 use serde_json::Value;
 use tokio::{
     io::{AsyncBufReadExt as _, BufReader, Lines},
-    process::{Child, ChildStderr, Command},
+    process::{Child, ChildStderr},
 };
 use tonic::transport::Endpoint;
 
-use crate::cli_binary::{relight, run};
+use crate::{
+    cli_binary::{relight, run},
+    support::process::terminate,
+};
 
 /// Longest time that anything here may take.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -27,11 +30,6 @@ pub(crate) async fn started(more: &[&str]) -> (Child, String, Lines<BufReader<Ch
     assert_eq!(listening["event"], "listening", "{first}");
     let address = listening["address"].as_str().unwrap().to_owned();
     (child, address, log)
-}
-
-async fn terminate(child: &Child) {
-    let command = format!("kill -TERM {}", child.id().unwrap());
-    assert!(Command::new("sh").args(["-c", &command]).status().await.unwrap().success());
 }
 
 #[tokio::test]

@@ -34,6 +34,7 @@ mod inject_wire;
 mod journal_spec;
 mod judge;
 mod keys_of_routes;
+mod late_records;
 mod listed_invocations;
 mod literal_notes;
 mod literal_preset;

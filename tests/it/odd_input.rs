@@ -8,7 +8,6 @@ use hyper_util::{client::legacy::Client, rt::TokioExecutor};
 use prost::Message as _;
 use relight::internals::grpc::v1::{Invocation, InvokeWithRecoveryRequest, ModelCall, Sampling, invocation::Call};
 use sqlx::{Connection as _, Row as _, SqliteConnection, sqlite::SqliteConnectOptions};
-use tokio::process::Command;
 use tonic::Code;
 use tonic_types::StatusExt as _;
 
@@ -16,7 +15,7 @@ use crate::{
     cli_binary::{relight, run},
     recovery::one_target,
     support::{
-        process::{KEY, Process, with_key},
+        process::{KEY, Process, terminate, with_key},
         relight::{Relight, asking},
         upstream::{Reply, Upstream},
     },
@@ -91,11 +90,6 @@ async fn the_query_of_a_base_url_is_shown_to_nobody() {
         assert!(shown.out.contains("host.example"), "{}", shown.out);
         assert!(!shown.out.contains("query-key"), "{output}: {}", shown.out);
     }
-}
-
-async fn terminate(child: &tokio::process::Child) {
-    let command = format!("kill -TERM {}", child.id().unwrap());
-    assert!(Command::new("sh").args(["-c", &command]).status().await.unwrap().success());
 }
 
 #[tokio::test]

@@ -26,27 +26,57 @@ impl Journal for GuardedJournal {
     }
 
     fn begin(&self, new: NewInvocation, now: Timestamp) -> JournalFuture<'_, BeginResult> {
-        Box::pin(self.write(async move |store| store.begin(new, now).await))
+        Box::pin(async move {
+            // While the store is away, the beginning is to fail.
+            let is_up = *self.guard.health.borrow() == StoreHealth::Up;
+            let new = match self.guard.late.as_ref().filter(|_| is_up) {
+                Some(late) => match late.defer(new, now) {
+                    Some(new) => new,
+                    None => return Ok(BeginResult::New { epoch: 1 }),
+                },
+                None => new,
+            };
+            self.write(async move |store| store.begin(new, now).await).await
+        })
     }
 
     fn append<'a>(&'a self, id: &'a InvocationId, entries: &'a [Entry]) -> JournalFuture<'a, (), AppendError> {
-        Box::pin(self.write(async move |store| store.append(id, entries).await))
+        Box::pin(async move {
+            if self.guard.late.as_ref().is_some_and(|late| late.append(id, entries)) {
+                return Ok(());
+            }
+            self.guard.recorded(Some(id)).await?;
+            self.write(async move |store| store.append(id, entries).await).await
+        })
     }
 
     fn remember<'a>(&'a self, held: &'a Held, upstream: &'a UpstreamHandle) -> JournalFuture<'a, bool, AppendError> {
-        Box::pin(self.write(async move |store| store.remember(held, upstream).await))
+        Box::pin(async move {
+            self.guard.recorded(Some(&held.id)).await?;
+            self.write(async move |store| store.remember(held, upstream).await).await
+        })
     }
 
     fn read<'a>(&'a self, id: &'a InvocationId, after_seq: u64, limit: usize) -> JournalFuture<'a, Option<Page>> {
-        Box::pin(self.with(LONGEST, async move |store| store.read(id, after_seq, limit).await))
+        Box::pin(self.with_recorded(id, async move |store| store.read(id, after_seq, limit).await))
     }
 
     fn finish(&self, end: Finish, now: Timestamp) -> JournalFuture<'_, (), FinishError> {
-        Box::pin(self.write(async move |store| store.finish(end, now).await))
+        Box::pin(async move {
+            let end = match &self.guard.late {
+                Some(late) => match late.finish(end, now) {
+                    Some(end) => end,
+                    None => return Ok(()),
+                },
+                None => end,
+            };
+            self.guard.recorded(Some(&end.id)).await.map_err(AppendError::from)?;
+            self.write(async move |store| store.finish(end, now).await).await
+        })
     }
 
     fn get<'a>(&'a self, id: &'a InvocationId) -> JournalFuture<'a, Option<Record>> {
-        Box::pin(self.with(LONGEST, async move |store| store.get(id).await))
+        Box::pin(self.with_recorded(id, async move |store| store.get(id).await))
     }
 
     fn get_by_request<'a>(&'a self, tenant: &'a TenantId, request: &'a RequestId) -> JournalFuture<'a, Option<Record>> {
@@ -54,11 +84,11 @@ impl Journal for GuardedJournal {
     }
 
     fn renew<'a>(&'a self, owner: &'a Owner, held: &'a [Held], now: Timestamp) -> JournalFuture<'a, Renewed> {
-        Box::pin(self.with(LONGEST, async move |store| store.renew(owner, held, now).await))
+        Box::pin(self.with_all_recorded(LONGEST, async move |store| store.renew(owner, held, now).await))
     }
 
     fn release<'a>(&'a self, owner: &'a Owner, held: &'a [Held]) -> JournalFuture<'a, ()> {
-        Box::pin(self.with(LONGEST, async move |store| store.release(owner, held).await))
+        Box::pin(self.with_all_recorded(LONGEST, async move |store| store.release(owner, held).await))
     }
 
     fn expired(&self, now: Timestamp, limit: usize) -> JournalFuture<'_, Vec<Held>> {
@@ -70,19 +100,19 @@ impl Journal for GuardedJournal {
     }
 
     fn take_over<'a>(&'a self, expected: &'a Held, owner: &'a Owner, now: Timestamp) -> JournalFuture<'a, Takeover> {
-        Box::pin(self.with(LONGEST, async move |store| store.take_over(expected, owner, now).await))
+        Box::pin(self.with_recorded(&expected.id, async move |store| store.take_over(expected, owner, now).await))
     }
 
     fn list<'a>(&'a self, wanted: &'a Listing, limit: usize) -> JournalFuture<'a, Vec<Record>> {
-        Box::pin(self.with(LONGEST, async move |store| store.list(wanted, limit).await))
+        Box::pin(self.with_all_recorded(LONGEST, async move |store| store.list(wanted, limit).await))
     }
 
     fn free_request<'a>(&'a self, id: &'a InvocationId) -> JournalFuture<'a, ()> {
-        Box::pin(self.with(LONGEST, async move |store| store.free_request(id).await))
+        Box::pin(self.with_recorded(id, async move |store| store.free_request(id).await))
     }
 
     fn request_cancel<'a>(&'a self, id: &'a InvocationId) -> JournalFuture<'a, CancelWish> {
-        Box::pin(self.with(LONGEST, async move |store| store.request_cancel(id).await))
+        Box::pin(self.with_recorded(id, async move |store| store.request_cancel(id).await))
     }
 
     fn changes(&self, id: &InvocationId) -> Changes {
@@ -99,7 +129,7 @@ impl Journal for GuardedJournal {
         invocation: &'a InvocationId,
         now: Timestamp,
     ) -> JournalFuture<'a, Locked> {
-        Box::pin(self.with(LONGEST, async move |store| store.lock_thread(key, invocation, now).await))
+        Box::pin(self.with_recorded(invocation, async move |store| store.lock_thread(key, invocation, now).await))
     }
 
     fn delete_thread<'a>(
@@ -124,6 +154,6 @@ impl Journal for GuardedJournal {
     }
 
     fn stats(&self) -> JournalFuture<'_, Stats> {
-        Box::pin(self.with(Duration::from_mins(1), async move |store| store.stats().await))
+        Box::pin(self.with_all_recorded(Duration::from_mins(1), async move |store| store.stats().await))
     }
 }

@@ -6,7 +6,7 @@ use sqlx::{AnyConnection, AssertSqlSafe, any::AnyRow};
 use super::{
     super::{
         AppendError, BeginResult, CancelWish, Entry, Finish, FinishError, Held, JournalError, Listing, NewInvocation,
-        Page, Record, RunState, ThreadError, ThreadKey, payload_cipher::Drawer,
+        Page, Record, RunState, ThreadError, ThreadKey, payload_cipher::PayloadCipher,
     },
     rows::{self, count, int, json, micros, placeholders},
     store::{Store, WriteTransaction},
@@ -21,7 +21,7 @@ use crate::{
 };
 
 /// Rows of one insert at most: six values each, far below what any database binds.
-const ROWS_PER_INSERT: usize = 64;
+pub(super) const ROWS_PER_INSERT: usize = 64;
 /// How often a begin starts over when the invocation that it collided with is deleted meanwhile.
 const BEGIN_ROUNDS: usize = 3;
 
@@ -51,7 +51,7 @@ impl Store {
         let mut writing = self.write().await?;
         let row = self.locked(&mut writing, id).await?.ok_or(AppendError::Unknown)?;
         let fresh = rows::standing(&row)?.fresh(entries)?;
-        let steps = Steps::write(fresh, &self.cipher.of_invocation(id.as_str()))?;
+        let steps = Steps::write(id, fresh, &self.cipher)?;
         let held = count(&row, "event_bytes")?;
         let cap = self.limits.invocation_bytes;
         if held + steps.bytes > cap {
@@ -110,7 +110,7 @@ impl Store {
         }
         standing.admit(end.epoch)?;
         let drawer = self.cipher.of_invocation(end.id.as_str());
-        let steps = Steps::write(standing.fresh(&end.entries)?, &drawer)?;
+        let steps = Steps::write(&end.id, standing.fresh(&end.entries)?, &self.cipher)?;
         let tenant = TenantId::from(rows::text(&row, "tenant")?);
         let key = rows::maybe_text(&row, "thread_id")?.map(|thread| ThreadKey::new(tenant, thread.into()));
         match (&key, &end.thread) {
@@ -226,8 +226,8 @@ impl Store {
         let Some(last) = steps.rows.last() else { return Ok(()) };
         let kept = self.limits.payloads == Payloads::Full;
         if kept {
-            for rows in steps.rows.chunks(ROWS_PER_INSERT) {
-                insert_steps(db, id, rows).await?;
+            for rows in steps.rows.iter().collect::<Vec<_>>().chunks(ROWS_PER_INSERT) {
+                insert_steps(db, rows).await?;
             }
         }
         let (added, bytes) = if kept { (steps.rows.len() as u64, steps.bytes) } else { (0, 0) };
@@ -278,12 +278,14 @@ impl Store {
 }
 
 /// Steps as rows.
-struct Steps {
-    rows: Vec<StepRow>,
-    bytes: u64,
+pub(super) struct Steps {
+    pub(super) rows: Vec<StepRow>,
+    pub(super) bytes: u64,
 }
 
-struct StepRow {
+/// One step as a row.
+pub(super) struct StepRow {
+    id: String,
     seq: i64,
     epoch: i64,
     attempt: i64,
@@ -294,11 +296,13 @@ struct StepRow {
 // === impl Steps ===
 
 impl Steps {
-    fn write(entries: &[Entry], drawer: &Drawer<'_>) -> Result<Self, JournalError> {
+    pub(super) fn write(id: &InvocationId, entries: &[Entry], cipher: &PayloadCipher) -> Result<Self, JournalError> {
+        let drawer = cipher.of_invocation(id.as_str());
         let row = |entry: &Entry| {
             let step = drawer.seal("step", entry.seq, json(&entry.step, "a step")?)?;
             let (seq, epoch) = (int(entry.seq), int(entry.epoch));
-            Ok(StepRow { seq, epoch, attempt: i64::from(entry.attempt), at: micros(entry.at), step })
+            let (attempt, at) = (i64::from(entry.attempt), micros(entry.at));
+            Ok(StepRow { id: id.as_str().to_owned(), seq, epoch, attempt, at, step })
         };
         let rows = entries.iter().map(row).collect::<Result<Vec<_>, JournalError>>()?;
         let bytes = rows.iter().map(|row| row.step.len() as u64).sum();
@@ -306,12 +310,12 @@ impl Steps {
     }
 }
 
-async fn insert_steps(db: &mut AnyConnection, id: &InvocationId, rows: &[StepRow]) -> Result<(), JournalError> {
+pub(super) async fn insert_steps(db: &mut AnyConnection, rows: &[&StepRow]) -> Result<(), JournalError> {
     let values = placeholders(rows.len(), 6);
     let sql = format!("INSERT INTO events (invocation_id, seq, epoch, attempt, at, step) VALUES {values}");
     let mut query = sqlx::query(AssertSqlSafe(sql));
     for row in rows {
-        query = query.bind(id.as_str().to_owned()).bind(row.seq).bind(row.epoch).bind(row.attempt);
+        query = query.bind(row.id.clone()).bind(row.seq).bind(row.epoch).bind(row.attempt);
         query = query.bind(row.at).bind(row.step.clone());
     }
     query.execute(db).await?;
@@ -319,6 +323,6 @@ async fn insert_steps(db: &mut AnyConnection, id: &InvocationId, rows: &[StepRow
 }
 
 /// Bytes of a text that may be kept.
-fn length(text: Option<&str>) -> i64 {
+pub(super) fn length(text: Option<&str>) -> i64 {
     text.map_or(0, |text| int(text.len() as u64))
 }

@@ -43,6 +43,12 @@ pub(crate) fn with_key<T>(key: &str, message: T) -> Request<T> {
     request
 }
 
+/// Tells a process to end in order.
+pub(crate) async fn terminate(child: &Child) {
+    let command = format!("kill -TERM {}", child.id().unwrap());
+    assert!(Command::new("sh").args(["-c", &command]).status().await.unwrap().success());
+}
+
 impl Process {
     /// Starts it with these settings of `server` (each line indented by two) and the rest of a configuration. `limit` is
     /// put before the command, such as `ulimit -n 64;`. Callers need `KEY`.

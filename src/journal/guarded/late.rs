@@ -1,0 +1,173 @@
+//! Records that wait: an invocation without a request id, a thread or a resumable stream is recorded when it ends, or
+//! when it runs for longer than a moment, many of them in one transaction. Nobody needs its record before: a crash ends
+//! such a call for its caller in any case, and whoever looks one up has its record written first.
+//!
+//! It holds what waits. The guard writes it.
+
+use std::{
+    collections::HashMap,
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use jiff::Timestamp;
+use tokio::{
+    sync::{Notify, watch},
+    time::Instant,
+};
+
+use super::super::{Entry, Finish, LateRecord, NewInvocation};
+use crate::domain::ids::InvocationId;
+
+/// How long an invocation runs before it is recorded as running.
+const RUNNING_AFTER: Duration = Duration::from_millis(250);
+/// How long records wait for others, to be written together.
+pub(super) const BATCH_AFTER: Duration = Duration::from_millis(50);
+/// Records of one transaction at most.
+const BATCH: usize = 64;
+/// Records that wait at most; while so many do, further invocations are recorded at once.
+const MOST: usize = 1024;
+/// Steps of one invocation that wait at most; then it is recorded.
+const MOST_STEPS: usize = 512;
+/// How long an end is kept that the store does not take.
+const KEPT: Duration = Duration::from_mins(1);
+
+/// The records that wait.
+#[derive(Default)]
+pub(super) struct LateRecords {
+    waiting: Mutex<HashMap<InvocationId, Waiting>>,
+    /// Some wait, where none did.
+    pub(super) added: Notify,
+    /// Somebody waits for one.
+    pub(super) wanted: Notify,
+    /// Some were written, or given up.
+    pub(super) written: watch::Sender<()>,
+}
+
+/// One record that waits.
+struct Waiting {
+    /// `None` while it is being written.
+    record: Option<LateRecord>,
+    since: Instant,
+    ended: Option<Instant>,
+    is_wanted: bool,
+}
+
+// === impl LateRecords ===
+
+impl LateRecords {
+    /// Has a new invocation wait, if nobody can ask for it by anything but its id, and there is room; else gives it back.
+    pub(super) fn defer(&self, new: NewInvocation, now: Timestamp) -> Option<NewInvocation> {
+        let is_promised =
+            new.request_id.is_some() || new.thread.is_some() || new.request.overrides.resumable_grace.is_some();
+        let mut waiting = self.waiting();
+        if is_promised || waiting.len() >= MOST || waiting.contains_key(&new.id) {
+            return Some(new);
+        }
+        if waiting.is_empty() {
+            self.added.notify_one();
+        }
+        let id = new.id.clone();
+        let record = Some(LateRecord { new, began_at: now, entries: Vec::new(), end: None });
+        waiting.insert(id, Waiting { record, since: Instant::now(), ended: None, is_wanted: false });
+        None
+    }
+
+    /// Adds steps to a record that waits; tells whether it does, and has room.
+    pub(super) fn append(&self, id: &InvocationId, entries: &[Entry]) -> bool {
+        let mut waiting = self.waiting();
+        let record = waiting.get_mut(id).and_then(|waiting| waiting.record.as_mut());
+        let Some(record) = record.filter(|record| record.entries.len() + entries.len() <= MOST_STEPS) else {
+            return false;
+        };
+        record.add(entries);
+        true
+    }
+
+    /// Adds the end to a record that waits; gives it back where it does not.
+    pub(super) fn finish(&self, end: Finish, now: Timestamp) -> Option<Finish> {
+        let mut waiting = self.waiting();
+        let Some(waiting) = waiting.get_mut(&end.id) else { return Some(end) };
+        let Some(record) = waiting.record.as_mut().filter(|_| end.thread.is_none()) else { return Some(end) };
+        record.add(&end.entries);
+        record.end = Some((end, now));
+        waiting.ended = Some(Instant::now());
+        None
+    }
+
+    /// Which of these wait, or all that do; they are written next.
+    pub(super) fn want(&self, id: Option<&InvocationId>) -> Vec<InvocationId> {
+        let mut waiting = self.waiting();
+        let wanted = waiting.iter_mut().filter(|(waits, _)| id.is_none_or(|id| id == *waits));
+        let mark = |(id, waiting): (&InvocationId, &mut Waiting)| {
+            waiting.is_wanted = true;
+            id.clone()
+        };
+        let ids: Vec<_> = wanted.map(mark).collect();
+        if !ids.is_empty() {
+            self.wanted.notify_one();
+        }
+        ids
+    }
+
+    /// Whether any of these waits still.
+    pub(super) fn holds_any(&self, ids: &[InvocationId]) -> bool {
+        let waiting = self.waiting();
+        ids.iter().any(|id| waiting.contains_key(id))
+    }
+
+    /// Whether nothing waits.
+    pub(super) fn is_empty(&self) -> bool {
+        self.waiting().is_empty()
+    }
+
+    /// What is to be written now, at most a transaction's worth; it goes on waiting until it is [done](Self::done) or
+    /// [put back](Self::put_back).
+    pub(super) fn due(&self) -> Vec<LateRecord> {
+        let mut waiting = self.waiting();
+        let is_due = |waiting: &&mut Waiting| {
+            waiting.is_wanted || waiting.ended.is_some() || waiting.since.elapsed() >= RUNNING_AFTER
+        };
+        waiting.values_mut().filter(is_due).filter_map(|waiting| waiting.record.take()).take(BATCH).collect()
+    }
+
+    /// These are written, or given up.
+    pub(super) fn done(&self, records: &[LateRecord]) {
+        let mut waiting = self.waiting();
+        for record in records {
+            waiting.remove(&record.new.id);
+        }
+        drop(waiting);
+        self.written.send_replace(());
+    }
+
+    /// These could not be written now; gives up those whose end has waited for too long, and returns how many.
+    pub(super) fn put_back(&self, records: Vec<LateRecord>) -> usize {
+        let mut waiting = self.waiting();
+        let before = waiting.len();
+        for record in records {
+            let id = record.new.id.clone();
+            let Some(entry) = waiting.get_mut(&id) else { continue };
+            if entry.ended.is_some_and(|ended| ended.elapsed() >= KEPT) {
+                waiting.remove(&id);
+            } else {
+                entry.record = Some(record);
+            }
+        }
+        before - waiting.len()
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, HashMap<InvocationId, Waiting>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+// === impl LateRecord ===
+
+impl LateRecord {
+    /// Adds the steps that it does not have yet.
+    fn add(&mut self, entries: &[Entry]) {
+        let last = self.entries.last().map_or(0, |entry| entry.seq);
+        self.entries.extend(entries.iter().filter(|entry| entry.seq > last).cloned());
+    }
+}

@@ -1,0 +1,101 @@
+//! Calls that nobody can ask for by a name of their own are recorded late, and nobody who looks notices.
+
+use std::{path::Path, time::Duration};
+
+use relight::internals::grpc::v1::{
+    CancelInvocationRequest, Invocation, InvocationState, InvokeWithRecoveryRequest, ListInvocationsRequest,
+    cancel_invocation_request::Invocation as Cancelled,
+};
+use sqlx::{Connection as _, Row as _, SqliteConnection, sqlite::SqliteConnectOptions};
+
+use crate::support::{
+    process::{KEY, Process, key, terminate, with_key},
+    relight::{Relight, asking},
+    upstream::{Reply, Upstream},
+};
+
+fn settings(upstream: &Upstream, folder: &Path, mode: &str) -> String {
+    format!(
+        "server: {{ listen: \"127.0.0.1:0\", admin_listen: \"127.0.0.1:0\" }}\n\
+         providers: {{ p: {{ dialect: openai_chat, base_url: \"{}\", api_key: k }} }}\n\
+         targets: {{ main: {{ provider: p, model: m-1 }} }}\n\
+         routes: {{ default: {{ targets: [main] }} }}\n\
+         journal: {{ store: \"sqlite:{}\", mode: {mode} }}\n",
+        upstream.base_url(),
+        folder.join("journal.db").display()
+    )
+}
+
+async fn rows(folder: &Path, condition: &str) -> i64 {
+    let options = SqliteConnectOptions::new().filename(folder.join("journal.db")).read_only(true);
+    let mut journal = SqliteConnection::connect_with(&options).await.unwrap();
+    let sql = format!("SELECT count(*) FROM invocations WHERE {condition}");
+    sqlx::query(sqlx::AssertSqlSafe(sql)).fetch_one(&mut journal).await.unwrap().get(0)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_call_can_be_looked_up_as_soon_as_it_is_answered_and_all_are_listed() {
+    for mode in ["fast", "strict"] {
+        let (upstream, folder) = (Upstream::start().await, tempfile::tempdir().unwrap());
+        upstream.otherwise(Reply::text("Fine, thank you."));
+        let server = Relight::start_whole(&settings(&upstream, folder.path(), mode)).await;
+        let calling = (0..40).map(async |n| {
+            let answered = server.ask(&format!("How are you, {n}?")).await;
+            let record = server.get(&answered.invocation_id).await;
+            assert_eq!(record.state(), InvocationState::Succeeded, "{mode}: {record:#?}");
+            assert_eq!(record.attempts.len(), 1, "{mode}");
+            answered.invocation_id
+        });
+        let mut called = futures_util::future::join_all(calling).await;
+        let listing = ListInvocationsRequest { page_size: 100, ..ListInvocationsRequest::default() };
+        let listed = server.recovery().list_invocations(listing).await.unwrap().into_inner();
+        let mut listed: Vec<_> = listed.invocations.into_iter().map(|one| one.invocation_id).collect();
+        called.sort();
+        listed.sort();
+        assert_eq!(listed, called, "{mode}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_is_told_to_end_records_all_that_it_answered() {
+    let (upstream, folder) = (Upstream::start().await, tempfile::tempdir().unwrap());
+    upstream.otherwise(Reply::text("Fine, thank you."));
+    let settings = settings(&upstream, folder.path(), "fast");
+    let (_, rest) = settings.split_once('\n').unwrap();
+    let mut server = Process::serve("", &format!("  keys: [{}]\n{rest}", key("acme", KEY, ""))).await;
+    let client = server.recovery().await;
+    let calling = (0..30).map(|n| {
+        let invocation = Some(asking(&format!("How are you, {n}?")));
+        let (mut client, request) = (client.clone(), with_key(KEY, InvokeWithRecoveryRequest { invocation }));
+        async move { client.invoke_with_recovery(request).await.unwrap() }
+    });
+    futures_util::future::join_all(calling).await;
+    terminate(&server.child).await;
+    server.child.wait().await.unwrap();
+    assert_eq!(rows(folder.path(), "state = 'finished' AND outcome IS NOT NULL AND event_count > 0").await, 30);
+    assert_eq!(rows(folder.path(), "state = 'running'").await, 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_call_that_goes_on_is_recorded_as_running_and_ends_when_it_is_cancelled() {
+    let (upstream, folder) = (Upstream::start().await, tempfile::tempdir().unwrap());
+    upstream.otherwise(Reply::silence());
+    let server = Relight::start_whole(&settings(&upstream, folder.path(), "fast")).await;
+    let mut client = server.recovery();
+    let invocation = Some(Invocation { route: "default".to_owned(), ..asking("Are you there?") });
+    let mut calling = tokio::task::JoinSet::new();
+    calling.spawn(async move { client.invoke_with_recovery(InvokeWithRecoveryRequest { invocation }).await });
+    upstream.await_request(1).await;
+    while rows(folder.path(), "state = 'running'").await == 0 {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let listed = server.recovery().list_invocations(ListInvocationsRequest::default()).await.unwrap().into_inner();
+    let [running] = listed.invocations.as_slice() else { panic!("{listed:#?}") };
+    assert_eq!(running.state(), InvocationState::Running);
+    let invocation = Some(Cancelled::InvocationId(running.invocation_id.clone()));
+    let request = CancelInvocationRequest { invocation, reason: "enough".to_owned() };
+    server.recovery().cancel_invocation(request).await.unwrap();
+    let ended = calling.join_next().await.unwrap().unwrap().unwrap().into_inner();
+    assert_eq!(server.get(&ended.invocation_id).await.state(), InvocationState::Cancelled);
+    assert_eq!(rows(folder.path(), "state = 'finished'").await, 1);
+}
