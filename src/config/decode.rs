@@ -122,11 +122,11 @@ impl serde::de::Error for DecodeError {
     }
 
     fn unknown_field(field: &str, expected: &'static [&'static str]) -> Self {
-        Self(Box::new(Fault::new("", "is no setting here").with_nearest(field, expected.iter().copied())))
+        Self(Box::new(Fault::new("", "unknown field").with_nearest(field, expected.iter().copied())))
     }
 
     fn unknown_variant(variant: &str, expected: &'static [&'static str]) -> Self {
-        Self(Box::new(Fault::new("", "is none of the choices").with_nearest(variant, expected.iter().copied())))
+        Self(Box::new(Fault::new("", format!("unknown value `{variant}`")).with_nearest(variant, expected.iter().copied())))
     }
 
     fn missing_field(field: &'static str) -> Self {

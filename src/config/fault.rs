@@ -71,7 +71,7 @@ impl Fault {
         let valid: Vec<&str> = valid.into_iter().collect();
         self.nearest = nearest(name, &valid).map(str::to_owned);
         if self.nearest.is_none() && !valid.is_empty() {
-            self.reason = format!("{}; there is {}", self.reason, valid.join(", "));
+            self.reason = format!("{}; expected one of {}", self.reason, valid.join(", "));
         }
         self
     }

@@ -84,7 +84,7 @@ async fn a_changed_file_is_in_force_and_an_invalid_one_leaves_the_last_good_one(
     assert_eq!(running.limit(), 2);
 
     fs::write(&file, "admision: 3\n").unwrap();
-    let expected = format!("{}:1:1: admision: is no setting here; did you mean `admission`?", file.display());
+    let expected = format!("{}:1:1: admision: unknown field; did you mean `admission`?", file.display());
     assert_eq!(running.rejection().await.to_string(), expected);
     assert_eq!(running.limit(), 2);
 

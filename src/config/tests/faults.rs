@@ -22,12 +22,12 @@ targets:
 routes:
   default: { targets: [gpt, claud], policy: pateint, deadline: 20m }
 ",
-            "2:1: servr: is no setting here; did you mean `server`?
+            "2:1: servr: unknown field; did you mean `server`?
 4:11: server.listen: `nowhere` is no IP address or host name of this machine with a port; write it like 127.0.0.1:50051
 5:18: server.drain_timeout: `30` has no unit; write ms, s, m, h or d after the number
 6:22: server.max_message_bytes: `8 potatoes` is not one size
 7:13: server.grpc_web: `maybe` is a text, where a boolean is expected
-9:17: providers.p.dialect: `openai_chatt` is none of the choices; did you mean `openai_chat`?
+9:17: providers.p.dialect: unknown value `openai_chatt`; did you mean `openai_chat`?
 9:41: providers.p.base_url: `http://example.com` would send keys and prompts in the clear; use https, or write allow_plaintext: true
 12:23: targets.claude.provider: `anthropc` is no provider; did you mean `anthropic`?
 14:29: routes.default.targets[1]: `claud` is no target; did you mean `claude`?
@@ -51,7 +51,7 @@ events: { capacity: 1 }
 5:16: routes.a.targets: must name at least one target
 5:49: routes.b.targets[1]: `t` is named twice
 6:28: telemetry.sample_ratio: `1.5` must be from 0 to 1
-6:47: telemetry.log.level: `info,relight=loud` is no level of the log; there is off, error, warn, info, debug, trace
+6:47: telemetry.log.level: `info,relight=loud` is no level of the log; expected one of off, error, warn, info, debug, trace
 7:19: journal.store: `oracle` is no store; write memory, sqlite:PATH or postgres://USER:PASSWORD@HOST/DATABASE
 8:21: events.capacity: `1` must be from 16 to 16777216",
         ),
@@ -77,14 +77,14 @@ classifier:
 4:24: timers.first_token: `2h` must be from 1ms to 1h
 4:34: timers.idle: `0ms` must be from 1ms to 1h
 6:33: policies.mine.retry.max_retries: `9` must be at most 5
-6:36: policies.mine.retry.backof: is no setting here; did you mean `backoff`?
+6:36: policies.mine.retry.backof: unknown field; did you mean `backoff`?
 6:73: policies.mine.injection.template: `no place` must hold {error} exactly once
 7:56: routes.default.hedge.max_share: `7` must be from 0 to 1
 7:93: routes.default.timers.min_bytes_per_second: `0` must be above 0; leave it out for no limit
 8:40: operations.executor.max_retries: `6` must be at most 5
 9:21: budget.capacity: `-1` must be from 1 to 1000000
 10:20: circuit.window: `1ms` is 1ms; must be 1s to 600s
-13:28: classifier.rules[0].class: `overladed` is none of the choices; did you mean `overloaded`?
+13:28: classifier.rules[0].class: unknown value `overladed`; did you mean `overloaded`?
 13:55: classifier.rules[0].when.status: `42` is no HTTP status; use 100 to 599
 13:68: classifier.rules[0].when.message: `(` regex parse error: ( ^ error: unclosed group
 14:15: classifier.rules[1].name: `busy` stands twice
@@ -134,7 +134,7 @@ server: { auth: api_key, keys: [ 5 ] }
     assert_eq!(
         told(text, &[]),
         "2:19: providers.p.dialect: is no choice; write a name, or a map of one name and its settings
-2:35: providers.p.nonsense: is no setting here; there is dialect, base_url, api_key, api_key_file, family, headers, credentials, api_key_header, chat, http, allow_plaintext, allow_private_addresses, propagate_trace, region, script
+2:35: providers.p.nonsense: unknown field; expected one of dialect, base_url, api_key, api_key_file, family, headers, credentials, api_key_header, chat, http, allow_plaintext, allow_private_addresses, propagate_trace, region, script
 3:37: targets.t.model: `${MISSING}` refers to the environment variable MISSING, which is not set; set it, or write ${MISSING:-default}
 4:32: routes.default.targets[0]: is a list, where a text is expected
 4:48: routes.default.deadline: `5` has no unit; write ms, s, m, h or d after the number
