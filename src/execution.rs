@@ -93,7 +93,7 @@ pub struct ExecutionLevels {
     pub waiting: usize,
     /// Steps that were told and never recorded, since the beginning.
     pub dropped: u64,
-    /// Invocations that ran without a record because the journal was away, since the beginning.
+    /// Invocations without a record because the journal was away, since the beginning.
     pub unrecorded: u64,
     /// Steps that are kept in memory for readers.
     pub tail_steps: usize,
@@ -238,7 +238,7 @@ impl Executions {
             running: running.len(),
             waiting: queue.waiting(),
             dropped: queue.dropped(),
-            unrecorded: self.shared.unrecorded.load(Ordering::Relaxed),
+            unrecorded: self.shared.unrecorded.load(Ordering::Relaxed) + self.shared.journal.unrecorded(),
             tail_steps,
             tail_bytes,
         }

@@ -63,6 +63,11 @@ pub trait Journal: Debug + Send + Sync {
     /// Whether its store takes writes, as it changes; `None` where it cannot be lost.
     fn health(&self) -> Option<watch::Receiver<StoreHealth>>;
 
+    /// Invocations since the beginning that were to be recorded at their end and could not be.
+    fn unrecorded(&self) -> u64 {
+        0
+    }
+
     /// Records an invocation, unless its tenant used its request id before: exactly one of any number of concurrent
     /// begins gets [`BeginResult::New`].
     fn begin(&self, new: NewInvocation, now: Timestamp) -> JournalFuture<'_, BeginResult>;

@@ -80,7 +80,9 @@ impl Executions {
         if shared.is_closing() {
             return Err(StartError::Closing);
         }
-        let fingerprint = Fingerprint::of(&incoming.invocation);
+        // It is compared only where a request id is used again.
+        let is_compared = incoming.invocation.request_id.is_some();
+        let fingerprint = if is_compared { Fingerprint::of(&incoming.invocation) } else { Fingerprint::default() };
         let thread = incoming.invocation.thread.clone();
         let thread = thread.map(|thread| ThreadKey::new(incoming.invocation.tenant.clone(), thread));
         if let Some(request) = &incoming.invocation.request_id {

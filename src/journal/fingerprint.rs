@@ -14,8 +14,8 @@ use crate::domain::{
     invocation::{Call, Invocation, Overrides},
 };
 
-/// SHA-256 of the canonical request, hex.
-#[derive(Clone, PartialEq, Eq, Hash)]
+/// SHA-256 of the canonical request, hex; empty for a request without a request id.
+#[derive(Clone, Default, PartialEq, Eq, Hash)]
 pub struct Fingerprint(String);
 
 #[derive(Serialize)]

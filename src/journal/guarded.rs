@@ -128,7 +128,7 @@ impl GuardedJournal {
         self.guard.write(work).await
     }
 
-    /// Does something with one invocation, whose record is written first if it waits.
+    /// The same with one invocation, whose record is written first if it waits.
     async fn with_recorded<T, E: OfStore>(
         &self,
         id: &InvocationId,
@@ -138,7 +138,7 @@ impl GuardedJournal {
         self.with(LONGEST, work).await
     }
 
-    /// Does something with all invocations, whose records are written first if they wait.
+    /// The same with all invocations, whose records are written first if they wait.
     async fn with_all_recorded<T, E: OfStore>(
         &self,
         longest: Duration,
@@ -196,7 +196,7 @@ impl StoreGuard {
         done
     }
 
-    /// Returns when the record of an invocation, or of all, waits no longer.
+    /// Waits until the record of an invocation, or every record, is written.
     async fn recorded(&self, id: Option<&InvocationId>) -> Result<(), JournalError> {
         let Some(late) = &self.late else { return Ok(()) };
         let wanted = late.want(id);
@@ -241,7 +241,7 @@ impl StoreGuard {
         }
     }
 
-    /// Writes some of the records that wait; tells whether the store took them, or never will.
+    /// Writes records that wait; returns whether the store takes records.
     async fn record(&self, late: &LateRecords, due: Vec<LateRecord>) -> bool {
         match self.write(async |store| store.record_late(&due).await).await {
             Ok(()) => late.done(&due),
@@ -254,7 +254,7 @@ impl StoreGuard {
             }
             Err(error) if due.len() == 1 => {
                 tracing::error!(invocation = %due[0].new.id, %error, "an invocation cannot be recorded");
-                late.done(&due);
+                late.give_up(&due);
             }
             Err(_) => {
                 for one in due {

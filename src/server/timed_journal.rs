@@ -56,6 +56,10 @@ impl Journal for TimedJournal {
         self.inner.health()
     }
 
+    fn unrecorded(&self) -> u64 {
+        self.inner.unrecorded()
+    }
+
     fn begin(&self, new: NewInvocation, now: Timestamp) -> JournalFuture<'_, BeginResult> {
         self.timed("begin", self.inner.begin(new, now))
     }

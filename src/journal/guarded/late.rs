@@ -1,12 +1,15 @@
 //! Records that wait: an invocation without a request id, a thread or a resumable stream is recorded when it ends, or
-//! when it runs for longer than a moment, many of them in one transaction. Nobody needs its record before: a crash ends
-//! such a call for its caller in any case, and whoever looks one up has its record written first.
+//! when it has run for [`RUNNING_AFTER`], many of them in one transaction. Its record is not needed before: a crash ends such
+//! a call for its caller in any case, and a lookup has the record written first.
 //!
-//! It holds what waits. The guard writes it.
+//! This holds the records that wait; the guard writes them.
 
 use std::{
     collections::HashMap,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
     time::Duration,
 };
 
@@ -36,12 +39,13 @@ const KEPT: Duration = Duration::from_mins(1);
 #[derive(Default)]
 pub(super) struct LateRecords {
     waiting: Mutex<HashMap<InvocationId, Waiting>>,
-    /// Some wait, where none did.
+    /// Notified when the first record begins to wait.
     pub(super) added: Notify,
-    /// Somebody waits for one.
+    /// Notified when a lookup needs a record.
     pub(super) wanted: Notify,
-    /// Some were written, or given up.
+    /// Sent when records were written or given up.
     pub(super) written: watch::Sender<()>,
+    given_up: AtomicU64,
 }
 
 /// One record that waits.
@@ -56,7 +60,7 @@ struct Waiting {
 // === impl LateRecords ===
 
 impl LateRecords {
-    /// Has a new invocation wait, if nobody can ask for it by anything but its id, and there is room; else gives it back.
+    /// Lets a new invocation wait, if only its id refers to it and there is room; else returns it.
     pub(super) fn defer(&self, new: NewInvocation, now: Timestamp) -> Option<NewInvocation> {
         let is_promised =
             new.request_id.is_some() || new.thread.is_some() || new.request.overrides.resumable_grace.is_some();
@@ -73,7 +77,7 @@ impl LateRecords {
         None
     }
 
-    /// Adds steps to a record that waits; tells whether it does, and has room.
+    /// Adds steps to a record that waits; returns whether there is one with room.
     pub(super) fn append(&self, id: &InvocationId, entries: &[Entry]) -> bool {
         let mut waiting = self.waiting();
         let record = waiting.get_mut(id).and_then(|waiting| waiting.record.as_mut());
@@ -84,7 +88,7 @@ impl LateRecords {
         true
     }
 
-    /// Adds the end to a record that waits; gives it back where it does not.
+    /// Adds the end to a record that waits; returns the end where none does.
     pub(super) fn finish(&self, end: Finish, now: Timestamp) -> Option<Finish> {
         let mut waiting = self.waiting();
         let Some(waiting) = waiting.get_mut(&end.id) else { return Some(end) };
@@ -95,7 +99,7 @@ impl LateRecords {
         None
     }
 
-    /// Which of these wait, or all that do; they are written next.
+    /// Has the record of one invocation, or all records, written next, and returns the ids of those that wait.
     pub(super) fn want(&self, id: Option<&InvocationId>) -> Vec<InvocationId> {
         let mut waiting = self.waiting();
         let wanted = waiting.iter_mut().filter(|(waits, _)| id.is_none_or(|id| id == *waits));
@@ -110,7 +114,7 @@ impl LateRecords {
         ids
     }
 
-    /// Whether any of these waits still.
+    /// Whether any of these still waits.
     pub(super) fn holds_any(&self, ids: &[InvocationId]) -> bool {
         let waiting = self.waiting();
         ids.iter().any(|id| waiting.contains_key(id))
@@ -121,8 +125,8 @@ impl LateRecords {
         self.waiting().is_empty()
     }
 
-    /// What is to be written now, at most a transaction's worth; it goes on waiting until it is [done](Self::done) or
-    /// [put back](Self::put_back).
+    /// The records to write now, at most a transaction's worth. Each of them counts as waiting until it is
+    /// [done](Self::done) or [put back](Self::put_back).
     pub(super) fn due(&self) -> Vec<LateRecord> {
         let mut waiting = self.waiting();
         let is_due = |waiting: &&mut Waiting| {
@@ -131,7 +135,7 @@ impl LateRecords {
         waiting.values_mut().filter(is_due).filter_map(|waiting| waiting.record.take()).take(BATCH).collect()
     }
 
-    /// These are written, or given up.
+    /// Removes records that were written or given up.
     pub(super) fn done(&self, records: &[LateRecord]) {
         let mut waiting = self.waiting();
         for record in records {
@@ -141,7 +145,8 @@ impl LateRecords {
         self.written.send_replace(());
     }
 
-    /// These could not be written now; gives up those whose end has waited for too long, and returns how many.
+    /// Lets records that could not be written wait again, except those that ended [`KEPT`] ago: these are given up.
+    /// Returns how many.
     pub(super) fn put_back(&self, records: Vec<LateRecord>) -> usize {
         let mut waiting = self.waiting();
         let before = waiting.len();
@@ -154,7 +159,20 @@ impl LateRecords {
                 entry.record = Some(record);
             }
         }
-        before - waiting.len()
+        let given_up = before - waiting.len();
+        self.given_up.fetch_add(given_up as u64, Relaxed);
+        given_up
+    }
+
+    /// Removes records that cannot be written.
+    pub(super) fn give_up(&self, records: &[LateRecord]) {
+        self.given_up.fetch_add(records.len() as u64, Relaxed);
+        self.done(records);
+    }
+
+    /// How many records were given up, since the beginning.
+    pub(super) fn given_up(&self) -> u64 {
+        self.given_up.load(Relaxed)
     }
 
     fn waiting(&self) -> MutexGuard<'_, HashMap<InvocationId, Waiting>> {

@@ -12,6 +12,7 @@ use super::{
         Thread, ThreadError, ThreadKey,
     },
     GuardedJournal, LONGEST, StoreHealth,
+    late::LateRecords,
 };
 use crate::domain::{
     ids::{InvocationId, RequestId, TenantId},
@@ -25,9 +26,13 @@ impl Journal for GuardedJournal {
         Some(self.guard.health.subscribe())
     }
 
+    fn unrecorded(&self) -> u64 {
+        self.guard.late.as_ref().map_or(0, LateRecords::given_up)
+    }
+
     fn begin(&self, new: NewInvocation, now: Timestamp) -> JournalFuture<'_, BeginResult> {
         Box::pin(async move {
-            // While the store is away, the beginning is to fail.
+            // While the store is away, a begin fails at once, and its caller decides what follows.
             let is_up = *self.guard.health.borrow() == StoreHealth::Up;
             let new = match self.guard.late.as_ref().filter(|_| is_up) {
                 Some(late) => match late.defer(new, now) {
