@@ -126,7 +126,9 @@ impl serde::de::Error for DecodeError {
     }
 
     fn unknown_variant(variant: &str, expected: &'static [&'static str]) -> Self {
-        Self(Box::new(Fault::new("", format!("unknown value `{variant}`")).with_nearest(variant, expected.iter().copied())))
+        Self(Box::new(
+            Fault::new("", format!("unknown value `{variant}`")).with_nearest(variant, expected.iter().copied()),
+        ))
     }
 
     fn missing_field(field: &'static str) -> Self {
