@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use relight::internals::grpc::v1::{
-    CircuitForce, Failure, ForceCircuitRequest, GetStatusRequest, Invocation, InvokeWithRecoveryRequest,
+    CircuitForce, CircuitState, Failure, ForceCircuitRequest, GetStatusRequest, Invocation, InvokeWithRecoveryRequest,
     InvokeWithRecoveryResponse, Overrides, RecoveryEventFilter, WatchRecoveryRequest,
     invoke_with_recovery_response::Outcome, recovery_event::Body, watch_recovery_request::Start,
 };
@@ -59,6 +59,24 @@ async fn going_straight_to_another_target_is_no_retry() {
     assert!(matches!(relight.ask("Hello").await.outcome, Some(Outcome::Completion(_))));
     watch.until_any(&["invocation_succeeded", "invocation_recovered"]).await;
     assert!(!watch.kinds().contains(&"recovery_attempted".to_owned()), "{:?}", watch.kinds());
+}
+
+#[tokio::test]
+async fn a_watcher_sees_that_a_circuit_is_held_closed_and_that_it_is_given_back() {
+    let upstream = Upstream::start().await;
+    let relight = Relight::start(&one_target(&upstream)).await;
+    let mut watch = relight.watch(Start::Live(true)).await;
+    for (force, from, words) in [
+        (CircuitForce::Closed, CircuitState::Closed, "An operator closed the circuit of main"),
+        (CircuitForce::Auto, CircuitState::ForcedClosed, "An operator no longer holds the circuit of main closed"),
+    ] {
+        let request = ForceCircuitRequest { target: "main".to_owned(), force: force.into(), reason: String::new() };
+        relight.admin().force_circuit(request).await.unwrap();
+        let event = watch.until("circuit_closed").await;
+        let Some(Body::CircuitClosed(closed)) = event.body else { panic!("it closed") };
+        assert_eq!((closed.previous_state(), closed.forced), (from, true));
+        assert!(event.display_text.starts_with(words), "{}", event.display_text);
+    }
 }
 
 fn keyed<T>(message: T) -> tonic::Request<T> {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{Event, EventBody};
-use crate::domain::{failure::FailureClass, ids::TargetId, units};
+use crate::domain::{circuit::CircuitState, failure::FailureClass, ids::TargetId, units};
 
 /// Most changed settings that a line names.
 const MAX_NAMED: usize = 3;
@@ -71,6 +71,9 @@ impl Event {
             }
             EventBody::CircuitRecovering { admitted_percent, .. } => {
                 format!("Circuit of {target} is recovering: {admitted_percent} % admitted")
+            }
+            EventBody::CircuitClosed { forced: true, from: CircuitState::ForcedClosed, .. } => {
+                format!("An operator no longer holds the circuit of {target} closed: it opens again when calls fail")
             }
             EventBody::CircuitClosed { forced: true, .. } => format!("An operator closed the circuit of {target}"),
             EventBody::CircuitClosed { disturbed_ms, .. } => {

@@ -34,7 +34,7 @@ fn forced_closed_counts_evidence_and_never_opens() {
     bench.calls(5, 10, FAILURE);
     assert_eq!(bench.state(), CircuitState::ForcedClosed);
     assert!(bench.evidence().failures >= 20);
-    bench.circuit.force(Forced::Auto, bench.now);
+    assert_eq!(bench.force(Forced::Auto), [TransitionKind::Closed]);
     assert_eq!(bench.state(), CircuitState::Closed);
     bench.calls(14, 100, FAILURE);
     assert_eq!(bench.state(), CircuitState::Open);
