@@ -34,9 +34,6 @@ pub const MAX_EXTENSIONS: usize = 3;
 /// How often one invocation recovers from a break after content was delivered.
 pub const MAX_BREAKS: usize = 3;
 
-/// How often in a row a break may come before there is more than at the break before it.
-pub const MAX_WITHOUT_PROGRESS: u32 = 2;
-
 /// What a model is told that cannot go on from a begun message.
 const PROMPT: &str = "Your last message broke off. Go on with it exactly where it ends. Do not repeat any of it, and \
                       do not comment on this.";

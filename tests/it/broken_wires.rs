@@ -2,6 +2,7 @@
 
 use relight::internals::{
     domain::target::Dialect,
+    grpc::v1::invoke_with_recovery_response::Outcome,
     wire_server::answers::{self, gemini},
 };
 use serde_json::json;
@@ -52,4 +53,21 @@ async fn an_empty_answer_of_the_model_is_told_to_it() {
 async fn a_tool_call_that_could_not_be_read_is_not_called_empty() {
     let notes = notes_after(Dialect::Gemini, gemini::broken_tool_call("search")).await;
     assert!(notes[1].contains("the tool call could not be read") && !notes[1].contains("empty"), "{notes:?}");
+}
+
+#[tokio::test]
+async fn an_answer_that_breaks_at_one_place_each_time_is_requested_as_often_as_the_allowance_says() {
+    let upstream = Upstream::start().await;
+    let torn = Reply::events(&[&chunk(&json!({"content": "Hel"}), None), "{\"choices\":[{\"ind"]);
+    upstream.push(torn.clone()).push(torn.clone()).push(torn).otherwise(Reply::text("Hello there."));
+    let relight = Relight::start(&format!(
+        "providers: {{ p: {{ dialect: openai_chat, base_url: \"{}\", api_key: k }} }}\n\
+         targets: {{ main: {{ provider: p, model: m }} }}\nroutes: {{ r: {{ targets: [main] }} }}\n\
+         policies: {{ standard: {{ retry: {{ max_retries: 3 }} }} }}\n",
+        upstream.base_url()
+    ))
+    .await;
+    let response = relight.ask("Why?").await;
+    assert_eq!(response.attempts.len(), 4, "{response:?}");
+    assert!(matches!(response.outcome, Some(Outcome::Completion(_))), "{response:?}");
 }

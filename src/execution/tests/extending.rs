@@ -119,7 +119,7 @@ async fn a_limit_that_the_caller_set_is_accepted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn breaks_end_after_three_recoveries_and_sooner_where_nothing_new_comes() {
+async fn breaks_end_after_three_recoveries_whether_more_comes_each_time_or_not() {
     let growing: Vec<String> =
         (1..=9).map(|n| format!("{{ cut: {{ after_text: {:?} }} }}", "word ".repeat(n))).collect();
     let (_, outcome) = played(&script(&growing, &whole(1)), "").await;
@@ -127,7 +127,7 @@ async fn breaks_end_after_three_recoveries_and_sooner_where_nothing_new_comes() 
     assert_eq!(outcome.attempts.len(), 4, "one and three recoveries, though four retries are allowed");
     let same: Vec<String> = (1..=9).map(|_| "{ cut: { after_text: 'the same' } }".to_owned()).collect();
     let (_, outcome) = played(&script(&same, &whole(1)), "").await;
-    assert_eq!(outcome.attempts.len(), 3, "twice in a row it came no further");
+    assert_eq!(outcome.attempts.len(), 4);
 }
 
 #[tokio::test(start_paused = true)]

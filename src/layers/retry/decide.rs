@@ -17,7 +17,7 @@ use crate::{
         message::{ModelCall, ResponseFormat},
     },
     policy::{
-        continuation::{MAX_BREAKS, MAX_WITHOUT_PROGRESS},
+        continuation::MAX_BREAKS,
         inject::Finding,
         retry::{Candidate, Cost, Counter, Decision, Relayed, Situation, StopReason, plan, recovery_options},
         retry_budget::Settled,
@@ -47,8 +47,8 @@ pub(super) struct StreamBreaks {
     made: usize,
     /// Bytes that followers held at most.
     reached: usize,
-    /// Breaks in a row that brought nothing more.
-    without_progress: u32,
+    /// Whether followers held more at the last break than at any before it.
+    advanced: bool,
 }
 
 impl<S> RetryLoop<S> {
@@ -126,7 +126,7 @@ impl<S> RetryLoop<S> {
             if self.breaks.one_more(self.assembler.bytes()) && !self.diverged {
                 return self.stopped(failure, &StopReason::AttemptsUsedUp);
             }
-            if self.scope.append_only().has_sent() && self.breaks.without_progress == 0 {
+            if self.scope.append_only().has_sent() && self.breaks.advanced {
                 self.relayed = Relayed::AppendOnly;
             }
         }
@@ -357,12 +357,12 @@ impl<S> RetryLoop<S> {
 // === impl StreamBreaks ===
 
 impl StreamBreaks {
-    /// Counts a break after which followers hold so many bytes; tells whether it is one too many.
+    /// Counts a break after which followers hold so many bytes, and returns whether it is one too many.
     fn one_more(&mut self, bytes: usize) -> bool {
         self.made += 1;
-        self.without_progress = if bytes > self.reached { 0 } else { self.without_progress + 1 };
+        self.advanced = bytes > self.reached;
         self.reached = self.reached.max(bytes);
-        self.made > MAX_BREAKS || self.without_progress >= MAX_WITHOUT_PROGRESS
+        self.made > MAX_BREAKS
     }
 }
 
