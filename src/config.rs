@@ -18,6 +18,7 @@ mod load;
 pub mod observe;
 pub mod policy;
 pub mod provider;
+mod reference;
 mod reload;
 mod restart;
 mod retired;
@@ -42,6 +43,7 @@ pub use self::{
     load::{Loaded, load, load_text},
     policy::PolicyConfig,
     provider::{ProviderConfig, TargetConfig},
+    reference::reference,
     reload::{ConfigWatcher, Reload, Reloadable},
     restart::READ_AT_START,
     route::{OperationConfig, RouteConfig},

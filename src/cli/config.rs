@@ -15,7 +15,8 @@ const EXAMPLES: &str = "\
 Examples:
   relight config check relight.yaml             exit code 0, or 2 with every fault and its place
   relight config show relight.yaml              what is in force, defaults included and secrets not
-  relight config schema > relight.schema.json   for editors";
+  relight config schema > relight.schema.json   for editors
+  relight config reference                      every setting, for people (docs/configuration.md)";
 
 /// What a wrong configuration ends with.
 const WRONG: u8 = 2;
@@ -45,6 +46,8 @@ enum ConfigCommand {
     },
     /// Print the JSON Schema of the file.
     Schema,
+    /// Print every setting with its default and what it does, as Markdown.
+    Reference,
 }
 
 /// Answers.
@@ -87,6 +90,7 @@ pub(super) fn run(arguments: &ConfigArguments) -> anyhow::Result<ExitCode> {
             Err(faults) => return Ok(tell_faults(&faults)),
         },
         ConfigCommand::Schema => answer(&serde_json::to_string_pretty(&config::schema())?)?,
+        ConfigCommand::Reference => answer(config::reference(&config::schema()).trim_end())?,
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -340,3 +340,15 @@ fn a_provider_touches_the_files_that_the_page_lists_and_no_more() {
     let marked = rows.iter().filter(|row| row.ends_with("| ✓ |")).count();
     assert_eq!(touched, marked, "the page marks files that the compiler does not name");
 }
+
+#[tokio::test]
+async fn the_reference_of_the_configuration_is_what_the_command_prints() {
+    let printed = run(&["config", "reference"]).await.out;
+    let written = fs::read_to_string(root().join("docs/configuration.md")).unwrap();
+    let stale = printed.lines().zip(written.lines()).find(|(printed, written)| printed != written);
+    assert_eq!(stale, None, "`relight config reference > docs/configuration.md` writes it anew");
+    assert_eq!(printed.lines().count(), written.lines().count());
+    for setting in ["- **`listen`**", "## `providers.*`", "## `targets.*.circuit`, `circuit`", "default `30s`"] {
+        assert!(printed.contains(setting), "{setting} is missing");
+    }
+}
