@@ -1,0 +1,89 @@
+//! What a call costs in figures that no busy machine changes: allocations, bytes allocated, and system calls.
+//!
+//! The server runs in a process of its own (this binary once more, as the ignored test `server::serve`), which counts its
+//! allocations; upstream and clients run here. `tests/fixtures/cost.tsv` has what each kind of call may cost; one that
+//! costs more than a tenth above that fails. System calls are counted by `strace` where it is installed; their number varies
+//! with which thread wakes which, so that half as many again are let pass.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod calls;
+mod server;
+
+use std::{collections::BTreeMap, fmt::Write as _};
+
+use self::{calls::KINDS, server::Server};
+
+const LIMITS: &str = include_str!("../fixtures/cost.tsv");
+
+/// Calls before the count, so that connections, buffers and tables are there.
+const WARM_UP: u32 = 20;
+
+/// Counted calls of one kind.
+const CALLS: u32 = 20;
+
+/// What one call costs.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Cost {
+    allocations: f64,
+    kibibytes: f64,
+    system_calls: Option<f64>,
+}
+
+/// The limits by kind: allocations, KiB allocated, system calls.
+fn limits() -> BTreeMap<&'static str, Cost> {
+    let lines = LIMITS.lines().filter(|line| !line.starts_with('#') && !line.is_empty());
+    let of = |line: &'static str| {
+        let fields: Vec<&str> = line.split('\t').collect();
+        let number = |index: usize| fields[index].parse::<f64>().unwrap();
+        (fields[0], Cost { allocations: number(1), kibibytes: number(2), system_calls: Some(number(3)) })
+    };
+    lines.map(of).collect()
+}
+
+#[tokio::test]
+async fn no_kind_of_call_costs_a_tenth_more_than_its_limit() {
+    let upstream = calls::upstream().await;
+    let limits = limits();
+    let mut table = format!("{:<32}{:>12}{:>10}{:>14}\n", "kind", "allocations", "KiB", "system calls");
+    let mut dear = Vec::new();
+    for (name, store, kind) in KINDS {
+        let server = Server::start(upstream.address(), store).await;
+        let mut caller = calls::Caller::connect(&server).await;
+        for _ in 0..WARM_UP {
+            caller.call(*kind).await;
+        }
+        let before = server.allocated().await;
+        for _ in 0..CALLS {
+            caller.call(*kind).await;
+        }
+        let after = server.allocated().await;
+        let each = |before: u64, after: u64| f64::from(u32::try_from(after - before).unwrap()) / f64::from(CALLS);
+        let system_calls = match server.trace().await {
+            Some(trace) => {
+                for _ in 0..CALLS {
+                    caller.call(*kind).await;
+                }
+                Some(each(0, trace.finish().await))
+            }
+            None => None,
+        };
+        let cost =
+            Cost { allocations: each(before.0, after.0), kibibytes: each(before.1 >> 10, after.1 >> 10), system_calls };
+        let traced = cost.system_calls.map_or_else(|| "not counted".to_owned(), |calls| format!("{calls:.1}"));
+        writeln!(table, "{name:<32}{:>12.0}{:>10.0}{traced:>14}", cost.allocations, cost.kibibytes).unwrap();
+        let limit = limits[name];
+        for (what, cost, limit, margin) in [
+            ("allocations", Some(cost.allocations), Some(limit.allocations), 1.1),
+            ("KiB", Some(cost.kibibytes), Some(limit.kibibytes), 1.1),
+            ("system calls", cost.system_calls, limit.system_calls, 1.5),
+        ] {
+            if let (Some(cost), Some(limit)) = (cost, limit)
+                && cost > limit * margin
+            {
+                dear.push(format!("{name}: {cost:.1} {what}, and {limit} are allowed"));
+            }
+        }
+    }
+    println!("{table}");
+    assert!(dear.is_empty(), "{dear:#?}\n{table}");
+}
