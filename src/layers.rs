@@ -1,7 +1,8 @@
 //! The layers: thin tower services that ask a policy and obey it.
 //!
-//! Each file is one layer. `stack.rs` lists them in order, each with its reason. A layer refuses in `call` and never
-//! in `poll_ready`; what must happen on cancellation sits in a guard's `Drop`. State that outlives a call (circuits,
+//! Each file is one layer. `stack.rs` lists them in order, each with its reason. Those of the invocation plane are tower
+//! services, which refuse in `call` and never in `poll_ready`; those of the attempt plane stand on [`guarded`]. What must
+//! happen on cancellation sits in a guard's `Drop`. State that outlives a call (circuits,
 //! gates, budgets) lives in [`targets`] and is looked up, never owned by a layer.
 
 pub mod admit;
@@ -14,6 +15,7 @@ pub mod classify;
 pub mod concurrency;
 pub mod deadline;
 pub mod gates;
+pub mod guarded;
 pub mod hedge;
 pub mod inject;
 pub mod invocation;

@@ -57,8 +57,8 @@ pub struct PendingAttempt {
 pub struct Attempt {
     /// Whose attempt it is.
     pub scope: Arc<InvocationScope>,
-    /// Set when it begins; shared by its clones.
-    pub number: Arc<OnceLock<u32>>,
+    /// Set when it begins.
+    pub number: OnceLock<u32>,
     /// Why it is made.
     pub cause: AttemptCause,
     /// Who is asked.
@@ -79,8 +79,8 @@ pub struct Attempt {
     pub deadline: Instant,
     /// Where the URL of its request is noted.
     pub sent_to: SentTo,
-    /// The trace context that the provider may be sent.
-    pub outgoing: TraceContext,
+    /// The trace context that the provider may be sent; set when the spans of its request are open.
+    pub outgoing: OnceLock<TraceContext>,
     /// What was decided on the way to its target.
     pub prepared: Preparation,
     /// Where its spans hang.

@@ -3,14 +3,15 @@
 //! It admits after the slot is taken, so that no permit ages in a queue. The permit travels with the stream: success
 //! is told at the first token, and a stream that is just dropped tells so, however it came about.
 
-use std::{task::Poll, time::Duration};
+use std::{sync::Arc, time::Duration};
 
-use async_stream::stream;
-use futures_util::StreamExt as _;
 use tokio::time::Instant;
-use tower::{Service, ServiceExt as _};
 
-use super::{BoxFuture, Deltas, attempt::Attempt, targets::Targets};
+use super::{
+    attempt::Attempt,
+    guarded::{AdmitAttempt, AttemptGuard, Guarded},
+    targets::Targets,
+};
 use crate::{
     domain::{
         completion::Delta,
@@ -28,13 +29,6 @@ pub struct CircuitLayer {
     targets: Targets,
 }
 
-/// See [`CircuitLayer`].
-#[derive(Debug, Clone)]
-pub struct CircuitService<S> {
-    inner: S,
-    targets: Targets,
-}
-
 // === impl CircuitLayer ===
 
 impl CircuitLayer {
@@ -45,57 +39,26 @@ impl CircuitLayer {
 }
 
 impl<S> tower::Layer<S> for CircuitLayer {
-    type Service = CircuitService<S>;
+    type Service = Guarded<Self, S>;
 
-    fn layer(&self, inner: S) -> CircuitService<S> {
-        CircuitService { inner, targets: self.targets.clone() }
+    fn layer(&self, inner: S) -> Guarded<Self, S> {
+        Guarded::new(self.clone(), inner)
     }
 }
 
-// === impl CircuitService ===
+impl AdmitAttempt for CircuitLayer {
+    type Guard = Admitted;
 
-impl<S> Service<Attempt> for CircuitService<S>
-where
-    S: Service<Attempt, Response = Deltas, Error = Failure> + Clone + Send + 'static,
-    S::Future: Send,
-{
-    type Response = Deltas;
-    type Error = Failure;
-    type Future = BoxFuture<Result<Deltas, Failure>>;
-
-    fn poll_ready(&mut self, _: &mut std::task::Context<'_>) -> Poll<Result<(), Failure>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, attempt: Attempt) -> Self::Future {
-        let inner = self.inner.clone();
-        let targets = self.targets.clone();
-        Box::pin(async move {
-            let mut admitted = Admitted::admit(targets, attempt.clone())?;
-            let mut deltas = match inner.oneshot(attempt).await {
-                Ok(deltas) => deltas,
-                Err(failure) => {
-                    admitted.failed(&failure);
-                    return Err(failure);
-                }
-            };
-            Ok(Box::pin(stream! {
-                while let Some(item) = deltas.next().await {
-                    match &item {
-                        Ok(delta) => admitted.see(delta),
-                        Err(failure) => admitted.failed(failure),
-                    }
-                    yield item;
-                }
-            }) as Deltas)
-        })
+    async fn admit(&self, attempt: &Arc<Attempt>) -> Result<Admitted, Failure> {
+        Admitted::admit(self.targets.clone(), Arc::clone(attempt))
     }
 }
 
 /// An admitted attempt; tells the circuit its fate exactly once, on drop at the latest.
-struct Admitted {
+#[derive(Debug)]
+pub struct Admitted {
     targets: Targets,
-    attempt: Attempt,
+    attempt: Arc<Attempt>,
     permit: Permit,
     began: Instant,
     slow_threshold: Duration,
@@ -104,8 +67,10 @@ struct Admitted {
     told: bool,
 }
 
+// === impl Admitted ===
+
 impl Admitted {
-    fn admit(targets: Targets, attempt: Attempt) -> Result<Self, Failure> {
+    fn admit(targets: Targets, attempt: Arc<Attempt>) -> Result<Self, Failure> {
         let now = Instant::now();
         let permit = attempt.state.admit(now, rng(&attempt)).map_err(|reject| {
             attempt.state.refused_by_circuit(now, Some(reject.retry_in).filter(|wait| !wait.is_zero()))
@@ -115,41 +80,8 @@ impl Admitted {
         Ok(Self { targets, attempt, permit, began: now, slow_threshold, number, told: false })
     }
 
-    fn see(&mut self, delta: &Delta) {
-        let now = Instant::now();
-        // An answer that was begun by somebody else says nothing of how fast they begin, or are whole.
-        let is_own = self.attempt.attach.is_none();
-        if is_own && matches!(delta, Delta::Finish { .. }) {
-            self.attempt.state.whole().record(now, now - self.began);
-        }
-        if self.told || !delta.is_content() {
-            return;
-        }
-        if is_own {
-            self.attempt.state.latency().record(now, now - self.began);
-        }
-        self.tell(Signal::FirstToken);
-    }
-
     fn is_slow(&self) -> bool {
         self.began.elapsed() >= self.slow_threshold
-    }
-
-    fn failed(&mut self, failure: &Failure) {
-        // That one answer is not to be had any more says nothing of the target.
-        let is_gone = self.attempt.attach.is_some()
-            && failure.class == FailureClass::StreamInterrupted
-            && failure.status.is_some_and(|status| status >= 400);
-        let signal = if is_gone { Signal::Neutral } else { Signal::of(failure, self.is_slow()) };
-        let counts = failure.class != FailureClass::Cancelled && !failure.class.is_local_refusal();
-        let signal = match signal {
-            Signal::Failed { .. } => signal,
-            _ if counts && !is_gone && self.attempt.state.circuit().policy().any_failure => {
-                Signal::Failed { kind: FailKind::Fast, retry_after: None, local_origin: false }
-            }
-            other => other,
-        };
-        self.tell_because(signal, Some(failure.class));
     }
 
     fn tell(&mut self, signal: Signal) {
@@ -173,6 +105,41 @@ impl Admitted {
         }
         let transitions = self.attempt.state.circuit().report(&self.permit, signal, context);
         self.attempt.state.moved(transitions, cause);
+    }
+}
+
+impl AttemptGuard for Admitted {
+    fn on_delta(&mut self, delta: &Delta) {
+        let now = Instant::now();
+        // An answer that was begun by somebody else says nothing of how fast they begin, or are whole.
+        let is_own = self.attempt.attach.is_none();
+        if is_own && matches!(delta, Delta::Finish { .. }) {
+            self.attempt.state.whole().record(now, now - self.began);
+        }
+        if self.told || !delta.is_content() {
+            return;
+        }
+        if is_own {
+            self.attempt.state.latency().record(now, now - self.began);
+        }
+        self.tell(Signal::FirstToken);
+    }
+
+    fn on_failure(&mut self, failure: &Failure) {
+        // That one answer is not to be had any more says nothing of the target.
+        let is_gone = self.attempt.attach.is_some()
+            && failure.class == FailureClass::StreamInterrupted
+            && failure.status.is_some_and(|status| status >= 400);
+        let signal = if is_gone { Signal::Neutral } else { Signal::of(failure, self.is_slow()) };
+        let counts = failure.class != FailureClass::Cancelled && !failure.class.is_local_refusal();
+        let signal = match signal {
+            Signal::Failed { .. } => signal,
+            _ if counts && !is_gone && self.attempt.state.circuit().policy().any_failure => {
+                Signal::Failed { kind: FailKind::Fast, retry_after: None, local_origin: false }
+            }
+            other => other,
+        };
+        self.tell_because(signal, Some(failure.class));
     }
 }
 

@@ -6,22 +6,20 @@
 
 mod bounded;
 
-use std::{sync::Arc, task::Poll};
+use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use async_stream::stream;
-use futures_util::StreamExt as _;
-use tower::{Service, ServiceExt as _};
+use futures_util::{Stream, StreamExt as _};
 
 use self::bounded::BoundedCheck;
-use super::{BoxFuture, Deltas, attempt::Attempt};
+use super::{Deltas, attempt::Attempt, guarded::NextLayer};
 use crate::{
     domain::{
         adaptation::Adaptation,
         clock,
         completion::Delta,
         failure::{Failure, FailureClass, InvalidRequestDetail, ProviderError, TransportFault, words},
-        wire::DeltaStream,
     },
     policy::{
         adapt,
@@ -37,7 +35,7 @@ pub struct ClassifyLayer {
 }
 
 /// See [`ClassifyLayer`].
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct Classify<S> {
     inner: S,
     classifier: Arc<ArcSwap<Classifier>>,
@@ -62,73 +60,65 @@ impl<S> tower::Layer<S> for ClassifyLayer {
 
 // === impl Classify ===
 
-impl<S> Service<Attempt> for Classify<S>
+impl<S> NextLayer<Arc<Attempt>> for Classify<S>
 where
-    S: Service<Attempt, Response = DeltaStream, Error = ProviderError> + Clone + Send + 'static,
-    S::Future: Send,
+    S: NextLayer<Arc<Attempt>, Error = ProviderError>,
+    S::Out: Stream<Item = Result<Delta, ProviderError>> + Unpin + 'static,
 {
-    type Response = Deltas;
+    type Out = Deltas;
     type Error = Failure;
-    type Future = BoxFuture<Result<Deltas, Failure>>;
 
-    fn poll_ready(&mut self, _: &mut std::task::Context<'_>) -> Poll<Result<(), Failure>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, attempt: Attempt) -> Self::Future {
-        let inner = self.inner.clone();
-        let judge = Judge { classifier: self.classifier.load_full(), attempt: attempt.clone() };
-        Box::pin(async move {
-            let deltas = inner.oneshot(attempt).await;
-            let mut deltas = deltas.map_err(|facts| judge.verdict(&facts))?;
-            let mut check = BoundedCheck::new(AnswerCheck::new(Arc::clone(&judge.attempt.call)));
-            Ok(Box::pin(stream! {
-                let mut whole = false;
-                while let Some(item) = deltas.next().await {
-                    match item {
-                        Ok(delta) => {
-                            if let Some(seen) = check.seen() {
-                                seen.see(&delta);
-                            }
-                            let verdict = match &delta {
-                                Delta::Finish { .. } => check.judge(AnswerCheck::verdict).await,
-                                // Before it is committed: a call that is committed may be acted upon.
-                                Delta::BlockStop { block, .. } => {
-                                    let block = *block;
-                                    check.judge(move |check| check.block(block)).await
-                                }
-                                _ => Ok(Checked::Complete),
-                            };
-                            match verdict {
-                                Ok(Checked::Complete) => {}
-                                Ok(Checked::Unchecked(reason)) => judge.unchecked(reason),
-                                Err(unusable) => {
-                                    yield Err(judge.unusable(unusable));
-                                    return;
-                                }
-                            }
-                            whole = whole || matches!(delta, Delta::Finish { .. });
-                            yield Ok(delta);
+    async fn call(&self, attempt: Arc<Attempt>) -> Result<Deltas, Failure> {
+        let judge = Judge { classifier: self.classifier.load_full(), attempt: Arc::clone(&attempt) };
+        let deltas = self.inner.call(attempt).await;
+        let mut deltas = deltas.map_err(|facts| judge.verdict(&facts))?;
+        let mut check = BoundedCheck::new(AnswerCheck::new(Arc::clone(&judge.attempt.call)));
+        Ok(Box::pin(stream! {
+            let mut whole = false;
+            while let Some(item) = deltas.next().await {
+                match item {
+                    Ok(delta) => {
+                        if let Some(seen) = check.seen() {
+                            seen.see(&delta);
                         }
-                        Err(facts) => {
-                            // What the provider calls malformed is told better by what is seen of it here.
-                            let malformed = facts.fault == Some(TransportFault::Protocol);
-                            let broken = |check: &AnswerCheck| check.broken_call().map_or(Ok(Checked::Complete), Err);
-                            yield Err(match if malformed { check.judge(broken).await } else { Ok(Checked::Complete) } {
-                                Err(unusable) => judge.unusable(unusable),
-                                Ok(_) => judge.verdict(&facts),
-                            });
-                            return;
+                        let verdict = match &delta {
+                            Delta::Finish { .. } => check.judge(AnswerCheck::verdict).await,
+                            // Before it is committed: a call that is committed may be acted upon.
+                            Delta::BlockStop { block, .. } => {
+                                let block = *block;
+                                check.judge(move |check| check.block(block)).await
+                            }
+                            _ => Ok(Checked::Complete),
+                        };
+                        match verdict {
+                            Ok(Checked::Complete) => {}
+                            Ok(Checked::Unchecked(reason)) => judge.unchecked(reason),
+                            Err(unusable) => {
+                                yield Err(judge.unusable(unusable));
+                                return;
+                            }
                         }
+                        whole = whole || matches!(delta, Delta::Finish { .. });
+                        yield Ok(delta);
+                    }
+                    Err(facts) => {
+                        // What the provider calls malformed is told better by what is seen of it here.
+                        let malformed = facts.fault == Some(TransportFault::Protocol);
+                        let broken = |check: &AnswerCheck| check.broken_call().map_or(Ok(Checked::Complete), Err);
+                        yield Err(match if malformed { check.judge(broken).await } else { Ok(Checked::Complete) } {
+                            Err(unusable) => judge.unusable(unusable),
+                            Ok(_) => judge.verdict(&facts),
+                        });
+                        return;
                     }
                 }
-                if !whole {
-                    let family = Arc::clone(&judge.attempt.target.family);
-                    let words = "the answer ended without its end mark";
-                    yield Err(judge.verdict(&ProviderError::transport(family, TransportFault::Cut, words)));
-                }
-            }) as Deltas)
-        })
+            }
+            if !whole {
+                let family = Arc::clone(&judge.attempt.target.family);
+                let words = "the answer ended without its end mark";
+                yield Err(judge.verdict(&ProviderError::transport(family, TransportFault::Cut, words)));
+            }
+        }))
     }
 }
 
@@ -144,7 +134,7 @@ fn cancelled_elsewhere(failure: &mut Failure) {
 /// Judges what comes of one attempt.
 struct Judge {
     classifier: Arc<Classifier>,
-    attempt: Attempt,
+    attempt: Arc<Attempt>,
 }
 
 impl Judge {
@@ -167,7 +157,7 @@ impl Judge {
 
     /// Records that the response passed without a check of its shape.
     fn unchecked(&self, reason: &'static str) {
-        let (Attempt { scope, target, .. }, number) = (&self.attempt, self.attempt.number());
+        let (Attempt { scope, target, .. }, number) = (&*self.attempt, self.attempt.number());
         let mut first = false;
         scope.learn(number, |record| first = record.unchecked.replace(reason.to_owned()).is_none());
         if first {

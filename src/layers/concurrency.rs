@@ -3,15 +3,19 @@
 //! The slot is taken in `call` after a bounded wait and held until the stream ends. It sits inside the planner's
 //! loop, so that waits between attempts occupy no slot.
 
-use std::{sync::Arc, task::Poll, time::Duration};
+use std::{sync::Arc, time::Duration};
 
-use async_stream::stream;
-use futures_util::StreamExt as _;
 use tokio::time::Instant;
-use tower::{Service, ServiceExt as _};
 
-use super::{BoxFuture, Deltas, attempt::Attempt};
-use crate::domain::failure::{Failure, FailureClass, TransportFault, WaitSource};
+use super::{
+    attempt::Attempt,
+    guarded::{AdmitAttempt, AttemptGuard, Guarded},
+    targets::{Slot, TargetState},
+};
+use crate::domain::{
+    completion::Delta,
+    failure::{Failure, FailureClass, TransportFault, WaitSource},
+};
 
 /// A slot that was there sooner was not queued for.
 const QUEUED_AFTER: Duration = Duration::from_millis(1);
@@ -20,74 +24,60 @@ const QUEUED_AFTER: Duration = Duration::from_millis(1);
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ConcurrencyLayer;
 
-/// See [`ConcurrencyLayer`].
-#[derive(Debug, Clone)]
-pub struct Concurrency<S> {
-    inner: S,
+/// The slot of an attempt.
+#[derive(Debug)]
+pub struct HeldSlot {
+    slot: Slot,
+    began: Instant,
+    state: Arc<TargetState>,
+    /// Nothing of the answer came yet. Told at the first token, as failures are: answers take longer, and would be
+    /// counted too late.
+    silent: bool,
 }
+
+// === impl ConcurrencyLayer ===
 
 impl<S> tower::Layer<S> for ConcurrencyLayer {
-    type Service = Concurrency<S>;
+    type Service = Guarded<Self, S>;
 
-    fn layer(&self, inner: S) -> Concurrency<S> {
-        Concurrency { inner }
+    fn layer(&self, inner: S) -> Guarded<Self, S> {
+        Guarded::new(*self, inner)
     }
 }
 
-// === impl Concurrency ===
+impl AdmitAttempt for ConcurrencyLayer {
+    type Guard = HeldSlot;
 
-impl<S> Service<Attempt> for Concurrency<S>
-where
-    S: Service<Attempt, Response = Deltas, Error = Failure> + Clone + Send + 'static,
-    S::Future: Send,
-{
-    type Response = Deltas;
-    type Error = Failure;
-    type Future = BoxFuture<Result<Deltas, Failure>>;
+    async fn admit(&self, attempt: &Arc<Attempt>) -> Result<HeldSlot, Failure> {
+        let waiting_since = Instant::now();
+        let slots = &attempt.state.slots;
+        let slot = slots.take(&attempt.scope.invocation.tenant, attempt.deadline).await.map_err(|retry_in| {
+            let mut refused = Failure::local(FailureClass::Shed, "all slots of the target are taken");
+            refused.target = Some(attempt.target.id.clone());
+            refused.with_retry_after(retry_in, WaitSource::Parked)
+        })?;
+        if waiting_since.elapsed() >= QUEUED_AFTER {
+            attempt.trace.queued(waiting_since);
+        }
+        Ok(HeldSlot { slot, began: Instant::now(), state: Arc::clone(&attempt.state), silent: true })
+    }
+}
 
-    fn poll_ready(&mut self, _: &mut std::task::Context<'_>) -> Poll<Result<(), Failure>> {
-        Poll::Ready(Ok(()))
+// === impl HeldSlot ===
+
+impl AttemptGuard for HeldSlot {
+    fn on_delta(&mut self, delta: &Delta) {
+        if self.silent && delta.is_content() {
+            self.silent = false;
+            self.slot.succeeded(self.began);
+        }
     }
 
-    fn call(&mut self, attempt: Attempt) -> Self::Future {
-        let inner = self.inner.clone();
-        Box::pin(async move {
-            let (slots, waiting_since) = (attempt.state.slots.clone(), Instant::now());
-            let slot = slots.take(&attempt.scope.invocation.tenant, attempt.deadline).await.map_err(|retry_in| {
-                let mut refused = Failure::local(FailureClass::Shed, "all slots of the target are taken");
-                refused.target = Some(attempt.target.id.clone());
-                refused.with_retry_after(retry_in, WaitSource::Parked)
-            })?;
-            if waiting_since.elapsed() >= QUEUED_AFTER {
-                attempt.trace.queued(waiting_since);
-            }
-            let began = Instant::now();
-            let state = Arc::clone(&attempt.state);
-            let learn = move |failure: &Failure| {
-                if is_back_pressure(failure) {
-                    let now = Instant::now();
-                    let p50 = state.latency().p50(now).unwrap_or(Duration::from_secs(1));
-                    state.slots.pushed_back(began, p50);
-                }
-            };
-            let mut deltas = inner.oneshot(attempt).await.inspect_err(&learn)?;
-            Ok(Box::pin(stream! {
-                let slot = slot;
-                // Told at the first token, as failures are: answers take longer, and would be counted too late.
-                let mut silent = true;
-                while let Some(item) = deltas.next().await {
-                    match &item {
-                        Ok(delta) if silent && delta.is_content() => {
-                            silent = false;
-                            slot.succeeded(began);
-                        }
-                        Ok(_) => {}
-                        Err(failure) => learn(failure),
-                    }
-                    yield item;
-                }
-            }) as Deltas)
-        })
+    fn on_failure(&mut self, failure: &Failure) {
+        if is_back_pressure(failure) {
+            let p50 = self.state.latency().p50(Instant::now()).unwrap_or(Duration::from_secs(1));
+            self.state.slots.pushed_back(self.began, p50);
+        }
     }
 }
 

@@ -2,14 +2,14 @@
 //!
 //! Cheap and without a permit: it is asked before a slot is taken. A gate's deadline only ever moves out.
 
-use std::{task::Poll, time::Duration};
+use std::{sync::Arc, time::Duration};
 
-use async_stream::stream;
-use futures_util::StreamExt as _;
 use tokio::time::Instant;
-use tower::{Service, ServiceExt as _};
 
-use super::{BoxFuture, Deltas, attempt::Attempt};
+use super::{
+    attempt::Attempt,
+    guarded::{AdmitAttempt, AttemptGuard, Guarded},
+};
 use crate::{
     domain::{
         circuit::GateKind,
@@ -23,64 +23,51 @@ use crate::{
 #[derive(Debug, Clone, Copy, Default)]
 pub struct GatesLayer;
 
-/// See [`GatesLayer`].
-#[derive(Debug, Clone)]
-pub struct GatesService<S> {
-    inner: S,
+/// An attempt that passed the gates.
+#[derive(Debug)]
+pub struct PassedGates {
+    attempt: Arc<Attempt>,
+    passed: Passed,
+    /// Whether the target took it, as far as limits go.
+    accepted: bool,
 }
 
 const KINDS: [GateKind; 3] = [GateKind::Rate, GateKind::Credential, GateKind::Configuration];
 
-impl<S> tower::Layer<S> for GatesLayer {
-    type Service = GatesService<S>;
+// === impl GatesLayer ===
 
-    fn layer(&self, inner: S) -> GatesService<S> {
-        GatesService { inner }
+impl<S> tower::Layer<S> for GatesLayer {
+    type Service = Guarded<Self, S>;
+
+    fn layer(&self, inner: S) -> Guarded<Self, S> {
+        Guarded::new(*self, inner)
     }
 }
 
-// === impl GatesService ===
+impl AdmitAttempt for GatesLayer {
+    type Guard = PassedGates;
 
-impl<S> Service<Attempt> for GatesService<S>
-where
-    S: Service<Attempt, Response = Deltas, Error = Failure> + Clone + Send + 'static,
-    S::Future: Send,
-{
-    type Response = Deltas;
-    type Error = Failure;
-    type Future = BoxFuture<Result<Deltas, Failure>>;
+    async fn admit(&self, attempt: &Arc<Attempt>) -> Result<PassedGates, Failure> {
+        Ok(PassedGates { passed: pass(attempt)?, attempt: Arc::clone(attempt), accepted: false })
+    }
+}
 
-    fn poll_ready(&mut self, _: &mut std::task::Context<'_>) -> Poll<Result<(), Failure>> {
-        Poll::Ready(Ok(()))
+// === impl PassedGates ===
+
+impl AttemptGuard for PassedGates {
+    fn on_delta(&mut self, delta: &Delta) {
+        if !std::mem::replace(&mut self.accepted, true) {
+            self.attempt.state.accepted_by_limit();
+        }
+        match delta {
+            Delta::Start { headers, .. } if !headers.is_empty() => pace(&self.attempt, headers),
+            Delta::Finish { .. } => open(&self.attempt),
+            _ => {}
+        }
     }
 
-    fn call(&mut self, attempt: Attempt) -> Self::Future {
-        let inner = self.inner.clone();
-        Box::pin(async move {
-            let passed = pass(&attempt)?;
-            let mut deltas = match inner.oneshot(attempt.clone()).await {
-                Ok(deltas) => deltas,
-                Err(failure) => {
-                    judge(&attempt, passed, &failure);
-                    return Err(failure);
-                }
-            };
-            Ok(Box::pin(stream! {
-                let mut accepted = false;
-                while let Some(item) = deltas.next().await {
-                    if !std::mem::replace(&mut accepted, true) && item.is_ok() {
-                        attempt.state.accepted_by_limit();
-                    }
-                    match &item {
-                        Ok(Delta::Start { headers, .. }) if !headers.is_empty() => pace(&attempt, headers),
-                        Ok(Delta::Finish { .. }) => open(&attempt),
-                        Ok(_) => {}
-                        Err(failure) => judge(&attempt, passed, failure),
-                    }
-                    yield item;
-                }
-            }) as Deltas)
-        })
+    fn on_failure(&mut self, failure: &Failure) {
+        judge(&self.attempt, self.passed, failure);
     }
 }
 

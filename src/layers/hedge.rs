@@ -4,16 +4,18 @@
 //! where the route asks for it. Both draw on the invocation's one allowance and on the retry budget. An error never
 //! wins while the other attempt lives.
 
-use std::{sync::Arc, task::Poll, time::Duration};
+use std::{
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
-use async_stream::stream;
-use futures_util::StreamExt as _;
+use futures_util::{Stream, StreamExt as _, stream::iter};
 use tokio::time::Instant;
-use tower::{Service, ServiceExt as _};
 
 use super::{
     BoxFuture, Deltas,
     attempt::{Attempt, Preparation},
+    guarded::NextLayer,
     observe::millis,
     spans::AttemptSpan,
     targets::{Parked, Reserved, Targets},
@@ -43,7 +45,7 @@ pub struct HedgeLayer {
 }
 
 /// See [`HedgeLayer`].
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct Hedge<S> {
     inner: S,
     targets: Targets,
@@ -68,37 +70,30 @@ impl<S> tower::Layer<S> for HedgeLayer {
 
 // === impl Hedge ===
 
-impl<S> Service<Attempt> for Hedge<S>
+impl<S> NextLayer<Arc<Attempt>> for Hedge<S>
 where
-    S: Service<Attempt, Response = Deltas, Error = Failure> + Clone + Send + 'static,
-    S::Future: Send,
+    S: NextLayer<Arc<Attempt>, Error = Failure>,
+    S::Out: Stream<Item = Result<Delta, Failure>> + Unpin + 'static,
 {
-    type Response = Deltas;
+    type Out = Deltas;
     type Error = Failure;
-    type Future = BoxFuture<Result<Deltas, Failure>>;
 
-    fn poll_ready(&mut self, _: &mut std::task::Context<'_>) -> Poll<Result<(), Failure>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, attempt: Attempt) -> Self::Future {
-        let inner = self.inner.clone();
-        let targets = self.targets.clone();
-        Box::pin(async move {
-            let delays = hedge_delays(&targets, &attempt);
-            if delays.is_empty() {
-                return inner.oneshot(attempt).await;
-            }
-            Race { inner, targets, attempt, began: Instant::now() }.run(delays).await
-        })
+    async fn call(&self, attempt: Arc<Attempt>) -> Result<Deltas, Failure> {
+        let delays = hedge_delays(&self.targets, &attempt);
+        if delays.is_empty() {
+            return Ok(Box::pin(self.inner.call(attempt).await?));
+        }
+        let race = Race { inner: &self.inner, targets: &self.targets, attempt, began: Instant::now() };
+        // Boxed, because most attempts have nobody beside them.
+        Box::pin(race.run(delays)).await
     }
 }
 
 /// A first attempt that may stay silent, and the attempts beside it.
-struct Race<S> {
-    inner: S,
-    targets: Targets,
-    attempt: Attempt,
+struct Race<'a, S> {
+    inner: &'a S,
+    targets: &'a Targets,
+    attempt: Arc<Attempt>,
     began: Instant,
 }
 
@@ -114,15 +109,15 @@ enum Beside {
 
 // === impl Race ===
 
-impl<S> Race<S>
+impl<S> Race<'_, S>
 where
-    S: Service<Attempt, Response = Deltas, Error = Failure> + Clone + Send + 'static,
-    S::Future: Send,
+    S: NextLayer<Arc<Attempt>, Error = Failure>,
+    S::Out: Stream<Item = Result<Delta, Failure>> + Unpin + 'static,
 {
     /// The answer of the attempt that speaks first. One that failed beside the first is retried when it may be, while the
     /// first goes on.
     async fn run(self, delays: Vec<HedgeDelay>) -> Result<Deltas, Failure> {
-        let primary = speak(self.inner.clone(), self.attempt.clone());
+        let primary = speak(self.inner, Arc::clone(&self.attempt));
         tokio::pin!(primary);
         let mut retry_at = None;
         for hedge in delays {
@@ -141,7 +136,7 @@ where
                     }
                     Beside::Nothing => break,
                 };
-                let beside = speak(self.inner.clone(), second.attempt.clone());
+                let beside = speak(self.inner, Arc::clone(&second.attempt));
                 tokio::pin!(beside);
                 let failure = tokio::select! {
                     biased;
@@ -188,7 +183,7 @@ where
         let mut rng = SeededRng::new(scope.plan.seed, &scope.invocation.id, scope.next_number());
         match (choose(&scope.plan.select, &candidates, None, None, &mut rng), retry_at) {
             (Choice::Target(index), _) => {
-                let second = HedgeAttempt::start(&self.targets, first, index, self.began.elapsed(), is_measured);
+                let second = HedgeAttempt::start(self.targets, first, index, self.began.elapsed(), is_measured);
                 second.map_or(Beside::Nothing, |second| Beside::Start(Box::new(second)))
             }
             (_, Some(at)) if !retries => Beside::Wait(Box::pin(tokio::time::sleep_until(at))),
@@ -283,31 +278,27 @@ fn hedge_delays(targets: &Targets, attempt: &Attempt) -> Vec<HedgeDelay> {
 }
 
 /// An answer that has begun.
-struct FirstToken {
+struct FirstToken<T> {
     begun: Vec<Result<Delta, Failure>>,
-    rest: Deltas,
+    rest: T,
 }
 
-impl FirstToken {
+impl<T> FirstToken<T>
+where
+    T: Stream<Item = Result<Delta, Failure>> + Send + Unpin + 'static,
+{
     fn deltas(self) -> Deltas {
-        let Self { begun, mut rest } = self;
-        Box::pin(stream! {
-            for item in begun {
-                yield item;
-            }
-            while let Some(item) = rest.next().await {
-                yield item;
-            }
-        })
+        Box::pin(iter(self.begun).chain(self.rest))
     }
 }
 
 /// Runs an attempt up to its first content, which is what a race is about.
-async fn speak<S>(inner: S, attempt: Attempt) -> Result<FirstToken, Failure>
+async fn speak<S>(inner: &S, attempt: Arc<Attempt>) -> Result<FirstToken<S::Out>, Failure>
 where
-    S: Service<Attempt, Response = Deltas, Error = Failure>,
+    S: NextLayer<Arc<Attempt>, Error = Failure>,
+    S::Out: Stream<Item = Result<Delta, Failure>> + Unpin,
 {
-    let mut rest = inner.oneshot(attempt).await?;
+    let mut rest = inner.call(attempt).await?;
     let mut begun = Vec::new();
     while let Some(item) = rest.next().await {
         match item {
@@ -326,7 +317,7 @@ where
 
 /// The second attempt, what was paid for it, and its span.
 struct HedgeAttempt {
-    attempt: Attempt,
+    attempt: Arc<Attempt>,
     reserved: Reserved,
     span: AttemptSpan,
 }
@@ -348,30 +339,40 @@ impl HedgeAttempt {
         let prepared = Preparation { events: vec![body], ..Preparation::default() };
         let trace = span.trace();
         state.say_chosen(&trace, now, "the first target is silent");
-        let (number, wording, sent_to) = (Arc::default(), DialectOverrides::default(), SentTo::default());
-        let attempt = Attempt { number, cause, target, state, wording, sent_to, prepared, trace, ..first.clone() };
-        Some(Self { attempt, reserved, span })
+        let attempt = Attempt {
+            number: OnceLock::new(),
+            outgoing: OnceLock::new(),
+            wording: DialectOverrides::default(),
+            sent_to: SentTo::default(),
+            cause,
+            target,
+            state,
+            prepared,
+            trace,
+            ..first.clone()
+        };
+        Some(Self { attempt: Arc::new(attempt), reserved, span })
     }
 
     /// Relays the second attempt's answer, or its failure: then both have failed.
-    fn relay(self, spoken: Result<FirstToken, Failure>) -> Result<Deltas, Failure> {
-        let mut deltas = match spoken {
+    fn relay<T>(self, spoken: Result<FirstToken<T>, Failure>) -> Result<Deltas, Failure>
+    where
+        T: Stream<Item = Result<Delta, Failure>> + Send + Unpin + 'static,
+    {
+        let deltas = match spoken {
             Ok(spoken) => spoken.deltas(),
             Err(failure) => {
                 self.over(Some(&failure));
                 return Err(failure);
             }
         };
-        Ok(Box::pin(stream! {
-            let mut second = Some(self);
-            while let Some(item) = deltas.next().await {
-                let over = matches!(&item, Err(_) | Ok(Delta::Finish { .. }));
-                if let Some(second) = second.take_if(|_| over) {
-                    second.over(item.as_ref().err());
-                }
-                yield item;
+        let mut second = Some(self);
+        Ok(Box::pin(deltas.inspect(move |item| {
+            let over = matches!(item, Err(_) | Ok(Delta::Finish { .. }));
+            if let Some(second) = second.take_if(|_| over) {
+                second.over(item.as_ref().err());
             }
-        }))
+        })))
     }
 
     fn over(self, failure: Option<&Failure>) {

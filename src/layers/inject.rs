@@ -3,15 +3,14 @@
 //! The caller's history is never touched. That a target refuses a request with a note is remembered; the planner then
 //! asks it once more without: a note must never be the reason why a request fails.
 
-use std::{sync::Arc, task::Poll};
+use std::sync::Arc;
 
-use async_stream::stream;
 use futures_util::StreamExt as _;
-use tower::{Service, ServiceExt as _};
 
 use super::{
-    BoxFuture, Deltas,
+    Deltas,
     attempt::{Attempt, Note},
+    guarded::NextLayer,
     resume_text::{continued, from_its_beginning, with_prefill},
 };
 use crate::{
@@ -29,7 +28,7 @@ use crate::{
 pub struct InjectLayer;
 
 /// See [`InjectLayer`].
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct Inject<S> {
     inner: S,
 }
@@ -44,47 +43,35 @@ impl<S> tower::Layer<S> for InjectLayer {
 
 // === impl Inject ===
 
-impl<S> Service<Attempt> for Inject<S>
+impl<S> NextLayer<Attempt> for Inject<S>
 where
-    S: Service<Attempt, Response = Deltas, Error = Failure> + Clone + Send + 'static,
-    S::Future: Send,
+    S: NextLayer<Arc<Attempt>, Out = Deltas, Error = Failure>,
 {
-    type Response = Deltas;
+    type Out = Deltas;
     type Error = Failure;
-    type Future = BoxFuture<Result<Deltas, Failure>>;
 
-    fn poll_ready(&mut self, _: &mut std::task::Context<'_>) -> Poll<Result<(), Failure>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, attempt: Attempt) -> Self::Future {
-        let inner = self.inner.clone();
-        Box::pin(async move {
-            let attempt = noted(attempt);
-            attempt.scope.sends(&attempt.call);
-            let continued = continued(&attempt);
-            let attempt = with_prefill(attempt);
-            if !attempt.noted {
-                return Ok(from_its_beginning(continued, inner.oneshot(attempt).await?));
+    async fn call(&self, attempt: Attempt) -> Result<Deltas, Failure> {
+        let attempt = noted(attempt);
+        attempt.scope.sends(&attempt.call);
+        let attempt = Arc::new(with_prefill(attempt));
+        let continued = continued(&attempt);
+        if !attempt.noted {
+            return Ok(from_its_beginning(continued, self.inner.call(attempt).await?));
+        }
+        let noted = Arc::clone(&attempt);
+        let remember = move |failure: &Failure| {
+            if refused_for_its_shape(failure) {
+                noted.state.remember_note_refused();
+                noted.scope.learn(noted.number(), |record| record.note_refused = true);
             }
-            let noted = attempt.clone();
-            let remember = move |failure: &Failure| {
-                if refused_for_its_shape(failure) {
-                    noted.state.remember_note_refused();
-                    noted.scope.learn(noted.number(), |record| record.note_refused = true);
-                }
-            };
-            let mut deltas = inner.oneshot(attempt).await.inspect_err(&remember)?;
-            let deltas: Deltas = Box::pin(stream! {
-                while let Some(item) = deltas.next().await {
-                    if let Err(failure) = &item {
-                        remember(failure);
-                    }
-                    yield item;
-                }
-            });
-            Ok(from_its_beginning(continued, deltas))
-        })
+        };
+        let deltas = self.inner.call(attempt).await.inspect_err(&remember)?;
+        let deltas = Box::pin(deltas.inspect(move |item| {
+            if let Err(failure) = item {
+                remember(failure);
+            }
+        }));
+        Ok(from_its_beginning(continued, deltas))
     }
 }
 

@@ -24,7 +24,7 @@ pub(super) struct Continued {
     /// Whether a text that begins anew is passed on as another answer: the one that is held may be taken back. An
     /// extension of a whole answer fails instead, and that answer stays as it is.
     may_begin_anew: bool,
-    attempt: Attempt,
+    attempt: Arc<Attempt>,
 }
 
 /// Has the attempt ask for the rest of its text, where it is to.
@@ -36,10 +36,10 @@ pub(super) fn with_prefill(mut attempt: Attempt) -> Attempt {
 }
 
 /// What the attempt continues; `None` where its answer is made from its beginning.
-pub(super) fn continued(attempt: &Attempt) -> Option<Continued> {
+pub(super) fn continued(attempt: &Arc<Attempt>) -> Option<Continued> {
     let (held, way) = attempt.goes_on.clone()?;
     let may_begin_anew = attempt.cause != AttemptCause::Extend;
-    Some(Continued { stitcher: ContinuationStitcher::new(held, way), may_begin_anew, attempt: attempt.clone() })
+    Some(Continued { stitcher: ContinuationStitcher::new(held, way), may_begin_anew, attempt: Arc::clone(attempt) })
 }
 
 /// The answer as if it had been made from its beginning.

@@ -15,7 +15,7 @@ use std::{sync::Arc, task::Poll, time::Duration};
 use async_stream::stream;
 use futures_util::StreamExt as _;
 use tokio::sync::mpsc;
-use tower::{Service, ServiceExt as _};
+use tower::Service;
 
 use self::{
     decide::{AfterFailure, StreamBreaks},
@@ -25,6 +25,7 @@ use super::{
     BoxFuture, Deltas, StepStream,
     assembler::DeltaAssembler,
     attempt::PendingAttempt,
+    guarded::NextLayer,
     invocation::InvocationScope,
     spans::AttemptSpan,
     targets::{Reserved, Targets},
@@ -49,9 +50,9 @@ pub struct RetryLayer {
 }
 
 /// See [`RetryLayer`].
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct Retry<S> {
-    inner: S,
+    inner: Arc<S>,
     targets: Targets,
 }
 
@@ -68,16 +69,21 @@ impl<S> tower::Layer<S> for RetryLayer {
     type Service = Retry<S>;
 
     fn layer(&self, inner: S) -> Retry<S> {
-        Retry { inner, targets: self.targets.clone() }
+        Retry { inner: Arc::new(inner), targets: self.targets.clone() }
     }
 }
 
 // === impl Retry ===
 
+impl<S> Clone for Retry<S> {
+    fn clone(&self) -> Self {
+        Self { inner: Arc::clone(&self.inner), targets: self.targets.clone() }
+    }
+}
+
 impl<S> Service<Arc<InvocationScope>> for Retry<S>
 where
-    S: Service<PendingAttempt, Response = Deltas, Error = Failure> + Clone + Send + 'static,
-    S::Future: Send + 'static,
+    S: NextLayer<PendingAttempt, Out = Deltas, Error = Failure>,
 {
     type Response = StepStream;
     type Error = Failure;
@@ -88,14 +94,14 @@ where
     }
 
     fn call(&mut self, scope: Arc<InvocationScope>) -> Self::Future {
-        let recovery = RetryLoop::new(self.inner.clone(), self.targets.clone(), scope);
+        let recovery = RetryLoop::new(Arc::clone(&self.inner), self.targets.clone(), scope);
         Box::pin(async move { Ok(recovery.run()) })
     }
 }
 
 /// The course of one invocation.
 struct RetryLoop<S> {
-    inner: S,
+    inner: Arc<S>,
     targets: Targets,
     scope: Arc<InvocationScope>,
     call: Arc<ModelCall>,
@@ -132,10 +138,9 @@ struct RetryLoop<S> {
 
 impl<S> RetryLoop<S>
 where
-    S: Service<PendingAttempt, Response = Deltas, Error = Failure> + Clone + Send + 'static,
-    S::Future: Send + 'static,
+    S: NextLayer<PendingAttempt, Out = Deltas, Error = Failure>,
 {
-    fn new(inner: S, targets: Targets, scope: Arc<InvocationScope>) -> Self {
+    fn new(inner: Arc<S>, targets: Targets, scope: Arc<InvocationScope>) -> Self {
         let call = match &scope.invocation.call {
             Call::Model(call) => Arc::new(inject::repair(call).into_owned()),
             Call::Tool(_) => Arc::default(),
@@ -202,16 +207,19 @@ where
                 }
                 let attempt = self.next_attempt(trace);
                 self.assembler.begin_attempt();
-                let opening = self.inner.clone().oneshot(attempt);
-                tokio::pin!(opening);
-                let opened = loop {
-                    tokio::select! {
-                        biased;
-                        Some(step) = steps.recv() => yield step,
-                        opened = &mut opening => break opened,
+                let opened = {
+                    let inner = Arc::clone(&self.inner);
+                    // Boxed, so that an answer that runs does not keep the room that its begin took.
+                    let mut opening = Box::pin(inner.call(attempt));
+                    loop {
+                        tokio::select! {
+                            biased;
+                            Some(step) = steps.recv() => yield step,
+                            opened = &mut opening => break opened,
+                        }
                     }
                 };
-                let mut failure = None;
+                let (mut failure, mut has_spoken) = (None, false);
                 match opened {
                     Err(refused) => failure = Some(refused),
                     Ok(mut deltas) => 'answer: loop {
@@ -220,7 +228,10 @@ where
                             Some(step) = steps.recv() => yield step,
                             item = deltas.next() => match item {
                                 Some(Ok(delta)) => {
-                                    if delta.is_content() { self.settle(Settled::Succeeded); }
+                                    if !has_spoken && delta.is_content() {
+                                        has_spoken = true;
+                                        self.settle(Settled::Succeeded);
+                                    }
                                     let number = self.scope.next_number() - 1;
                                     for step in self.assembler.push(number, delta) {
                                         yield step;

@@ -2,21 +2,23 @@
 //!
 //! Where no target can be asked now, it refuses with the time at which one can; the planner then waits or gives up.
 
-use std::{sync::Arc, task::Poll, time::Duration};
+use std::{
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use tokio::time::Instant;
-use tower::{Service, ServiceExt as _};
 
 use super::{
-    BoxFuture, Deltas,
     attempt::{Attempt, PendingAttempt, Preparation},
+    guarded::NextLayer,
     targets::Targets,
 };
 use crate::{
     domain::{
         event::EventBody,
         failure::{Failure, FailureClass, WaitSource},
-        invocation::{AttemptCause, TraceContext},
+        invocation::AttemptCause,
         wire::SentTo,
     },
     policy::{
@@ -34,7 +36,7 @@ pub struct SelectLayer {
 }
 
 /// See [`SelectLayer`].
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct Select<S> {
     inner: S,
     targets: Targets,
@@ -59,23 +61,18 @@ impl<S> tower::Layer<S> for SelectLayer {
 
 // === impl Select ===
 
-impl<S> Service<PendingAttempt> for Select<S>
+impl<S> NextLayer<PendingAttempt> for Select<S>
 where
-    S: Service<Attempt, Response = Deltas, Error = Failure> + Clone + Send + 'static,
-    S::Future: Send,
+    S: NextLayer<Attempt, Error = Failure>,
 {
-    type Response = Deltas;
+    type Out = S::Out;
     type Error = Failure;
-    type Future = BoxFuture<Result<Deltas, Failure>>;
 
-    fn poll_ready(&mut self, _: &mut std::task::Context<'_>) -> Poll<Result<(), Failure>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, asked: PendingAttempt) -> Self::Future {
-        let inner = self.inner.clone();
-        let chosen = self.attempt(&asked);
-        Box::pin(async move { inner.oneshot(chosen?).await })
+    async fn call(&self, asked: PendingAttempt) -> Result<S::Out, Failure> {
+        let chosen = self.attempt(&asked)?;
+        // What it was made from is not kept for as long as it runs.
+        drop(asked);
+        self.inner.call(chosen).await
     }
 }
 
@@ -142,7 +139,7 @@ impl<S> Select<S> {
         }
         Ok(Attempt {
             scope: Arc::clone(scope),
-            number: Arc::default(),
+            number: OnceLock::new(),
             cause,
             target,
             state,
@@ -153,7 +150,7 @@ impl<S> Select<S> {
             attach: asked.attach.clone(),
             deadline: scope.invocation.deadline,
             sent_to: SentTo::default(),
-            outgoing: TraceContext::default(),
+            outgoing: OnceLock::new(),
             prepared,
             trace: asked.trace.clone(),
         })

@@ -21,8 +21,8 @@ use std::{
 use arc_swap::ArcSwap;
 use tokio::{sync::Notify, time::Instant};
 
-pub use self::state::TargetState;
 use self::{shared_gate::SharedGate, slots::Slots};
+pub use self::{slots::Slot, state::TargetState};
 use super::{BoxFuture, invocation::InvocationScope};
 use crate::{
     domain::{circuit::GateKind, clock, failure::Failure, failure::FailureClass, ids::TargetId, target::Target},

@@ -5,14 +5,18 @@
 //! There is no total timeout per attempt but the deadline. The clocks run only while somebody asks for the next
 //! delta, so a caller that is slow to read is never mistaken for a provider that is slow to write.
 
-use std::{sync::Arc, task::Poll, time::Duration};
+use std::{
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
 
-use async_stream::stream;
-use futures_util::StreamExt as _;
-use tokio::time::{Instant, timeout_at};
+use futures_util::Stream;
+use tokio::time::{Instant, Sleep, sleep_until};
 use tower::{Service, ServiceExt as _};
 
-use super::{BoxFuture, attempt::Attempt, targets::Targets};
+use super::{attempt::Attempt, guarded::NextLayer, targets::Targets};
 use crate::{
     domain::{
         completion::Delta,
@@ -20,7 +24,7 @@ use crate::{
         units,
         wire::{DeltaStream, ProviderRequest},
     },
-    policy::timers::TimersPolicy,
+    policy::timers::{AttemptTimers, TimersPolicy},
 };
 
 /// Times attempts.
@@ -30,10 +34,37 @@ pub struct TimersLayer {
 }
 
 /// See [`TimersLayer`].
-#[derive(Debug, Clone)]
-pub struct Timers<S> {
-    inner: S,
+#[derive(Debug)]
+pub struct Timers<W> {
+    wire: W,
     targets: Targets,
+}
+
+/// An answer whose silences are timed.
+pub struct TimedStream {
+    /// `None` once it is over.
+    deltas: Option<DeltaStream>,
+    /// Due when the silence may be too long, or before.
+    alarm: Pin<Box<Sleep>>,
+    /// When the silence is too long.
+    by: Instant,
+    silence: Silence,
+    /// No content came yet.
+    first: bool,
+    /// Something came since `by` was set.
+    has_heard: bool,
+    /// Since when the next delta is waited for.
+    waiting_since: Option<Instant>,
+    throughput: Throughput,
+}
+
+/// How long an attempt may be silent, and what is said of one that was silent for longer.
+#[derive(Debug)]
+struct Silence {
+    family: Arc<str>,
+    /// What a silence before the first token is.
+    fault: TransportFault,
+    timers: AttemptTimers,
 }
 
 /// How long an answer is waited for before its bytes are compared with the floor.
@@ -61,98 +92,159 @@ impl TimersLayer {
     }
 }
 
-impl<S> tower::Layer<S> for TimersLayer {
-    type Service = Timers<S>;
+impl<W> tower::Layer<W> for TimersLayer {
+    type Service = Timers<W>;
 
-    fn layer(&self, inner: S) -> Timers<S> {
-        Timers { inner, targets: self.targets.clone() }
+    fn layer(&self, wire: W) -> Timers<W> {
+        Timers { wire, targets: self.targets.clone() }
     }
 }
 
 // === impl Timers ===
 
-impl<S> Service<Attempt> for Timers<S>
+impl<W> NextLayer<Arc<Attempt>> for Timers<W>
 where
-    S: Service<ProviderRequest, Response = DeltaStream, Error = ProviderError> + Clone + Send + 'static,
-    S::Future: Send,
+    W: Service<ProviderRequest, Response = DeltaStream, Error = ProviderError> + Clone + Send + Sync + 'static,
+    W::Future: Send,
 {
-    type Response = DeltaStream;
+    type Out = TimedStream;
     type Error = ProviderError;
-    type Future = BoxFuture<Result<DeltaStream, ProviderError>>;
 
-    fn poll_ready(&mut self, _: &mut std::task::Context<'_>) -> Poll<Result<(), ProviderError>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, attempt: Attempt) -> Self::Future {
-        let inner = self.inner.clone();
+    async fn call(&self, attempt: Arc<Attempt>) -> Result<TimedStream, ProviderError> {
         let now = Instant::now();
         let other_ready = self.targets.alternative_healthy(&attempt.scope, &attempt.target.id, now);
         let remaining = attempt.deadline.saturating_duration_since(now);
         let next = attempt.scope.may_try_again().then(|| TimersPolicy::usual(attempt.state.latency().p50(now)));
         let timers = attempt.scope.plan.timers.for_attempt(other_ready, remaining, next);
-        Box::pin(async move {
-            let family = Arc::clone(&attempt.target.family);
-            let first_token_by = now + timers.first_token;
-            // A caller who has little time left says nothing about the target: its silence is then the caller's deadline.
-            let fault = if first_token_by < attempt.deadline {
-                TransportFault::FirstTokenTimeout
-            } else {
-                TransportFault::Deadline
-            };
-            let silent = move |family: Arc<str>| {
-                let words = format!("no first token after {}", units::spoken_duration(timers.first_token));
-                ProviderError::transport(family, fault, words)
-            };
-            let call = wire_call(attempt, timers.idle);
-            let opened = timeout_at(first_token_by, inner.oneshot(call)).await;
-            let mut deltas = opened.map_err(|_| silent(Arc::clone(&family)))??;
-            Ok(Box::pin(stream! {
-                let mut first = true;
-                let mut by = first_token_by;
-                let mut throughput = Throughput::new(timers.min_bytes_per_second);
-                loop {
-                    let asked = Instant::now();
-                    let measured_by = if first { None } else { throughput.window_ends(asked) };
-                    let waited = timeout_at(measured_by.map_or(by, |ends| by.min(ends)), deltas.next()).await;
-                    if !first {
-                        let bytes = match &waited {
-                            Ok(Some(Ok(Delta::BlockDelta { text, .. }))) => text.len(),
-                            _ => 0,
-                        };
-                        if let Err(Drips(rate)) = throughput.add(asked.elapsed(), bytes) {
-                            let floor = timers.min_bytes_per_second.unwrap_or_default();
-                            let words = format!("{rate:.0} bytes per second came, fewer than {floor}");
-                            yield Err(ProviderError::transport(family, TransportFault::IdleTimeout, words));
-                            return;
-                        }
-                    }
-                    match waited {
-                        Ok(Some(item)) => {
-                            first = first && !matches!(&item, Ok(delta) if delta.is_content());
-                            let over = matches!(item, Err(_) | Ok(Delta::Finish { .. }));
-                            // That a silent answer is read on ends no silence.
-                            let is_heard = !matches!(item, Ok(Delta::ReadOn(_)));
-                            yield item;
-                            if over { return; }
-                            if is_heard && !first { by = Instant::now() + timers.idle; }
-                        }
-                        Ok(None) => return,
-                        // Only the window of the throughput is over, and enough came in it.
-                        Err(_) if Instant::now() < by => {}
-                        Err(_) if first => {
-                            yield Err(silent(family));
-                            return;
-                        }
-                        Err(_) => {
-                            let words = format!("no token for {}", units::spoken_duration(timers.idle));
-                            yield Err(ProviderError::transport(family, TransportFault::IdleTimeout, words));
-                            return;
-                        }
-                    }
-                }
-            }) as DeltaStream)
+        let first_token_by = now + timers.first_token;
+        // A caller who has little time left says nothing about the target: its silence is then the caller's deadline.
+        let is_own = first_token_by < attempt.deadline;
+        let silence = Silence {
+            family: Arc::clone(&attempt.target.family),
+            fault: if is_own { TransportFault::FirstTokenTimeout } else { TransportFault::Deadline },
+            timers,
+        };
+        let call = wire_call(&attempt, timers.idle);
+        drop(attempt);
+        let mut alarm = Box::pin(sleep_until(first_token_by));
+        let opened = tokio::select! {
+            biased;
+            opened = self.wire.clone().oneshot(call) => opened,
+            () = &mut alarm => Err(silence.before_the_first_token()),
+        };
+        Ok(TimedStream {
+            deltas: Some(opened?),
+            alarm,
+            by: first_token_by,
+            silence,
+            first: true,
+            has_heard: false,
+            waiting_since: None,
+            throughput: Throughput::new(timers.min_bytes_per_second),
         })
+    }
+}
+
+// === impl TimedStream ===
+
+impl TimedStream {
+    /// Judges what came after a wait; the wait is over.
+    fn came(&mut self, item: Option<Result<Delta, ProviderError>>) -> Option<Result<Delta, ProviderError>> {
+        let waited = self.waiting_since.take().map(|since| since.elapsed()).unwrap_or_default();
+        if !self.first {
+            let bytes = match &item {
+                Some(Ok(Delta::BlockDelta { text, .. })) => text.len(),
+                _ => 0,
+            };
+            if let Err(drips) = self.throughput.add(waited, bytes) {
+                self.deltas = None;
+                return Some(Err(self.silence.drips(&drips)));
+            }
+        }
+        self.first = self.first && !matches!(&item, Some(Ok(delta)) if delta.is_content());
+        // That a silent answer is read on ends no silence.
+        self.has_heard |= !self.first && !matches!(item, Some(Ok(Delta::ReadOn(_))));
+        item
+    }
+
+    /// When the wait that goes on is over.
+    fn wakes_at(&mut self) -> Instant {
+        let since = *self.waiting_since.get_or_insert_with(Instant::now);
+        if std::mem::take(&mut self.has_heard) {
+            self.by = since + self.silence.timers.idle;
+        }
+        let measured_by = if self.first { None } else { self.throughput.window_ends(since) };
+        measured_by.map_or(self.by, |ends| self.by.min(ends))
+    }
+
+    /// What is said of a wait that is over; `None` where only the window of the throughput is, and enough came in it.
+    fn too_long(&mut self) -> Option<ProviderError> {
+        let waited = self.waiting_since.take().map(|since| since.elapsed()).unwrap_or_default();
+        if !self.first
+            && let Err(drips) = self.throughput.add(waited, 0)
+        {
+            return Some(self.silence.drips(&drips));
+        }
+        match self.first {
+            _ if Instant::now() < self.by => None,
+            true => Some(self.silence.before_the_first_token()),
+            false => Some(self.silence.between_tokens()),
+        }
+    }
+}
+
+impl Stream for TimedStream {
+    type Item = Result<Delta, ProviderError>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let this = &mut *self;
+        loop {
+            let Some(deltas) = &mut this.deltas else { return Poll::Ready(None) };
+            if let Poll::Ready(item) = deltas.as_mut().poll_next(context) {
+                let item = this.came(item);
+                if matches!(item, None | Some(Err(_))) {
+                    this.deltas = None;
+                }
+                return Poll::Ready(item);
+            }
+            let wakes_at = this.wakes_at();
+            // It is moved only when it is due: most waits are over long before.
+            if this.alarm.deadline() > wakes_at {
+                this.alarm.as_mut().reset(wakes_at);
+            }
+            std::task::ready!(this.alarm.as_mut().poll(context));
+            if Instant::now() >= wakes_at
+                && let Some(error) = this.too_long()
+            {
+                this.deltas = None;
+                return Poll::Ready(Some(Err(error)));
+            }
+            let wakes_at = this.wakes_at();
+            this.alarm.as_mut().reset(wakes_at);
+        }
+    }
+}
+
+// === impl Silence ===
+
+impl Silence {
+    fn before_the_first_token(&self) -> ProviderError {
+        self.error(self.fault, format!("no first token after {}", units::spoken_duration(self.timers.first_token)))
+    }
+
+    fn between_tokens(&self) -> ProviderError {
+        let words = format!("no token for {}", units::spoken_duration(self.timers.idle));
+        self.error(TransportFault::IdleTimeout, words)
+    }
+
+    fn drips(&self, Drips(rate): &Drips) -> ProviderError {
+        let floor = self.timers.min_bytes_per_second.unwrap_or_default();
+        let words = format!("{rate:.0} bytes per second came, fewer than {floor}");
+        self.error(TransportFault::IdleTimeout, words)
+    }
+
+    fn error(&self, fault: TransportFault, words: String) -> ProviderError {
+        ProviderError::transport(Arc::clone(&self.family), fault, words)
     }
 }
 
@@ -180,19 +272,19 @@ impl Throughput {
     }
 }
 
-fn wire_call(attempt: Attempt, idle: Duration) -> ProviderRequest {
+fn wire_call(attempt: &Attempt, idle: Duration) -> ProviderRequest {
     ProviderRequest {
         invocation: attempt.scope.invocation.id.clone(),
         attempt: attempt.number(),
-        target: attempt.target,
-        call: attempt.call,
-        wording: attempt.wording,
+        target: Arc::clone(&attempt.target),
+        call: Arc::clone(&attempt.call),
+        wording: attempt.wording.clone(),
         deadline: attempt.deadline,
         idle: Some(idle),
-        trace: attempt.outgoing,
-        sent_to: attempt.sent_to,
+        trace: attempt.outgoing.get().cloned().unwrap_or_default(),
+        sent_to: attempt.sent_to.clone(),
         background: attempt.scope.background().clone(),
-        attach: attempt.attach,
+        attach: attempt.attach.clone(),
     }
 }
 

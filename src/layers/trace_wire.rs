@@ -1,16 +1,13 @@
 //! The client spans of a wire attempt: `chat {model}` and, below it, `POST`. They begin after the slot and the
 //! permit, so that an attempt that Relight refused itself has none.
 
-use std::task::Poll;
+use std::sync::Arc;
 
-use async_stream::stream;
-use futures_util::StreamExt as _;
 use tokio::time::Instant;
-use tower::{Service, ServiceExt as _};
 
 use super::{
-    BoxFuture, Deltas,
     attempt::Attempt,
+    guarded::{AdmitAttempt, AttemptGuard, Guarded},
     spans::{ChatSpan, ChatStart, HttpSpan},
 };
 use crate::domain::{completion::Delta, failure::Failure, target::Dialect, wire::SentTo};
@@ -19,61 +16,27 @@ use crate::domain::{completion::Delta, failure::Failure, target::Dialect, wire::
 #[derive(Debug, Clone, Copy, Default)]
 pub struct TraceWireLayer;
 
-/// See [`TraceWireLayer`].
-#[derive(Debug, Clone)]
-pub struct TraceWire<S> {
-    inner: S,
-}
+// === impl TraceWireLayer ===
 
 impl<S> tower::Layer<S> for TraceWireLayer {
-    type Service = TraceWire<S>;
+    type Service = Guarded<Self, S>;
 
-    fn layer(&self, inner: S) -> TraceWire<S> {
-        TraceWire { inner }
+    fn layer(&self, inner: S) -> Guarded<Self, S> {
+        Guarded::new(*self, inner)
     }
 }
 
-// === impl TraceWire ===
+impl AdmitAttempt for TraceWireLayer {
+    type Guard = WireSpans;
 
-impl<S> Service<Attempt> for TraceWire<S>
-where
-    S: Service<Attempt, Response = Deltas, Error = Failure> + Clone + Send + 'static,
-    S::Future: Send,
-{
-    type Response = Deltas;
-    type Error = Failure;
-    type Future = BoxFuture<Result<Deltas, Failure>>;
-
-    fn poll_ready(&mut self, _: &mut std::task::Context<'_>) -> Poll<Result<(), Failure>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, mut attempt: Attempt) -> Self::Future {
-        let inner = self.inner.clone();
-        Box::pin(async move {
-            let mut spans = WireSpans::open(&mut attempt);
-            let mut deltas = match inner.oneshot(attempt).await {
-                Ok(deltas) => deltas,
-                Err(failure) => {
-                    spans.failed(&failure);
-                    return Err(failure);
-                }
-            };
-            Ok(Box::pin(stream! {
-                while let Some(item) = deltas.next().await {
-                    match &item {
-                        Ok(delta) => spans.see(delta),
-                        Err(failure) => spans.failed(failure),
-                    }
-                    yield item;
-                }
-            }) as Deltas)
-        })
+    async fn admit(&self, attempt: &Arc<Attempt>) -> Result<WireSpans, Failure> {
+        Ok(WireSpans::open(attempt))
     }
 }
 
 /// The open spans of one wire attempt; dropped unfinished they end as cancelled.
-struct WireSpans {
+#[derive(Debug)]
+pub struct WireSpans {
     chat: Option<ChatSpan>,
     http: Option<HttpSpan>,
     sent_to: SentTo,
@@ -81,8 +44,10 @@ struct WireSpans {
     first: bool,
 }
 
+// === impl WireSpans ===
+
 impl WireSpans {
-    fn open(attempt: &mut Attempt) -> Self {
+    fn open(attempt: &Attempt) -> Self {
         let (scope, number) = (&attempt.scope, attempt.number());
         let sent_before = scope.attempts().iter().filter(|record| record.sent && record.number < number).count();
         scope.learn(number, |record| record.sent = true);
@@ -98,12 +63,24 @@ impl WireSpans {
             let method = if attempt.attach.is_some() { "GET" } else { "POST" };
             chat.http(method, &attempt.target.endpoint, resend)
         });
-        attempt.outgoing = http.as_ref().map_or_else(|| chat.outgoing(), HttpSpan::outgoing);
+        // Set once, here.
+        let _ = attempt.outgoing.set(http.as_ref().map_or_else(|| chat.outgoing(), HttpSpan::outgoing));
         let sent_to = attempt.sent_to.clone();
         Self { chat: Some(chat), http, sent_to, began: Instant::now(), first: true }
     }
 
-    fn see(&mut self, delta: &Delta) {
+    /// The open span of the HTTP request, which says by now where it went.
+    fn http(&mut self) -> Option<HttpSpan> {
+        let http = self.http.take()?;
+        if let Some(url) = self.sent_to.url() {
+            http.sent_to(url);
+        }
+        Some(http)
+    }
+}
+
+impl AttemptGuard for WireSpans {
+    fn on_delta(&mut self, delta: &Delta) {
         let Some(chat) = &self.chat else { return };
         chat.read(delta);
         if delta.is_content() && std::mem::take(&mut self.first) {
@@ -119,16 +96,7 @@ impl WireSpans {
         }
     }
 
-    /// The open span of the HTTP request, which says by now where it went.
-    fn http(&mut self) -> Option<HttpSpan> {
-        let http = self.http.take()?;
-        if let Some(url) = self.sent_to.url() {
-            http.sent_to(url);
-        }
-        Some(http)
-    }
-
-    fn failed(&mut self, failure: &Failure) {
+    fn on_failure(&mut self, failure: &Failure) {
         if let Some(http) = self.http() {
             http.finish_failed(failure);
         }
