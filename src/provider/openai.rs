@@ -5,6 +5,7 @@
 
 mod answer;
 mod assemble;
+mod chunk;
 mod finish;
 mod inband;
 mod messages;

@@ -64,19 +64,18 @@ impl SseDecoder {
         }
     }
 
-    /// Takes the next bytes and returns the events that they complete.
+    /// Takes the next bytes and writes the events that they complete.
     ///
     /// # Errors
     /// When a line or an event exceeds its bound; the decoder is of no use after that.
-    pub fn feed(&mut self, bytes: &[u8]) -> Result<Vec<SseEvent>, EventTooLong> {
-        let mut events = Vec::new();
+    pub fn feed(&mut self, bytes: &[u8], events: &mut Vec<SseEvent>) -> Result<(), EventTooLong> {
         let mut rest = bytes;
         if self.after_cr && !rest.is_empty() {
             self.after_cr = false;
             rest = rest.strip_prefix(b"\n").unwrap_or(rest);
         }
-        while let Some(end) = rest.iter().position(|byte| matches!(byte, b'\n' | b'\r')) {
-            self.extend_line(&rest[..end])?;
+        while let Some(end) = memchr::memchr2(b'\n', b'\r', rest) {
+            let line = &rest[..end];
             let ended_by_cr = rest[end] == b'\r';
             rest = &rest[end + 1..];
             if ended_by_cr {
@@ -86,10 +85,15 @@ impl SseDecoder {
                     None => self.after_cr = true,
                 }
             }
-            events.extend(self.end_line()?);
+            if self.line.is_empty() && line.len() <= self.max_bytes {
+                // The usual case: the whole line is here, and is read where it lies.
+                events.extend(self.end_line(line)?);
+            } else {
+                self.extend_line(line)?;
+                events.extend(self.end_held_line()?);
+            }
         }
-        self.extend_line(rest)?;
-        Ok(events)
+        self.extend_line(rest)
     }
 
     /// What the end of the stream leaves over: an event whose closing blank line never came. It may be torn, so its
@@ -100,7 +104,7 @@ impl SseDecoder {
     pub fn finish(mut self) -> Result<Option<SseEvent>, EventTooLong> {
         if !self.line.is_empty() {
             // A line that is not empty ends no event.
-            let _ = self.end_line()?;
+            let _ = self.end_held_line()?;
         }
         Ok(self.dispatch())
     }
@@ -113,9 +117,16 @@ impl SseDecoder {
         Ok(())
     }
 
-    fn end_line(&mut self) -> Result<Option<SseEvent>, EventTooLong> {
-        let line = mem::take(&mut self.line);
-        let mut bytes = line.as_slice();
+    /// Ends the line of which pieces were held.
+    fn end_held_line(&mut self) -> Result<Option<SseEvent>, EventTooLong> {
+        let mut line = mem::take(&mut self.line);
+        let event = self.end_line(&line);
+        line.clear();
+        self.line = line;
+        event
+    }
+
+    fn end_line(&mut self, mut bytes: &[u8]) -> Result<Option<SseEvent>, EventTooLong> {
         if mem::take(&mut self.at_first_line) {
             bytes = bytes.strip_prefix(BYTE_ORDER_MARK).unwrap_or(bytes);
         }

@@ -4,7 +4,7 @@
 
 use serde_json::Value;
 
-use super::{assemble::Assembler, inband};
+use super::{assemble::Assembler, chunk::Chunk, inband};
 use crate::{
     domain::completion::Delta,
     provider::{
@@ -27,17 +27,14 @@ impl ChatReader {
         Self { assembler: Assembler::new(headers) }
     }
 
-    fn chunk(&mut self, chunk: &Value, out: &mut Vec<Delta>) -> Result<(), ParseError> {
-        let has_begun = self.assembler.has_choices();
-        match self.assembler.chunk(chunk) {
-            Ok(deltas) => {
-                out.extend(deltas);
-                Ok(())
-            }
-            Err(ParseError::NotUnderstood) if has_begun => {
+    /// Takes what was parsed as a whole.
+    fn tree(&mut self, value: &Value, out: &mut Vec<Delta>) -> Result<(), ParseError> {
+        match Chunk::of(value) {
+            Some(chunk) => self.assembler.chunk(chunk, out),
+            None if self.assembler.has_choices() => {
                 Err(ParseError::Cut("an event of the answer is no chunk".to_owned()))
             }
-            Err(flaw) => Err(flaw),
+            None => Err(ParseError::NotUnderstood),
         }
     }
 }
@@ -50,11 +47,16 @@ impl ResponseParser for ChatReader {
             self.end(out)?;
             return Ok(ParseStep::Complete);
         }
+        if event.name != "error"
+            && let Some(chunk) = Chunk::usual(&event.data)
+        {
+            return self.assembler.chunk(chunk, out).map(|()| ParseStep::More);
+        }
         match serde_json::from_str::<Value>(&event.data) {
             Ok(value) if inband::is_error(&event.name, &value) => {
                 Err(ParseError::Failed(Failed::new(None, &inband::bare(&value, &event.data))))
             }
-            Ok(value) => self.chunk(&value, out).map(|()| ParseStep::More),
+            Ok(value) => self.tree(&value, out).map(|()| ParseStep::More),
             Err(_) if event.name == "error" => Err(ParseError::Failed(Failed::new(None, &event.data))),
             Err(error) => Err(ParseError::torn(self.assembler.has_choices(), &error)),
         }
@@ -68,7 +70,7 @@ impl ResponseParser for ChatReader {
         if inband::is_error("", document) || inband::is_bare_error(document) {
             return Err(ParseError::Failed(Failed::new(None, &document.to_string())));
         }
-        self.chunk(document, out)?;
+        self.tree(document, out)?;
         self.end(out)
     }
 

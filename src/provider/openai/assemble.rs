@@ -3,11 +3,12 @@
 //! A whole document is read as one chunk. Only the first choice is delivered; the others count for completeness.
 //! It never decides what a broken answer means for the caller.
 
-use std::collections::BTreeMap;
+use std::{borrow::Cow, collections::BTreeMap};
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::{
+    chunk::{Chunk, ChunkChoice, ContentPart, Piece},
     finish,
     tool_calls::{BadCall, ToolCalls},
 };
@@ -57,31 +58,22 @@ impl Assembler {
         self.has_choices() && self.choices.values().all(Option::is_some)
     }
 
-    /// Takes a chunk, or a whole document.
-    pub(super) fn chunk(&mut self, chunk: &Value) -> Result<Vec<Delta>, ParseError> {
-        let fields = chunk.as_object().ok_or(ParseError::NotUnderstood)?;
-        let choices: &[Value] = match fields.get("choices") {
-            Some(Value::Array(choices)) => choices,
-            None | Some(Value::Null) => &[],
-            Some(_) => return Err(ParseError::NotUnderstood),
-        };
-        let mut out = Vec::new();
-        if !self.started && fields.contains_key("choices") {
+    /// Takes a chunk, or a whole document, and writes what it adds.
+    pub(super) fn chunk(&mut self, chunk: Chunk<'_>, out: &mut Vec<Delta>) -> Result<(), ParseError> {
+        if !self.started && chunk.has_choices {
             self.started = true;
-            let text = |name: &str| fields.get(name).and_then(Value::as_str).filter(|it| !it.is_empty());
+            let text = |text: Option<Cow<'_, str>>| text.filter(|it| !it.is_empty()).map(Cow::into_owned);
             out.push(Delta::Start {
-                model: text("model").map(str::to_owned),
-                response_id: text("id").map(str::to_owned),
+                model: text(chunk.model),
+                response_id: text(chunk.id),
                 headers: std::mem::take(&mut self.headers),
             });
         }
-        for (position, choice) in (0..).zip(choices) {
-            self.choice(position, choice, &mut out)?;
+        for (position, choice) in (0..).zip(chunk.choices) {
+            self.choice(position, choice, out)?;
         }
-        if let Some(usage) = finish::usage(chunk) {
-            out.push(Delta::Usage(usage));
-        }
-        Ok(out)
+        out.extend(chunk.usage.map(Delta::Usage));
+        Ok(())
     }
 
     /// Ends the answer: every block's stop and the finish.
@@ -114,56 +106,39 @@ impl Assembler {
         Ok(out)
     }
 
-    fn choice(&mut self, position: u64, choice: &Value, out: &mut Vec<Delta>) -> Result<(), ParseError> {
-        let index = choice.get("index").and_then(Value::as_u64).unwrap_or(position);
+    fn choice(&mut self, position: u64, choice: ChunkChoice<'_>, out: &mut Vec<Delta>) -> Result<(), ParseError> {
+        let index = choice.index.unwrap_or(position);
         if self.choices.len() >= MAX_CHOICES && !self.choices.contains_key(&index) {
             return Err(ParseError::Unusable(format!("the answer holds more than {MAX_CHOICES} choices")));
         }
         let finish = self.choices.entry(index).or_default();
-        if let Some(raw) = choice.get("finish_reason").and_then(Value::as_str).filter(|raw| !raw.is_empty()) {
-            *finish = Some(raw.to_owned());
+        if let Some(raw) = choice.finish_reason.filter(|raw| !raw.is_empty()) {
+            *finish = Some(raw.into_owned());
         }
-        if index == 0
-            && let Some(piece) = choice.get("delta").or_else(|| choice.get("message")).filter(|it| it.is_object())
-        {
+        if let Some(piece) = choice.piece.filter(|_| index == 0) {
             self.piece(piece, out)?;
         }
         Ok(())
     }
 
-    fn piece(&mut self, piece: &Value, out: &mut Vec<Delta>) -> Result<(), ParseError> {
-        // Some servers send the same reasoning under both names.
-        let reasoning = ["reasoning_content", "reasoning"].iter().find_map(|name| piece.get(name)?.as_str());
-        self.prose(Prose::Reasoning, reasoning.unwrap_or_default(), out);
-        match piece.get("content") {
-            Some(Value::String(text)) => self.prose(Prose::Text, text, out),
-            Some(Value::Array(parts)) => self.content_parts(parts, out),
-            _ => {}
+    fn piece(&mut self, piece: Piece<'_>, out: &mut Vec<Delta>) -> Result<(), ParseError> {
+        self.prose(Prose::Reasoning, piece.reasoning, out);
+        self.prose(Prose::Text, piece.content, out);
+        for part in piece.parts {
+            match part {
+                ContentPart::Text(text) => self.prose(Prose::Text, text.into(), out),
+                ContentPart::Reasoning(text) => self.prose(Prose::Reasoning, text.into(), out),
+            }
         }
-        let refusal = piece.get("refusal").and_then(Value::as_str).unwrap_or_default();
-        self.prose(Prose::Refusal, refusal, out);
-        let calls = piece.get("tool_calls").and_then(Value::as_array).into_iter().flatten();
-        let old_call = piece.get("function_call").filter(|call| call.is_object());
-        for fragment in calls.chain(old_call) {
+        self.prose(Prose::Refusal, piece.refusal, out);
+        for fragment in piece.calls {
             self.stop_prose(out);
             self.tools.fragment(fragment, &mut self.next_block, out)?;
         }
         Ok(())
     }
 
-    /// Mistral gives content as parts where the model reasons.
-    fn content_parts(&mut self, parts: &[Value], out: &mut Vec<Delta>) {
-        for part in parts {
-            if let Some(text) = part.get("text").and_then(Value::as_str) {
-                self.prose(Prose::Text, text, out);
-            }
-            for thought in part.get("thinking").and_then(Value::as_array).into_iter().flatten() {
-                self.prose(Prose::Reasoning, thought.get("text").and_then(Value::as_str).unwrap_or_default(), out);
-            }
-        }
-    }
-
-    fn prose(&mut self, kind: Prose, text: &str, out: &mut Vec<Delta>) {
+    fn prose(&mut self, kind: Prose, text: Cow<'_, str>, out: &mut Vec<Delta>) {
         if text.is_empty() {
             return;
         }
@@ -179,7 +154,7 @@ impl Assembler {
                 block
             }
         };
-        out.push(Delta::BlockDelta { block, text: text.to_owned() });
+        out.push(Delta::BlockDelta { block, text: text.into_owned() });
     }
 
     fn stop_prose(&mut self, out: &mut Vec<Delta>) {

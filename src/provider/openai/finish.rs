@@ -29,17 +29,18 @@ pub(super) fn failed_status(raw: &str) -> u16 {
 
 /// The usage in a chunk or document, also where Groq keeps it.
 pub(super) fn usage(value: &Value) -> Option<Usage> {
-    let usage = [value.get("usage"), value.pointer("/x_groq/usage")].into_iter().flatten().find(|it| it.is_object())?;
-    let count = |pointer: &str| usage.pointer(pointer).and_then(Value::as_u64);
-    let input_tokens = count("/prompt_tokens")?;
+    let of_groq = || value.get("x_groq")?.get("usage").filter(|it| it.is_object());
+    let usage = value.get("usage").filter(|it| it.is_object()).or_else(of_groq)?;
+    let count = |name: &str| usage.get(name).and_then(Value::as_u64);
+    let detail = |details: &str, name: &str| usage.get(details)?.get(name)?.as_u64();
     Some(Usage {
-        input_tokens,
-        output_tokens: count("/completion_tokens").unwrap_or(0),
-        cached_input_tokens: count("/prompt_tokens_details/cached_tokens")
-            .or_else(|| count("/prompt_cache_hit_tokens"))
+        input_tokens: count("prompt_tokens")?,
+        output_tokens: count("completion_tokens").unwrap_or(0),
+        cached_input_tokens: detail("prompt_tokens_details", "cached_tokens")
+            .or_else(|| count("prompt_cache_hit_tokens"))
             .unwrap_or(0),
-        cache_write_tokens: count("/prompt_tokens_details/cache_write_tokens").unwrap_or(0),
-        reasoning_tokens: count("/completion_tokens_details/reasoning_tokens").unwrap_or(0),
+        cache_write_tokens: detail("prompt_tokens_details", "cache_write_tokens").unwrap_or(0),
+        reasoning_tokens: detail("completion_tokens_details", "reasoning_tokens").unwrap_or(0),
         exactness: Exactness::Exact,
     })
 }

@@ -7,9 +7,11 @@
 #[cfg(test)]
 mod tests;
 
-use serde::de::IgnoredAny;
-use serde_json::Value;
+use std::borrow::Cow;
 
+use serde::de::IgnoredAny;
+
+use super::chunk::Fragment;
 use crate::domain::completion::{BlockKind, Delta};
 
 /// Most tool calls in one answer.
@@ -52,20 +54,11 @@ impl ToolCalls {
     /// When there are too many calls.
     pub(super) fn fragment(
         &mut self,
-        fragment: &Value,
+        fragment: Fragment<'_>,
         next_block: &mut u32,
         out: &mut Vec<Delta>,
     ) -> Result<(), BadCall> {
-        let function = fragment.get("function").or_else(|| fragment.get("custom")).unwrap_or(fragment);
-        let text = |value: Option<&Value>| value.and_then(Value::as_str).unwrap_or_default().to_owned();
-        let id = text(fragment.get("id"));
-        let name = text(function.get("name"));
-        let index = fragment.get("index").and_then(Value::as_u64);
-        let (arguments, whole) = match function.get("arguments").or_else(|| function.get("input")) {
-            Some(Value::String(arguments)) => (arguments.clone(), false),
-            Some(object @ (Value::Object(_) | Value::Array(_))) => (object.to_string(), true),
-            _ => (String::new(), false),
-        };
+        let Fragment { index, id, name, arguments, is_whole: whole } = fragment;
         let place = match self.find(index, &id, &name) {
             Some(place) => place,
             None if self.calls.len() >= MAX_CALLS => {
@@ -133,17 +126,17 @@ impl OpenToolCall {
     fn add(
         &mut self,
         number: usize,
-        id: String,
-        name: String,
+        id: Cow<'_, str>,
+        name: Cow<'_, str>,
         arguments: &str,
         next_block: &mut u32,
         out: &mut Vec<Delta>,
     ) {
         if self.id.is_empty() {
-            self.id = id;
+            self.id = id.into_owned();
         }
         if self.name.is_empty() {
-            self.name = name;
+            self.name = name.into_owned();
         }
         self.arguments.push_str(arguments);
         let added = match self.block {

@@ -24,8 +24,7 @@ impl Frames for SseFrames {
     }
 
     fn feed(&mut self, bytes: &[u8], out: &mut Vec<SseEvent>) -> Result<(), ParseError> {
-        out.extend(self.0.feed(bytes).map_err(|error| ParseError::TooLong(error.to_string()))?);
-        Ok(())
+        self.0.feed(bytes, out).map_err(|error| ParseError::TooLong(error.to_string()))
     }
 
     /// The end of a body may have torn its last event; a torn one was never sent as far as anybody can tell.

@@ -8,7 +8,7 @@ fn decode(pieces: &[&[u8]]) -> Vec<SseEvent> {
     let mut decoder = SseDecoder::new(1024);
     let mut events = Vec::new();
     for piece in pieces {
-        events.extend(decoder.feed(piece).unwrap());
+        decoder.feed(piece, &mut events).unwrap();
     }
     events.extend(decoder.finish().unwrap());
     events
@@ -61,14 +61,16 @@ fn an_event_without_its_blank_line_is_given_at_the_end() {
 #[test]
 fn a_line_beyond_its_bound_is_refused_before_its_end_came() {
     let mut decoder = SseDecoder::new(16);
-    assert_eq!(decoder.feed(b"data: 0123456789").unwrap(), []);
-    assert_eq!(decoder.feed(b"x"), Err(EventTooLong { max_bytes: 16 }));
+    let mut events = Vec::new();
+    assert_eq!(decoder.feed(b"data: 0123456789", &mut events), Ok(()));
+    assert_eq!(events, []);
+    assert_eq!(decoder.feed(b"x", &mut events), Err(EventTooLong { max_bytes: 16 }));
 }
 
 #[test]
 fn an_event_of_many_short_lines_is_bounded_too() {
     let mut decoder = SseDecoder::new(16);
-    assert!(decoder.feed(&b"data: 01234\n".repeat(4)).is_err());
+    assert!(decoder.feed(&b"data: 01234\n".repeat(4), &mut Vec::new()).is_err());
 }
 
 proptest! {

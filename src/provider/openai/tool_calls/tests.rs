@@ -8,7 +8,7 @@ use super::*;
 fn calls_of(fragments: &[Value]) -> Result<Vec<(String, String, String)>, BadCall> {
     let (mut calls, mut next_block, mut out) = (ToolCalls::default(), 0, Vec::new());
     for fragment in fragments {
-        calls.fragment(fragment, &mut next_block, &mut out)?;
+        calls.fragment(Fragment::of(fragment), &mut next_block, &mut out)?;
     }
     calls.seal(false, &mut out)?;
     let mut made: Vec<(String, String, String)> = Vec::new();
@@ -110,7 +110,7 @@ fn broken_arguments_name_the_tool_and_the_place() {
 fn an_answer_cut_at_its_limit_leaves_a_broken_call_open_and_stops_the_whole_ones() {
     let (mut calls, mut next_block, mut out) = (ToolCalls::default(), 0, Vec::new());
     for fragment in [begin(0, "a", "f"), more(0, "{}"), begin(1, "b", "g"), more(1, "{\"x\"")] {
-        calls.fragment(&fragment, &mut next_block, &mut out).unwrap();
+        calls.fragment(Fragment::of(&fragment), &mut next_block, &mut out).unwrap();
     }
     let before = out.len();
     calls.seal(true, &mut out).unwrap();

@@ -1,0 +1,309 @@
+//! What is read of a chunk, or of a whole document, whichever server wrote it.
+//!
+//! Chunks are read where they lie, without a tree: nearly all of them have just the usual fields. One that has others, or
+//! says that it is an error, is parsed once more, whole, and read as leniently as servers are careless.
+
+#[cfg(test)]
+mod tests;
+
+use std::borrow::Cow;
+
+use serde::{Deserialize, de::IgnoredAny};
+use serde_json::Value;
+
+use super::finish;
+use crate::domain::completion::{Exactness, Usage};
+
+/// One chunk.
+#[derive(Debug, PartialEq, Default)]
+pub(super) struct Chunk<'a> {
+    pub(super) model: Option<Cow<'a, str>>,
+    pub(super) id: Option<Cow<'a, str>>,
+    /// Whether it has a list of choices, be it empty.
+    pub(super) has_choices: bool,
+    pub(super) choices: Vec<ChunkChoice<'a>>,
+    pub(super) usage: Option<Usage>,
+}
+
+/// What a chunk adds to one choice.
+#[derive(Debug, PartialEq, Default)]
+pub(super) struct ChunkChoice<'a> {
+    pub(super) index: Option<u64>,
+    pub(super) finish_reason: Option<Cow<'a, str>>,
+    pub(super) piece: Option<Piece<'a>>,
+}
+
+/// A piece of an answer; what is not there is empty.
+#[derive(Debug, PartialEq, Default)]
+pub(super) struct Piece<'a> {
+    pub(super) reasoning: Cow<'a, str>,
+    pub(super) content: Cow<'a, str>,
+    /// Content in parts, each reasoning or text.
+    pub(super) parts: Vec<ContentPart<'a>>,
+    pub(super) refusal: Cow<'a, str>,
+    pub(super) calls: Vec<Fragment<'a>>,
+}
+
+/// A part of a content that is not plain text.
+#[derive(Debug, PartialEq)]
+pub(super) enum ContentPart<'a> {
+    Text(&'a str),
+    Reasoning(&'a str),
+}
+
+/// A piece of a tool call; what is not there is empty.
+#[derive(Debug, PartialEq, Default)]
+pub(super) struct Fragment<'a> {
+    pub(super) index: Option<u64>,
+    pub(super) id: Cow<'a, str>,
+    pub(super) name: Cow<'a, str>,
+    pub(super) arguments: Cow<'a, str>,
+    /// The arguments came as JSON itself and not as its text, so that they are whole.
+    pub(super) is_whole: bool,
+}
+
+// === impl Chunk ===
+
+impl<'a> Chunk<'a> {
+    /// Reads a chunk that has nothing but the usual fields; `None` where it has others.
+    pub(super) fn usual(text: &'a str) -> Option<Self> {
+        let wire: WireChunk<'a> = serde_json::from_str(text).ok()?;
+        let says_error = |word: &Option<WireText<'_>>| word.as_ref().is_some_and(|word| word.0 == "error");
+        if wire.error.is_some() || wire.x_groq.is_some() || says_error(&wire.object) || says_error(&wire.kind) {
+            return None;
+        }
+        let choices = wire.choices?.into_iter().map(ChunkChoice::usual).collect::<Option<_>>()?;
+        Some(Self {
+            model: wire.model.map(|text| text.0),
+            id: wire.id.map(|text| text.0),
+            has_choices: true,
+            choices,
+            usage: wire.usage.map(Usage::from),
+        })
+    }
+
+    /// Reads any chunk or document; `None` where it is none.
+    pub(super) fn of(value: &'a Value) -> Option<Self> {
+        let fields = value.as_object()?;
+        let choices: &[Value] = match fields.get("choices") {
+            Some(Value::Array(choices)) => choices,
+            None | Some(Value::Null) => &[],
+            Some(_) => return None,
+        };
+        let text = |name: &str| fields.get(name).and_then(Value::as_str).map(Cow::Borrowed);
+        Some(Self {
+            model: text("model"),
+            id: text("id"),
+            has_choices: fields.contains_key("choices"),
+            choices: choices.iter().map(ChunkChoice::of).collect(),
+            usage: finish::usage(value),
+        })
+    }
+}
+
+// === impl ChunkChoice ===
+
+impl<'a> ChunkChoice<'a> {
+    fn usual(wire: WireChoice<'a>) -> Option<Self> {
+        let finish_reason = wire.finish_reason.map(|text| text.0);
+        if wire.error.is_some() || wire.message.is_some() || finish_reason.as_deref() == Some("error") {
+            return None;
+        }
+        let piece = match wire.delta {
+            Some(delta) => Some(Piece::usual(delta)?),
+            None => None,
+        };
+        Some(Self { index: wire.index, finish_reason, piece })
+    }
+
+    fn of(value: &'a Value) -> Self {
+        let piece = value.get("delta").or_else(|| value.get("message")).filter(|it| it.is_object());
+        Self {
+            index: value.get("index").and_then(Value::as_u64),
+            finish_reason: value.get("finish_reason").and_then(Value::as_str).map(Cow::Borrowed),
+            piece: piece.map(Piece::of),
+        }
+    }
+}
+
+// === impl Piece ===
+
+impl<'a> Piece<'a> {
+    fn usual(wire: WirePiece<'a>) -> Option<Self> {
+        if wire.function_call.is_some() {
+            return None;
+        }
+        let text = |text: Option<WireText<'a>>| text.map(|text| text.0).unwrap_or_default();
+        Some(Self {
+            reasoning: text(wire.reasoning_content.or(wire.reasoning)),
+            content: text(wire.content),
+            parts: Vec::new(),
+            refusal: text(wire.refusal),
+            calls: wire.tool_calls.unwrap_or_default().into_iter().map(Fragment::usual).collect::<Option<_>>()?,
+        })
+    }
+
+    fn of(value: &'a Value) -> Self {
+        // Some servers send the same reasoning under both names.
+        let reasoning = ["reasoning_content", "reasoning"].iter().find_map(|name| value.get(name)?.as_str());
+        let (content, parts) = match value.get("content") {
+            Some(Value::String(text)) => (text.as_str(), Vec::new()),
+            Some(Value::Array(parts)) => ("", parts.iter().flat_map(parts_of).collect()),
+            _ => ("", Vec::new()),
+        };
+        let calls = value.get("tool_calls").and_then(Value::as_array).into_iter().flatten();
+        let old_call = value.get("function_call").filter(|call| call.is_object());
+        Self {
+            reasoning: reasoning.unwrap_or_default().into(),
+            content: content.into(),
+            parts,
+            refusal: value.get("refusal").and_then(Value::as_str).unwrap_or_default().into(),
+            calls: calls.chain(old_call).map(Fragment::of).collect(),
+        }
+    }
+}
+
+/// Mistral gives content as parts where the model reasons.
+fn parts_of(part: &Value) -> impl Iterator<Item = ContentPart<'_>> {
+    let text = part.get("text").and_then(Value::as_str).map(ContentPart::Text);
+    let thoughts = part.get("thinking").and_then(Value::as_array).into_iter().flatten();
+    let thoughts =
+        thoughts.filter_map(|thought| thought.get("text").and_then(Value::as_str)).map(ContentPart::Reasoning);
+    text.into_iter().chain(thoughts)
+}
+
+// === impl Fragment ===
+
+impl<'a> Fragment<'a> {
+    fn usual(wire: WireFragment<'a>) -> Option<Self> {
+        if wire.custom.is_some() {
+            return None;
+        }
+        let text = |text: Option<WireText<'a>>| text.map(|text| text.0).unwrap_or_default();
+        let function = wire.function?;
+        Some(Self {
+            index: wire.index,
+            id: text(wire.id),
+            name: text(function.name),
+            arguments: function.arguments?.0,
+            is_whole: false,
+        })
+    }
+
+    /// Reads a fragment in whatever way it is written.
+    pub(super) fn of(value: &'a Value) -> Self {
+        let function = value.get("function").or_else(|| value.get("custom")).unwrap_or(value);
+        let text = |value: Option<&'a Value>| Cow::Borrowed(value.and_then(Value::as_str).unwrap_or_default());
+        let (arguments, is_whole) = match function.get("arguments").or_else(|| function.get("input")) {
+            Some(Value::String(arguments)) => (Cow::Borrowed(arguments.as_str()), false),
+            Some(object @ (Value::Object(_) | Value::Array(_))) => (Cow::Owned(object.to_string()), true),
+            _ => (Cow::Borrowed(""), false),
+        };
+        Self {
+            index: value.get("index").and_then(Value::as_u64),
+            id: text(value.get("id")),
+            name: text(function.get("name")),
+            arguments,
+            is_whole,
+        }
+    }
+}
+
+/// A text that lies in the chunk, unless something in it is escaped.
+#[derive(Debug, Deserialize)]
+struct WireText<'a>(#[serde(borrow)] Cow<'a, str>);
+
+#[derive(Debug, Deserialize)]
+struct WireChunk<'a> {
+    #[serde(borrow)]
+    id: Option<WireText<'a>>,
+    #[serde(borrow)]
+    model: Option<WireText<'a>>,
+    #[serde(borrow)]
+    object: Option<WireText<'a>>,
+    #[serde(borrow, rename = "type")]
+    kind: Option<WireText<'a>>,
+    #[serde(borrow)]
+    choices: Option<Vec<WireChoice<'a>>>,
+    usage: Option<WireUsage>,
+    error: Option<IgnoredAny>,
+    x_groq: Option<IgnoredAny>,
+}
+
+#[derive(Debug, Deserialize)]
+struct WireChoice<'a> {
+    index: Option<u64>,
+    #[serde(borrow)]
+    delta: Option<WirePiece<'a>>,
+    #[serde(borrow)]
+    finish_reason: Option<WireText<'a>>,
+    message: Option<IgnoredAny>,
+    error: Option<IgnoredAny>,
+}
+
+#[derive(Debug, Deserialize)]
+struct WirePiece<'a> {
+    #[serde(borrow)]
+    content: Option<WireText<'a>>,
+    #[serde(borrow)]
+    reasoning_content: Option<WireText<'a>>,
+    #[serde(borrow)]
+    reasoning: Option<WireText<'a>>,
+    #[serde(borrow)]
+    refusal: Option<WireText<'a>>,
+    #[serde(borrow)]
+    tool_calls: Option<Vec<WireFragment<'a>>>,
+    function_call: Option<IgnoredAny>,
+}
+
+#[derive(Debug, Deserialize)]
+struct WireFragment<'a> {
+    index: Option<u64>,
+    #[serde(borrow)]
+    id: Option<WireText<'a>>,
+    #[serde(borrow)]
+    function: Option<WireFunction<'a>>,
+    custom: Option<IgnoredAny>,
+}
+
+#[derive(Debug, Deserialize)]
+struct WireFunction<'a> {
+    #[serde(borrow)]
+    name: Option<WireText<'a>>,
+    #[serde(borrow)]
+    arguments: Option<WireText<'a>>,
+}
+
+#[derive(Debug, Deserialize)]
+struct WireUsage {
+    prompt_tokens: u64,
+    completion_tokens: Option<u64>,
+    prompt_tokens_details: Option<WirePromptTokens>,
+    prompt_cache_hit_tokens: Option<u64>,
+    completion_tokens_details: Option<WireCompletionTokens>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+struct WirePromptTokens {
+    cached_tokens: Option<u64>,
+    cache_write_tokens: Option<u64>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+struct WireCompletionTokens {
+    reasoning_tokens: Option<u64>,
+}
+
+impl From<WireUsage> for Usage {
+    fn from(wire: WireUsage) -> Self {
+        let prompt = wire.prompt_tokens_details.unwrap_or_default();
+        Self {
+            input_tokens: wire.prompt_tokens,
+            output_tokens: wire.completion_tokens.unwrap_or(0),
+            cached_input_tokens: prompt.cached_tokens.or(wire.prompt_cache_hit_tokens).unwrap_or(0),
+            cache_write_tokens: prompt.cache_write_tokens.unwrap_or(0),
+            reasoning_tokens: wire.completion_tokens_details.unwrap_or_default().reasoning_tokens.unwrap_or(0),
+            exactness: Exactness::Exact,
+        }
+    }
+}
