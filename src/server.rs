@@ -152,7 +152,9 @@ impl Running {
         let events = EventBus::beyond_earlier_processes(config.events.capacity);
         let settings = telemetry_settings(config);
         let (tracer, tracer_guard) = telemetry::build_tracer(&settings)?;
-        let spans = Spans::new(tracer).capturing_content(config.telemetry.capture_content);
+        let exports = settings.otlp_endpoint.is_some();
+        let spans = if exports { Spans::new(tracer) } else { Spans::ids_alone() };
+        let spans = spans.capturing_content(config.telemetry.capture_content);
         let engine = Engine::new(config.clone(), spans, events.clone())?;
         let (metrics, metrics_task) = Metrics::start(&events, &settings, target_names(&engine))?;
         let logs = options.logs.then(|| start_logs(config, &events));

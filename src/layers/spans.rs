@@ -18,18 +18,18 @@ mod wire;
 mod tests;
 
 use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError},
     time::SystemTime,
 };
 
 use opentelemetry::{
     Context, KeyValue,
     propagation::{Extractor, TextMapPropagator},
-    trace::{Span as _, SpanBuilder, SpanContext, SpanKind, Status, TraceContextExt, Tracer},
+    trace::{Span as _, SpanBuilder, SpanContext, Status, TraceContextExt, Tracer},
 };
 use opentelemetry_sdk::{
     propagation::TraceContextPropagator,
-    trace::{SdkTracer, Span},
+    trace::{IdGenerator as _, RandomIdGenerator, SdkTracer, Span},
 };
 
 pub use self::{
@@ -49,17 +49,37 @@ pub const MAX_STATUS_BYTES: usize = 120;
 /// Opens root spans; cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub struct Spans {
-    tracer: Option<SdkTracer>,
+    origin: SpanOrigin,
     captures_content: bool,
+}
+
+/// Where spans come from.
+#[derive(Debug, Clone, Default)]
+enum SpanOrigin {
+    /// There are none, and no ids.
+    #[default]
+    Nowhere,
+    /// Nobody takes spans: there are only their ids, and the decision of the caller's trace, to be passed on.
+    IdsAlone,
+    /// A tracer, which decides what is recorded.
+    Tracer(SdkTracer),
 }
 
 /// An open span, shared by its guard and by those who add to it.
 #[derive(Debug, Clone)]
 struct SpanNode {
-    tracer: Option<SdkTracer>,
-    captures_content: bool,
-    span: Arc<Mutex<Option<Span>>>,
+    /// What its children are opened with; `None` where it is not recorded, and then neither are they.
+    recorded: Option<Recorded>,
     context: SpanContext,
+}
+
+/// A span that is recorded.
+#[derive(Debug, Clone)]
+struct Recorded {
+    tracer: SdkTracer,
+    captures_content: bool,
+    /// `None` once it has ended.
+    span: Arc<Mutex<Option<Span>>>,
 }
 
 /// Ends its span on drop, as cancelled unless it was finished.
@@ -70,6 +90,9 @@ struct SpanGuard {
     abandoned: Option<&'static [(&'static str, &'static str)]>,
 }
 
+/// Makes the ids of spans that nobody records.
+static IDS: LazyLock<RandomIdGenerator> = LazyLock::new(RandomIdGenerator::default);
+
 const CANCELLED: &[(&str, &str)] = &[(attr::ERROR_TYPE, "cancelled")];
 
 // === impl Spans ===
@@ -78,7 +101,13 @@ impl Spans {
     /// Opens spans with this tracer.
     #[must_use]
     pub fn new(tracer: SdkTracer) -> Self {
-        Self { tracer: Some(tracer), captures_content: false }
+        Self { origin: SpanOrigin::Tracer(tracer), captures_content: false }
+    }
+
+    /// Opens nothing, but makes the ids by which a log line, a response and the caller's own trace name the same thing.
+    #[must_use]
+    pub fn ids_alone() -> Self {
+        Self { origin: SpanOrigin::IdsAlone, captures_content: false }
     }
 
     /// Puts prompts and answers on the spans of model calls, where `wanted`.
@@ -94,14 +123,12 @@ impl Spans {
         Self::default()
     }
 
-    fn open(&self, builder: SpanBuilder, parent: &Context) -> SpanNode {
-        let Some(tracer) = &self.tracer else {
-            return SpanNode::default();
-        };
-        let span = tracer.build_with_context(builder, parent);
-        let context = span.span_context().clone();
-        let captures_content = self.captures_content;
-        SpanNode { tracer: Some(tracer.clone()), captures_content, span: Arc::new(Mutex::new(Some(span))), context }
+    fn open(&self, parent: &SpanContext, builder: impl FnOnce() -> SpanBuilder) -> SpanNode {
+        match &self.origin {
+            SpanOrigin::Nowhere => SpanNode::default(),
+            SpanOrigin::IdsAlone => SpanNode::unrecorded(parent),
+            SpanOrigin::Tracer(tracer) => SpanNode::open(tracer, self.captures_content, parent, builder()),
+        }
     }
 }
 
@@ -109,57 +136,96 @@ impl Spans {
 
 impl Default for SpanNode {
     fn default() -> Self {
-        Self { tracer: None, captures_content: false, span: Arc::default(), context: SpanContext::empty_context() }
+        Self { recorded: None, context: SpanContext::empty_context() }
     }
 }
 
 impl SpanNode {
-    fn child(&self, name: String, kind: SpanKind, attributes: Vec<KeyValue>) -> Self {
-        self.open_child(SpanBuilder::from_name(name).with_kind(kind).with_attributes(attributes))
+    /// A root, or the child of a span that is recorded.
+    fn open(tracer: &SdkTracer, captures_content: bool, parent: &SpanContext, builder: SpanBuilder) -> Self {
+        let parent = match parent.is_valid() {
+            true => Context::new().with_remote_span_context(parent.clone()),
+            false => Context::new(),
+        };
+        let span = tracer.build_with_context(builder, &parent);
+        let context = span.span_context().clone();
+        let recorded = span.is_recording().then(|| Recorded {
+            tracer: tracer.clone(),
+            captures_content,
+            span: Arc::new(Mutex::new(Some(span))),
+        });
+        Self { recorded, context }
     }
 
-    fn open_child(&self, builder: SpanBuilder) -> Self {
-        let parent = Context::new().with_remote_span_context(self.context.clone());
-        Spans { tracer: self.tracer.clone(), captures_content: self.captures_content }.open(builder, &parent)
+    /// The ids of a span that nobody records, below `parent` where there is one.
+    fn unrecorded(parent: &SpanContext) -> Self {
+        let trace = if parent.is_valid() { parent.trace_id() } else { IDS.new_trace_id() };
+        let (flags, state) = (parent.trace_flags(), parent.trace_state().clone());
+        Self { recorded: None, context: SpanContext::new(trace, IDS.new_span_id(), flags, false, state) }
     }
 
-    fn set(&self, attributes: impl IntoIterator<Item = KeyValue>) {
-        if let Some(span) = self.lock().as_mut() {
-            span.set_attributes(attributes);
+    fn open_child(&self, builder: impl FnOnce() -> SpanBuilder) -> Self {
+        match &self.recorded {
+            Some(Recorded { tracer, captures_content, .. }) => {
+                Self::open(tracer, *captures_content, &self.context, builder())
+            }
+            None if self.context.is_valid() => Self::unrecorded(&self.context),
+            None => Self::default(),
         }
     }
 
-    fn event(&self, name: &'static str, attributes: Vec<KeyValue>) {
-        if let Some(span) = self.lock().as_mut() {
-            span.add_event(name, attributes);
+    /// Whether anything that is said of it is kept.
+    const fn is_recorded(&self) -> bool {
+        self.recorded.is_some()
+    }
+
+    /// Whether prompts and answers are put on spans.
+    fn captures_content(&self) -> bool {
+        self.recorded.as_ref().is_some_and(|recorded| recorded.captures_content)
+    }
+
+    /// Has the span changed, unless nobody records it or it has ended.
+    fn change(&self, change: impl FnOnce(&mut Span)) {
+        if let Some(recorded) = &self.recorded
+            && let Some(span) = recorded.lock().as_mut()
+        {
+            change(span);
         }
+    }
+
+    fn set<T: IntoIterator<Item = KeyValue>>(&self, attributes: impl FnOnce() -> T) {
+        self.change(|span| span.set_attributes(attributes()));
+    }
+
+    fn event(&self, name: &'static str, attributes: impl FnOnce() -> Vec<KeyValue>) {
+        self.change(|span| span.add_event(name, attributes()));
     }
 
     /// Marks the span as failed, with short words.
-    fn error(&self, kind: String, message: &str) {
-        if let Some(span) = self.lock().as_mut() {
-            span.set_attribute(KeyValue::new(attr::ERROR_TYPE, kind));
-            span.set_status(Status::error(shortened(message)));
-        }
+    fn error(&self, kind: &str, message: impl FnOnce() -> String) {
+        self.change(|span| {
+            span.set_attribute(KeyValue::new(attr::ERROR_TYPE, kind.to_owned()));
+            span.set_status(Status::error(shortened(&message())));
+        });
     }
 
     /// Tells a failure; one that was cancelled is no error.
     fn fail(&self, failure: &Failure) {
         if failure.class == FailureClass::Cancelled {
-            self.set([KeyValue::new(attr::ERROR_TYPE, failure.class.as_str())]);
+            self.set(|| [KeyValue::new(attr::ERROR_TYPE, failure.class.as_str())]);
         } else {
-            self.error(failure.class.as_str().to_owned(), &format!("{}: {}", failure.class, failure.own_words()));
+            self.error(failure.class.as_str(), || format!("{}: {}", failure.class, failure.own_words()));
         }
     }
 
     fn end(&self) {
-        if let Some(mut span) = self.lock().take() {
+        if let Some(mut span) = self.recorded.as_ref().and_then(|recorded| recorded.lock().take()) {
             span.end();
         }
     }
 
     fn end_at(&self, at: SystemTime) {
-        if let Some(mut span) = self.lock().take() {
+        if let Some(mut span) = self.recorded.as_ref().and_then(|recorded| recorded.lock().take()) {
             span.end_with_timestamp(at);
         }
     }
@@ -184,7 +250,11 @@ impl SpanNode {
             baggage: None,
         }
     }
+}
 
+// === impl Recorded ===
+
+impl Recorded {
     fn lock(&self) -> MutexGuard<'_, Option<Span>> {
         self.span.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -205,7 +275,7 @@ impl SpanGuard {
 impl Drop for SpanGuard {
     fn drop(&mut self) {
         if let Some(abandoned) = self.abandoned {
-            self.node.set(abandoned.iter().map(|&(name, value)| KeyValue::new(name, value)));
+            self.node.set(|| abandoned.iter().map(|&(name, value)| KeyValue::new(name, value)));
         }
         self.node.end();
     }
@@ -228,8 +298,12 @@ impl Extractor for TraceHeaders<'_> {
 }
 
 /// The caller's span, where it sent one that can be read; else none. Never looks at the thread's current span.
-fn remote_parent(trace: &TraceContext) -> Context {
-    TraceContextPropagator::new().extract_with_context(&Context::new(), &TraceHeaders(trace))
+fn remote_parent(trace: &TraceContext) -> SpanContext {
+    if trace.traceparent.is_none() {
+        return SpanContext::empty_context();
+    }
+    let context = TraceContextPropagator::new().extract_with_context(&Context::new(), &TraceHeaders(trace));
+    context.span().span_context().clone()
 }
 
 /// The first bytes of a message, on one line and cut at a character.

@@ -105,15 +105,15 @@ impl AttemptSpan {
 
     /// Ends the span of an attempt that answered; `winner` when its answer is the one that was kept.
     pub fn finish_ok(mut self, winner: bool) {
-        self.trace.set([KeyValue::new(relight::ATTEMPT_WINNER, winner)]);
+        self.trace.set(|| [KeyValue::new(relight::ATTEMPT_WINNER, winner)]);
         self.finished = true;
     }
 
     /// Ends the span of an attempt that failed; `sent` is false when nothing reached the target.
     pub fn finish_failed(mut self, failure: &Failure, sent: bool) {
         let node = self.trace.node();
-        node.set(failure_attributes(failure));
-        node.set([KeyValue::new(relight::ATTEMPT_SENT, sent)]);
+        node.set(|| failure_attributes(failure));
+        node.set(|| [KeyValue::new(relight::ATTEMPT_SENT, sent)]);
         node.fail(failure);
         self.finished = true;
     }
@@ -128,7 +128,7 @@ impl Drop for AttemptSpan {
     fn drop(&mut self) {
         let node = self.trace.node();
         if !self.finished {
-            node.set(CANCELLED.iter().map(|&(name, value)| KeyValue::new(name, value)));
+            node.set(|| CANCELLED.iter().map(|&(name, value)| KeyValue::new(name, value)));
         }
         node.end();
     }
@@ -149,17 +149,19 @@ impl AttemptTrace {
     pub fn begin(&self, number: u32, cause: AttemptCause) {
         let mut state = self.lock();
         let AttemptSpanState::Planned(planned) = &mut *state else { return };
-        let mut attributes = vec![
-            KeyValue::new(attr::OPENINFERENCE_KIND, "CHAIN"),
-            KeyValue::new(relight::ATTEMPT_NUMBER, i64::from(number)),
-            KeyValue::new(relight::ATTEMPT_CAUSE, cause.label()),
-        ];
-        attributes.append(&mut planned.attributes);
-        let builder = SpanBuilder::from_name(format!("attempt {number}"))
-            .with_kind(SpanKind::Internal)
-            .with_attributes(attributes)
-            .with_start_time(planned.since);
-        let node = planned.parent.open_child(builder);
+        let Planned { parent, since, attributes: planned_attributes, .. } = planned;
+        let node = parent.open_child(|| {
+            let mut attributes = vec![
+                KeyValue::new(attr::OPENINFERENCE_KIND, "CHAIN"),
+                KeyValue::new(relight::ATTEMPT_NUMBER, i64::from(number)),
+                KeyValue::new(relight::ATTEMPT_CAUSE, cause.label()),
+            ];
+            attributes.append(planned_attributes);
+            SpanBuilder::from_name(format!("attempt {number}"))
+                .with_kind(SpanKind::Internal)
+                .with_attributes(attributes)
+                .with_start_time(*since)
+        });
         for ended in mem::take(&mut planned.waits) {
             ended.record_under(&node);
         }
@@ -174,27 +176,27 @@ impl AttemptTrace {
 
     /// Says which target was chosen and why.
     pub fn chose(&self, choice: TargetChoice<'_>) {
-        self.set([
-            KeyValue::new(relight::TARGET, choice.target.to_string()),
-            KeyValue::new(relight::CIRCUIT, choice.circuit.to_owned()),
-            KeyValue::new(relight::TARGET_REASON, choice.reason.to_owned()),
-        ]);
-        if let Some(left) = choice.budget_left {
-            self.set([KeyValue::new(relight::BUDGET_LEFT, left)]);
-        }
+        self.set(|| {
+            let known = [
+                KeyValue::new(relight::TARGET, choice.target.to_string()),
+                KeyValue::new(relight::CIRCUIT, choice.circuit.to_owned()),
+                KeyValue::new(relight::TARGET_REASON, choice.reason.to_owned()),
+            ];
+            known.into_iter().chain(choice.budget_left.map(|left| KeyValue::new(relight::BUDGET_LEFT, left)))
+        });
     }
 
     /// Says whether the model was told of its failure: the vehicle of the note, or `None`. The note itself never.
     pub fn injected(&self, vehicle: Option<&str>) {
-        self.set([KeyValue::new(relight::INJECTED, vehicle.is_some())]);
-        if let Some(vehicle) = vehicle {
-            self.set([KeyValue::new(relight::INJECTED_VEHICLE, vehicle.to_owned())]);
-        }
+        self.set(|| {
+            let vehicle = vehicle.map(|vehicle| KeyValue::new(relight::INJECTED_VEHICLE, vehicle.to_owned()));
+            [KeyValue::new(relight::INJECTED, vehicle.is_some())].into_iter().chain(vehicle)
+        });
     }
 
     /// Says what of the request was changed so that the target takes it, in Relight's words.
     pub fn adapted(&self, change: &str) {
-        self.set([KeyValue::new(relight::ADAPTATION, change.to_owned())]);
+        self.set(|| [KeyValue::new(relight::ADAPTATION, change.to_owned())]);
     }
 
     /// Measures the wait before this attempt.
@@ -224,9 +226,10 @@ impl AttemptTrace {
         wire::open_tool(&self.node(), tool)
     }
 
-    fn set(&self, attributes: impl IntoIterator<Item = KeyValue>) {
+    fn set<T: IntoIterator<Item = KeyValue>>(&self, attributes: impl FnOnce() -> T) {
         match &mut *self.lock() {
-            AttemptSpanState::Planned(planned) => planned.attributes.extend(attributes),
+            AttemptSpanState::Planned(planned) if !planned.parent.is_recorded() => {}
+            AttemptSpanState::Planned(planned) => planned.attributes.extend(attributes()),
             AttemptSpanState::Open(node) => node.set(attributes),
         }
     }
@@ -260,16 +263,18 @@ impl BackoffSpan {
 
 impl EndedWait {
     fn record_under(&self, attempt: &SpanNode) {
-        let mut attributes = vec![KeyValue::new(attr::OPENINFERENCE_KIND, "CHAIN")];
-        if let Some(wait) = self.wait {
-            attributes.push(KeyValue::new(relight::BACKOFF_SECONDS, wait.duration.as_secs_f64()));
-            attributes.push(KeyValue::new(relight::BACKOFF_SOURCE, wait.source.as_str()));
-        }
-        let builder = SpanBuilder::from_name(if self.wait.is_some() { "backoff" } else { "queue" })
-            .with_kind(SpanKind::Internal)
-            .with_attributes(attributes)
-            .with_start_time(self.began);
-        attempt.open_child(builder).end_at(self.ended);
+        let span = attempt.open_child(|| {
+            let mut attributes = vec![KeyValue::new(attr::OPENINFERENCE_KIND, "CHAIN")];
+            if let Some(wait) = self.wait {
+                attributes.push(KeyValue::new(relight::BACKOFF_SECONDS, wait.duration.as_secs_f64()));
+                attributes.push(KeyValue::new(relight::BACKOFF_SOURCE, wait.source.as_str()));
+            }
+            SpanBuilder::from_name(if self.wait.is_some() { "backoff" } else { "queue" })
+                .with_kind(SpanKind::Internal)
+                .with_attributes(attributes)
+                .with_start_time(self.began)
+        });
+        span.end_at(self.ended);
     }
 }
 

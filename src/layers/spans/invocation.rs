@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use opentelemetry::{
     KeyValue,
-    trace::{Link, SpanBuilder, SpanContext, SpanKind, TraceContextExt},
+    trace::{Link, SpanBuilder, SpanKind},
 };
 
 use super::{AttemptSpan, SpanGuard, SpanNode, Spans, attempt, count, failure_attributes, remote_parent};
@@ -93,22 +93,24 @@ impl Spans {
     /// Opens the root span of an invocation, under the caller's span where the caller sent one.
     #[must_use]
     pub fn invocation(&self, entry: EntryPoint, invocation: &Invocation) -> InvocationSpan {
-        let mut attributes = entry.attributes();
-        attributes.push(KeyValue::new(relight::INVOCATION, invocation.id.to_string()));
-        attributes.push(KeyValue::new(relight::ROUTE, invocation.route.to_string()));
-        attributes.push(KeyValue::new(relight::OPERATION, invocation.operation.to_string()));
-        if !invocation.tenant.is_empty() {
-            attributes.push(KeyValue::new(relight::TENANT, invocation.tenant.to_string()));
-        }
-        if let Some(thread) = &invocation.thread {
-            attributes.push(KeyValue::new(attr::SESSION_ID, thread.to_string()));
-            attributes.push(KeyValue::new(attr::GEN_AI_CONVERSATION, thread.to_string()));
-        }
-        for (label, value) in invocation.labels.iter().take(MAX_LABELS) {
-            attributes.push(KeyValue::new(format!("{}{label}", relight::LABEL_PREFIX), value.clone()));
-        }
-        let builder = SpanBuilder::from_name(entry.name()).with_kind(SpanKind::Server).with_attributes(attributes);
-        let guard = SpanGuard::new(self.open(builder, &remote_parent(&invocation.trace)), ABANDONED);
+        let builder = || {
+            let mut attributes = entry.attributes();
+            attributes.push(KeyValue::new(relight::INVOCATION, invocation.id.to_string()));
+            attributes.push(KeyValue::new(relight::ROUTE, invocation.route.to_string()));
+            attributes.push(KeyValue::new(relight::OPERATION, invocation.operation.to_string()));
+            if !invocation.tenant.is_empty() {
+                attributes.push(KeyValue::new(relight::TENANT, invocation.tenant.to_string()));
+            }
+            if let Some(thread) = &invocation.thread {
+                attributes.push(KeyValue::new(attr::SESSION_ID, thread.to_string()));
+                attributes.push(KeyValue::new(attr::GEN_AI_CONVERSATION, thread.to_string()));
+            }
+            for (label, value) in invocation.labels.iter().take(MAX_LABELS) {
+                attributes.push(KeyValue::new(format!("{}{label}", relight::LABEL_PREFIX), value.clone()));
+            }
+            SpanBuilder::from_name(entry.name()).with_kind(SpanKind::Server).with_attributes(attributes)
+        };
+        let guard = SpanGuard::new(self.open(&remote_parent(&invocation.trace), builder), ABANDONED);
         InvocationSpan { guard, is_http: matches!(entry, EntryPoint::Http { .. }) }
     }
 
@@ -116,13 +118,15 @@ impl Spans {
     /// (as `InvocationTrace::outgoing` gave it) is known.
     #[must_use]
     pub fn returning(&self, entry: EntryPoint, caller: &TraceContext, origin: &TraceContext) -> RpcSpan {
-        let linked: SpanContext = remote_parent(origin).span().span_context().clone();
-        let links = if linked.is_valid() { vec![Link::with_context(linked)] } else { Vec::new() };
-        let builder = SpanBuilder::from_name(entry.name())
-            .with_kind(SpanKind::Server)
-            .with_attributes(entry.attributes())
-            .with_links(links);
-        RpcSpan { guard: SpanGuard::new(self.open(builder, &remote_parent(caller)), super::CANCELLED) }
+        let builder = || {
+            let linked = remote_parent(origin);
+            let links = if linked.is_valid() { vec![Link::with_context(linked)] } else { Vec::new() };
+            SpanBuilder::from_name(entry.name())
+                .with_kind(SpanKind::Server)
+                .with_attributes(entry.attributes())
+                .with_links(links)
+        };
+        RpcSpan { guard: SpanGuard::new(self.open(&remote_parent(caller), builder), super::CANCELLED) }
     }
 }
 
@@ -151,30 +155,32 @@ impl InvocationSpan {
             // A stream that has begun said 200 long ago.
             Ok(_) | Err(_) => 200,
         };
-        self.guard.node.set([KeyValue::new(attr::HTTP_STATUS, i64::from(status))]);
+        self.guard.node.set(|| [KeyValue::new(attr::HTTP_STATUS, i64::from(status))]);
     }
 
     /// Ends the span with the invocation's outcome. Only an invocation that failed for good is an error.
     pub fn finish(self, outcome: &Outcome) {
         let node = &self.guard.node;
-        let made = |wanted: fn(AttemptCause) -> bool| {
-            count(outcome.attempts.iter().filter(|attempt| wanted(attempt.cause)).count() as u64)
-        };
-        let waited: Duration =
-            outcome.attempts.iter().filter_map(|attempt| attempt.wait).map(|wait| wait.duration).sum();
-        node.set([
-            KeyValue::new(relight::OUTCOME, outcome.label()),
-            KeyValue::new(relight::ATTEMPTS, count(outcome.attempts.len() as u64)),
-            KeyValue::new(relight::RETRIES, made(is_retry)),
-            KeyValue::new(relight::FALLBACKS, made(|cause| matches!(cause, AttemptCause::Fallback(_)))),
-            KeyValue::new(relight::HEDGES, made(|cause| matches!(cause, AttemptCause::Hedge))),
-            KeyValue::new(relight::BACKOFF_TOTAL, waited.as_secs_f64()),
-        ]);
+        node.set(|| {
+            let made = |wanted: fn(AttemptCause) -> bool| {
+                count(outcome.attempts.iter().filter(|attempt| wanted(attempt.cause)).count() as u64)
+            };
+            let waited: Duration =
+                outcome.attempts.iter().filter_map(|attempt| attempt.wait).map(|wait| wait.duration).sum();
+            [
+                KeyValue::new(relight::OUTCOME, outcome.label()),
+                KeyValue::new(relight::ATTEMPTS, count(outcome.attempts.len() as u64)),
+                KeyValue::new(relight::RETRIES, made(is_retry)),
+                KeyValue::new(relight::FALLBACKS, made(|cause| matches!(cause, AttemptCause::Fallback(_)))),
+                KeyValue::new(relight::HEDGES, made(|cause| matches!(cause, AttemptCause::Hedge))),
+                KeyValue::new(relight::BACKOFF_TOTAL, waited.as_secs_f64()),
+            ]
+        });
         if let Some(target) = &outcome.target {
-            node.set([KeyValue::new(relight::TARGET, target.to_string())]);
+            node.set(|| [KeyValue::new(relight::TARGET, target.to_string())]);
         }
         if let Err(failure) = &outcome.result {
-            node.set(failure_attributes(failure));
+            node.set(|| failure_attributes(failure));
             node.fail(failure);
         }
         self.guard.end();
@@ -198,16 +204,17 @@ impl InvocationTrace {
 
     /// Says with which gRPC status the call was answered, by its name (`UNAVAILABLE`).
     pub fn answered(&self, status: &'static str) {
-        self.node.set([KeyValue::new(attr::RPC_STATUS, status)]);
+        self.node.set(|| [KeyValue::new(attr::RPC_STATUS, status)]);
     }
 
     /// Opens the span of a wait for a closed target, which belongs to no attempt; it ends when it is dropped.
     #[must_use]
     pub fn parked(&self) -> ParkedSpan {
-        let kind = vec![KeyValue::new(attr::OPENINFERENCE_KIND, "CHAIN")];
-        ParkedSpan {
-            _guard: SpanGuard { node: self.node.child("parked".to_owned(), SpanKind::Internal, kind), abandoned: None },
-        }
+        let node = self.node.open_child(|| {
+            let kind = vec![KeyValue::new(attr::OPENINFERENCE_KIND, "CHAIN")];
+            SpanBuilder::from_name("parked").with_kind(SpanKind::Internal).with_attributes(kind)
+        });
+        ParkedSpan { _guard: SpanGuard { node, abandoned: None } }
     }
 
     /// Plans the span of an attempt, its wait included: it begins where the attempt before it ended.
@@ -230,12 +237,12 @@ impl RpcSpan {
     /// error is one.
     pub fn finish(self, status: &'static str) {
         let node = &self.guard.node;
-        node.set([KeyValue::new(attr::RPC_STATUS, status)]);
+        node.set(|| [KeyValue::new(attr::RPC_STATUS, status)]);
         if matches!(
             status,
             "UNKNOWN" | "DEADLINE_EXCEEDED" | "UNIMPLEMENTED" | "INTERNAL" | "UNAVAILABLE" | "DATA_LOSS"
         ) {
-            node.error(status.to_owned(), status);
+            node.error(status, || status.to_owned());
         }
         self.guard.end();
     }

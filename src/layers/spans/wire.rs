@@ -9,7 +9,10 @@ use std::{
 };
 
 use http::Uri;
-use opentelemetry::{Array, KeyValue, StringValue, Value, trace::SpanKind};
+use opentelemetry::{
+    Array, KeyValue, StringValue, Value,
+    trace::{SpanBuilder, SpanKind},
+};
 
 use super::{
     CANCELLED, SpanGuard, SpanNode,
@@ -56,47 +59,54 @@ pub struct ChatStart<'a> {
 }
 
 pub(super) fn open_chat(parent: &SpanNode, start: ChatStart<'_>) -> ChatSpan {
-    let target = start.target;
-    let mut attributes = vec![
-        KeyValue::new(attr::OPENINFERENCE_KIND, "LLM"),
-        KeyValue::new(attr::GEN_AI_OPERATION, "chat"),
-        KeyValue::new(attr::GEN_AI_PROVIDER, target.family.to_string()),
-        KeyValue::new(attr::GEN_AI_REQUEST_MODEL, target.model.to_string()),
-        KeyValue::new(relight::ATTEMPT_NUMBER, i64::from(start.attempt)),
-        KeyValue::new(relight::TARGET, target.id.to_string()),
-    ];
-    if start.stream {
-        attributes.push(KeyValue::new(attr::GEN_AI_REQUEST_STREAM, true));
-    }
-    if let Some(thread) = start.thread {
-        attributes.push(KeyValue::new(attr::GEN_AI_CONVERSATION, thread.to_string()));
-    }
-    if let Some(limit) = start.call.max_output_tokens {
-        attributes.push(KeyValue::new(attr::GEN_AI_REQUEST_MAX_TOKENS, i64::from(limit)));
-    }
-    if let Some(temperature) = start.call.sampling.temperature {
-        attributes.push(KeyValue::new(attr::GEN_AI_REQUEST_TEMPERATURE, temperature));
-    }
-    if let Some(top_p) = start.call.sampling.top_p {
-        attributes.push(KeyValue::new(attr::GEN_AI_REQUEST_TOP_P, top_p));
-    }
-    attributes.extend(server_attributes(&target.endpoint));
-    if parent.captures_content {
-        attributes.push(KeyValue::new(attr::GEN_AI_INPUT_MESSAGES, content::input_messages(&start.call.messages)));
-    }
-    let name = format!("chat {}", target.model);
-    let guard = SpanGuard::new(parent.child(name, SpanKind::Client, attributes), CANCELLED);
-    ChatSpan { guard, answer: parent.captures_content.then(Mutex::default) }
+    let node = parent.open_child(|| {
+        let target = start.target;
+        let mut attributes = vec![
+            KeyValue::new(attr::OPENINFERENCE_KIND, "LLM"),
+            KeyValue::new(attr::GEN_AI_OPERATION, "chat"),
+            KeyValue::new(attr::GEN_AI_PROVIDER, target.family.to_string()),
+            KeyValue::new(attr::GEN_AI_REQUEST_MODEL, target.model.to_string()),
+            KeyValue::new(relight::ATTEMPT_NUMBER, i64::from(start.attempt)),
+            KeyValue::new(relight::TARGET, target.id.to_string()),
+        ];
+        if start.stream {
+            attributes.push(KeyValue::new(attr::GEN_AI_REQUEST_STREAM, true));
+        }
+        if let Some(thread) = start.thread {
+            attributes.push(KeyValue::new(attr::GEN_AI_CONVERSATION, thread.to_string()));
+        }
+        if let Some(limit) = start.call.max_output_tokens {
+            attributes.push(KeyValue::new(attr::GEN_AI_REQUEST_MAX_TOKENS, i64::from(limit)));
+        }
+        if let Some(temperature) = start.call.sampling.temperature {
+            attributes.push(KeyValue::new(attr::GEN_AI_REQUEST_TEMPERATURE, temperature));
+        }
+        if let Some(top_p) = start.call.sampling.top_p {
+            attributes.push(KeyValue::new(attr::GEN_AI_REQUEST_TOP_P, top_p));
+        }
+        attributes.extend(server_attributes(&target.endpoint));
+        if parent.captures_content() {
+            attributes.push(KeyValue::new(attr::GEN_AI_INPUT_MESSAGES, content::input_messages(&start.call.messages)));
+        }
+        SpanBuilder::from_name(format!("chat {}", target.model))
+            .with_kind(SpanKind::Client)
+            .with_attributes(attributes)
+    });
+    let answer = node.captures_content().then(Mutex::default);
+    ChatSpan { guard: SpanGuard::new(node, CANCELLED), answer }
 }
 
 pub(super) fn open_tool(parent: &SpanNode, tool: &str) -> ChatSpan {
-    let attributes = vec![
-        KeyValue::new(attr::OPENINFERENCE_KIND, "TOOL"),
-        KeyValue::new(attr::GEN_AI_OPERATION, "execute_tool"),
-        KeyValue::new(attr::GEN_AI_TOOL_NAME, tool.to_owned()),
-    ];
-    let name = format!("execute_tool {tool}");
-    ChatSpan { guard: SpanGuard::new(parent.child(name, SpanKind::Client, attributes), CANCELLED), answer: None }
+    let node = parent.open_child(|| {
+        let attributes = vec![
+            KeyValue::new(attr::OPENINFERENCE_KIND, "TOOL"),
+            KeyValue::new(attr::GEN_AI_OPERATION, "execute_tool"),
+            KeyValue::new(attr::GEN_AI_TOOL_NAME, tool.to_owned()),
+        ];
+        let name = format!("execute_tool {tool}");
+        SpanBuilder::from_name(name).with_kind(SpanKind::Client).with_attributes(attributes)
+    });
+    ChatSpan { guard: SpanGuard::new(node, CANCELLED), answer: None }
 }
 
 // === impl ChatSpan ===
@@ -110,18 +120,21 @@ impl ChatSpan {
         }
         match delta {
             Delta::Start { model, response_id, headers: _ } => {
-                let model = model.clone().map(|model| KeyValue::new(attr::GEN_AI_RESPONSE_MODEL, model));
-                let id = response_id.clone().map(|id| KeyValue::new(attr::GEN_AI_RESPONSE_ID, id));
-                self.guard.node.set(model.into_iter().chain(id));
+                self.guard.node.set(|| {
+                    let model = model.clone().map(|model| KeyValue::new(attr::GEN_AI_RESPONSE_MODEL, model));
+                    let id = response_id.clone().map(|id| KeyValue::new(attr::GEN_AI_RESPONSE_ID, id));
+                    model.into_iter().chain(id)
+                });
             }
-            Delta::Usage(usage) => self.guard.node.set(usage_attributes(*usage)),
+            Delta::Usage(usage) => self.guard.node.set(|| usage_attributes(*usage)),
             Delta::ReadOn(cut) => {
-                let reason = KeyValue::new(relight::READ_ON_REASON, cut.words());
-                self.guard.node.event(relight::READ_ON, vec![reason]);
+                self.guard.node.event(relight::READ_ON, || vec![KeyValue::new(relight::READ_ON_REASON, cut.words())]);
             }
             Delta::Finish { reason, raw: _ } => {
-                let reasons = vec![StringValue::from(reason.as_str())];
-                self.guard.node.set([KeyValue::new(attr::GEN_AI_FINISH_REASONS, Value::Array(Array::String(reasons)))]);
+                self.guard.node.set(|| {
+                    let reasons = vec![StringValue::from(reason.as_str())];
+                    [KeyValue::new(attr::GEN_AI_FINISH_REASONS, Value::Array(Array::String(reasons)))]
+                });
             }
             Delta::BlockStart { .. } | Delta::BlockDelta { .. } | Delta::BlockStop { .. } => {}
         }
@@ -129,19 +142,21 @@ impl ChatSpan {
 
     /// Says how long the first piece of the answer took.
     pub fn first_chunk(&self, after: Duration) {
-        self.guard.node.set([KeyValue::new(attr::GEN_AI_FIRST_CHUNK, after.as_secs_f64())]);
+        self.guard.node.set(|| [KeyValue::new(attr::GEN_AI_FIRST_CHUNK, after.as_secs_f64())]);
     }
 
     /// Opens the span of the HTTP request; `resend` is how many attempts of the invocation were sent before it.
     #[must_use]
     pub fn http(&self, method: &'static str, url: &str, resend: u32) -> HttpSpan {
-        let mut attributes =
-            vec![KeyValue::new(attr::HTTP_METHOD, method), KeyValue::new(attr::URL_FULL, redacted_url(url))];
-        attributes.extend(server_attributes(url));
-        if resend > 0 {
-            attributes.push(KeyValue::new(attr::HTTP_RESEND_COUNT, i64::from(resend)));
-        }
-        let node = self.guard.node.child(method.to_owned(), SpanKind::Client, attributes);
+        let node = self.guard.node.open_child(|| {
+            let mut attributes =
+                vec![KeyValue::new(attr::HTTP_METHOD, method), KeyValue::new(attr::URL_FULL, redacted_url(url))];
+            attributes.extend(server_attributes(url));
+            if resend > 0 {
+                attributes.push(KeyValue::new(attr::HTTP_RESEND_COUNT, i64::from(resend)));
+            }
+            SpanBuilder::from_name(method).with_kind(SpanKind::Client).with_attributes(attributes)
+        });
         HttpSpan { guard: SpanGuard::new(node, CANCELLED) }
     }
 
@@ -155,7 +170,7 @@ impl ChatSpan {
     fn set_answer(&self) {
         if let Some(answer) = &self.answer {
             let messages = answer.lock().unwrap_or_else(PoisonError::into_inner).output_messages();
-            self.guard.node.set([KeyValue::new(attr::GEN_AI_OUTPUT_MESSAGES, messages)]);
+            self.guard.node.set(|| [KeyValue::new(attr::GEN_AI_OUTPUT_MESSAGES, messages)]);
         }
     }
 
@@ -184,15 +199,15 @@ impl HttpSpan {
 
     /// Says where the request went.
     pub fn sent_to(&self, url: &str) {
-        self.guard.node.set([KeyValue::new(attr::URL_FULL, redacted_url(url))]);
+        self.guard.node.set(|| [KeyValue::new(attr::URL_FULL, redacted_url(url))]);
     }
 
     /// Ends the span of a request that was answered with this status; 400 and more is an error of a client.
     pub fn finish(self, status: u16) {
         let node = &self.guard.node;
-        node.set([KeyValue::new(attr::HTTP_STATUS, i64::from(status))]);
+        node.set(|| [KeyValue::new(attr::HTTP_STATUS, i64::from(status))]);
         if status >= 400 {
-            node.error(status.to_string(), "");
+            node.error(&status.to_string(), String::new);
         }
         self.guard.end();
     }
@@ -203,7 +218,7 @@ impl HttpSpan {
         if let Some(refused) = status.filter(|&status| status >= 400) {
             return self.finish(refused);
         }
-        self.guard.node.set(status.map(|status| KeyValue::new(attr::HTTP_STATUS, i64::from(status))));
+        self.guard.node.set(|| status.map(|status| KeyValue::new(attr::HTTP_STATUS, i64::from(status))));
         self.guard.node.fail(failure);
         self.guard.end();
     }
