@@ -149,7 +149,8 @@ pub struct InvocationScope {
     pub trace: InvocationTrace,
     events: EventBus,
     told_of: Arc<EventScope>,
-    attempts: Mutex<Vec<AttemptRecord>>,
+    /// Shared with those who look, and copied only when one of them still does while it changes.
+    attempts: Mutex<Arc<Vec<AttemptRecord>>>,
     sent: Mutex<Option<Arc<ModelCall>>>,
     steps: mpsc::UnboundedSender<StreamStep>,
     steps_out: Mutex<Option<mpsc::UnboundedReceiver<StreamStep>>>,
@@ -186,7 +187,7 @@ impl InvocationScope {
             trace,
             events,
             told_of,
-            attempts: Mutex::new(before.attempts.clone()),
+            attempts: Mutex::new(Arc::new(before.attempts.clone())),
             sent: Mutex::new(None),
             steps,
             steps_out: Mutex::new(Some(steps_out)),
@@ -261,7 +262,7 @@ impl InvocationScope {
     pub fn begin(&self, cause: AttemptCause, target: &Target, wait: Option<Wait>) -> u32 {
         let mut attempts = self.lock();
         let number = u32::try_from(attempts.len()).unwrap_or(u32::MAX).saturating_add(1);
-        attempts.push(AttemptRecord {
+        Arc::make_mut(&mut attempts).push(AttemptRecord {
             number,
             cause,
             target: Some(target.id.clone()),
@@ -297,7 +298,7 @@ impl InvocationScope {
 
     /// Writes down what was learnt of an attempt.
     pub fn learn(&self, number: u32, write: impl FnOnce(&mut AttemptRecord)) {
-        if let Some(record) = self.lock().iter_mut().find(|record| record.number == number) {
+        if let Some(record) = Arc::make_mut(&mut self.lock()).iter_mut().find(|record| record.number == number) {
             write(record);
         }
     }
@@ -318,8 +319,8 @@ impl InvocationScope {
     }
 
     /// Every attempt so far.
-    pub fn attempts(&self) -> Vec<AttemptRecord> {
-        self.lock().clone()
+    pub fn attempts(&self) -> Arc<Vec<AttemptRecord>> {
+        Arc::clone(&self.lock())
     }
 
     /// Attempts that were sent, or that failed for a real reason: what the allowance counts. One that reads on what an
@@ -375,7 +376,7 @@ impl InvocationScope {
             invocation: self.invocation.id.clone(),
             operation: Some(self.invocation.operation.clone()),
             result,
-            attempts,
+            attempts: Arc::unwrap_or_clone(attempts),
             recovery_applied,
             reasoning: reasoning.into(),
             alternatives: Vec::new(),
@@ -392,7 +393,7 @@ impl InvocationScope {
         self.plan.texts.apply(failure, language);
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<AttemptRecord>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Arc<Vec<AttemptRecord>>> {
         self.attempts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -193,7 +193,7 @@ impl<S> RetryLoop<S> {
 
     /// The last attempt on the target that failed; of two in a race, that may not be the last one.
     fn failed_record(&self, failure: &Failure) -> Option<AttemptRecord> {
-        self.scope.attempts().into_iter().rev().find(|record| record.target == failure.target)
+        self.scope.attempts().iter().rev().find(|record| record.target == failure.target).cloned()
     }
 
     /// Asks the policy once.
