@@ -11,6 +11,7 @@ mod abandoned;
 mod append_only;
 mod checkpoint;
 mod delivery_filter;
+mod driver;
 mod find;
 mod follower;
 mod journal_health;

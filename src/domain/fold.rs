@@ -3,6 +3,8 @@
 //! A reader that applies every step in order, and discards what a rewind tells it to, holds exactly the answer.
 //! Offsets and hashes are checked, so a lost or doubled step is an error, never a silently wrong text.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -122,7 +124,7 @@ pub enum StreamStep {
         usage: Usage,
     },
     /// The end; exactly one, last.
-    Terminal(Box<Outcome>),
+    Terminal(Arc<Outcome>),
 }
 
 /// A block as folded so far.
@@ -170,7 +172,7 @@ pub enum FoldError {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct AnswerState {
     blocks: Vec<Block>,
-    outcome: Option<Box<Outcome>>,
+    outcome: Option<Arc<Outcome>>,
 }
 
 // === impl AnswerState ===
@@ -240,7 +242,7 @@ impl AnswerState {
                 known.committed = *committed;
             }
             StreamStep::Rewind { keep, hash, .. } => self.rewind(keep, hash)?,
-            StreamStep::Terminal(outcome) => self.outcome = Some(outcome.clone()),
+            StreamStep::Terminal(outcome) => self.outcome = Some(Arc::clone(outcome)),
             StreamStep::AttemptStarted { .. }
             | StreamStep::ContextInjected { .. }
             | StreamStep::Recovery { .. }

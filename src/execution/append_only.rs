@@ -8,7 +8,7 @@
 mod rest;
 mod seam;
 
-use std::collections::VecDeque;
+use std::{collections::VecDeque, sync::Arc};
 
 use async_stream::stream;
 use futures_util::StreamExt as _;
@@ -89,7 +89,7 @@ struct AppendOnlyFilter {
 
 /// The beginning of an answer that is being continued.
 struct ContinuedAnswer {
-    outcome: Box<Outcome>,
+    outcome: Arc<Outcome>,
     stitcher: ContinuationStitcher,
     /// The text of both parts, as far as it was sent.
     text: String,
@@ -175,7 +175,7 @@ impl AppendOnlyFilter {
         }
     }
 
-    async fn over(&mut self, outcome: Box<Outcome>) {
+    async fn over(&mut self, outcome: Arc<Outcome>) {
         match &outcome.result {
             Ok(_) => match self.seam.finish() {
                 Ok(pieces) => {
@@ -196,16 +196,18 @@ impl AppendOnlyFilter {
     }
 
     /// Ends the answer. Of several ends the first one counts, which nothing follows.
-    fn end(&mut self, outcome: Box<Outcome>) {
+    fn end(&mut self, outcome: Arc<Outcome>) {
         let outcome = match self.begun.take() {
-            Some(ContinuedAnswer { outcome: begun, text, .. }) => rest::joined(*begun, text, *outcome),
-            None => *outcome,
+            Some(ContinuedAnswer { outcome: begun, text, .. }) => {
+                Arc::new(rest::joined(Arc::unwrap_or_clone(begun), text, Arc::unwrap_or_clone(outcome)))
+            }
+            None => outcome,
         };
-        self.ready.push_back(StreamStep::Terminal(Box::new(outcome)));
+        self.ready.push_back(StreamStep::Terminal(outcome));
     }
 
     /// What was sent is not how any new answer begins: it is continued where a target can, else the invocation fails.
-    async fn diverged(&mut self, outcome: Box<Outcome>) {
+    async fn diverged(&mut self, outcome: Arc<Outcome>) {
         let may_continue =
             self.on_divergence == OnDivergence::Continue && self.begun.is_none() && self.seam.sent_only_text();
         let text = self.seam.sent_text().to_owned();
@@ -219,19 +221,20 @@ impl AppendOnlyFilter {
                 let stitcher = ContinuationStitcher::new(text.as_str().into(), Way::Prefill);
                 self.begun = Some(ContinuedAnswer { outcome, stitcher, text });
             }
-            Err(refused) => self.end(Box::new(Outcome { result: Err(refused), ..*outcome })),
+            Err(refused) => self.end(Arc::new(Outcome { result: Err(refused), ..Arc::unwrap_or_clone(outcome) })),
         }
     }
 }
 
 /// The same attempts, but what was sent cannot be completed.
-fn broken(outcome: Box<Outcome>) -> Box<Outcome> {
+fn broken(outcome: Arc<Outcome>) -> Arc<Outcome> {
     let message = "the answer broke off, and the new attempt's text is not the one that was sent; discard this answer and \
                    ask again";
     let mut failure = Failure::local(FailureClass::StreamInterrupted, message);
     (failure.never_sent, failure.target) = (false, outcome.target.clone());
     let reasoning = "What was sent could not be taken back, and no attempt repeated it.".to_owned();
-    Box::new(Outcome { result: Err(failure), reasoning, history_patch: HistoryPatch::default(), ..*outcome })
+    let outcome = Arc::unwrap_or_clone(outcome);
+    Arc::new(Outcome { result: Err(failure), reasoning, history_patch: HistoryPatch::default(), ..outcome })
 }
 
 // === impl BlockWriter ===

@@ -14,6 +14,7 @@ use tokio::{
 
 use super::{
     ExecutionShared,
+    driver::Driver,
     live::{Execution, SubscriberGuard},
     replay_buffer::{ReadResult, Snapshot},
 };
@@ -81,6 +82,8 @@ pub struct Follower {
     changes: Option<Changes>,
     ready: VecDeque<StreamItem>,
     over: bool,
+    /// What it follows, where that goes on only while this waits for its end.
+    driver: Option<Driver>,
 }
 
 // === impl Follower ===
@@ -101,6 +104,7 @@ impl Follower {
             changes: None,
             ready: VecDeque::new(),
             over: false,
+            driver: None,
         }
     }
 
@@ -110,6 +114,11 @@ impl Follower {
         follower.new_steps = Some(execution.replay.subscribe());
         follower.seat = Some(execution.subscribe());
         follower
+    }
+
+    /// Has it drive what it follows.
+    pub(super) fn drives(&mut self, driver: Driver) {
+        self.driver = Some(driver);
     }
 
     /// Time since the last word of the target that is asked here; `None` where that is not known.
@@ -123,6 +132,8 @@ impl Follower {
     /// # Errors
     /// [`Lost`]: nothing more can be told here.
     pub async fn next(&mut self) -> Result<Option<StreamItem>, Lost> {
+        // Who takes it step by step may be slow, and others may follow.
+        drop(self.driver.take());
         loop {
             if let Some(told) = self.ready.pop_front() {
                 return Ok(Some(told));
@@ -138,12 +149,23 @@ impl Follower {
     ///
     /// # Errors
     /// [`Lost`]: it cannot be told here.
-    pub async fn outcome(&mut self) -> Result<Outcome, Lost> {
+    pub async fn outcome(&mut self) -> Result<Arc<Outcome>, Lost> {
+        let Some(mut driver) = self.driver.take() else { return self.end().await };
+        tokio::select! {
+            biased;
+            () = driver.drive() => {}
+            // What is left to be done for others goes on without this.
+            end = self.end() => return end,
+        }
+        self.end().await
+    }
+
+    async fn end(&mut self) -> Result<Arc<Outcome>, Lost> {
         while let Some(told) = self.next().await? {
             if let StreamItem::Step(entry) = told
                 && let StreamStep::Terminal(outcome) = &entry.step
             {
-                return Ok(Outcome::clone(outcome));
+                return Ok(Arc::clone(outcome));
             }
         }
         Err(Lost::Gone)

@@ -13,6 +13,7 @@ use super::{
     abandoned::{CLIENT_GONE, is_abandoned},
     checkpoint::ThreadCheckpoint,
     delivery_filter::DeliveryFilter,
+    driver::Driver,
     live::Execution,
     recorder::{StepRecorder, WriteResult},
     upstream::UpstreamHandleRecorder,
@@ -83,15 +84,15 @@ impl Drop for Listed {
 // === impl Run ===
 
 impl Run {
-    /// Lists the invocation as running here, and runs it.
-    pub(super) fn begin(self) {
+    /// Lists the invocation as running here; it goes on as it is driven.
+    pub(super) fn begin(self) -> Driver {
         let shared = Arc::clone(&self.shared);
         let listed = Listed { shared: Arc::clone(&shared), execution: Arc::clone(&self.execution) };
         shared.running().insert(self.execution.id.clone(), Arc::clone(&self.execution));
-        shared.spawn(async move {
+        Driver::new(shared, async move {
             let _listed = listed;
             self.run().await;
-        });
+        })
     }
 
     async fn run(mut self) {
@@ -99,13 +100,15 @@ impl Run {
         let abandoned = execution.abandoned(self.grace);
         tokio::pin!(abandoned);
         let mut left = false;
+        let fenced = execution.fenced();
+        tokio::pin!(fenced);
         let mut notebook = UpstreamHandleRecorder::new(Arc::clone(&self.shared), Arc::clone(&execution));
+        let queue = Arc::clone(&self.shared.queue);
         let outcome = loop {
             let has_room = self.recorder.has_room();
-            let queue = Arc::clone(&self.shared.queue);
             tokio::select! {
                 biased;
-                () = execution.fenced() => return,
+                () = &mut fenced => return,
                 () = &mut abandoned, if !left => {
                     left = true;
                     execution.cancel.cancel(CLIENT_GONE);
@@ -122,7 +125,7 @@ impl Run {
                     match step {
                         Some(StreamStep::Terminal(outcome)) => break outcome,
                         Some(step) => for step in self.filter.pass(step) { self.recorder.take(step); },
-                        None => break Box::new(self.cut()),
+                        None => break Arc::new(self.cut()),
                     }
                 }
             }
@@ -133,23 +136,24 @@ impl Run {
     }
 
     /// Records the end and tells it.
-    async fn end(mut self, outcome: Box<Outcome>) {
+    async fn end(mut self, outcome: Arc<Outcome>) {
         let Ok(mut entries) = self.recorder.rest().await else { return };
         let before = self.filter.blocks().to_vec();
         let seq = self.recorder.next_seq();
         let last: Vec<Entry> = self
             .filter
-            .pass(StreamStep::Terminal(outcome.clone()))
+            .pass(StreamStep::Terminal(Arc::clone(&outcome)))
             .into_iter()
             .map(|step| self.recorder.number(step))
             .collect();
-        let unrecorded = entries.clone();
+        // Only of a turn that cannot be saved are they told once more.
+        let unrecorded = if self.turn.is_some() { entries.clone() } else { Vec::new() };
         entries.extend(last);
         let thread = self.turn.as_ref().and_then(|turn| turn.end(&outcome));
         self.execution.mark_ending();
         let strict = self.shared.settings.mode == JournalMode::Strict;
         let needs_record = !self.unasked && (thread.is_some() || strict);
-        let finish = self.finish(entries, *outcome.clone(), self.filter.blocks().to_vec(), thread);
+        let finish = self.finish(entries, Arc::clone(&outcome), self.filter.blocks().to_vec(), thread);
         if !self.execution.is_recorded {
             self.tell(finish.entries);
             return;
@@ -194,9 +198,9 @@ impl Run {
             // In `strict` nothing is told that is not recorded: followers are told to come back.
             return;
         }
-        let failed = unsaved(outcome, words);
+        let failed = Arc::new(unsaved(outcome, words));
         self.recorder.renumber_from(seq);
-        entries.push(self.recorder.number(StreamStep::Terminal(Box::new(failed.clone()))));
+        entries.push(self.recorder.number(StreamStep::Terminal(Arc::clone(&failed))));
         let finish = self.finish(entries, failed, blocks, thread);
         let entries = finish.entries.clone();
         match self.write_and_tell(finish, false).await {
@@ -276,7 +280,13 @@ impl Run {
         })
     }
 
-    fn finish(&self, entries: Vec<Entry>, outcome: Outcome, snapshot: Vec<Block>, thread: Option<ThreadEnd>) -> Finish {
+    fn finish(
+        &self,
+        entries: Vec<Entry>,
+        outcome: Arc<Outcome>,
+        snapshot: Vec<Block>,
+        thread: Option<ThreadEnd>,
+    ) -> Finish {
         Finish { id: self.execution.id.clone(), epoch: self.execution.epoch, entries, outcome, snapshot, thread }
     }
 

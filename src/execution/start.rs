@@ -13,6 +13,7 @@ use super::{
     ExecutionShared, Executions, append_only,
     checkpoint::{LOAD_AGAIN_AFTER, ThreadUnusable},
     delivery_filter::DeliveryFilter,
+    driver::Driver,
     follower::Follower,
     live::Execution,
     recorder::StepRecorder,
@@ -26,7 +27,7 @@ use crate::{
         failure::{Failure, FailureClass},
         fold::{Block, StreamStep},
         ids::InvocationId,
-        invocation::{Invocation, RewindMode},
+        invocation::{Invocation, Overrides, RewindMode},
     },
     journal::{
         BeginResult, Entry, Fingerprint, Finish, JournalError, NewInvocation, Record, RecordedRequest, ThreadEnd,
@@ -66,6 +67,17 @@ pub struct Started {
     pub events_kept: Duration,
     /// Its steps.
     pub follower: Follower,
+}
+
+// === impl Started ===
+
+impl Started {
+    /// Has whoever waits for a unary response drive its run; any other run is a task, whether somebody waits or not.
+    fn drives(&mut self, run: Driver, overrides: &Overrides) {
+        if overrides.rewind_mode.is_none() && overrides.resumable_grace.is_none() {
+            self.follower.drives(run);
+        }
+    }
 }
 
 // === impl Executions ===
@@ -132,8 +144,8 @@ impl ExecutionShared {
         let replay = ReplayBuffer::new(self.settings.tail_bytes, 0, 0, Vec::new());
         let execution = Execution::new(invocation.id.clone(), epoch, is_recorded, ends, replay).promised(is_promised);
         let execution = Arc::new(execution);
-        let started = self.started(&invocation, &execution);
-        Run {
+        let mut started = self.started(&invocation, &execution);
+        let run = Run {
             shared: Arc::clone(self),
             recorder: StepRecorder::new(Arc::clone(self), Arc::clone(&execution), 0),
             execution,
@@ -142,8 +154,8 @@ impl ExecutionShared {
             turn: None,
             unasked: false,
             grace: invocation.overrides.resumable_grace.unwrap_or_default(),
-        }
-        .begin();
+        };
+        started.drives(run.begin(), &invocation.overrides);
         Ok(started)
     }
 
@@ -193,8 +205,8 @@ impl ExecutionShared {
         };
         let replay = ReplayBuffer::new(self.settings.tail_bytes, 0, 0, Vec::new());
         let execution = Arc::new(Execution::new(id, epoch, true, ends, replay));
-        let started = self.started(&invocation, &execution);
-        Run {
+        let mut started = self.started(&invocation, &execution);
+        let run = Run {
             shared: Arc::clone(self),
             recorder: StepRecorder::new(Arc::clone(self), Arc::clone(&execution), 0),
             execution,
@@ -203,8 +215,8 @@ impl ExecutionShared {
             turn: Some(turn),
             unasked: false,
             grace: invocation.overrides.resumable_grace.unwrap_or_default(),
-        }
-        .begin();
+        };
+        started.drives(run.begin(), &invocation.overrides);
         Ok(started)
     }
 
@@ -238,18 +250,18 @@ impl ExecutionShared {
         let replay = ReplayBuffer::new(self.settings.tail_bytes, 0, 0, Vec::new());
         let (id, ends) = (invocation.id.clone(), (incoming.cancel.clone(), incoming.background.clone()));
         let execution = Arc::new(Execution::new(id, epoch.unwrap_or(1), epoch.is_some(), ends, replay));
-        let started = self.started(invocation, &execution);
-        Run {
+        let mut started = self.started(invocation, &execution);
+        let run = Run {
             shared: Arc::clone(self),
             recorder: StepRecorder::new(Arc::clone(self), Arc::clone(&execution), 0),
             execution,
-            steps: Box::pin(stream::iter([StreamStep::Terminal(Box::new(outcome))])),
+            steps: Box::pin(stream::iter([StreamStep::Terminal(Arc::new(outcome))])),
             filter: DeliveryFilter::new(mode_of(invocation), Vec::new()),
             turn: None,
             unasked: true,
             grace: Duration::ZERO,
-        }
-        .begin();
+        };
+        started.drives(run.begin(), &invocation.overrides);
         started
     }
 
@@ -262,8 +274,8 @@ impl ExecutionShared {
         failure: Failure,
         thread: Option<ThreadEnd>,
     ) {
-        let outcome = failed(id, failure, "It was ended before anything was asked.");
-        let step = StreamStep::Terminal(Box::new(outcome.clone()));
+        let outcome = Arc::new(failed(id, failure, "It was ended before anything was asked."));
+        let step = StreamStep::Terminal(Arc::clone(&outcome));
         let now = clock::wall_now();
         let entries = vec![Entry { epoch, seq: last + 1, attempt: 0, at: now, step }];
         let finish = Finish { id: id.clone(), epoch, entries, outcome, snapshot: Vec::new(), thread };
@@ -277,7 +289,9 @@ impl ExecutionShared {
             BeginResult::Attached(record) => Ok(self.of_record(&record)),
             BeginResult::Replay(outcome) => {
                 let record = self.journal.get(&outcome.invocation).await.map_err(StartError::Journal)?;
-                record.map(|record| self.of_record(&record)).ok_or(StartError::ResultNotRetained(outcome.invocation))
+                record
+                    .map(|record| self.of_record(&record))
+                    .ok_or_else(|| StartError::ResultNotRetained(outcome.invocation.clone()))
             }
             BeginResult::ResultNotRetained { invocation } => Err(StartError::ResultNotRetained(invocation)),
             BeginResult::Conflict { invocation } => Err(StartError::Conflict(invocation)),

@@ -179,7 +179,7 @@ impl ExecutionShared {
         };
         let replay = ReplayBuffer::new(self.settings.tail_bytes, last, attempts, blocks.clone());
         let execution = Arc::new(Execution::new(id, epoch, true, ends, replay));
-        Run {
+        let run = Run {
             shared: Arc::clone(self),
             recorder: StepRecorder::new(Arc::clone(self), Arc::clone(&execution), attempts),
             execution,
@@ -188,8 +188,9 @@ impl ExecutionShared {
             turn,
             unasked: false,
             grace,
-        }
-        .begin();
+        };
+        // Nobody waits for it here: it is a task from its beginning.
+        drop(run.begin());
         Ok(())
     }
 

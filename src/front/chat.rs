@@ -78,7 +78,8 @@ async fn answer(
     if request.stream {
         return stream::respond(&front, started, request.model, request.include_usage).await;
     }
-    whole(&started.follower.outcome().await.map_err(|lost| Refused::lost(&lost))?)
+    let outcome = started.follower.outcome().await.map_err(|lost| Refused::lost(&lost))?;
+    whole(&outcome)
 }
 
 /// The answer to a request that is not streamed.

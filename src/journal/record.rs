@@ -105,7 +105,7 @@ pub enum BeginResult {
     /// The same request runs already: attach to it. Its lease may have expired: then take it over.
     Attached(Box<Record>),
     /// The same request is finished.
-    Replay(Box<Outcome>),
+    Replay(Arc<Outcome>),
     /// The same request is finished, but its answer was not kept (`journal.payloads: none`).
     ResultNotRetained {
         /// The invocation that it was.
@@ -173,7 +173,7 @@ pub struct Record {
     /// Where the answer is found that was being made in the background, if one was; `None` where payloads are not kept.
     pub upstream: Option<UpstreamHandle>,
     /// The end, where there is one and payloads are kept.
-    pub outcome: Option<Box<Outcome>>,
+    pub outcome: Option<Arc<Outcome>>,
     /// All blocks as of `last_seq`, kept when it finished.
     pub snapshot: Option<Vec<Block>>,
 }
@@ -237,7 +237,7 @@ pub struct Finish {
     /// The last steps, `Terminal` included; not subject to the cap.
     pub entries: Vec<Entry>,
     /// The outcome.
-    pub outcome: Outcome,
+    pub outcome: Arc<Outcome>,
     /// The blocks of the whole stream, for readers who come after its events are gone.
     pub snapshot: Vec<Block>,
     /// What becomes of its thread, which is unlocked in any case.

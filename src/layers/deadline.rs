@@ -81,7 +81,7 @@ where
 fn cancelled(scope: &InvocationScope, reason: String) -> StreamStep {
     let target = scope.attempts().last().and_then(|record| record.target.clone());
     let outcome = scope.outcome(Err(Failure::local(FailureClass::Cancelled, reason)), "It was cancelled.", target);
-    StreamStep::Terminal(Box::new(outcome))
+    StreamStep::Terminal(Arc::new(outcome))
 }
 
 fn too_late(scope: &InvocationScope) -> StreamStep {
@@ -95,5 +95,5 @@ fn too_late(scope: &InvocationScope) -> StreamStep {
     "Raise the deadline, shorten the task, or add a faster target.".clone_into(&mut failure.recovery_hint);
     failure.target = scope.attempts().last().and_then(|record| record.target.clone());
     let target = failure.target.clone();
-    StreamStep::Terminal(Box::new(scope.outcome(Err(failure), "The deadline was reached.", target)))
+    StreamStep::Terminal(Arc::new(scope.outcome(Err(failure), "The deadline was reached.", target)))
 }

@@ -104,6 +104,7 @@ fn watch(mut watched: InvocationSpanGuard, mut steps: StepStream) -> StepStream 
         while let Some(mut step) = steps.next().await {
             watched.has_content |= matches!(step, StreamStep::BlockDelta { .. });
             if let StreamStep::Terminal(outcome) = &mut step {
+                let outcome = Arc::make_mut(outcome);
                 if let Err(failure) = &mut outcome.result {
                     watched.scope.word(failure);
                 }

@@ -292,7 +292,7 @@ async fn follow(stack: Stack, incoming: InvocationContext) -> Result<(Option<Ans
     while let Some(step) = steps.next().await {
         fold = fold.and_then(|mut fold| fold.apply(&step).is_ok().then_some(fold));
         if let StreamStep::Terminal(outcome) = step {
-            return Ok((fold, *outcome));
+            return Ok((fold, Arc::unwrap_or_clone(outcome)));
         }
     }
     Err(Failure::local(FailureClass::State, "the progress ended without an outcome"))

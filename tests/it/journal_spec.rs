@@ -231,7 +231,7 @@ fn answer(name: &str, epoch: u64, text: &str) -> (Vec<Entry>, AnswerState) {
         StreamStep::BlockStart { block: 1, kind: BlockKind::Text },
         StreamStep::BlockDelta { block: 1, offset: 0, text: text.to_owned() },
         StreamStep::BlockStop { block: 1, bytes, hash, opaque: None, committed: false },
-        StreamStep::Terminal(Box::new(outcome(name, Ok(text)))),
+        StreamStep::Terminal(Arc::new(outcome(name, Ok(text)))),
     ];
     let mut fold = AnswerState::default();
     for step in &steps {
@@ -242,13 +242,20 @@ fn answer(name: &str, epoch: u64, text: &str) -> (Vec<Entry>, AnswerState) {
 
 /// The end of an invocation that answered `text`, with these last steps.
 fn end(name: &str, epoch: u64, text: &str, entries: Vec<Entry>) -> Finish {
-    Finish { id: id(name), epoch, entries, outcome: outcome(name, Ok(text)), snapshot: Vec::new(), thread: None }
+    Finish {
+        id: id(name),
+        epoch,
+        entries,
+        outcome: Arc::new(outcome(name, Ok(text))),
+        snapshot: Vec::new(),
+        thread: None,
+    }
 }
 
 /// The end of an invocation that failed.
 fn failed_end(name: &str, thread: Option<ThreadEnd>) -> Finish {
     let outcome = outcome(name, Err(FailureClass::ServerError));
-    Finish { id: id(name), epoch: 1, entries: Vec::new(), outcome, snapshot: Vec::new(), thread }
+    Finish { id: id(name), epoch: 1, entries: Vec::new(), outcome: Arc::new(outcome), snapshot: Vec::new(), thread }
 }
 
 async fn seqs(journal: &Arc<dyn Journal>, name: &str) -> Vec<u64> {

@@ -22,7 +22,7 @@ async fn an_invocation_ends_when_its_last_follower_goes_unless_it_is_resumable()
         tokio::time::sleep(Duration::from_secs(5)).await;
         assert_eq!(here.count(), 0, "it has ended");
         let record = here.find(&tenant(), &InvocationName::Id(started.id)).await.unwrap().unwrap();
-        let ended = record.outcome.unwrap().result.err().map(|failure| failure.class);
+        let ended = record.outcome.unwrap().result.as_ref().err().map(|failure| failure.class);
         assert_eq!(ended, class);
     }
 }
@@ -43,7 +43,7 @@ async fn a_grace_that_is_over_cancels_and_a_return_within_it_does_not() {
     drop(back);
     tokio::time::sleep(Duration::from_millis(350)).await;
     let record = here.find(&tenant(), &InvocationName::Id(started.id)).await.unwrap().unwrap();
-    assert_eq!(record.outcome.unwrap().result.unwrap_err().message, "client gone");
+    assert_eq!(record.outcome.unwrap().result.as_ref().unwrap_err().message, "client gone");
 }
 
 #[tokio::test(start_paused = true)]
@@ -160,7 +160,7 @@ async fn an_invocation_is_cancelled_from_another_replica() {
     let mut started = Ask { mode: Some(RewindMode::Atomic), ..Ask::new("Hello") }.start(&here).await.unwrap();
     assert_eq!(there.cancel(&started.id, "enough").await.unwrap(), Cancelled::Accepted);
     let outcome = started.follower.outcome().await.unwrap();
-    assert_eq!(outcome.result.unwrap_err().class, FailureClass::Cancelled);
+    assert_eq!(outcome.result.as_ref().unwrap_err().class, FailureClass::Cancelled);
     assert_eq!(there.cancel(&started.id, "enough").await.unwrap(), Cancelled::Ended);
     assert_eq!(there.cancel(&"nobody".into(), "enough").await.unwrap(), Cancelled::Unknown);
 }

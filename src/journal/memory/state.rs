@@ -167,7 +167,7 @@ impl MemoryState {
                 let added = after + json_bytes(&end.outcome) + json_bytes(&end.snapshot);
                 row.held = (row.held + added).saturating_sub(before);
                 self.bytes = (self.bytes + added).saturating_sub(before);
-                row.record.outcome = Some(Box::new(end.outcome));
+                row.record.outcome = Some(end.outcome);
                 row.record.snapshot = Some(end.snapshot);
             }
         }

@@ -1,5 +1,7 @@
 //! How an invocation ends: with an answer, or with the first real failure and what else could be tried.
 
+use std::sync::Arc;
+
 use super::{RetryLoop, decide::AfterFailure};
 use crate::{
     domain::{
@@ -99,7 +101,7 @@ impl<S> RetryLoop<S> {
         outcome.stopped_by = self.stopped_by;
         outcome.alternatives = alternatives;
         outcome.history_patch = history_patch;
-        StreamStep::Terminal(Box::new(outcome))
+        StreamStep::Terminal(Arc::new(outcome))
     }
 
     /// What else could be tried, in words.

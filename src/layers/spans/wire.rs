@@ -88,9 +88,7 @@ pub(super) fn open_chat(parent: &SpanNode, start: ChatStart<'_>) -> ChatSpan {
         if parent.captures_content() {
             attributes.push(KeyValue::new(attr::GEN_AI_INPUT_MESSAGES, content::input_messages(&start.call.messages)));
         }
-        SpanBuilder::from_name(format!("chat {}", target.model))
-            .with_kind(SpanKind::Client)
-            .with_attributes(attributes)
+        SpanBuilder::from_name(format!("chat {}", target.model)).with_kind(SpanKind::Client).with_attributes(attributes)
     });
     let answer = node.captures_content().then(Mutex::default);
     ChatSpan { guard: SpanGuard::new(node, CANCELLED), answer }

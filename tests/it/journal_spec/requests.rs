@@ -43,7 +43,7 @@ async fn a_finished_request_is_replayed(engine: Engine) {
     let (steps, _) = answer("first", 1, "hello");
     journal.finish(end("first", 1, "hello", steps), at(1)).await.unwrap();
     let again = journal.begin(requested("second", "key"), at(2)).await.unwrap();
-    assert_eq!(again, BeginResult::Replay(Box::new(outcome("first", Ok("hello")))));
+    assert_eq!(again, BeginResult::Replay(Arc::new(outcome("first", Ok("hello")))));
 }
 
 async fn a_failed_request_is_replayed_too(engine: Engine) {
@@ -52,7 +52,7 @@ async fn a_failed_request_is_replayed_too(engine: Engine) {
     journal.finish(failed_end("first", None), at(1)).await.unwrap();
     let again = journal.begin(requested("second", "key"), at(2)).await.unwrap();
     let BeginResult::Replay(replayed) = again else { panic!("replayed, not {again:?}") };
-    let Outcome { result, .. } = *replayed;
+    let Outcome { result, .. } = Arc::unwrap_or_clone(replayed);
     assert_eq!(result.unwrap_err().class, FailureClass::ServerError);
 }
 

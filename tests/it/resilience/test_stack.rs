@@ -203,7 +203,7 @@ impl TestStack {
 pub(crate) async fn finish(mut steps: StepStream) -> Outcome {
     while let Some(step) = steps.next().await {
         if let StreamStep::Terminal(outcome) = step {
-            return *outcome;
+            return Arc::unwrap_or_clone(outcome);
         }
     }
     panic!("a progress ends with its outcome");

@@ -44,7 +44,7 @@ fn bodies(writer: &mut StreamWriter, steps: &[StreamStep]) -> Vec<Body> {
 }
 
 fn outcome(result: Result<Completion, Failure>) -> StreamStep {
-    StreamStep::Terminal(Box::new(Outcome {
+    StreamStep::Terminal(std::sync::Arc::new(Outcome {
         invocation: "i1".into(),
         operation: None,
         result,
