@@ -1,7 +1,7 @@
-//! The engine: a configuration made alive. It resolves what a caller asks for into a plan, and runs it.
+//! The engine: a running configuration that resolves requests into plans and runs them.
 //!
-//! The configuration can be replaced at any time: calls in flight keep the plan they began with, and what is known of
-//! targets that stay (their circuits, budgets, latencies) is kept. It knows nothing of gRPC or HTTP listeners.
+//! The configuration can be replaced at any time: calls in flight keep the plan they began with, and the state of
+//! targets that stay (circuits, budgets, latencies) is kept. The engine knows nothing of gRPC or HTTP listeners.
 
 mod parts;
 mod resolve;
@@ -47,7 +47,7 @@ use crate::{
     stack::{Shared, Stack, stack},
 };
 
-/// A configuration made alive; cheap to clone.
+/// A running configuration; cheap to clone.
 #[derive(Clone)]
 pub struct Engine {
     stack: Stack,
@@ -62,7 +62,7 @@ pub struct Engine {
     secrets: Arc<ArcSwap<Secrets>>,
 }
 
-/// Which configuration is in force, and whether a newer one was refused.
+/// The configuration in force, and whether a newer one was rejected.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Configuration {
     /// 1 for the one at the start; grows with every one that took its place.
@@ -71,7 +71,7 @@ pub struct Configuration {
     pub rejected: Option<Rejection>,
 }
 
-/// What a configuration that took another's place changed, by path.
+/// The settings that a new configuration changed, by path.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ChangedSettings {
     /// The settings that are others than before.
@@ -80,19 +80,19 @@ pub struct ChangedSettings {
     pub needs_restart: Vec<String>,
 }
 
-/// Why a configuration was refused.
+/// A rejected configuration and the reasons.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rejection {
     /// In one text.
     pub reason: String,
     /// One by one.
     pub faults: Vec<SettingFault>,
-    /// When.
+    /// When it was rejected.
     pub at: Timestamp,
 }
 
-/// The wire as the stack sees it: whatever providers are in force when an attempt begins. No failure that comes up from
-/// it holds a configured secret.
+/// The bottom service of the stack: calls whichever providers are in force when an attempt begins, and redacts
+/// configured secrets from every failure.
 #[derive(Clone)]
 struct Wire {
     providers: Arc<ArcSwap<Providers>>,
@@ -144,7 +144,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Finds the plan for what a caller asks.
+    /// Resolves a request into a plan.
     ///
     /// # Errors
     /// When the route does not exist, or an override is not allowed.
@@ -168,8 +168,8 @@ impl Engine {
         self.stack.clone().oneshot(incoming).await
     }
 
-    /// Has an answer cancelled that is made in the background for an invocation, and that nobody is going to read. Does
-    /// nothing where its target is no longer one of the plan's. To be called within a runtime.
+    /// Cancels a background response of an invocation that will have no reader. Does nothing where its target is no
+    /// longer in the plan. Must be called within a runtime.
     pub fn abandon(&self, incoming: &InvocationContext, handle: UpstreamHandle) {
         let mut targets = incoming.plan.targets.iter();
         let Some(target) = targets.find(|it| it.id == handle.target && it.capabilities.background) else { return };
@@ -186,7 +186,7 @@ impl Engine {
             background: BackgroundResponses::default(),
             attach: Some(handle),
         };
-        // Whoever takes hold of an answer and lets go of it cancels it.
+        // Attaching to a response and dropping the future cancels it.
         drop(Wire { providers: Arc::clone(&self.providers), secrets: Arc::clone(&self.secrets) }.call(call));
     }
 
@@ -216,7 +216,7 @@ impl Engine {
         self.config.load_full()
     }
 
-    /// Remembers what became of the last change of the configuration, in force or refused and why, and tells of it.
+    /// Records the result of the last configuration change and emits its event.
     pub fn configuration_changed(&self, changed: Result<ChangedSettings, Rejection>) {
         let configuration = self.configuration();
         let (configuration, body) = match changed {

@@ -1,7 +1,8 @@
-//! The event bus: a bounded ring of what happened, which any number of readers follow at their own pace.
+//! The event bus: a bounded ring of recent events, which any number of readers follow at their own pace.
 //!
-//! Publishing never blocks and never fails. A reader holds nothing but a cursor; one that falls behind the ring is
-//! told how much it missed and goes on from what is left, so a slow reader costs no memory and no publisher's time.
+//! Publishing neither blocks nor fails. A reader holds only a cursor; one that falls behind the ring is informed how
+//! many events it missed and continues with the oldest event left, so a slow reader costs no memory and delays no
+//! publisher.
 
 use std::{
     collections::VecDeque,
@@ -19,7 +20,7 @@ use crate::domain::{
 /// How many events the ring holds unless configured otherwise.
 pub const DEFAULT_CAPACITY: usize = 65_536;
 
-/// Where events are published and read; cheap to clone.
+/// The bounded event bus; cheap to clone.
 #[derive(Debug, Clone)]
 pub struct EventBus {
     shared: Arc<BusState>,
@@ -40,7 +41,7 @@ struct Ring {
     last: Cursor,
 }
 
-/// Follows the bus from a cursor.
+/// A reader that follows the bus from a cursor.
 #[derive(Debug)]
 pub struct EventReader {
     shared: Arc<BusState>,
@@ -48,14 +49,14 @@ pub struct EventReader {
     after: Cursor,
 }
 
-/// What a reader gets.
+/// What a reader receives: an event, or notice of events that it missed.
 #[derive(Debug, Clone, PartialEq)]
 pub enum BusItem {
     /// The next event.
     Event(Arc<Event>),
     /// Events that are gone: `count` of them, `from` and `to` included.
     Missed {
-        /// How many; 0 where they were an earlier process's and nobody knows.
+        /// The number of missed events; 0 where they belong to an earlier process and the number is unknown.
         count: u64,
         /// The first that is gone.
         from: Cursor,
@@ -79,8 +80,8 @@ impl EventBus {
         Self::with_base(capacity, Cursor(0))
     }
 
-    /// A bus whose cursors lie beyond those of every process that ended before this one began, so that a watcher's
-    /// cursor from before a restart is told as missed and not waited for.
+    /// Creates a bus whose cursors lie beyond those of every earlier process, so that a watcher whose cursor predates a
+    /// restart learns that it missed events instead of waiting for that cursor.
     #[must_use]
     pub fn beyond_earlier_processes(capacity: usize) -> Self {
         let millis = u64::try_from(clock::wall_now().as_millisecond()).unwrap_or_default();
@@ -150,7 +151,7 @@ impl EventReader {
                 return reading;
             }
             if self.newest.changed().await.is_err() {
-                // The reader keeps the sender alive, so this cannot be; waiting is the harmless answer.
+                // Unreachable while the reader keeps the sender alive; waiting does no harm.
                 std::future::pending::<()>().await;
             }
         }
@@ -160,7 +161,7 @@ impl EventReader {
     pub fn try_next(&mut self) -> Option<BusItem> {
         let ring = self.shared.lock();
         if self.after < self.shared.base {
-            // The beginning (cursor 0) is not a place that anybody has been to.
+            // Cursor 0 precedes all events, so nothing was missed before it.
             let (from, to) = (Cursor(self.after.0 + 1), self.shared.base);
             let was_here = self.after.0 > 0;
             self.after = to;
@@ -219,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slow_reader_learns_exactly_what_it_missed() {
+    fn a_slow_reader_is_informed_exactly_what_it_missed() {
         let bus = EventBus::new(3);
         let mut reader = bus.reader(Cursor(0));
         for _ in 0..10 {
@@ -236,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cursor_from_before_a_restart_is_told_as_missed_and_then_followed() {
+    fn a_cursor_from_before_a_restart_reports_missed_events_and_then_follows() {
         let before = EventBus::beyond_earlier_processes(3);
         let cursor = happen(&before);
         let bus = EventBus::with_base(3, Cursor(cursor.0 + 1_000_000));
@@ -249,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cursor_from_the_future_is_silence_and_not_a_panic() {
+    fn a_cursor_from_the_future_yields_nothing_and_does_not_panic() {
         let bus = EventBus::new(3);
         happen(&bus);
         assert_eq!(bus.reader(Cursor(99)).try_next(), None);

@@ -1,7 +1,7 @@
 //! The parts of the crate that its tests, benches and fuzz targets use directly.
 //!
-//! This is no stable interface: programs speak to Relight by gRPC or HTTP. All else is private to the crate, so that the
-//! compiler reports code that nothing uses.
+//! This is no stable interface: programs use Relight by gRPC or HTTP. All else is private to the crate, so that the
+//! compiler reports unused code.
 
 pub mod config {
     pub use crate::config::{Config, GivenEnvironment, load, load_text, schema};

@@ -2,22 +2,22 @@
 //!
 //! The map, from the bottom up; a module imports only from those above it in this list:
 //!
-//! - [`domain`]: the words as types. Plain data.
-//! - [`events`]: the bus on which everything that happens is published.
+//! - [`domain`]: the domain types. Plain data.
+//! - [`events`]: the bus on which all events are published.
 //! - [`policy`]: decisions as pure functions and small state machines.
-//! - [`config`]: what the operator wants, as plain data.
-//! - [`layers`]: the thin services that obey the policies; [`provider`]: the wires to models; [`telemetry`]: what
-//!   people see of it; [`journal`]: the durable record. These do not know each other.
+//! - [`config`]: the operator's settings, as plain data.
+//! - [`layers`]: thin services that apply the policies; [`provider`]: clients of the model providers; [`telemetry`]:
+//!   traces, metrics and logs; [`journal`]: the durable record. These do not import each other.
 //! - [`stack`]: the order of the layers.
-//! - [`engine`]: a configuration made alive: resolves what is asked and runs it.
-//! - [`execution`]: running invocations: numbered, recorded, followed, taken over; [`scenarios`]: the measure of the
-//!   recovery policy: the real stack over scripted upstreams, in virtual time.
+//! - [`engine`]: a running configuration: resolves requests and runs them.
+//! - [`execution`]: running invocations: numbered, recorded, followed, taken over; [`scenarios`]: measures the recovery
+//!   policy by running the real stack over scripted providers, in virtual time.
 //! - [`grpc`]: the services, and conversion between the contract and the domain; [`front`]: the OpenAI-compatible
-//!   HTTP front. These do not know each other.
-//! - [`wire_server`]: providers that fail on demand, over real sockets, for the demo and the tests.
-//! - [`server`]: a configuration and its listeners in, a running Relight out.
-//! - [`cli`]: the command line, all that the program consists of.
-//! - [`internals`]: what the tests, benches and fuzz targets use directly.
+//!   HTTP front. These do not import each other.
+//! - [`wire_server`]: a server that fails on demand, over real sockets, for the demo and the tests.
+//! - [`server`]: starts a configuration's listeners and returns a running Relight.
+//! - [`cli`]: the command line.
+//! - [`internals`]: what tests, benches and fuzz targets use directly.
 
 pub mod cli;
 mod config;

@@ -1,7 +1,7 @@
 //! The order of the layers: the design of Relight in one list.
 //!
-//! Read it from the top: an invocation goes down, its progress comes up. Each line says why the layer is where it is;
-//! `tests/it/stack_order.rs` holds each pair to it.
+//! Read it from the top: a request goes down, its stream comes up. Each line states why the layer is where it is;
+//! `tests/it/stack_order.rs` checks each neighbouring pair.
 
 use std::sync::{Arc, Mutex};
 
@@ -23,7 +23,7 @@ use crate::{
 /// The whole stack as one service: an invocation in, its progress out.
 pub type Stack = BoxCloneSyncService<InvocationContext, StepStream, Failure>;
 
-/// What the layers share; everything else a layer needs comes with the invocation.
+/// State that the layers share; everything else comes with the invocation.
 #[derive(Debug, Clone)]
 pub struct Shared {
     /// Where everything that happens is published.
@@ -52,7 +52,7 @@ where
             .layer(ObserveLayer::new(spans, events))
             // Before anything costs something: too much work is refused early, with a time to come back.
             .layer(AdmitLayer::new(admission))
-            // Outside everything that waits, so that a fallback or a park never starts a new clock.
+            // Outermost, so that neither a fallback nor a wait starts a new clock.
             .layer(DeadlineLayer)
             // Outside the circuit, because the circuit must see wire attempts; the only loop there is.
             .layer(RetryLayer::new(targets.clone()))
@@ -60,10 +60,10 @@ where
             .layer(SelectLayer::new(targets.clone()))
             // After select: what is legal depends on the target's dialect.
             .layer(InjectLayer)
-            // Below the note, so that both attempts of a race say the same.
+            // Below the note, so that both attempts of a race send the same request.
             .layer(HedgeLayer::new(targets.clone()))
-            // ATTEMPT PLANE: per wire attempt; state is looked up by target, never owned by a layer.
-            // Cheap and without a permit: a closed gate costs nobody a slot.
+            // ATTEMPT PLANE: per wire attempt; state is looked up by target and not owned by a layer.
+            // Cheap and without a permit: a closed gate takes no slot.
             .layer(GatesLayer)
             // Before the circuit admits: a permit must not age in a queue.
             .layer(ConcurrencyLayer)

@@ -1,4 +1,4 @@
-//! From a configuration to the parts that it names: providers, targets, the classifier.
+//! Builds the parts that a configuration names: providers, targets, the classifier.
 
 use std::{
     collections::BTreeMap,
@@ -22,7 +22,7 @@ use crate::{
     },
 };
 
-/// Everything that is built from a configuration at once.
+/// Everything that is built from a configuration.
 pub(super) struct Parts {
     pub(super) providers: Providers,
     pub(super) targets: Vec<TargetSpec>,
@@ -69,7 +69,8 @@ pub(super) fn build(config: &Config) -> Result<Parts, PartsError> {
     })
 }
 
-/// A target's circuit. An answer that the timers still wait for is not overdue, so the circuit waits as long as they do.
+/// The circuit policy of a target. A response that the timers still allow is not overdue, so the circuit waits as long
+/// as they do.
 fn circuit(config: &Config, id: &TargetId, target: &TargetConfig) -> CircuitPolicy {
     let mut policy = config.circuit_for(target).clone();
     let routes = config.routes.values().filter(|route| route.targets.contains(id));

@@ -1,4 +1,4 @@
-//! From a caller's request to a plan: the route, its targets and policies, the caller's overrides where allowed.
+//! Resolves a request into a plan: the route, its targets and policies, and the caller's overrides where allowed.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -30,7 +30,7 @@ const STATED_TOO_LONG: u32 = 100;
 /// Of a short timeout, the share that is kept back at most.
 const MAX_MARGIN_SHARE: u32 = 4;
 
-/// How a request arrived: what its transport says of it, and not its body.
+/// How a request arrived, as known from its transport rather than its body.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Arrival {
     /// Who calls.
@@ -39,13 +39,13 @@ pub struct Arrival {
     pub routes: Vec<RouteName>,
     /// The time that the client states; `None` where it states none.
     pub timeout: Option<Duration>,
-    /// Where the caller's trace goes on.
+    /// The caller's trace context.
     pub trace: TraceContext,
     /// The interface that it arrived at, as its span is called.
     pub entry: EntryPoint,
 }
 
-/// A request for an invocation, as its caller made it at any interface: no defaults of a route are applied yet.
+/// A request for an invocation, as made at any interface, before a route's defaults are applied.
 #[derive(Debug, Clone, PartialEq)]
 pub struct InvocationRequest {
     /// How it arrived.
@@ -64,18 +64,19 @@ pub struct InvocationRequest {
     pub labels: BTreeMap<String, String>,
     /// What the caller wants done otherwise. Its grace is set only where the caller named one.
     pub overrides: Overrides,
-    /// Time for the whole invocation, as the caller's overrides say.
+    /// The caller's deadline for the whole invocation.
     pub deadline: Option<Duration>,
-    /// Whether the invocation goes on when its client is gone; without a grace, for as long as the route says.
+    /// Whether the invocation continues when its client is gone; without a grace period, for as long as the route
+    /// allows.
     pub resumable: bool,
 }
 
-/// Why nothing is even tried.
+/// Why a request is rejected before any attempt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Refusal {
     /// There is no such route.
     RouteNotFound {
-        /// The name that was asked for.
+        /// The requested route.
         route: RouteName,
         /// The nearest name that exists.
         nearest: Option<RouteName>,
@@ -84,7 +85,7 @@ pub enum Refusal {
     Overrides(Vec<(String, String)>),
 }
 
-/// Resolves by one configuration.
+/// Resolves requests by one configuration.
 pub(super) struct Resolver {
     config: Config,
     targets: BTreeMap<TargetId, Arc<Target>>,
@@ -104,7 +105,7 @@ impl Arrival {
 // === impl InvocationRequest ===
 
 impl InvocationRequest {
-    /// A request for this call, with nothing else said.
+    /// A request for this call with every option at its default.
     #[must_use]
     pub fn new(arrival: Arrival, call: Call) -> Self {
         Self {
@@ -184,7 +185,7 @@ impl Resolver {
     }
 
     fn route(&self, asked: Option<&RouteName>) -> Result<(&RouteName, &RouteConfig), Refusal> {
-        // No route has an empty name: the refusal then says that one has to be named.
+        // No route has an empty name; the error then says that a route must be named.
         let unnamed = RouteName::from("");
         let only = self.config.routes.keys().next().filter(|_| self.config.routes.len() == 1);
         let name = asked.or(self.config.default_route.as_ref()).unwrap_or(match only {

@@ -1,4 +1,4 @@
-//! Whether a call has no more messages, parts and tools than one may have.
+//! Checks that a call has no more messages, parts and tools than allowed.
 
 use crate::{config::limits::LimitsConfig, domain::message::ModelCall};
 
@@ -37,8 +37,8 @@ mod tests {
         assert!(faults(&limits, &call).is_empty());
         call.messages.push(Message::text(Role::User, "b"));
         call.tools.push(tool);
-        let told: Vec<String> = faults(&limits, &call).into_iter().map(|(_, why)| why).collect();
-        assert_eq!(told.len(), 3, "{told:?}");
-        assert!(told[2].contains("2 tools are more than server.limits.tools allows (1)"), "{told:?}");
+        let reasons: Vec<String> = faults(&limits, &call).into_iter().map(|(_, why)| why).collect();
+        assert_eq!(reasons.len(), 3, "{reasons:?}");
+        assert!(reasons[2].contains("2 tools are more than server.limits.tools allows (1)"), "{reasons:?}");
     }
 }

@@ -1,6 +1,6 @@
-//! The smallest layer: what each of the real ones does, once. `docs/add-a-layer.md` goes through it.
+//! The smallest layer: the shape of every real one. `docs/add-a-layer.md` walks through it.
 //!
-//! It counts how invocations end: with their outcome, refused by a layer below, or dropped by their caller.
+//! It counts how invocations end: with an outcome, refused by a layer below, or dropped by the caller.
 
 use std::{
     sync::{
@@ -19,7 +19,7 @@ use crate::{
     layers::{BoxFuture, StepStream, invocation::InvocationContext},
 };
 
-/// How invocations ended so far.
+/// Counts of how invocations ended.
 #[derive(Debug, Default)]
 struct Ends {
     outcomes: AtomicU32,
@@ -27,20 +27,20 @@ struct Ends {
     dropped: AtomicU32,
 }
 
-/// Counts how invocations end.
+/// The layer that counts how invocations end.
 #[derive(Debug, Clone)]
 struct ToyLayer {
     ends: Arc<Ends>,
 }
 
-/// See [`ToyLayer`].
+/// The service of [`ToyLayer`].
 #[derive(Debug, Clone)]
 struct Toy<S> {
     inner: S,
     ends: Arc<Ends>,
 }
 
-/// An invocation that has not ended yet; dropped as such, it was dropped by its caller.
+/// A guard for an invocation that has not ended; dropping it counts the invocation as dropped by its caller.
 struct Open(Option<Arc<Ends>>);
 
 // === impl ToyLayer ===
