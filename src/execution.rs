@@ -92,7 +92,7 @@ pub struct ExecutionLevels {
     pub running: usize,
     /// Steps that wait to be recorded.
     pub waiting: usize,
-    /// Steps that were told and never recorded, since the beginning.
+    /// Steps that were delivered but not recorded, since the start.
     pub dropped: u64,
     /// Invocations without a record because the journal was away, since the beginning.
     pub unrecorded: u64,

@@ -1,8 +1,8 @@
 //! The admin port's plain HTTP: metrics for a scraper, liveness and readiness for a probe.
 //!
-//! It says nothing of any invocation and takes nothing in. Liveness fails only where workers of this process do not come
-//! back from a task, never because a provider is down, and an open circuit unreadies no replica: readiness is only about
-//! this process (started, and not draining).
+//! It reports nothing about single invocations and accepts no input. Liveness fails only where this process's workers
+//! do not return from a task, not because a provider is down, and an open circuit makes no replica unready: readiness
+//! concerns this process alone (started, and not draining).
 
 use std::sync::{
     Arc,
@@ -20,12 +20,12 @@ use tokio::sync::watch;
 
 use super::metrics::Metrics;
 
-/// `GET /metrics` where there are any to serve, `/livez` and `/readyz`, which say what `live` and `ready`
-/// hold at that moment.
+/// `GET /metrics` where metrics are served, `/livez` and `/readyz`, which report the current values of `live` and
+/// `ready`.
 pub fn router(metrics: Option<Metrics>, ready: watch::Receiver<bool>, live: Arc<AtomicBool>) -> Router {
     let router = match metrics {
         Some(metrics) => Router::new().route("/metrics", get(scrape)).with_state(metrics),
-        // Said here, because the gRPC services beside it answer every other path in their own way.
+        // Handled here, because the gRPC services beside it answer every other path in their own way.
         None => Router::new().route("/metrics", get(async || StatusCode::NOT_FOUND)),
     };
     router.route("/livez", get(liveness).with_state(live)).route("/readyz", get(readiness).with_state(ready))

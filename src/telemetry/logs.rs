@@ -1,9 +1,9 @@
-//! Logs: one line per fact, told by a reader of the bus.
+//! Logs: one line per event, written by a reader of the bus.
 //!
-//! A line names the trace, the invocation with its thread, tenant and labels, the route, the operation and the target, so
-//! that a log, a trace and an answer can be laid side by side; that of a failure or a retry says what an operator can do.
-//! Lines come from events, which hold no content and no key; library logs go another way (`init_process_logs`), at their
-//! own level.
+//! A line names the trace, the invocation with its thread, tenant and labels, the route, the operation and the target,
+//! so that a log, a trace and a response can be compared; the line of a failure or retry also says what an operator can
+//! do. Lines come from events, which hold no content and no key; library logs are set up separately
+//! (`init_process_logs`), at their own level.
 
 mod process;
 
@@ -29,7 +29,7 @@ use crate::{
     events::{BusItem, EventBus},
 };
 
-/// What a line looks like.
+/// The format of a log line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum LineFormat {
     /// One JSON object a line.
@@ -42,9 +42,9 @@ pub enum LineFormat {
     },
 }
 
-/// Starts to write a line for everything of at least this severity that happens from now on. Needs a Tokio runtime.
+/// Starts writing a line for every event of at least this severity. Needs a Tokio runtime.
 ///
-/// Writing happens off the runtime's workers: a reader of the lines that stands still costs lines, never a call.
+/// Lines are written outside the runtime's workers: where the output blocks, lines are lost, and calls are not delayed.
 #[must_use]
 pub fn start_logs(bus: &EventBus, format: LineFormat, level: Severity, to: Box<dyn Write + Send>) -> ReaderTask {
     ReaderTask::start(bus.live(), LogLines { format, level, to: Some(to) })
@@ -67,7 +67,7 @@ pub fn init_process_logs(format: LineFormat, filter: &str) -> Result<(), Telemet
     .map_err(|error| TelemetryError::Logs(error.to_string()))
 }
 
-/// Writes lines.
+/// Writes events as log lines.
 struct LogLines {
     format: LineFormat,
     level: Severity,
@@ -75,7 +75,7 @@ struct LogLines {
     to: Option<Box<dyn Write + Send>>,
 }
 
-/// A line as JSON; the order of fields is the order in which people read.
+/// A log line as JSON; fields are in reading order.
 #[derive(Debug, Serialize)]
 struct LogLine<'a> {
     time: String,
@@ -117,9 +117,9 @@ impl Consume for LogLines {
             match reading {
                 // A storm of refusals must not become one of lines: `CallsRefused` counts them.
                 BusItem::Event(event) if event.body.is_refused_call() => {}
-                BusItem::Event(event) if event.body.severity() >= self.level => self.tell(event, &mut text),
+                BusItem::Event(event) if event.body.severity() >= self.level => self.write_event(event, &mut text),
                 BusItem::Event(_) => {}
-                BusItem::Missed { count, .. } => self.tell_missed(*count, &mut text),
+                BusItem::Missed { count, .. } => self.write_missed(*count, &mut text),
             }
         }
         if text.is_empty() {
@@ -138,7 +138,7 @@ impl Consume for LogLines {
 // === impl LogLines ===
 
 impl LogLines {
-    fn tell(&self, event: &Event, text: &mut String) {
+    fn write_event(&self, event: &Event, text: &mut String) {
         match self.format {
             LineFormat::Json => {
                 let scope = event.scope.as_deref();
@@ -199,7 +199,7 @@ impl LogLines {
         }
     }
 
-    fn tell_missed(&self, count: u64, text: &mut String) {
+    fn write_missed(&self, count: u64, text: &mut String) {
         let time = crate::domain::clock::wall_now();
         let message = format!("{count} events were not logged: the log could not keep up");
         let _ = match self.format {
@@ -254,7 +254,7 @@ fn human_severity(severity: Severity, colour: bool) -> String {
     if colour { format!("\u{1b}[{code}m{word}\u{1b}[0m") } else { word.to_owned() }
 }
 
-/// The text without control characters: what a provider said must not start a line, or colour a terminal.
+/// The text without control characters: upstream text must not start a new line or colour a terminal.
 fn one_line(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }

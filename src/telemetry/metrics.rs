@@ -1,7 +1,7 @@
-//! Metrics: a reader of the bus that counts, and a few gauges that are set by whoever knows.
+//! Metrics: a reader of the bus that counts, and a few gauges that their owners set.
 //!
-//! The same instruments are scraped as Prometheus text and, where wanted, pushed to an OTLP collector. Every registry
-//! is this value's own, so that several servers in one process never mix. No label is without bound.
+//! The same instruments are scraped as Prometheus text and, where configured, pushed to an OTLP collector. Each value
+//! has its own registry, so that several servers in one process do not mix. Every label is bounded.
 
 mod gauges;
 mod instruments;
@@ -40,13 +40,13 @@ use crate::{
     events::EventBus,
 };
 
-/// Where metrics are read, and where those are told that are no events; cheap to clone.
+/// The instruments, for readers of metrics and for owners of facts that are no events; cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Metrics {
     inner: Arc<Inner>,
 }
 
-/// The owner of the reader that counts, and of the exporter.
+/// The owner of the counting task and of the exporter.
 #[derive(Debug)]
 pub struct MetricsTask {
     reader: ReaderTask,
@@ -114,8 +114,8 @@ impl Metrics {
         self.inner.begin_series();
     }
 
-    /// Reads levels from there at each scrape, added to those told by the methods below. Given once, when the process
-    /// is put together; `source` must be quick and must not call back here.
+    /// Reads gauge levels from `source` at each scrape, added to those set by the methods below. Called once at
+    /// start-up; `source` must be quick and must not call back into this value.
     pub fn read_levels(&self, source: impl Fn() -> GaugeLevels + Send + Sync + 'static) {
         self.inner.gauges.read_from(Box::new(source));
     }
@@ -145,7 +145,7 @@ impl Metrics {
         self.inner.gauges.budget_is(target, level);
     }
 
-    /// Says whether a store can be reached; events say so too, but only when it changes.
+    /// Sets whether a store is reachable; events report only changes.
     pub fn set_store_up(&self, store: &str, up: bool) {
         self.inner.gauges.store_is(store, up);
     }
@@ -183,7 +183,7 @@ impl MetricsTask {
             tracing::warn!("the last events were not counted");
         }
         let provider = self.provider;
-        // The exporter blocks its caller, and needs the runtime to go on meanwhile.
+        // The exporter blocks its caller while it needs a running runtime.
         let ended = tokio::task::spawn_blocking(move || provider.shutdown_with_timeout(bound));
         match tokio::time::timeout(bound, ended).await {
             Ok(Ok(Ok(()))) => {}

@@ -1,7 +1,8 @@
-//! A task that follows the event bus for one reader, and an owner who can wait for it.
+//! A task that follows the event bus for one reader, and a handle that can wait for it.
 //!
-//! Metrics and logs differ only in what they do with a batch. The task never holds up a publisher: one that falls
-//! behind is told what it missed. Dropping the owner ends the task at once; `finish` lets it read to the end first.
+//! Metrics and logs differ only in what they do with a batch. The task does not block publishers: one that falls behind
+//! is informed how many events it missed. Dropping the handle ends the task at once; `finish` lets it read to the end
+//! first.
 
 use std::{future::Future, time::Duration};
 
@@ -13,13 +14,13 @@ use crate::events::{BusItem, EventReader};
 /// Most readings that are handed over at once.
 const BATCH: usize = 256;
 
-/// What is done with events.
+/// A consumer of batches of events.
 pub(super) trait Consume: Send + 'static {
-    /// Takes what was read since the last time, oldest first; never empty.
+    /// Consumes the items since the last call, oldest first; at least one.
     fn consume(&mut self, batch: Vec<BusItem>) -> impl Future<Output = ()> + Send;
 }
 
-/// The owner of a task that follows the bus.
+/// The owning handle of a task that follows the bus.
 #[derive(Debug)]
 pub struct ReaderTask {
     task: JoinSet<()>,

@@ -1,4 +1,4 @@
-//! What telemetry is told by the operator, as plain data.
+//! The settings of telemetry, as plain data.
 //!
 //! The configuration maps to this; nothing here reads files or the environment.
 
@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use secrecy::SecretString;
 
-/// Where telemetry goes and how much of it.
+/// Where telemetry is sent and how much of it.
 #[derive(Debug, Clone)]
 pub struct TelemetrySettings {
     /// OTLP gRPC endpoint, such as `http://collector:4317`; without one nothing is exported, but trace ids exist.
@@ -33,7 +33,7 @@ pub struct TelemetrySettings {
     pub max_label_values: usize,
 }
 
-/// Telemetry cannot be set up.
+/// Why telemetry cannot be set up.
 #[derive(Debug, thiserror::Error)]
 pub enum TelemetryError {
     /// The OTLP endpoint cannot be used.
@@ -41,7 +41,7 @@ pub enum TelemetryError {
     Endpoint {
         /// As configured.
         endpoint: String,
-        /// Why.
+        /// The exporter's error.
         source: opentelemetry_otlp::ExporterBuildError,
     },
     /// A header of the OTLP endpoint is none.

@@ -1,7 +1,7 @@
-//! Where spans go: an OTLP collector, or nowhere.
+//! The tracer and its exporter to an OTLP collector.
 //!
-//! Without a collector the tracer still makes trace ids and passes contexts on, so that a log line, an answer and the
-//! caller's own trace name the same thing. Nothing is registered globally.
+//! Without a collector the tracer still creates trace ids and propagates contexts, so that a log line, a response and
+//! the caller's own trace share an id. Nothing is registered globally.
 
 use std::time::Duration;
 
@@ -22,19 +22,19 @@ use secrecy::ExposeSecret as _;
 use super::settings::{TelemetryError, TelemetrySettings};
 use crate::domain::semconv;
 
-/// Keeps the exporter alive; whoever holds it flushes it at the end.
+/// Keeps the exporter alive; its owner flushes it on shutdown.
 #[derive(Debug)]
 pub struct TracerGuard {
     provider: SdkTracerProvider,
 }
 
-/// Builds the tracer that spans are opened with.
+/// Builds the tracer for all spans.
 ///
-/// Needs a Tokio runtime when an endpoint is configured. Nothing is connected yet: a collector that is away costs
-/// spans, never a start.
+/// Needs a Tokio runtime when an endpoint is configured. No connection is made yet: an unreachable collector costs
+/// spans and does not prevent the start.
 ///
 /// # Errors
-/// When the endpoint is no URL, or a header is none.
+/// When the endpoint is not a URL, or a header is invalid.
 pub fn build_tracer(settings: &TelemetrySettings) -> Result<(SdkTracer, TracerGuard), TelemetryError> {
     let builder = SdkTracerProvider::builder().with_resource(resource(settings));
     let provider = match &settings.otlp_endpoint {
@@ -61,7 +61,7 @@ impl TracerGuard {
     /// Sends what is left and ends the exporter, within `bound`. Spans that could not be sent by then are lost.
     pub async fn shutdown(self, bound: Duration) {
         let provider = self.provider;
-        // The exporter blocks its caller, and needs the runtime to go on meanwhile.
+        // The exporter blocks its caller while it needs a running runtime.
         let ended = tokio::task::spawn_blocking(move || provider.shutdown_with_timeout(bound));
         match tokio::time::timeout(bound, ended).await {
             Ok(Ok(Ok(()))) => {}
@@ -72,7 +72,7 @@ impl TracerGuard {
     }
 }
 
-/// What every span and metric says of this process.
+/// The resource attributes of every span and metric.
 pub(super) fn resource(settings: &TelemetrySettings) -> Resource {
     let more = settings.resource.iter().map(|(key, value)| KeyValue::new(key.clone(), value.clone()));
     let instance = settings.instance.iter().map(|id| KeyValue::new("service.instance.id", id.clone()));

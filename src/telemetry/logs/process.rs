@@ -1,6 +1,6 @@
 //! Lines of this process and its libraries, in the form that lines about events have.
 //!
-//! One stream of lines has one schema: `time`, `severity`, `event`, `message`. What a library adds to its line stands in
+//! One stream of lines has one schema: `time`, `severity`, `event`, `message`. What a library adds to its line is in
 //! `fields`.
 
 use std::fmt;

@@ -105,7 +105,7 @@ async fn what_is_below_the_level_makes_no_line() {
 }
 
 #[tokio::test]
-async fn what_a_provider_said_cannot_begin_a_line_or_colour_a_terminal() {
+async fn upstream_text_cannot_begin_a_line_or_colour_a_terminal() {
     let lines = lines(16, LineFormat::Human { colour: false }, |bus| {
         bus.publish(Some(scope()), 1, None, failed("one\n00:00:00.000 INFO  all is well\u{1b}[31m"));
     })
@@ -117,7 +117,7 @@ async fn what_a_provider_said_cannot_begin_a_line_or_colour_a_terminal() {
 }
 
 #[tokio::test]
-async fn a_log_that_could_not_keep_up_says_so() {
+async fn a_log_that_could_not_keep_up_reports_the_missed_events() {
     let lines = lines(2, LineFormat::Json, |bus| {
         for _ in 0..5 {
             bus.publish(

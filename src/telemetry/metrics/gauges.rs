@@ -20,10 +20,10 @@ use crate::domain::{
     semconv::{label, metric},
 };
 
-/// Most stores that are told apart.
+/// Most stores with a series of their own.
 const MAX_STORES: usize = 16;
 
-/// What somebody else keeps count of, read anew at each scrape.
+/// Levels that their owners count, read at each scrape.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct GaugeLevels {
     /// Invocations in flight.
@@ -47,9 +47,9 @@ pub struct GaugeLevels {
 pub struct JournalLevels {
     /// Steps that wait to be recorded.
     pub waiting: u64,
-    /// Steps that were told and never recorded, since the beginning.
+    /// Steps that were delivered but not recorded, since the start.
     pub dropped: u64,
-    /// Invocations that ran without a record, since the beginning.
+    /// Invocations that ran without a record, since the start.
     pub unrecorded: u64,
     /// Invocations.
     pub invocations: u64,
@@ -109,7 +109,7 @@ impl fmt::Debug for Source {
 impl Gauges {
     /// Reads levels from there as well; the first source stays.
     pub(super) fn read_from(&self, source: Box<dyn Fn() -> GaugeLevels + Send + Sync>) {
-        // A second source would be a mistake of the wiring; the first goes on to be read.
+        // A second source would be a programming error; the first one stays.
         let _ = self.source.set(Source(source));
     }
 
@@ -176,7 +176,7 @@ impl Gauges {
         let gauges = Arc::clone(self);
         meter
             .u64_observable_counter(metric::JOURNAL_DROPPED)
-            .with_description("Steps that were told and never recorded")
+            .with_description("Steps that were delivered but not recorded")
             .with_callback(move |observer| observer.observe(gauges.levels().journal.dropped, &[]))
             .build();
         let gauges = Arc::clone(self);

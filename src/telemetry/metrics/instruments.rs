@@ -119,7 +119,7 @@ impl Instruments {
             retry_delay: seconds(metric::RETRY_DELAY, &DELAY_SECONDS, "Waits before recoveries, as planned"),
             hedges: counter(metric::HEDGES, "{attempt}", "Attempts started beside a slow one"),
             fallbacks: counter(metric::FALLBACKS, "{attempt}", "Moves to another target"),
-            injections: counter(metric::INJECTIONS, "{note}", "Notes that told the model of its failure"),
+            injections: counter(metric::INJECTIONS, "{note}", "Notes that informed the model of a failure"),
             tokens_spent: counter(metric::TOKENS_SPENT, "{token}", "Tokens of all attempts"),
             tokens_delivered: counter(
                 metric::TOKENS_DELIVERED,

@@ -1,6 +1,6 @@
 //! Bounded label values: what callers and configurations name freely must not make series without end.
 //!
-//! The first values seen keep their names; once a label has as many as allowed, each new one is told as `other`.
+//! The first values seen keep their names; once a label has as many as allowed, each new one becomes `other`.
 //! Names that are closed by type (classes, causes, states) do not pass here.
 
 use std::{
@@ -16,9 +16,9 @@ use crate::domain::{
     target::Target,
 };
 
-/// What values beyond the bound are told as.
+/// The label value for values beyond the bound.
 pub(super) const OTHER: &str = "other";
-/// What is told where nothing is known.
+/// The label value where nothing is known.
 pub(super) const UNKNOWN: &str = "unknown";
 
 /// The configured routes and tenants, and which provider and model each target is; replaced as a whole when the configuration changes.
@@ -29,7 +29,7 @@ pub struct TargetNames {
     tenants: Vec<TenantId>,
 }
 
-/// A target's provider and model, as labels tell them.
+/// A target's provider and model, as label values.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct TargetName {
     family: Arc<str>,
@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_beyond_the_bound_are_told_as_other_and_known_ones_keep_their_names() {
+    fn values_beyond_the_bound_become_other_and_known_ones_keep_their_names() {
         let labels = LabelValues::new(2);
         let told = |value: &str| labels.bounded("operation", value).value.as_str().into_owned();
         assert_eq!(

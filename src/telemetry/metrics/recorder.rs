@@ -1,6 +1,6 @@
 //! From events to numbers: the one reader that counts what happened.
 //!
-//! Most events count alone. An attempt's cause and an invocation's kept answer are told by earlier events, so a small,
+//! Most events count alone. An attempt's cause and an invocation's kept answer are known from earlier events, so a small,
 //! bounded memory of open invocations is kept; when events were missed it is forgotten rather than guessed at.
 
 use std::{
@@ -214,7 +214,7 @@ impl MetricsRecorder {
         }
     }
 
-    /// Counts the tokens of the kept answer: those of the attempt that answered last, else what the event itself says.
+    /// Counts the tokens of the kept answer: those of the last successful attempt, else those in the event.
     fn delivered(&mut self, event: &Event, names: &TargetNames, otherwise: Option<Usage>) {
         let answered = self.forget(event).and_then(|open| open.answered);
         let Some((target, usage)) = answered.or_else(|| otherwise.map(|usage| (event.target.clone(), usage))) else {
@@ -408,7 +408,7 @@ fn seconds(millis: u64) -> f64 {
     Duration::from_millis(millis).as_secs_f64()
 }
 
-/// Both kinds, as far as anything was counted: a zero would say that a provider charges nothing.
+/// The counts that are not zero: a zero would look like a provider that charges nothing.
 fn token_types(usage: Usage) -> impl Iterator<Item = (&'static str, u64)> {
     [("input", usage.input_tokens), ("output", usage.output_tokens)].into_iter().filter(|(_, tokens)| *tokens > 0)
 }

@@ -178,7 +178,7 @@ async fn a_target_that_left_the_configuration_leaves_no_gauge_behind() {
 }
 
 #[tokio::test]
-async fn what_is_no_event_is_told_by_those_who_know() {
+async fn facts_that_are_no_events_are_set_by_their_owners() {
     let text = rendered(&EventBus::new(64), |_, metrics| {
         metrics.inflight_changed(3);
         metrics.inflight_changed(-1);
