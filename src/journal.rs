@@ -1,11 +1,11 @@
 //! The journal: the durable record of invocations, their steps and outcomes, and of threads.
 //!
-//! It answers four questions: was this request made before, what happened since step N, whose is the execution now,
-//! and what was said on this thread. Every write of an execution is conditional on its epoch, so that a paused owner
-//! that was taken for dead cannot write any more; every change is made whole or not at all. Times are passed in.
+//! It answers four questions: was this request made before, what happened since step N, which process owns the
+//! execution, and what is the history of this thread. Every write of an execution is conditional on its epoch, so that
+//! a paused owner that was taken for dead can no longer write; every change is atomic. Times are passed in.
 //!
-//! It never decides anything: when to renew, take over, attach or replay is the business of the layers above, which
-//! know it as `Arc<dyn Journal>`.
+//! It makes no decisions: when to renew, take over, attach or replay is up to the layers above, which use it as
+//! `Arc<dyn Journal>`.
 
 mod changes;
 mod error;
@@ -58,7 +58,7 @@ use crate::{
 /// What a journal's operation comes to, in time.
 pub type JournalFuture<'a, T, E = JournalError> = BoxFuture<'a, Result<T, E>>;
 
-/// The durable record. Dropping an operation's future leaves it done or not done, never half done.
+/// The durable record. An operation whose future is dropped is done completely or not at all.
 pub trait Journal: Debug + Send + Sync {
     /// Whether its store takes writes, as it changes; `None` where it cannot be lost.
     fn health(&self) -> Option<watch::Receiver<StoreHealth>>;
@@ -72,16 +72,16 @@ pub trait Journal: Debug + Send + Sync {
     /// begins gets [`BeginResult::New`].
     fn begin(&self, new: NewInvocation, now: Timestamp) -> JournalFuture<'_, BeginResult>;
 
-    /// Records steps of an execution, all of one epoch, right after what is recorded. Steps that the same epoch
-    /// recorded before are passed over, so that a batch whose answer was lost may be sent again.
+    /// Records steps of an execution, all of one epoch, right after those recorded so far. Steps that the same epoch
+    /// recorded before are skipped, so that a batch may be sent again when its result was lost.
     ///
     /// # Errors
     /// [`AppendError`]; then nothing of the batch was recorded.
     fn append<'a>(&'a self, id: &'a InvocationId, entries: &'a [Entry]) -> JournalFuture<'a, (), AppendError>;
 
-    /// Remembers where the answer is found that an execution waits for, in place of what was remembered before; forgotten
-    /// with the end. Tells whether a process that takes the execution over can learn of it: not in memory, and not where
-    /// payloads are not kept.
+    /// Records the handle of the response that an execution waits for, replacing an earlier one; removed when the
+    /// invocation ends. Returns whether a process that takes the execution over can read it: not in memory, and not
+    /// where payloads are not kept.
     ///
     /// # Errors
     /// [`AppendError::Fenced`], [`AppendError::Finished`], [`AppendError::Unknown`] or the store's own.
@@ -100,17 +100,17 @@ pub trait Journal: Debug + Send + Sync {
     /// The invocation as it is kept.
     fn get<'a>(&'a self, id: &'a InvocationId) -> JournalFuture<'a, Option<Record>>;
 
-    /// The invocation that a tenant's request id stands for.
+    /// The invocation of a tenant's request id.
     fn get_by_request<'a>(&'a self, tenant: &'a TenantId, request: &'a RequestId) -> JournalFuture<'a, Option<Record>>;
 
-    /// At most `limit` of the wanted invocations, the largest ids first, without what was asked and the snapshot.
+    /// At most `limit` of the matching invocations, the largest ids first, without request and snapshot.
     fn list<'a>(&'a self, wanted: &'a Listing, limit: usize) -> JournalFuture<'a, Vec<Record>>;
 
-    /// Lets the request id of a finished invocation be used anew, as if it never had been.
+    /// Frees the request id of a finished invocation for reuse.
     fn free_request<'a>(&'a self, id: &'a InvocationId) -> JournalFuture<'a, ()>;
 
-    /// Extends the leases of what `owner` holds, and tells what it does not hold any more. An expired lease that
-    /// nobody took is extended, too.
+    /// Extends the leases of what `owner` holds, and returns what it holds no longer. An expired lease that no other
+    /// owner took is extended, too.
     fn renew<'a>(&'a self, owner: &'a Owner, held: &'a [Held], now: Timestamp) -> JournalFuture<'a, Renewed>;
 
     /// Ends the leases of what `owner` holds, so that another replica takes over at once.
@@ -126,17 +126,18 @@ pub trait Journal: Debug + Send + Sync {
     /// concurrent callers exactly one gets it.
     fn take_over<'a>(&'a self, expected: &'a Held, owner: &'a Owner, now: Timestamp) -> JournalFuture<'a, Takeover>;
 
-    /// Records that somebody wants an invocation cancelled.
+    /// Records a request to cancel an invocation.
     fn request_cancel<'a>(&'a self, id: &'a InvocationId) -> JournalFuture<'a, CancelWish>;
 
-    /// An ear for changes of an invocation; subscribe before reading.
+    /// Subscribes to changes of an invocation; call it before reading the record.
     fn changes(&self, id: &InvocationId) -> Changes;
 
     /// The thread as it is kept; `None` where there is none.
     fn load_thread<'a>(&'a self, key: &'a ThreadKey) -> JournalFuture<'a, Option<Thread>>;
 
-    /// Locks a thread for an invocation that has begun, creating it where there is none. A lock whose invocation is
-    /// finished, gone, or left by its owner (lease expired) is taken; locking again is no error.
+    /// Locks a thread for an invocation that has begun, creating the thread where there is none. A lock whose
+    /// invocation is finished, gone, or abandoned by its owner (lease expired) is taken over; locking again is no
+    /// error.
     fn lock_thread<'a>(
         &'a self,
         key: &'a ThreadKey,
@@ -144,7 +145,7 @@ pub trait Journal: Debug + Send + Sync {
         now: Timestamp,
     ) -> JournalFuture<'a, Locked>;
 
-    /// Deletes a thread for good, at `version` or at any; tells whether there was one.
+    /// Deletes a thread, at `version` or at any; returns whether there was one.
     ///
     /// # Errors
     /// [`ThreadError::Version`] at another version, [`ThreadError::Busy`] while a live invocation runs on it.
@@ -197,7 +198,7 @@ pub async fn open(config: &JournalConfig) -> Result<Arc<dyn Journal>, JournalErr
             Arc::new(
                 GuardedJournal::start(
                     None,
-                    // Other replicas may be asked for it at once.
+                    // Other replicas may look it up at once.
                     false,
                     Box::new(move || {
                         let (url, limits, cipher, notices) =

@@ -1,7 +1,7 @@
-//! Tells readers that an invocation's record changed, so that they need not ask again and again.
+//! Notifies readers that an invocation's record changed, so that they need not poll.
 //!
-//! A reader subscribes, then reads, then waits: what was written between its read and its wait wakes it at once. The
-//! message is a hint and carries nothing; the journal alone says what happened.
+//! A reader subscribes, then reads, then waits: what was written between its read and its wait wakes it at once. A
+//! notification is a hint without content; the journal alone holds the facts.
 
 use std::{
     collections::HashMap,
@@ -13,13 +13,13 @@ use tokio::{sync::watch, time::timeout};
 
 use crate::domain::ids::InvocationId;
 
-/// Where changes are announced; one per journal.
+/// The sender of change notifications; one per journal.
 #[derive(Debug, Clone, Default)]
 pub struct Notices {
     readers: Arc<Mutex<HashMap<InvocationId, watch::Sender<()>>>>,
 }
 
-/// A reader's ear on one invocation.
+/// A reader's subscription to one invocation.
 #[derive(Debug)]
 pub struct Changes {
     id: InvocationId,
@@ -45,7 +45,7 @@ impl Notices {
         }
     }
 
-    /// An ear on an invocation; with `poll`, it also wakes after that long without a word.
+    /// Subscribes to an invocation; with `poll`, the subscription also wakes after that long without a notification.
     pub(super) fn subscribe(&self, id: &InvocationId, poll: Option<watch::Receiver<Duration>>) -> Changes {
         let heard = self.lock().entry(id.clone()).or_insert_with(|| watch::channel(()).0).subscribe();
         Changes { id: id.clone(), heard, notices: self.clone(), poll }
@@ -68,7 +68,7 @@ impl Changes {
     /// Waits until the record may have changed since this was made or last returned. Cancel safe.
     pub async fn wait(&mut self) {
         let poll = self.poll.as_ref().map(|poll| *poll.borrow());
-        // The sender lives as long as an ear does, so that `changed` cannot fail; a time-out is a reason to look, too.
+        // The sender lives as long as an subscription does, so that `changed` cannot fail; a time-out is a reason to look, too.
         match poll {
             Some(limit) => drop(timeout(limit, self.heard.changed()).await),
             None => drop(self.heard.changed().await),
@@ -79,7 +79,7 @@ impl Changes {
 impl Drop for Changes {
     fn drop(&mut self) {
         let mut readers = self.notices.lock();
-        // This ear still counts as one.
+        // This subscription still counts as one.
         if readers.get(&self.id).is_some_and(|sender| sender.receiver_count() <= 1) {
             readers.remove(&self.id);
         }
@@ -96,15 +96,15 @@ mod tests {
     async fn a_change_between_reading_and_waiting_is_not_missed() {
         let notices = Notices::default();
         let id = InvocationId::from("a");
-        let mut ear = notices.subscribe(&id, None);
-        assert!(ear.wait().now_or_never().is_none(), "nothing happened yet");
+        let mut subscription = notices.subscribe(&id, None);
+        assert!(subscription.wait().now_or_never().is_none(), "nothing happened yet");
         notices.announce(&id);
-        assert!(ear.wait().now_or_never().is_some());
-        assert!(ear.wait().now_or_never().is_none(), "one change wakes once");
+        assert!(subscription.wait().now_or_never().is_some());
+        assert!(subscription.wait().now_or_never().is_none(), "one change wakes once");
     }
 
     #[tokio::test]
-    async fn nothing_is_kept_of_an_invocation_that_nobody_listens_to() {
+    async fn nothing_is_kept_of_an_invocation_without_subscribers() {
         let notices = Notices::default();
         let id = InvocationId::from("a");
         let one = notices.subscribe(&id, None);

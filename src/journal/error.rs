@@ -1,10 +1,10 @@
-//! How the journal fails: each operation's own answer type, so that no caller has to guess what may happen.
+//! The errors of the journal: each operation has its own type, so that callers know exactly what may happen.
 //!
-//! Texts never hold payloads or credentials: a reason is the store's own code or phrase.
+//! Texts hold neither payloads nor credentials: a reason is the store's own code or phrase.
 
 use crate::domain::ids::InvocationId;
 
-/// The store itself failed, whatever was asked.
+/// A failure of the store itself.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum JournalError {
     /// The store cannot be reached, is locked, or refused; nothing was written. Worth another try.
@@ -24,12 +24,12 @@ pub enum JournalError {
 // === impl JournalError ===
 
 impl JournalError {
-    /// Whether the store may be at fault, rather than what was asked of it.
+    /// Whether the store may be at fault, rather than the operation's arguments.
     pub(super) const fn is_of_the_store(&self) -> bool {
         matches!(self, Self::Unavailable(_) | Self::Corrupt(_))
     }
 
-    /// Why, without the words around it that every such error has.
+    /// The reason without the common prefix of such errors.
     pub(super) fn reason(&self) -> String {
         match self {
             Self::Unavailable(reason) => reason.clone(),
@@ -41,7 +41,7 @@ impl JournalError {
 /// Why steps were not recorded; none of the batch was.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AppendError {
-    /// Somebody else owns the execution now: stop at once, and tell no client anything more.
+    /// Another process owns the execution now: stop at once and send clients nothing more.
     #[error("the invocation is at epoch {current_epoch}: another replica owns it")]
     Fenced {
         /// The epoch that is in force.
@@ -58,7 +58,7 @@ pub enum AppendError {
         /// The number that came.
         got: u64,
     },
-    /// The invocation's own cap is reached: go on as `ATOMIC`, and hand the rest over with `finish`.
+    /// The invocation's own cap is reached: continue as `ATOMIC`, and pass the remaining steps to `finish`.
     #[error("the invocation holds {held} bytes of events, of at most {cap}")]
     Full {
         /// Bytes recorded.
@@ -86,13 +86,13 @@ pub enum ThreadError {
     /// The invocation does not hold the thread's lock (any more).
     #[error("the thread is not locked by this invocation")]
     NotLocked {
-        /// Who holds it, where anybody does.
+        /// The invocation that holds the lock, where there is one.
         holder: Option<InvocationId>,
     },
     /// A live invocation runs on the thread.
     #[error("invocation {running} runs on the thread")]
     Busy {
-        /// Which.
+        /// The invocation that runs on it.
         running: InvocationId,
     },
     /// The store failed.

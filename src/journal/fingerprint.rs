@@ -1,7 +1,7 @@
-//! The fingerprint of a request: the same for the same question, whenever and with whatever labels it is asked.
+//! The fingerprint of a request: equal for equal requests, whatever their time and labels.
 //!
-//! It decides whether a repeated `request_id` means the same request. Time, trace, labels and ids are left out, since
-//! an honest repetition differs in them.
+//! It decides whether a repeated `request_id` means the same request. Time, trace, labels and ids are excluded, since a
+//! legitimate repetition differs in them.
 
 use std::fmt;
 
@@ -42,7 +42,7 @@ impl Fingerprint {
         Self(format!("{:x}", hasher.finalize()))
     }
 
-    /// One that was stored, or that somebody else computed.
+    /// A fingerprint that was stored or computed elsewhere.
     pub fn new(text: impl Into<String>) -> Self {
         Self(text.into())
     }

@@ -1,11 +1,11 @@
-//! A database's journal under guard: its failures are noticed at once, waited for briefly, and end by themselves.
+//! Guards a database's journal: detects its failures at once, waits for them briefly, and recovers by itself.
 //!
-//! It judges the store by writes, not by reads: while nothing was written for a while, it writes a probe, and while much
-//! is written, it looks at the file, since writes into one that was removed or overwritten succeed. An operation that
-//! takes long, or fails, has the store probed at once. A store that fails its probe is away: every operation then
-//! fails at once instead of waiting, and the store is opened anew, from its file or server, again and again, until a
-//! probe succeeds. So a disk that was full, a file that was locked, replaced or removed, and a server that was stopped
-//! or frozen cost no restart, and connections that broke are left behind with the store that had them.
+//! The store's health is judged by writes, not reads: while nothing was written for a while, a probe is written, and
+//! while much is written, the file is checked, since writes to a removed or overwritten file succeed. A slow or failed
+//! operation triggers a probe at once. A store that fails its probe is unavailable: every operation then fails at once
+//! instead of waiting, and the store is reopened, from its file or server, until a probe succeeds. So a full disk, a
+//! locked, replaced or removed file, and a stopped or frozen server need no restart, and broken connections are dropped
+//! together with the store that held them.
 
 mod late;
 mod operations;
@@ -39,12 +39,12 @@ const LONGEST: Duration = Duration::from_secs(10);
 const PROBE_WITHIN: Duration = Duration::from_millis(1500);
 /// How long after the last write the store is probed.
 const PROBE_AFTER: Duration = Duration::from_secs(2);
-/// How often a store that is away is opened anew.
+/// How often an unavailable store is reopened.
 const REOPEN_EVERY: Duration = Duration::from_millis(500);
 /// How long opening it may take.
 const REOPEN_WITHIN: Duration = Duration::from_secs(3);
 
-/// Whether the journal's store takes writes.
+/// Whether the journal's store accepts writes.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum StoreHealth {
     /// It does.
@@ -57,7 +57,7 @@ pub enum StoreHealth {
 /// Opens the store, from the beginning.
 pub(super) type StoreOpener = Box<dyn Fn() -> BoxFuture<'static, Result<SqlJournal, JournalError>> + Send + Sync>;
 
-/// A database's journal, and what is known of its store.
+/// A database's journal, and the health of its store.
 pub struct GuardedJournal {
     guard: Arc<StoreGuard>,
     /// Probes and writes late records; ended when the journal is dropped.
@@ -78,7 +78,7 @@ struct StoreGuard {
     late: Option<LateRecords>,
 }
 
-/// How an operation's error says that the store is away.
+/// Errors that can report an unavailable store.
 trait OfStore: From<JournalError> {
     /// The store's own failure, where it is one.
     fn of_store(&self) -> Option<&JournalError>;
@@ -87,7 +87,7 @@ trait OfStore: From<JournalError> {
 // === impl GuardedJournal ===
 
 impl GuardedJournal {
-    /// Opens a store and guards it; `late` records invocations that nobody can ask for when they end.
+    /// Opens a store and guards it; with `late`, invocations that cannot be looked up are recorded when they end.
     ///
     /// # Errors
     /// [`JournalError`] when the store cannot be opened at all.
@@ -123,7 +123,7 @@ impl GuardedJournal {
         self.guard.with(longest, work).await
     }
 
-    /// The same, for what writes: its success says that the store is well.
+    /// As `with`, for a write: its success shows that the store is healthy.
     async fn write<T, E: OfStore>(&self, work: impl AsyncFnOnce(&SqlJournal) -> Result<T, E>) -> Result<T, E> {
         self.guard.write(work).await
     }
@@ -187,7 +187,7 @@ impl StoreGuard {
         done
     }
 
-    /// The same, for what writes: its success says that the store is well.
+    /// As `with`, for a write: its success shows that the store is healthy.
     async fn write<T, E: OfStore>(&self, work: impl AsyncFnOnce(&SqlJournal) -> Result<T, E>) -> Result<T, E> {
         let done = self.with(LONGEST, work).await;
         if done.is_ok() {
@@ -273,7 +273,8 @@ impl StoreGuard {
         *self.written_at.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Probes the store for ever: when it is suspected, when nothing was written for a while, and while it is away.
+    /// Probes the store for as long as it exists: when it is suspected, when nothing was written for a while, and while
+    /// it is unavailable.
     async fn keep_probing(&self) {
         loop {
             let looked_at = Instant::now();
@@ -300,7 +301,7 @@ impl StoreGuard {
                 Ok(())
             }
             Ok(Err(error)) => Err(error),
-            // It is busy, not away, where others could write meanwhile.
+            // Other writes succeeded meanwhile, so it is busy rather than unavailable.
             Err(_) if self.last_written() > began => Ok(()),
             Err(_) => Err(JournalError::Unavailable("its store does not respond".to_owned())),
         }
@@ -352,9 +353,9 @@ impl StoreGuard {
     }
 }
 
-/// Returns when the store is away, with why.
+/// Returns the reason as soon as the store is unavailable.
 async fn is_down(health: &mut watch::Receiver<StoreHealth>) -> String {
-    // The sender lives as long as the journal that is asked.
+    // The sender lives as long as this journal.
     let down = health.wait_for(|health| *health != StoreHealth::Up).await;
     let reason = down.ok().and_then(|health| match &*health {
         StoreHealth::Down(reason) => Some(reason.clone()),

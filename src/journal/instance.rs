@@ -1,9 +1,9 @@
-//! Which processes use a journal's file, so that one that starts alone knows that every earlier owner is dead.
+//! Detects which processes use a journal's file, so that one that starts alone knows that every earlier owner is dead.
 //!
 //! Each process holds a shared lock on a file beside the journal's for as long as it lives; the system drops it however
-//! the process ends. A process that starts tries to get it exclusively first: then no other one lives, and what runs in
-//! the journal has lost its owner. It owns nothing itself before its lock is shared. Where there are no such locks,
-//! owners are judged by their leases, as on a server.
+//! the process ends. A process that starts tries to get the lock exclusively first: success means that no other process
+//! lives, so that running executions have lost their owners. It owns no execution before its lock is shared. Where such
+//! locks are not supported, owners are judged by their leases, as on a server.
 
 use std::{
     fs::{File, OpenOptions},

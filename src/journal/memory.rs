@@ -1,7 +1,7 @@
 //! The journal in memory: complete, bounded, and gone with the process.
 //!
-//! The default, for development and for callers who need no more than retries. It keeps the same promises as the
-//! durable engines, tested by the same specification, but for durability itself. It never blocks on I/O.
+//! The default, for development and for callers who need no more than retries. Apart from durability it makes the same
+//! guarantees as the durable engines, tested by the same specification. It does no I/O.
 
 mod state;
 mod threads;

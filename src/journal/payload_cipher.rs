@@ -1,8 +1,8 @@
-//! Encrypts what a database keeps of inputs and answers, by keys of the configuration.
+//! Encrypts a database's stored inputs and answers with keys from the configuration.
 //!
 //! AES-256-GCM with random nonces. Every invocation and every thread has a key of its own, derived by HKDF-SHA256, so
-//! that no key sees many texts; the place of a text is authenticated with it, so that nobody who can write to the
-//! database can put one text in another's place. It never keeps a key's own text, and shows nothing.
+//! that no key encrypts many texts; the place of a text is authenticated with it, so that write access to the database
+//! is not enough to swap texts. Keys are not printed.
 
 use std::{fmt, sync::Arc};
 
@@ -18,10 +18,10 @@ use super::JournalError;
 /// How an encrypted text begins; neither JSON nor a fingerprint does.
 const MARK: &str = "relight1.";
 
-/// Bytes of a key's name, which says nothing of the key.
+/// Length of a key's name in bytes; the name reveals nothing about the key.
 const NAME: usize = 8;
 
-/// The keys; without any, texts stay as they are.
+/// The keys; without any, texts are stored in plain.
 #[derive(Clone, Default)]
 pub struct PayloadCipher {
     keys: Arc<[Key]>,

@@ -1,7 +1,7 @@
 //! The journal in `PostgreSQL`: one record for all replicas.
 //!
-//! Replicas tell each other of changes through `NOTIFY`, as hints; a reader that hears nothing looks by itself. When
-//! the server is away, operations fail with [`JournalError::Unavailable`] within seconds, and the next ones try anew.
+//! Replicas notify each other of changes through `NOTIFY`, as hints; a reader that receives none polls. When the server
+//! is unavailable, operations fail with [`JournalError::Unavailable`] within seconds, and later ones try again.
 
 mod notify;
 
@@ -72,6 +72,7 @@ async fn open_by(url: &str, limits: Limits, notices: Notices, dialect: SqlDialec
         .await?;
     let backplane = Backplane::default();
     let outward = backplane.clone();
-    let store = Store::new(pool.clone(), limits, dialect).announcing(notices).telling(move |id| outward.tell(id));
+    let store =
+        Store::new(pool.clone(), limits, dialect).announcing(notices).with_announcer(move |id| outward.enqueue(id));
     Ok(backplane.run(url.to_owned(), pool, store))
 }

@@ -1,4 +1,4 @@
-//! What the journal keeps of an invocation, and the answers to what is asked about it.
+//! What the journal keeps of an invocation, and the results of its operations.
 //!
 //! Plain data. Times are wall-clock times that the caller passes in, kept to the microsecond.
 
@@ -43,9 +43,10 @@ pub struct Limits {
     pub max_invocations: u64,
     /// Bytes of events that one invocation may hold.
     pub invocation_bytes: u64,
-    /// Bytes of all that is kept: what was asked, events, answers and threads. The oldest finished invocations go first:
-    /// whole and at once in memory; with the next compaction in a database, their events, then they themselves, then the
-    /// threads that were not used for longest. In memory nothing new is accepted where that is not enough.
+    /// Bytes of everything that is kept: requests, events, answers and threads. The oldest finished invocations are
+    /// removed first: completely and at once in memory; with the next compaction in a database, first their events,
+    /// then the records, then the threads that were unused for longest. In memory nothing new is accepted where that is
+    /// not enough.
     pub total_bytes: u64,
     /// How long a thread is kept that is not used.
     pub threads_kept: Duration,
@@ -53,15 +54,16 @@ pub struct Limits {
     pub payloads: Payloads,
 }
 
-/// A process that executes invocations: the replica's name and its incarnation, so that a restart is somebody else.
+/// A process that executes invocations: the replica's name and its incarnation, so that a restarted replica is another
+/// owner.
 #[derive(Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Owner(Arc<str>);
 
-/// What is needed to execute an invocation anew elsewhere.
+/// What is needed to execute an invocation again elsewhere.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct RecordedRequest {
-    /// What to ask.
+    /// The call.
     pub call: Option<Call>,
     /// What the caller wants done otherwise.
     pub overrides: Overrides,
@@ -88,13 +90,13 @@ pub struct NewInvocation {
     pub labels: BTreeMap<String, String>,
     /// When it ends at the latest.
     pub deadline_at: Timestamp,
-    /// What to ask.
+    /// The request.
     pub request: RecordedRequest,
     /// Who executes it.
     pub owner: Owner,
 }
 
-/// What came of a begin.
+/// The result of beginning an invocation.
 #[derive(Debug, Clone, PartialEq)]
 pub enum BeginResult {
     /// It is recorded, and the caller of `begin` executes it.
@@ -118,7 +120,7 @@ pub enum BeginResult {
     },
 }
 
-/// Where an invocation stands.
+/// The state of an invocation in the journal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RunState {
     /// Somebody executes it, or did until the lease expired.
@@ -133,7 +135,7 @@ pub enum RunState {
     },
 }
 
-/// An invocation as it is kept.
+/// An invocation as the journal keeps it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Record {
     /// Its id.
@@ -156,7 +158,7 @@ pub struct Record {
     pub created_at: Timestamp,
     /// When it ends at the latest.
     pub deadline_at: Timestamp,
-    /// Where it stands.
+    /// Its state.
     pub state: RunState,
     /// Who executes it, or did last.
     pub owner: Owner,
@@ -166,11 +168,11 @@ pub struct Record {
     pub takeovers: u64,
     /// Number of the last recorded step; 0 where there is none.
     pub last_seq: u64,
-    /// Whether somebody asked to cancel it.
+    /// Whether a cancellation was requested.
     pub cancel_requested: bool,
-    /// What was asked; `None` where payloads are not kept.
+    /// The request; `None` where payloads are not kept.
     pub request: Option<RecordedRequest>,
-    /// Where the answer is found that was being made in the background, if one was; `None` where payloads are not kept.
+    /// The handle of its background response, if it had one; `None` where payloads are not kept.
     pub upstream: Option<UpstreamHandle>,
     /// The end, where there is one and payloads are kept.
     pub outcome: Option<Arc<Outcome>>,
@@ -178,7 +180,7 @@ pub struct Record {
     pub snapshot: Option<Vec<Block>>,
 }
 
-/// Which invocations are listed; all that is given must hold.
+/// Conditions on the invocations to list; all given ones must hold.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Listing {
     /// Only this tenant's.
@@ -197,7 +199,7 @@ pub struct Listing {
     pub before: Option<InvocationId>,
 }
 
-/// One step of an invocation with its place in the record.
+/// One step of an invocation with its position in the record.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Entry {
     /// The epoch of its writer.
@@ -212,7 +214,7 @@ pub struct Entry {
     pub step: StreamStep,
 }
 
-/// A stretch of the record.
+/// A range of an invocation's steps.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Page {
     /// The steps, in order.
@@ -227,7 +229,7 @@ pub struct Page {
     pub gone: bool,
 }
 
-/// The end of an invocation, recorded in one piece.
+/// The end of an invocation, recorded atomically.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Finish {
     /// The invocation.
@@ -244,12 +246,12 @@ pub struct Finish {
     pub thread: Option<ThreadEnd>,
 }
 
-/// An invocation that was not recorded when it began, with all that is known of it by now.
+/// An invocation that was not recorded when it began, with all that is known of it so far.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LateRecord {
     /// What began; it has neither a request id nor a thread.
     pub new: NewInvocation,
-    /// When.
+    /// When it began.
     pub began_at: Timestamp,
     /// Its steps, from the first one on.
     pub entries: Vec<Entry>,
@@ -266,16 +268,16 @@ pub struct Held {
     pub epoch: u64,
 }
 
-/// What a renewal of leases told.
+/// The result of renewing leases.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Renewed {
     /// Held no longer: taken over, finished or gone. Their execution must stop.
     pub lost: Vec<InvocationId>,
-    /// Still held, and somebody asked to cancel them.
+    /// Still held, with a requested cancellation.
     pub cancel_requested: Vec<InvocationId>,
 }
 
-/// What came of an attempt to take an execution over.
+/// The result of an attempt to take an execution over.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Takeover {
     /// It is the caller's now; the record holds the new epoch.
@@ -296,10 +298,10 @@ pub enum Takeover {
     Unknown,
 }
 
-/// What came of a wish to cancel.
+/// The result of a request to cancel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CancelWish {
-    /// It is recorded; the owner learns of it at once on the same replica, else with its next renewal.
+    /// It is recorded; the owner sees it at once on the same replica, else with its next renewal.
     Recorded,
     /// The invocation is finished.
     Finished,
@@ -318,7 +320,7 @@ pub struct Compacted {
     pub threads: u64,
 }
 
-/// How much is kept.
+/// How much the journal keeps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Stats {
     /// Invocations.
@@ -329,7 +331,7 @@ pub struct Stats {
     pub events: u64,
     /// Bytes of steps.
     pub event_bytes: u64,
-    /// Bytes of all that is kept: what was asked, steps, answers and threads.
+    /// Bytes of everything that is kept: requests, steps, answers and threads.
     pub bytes: u64,
     /// Threads.
     pub threads: u64,
@@ -376,7 +378,7 @@ impl From<&JournalConfig> for Limits {
 // === impl Owner ===
 
 impl Owner {
-    /// An owner by name; the name must never be used by two processes.
+    /// An owner by name; no two processes may share one.
     pub fn new(name: impl Into<Arc<str>>) -> Self {
         Self(name.into())
     }

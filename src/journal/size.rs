@@ -1,4 +1,4 @@
-//! How large a step, or anything else that is kept, is as JSON, counted without writing it anywhere.
+//! The size of a value as JSON, counted without writing it.
 
 use std::io;
 
@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::domain::fold::StreamStep;
 
-/// Counts what is written to it.
+/// A writer that counts bytes.
 struct Count(u64);
 
 /// The length of a step as JSON, in bytes.

@@ -1,6 +1,6 @@
 //! The journal over SQL: one set of statements for `SQLite` and `PostgreSQL`, which differ in a [`SqlDialect`] only.
 //!
-//! Every change is one transaction that first locks the row it depends on, then asks the shared rules, then writes.
+//! Every change is one transaction that first locks the row it depends on, then checks the shared rules, then writes.
 
 pub(super) mod fault;
 mod invocations;
@@ -43,7 +43,7 @@ impl SqlJournal {
         Self { store, poll: None, _tasks: JoinSet::new() }
     }
 
-    /// The same journal, whose inputs and answers are encrypted.
+    /// Returns the journal with encryption of inputs and answers.
     #[must_use]
     pub fn with_encryption(self, cipher: PayloadCipher) -> Self {
         Self { store: self.store.with_encryption(cipher), ..self }
@@ -86,7 +86,7 @@ impl SqlJournal {
         self.store.check_file()
     }
 
-    /// Over a store that others change, too: `tasks` tell of it, and readers look by themselves each `poll`.
+    /// Returns the journal for a store with other writers: `tasks` receive change hints, and readers poll at `poll`.
     pub(super) fn listening(self, poll: watch::Receiver<Duration>, tasks: JoinSet<()>) -> Self {
         Self { poll: Some(poll), _tasks: tasks, ..self }
     }

@@ -1,7 +1,7 @@
 //! The journal in a `SQLite` file: durable without any other service.
 //!
-//! Write-ahead log, so that readers never wait for the writer; writers queue fairly in the process. Meant for one
-//! process: another one may open the file, but is not told of changes.
+//! It uses a write-ahead log, so that readers do not wait for the writer; writers queue fairly in the process. Meant
+//! for one process: another one may open the file, but is not notified of changes.
 
 use std::{
     fmt::Write as _,
@@ -62,7 +62,7 @@ pub async fn open(path: &Path, mode: JournalMode, limits: Limits) -> Result<SqlJ
         .journal_mode(SqliteJournalMode::Wal)
         .busy_timeout(PATIENCE);
     let mut connection = connect(&options).await?;
-    // The lock: nobody else writes until the transaction ends.
+    // Takes the lock: no other writer until the transaction ends.
     let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await?;
     migrate::migrator(migrate::SQLITE).run_direct(None, &mut *transaction, false).await?;
     transaction.commit().await?;
@@ -88,8 +88,8 @@ pub async fn open(path: &Path, mode: JournalMode, limits: Limits) -> Result<SqlJ
     Ok(SqlJournal::new(Store::new(pool, limits, DIALECT).in_file(file)))
 }
 
-/// Makes the file, or the one that is there, readable by its owner alone: it holds prompts and answers. `SQLite` gives its
-/// log beside it the same permissions.
+/// Makes a new or existing file readable by its owner alone: it holds prompts and answers. `SQLite` gives its log
+/// beside it the same permissions.
 fn make_private(path: &Path) -> io::Result<()> {
     match fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
@@ -109,8 +109,8 @@ fn unavailable(error: &io::Error) -> JournalError {
     JournalError::Unavailable(error.to_string())
 }
 
-/// Connects, and waits where somebody else is just making the file: `SQLite` waits for a lock itself, but not to turn the
-/// write-ahead log on while another process writes.
+/// Connects, and waits where another process is just creating the file: `SQLite` waits for a lock itself, but not to
+/// turn the write-ahead log on while another process writes.
 async fn connect(options: &SqliteConnectOptions) -> Result<SqliteConnection, sqlx::Error> {
     let until = Instant::now() + PATIENCE;
     loop {

@@ -1,6 +1,6 @@
-//! Threads: conversations that Relight keeps, each with a version, a lock and its accumulating errors.
+//! Threads: conversations that Relight keeps, each with a version, a lock and its accumulated errors.
 //!
-//! Only an accepted answer changes the messages, in one piece; a failure is added to the errors and nowhere else.
+//! Only an accepted answer changes the messages, atomically; a failure is added to the errors and nowhere else.
 
 use jiff::Timestamp;
 
@@ -13,23 +13,23 @@ use crate::domain::{
 /// How many failures a thread keeps; the oldest go first.
 pub const THREAD_ERRORS_KEPT: usize = 256;
 
-/// Names a thread: ids of different tenants never meet.
+/// The identity of a thread: the same id of different tenants names different threads.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ThreadKey {
-    /// Whose.
+    /// Its tenant.
     pub tenant: TenantId,
-    /// Which.
+    /// Its id within the tenant.
     pub id: ThreadId,
 }
 
-/// A thread as it is kept.
+/// A thread as the journal keeps it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Thread {
     /// 1 when it is created; grows by one with every committed turn.
     pub version: u64,
     /// The conversation up to the last good checkpoint, oldest first.
     pub messages: Vec<Message>,
-    /// The failed outcomes of its invocations, oldest first; never part of `messages`.
+    /// The failed outcomes of its invocations, oldest first; not part of `messages`.
     pub errors: Vec<Outcome>,
     /// When it was created.
     pub created_at: Timestamp,
@@ -50,19 +50,19 @@ impl Thread {
     }
 }
 
-/// What came of locking a thread.
+/// The result of locking a thread.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Locked {
     /// It is the invocation's until committed, failed, or its lease expires.
     Locked(Box<Thread>),
     /// Another live invocation runs on it.
     Busy {
-        /// Which.
+        /// The invocation that runs on it.
         running: InvocationId,
     },
 }
 
-/// An accepted turn, for the thread.
+/// An accepted turn to append to a thread.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ThreadCommit {
     /// The version that was locked.
@@ -73,7 +73,7 @@ pub struct ThreadCommit {
     pub patch: HistoryPatch,
 }
 
-/// What becomes of a thread when its invocation ends.
+/// What happens to a thread when its invocation ends.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ThreadEnd {
     /// The turn and its answer are appended.
@@ -120,7 +120,7 @@ mod tests {
     use super::*;
     use crate::domain::message::Role;
 
-    fn said(text: &str) -> Message {
+    fn message_of(text: &str) -> Message {
         Message::text(Role::User, text)
     }
 
@@ -129,9 +129,10 @@ mod tests {
         for stored in 0..4_usize {
             for turn in 0..3_usize {
                 for replace_tail in 0..6_u32 {
-                    let stored: Vec<Message> = (0..stored).map(|n| said(&format!("stored {n}"))).collect();
-                    let turn: Vec<Message> = (0..turn).map(|n| said(&format!("turn {n}"))).collect();
-                    let patch = HistoryPatch { replace_tail, messages: vec![said("patched"), said("answer")] };
+                    let stored: Vec<Message> = (0..stored).map(|n| message_of(&format!("stored {n}"))).collect();
+                    let turn: Vec<Message> = (0..turn).map(|n| message_of(&format!("turn {n}"))).collect();
+                    let patch =
+                        HistoryPatch { replace_tail, messages: vec![message_of("patched"), message_of("answer")] };
                     let mut expected: Vec<Message> = stored.iter().chain(&turn).cloned().collect();
                     patch.apply(&mut expected);
 

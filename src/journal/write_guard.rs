@@ -1,6 +1,6 @@
-//! The rules that all engines share: which steps may be recorded, what a repeated request gets, who may take over.
+//! The rules that all engines share: which steps may be recorded, what a repeated request returns, who may take over.
 //!
-//! Pure functions of what is stored; an engine only stores what they allow, in the same transaction.
+//! Pure functions of what is stored; an engine stores only what they allow, in the same transaction.
 
 use jiff::Timestamp;
 
@@ -10,7 +10,7 @@ use super::{
 };
 use crate::config::observe::Payloads;
 
-/// Where an invocation's record stands, as far as a writer is concerned.
+/// The state of an invocation's record, as far as it concerns a writer.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct WriteGuard {
     /// The epoch in force.
@@ -26,7 +26,7 @@ pub(super) struct WriteGuard {
 // === impl WriteGuard ===
 
 impl WriteGuard {
-    /// Checks the writer's epoch, and that the invocation goes on.
+    /// Checks the writer's epoch, and that the invocation has not ended.
     pub(super) const fn admit(&self, epoch: u64) -> Result<(), AppendError> {
         if epoch != self.epoch {
             return Err(AppendError::Fenced { current_epoch: self.epoch });
@@ -39,8 +39,8 @@ impl WriteGuard {
 
     /// The part of a batch that is not recorded yet.
     ///
-    /// What the same epoch recorded before is passed over: only its owner writes in an epoch, so that it can only be
-    /// the same batch once more. What an earlier epoch recorded is never passed over.
+    /// Steps that the same epoch recorded are skipped: only its owner writes in an epoch, so they can only be the same
+    /// batch sent again. Steps of an earlier epoch are not skipped.
     pub(super) fn fresh<'a>(&self, entries: &'a [Entry]) -> Result<&'a [Entry], AppendError> {
         let Some(first) = entries.first() else { return Ok(entries) };
         for (expected, entry) in (first.seq..).zip(entries) {
@@ -61,7 +61,7 @@ impl WriteGuard {
 // === impl Page ===
 
 impl Page {
-    /// Notes whether a reader that holds `after_seq` can go on from here.
+    /// Notes whether a reader that holds steps up to `after_seq` can continue from here.
     pub(super) fn with_gap_after(mut self, after_seq: u64, limit: usize) -> Self {
         self.gone = match self.entries.first() {
             Some(first) => first.seq != after_seq + 1,
@@ -105,8 +105,8 @@ impl NewInvocation {
 // === impl Record ===
 
 impl Record {
-    /// What the invocation of a request id means to one who uses the id again.
-    pub(super) fn answer_to(self, new: &NewInvocation) -> BeginResult {
+    /// The result of a repeated request with the request id of this invocation.
+    pub(super) fn begin_again(self, new: &NewInvocation) -> BeginResult {
         if self.fingerprint != new.fingerprint {
             return BeginResult::Conflict { invocation: self.id };
         }

@@ -1,8 +1,8 @@
-//! Records that wait: an invocation without a request id, a thread or a resumable stream is recorded when it ends, or
-//! when it has run for [`RUNNING_AFTER`], many of them in one transaction. Its record is not needed before: a crash ends such
-//! a call for its caller in any case, and a lookup has the record written first.
+//! Deferred records: an invocation without a request id, a thread or a resumable stream is recorded when it ends, or
+//! when it has run for [`RUNNING_AFTER`], many in one transaction. Its record is not needed before: a crash ends such a
+//! call for its caller in any case, and a lookup writes the record first.
 //!
-//! This holds the records that wait; the guard writes them.
+//! This holds the deferred records; the guard writes them.
 
 use std::{
     collections::HashMap,
@@ -35,7 +35,7 @@ const MOST_STEPS: usize = 512;
 /// How long an end is kept that the store does not take.
 const KEPT: Duration = Duration::from_mins(1);
 
-/// The records that wait.
+/// The deferred records.
 #[derive(Default)]
 pub(super) struct LateRecords {
     waiting: Mutex<HashMap<InvocationId, Waiting>>,
@@ -48,7 +48,7 @@ pub(super) struct LateRecords {
     given_up: AtomicU64,
 }
 
-/// One record that waits.
+/// One deferred record.
 struct Waiting {
     /// `None` while it is being written.
     record: Option<LateRecord>,

@@ -1,4 +1,4 @@
-//! The journal's operations, each of them under guard.
+//! The journal's operations, each of them guarded.
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ impl Journal for GuardedJournal {
 
     fn begin(&self, new: NewInvocation, now: Timestamp) -> JournalFuture<'_, BeginResult> {
         Box::pin(async move {
-            // While the store is away, a begin fails at once, and its caller decides what follows.
+            // While the store is unavailable, a begin fails at once, and its caller decides what follows.
             let is_up = *self.guard.health.borrow() == StoreHealth::Up;
             let new = match self.guard.late.as_ref().filter(|_| is_up) {
                 Some(late) => match late.defer(new, now) {

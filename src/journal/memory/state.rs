@@ -1,4 +1,4 @@
-//! Invocations in memory: rows by id, and the indexes that keep every question cheap.
+//! Invocations in memory: rows by id, and the indexes that keep every query cheap.
 
 use std::{
     collections::{BTreeSet, HashMap, HashSet},
@@ -22,7 +22,7 @@ use crate::{
     },
 };
 
-/// Everything that is kept.
+/// All records in memory.
 #[derive(Debug)]
 pub(super) struct MemoryState {
     pub(super) limits: Limits,
@@ -35,14 +35,14 @@ pub(super) struct MemoryState {
     pub(super) bytes: u64,
 }
 
-/// A thread, and how many bytes it takes.
+/// A thread, and its size in bytes.
 #[derive(Debug)]
 pub(super) struct ThreadRow {
     pub(super) thread: Thread,
     pub(super) bytes: u64,
 }
 
-/// Bytes that an invocation takes beside what was asked, its steps and its end.
+/// Bytes of an invocation besides its request, its steps and its outcome.
 const ROW_BYTES: u64 = 1024;
 
 /// Bytes that a step takes beside its content.
@@ -83,7 +83,7 @@ impl MemoryState {
         if let Some(request) = &new.request_id
             && let Some(known) = self.get_by_request(&new.tenant, request)
         {
-            return Ok(known.answer_to(&new));
+            return Ok(known.begin_again(&new));
         }
         if self.rows.contains_key(&new.id) {
             return Err(JournalError::Corrupt(format!("invocation {} exists already", new.id)));
@@ -159,7 +159,7 @@ impl MemoryState {
             row.record.upstream = None;
             if self.limits.payloads == Payloads::Full {
                 let before = row.record.request.as_ref().map_or(0, json_bytes);
-                // It is not executed again, so that what was asked is no longer needed; how it is delivered is.
+                // It is not executed again, so the call is no longer needed; the delivery settings are.
                 if let Some(request) = &mut row.record.request {
                     request.call = None;
                 }
@@ -305,7 +305,7 @@ impl MemoryState {
         }
     }
 
-    /// Whether somebody is taken to execute the invocation.
+    /// Whether an owner holds the invocation's lease.
     pub(super) fn is_alive(&self, id: &InvocationId, now: Timestamp) -> bool {
         self.rows.get(id).is_some_and(|row| !row.record.is_finished() && !row.record.is_orphaned(now))
     }
@@ -333,7 +333,7 @@ impl MemoryState {
         while self.rows.len() as u64 >= self.limits.max_invocations && self.delete_oldest() {}
     }
 
-    /// Lets the oldest finished go until `added` bytes fit; tells whether they do.
+    /// Removes the oldest finished invocations until `added` bytes fit; returns whether they do.
     pub(super) fn free(&mut self, added: u64) -> bool {
         while self.bytes + added > self.limits.total_bytes && self.delete_oldest() {}
         self.bytes + added <= self.limits.total_bytes

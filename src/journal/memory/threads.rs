@@ -40,7 +40,7 @@ impl MemoryState {
         {
             return Ok(Locked::Busy { running });
         }
-        // A conversation is never given up for another one: at the bound new threads are refused.
+        // A conversation is not removed in favour of another: at the bound new threads are refused.
         if !self.threads.contains_key(key) && self.threads.len() as u64 >= self.limits.max_invocations {
             return Err(JournalError::Full(format!("{} threads are kept", self.threads.len())));
         }
@@ -138,7 +138,7 @@ impl MemoryState {
         Ok(true)
     }
 
-    /// Does to the thread what the end of its invocation asks for, or only unlocks it.
+    /// Applies the end of its invocation to the thread, or only unlocks it.
     pub(super) fn end_thread(
         &mut self,
         key: Option<&ThreadKey>,

@@ -1,7 +1,7 @@
 //! Hints between replicas through `NOTIFY`.
 //!
-//! They are sent behind the writes, several in one, because a `NOTIFY` inside a writing transaction makes all commits
-//! of the database queue behind one lock. A hint that is lost costs a reader one polling interval.
+//! They are sent after the writes, several in one, because a `NOTIFY` inside a writing transaction makes all commits of
+//! the database queue behind one lock. A lost hint costs a reader one polling interval.
 
 use std::{
     collections::HashSet,
@@ -36,7 +36,7 @@ const POLL_DEAF: Duration = Duration::from_millis(200);
 /// Between two attempts to listen again.
 const RECONNECT: Duration = Duration::from_secs(1);
 
-/// What is to be told to the other replicas; cheap to clone.
+/// The queue of changes to announce to other replicas; cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Backplane {
     pending: Arc<Pending>,
@@ -51,8 +51,8 @@ struct Pending {
 // === impl Backplane ===
 
 impl Backplane {
-    /// Notes that an invocation changed; never waits. An id waits here at most once.
-    pub(super) fn tell(&self, id: &InvocationId) {
+    /// Queues a change of an invocation without waiting; an id is queued at most once.
+    pub(super) fn enqueue(&self, id: &InvocationId) {
         self.lock().insert(id.clone());
         self.pending.wake.notify_one();
     }
@@ -101,7 +101,7 @@ async fn listen(url: &str, notices: &Notices, poll: &watch::Sender<Duration>) {
 async fn hear(url: &str, notices: &Notices, poll: &watch::Sender<Duration>) -> Result<(), sqlx::Error> {
     let mut listener = PgListener::connect(url).await?;
     listener.listen(CHANNEL).await?;
-    // What happened before was not heard.
+    // Changes before the connection was made were not received.
     notices.announce_all();
     poll.send_replace(POLL_HEARING);
     while let Some(hint) = listener.try_recv().await? {

@@ -1,6 +1,7 @@
-//! What a database's errors mean to the journal.
+//! Maps a database's errors to the journal's.
 //!
-//! Only the database's code and its own phrase are told on; neither holds values, which `PostgreSQL` puts into details.
+//! Only the database's code and its own phrase are passed on; neither holds values, which `PostgreSQL` puts into
+//! details.
 
 use super::super::{AppendError, FinishError, JournalError, ThreadError};
 
@@ -46,8 +47,7 @@ fn is_corruption(code: &str) -> bool {
     matches!(of_sqlite(code), Some(11 | 26)) || code.starts_with("XX001") || code.starts_with("XX002")
 }
 
-/// The primary code of an error of `SQLite`: the low byte of what it tells. The numbers that `PostgreSQL` tells have five
-/// digits.
+/// The primary code of an `SQLite` error: the low byte of its number. `PostgreSQL` codes have five digits.
 pub(in crate::journal) fn of_sqlite(code: &str) -> Option<u32> {
     code.parse().ok().filter(|code| *code < 10_000).map(|code: u32| code & 0xff)
 }

@@ -38,7 +38,7 @@ impl Store {
             if let Some(request) = &new.request_id
                 && let Some(known) = self.get_by_request(&new.tenant, request).await?
             {
-                return Ok(known.answer_to(&new));
+                return Ok(known.begin_again(&new));
             }
             if self.get(&new.id).await?.is_some() {
                 return Err(JournalError::Corrupt(format!("invocation {} exists already", new.id)));

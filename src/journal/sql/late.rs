@@ -1,4 +1,4 @@
-//! Invocations that are recorded late, as they stand: many in one transaction, a row each.
+//! Deferred records of invocations: many in one transaction, a row each.
 
 use sqlx::{AnyConnection, AssertSqlSafe};
 
@@ -56,8 +56,8 @@ struct LateRow {
 }
 
 impl Store {
-    /// Records invocations with all that is known of them. What is there already is left as it is, so that a batch whose
-    /// answer was lost may be sent again.
+    /// Records invocations with all that is known of them. Existing rows are left unchanged, so that a batch may be
+    /// sent again when its result was lost.
     pub(super) async fn record_late(&self, late: &[LateRecord]) -> Result<(), JournalError> {
         let rows = late.iter().map(|record| self.late_row(record)).collect::<Result<Vec<_>, _>>()?;
         let mut writing = self.write().await?;

@@ -1,4 +1,4 @@
-//! Leases in SQL: who executes what, until when.
+//! Leases in SQL: which process executes what, and until when.
 
 use std::collections::HashMap;
 
@@ -115,7 +115,7 @@ impl Store {
         Ok(Takeover::Taken(Box::new(record)))
     }
 
-    /// Extends what the owner still runs of these, in whatever epoch, and tells which and whether to cancel it.
+    /// Extends what the owner still runs of these, in any epoch, and returns which, with requested cancellations.
     async fn extend(
         &self,
         owner: &Owner,

@@ -1,4 +1,4 @@
-//! Retention in SQL: in small transactions, so that nobody waits long, and passing over rows in use elsewhere.
+//! Retention in SQL: in small transactions that skip locked rows, so that no other writer waits long.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ impl Store {
         let mut done = Compacted::default();
         let old = "state = 'finished' AND finished_at <= $1 AND finished_at <= $2 ORDER BY finished_at";
         done.deleted += self.in_batches(old, kept_since, micros(now), Work::Delete, u64::MAX).await?;
-        // Abandoned: nobody took it over for as long as its outcome would have been kept.
+        // Abandoned: not taken over for as long as its outcome would have been kept.
         let old = "state = 'running' AND deadline_at <= $1 AND lease_expires_at <= $2 ORDER BY lease_expires_at";
         done.deleted += self.in_batches(old, kept_since, micros(now), Work::Delete, u64::MAX).await?;
         let old = "state = 'finished' AND event_count > 0 AND finished_at <= $1 AND finished_at <= $2 \
@@ -113,7 +113,7 @@ impl Store {
         })
     }
 
-    /// Works on all invocations of a condition, at most `limit`; tells how many.
+    /// Processes at most `limit` invocations of a condition; returns how many.
     async fn in_batches(
         &self,
         condition: &'static str,
@@ -153,7 +153,7 @@ impl Store {
     }
 }
 
-/// What is done to an invocation that is too old.
+/// What is done to an expired invocation.
 #[derive(Debug, Clone, Copy)]
 enum Work {
     /// Its events go.

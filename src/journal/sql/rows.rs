@@ -1,4 +1,4 @@
-//! Rows to values and back. What cannot be read back is corruption, never a default.
+//! Converts rows to values and back. A value that cannot be read is reported as corruption, not replaced by a default.
 
 use jiff::{SignedDuration, Timestamp};
 use serde::{Serialize, de::DeserializeOwned};
@@ -20,8 +20,8 @@ pub(super) const RECORD: &str = "invocation_id, tenant, request_id, fingerprint,
 /// The column with the server's time, where that counts.
 pub(super) const SERVER_TIME: &str = "server_time";
 
-/// A row of `invocations`. Times that the server's clock made are told by this process's, so that they can be compared
-/// with its own.
+/// Converts a row of `invocations`. Times by the server's clock are converted to this process's clock, so that both can
+/// be compared.
 pub(super) fn record(row: &AnyRow, cipher: &PayloadCipher) -> Result<Record, JournalError> {
     let mut record = as_stored(row, cipher)?;
     let Ok(server) = row.try_get::<i64, _>(SERVER_TIME) else { return Ok(record) };
@@ -129,7 +129,7 @@ pub(super) fn json<T: Serialize>(value: &T, what: &str) -> Result<String, Journa
     serde_json::to_string(value).map_err(|error| JournalError::Corrupt(format!("{what} cannot be written: {error}")))
 }
 
-/// A value from JSON. The parser's message may quote content, so only its place is told.
+/// Parses a value from JSON. The parser's message may quote content, so only the position is reported.
 pub(super) fn parse<T: DeserializeOwned>(text: &str, what: &str) -> Result<T, JournalError> {
     serde_json::from_str(text)
         .map_err(|error| JournalError::Corrupt(format!("{what}, line {} column {}", error.line(), error.column())))

@@ -1,4 +1,5 @@
-//! The database as the journal uses it: a pool, its dialect, and one writer at a time where it takes no more.
+//! The database as the journal uses it: a pool, its dialect, and one writer at a time where the database allows no
+//! more.
 
 use std::{
     fs::{self, File},
@@ -23,12 +24,12 @@ pub(in super::super) struct SqlDialect {
     pub(in super::super) begin: &'static str,
     /// Ends a select whose rows will be written in the same transaction.
     pub(in super::super) for_update: &'static str,
-    /// The same, but passing over rows that somebody else writes.
+    /// As `for_update`, but skipping rows that another transaction has locked.
     pub(in super::super) for_update_free: &'static str,
     /// Whether the database takes one writer at a time: they then queue fairly here, instead of polling there.
     pub(in super::super) one_writer: bool,
-    /// The server's time in microseconds since 1970, as an expression; `None` where the times that are passed in count.
-    /// Leases, deadlines and retention follow one clock, whatever the clocks of replicas show.
+    /// The server's time in microseconds since 1970, as an expression; `None` where times are passed in. Leases,
+    /// deadlines and retention follow one clock, whatever the clocks of replicas show.
     pub(in super::super) clock: Option<&'static str>,
     /// What gives back space that was freed.
     pub(in super::super) shrink: &'static [&'static str],
@@ -61,10 +62,10 @@ pub(in super::super) struct FileIdentity {
 /// removed.
 static HANDLES: Mutex<Vec<Arc<File>>> = Mutex::new(Vec::new());
 
-/// Tells other replicas of changes; a hint, so it is never waited for.
+/// Announces changes to other replicas; a hint, so callers do not wait for it.
 pub(in super::super) type Outward = Box<dyn Fn(&InvocationId) + Send + Sync>;
 
-/// A writing transaction; dropped without a commit, nothing of it happened.
+/// A writing transaction, rolled back when dropped without a commit.
 pub(super) struct WriteTransaction<'a> {
     transaction: Transaction<'static, Any>,
     // Dropped after the transaction.
@@ -81,8 +82,8 @@ impl Store {
         Self { pool, limits, dialect, notices, cipher, outward: None, turn, file: None }
     }
 
-    /// The same store, which also tells others of changes.
-    pub(in super::super) fn telling(self, outward: impl Fn(&InvocationId) + Send + Sync + 'static) -> Self {
+    /// Returns the store with a function that announces changes to other replicas.
+    pub(in super::super) fn with_announcer(self, outward: impl Fn(&InvocationId) + Send + Sync + 'static) -> Self {
         Self { outward: Some(Box::new(outward)), ..self }
     }
 
@@ -101,8 +102,8 @@ impl Store {
         Self { file: Some(file), ..self }
     }
 
-    /// Whether its file is still the one that was opened, may be written, and is a database: writes go on where it was
-    /// replaced, removed or overwritten, and are lost.
+    /// Checks that its file is still the one that was opened, is writable, and is a database: writes to a replaced,
+    /// removed or overwritten file succeed and are lost.
     pub(in super::super) fn check_file(&self) -> Result<(), JournalError> {
         self.file.as_ref().map_or(Ok(()), FileIdentity::check)
     }
@@ -198,7 +199,7 @@ impl FileIdentity {
         if !is_same(&found, &self.handle.metadata().map_err(lost)?) {
             return Err(JournalError::Unavailable("its file was replaced".to_owned()));
         }
-        // Connections that are open go on writing; further ones could not.
+        // Open connections can still write; new ones could not.
         rustix::fs::access(&self.path, rustix::fs::Access::WRITE_OK).map_err(|error| lost(error.into()))?;
         let mut head = [0; SQLITE_MAGIC.len()];
         if self.handle.read_exact_at(&mut head, 0).is_err() || head != *SQLITE_MAGIC {

@@ -115,7 +115,7 @@ impl Store {
     }
 }
 
-/// Does to a thread what the end of its invocation asks for.
+/// Applies the end of its invocation to a thread.
 pub(super) async fn end(
     writing: &mut WriteTransaction<'_>,
     store: &Store,
