@@ -1,4 +1,4 @@
-//! The words of Relight as types: plain data that every other module speaks, without I/O and without policy.
+//! The domain types of Relight: plain data that every other module uses, without I/O and without policy.
 
 pub mod adaptation;
 pub mod circuit;

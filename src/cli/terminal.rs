@@ -87,7 +87,7 @@ pub(super) fn printable(text: &str) -> String {
 
 /// A time as people say it: `340 ms`, `2.4 s`, `3 min`.
 pub(super) fn span(ms: u64) -> String {
-    units::spoken_duration(Duration::from_millis(ms))
+    units::duration_text(Duration::from_millis(ms))
 }
 
 // === impl Paint ===

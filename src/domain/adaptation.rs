@@ -1,7 +1,7 @@
-//! How a request is changed so that a target which refused it takes it: one small change, always named.
+//! Changes to a request that a target rejected, so that the target accepts it: one small, named change at a time.
 //!
-//! A refusal that says what it does not take is worth one more attempt with just that changed. What shapes the answer
-//! (tools, the response format, stop texts) is never changed: a caller would get something else than he asked for.
+//! A rejection that names the unsupported field is worth one more attempt without it. What shapes the answer (tools,
+//! the response format, stop sequences) is never changed: the caller would get something other than requested.
 
 use std::fmt;
 
@@ -9,66 +9,66 @@ use serde::{Deserialize, Serialize};
 
 use super::message::{Message, ModelCall, Part, Role};
 
-/// One change of a request.
+/// One change to a request, made because its target rejected the original.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(tag = "change", rename_all = "snake_case")]
 pub enum Adaptation {
-    /// A parameter is left out.
+    /// A parameter is removed.
     #[serde(rename = "leave_out")]
     DropParameter {
-        /// Which.
+        /// The parameter that is removed.
         parameter: Parameter,
     },
-    /// A field that the caller put into `extra` is left out.
+    /// A field that the caller put into `extra` is removed.
     #[serde(rename = "leave_out_extra")]
     DropExtra {
-        /// Its name.
+        /// The field's name.
         field: String,
     },
-    /// The output limit goes by another name.
+    /// The output limit is sent under another field name.
     OutputLimitField {
-        /// The name that the target knows.
+        /// The name that the target accepts.
         field: OutputLimitField,
     },
-    /// The output limit is another one.
+    /// The output limit gets another value.
     OutputLimit {
-        /// What was asked for, in tokens; `None` where the dialect's default was.
+        /// The requested limit, in tokens; `None` where the dialect's default applied.
         from: Option<u32>,
-        /// What the target takes, in tokens.
+        /// The largest limit that the target accepts, in tokens.
         to: u32,
     },
-    /// The signatures of earlier reasoning are left out, and the reasoning with them.
+    /// Signed reasoning of earlier turns is removed.
     #[serde(rename = "leave_out_reasoning")]
     DropReasoning,
     /// Developer messages are sent as system messages.
     DeveloperAsSystem,
 }
 
-/// A parameter that an answer can do without.
+/// A request parameter that may be removed without changing the shape of the answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Parameter {
-    /// How daring the choice of the next token is.
+    /// Sampling temperature.
     Temperature,
-    /// The share of likely tokens that are chosen from.
+    /// Nucleus sampling: the share of probability mass to sample from.
     TopP,
-    /// The number of likely tokens that are chosen from.
+    /// The number of most likely tokens to sample from.
     TopK,
-    /// Best-effort determinism.
+    /// Seed for best-effort determinism.
     Seed,
-    /// How much repetition is punished.
+    /// Penalty on frequent tokens.
     FrequencyPenalty,
-    /// How much staying on a topic is punished.
+    /// Penalty on tokens that occurred already.
     PresencePenalty,
-    /// How long the model thinks.
+    /// How much the model reasons.
     ReasoningEffort,
-    /// Leave to call several tools at once; the wish for one at a time is never left out.
+    /// Permission for several tool calls at once; a request for at most one is never removed.
     ParallelToolCalls,
-    /// Relight's own wish that a stream end with its usage.
+    /// Relight's own request that a stream end with its usage.
     StreamUsage,
 }
 
-/// The names that the output limit has on the wire of chat completions.
+/// The field names of the output limit in chat completions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum OutputLimitField {
@@ -78,12 +78,12 @@ pub enum OutputLimitField {
     MaxTokens,
 }
 
-/// What of a dialect's usual words one target was found not to take; the rest of a change is in the call itself.
+/// Where one target was found to deviate from its dialect; changes beyond these are made to the call itself.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DialectOverrides {
-    /// The name of the output limit, where it is not the usual one.
+    /// The field name of the output limit, where it is not the usual one.
     pub output_limit_field: Option<OutputLimitField>,
-    /// Whether a stream is not asked to end with its usage.
+    /// Whether `include_usage` is not requested for streams.
     pub without_stream_usage: bool,
     /// Whether developer messages are sent as system messages.
     pub developer_as_system: bool,
@@ -92,7 +92,7 @@ pub struct DialectOverrides {
 // === impl Adaptation ===
 
 impl Adaptation {
-    /// Whether both change the same thing: what was changed once is not changed again.
+    /// Whether both change the same thing; each thing is changed at most once.
     #[must_use]
     pub fn same_kind(&self, other: &Self) -> bool {
         match (self, other) {
@@ -102,7 +102,7 @@ impl Adaptation {
         }
     }
 
-    /// Makes the change to a call, as far as it is in the call.
+    /// Makes the change to a call, as far as it concerns the call.
     pub fn change(&self, call: &mut ModelCall) {
         match self {
             Self::DropParameter { parameter } => parameter.leave_out(call),
@@ -115,7 +115,7 @@ impl Adaptation {
         }
     }
 
-    /// Makes the change to a target's wording, as far as it is there.
+    /// Makes the change to a target's overrides, as far as it concerns them.
     pub fn apply(&self, wording: &mut DialectOverrides) {
         match self {
             Self::OutputLimitField { field } => wording.output_limit_field = Some(*field),
@@ -127,7 +127,7 @@ impl Adaptation {
 }
 
 impl fmt::Display for Adaptation {
-    /// What was changed, in a few words that may stand in events, spans and answers.
+    /// What was changed, in a few words; used in events, spans and responses.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::DropParameter { parameter } => write!(f, "{} was left out", parameter.as_str()),
@@ -189,7 +189,7 @@ impl Parameter {
             Self::PresencePenalty => sampling.presence_penalty.is_some(),
             Self::ReasoningEffort => call.reasoning_effort.is_some(),
             Self::ParallelToolCalls => call.parallel_tool_calls == Some(true),
-            // Relight adds it to every stream.
+            // Relight adds this to every stream.
             Self::StreamUsage => true,
         }
     }
@@ -223,7 +223,7 @@ impl OutputLimitField {
     }
 }
 
-/// Takes signed reasoning out of a message; false where nothing is left of it.
+/// Removes signed reasoning from a message; returns false where nothing is left of the message.
 fn strip_signed_reasoning(message: &mut Message) -> bool {
     if message.role != Role::Assistant {
         return true;
@@ -244,7 +244,7 @@ mod tests {
     use crate::domain::message::{Opaque, Reasoning, ToolCall};
 
     #[test]
-    fn each_parameter_that_is_in_a_call_is_gone_after_it_was_left_out() {
+    fn a_removed_parameter_is_no_longer_in_the_call() {
         let mut call = ModelCall {
             parallel_tool_calls: Some(true),
             reasoning_effort: Some("low".to_owned()),
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn signed_reasoning_goes_and_everything_else_of_the_turn_stays() {
+    fn removing_signed_reasoning_keeps_the_rest_of_the_turn() {
         let opaque = Some(Opaque { kind: "x".to_owned(), bytes: vec![1] });
         let signed = Part::Reasoning(Reasoning { text: "hm".to_owned(), opaque: opaque.clone() });
         let call = |opaque| ToolCall { id: "a".into(), name: "f".into(), arguments: "{}".into(), opaque };
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_says_in_words_what_it_was_and_is_not_made_twice() {
+    fn a_change_is_described_and_is_not_made_twice() {
         let lower = Adaptation::OutputLimit { from: Some(100_000), to: 8192 };
         let higher = Adaptation::OutputLimit { from: Some(1), to: 16 };
         assert_eq!(lower.to_string(), "the output limit was lowered from 100000 to 8192 tokens");

@@ -1,6 +1,6 @@
-//! The states of a circuit and the kinds of gates, in the words that events, operators and metrics share.
+//! The states of a circuit and the kinds of gates, under the names that events, operators and metrics share.
 //!
-//! The breaker itself is policy; its states are plain words, so that an event can tell from which to which it moved.
+//! The breaker itself is in `policy`; its states are plain data, so that an event can hold the state before and after.
 
 use serde::{Deserialize, Serialize};
 
@@ -43,28 +43,28 @@ impl CircuitState {
         }
     }
 
-    /// Whether every call passes, by evidence or by an operator's word.
+    /// Whether every call passes, either on evidence or because an operator forced it.
     #[must_use]
     pub const fn is_closed(self) -> bool {
         matches!(self, Self::Closed | Self::ForcedClosed)
     }
 
-    /// Whether no call passes, by evidence or by an operator's word.
+    /// Whether no call passes, either on evidence or because an operator forced it.
     #[must_use]
     pub const fn is_open(self) -> bool {
         matches!(self, Self::Open | Self::ForcedOpen)
     }
 }
 
-/// Which gate.
+/// What a gate of a target guards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum GateKind {
     /// The provider's rate limit for a credential and model.
     Rate,
-    /// The credential itself.
+    /// The credential, which the provider rejected.
     Credential,
-    /// The model that does not exist.
+    /// The model, which does not exist at the provider.
     Configuration,
 }
 

@@ -1,6 +1,6 @@
-//! Pieces of an answer, the whole answer, and what it cost.
+//! Pieces of a model's answer, the complete answer, and its usage.
 //!
-//! A provider's answer is a sequence of `Delta`s; it is whole only when a `Finish` came, whatever the socket did.
+//! A provider's response is a sequence of `Delta`s; it is complete only after a `Finish`, however the connection ended.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,17 +9,17 @@ use super::{
     message::{Message, ModelCall, Opaque},
 };
 
-/// A piece of an answer, as one attempt streams it.
+/// A piece of a model's answer, as one attempt streams it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Delta {
-    /// The answer begins: what the provider says of itself.
+    /// The response begins: its metadata as the provider sent it.
     Start {
-        /// The model that answers, as the provider names it.
+        /// The model, as the provider names it.
         model: Option<String>,
-        /// The provider's id of the answer.
+        /// The provider's id of the response.
         response_id: Option<String>,
-        /// Kept headers, lower-case names: rate limits and ids of the request; empty where the provider sends none.
+        /// Kept headers, lower-case names: rate limits and request ids; empty where the provider sends none.
         headers: Vec<(String, String)>,
     },
     /// A block begins. Blocks are numbered from 0 within an attempt and may interleave.
@@ -36,37 +36,37 @@ pub enum Delta {
         /// What is added; ends on a character boundary.
         text: String,
     },
-    /// A block is whole.
+    /// A block is complete.
     BlockStop {
         /// The block.
         block: u32,
-        /// What the provider needs back verbatim with this block.
+        /// Opaque data that the provider needs back verbatim with this block.
         opaque: Option<Opaque>,
     },
-    /// What the attempt cost so far; the last one counts.
+    /// Usage of the attempt so far; the last one counts.
     Usage(Usage),
-    /// The answer broke off and is read on: what follows goes on where it was, nothing of it is lost or repeated.
+    /// The connection broke and the same response is resumed: the next delta continues it without loss or repetition.
     ReadOn(Break),
-    /// The dialect's own mark of a whole answer.
+    /// The dialect's own mark of a complete response.
     Finish {
         /// Why the model stopped.
         reason: FinishReason,
-        /// The provider's own word for it.
+        /// The provider's own name for the reason.
         raw: String,
     },
 }
 
-/// How the reading of an answer broke off before it was read on.
+/// How the connection to a response broke before the response was resumed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Break {
-    /// What went wrong.
+    /// The transport fault that interrupted it.
     pub fault: TransportFault,
-    /// How often this attempt was read on by now, from 1; requests for it that failed count.
+    /// Requests made so far to resume the response, failed ones included; from 1.
     pub requests: u32,
 }
 
 impl Break {
-    /// How it broke off, in words.
+    /// A short description of the interruption.
     #[must_use]
     pub const fn words(self) -> &'static str {
         if matches!(self.fault, TransportFault::IdleTimeout) {
@@ -78,14 +78,14 @@ impl Break {
 }
 
 impl Delta {
-    /// Whether a person or program would see this as output (metadata is not output).
+    /// Whether this is output for a reader; metadata is not.
     #[must_use]
     pub const fn is_content(&self) -> bool {
         matches!(self, Self::BlockStart { .. } | Self::BlockDelta { .. } | Self::Finish { .. })
     }
 }
 
-/// What a block holds.
+/// What kind of content a block holds.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum BlockKind {
@@ -108,23 +108,23 @@ pub enum BlockKind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FinishReason {
-    /// It was done.
+    /// The answer is complete.
     Stop,
-    /// It wants tools called.
+    /// The model calls tools.
     ToolCalls,
-    /// The output limit cut it.
+    /// The output limit was reached.
     Length,
     /// The context window is full.
     ContextFull,
     /// A filter stopped it.
     ContentFilter,
-    /// It refused.
+    /// The model refused.
     Refusal,
-    /// The provider paused; the caller may go on.
+    /// The provider paused; the caller may continue.
     Paused,
-    /// The provider says that the tool call it made is malformed.
+    /// The provider reports that the model's tool call is malformed.
     MalformedToolCall,
-    /// Something else; see the raw word.
+    /// Another reason; see the raw value.
     Other,
 }
 
@@ -146,7 +146,7 @@ impl FinishReason {
     }
 }
 
-/// Tokens of one attempt, or of several added up.
+/// Token counts of one attempt, or the sum of several.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Usage {
@@ -160,11 +160,11 @@ pub struct Usage {
     pub cache_write_tokens: u64,
     /// Answer tokens spent on reasoning.
     pub reasoning_tokens: u64,
-    /// How sure these numbers are.
+    /// How reliable these counts are.
     pub exactness: Exactness,
 }
 
-/// How sure a count is.
+/// How reliable a token count is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Exactness {
@@ -177,15 +177,15 @@ pub enum Exactness {
     Exact,
 }
 
-/// The tokens of so many bytes of text, by what is usual for English: four bytes a token.
+/// Estimates the tokens in so many bytes of text: four bytes a token, as is usual for English.
 #[must_use]
 pub const fn estimated_tokens(bytes: usize) -> u64 {
     (bytes as u64).div_ceil(4)
 }
 
 impl Usage {
-    /// This usage of an answer that was cut after so many bytes, or the usual estimate where that is more: four bytes a token,
-    /// of the prompt and of the answer.
+    /// The larger of this usage and an estimate (four bytes a token) for the prompt and `answered_bytes` of a cut
+    /// answer.
     #[must_use]
     pub fn at_least(self, call: &ModelCall, answered_bytes: usize) -> Self {
         let input = if self.input_tokens == 0 { estimated_tokens(call.text_bytes()) } else { self.input_tokens };
@@ -193,7 +193,7 @@ impl Usage {
         Self { input_tokens: input, output_tokens: output, exactness: Exactness::Estimated, ..self }
     }
 
-    /// Both together; only as sure as the less sure of the two.
+    /// The sum of both; only as exact as the less exact of the two.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
         if other == Self::default() {
@@ -213,19 +213,19 @@ impl Usage {
     }
 }
 
-/// A whole answer.
+/// A model's complete answer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Completion {
     /// The assistant's turn, opaque fields included.
     pub message: Message,
     /// Why the model stopped.
     pub finish: FinishReason,
-    /// The provider's own word for it.
+    /// The provider's own name for the reason.
     pub finish_raw: String,
-    /// The model that answered, as the provider names it.
+    /// The model, as the provider names it.
     pub model: String,
-    /// The provider's id of the answer.
+    /// The provider's id of the response.
     pub response_id: Option<String>,
-    /// What the attempt that answered cost.
+    /// Usage of the attempt whose answer this is.
     pub usage: Usage,
 }

@@ -1,7 +1,6 @@
 //! What happened, in the past tense: to an invocation, a target, or Relight itself.
 //!
-//! Telemetry, `WatchRecovery`, the journal and the logs are readers of these. No event ever holds a prompt, an
-//! answer or a key.
+//! Telemetry, `WatchRecovery`, the journal and the logs read these. No event holds a prompt, an answer or a key.
 
 mod body;
 mod display;
@@ -17,7 +16,7 @@ use super::{
     ids::{Cursor, InvocationId, Operation, RequestId, RouteName, TargetId, TenantId, ThreadId},
 };
 
-/// Something that happened, with where it belongs.
+/// A recovery event: what happened, when, and to which invocation, attempt and target.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Event {
     /// Its place in the journal of this process.
@@ -26,7 +25,7 @@ pub struct Event {
     pub at: Timestamp,
     /// The invocation that it happened to; `None` for targets and Relight itself.
     pub scope: Option<Arc<EventScope>>,
-    /// The attempt; 0 where no attempt is meant.
+    /// The attempt number; 0 where the event concerns no attempt.
     pub attempt: u32,
     /// The target that it concerns.
     pub target: Option<TargetId>,
@@ -34,14 +33,14 @@ pub struct Event {
     pub body: EventBody,
 }
 
-/// What all events of one invocation share.
+/// The identity of an invocation, shared by all of its events.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EventScope {
     /// The invocation.
     pub invocation: InvocationId,
     /// Its thread.
     pub thread: Option<ThreadId>,
-    /// Who calls; it decides who may see the event.
+    /// The tenant; it decides who may see the event.
     pub tenant: TenantId,
     /// The caller's own id for it.
     #[serde(default)]
@@ -56,7 +55,7 @@ pub struct EventScope {
     pub trace_id: String,
 }
 
-/// How much an event matters to the person on call.
+/// How urgent an event is for the person on call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
@@ -70,7 +69,7 @@ pub enum Severity {
     Error,
 }
 
-/// Evidence on which a circuit moved.
+/// The attempt outcomes on which a circuit changed its state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Evidence {
     /// Outcomes that count, in admission order.
@@ -91,20 +90,20 @@ pub struct Evidence {
     pub threshold: u32,
 }
 
-/// One thing that is wrong with a configuration.
+/// One fault in a configuration.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SettingFault {
-    /// Which setting (`routes.default.targets[1]`); empty for the file as a whole.
+    /// Path of the setting (`routes.default.targets[1]`); empty for the file as a whole.
     pub path: String,
-    /// What is wrong with it; never a secret's value.
+    /// What is wrong with it, without the values of secrets.
     pub reason: String,
     /// The valid name that was probably meant.
     pub nearest: Option<String>,
 }
 
 impl EventBody {
-    /// Whether it is the end of a call that was refused before any attempt because there was too much work; logs have one
-    /// `CallsRefused` a second for all of them.
+    /// Whether this ends an invocation that was shed before its first attempt; logs summarise these as one
+    /// `CallsRefused` a second.
     #[must_use]
     pub fn is_refused_call(&self) -> bool {
         matches!(self, Self::InvocationFailed { class: FailureClass::Shed, attempts: 0, .. })
@@ -145,7 +144,7 @@ impl EventBody {
         }
     }
 
-    /// How much it matters.
+    /// How urgent it is.
     #[must_use]
     pub fn severity(&self) -> Severity {
         match self {
@@ -165,7 +164,7 @@ impl EventBody {
             | Self::GateOpened { .. }
             | Self::ConfigurationReloaded { .. }
             | Self::StoreFound { .. } => Severity::Info,
-            // Who watches for trouble hears of its end, too.
+            // A reader that filters for warnings also needs to see how they ended.
             Self::InvocationRecovered { .. }
             | Self::InvocationParked { .. }
             | Self::CallsRefused { .. }

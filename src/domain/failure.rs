@@ -1,6 +1,6 @@
-//! What can go wrong: bare facts (`ProviderError`) on the wire side, one judged `Failure` above it.
+//! Failures: raw facts (`ProviderError`) on the wire side, one classified `Failure` above it.
 //!
-//! `FailureClass` is closed: policies, metrics and messages match on it and on nothing else.
+//! `FailureClass` is a closed set: policies, metrics and messages match on it and on nothing else.
 
 mod class;
 mod facts;
@@ -19,7 +19,7 @@ pub use self::{
 };
 use super::{adaptation::Adaptation, ids::TargetId};
 
-/// Where a stated wait was read.
+/// Which part of a response stated a wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WaitSource {
@@ -35,7 +35,7 @@ pub enum WaitSource {
     RetryInfo,
     /// A field of the body that names a wait.
     BodyField,
-    /// The message's own words.
+    /// The text of the error message.
     Text,
     /// Until a circuit lets calls through again.
     Parked,
@@ -61,16 +61,16 @@ impl WaitSource {
     }
 }
 
-/// A wait and where it was read.
+/// A stated wait and where it was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Wait {
-    /// How long.
+    /// How long to wait.
     pub duration: Duration,
-    /// Who said so.
+    /// Where the wait was found.
     pub source: WaitSource,
 }
 
-/// A judged error: what a caller, a policy and a person need to know.
+/// A classified error: what a caller, a policy and a person need to know about it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Failure {
     /// The one class that everything matches on.
@@ -85,7 +85,7 @@ pub struct Failure {
     pub retry_after: Option<Wait>,
     /// Technical message, redacted and bounded.
     pub message: String,
-    /// Plain words for an end user; never a stack trace.
+    /// Plain words for an end user, without technical detail.
     pub user_message: String,
     /// What an operator or developer can do.
     pub recovery_hint: String,
@@ -93,7 +93,7 @@ pub struct Failure {
     pub rule: String,
     /// The fact that the rule keyed on, redacted and bounded.
     pub fact: String,
-    /// The target that failed, where one was asked.
+    /// The target that failed, where one was called.
     pub target: Option<TargetId>,
     /// HTTP status, where there was one.
     pub status: Option<u16>,
@@ -131,8 +131,8 @@ impl Failure {
         }
     }
 
-    /// What happened in Relight's own words, for logs, events and spans. A provider's words may quote a prompt: only
-    /// `message` holds them, and only the caller of the failed invocation gets that.
+    /// A description of the failure without upstream text, for logs, events and spans. Upstream text may quote a
+    /// prompt: only `message` holds it, and only the caller of the failed invocation receives that.
     #[must_use]
     pub fn own_words(&self) -> Cow<'_, str> {
         let is_own = self.rule == "local" || self.rule.starts_with("finding:");
@@ -144,7 +144,7 @@ impl Failure {
         }
     }
 
-    /// The same failure, saying when to come back.
+    /// Returns the failure with a stated wait.
     #[must_use]
     pub fn with_retry_after(mut self, duration: Duration, source: WaitSource) -> Self {
         self.retry_after = Some(Wait { duration, source });

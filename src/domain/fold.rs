@@ -1,7 +1,7 @@
-//! The progress of an invocation as its readers get it, and the reference way to fold it into an answer.
+//! The steps of an invocation as readers receive them, and the reference way to fold them into an answer.
 //!
-//! A reader that applies every step in order, and discards what a rewind tells it to, holds exactly the answer.
-//! Offsets and hashes are checked, so a lost or doubled step is an error, never a silently wrong text.
+//! A reader that applies every step in order, and discards what each rewind names, holds exactly the answer. Offsets
+//! and hashes are checked, so that a lost or repeated step is an error instead of a silently wrong text.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use super::{
     message::{Message, Opaque, Part, Reasoning, Role, ToolCall},
 };
 
-/// One step of an invocation, in the order in which it happened.
+/// One step of an invocation's stream, in order.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum StreamStep {
@@ -24,15 +24,15 @@ pub enum StreamStep {
     AttemptStarted {
         /// 1 for the first.
         attempt: u32,
-        /// Who is asked.
+        /// The target that is called.
         target: TargetId,
-        /// Why.
+        /// Why the attempt is made.
         cause: AttemptCause,
-        /// The model that the target stands for.
+        /// The target's model.
         #[serde(default)]
         model: String,
     },
-    /// The model was told of its failure.
+    /// A note about the failure was added for the model.
     ContextInjected {
         /// The attempt that carries the note.
         attempt: u32,
@@ -77,7 +77,7 @@ pub enum StreamStep {
     Rewind {
         /// Blocks to keep, and how many bytes of each.
         keep: Vec<(u32, u64)>,
-        /// Why.
+        /// The class of the failure.
         cause: FailureClass,
         /// The attempt that failed.
         attempt: u32,
@@ -99,17 +99,17 @@ pub enum StreamStep {
         /// What is left of the failed target's retry budget, as a share of its capacity, 0 to 1.
         #[serde(default)]
         budget_left: f64,
-        /// What of the request was changed so that the target takes it, in words; `None` where nothing was.
+        /// What was changed in the request so that the target accepts it, in words; `None` where nothing was.
         #[serde(default)]
         adaptation: Option<String>,
     },
-    /// Nobody can be asked for now, and the invocation waits.
+    /// No target can be called for now, and the invocation waits.
     Parked {
         /// The last attempt; 0 where none was made yet.
         attempt: u32,
-        /// Who is waited for.
+        /// The target that it waits for.
         target: TargetId,
-        /// Why it cannot be asked: what closed its gate, or `circuit_open`.
+        /// Why it cannot be called: the class that closed its gate, or `circuit_open`.
         class: FailureClass,
         /// How long at the most.
         wait: Wait,
@@ -127,7 +127,7 @@ pub enum StreamStep {
     Terminal(Arc<Outcome>),
 }
 
-/// A block as folded so far.
+/// A block of an answer, folded from its deltas so far.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Block {
     /// Its number.
@@ -144,7 +144,7 @@ pub struct Block {
     pub committed: bool,
 }
 
-/// Why progress cannot be folded: a step is missing, doubled or corrupt.
+/// Why steps cannot be folded: one is missing, repeated or corrupt.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FoldError {
     /// A delta does not begin where the block ends.
@@ -168,7 +168,7 @@ pub enum FoldError {
     AfterEnd,
 }
 
-/// The answer as folded so far.
+/// The answer as folded from the steps so far.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct AnswerState {
     blocks: Vec<Block>,

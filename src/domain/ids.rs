@@ -86,7 +86,7 @@ string_id!(
     Operation
 );
 string_id!(
-    /// Who calls, as authenticated.
+    /// The tenant, as authenticated.
     TenantId
 );
 string_id!(
@@ -106,7 +106,7 @@ impl InvocationId {
     }
 }
 
-/// A position in the event journal; grows by one per event of this process.
+/// A position in the event journal; grows by one with each event of this process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Cursor(pub u64);

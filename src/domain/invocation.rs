@@ -1,4 +1,4 @@
-//! What a caller asked for, what was tried, and the one outcome.
+//! An invocation: its request, its attempts, and its one outcome.
 
 mod history;
 
@@ -19,7 +19,7 @@ use super::{
 /// The operation of callers that name none.
 pub const DEFAULT_OPERATION: &str = "executor";
 
-/// What a caller asked for.
+/// A request with its identity, route and deadline.
 #[derive(Debug, Clone)]
 pub struct Invocation {
     /// Its id.
@@ -28,7 +28,7 @@ pub struct Invocation {
     pub request_id: Option<RequestId>,
     /// The conversation that Relight keeps.
     pub thread: Option<ThreadId>,
-    /// Who calls.
+    /// The tenant.
     pub tenant: TenantId,
     /// The route that was named, or the default one.
     pub route: RouteName,
@@ -36,18 +36,18 @@ pub struct Invocation {
     pub operation: Operation,
     /// The caller's labels, for filters and spans.
     pub labels: BTreeMap<String, String>,
-    /// What to ask.
+    /// The model or tool call.
     pub call: Call,
     /// What the caller wants done otherwise, within the operator's bounds.
     pub overrides: Overrides,
     /// When everything must be over.
     pub deadline: Instant,
-    /// Where the caller's trace goes on.
+    /// The caller's trace context.
     pub trace: TraceContext,
 }
 
 impl Invocation {
-    /// A call by the tenant and for the operation that are meant where none is named, and with nothing else said.
+    /// A call for the default tenant and operation, with every option at its default.
     #[must_use]
     pub fn new(id: InvocationId, route: RouteName, call: Call, deadline: Instant) -> Self {
         Self {
@@ -66,7 +66,7 @@ impl Invocation {
     }
 }
 
-/// What to ask: a model or a tool.
+/// What an invocation calls: a model or a tool.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Call {
@@ -77,7 +77,7 @@ pub enum Call {
 }
 
 impl Call {
-    /// Whether a tool is asked, and not a model.
+    /// Whether this calls a tool rather than a model.
     #[must_use]
     pub const fn is_tool(&self) -> bool {
         matches!(self, Self::Tool(_))
@@ -96,12 +96,12 @@ pub struct ToolInvocation {
     /// Id of the call in the caller's conversation; unset where Relight mints one.
     #[serde(default)]
     pub call_id: Option<String>,
-    /// What the caller knows of the tool's side effects; unset where it says nothing.
+    /// The tool's side effects as declared by the caller; unset where it declares none.
     #[serde(default)]
     pub side_effects: Option<SideEffects>,
 }
 
-/// What a tool does to the world; what is unset is not known and taken for the worst.
+/// The declared side effects of a tool; an unset field is unknown and treated as the worst case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SideEffects {
@@ -115,7 +115,7 @@ pub struct SideEffects {
     pub open_world: Option<bool>,
 }
 
-/// W3C trace context as it came.
+/// A W3C trace context as received.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TraceContext {
     /// The `traceparent` header.
@@ -126,27 +126,27 @@ pub struct TraceContext {
     pub baggage: Option<String>,
 }
 
-/// What a caller wants done otherwise; each is checked against what the operator allows.
+/// A caller's overrides of the route's policies; each is checked against what the operator allows.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Overrides {
     /// Attempts after the first.
     pub max_retries: Option<u32>,
-    /// Whether the model is told of its failure.
+    /// When a note about the failure is added for the model.
     pub injection: Option<InjectionMode>,
     /// Only these targets may be used.
     pub allowed_targets: Vec<TargetId>,
     /// A preset of the configuration in place of the operation's policy.
     pub preset: Option<String>,
-    /// How a stream takes back what it sent.
+    /// How a stream revokes what it sent.
     pub rewind_mode: Option<RewindMode>,
-    /// How long the invocation goes on without its client.
+    /// How long the invocation continues without its client.
     pub resumable_grace: Option<Duration>,
     /// Whether a cut text may be continued by a prompt that quotes it.
     pub allow_continuation_prompt: bool,
 }
 
-/// When the model is told of its failure.
+/// When a note about a failure is added for the model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum InjectionMode {
@@ -155,15 +155,15 @@ pub enum InjectionMode {
     WhenActionable,
     /// After every retryable failure.
     Always,
-    /// Never.
+    /// No note is added.
     Never,
 }
 
-/// How a stream takes back what it sent.
+/// How a stream revokes what it sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RewindMode {
-    /// It says so, and the client discards.
+    /// It sends a rewind, and the client discards.
     Rewind,
     /// It sends late, so that little has to be taken back.
     HoldBack {
@@ -172,7 +172,8 @@ pub enum RewindMode {
     },
     /// It sends only what is final.
     Atomic,
-    /// What was sent only grows, for clients that cannot take back; a new attempt is let out where it repeats it.
+    /// What was sent only grows, for clients that cannot discard; a new attempt is delivered where it repeats the sent
+    /// text.
     AppendOnly,
 }
 
@@ -192,9 +193,9 @@ pub enum AttemptCause {
     Continue(FailureClass),
     /// The request was changed to fit the target.
     Adapt(FailureClass),
-    /// Going on from an answer that its output limit cut.
+    /// Continues an answer that reached its output limit.
     Extend,
-    /// Reading on the answer that an earlier owner of the invocation had asked for.
+    /// Reads the response that an earlier owner of the invocation had requested.
     Attach(FailureClass),
 }
 
@@ -226,9 +227,9 @@ impl AttemptCause {
         }
     }
 
-    /// Whether nothing new is asked for, so that nothing new is paid for either.
+    /// Whether the attempt makes no new request of the model, and so costs nothing more.
     #[must_use]
-    pub const fn asks_for_nothing(self) -> bool {
+    pub const fn reads_existing_response(self) -> bool {
         matches!(self, Self::Attach(_))
     }
 }
@@ -239,9 +240,9 @@ impl AttemptCause {
 pub enum RecoveryStrategy {
     /// Nothing was needed.
     None,
-    /// The same target was asked again.
+    /// The same target was called again.
     Retry,
-    /// Another target was asked.
+    /// Another target was called.
     Fallback,
     /// The request was changed to fit the target.
     Adapt,
@@ -249,7 +250,7 @@ pub enum RecoveryStrategy {
     Chunk,
     /// A cut answer was continued.
     Continue,
-    /// Nothing can help, and it was said why.
+    /// Nothing can help; the failure names the reason.
     Impossible,
 }
 
@@ -269,7 +270,7 @@ impl RecoveryStrategy {
     }
 }
 
-/// One attempt, as callers, spans and journals tell it.
+/// One attempt, as reported to callers, in spans and in the journal.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[expect(clippy::struct_excessive_bools, reason = "each is an independent fact about the attempt")]
 pub struct AttemptRecord {
@@ -277,9 +278,9 @@ pub struct AttemptRecord {
     pub number: u32,
     /// Why it was made.
     pub cause: AttemptCause,
-    /// Who was asked; `None` when nobody could be.
+    /// The target; `None` when none could be called.
     pub target: Option<TargetId>,
-    /// The model that was asked.
+    /// The model that was called.
     pub model: String,
     /// When it began, after its wait.
     pub started_at: Timestamp,
@@ -291,19 +292,19 @@ pub struct AttemptRecord {
     pub first_token: Option<Duration>,
     /// Whether anything was sent to the provider.
     pub sent: bool,
-    /// How it failed; `None` when it answered or runs.
+    /// Its failure; `None` when it succeeded or is running.
     pub failure: Option<Failure>,
     /// The note that the model was given.
     pub note: Option<String>,
-    /// Why the model was not told, where it should have been.
+    /// Why no note was added for the model, where one should have been.
     pub injection_skipped: Option<String>,
     /// Whether the target refused the request because of its note.
     pub note_refused: bool,
-    /// Whether it ended because the replica that made it went away: then it is counted neither against the caller's
-    /// allowance nor against its target.
+    /// Whether it ended with the replica that made it: then it counts neither against the caller's attempts nor against
+    /// its target.
     #[serde(default)]
     pub lost_with_replica: bool,
-    /// What of the request is changed because of this failure when its target is asked again, in words.
+    /// What is changed in the request when the same target is called again because of this failure, in words.
     #[serde(default)]
     pub adaptation: Option<String>,
     /// Why the shape of its response was not checked, where it should have been.
@@ -316,22 +317,22 @@ pub struct AttemptRecord {
     /// Hex id of its span; empty without tracing.
     #[serde(default)]
     pub span_id: String,
-    /// The provider's own id of the request, to quote to its support; empty where it told none.
+    /// The provider's id of the request, to quote to its support; empty where it sent none.
     #[serde(default)]
     pub upstream_request_id: String,
-    /// Whether its answer was the one that was kept.
+    /// Whether its answer was kept.
     pub winner: bool,
 }
 
 impl AttemptRecord {
-    /// Whether Relight itself refused it, so that it cost nobody anything and counts nowhere.
+    /// Whether Relight itself refused it: such an attempt costs nothing and is not counted.
     #[must_use]
     pub fn refused_locally(&self) -> bool {
         !self.sent && self.failure.as_ref().is_some_and(|failure| failure.class.is_local_refusal())
     }
 }
 
-/// The one end of an invocation.
+/// The single result of an invocation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
     /// The invocation.
@@ -339,7 +340,7 @@ pub struct Outcome {
     /// What the caller was doing; `None` where nothing ran.
     #[serde(default)]
     pub operation: Option<Operation>,
-    /// The answer, or the decisive failure: local refusals never hide a real one.
+    /// The answer, or the decisive failure: a local refusal does not hide an upstream failure.
     pub result: Result<Completion, Failure>,
     /// Every attempt, in order.
     pub attempts: Vec<AttemptRecord>,
@@ -353,7 +354,7 @@ pub struct Outcome {
     pub usage: Usage,
     /// What the caller appends to its history to be at one with the model.
     pub history_patch: HistoryPatch,
-    /// Who answered.
+    /// The target whose answer this is.
     pub target: Option<TargetId>,
     /// The local refusal that ended recovery after a real failure; `None` where none did.
     #[serde(default)]
@@ -376,7 +377,7 @@ impl Outcome {
         refused.filter(|_| !decisive.is_local_refusal())
     }
 
-    /// How it failed first; an attempt ended on purpose is no failure, a target passed over only where nothing else was.
+    /// The class of its first failure: a cancelled attempt does not count, a local refusal only where nothing else failed.
     #[must_use]
     pub fn first_failure(&self) -> Option<FailureClass> {
         let classes = || self.attempts.iter().filter_map(|record| record.failure.as_ref()).map(|failure| failure.class);

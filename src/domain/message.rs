@@ -1,7 +1,7 @@
-//! What a caller says to a model: the provider-neutral conversation, tools and parameters.
+//! A request to a model: the provider-neutral conversation, tools and parameters.
 //!
-//! Opaque fields (reasoning signatures and the like) are carried verbatim, in place, never merged and never
-//! re-encoded; tool arguments stay the raw JSON text that the model wrote.
+//! Opaque fields (reasoning signatures and the like) are carried verbatim, in place, neither merged nor re-encoded;
+//! tool arguments stay the raw JSON text that the model wrote.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -22,9 +22,9 @@ pub struct ModelCall {
     pub sampling: Sampling,
     /// Longest answer, in tokens; unset leaves the provider's default.
     pub max_output_tokens: Option<u32>,
-    /// Reasoning effort in the provider's words (`low`, `medium`, `high`, …).
+    /// Reasoning effort under the provider's name for it (`low`, `medium`, `high`, …).
     pub reasoning_effort: Option<String>,
-    /// The shape the answer must have.
+    /// The required format of the answer.
     pub response_format: ResponseFormat,
     /// Texts at which the model stops.
     pub stop: Vec<String>,
@@ -40,13 +40,13 @@ impl ModelCall {
     }
 }
 
-/// Who speaks.
+/// The author of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
     /// Standing instructions.
     System,
-    /// The operator's instructions, in dialects that tell them from the system's.
+    /// The operator's instructions, in dialects that distinguish them from system messages.
     Developer,
     /// The end user.
     User,
@@ -59,9 +59,9 @@ pub enum Role {
 /// One turn of the conversation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Message {
-    /// Who speaks.
+    /// The author.
     pub role: Role,
-    /// What is said, in order.
+    /// The content, in order.
     pub parts: Vec<Part>,
 }
 
@@ -93,7 +93,7 @@ pub enum Part {
     Reasoning(Reasoning),
     /// A tool call that the model made.
     ToolCall(ToolCall),
-    /// What a tool answered.
+    /// The result of a tool call.
     ToolResult(ToolResult),
     /// A refusal in the model's words.
     Refusal(String),
@@ -131,7 +131,7 @@ pub enum MediaSource {
     Url(String),
 }
 
-/// Bytes that only their provider understands; sent back to that provider alone, as they came.
+/// Bytes that only their provider understands; sent back to that provider alone, unchanged.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Opaque {
     /// What it is and whose (`anthropic.signature`, `gemini.thought_signature`, …).
@@ -162,14 +162,14 @@ pub struct ToolCall {
     pub opaque: Option<Opaque>,
 }
 
-/// A tool's answer to a call.
+/// The result of a tool call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolResult {
-    /// The call that this answers.
+    /// The id of the tool call.
     pub call_id: String,
     /// The tool's name.
     pub name: String,
-    /// The answer as text.
+    /// The result as text.
     pub content: String,
     /// Whether the tool failed.
     pub is_error: bool,
@@ -186,7 +186,7 @@ pub struct ToolDefinition {
     pub parameters: String,
 }
 
-/// Whether the model must call a tool.
+/// Whether and which tools the model must call.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ToolChoice {
@@ -203,7 +203,7 @@ pub enum ToolChoice {
     Tool(String),
 }
 
-/// How the next token is drawn; each unset value leaves the provider's default.
+/// How the next token is sampled; each unset value leaves the provider's default.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Sampling {
@@ -221,7 +221,7 @@ pub struct Sampling {
     pub presence_penalty: Option<f64>,
 }
 
-/// The shape the answer must have.
+/// The required format of the answer.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ResponseFormat {
@@ -232,11 +232,11 @@ pub enum ResponseFormat {
     JsonObject,
     /// JSON that satisfies a schema.
     JsonSchema {
-        /// The schema's name, which some providers ask for.
+        /// The schema's name, which some providers require.
         name: String,
         /// The schema as raw JSON text.
         schema: String,
-        /// Whether the provider is asked to enforce it.
+        /// Whether the provider is to enforce the schema.
         strict: bool,
     },
 }

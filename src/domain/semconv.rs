@@ -1,8 +1,8 @@
-//! The names under which spans, metrics and logs tell things, in one place.
+//! The names of span attributes, metrics and log fields, in one place.
 //!
-//! The layers that open spans and the telemetry that counts both need them and do not know each other, so they live
-//! down here. The `gen_ai.*` names are still moving upstream: a rename is a change of this file alone. `relight.*`
-//! names are ours and stable. No name for content (prompts, answers) is here on purpose.
+//! Both the layers that open spans and the telemetry that counts need them, and neither imports the other, so they are
+//! in the domain. The `gen_ai.*` names still change upstream: a rename is a change to this file alone. `relight.*`
+//! names are Relight's own and stable. Content (prompts, answers) has a name only where it may be captured.
 
 /// The schema that the names follow.
 pub const SCHEMA_URL: &str = "https://opentelemetry.io/schemas/1.42.0";
@@ -13,15 +13,15 @@ pub const SCOPE: &str = "relight";
 pub mod attr {
     /// Class of what went wrong.
     pub const ERROR_TYPE: &str = "error.type";
-    /// What is asked of the model: `chat`.
+    /// The model operation: `chat`.
     pub const GEN_AI_OPERATION: &str = "gen_ai.operation.name";
     /// The provider's family.
     pub const GEN_AI_PROVIDER: &str = "gen_ai.provider.name";
     /// The conversation.
     pub const GEN_AI_CONVERSATION: &str = "gen_ai.conversation.id";
-    /// The model that is asked.
+    /// The requested model.
     pub const GEN_AI_REQUEST_MODEL: &str = "gen_ai.request.model";
-    /// Whether a stream is asked for.
+    /// Whether a stream is requested.
     pub const GEN_AI_REQUEST_STREAM: &str = "gen_ai.request.stream";
     /// Output limit in tokens.
     pub const GEN_AI_REQUEST_MAX_TOKENS: &str = "gen_ai.request.max_tokens";
@@ -29,9 +29,9 @@ pub mod attr {
     pub const GEN_AI_REQUEST_TEMPERATURE: &str = "gen_ai.request.temperature";
     /// Nucleus sampling.
     pub const GEN_AI_REQUEST_TOP_P: &str = "gen_ai.request.top_p";
-    /// The model that answered.
+    /// The model that responded.
     pub const GEN_AI_RESPONSE_MODEL: &str = "gen_ai.response.model";
-    /// The provider's id of the answer.
+    /// The provider's id of the response.
     pub const GEN_AI_RESPONSE_ID: &str = "gen_ai.response.id";
     /// Why the model stopped.
     pub const GEN_AI_FINISH_REASONS: &str = "gen_ai.response.finish_reasons";
@@ -69,7 +69,7 @@ pub mod attr {
     pub const RPC_METHOD: &str = "rpc.method";
     /// The status by its name.
     pub const RPC_STATUS: &str = "rpc.response.status_code";
-    /// Host that is asked.
+    /// Host of the provider.
     pub const SERVER_ADDRESS: &str = "server.address";
     /// Its port.
     pub const SERVER_PORT: &str = "server.port";
@@ -123,15 +123,15 @@ pub mod relight {
     pub const CIRCUIT: &str = "relight.circuit.state";
     /// What was left of the retry budget, in tokens.
     pub const BUDGET_LEFT: &str = "relight.retry_budget.left";
-    /// Whether the model was told of its failure.
+    /// Whether a note about the failure was added for the model.
     pub const INJECTED: &str = "relight.injected";
     /// Where the note went.
     pub const INJECTED_VEHICLE: &str = "relight.injected.vehicle";
     /// What of the request was changed so that the target takes it.
     pub const ADAPTATION: &str = "relight.adaptation";
-    /// Event of a span: the answer broke off and is read on from where it was.
+    /// Span event: the connection to a response broke and the response is resumed.
     pub const READ_ON: &str = "relight.read_on";
-    /// How it broke off, in words.
+    /// A short description of the interruption.
     pub const READ_ON_REASON: &str = "relight.read_on.reason";
     /// Class of the failure.
     pub const CLASS: &str = "relight.error.class";
@@ -141,9 +141,9 @@ pub mod relight {
     pub const RULE: &str = "relight.error.rule";
     /// The fact that the rule keyed on, redacted and bounded.
     pub const FACT: &str = "relight.error.fact";
-    /// Seconds that the wait was meant to last.
+    /// Planned length of the wait, in seconds.
     pub const BACKOFF_SECONDS: &str = "relight.backoff.duration_s";
-    /// Who said how long.
+    /// Where the length of the wait comes from.
     pub const BACKOFF_SOURCE: &str = "relight.backoff.source";
 }
 
@@ -219,9 +219,9 @@ pub mod metric {
     pub const JOURNAL_DURATION: &str = "relight.journal.duration";
     /// Steps that wait to be recorded.
     pub const JOURNAL_WAITING: &str = "relight.journal.waiting";
-    /// Steps that were told and never recorded.
+    /// Steps that were delivered but not recorded.
     pub const JOURNAL_DROPPED: &str = "relight.journal.dropped";
-    /// Invocations that ran without a record because the journal was away.
+    /// Invocations that ran without a record because the journal was unavailable.
     pub const JOURNAL_UNRECORDED: &str = "relight.journal.unrecorded";
     /// Invocations that the journal keeps.
     pub const JOURNAL_INVOCATIONS: &str = "relight.journal.invocations";
@@ -235,7 +235,7 @@ pub mod metric {
     pub const JOURNAL_REMOVED: &str = "relight.journal.removed";
     /// 1 while the process drains.
     pub const DRAINING: &str = "relight.draining";
-    /// Always 1; its labels say what runs.
+    /// Always 1; its labels identify the build.
     pub const BUILD_INFO: &str = "relight.build.info";
 }
 
@@ -249,7 +249,7 @@ pub mod label {
     pub const ROUTE: &str = "route";
     /// The operation.
     pub const OPERATION: &str = "operation";
-    /// Who called.
+    /// The tenant.
     pub const TENANT: &str = "tenant";
     /// How an invocation or attempt ended.
     pub const OUTCOME: &str = "outcome";
@@ -265,7 +265,7 @@ pub mod label {
     pub const CLASS: &str = "class";
     /// What was done to recover.
     pub const STRATEGY: &str = "strategy";
-    /// Who said how long to wait.
+    /// Where the length of the wait comes from.
     pub const SOURCE: &str = "source";
     /// The target that was left.
     pub const FROM: &str = "from";

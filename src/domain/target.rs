@@ -1,4 +1,4 @@
-//! One place that can answer, and what it is able to.
+//! Targets: a model at a provider, and its capabilities.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use super::{
     message::{ModelCall, Part},
 };
 
-/// How a provider is spoken to.
+/// The wire protocol of a provider.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Dialect {
@@ -43,7 +43,7 @@ impl Dialect {
     }
 }
 
-/// What a model over a transport can do; data, overridable in the configuration.
+/// What a model over a transport supports; data that the configuration may override.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 #[expect(clippy::struct_excessive_bools, reason = "each is an independent capability of the model")]
@@ -52,17 +52,17 @@ pub struct Capabilities {
     pub tail_system_message: bool,
     /// Takes a user message right after tool results.
     pub user_after_tool: bool,
-    /// Goes on from an assistant message that is begun.
+    /// Continues an assistant message that the request begins.
     pub assistant_prefill: bool,
-    /// How it is asked to go on from one.
+    /// How a request marks that assistant message.
     pub prefill_mark: PrefillMark,
-    /// Knows developer messages; others get the operator's words as system messages.
+    /// Supports developer messages; other targets get the operator's instructions as system messages.
     pub developer_role: bool,
     /// What it calls the output limit, where the dialect has several names for it.
     pub output_limit_field: OutputLimitField,
     /// Takes tools.
     pub tools: bool,
-    /// Takes the wish for one tool call at a time, or for several.
+    /// Accepts a limit on the number of parallel tool calls.
     pub parallel_tools: bool,
     /// Takes images.
     pub images: bool,
@@ -74,14 +74,14 @@ pub struct Capabilities {
     pub context_window_tokens: Option<u64>,
 }
 
-/// How a target is asked to go on from an assistant message that is begun.
+/// How a request asks the model to continue an assistant message instead of beginning a new one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum PrefillMark {
     /// By the message alone.
     #[default]
     None,
-    /// By `continue_final_message`, and no prompt for a new answer.
+    /// `continue_final_message: true` without `add_generation_prompt`.
     ContinueFinalMessage,
     /// By `prefix` in the message.
     Prefix,
@@ -116,7 +116,7 @@ impl Default for Capabilities {
     }
 }
 
-/// One place that can answer: a provider, model, credential and endpoint.
+/// A model at a provider, with its credential and endpoint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Target {
     /// Its name in the configuration.
@@ -125,11 +125,11 @@ pub struct Target {
     pub provider: Arc<str>,
     /// The provider's family for the classifier and for `gen_ai.provider.name` (`openai`, `anthropic`, …).
     pub family: Arc<str>,
-    /// How it is spoken to.
+    /// Its wire protocol.
     pub dialect: Dialect,
     /// The model, as the provider names it.
     pub model: Arc<str>,
-    /// The name of the credential (never the credential).
+    /// The name of the credential, not its value.
     pub credential: Arc<str>,
     /// The base URL, without credentials.
     pub endpoint: Arc<str>,

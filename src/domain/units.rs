@@ -1,6 +1,6 @@
 //! Values with their units in them, as people write them in configuration: `250ms`, `1s`, `5m`, `8MiB`.
 //!
-//! A bare number is refused, so that nobody has to guess which unit it was.
+//! A number without a unit is rejected, because its unit would be a guess.
 
 use std::time::Duration;
 
@@ -48,7 +48,7 @@ pub fn format_duration(duration: Duration) -> String {
 
 /// Writes a duration as people read it, upwards: `340 ms`, `2.4 s`, `3 min`.
 #[must_use]
-pub fn spoken_duration(duration: Duration) -> String {
+pub fn duration_text(duration: Duration) -> String {
     match duration.as_millis() {
         ms @ 0..1000 => format!("{ms} ms"),
         ms @ 1000..120_000 => {

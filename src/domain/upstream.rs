@@ -1,8 +1,8 @@
-//! Answers that a provider makes in the background, and what ties an invocation to them.
+//! Background responses: responses that a provider generates and keeps, and their registration with an invocation.
 //!
-//! Such an answer goes on without its reader, so that three parties have to agree on it: the provider's client, which
-//! knows its name and cancels what nobody reads any more; the owner of the invocation, which keeps the name for whoever
-//! owns it next; and that one, who reads the answer on. A tether is where they meet. It never asks anybody for anything.
+//! Such a response continues without its reader, so three parties share its handle: the provider's client, which
+//! cancels it when it has no reader; the owner of the invocation, which records the handle; and the next owner, which
+//! reads the response. `BackgroundResponses` is what they share; it makes no requests.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -11,18 +11,18 @@ use tokio::{sync::watch, time::Instant};
 
 use super::ids::TargetId;
 
-/// Where an answer that is made in the background is found again.
+/// Where a response that a provider generates in the background can be fetched.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UpstreamHandle {
-    /// The attempt that asked for it, or that reads it now.
+    /// The attempt that requested it, or that reads it now.
     pub attempt: u32,
-    /// Who makes it.
+    /// The target that generates it.
     pub target: TargetId,
     /// The provider's own name of it; opaque to everybody but that target.
     pub id: String,
 }
 
-/// What ties an invocation to its answers that are made in the background; clones share it.
+/// The background responses of one invocation; clones share state.
 #[derive(Debug, Clone)]
 pub struct BackgroundResponses {
     shared: Arc<BackgroundState>,
@@ -30,16 +30,16 @@ pub struct BackgroundResponses {
 
 #[derive(Debug)]
 struct BackgroundState {
-    /// Until when nobody else can own the invocation; `None` where nobody else ever can.
+    /// The time until which no other replica can own the invocation; `None` where none ever can.
     leased_until: Option<watch::Receiver<Instant>>,
-    /// The answers that are being made, in the order of their begin.
+    /// The responses that are being generated, in the order in which they began.
     running: watch::Sender<Vec<UpstreamHandle>>,
     knowledge: Mutex<Knowledge>,
 }
 
 #[derive(Debug, Default)]
 struct Knowledge {
-    /// The answer that the next owner finds, or may find.
+    /// The response that the next owner may find in the journal.
     findable: Option<UpstreamHandle>,
     handed_over: bool,
 }
@@ -47,9 +47,9 @@ struct Knowledge {
 // === impl UpstreamHandle ===
 
 impl UpstreamHandle {
-    /// Whether both are found at the same place, whichever attempt reads there.
+    /// Whether both are handles of the same response, whichever attempt reads it.
     #[must_use]
-    pub fn is_same_answer(&self, other: &Self) -> bool {
+    pub fn is_same_response(&self, other: &Self) -> bool {
         (&self.target, &self.id) == (&other.target, &other.id)
     }
 }
@@ -57,7 +57,7 @@ impl UpstreamHandle {
 // === impl BackgroundResponses ===
 
 impl BackgroundResponses {
-    /// The tether of an invocation that is this replica's until then, and may be another one's after that.
+    /// The responses of an invocation that this replica owns until then, and that another replica may own afterwards.
     #[must_use]
     pub fn leased(until: watch::Receiver<Instant>) -> Self {
         Self::new(Some(until))
@@ -68,12 +68,12 @@ impl BackgroundResponses {
         Self { shared: Arc::new(BackgroundState { leased_until, running, knowledge }) }
     }
 
-    /// An answer is being made.
+    /// Registers a response that is being generated.
     pub fn register(&self, handle: UpstreamHandle) {
         self.shared.running.send_modify(|running| running.push(handle));
     }
 
-    /// An answer is made no longer, or nobody here reads it any more.
+    /// Removes a response that is complete or has no reader here any more.
     pub fn release(&self, handle: &UpstreamHandle) {
         self.shared.running.send_if_modified(|running| {
             let before = running.len();
@@ -82,28 +82,28 @@ impl BackgroundResponses {
         });
     }
 
-    /// The answers that are being made; the newest is the last.
+    /// The responses that are being generated, the newest last.
     #[must_use]
     pub fn running(&self) -> watch::Receiver<Vec<UpstreamHandle>> {
         self.shared.running.subscribe()
     }
 
-    /// From here on the next owner finds this answer, or may: said before it is recorded, and taken back where it was not.
-    pub fn is_findable(&self, handle: Option<UpstreamHandle>) {
+    /// Notes that the next owner may find this response: set before it is recorded, and reset where recording failed.
+    pub fn set_findable(&self, handle: Option<UpstreamHandle>) {
         self.knowledge().findable = handle;
     }
 
-    /// The invocation is somebody else's now.
+    /// Notes that another replica owns the invocation now.
     pub fn hand_over(&self) {
         self.knowledge().handed_over = true;
     }
 
-    /// Whether an answer is to live on without its reader here, because another owner may be reading it: in doubt it is,
-    /// because an answer that is paid for in vain is better than one that is taken away.
+    /// Whether a response is to continue without its reader here because another owner may be reading it. In doubt it
+    /// is: paying for an unread response is better than cancelling one that is being read.
     #[must_use]
-    pub fn lets_live(&self, handle: &UpstreamHandle) -> bool {
+    pub fn must_continue(&self, handle: &UpstreamHandle) -> bool {
         let knowledge = self.knowledge();
-        let findable = knowledge.findable.as_ref().is_some_and(|found| found.is_same_answer(handle));
+        let findable = knowledge.findable.as_ref().is_some_and(|found| found.is_same_response(handle));
         let leased = self.shared.leased_until.as_ref().is_none_or(|until| Instant::now() < *until.borrow());
         findable && (knowledge.handed_over || !leased)
     }
@@ -135,30 +135,30 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_answer_lives_on_only_where_another_owner_may_find_it() {
+    async fn a_response_continues_only_where_another_owner_may_find_it() {
         let (_lease, background) = leased(Duration::from_secs(10));
         background.hand_over();
-        assert!(!background.lets_live(&handle(1, "a")), "nobody else knows of it");
-        background.is_findable(Some(handle(1, "a")));
-        assert!(background.lets_live(&handle(2, "a")), "whichever attempt reads it");
-        assert!(!background.lets_live(&handle(1, "b")), "another one");
-        background.is_findable(None);
-        assert!(!background.lets_live(&handle(1, "a")), "it was not recorded after all");
+        assert!(!background.must_continue(&handle(1, "a")), "no other owner knows it");
+        background.set_findable(Some(handle(1, "a")));
+        assert!(background.must_continue(&handle(2, "a")), "whichever attempt reads it");
+        assert!(!background.must_continue(&handle(1, "b")), "another one");
+        background.set_findable(None);
+        assert!(!background.must_continue(&handle(1, "a")), "it was not recorded after all");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_owner_takes_its_answers_away_only_while_it_surely_is_the_owner() {
+    async fn an_owner_cancels_its_responses_only_while_it_certainly_is_the_owner() {
         let (lease, background) = leased(Duration::from_secs(10));
-        background.is_findable(Some(handle(1, "a")));
-        assert!(!background.lets_live(&handle(1, "a")), "it is its own");
+        background.set_findable(Some(handle(1, "a")));
+        assert!(!background.must_continue(&handle(1, "a")), "it is its own");
         tokio::time::advance(Duration::from_secs(10)).await;
-        assert!(background.lets_live(&handle(1, "a")), "it slept too long to know");
+        assert!(background.must_continue(&handle(1, "a")), "it slept too long to know");
         lease.send_replace(Instant::now() + Duration::from_secs(10));
-        assert!(!background.lets_live(&handle(1, "a")), "nobody took it");
+        assert!(!background.must_continue(&handle(1, "a")), "no other owner took it");
     }
 
     #[test]
-    fn of_two_answers_in_a_race_the_one_that_still_runs_is_told_last() {
+    fn of_two_responses_in_a_race_the_one_that_still_runs_is_reported_last() {
         let background = BackgroundResponses::default();
         let mut running = background.running();
         background.register(handle(1, "a"));

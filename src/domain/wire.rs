@@ -1,6 +1,6 @@
-//! What crosses the border between the layers and a provider: one call, one stream of deltas, bare errors.
+//! The types between the layers and a provider: one request, one stream of deltas, raw errors.
 //!
-//! Layers and providers do not know each other; both know these types.
+//! Layers and providers do not import each other; both use these types.
 
 use std::{
     pin::Pin,
@@ -22,35 +22,35 @@ use super::{
     upstream::{BackgroundResponses, UpstreamHandle},
 };
 
-/// One attempt on the wire: exactly one request for an answer to exactly one provider.
+/// One attempt on the wire: exactly one request to exactly one provider.
 #[derive(Debug, Clone)]
 pub struct ProviderRequest {
     /// Whose attempt it is.
     pub invocation: InvocationId,
     /// 1 for the invocation's first.
     pub attempt: u32,
-    /// Who is asked.
+    /// The target.
     pub target: Arc<Target>,
-    /// What is asked: this attempt's own copy, with its note if it has one.
+    /// The call: this attempt's own copy, with its note if it has one.
     pub call: Arc<ModelCall>,
-    /// Which of the dialect's usual words this target was found not to take.
+    /// Where this target was found to deviate from its dialect.
     pub wording: DialectOverrides,
     /// When the whole invocation must be over.
     pub deadline: Instant,
-    /// How long the answer may be silent between two tokens before the attempt is given up; `None` where nobody times it.
+    /// Longest silence between two tokens before the attempt is abandoned; `None` for no limit.
     pub idle: Option<Duration>,
     /// The trace context to send to the provider; empty where it is not sent.
     pub trace: TraceContext,
     /// Where its URL is noted when it is sent.
     pub sent_to: SentTo,
-    /// What ties its invocation to answers that are made in the background.
+    /// The background responses of its invocation.
     pub background: BackgroundResponses,
-    /// The answer that is read on from its beginning instead of asking for one: what an earlier owner of the invocation
-    /// had asked of this target. Nothing new is made or paid for.
+    /// The response to read from its beginning instead of requesting one: an earlier owner of the invocation requested
+    /// it from this target. Nothing new is generated or paid for.
     pub attach: Option<UpstreamHandle>,
 }
 
-/// The URL of a request, noted by the provider's client that sends it and read for spans.
+/// The URL of a request, set by the provider's client that sends it and read for spans.
 #[derive(Debug, Clone, Default)]
 pub struct SentTo(Arc<OnceLock<String>>);
 
@@ -67,11 +67,11 @@ impl SentTo {
     }
 }
 
-/// An answer as it comes. It is whole only if a `Delta::Finish` came; an end without one is a cut. Dropping it
+/// The deltas of a response. It is complete only after a `Delta::Finish`; an end without one is a cut. Dropping it
 /// cancels the request upstream.
 pub type DeltaStream = Pin<Box<dyn Stream<Item = Result<Delta, ProviderError>> + Send>>;
 
-/// Headers in which providers and gateways say by which id they know a request, the nearest first.
+/// Headers in which providers and gateways return their id of a request, the nearest one first.
 pub const REQUEST_IDS: [&str; 6] = [
     "x-request-id",
     "request-id",
@@ -81,10 +81,10 @@ pub const REQUEST_IDS: [&str; 6] = [
     "llm_provider-x-request-id",
 ];
 
-/// Longest id of a request that is told, in bytes.
+/// Longest request id that is reported, in bytes.
 const MAX_REQUEST_ID_BYTES: usize = 128;
 
-/// By which id whoever answered knows the request, to be quoted to its support; `None` where it told none, or nonsense.
+/// The responder's id of the request, to quote to its support; `None` where it sent none or an invalid one.
 #[must_use]
 pub fn request_id(headers: &[(String, String)]) -> Option<&str> {
     let value = |wanted: &&str| headers.iter().find(|(name, _)| name == *wanted).map(|(_, value)| value.as_str());
@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_nearest_id_of_a_request_counts_and_nonsense_is_none() {
+    fn the_nearest_request_id_is_reported_and_an_invalid_one_is_not() {
         let headers = |pairs: &[(&str, &str)]| -> Vec<(String, String)> {
             pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
         };

@@ -154,7 +154,7 @@ impl ExecutionShared {
         let upstream = match record.upstream.clone().filter(|handle| left.is_under_way(handle)) {
             Some(handle) if left.may_be_read_on(&handle) => {
                 // Whoever may own it after this replica finds the same.
-                incoming.background.is_findable(Some(handle.clone()));
+                incoming.background.set_findable(Some(handle.clone()));
                 left.count_once(&handle);
                 Some(handle)
             }
@@ -304,7 +304,7 @@ impl RecoveredState {
 
     /// Whether the answer at this handle is what its attempt was to bring: whole, and as the conversation knows it.
     fn may_be_read_on(&self, handle: &UpstreamHandle) -> bool {
-        let attached = self.attempts.iter().filter(|record| record.cause.asks_for_nothing()).count();
+        let attached = self.attempts.iter().filter(|record| record.cause.reads_existing_response()).count();
         let suits = |record: &AttemptRecord| match record.cause {
             AttemptCause::Initial
             | AttemptCause::Retry(_)

@@ -59,7 +59,7 @@ impl UpstreamHandleRecorder {
 
     fn launch(&mut self, handle: UpstreamHandle, after: Duration) {
         // In doubt the next owner finds it: a write whose answer is lost may have been made.
-        self.execution.background.is_findable(Some(handle.clone()));
+        self.execution.background.set_findable(Some(handle.clone()));
         let journal = Arc::clone(&self.shared.journal);
         let held = Held { id: self.execution.id.clone(), epoch: self.execution.epoch };
         self.flight = Some(Box::pin(async move {
@@ -73,12 +73,12 @@ impl UpstreamHandleRecorder {
         match result {
             Ok(is_findable) => {
                 if !is_findable {
-                    self.execution.background.is_findable(None);
+                    self.execution.background.set_findable(None);
                 }
                 self.settled = Some(handle);
             }
             Err(AppendError::Fenced { .. } | AppendError::Finished) => {
-                self.execution.background.is_findable(None);
+                self.execution.background.set_findable(None);
                 return WriteResult::Lost;
             }
             Err(AppendError::Store(JournalError::Unavailable(_))) if self.is_still_made(&handle) => {

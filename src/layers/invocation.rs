@@ -400,5 +400,5 @@ impl InvocationScope {
 
 /// Whether an attempt uses up the allowance.
 fn counts(record: &AttemptRecord) -> bool {
-    !record.refused_locally() && !record.cause.asks_for_nothing() && !record.lost_with_replica
+    !record.refused_locally() && !record.cause.reads_existing_response() && !record.lost_with_replica
 }

@@ -229,11 +229,11 @@ impl Stream for TimedStream {
 
 impl Silence {
     fn before_the_first_token(&self) -> ProviderError {
-        self.error(self.fault, format!("no first token after {}", units::spoken_duration(self.timers.first_token)))
+        self.error(self.fault, format!("no first token after {}", units::duration_text(self.timers.first_token)))
     }
 
     fn between_tokens(&self) -> ProviderError {
-        let words = format!("no token for {}", units::spoken_duration(self.timers.idle));
+        let words = format!("no token for {}", units::duration_text(self.timers.idle));
         self.error(TransportFault::IdleTimeout, words)
     }
 

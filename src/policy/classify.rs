@@ -255,7 +255,7 @@ impl Judgement {
     fn into_verdict(self, error: &ProviderError, reading: &NormalizedText, wait: Option<Wait>) -> Verdict {
         let tool = error.surface == Surface::Tool;
         let fallback = self.fallback.unwrap_or_else(|| self.class.fallback_helps(self.detail));
-        let told = wait.and_then(words::spoken);
+        let told = wait.and_then(words::wait_text);
         Verdict {
             class: self.class,
             detail: self.detail,

@@ -1,6 +1,7 @@
-//! Each thing that can happen, with all that is known of it.
+//! Each kind of event, with its fields.
 //!
-//! What is not known is `None`, never a zero that could be taken for a fact. No event holds a prompt, an answer or a key.
+//! What is not known is `None`, not a zero that could be mistaken for a fact. No event holds a prompt, an answer or a
+//! key.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,7 +14,7 @@ use crate::domain::{
     invocation::{AttemptCause, RecoveryStrategy},
 };
 
-/// What happened.
+/// What happened, with the facts of it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum EventBody {
@@ -24,14 +25,14 @@ pub enum EventBody {
         /// Attempts that it may make after the first.
         max_retries: u32,
     },
-    /// It was answered at the first attempt.
+    /// It succeeded at the first attempt.
     InvocationSucceeded {
         /// Whole duration in milliseconds.
         duration_ms: u64,
         /// What it cost.
         usage: Usage,
     },
-    /// It was answered after recovery.
+    /// It succeeded after recovery.
     InvocationRecovered {
         /// Whole duration in milliseconds.
         duration_ms: u64,
@@ -54,11 +55,11 @@ pub enum EventBody {
         usage: Usage,
         /// What was done, in order.
         strategies: Vec<RecoveryStrategy>,
-        /// How.
+        /// The class of its failure.
         class: FailureClass,
         /// What was wrong with the request, for `invalid_request` only.
         detail: Option<InvalidRequestDetail>,
-        /// Relight's words, redacted.
+        /// A redacted message without upstream text.
         message: String,
         /// Plain words for an end user.
         user_message: String,
@@ -67,13 +68,13 @@ pub enum EventBody {
         /// The local refusal that ended recovery after it; `None` where none did.
         stopped_by: Option<FailureClass>,
     },
-    /// Nobody could be asked for now, and it waits.
+    /// No target can be called for now, and the invocation waits.
     InvocationParked {
-        /// Why its target cannot be asked: what closed its gate, or `circuit_open`.
+        /// Why its target cannot be called: the class that closed its gate, or `circuit_open`.
         class: FailureClass,
-        /// Milliseconds until it asks again, at the latest: it is woken when its target is ready before.
+        /// Milliseconds until the next try at the latest; it wakes earlier when its target is ready.
         wait_ms: u64,
-        /// Whether it stands in line: others wait for the same, and pass one at a time.
+        /// Whether it waits in a queue: several wait for the same gate and pass one at a time.
         in_line: bool,
     },
     /// Calls were refused, within a second, because there was too much work: at a target, or before one was chosen. Each
@@ -84,9 +85,9 @@ pub enum EventBody {
     },
     /// An attempt began.
     AttemptStarted {
-        /// Why.
+        /// Why the attempt is made.
         cause: AttemptCause,
-        /// The model that is asked.
+        /// The model that is called.
         model: String,
         /// The wait before it; `None` where there was none.
         wait: Option<Wait>,
@@ -96,14 +97,14 @@ pub enum EventBody {
         /// Milliseconds from the request to it.
         after_ms: u64,
     },
-    /// The answer of an attempt broke off and is read on from where it was, within the same attempt.
+    /// The connection to a response broke and the same response is resumed within the attempt.
     AttemptReadOn {
-        /// How it broke off, in words.
+        /// A short description of the interruption.
         reason: String,
-        /// How often the attempt asked for the rest by now.
+        /// Requests made so far to resume the response.
         requests: u32,
     },
-    /// An attempt answered.
+    /// An attempt succeeded.
     AttemptSucceeded {
         /// Milliseconds from the request to the end.
         duration_ms: u64,
@@ -112,13 +113,13 @@ pub enum EventBody {
     },
     /// An attempt failed.
     AttemptFailed {
-        /// How.
+        /// The class of its failure.
         class: FailureClass,
         /// What was wrong with the request, for `invalid_request` only.
         detail: Option<InvalidRequestDetail>,
-        /// Relight's words, redacted.
+        /// A redacted message without upstream text.
         message: String,
-        /// Whether asking the same target again may help.
+        /// Whether a retry at the same target may help.
         retryable: bool,
         /// The wait that the failure stated.
         retry_after: Option<Wait>,
@@ -134,9 +135,9 @@ pub enum EventBody {
     },
     /// Recovery was decided.
     RecoveryAttempted {
-        /// What failed, in Relight's words.
+        /// A redacted message of the failure, without upstream text.
         error: String,
-        /// How.
+        /// The class of the failure.
         class: FailureClass,
         /// The number of this recovery, from 1.
         retry: u32,
@@ -146,31 +147,31 @@ pub enum EventBody {
         strategy: RecoveryStrategy,
         /// The wait before it.
         wait: Wait,
-        /// What of the request was changed, in words; `None` where nothing was.
+        /// What was changed in the request, in words; `None` where nothing was.
         #[serde(default)]
         adaptation: Option<String>,
     },
-    /// The model was told of its failure.
+    /// A note about the failure was added for the model.
     ContextInjected {
         /// Where the note went.
         vehicle: String,
-        /// The last failure that it tells of.
+        /// The class of the last failure in the note.
         class: FailureClass,
         /// Its length in bytes of UTF-8.
         note_bytes: u64,
     },
-    /// The model could not be told.
+    /// No note about the failure could be added for the model.
     ContextInjectionSkipped {
-        /// Why.
+        /// Why not.
         reason: String,
-        /// The last failure that the model was not told of.
+        /// The class of the last failure that no note covers.
         class: FailureClass,
     },
     /// Another target was chosen.
     FallbackChosen {
         /// The target that was left.
         from: TargetId,
-        /// Why.
+        /// The class of the failure.
         class: FailureClass,
     },
     /// A second attempt was started beside a slow one.
@@ -186,11 +187,11 @@ pub enum EventBody {
         generation: u64,
         /// The state before.
         from: CircuitState,
-        /// On what.
+        /// The outcomes on which it opened.
         evidence: Evidence,
         /// Milliseconds until it probes; `None` while an operator holds it open.
         retry_in_ms: Option<u64>,
-        /// Why, in words.
+        /// The reason, in words.
         reason: String,
         /// The class of the failure that tripped it; `None` where an operator did.
         class: Option<FailureClass>,
@@ -214,7 +215,7 @@ pub enum EventBody {
         generation: u64,
         /// The share admitted, in percent.
         admitted_percent: u32,
-        /// On what.
+        /// The outcomes on which it changed.
         evidence: Evidence,
     },
     /// A circuit closed.
@@ -223,7 +224,7 @@ pub enum EventBody {
         generation: u64,
         /// The state before.
         from: CircuitState,
-        /// On what.
+        /// The outcomes on which it closed.
         evidence: Evidence,
         /// Milliseconds since it was last closed.
         disturbed_ms: u64,
@@ -232,18 +233,18 @@ pub enum EventBody {
     },
     /// A gate closed.
     GateClosed {
-        /// Which.
+        /// Which gate.
         gate: GateKind,
         /// Milliseconds until it opens.
         reopens_in_ms: u64,
         /// Where that time was read.
         source: WaitSource,
-        /// Why.
+        /// The class of the failure that closed it.
         class: FailureClass,
     },
     /// A gate opened.
     GateOpened {
-        /// Which.
+        /// Which gate.
         gate: GateKind,
         /// How long it was closed, in milliseconds.
         closed_ms: u64,
@@ -257,18 +258,18 @@ pub enum EventBody {
     },
     /// A release was rolled back.
     ReleaseRolledBack {
-        /// Which.
+        /// The release that was rolled back.
         release: String,
-        /// Back to which.
+        /// The release in force since then.
         to: String,
-        /// Why.
+        /// Why it was rolled back.
         reason: String,
     },
     /// A new configuration is in force.
     ConfigurationReloaded {
         /// Grows with every configuration in force; 2 and up.
         generation: u64,
-        /// The settings that changed, by path; never their values.
+        /// The settings that changed, by path, without their values.
         changed: Vec<String>,
         /// Those among them that are read at the start only, and so are not in force before a restart.
         #[serde(default)]
@@ -283,16 +284,16 @@ pub enum EventBody {
     },
     /// A store cannot be reached.
     StoreLost {
-        /// Which.
+        /// The store's name.
         store: String,
-        /// Why.
+        /// Why it cannot be reached.
         reason: String,
     },
     /// A store is back.
     StoreFound {
-        /// Which.
+        /// The store's name.
         store: String,
-        /// How long it was away, in milliseconds.
+        /// How long it was unavailable, in milliseconds.
         lost_ms: u64,
     },
 }

@@ -16,13 +16,13 @@ impl Event {
         let target = self.target.as_ref().map_or("-", TargetId::as_str);
         match &self.body {
             EventBody::InvocationStarted { deadline_ms, .. } => {
-                format!("{operation} started ({} to answer)", spoken(*deadline_ms))
+                format!("{operation} started ({} to answer)", duration_text(*deadline_ms))
             }
             EventBody::InvocationSucceeded { duration_ms, .. } => {
-                format!("{operation} answered in {}", spoken(*duration_ms))
+                format!("{operation} answered in {}", duration_text(*duration_ms))
             }
             EventBody::InvocationRecovered { duration_ms, attempts, .. } => {
-                format!("{operation} recovered: answered by attempt {attempts} after {}", spoken(*duration_ms))
+                format!("{operation} recovered: answered by attempt {attempts} after {}", duration_text(*duration_ms))
             }
             EventBody::InvocationFailed { attempts, message, class, .. } => {
                 let tries = match attempts {
@@ -38,13 +38,13 @@ impl Event {
                 format!("Attempt {} on {target} ({model}): {}", self.attempt, cause.label())
             }
             EventBody::FirstToken { after_ms } => {
-                format!("First token from {target} after {}", spoken(*after_ms))
+                format!("First token from {target} after {}", duration_text(*after_ms))
             }
             EventBody::AttemptReadOn { reason, requests } => {
                 format!("Attempt {} on {target} is read on ({requests}): {reason}", self.attempt)
             }
             EventBody::AttemptSucceeded { duration_ms, .. } => {
-                format!("Attempt {} on {target} answered in {}", self.attempt, spoken(*duration_ms))
+                format!("Attempt {} on {target} answered in {}", self.attempt, duration_text(*duration_ms))
             }
             EventBody::AttemptFailed { class, message, .. } => {
                 format!("Attempt {} on {target} failed: {class}: {message}", self.attempt)
@@ -54,20 +54,22 @@ impl Event {
                 format!("Retrying {operation} (attempt {retry}/{max_retries}): {error}{changed}")
             }
             EventBody::ContextInjected { vehicle, .. } => {
-                format!("Told the model what went wrong (attempt {}, {vehicle})", self.attempt)
+                format!("Informed the model of the failure (attempt {}, {vehicle})", self.attempt)
             }
-            EventBody::ContextInjectionSkipped { reason, .. } => format!("Did not tell the model: {reason}"),
-            // Nothing failed in this call: that the other target takes no calls is reason enough.
+            EventBody::ContextInjectionSkipped { reason, .. } => {
+                format!("Did not inform the model of the failure: {reason}")
+            }
+            // Nothing failed in this call: the preferred target is closed to calls.
             EventBody::FallbackChosen { from, class } if self.attempt <= 1 || *class == FailureClass::CircuitOpen => {
                 format!("Going straight to {target}: {from} takes no calls now")
             }
             EventBody::FallbackChosen { from, class } => format!("Falling back from {from} to {target}: {class}"),
             EventBody::HedgeStarted { beside, after_ms } => {
-                format!("Asking {target} too: {beside} is silent after {}", spoken(*after_ms))
+                format!("Hedging on {target}: {beside} sent no token within {}", duration_text(*after_ms))
             }
             EventBody::CircuitOpened { .. } => self.opened_words(target),
             EventBody::CircuitHalfOpen { open_ms, .. } => {
-                format!("Circuit of {target} is half-open after {}: probing", spoken(*open_ms))
+                format!("Circuit of {target} is half-open after {}: probing", duration_text(*open_ms))
             }
             EventBody::CircuitRecovering { admitted_percent, .. } => {
                 format!("Circuit of {target} is recovering: {admitted_percent} % admitted")
@@ -77,13 +79,13 @@ impl Event {
             }
             EventBody::CircuitClosed { forced: true, .. } => format!("An operator closed the circuit of {target}"),
             EventBody::CircuitClosed { disturbed_ms, .. } => {
-                format!("Circuit of {target} closed, {} after it had opened", spoken(*disturbed_ms))
+                format!("Circuit of {target} closed, {} after it had opened", duration_text(*disturbed_ms))
             }
             EventBody::GateClosed { gate, reopens_in_ms, class, .. } => {
-                format!("The {} gate of {target} closed for {}: {class}", gate.as_str(), spoken(*reopens_in_ms))
+                format!("The {} gate of {target} closed for {}: {class}", gate.as_str(), duration_text(*reopens_in_ms))
             }
             EventBody::GateOpened { gate, closed_ms } => {
-                format!("The {} gate of {target} opened after {}", gate.as_str(), spoken(*closed_ms))
+                format!("The {} gate of {target} opened after {}", gate.as_str(), duration_text(*closed_ms))
             }
             EventBody::BudgetExhausted { level, capacity } => {
                 format!("The retry budget of {target} is empty ({level:.0} of {capacity:.0} left)")
@@ -99,12 +101,12 @@ impl Event {
             }
             EventBody::StoreLost { store, reason } => format!("The {store} store is lost: {reason}"),
             EventBody::StoreFound { store, lost_ms } => {
-                format!("The {store} store is back after {}", spoken(*lost_ms))
+                format!("The {store} store is back after {}", duration_text(*lost_ms))
             }
         }
     }
 
-    /// How a circuit opened; of anything else nothing.
+    /// The line for a circuit that opened; empty for any other event.
     fn opened_words(&self, target: &str) -> String {
         let EventBody::CircuitOpened { evidence, retry_in_ms, reason, class, streak, forced, .. } = &self.body else {
             return String::new();
@@ -113,11 +115,13 @@ impl Event {
             let (who, why) = reason.split_once(": ").unwrap_or((reason, ""));
             let who = who.strip_prefix("forced open by an operator").unwrap_or_default();
             let why = if why.is_empty() { String::new() } else { format!(" ({why})") };
-            return format!("An operator{who} opened the circuit of {target}{why}: no calls until an operator says so");
+            return format!(
+                "An operator{who} opened the circuit of {target}{why}: no calls until an operator closes it"
+            );
         }
         let class = class.map(|class| format!(", {class}")).unwrap_or_default();
         let again = if *streak > 1 { format!(" again (time {streak} in a row)") } else { String::new() };
-        let probing = retry_in_ms.map(|ms| format!("; probing in {}", spoken(ms))).unwrap_or_default();
+        let probing = retry_in_ms.map(|ms| format!("; probing in {}", duration_text(ms))).unwrap_or_default();
         let (failures, committed) = (evidence.failures, evidence.committed);
         let threshold = match evidence.threshold {
             threshold @ 2.. if reason == "failures in a row" => format!(", {threshold} in a row open it"),
@@ -129,16 +133,16 @@ impl Event {
     }
 }
 
-/// What a person on call wants to read of an invocation that waits, such as `Waiting 12 s for main: rate limit`.
+/// The line for an invocation that waits, such as `Waiting 12 s for main: rate limit`.
 #[must_use]
 pub fn parked_words(target: &str, class: FailureClass, wait_ms: u64, in_line: bool) -> String {
     let why = match class {
         FailureClass::CircuitOpen => "its circuit is open".to_owned(),
         class => class.phrase().to_lowercase(),
     };
-    let wait = spoken(wait_ms);
+    let wait = duration_text(wait_ms);
     if in_line {
-        format!("Waiting in line for {target}, about {wait}: {why}")
+        format!("Queued for {target}, about {wait}: {why}")
     } else {
         format!("Waiting {wait} for {target}: {why}")
     }
@@ -153,8 +157,8 @@ fn refused_words(target: Option<&TargetId>, count: u64) -> String {
     }
 }
 
-fn spoken(ms: u64) -> String {
-    units::spoken_duration(Duration::from_millis(ms))
+fn duration_text(ms: u64) -> String {
+    units::duration_text(Duration::from_millis(ms))
 }
 
 fn reloaded_words(generation: u64, changed: &[String], needs_restart: &[String]) -> String {
@@ -163,7 +167,7 @@ fn reloaded_words(generation: u64, changed: &[String], needs_restart: &[String])
     format!("A new configuration is in force, number {generation}{changed}{restart}")
 }
 
-/// The first of these paths, after what introduces them; nothing where there are none.
+/// The first of these paths after an introduction; empty where there are none.
 fn named(introduction: &str, paths: &[String]) -> String {
     let named = paths.iter().take(MAX_NAMED).map(String::as_str).collect::<Vec<_>>().join(", ");
     match paths.len().checked_sub(MAX_NAMED) {

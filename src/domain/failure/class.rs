@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::table::ROWS;
 
-/// What kind of failure it was; the only thing that policies and metrics match on.
+/// The kind of a failure; the only property of it that policies and metrics match on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FailureClass {
@@ -20,7 +20,7 @@ pub enum FailureClass {
     Overloaded,
     /// The provider failed internally, nothing more is known.
     ServerError,
-    /// No answer in time.
+    /// No response in time.
     Timeout,
     /// The connection failed.
     Network,
@@ -38,7 +38,7 @@ pub enum FailureClass {
     ContentFiltered,
     /// The model, deployment, tool or resource does not exist.
     NotFound,
-    /// An answer came but cannot be used.
+    /// A response came but cannot be used.
     MalformedResponse,
     /// Something on this side is not configured or not started.
     Configuration,
@@ -50,7 +50,7 @@ pub enum FailureClass {
     ToolFailed,
     /// Something may or may not have happened.
     OutcomeUnknown,
-    /// The answer was cut, stalled, or ended without its end mark.
+    /// The response was cut, stalled, or ended without its end mark.
     StreamInterrupted,
     /// The state store failed.
     State,
@@ -106,19 +106,19 @@ impl FailureClass {
         self.row().code
     }
 
-    /// Relight's own phrase for the class; never holds upstream text, so it may enter a prompt.
+    /// Relight's own phrase for the class; free of upstream text, so it may enter a prompt.
     #[must_use]
     pub const fn phrase(self) -> &'static str {
         self.row().phrase
     }
 
-    /// Whether a retry at the same target helps, where nothing says otherwise.
+    /// Whether a retry at the same target helps, where no rule or header decides otherwise.
     #[must_use]
     pub const fn retry_helps(self) -> bool {
         self.row().retry
     }
 
-    /// Whether another target helps, where nothing says otherwise.
+    /// Whether another target helps, where no rule or header decides otherwise.
     #[must_use]
     pub const fn fallback_helps(self, detail: Option<InvalidRequestDetail>) -> bool {
         let unsupported = matches!(detail, Some(InvalidRequestDetail::UnsupportedParameter));
@@ -132,7 +132,7 @@ impl fmt::Display for FailureClass {
     }
 }
 
-/// What is wrong with an invalid request.
+/// What exactly is wrong with an invalid request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum InvalidRequestDetail {
@@ -170,7 +170,7 @@ impl InvalidRequestDetail {
     }
 }
 
-/// The few codes that a caller switches on.
+/// A coarse failure code that callers can switch on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum FailureCode {
@@ -182,11 +182,11 @@ pub enum FailureCode {
     StateError,
     /// The conversation could not be loaded.
     ContextError,
-    /// Nothing was done because somebody said no.
+    /// A person rejected the action; nothing was done.
     ApprovalRejected,
     /// An auxiliary store failed; nothing was lost.
     CacheError,
-    /// The answer's stream broke.
+    /// The response stream broke.
     StreamingError,
 }
 

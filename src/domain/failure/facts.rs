@@ -1,17 +1,17 @@
-//! Bare facts of a failed attempt, before anybody judged them.
+//! The raw facts of a failed attempt, before classification.
 
 use std::{fmt, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
-/// Where a failure was seen.
+/// Where a failure was observed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Surface {
-    /// A provider's or gateway's HTTP answer.
+    /// An HTTP response of a provider or gateway.
     #[default]
     Http,
-    /// No answer: socket, DNS, TLS, child process.
+    /// No response: socket, DNS, TLS, child process.
     Transport,
     /// After the stream began, or an error event inside a 200.
     Stream,
@@ -21,7 +21,7 @@ pub enum Surface {
     Tool,
 }
 
-/// A fault of the transport, as this service's own client saw it: typed, so that nothing matches on its text.
+/// A transport fault as Relight's own client observed it: typed, so that nothing matches on its text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TransportFault {
@@ -39,7 +39,7 @@ pub enum TransportFault {
     Certificate,
     /// The peer reset the connection.
     Reset,
-    /// The connection closed before the answer's head.
+    /// The connection closed before the response head.
     ClosedEarly,
     /// This host ran out of ports, descriptors or memory.
     LocalExhaustion,
@@ -47,9 +47,9 @@ pub enum TransportFault {
     FirstTokenTimeout,
     /// Silence after the first token.
     IdleTimeout,
-    /// The answer was cut: it ended without its dialect's end mark.
+    /// The response ended without its dialect's end mark.
     Cut,
-    /// The answer, or a part of it, exceeded a bound.
+    /// The response, or a part of it, exceeded a bound.
     TooLarge,
     /// The bytes are not what the protocol allows.
     Protocol,
@@ -86,7 +86,7 @@ impl TransportFault {
         }
     }
 
-    /// Whether the request surely never reached the provider.
+    /// Whether the request certainly did not reach the provider.
     #[must_use]
     pub const fn never_sent(self) -> bool {
         matches!(
@@ -108,7 +108,7 @@ impl TransportFault {
     }
 }
 
-/// Bare facts of a failed attempt; judged by `policy::classify` and by nothing else.
+/// The raw facts of a failed attempt, classified by `policy::classify` alone.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ProviderError {
     /// The provider's family or name (`openai`, `anthropic`, …), lower case; empty where unknown.
@@ -123,14 +123,14 @@ pub struct ProviderError {
     pub headers: Vec<(String, String)>,
     /// The body as received, bounded, lossily decoded.
     pub body: Option<String>,
-    /// A text in place of a body: what an SDK, a transport or a tool said.
+    /// The error text of an SDK, a transport or a tool, where there is no body.
     pub message: Option<String>,
     /// A typed transport fault, where this service's own client saw one.
     pub fault: Option<TransportFault>,
 }
 
 impl ProviderError {
-    /// A fault of the transport, with words for people.
+    /// A transport fault, with a message for people.
     pub fn transport(provider: impl Into<Arc<str>>, fault: TransportFault, message: impl Into<String>) -> Self {
         let surface = match fault {
             TransportFault::IdleTimeout | TransportFault::Cut => Surface::Stream,

@@ -1,4 +1,4 @@
-//! Everything that is fixed for a failure class, one row a class.
+//! The fixed properties of each failure class, one row a class.
 //!
 //! A new class is a variant of [`FailureClass`], a row here and a value of the contract. What depends on more than the
 //! class (its detail, a stated wait, settings) is decided where it is used.
@@ -6,20 +6,20 @@
 use super::{FailureClass, FailureCode};
 use crate::domain::circuit::GateKind;
 
-/// What the failure of an attempt says about the health of its target.
+/// What an attempt's failure indicates about the health of its target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CircuitEffect {
     /// The target failed.
     Failure,
     /// The target failed, and it takes a time limit to see it.
     SlowFailure,
-    /// The target works, and limits its caller.
+    /// The target works and limits its caller.
     Limit,
     /// Only a working target fails like this.
     Alive,
     /// The caller ended the attempt.
     Cancelled,
-    /// Nothing.
+    /// It indicates nothing.
     Neutral,
 }
 
@@ -30,7 +30,7 @@ pub struct ClassRow {
     pub class: FailureClass,
     /// Its name in snake case, as in metrics, logs and configuration.
     pub name: &'static str,
-    /// Relight's own phrase; never holds upstream text, so it may enter a prompt.
+    /// Relight's own phrase; free of upstream text, so it may enter a prompt.
     pub phrase: &'static str,
     /// The code that callers switch on.
     pub code: FailureCode,
@@ -38,7 +38,7 @@ pub struct ClassRow {
     pub retry: bool,
     /// Whether another target helps, where neither a rule nor the detail says otherwise.
     pub fallback: bool,
-    /// What a circuit learns from it.
+    /// What it indicates to the target's circuit.
     pub circuit: CircuitEffect,
     /// The gate that it closes.
     pub gate: Option<GateKind>,
@@ -128,7 +128,7 @@ pub(super) const ROWS: [ClassRow; 28] = [
         circuit: CircuitEffect::SlowFailure,
         gate: None,
         http: (504, "timeout"),
-        user: "The model took too long to answer. Please try again, or ask for less at once.",
+        user: "The model took too long to answer. Please try again, or request less at once.",
         operator: "Raise the timeout, reduce the task, or add a faster target.",
         model: Some("Be shorter and simpler."),
     },
@@ -240,7 +240,7 @@ pub(super) const ROWS: [ClassRow; 28] = [
         circuit: CircuitEffect::Neutral,
         gate: Some(GateKind::Configuration),
         http: (404, "model_not_found"),
-        user: "The model or resource that was asked for does not exist.",
+        user: "The requested model or resource does not exist.",
         operator: "No such model, deployment or route: check the name, the endpoint and whether it was retired.",
         model: None,
     },
@@ -283,7 +283,7 @@ pub(super) const ROWS: [ClassRow; 28] = [
         gate: None,
         http: (499, "cancelled"),
         user: "The request was cancelled. Nothing more was done.",
-        operator: "Nothing to do: somebody stopped it.",
+        operator: "Nothing to do: a person stopped it.",
         model: None,
     },
     ClassRow {
@@ -297,7 +297,7 @@ pub(super) const ROWS: [ClassRow; 28] = [
         gate: None,
         http: (403, "approval_rejected"),
         user: "The action was not approved. Nothing was done.",
-        operator: "Nothing to do: somebody stopped it.",
+        operator: "Nothing to do: a person stopped it.",
         model: None,
     },
     ClassRow {
@@ -310,7 +310,7 @@ pub(super) const ROWS: [ClassRow; 28] = [
         circuit: CircuitEffect::Failure,
         gate: None,
         http: (502, "upstream_unknown"),
-        user: "A tool could not do what was asked.",
+        user: "A tool could not do what was requested.",
         operator: "See the tool's logs.",
         model: Some("Do not repeat the identical call."),
     },

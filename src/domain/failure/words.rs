@@ -1,12 +1,12 @@
-//! What people are told: plain words for an end user, and for an operator what to do.
+//! Messages of a failure: plain words for an end user, and for an operator what to do.
 //!
-//! Never repeats upstream text: both are Relight's own sentences, with the limit's wait where one is stated.
+//! Both are Relight's own sentences without upstream text, with the limit's wait where one is stated.
 
 use std::{borrow::Cow, time::Duration};
 
 use super::{FailureClass as C, InvalidRequestDetail as D, Wait};
 
-/// Plain words for an end user; `wait` as it is [`spoken`] of.
+/// Plain words for an end user; `wait` is text from [`wait_text`].
 pub fn for_user(class: C, wait: Option<&str>) -> Cow<'static, str> {
     match (class, wait) {
         (C::RateLimited, None) => Cow::Owned([class.row().user, " Please wait a moment."].concat()),
@@ -42,13 +42,13 @@ pub fn for_operator(class: C, detail: Option<D>, wait: Option<&str>, tool: bool)
     }
 }
 
-/// A stated wait as people tell it; none at all is not told.
-pub fn spoken(wait: Wait) -> Option<String> {
-    spoken_for(wait.duration)
+/// A stated wait as text for people; `None` for a wait of zero.
+pub fn wait_text(wait: Wait) -> Option<String> {
+    duration_text(wait.duration)
 }
 
-/// A duration as people tell it, in whole seconds at least; none at all is not told.
-pub fn spoken_for(duration: Duration) -> Option<String> {
+/// A duration as text for people, rounded up to whole seconds; `None` for zero.
+pub fn duration_text(duration: Duration) -> Option<String> {
     let seconds = duration.as_secs() + u64::from(duration.subsec_nanos() > 0);
     let (count, unit) = match seconds {
         0 => return None,

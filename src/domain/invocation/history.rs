@@ -1,16 +1,16 @@
-//! What a caller does to its history after an invocation.
+//! The change that a caller makes to its history after an invocation.
 
 use serde::{Deserialize, Serialize};
 
 use crate::domain::message::Message;
 
-/// What a caller does to its history so that its next request continues exactly what the model saw.
+/// A change to the caller's history, after which its next request continues exactly what the model saw.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct HistoryPatch {
     /// How many of the caller's last messages are replaced; 0 where everything is only appended.
     pub replace_tail: u32,
-    /// The messages that take their place and follow: what was changed or noted, then the assistant's turn.
+    /// The messages that replace and follow them: changed messages or notes, then the assistant's turn.
     pub messages: Vec<Message>,
 }
 

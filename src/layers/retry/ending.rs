@@ -30,7 +30,7 @@ impl<S> RetryLoop<S> {
             _ if self.extension.made > 0 => {
                 format!("Cut by the output limit of the model, and gone on with {} time(s).", self.extension.made)
             }
-            _ if winner.is_some_and(|record| record.cause.asks_for_nothing()) => {
+            _ if winner.is_some_and(|record| record.cause.reads_existing_response()) => {
                 "Read on from the provider, where it was being made for a replica that went away.".to_owned()
             }
             (0 | 1, _) => "Answered at the first attempt.".to_owned(),

@@ -19,7 +19,7 @@ impl TargetState {
     pub fn refused_by_circuit(&self, now: Instant, retry_in: Option<Duration>) -> Failure {
         let snapshot = self.circuit().snapshot(now);
         let target = &self.target.id;
-        let since = self.circuit().since().and_then(|since| words::spoken_for(now.saturating_duration_since(since)));
+        let since = self.circuit().since().and_then(|since| words::duration_text(now.saturating_duration_since(since)));
         let since = since.map_or_else(|| "since just now".to_owned(), |time| format!("for {time}"));
         let (message, hint) = match snapshot.opened {
             _ if snapshot.state == CircuitState::ForcedOpen => {
@@ -33,7 +33,7 @@ impl TargetState {
                     _ => format!(": {}", opened_words(&evidence, reason)),
                 };
                 let class = self.circuit_cause().map(|class| format!(", the last: {class}")).unwrap_or_default();
-                let wait = retry_in.and_then(words::spoken_for).unwrap_or_else(|| "a moment".to_owned());
+                let wait = retry_in.and_then(words::duration_text).unwrap_or_else(|| "a moment".to_owned());
                 let hint = format!(
                     "The circuit of {target} is {} {since}: {}{class}. It lets a call through in {wait}; \
                      `relight circuits reset {target}` closes it at once.",

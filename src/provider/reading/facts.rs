@@ -56,7 +56,7 @@ impl ResponseMeta {
     ) -> Result<Option<Bytes>, ProviderError> {
         let Some(silence_limit) = silence_limit else { return body.chunk().await };
         let silence = |_| {
-            let words = format!("nothing came for {}", units::spoken_duration(silence_limit));
+            let words = format!("nothing came for {}", units::duration_text(silence_limit));
             ProviderError::transport(Arc::clone(&self.provider), TransportFault::IdleTimeout, words)
         };
         tokio::time::timeout(silence_limit, body.chunk()).await.map_err(silence)?

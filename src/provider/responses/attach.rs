@@ -253,7 +253,7 @@ impl Drop for Hold {
     fn drop(&mut self) {
         let Some(handle) = self.handle.take() else { return };
         self.call.background.release(&handle);
-        if self.runs && !self.call.background.lets_live(&handle) {
+        if self.runs && !self.call.background.must_continue(&handle) {
             self.cancels.send(self.http.clone(), self.call.clone(), &handle.id);
         }
     }

@@ -144,7 +144,7 @@ async fn one_that_another_owner_may_be_reading_is_left_to_it() {
         let call = ProviderRequest { background: background.clone(), ..in_background() };
         let mut stream = providers.clone().call(call).await.unwrap();
         stream.next().await.unwrap().unwrap();
-        background.is_findable(is_known.then(|| handle(1)));
+        background.set_findable(is_known.then(|| handle(1)));
         background.hand_over();
         drop(stream);
     }

@@ -210,11 +210,7 @@ fn whoever_waits_says_for_whom_how_long_and_why() {
     for (body, line, source) in [
         (parked(FailureClass::RateLimited, 11_200, false), "Waiting 11.2 s for openai: rate limit reached", "GATE"),
         (parked(FailureClass::CircuitOpen, 800, false), "Waiting 800 ms for openai: its circuit is open", "CIRCUIT"),
-        (
-            parked(FailureClass::RateLimited, 9000, true),
-            "Waiting in line for openai, about 9 s: rate limit reached",
-            "GATE",
-        ),
+        (parked(FailureClass::RateLimited, 9000, true), "Queued for openai, about 9 s: rate limit reached", "GATE"),
     ] {
         assert_eq!(event(body.clone()).display(), line);
         let Some(Body::InvocationParked(told)) = told(body).body else { panic!("a wait") };
