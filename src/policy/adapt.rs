@@ -1,9 +1,9 @@
-//! What a refusal says that the target does not take, where one small change makes it take the request.
+//! Derives from a target's rejection the one small change after which it accepts the request.
 //!
-//! Providers that speak one dialect differ in parameters, their names and their limits, and say so only with a 400. The
-//! answer names the parameter or the limit, so the request is asked once more with just that changed. It never changes
-//! what shapes the answer (tools, response format, stop texts, safety settings), and never guesses: where the words do
-//! not name what is wrong, nothing is changed.
+//! Providers of one dialect differ in parameters, their names and their limits, and report this only with a 400. The
+//! response names the parameter or the limit, so the request is sent once more with just that changed. What shapes the
+//! answer (tools, response format, stop sequences, safety settings) is not changed, and nothing is guessed: where the
+//! text does not name what is wrong, nothing is changed.
 
 mod limit;
 #[cfg(test)]
@@ -20,7 +20,7 @@ use crate::domain::{
     message::{ModelCall, Part, Role},
 };
 
-/// Fields of `extra` that an answer can do without; all others are the caller's demands.
+/// Fields of `extra` that may be removed; all others are the caller's requirements.
 const DISPENSABLE: [&str; 14] = [
     "enable_thinking",
     "logit_bias",
@@ -38,7 +38,7 @@ const DISPENSABLE: [&str; 14] = [
     "verbosity",
 ];
 
-/// Words that say that something is not taken at all; a value beyond its range is the caller's affair.
+/// Wording for a parameter that is not supported at all; a value out of range is left to the caller.
 static NOT_TAKEN: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(
         "unsupported|not (?:currently |yet )?support|n't support|unknown|unrecogni[sz]ed|unexpected|not permitted|\
@@ -49,7 +49,7 @@ static NOT_TAKEN: LazyLock<Option<Regex>> = LazyLock::new(|| {
     .ok()
 });
 
-/// Words that say that signed reasoning was not accepted.
+/// Wording for signed reasoning that was not accepted.
 static NOT_VERIFIED: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(
         "invalid_encrypted_content|encrypted content .*(?:could not|cannot) be (?:verified|decrypted)|\
@@ -60,9 +60,9 @@ static NOT_VERIFIED: LazyLock<Option<Regex>> = LazyLock::new(|| {
     .ok()
 });
 
-/// What a refusal says, as far as it matters here.
-struct Said {
-    /// All words, in lower case, without quotation marks.
+/// The text of a rejection, as far as it matters here.
+struct Rejection {
+    /// The text in lower case, without quotation marks.
     words: String,
     /// The parameter that it names as such.
     named: Option<String>,
@@ -77,26 +77,26 @@ pub fn find(facts: &ProviderError, failure: &Failure, call: &ModelCall) -> Optio
     if !is_unfit && !is_too_long && !is_signed {
         return None;
     }
-    let said = Said::of(facts);
-    // Judged by its words alone, such a refusal may pass as one of a key: it is told apart by what was sent.
-    if is_signed && matches(&NOT_VERIFIED, &said.words) {
+    let rejection = Rejection::of(facts);
+    // By its text alone such a rejection may look like that of an API key: what was sent distinguishes them.
+    if is_signed && matches(&NOT_VERIFIED, &rejection.words) {
         Some(Adaptation::DropReasoning)
     } else if is_unfit {
-        output_limit_field(&said, call)
-            .or_else(|| limit::other_limit(&said.words, call))
-            .or_else(|| left_out(&said, call))
-            .or_else(|| developer(&said, call))
+        output_limit_field(&rejection, call)
+            .or_else(|| limit::other_limit(&rejection.words, call))
+            .or_else(|| left_out(&rejection, call))
+            .or_else(|| developer(&rejection, call))
     } else if is_too_long {
         // Prompt plus answer are too long together: a shorter answer may fit.
-        limit::other_limit(&said.words, call)
+        limit::other_limit(&rejection.words, call)
     } else {
         None
     }
 }
 
-// === impl Said ===
+// === impl Rejection ===
 
-impl Said {
+impl Rejection {
     fn of(facts: &ProviderError) -> Self {
         let mut words = facts.message.clone().unwrap_or_default();
         let mut named = None;
@@ -114,7 +114,7 @@ impl Said {
         Self { words: words.to_lowercase(), named }
     }
 
-    /// Whether it says that one of these names is not taken.
+    /// Whether it reports one of these names as unsupported.
     fn refuses(&self, names: &[&str]) -> bool {
         if !matches(&NOT_TAKEN, &self.words) {
             return false;
@@ -145,7 +145,7 @@ fn matches(pattern: &LazyLock<Option<Regex>>, words: &str) -> bool {
     pattern.as_ref().is_some_and(|pattern| pattern.is_match(words))
 }
 
-/// Whether a name stands in the words as a word of its own.
+/// Whether the text contains a name as a separate word.
 fn holds_word(words: &str, name: &str) -> bool {
     let is_part = |letter: Option<char>| letter.is_some_and(|letter| letter.is_alphanumeric() || letter == '_');
     words
@@ -154,12 +154,12 @@ fn holds_word(words: &str, name: &str) -> bool {
 }
 
 /// `max_tokens` in place of `max_completion_tokens`, or the other way round.
-fn output_limit_field(said: &Said, call: &ModelCall) -> Option<Adaptation> {
+fn output_limit_field(rejection: &Rejection, call: &ModelCall) -> Option<Adaptation> {
     call.max_output_tokens?;
-    let old_is_refused = said.refuses(&["max_tokens"]) && holds_word(&said.words, "max_completion_tokens");
+    let old_is_refused = rejection.refuses(&["max_tokens"]) && holds_word(&rejection.words, "max_completion_tokens");
     let field = if old_is_refused {
         OutputLimitField::MaxCompletionTokens
-    } else if said.refuses(&["max_completion_tokens"]) {
+    } else if rejection.refuses(&["max_completion_tokens"]) {
         OutputLimitField::MaxTokens
     } else {
         return None;
@@ -167,18 +167,19 @@ fn output_limit_field(said: &Said, call: &ModelCall) -> Option<Adaptation> {
     Some(Adaptation::OutputLimitField { field })
 }
 
-fn left_out(said: &Said, call: &ModelCall) -> Option<Adaptation> {
+fn left_out(rejection: &Rejection, call: &ModelCall) -> Option<Adaptation> {
     // Two that exclude each other: the one that people set first stays.
-    let names_both = holds_word(&said.words, "temperature") && holds_word(&said.words, "top_p");
+    let names_both = holds_word(&rejection.words, "temperature") && holds_word(&rejection.words, "top_p");
     let mut order = Parameter::ALL;
     if names_both {
         order.swap(0, 1);
     }
-    let is_refused = |parameter: &Parameter| parameter.is_in(call) && said.refuses(names(*parameter));
+    let is_refused = |parameter: &Parameter| parameter.is_in(call) && rejection.refuses(names(*parameter));
     if let Some(parameter) = order.into_iter().find(is_refused) {
         return Some(Adaptation::DropParameter { parameter });
     }
-    let field = call.extra.keys().find(|key| DISPENSABLE.contains(&key.as_str()) && said.refuses(&[key.as_str()]))?;
+    let field =
+        call.extra.keys().find(|key| DISPENSABLE.contains(&key.as_str()) && rejection.refuses(&[key.as_str()]))?;
     Some(Adaptation::DropExtra { field: field.clone() })
 }
 
@@ -205,9 +206,10 @@ const fn names(parameter: Parameter) -> &'static [&'static str] {
     }
 }
 
-fn developer(said: &Said, call: &ModelCall) -> Option<Adaptation> {
+fn developer(rejection: &Rejection, call: &ModelCall) -> Option<Adaptation> {
     let is_sent = call.messages.iter().any(|message| message.role == Role::Developer);
-    let is_named = holds_word(&said.words, "developer") && ["role", "variant"].iter().any(|it| said.words.contains(it));
+    let is_named =
+        holds_word(&rejection.words, "developer") && ["role", "variant"].iter().any(|it| rejection.words.contains(it));
     (is_sent && is_named).then_some(Adaptation::DeveloperAsSystem)
 }
 

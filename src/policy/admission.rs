@@ -1,8 +1,8 @@
-//! Who may come in: bounded work in flight, shared fairly among tenants.
+//! Admission: bounds the work in flight and shares it fairly among tenants.
 //!
-//! Refusing early and with a time to come back is cheaper for everybody than timing out late. While there is room,
-//! anybody gets it. When it becomes scarce, a tenant that has more than its share is refused first, so that the last
-//! part of the room is left to those who have less. Nothing that is running is ever ended for another.
+//! Refusing early with a retry time costs everyone less than timing out late. While there is room, every tenant is
+//! admitted. When room becomes scarce, a tenant that has more than its share is refused first, so that the rest is left
+//! to those who have less. Running work is not ended in favour of other work.
 
 use std::{
     collections::{HashMap, hash_map::Entry},
@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 use crate::domain::{ids::TenantId, units};
 
-/// How much may be in flight, and whose.
+/// Limits on the work in flight, in total and per tenant.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct AdmissionPolicy {
@@ -31,7 +31,7 @@ pub struct AdmissionPolicy {
     pub retry_in: Duration,
 }
 
-/// What is in flight, by tenant.
+/// The work in flight, by tenant.
 #[derive(Debug, Clone)]
 pub struct Admission {
     policy: AdmissionPolicy,
@@ -39,12 +39,12 @@ pub struct Admission {
     tenants: HashMap<TenantId, TenantLoad>,
 }
 
-/// Refused: too much work.
+/// A refusal because of too much work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shed {
     /// When the caller may come back.
     pub retry_in: Duration,
-    /// Why.
+    /// Which limit was reached.
     pub reason: ShedReason,
 }
 
@@ -157,7 +157,7 @@ impl Admission {
         self.in_flight
     }
 
-    /// Other numbers from now on (a reload): who is in stays in.
+    /// Applies new settings (a reload); admitted work stays admitted.
     pub fn reconfigure(&mut self, policy: AdmissionPolicy) {
         self.policy = policy;
     }
@@ -195,7 +195,7 @@ impl Admission {
 // === impl TenantLoad ===
 
 impl TenantLoad {
-    /// Whether the tenant has work in flight, or came a short while ago and may come back as it was told.
+    /// Whether the tenant has work in flight, or was refused a short while ago and may return after the stated wait.
     fn claims(&self, policy: &AdmissionPolicy, now: Instant) -> bool {
         self.in_flight > 0 || now.saturating_duration_since(self.last_seen) <= policy.retry_in * CLAIM_ROUNDS
     }

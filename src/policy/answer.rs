@@ -1,8 +1,8 @@
-//! Whether a whole answer can be used: not empty, tool calls that exist and parse, the shape that was asked for.
+//! Checks whether a complete answer is usable: not empty, tool calls that exist and parse, the requested format.
 //!
-//! It sees an answer go by and judges it once, at its end mark. It never repairs: partial or wrong JSON is a failure
-//! that the model is told of, not something to be guessed at. A check that would cost more than its budget is left out,
-//! and reported as left out.
+//! It observes an answer's deltas and judges once, at the end mark. It repairs nothing: partial or wrong JSON is a
+//! failure of which the model is informed. A check that would cost more than its budget is skipped, and reported as
+//! skipped.
 
 mod budget;
 
@@ -17,7 +17,7 @@ use crate::domain::{
     message::{ModelCall, ResponseFormat},
 };
 
-/// Longest answer whose shape is checked, in bytes; a longer one is passed on unchecked.
+/// Longest answer whose format is checked, in bytes; a longer one is passed on unchecked.
 const MAX_CHECKED_BYTES: usize = 4 << 20;
 /// Longest schema that an answer is checked against, in bytes.
 const MAX_SCHEMA_BYTES: usize = 256 << 10;
@@ -31,7 +31,7 @@ const MAX_PATTERN_BYTES: usize = 1 << 20;
 const TOO_LONG: Checked = Checked::Unchecked("the response is longer than 4 MiB");
 const TOO_COSTLY: Checked = Checked::Unchecked("checking it against its schema would cost too much");
 
-/// Why a whole answer cannot be used.
+/// Why a complete answer is unusable.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unusable {
     /// The fact, in Relight's own vocabulary.
@@ -49,7 +49,7 @@ pub enum Checked {
     Unchecked(&'static str),
 }
 
-/// Sees an answer go by.
+/// Observes an answer's deltas and judges the answer at its end.
 #[derive(Debug)]
 pub struct AnswerCheck {
     call: Arc<ModelCall>,
@@ -83,10 +83,10 @@ impl AnswerCheck {
         }
     }
 
-    /// Judges the answer, once its end mark was seen.
+    /// Judges the answer, after its end mark.
     ///
     /// # Errors
-    /// The first thing that makes it unusable.
+    /// The first fault that makes it unusable.
     pub fn verdict(&self) -> Result<Checked, Unusable> {
         if self.bytes > MAX_CHECKED_BYTES {
             return Ok(TOO_LONG);
@@ -222,8 +222,8 @@ impl Checked {
     }
 }
 
-/// Whether a value fits a schema, and else the first place where it does not. A schema that cannot be read demands
-/// nothing: whether it is good is for the provider to say.
+/// Checks a value against a schema; an error names the first mismatch. An unreadable schema matches everything: its
+/// validity is for the provider to judge.
 fn compare(schema: &str, value: &Value) -> Result<Checked, Mismatch> {
     if schema.len() > MAX_SCHEMA_BYTES {
         return Ok(TOO_COSTLY);
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn a_structured_answer_must_be_json_of_the_asked_shape() {
+    fn a_structured_answer_must_be_json_of_the_requested_shape() {
         let schema = r#"{"type":"object","required":["name"]}"#.to_owned();
         let format = ResponseFormat::JsonSchema { name: "n".into(), schema, strict: true };
         let call = ModelCall { response_format: format, ..ModelCall::default() };

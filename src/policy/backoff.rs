@@ -1,8 +1,8 @@
-//! How long to wait before trying again: a pure function of the retry's number and the dice.
+//! The wait before a retry: a pure function of the retry's number and random numbers.
 //!
-//! Waiting longer after each failure spreads a spike; jitter keeps callers that failed together from coming back
-//! together. Neither lessens the work that many independent callers bring: that is what `retry_budget` is for. A wait
-//! that the provider itself stated is not handled here (`retry` adds its own spread to it).
+//! Longer waits after each failure spread a spike; jitter separates callers that failed together. Neither reduces the
+//! work that many independent callers bring: that is what `retry_budget` is for. A wait that the provider stated is
+//! handled elsewhere (`retry` adds its own spread to it).
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::domain::units;
 
-/// How much a wait is spread.
+/// How a wait is randomised.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Jitter {
@@ -28,7 +28,7 @@ pub enum Jitter {
     Decorrelated,
 }
 
-/// An exponential wait: `base × factor^(retry − 1)`, at most `cap`, spread by `jitter`.
+/// An exponential wait: `base × factor^(retry − 1)`, at most `cap`, randomised by `jitter`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Backoff {

@@ -1,13 +1,14 @@
-//! The circuit breaker's pure core: it stops calls to a target that fails, probes it, and lets calls back in stages.
+//! The circuit breaker's pure core: it stops calls to a failing target, probes it, and readmits calls in stages.
 //!
-//! Three things make it differ from a counter of errors. Evidence is taken in the order in which calls were *admitted*, since
-//! errors are fast and answers slow. Every change of state begins a new *generation*, and what a call of an earlier one
-//! reports changes nothing. And a target that says nothing at all is seen: silence beyond the first-token timeout is
-//! a failure, and callers who give up one after the other without anybody being answered open it too. Slow answers never
-//! do: they are called *degraded*, which prefers other targets but rejects nobody.
+//! It differs from an error counter in three ways. Outcomes are judged in the order in which their calls were
+//! *admitted*, since errors are fast and answers slow. Every state change begins a new *generation*, and reports from
+//! earlier generations change nothing. And a silent target is detected: silence beyond the first-token timeout is a
+//! failure, and callers who give up one after the other without any success in between open the circuit too. Slow
+//! answers alone do not open it: they make the target *degraded*, so that other targets are preferred while none of its
+//! calls is rejected.
 //!
-//! It has no clock, no dice and no lock, and never waits: all three are the layer's. It counts nothing that says nothing
-//! about the target: a caller's mistakes, limits, early cancels and Relight's own refusals leave no trace.
+//! It has no clock, no random numbers, no lock, and does not wait: the layer provides all of these. Outcomes that show
+//! nothing about the target (a caller's mistakes, limits, early cancels, Relight's own refusals) leave no trace.
 
 mod admission_queue;
 mod outcome_window;
@@ -38,7 +39,7 @@ pub use self::{
 };
 use crate::domain::event::Evidence;
 
-/// The world at the time of a report.
+/// The circumstances of a report.
 #[derive(Debug, Clone, Copy)]
 pub struct ReportContext {
     /// The time.
@@ -49,7 +50,7 @@ pub struct ReportContext {
     pub alternative_healthy: bool,
 }
 
-/// The breaker of one target.
+/// The circuit breaker of one target.
 ///
 /// Memory: at most `max_pending` attempts of 24 bytes, and a few hundred counters.
 #[derive(Debug)]
@@ -69,10 +70,11 @@ pub struct Circuit {
     /// On what it opened last, and why; `None` once it closed.
     opened: Option<(Evidence, &'static str)>,
     last_admitted: Option<Instant>,
-    /// When somebody was answered; before that, when the first call was admitted.
+    /// Time of the last success; before the first one, when the first call was admitted.
     last_answered: Option<Instant>,
     stale_reports: u64,
-    /// Time never runs backwards here, even when callers read their clocks before they got the lock.
+    /// The latest time seen: time does not run backwards here, even when callers read their clocks before they got the
+    /// lock.
     latest: Option<Instant>,
     rng: f64,
     alternative_healthy: bool,
@@ -148,12 +150,12 @@ impl Circuit {
         }
     }
 
-    /// Admits a call, or says when to come back. A circuit whose open time is over sends the call as a probe.
+    /// Admits a call, or returns when to retry. A circuit whose open time is over sends the call as a probe.
     ///
-    /// What changed is kept for [`Circuit::drain`] and the next report.
+    /// Resulting changes are kept for [`Circuit::drain`] and the next report.
     ///
     /// # Errors
-    /// [`Reject`] when the circuit is open, its probes are out, or the call is beyond the share of a recovery's stage.
+    /// [`Reject`] when the circuit is open, its probes are out, or the call exceeds the share of a recovery stage.
     pub fn admit(&mut self, now: Instant, rng: f64) -> Result<Permit, Reject> {
         self.rng = rng;
         let now = self.settle(now);
@@ -188,8 +190,9 @@ impl Circuit {
         }
     }
 
-    /// Takes what an attempt tells. The first verdict of a permit wins, and after a first token one failure more (the
-    /// answer was cut); everything else about it is ignored, and so is every report of an earlier generation.
+    /// Records an attempt's signal and returns the resulting changes. The first verdict of a permit counts, and after a
+    /// first token one more failure (the answer was cut); any further report is ignored, and so is every report of an
+    /// earlier generation.
     pub fn report(&mut self, permit: &Permit, signal: Signal, context: ReportContext) -> Vec<Transition> {
         self.rng = context.rng;
         self.alternative_healthy = context.alternative_healthy;
@@ -213,7 +216,7 @@ impl Circuit {
         self.drain()
     }
 
-    /// The changes that nobody has heard of yet; empty and free of cost when there are none. Ask after `peek` and `admit`.
+    /// Returns the changes not yet returned; empty and cheap when there are none. Call it after `peek` and `admit`.
     pub fn drain(&mut self) -> Vec<Transition> {
         self.moves.take()
     }
@@ -302,7 +305,7 @@ impl Circuit {
     }
 }
 
-/// How long a degraded target is not asked before its shares of failures and slow answers are forgotten.
+/// How long a degraded target goes without calls before its shares of failures and slow answers are forgotten.
 const FORGET_UNASKED: Duration = Duration::from_mins(1);
 /// How soon a call that is beyond the share of a stage may come back at the earliest.
 const SOON: Duration = Duration::from_millis(50);

@@ -1,13 +1,14 @@
-//! Says what went wrong: one failed attempt in, one verdict out, with the rule and the fact that decided.
+//! The classifier: maps one failed attempt to one verdict, with the rule and the fact that decided.
 //!
-//! Every path of a failure goes through here – HTTP answers, errors inside a 200 or a stream, transport faults, gRPC
-//! statuses, tool errors – so that every policy works on the same words. The rules are data (`rules/*.yaml`), compiled once;
-//! rules of the configuration come before them, and a reload builds a new [`Classifier`] to be swapped in.
+//! Every failure passes through here – HTTP responses, errors inside a 200 or a stream, transport faults, gRPC
+//! statuses, tool errors – so that every policy works on the same classes. The rules are data (`rules/*.yaml`),
+//! compiled once; rules of the configuration come before them, and a reload builds a new [`Classifier`] to be swapped
+//! in.
 //!
-//! In this order: the configuration's rules; a typed fault of this service's own client; the rules over the text; the status
-//! that the text or the response states; the gRPC status. Nothing known stays [`FailureClass::Unknown`].
+//! In this order: the configuration's rules; a typed fault of this service's own client; the rules over the text; the
+//! status that the text or the response states; the gRPC status. What nothing matches stays [`FailureClass::Unknown`].
 //!
-//! Never reads a clock, never guesses from digits or letters inside other words, never repeats a secret.
+//! It reads no clock, does not guess from digits or letters inside other words, and repeats no secret.
 
 use std::{borrow::Cow, sync::LazyLock};
 
@@ -47,14 +48,14 @@ const FACT_BYTES: usize = 120;
 /// The built-in rules, shared by every classifier; compiled when the first failure is judged, so that a start costs nothing.
 static RULES: LazyLock<RuleEngine> = LazyLock::new(|| RuleEngine::new(rule::embedded()));
 
-/// The rules, compiled: immutable, shared behind an `Arc`; only the rules of the configuration are its own.
+/// The compiled rules: immutable, shared behind an `Arc`; only the rules of the configuration are its own.
 #[derive(Debug)]
 pub struct Classifier {
     engine: &'static LazyLock<RuleEngine>,
     user: UserRules,
 }
 
-/// What a failure is, and why.
+/// The class of a failure, and why.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Verdict {
     /// The class.
@@ -79,7 +80,7 @@ pub struct Verdict {
     pub recovery_hint: Cow<'static, str>,
 }
 
-/// A judgement before it is put into words.
+/// A judgement before its texts are written.
 #[derive(Debug)]
 struct Judgement {
     class: FailureClass,
@@ -125,7 +126,7 @@ impl Classifier {
         let mut judgement = error.fault.map_or_else(|| self.judge(error, reading, &evidence), by_fault);
         let refused = judgement.rule == "status.http" && judgement.class == FailureClass::PermissionDenied;
         if refused && waits::window_is_exhausted(error) {
-            // Some services say 403 to who has used up a window of requests.
+            // Some services send 403 when a window of requests is used up.
             judgement.class = FailureClass::RateLimited;
             judgement.rule = Cow::Borrowed("rate.exhausted_window");
         }
@@ -189,7 +190,7 @@ fn read(error: &ProviderError) -> NormalizedText {
     reading
 }
 
-/// Longest wait that a caller on line can sit out.
+/// Longest wait that an interactive caller can be expected to wait.
 const ONLINE: std::time::Duration = std::time::Duration::from_mins(10);
 
 fn by_grpc(error: &ProviderError, evidence: &NumericEvidence) -> Option<Judgement> {
@@ -205,7 +206,7 @@ fn by_grpc(error: &ProviderError, evidence: &NumericEvidence) -> Option<Judgemen
     })
 }
 
-/// Nothing known stands in it.
+/// The judgement where nothing is recognised.
 fn unread(error: &ProviderError) -> Judgement {
     let empty = |text: &Option<String>| text.as_deref().is_none_or(|text| text.trim().is_empty());
     let answered = error.status.is_some_and(|status| (200..300).contains(&status));
@@ -239,8 +240,8 @@ fn fact(reading: &NormalizedText, (from, to): (usize, usize)) -> String {
     redact(&reading.text[from..to], FACT_BYTES)
 }
 
-/// Whether the provider itself says that another attempt makes sense (`x-should-retry`). It may forbid one after any
-/// failure, and allow one only where time can mend what happened.
+/// Whether the provider itself states that a retry makes sense (`x-should-retry`). It may forbid one after any failure,
+/// and allow one only where time can mend the cause.
 fn stated_retry(error: &ProviderError, class: FailureClass) -> Option<bool> {
     match error.header("x-should-retry")?.trim() {
         "false" => Some(false),
@@ -255,7 +256,7 @@ impl Judgement {
     fn into_verdict(self, error: &ProviderError, reading: &NormalizedText, wait: Option<Wait>) -> Verdict {
         let tool = error.surface == Surface::Tool;
         let fallback = self.fallback.unwrap_or_else(|| self.class.fallback_helps(self.detail));
-        let told = wait.and_then(words::wait_text);
+        let wait_words = wait.and_then(words::wait_text);
         Verdict {
             class: self.class,
             detail: self.detail,
@@ -263,8 +264,8 @@ impl Judgement {
             // What a model wrote for a tool, another model may write better; a tool has no other target.
             fallback_helps: fallback && (!tool || self.class == FailureClass::MalformedResponse),
             retry_after: wait,
-            user_message: words::for_user(self.class, told.as_deref()),
-            recovery_hint: words::for_operator(self.class, self.detail, told.as_deref(), tool),
+            user_message: words::for_user(self.class, wait_words.as_deref()),
+            recovery_hint: words::for_operator(self.class, self.detail, wait_words.as_deref(), tool),
             rule: self.rule,
             fact: self.fact,
             message: evidence::message(error, reading, MESSAGE_BYTES),

@@ -1,12 +1,12 @@
-//! How many attempts a target may have at once: additive increase, multiplicative decrease.
+//! The concurrency limit of a target: additive increase, multiplicative decrease.
 //!
-//! There is no limit but `max` until the target pushes back (rate limited, overloaded); then there is one, learnt from
-//! what was in flight. Neither the time that an answer took lowers it, which depends on its length, nor a call that
-//! hangs, which says nothing about the others. And a push-back counts only where it can be about concurrency: a target
-//! that answers most calls fails by chance, one that has few is not sent too many, and what an outage says is unlearnt
-//! when the circuit opens. Otherwise a minute of failures would cost several minutes of queueing after it, since an answer takes
-//! seconds and the way up is one slot a round. This is the number only; the layer holds the slots, queues for them and
-//! gives them back when a stream ends.
+//! There is no limit but `max` until the target signals overload (rate limited, overloaded); then the limit is derived
+//! from the attempts in flight. Neither the duration of an answer lowers it, which depends on its length, nor a call
+//! that hangs, which shows nothing about the others. An overload counts only where it can concern concurrency: a target
+//! that answers most calls fails by chance, one with few calls does not have too many, and what was derived during an
+//! outage is undone when the circuit opens. Otherwise a minute of failures would cost several minutes of queueing after
+//! it, since an answer takes seconds and the limit grows by one slot a round. This computes the number only; the layer
+//! holds the slots, queues for them and returns them when a stream ends.
 
 use std::time::Duration;
 
@@ -16,14 +16,14 @@ use tokio::time::Instant;
 
 use crate::domain::units;
 
-/// How many attempts a target may have at once.
+/// Limits on the number of concurrent attempts at a target.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ConcurrencyPolicy {
     /// Whether attempts are limited at all; default true.
     pub enabled: bool,
-    /// The limit at the start. A number from `min` to `max`; unset by default: none but `max` until the target says for
-    /// the first time that it is too much, and then what was in flight.
+    /// The limit at the start. A number from `min` to `max`; unset by default: only `max` applies until the target
+    /// first signals overload, and then the number in flight.
     pub start: Option<u32>,
     /// The least limit. A number from 1; default 1.
     pub min: u32,
@@ -32,7 +32,7 @@ pub struct ConcurrencyPolicy {
     /// What the limit is multiplied with on back-pressure. A ratio from 0.1 to 0.95; default 0.7.
     pub decrease: f64,
     /// How many attempts may wait for a slot of one target. A number up to 100 000; default 256. Further ones are
-    /// refused locally, and another target is asked.
+    /// refused locally and go to another target.
     pub max_queued: u32,
     /// The longest wait for a slot. A duration from `0ms` to `10m`; default `10s`. The deadline counts where that is
     /// sooner.
@@ -41,22 +41,22 @@ pub struct ConcurrencyPolicy {
     pub max_queue_wait: Duration,
 }
 
-/// The limit of one target.
+/// The concurrency limit of one target.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Limiter {
     policy: ConcurrencyPolicy,
     limit: u32,
     successes: u32,
     settles_at: Option<Instant>,
-    /// Up to which limit the way up is as fast as answers come: there was no trouble below.
+    /// Limit up to which it grows as fast as answers come, because no overload was seen below it.
     fast_below: u32,
-    /// Of the last outcomes, how many were answers, and how many pushed back.
+    /// Of the last outcomes, how many were successes, and how many overloads.
     recent: (u32, u32),
     /// What was known before the decreases of a short while ago.
     before: Option<BeforeDecrease>,
 }
 
-/// An attempt that was told that it is too much.
+/// An attempt's overload signal and its circumstances.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OverloadSignal {
     /// When it was sent.
@@ -65,7 +65,7 @@ pub struct OverloadSignal {
     pub in_flight: u32,
 }
 
-/// What was known before some decreases that are about the same trouble.
+/// The state before a series of decreases with the same cause.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct BeforeDecrease {
     limit: u32,
@@ -74,14 +74,15 @@ struct BeforeDecrease {
     last: Instant,
 }
 
-/// So few attempts at once are not what a target speaks of. The way up after an outage begins here.
+/// Concurrency this low is not what a target signals overload about. Growth after an outage begins here.
 const FEW: u32 = 16;
-/// How many slots an answer adds on the way up that is fast: where answers slow down eightfold, slots must multiply
+/// How many slots an answer adds while growth is fast: where answers slow down eightfold, slots must multiply within a
+/// few answers.
 /// within a few of them.
 const FAST: u32 = 2;
-/// How many words there must be to one answer; with more answers than that, the words are chance.
+/// Minimum overloads per success; with more successes than that, the overloads are chance.
 const MIN_OVERLOADS_PER_SUCCESS: u32 = 4;
-/// By which part of itself a limit grows for each limit-many successes.
+/// The share of itself by which a limit grows for each limit-many successes.
 const ROUND_SHARE: u32 = 16;
 /// How many outcomes are remembered at least.
 const RECENT: u32 = 32;
@@ -157,8 +158,8 @@ impl Limiter {
         self.limit.max(self.policy.min)
     }
 
-    /// An attempt that began then succeeded; `limit_reached` says whether all slots were taken while it ran: a limit
-    /// that is not reached proves nothing about a larger one. Up to where trouble began last each such success adds two
+    /// An attempt that began then succeeded; `limit_reached` is whether all slots were taken while it ran: a limit that
+    /// is not reached proves nothing about a larger one. Up to where overload last began each such success adds two
     /// slots; beyond, each limit-many of them add one, or a sixteenth.
     pub fn on_success(&mut self, began: Instant, limit_reached: bool) {
         self.remember(1, 0);
@@ -174,9 +175,9 @@ impl Limiter {
         }
     }
 
-    /// The target said that it is too much. That changes nothing when it is said of an attempt that began before the last
-    /// decrease had lasted for a median first token (`p50`), when less than half of the limit is used, or when the target
-    /// answers one call in five: chance makes errors. The first time, the limit is what is in flight.
+    /// The target signalled overload. That changes nothing when the attempt began before the last decrease had lasted
+    /// for a median first token (`p50`), when less than half of the limit is in use, or when the target answers one
+    /// call in five: such errors are chance. The first time, the limit becomes the number in flight.
     pub fn on_back_pressure(&mut self, now: Instant, p50: Duration, word: OverloadSignal) {
         self.remember(0, 1);
         let (answers, words) = self.recent;
@@ -200,9 +201,9 @@ impl Limiter {
         self.settles_at = Some(now + p50);
     }
 
-    /// The circuit opened. On errors: what was just said was about an outage, and not about how much was asked at once;
-    /// the circuit itself meters the way back. On silence of nearly all, which a queue makes: the way up begins anew, fast
-    /// up to half of where it led.
+    /// The circuit opened. On errors: recent signals were about an outage, and not about concurrency; the circuit
+    /// itself meters the way back. On silence of nearly all calls, which a queue causes: growth begins anew, fast up to
+    /// half of where it had led.
     pub fn on_outage(&mut self, now: Instant, silence: bool) {
         self.recent = (0, 0);
         let before = self.before_trouble(now);
@@ -221,10 +222,10 @@ impl Limiter {
         }
     }
 
-    /// Other numbers from now on (a reload): what was learned stays, within the new bounds.
+    /// Applies new settings (a reload): the current limit stays, within the new bounds.
     pub fn reconfigure(&mut self, policy: ConcurrencyPolicy) {
-        let nothing_learned = self.fast_below == u32::MAX;
-        let limit = if nothing_learned { policy.start.unwrap_or(policy.max) } else { self.limit };
+        let untouched = self.fast_below == u32::MAX;
+        let limit = if untouched { policy.start.unwrap_or(policy.max) } else { self.limit };
         self.limit = limit.min(policy.max).max(policy.min);
         self.policy = policy;
     }

@@ -1,8 +1,9 @@
-//! Whether and how a long text that broke off is gone on with, instead of being made again from its beginning.
+//! Whether and how a long text that was cut is continued, instead of being generated again from its beginning.
 //!
-//! A target that truly goes on from a begun assistant message gets one. Where the caller allows it, any other is asked
-//! in words to go on, and what it then repeats of the end is left out, but only where the repetition is unmistakable.
-//! Never with tools on offer, and never for structured output: half of a call or of a document is not gone on with.
+//! A target that supports prefill gets the text so far as the begun assistant message. Where the caller allows it, any
+//! other is prompted to continue, and what it repeats of the end is removed, but only where the repetition is
+//! unmistakable. With tools on offer and for structured output nothing is continued: half of a call or of a document
+//! cannot be.
 
 mod stitch;
 
@@ -21,20 +22,20 @@ pub use self::stitch::{ContinuationStitcher, Stitched};
 /// A shorter text is made again: that costs little, and may well come out the same.
 pub const LONG_TEXT_BYTES: usize = 256;
 
-/// A repetition is left out only where it has at least so many bytes and words.
+/// A repetition is removed only where it has at least so many bytes and words.
 const OVERLAP_BYTES: usize = 16;
 const OVERLAP_WORDS: usize = 3;
 
-/// How much of an answer is looked at for a repetition, in bytes.
+/// How much of an answer is searched for a repetition, in bytes.
 const LOOK_BYTES: usize = 400;
 
-/// How often an answer is gone on with that its output limit cut.
+/// How often an answer that its output limit cut is continued.
 pub const MAX_EXTENSIONS: usize = 3;
 
 /// How often one invocation recovers from a break after content was delivered.
 pub const MAX_BREAKS: usize = 3;
 
-/// What a model is told that cannot go on from a begun message.
+/// The prompt to a model that does not support prefill.
 const PROMPT: &str = "Your last message broke off. Go on with it exactly where it ends. Do not repeat any of it, and \
                       do not comment on this.";
 
@@ -51,12 +52,12 @@ pub enum OnLength {
     Shorten,
 }
 
-/// How a text is gone on with.
+/// How a text is continued.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Way {
-    /// By an assistant message that is begun.
+    /// By an assistant message that the request begins.
     Prefill,
-    /// By asking for it in words.
+    /// By a prompt to continue.
     Prompt,
 }
 
@@ -67,14 +68,15 @@ pub fn way(held: &str, call: &ModelCall, capabilities: &Capabilities, prompt_all
     if held.len() < LONG_TEXT_BYTES || !text_alone {
         return None;
     }
-    // A begun message that ends in a blank is refused by some and misread by others.
+    // A prefill that ends in whitespace is rejected by some and misread by others.
     if capabilities.assistant_prefill && !held.ends_with(char::is_whitespace) {
         return Some(Way::Prefill);
     }
     prompt_allowed.then_some(Way::Prompt)
 }
 
-/// The text that the model's own output limit cut, and nothing else: what may be gone on with, or asked for again.
+/// The one text block that the model's own output limit cut; `None` where there is anything else. Only it may be
+/// continued or requested again.
 #[must_use]
 pub fn cut_off<'a>(blocks: &'a [Block], finish: FinishReason, call: &ModelCall) -> Option<&'a Block> {
     // A limit of the caller's own is what the caller wants.
@@ -86,7 +88,7 @@ pub fn cut_off<'a>(blocks: &'a [Block], finish: FinishReason, call: &ModelCall) 
     }
 }
 
-/// What is asked, so that `held` is gone on with.
+/// The request that continues `held`.
 #[must_use]
 pub fn request(call: &ModelCall, held: &str, way: Way) -> ModelCall {
     let mut call = call.clone();
@@ -98,7 +100,7 @@ pub fn request(call: &ModelCall, held: &str, way: Way) -> ModelCall {
     call
 }
 
-/// How many bytes at the begin of `more` repeat the end of `held`, unmistakably; 0 where it goes on properly.
+/// How many bytes at the begin of `more` unmistakably repeat the end of `held`; 0 where it continues properly.
 #[must_use]
 pub fn overlap(held: &str, more: &str) -> usize {
     let mut ends = more.char_indices().map(|(at, c)| at + c.len_utf8());
@@ -175,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn the_begun_message_comes_last_or_before_the_words_that_ask_for_more() {
+    fn the_begun_message_comes_last_or_before_the_prompt_to_continue() {
         let call = ModelCall { messages: vec![Message::text(Role::User, "Tell.")], ..ModelCall::default() };
         let roles = |way| request(&call, "Once", way).messages.iter().map(|said| said.role).collect::<Vec<_>>();
         assert_eq!(roles(Way::Prefill), [Role::User, Role::Assistant]);

@@ -1,9 +1,9 @@
-//! Labelled failures: reads them, judges them, and counts how often the classifier agrees.
+//! Labelled failures: reads them, classifies them, and counts how often the classifier agrees.
 //!
-//! One line of JSON an item. The judge sees only what the source showed, and no clock: an absolute time counts only where
-//! the item carries its own `date`.
+//! One line of JSON an item. The classifier sees only what the source showed, and no clock: an absolute time counts
+//! only where the item carries its own `date`.
 //!
-//! Strings in, values out: reading and writing files is the command line's business.
+//! Strings in, values out: reading and writing files is left to the command line.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -41,7 +41,7 @@ pub struct Item {
     pub labels: Option<Annotation>,
 }
 
-/// What an annotator said.
+/// An annotator's label.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Annotation {
     /// The class.
@@ -64,7 +64,7 @@ pub struct Annotation {
     pub rule: Option<String>,
 }
 
-/// What the classifier said of one item.
+/// The classifier's verdict on one item.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Prediction {
     /// Name of the item.
@@ -83,16 +83,16 @@ pub struct Prediction {
     pub rule: String,
 }
 
-/// Right answers out of all.
+/// Correct verdicts out of all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct HitCount {
-    /// Right answers.
+    /// Correct verdicts.
     pub right: usize,
-    /// All answers.
+    /// All verdicts.
     pub total: usize,
 }
 
-/// One answer that differs from its label.
+/// One verdict that differs from its label.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Miss {
     /// Name of the item.
@@ -101,7 +101,7 @@ pub struct Miss {
     pub field: &'static str,
     /// The label.
     pub expected: String,
-    /// The answer.
+    /// The verdict.
     pub got: String,
     /// The rule that decided.
     pub rule: String,
@@ -122,7 +122,7 @@ pub struct Score {
     pub retryable: HitCount,
     /// Whether another target helps.
     pub fallback: HitCount,
-    /// The wait, of items that state one or were said to.
+    /// The wait, of items that state one or for which one was predicted.
     pub waits: HitCount,
     /// The rule that decides, of items that name one.
     pub rules: HitCount,
@@ -221,7 +221,7 @@ impl HitCount {
         self.total += 1;
     }
 
-    /// Right answers in percent; 100 of nothing.
+    /// Correct verdicts in percent; 100 where there are none.
     #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "counts of items")]
     pub fn percent(self) -> f64 {

@@ -1,10 +1,11 @@
-//! Until when a target must not be asked: rate, credential and configuration gates.
+//! Gates: the time until which a target must not be called, by rate limit, credential and configuration.
 //!
-//! A circuit asks whether a target is healthy; a gate only knows that asking is pointless before a certain time, because the
-//! provider said so: a limit is used up, a key is refused, a model does not exist. A stated wait is a promise to keep: it
-//! is never shortened by a later, shorter one. A gate that closed without a stated end sends one call a minute to see.
+//! A circuit judges whether a target is healthy; a gate only knows that a call is pointless before a certain time,
+//! because the provider stated so: a limit is used up, a key is rejected, a model does not exist. A stated wait is
+//! kept: a later, shorter one does not shorten it. A gate that closed without a stated end sends one call a minute as a
+//! probe.
 //!
-//! It has no clock and no lock, and counts nothing: a gate that is closed says nothing about the target's health.
+//! It has no clock and no lock, and counts nothing: a closed gate shows nothing about the target's health.
 
 mod limits;
 mod pacer;
@@ -42,11 +43,12 @@ pub struct GatePolicy {
     /// Share of a wait that is added at most, by dice, so that callers do not come back together; nothing is added while
     /// they pass one at a time anyway. 0 to 1.
     pub jitter: f64,
-    /// Whether the rate gate reads the remaining and reset headers of good answers, and closes before the wall.
+    /// Whether the rate gate reads the remaining and reset headers of successful responses, and closes before the limit
+    /// is hit.
     pub pace: bool,
 }
 
-/// Leave to pass a gate.
+/// Permission to pass a gate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GatePass {
     /// The gate is open.
@@ -56,7 +58,7 @@ pub enum GatePass {
     Probe,
 }
 
-/// A change that others want to know of.
+/// A change of a gate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GateChange {
     /// The gate closed, or stays closed for longer.
@@ -71,7 +73,7 @@ pub enum GateChange {
     },
 }
 
-/// A gate.
+/// A gate of one target.
 #[derive(Debug)]
 pub struct Gate {
     kind: GateKind,
@@ -145,7 +147,7 @@ impl Gate {
         }
     }
 
-    /// Takes new settings; a gate that is closed stays closed for as long as it was told.
+    /// Applies new settings; a closed gate stays closed for its stated time.
     pub fn set_policy(&mut self, policy: Arc<GatePolicy>) {
         self.policy = policy;
     }
@@ -162,8 +164,8 @@ impl Gate {
         self.class
     }
 
-    /// What a caller hears whom the gate refuses: the failure that closed it, with the time until the next probe. `None`
-    /// while calls may pass, and of a rate gate, which is worth waiting for.
+    /// The failure that a refused caller gets: the one that closed the gate, with the time until the next probe. `None`
+    /// while calls may pass, and for a rate gate, which is worth waiting for.
     #[must_use]
     pub fn refusal(&self, now: Instant) -> Option<Failure> {
         let (cause, retry_in) = (self.cause.as_ref()?, self.peek(now).err()?);
@@ -194,7 +196,7 @@ impl Gate {
         }
     }
 
-    /// Passes a call, or says when to come back; `ahead`: before those who wait for their turn at a rate gate. Of a
+    /// Passes a call, or returns when to retry; `ahead`: before those who wait for their turn at a rate gate. Of a
     /// credential or configuration gate whose time is over, only one call in `probe_interval` passes until
     /// [`Gate::succeed`].
     ///
@@ -240,20 +242,20 @@ impl Gate {
         self.pacer.as_ref().is_some_and(|pacer| !pacer.is_over(now))
     }
 
-    /// Closes for the wait that a failure states, or for the usual one when it states none; never for less than it is
-    /// closed already. `took`: how long the refusal took to come.
+    /// Closes for the wait that a failure states, or for the default when it states none; an earlier, longer closing
+    /// stays. `took`: how long the refusal took to arrive.
     ///
     /// Returns the change, or `None` when the gate was closed for longer already.
     pub fn close(&mut self, now: Instant, failure: &Failure, took: Duration, rng: f64) -> Option<GateChange> {
         let wait = failure.retry_after.map(|wait| wait.duration);
         let wait = match self.kind {
-            // No wait at all, right after a limit was reached, is a lie: it would be asked in a hot loop.
+            // A wait of zero right after a limit was reached cannot be right: it would cause a hot loop.
             GateKind::Rate => {
                 wait.filter(|wait| !wait.is_zero()).unwrap_or(self.policy.rate_wait).min(self.policy.rate_wait_max)
             }
             GateKind::Credential | GateKind::Configuration => self.policy.probe_interval,
         };
-        // Those who stand in line do not come back together anyway.
+        // Queued callers do not return together anyway.
         let jitter = if self.is_paced(now) { 0.0 } else { self.policy.jitter.clamp(0.0, 1.0) };
         let until = now + wait.mul_f64(1.0 + jitter * rng.clamp(0.0, 1.0));
         if self.kind == GateKind::Rate {
@@ -263,8 +265,8 @@ impl Gate {
         self.close_until(now, until, failure.class)
     }
 
-    /// Opens whatever was stated: an operator, or new settings, say that what closed it is gone. What calls report that
-    /// passed before changes nothing any more.
+    /// Opens, whatever was stated: an operator, or new settings, removed the cause. Reports of calls that passed before
+    /// change nothing any more.
     pub fn open(&mut self, now: Instant) -> Option<GateChange> {
         self.epoch += 1;
         self.pacer = None;
@@ -287,12 +289,12 @@ impl Gate {
         GateChange::Opened { closed_for: now.saturating_duration_since(closed_at) }
     }
 
-    /// A call that passed was answered: the gate is open. An answer that comes while no probe is out belongs to a call from
-    /// before the gate closed, and says nothing.
+    /// A call that passed succeeded: the gate opens. A success that arrives while no probe is out belongs to a call
+    /// from before the gate closed, and shows nothing.
     pub fn succeed(&mut self, now: Instant) -> Option<GateChange> {
         match (self.kind, self.closed_until) {
             (_, None) => None,
-            // A call that was sent before the limit was reached says nothing about the limit.
+            // A call that was sent before the limit was reached shows nothing about the limit.
             (GateKind::Rate, Some(until)) if until > now => None,
             (GateKind::Credential | GateKind::Configuration, Some(_)) if !self.probing => None,
             (GateKind::Rate | GateKind::Credential | GateKind::Configuration, Some(_)) => Some(self.opened(now)),
@@ -306,7 +308,7 @@ impl Gate {
         }
     }
 
-    /// Reads the headers of an answer: when a limit has nothing left, the rate gate closes until it is reset.
+    /// Reads the headers of a response: when a limit has nothing left, the rate gate closes until it is reset.
     pub fn observe_limits(&mut self, now: Instant, headers: &[(String, String)]) -> Option<GateChange> {
         if self.kind != GateKind::Rate || !self.policy.pace {
             return None;
@@ -315,7 +317,7 @@ impl Gate {
         self.close_until(now, now + wait, FailureClass::RateLimited)
     }
 
-    /// Slows down. Calls that were on their way when the gate closed reach the same limit, and say nothing new.
+    /// Slows down. Calls that were in flight when the gate closed reach the same limit, and add no information.
     fn pace(&mut self, now: Instant, took: Duration, until: Instant) {
         let closed = self.peek(now).is_err();
         match &mut self.pacer {
@@ -330,7 +332,7 @@ impl Gate {
         if until <= now || self.closed_until.is_some_and(|already| already >= until) {
             return None;
         }
-        // Nobody is told when a rate gate's time is over: it is just open again.
+        // The end of a rate gate's time is not reported: it is simply open again.
         let over = self.kind == GateKind::Rate && self.peek(now).is_ok();
         if over || self.closed_at.is_none() {
             self.closed_at = Some(now);

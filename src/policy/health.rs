@@ -1,9 +1,9 @@
-//! Whether a target answers, from its last attempts in the order in which they began.
+//! The health of a target, from its last attempts in the order in which they began.
 //!
-//! Errors are fast and answers slow, so counting what is over says that a healthy target fails. Here an attempt that is
-//! still silent after twice the time in which others failed counts as one that will be answered, and one that is silent
-//! for longer than the fastest of them as one that did not fail so far. Failures in a row mean an outage only where so
-//! many among so many attempts are too rare at the share of failures that came before them.
+//! Errors are fast and answers slow, so counting completed attempts alone would make a healthy target look failed. Here
+//! an attempt that is still silent after twice the time in which others failed counts as a coming success, and one that
+//! is silent for longer than the fastest of them as not failed so far. Failures in a row mean an outage only where so
+//! many among so many attempts are too rare at the earlier share of failures.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -20,7 +20,7 @@ const ASSUMED: (f64, f64) = (0.8, 10.0);
 /// From how many outcomes on, and from which share of failures on, a target is known to fail now and then.
 const ERRATIC: (f64, f64) = (20.0, 0.05);
 
-/// How long ago a call may have begun whose answer shows that the target is well now.
+/// How long ago a call may have begun whose success shows that the target is healthy now.
 const JUST_BEFORE: Duration = Duration::from_secs(10);
 
 /// The last attempts of one target.
@@ -44,7 +44,7 @@ enum SampleEnd {
     Failed {
         took: Duration,
     },
-    /// It says nothing about the target.
+    /// It shows nothing about the target.
     Neutral,
 }
 
@@ -53,9 +53,9 @@ enum SampleEnd {
 pub struct HealthVerdict {
     /// Its last failures are no chance: the next attempt would probably fail, too.
     pub failing: bool,
-    /// It is known to fail now and then, and to answer in between.
+    /// It fails now and then, and succeeds in between.
     pub erratic: bool,
-    /// It answered a call that began just before.
+    /// A call that began just before succeeded.
     pub answers: bool,
 }
 
@@ -72,7 +72,7 @@ impl Health {
         self.first + self.attempts.len() as u64 - 1
     }
 
-    /// The attempt of that number was answered, or failed; `None`: it says nothing.
+    /// Records the end of an attempt: success or failure; `None` where it shows nothing.
     pub fn ended(&mut self, number: u64, now: Instant, answered: Option<bool>) {
         let index = number.checked_sub(self.first).and_then(|index| usize::try_from(index).ok());
         let Some(attempt) = index.and_then(|index| self.attempts.get_mut(index)) else { return };
@@ -137,7 +137,7 @@ mod tests {
         Duration::from_millis(millis)
     }
 
-    /// Attempts that were made one after the other, `x` for a failure and `.` for an answer.
+    /// The verdict after attempts one after the other, `x` for a failure and `.` for a success.
     fn after(outcomes: &str) -> HealthVerdict {
         let (mut health, mut now) = (Health::default(), Instant::now());
         for outcome in outcomes.chars() {
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn what_says_nothing_changes_nothing_and_late_news_of_old_attempts_are_ignored() {
+    fn neutral_outcomes_change_nothing_and_late_reports_of_old_attempts_are_ignored() {
         let (mut health, now) = (Health::default(), Instant::now());
         let first = health.began(now);
         for _ in 0..REMEMBERED {

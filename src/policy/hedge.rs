@@ -1,8 +1,8 @@
-//! Whether and when a second attempt starts beside a slow first.
+//! Hedging: whether and when a second attempt starts beside a slow first one.
 //!
-//! A hedge buys the slowest answers' time with tokens, so it is off unless asked for, waits until the first attempt
-//! is slower than nearly all before it, and is bounded as a share of all calls. It is paid from the retry budget, goes
-//! to another target, and is never used where tools with side effects could run twice; who asks checks that.
+//! A hedge trades tokens for the time of the slowest answers, so it is off by default, waits until the first attempt is
+//! slower than nearly all before it, and is bounded as a share of all calls. It is paid from the retry budget, goes to
+//! another target, and must not be used where tools with side effects could run twice; the caller checks that.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use crate::domain::units;
 
-/// Whether and when a second attempt starts beside a slow first.
+/// Whether and when a second attempt starts beside a slow first one.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct HedgePolicy {
@@ -57,8 +57,8 @@ impl Default for HedgePolicy {
 }
 
 impl HedgePolicy {
-    /// After how much silence a second attempt may start, where `p95` of the target's first tokens is known from
-    /// `samples`; `None` for never.
+    /// The silence after which a second attempt may start, where `p95` of the target's first tokens is known from
+    /// `samples`; `None` for no hedge.
     #[must_use]
     pub fn delay(&self, p95: Option<Duration>, samples: usize) -> Option<Duration> {
         if !self.enabled || samples < usize::try_from(self.min_samples).unwrap_or(usize::MAX) {
@@ -99,7 +99,7 @@ impl HedgeShare {
         second.calls = second.calls.saturating_add(1);
     }
 
-    /// Counts a hedge if it is still within `max_share` of the calls; says whether it may start.
+    /// Counts a hedge if it is still within `max_share` of the calls; returns whether it may start.
     #[must_use = "a hedge that was counted must be started"]
     pub fn try_hedge(&mut self, now: Instant, max_share: f64) -> bool {
         let newest = self.number(now);

@@ -1,12 +1,13 @@
-//! Context injection: tells the model what went wrong with its last attempt, where that can help.
+//! Context injection: informs the model of its failed attempt by a short note, where that can help.
 //!
-//! A model that is asked the same thing again tends to fail the same way; a short, concrete note changes that. The note
-//! lives in one attempt's copy of the conversation. Attempt k is the untouched history plus ONE note about the attempts
-//! before it, so notes never pile up and nothing before the tail changes (prompt caches and signatures stay whole).
+//! A model that gets the same request again tends to fail the same way; a short, concrete note changes that. The note
+//! is in one attempt's copy of the conversation. Attempt k is the untouched history plus ONE note about the attempts
+//! before it, so notes do not accumulate and nothing before the tail changes (prompt caches and signatures stay
+//! intact).
 //!
-//! Never puts a byte that came from upstream into a system, developer or user turn, unless the policy quotes messages
-//! (`error: message`), and then into a user turn or a tool result only; never edits a turn before the tail;
-//! never makes a request fail: without a legal place the request goes out without a note, and says so.
+//! No upstream text enters a system, developer or user turn, unless the policy quotes messages (`error: message`), and
+//! then only a user turn or a tool result; no turn before the tail is edited; and injection does not make a request
+//! fail: without a legal position the request is sent without a note, which is reported.
 
 use std::{borrow::Cow, collections::BTreeMap};
 
@@ -38,17 +39,17 @@ pub use self::{
     repair::repair,
 };
 
-/// Longest note, in characters, whatever the configuration says.
+/// Longest note, in characters, whatever the configuration allows.
 pub const MAX_NOTE_CHARS: usize = 400;
-/// Longest excerpt of upstream text inside a tool result, in bytes, whatever the configuration says.
+/// Longest excerpt of upstream text inside a tool result, in bytes, whatever the configuration allows.
 pub const MAX_EXCERPT_BYTES: usize = 1024;
-/// What a template must hold: the place of Relight's words for the failure.
+/// What a template must contain: the placeholder for the failure's description.
 pub const PLACEHOLDER: &str = "{error}";
 
 const SHORTEST_NOTE_CHARS: usize = 80;
 const MAX_FAILURES_LISTED: usize = 10;
 
-/// What stands for `{error}` in a note.
+/// What replaces `{error}` in a note.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ErrorWords {
@@ -59,16 +60,16 @@ pub enum ErrorWords {
     Message,
 }
 
-/// How the model is told of its failure.
+/// How and when the model is informed of its failure.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct InjectionPolicy {
     /// When a note is written: `when_actionable`, `always` (every retryable failure; the template and no more) or
     /// `never`.
     pub mode: InjectionMode,
-    /// What stands for `{error}`: `phrase` (Relight's own words for the failure with its own facts) or `message` (the
+    /// What replaces `{error}`: `phrase` (Relight's own words for the failure with its own facts) or `message` (the
     /// failure's message, redacted, and cut where the note would be too long). Default `phrase`. With `message` a
-    /// provider's words reach the model, so the note is never a system or developer message.
+    /// provider's words reach the model, so the note is then neither a system nor a developer message.
     pub error: ErrorWords,
     /// The note, which holds `{error}` once.
     pub template: String,
@@ -80,13 +81,13 @@ pub struct InjectionPolicy {
     pub templates: BTreeMap<String, String>,
     /// Longest note, in characters, 80 to 400; what does not fit is left out, least important first.
     pub max_note_chars: usize,
-    /// Longest excerpt of a tool's own words, in bytes, 0 (none) to 1024; only ever inside a tool result.
+    /// Longest excerpt of a tool's own error text, in bytes, 0 (none) to 1024; only inside a tool result.
     pub max_excerpt_bytes: usize,
     /// How many of the last attempts a note lists, 1 to 10.
     pub max_failures_listed: usize,
 }
 
-/// Where the note of an attempt went.
+/// Where the note of an attempt was placed.
 #[derive(Debug, Clone, PartialEq)]
 #[expect(clippy::large_enum_variant, reason = "one is made per attempt and taken apart at once")]
 pub enum Placement {
@@ -99,16 +100,16 @@ pub enum Placement {
         /// How it travels.
         vehicle: NotePosition,
     },
-    /// There is nothing that the model should be told.
+    /// No note is needed.
     NotNeeded,
-    /// The model should be told, but there is no legal place.
+    /// A note is needed, but there is no legal position.
     Skipped {
-        /// Why, in words for people.
+        /// The reason, in words for people.
         reason: String,
     },
 }
 
-/// How a note travels; the neutral encoding of each is fixed, and translations rely on it.
+/// The message that carries a note; the neutral encoding of each is fixed, and translations rely on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum NotePosition {
     /// A message of role developer, last.
@@ -178,7 +179,7 @@ impl InjectionPolicy {
             let path = format!("templates.{name}");
             match FailureClass::parse(name) {
                 None => faults.push((path.clone(), "is not a failure class".to_owned())),
-                Some(class) if note::is_never_told(class) => {
+                Some(class) if note::is_never_noted(class) => {
                     faults.push((path.clone(), "the model is never told of this class".to_owned()));
                 }
                 Some(_) => {}
@@ -231,11 +232,11 @@ pub fn inject(
     target: &Target,
     failures: &[&Failure],
 ) -> Placement {
-    let told = note::worth_telling(mode, failures);
-    let Some(newest) = told.last() else { return Placement::NotNeeded };
+    let noted = note::worth_noting(mode, failures);
+    let Some(newest) = noted.last() else { return Placement::NotNeeded };
     let note = match mode {
         InjectionMode::Always => note::sentence(policy, operation, call, newest),
-        InjectionMode::Never | InjectionMode::WhenActionable => note_text(policy, operation, call, &told),
+        InjectionMode::Never | InjectionMode::WhenActionable => note_text(policy, operation, call, &noted),
     };
     let excerpt = note::excerpt(policy, newest);
     let mut call = match repair(call) {

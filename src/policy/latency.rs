@@ -1,7 +1,7 @@
-//! How fast a target answers: percentiles of its first tokens.
+//! The latency of a target: percentiles of its first tokens.
 //!
-//! Only the first token is measured: how long an answer takes in all depends on its length, and says nothing about
-//! the target's health. Old samples do not count, so a target that was slow an hour ago is not slow for ever. There is one
+//! Only the first token is measured: the duration of a whole answer depends on its length, and shows nothing about the
+//! target's health. Old samples do not count, so a target that was slow an hour ago is not slow for ever. There is one
 //! `Latency` per target.
 
 use std::{collections::VecDeque, time::Duration};
@@ -16,11 +16,11 @@ const CAPACITY: usize = 256;
 /// How long a sample counts.
 const MAX_AGE: Duration = Duration::from_mins(5);
 
-/// The recent first tokens of one target.
+/// The recent first-token times of one target.
 #[derive(Debug, Clone, Default)]
 pub struct Latency {
     samples: VecDeque<(Instant, Duration)>,
-    /// The same in ascending order: percentiles are asked for by every attempt, samples come with one.
+    /// The same in ascending order: every attempt reads percentiles, and adds one sample.
     sorted: Vec<Duration>,
 }
 

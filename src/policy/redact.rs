@@ -1,15 +1,15 @@
-//! Makes upstream text safe to show: takes out keys, tokens, addresses and characters that deceive a reader.
+//! Makes upstream text safe to show: removes keys, tokens, addresses and characters that deceive a reader.
 //!
-//! Error texts of providers repeat the key that was sent, the caller's address and parts of the prompt's environment; they
-//! end in logs, events and prompts. One pass over the words of a bounded text.
+//! Error texts of providers repeat the key that was sent, the caller's address and parts of the prompt's environment;
+//! they end in logs, events and prompts. One pass over the words of a bounded text.
 //!
-//! Never guarantees that a text holds no secret: it removes what has the shape of one.
+//! This is no guarantee that a text holds no secret: it removes what has the shape of one.
 
 use std::ops::Range;
 
 mod shapes;
 
-use shapes::{GONE, SHORTEST, is_ip, is_secret, is_token, names_secret, stand_in, token};
+use shapes::{GONE, SHORTEST, is_ip, is_secret, is_token, names_secret, replacement, token};
 
 /// A text without secrets and control characters, of at most `limit` bytes (plus an ellipsis), on one line.
 #[must_use]
@@ -32,9 +32,9 @@ pub fn redact(text: &str, limit: usize) -> String {
                 clean.push_str(&source[kept..at]);
                 at = source.len() - address(word, rest, &mut clean).len();
                 kept = at;
-            } else if let Some(stand_in) = stand_in(word, plain, bearer) {
+            } else if let Some(replacement) = replacement(word, plain, bearer) {
                 clean.push_str(&source[kept..at]);
-                clean.push_str(stand_in);
+                clean.push_str(replacement);
                 at += length;
                 kept = at;
             } else {
@@ -70,8 +70,8 @@ pub fn redact(text: &str, limit: usize) -> String {
     clean
 }
 
-/// Whether a token is what the one before it says that a secret is: behind a colon or an equals sign, or no word of prose
-/// itself ("basic authentication" holds no secret).
+/// Whether the token before marks this one as a secret: behind a colon or an equals sign, or where it is no word of
+/// prose itself ("basic authentication" holds no secret).
 fn is_named(text: &str, before: &Range<usize>, at: usize, plain: bool) -> bool {
     let between = &text[before.end..at];
     names_secret(&text.as_bytes()[before.clone()])
@@ -136,9 +136,9 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_is_taken_out_wherever_it_stands() {
+    fn a_secret_is_removed_wherever_it_occurs() {
         let words = "the key that you have given is no good ".repeat(5);
-        for (secret, stand_in) in [
+        for (secret, replacement) in [
             (" sk-abcdefgh12345678 ", GONE),
             (" Bearer: correcthorse ", GONE),
             (" a1b2c3d4e5f6a1b2c3d4e5f6a1b2c3d4e5f6a1b2c3d4e5f6a1b2c3d4e5f6a1b2c3d4 ", GONE),
@@ -149,16 +149,16 @@ mod tests {
             (" id/a1b2c3d4e5f6a1b2c3d4e5f6_1 ", GONE),
             (" ws://name:word@host.example/v1?token=word ", "ws://host.example/v1"),
         ] {
-            let Some(told) = secret.rsplit([' ', '\t']).find(|part| !part.is_empty()) else { panic!("{secret}") };
+            let Some(core) = secret.rsplit([' ', '\t']).find(|part| !part.is_empty()) else { panic!("{secret}") };
             for at in 0..150 {
                 let clean = redact(&format!("{}{secret}{words}", &words[..at]), 400);
-                assert!(clean.contains(stand_in) && !clean.contains(told.trim()), "{at}: {clean}");
+                assert!(clean.contains(replacement) && !clean.contains(core.trim()), "{at}: {clean}");
             }
         }
     }
 
     #[test]
-    fn spaces_become_one_wherever_they_stand() {
+    fn spaces_become_one_wherever_they_occur() {
         let words = "the key that you have given is no good ".repeat(5);
         for at in 0..150 {
             let (head, rest) = words.split_at(at);

@@ -1,10 +1,10 @@
 //! The planner: whether there is another attempt, after which wait, and why not.
 //!
-//! One planner decides over all targets of an invocation, so that three retries on three targets are never nine
-//! calls. Its questions have one order: would another attempt help, is nothing irrevocable relayed, are attempts
-//! left, would it start and still have time before the deadline; the caller then reserves the budget that the answer
-//! names, waits, and chooses the target afresh with `select`. It never reads a clock, never sleeps, and never plans
-//! a wait that ends too late to be of use.
+//! One planner decides over all targets of an invocation, so that three retries on three targets do not become nine
+//! calls. It checks in a fixed order: would another attempt help, is nothing irrevocable relayed, are attempts left,
+//! would it start and still have time before the deadline; the caller then reserves the budget that the decision names,
+//! waits, and chooses the target afresh with `select`. The planner reads no clock, does not sleep, and plans no wait
+//! that ends too late to be of use.
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ pub use self::{
 };
 pub use super::retry_budget::Cost;
 
-/// When a target could be asked.
+/// When a target can be called.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Availability {
     /// At once.
@@ -49,21 +49,21 @@ pub enum Availability {
 pub struct Candidate {
     /// Its name.
     pub target: TargetId,
-    /// When it could be asked.
+    /// When it can be called.
     pub availability: Availability,
     /// The median time to its first token; `latency::GUESSED_P50` where unknown.
     pub first_token_p50: Duration,
-    /// Whether it was asked in this invocation and stayed silent.
+    /// Whether it was called in this invocation and stayed silent.
     pub failed_silent: bool,
-    /// How often it was really asked in this invocation.
+    /// How often it was really called in this invocation.
     pub attempts: u32,
-    /// Whether calls pass its rate gate one after the other, so that who waits for it takes a place in line.
+    /// Whether calls pass its rate gate one after the other, so that a waiting call is queued.
     pub in_line: bool,
-    /// Whether its last failures are no chance, so that a short wait will hardly mend them.
+    /// Whether its last failures are more than chance, so that a short wait will hardly help.
     pub failing: bool,
-    /// Whether it is known to fail now and then, and to answer in between.
+    /// Whether it fails now and then, and succeeds in between.
     pub erratic: bool,
-    /// Whether it answered a call that began just before.
+    /// Whether a call that began just before succeeded.
     pub answers: bool,
     /// Whether it is as good as others; false while it is degraded, and where it is gone.
     pub healthy: bool,
@@ -71,7 +71,7 @@ pub struct Candidate {
     pub larger_window: bool,
     /// Whether it uses another credential than the target that failed.
     pub other_credential: bool,
-    /// Whether asking it is no use for the rest of this invocation: an earlier failure denies it
+    /// Whether calling it is no use for the rest of this invocation: an earlier failure rules it out
     /// (`RecoveryOptions::admits`), or its budget is empty.
     pub ruled_out: bool,
 }
@@ -100,15 +100,16 @@ pub struct Situation<'a> {
     pub deadline: Instant,
     /// What just happened: a failure, or a local refusal (`FailureClass::is_local_refusal`).
     pub failure: &'a Failure,
-    /// Where `failure` is a local refusal: the last real failure of this invocation, `None` while nothing was asked.
+    /// Where `failure` is a local refusal: the last upstream failure of this invocation, `None` before any call was
+    /// made.
     pub decisive: Option<&'a Failure>,
     /// The target that just failed or refused; where `None`, `failure.target` counts.
     pub failed_target: Option<&'a TargetId>,
     /// Attempts after the first that were sent, hedges included, semantic ones not.
     pub retries_made: u32,
-    /// Attempts that surely reached nobody: they have an allowance of their own.
+    /// Attempts that certainly reached no provider: they have an allowance of their own.
     pub unsent_made: u32,
-    /// Attempts after the first that answered an unusable content.
+    /// Attempts after the first that returned unusable content.
     pub semantic_made: u32,
     /// Local refusals since the last real attempt, this one included.
     pub refusals: u32,
@@ -126,21 +127,21 @@ pub struct Situation<'a> {
     pub spent_tokens: u64,
 }
 
-/// What is to be done.
+/// What the planner decided.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Decision {
-    /// Another attempt: reserve `cost`, wait, choose the target afresh (`target_hint` unless that changed), ask.
+    /// Another attempt: reserve `cost`, wait, choose the target afresh (`target_hint` unless that changed), call it.
     Again {
-        /// How long, and who said so.
+        /// How long, and where that time comes from.
         wait: Wait,
         /// `Retry`, `Fallback` or `Adapt`.
         strategy: RecoveryStrategy,
         /// The target that this was planned for.
         target_hint: Option<TargetId>,
-        /// What it costs the budget of the target that will be asked.
+        /// What it costs the budget of the target that will be called.
         cost: Cost,
     },
-    /// Nobody may be asked now: wait until then, or until woken, and choose afresh. Costs nothing.
+    /// No target may be called now: wait until then, or until woken, and choose afresh. Costs nothing.
     Park {
         /// When `target` will be available.
         until: Instant,
@@ -156,7 +157,7 @@ pub enum Decision {
 // === impl Availability ===
 
 impl Availability {
-    /// When it could be asked, `now` at the earliest; `None` for never.
+    /// When it can be called, `now` at the earliest; `None` for not at all.
     #[must_use]
     pub fn ready_at(self, now: Instant) -> Option<Instant> {
         match self {
@@ -170,7 +171,7 @@ impl Availability {
 // === impl Candidate ===
 
 impl Candidate {
-    /// A healthy target, available now and not yet asked, of which nothing else is known.
+    /// A healthy target, available now and not yet called, of which nothing else is known.
     #[must_use]
     pub fn new(target: TargetId) -> Self {
         Self {
@@ -282,7 +283,7 @@ fn allowed(
     if situation.failure.class == FailureClass::Deadline {
         return Err(StopReason::DeadlineTooClose { needed: policy.min_attempt_time });
     }
-    // Nothing was asked yet: whoever is free now may still be the first, and a first attempt needs no allowance.
+    // No call was made yet: any target that is free now may still be the first, and a first attempt needs no allowance.
     let Some(recovery_options) = recovery_options else { return Ok(()) };
     if !recovery_options.same_target && !recovery_options.other_target {
         return Err(StopReason::NotRetryable);

@@ -1,15 +1,15 @@
-//! What attempts beyond the first cost, so that retries cannot drown a sick provider.
+//! The retry budget: what attempts beyond the first cost, so that retries cannot overwhelm a failing provider.
 //!
-//! A bucket that refunds: a retry pays before its wait and gets its price back when it succeeds. Independent faults
-//! thus pay for themselves (30 % of failures keep 99 % success), while a total outage drains the bucket once and then
-//! adds 4 % load; budgets that grow with traffic added 41 % and never let an overloaded provider recover. One bucket
-//! per target, paid by the attempts that ask that target. It never waits and never judges a failure.
+//! The bucket refunds: a retry pays before its wait and gets its price back when it succeeds. Independent faults thus
+//! pay for themselves (30 % of failures keep 99 % success), while a total outage drains the bucket once and then adds 4
+//! % load; budgets that grow with traffic added 41 % and did not let an overloaded provider recover. One bucket per
+//! target, paid by the attempts at that target. It neither waits nor judges failures.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
-/// What an attempt costs.
+/// The price of an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Cost {
     /// Nothing: the first attempt, the first retry of a request that was never sent, or one after parking (which the
@@ -17,7 +17,7 @@ pub enum Cost {
     Free,
     /// A retry after a passing fault.
     Transient,
-    /// A retry after the target said that it was too much.
+    /// A retry after the target signalled overload.
     Throttle,
     /// Nothing: the transport worked, the content was unusable; such retries have a counter of their own.
     Semantic,
@@ -42,7 +42,7 @@ pub struct BudgetPolicy {
     pub refill_per_second: f64,
 }
 
-/// The bucket of one target.
+/// The token bucket of one target.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RetryBudget {
     policy: BudgetPolicy,
@@ -50,21 +50,21 @@ pub struct RetryBudget {
     filled_at: Instant,
 }
 
-/// Tokens taken for one attempt; hand it back to `settle`. Dropping it means that the retry failed.
+/// Tokens taken for one attempt; pass it to `settle`. Dropping it means that the retry failed.
 #[derive(Debug, PartialEq)]
 #[must_use = "a reservation that is not settled is lost, as if the retry had failed"]
 pub struct Reservation {
     tokens: f64,
 }
 
-/// What became of an attempt that had paid.
+/// The result of an attempt that had paid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Settled {
     /// It brought a first token: its price comes back.
     Succeeded,
     /// It failed: its price is gone.
     Failed,
-    /// It was never sent (cancelled, refused locally, out of time): its price comes back.
+    /// It was not sent (cancelled, refused locally, out of time): its price is refunded.
     NotUsed,
 }
 

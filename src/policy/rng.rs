@@ -1,15 +1,15 @@
-//! Randomness that can be replayed: drawn from a seed, the invocation and the attempt.
+//! Random numbers that can be replayed: drawn from a seed, the invocation and the attempt.
 //!
-//! The algorithm is written down here, and not taken from a crate's default generator, because a recorded run must
-//! replay on every platform and after every upgrade: the state begins as the first eight bytes (little endian) of
-//! SHA-256 over `seed` (8 bytes, little endian), `attempt` (4 bytes, little endian) and the invocation's id, and each
-//! draw is one step of `SplitMix64` (Steele, Lea and Flood, 2014). Never used for anything that must be secret.
+//! The algorithm is defined here rather than by a crate's default generator, because a recorded run must replay on
+//! every platform and after every upgrade: the state begins as the first eight bytes (little endian) of SHA-256 over
+//! `seed` (8 bytes, little endian), `attempt` (4 bytes, little endian) and the invocation's id, and each draw is one
+//! step of `SplitMix64` (Steele, Lea and Flood, 2014). It must not be used for secrets.
 
 use sha2::{Digest as _, Sha256};
 
 use crate::domain::ids::InvocationId;
 
-/// The dice of one attempt: the same seed, invocation and attempt always throw the same.
+/// The random numbers of one attempt: the same seed, invocation and attempt always give the same sequence.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SeededRng {
     state: u64,
@@ -77,7 +77,7 @@ mod tests {
 
     #[test]
     fn throws_are_those_of_the_written_algorithm_on_every_platform() {
-        // Computed apart from this code, from the words at the head of this file.
+        // Computed independently of this code, from the definition at the head of this file.
         let expected = [0.661_247_619_003_935_6, 0.327_730_583_835_783_6, 0.752_071_659_284_011_8];
         for (thrown, expected) in samples(42, "0198f1a0-0000-7000-8000-000000000001", 2).into_iter().zip(expected) {
             assert!((thrown - expected).abs() < 1e-15, "{thrown} is not {expected}");

@@ -1,7 +1,7 @@
-//! Takes the exact values of configured secrets out of texts, whatever shape they have.
+//! Removes the exact values of configured secrets from texts, whatever their shape.
 //!
 //! A provider's error may repeat the key that it was sent. `redact` knows the shapes of keys; a short or plain one
-//! (`changeme`) has none, and is known by its value alone.
+//! (`changeme`) has none, and is recognised by its value alone.
 
 use std::{
     borrow::Cow,
@@ -12,12 +12,12 @@ use aho_corasick::{AhoCorasick, MatchKind};
 
 use crate::domain::failure::ProviderError;
 
-/// What is shown in place of a secret.
+/// What replaces a secret.
 const GONE: &str = "[redacted]";
 
-/// Shorter values are no secrets, and would take ordinary words out of every text.
+/// Shorter values do not count as secrets: they would remove ordinary words from every text.
 const SHORTEST: usize = 4;
-/// A value of this length is taken out even within a longer word.
+/// A value of this length is removed even within a longer word.
 const LONG: usize = 8;
 
 /// The configured secrets.
@@ -52,7 +52,7 @@ impl Secrets {
         let mut clean = String::new();
         let mut kept = 0;
         for found in search.find_iter(text) {
-            if found.len() >= LONG || stands_alone(text, found.start(), found.end()) {
+            if found.len() >= LONG || is_whole_word(text, found.start(), found.end()) {
                 clean.push_str(&text[kept..found.start()]);
                 clean.push_str(GONE);
                 kept = found.end();
@@ -84,7 +84,7 @@ impl fmt::Debug for Secrets {
     }
 }
 
-fn stands_alone(text: &str, start: usize, end: usize) -> bool {
+fn is_whole_word(text: &str, start: usize, end: usize) -> bool {
     let before = text[..start].chars().next_back();
     let after = text[end..].chars().next();
     !before.is_some_and(char::is_alphanumeric) && !after.is_some_and(char::is_alphanumeric)

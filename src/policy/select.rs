@@ -1,7 +1,7 @@
-//! Which target the next attempt asks.
+//! Selects the target of the next attempt.
 //!
-//! Asked before the first attempt and again after every wait, because what was true when the wait was planned may no
-//! longer be. It looks at facts that others gathered (circuits, gates, health) and takes no permit.
+//! It runs before the first attempt and again after every wait, because the situation may have changed since the wait
+//! was planned. It reads facts that others gathered (circuits, gates, health) and takes no permit.
 
 use std::cmp::Reverse;
 
@@ -15,7 +15,7 @@ use super::{
 };
 use crate::domain::ids::TargetId;
 
-/// How a route's targets are chosen among.
+/// How a target of a route is chosen.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct SelectPolicy {
@@ -34,21 +34,21 @@ pub enum Order {
     Shuffled,
 }
 
-/// Who is asked.
+/// The chosen target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Choice {
     /// This candidate, now.
     Target(usize),
-    /// Nobody now; this candidate can be asked first, then.
+    /// None is free now; this candidate is the first to be, then.
     WaitUntil(Instant, usize),
     /// Nobody.
     None,
 }
 
-/// Chooses who is asked: never one that is ruled out or never available. Of those that are free: one that stayed
-/// silent after all others, then `hint` (the planned target), then `failed_last` (the target to avoid, where the
-/// failure says so) after the others, the degraded after the healthy, and equals in the policy's order. A silent one
-/// that was not planned is not asked either while another one will return. The dice are thrown once whatever is chosen.
+/// Chooses a target that is not ruled out and will be available. Of those that are free: one that stayed silent after
+/// all others, then `hint` (the planned target), then `failed_last` (the target to avoid, where the failure requires
+/// it) after the others, the degraded after the healthy, and equals in the policy's order. A silent one that was not
+/// planned is not chosen either while another one will return. One random number is drawn whatever is chosen.
 #[must_use]
 pub fn choose(
     policy: &SelectPolicy,
@@ -66,7 +66,7 @@ pub fn choose(
     let free = || {
         usable()
             .filter(|(_, one)| one.availability == Availability::Now)
-            // The planner knows the deadline: it plans a silent one only if nobody else returns in time.
+            // The planner knows the deadline: it plans a silent one only if no other returns in time.
             .filter(|(_, one)| !one.failed_silent || !returns || is_hint(one))
     };
     if let Some(best) = free().map(|(_, one)| rank(one)).min() {

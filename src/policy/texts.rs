@@ -1,7 +1,7 @@
-//! The sentences that people read about a failure, where an operator words them otherwise than Relight does.
+//! The sentences that people read about a failure, where an operator replaces Relight's own.
 //!
-//! A text belongs to a class of failures or to a code, the class first; it may be for end users, in several languages, and
-//! for operators. It changes words only: what is retried, and what programs match on, stays as it is.
+//! A text belongs to a class of failures or to a code, the class first; it may be for end users, in several languages,
+//! and for operators. It changes texts only: retries, and what programs match on, stay as they are.
 
 use std::{borrow::Cow, collections::BTreeMap};
 
@@ -21,7 +21,7 @@ const MAX_CHARS: usize = 500;
 #[serde(transparent)]
 pub struct Texts(BTreeMap<String, Text>);
 
-/// What is said about the failures of one class or code.
+/// The sentence about the failures of one class or code.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged, expecting = "expected a text for end users, or a map with `user`, `hint` and `languages`")]
 pub enum Text {
@@ -31,7 +31,7 @@ pub enum Text {
     ByReader(TextByReader),
 }
 
-/// The sentences about one class or code, by who reads them; what is left out stays Relight's own.
+/// The sentences about one class or code, by reader; what is left out stays Relight's own.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct TextByReader {
@@ -50,7 +50,7 @@ pub struct TextByReader {
 // === impl Texts ===
 
 impl Texts {
-    /// Puts the operator's words into a failure; `language` is that of the call's end user.
+    /// Puts the operator's sentences into a failure; `language` is that of the call's end user.
     pub fn apply(&self, failure: &mut Failure, language: Option<&str>) {
         let keys = [failure.class.as_str(), failure.class.code().as_str()];
         let texts: Vec<_> = keys.iter().filter_map(|key| self.0.get(*key)).map(Text::by_reader).collect();
@@ -123,7 +123,7 @@ mod tests {
         serde_json::from_str(json).unwrap()
     }
 
-    fn said(texts: &Texts, class: FailureClass, language: Option<&str>) -> (String, String) {
+    fn texts_for(texts: &Texts, class: FailureClass, language: Option<&str>) -> (String, String) {
         let mut failure = Failure::local(class, "it failed");
         texts.apply(&mut failure, language);
         (failure.user_message, failure.recovery_hint)
@@ -132,11 +132,14 @@ mod tests {
     #[test]
     fn the_text_of_a_class_goes_before_that_of_its_code_and_both_before_relights_own() {
         let texts = texts(r#"{"LLM_ERROR": "Let me try again.", "timeout": {"user": "Too slow.", "hint": "Wait."}}"#);
-        assert_eq!(said(&texts, FailureClass::Timeout, None), ("Too slow.".to_owned(), "Wait.".to_owned()));
+        assert_eq!(texts_for(&texts, FailureClass::Timeout, None), ("Too slow.".to_owned(), "Wait.".to_owned()));
         let own = Failure::local(FailureClass::Overloaded, "");
-        assert_eq!(said(&texts, FailureClass::Overloaded, None), ("Let me try again.".to_owned(), own.recovery_hint));
+        assert_eq!(
+            texts_for(&texts, FailureClass::Overloaded, None),
+            ("Let me try again.".to_owned(), own.recovery_hint)
+        );
         let own = Failure::local(FailureClass::State, "").user_message;
-        assert_eq!(said(&texts, FailureClass::State, None).0, own);
+        assert_eq!(texts_for(&texts, FailureClass::State, None).0, own);
     }
 
     #[test]
@@ -145,7 +148,7 @@ mod tests {
         for (language, expected) in
             [(Some("pt-BR"), "Lento."), (Some("de-AT"), "Langsam."), (Some("de"), "Slow."), (None, "Slow.")]
         {
-            assert_eq!(said(&texts, FailureClass::Timeout, language).0, expected, "{language:?}");
+            assert_eq!(texts_for(&texts, FailureClass::Timeout, language).0, expected, "{language:?}");
         }
     }
 

@@ -1,8 +1,8 @@
-//! How long an attempt may be silent.
+//! The timers of an attempt: how long it may be silent.
 //!
-//! There is no limit on how long an answer may take in all but the call's deadline: a long answer is not a fault. What
-//! is limited is silence: until the first token, and between tokens. Keep-alives of the provider are silence; time in
-//! which our own caller does not read is not. The time for a connection is the provider's `http.connect_timeout`.
+//! The duration of a whole answer is limited by the call's deadline alone: a long answer is not a fault. What is
+//! limited is silence: until the first token, and between tokens. Keep-alives of the provider count as silence; time in
+//! which the caller does not read does not. The connect timeout is the provider's `http.connect_timeout`.
 
 use std::time::Duration;
 
@@ -15,8 +15,8 @@ use crate::domain::units;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct TimersPolicy {
-    /// Until the first token, counted from when the request was sent, where another target is ready. A duration from
-    /// `1ms` to `1h`; default `30s`. Shorter detects a hanging target sooner and gives up slow answers.
+    /// Time until the first token, counted from when the request was sent, where another target is ready. A duration
+    /// from `1ms` to `1h`; default `30s`. A shorter time detects a hanging target sooner and abandons slow answers.
     #[serde(with = "units::duration")]
     #[schemars(with = "String")]
     pub first_token: Duration,
@@ -26,8 +26,8 @@ pub struct TimersPolicy {
     #[serde(with = "units::duration")]
     #[schemars(with = "String")]
     pub first_token_alone: Duration,
-    /// After how much silence another target, that is ready, is asked beside this one. A duration below
-    /// `first_token`; default `10s`, or a third of `first_token` where that is `10s` or less; `0ms` switches it off.
+    /// Silence after which another target that is ready is called beside this one. A duration below `first_token`;
+    /// default `10s`, or a third of `first_token` where that is `10s` or less; `0ms` switches it off.
     #[serde(with = "units::duration")]
     #[schemars(with = "String")]
     pub soft_first_token: Duration,
@@ -36,16 +36,16 @@ pub struct TimersPolicy {
     #[schemars(with = "String")]
     pub idle: Duration,
     /// Bytes of answer per second, averaged over 3 s of waiting after the first token, below which an attempt has
-    /// stalled and is given up. A number above 0; unset by default: no such limit.
+    /// stalled and is abandoned. A number above 0; unset by default: no such limit.
     pub min_bytes_per_second: Option<u64>,
 }
 
-/// The limits of one attempt.
+/// The time limits of one attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AttemptTimers {
     /// Until the first token; then the attempt has failed.
     pub first_token: Duration,
-    /// Until another target is asked beside this one; always before `first_token`.
+    /// Time until another target is called beside this one; always before `first_token`.
     pub soft: Option<Duration>,
     /// Between two tokens.
     pub idle: Duration,
@@ -55,7 +55,7 @@ pub struct AttemptTimers {
 
 /// How many times the median a first token must be late to be a matter of the target and not of the call.
 const UNUSUAL: u32 = 8;
-/// The least silence after which another target is asked.
+/// The shortest silence after which another target is called.
 const PATIENCE_MIN: Duration = Duration::from_secs(1);
 /// How many times its median a first token may take before half of the time that is left is no longer enough for it.
 const USUAL_TIMES: u32 = 4;
@@ -108,9 +108,9 @@ impl TimersPolicy {
         first_token_p50.map_or(USUAL_UNKNOWN, |p50| (p50 * USUAL_TIMES).max(USUAL_MIN))
     }
 
-    /// After how much silence another target is asked, where the usual first token is known: `soft`, or eight times
-    /// the median (at least one second), whichever is sooner. Such an answer takes eight times longer too, and would
-    /// miss the deadline; and not one in ten thousand is that late by itself.
+    /// Silence after which another target is called, where the usual first token is known: `soft`, or eight times the
+    /// median (at least one second), whichever is sooner. Such an answer takes eight times longer too, and would miss
+    /// the deadline; and not one in ten thousand is that late by itself.
     #[must_use]
     pub fn hedge_delay(soft: Duration, first_token_p50: Option<Duration>) -> Duration {
         first_token_p50.map_or(soft, |p50| soft.min((p50 * UNUSUAL).max(PATIENCE_MIN)))

@@ -1,7 +1,7 @@
-//! The output limit that a refusal states: too high for the model, too low for it, or too high beside this prompt.
+//! The output limit that a rejection states: too high for the model, too low for it, or too high beside this prompt.
 //!
-//! A table of sentences, each as some provider or server writes it. Where a sentence states no number, or one that
-//! changes nothing, there is no other limit.
+//! A table of sentences, each as some provider or server writes it. A sentence without a number, or with one that
+//! changes nothing, yields no limit.
 
 use std::sync::LazyLock;
 
@@ -9,10 +9,10 @@ use regex::{Captures, Regex};
 
 use crate::domain::{adaptation::Adaptation, message::ModelCall};
 
-/// A shorter answer than this, in tokens, is worth nothing beside a long prompt: then the prompt is what is too long.
+/// A shorter answer than this, in tokens, is useless beside a long prompt: then the prompt is too long.
 const MIN_ROOM: u32 = 256;
 
-/// What the numbers of a sentence are.
+/// What the numbers of a sentence mean.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Reads {
     /// `max`: the largest limit.
@@ -30,9 +30,9 @@ enum Reads {
 /// The names of the limit on all wires, quotation marks left out.
 const FIELD: &str = r"max(?:imum)?[ _]?(?:new[ _]|completion[ _]|output[ _])?tokens(?:tosample)?";
 
-/// Who says so stands beside each.
+/// The provider that writes a sentence is named beside it.
 const SENTENCES: [(&str, Reads); 15] = [
-    // OpenAI, and who copied it; OpenRouter (`of text input`).
+    // OpenAI and its imitators; OpenRouter (`of text input`).
     (r"maximum context length is (?P<window>\d+) tokens\b.*\((?P<prompt>\d+) (?:in|of|from)\b", Reads::Room),
     // vLLM.
     (r"maximum context length is (?P<window>\d+) tokens and your request has (?P<prompt>\d+) input", Reads::Room),
@@ -72,7 +72,7 @@ static TABLE: LazyLock<Vec<(Regex, Reads)>> = LazyLock::new(|| {
     SENTENCES.iter().filter_map(compile).collect()
 });
 
-/// The limit that the target takes in place of the call's, if these words (lower case, no quotation marks) state one.
+/// The limit that the target accepts in place of the call's, if this text (lower case, no quotation marks) states one.
 pub(super) fn other_limit(words: &str, call: &ModelCall) -> Option<Adaptation> {
     let from = call.max_output_tokens;
     let words = without_separators(words);
@@ -86,7 +86,7 @@ pub(super) fn other_limit(words: &str, call: &ModelCall) -> Option<Adaptation> {
 // === impl Reads ===
 
 impl Reads {
-    /// The limit that the numbers of a sentence lead to; `None` where it is what was asked for.
+    /// The limit that follows from the numbers of a sentence; `None` where it is the requested one.
     fn limit(self, numbers: &Captures<'_>, from: Option<u32>) -> Option<u32> {
         let number = |name: &str| numbers.name(name)?.as_str().parse::<u32>().ok();
         let max = number("most").or_else(|| number("past")?.checked_sub(1));
@@ -104,18 +104,18 @@ impl Reads {
     }
 }
 
-/// Anthropic wants the answer's limit above that of its thinking, which the caller put into `extra`.
+/// The smallest output limit above the thinking budget that the caller put into `extra`, as Anthropic requires.
 fn thinking_budget(words: &str, call: &ModelCall) -> Option<u32> {
     if !words.contains("max_tokens must be greater than thinking.budget_tokens") {
         return None;
     }
     let budget = u32::try_from(call.extra.get("thinking")?.get("budget_tokens")?.as_u64()?).ok()?;
-    let asked = call.max_output_tokens?;
-    // What was asked for was meant for the answer itself.
-    (asked <= budget).then_some(budget.checked_add(asked)?)
+    let requested = call.max_output_tokens?;
+    // The requested limit was for the answer itself, without reasoning.
+    (requested <= budget).then_some(budget.checked_add(requested)?)
 }
 
-/// The words without the commas within numbers.
+/// The text without the commas within numbers.
 fn without_separators(words: &str) -> String {
     let bytes = words.as_bytes();
     let is_digit = |at: usize| bytes.get(at).is_some_and(u8::is_ascii_digit);

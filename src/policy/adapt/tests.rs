@@ -1,4 +1,4 @@
-//! Each refusal as its provider writes it, and what is changed because of it.
+//! Each rejection as its provider writes it, and the change that follows.
 
 use serde_json::json;
 
@@ -81,7 +81,7 @@ fn a_parameter_that_is_not_taken_is_left_out() {
 }
 
 #[test]
-fn the_output_limit_is_sent_under_the_name_that_the_server_asks_for() {
+fn the_output_limit_is_sent_under_the_name_that_the_server_requires() {
     let named = |field| Some(Adaptation::OutputLimitField { field });
     let old =
         "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead.";

@@ -1,4 +1,4 @@
-//! Who may come in, rule by rule.
+//! The admission rules, one by one.
 
 use super::*;
 
@@ -58,7 +58,7 @@ fn a_tenant_may_have_exactly_its_share_and_fairness_begins_at_its_threshold() {
 }
 
 #[test]
-fn a_tenant_that_found_no_room_finds_it_when_it_comes_back_as_told() {
+fn a_tenant_that_was_refused_is_admitted_when_it_returns_after_the_stated_wait() {
     let now = Instant::now();
     let mut admission = Admission::new(policy(10));
     enter(&mut admission, "hog", 10, now);

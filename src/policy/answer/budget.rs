@@ -1,7 +1,8 @@
-//! What it may cost to check a value against a JSON schema, counted before it is done.
+//! The cost of checking a value against a JSON schema, counted before the check.
 //!
-//! Two kilobytes of schema can require 2^34 steps: each definition names the one before it twice. So the steps are counted
-//! first, with the same walk that a validator takes and without its work, and the walk ends where the budget does.
+//! Two kilobytes of schema can require 2^34 steps: each definition names the one before it twice. So the steps are
+//! counted first, with the same walk that a validator takes and without its work, and the walk ends where the budget
+//! does.
 
 use serde_json::{Map, Value};
 
@@ -34,13 +35,13 @@ const FOR_MEMBERS: [&str; 8] = [
     "propertyNames",
 ];
 
-/// Counts down what is left.
+/// The remaining budget of a walk.
 struct Budget<'a> {
     root: &'a Value,
     left: usize,
 }
 
-/// The budget is spent, or what is asked for cannot be counted.
+/// The budget is exhausted, or the schema uses a feature whose cost cannot be counted.
 struct BudgetExhausted;
 
 /// Whether `value` can be checked against `schema` at a bounded cost.
@@ -94,7 +95,7 @@ impl<'a> Budget<'a> {
         Ok(())
     }
 
-    /// Walks a schema and a value as a validator does that gives up nowhere early.
+    /// Walks a schema and a value as a validator without early exits would.
     fn validate(&mut self, schema: &'a Value, value: &Value, depth: usize) -> Result<(), BudgetExhausted> {
         let Value::Object(keywords) = schema else { return self.spend(1) };
         if depth >= MAX_DEPTH {

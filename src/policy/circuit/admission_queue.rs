@@ -1,8 +1,8 @@
 //! The attempts that a circuit admitted, in the order of admission, until each is decided.
 //!
-//! Errors are fast and answers are slow: in the first second of a partial outage nearly all that *completes* is an error.
-//! So outcomes are handed on in the order in which their calls were admitted, from the head, and a head that is silent for
-//! longer than the first-token timeout is handed on as failed: a hang is seen even when nobody reports it.
+//! Errors are fast and answers are slow: in the first second of a partial outage nearly everything that *completes* is
+//! an error. So outcomes are passed on in the order in which their calls were admitted, from the head, and a head that
+//! is silent for longer than the first-token timeout is passed on as failed: a hang is detected even without a report.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -13,7 +13,7 @@ use super::{FailKind, setting::CircuitPolicy};
 /// How many neighbours are looked at for a run that is already certain.
 const LOOK_AROUND: usize = 1024;
 
-/// What became of an attempt.
+/// The outcome of an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum AttemptOutcome {
     /// Not known yet.
@@ -26,11 +26,11 @@ pub(super) enum AttemptOutcome {
     Silent,
     /// It failed for a reason on this host.
     Local,
-    /// It says nothing.
+    /// It shows nothing about the target.
     Removed,
 }
 
-/// A decided attempt on its way into the tally.
+/// A decided attempt on its way to the outcome window.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct QueuedOutcome {
     /// When it was admitted.
@@ -41,18 +41,18 @@ pub(super) struct QueuedOutcome {
     pub(super) floor_ms: u32,
 }
 
-/// Failures in a row among attempts that are not all handed on yet.
+/// Failures in a row among attempts that are not all passed on yet.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct FailureRun {
-    /// How many.
+    /// Number of failures.
     pub(super) failures: u32,
     /// How many of them were slow.
     pub(super) slow: u32,
-    /// How many of them were admitted after the attempt that was asked for.
+    /// Number of failures admitted after the attempt in question.
     pub(super) after: u32,
 }
 
-/// The ring.
+/// The attempts in order of admission, in a ring buffer.
 #[derive(Debug, Default)]
 pub(super) struct AdmissionQueue {
     entries: VecDeque<QueuedOutcome>,
@@ -144,8 +144,8 @@ impl AdmissionQueue {
         run
     }
 
-    /// Of the last attempts that are at least `age` old, `max` at most: how many tell something, and how many of these
-    /// are slow. One that is pending is.
+    /// Of the last `max` attempts that are at least `age` old: how many show something about the target, and how many
+    /// of these are slow. A pending one is slow.
     pub(super) fn aged(&self, now: Instant, age: Duration, max: u32) -> (u32, u32) {
         let young = self.entries.partition_point(|entry| now.saturating_duration_since(entry.admitted) >= age);
         let (mut told, mut slow) = (0, 0);
@@ -187,7 +187,7 @@ impl AdmissionQueue {
 // === impl FailureRun ===
 
 impl FailureRun {
-    /// Whether the run goes on over such an attempt.
+    /// Whether the run continues over such an attempt.
     fn takes(&mut self, fate: AttemptOutcome) -> bool {
         match fate {
             AttemptOutcome::Pending | AttemptOutcome::Answered { .. } => false,

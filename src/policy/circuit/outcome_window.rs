@@ -1,4 +1,4 @@
-//! Committed outcomes: how many in a row, how many in the window, and whether that is enough to open.
+//! Committed outcomes: how many in a row, how many in the window, and whether they suffice to open the circuit.
 //!
 //! Nothing here grows with the traffic: a window of 20 parts, the last few outcomes, and counters.
 
@@ -25,7 +25,7 @@ pub(super) struct Sliding<T> {
     total: T,
 }
 
-/// Outcomes, by what they say.
+/// Counts of outcomes by kind.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct OutcomeCounts {
     /// First tokens.
@@ -34,27 +34,27 @@ pub(super) struct OutcomeCounts {
     pub(super) failed: u32,
     /// Failures that were timeouts.
     pub(super) failed_slow: u32,
-    /// Given up without an answer, after the slow threshold.
+    /// Calls abandoned without an answer, after the slow threshold.
     pub(super) silent: u32,
-    /// Slow in any way: answered late, given up, timed out.
+    /// Slow in any way: late answer, abandoned, timed out.
     pub(super) slow: u32,
 }
 
-/// Why a circuit opens.
+/// The reason for which a circuit opens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Trip {
-    /// In words.
+    /// A description of the reason.
     pub(super) reason: &'static str,
     /// Whether learning of recovery is cheap.
     pub(super) kind: FailKind,
 }
 
-/// What was committed since the circuit last changed its state.
+/// The outcomes committed since the circuit last changed its state.
 #[derive(Debug)]
 pub(super) struct OutcomeWindow {
     window: Sliding<OutcomeCounts>,
     last: VecDeque<(Instant, OutcomeCounts)>,
-    /// Failures since the last answer.
+    /// Failures since the last success.
     pub(super) run_failures: u32,
     run_slow: u32,
     run_silent: u32,
@@ -229,8 +229,8 @@ impl OutcomeWindow {
         if self.run_failures >= length {
             return Some(Trip::of_run(self.run_slow, self.run_failures));
         }
-        // Callers who gave up prove little each: so the run must also be longer in time than what is called slow.
-        // Otherwise one pause of the target would open the circuit for all who asked at that moment.
+        // Each caller who gave up proves little, so the run must also last longer than the slow threshold. Otherwise
+        // one pause of the target would open the circuit for all calls of that moment.
         if self.run_failures + self.run_silent >= length && self.run_time() >= policy.slow_threshold {
             return Some(Trip { reason: "nobody was answered", kind: FailKind::Slow });
         }
@@ -285,7 +285,7 @@ impl OutcomeWindow {
         recent.fold((0, 0), |(told, slow), (_, counts)| (told + counts.committed(), slow + counts.slow))
     }
 
-    /// Failures and calls without an answer since the last answer.
+    /// Failures and calls without an answer since the last success.
     pub(super) fn unanswered(&self) -> u32 {
         self.run_failures + self.run_silent
     }
@@ -306,7 +306,7 @@ impl OutcomeWindow {
         self.last.clear();
     }
 
-    /// What people are shown, and over which time: the window, or at low traffic the last few.
+    /// The outcomes shown to people and the time that they cover: the window, or at low traffic the last few.
     pub(super) fn visible(&self, policy: &CircuitPolicy) -> (OutcomeCounts, Duration) {
         let mut last = OutcomeCounts::default();
         for (_, outcome) in &self.last {

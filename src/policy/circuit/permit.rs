@@ -1,7 +1,7 @@
-//! Leave to make one attempt, and the word that goes back for it.
+//! Permission for one attempt, and the report that it requires.
 //!
-//! A permit is not copied: who holds it owes a report. It remembers what was reported, so that a second verdict of the
-//! same attempt is never counted.
+//! A permit cannot be copied: its holder owes a report. It remembers what was reported, so that a second verdict of the
+//! same attempt is not counted.
 
 use std::{
     sync::atomic::{AtomicU8, Ordering},
@@ -10,7 +10,7 @@ use std::{
 
 use super::Signal;
 
-/// Leave for one attempt. It must be reported; a guard that drops it reports [`Signal::Abandoned`].
+/// Permission for one attempt. It must be reported; a guard that drops it reports [`Signal::Abandoned`].
 #[derive(Debug)]
 pub struct Permit {
     pub(super) generation: u64,
@@ -20,21 +20,21 @@ pub struct Permit {
     phase: AtomicU8,
 }
 
-/// A call was not admitted.
+/// A call that was not admitted, and when to retry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reject {
-    /// When to ask again at the earliest; a guess while an operator holds the circuit open.
+    /// When to retry at the earliest; an estimate while an operator holds the circuit open.
     pub retry_in: Duration,
 }
 
-/// Whether a call would be admitted now, without taking anything.
+/// Whether a call would be admitted now; taking no permit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Peek {
-    /// Worth trying; the answer of `Circuit::admit` decides.
+    /// Probably; `Circuit::admit` decides.
     Ready,
     /// Not now.
     Wait {
-        /// When to ask again at the earliest; `None` while an operator holds it open.
+        /// When to retry at the earliest; `None` while an operator holds it open.
         retry_in: Option<Duration>,
     },
 }

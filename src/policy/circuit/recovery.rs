@@ -1,10 +1,10 @@
-//! The way back: probe leases while half-open, and the stages in which a recovering circuit admits more and more.
+//! The way back: probe leases while half-open, and the stages in which a recovering circuit admits more and more calls.
 
 use tokio::time::Instant;
 
 use super::setting::CircuitPolicy;
 
-/// Probes that are out, and what came of the others.
+/// The probes in flight, and the results of the others.
 #[derive(Debug, Default)]
 pub(super) struct HalfOpenProbes {
     leases: Vec<Lease>,
@@ -33,7 +33,7 @@ pub(super) struct RecoveryRamp {
 // === impl HalfOpenProbes ===
 
 impl HalfOpenProbes {
-    /// When the next probe may go, as far as can be said now.
+    /// The estimated time of the next probe.
     pub(super) fn next_at(&self, now: Instant, policy: &CircuitPolicy) -> Instant {
         if self.leases.len() >= policy.probes_at_once() as usize {
             return self.leases.iter().map(|lease| lease.expires).min().unwrap_or(now);
@@ -62,7 +62,7 @@ impl HalfOpenProbes {
     }
 
     /// A probe brought no verdict.
-    pub(super) fn learned_nothing(&mut self) {
+    pub(super) fn probe_was_neutral(&mut self) {
         self.inconclusive = self.inconclusive.saturating_add(1);
     }
 
@@ -102,8 +102,8 @@ impl RecoveryRamp {
         admitted
     }
 
-    /// An answer came. It need not be committed: a slow head would hold the recovery up, and answers do not run ahead
-    /// of errors.
+    /// Counts a success. It need not be committed: a slow head would delay the recovery, and successes do not overtake
+    /// errors.
     pub(super) fn answered(&mut self) {
         self.answered = true;
     }
@@ -113,7 +113,7 @@ impl RecoveryRamp {
         self.outcomes += 1;
     }
 
-    /// Whether the stage has lasted long enough: in time with an answer, or in outcomes.
+    /// Whether the stage has lasted long enough: in time with a success, or in outcomes.
     pub(super) fn stage_is_over(&self, now: Instant, policy: &CircuitPolicy) -> bool {
         let long_enough = now.saturating_duration_since(self.began) >= policy.stage_time;
         self.answered && (long_enough || self.outcomes >= policy.stage_outcomes)

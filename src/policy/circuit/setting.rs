@@ -1,6 +1,6 @@
-//! The numbers of the circuit breaker: what an operator may change, in which range, and what breaks when it is wrong.
+//! The settings of the circuit breaker: what an operator may change, in which range, and the effect of wrong values.
 //!
-//! Every default is one that the scenarios were measured with; a `validate` names what cannot work together.
+//! Every default was measured with the scenarios; `validate` names values that cannot work together.
 
 use std::time::Duration;
 
@@ -28,14 +28,14 @@ pub enum CircuitMode {
 pub struct CircuitPolicy {
     /// How the target is judged; `consecutive` reads only the last three settings, and the probe lease.
     pub mode: CircuitMode,
-    /// After this time without a first token an attempt counts as failed, even when nobody reports it, and a probe's
-    /// lease ends `probe_grace` later. No setting of its own: it is the longest first-token timer of the target's routes.
+    /// After this time without a first token an attempt counts as failed, even without a report, and a probe's lease
+    /// ends `probe_grace` later. Not a setting of its own: it is the longest first-token timer of the target's routes.
     #[serde(with = "crate::domain::units::duration", skip_serializing)]
     #[schemars(skip)]
     pub first_token_timeout: Duration,
-    /// A first token later than this is slow, and a caller who gives up later than this tells something about the
-    /// target. 1 ms to 10 min, and no later than the target's first-token timers; raise it for models that think for long before they speak, or they are
-    /// called degraded.
+    /// A first token later than this is slow, and a caller who gives up later than this counts against the target. 1 ms
+    /// to 10 min, and no later than the target's first-token timers; raise it for models that reason for long before
+    /// their first token, or they count as degraded.
     #[serde(with = "crate::domain::units::duration")]
     #[schemars(with = "String")]
     pub slow_threshold: Duration,
@@ -66,13 +66,14 @@ pub struct CircuitPolicy {
     /// Share of failures that opens when another target is healthy, and that is called degraded when none is. Above 0, to
     /// `failure_share`.
     pub failure_share_with_alternative: f64,
-    /// Share of slow outcomes that is called degraded; it never opens. Above 0, to 1.
+    /// Share of slow outcomes from which a target is degraded; it does not open the circuit. Above 0, to 1.
     pub slow_share: f64,
-    /// Failures in a row that are called degraded when nobody was answered for `degraded_after` either: others are then
-    /// preferred, long before `run_at_low_rate` failures came together where calls are few. 2 to 1000.
+    /// Failures in a row from which a target is degraded when no call succeeded for `degraded_after` either: other
+    /// targets are then preferred, long before `run_at_low_rate` failures have accumulated where calls are few. 2 to
+    /// 1000.
     pub degraded_run: u32,
-    /// How long nobody was answered before `degraded_run` failures are called degraded. 0 to 10 min; shorter, and two
-    /// unlucky calls of many move all others elsewhere.
+    /// How long no call has succeeded before `degraded_run` failures make the target degraded. 0 to 10 min; with a
+    /// shorter time, two chance failures among many calls move the others to another target.
     #[serde(with = "crate::domain::units::duration")]
     #[schemars(with = "String")]
     pub degraded_after: Duration,
@@ -91,8 +92,8 @@ pub struct CircuitPolicy {
     #[serde(with = "crate::domain::units::duration")]
     #[schemars(with = "String")]
     pub open_max_fast: Duration,
-    /// Longest open time after timeouts, before jitter: each probe of a silent target costs a caller his patience.
-    /// `open_base` to 1 h. Where there were many calls it is shorter too: such probes may be one in a hundred.
+    /// Longest open time after timeouts, before jitter: each probe of a silent target delays one caller. `open_base` to
+    /// 1 h. Where there were many calls it is shorter too: such probes may be one in a hundred.
     #[serde(with = "crate::domain::units::duration")]
     #[schemars(with = "String")]
     pub open_max_slow: Duration,
@@ -106,15 +107,15 @@ pub struct CircuitPolicy {
     pub max_probes: u32,
     /// Successful probes after which the circuit recovers. 1 to 100.
     pub probe_successes: u32,
-    /// A probe that said nothing this long after `first_token_timeout` has failed. 0 to 1 min.
+    /// A probe without a response this long after `first_token_timeout` has failed. 0 to 1 min.
     #[serde(with = "crate::domain::units::duration")]
     #[schemars(with = "String")]
     pub probe_grace: Duration,
     /// Probes in a row without a verdict (limited, cancelled) after which they are spaced by `open_base`. 1 to 1000.
     pub inconclusive_probes: u32,
-    /// Shares of the calls, in percent, that the stages of recovery admit. At least one, each 1 to 100, never falling.
+    /// Shares of the calls, in percent, that the stages of recovery admit. At least one, each 1 to 100, not falling.
     pub recovering_percent: Vec<u32>,
-    /// A stage ends after this time, when at least one call was answered in it ... 0 to 10 min.
+    /// A stage ends after this time, when at least one call succeeded in it ... 0 to 10 min.
     #[serde(with = "crate::domain::units::duration")]
     #[schemars(with = "String")]
     pub stage_time: Duration,
@@ -122,12 +123,12 @@ pub struct CircuitPolicy {
     pub stage_outcomes: u32,
     /// Outcomes below which no share is judged while recovering. 1 to `min_outcomes`.
     pub recovering_min_outcomes: u32,
-    /// Attempts that are remembered before they are decided, 24 bytes each; beyond, the oldest is let go. 64 to
-    /// 1 000 000; below the first-token timer times the rate of calls, a hang is found by its cancelled calls only.
+    /// Undecided attempts that are remembered, 24 bytes each; beyond, the oldest is dropped. 64 to 1 000 000; below the
+    /// first-token timer times the rate of calls, a hang is detected by its cancelled calls only.
     pub max_pending: u32,
-    /// Whether every failure of a call counts, also one that says nothing of the target's health: a limit, a used-up
-    /// quota, a refused key, a wrong request. Default false. With true a caller's own mistakes take the target away from
-    /// all others.
+    /// Whether every failure of a call counts, including those that show nothing about the target's health: a limit, a
+    /// used-up quota, a rejected key, a wrong request. Default false. With true, one caller's own mistakes can close
+    /// the target for all others.
     pub any_failure: bool,
     /// Mode `consecutive`: failures in a row that open. 1 to 1000.
     pub consecutive_failures: u32,
@@ -270,8 +271,8 @@ impl CircuitPolicy {
         if rate >= self.high_rate {
             return self.run_at_high_rate;
         }
-        // The number of false runs grows with the rate, and falls by a factor with each failure more that is asked for:
-        // so the run that keeps them equally rare grows with the logarithm.
+        // The number of false runs grows with the rate, and falls by a factor with each further failure that is
+        // required: so the run length that keeps them equally rare grows with the logarithm.
         let way = (rate / self.low_rate).ln() / (self.high_rate / self.low_rate).ln();
         let more = f64::from(self.run_at_high_rate.saturating_sub(self.run_at_low_rate)) * way;
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "between 0 and 1000")]

@@ -1,13 +1,13 @@
-//! What an attempt tells a circuit about its target, and how a judged failure is translated into it.
+//! Signals: what an attempt shows about its target, and how a classified failure maps to one.
 //!
-//! Only what says something about the target's health may count: a caller's mistake, a limit or a refusal of Relight
-//! itself never does, or one tenant's bad requests would close the way for all.
+//! Only what concerns the target's health may count: a caller's mistake, a limit or Relight's own refusal does not, or
+//! one tenant's bad requests would close the target for all.
 
 use std::time::Duration;
 
 use crate::domain::failure::{CircuitEffect, Failure, FailureClass, TransportFault};
 
-/// How much it costs to learn of a failure.
+/// How expensive it was to detect a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FailKind {
     /// It comes at once; probing is cheap.
@@ -16,31 +16,31 @@ pub enum FailKind {
     Slow,
 }
 
-/// What an attempt tells its circuit.
+/// What an attempt shows about its target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Signal {
-    /// The target answered: the first token came, or a refusal that only a working model can give.
+    /// The target responded: the first token came, or a refusal that only a working model can give.
     FirstToken,
     /// The target failed. After [`Signal::FirstToken`] of the same permit: the answer was cut or stalled.
     Failed {
-        /// How much it cost to learn of it.
+        /// How expensive it was to detect.
         kind: FailKind,
         /// The wait that the failure states.
         retry_after: Option<Duration>,
-        /// The cause lies on this host or its network: never counted in the verdict that replicas share.
+        /// The cause is on this host or its network: it does not count in the verdict that replicas share.
         local_origin: bool,
     },
     /// Says nothing about the target's health.
     Neutral,
-    /// The caller's limit was reached: the target works, but a probe has learned nothing. The rate gate keeps its wait.
+    /// The caller's limit was reached: the target works, but a probe showed nothing. The rate gate keeps its wait.
     RateLimited,
-    /// The caller gave up, or his deadline passed, before the first token.
+    /// The caller cancelled, or the deadline passed, before the first token.
     Cancelled {
         /// Whether the target had been silent for too long. When false, the circuit looks for itself: an attempt older than
         /// `slow_threshold` is taken as silent all the same.
         after_slow_threshold: bool,
     },
-    /// The permit was dropped without a word; judged by its age, as if cancelled.
+    /// The permit was dropped without a report; judged by its age, as if cancelled.
     Abandoned,
 }
 
@@ -55,9 +55,9 @@ impl Signal {
     }
 }
 
-/// What a failed attempt of this class tells the circuit (the column *circuit* of the failure classes).
+/// The signal of a failed attempt of this class (the column *circuit* of the failure classes).
 ///
-/// `ToolFailed` counts as a failure: only a tool's own circuit is told of it.
+/// `ToolFailed` counts as a failure: only a tool's own circuit receives it.
 #[must_use]
 pub fn signal_for(
     class: FailureClass,

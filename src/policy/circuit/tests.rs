@@ -1,4 +1,4 @@
-//! The circuit's promises, each as a test; and the bench on which they are tried: given time, given dice.
+//! The circuit's guarantees, each as a test; and the bench that runs them with given times and random numbers.
 
 mod classic;
 mod endurance;
@@ -22,7 +22,7 @@ const TIMEOUT: Signal = Signal::Failed { kind: FailKind::Slow, retry_after: None
 const LOCAL: Signal = Signal::Failed { kind: FailKind::Fast, retry_after: None, local_origin: true };
 const GAVE_UP: Signal = Signal::Cancelled { after_slow_threshold: true };
 
-/// A circuit, its time, and all that it said.
+/// A circuit, its time, and all changes that it reported.
 struct Bench {
     circuit: Circuit,
     now: Instant,
@@ -70,13 +70,13 @@ impl Bench {
     fn pass(&mut self, ms: u64) {
         self.now += Duration::from_millis(ms);
         let transitions = self.circuit.tick(self.now, self.rng, self.alternative);
-        self.hear(transitions);
+        self.keep(transitions);
     }
 
     fn try_admit(&mut self) -> Result<Permit, Reject> {
         let permit = self.circuit.admit(self.now, self.rng);
         let transitions = self.circuit.drain();
-        self.hear(transitions);
+        self.keep(transitions);
         permit
     }
 
@@ -84,19 +84,19 @@ impl Bench {
         self.try_admit().expect("admitted")
     }
 
-    fn tell(&mut self, permit: &Permit, signal: Signal) {
+    fn report(&mut self, permit: &Permit, signal: Signal) {
         let context = ReportContext { now: self.now, rng: self.rng, alternative_healthy: self.alternative };
         let transitions = self.circuit.report(permit, signal, context);
-        self.hear(transitions);
+        self.keep(transitions);
     }
 
     fn force(&mut self, forced: Forced) -> Vec<TransitionKind> {
         let transitions = self.circuit.force(forced, self.now);
-        self.hear(transitions.clone());
+        self.keep(transitions.clone());
         transitions.iter().map(|transition| transition.kind).collect()
     }
 
-    fn hear(&mut self, transitions: Vec<Transition>) {
+    fn keep(&mut self, transitions: Vec<Transition>) {
         self.transitions.extend(transitions.iter().map(|transition| transition.kind));
         self.transition.extend(transitions);
     }
@@ -104,7 +104,7 @@ impl Bench {
     /// A call that is decided at once; nothing when it is not admitted.
     fn call(&mut self, signal: Signal) {
         if let Ok(permit) = self.try_admit() {
-            self.tell(&permit, signal);
+            self.report(&permit, signal);
         }
     }
 

@@ -1,6 +1,6 @@
-//! How a circuit's changes are written down: each with its generation, the state before it, and what it was judged by.
+//! The record of a circuit's changes: each with its generation, the state before it, and its evidence.
 //!
-//! Everything is taken down at the moment of the change, because the change itself forgets the evidence.
+//! Everything is recorded at the moment of the change, because the change itself resets the evidence.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use super::{
 };
 use crate::domain::event::Evidence;
 
-/// Changes that nobody has heard of yet, and when the last ones were.
+/// Changes not yet returned, and the times of the last ones.
 #[derive(Debug, Default)]
 pub(super) struct TransitionLog {
     outbox: Vec<Transition>,
@@ -23,7 +23,7 @@ pub(super) struct TransitionLog {
     disturbed: Option<Instant>,
 }
 
-/// Who moved a circuit, and by what.
+/// What moved a circuit: its own rules or an operator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Trigger {
     /// What was seen of the target, or new settings.
@@ -37,14 +37,14 @@ pub(super) enum Trigger {
 // === impl TransitionLog ===
 
 impl TransitionLog {
-    /// What nobody has heard of yet.
+    /// Returns the changes not yet returned.
     pub(super) fn take(&mut self) -> Vec<Transition> {
         std::mem::take(&mut self.outbox)
     }
 }
 
 impl Circuit {
-    /// Begins a new generation and tells of it.
+    /// Begins a new generation and records the change.
     pub(super) fn go(&mut self, state: State, by: Trigger, kind: TransitionKind) {
         let before = self.before(by, kind);
         self.opened = match kind {
@@ -58,18 +58,18 @@ impl Circuit {
         self.moves.outbox.push(Transition { generation: self.generation, streak, ..before });
     }
 
-    /// Tells of a change that begins no generation.
-    pub(super) fn say(&mut self, kind: TransitionKind) {
+    /// Records a change that begins no generation.
+    pub(super) fn record(&mut self, kind: TransitionKind) {
         let transition = self.before(Trigger::Itself, kind);
         self.moves.outbox.push(transition);
     }
 
-    /// Begins a new generation of which nobody needs to hear.
+    /// Begins a new generation without recording a change.
     pub(super) fn enter(&mut self, state: State) {
         let from = self.state();
         self.state = state;
         let to = self.state();
-        // Who is refused does not care by whom: an open time goes on when an operator gives the circuit back.
+        // A rejected caller does not care why: an open time continues when an operator releases the circuit.
         if !(from.is_open() && to.is_open()) {
             self.moves.entered = self.latest;
         }

@@ -1,4 +1,4 @@
-//! How a circuit moves: what is overdue is settled, what is decided is committed, and what was committed is judged.
+//! State changes of a circuit: overdue attempts are settled, decided ones are committed, and committed ones are judged.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ use crate::domain::event::Evidence;
 const RELIEF: f64 = 0.1;
 
 impl Circuit {
-    /// Does all that time alone brings, and returns the time, which never runs backwards.
+    /// Applies what time alone causes, and returns the time, which does not run backwards.
     pub(super) fn settle(&mut self, now: Instant) -> Instant {
         let now = self.latest.map_or(now, |latest| latest.max(now));
         self.latest = Some(now);
@@ -66,7 +66,7 @@ impl Circuit {
         }
     }
 
-    /// When a caller who finds the probes out should ask again: they usually answer long before their leases end.
+    /// When a caller should retry while all probes are out: they usually end long before their leases do.
     pub(super) fn half_open_retry(&self, probes: &HalfOpenProbes, now: Instant) -> Instant {
         probes.next_at(now, &self.policy).min(now + self.policy.open_base)
     }
@@ -94,7 +94,7 @@ impl Circuit {
         };
         let floor_ms = floor_ms(floor.unwrap_or_default(), self.policy.retry_after_max);
         let seq = if was_answered {
-            // The answer was counted when it began; that it was cut is an outcome of its own.
+            // The success was counted at its first token; that the answer was cut is an outcome of its own.
             self.queue.push(now, fate, floor_ms)
         } else {
             if fate == AttemptOutcome::Removed
@@ -181,7 +181,7 @@ impl Circuit {
                 self.reopen(now, Trip { reason, kind }, floor);
             }
             Signal::Neutral | Signal::RateLimited | Signal::Cancelled { .. } | Signal::Abandoned => {
-                probes.learned_nothing();
+                probes.probe_was_neutral();
             }
         }
     }
@@ -199,7 +199,7 @@ impl Circuit {
                 }
                 State::ForcedClosed | State::Open { .. } | State::HalfOpen(_) | State::ForcedOpen => continue,
             };
-            // An answer never opens, whatever came before it.
+            // A success does not open the circuit, whatever came before it.
             if answered {
                 continue;
             }
@@ -227,7 +227,7 @@ impl Circuit {
         }
         if ramp.next_stage(now, &self.policy) {
             let admitted_percent = ramp.percent(&self.policy);
-            self.say(TransitionKind::Recovering { admitted_percent });
+            self.record(TransitionKind::Recovering { admitted_percent });
         } else {
             self.close(Trigger::Itself);
         }
@@ -238,16 +238,18 @@ impl Circuit {
         if !matches!(self.state, State::Closed | State::Recovering(_) | State::ForcedClosed) {
             return;
         }
-        // Others are preferred to it, so that it may not be asked at all: then only a new look tells that it is well.
+        // Other targets are preferred to it, so that it may get no calls at all: then only a new probe shows that it is
+        // healthy.
         let past = |at: Option<Instant>, time| at.is_some_and(|at| now.saturating_duration_since(at) >= time);
-        let nobody_waits = self.queue.pending() == 0;
-        if self.degraded && nobody_waits && past(self.last_admitted, super::FORGET_UNASKED) {
+        let no_call_waits = self.queue.pending() == 0;
+        if self.degraded && no_call_waits && past(self.last_admitted, super::FORGET_UNASKED) {
             self.window.forget_shares(&self.policy);
         }
-        // A run is not forgotten: the one call that looks has just been admitted, and the others go on to prefer others.
+        // The run is kept: the one call that probes has just been admitted, and the others continue to prefer other
+        // targets.
         let by_run = self.window.unanswered() >= self.policy.degraded_run
             && past(self.last_answered, self.policy.degraded_after)
-            && !(nobody_waits && past(self.last_admitted, self.policy.look_after(self.window.run_time())));
+            && !(no_call_waits && past(self.last_admitted, self.policy.look_after(self.window.run_time())));
         let relief = if self.degraded { RELIEF } else { 0.0 };
         let by_share = |counts: OutcomeCounts| {
             counts.failure_share() >= self.policy.failure_share_with_alternative - relief
@@ -259,13 +261,13 @@ impl Circuit {
                 || self.is_slow_of_late(now, relief));
         if degraded != self.degraded {
             self.degraded = degraded;
-            self.say(TransitionKind::Degraded(degraded));
+            self.record(TransitionKind::Degraded(degraded));
         }
     }
 
-    /// Whether most of the last calls that are old enough to tell are slow. Whoever is silent for longer than the slow
-    /// threshold is slow already: to wait for the answer, and for those before it, would be to learn of a brown-out when
-    /// its first callers run out of time.
+    /// Whether most of the last calls that are old enough to judge are slow. A call that is silent for longer than the
+    /// slow threshold is slow already: waiting for its answer, and for those before it, would detect a brown-out only
+    /// when its first callers run out of time.
     fn is_slow_of_late(&self, now: Instant, relief: f64) -> bool {
         let wanted = self.policy.min_outcomes;
         let (mut told, mut slow) = self.queue.aged(now, self.policy.slow_threshold, wanted);
@@ -302,8 +304,8 @@ impl Circuit {
             CircuitMode::Consecutive | CircuitMode::Off => self.policy.consecutive_open,
             CircuitMode::Evidence => {
                 let longest = self.policy.longest_open(trip.kind, self.usual_rate, self.alternative_healthy);
-                // Callers that are served elsewhere lose little by a late look, and a look at a silent target costs one of them
-                // his patience.
+                // Callers that are served elsewhere lose little by a late probe, and a probe of a silent target delays
+                // one of them.
                 let wait = match trip.kind {
                     FailKind::Slow if self.alternative_healthy => longest,
                     FailKind::Fast if self.alternative_healthy => {

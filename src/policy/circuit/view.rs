@@ -1,4 +1,4 @@
-//! What others see of a circuit: its state, its changes, and what an operator may demand of it.
+//! The visible side of a circuit: its state, its changes, and what an operator may force.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 pub use crate::domain::circuit::CircuitState;
 use crate::domain::event::Evidence;
 
-/// What an operator demands.
+/// A state that an operator forces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Forced {
@@ -19,16 +19,17 @@ pub enum Forced {
     Auto,
 }
 
-/// A change that others want to know of.
+/// The kind of a change, with its facts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TransitionKind {
     /// The circuit opened; it is no longer called degraded.
     Opened {
-        /// On what.
+        /// The outcomes on which it opened.
         evidence: Evidence,
-        /// How long nothing is admitted; `None`: until an operator says so.
+        /// How long nothing is admitted; `None` until an operator releases it.
         retry_in: Option<Duration>,
-        /// Why, in words; begins with `local` when the cause lies on this host, so that it is no vote for others.
+        /// The reason in words; begins with `local` when the cause is on this host, so that it is no vote for other
+        /// replicas.
         reason: &'static str,
     },
     /// The first probe goes out.
@@ -44,7 +45,7 @@ pub enum TransitionKind {
     Degraded(bool),
 }
 
-/// A change, and all that was known when it came about.
+/// A change of a circuit, and everything known at that moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Transition {
     /// What changed.
@@ -57,7 +58,7 @@ pub struct Transition {
     pub streak: u32,
     /// Whether an operator did it.
     pub forced: bool,
-    /// Whether it opened because the target was silent, rather than because it told of failures.
+    /// Whether it opened because the target was silent, rather than because it reported failures.
     pub silent: bool,
     /// How long it was in the state before; `None` where that was its first one.
     pub lasted: Option<Duration>,
@@ -67,7 +68,7 @@ pub struct Transition {
     pub evidence: Evidence,
 }
 
-/// What a circuit looks like.
+/// A snapshot of a circuit for readers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CircuitSnapshot {
     /// The state.
@@ -80,7 +81,7 @@ pub struct CircuitSnapshot {
     pub degraded: bool,
     /// Outcomes in the window.
     pub evidence: Evidence,
-    /// On what it opened last, and why in words; `None` once it closed.
+    /// The evidence and reason of the last opening; `None` once it closed.
     pub opened: Option<(Evidence, &'static str)>,
     /// Recoveries that failed since the circuit was last closed.
     pub streak: u32,
@@ -99,7 +100,7 @@ impl CircuitSnapshot {
         if self.state.is_closed() { 0 } else { self.streak.saturating_add(1) }
     }
 
-    /// What stands against calls, in words; `None` for a target that is well.
+    /// Why calls to the target are a risk, in words; `None` for a healthy target.
     #[must_use]
     pub fn trouble(&self) -> Option<String> {
         if !self.state.is_closed() {

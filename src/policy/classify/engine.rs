@@ -1,7 +1,7 @@
-//! Finds the first rule that a reading satisfies.
+//! Finds the first rule that a normalized text satisfies.
 //!
-//! Every phrase of every rule is one or several *atoms* (words in a row). One Aho-Corasick automaton finds all atoms of a
-//! text; each atom makes the phrases worth a look that cannot hold without it. Rules are ordered: the first that holds wins.
+//! Every phrase of every rule is one or several *atoms* (words in a row). One Aho-Corasick automaton finds all atoms of
+//! a text; each atom selects the phrases that cannot hold without it. Rules are ordered: the first that holds wins.
 
 use std::collections::HashMap;
 
@@ -17,7 +17,7 @@ use crate::domain::failure::Surface;
 /// Places of one atom that are kept; a text that repeats one more often is no error message.
 const MAX_PLACES: u32 = 64;
 
-/// The rules, compiled.
+/// The compiled rules.
 #[derive(Debug)]
 pub(super) struct RuleEngine {
     rules: Vec<Rule>,
@@ -27,7 +27,7 @@ pub(super) struct RuleEngine {
     atoms: Vec<Atom>,
     /// Phrases in the order of their rules.
     alternatives: Vec<Alternative>,
-    /// Numeric code -> phrases of nothing but this code.
+    /// Numeric code -> phrases that consist of this code alone.
     numbered: HashMap<u32, Vec<usize>>,
 }
 
@@ -37,24 +37,24 @@ pub(super) struct RuleContext<'a> {
     pub provider: &'a str,
     pub surface: Surface,
     pub status: Option<u16>,
-    /// Numbers that stand as a code in the text.
+    /// Numbers that occur as a code in the text.
     pub codes: &'a [u32],
 }
 
-/// A rule that holds, and the span of the reading that it keyed on.
+/// A rule that holds, and the span of the text on which it matched.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Found<'e> {
     pub rule: &'e Rule,
     pub span: (usize, usize),
 }
 
-/// What follows from a pattern of the automaton.
+/// A word sequence of the automaton, and the phrases that need it.
 #[derive(Debug, Default)]
 struct Atom {
     /// Spaces before and behind the words that belong to the pattern only.
     lead: usize,
     tail: usize,
-    /// The phrases that are worth a look where this atom stands.
+    /// The phrases to check where this atom occurs.
     triggers: Vec<usize>,
 }
 
@@ -63,9 +63,9 @@ struct Atom {
 struct Alternative {
     rule: usize,
     links: Vec<Link>,
-    /// Groups of which one atom each must stand anywhere.
+    /// Groups of which one atom each must occur anywhere.
     with: Vec<Vec<usize>>,
-    /// Atoms that must stand nowhere.
+    /// Atoms that must not occur.
     without: Vec<usize>,
     /// Whether the first link must be a whole keyed value.
     whole_value: bool,
@@ -80,7 +80,7 @@ struct Alternative {
 struct Link {
     any: Vec<usize>,
     gap: usize,
-    /// The only words that may stand in the gap; `None` for any.
+    /// The only words allowed in the gap; `None` for any.
     between: Option<Vec<String>>,
 }
 
@@ -91,7 +91,7 @@ struct Hits {
     ranges: Vec<(u32, u32)>,
     /// Start and end of each place, by atom and then in order.
     places: Vec<(usize, usize)>,
-    /// The atoms that stand in the text.
+    /// The atoms that occur in the text.
     seen: Vec<usize>,
 }
 
@@ -228,13 +228,13 @@ impl AtomTable {
 // === impl Alternative ===
 
 impl Alternative {
-    /// Groups of atoms of each of which one must stand in the text; a phrase of a number alone has none.
+    /// Groups of atoms, of each of which one must occur in the text; a phrase of a number alone has none.
     fn groups(&self) -> impl Iterator<Item = &Vec<usize>> {
         let links = self.links.iter().map(|link| &link.any);
         links.chain(&self.with).filter(|_| !self.links.is_empty())
     }
 
-    /// Where it stands, if all of it holds; `(0, 0)` for a numeric code.
+    /// Where the phrase matches, if all of it holds; `(0, 0)` for a numeric code.
     fn span(&self, hits: &Hits, reading: &NormalizedText, scene: &RuleContext<'_>) -> Option<(usize, usize)> {
         let any = |atoms: &[usize]| atoms.iter().any(|atom| hits.has(*atom));
         let holds = self.links.iter().all(|link| any(&link.any))
@@ -264,14 +264,14 @@ impl Alternative {
 // === impl Link ===
 
 impl Link {
-    /// Where the first place of this part ends that stands near behind another.
+    /// Where the first match of this part that is near enough behind another ends.
     fn end_behind(&self, end: usize, hits: &Hits, text: &str) -> Option<usize> {
         let near = end..=end + self.gap;
         let near = hits.places(self).filter(|(start, _)| near.contains(start) && self.allows(&text[end..*start]));
         near.map(|(_, end)| end).min()
     }
 
-    /// Whether only allowed words stand in a gap; the rest of a word with an open stem is none of them.
+    /// Whether a gap contains only allowed words; the rest of a word with an open stem is not one.
     fn allows(&self, gap: &str) -> bool {
         let Some(between) = &self.between else { return true };
         let rest = gap.find(' ').map_or("", |at| &gap[at..]);

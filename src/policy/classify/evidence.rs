@@ -1,6 +1,7 @@
-//! Numbers that mean something: the statuses and codes that a text states, told apart from ports, positions and ids.
+//! The statuses and codes that a text states, distinguished from ports, positions and ids.
 //!
-//! Never counts a number as a status because of its size alone: a word, a bracket or the status's own phrase must say so.
+//! A number does not count as a status because of its size alone: a word, a bracket or the status's own phrase must
+//! mark it.
 
 use super::reading::{HEAD, NormalizedText, Number, ends_with_any, without_frames};
 use crate::{
@@ -11,18 +12,18 @@ use crate::{
 /// Codes kept of one text.
 const MAX_CODES: usize = 32;
 
-/// What numbers say.
+/// The numeric evidence of a failure.
 #[derive(Debug, Default)]
 pub(super) struct NumericEvidence {
-    /// The answer's own status.
+    /// The response's own status.
     pub outer_status: Option<u16>,
     /// The last, that is innermost, error status that the text states.
     pub inner_status: Option<u16>,
-    /// Numbers that stand as a code.
+    /// Numbers that occur as a code.
     pub codes: Vec<u32>,
     /// A gRPC code that the text states.
     pub grpc: Option<i32>,
-    /// Whether more is said to be requested at once than the limit allows in all (`Limit 6000, Used 0, Requested 9000`).
+    /// Whether the request alone exceeds the limit (`Limit 6000, Used 0, Requested 9000`).
     pub never_fits: bool,
 }
 
@@ -67,7 +68,7 @@ impl NumericEvidence {
         evidence
     }
 
-    /// The status that counts: the innermost that the text states, else the answer's own.
+    /// The status that counts: the innermost that the text states, else the response's own.
     pub(super) fn status(&self) -> Option<u16> {
         self.inner_status.or(self.outer_status)
     }
@@ -98,18 +99,18 @@ fn is_status(before: &str, after: &str, first: bool) -> bool {
         || after.strip_prefix(' ').is_some_and(|after| PHRASES.split('|').any(|phrase| after.starts_with(phrase)))
 }
 
-/// Bytes before a number in which a word belongs to it.
+/// Distance in bytes before a number within which a word belongs to it.
 const NEAR: usize = 256;
 
-/// A number that tells how a call came out: `POST /v1/chat → 503`, and at the very end `failed to get a token: 500`.
+/// A number that states the result of a call: `POST /v1/chat → 503`, and at the very end `failed to get a token: 500`.
 fn is_outcome(error: &ProviderError, at: usize, before: &str, after: &str) -> bool {
     const METHODS: [&str; 5] = [" get ", " post ", " put ", " patch ", " delete "];
     const FAILED: [&str; 6] = [" failed ", " could not ", " couldnt ", " cannot ", " unable to ", " error "];
     let near = &before[before.ceil_char_boundary(before.len().saturating_sub(NEAR))..];
-    let says = |words: &[&str]| words.iter().any(|word| near.contains(word));
+    let mentions = |words: &[&str]| words.iter().any(|word| near.contains(word));
     let lead = error.text().and_then(|text| text.get(..at)).unwrap_or_default().trim_end();
     let arrow = lead.ends_with("->") || lead.ends_with("=>") || lead.ends_with('→');
-    (arrow && says(&METHODS)) || (lead.ends_with(':') && after.trim().is_empty() && says(&FAILED))
+    (arrow && mentions(&METHODS)) || (lead.ends_with(':') && after.trim().is_empty() && mentions(&FAILED))
 }
 
 /// Words after which a number is a code.
@@ -149,7 +150,7 @@ pub(super) fn message(error: &ProviderError, reading: &NormalizedText, limit: us
     let page = || if text.trim_start().starts_with('<') { title(window) } else { None };
     let message = match keyed {
         Some(message) => message,
-        // Outside JSON only what stands for a letter is surely an escape, and not a path.
+        // Outside JSON only an escaped letter is certainly an escape, and not a path.
         None => unescape(page().unwrap_or(&text[..text.floor_char_boundary(HEAD)]), |escape| escape.starts_with("\\u")),
     };
     if reading.left_out > 0 {
@@ -199,7 +200,7 @@ fn unescape(text: &str, wanted: impl Fn(&str) -> bool) -> String {
     plain
 }
 
-/// The letter that an escape at the beginning of a text stands for, and the bytes that it takes.
+/// The letter of an escape at the beginning of a text, and its length in bytes.
 fn decode(text: &str) -> Option<(char, usize)> {
     let unit = |from: usize| u16::from_str_radix(text.get(from..from + 4)?, 16).ok();
     let letter = match text.as_bytes().get(1)? {
@@ -219,7 +220,7 @@ fn decode(text: &str) -> Option<(char, usize)> {
     Some((letter, 2))
 }
 
-/// The title of a page, which says in short what the page says.
+/// The title of an HTML page, which summarises the page.
 fn title(window: &str) -> Option<&str> {
     let title = window.split_once("<title>")?.1.split('<').next()?.trim();
     (!title.is_empty()).then_some(title)

@@ -1,6 +1,6 @@
-//! Reads the small language in which rules write their phrases (explained in `rules/README.md`).
+//! Parses the notation in which rules write their phrases (explained in `rules/README.md`).
 //!
-//! A part with few spellings is written out; a part with many becomes a chain of its pieces, so that the automaton grows
+//! A part with few spellings is expanded; a part with many becomes a chain of its pieces, so that the automaton grows
 //! with the number of words and not with the number of sentences.
 
 use crate::domain::failure::Surface;
@@ -15,14 +15,14 @@ const OPTIONAL: usize = 26;
 /// Bytes that the rest of a word after an open stem may take.
 const STEM: usize = 12;
 
-/// One phrase, read.
+/// A parsed phrase.
 #[derive(Debug, Default)]
 pub(super) struct Phrase {
     /// Ordered parts.
     pub chain: Vec<PhrasePart>,
-    /// Groups of which one must stand anywhere.
+    /// Groups of which one must occur anywhere.
     pub with: Vec<Vec<String>>,
-    /// Groups of which none may stand anywhere.
+    /// Groups of which none may occur anywhere.
     pub without: Vec<Vec<String>>,
     /// Whether the first part must be a whole keyed value.
     pub whole_value: bool,
@@ -32,7 +32,7 @@ pub(super) struct Phrase {
     pub statuses: Vec<(u16, u16)>,
     /// Provider families, if limited.
     pub providers: Vec<String>,
-    /// A numeric code that must stand in the text.
+    /// A numeric code that must occur in the text.
     pub number: Option<u32>,
 }
 
@@ -41,7 +41,7 @@ pub(super) struct Phrase {
 pub(super) struct PhrasePart {
     pub spellings: Vec<String>,
     pub gap: usize,
-    /// The only words that may stand in the gap; `None` for any.
+    /// The only words allowed in the gap; `None` for any.
     pub between: Option<Vec<String>>,
 }
 
@@ -210,7 +210,7 @@ fn pieces_of(part: &str) -> Vec<PhrasePart> {
     pieces
 }
 
-/// What goes on behind an option that another begins with: a search that took the shorter one has to pass it.
+/// The rests of options that begin with another option: a search that matched the shorter one has to skip them.
 fn longer(options: &[String]) -> Vec<String> {
     let rests = options.iter().flat_map(|short| {
         options

@@ -1,11 +1,11 @@
-//! Reads an error text once and makes it comparable: one spelling for prose, codes, JSON, reprs and HTML.
+//! Normalizes an error text in one pass: one spelling for prose, codes, JSON, reprs and HTML.
 //!
-//! `RateLimitExceeded`, `RATE_LIMIT_EXCEEDED`, `"rate_limit_exceeded"` and "rate limit exceeded" all read `rate limit
-//! exceeded`; quotes, brackets and escapes of any nesting depth become one space, so a JSON text inside a string inside an
-//! array reads like a flat one. The values of keys that hold a code or the message (`code`, `type`, `reason`, …) are kept as
-//! spans, so that a rule can require a whole value. Numbers become `#` and are kept beside the text with their place in
-//! it. Addresses (`https://…`) and fields that echo the caller's own input are dropped, and so are the tags of a page and the
-//! frames of a traceback. Of a long text only the first [`HEAD`] and the last [`TAIL`] bytes are read.
+//! `RateLimitExceeded`, `RATE_LIMIT_EXCEEDED`, `"rate_limit_exceeded"` and "rate limit exceeded" all become `rate limit
+//! exceeded`; quotes, brackets and escapes of any nesting depth become one space, so a JSON text inside a string inside
+//! an array reads like a flat one. The values of keys that hold a code or the message (`code`, `type`, `reason`, …) are
+//! kept as spans, so that a rule can require a whole value. Numbers become `#` and are kept beside the text with their
+//! position. Addresses (`https://…`) and fields that echo the caller's own input are dropped, and so are the tags of a
+//! page and the frames of a traceback. Of a long text only the first [`HEAD`] and the last [`TAIL`] bytes are read.
 
 mod echo;
 mod frames;
@@ -30,19 +30,19 @@ const NUMBERED_KEYS: &str = "errno|curl|win error|os error|curl error|err code|e
 /// A number of the text.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Number {
-    /// Where its `#` stands in the read text.
+    /// Position of its `#` in the normalized text.
     pub at: usize,
-    /// Where its first digit stands in the source.
+    /// Position of its first digit in the source.
     pub source: usize,
     /// Its whole part, saturated.
     pub whole: u32,
     /// Digits of the whole part.
     pub digits: u8,
-    /// Whether it stands alone (no letter glued to it, no fraction).
+    /// Whether it is separate (no letter attached, no fraction).
     pub alone: bool,
 }
 
-/// A text in the one spelling that rules are written in.
+/// A text in the normalized spelling in which rules are written.
 #[derive(Debug, Default)]
 pub(super) struct NormalizedText {
     /// Lower case, single spaces, beginning and ending with a space.
@@ -117,7 +117,7 @@ impl NormalizedText {
                     self.close_bare();
                     if bytes[i..].starts_with(b"://") { self.skip_address(bytes, i) } else { self.gap_from(bytes, i) }
                 }
-                // An apostrophe inside a word (`don't`) goes.
+                // An apostrophe inside a word (`don't`) is dropped.
                 b'\'' if i > 0 && bytes[i - 1].is_ascii_alphabetic() && ends_with_one_letter(&source[i + 1..]) => i + 1,
                 b'\'' => {
                     self.close();
@@ -219,8 +219,8 @@ impl NormalizedText {
         i
     }
 
-    /// How much of a text that begins with an angle to pass over: of a page, the whole tag, for its name and attributes say
-    /// nothing of a failure; of anything else only the angle.
+    /// How much of a text that begins with an angle bracket to skip: of a page, the whole tag, since its name and
+    /// attributes do not describe a failure; of anything else only the bracket.
     fn tag(&mut self, text: &str) -> usize {
         let begins = |begin: &str| text.get(..begin.len()).is_some_and(|head| head.eq_ignore_ascii_case(begin));
         if begins("<!doctype html") || begins("<html") {
@@ -233,7 +233,7 @@ impl NormalizedText {
         1
     }
 
-    /// Writes a letter outside ASCII; scripts without spaces stand apart from Latin words.
+    /// Writes a letter outside ASCII; scripts without spaces are separated from Latin words.
     fn letter(&mut self, letter: char) {
         let wide = letter >= '\u{2e80}';
         if wide && !self.wide {
@@ -295,7 +295,7 @@ impl NormalizedText {
         if ends_with_any(&self.text, NUMBERED_KEYS) {
             self.text.extend(bytes[from..i].iter().copied().map(char::from));
         } else {
-            // Nothing at all is told apart from any other number: a limit of zero is no limit that frees up.
+            // Zero is distinguished from other numbers: a limit of zero does not free up.
             self.text.push(if whole == 0 && alone { '0' } else { '#' });
         }
         i
@@ -332,7 +332,7 @@ impl NormalizedText {
         let Some(letter) = source[from..].chars().next() else { return from + 1 };
         let next = from + letter.len_utf8();
         match letter {
-            // A curly apostrophe inside a word goes, like a straight one.
+            // A curly apostrophe inside a word is dropped, like a straight one.
             '\u{2019}' if ends_with_one_letter(&source[next..]) => {}
             letter if letter.is_alphanumeric() => self.letter(letter),
             _ => self.gap(),

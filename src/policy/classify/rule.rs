@@ -1,7 +1,7 @@
 //! One rule of the classifier, as the files below `rules/` write it.
 //!
-//! A rule is a name, a class and the phrases of which any one decides. `rules/README.md` explains the format for people who
-//! write rules; the notation of a phrase is read in [`super::phrase`].
+//! A rule is a name, a class and the phrases of which any one decides. `rules/README.md` explains the format for people
+//! who write rules; the notation of a phrase is parsed in [`super::phrase`].
 
 use serde::Deserialize;
 
@@ -38,7 +38,7 @@ pub(super) struct Rule {
     pub any: Vec<String>,
 }
 
-/// Which HTTP status decides in place of a rule whose words say little.
+/// Which HTTP status overrides a rule whose words are vague.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Yields {

@@ -1,6 +1,7 @@
-//! What a status says on its own: every HTTP code from 400 to 599, every gRPC code, every fault of this service's client.
+//! The meaning of a bare status: every HTTP code from 400 to 599, every gRPC code, every fault of this service's
+//! client.
 //!
-//! A code nobody defines stays unknown below 500 and is a server error from 500 on, as RFC 9110 §15 reads it.
+//! An undefined code stays unknown below 500 and is a server error from 500 on, as RFC 9110 §15 prescribes.
 
 use super::{
     evidence::NumericEvidence,
@@ -8,10 +9,10 @@ use super::{
 };
 use crate::domain::failure::{FailureClass as C, InvalidRequestDetail as D, TransportFault as F};
 
-/// A status's answer: class, detail, and whether a retry helps where that differs from the class.
+/// The meaning of a status: class, detail, and whether a retry helps where that differs from the class.
 pub(super) type StatusVerdict = (C, Option<D>, Option<bool>);
 
-/// The answer of a bare HTTP status; `None` for one that says nothing.
+/// The meaning of a bare HTTP status; `None` for one without a specific meaning.
 pub(super) const fn http(status: u16) -> Option<StatusVerdict> {
     Some(match status {
         400 | 406 | 411 | 412 | 416 | 417 | 428 | 431 | 463 | 494 => (C::InvalidRequest, Some(D::Other), None),
@@ -34,7 +35,7 @@ pub(super) const fn http(status: u16) -> Option<StatusVerdict> {
         511 | 526 => (C::Network, None, Some(false)),
         460 | 499 => (C::Cancelled, None, None),
         425 | 502 | 503 | 507 | 521 | 529 => (C::Overloaded, None, None),
-        // Loops do not end by asking again.
+        // A retry does not end a loop.
         506 | 508 | 510 => (C::ServerError, None, Some(false)),
         // 409: a conflicting write; 424: a failed dependency (the model container behind a managed endpoint).
         409 | 424 | 500..=599 => (C::ServerError, None, None),
@@ -42,25 +43,25 @@ pub(super) const fn http(status: u16) -> Option<StatusVerdict> {
     })
 }
 
-/// Whether a status says more than the rule that held: a rule may yield to it, and talk of the connection yields to a refusal
-/// that came over it.
+/// Whether a status is more specific than the rule that held: a rule may yield to it, and text about the connection
+/// yields to a refusal that came over it.
 pub(super) fn outweighs(rule: &Rule, evidence: &NumericEvidence) -> bool {
     let Some(status) = evidence.status() else { return false };
     let stated = evidence.inner_status;
     match rule.yields_to_status {
         Some(Yields::Always) => true,
-        Some(Yields::Telling) => is_telling(status),
-        Some(Yields::Stated) => stated.is_some_and(is_telling),
+        Some(Yields::Telling) => is_specific(status),
+        Some(Yields::Stated) => stated.is_some_and(is_specific),
         None => rule.class == C::Network && stated.is_some_and(|stated| matches!(stated, 401..=404 | 429)),
     }
 }
 
-/// Whether a status is more telling than a type such as `invalid_request_error` or `server_error`.
-pub(super) const fn is_telling(status: u16) -> bool {
+/// Whether a status is more specific than a type such as `invalid_request_error` or `server_error`.
+pub(super) const fn is_specific(status: u16) -> bool {
     !matches!(status, 0..=400 | 409 | 412 | 422 | 424 | 500 | 502)
 }
 
-/// The answer of a bare gRPC code.
+/// The meaning of a bare gRPC code.
 pub(super) const fn grpc(code: i32) -> Option<StatusVerdict> {
     Some(match code {
         1 => (C::Cancelled, None, None),
@@ -69,7 +70,7 @@ pub(super) const fn grpc(code: i32) -> Option<StatusVerdict> {
         5 | 12 => (C::NotFound, None, None),
         7 => (C::PermissionDenied, None, None),
         8 => (C::RateLimited, None, None),
-        // Without a text UNAVAILABLE is the server's word, with a transport text it is the connection's.
+        // Without a text UNAVAILABLE comes from the server, with a transport text from the connection.
         14 => (C::Overloaded, None, None),
         10 | 13 | 15 => (C::ServerError, None, None),
         16 => (C::Authentication, None, None),
@@ -83,7 +84,7 @@ pub(super) const fn fault(fault: F) -> (C, Option<bool>) {
         F::Dns | F::Refused | F::Unreachable | F::Tls | F::Reset | F::ClosedEarly | F::LocalExhaustion => {
             (C::Network, None)
         }
-        // Trust does not heal by asking again.
+        // A retry does not make a certificate trusted.
         F::Certificate => (C::Network, Some(false)),
         F::ConnectTimeout | F::FirstTokenTimeout | F::Deadline => (C::Timeout, None),
         F::IdleTimeout | F::Cut => (C::StreamInterrupted, None),

@@ -1,4 +1,4 @@
-//! The classifier's promises, on fixtures written from documented shapes.
+//! The classifier's guarantees, on fixtures written from documented shapes.
 
 use std::{collections::HashSet, time::Duration};
 
@@ -12,16 +12,16 @@ mod waits;
 
 /// Shapes that providers, gateways, proxies, clients and tools document.
 const DOCUMENTED: &str = include_str!("../../../tests/fixtures/classify/documented.jsonl");
-/// The same meanings in the words of clients and wrappers.
+/// The same meanings in the wording of clients and wrappers.
 const WORDED: &str = include_str!("../../../tests/fixtures/classify/worded.jsonl");
-/// Documented codes in bodies that say nothing else.
+/// Documented codes in bodies without other text.
 const CODES: &str = include_str!("../../../tests/fixtures/classify/codes.jsonl");
 
 fn http(status: u16, body: &str) -> ProviderError {
     ProviderError { status: Some(status), body: Some(body.to_owned()), ..ProviderError::default() }
 }
 
-fn said(surface: Surface, message: &str) -> ProviderError {
+fn error_text(surface: Surface, message: &str) -> ProviderError {
     ProviderError { surface, message: Some(message.to_owned()), ..ProviderError::default() }
 }
 
@@ -57,7 +57,7 @@ fn the_words_of_clients_and_wrappers_are_understood() {
 }
 
 #[test]
-fn a_documented_code_decides_in_a_body_that_says_nothing_else() {
+fn a_documented_code_decides_in_a_body_without_other_text() {
     let items = corpus::read(CODES).unwrap();
     let score = corpus::score(&Classifier::new(), &items);
     assert!(score.misses.is_empty() && score.strict.total == items.len(), "{score}\n{:#?}", score.misses);
@@ -75,7 +75,7 @@ fn every_code_from_400_to_599_has_a_verdict_without_any_text() {
 }
 
 #[test]
-fn a_typed_fault_decides_whatever_the_text_says() {
+fn a_typed_fault_decides_whatever_the_text() {
     use FailureClass as C;
     use TransportFault as F;
     for (fault, class, retry) in [
@@ -138,22 +138,26 @@ fn what_code_a_failure_came_through_changes_no_verdict() {
                   raise QuotaExceeded('insufficient_quota', 401)\n";
     let calls =
         "\n    at ConnectionRefused.rateLimit (/app/invalid_api_key.js:7:11)\n    at timeout (node:internal:1:2)";
-    for (said, class) in [
+    for (error_text, class) in [
         ("openai.InternalServerError: Error code: 529 - Overloaded", FailureClass::Overloaded),
         ("anthropic.BadRequestError: prompt is too long: 7 tokens > 5 maximum", FailureClass::ContextLength),
     ] {
-        for text in [format!("{frames}{said}"), format!("{said}{calls}")] {
+        for text in [format!("{frames}{error_text}"), format!("{error_text}{calls}")] {
             for body in [text.clone(), serde_json::json!({"error": {"message": text}}).to_string()] {
                 let verdict = judge(&http(500, &body));
                 assert_eq!(verdict.class, class, "{body}");
-                assert!(verdict.message.contains(said) && !verdict.message.contains("/app"), "{}", verdict.message);
+                assert!(
+                    verdict.message.contains(error_text) && !verdict.message.contains("/app"),
+                    "{}",
+                    verdict.message
+                );
             }
         }
     }
 }
 
 #[test]
-fn what_a_wrapper_says_around_a_cause_changes_no_verdict() {
+fn a_wrapper_s_text_around_a_cause_changes_no_verdict() {
     const WRAPPERS: [(&str, &str); 10] = [
         ("API Error: ", ""),
         ("An error occurred while processing your request: ", ""),
@@ -175,7 +179,7 @@ fn what_a_wrapper_says_around_a_cause_changes_no_verdict() {
         }
         for (before, behind) in WRAPPERS {
             let wrapped =
-                ProviderError { status: item.status, ..said(Surface::Http, &format!("{before}{text}{behind}")) };
+                ProviderError { status: item.status, ..error_text(Surface::Http, &format!("{before}{text}{behind}")) };
             asked += 1;
             match judge(&wrapped).class {
                 class if class == bare => kept += 1,
@@ -204,21 +208,21 @@ fn a_sidecar_that_was_not_started_is_never_retried() {
 
 #[test]
 fn a_failure_that_no_rule_knows_is_retryable() {
-    let verdict = judge(&said(Surface::Http, "an odd thing happened xyz"));
+    let verdict = judge(&error_text(Surface::Http, "an odd thing happened xyz"));
     assert_eq!((verdict.class, verdict.retryable, verdict.fallback_helps), (FailureClass::Unknown, true, true));
 }
 
 #[test]
 fn a_bare_crash_is_a_crash() {
     for text in ["crashed", "worker crashed", "Segmentation fault (core dumped)", "it crashed"] {
-        let verdict = judge(&said(Surface::Http, text));
+        let verdict = judge(&error_text(Surface::Http, text));
         assert_eq!((verdict.class, verdict.retryable), (FailureClass::Crash, false), "{text}");
     }
 }
 
 #[test]
 fn a_message_is_decoded_once_and_at_every_depth() {
-    for text in ["He said \"no\" — naïve", "モデルが見つかりません", "Ошибка сервера", "C:\\temp 😀"]
+    for text in ["He error_text \"no\" — naïve", "モデルが見つかりません", "Ошибка сервера", "C:\\temp 😀"]
     {
         let ascii = |text: &str| {
             let escaped = serde_json::json!({"error": {"message": text}}).to_string();
@@ -237,7 +241,7 @@ fn a_message_is_decoded_once_and_at_every_depth() {
 #[test]
 fn letters_and_digits_inside_other_words_decide_nothing() {
     for text in ["generate moderate operation", "port 8429 line 503 id 401a", "https://host/rate-limit/quota/404"] {
-        assert_eq!(judge(&said(Surface::Http, text)).class, FailureClass::Unknown, "{text}");
+        assert_eq!(judge(&error_text(Surface::Http, text)).class, FailureClass::Unknown, "{text}");
     }
 }
 
@@ -250,7 +254,7 @@ fn a_code_reads_the_same_in_every_spelling() {
         "Rate limit exceeded",
         "\\\"rate_limit_exceeded\\\"",
     ] {
-        assert_eq!(judge(&said(Surface::Http, text)).class, FailureClass::RateLimited, "{text}");
+        assert_eq!(judge(&error_text(Surface::Http, text)).class, FailureClass::RateLimited, "{text}");
     }
 }
 
@@ -351,7 +355,7 @@ proptest! {
         ]), 0..200)
     ) {
         static CLASSIFIER: std::sync::LazyLock<Classifier> = std::sync::LazyLock::new(Classifier::new);
-        let verdict = CLASSIFIER.classify(&said(Surface::Http, &pieces.concat()), Timestamp::UNIX_EPOCH);
+        let verdict = CLASSIFIER.classify(&error_text(Surface::Http, &pieces.concat()), Timestamp::UNIX_EPOCH);
         prop_assert!(verdict.retry_after.is_none_or(|wait| wait.duration <= Duration::from_hours(31 * 24)));
     }
 }

@@ -1,8 +1,8 @@
-//! Rules of the configuration, above the built-in tables: the operator knows a provider that nobody else does.
+//! Rules of the configuration, which take precedence over the built-in rules.
 //!
-//! Conditions of one rule must all hold; a rule without conditions is refused, because it would swallow every failure.
+//! Conditions of one rule must all hold; a rule without conditions is rejected, because it would match every failure.
 //!
-//! Never fails at judging time: everything that can be wrong is found when the rules are compiled, all of it at once.
+//! Everything that can be wrong is found when the rules are compiled, all of it at once, so that judging cannot fail.
 
 use std::{borrow::Cow, fmt, time::Duration};
 
@@ -24,12 +24,12 @@ pub struct UserRule {
     pub name: String,
     /// When the rule holds: all of the given conditions, at least one.
     pub when: UserMatch,
-    /// The class it answers, in snake case (`rate_limited`, `overloaded`, …).
+    /// The class it assigns, in snake case (`rate_limited`, `overloaded`, …).
     #[schemars(with = "String")]
     pub class: FailureClass,
-    /// Whether to ask the same target again; by class where not given.
+    /// Whether to retry at the same target; by class where not given.
     pub retryable: Option<bool>,
-    /// Whether to ask another target; by class where not given.
+    /// Whether to fail over to another target; by class where not given.
     pub fallback_helps: Option<bool>,
     /// A wait to assume, such as `30s`, in place of one that the failure states.
     #[serde(with = "units::optional_duration", skip_serializing_if = "Option::is_none")]
@@ -37,13 +37,13 @@ pub struct UserRule {
     pub retry_after: Option<Duration>,
 }
 
-/// Conditions of a rule.
+/// The conditions of a rule.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct UserMatch {
     /// The provider's name or family, exactly, in any case.
     pub provider: Option<String>,
-    /// The HTTP status, 100 to 599: the answer's own, or the innermost that the text states.
+    /// The HTTP status, 100 to 599: the response's own, or the innermost that the text states.
     #[schemars(range(min = 100, max = 599))]
     pub status: Option<u16>,
     /// The value of a `code` (or `status`, `reason`) in the body, in any case; a number is compared as a number.
@@ -77,7 +77,7 @@ pub struct RuleFault {
     pub reason: String,
 }
 
-/// User rules, compiled.
+/// The compiled user rules.
 #[derive(Debug, Default)]
 pub(super) struct UserRules {
     rules: Vec<Compiled>,

@@ -5,7 +5,7 @@
 //! header. Dates are measured against the failure's own `date`, else against the given clock; a date in the past is a wait
 //! of zero, one more than [`LONGEST`] away is garbage.
 //!
-//! Never believes garbage, negative numbers, a client's own backoff ("retrying in") or vague words ("a few minutes").
+//! Garbage, negative numbers, a client's own backoff ("retrying in") and vague words ("a few minutes") do not count.
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ pub(super) fn stated(
         FailureClass::RateLimited | FailureClass::QuotaExceeded => window(error, now),
         _ => None,
     });
-    // Words are never more precise than a header.
+    // Text is not more precise than a header.
     let from_text = text::stated(error, reading, from_header.is_none());
     match (from_header, from_text) {
         (Some(header), Some(text)) if rounds_to(text.duration, header.duration) => Some(text),
@@ -64,7 +64,7 @@ fn header(error: &ProviderError, now: Timestamp) -> Option<Wait> {
     Some(Wait { duration, source: WaitSource::RetryAfter })
 }
 
-/// The reset of the window that is exhausted; of the only window where nothing says which.
+/// The reset of the exhausted window; of the only window where none is marked as exhausted.
 fn window(error: &ProviderError, now: Timestamp) -> Option<Wait> {
     let mut only: Option<Option<Duration>> = None;
     let mut longest: Option<Duration> = None;
@@ -75,7 +75,7 @@ fn window(error: &ProviderError, now: Timestamp) -> Option<Wait> {
         if left.is_some_and(is_nothing) {
             longest = longest.max(reset);
         } else if left.is_none() {
-            // More than one window and no word on which: nothing usable is stated.
+            // More than one window and no sign which one is exhausted: nothing usable is stated.
             only = Some(if only.is_some() { None } else { reset });
         }
     }
@@ -83,13 +83,13 @@ fn window(error: &ProviderError, now: Timestamp) -> Option<Wait> {
     Some(Wait { duration, source: WaitSource::RateLimitReset })
 }
 
-/// Whether headers say that nothing is left of a rate-limit window.
+/// Whether headers show a rate-limit window with nothing left.
 pub(super) fn window_is_exhausted(error: &ProviderError) -> bool {
     let windows = error.headers.iter().filter_map(|(name, _)| Some((name, reset_kind(name)?)));
     windows.filter_map(|(name, kind)| left(error, name, kind)).any(is_nothing)
 }
 
-/// What headers say is left of the window of a reset header.
+/// The remaining amount in the window of a reset header.
 fn left(error: &ProviderError, reset: &str, kind: &str) -> Option<f64> {
     let mut headers = error.headers.iter();
     let (_, value) = headers.find(|(name, _)| {
@@ -98,7 +98,7 @@ fn left(error: &ProviderError, reset: &str, kind: &str) -> Option<f64> {
     value.trim().parse().ok()
 }
 
-/// Nothing left, which -1 does not say.
+/// Whether nothing is left; -1 means something else.
 fn is_nothing(left: f64) -> bool {
     left <= 0.0 && left > -1.0
 }
@@ -140,7 +140,7 @@ fn whole(number: f64) -> i64 {
     number as i64
 }
 
-/// From the failure's own date, else from the given clock; zero for the past, nothing for what cannot be meant.
+/// From the failure's own date, else from the given clock; zero for the past, `None` for implausible values.
 fn until(at: Timestamp, error: &ProviderError, now: Timestamp) -> Option<Duration> {
     let from = error.header("date").and_then(http_date).unwrap_or(now);
     match Duration::try_from(at.duration_since(from)) {
@@ -153,7 +153,7 @@ fn http_date(value: &str) -> Option<Timestamp> {
     rfc2822::parse(value).ok().map(|at| at.timestamp()).or_else(|| value.parse().ok())
 }
 
-/// A number of this world: not negative, not infinite, no words.
+/// A finite, non-negative number; `None` for anything else.
 fn plain_number(value: &str) -> Option<f64> {
     let number: f64 = value.trim().parse().ok()?;
     (number.is_finite() && (0.0..1e14).contains(&number)).then_some(number)

@@ -1,4 +1,4 @@
-//! What the limit learns, and what it must not learn.
+//! What moves the limit, and what must not.
 
 use super::*;
 
@@ -7,8 +7,8 @@ fn starting_at(start: u32) -> Limiter {
     Limiter::new(ConcurrencyPolicy { start: Some(start), ..ConcurrencyPolicy::default() })
 }
 
-/// An attempt that began now is told at once that it is too much.
-fn told(limiter: &mut Limiter, now: Instant, p50: Duration, in_flight: u32) {
+/// An attempt that began now gets an overload at once.
+fn overload(limiter: &mut Limiter, now: Instant, p50: Duration, in_flight: u32) {
     limiter.on_back_pressure(now, p50, OverloadSignal { began: now, in_flight });
 }
 
@@ -18,7 +18,7 @@ fn there_is_no_limit_until_the_first_push_back_and_then_it_is_what_was_in_flight
     for (in_flight, limit) in [(1, 1024), (7, 1024), (8, 11), (16, 11), (100, 70), (1000, 700)] {
         let mut limiter = Limiter::new(ConcurrencyPolicy::default());
         assert_eq!(limiter.limit(), 1024);
-        told(&mut limiter, now, p50, in_flight);
+        overload(&mut limiter, now, p50, in_flight);
         assert_eq!(limiter.limit(), limit, "{in_flight} in flight");
     }
 }
@@ -27,7 +27,7 @@ fn limits(mut limiter: Limiter, times: u64, p50: Duration) -> Vec<u32> {
     let start = Instant::now();
     (0..times)
         .map(|step| {
-            told(&mut limiter, start + p50 * u32::try_from(step).unwrap(), p50, 16);
+            overload(&mut limiter, start + p50 * u32::try_from(step).unwrap(), p50, 16);
             limiter.limit()
         })
         .collect()
@@ -48,17 +48,17 @@ fn back_pressure_counts_at_most_once_per_median_first_token() {
     let p50 = Duration::from_secs(1);
     let mut limiter = starting_at(16);
     for millis in [0, 1, 500, 999] {
-        told(&mut limiter, start + Duration::from_millis(millis), p50, 16);
+        overload(&mut limiter, start + Duration::from_millis(millis), p50, 16);
         assert_eq!(limiter.limit(), 11, "after {millis} ms");
     }
-    told(&mut limiter, start + p50, p50, 16);
+    overload(&mut limiter, start + p50, p50, 16);
     assert_eq!(limiter.limit(), 7);
 }
 
-/// A limiter that has learnt that it may be too much: 16 slots were, 11 are left.
+/// A limiter after an overload: 16 slots were too many, 11 are left.
 fn lowered(now: Instant) -> Limiter {
     let mut limiter = starting_at(16);
-    told(&mut limiter, now, Duration::from_secs(1), 16);
+    overload(&mut limiter, now, Duration::from_secs(1), 16);
     assert_eq!(limiter.limit(), 11);
     limiter
 }
@@ -117,30 +117,30 @@ fn a_target_that_answers_most_calls_fails_by_chance_and_not_by_too_many_at_once(
     for step in 0..1000_u32 {
         let now = start + Duration::from_millis(20) * step;
         if step % 10 < 6 && step > 10 {
-            told(&mut limiter, now, p50, 100);
+            overload(&mut limiter, now, p50, 100);
         } else {
             limiter.on_success(now, false);
         }
     }
     assert_eq!(limiter.limit(), 100);
     for step in 0..64_u32 {
-        told(&mut limiter, start + Duration::from_secs(30) + p50 * step, p50, 100);
+        overload(&mut limiter, start + Duration::from_secs(30) + p50 * step, p50, 100);
     }
     assert_eq!(limiter.limit(), 1, "one that answers nobody has too many");
 }
 
 #[test]
-fn a_limit_of_which_less_than_half_is_used_is_not_what_the_target_speaks_of() {
+fn an_overload_does_not_concern_a_limit_of_which_less_than_half_is_used() {
     let now = Instant::now();
     let mut limiter = starting_at(16);
-    told(&mut limiter, now, Duration::from_secs(1), 7);
+    overload(&mut limiter, now, Duration::from_secs(1), 7);
     assert_eq!(limiter.limit(), 16);
-    told(&mut limiter, now, Duration::from_secs(1), 8);
+    overload(&mut limiter, now, Duration::from_secs(1), 8);
     assert_eq!(limiter.limit(), 11);
 }
 
 #[test]
-fn what_began_before_the_last_decrease_says_nothing_however_late_it_is_said() {
+fn an_overload_of_an_attempt_from_before_the_last_decrease_is_ignored_however_late_it_comes() {
     let (start, p50) = (Instant::now(), Duration::from_secs(1));
     let mut limiter = starting_at(100);
     let refused = |began: Instant| OverloadSignal { began, in_flight: 100 };
@@ -156,7 +156,7 @@ fn what_began_before_the_last_decrease_says_nothing_however_late_it_is_said() {
 }
 
 #[test]
-fn what_began_before_an_outage_says_nothing_after_it() {
+fn an_attempt_from_before_an_outage_changes_nothing_after_it() {
     let start = Instant::now();
     let mut limiter = starting_at(16);
     let late = start + Duration::from_secs(4);
@@ -177,7 +177,7 @@ fn what_began_before_an_outage_says_nothing_after_it() {
 fn a_large_limit_grows_by_a_sixteenth_a_round() {
     let start = Instant::now();
     let mut limiter = starting_at(200);
-    told(&mut limiter, start, Duration::from_secs(1), 200);
+    overload(&mut limiter, start, Duration::from_secs(1), 200);
     assert_eq!(limiter.limit(), 140);
     for _ in 0..140 {
         limiter.on_success(start + Duration::from_secs(1), true);
@@ -208,13 +208,13 @@ fn after_silence_the_way_up_begins_anew_and_is_fast_up_to_half_of_where_it_led()
 }
 
 #[test]
-fn what_an_outage_said_is_unlearnt_and_what_was_said_before_it_is_not() {
+fn decreases_during_an_outage_are_undone_and_earlier_ones_are_not() {
     let start = Instant::now();
     let p50 = Duration::from_secs(1);
     let mut limiter = lowered(start);
     let outage = start + Duration::from_mins(1);
     for step in 0..3_u32 {
-        told(&mut limiter, outage + p50 * step, p50, 16);
+        overload(&mut limiter, outage + p50 * step, p50, 16);
     }
     assert_eq!(limiter.limit(), 2);
     limiter.on_outage(outage + p50 * 3, false);
@@ -228,7 +228,7 @@ fn decreases_that_follow_each_other_are_one_trouble_however_long_it_lasts() {
     let start = Instant::now();
     let mut limiter = starting_at(16);
     for seconds in [0, 20, 40] {
-        told(&mut limiter, start + Duration::from_secs(seconds), Duration::from_secs(1), 16);
+        overload(&mut limiter, start + Duration::from_secs(seconds), Duration::from_secs(1), 16);
     }
     assert_eq!(limiter.limit(), 4);
     limiter.on_outage(start + Duration::from_mins(1), false);
@@ -293,20 +293,20 @@ fn one_answer_in_five_is_chance_and_less_is_not() {
     let mut limiter = starting_at(16);
     limiter.on_success(now, false);
     for (word, limit) in [(1, 16), (2, 16), (3, 16), (4, 11)] {
-        told(&mut limiter, now, Duration::from_secs(1), 16);
+        overload(&mut limiter, now, Duration::from_secs(1), 16);
         assert_eq!(limiter.limit(), limit, "after {word} to one answer");
     }
 }
 
 #[test]
-fn what_was_said_long_ago_weighs_less_and_less() {
+fn old_overloads_weigh_less_and_less() {
     let now = Instant::now();
     let mut limiter = starting_at(16);
     for _ in 0..40 {
         limiter.on_success(now, false);
     }
     let lasted = (1..1000).find(|_| {
-        told(&mut limiter, now, Duration::from_secs(1), 16);
+        overload(&mut limiter, now, Duration::from_secs(1), 16);
         limiter.limit() < 16
     });
     assert_eq!(lasted, Some(74), "40 answers would outweigh 160 words, if they weighed as much as newer ones");

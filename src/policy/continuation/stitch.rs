@@ -1,24 +1,24 @@
-//! What of a continuation is new.
+//! Separates the new part of a continuation from what it repeats.
 //!
-//! Some servers send the begun text again before its continuation: that echo is left out. Others ignore the begun text
-//! and begin anew: what they send is another answer, and glued to the begun text it would be nonsense that looks whole.
+//! Some servers send the prefilled text again before its continuation: that echo is removed. Others ignore the prefill
+//! and begin anew: that is another answer, and appended to the prefilled text it would be nonsense that looks complete.
 
 use std::sync::Arc;
 
 use super::{LOOK_BYTES, OVERLAP_BYTES, OVERLAP_WORDS, Way, overlap};
 
-/// What a piece of a continuation came to.
+/// What a piece of a continuation turned out to be.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Stitched {
     /// It takes more of it to know.
     Undecided,
-    /// This follows the begun text; empty where it was only repeated.
+    /// New text that follows the prefilled text; empty where everything was repeated.
     New(String),
-    /// This is how another answer begins.
+    /// The beginning of another answer.
     Anew(String),
 }
 
-/// Decides, as a continuation of a begun text comes in, what of it is new.
+/// Decides, as a continuation comes in, which part of it is new.
 #[derive(Debug)]
 pub struct ContinuationStitcher {
     held: Arc<str>,
@@ -31,13 +31,13 @@ pub struct ContinuationStitcher {
 // === impl ContinuationStitcher ===
 
 impl ContinuationStitcher {
-    /// Stitches to this text what is asked for in this way.
+    /// Stitches a continuation that was requested in this way to `held`.
     #[must_use]
     pub fn new(held: Arc<str>, way: Way) -> Self {
         Self { held, way, pending: String::new(), decided: false }
     }
 
-    /// The begun text.
+    /// The text that is continued.
     #[must_use]
     pub fn held(&self) -> &str {
         &self.held
@@ -72,7 +72,7 @@ fn stitched(held: &str, more: &str, way: Way, is_over: bool) -> Stitched {
     if let Some(rest) = more.strip_prefix(held) {
         return new(rest);
     }
-    // An echo may differ in the blanks before it, which says something only where it is long.
+    // An echo may differ in the whitespace before it, which is significant only where it is long.
     let (bare_held, bare) = (held.trim_start(), more.trim_start());
     if let Some(rest) = bare.strip_prefix(bare_held).filter(|_| is_unmistakable(bare_held)) {
         return new(rest);
@@ -109,8 +109,8 @@ fn common_prefix<'a>(one: &'a str, other: &str) -> &'a str {
     &one[..same.map(|(left, _)| left.len_utf8()).sum()]
 }
 
-/// Whether a model that goes on right behind `held` can have written `more`: no sentence begins without a blank behind
-/// the end of the last one, or in the middle of a word.
+/// Whether a model that continues right behind `held` can have written `more`: no sentence begins without a space
+/// behind the end of the last one, or in the middle of a word.
 fn joins(held: &str, more: &str) -> bool {
     let mut ends = held.chars().rev();
     let (Some(last), before) = (ends.next(), ends.next()) else { return true };

@@ -1,8 +1,8 @@
-//! What the headers of an answer say about the caller's limits: how much is left, and when it is full again.
+//! The caller's limits as response headers state them: how much is left, and when it is full again.
 //!
-//! Two manners are read: `x-ratelimit-remaining-<what>` with a Go duration in `x-ratelimit-reset-<what>`, and
+//! Two formats are read: `x-ratelimit-remaining-<what>` with a Go duration in `x-ratelimit-reset-<what>`, and
 //! `anthropic-ratelimit-<what>-remaining` with an RFC 3339 time in `anthropic-ratelimit-<what>-reset`, from which the
-//! answer's own `date` is subtracted: the two clocks are the provider's, so that ours need not be right.
+//! response's own `date` is subtracted: both times are the provider's, so that the local clock need not be right.
 
 use std::time::Duration;
 

@@ -1,11 +1,11 @@
-//! How fast calls pass a rate gate after a limit was reached.
+//! The rate at which calls pass a rate gate after a limit was reached.
 //!
-//! When a gate opens, everybody who waited would pass at once and reach the limit again. One call passes first: that it
-//! is refused says that the limit is still there, and nothing of its rate. While no refusal comes, twice as many pass in
-//! each step, which is as long as a refusal takes to arrive, so that a limit that is gone is found to be gone within a
-//! second. Only where several calls passed before the limit was reached again is its rate measured: as many as it filled
-//! up by, whatever its burst. Then calls pass a little slower than that for a while, and then faster and faster. A stated
-//! wait is never shortened: before the gate opens, nobody passes.
+//! When a gate opens, all who waited would pass at once and reach the limit again. One call passes first: its refusal
+//! shows that the limit is still in force, but nothing of its rate. While no refusal comes, twice as many pass in each
+//! step, which is as long as a refusal takes to arrive, so that a limit that is gone is detected within a second. Only
+//! where several calls passed before the limit was reached again is its rate measured: as many as it refilled by,
+//! whatever its burst. Then calls pass a little slower than that for a while, and then faster and faster. A stated wait
+//! is not shortened: before the gate opens, no call passes.
 
 use std::time::Duration;
 
@@ -22,24 +22,24 @@ const MAX_RATE: f64 = 10_000.0;
 const HOLD: Duration = Duration::from_millis(2500);
 /// For how many calls it is held at least: of slow limits, one call in so many may be refused.
 const HOLD_CALLS: f64 = 10.0;
-/// After that, how much of itself the rate grows by in a second.
+/// After that, the share of itself by which the rate grows in a second.
 const GROWTH: f64 = 0.5;
 /// What is left of a measured rate that was too high and cannot be measured again.
 const LOWER: f64 = 0.8;
-/// How much of the time in which nobody passed is caught up: limits fill up meanwhile.
+/// The share of an idle time that is caught up: limits refill meanwhile.
 const CATCH_UP: f64 = 0.5;
-/// The longest time in which nobody passed that a limit is taken to fill up in, and that is caught up.
+/// The longest idle time for which a limit is assumed to refill, and which is caught up.
 const LAG: Duration = Duration::from_secs(1);
 /// The least time in which calls must have passed to measure a rate.
 const SPAN: Duration = Duration::from_millis(250);
-/// How long nobody must have waited before a measured rate is forgotten.
+/// How long no caller must have waited before a measured rate is forgotten.
 const FORGET: Duration = Duration::from_secs(10);
 /// The shortest and the longest step in which the calls that pass double while nothing is measured.
 const STEP: (Duration, Duration) = (Duration::from_millis(50), Duration::from_millis(500));
 /// After so many steps without a refusal the limit is gone: a thousand calls would have passed.
 const STEPS: u32 = 10;
 
-/// The pace of one gate after its limit was reached.
+/// The rate of one gate after its limit was reached.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Pacer {
     /// Calls per second that the limit lets pass; `None` while that is not measured.
@@ -49,15 +49,15 @@ pub(super) struct Pacer {
     doubling_from: Instant,
     passes: Passes,
     catch_up: f64,
-    /// Before that nobody passes; a measured rate is held from then on.
+    /// No call passes before; a measured rate is held from then on.
     opens: Instant,
     /// When the next call would pass if all had passed evenly; before now while there is something to catch up.
     next: Instant,
-    /// When somebody had to wait last.
+    /// When a caller last had to wait.
     bound_at: Instant,
 }
 
-/// What passed between two moments at which the limit was reached.
+/// The calls that passed between two moments at which the limit was reached.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Passes {
     since: Instant,
@@ -87,7 +87,7 @@ impl Passes {
 // === impl Pacer ===
 
 impl Pacer {
-    /// After a limit was reached, by a call whose refusal took so long; nobody passes until then.
+    /// Creates a pacer after a limit was reached, by a call whose refusal took so long; no call passes before `until`.
     pub(super) fn new(now: Instant, took: Duration, until: Instant) -> Self {
         let mut pacer = Self {
             rate: None,
@@ -104,13 +104,13 @@ impl Pacer {
         pacer
     }
 
-    /// The limit was reached again, by a call whose refusal took so long; nobody passes until then.
+    /// The limit was reached again, by a call whose refusal took so long; no call passes before `until`.
     pub(super) fn limited(&mut self, now: Instant, took: Duration, until: Instant) {
         self.passes.refused += 1;
         self.step_by(took);
         let just_opened = now.saturating_duration_since(self.opens) < LAG / 4;
         match self.rate {
-            // By those who caught up: it does not fill up as much as was thought, which says nothing of its rate.
+            // By calls that caught up: the limit refills less than assumed, which shows nothing of its rate.
             Some(rate) if just_opened && rate * self.catch_up >= 1.0 => {
                 self.catch_up /= 2.0;
                 self.passes = Passes::new(now);
@@ -129,7 +129,7 @@ impl Pacer {
         self.hold(now, until);
     }
 
-    /// A call that was on its way when the limit was reached was refused as well; nobody passes until then.
+    /// A call that was in flight when the limit was reached was refused as well; no call passes before `until`.
     pub(super) fn limited_too(&mut self, now: Instant, until: Instant) {
         // Of those that passed before the limit was reached for the first time, nothing is counted.
         self.passes.refused = (self.passes.refused + 1).min(self.passes.passed);
@@ -223,7 +223,7 @@ impl Pacer {
         (self.rate.unwrap_or(self.growth()) * (self.growth() * grown).exp()).min(MAX_RATE)
     }
 
-    /// How much of itself the rate grows by in a second.
+    /// The share of itself by which the rate grows in a second.
     fn growth(&self) -> f64 {
         if self.rate.is_some() { GROWTH } else { std::f64::consts::LN_2 / self.step.as_secs_f64() }
     }

@@ -1,4 +1,4 @@
-//! The promises of the gates.
+//! The guarantees of the gates.
 
 mod model;
 
@@ -63,7 +63,7 @@ fn a_shorter_wait_that_comes_later_changes_nothing() {
 }
 
 #[test]
-fn nothing_is_added_to_a_wait_while_calls_stand_in_line() {
+fn nothing_is_added_to_a_wait_while_calls_are_queued() {
     let (mut gate, now) = gate(GateKind::Rate);
     gate.close(now, &failed(Some(secs(1)), FailureClass::RateLimited), TOOK, 1.0);
     let later = now + Duration::from_millis(1300);
@@ -111,7 +111,7 @@ fn an_answer_to_a_call_from_before_the_refusal_does_not_open_the_credential_gate
 }
 
 #[test]
-fn how_long_it_was_closed_is_counted_from_when_it_closed_and_not_from_when_it_was_told_again() {
+fn how_long_it_was_closed_is_counted_from_the_first_refusal_and_not_from_later_ones() {
     for (kind, again_at, stated, closed_for) in
         [(GateKind::Rate, 5, 20, 25), (GateKind::Rate, 15, 10, 10), (GateKind::Credential, 61, 1, 121)]
     {
@@ -127,7 +127,7 @@ fn how_long_it_was_closed_is_counted_from_when_it_closed_and_not_from_when_it_wa
 }
 
 #[test]
-fn of_a_hundred_askers_at_the_minute_one_is_the_probe() {
+fn of_a_hundred_callers_at_the_minute_one_is_the_probe() {
     let (mut gate, now) = gate(GateKind::Credential);
     gate.close(now, &failed(Some(secs(3600)), FailureClass::QuotaExceeded), TOOK, 0.0);
     let passes: Vec<_> = (0..100).filter_map(|_| gate.admit(now + secs(60), false).ok()).collect();
@@ -158,7 +158,7 @@ fn a_limit_that_is_reset_in_a_day_closes_for_five_minutes() {
 }
 
 #[test]
-fn who_stands_in_line_is_told_the_time_at_which_a_call_passes() {
+fn a_queued_caller_gets_the_time_at_which_a_call_passes() {
     let (mut gate, now) = gate(GateKind::Rate);
     assert_eq!(gate.peek_after(now, 1000), Ok(()));
     for _ in 0..20 {
@@ -177,7 +177,7 @@ fn who_stands_in_line_is_told_the_time_at_which_a_call_passes() {
     assert_eq!(gate.peek_after(opens + secs(100), 1000), Ok(()), "nobody came for long");
 }
 
-/// Calls that pass in that time when there is always somebody waiting.
+/// Calls that pass in that time when a caller is always waiting.
 pub(super) fn passed_in<T>(from: Instant, time: Duration, mut pass: impl FnMut(Instant) -> Result<T, Duration>) -> u32 {
     let (mut now, mut count) = (from, 0);
     while now < from + time {
@@ -197,7 +197,7 @@ fn limited() -> (Gate, Instant) {
 }
 
 #[test]
-fn a_refusal_of_a_call_that_was_on_its_way_says_nothing_new() {
+fn a_refusal_of_a_call_in_flight_changes_nothing() {
     let ((mut once, then), (mut twice, now)) = (limited(), limited());
     let rest = Duration::from_millis(900);
     assert_eq!(twice.close(now + secs(1) - rest, &failed(Some(rest), FailureClass::RateLimited), TOOK, 0.0), None);

@@ -1,9 +1,9 @@
 //! What Relight's own validators found wrong with an answer, as a closed vocabulary.
 //!
-//! A note may hold facts, but never upstream words. So a validator states its fact as a `Finding`, which travels in
-//! `Failure::rule` and `Failure::fact`; only the classifier and the validators write those two, and a finding is read
-//! back only when both agree. Names and limits inside a finding are still vetted against the caller's own tools and
-//! schemas before they are said (see `note`), because a model may have written them.
+//! A note may hold facts, but no upstream text. So a validator states its fact as a `Finding`, which is carried in
+//! `Failure::rule` and `Failure::fact`; only the classifier and the validators write those two, and a finding is parsed
+//! back only when both agree. Names and limits inside a finding are still checked against the caller's own tools and
+//! schemas before they enter a note (see `note`), because a model may have written them.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,7 +12,7 @@ use crate::domain::failure::Failure;
 /// What `Failure::rule` begins with when its fact is a finding; no rule of the classifier may begin so.
 const RULE_PREFIX: &str = "finding:";
 
-/// What was found wrong with an answer.
+/// A fault of an answer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "finding", rename_all = "snake_case")]
 pub enum Finding {
@@ -66,7 +66,7 @@ pub struct Mismatch {
     pub path: String,
     /// The schema's keyword that is not satisfied (`type`, `required`, `pattern`, …).
     pub keyword: String,
-    /// The keyword's value in the schema, as text without quotes; empty where it says nothing.
+    /// The keyword's value in the schema, as text without quotes; empty where it adds nothing.
     pub limit: String,
 }
 

@@ -1,9 +1,9 @@
-//! Whether the model is told, and in which words.
+//! Whether a note is written, and its text.
 //!
-//! The words are Relight's own: the phrase of the failure class, the facts of its own validators, and names that stand in
-//! the caller's own tools and schemas. `Failure::message`, `fact` and `user_message` may quote upstream, so they are
-//! never read here, but for the excerpt that goes into a tool result and is marked as untrusted, and where the policy says
-//! so (`error: message`).
+//! The text is Relight's own: the phrase of the failure class, the facts of its own validators, and names from the
+//! caller's own tools and schemas. `Failure::message`, `fact` and `user_message` may quote upstream, so they are not
+//! read here, except for the excerpt that goes into a tool result and is marked as untrusted, and where the policy
+//! allows it (`error: message`).
 
 use crate::domain::{
     failure::{Failure, FailureClass, InvalidRequestDetail, TransportFault},
@@ -27,7 +27,7 @@ const OUTCOME_UNKNOWN_TEMPLATE: &str =
 #[must_use]
 pub fn is_actionable(class: FailureClass, failure: &Failure) -> bool {
     match class {
-        // A model that was never reached has nothing to change.
+        // A model that was not reached has nothing to change.
         FailureClass::Timeout | FailureClass::Crash | FailureClass::Unknown => !failure.never_sent,
         FailureClass::ToolFailed | FailureClass::OutcomeUnknown => true,
         // A page, a torn document or an empty body is none of the model's: it did not write them.
@@ -38,7 +38,8 @@ pub fn is_actionable(class: FailureClass, failure: &Failure) -> bool {
         FailureClass::InvalidRequest => {
             failure.detail == Some(InvalidRequestDetail::ParameterMismatch) || Finding::of(failure).is_some()
         }
-        // An unknown tool is the model's; an unknown model is not. An answer cut at the output limit is; a cut line is not.
+        // An unknown tool is the model's fault; an unknown model is not. An answer cut at the output limit is; a cut
+        // connection is not.
         FailureClass::NotFound | FailureClass::StreamInterrupted => Finding::of(failure).is_some(),
         FailureClass::RateLimited
         | FailureClass::QuotaExceeded
@@ -62,9 +63,9 @@ pub fn is_actionable(class: FailureClass, failure: &Failure) -> bool {
     }
 }
 
-/// Whether the model is never told of this class, whatever the mode: a note after a refusal presses the model to evade a
-/// policy, one after an overflow makes it worse, and the rest is none of the model's business.
-pub(super) const fn is_never_told(class: FailureClass) -> bool {
+/// Whether no note is written for this class, whatever the mode: a note after a refusal presses the model to evade a
+/// policy, one after an overflow makes it worse, and the rest does not concern the model.
+pub(super) const fn is_never_noted(class: FailureClass) -> bool {
     class.is_local_refusal()
         || is_closed_to_notes(class)
         || matches!(class, FailureClass::Cancelled | FailureClass::ApprovalRejected)
@@ -75,26 +76,26 @@ const fn is_closed_to_notes(class: FailureClass) -> bool {
     matches!(class, FailureClass::ContentFiltered | FailureClass::ContextLength)
 }
 
-/// The failures that the model should be told of, oldest first.
-pub(super) fn worth_telling<'a>(mode: InjectionMode, failures: &[&'a Failure]) -> Vec<&'a Failure> {
+/// The failures that a note should cover, oldest first.
+pub(super) fn worth_noting<'a>(mode: InjectionMode, failures: &[&'a Failure]) -> Vec<&'a Failure> {
     let newest = failures.iter().rev().find(|failure| !failure.class.is_local_refusal());
     if newest.is_none_or(|failure| is_closed_to_notes(failure.class)) {
         return Vec::new();
     }
-    let is_told = |failure: &&&Failure| match mode {
+    let is_noted = |failure: &&&Failure| match mode {
         InjectionMode::Never => false,
         InjectionMode::WhenActionable => is_actionable(failure.class, failure),
         InjectionMode::Always => {
-            !is_never_told(failure.class) && (failure.retryable || is_actionable(failure.class, failure))
+            !is_never_noted(failure.class) && (failure.retryable || is_actionable(failure.class, failure))
         }
     };
-    failures.iter().filter(is_told).copied().collect()
+    failures.iter().filter(is_noted).copied().collect()
 }
 
-/// The note about `failures` (oldest first, those that the model is told of): at most `max_note_chars` characters.
+/// The note about `failures` (oldest first, those that it should cover): at most `max_note_chars` characters.
 ///
-/// Where not everything fits, the list of what was tried goes first, then the hint, then the facts. Empty without
-/// failures.
+/// Where not everything fits, the list of previous attempts is dropped first, then the hint, then the facts. Empty
+/// without failures.
 #[must_use]
 pub fn note_text(policy: &InjectionPolicy, operation: &Operation, call: &ModelCall, failures: &[&Failure]) -> String {
     let Some(newest) = failures.last() else { return String::new() };
@@ -133,7 +134,7 @@ fn room(policy: &InjectionPolicy) -> usize {
     policy.max_note_chars.min(MAX_NOTE_CHARS)
 }
 
-/// What stands for the placeholder; a message is cut to what the template leaves, without the full stop of its end.
+/// What replaces the placeholder; a message is cut to what the template leaves, without the full stop at its end.
 fn error_words(policy: &InjectionPolicy, template: &str, failure: &Failure, vocabulary: &Vocabulary) -> String {
     let message = match policy.error {
         ErrorWords::Phrase => String::new(),
@@ -147,7 +148,7 @@ fn error_words(policy: &InjectionPolicy, template: &str, failure: &Failure, voca
     sanitize::cut(message, room(policy).saturating_sub(taken))
 }
 
-/// What upstream said of a tool, in one bounded line, for a tool result only; `None` where it is not about a tool.
+/// A tool's upstream error text in one bounded line, for a tool result only; `None` where it is not about a tool.
 pub(super) fn excerpt(policy: &InjectionPolicy, failure: &Failure) -> Option<String> {
     let is_of_a_tool = matches!(failure.class, FailureClass::ToolFailed | FailureClass::OutcomeUnknown)
         || failure.detail == Some(InvalidRequestDetail::ParameterMismatch);
@@ -168,7 +169,7 @@ fn template<'a>(policy: &'a InjectionPolicy, operation: &Operation, class: Failu
     &policy.template
 }
 
-/// What was tried, oldest first; the same in a row is said once, with its count.
+/// The previous attempts, oldest first; equal ones in a row are listed once, with their count.
 fn list(tried: &[String]) -> String {
     let runs: Vec<String> = tried
         .chunk_by(|left, right| left == right)
@@ -217,7 +218,7 @@ fn fault_fact(fault: TransportFault) -> Option<String> {
         TransportFault::IdleTimeout => Some("the answer stalled".to_owned()),
         TransportFault::TooLarge => Some("it exceeded a size limit".to_owned()),
         TransportFault::Deadline => Some("no time was left".to_owned()),
-        // The class says the rest, or it is none of the model's business.
+        // The class covers the rest, or it does not concern the model.
         TransportFault::Dns
         | TransportFault::Refused
         | TransportFault::ConnectTimeout
@@ -234,7 +235,7 @@ fn fault_fact(fault: TransportFault) -> Option<String> {
     }
 }
 
-/// `field "date" must match "^\d{4}$"`, as far as the caller's own schema holds the words.
+/// `field "date" must match "^\d{4}$"`, as far as the caller's own schema contains the words.
 fn mismatch_fact(mismatch: &Mismatch, schema: &vocabulary::SchemaWords) -> String {
     let path = schema.path(&mismatch.path).map(|path| vocabulary::quoted(&path));
     let field = path.as_ref().map_or_else(|| "a field".to_owned(), |path| format!("field {path}"));

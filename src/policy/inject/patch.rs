@@ -1,8 +1,8 @@
-//! What a caller appends to its history so that its next request is what the model saw.
+//! What a caller appends to its history so that its next request continues what the model saw.
 //!
 //! Some models bind their reasoning to the exact prefix, so an answer that was given under a note needs the note in the
-//! history. The patch is computed from what was sent, whatever changed it: a note, or a repair. It never rewrites a turn
-//! that went out as the caller wrote it.
+//! history. The patch is computed from what was sent, whatever changed it: a note, or a repair. A turn that was sent as
+//! the caller wrote it is not rewritten.
 
 use crate::domain::{
     invocation::HistoryPatch,

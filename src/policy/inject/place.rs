@@ -1,8 +1,8 @@
 //! Where a note is legal, for each dialect and each end of a history.
 //!
-//! Roles, tool calls and their results stand in an order that differs by dialect and that servers enforce with a 400.
-//! The table is `choose`; `put` encodes the choice neutrally. Neither touches a turn before the tail: the last message,
-//! or the run of tool results at the end.
+//! The required order of roles, tool calls and their results differs by dialect, and servers enforce it with a 400. The
+//! table is `choose`; `put` encodes the choice neutrally. Neither touches a turn before the tail: the last message, or
+//! the run of tool results at the end.
 
 use crate::domain::{
     message::{Message, Part, Role, ToolResult},
@@ -11,7 +11,7 @@ use crate::domain::{
 
 use super::{ErrorWords, NotePosition};
 
-/// How a history ends, as far as placement cares.
+/// How a history ends, as far as placement depends on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum HistoryEnd {
     /// No turn at all, or standing instructions only.
@@ -31,10 +31,10 @@ enum HistoryEnd {
     },
 }
 
-/// The vehicle for the end of this history on this target; a note that quotes a message is never an instruction.
+/// The position for the end of this history on this target; a note that quotes a message must not be an instruction.
 ///
 /// # Errors
-/// Why there is no legal place.
+/// Why there is no legal position.
 pub(super) fn choose(messages: &[Message], target: &Target, error: ErrorWords) -> Result<NotePosition, &'static str> {
     let able = &match error {
         ErrorWords::Phrase => target.capabilities.clone(),
@@ -97,7 +97,7 @@ const fn block(tail: HistoryEnd, after_tools: NotePosition) -> Result<NotePositi
     }
 }
 
-/// `OpenAI`'s own models know developers; the many servers that speak its dialect know only system messages.
+/// `OpenAI`'s own models know developer messages; the many servers of its dialect know only system messages.
 const fn instructions(able: &Capabilities) -> NotePosition {
     if able.developer_role { NotePosition::DeveloperMessage } else { NotePosition::SystemMessage }
 }

@@ -1,18 +1,18 @@
-//! Makes a history legal before anything is added: every tool call has its result, every result its call.
+//! Makes a history legal before a note is added: every tool call has its result, every result its call.
 //!
-//! A worker that died between call and result leaves a conversation that every provider refuses for ever. The missing
-//! result is answered in neutral words: nobody knows whether the tool ran. Pure and idempotent; a legal history is
-//! borrowed, not copied. Never touches an assistant turn, and with it any signed part; never drops the first result of a
-//! call that comes before the model speaks again: at most it moves up to its call.
+//! A worker that died between call and result leaves a conversation that every provider rejects for ever. The missing
+//! result is filled in with neutral words: whether the tool ran is unknown. Pure and idempotent; a legal history is
+//! borrowed, not copied. Assistant turns, and with them signed parts, stay untouched; the first result of a call that
+//! comes before the model's next turn is kept: at most it moves up to its call.
 
 use std::borrow::Cow;
 
 use crate::domain::message::{Message, ModelCall, Part, Role, ToolCall, ToolResult};
 
-/// The content of a result that stands in for one that was lost.
+/// The content of a result that replaces a lost one.
 pub const INTERRUPTED: &str = "interrupted, outcome unknown";
 
-/// The call with a legal history: lost results stand in, results without a call are dropped.
+/// The call with a legal history: lost results are replaced, results without a call are dropped.
 ///
 /// Assistant messages in a row that all call tools are one turn, which a translation may have to merge.
 #[must_use]
@@ -32,7 +32,7 @@ pub fn repair(call: &ModelCall) -> Cow<'_, ModelCall> {
     }
 }
 
-/// Appends what the model said and what it was answered, the results of each turn right after it.
+/// Appends assistant messages and replies, the results of each turn right after it.
 fn exchange(repaired: &mut Vec<Message>, assistant: &[Message], replies: &[Message]) {
     let mut replies = Cow::Borrowed(replies);
     let mut turns = turns(assistant).peekable();
@@ -48,7 +48,7 @@ fn exchange(repaired: &mut Vec<Message>, assistant: &[Message], replies: &[Messa
             return;
         }
         for call in calls {
-            repaired.push(take_result(replies.to_mut(), &call.id).unwrap_or_else(|| stand_in(call)));
+            repaired.push(take_result(replies.to_mut(), &call.id).unwrap_or_else(|| placeholder_result(call)));
         }
         if is_last {
             repaired.extend(without_results(&replies));
@@ -62,7 +62,7 @@ fn turns(assistant: &[Message]) -> impl Iterator<Item = &[Message]> {
     assistant.chunk_by(move |left, right| !calls(left) || calls(right))
 }
 
-/// Whether the calls are answered, each once, by messages of results that stand first, and nothing else is a result.
+/// Whether each call has exactly one result, in messages of results that come first, and there is no other result.
 fn is_in_order(calls: &[&ToolCall], replies: &[Message]) -> bool {
     let mut open: Vec<&str> = calls.iter().map(|call| call.id.as_str()).collect();
     let mut is_past_results = false;
@@ -97,7 +97,7 @@ fn take_result(replies: &mut [Message], call_id: &str) -> Option<Message> {
     })
 }
 
-/// The replies without results; what a tool says without a call goes with them, for no other role may say it.
+/// The replies without results; other content of a tool message is dropped too, for no other role may hold it.
 fn without_results(replies: &[Message]) -> impl Iterator<Item = Message> {
     let is_result = |part: &Part| matches!(part, Part::ToolResult(_));
     replies.iter().filter(|reply| reply.role != Role::Tool).filter_map(move |reply| {
@@ -107,7 +107,7 @@ fn without_results(replies: &[Message]) -> impl Iterator<Item = Message> {
     })
 }
 
-fn stand_in(call: &ToolCall) -> Message {
+fn placeholder_result(call: &ToolCall) -> Message {
     let result = ToolResult {
         call_id: call.id.clone(),
         name: call.name.clone(),

@@ -1,9 +1,9 @@
-//! Makes a text safe to show inside a note: nothing hidden, nothing endless.
+//! Makes a text safe to show inside a note: nothing hidden, nothing unbounded.
 //!
-//! Control characters, bidirectional overrides and invisible characters are how a text shows a person one thing and a
-//! model another. This never redacts secrets: the classifier has done so before a failure carries a text.
+//! Control characters, bidirectional overrides and invisible characters can show a person one thing and a model
+//! another. Secrets are not redacted here: the classifier has done so before a failure carries a text.
 
-/// Whether a character does not show, or changes how others show.
+/// Whether a character is invisible, or changes how others are shown.
 pub(super) fn is_hidden(character: char) -> bool {
     character.is_control()
         || matches!(

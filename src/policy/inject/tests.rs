@@ -1,4 +1,4 @@
-//! The promises of context injection, over every dialect, end of history and failure class.
+//! The guarantees of context injection, over every dialect, end of history and failure class.
 
 use serde_json::json;
 

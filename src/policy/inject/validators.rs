@@ -1,8 +1,8 @@
 //! Whether a provider would accept the order of a conversation: each dialect's rules, stated over its own JSON.
 //!
-//! Providers answer a wrong order of roles, tool calls and results with a 400, and say little. These checks are written
-//! from the providers' documentation, not from the code that places notes or translates calls, so that a test of those
-//! proves something. They judge order and pairing only, never models, parameters or sizes.
+//! Providers answer a wrong order of roles, tool calls and results with a 400, and explain little. These checks are
+//! written from the providers' documentation, not from the code that places notes or translates calls, so that a test
+//! of those proves something. They judge order and pairing only, not models, parameters or sizes.
 
 use std::fmt;
 

@@ -1,7 +1,7 @@
 //! The words that a note may take from the caller: names of its tools, words of its schemas.
 //!
-//! A validator's finding may hold what a model wrote (a made-up tool, an unknown field). Such a word enters a note only if
-//! the caller's own request holds it; so a note never says to the model, with an operator's voice, what upstream said.
+//! A validator's finding may hold what a model wrote (a made-up tool, an unknown field). Such a word enters a note only
+//! if the caller's own request contains it, so that upstream text cannot reach the model with an operator's authority.
 
 use std::collections::HashSet;
 
@@ -14,7 +14,7 @@ use super::sanitize;
 const MAX_WORD_BYTES: usize = 64;
 const MAX_TOOLS_NAMED: usize = 5;
 
-/// The caller's words.
+/// The words of the caller's request.
 pub(super) struct Vocabulary<'a> {
     call: &'a ModelCall,
 }

@@ -1,16 +1,14 @@
-//! What has the shape of a secret, of an address, or of neither: tokens of a text, one at a time.
-//!
-//! Never looks at more than one token.
+//! Shapes of secrets and addresses, decided for one token of a text at a time.
 
-/// What stands in place of something removed.
+/// What replaces something removed.
 pub(super) const GONE: &str = "[redacted]";
-/// Letters in a row of letters and digits from which a word counts as a secret.
+/// Length of a run of letters and digits from which a word counts as a secret.
 pub(super) const LONG: usize = 24;
-/// Bytes of the shortest secret that is known by the word before it, or by how it begins.
+/// Length in bytes of the shortest secret that is recognised by the word before it, or by its prefix.
 pub(super) const SHORTEST: usize = 8;
 
-/// What is shown in place of a word, where it is not shown itself.
-pub(super) fn stand_in(word: &str, plain: bool, bearer: bool) -> Option<&'static str> {
+/// The replacement of a word, where it must not be shown.
+pub(super) fn replacement(word: &str, plain: bool, bearer: bool) -> Option<&'static str> {
     if bearer {
         Some(GONE)
     } else if plain {
@@ -31,7 +29,7 @@ pub(super) fn is_token(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"-_.@+*/%~".contains(&byte)
 }
 
-/// Where a token ends, and whether it is one short word of prose, in which nothing can hide.
+/// Where a token ends, and whether it is one short word of prose, in which no secret can be.
 pub(super) fn token(text: &[u8]) -> (usize, bool) {
     let lower = 1 + text[1..].iter().take_while(|byte| byte.is_ascii_lowercase()).count();
     let rest = text[lower..].iter().take_while(|byte| is_token(**byte)).count();
@@ -58,7 +56,7 @@ pub(super) fn is_ip(word: &str) -> bool {
     parts == 4
 }
 
-/// A word after which a secret stands.
+/// Whether a secret follows this word.
 pub(super) fn names_secret(word: &[u8]) -> bool {
     const NAMES: [&str; 9] =
         ["bearer", "apikey", "api_key", "api-key", "secret", "password", "access_token", "authorization", "basic"];
@@ -105,8 +103,8 @@ pub(super) fn is_secret(word: &str) -> bool {
         || word.len() >= LONG && word.as_bytes().split(|byte| !byte.is_ascii_alphanumeric()).any(is_key)
 }
 
-/// Whether letters and digits are a key: words of prose and paths are letters with few digits; keys mix both, or are one long
-/// run.
+/// Whether letters and digits are a key: words of prose and paths are letters with few digits; keys mix both, or are
+/// one long run.
 fn is_key(run: &[u8]) -> bool {
     if run.len() < LONG {
         return false;

@@ -1,4 +1,4 @@
-//! Which target could be asked after which wait, and which of these is best.
+//! Which target can be called after which wait, and which of these is best.
 
 use std::{cmp::Reverse, time::Duration};
 
@@ -22,12 +22,12 @@ const STATED_SPREAD_SHARE: f64 = 0.2;
 const HICCUP_SHARE: f64 = 0.1;
 /// How many times the first wait of the backoff the last attempt is waited for in an outage, at least.
 const LAST_WAIT: f64 = 5.0;
-/// What each further refusal in a row adds to the wait, so that a refusing target is not asked in a hot loop.
+/// What each further refusal in a row adds to the wait, so that a refusing target is not called in a hot loop.
 const REFUSAL_STEP: Duration = Duration::from_millis(25);
 /// The most that refusals add.
 const REFUSAL_CAP: Duration = Duration::from_secs(1);
 
-/// The dice of one decision.
+/// The random numbers of one decision.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct JitterSamples {
     /// For the wait on the same target.
@@ -36,16 +36,16 @@ pub(super) struct JitterSamples {
     pub(super) spread: f64,
 }
 
-/// One target that could be asked.
+/// One target that can be called.
 #[derive(Debug)]
 struct RecoveryOption<'a> {
     candidate: &'a Candidate,
     same: bool,
     /// Its own wait, spread included, whether or not it is available before.
     wait: Wait,
-    /// When it can be asked for ranking: without the spread that only separates callers.
+    /// When it can be called, for ranking: without the spread that only separates callers.
     ready: Instant,
-    /// When it will be asked.
+    /// When it will be called.
     at: Instant,
     /// Whether its circuit or gate decides that time, and not the wait.
     parked: bool,
@@ -124,7 +124,7 @@ fn option<'a>(
     let mut at = situation.now + wait.duration;
     let mut parked = false;
     if available > at {
-        // A gate that closed for a stated wait spreads it by its own dice; both say the same.
+        // A gate that closed for a stated wait adds its own spread to it; both state the same wait.
         let agrees = same && wait.source != WaitSource::Backoff && available <= situation.now + longest;
         parked = !agrees || candidate.in_line;
         at = if agrees { available } else { available + policy.park.spread.mul_f64(samples.spread) };
@@ -139,7 +139,7 @@ fn refusal_wait(situation: &Situation<'_>, refused: bool) -> Duration {
     REFUSAL_STEP.saturating_mul(situation.refusals.saturating_sub(others)).min(REFUSAL_CAP)
 }
 
-/// The wait before the target that just failed is asked again.
+/// The wait before the target that just failed is called again.
 fn wait_on_same(
     policy: &RetryPolicy,
     situation: &Situation<'_>,
@@ -152,7 +152,7 @@ fn wait_on_same(
     let retry = candidate.attempts.max(1);
     let stated = stated.map(|stated| {
         let min = stated.duration.min(policy.wait_cap);
-        // The line spreads those who wait in it.
+        // The queue itself spreads its callers.
         let spread = min.mul_f64(STATED_SPREAD_SHARE).max(STATED_SPREAD_MIN);
         let spread = if candidate.in_line { Duration::ZERO } else { spread };
         Wait { duration: min + spread.mul_f64(sample), source: stated.source }
@@ -207,7 +207,7 @@ fn backoff(
 /// The wait before the last attempt, where every target failed and the failures are no chance: as long as one alone
 /// would have been waited for, or what the deadline leaves.
 fn last_wait(policy: &RetryPolicy, situation: &Situation<'_>, candidate: &Candidate, sample: f64) -> Option<Duration> {
-    // Who stayed with a target spent the attempt that would have shown whether another one is well.
+    // Staying with a target spent the attempt that would have shown whether another one is healthy.
     let stayed = situation.candidates.iter().any(|one| one.attempts > 1);
     // One that is closed failed others just before.
     let failed =
@@ -226,12 +226,12 @@ fn last_wait(policy: &RetryPolicy, situation: &Situation<'_>, candidate: &Candid
     Some(long.min(policy.backoff.cap).min(left))
 }
 
-/// Whether the target was silent for as long as is waited for anybody.
+/// Whether the target was silent for as long as any target is waited for.
 fn is_silence(failure: &Failure) -> bool {
     matches!(failure.fault, Some(TransportFault::FirstTokenTimeout | TransportFault::IdleTimeout))
 }
 
-/// Whether the request surely reached nobody, for the first time: asking again harms nobody.
+/// Whether the request certainly reached no provider, for the first time: a retry does no harm.
 fn free_of_charge(situation: &Situation<'_>, failure: &Failure) -> bool {
     failure.never_sent && situation.unsent_made <= 1
 }
@@ -253,9 +253,9 @@ fn room(policy: &RetryPolicy, candidate: &Candidate) -> Duration {
     policy.min_attempt_time.max(candidate.first_token_p50)
 }
 
-/// Smaller is better: where text was sent that cannot be taken back, the target that wrote it goes first; who stayed
-/// silent comes last, before that who answered unusably more than once, then whoever can be asked first, then the
-/// healthy, then the same target (its caches are warm), then the route's order.
+/// Smaller is better: where text was sent that cannot be revoked, the target that wrote it comes first; one that stayed
+/// silent comes last, before it one with more than one unusable answer, then the earliest available, then the healthy,
+/// then the same target (its caches are warm), then the route's order.
 fn rank(
     situation: &Situation<'_>,
     recovery_options: Option<&RecoveryOptions>,
@@ -280,8 +280,8 @@ fn rank(
     )
 }
 
-/// Whether the target that failed deserves a second chance before another one is asked: only once, only where time
-/// mends what happened, where nobody else met the same just before, and where retries are left for every other target.
+/// Whether the target that failed gets a second attempt before another one is called: only once, only where time mends
+/// the cause, where no other call met the same just before, and where retries are left for every other target.
 fn stays(policy: &RetryPolicy, situation: &Situation<'_>, recovery_options: Option<&RecoveryOptions>) -> bool {
     let Some(failure) =
         situation.cause().filter(|_| recovery_options.is_some_and(|recovery_options| !recovery_options.other_first))
@@ -323,7 +323,7 @@ fn cost(situation: &Situation<'_>, recovery_options: Option<&RecoveryOptions>) -
     }
 }
 
-/// Why no target fits: the soonest of them decides what is said.
+/// Why no target fits; the earliest available one decides the reason.
 fn why_none(policy: &RetryPolicy, situation: &Situation<'_>, options: &[RecoveryOption<'_>]) -> StopReason {
     let Some(soonest) = options.iter().min_by_key(|option| option.at + room(policy, option.candidate)) else {
         return match situation.failure.class {
@@ -335,7 +335,7 @@ fn why_none(policy: &RetryPolicy, situation: &Situation<'_>, options: &[Recovery
     if soonest.wait.source == WaitSource::Backoff && soonest.candidate.availability == Availability::Now {
         StopReason::DeadlineTooClose { needed: needed.saturating_duration_since(situation.now) }
     } else {
-        // Somebody else said when: so may the caller.
+        // Another source stated that time, so it may be passed on to the caller.
         StopReason::NoTarget { retry_in: Some(soonest.at.saturating_duration_since(situation.now)) }
     }
 }

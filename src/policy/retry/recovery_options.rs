@@ -1,4 +1,4 @@
-//! What may help against each class of failure: the table of `recovery` as code, and nothing else.
+//! What may help against each class of failure: the table of recovery as code, and nothing else.
 
 use super::{Candidate, RetryPolicy};
 use crate::domain::failure::{Failure, FailureClass, InvalidRequestDetail, TransportFault};
@@ -6,11 +6,11 @@ use crate::domain::failure::{Failure, FailureClass, InvalidRequestDetail, Transp
 /// What may help against a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RecoveryOptions {
-    /// Asking the same target again.
+    /// Calling the same target again.
     pub same_target: bool,
-    /// Asking another target, within `restriction`.
+    /// Calling another target, within `restriction`.
     pub other_target: bool,
-    /// Another target that is free is asked before the same one, however short the wait on that.
+    /// Another target that is free is called before the same one, however short the wait for that.
     pub other_first: bool,
     /// Which other targets.
     pub restriction: Restriction,
@@ -33,7 +33,7 @@ pub enum Restriction {
     LargerWindow,
 }
 
-/// How the same target is waited for.
+/// Which wait precedes a retry at the same target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum BackoffKind {
     /// Not at all: the target is well.
@@ -44,7 +44,7 @@ pub enum BackoffKind {
     Throttle,
 }
 
-/// Which counter an attempt uses up.
+/// The allowance that an attempt uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Counter {
     /// `max_retries`, paid from the budget.
@@ -66,8 +66,8 @@ impl RecoveryOptions {
         at_most: None,
     };
 
-    /// Whether `candidate` is of any use against the failure; `failed` says that it is the target that failed. What
-    /// this denies stays denied for the rest of the invocation (`Candidate::ruled_out`).
+    /// Whether `candidate` is of any use against the failure; `failed` means that it is the target that failed. What
+    /// this rules out stays ruled out for the rest of the invocation (`Candidate::ruled_out`).
     #[must_use]
     pub fn admits(&self, candidate: &Candidate, failed: bool) -> bool {
         if failed {
@@ -88,8 +88,9 @@ impl RecoveryOptions {
     }
 }
 
-/// What may help against `failure`. Where the table says yes, the failure's own `retryable` and `fallback_helps` may
-/// still say no (a provider's "do not retry", a rule of the configuration); where it says no, nothing says yes.
+/// What may help against `failure`. Where the table allows an option, the failure's own `retryable` and
+/// `fallback_helps` may still forbid it (a provider's "do not retry", a rule of the configuration); what the table
+/// forbids, nothing allows.
 #[must_use]
 pub fn recovery_options(policy: &RetryPolicy, failure: &Failure) -> RecoveryOptions {
     let same_target = failure.retryable;
@@ -134,7 +135,7 @@ pub fn recovery_options(policy: &RetryPolicy, failure: &Failure) -> RecoveryOpti
         FailureClass::MalformedResponse => {
             RecoveryOptions { pace: BackoffKind::AtOnce, counter: Counter::Semantic, ..both }
         }
-        // Whoever failed to read may read again, once; a write is never retryable.
+        // A failed read may be repeated once; a write is not retryable.
         FailureClass::State | FailureClass::Checkpoint => {
             RecoveryOptions { same_target, at_most: Some(1), ..RecoveryOptions::NONE }
         }
@@ -142,7 +143,7 @@ pub fn recovery_options(policy: &RetryPolicy, failure: &Failure) -> RecoveryOpti
         | FailureClass::ApprovalRejected
         | FailureClass::OutcomeUnknown
         | FailureClass::Cache => RecoveryOptions::NONE,
-        // No target is to blame: what may be asked is decided by the last real failure, and by `select`.
+        // No target is to blame: the last upstream failure and `select` decide which targets may be called.
         FailureClass::CircuitOpen | FailureClass::Shed | FailureClass::BudgetEmpty | FailureClass::Deadline => {
             RecoveryOptions { same_target: true, other_target: true, ..RecoveryOptions::NONE }
         }

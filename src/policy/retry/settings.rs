@@ -1,4 +1,4 @@
-//! The numbers of the planner: how often, how long, and what the presets are.
+//! The settings of the planner: how often, how long, and the presets.
 
 use std::time::Duration;
 
@@ -16,10 +16,10 @@ use crate::{
 /// Attempts of one invocation that no setting exceeds: over all targets, the first, hedges and semantic ones included.
 pub const HARD_CAP_ATTEMPTS: u32 = MAX_RETRIES + 1;
 
-/// The most retries that a policy or a caller may set, as the contract says.
+/// The most retries that a policy or a caller may set, as in the contract.
 pub const MAX_RETRIES: u32 = 5;
 
-/// Whether, how often and after which waits an invocation is tried again, over all its targets.
+/// Whether, how often and after which waits an invocation is retried, over all its targets.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a switch of its own in the configuration")]
@@ -27,23 +27,23 @@ pub struct RetryPolicy {
     /// Whether there is anything after the first attempt; default true.
     pub enabled: bool,
     /// Attempts after the first, over all targets together. A number from 0 to 5 (six attempts are the hard cap);
-    /// default 2. `0`: one upstream call and no other, whatever comes of it. Attempts that surely reached nobody (no
-    /// connection could be made) use up an allowance of their own, of the same size.
+    /// default 2. `0`: one upstream call and no other, whatever its result. Attempts that certainly reached no provider
+    /// (no connection could be made) use up an allowance of their own, of the same size.
     pub max_retries: u32,
-    /// Attempts after an unusable answer, counted apart from `max_retries` but within the hard cap. A number from 0
-    /// to 5; default 4. They touch neither budget nor circuit. One that was longer than the size limit is paid for, and
-    /// is requested again once, within `max_retries`.
+    /// Attempts after an unusable answer, counted apart from `max_retries` but within the hard cap. A number from 0 to
+    /// 5; default 4. They touch neither budget nor circuit. One that was longer than the size limit is paid for, and is
+    /// requested again once, within `max_retries`.
     pub semantic_retries: u32,
-    /// Whether the same target is asked again when the process behind it died; default false, because a process that
-    /// died of the request dies of it again. Another target is asked in any case.
+    /// Whether the same target is called again when the process behind it died; default false, because a process that
+    /// died of the request would die of it again. Another target is called in any case.
     pub retry_crash: bool,
-    /// Whether another target is asked when this one refused by its content policy; default false.
+    /// Whether another target is called when this one refused by its content policy; default false.
     pub fallback_on_content_filter: bool,
-    /// Whether another target is asked when the caller is not allowed to do this at one; default false.
+    /// Whether another target is called when the caller lacks permission at one; default false.
     pub fallback_on_permission_denied: bool,
     /// Whether every failure of a call is followed by the wait of `backoff` before its target is called again, whatever
-    /// its class, and even if the request was never sent; default false. Then `throttle_backoff` is not used, a rate
-    /// limit without a stated wait does not hold up other calls, and a stated wait that is longer still counts.
+    /// its class, and even if the request was not sent; default false. Then `throttle_backoff` is not used, a rate
+    /// limit without a stated wait does not delay other calls, and a stated wait that is longer still counts.
     pub uniform_waits: bool,
     /// The wait before a target that failed is called again. After a failure that may be chance it is a tenth of that;
     /// in an outage, before the last attempt, five times `base` at least, or what the deadline leaves, but at most `cap`:
@@ -52,15 +52,15 @@ pub struct RetryPolicy {
     /// The wait after a rate limit or overload without a stated wait; default base `1s`, cap `20s`, `equal` jitter.
     /// Fields that are left out are those of `backoff`'s defaults.
     pub throttle_backoff: Backoff,
-    /// The longest wait before another target, that is free, is asked. A duration from `0ms` to `10s`; default `50ms`.
+    /// The longest wait before another target that is free is called. A duration from `0ms` to `10s`; default `50ms`.
     #[serde(with = "units::duration")]
     #[schemars(with = "String")]
     pub fallback_wait_max: Duration,
-    /// How much longer the target that failed may take to be ready than another one and still be asked first: once,
-    /// after its first failure, where time mends such a failure (a limit with a stated wait, a server
-    /// error), the target did not fail others just before, and retries are left for every other target. A
-    /// duration from `0ms` to `1m`; default `3s`: a hiccup costs a short wait, and not the preferred model and its
-    /// prompt cache. `0ms`: whoever is ready first.
+    /// How much later the target that failed may be ready than another one and still be called first: once, after its
+    /// first failure, where time mends such a failure (a limit with a stated wait, a server error), the target did not
+    /// fail other calls just before, and retries are left for every other target. A duration from `0ms` to `1m`;
+    /// default `3s`: a brief failure then costs a short wait, and not the preferred model and its prompt cache. `0ms`:
+    /// the target that is ready first.
     #[serde(with = "units::duration")]
     #[schemars(with = "String")]
     pub prefer_same_target: Duration,
@@ -68,7 +68,7 @@ pub struct RetryPolicy {
     #[serde(with = "units::duration")]
     #[schemars(with = "String")]
     pub wait_cap: Duration,
-    /// The least time that an attempt must have before the deadline to be begun at all; the target's median first
+    /// The least time that an attempt must have before the deadline to be started at all; the target's median first
     /// token counts where that is longer. A duration from `1ms` to `1m`; default `300ms`.
     #[serde(with = "units::duration")]
     #[schemars(with = "String")]
@@ -76,16 +76,16 @@ pub struct RetryPolicy {
     /// What all attempts may be billed, as a multiple of the estimate for the first. A number from 1 to 100; default
     /// 3. An attempt that would exceed it, if it cost the estimate again, is not made.
     pub max_token_multiple: f64,
-    /// What is done with an answer of text alone that the model's own output limit cut: `continue` has it gone on with,
-    /// at most 3 times, where the target can or the caller allows it, else it is passed on as it is; `shorten` asks
-    /// again, with a note to be shorter; `accept` passes it on. Default `continue`. A limit that the caller sets
-    /// itself is always accepted.
+    /// What is done with an answer of text alone that the model's own output limit cut: `continue` has it continued, at
+    /// most 3 times, where the target supports it or the caller allows it, else it is passed on as it is; `shorten`
+    /// requests the answer again, with a note to be shorter; `accept` passes it on. Default `continue`. A limit that
+    /// the caller sets itself is always accepted.
     pub on_length: OnLength,
-    /// Waiting while no target may be asked.
+    /// Waiting while no target may be called.
     pub park: ParkPolicy,
 }
 
-/// Waiting while no target may be asked because of circuits or gates.
+/// Waiting while no target may be called because of circuits or gates.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ParkPolicy {
@@ -137,7 +137,7 @@ impl RetryPolicy {
     /// The preset of that name:
     ///
     /// - `standard`: the defaults, 2 retries;
-    /// - `agent`: 2 retries, and a target whose process died is asked again (an agent's own model server restarts);
+    /// - `agent`: 2 retries, and a target whose process died is called again (an agent's own model server restarts);
     /// - `patient`: 3 retries after 1 s, 2 s, 4 s, … up to 32 s, each up to 25 % longer, whatever failed, crashes too;
     /// - `steady`: as `patient`, but up to 30 s, each up to 20 % longer, and no process that died is called again;
     /// - `literal`: 2 retries with the waits of `patient`; no process that died is called again, and no call waits for a
@@ -175,7 +175,7 @@ impl RetryPolicy {
         }
     }
 
-    /// The same policy with other retries, never beyond the hard cap.
+    /// The same policy with another number of retries, up to the hard cap.
     #[must_use]
     pub fn with_max_retries(mut self, max_retries: u32) -> Self {
         self.max_retries = max_retries.min(MAX_RETRIES);

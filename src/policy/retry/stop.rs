@@ -1,4 +1,4 @@
-//! Why there is no other attempt, for machines and in one sentence for people.
+//! Why there is no other attempt, for programs and in one sentence for people.
 
 use std::time::Duration;
 
@@ -20,11 +20,11 @@ pub enum StopReason {
         /// Its wait and the room for its first token.
         needed: Duration,
     },
-    /// The retry budget of every target that could be asked is empty.
+    /// The retry budget of every target that can be called is empty.
     BudgetEmpty,
-    /// No target may be asked in time.
+    /// No target may be called in time.
     NoTarget {
-        /// When the first one may be asked, where that is known.
+        /// When the first one may be called, where that is known.
         retry_in: Option<Duration>,
     },
     /// The attempts cost too many tokens already.

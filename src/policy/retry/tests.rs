@@ -1,4 +1,4 @@
-//! The planner's rules, one by one; the class table and what holds over any sequence are in the submodules.
+//! The planner's rules, one by one; the class table and the invariants of any sequence are in the submodules.
 
 use super::*;
 use crate::domain::{
@@ -34,8 +34,8 @@ fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// Target `a`, asked once.
-fn asked() -> Candidate {
+/// Target `a`, called once.
+fn called_once() -> Candidate {
     Candidate { attempts: 1, ..fresh("a") }
 }
 
@@ -74,14 +74,14 @@ fn again(decision: Decision) -> (String, Wait, RecoveryStrategy, Cost) {
 }
 
 #[test]
-fn the_questions_are_asked_in_their_order() {
+fn the_reasons_against_a_retry_are_checked_in_order() {
     let now = Instant::now();
     let hopeless = failure(FailureClass::Cancelled);
     let server = failure(FailureClass::ServerError);
     let off = RetryPolicy { enabled: false, ..RetryPolicy::default() };
     let on = RetryPolicy::default();
-    let candidates = [asked()];
-    // Everything speaks against another attempt; each step takes the first reason away.
+    let candidates = [called_once()];
+    // Everything forbids another attempt; each step removes the first reason.
     let mut situation = Situation {
         relayed: Relayed::Irrevocable,
         retries_made: 2,
@@ -110,7 +110,7 @@ fn the_questions_are_asked_in_their_order() {
 #[test]
 fn retries_and_semantic_retries_have_a_counter_each_and_one_hard_cap() {
     let now = Instant::now();
-    let candidates = [asked()];
+    let candidates = [called_once()];
     let policy = RetryPolicy { max_retries: 9, semantic_retries: 2, ..RetryPolicy::default() };
     for (class, retries_made, semantic_made, expected) in [
         (FailureClass::ServerError, 0, 2, None),
@@ -135,7 +135,7 @@ fn retries_and_semantic_retries_have_a_counter_each_and_one_hard_cap() {
 #[test]
 fn without_retries_there_is_one_attempt_whatever_fails() {
     let now = Instant::now();
-    let candidates = [asked()];
+    let candidates = [called_once()];
     let policy = RetryPolicy { max_retries: 0, ..RetryPolicy::default() };
     for class in [FailureClass::MalformedResponse, FailureClass::ServerError, FailureClass::RateLimited] {
         let failure = failure(class);
@@ -149,7 +149,7 @@ fn without_retries_there_is_one_attempt_whatever_fails() {
 #[test]
 fn an_answer_beyond_the_size_limit_is_paid_for_twice_at_most() {
     let now = Instant::now();
-    let candidates = [asked()];
+    let candidates = [called_once()];
     let large = Failure { fault: Some(TransportFault::TooLarge), ..failure(FailureClass::MalformedResponse) };
     let situation = Situation::new(now, now + s(60), &large, &candidates);
     assert_eq!(again(decide(&RetryPolicy::default(), &situation)).0, "a");
@@ -162,7 +162,7 @@ fn a_semantic_retry_does_not_need_a_transport_retry() {
     let now = Instant::now();
     let malformed = failure(FailureClass::MalformedResponse);
     let situation = Situation { retries_made: 2, ..Situation::new(now, now + s(60), &malformed, &[]) };
-    let candidates = [asked()];
+    let candidates = [called_once()];
     let situation = Situation { candidates: &candidates, ..situation };
     let (target, wait, strategy, cost) = again(decide(&RetryPolicy::default(), &situation));
     assert_eq!((target.as_str(), wait.duration), ("a", Duration::ZERO), "the target is well");
@@ -172,7 +172,7 @@ fn a_semantic_retry_does_not_need_a_transport_retry() {
 #[test]
 fn the_state_is_read_again_once() {
     let now = Instant::now();
-    let candidates = [asked()];
+    let candidates = [called_once()];
     let state = failure(FailureClass::State);
     let situation = Situation::new(now, now + s(60), &state, &candidates);
     assert!(matches!(decide(&RetryPolicy::default(), &situation), Decision::Again { .. }));
@@ -189,10 +189,10 @@ fn what_is_billed_never_exceeds_three_times_the_estimate() {
 }
 
 #[test]
-fn a_request_that_was_changed_to_fit_is_asked_again_at_once() {
+fn a_request_that_was_adapted_is_retried_at_once() {
     let now = Instant::now();
     let invalid = failure(FailureClass::InvalidRequest);
-    let candidates = [asked()];
+    let candidates = [called_once()];
     let situation = Situation::new(now, now + s(60), &invalid, &candidates);
     assert_eq!(decide(&RetryPolicy::default(), &situation), Decision::Stop(StopReason::NoTarget { retry_in: None }));
     let situation = Situation { adapted: true, ..situation };
@@ -202,7 +202,7 @@ fn a_request_that_was_changed_to_fit_is_asked_again_at_once() {
 }
 
 #[test]
-fn only_a_target_that_could_help_is_asked() {
+fn only_a_target_that_could_help_is_called() {
     let small = Candidate { larger_window: false, ..fresh("b") };
     let same_key = Candidate { other_credential: false, ..fresh("b") };
     let denied = Candidate { ruled_out: true, ..fresh("b") };
@@ -215,19 +215,19 @@ fn only_a_target_that_could_help_is_asked() {
         (FailureClass::ServerError, gone),
     ] {
         let failure = Failure { retryable: false, ..failure(class) };
-        let alone = after(&failure, &[asked(), unfit.clone()]);
+        let alone = after(&failure, &[called_once(), unfit.clone()]);
         assert_eq!(alone, Decision::Stop(StopReason::NoTarget { retry_in: None }), "{class}");
-        let (target, wait, strategy, _) = again(after(&failure, &[asked(), unfit, fresh("c")]));
+        let (target, wait, strategy, _) = again(after(&failure, &[called_once(), unfit, fresh("c")]));
         assert_eq!((target.as_str(), strategy), ("c", RecoveryStrategy::Fallback), "{class}");
         assert!(wait.duration < ms(50), "{class}");
     }
 }
 
 #[test]
-fn a_target_that_stayed_silent_is_not_asked_again_while_another_exists() {
+fn a_target_that_stayed_silent_is_not_called_again_while_another_exists() {
     let now = Instant::now();
     let timeout = failure(FailureClass::Timeout);
-    let silent = Candidate { failed_silent: true, ..asked() };
+    let silent = Candidate { failed_silent: true, ..called_once() };
     let returns = Candidate { availability: Availability::At(now + s(20)), ..fresh("b") };
     let (target, ..) = again(after(&timeout, &[silent.clone(), fresh("b")]));
     assert_eq!(target, "b");
@@ -241,14 +241,14 @@ fn a_target_that_stayed_silent_is_not_asked_again_while_another_exists() {
 #[test]
 fn healthy_targets_come_before_degraded_ones_and_these_before_waiting() {
     let server = failure(FailureClass::ServerError);
-    let failing = Candidate { failing: true, ..asked() };
+    let failing = Candidate { failing: true, ..called_once() };
     let degraded = Candidate { healthy: false, ..fresh("b") };
     assert_eq!(again(after(&server, &[failing.clone(), degraded.clone(), fresh("c")])).0, "c");
     assert_eq!(again(after(&server, &[failing, degraded])).0, "b");
 }
 
 #[test]
-fn presets_are_what_they_say() {
+fn presets_have_their_documented_values() {
     let standard = RetryPolicy::preset("standard").unwrap();
     assert_eq!(standard, RetryPolicy::default());
     assert_eq!((standard.max_retries, standard.semantic_retries, standard.retry_crash), (2, 4, false));

@@ -1,4 +1,4 @@
-//! The bucket's rules, its bounds over any history, and what it does to a provider that is half or wholly sick.
+//! The bucket's rules, its bounds over any history, and its effect on a provider that is half or wholly failing.
 
 use std::{
     cmp::Reverse,
@@ -190,12 +190,12 @@ proptest! {
 }
 
 #[test]
-fn the_bucket_says_how_much_it_holds_at_most() {
+fn the_bucket_reports_its_capacity() {
     let policy = BudgetPolicy { capacity: 60.0, ..BudgetPolicy::default() };
     assert!(is(RetryBudget::new(policy, Instant::now()).capacity(), 60.0));
 }
 
-/// What a minute of 50 calls a second, each with 3 retries, comes to.
+/// The result of a minute of 50 calls a second, each with 3 retries.
 struct Minute {
     success: f64,
     attempts_per_call: f64,

@@ -1,4 +1,4 @@
-//! Who is asked, rule by rule.
+//! Target selection, rule by rule.
 
 use proptest::prelude::*;
 
@@ -21,12 +21,12 @@ fn chosen(candidates: &[Candidate], failed_last: Option<&str>, hint: Option<&str
 }
 
 #[test]
-fn the_first_of_the_list_is_asked_while_it_is_free_and_healthy() {
+fn the_first_of_the_list_is_chosen_while_it_is_free_and_healthy() {
     assert_eq!(chosen(&abc(), None, None), Choice::Target(0));
 }
 
 #[test]
-fn the_healthy_are_preferred_to_the_degraded_and_the_degraded_to_nobody() {
+fn the_healthy_are_preferred_to_the_degraded_and_the_degraded_to_none() {
     let mut candidates = abc();
     candidates[0].healthy = false;
     assert_eq!(chosen(&candidates, None, None), Choice::Target(1));
@@ -36,7 +36,7 @@ fn the_healthy_are_preferred_to_the_degraded_and_the_degraded_to_nobody() {
 }
 
 #[test]
-fn the_one_to_avoid_is_asked_only_when_no_other_is_free() {
+fn the_one_to_avoid_is_chosen_only_when_no_other_is_free() {
     let mut candidates = abc();
     assert_eq!(chosen(&candidates, Some("a"), None), Choice::Target(1));
     candidates[1].healthy = false;
@@ -47,7 +47,7 @@ fn the_one_to_avoid_is_asked_only_when_no_other_is_free() {
 }
 
 #[test]
-fn the_planned_target_is_asked_if_it_is_still_free() {
+fn the_planned_target_is_chosen_if_it_is_still_free() {
     let mut candidates = abc();
     candidates[2].healthy = false;
     assert_eq!(chosen(&candidates, Some("c"), Some("c")), Choice::Target(2));
@@ -56,7 +56,7 @@ fn the_planned_target_is_asked_if_it_is_still_free() {
 }
 
 #[test]
-fn one_that_stayed_silent_is_asked_again_only_if_there_is_no_other() {
+fn one_that_stayed_silent_is_chosen_again_only_if_there_is_no_other() {
     let mut candidates = abc();
     candidates[0].failed_silent = true;
     assert_eq!(chosen(&candidates, None, Some("a")), Choice::Target(1), "even if it was planned");
@@ -73,7 +73,7 @@ fn one_that_stayed_silent_is_asked_again_only_if_there_is_no_other() {
 }
 
 #[test]
-fn nobody_is_asked_before_its_time_and_the_soonest_is_waited_for() {
+fn no_target_is_chosen_before_its_time_and_the_soonest_is_waited_for() {
     let now = Instant::now();
     let mut candidates = abc();
     for (candidate, seconds) in candidates.iter_mut().zip([9, 3, 6]) {
@@ -83,7 +83,7 @@ fn nobody_is_asked_before_its_time_and_the_soonest_is_waited_for() {
 }
 
 #[test]
-fn nobody_is_chosen_where_all_are_ruled_out_or_never_available() {
+fn none_is_chosen_where_all_are_ruled_out_or_never_available() {
     let mut candidates = abc();
     candidates[0].ruled_out = true;
     candidates[1].availability = Availability::Never;
@@ -109,7 +109,7 @@ fn equal_targets_share_the_load_when_the_order_is_shuffled() {
 
 proptest! {
     #[test]
-    fn whoever_is_chosen_may_be_asked_and_somebody_is_if_anybody_may(
+    fn the_chosen_target_is_available_and_one_is_chosen_if_any_is_available(
         facts in prop::collection::vec((0_u8..3, any::<bool>(), any::<bool>(), any::<bool>()), 0..6),
         hint in prop::option::of(0_usize..6),
         avoid in prop::option::of(0_usize..6),

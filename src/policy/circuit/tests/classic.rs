@@ -1,4 +1,4 @@
-//! The preset `consecutive`, to the letter.
+//! The preset `consecutive`, in every detail.
 
 use super::*;
 
@@ -31,7 +31,7 @@ fn one_probe_goes_out_and_its_success_closes() {
     bench.pass(60_000);
     let probe = bench.admit();
     assert_eq!((0..100).filter(|_| bench.try_admit().is_ok()).count(), 0);
-    bench.tell(&probe, ANSWER);
+    bench.report(&probe, ANSWER);
     assert_eq!(bench.state(), CircuitState::Closed);
     assert_eq!(&bench.transitions[1..], [TransitionKind::HalfOpen, TransitionKind::Closed]);
 }

@@ -1,11 +1,11 @@
-//! Ten hours of bad luck, and what it must not do.
+//! Ten hours of chance failures, which must not open a circuit.
 
 use std::collections::VecDeque;
 
 use super::*;
 
-/// Plays calls at 50 per second, of which a share fails at once and the others are answered after 0.6 s; returns how
-/// often the circuit opened.
+/// Runs calls at 50 per second, of which a share fails at once and the others succeed after 0.6 s; returns how often
+/// the circuit opened.
 fn opens(seed: u64, calls: u32, failure_share: f64, alternative_healthy: bool) -> usize {
     let mut rng = TestRng(seed);
     let mut circuit = Circuit::new(Arc::new(CircuitPolicy::default()));

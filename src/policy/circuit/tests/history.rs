@@ -1,4 +1,4 @@
-//! What holds in every history, through all states: leases, generations, deadlines, and the way back to closed.
+//! Invariants of every history, through all states: leases, generations, deadlines, and the way back to closed.
 
 use proptest::{collection::vec, prelude::*, sample::Index};
 
@@ -52,7 +52,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn probes_stay_within_their_number_and_earlier_generations_are_not_heard(
+    fn probes_stay_within_their_number_and_earlier_generations_are_ignored(
         steps in vec(step(), 1..300), max_probes in 1..4_u32, rng in 0.0..=1.0,
     ) {
         let mut bench = Bench::with(CircuitPolicy { max_probes, ..nervous() });
@@ -67,7 +67,7 @@ proptest! {
                     bench.pass(0);
                     let before = bench.circuit.snapshot(bench.now);
                     let permit: &Permit = index.get(&permits);
-                    bench.tell(permit, signal);
+                    bench.report(permit, signal);
                     let after = bench.circuit.snapshot(bench.now);
                     if permit.generation() != before.generation {
                         prop_assert_eq!(after, CircuitSnapshot { stale_reports: after.stale_reports, ..before });
@@ -94,7 +94,7 @@ proptest! {
             match step {
                 Step::Admit => permits.extend(bench.try_admit()),
                 Step::Pass(_) => bench.pass(100),
-                Step::Report(index, signal) if !permits.is_empty() => bench.tell(index.get(&permits), signal),
+                Step::Report(index, signal) if !permits.is_empty() => bench.report(index.get(&permits), signal),
                 Step::Report(..) => {}
             }
             let same = bench.circuit.snapshot(bench.now).generation == before.0;
@@ -105,7 +105,7 @@ proptest! {
     }
 
     #[test]
-    fn calls_that_say_nothing_change_no_decision(
+    fn neutral_calls_change_no_decision(
         calls in vec((prop_oneof![Just(ANSWER), Just(FAILURE), Just(LOCAL)], 0..900_u64, vec(neutral(), 0..4)), 1..120),
     ) {
         let mut with = Bench::new();
@@ -133,7 +133,7 @@ proptest! {
             let mut bench = Bench::new();
             let permits: Vec<_> = fates.iter().map(|_| bench.admit()).collect();
             for &call in order {
-                bench.tell(&permits[call], if fates[call] { ANSWER } else { FAILURE });
+                bench.report(&permits[call], if fates[call] { ANSWER } else { FAILURE });
             }
             bench.state()
         };
@@ -155,7 +155,7 @@ proptest! {
             }
             while waiting.front().is_some_and(|(at, _)| *at <= elapsed) {
                 let (_, permit) = waiting.pop_front().unwrap();
-                bench.tell(&permit, ANSWER);
+                bench.report(&permit, ANSWER);
             }
             bench.pass(gap_ms);
             elapsed += gap_ms;

@@ -1,4 +1,4 @@
-//! Brown-outs: seen while their callers still wait, and over a little later than they began.
+//! Brown-outs: detected while their callers still wait, and over a little later than they began.
 
 use super::*;
 
@@ -17,7 +17,7 @@ fn twenty_calls_that_wait_for_longer_than_the_slow_threshold_are_a_brown_out() {
 }
 
 #[test]
-fn nineteen_are_too_few_to_tell() {
+fn nineteen_are_too_few_to_judge() {
     let mut bench = Bench::new();
     let _waiting = begun(&mut bench, 19);
     bench.pass(20_000);
@@ -55,7 +55,7 @@ fn slow_answers_are_called_degraded_until_less_than_seven_tenths_of_the_window_a
         let waiting = begun(&mut bench, 40);
         bench.pass(2500);
         for permit in &waiting {
-            bench.tell(permit, ANSWER);
+            bench.report(permit, ANSWER);
         }
         bench.calls(fast, 10, ANSWER);
         assert_eq!(bench.circuit.degraded(), degraded, "40 slow and {fast} fast");
@@ -77,7 +77,7 @@ fn failures_are_called_degraded_from_half_of_the_outcomes_until_less_than_four_t
 }
 
 #[test]
-fn shares_of_a_degraded_target_that_nobody_asks_are_forgotten_after_a_minute_unless_somebody_waits() {
+fn shares_of_a_degraded_target_without_calls_are_forgotten_after_a_minute_unless_a_call_waits() {
     let patient = CircuitPolicy { first_token_timeout: Duration::from_mins(5), ..CircuitPolicy::default() };
     for somebody_waits in [false, true] {
         let mut bench = Bench::with(patient.clone());
@@ -94,7 +94,7 @@ fn shares_of_a_degraded_target_that_nobody_asks_are_forgotten_after_a_minute_unl
 }
 
 #[test]
-fn timeouts_are_told_as_slow_and_open_for_longer_than_errors_do() {
+fn timeouts_are_reported_as_slow_and_open_for_longer_than_errors_do() {
     for (failure, slow, open_s) in [(FAILURE, 0, 1), (TIMEOUT, 10, 4)] {
         let mut bench = Bench::new();
         for _ in 0..10 {

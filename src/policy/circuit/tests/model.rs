@@ -1,4 +1,4 @@
-//! The closed circuit against a naive model that keeps every attempt and judges all of them anew after each step.
+//! The closed circuit against a naive model that keeps every attempt and judges all of them again after each step.
 
 use proptest::{prelude::*, sample::Index};
 use proptest_state_machine::{ReferenceStateMachine, StateMachineTest, prop_state_machine};
@@ -42,7 +42,7 @@ struct Attempt {
     admitted: u64,
     known: Known,
     committed: Option<u64>,
-    /// A cut answer is an outcome of its own; nobody holds a permit for it.
+    /// A cut answer is an outcome of its own, without a permit.
     has_permit: bool,
     reported: u8,
 }
@@ -242,12 +242,12 @@ impl Model {
         (self.now - last.first()?.committed? <= 40_000).then(|| last.to_vec())
     }
 
-    /// Failures around an attempt that nothing undecided or answered interrupts.
+    /// Failures around an attempt that no undecided or successful one interrupts.
     fn run_around(&self, at: usize) -> (usize, usize) {
-        let goes_on = |a: &&Attempt| !matches!(a.known, Known::Nothing | Known::Answered { .. });
+        let continues = |a: &&Attempt| !matches!(a.known, Known::Nothing | Known::Answered { .. });
         let mine = |a: &&Attempt| a.epoch == self.epoch;
-        let before = self.attempts[..=at].iter().filter(mine).rev().take_while(goes_on);
-        let after = self.attempts[at + 1..].iter().filter(mine).take_while(goes_on);
+        let before = self.attempts[..=at].iter().filter(mine).rev().take_while(continues);
+        let after = self.attempts[at + 1..].iter().filter(mine).take_while(continues);
         let failed = |a: &&Attempt| matches!(a.known, Known::Failed { .. });
         (before.filter(failed).count(), after.filter(failed).count())
     }
@@ -284,7 +284,7 @@ impl ReferenceStateMachine for Model {
         .boxed()
     }
 
-    /// Only a closed circuit is modelled: an open one hears late reports, and is reset.
+    /// Only a closed circuit is modelled: an open one receives late reports, and is reset.
     fn preconditions(state: &Self, step: &Step) -> bool {
         match step {
             Step::Call(_) | Step::Admit => !state.open,
@@ -357,14 +357,14 @@ impl StateMachineTest for Closed {
             Step::Admit | Step::Call(_) => {
                 if let Ok(permit) = bench.try_admit() {
                     if let Step::Call(word) = step {
-                        bench.tell(&permit, word.signal());
+                        bench.report(&permit, word.signal());
                     }
                     state.permits.push(permit);
                 }
             }
             Step::Report(index, word) => {
                 if !state.permits.is_empty() {
-                    bench.tell(index.get(&state.permits), word.signal());
+                    bench.report(index.get(&state.permits), word.signal());
                 }
             }
             Step::Pass(_) => bench.pass(0),
@@ -396,5 +396,5 @@ prop_state_machine! {
     #![proptest_config(ProptestConfig { cases: 800, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_closed_circuit_opens_exactly_when_the_whole_history_says_so(sequential 1..80 => Closed);
+    fn a_closed_circuit_opens_exactly_when_the_whole_history_requires_it(sequential 1..80 => Closed);
 }

@@ -1,4 +1,4 @@
-//! What is told of each change: its generation, the state before it, by what it was judged, and for how long it lasted.
+//! What each change reports: its generation, the state before it, the evidence, and how long that state lasted.
 
 use super::*;
 
@@ -9,7 +9,7 @@ fn moves(bench: &Bench) -> Vec<Transition> {
 }
 
 #[test]
-fn each_change_tells_the_state_before_it_how_long_that_lasted_and_a_greater_generation() {
+fn each_change_reports_the_state_before_it_how_long_that_lasted_and_a_greater_generation() {
     let mut bench = Bench::opened();
     let opened_at = bench.now;
     bench.pass(1000);
@@ -44,7 +44,7 @@ fn each_change_tells_the_state_before_it_how_long_that_lasted_and_a_greater_gene
 }
 
 #[test]
-fn a_change_tells_the_evidence_that_it_makes_the_circuit_forget() {
+fn a_change_reports_the_evidence_that_it_resets() {
     let mut bench = Bench::opened();
     let opened = moves(&bench)[0];
     assert_eq!((opened.evidence.failures, opened.evidence.consecutive), (8, 8));
@@ -74,7 +74,7 @@ fn evidence_names_the_time_over_which_it_counts() {
 }
 
 #[test]
-fn what_an_operator_does_is_told_as_such_and_silence_as_silence() {
+fn changes_by_an_operator_and_by_silence_are_reported_as_such() {
     let mut bench = Bench::new();
     bench.force(Forced::Open);
     bench.pass(3000);
@@ -110,7 +110,7 @@ fn a_snapshot_counts_the_openings_in_a_row() {
 }
 
 #[test]
-fn probes_that_are_still_out_are_told_when_an_operator_ends_the_probing() {
+fn probes_that_are_still_out_are_reported_when_an_operator_ends_the_probing() {
     let mut bench = Bench::opened();
     bench.pass(1000);
     bench.call(ANSWER);

@@ -1,4 +1,4 @@
-//! What opens a closed circuit, and what never does.
+//! What opens a closed circuit, and what does not.
 
 use super::*;
 
@@ -44,12 +44,12 @@ fn errors_that_overtake_slow_answers_do_not_open() {
     for call in 0..60 {
         bench.pass(10);
         let permit = bench.admit();
-        if call % 3 == 0 { bench.tell(&permit, FAILURE) } else { slow.push(permit) }
+        if call % 3 == 0 { bench.report(&permit, FAILURE) } else { slow.push(permit) }
     }
-    // Twenty failures are known and not one answer.
+    // Twenty failures are known and not one success.
     assert_eq!(bench.state(), CircuitState::Closed);
     for permit in slow {
-        bench.tell(&permit, ANSWER);
+        bench.report(&permit, ANSWER);
     }
     assert_eq!(bench.state(), CircuitState::Closed);
     assert_eq!(bench.evidence().failures, 20);
@@ -77,7 +77,7 @@ fn a_neutral_call_between_failures_does_not_interrupt_them() {
     let refused = bench.admit();
     bench.calls(4, 1000, FAILURE);
     assert_eq!(bench.state(), CircuitState::Closed);
-    bench.tell(&refused, Signal::Neutral);
+    bench.report(&refused, Signal::Neutral);
     assert_eq!(bench.state(), CircuitState::Open);
 }
 
@@ -223,7 +223,7 @@ fn local_failures_open_here_and_are_never_counted_in_the_shared_evidence() {
 }
 
 #[test]
-fn what_says_nothing_about_the_target_leaves_no_trace() {
+fn outcomes_that_show_nothing_about_the_target_leave_no_trace() {
     let mut bench = Bench::new();
     bench.calls(7, 1000, FAILURE);
     let before = bench.evidence();
@@ -241,10 +241,10 @@ fn what_says_nothing_about_the_target_leaves_no_trace() {
 fn the_first_verdict_of_a_permit_wins() {
     let mut bench = Bench::new();
     let permit = bench.admit();
-    bench.tell(&permit, FAILURE);
+    bench.report(&permit, FAILURE);
     for _ in 0..20 {
-        bench.tell(&permit, FAILURE);
-        bench.tell(&permit, ANSWER);
+        bench.report(&permit, FAILURE);
+        bench.report(&permit, ANSWER);
     }
     assert_eq!(bench.evidence().committed, 1);
     assert_eq!(bench.evidence().consecutive, 1);
@@ -254,14 +254,14 @@ fn the_first_verdict_of_a_permit_wins() {
 fn an_answer_that_is_cut_counts_once_more_as_a_failure() {
     let mut bench = Bench::new();
     let permit = bench.admit();
-    bench.tell(&permit, ANSWER);
-    bench.tell(&permit, LOCAL);
-    bench.tell(&permit, Signal::Cancelled { after_slow_threshold: true });
+    bench.report(&permit, ANSWER);
+    bench.report(&permit, LOCAL);
+    bench.report(&permit, Signal::Cancelled { after_slow_threshold: true });
     assert_eq!((bench.evidence().committed, bench.evidence().failures), (1, 0));
     let permit = bench.admit();
     for _ in 0..10 {
-        bench.tell(&permit, ANSWER);
-        bench.tell(&permit, FAILURE);
+        bench.report(&permit, ANSWER);
+        bench.report(&permit, FAILURE);
     }
     assert_eq!((bench.evidence().committed, bench.evidence().failures), (3, 1));
 }

@@ -1,9 +1,9 @@
-//! What an operator can demand, and what new settings keep.
+//! What an operator can force, and what survives new settings.
 
 use super::*;
 
 #[test]
-fn forced_open_admits_nobody_for_as_long_as_it_is_demanded() {
+fn forced_open_admits_no_call_until_it_is_released() {
     let mut bench = Bench::new();
     let transitions = bench.force(Forced::Open);
     assert!(matches!(
@@ -89,7 +89,7 @@ fn switched_off_it_admits_everything_and_records_nothing() {
     for _ in 0..100 {
         bench.pass(1000);
         let permit = bench.admit();
-        bench.tell(&permit, FAILURE);
+        bench.report(&permit, FAILURE);
     }
     assert_eq!(bench.transitions, []);
     let window_ms = bench.evidence().window_ms;

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn an_open_circuit_rejects_until_its_time_and_says_how_long() {
+fn an_open_circuit_rejects_until_its_time_with_the_time_left() {
     let mut bench = Bench::opened();
     assert_eq!(bench.try_admit().unwrap_err(), Reject { retry_in: Duration::from_secs(1) });
     bench.pass(400);
@@ -39,7 +39,7 @@ fn of_a_hundred_callers_at_half_open_two_get_through() {
     let probes: Vec<_> = (0..100).filter_map(|_| bench.try_admit().ok()).collect();
     assert_eq!(probes.len(), 2);
     assert_eq!(bench.circuit.snapshot(bench.now).probes_outstanding, 2);
-    bench.tell(&probes[0], ANSWER);
+    bench.report(&probes[0], ANSWER);
     assert!(bench.try_admit().is_ok(), "the slot is free again");
     assert_eq!(bench.try_admit().unwrap_err(), Reject { retry_in: Duration::from_secs(1) });
 }
@@ -60,8 +60,8 @@ fn a_probe_whose_answer_is_cut_opens_again() {
     let mut bench = Bench::opened();
     bench.pass(1000);
     let probe = bench.admit();
-    bench.tell(&probe, ANSWER);
-    bench.tell(&probe, FAILURE);
+    bench.report(&probe, ANSWER);
+    bench.report(&probe, FAILURE);
     assert_eq!(bench.state(), CircuitState::Open);
 }
 
@@ -76,7 +76,7 @@ fn a_lost_probe_fails_when_its_lease_ends() {
     assert_eq!(bench.state(), CircuitState::Open);
     assert_eq!(bench.reason(), "a probe was not answered in time");
     assert_eq!(bench.retry_in(), Duration::from_secs(2));
-    bench.tell(&lost, ANSWER);
+    bench.report(&lost, ANSWER);
     assert_eq!(bench.state(), CircuitState::Open);
     assert_eq!(bench.circuit.snapshot(bench.now).stale_reports, 1);
 }
@@ -94,7 +94,7 @@ fn a_probe_without_verdict_frees_its_slot_and_five_in_a_row_are_spaced() {
     bench.pass(1000);
     for signal in nothing {
         let probe = bench.admit();
-        bench.tell(&probe, signal);
+        bench.report(&probe, signal);
         assert_eq!(bench.state(), CircuitState::HalfOpen, "{signal:?}");
     }
     assert_eq!(bench.try_admit().unwrap_err(), Reject { retry_in: Duration::from_secs(1) });
@@ -114,7 +114,7 @@ fn a_recovery_admits_a_quarter_then_half_then_all_then_closes() {
         let permits: Vec<_> = (0..100).filter_map(|_| bench.try_admit().ok()).collect();
         assert_eq!(permits.len(), admitted_of_hundred);
         bench.pass(1000);
-        bench.tell(&permits[0], ANSWER);
+        bench.report(&permits[0], ANSWER);
     }
     assert_eq!(bench.state(), CircuitState::Closed);
     assert_eq!(bench.transitions.last(), Some(&TransitionKind::Closed));
@@ -128,7 +128,7 @@ fn twenty_outcomes_end_a_stage_before_its_time() {
         while admitted < 20 {
             assert_eq!(bench.state(), CircuitState::Recovering);
             let Ok(permit) = bench.try_admit() else { continue };
-            bench.tell(&permit, ANSWER);
+            bench.report(&permit, ANSWER);
             admitted += 1;
         }
     }
@@ -215,7 +215,7 @@ fn what_a_call_of_an_earlier_generation_reports_changes_nothing() {
         assert_eq!(bench.state(), state);
         let before = bench.circuit.snapshot(bench.now);
         for signal in [ANSWER, FAILURE, TIMEOUT, LOCAL, Signal::Neutral, Signal::Abandoned].repeat(6) {
-            bench.tell(early.next().unwrap(), signal);
+            bench.report(early.next().unwrap(), signal);
             stale += 1;
         }
         let after = bench.circuit.snapshot(bench.now);
@@ -267,7 +267,7 @@ fn the_share_that_a_stage_admits_is_exact() {
 }
 
 #[test]
-fn who_is_beyond_the_share_of_a_stage_is_told_when_it_ends() {
+fn a_call_beyond_the_share_of_a_stage_gets_the_time_of_its_end() {
     let mut bench = Bench::recovering();
     bench.admit();
     assert_eq!(bench.try_admit().unwrap_err().retry_in, Duration::from_secs(1));
@@ -283,7 +283,7 @@ fn a_probe_that_comes_back_leaves_the_lease_of_the_other() {
     bench.pass(10_000);
     let second = bench.admit();
     assert!(first.is_probe() && second.is_probe() && !Bench::new().admit().is_probe());
-    bench.tell(&first, Signal::Neutral);
+    bench.report(&first, Signal::Neutral);
     bench.pass(30_999);
     assert_eq!(bench.state(), CircuitState::HalfOpen, "the lease of the first would be over");
     bench.pass(1);

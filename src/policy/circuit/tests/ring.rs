@@ -66,12 +66,12 @@ fn a_call_that_was_given_up_opens_nothing_after_failures_that_were_not_enough_wh
     assert_eq!(bench.state(), CircuitState::Closed);
     bench.pass(15_000);
     let given_up = bench.admit();
-    bench.tell(&given_up, Signal::Neutral);
+    bench.report(&given_up, Signal::Neutral);
     assert_eq!(bench.state(), CircuitState::Closed);
 }
 
 #[test]
-fn a_probe_that_fails_is_told_as_the_one_failure_it_is() {
+fn a_probe_that_fails_is_reported_as_one_failure() {
     let mut bench = Bench::opened();
     bench.pass(1000);
     bench.call(FAILURE);
@@ -97,7 +97,7 @@ fn a_window_gives_back_every_count_that_it_was_given() {
 }
 
 #[test]
-fn the_last_outcomes_tell_how_many_were_slow_while_they_are_young_enough() {
+fn the_last_outcomes_show_how_many_were_slow_while_they_are_recent() {
     let policy = CircuitPolicy::default();
     let (mut window, now) = (OutcomeWindow::new(&policy), Instant::now());
     for slow in [true, true, true, false, false] {

@@ -104,7 +104,7 @@ fn the_run_that_opens_grows_with_the_logarithm_of_the_rate() {
 }
 
 #[test]
-fn each_class_tells_the_circuit_what_the_table_says() {
+fn each_class_signals_to_the_circuit_what_the_table_lists() {
     use FailureClass as C;
     for class in C::ALL {
         let signal = signal_for(class, None, Some(Duration::from_secs(3)), true);

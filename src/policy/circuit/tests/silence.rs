@@ -1,8 +1,9 @@
-//! A target that says nothing, one that says it late, and callers who do not wait for it.
+//! A target that sends nothing, one that responds late, and callers who do not wait for it.
 
 use super::*;
 
-/// Admits a call each 20 ms for that time; each gives up after its patience, and is answered as `answered` says.
+/// Admits a call each 20 ms for that time; each gives up after its patience, and succeeds where `answered` returns
+/// true.
 fn impatient(bench: &mut Bench, ms: u64, patience_ms: u64, mut answered: impl FnMut(usize) -> bool) -> Option<u64> {
     let mut waiting = std::collections::VecDeque::new();
     for step in 0..ms / 20 {
@@ -11,7 +12,7 @@ fn impatient(bench: &mut Bench, ms: u64, patience_ms: u64, mut answered: impl Fn
         }
         while waiting.front().is_some_and(|(until, ..)| *until <= step * 20) {
             let (_, call, permit) = waiting.pop_front().unwrap();
-            bench.tell(&permit, if answered(call) { ANSWER } else { GAVE_UP });
+            bench.report(&permit, if answered(call) { ANSWER } else { GAVE_UP });
         }
         if bench.state() == CircuitState::Open {
             return Some(step * 20);
@@ -22,7 +23,7 @@ fn impatient(bench: &mut Bench, ms: u64, patience_ms: u64, mut answered: impl Fn
 }
 
 #[test]
-fn a_hang_opens_within_half_a_second_after_the_first_token_timeout_even_if_nobody_reports() {
+fn a_hang_opens_within_half_a_second_after_the_first_token_timeout_even_without_reports() {
     let mut bench = Bench::new();
     let mut hanging = Vec::new();
     let mut elapsed = 0;
@@ -58,7 +59,7 @@ fn an_attempt_that_answers_after_the_first_token_timeout_stays_failed() {
     assert_eq!(bench.evidence().pending, 1);
     bench.pass(1);
     assert_eq!((bench.evidence().pending, bench.evidence().consecutive), (0, 1));
-    bench.tell(&permit, ANSWER);
+    bench.report(&permit, ANSWER);
     assert_eq!((bench.evidence().committed, bench.evidence().consecutive), (1, 1));
 }
 
@@ -71,7 +72,7 @@ fn slow_answers_never_open_and_are_called_degraded() {
         waiting.push_back(bench.admit());
         if waiting.len() > 1000 {
             let permit = waiting.pop_front().unwrap();
-            bench.tell(&permit, ANSWER);
+            bench.report(&permit, ANSWER);
         }
         bench.pass(20);
     }
@@ -99,12 +100,12 @@ fn one_pause_does_not_open_however_many_give_up_on_it() {
     let waiting: Vec<_> = (0..500).map(|_| bench.admit()).collect();
     bench.pass(3000);
     for permit in &waiting {
-        bench.tell(permit, GAVE_UP);
+        bench.report(permit, GAVE_UP);
     }
     assert_eq!(bench.state(), CircuitState::Closed);
     let late = bench.admit();
     bench.pass(3000);
-    bench.tell(&late, GAVE_UP);
+    bench.report(&late, GAVE_UP);
     assert_eq!(bench.state(), CircuitState::Open, "but a second one does");
 }
 
@@ -115,7 +116,7 @@ fn a_caller_who_vanishes_or_cancels_is_judged_by_how_long_he_waited() {
             let mut bench = Bench::new();
             let permit = bench.admit();
             bench.pass(patience_ms);
-            bench.tell(&permit, signal);
+            bench.report(&permit, signal);
             assert_eq!((bench.evidence().committed, bench.evidence().slow), (slow, slow));
             assert_eq!(bench.evidence().failures, 0);
         }

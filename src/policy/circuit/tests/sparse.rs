@@ -1,8 +1,8 @@
-//! Where calls are few: two failures are enough to prefer another target, and looks are rare while that one serves.
+//! Where calls are few: two failures are enough to prefer another target, and probes are rare while that one works.
 
 use super::*;
 
-/// A target that was well, and then failed twice, half a second apart, four seconds after its last answer.
+/// A target that was healthy, and then failed twice, half a second apart, four seconds after its last success.
 fn failed_twice() -> Bench {
     let mut bench = Bench::new();
     bench.alternative = true;
@@ -28,7 +28,7 @@ fn one_failure_is_not_called_degraded_however_long_ago_the_last_answer_was() {
 }
 
 #[test]
-fn failures_are_not_called_degraded_where_somebody_was_just_answered() {
+fn failures_do_not_degrade_a_target_where_a_call_just_succeeded() {
     for (gap_ms, degraded) in [(999, false), (1000, true)] {
         let mut bench = Bench::new();
         bench.calls(1, 0, ANSWER);
@@ -38,7 +38,7 @@ fn failures_are_not_called_degraded_where_somebody_was_just_answered() {
 }
 
 #[test]
-fn a_target_that_was_never_asked_before_is_given_the_same_time() {
+fn a_target_without_earlier_calls_is_given_the_same_time() {
     let mut bench = Bench::new();
     bench.calls(2, 1600, FAILURE);
     bench.pass(1399);
@@ -54,13 +54,13 @@ fn callers_who_got_no_answer_at_all_count_like_failures() {
     for _ in 0..2 {
         let permit = bench.admit();
         bench.pass(2500);
-        bench.tell(&permit, GAVE_UP);
+        bench.report(&permit, GAVE_UP);
     }
     assert!(bench.circuit.degraded());
 }
 
 #[test]
-fn after_twice_the_time_of_the_failures_one_call_looks_and_the_others_go_on_to_prefer_others() {
+fn after_twice_the_time_of_the_failures_one_call_probes_and_the_others_still_prefer_other_targets() {
     let mut bench = failed_twice();
     bench.pass(999);
     assert!(bench.circuit.degraded());
@@ -69,7 +69,7 @@ fn after_twice_the_time_of_the_failures_one_call_looks_and_the_others_go_on_to_p
     let look = bench.admit();
     bench.pass(0);
     assert!(bench.circuit.degraded());
-    bench.tell(&look, FAILURE);
+    bench.report(&look, FAILURE);
     bench.pass(2999);
     assert!(bench.circuit.degraded(), "a look that fails shows that the outage lasts longer");
     bench.pass(1);

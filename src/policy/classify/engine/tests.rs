@@ -1,4 +1,4 @@
-//! The engine against a reader that goes through every place of a text, one after the other.
+//! The engine against a reader that checks every position of a text, one after the other.
 
 use proptest::{collection::vec, prelude::*, sample::select};
 
@@ -20,7 +20,7 @@ fn rule(name: usize, phrases: &[String]) -> Rule {
     }
 }
 
-/// The index of the rule that is found in a text, and the words it keyed on with their place.
+/// The index of the rule that is found in a text, and the matched words with their position.
 fn find(engine: &RuleEngine, text: &str) -> Option<(usize, String, usize)> {
     let mut reading = NormalizedText::default();
     reading.add(text);
@@ -29,7 +29,7 @@ fn find(engine: &RuleEngine, text: &str) -> Option<(usize, String, usize)> {
     Some((rule.name.parse().unwrap(), reading.text[from..to].to_owned(), from))
 }
 
-/// A part of a phrase: words of which any will do; the last of each may be open.
+/// A part of a phrase: words of which any will do; the last of each may be an open stem.
 type PhrasePart = Vec<(Vec<&'static str>, bool)>;
 
 /// Words, of which some begin with others, and one that fills a gap quickly.
@@ -46,7 +46,7 @@ fn written(parts: &[PhrasePart]) -> String {
     parts.iter().map(part).collect::<Vec<_>>().join(" .. ")
 }
 
-/// Where a part stands in a text of words between single spaces.
+/// Where a part occurs in a text of words between single spaces.
 fn places(text: &str, part: &PhrasePart) -> Vec<(usize, usize)> {
     let mut places = Vec::new();
     for (words, open) in part {
@@ -61,17 +61,18 @@ fn places(text: &str, part: &PhrasePart) -> Vec<(usize, usize)> {
     places
 }
 
-/// Where a phrase begins that stands in a text: each part behind the one before and near to it, the one that ends first.
+/// Where a phrase that occurs in a text begins: each part behind the one before and near to it, the earliest ending
+/// first.
 fn begin(text: &str, parts: &[PhrasePart]) -> Option<usize> {
     let (first, others) = parts.split_first()?;
-    let stands = |(_, end): &(usize, usize)| {
+    let occurs = |(_, end): &(usize, usize)| {
         let next = |end: usize, part: &PhrasePart| {
             let near = places(text, part).into_iter().filter(|(start, _)| (end..=end + NEAR).contains(start));
             near.map(|place| place.1).min()
         };
         others.iter().try_fold(*end, next).is_some()
     };
-    places(text, first).into_iter().filter(stands).map(|place| place.0).min()
+    places(text, first).into_iter().filter(occurs).map(|place| place.0).min()
 }
 
 #[test]
@@ -97,7 +98,7 @@ fn phrases_of_scripts_without_spaces_are_found_at_each_of_their_places() {
 
 proptest! {
     #[test]
-    fn the_first_rule_of_which_a_phrase_stands_in_a_text_is_found_where_it_stands(
+    fn the_first_rule_with_a_phrase_in_a_text_is_found_at_its_position(
         phrases in vec(vec(part(), 1..4), 1..5),
         words in vec(select(&WORDS[..]), 0..50),
     ) {

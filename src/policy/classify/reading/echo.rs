@@ -1,21 +1,21 @@
-//! Where a value of JSON ends that repeats what the caller sent: a string, or all that its brackets hold.
+//! Finds where a JSON value that repeats the caller's input ends: a string, or everything within its brackets.
 //!
-//! JSON inside a string of JSON has its quotes escaped, once more at every level; the quote before a value says which level
-//! it is of.
+//! JSON inside a string of JSON has its quotes escaped, once more at every level; the quote before a value shows its
+//! level.
 
 /// Bytes between the quote that ends a key and the value of that key.
 const NEAR: usize = 8;
 /// Escapes of a quote that are counted.
 const ESCAPES: usize = 64;
 
-/// What begins where a value does.
+/// The kind of a value by its first character.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Echo {
     /// A string or brackets, up to there.
     Ends(usize),
     /// Brackets that do not end.
     OpenKey,
-    /// Neither, or what has no quotes to tell by.
+    /// Neither, or a value without quotes that would show its level.
     Other,
 }
 
@@ -52,7 +52,7 @@ fn end_of_string(text: &[u8], from: usize, level: usize) -> usize {
     quotes.find(|quote| escapes(text, *quote) % (2 * level + 2) == level).unwrap_or(text.len())
 }
 
-/// How many backslashes stand before a quote.
+/// The number of backslashes before a quote.
 fn escapes(text: &[u8], quote: usize) -> usize {
     text[..quote].iter().rev().take(ESCAPES).take_while(|byte| **byte == b'\\').count()
 }
@@ -61,7 +61,7 @@ fn escapes(text: &[u8], quote: usize) -> usize {
 mod tests {
     use super::*;
 
-    /// What stands behind the value of the key `input`.
+    /// The text behind the value of the key `input`.
     fn behind(text: &str) -> Result<&str, Echo> {
         let from = text.find(':').unwrap() + 1;
         let value = from + text[from..].find(|c| !matches!(c, ' ' | '"' | '\\')).unwrap();
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_end_is_a_string_or_nothing_that_can_be_told() {
+    fn a_value_that_does_not_end_is_a_string_or_undecidable() {
         assert_eq!(behind(r#"{"input":"a, b"#), Ok(""));
         assert_eq!(behind(r#"{"input":{"a":"b"#), Err(Echo::OpenKey));
         assert_eq!(behind(r#"{"input":{"a":"b"}"#), Ok(""));

@@ -1,17 +1,17 @@
-//! The frames of a traceback: lines that say which code a failure came through, and nothing of what it is.
+//! The frames of a traceback: lines that name the code a failure passed through, but not the failure.
 //!
-//! Files, functions and lines of code are full of words such as `timeout` and `RateLimitError`, whatever failed. Frames are
-//! known as Python writes them (`File "…", line 7, in call`, and the code below it) and as Node, Java and .NET do
-//! (`at call (file.js:7:11)`), with line breaks as they are or escaped (`\n`). The first frame of some must name its place;
-//! indented lines that begin like one go with it.
+//! Files, functions and lines of code are full of words such as `timeout` and `RateLimitError`, whatever failed. Frames
+//! are recognised as Python writes them (`File "…", line 7, in call`, and the code below it) and as Node, Java and .NET
+//! do (`at call (file.js:7:11)`), with line breaks as they are or escaped (`
+//! `). The first of several frames must name its place; indented lines that begin like a frame are dropped with it.
 //!
-//! A line that is not indented is never dropped.
+//! A line that is not indented is kept.
 
 /// Bytes of one frame that are looked at.
 const NEAR: usize = 256;
-/// What stands between file and line in a frame of Python.
+/// The text between file and line in a frame of Python.
 const LINE: &[u8] = b", line ";
-/// Spaces that a tab stands for.
+/// Number of spaces that a tab counts for.
 const TAB: usize = 4;
 
 /// A line of a text.
@@ -69,7 +69,7 @@ impl<'t> TextLine<'t> {
         (from..text.len()).find_map(|at| Self::broken_at(text, at))
     }
 
-    /// The line behind a line break that stands there.
+    /// The line behind the line break at this position.
     fn broken_at(text: &'t [u8], at: usize) -> Option<Self> {
         match &text[at..] {
             [b'\n', ..] => Some(Self::at(text, at + 1, false)),
@@ -103,7 +103,7 @@ impl<'t> TextLine<'t> {
         called || place == b"<anonymous>" || digits > 0 && place[..place.len() - digits].ends_with(b":")
     }
 
-    /// What of it stands from a place on, as far as that is looked at.
+    /// The text from a position on, as far as it is examined.
     fn near(&self, from: usize) -> &'t [u8] {
         &self.text[from..self.end().clamp(from, from + NEAR)]
     }
@@ -113,18 +113,18 @@ impl<'t> TextLine<'t> {
         !self.text[self.words..self.end()].contains(&b'"')
     }
 
-    /// Where the frames end of which it is the first. Where nothing follows code, what failed was cut off, and the last line
-    /// of code may tell of it.
+    /// Where the run of frames that begins with this one ends. Where nothing follows code, the failure was cut off, and
+    /// the last line of code may name it.
     fn end_of_frames(self) -> usize {
         let with_code = self.begins(b"File ");
         let mut end = self.end();
         while let Some(next) = Self::broken_at(self.text, end) {
-            let goes_on = if with_code {
+            let continues = if with_code {
                 (next.begins(b"File ") || next.indent > self.indent) && Self::broken_at(self.text, next.end()).is_some()
             } else {
                 (next.begins(b"at ") || next.begins(b"... ")) && next.is_plain()
             };
-            if !goes_on {
+            if !continues {
                 break;
             }
             end = next.end();

@@ -10,7 +10,7 @@ fn rule(name: &str, when: UserMatch, class: FailureClass) -> UserRule {
 }
 
 #[test]
-fn a_rule_of_the_configuration_stands_above_the_tables() {
+fn a_rule_of_the_configuration_precedes_the_tables() {
     let when = UserMatch { status: Some(429), message: Some("house limit".to_owned()), ..UserMatch::default() };
     let wanted = UserRule {
         retryable: Some(false),

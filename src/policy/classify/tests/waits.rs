@@ -1,4 +1,4 @@
-//! Stated waits: every form, and every lie.
+//! Stated waits: every form, and every invalid value.
 
 use super::*;
 
@@ -116,12 +116,12 @@ fn lies_and_vague_words_are_not_believed() {
         "Rate limit exceeded. Retry after 06:02:00",
         "Rate limit exceeded. Limits reset 06:02:00 UTC",
     ] {
-        assert_eq!(judge(&said(Surface::Http, text)).retry_after, None, "{text}");
+        assert_eq!(judge(&error_text(Surface::Http, text)).retry_after, None, "{text}");
     }
 }
 
 #[test]
-fn a_window_says_nothing_on_a_failure_that_is_no_limit() {
+fn a_window_is_ignored_on_a_failure_that_is_no_limit() {
     let error = ProviderError { status: Some(500), ..with(&[("x-ratelimit-reset-tokens", "1.5s")], "") };
     assert_eq!(judge(&error).retry_after, None);
 }
@@ -164,6 +164,6 @@ fn who_has_used_up_a_window_and_is_refused_is_limited_and_not_forbidden() {
     };
     assert_eq!(refused("0", ""), (FailureClass::RateLimited, Some(90)));
     assert_eq!(refused("7", ""), (FailureClass::PermissionDenied, None));
-    // A reason in words says more.
+    // A reason in words is more specific.
     assert_eq!(refused("0", "Your organization has been disabled.").0, FailureClass::PermissionDenied);
 }

@@ -1,6 +1,6 @@
-//! Lengths of time as texts write them: `7m12s`, `8.64s`, `60 seconds`, `5分钟`, `0:09:48`.
+//! Durations as texts write them: `7m12s`, `8.64s`, `60 seconds`, `5分钟`, `0:09:48`.
 //!
-//! One reader for headers and prose, so that both know the same units.
+//! One parser for headers and prose, so that both accept the same units.
 
 use std::time::Duration;
 
@@ -79,7 +79,7 @@ fn chinese(tail: &str) -> Option<f64> {
 
 /// Reads a clock of three parts, also behind days: `0:09:48`, `00:00:45`, `1 day, 3:12:05`.
 ///
-/// Python, .NET and SQL print a length of time so. To be asked only behind words that say how long ("retry in"): behind
+/// Python, .NET and SQL print durations so. Call it only behind words that announce a duration ("retry in"): behind
 /// "at" or "after" the same digits are a time of day.
 pub(super) fn clock(text: &str) -> Option<Duration> {
     let text = text.trim_start();

@@ -1,4 +1,4 @@
-//! Waits that stand in the text: behind words that announce one, with a unit that says "later", or written in words.
+//! Waits stated in the text: behind words that announce one, with a unit that means "later", or written in words.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::{
     policy::classify::reading::{NormalizedText, ends_with_any, longest_end},
 };
 
-/// Words (in the spelling of a reading) after which a wait stands, and what a bare number means.
+/// Words (in normalized spelling) that precede a wait, and the unit of a bare number.
 const LEADS: [(&str, Option<Unit>); 3] =
     [(MILLIS, Some(Unit::Millis)), (SECONDS, Some(Unit::Seconds)), (WITH_UNIT, None)];
 const MILLIS: &str = "retry after ms|retry in ms|retry after milliseconds|retry after millis";
@@ -54,7 +54,7 @@ pub(super) fn stated(error: &ProviderError, reading: &NormalizedText, in_words: 
         } else {
             later(rest).map(|duration| Wait { duration, source: WaitSource::Text })
         };
-        // A field may be a text's wait rounded; the text stands behind it then.
+        // A field may be the text's wait rounded; the text follows it then.
         match (wait, rounded) {
             (Some(wait), Some(field)) if rounds_to(wait.duration, field.duration) => return Some(wait),
             (Some(wait), None) if wait.source == WaitSource::Text => return Some(wait),

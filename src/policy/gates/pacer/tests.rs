@@ -1,4 +1,4 @@
-//! The pace of calls at a rate gate, by itself.
+//! The rate of calls at a rate gate, in isolation.
 
 use super::*;
 use crate::policy::gates::tests::passed_in;
@@ -10,7 +10,7 @@ fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// Calls that pass in that time when there is always somebody waiting.
+/// Calls that pass in that time when a caller is always waiting.
 fn passed(pacer: &mut Pacer, from: Instant, time: Duration) -> u32 {
     passed_in(from, time, |now| pacer.take(now))
 }
@@ -21,7 +21,7 @@ fn measured(now: Instant, rate: f64) -> Pacer {
 }
 
 #[test]
-fn nobody_passes_before_the_stated_wait_is_over() {
+fn no_call_passes_before_the_stated_wait_is_over() {
     let now = Instant::now();
     for mut pacer in [Pacer::new(now, TOOK, now + SECOND), {
         let mut it = measured(now, 20.0);
@@ -35,7 +35,7 @@ fn nobody_passes_before_the_stated_wait_is_over() {
 }
 
 #[test]
-fn refused_probes_slow_nobody_and_a_limit_that_is_gone_is_found_to_be_gone_within_half_a_second() {
+fn refused_probes_slow_no_call_and_the_end_of_a_limit_is_detected_within_half_a_second() {
     let now = Instant::now();
     let mut pacer = Pacer::new(now, TOOK, now + SECOND);
     for probe in 1..20 {
@@ -123,7 +123,7 @@ fn who_comes_after_others_passes_when_it_was_announced() {
 }
 
 #[test]
-fn a_measured_rate_is_forgotten_once_nobody_had_to_wait_for_ten_seconds() {
+fn a_measured_rate_is_forgotten_after_ten_seconds_without_a_waiting_caller() {
     let now = Instant::now();
     let mut pacer = measured(now, 10.0);
     for step in 0..9 {

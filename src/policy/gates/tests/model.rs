@@ -1,10 +1,10 @@
-//! Gates against a naive model that keeps everything that ever happened, and judges all of it anew after each step.
+//! Gates against a naive model that keeps everything that happened, and judges all of it again after each step.
 
 use proptest::{collection::vec, option, prelude::*};
 
 use super::*;
 
-/// What can happen to a gate.
+/// A step of the model.
 #[derive(Debug, Clone)]
 enum Step {
     Pass(u64),
@@ -14,7 +14,7 @@ enum Step {
     Exhausted { reset_ms: u64 },
 }
 
-/// What did happen, and when.
+/// A past step and its time.
 #[derive(Debug, Clone, Copy)]
 enum Past {
     /// It closed: at least, and at most, until then.

@@ -1,4 +1,4 @@
-//! What a policy may say.
+//! What a policy may contain.
 
 use super::super::InjectionPolicy;
 use crate::domain::failure::FailureClass;
@@ -45,7 +45,7 @@ fn every_fault_is_reported_with_its_path() {
 }
 
 #[test]
-fn a_template_for_any_class_that_a_model_may_be_told_of_is_good() {
+fn a_template_for_any_class_that_a_note_may_cover_is_valid() {
     for class in [FailureClass::Timeout, FailureClass::RateLimited, FailureClass::Unknown] {
         let mut policy = InjectionPolicy::default();
         policy.templates.insert(class.as_str().to_owned(), "It failed: {error}.".into());

@@ -1,7 +1,8 @@
-//! A plain translation of the neutral conversation into each dialect, for the validators to judge.
+//! A plain translation of the neutral conversation into each dialect, as input for the validators.
 //!
-//! It does what the documented vehicles ask of a translation: a user message after tool results joins their turn where
-//! the dialect has no tool role. It stands apart from the translations of `provider`, which may use the same validators.
+//! It does what the documented positions require of a translation: a user message after tool results joins their turn
+//! where the dialect has no tool role. It is independent of the translations in `provider`, which may use the same
+//! validators.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! Repair: legal afterwards, idempotent, and nothing signed or answered is lost.
+//! Repair: legal afterwards, idempotent, and no signed part or result is lost.
 
 use std::borrow::Cow;
 
@@ -70,7 +70,8 @@ fn message() -> impl Strategy<Value = Message> {
     (role, prop::collection::vec(part(), 0..4)).prop_map(|(role, parts)| Message { role, parts })
 }
 
-/// Messages as their roles may speak: calls and reasoning only from the model, results only from tools or the user.
+/// Messages with only the parts that their roles may hold: calls and reasoning only from the model, results only from
+/// tools or the user.
 fn spoken(mut message: Message) -> Option<Message> {
     message.parts.retain(|part| match (message.role, part) {
         (Role::Assistant, Part::ToolResult(_)) => false,
@@ -105,7 +106,7 @@ proptest! {
     ) {
         let broken = call(messages.into_iter().filter_map(spoken).collect());
         let mut repaired = repair(&broken).into_owned().messages;
-        // What repair does not promise is put right here: who begins, who ends, where instructions stand.
+        // What repair does not guarantee is corrected here: who begins, who ends, where instructions are.
         repaired.retain(|message| !matches!(message.role, Role::System | Role::Developer));
         repaired.insert(0, Message::text(Role::User, "begin"));
         repaired.push(Message::text(Role::User, "end"));

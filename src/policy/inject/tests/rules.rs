@@ -1,4 +1,4 @@
-//! The validators refuse what providers refuse, so that their consent means something.
+//! The validators reject what providers reject, so that their approval means something.
 
 use serde_json::{Value, json};
 
@@ -9,7 +9,7 @@ fn broken(dialect: Dialect, able: &Capabilities, body: &Value) -> &'static str {
 }
 
 #[test]
-fn chat_refuses_what_stands_between_calls_and_results() {
+fn chat_refuses_messages_between_calls_and_results() {
     let able = Capabilities::default();
     let call = json!({"role": "assistant", "tool_calls": [{"id": "a"}]});
     let result = json!({"role": "tool", "tool_call_id": "a", "content": "ok"});

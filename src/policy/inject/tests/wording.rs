@@ -1,4 +1,4 @@
-//! Whether a note is written, and what it says.
+//! Whether a note is written, and its text.
 
 use super::{
     super::{Finding, InjectionPolicy, Mismatch, Placement, inject, note::is_actionable, note_text},
@@ -48,7 +48,7 @@ fn the_default_note_is_the_given_sentence() {
 }
 
 #[test]
-fn a_note_says_what_must_differ_next_time() {
+fn a_note_states_what_must_differ_next_time() {
     let date = Mismatch { path: "/date".into(), keyword: "pattern".into(), limit: "^\\d{4}-\\d{2}-\\d{2}$".into() };
     let cases = [
         (Finding::OutputLimit, "(it was cut at the output limit)", "Be shorter"),
@@ -107,7 +107,7 @@ fn a_schema_violation_names_the_field_only_if_the_schema_does() {
 }
 
 #[test]
-fn an_unknown_outcome_is_told_in_neutral_words() {
+fn an_unknown_outcome_is_described_in_neutral_words() {
     let note = note("planner", &[&failure(FailureClass::OutcomeUnknown)]);
     assert!(!note.contains("failed"), "{note}");
     assert!(note.contains("Check whether it took effect before repeating it."), "{note}");
@@ -185,7 +185,7 @@ fn only_what_a_model_can_act_upon_is_actionable() {
 }
 
 #[test]
-fn a_refusal_and_an_overflow_are_never_told_even_with_always() {
+fn no_note_follows_a_refusal_or_an_overflow_even_with_always() {
     let timeout = failure(FailureClass::Timeout);
     for class in [FailureClass::ContentFiltered, FailureClass::ContextLength] {
         let refused = failure(class);
@@ -209,7 +209,7 @@ fn note_of(failures: &[&Failure]) -> String {
 }
 
 #[test]
-fn always_tells_every_retryable_failure_and_never_tells_none() {
+fn mode_always_notes_every_retryable_failure_and_mode_never_none() {
     let limit = failure(FailureClass::RateLimited);
     assert!(is_placed(InjectionMode::Always, &[&limit]));
     assert!(!is_placed(InjectionMode::WhenActionable, &[&limit]));
@@ -230,13 +230,13 @@ fn local_refusals_are_ignored() {
 }
 
 #[test]
-fn an_earlier_actionable_failure_is_still_told_after_one_that_is_not() {
+fn an_earlier_actionable_failure_is_still_noted_after_one_that_is_not() {
     let malformed = failure(FailureClass::MalformedResponse);
     assert!(is_placed(InjectionMode::WhenActionable, &[&malformed, &failure(FailureClass::RateLimited)]));
 }
 
 #[test]
-fn an_answer_that_was_too_large_asks_for_a_shorter_one() {
+fn a_note_on_a_too_large_answer_requests_a_shorter_one() {
     let large = Failure { fault: Some(TransportFault::TooLarge), ..failure(FailureClass::MalformedResponse) };
     let note = note("planner", &[&large]);
     assert!(note.contains("(it exceeded a size limit)") && note.ends_with("Be shorter."), "{note}");

@@ -1,7 +1,7 @@
-//! The order that dialects with turns of blocks demand: Anthropic Messages and Bedrock Converse.
+//! The order that dialects with turns of blocks require: Anthropic Messages and Bedrock Converse.
 //!
-//! The turn after tool calls begins with one result for each of them; everything else in that turn comes after. The
-//! server of Anthropic merges turns of one role, that of Bedrock refuses them. Never judges signatures.
+//! The turn after tool calls begins with one result for each of them; everything else in that turn comes after.
+//! Anthropic's server merges turns of one role, Bedrock's rejects them. Signatures are not judged.
 
 use serde_json::Value;
 
@@ -9,7 +9,7 @@ use crate::domain::target::Capabilities;
 
 use super::{Violation, ensure, list, text};
 
-/// A block, as far as order cares.
+/// A block, as far as order depends on it.
 enum TurnBlock<'a> {
     Call(&'a str),
     Result(&'a str),

@@ -1,7 +1,7 @@
-//! The order that Gemini's `contents` demand.
+//! The order that Gemini's `contents` require.
 //!
 //! A content with function calls is followed by one user content with exactly as many responses, and with nothing else:
-//! some models take a text beside them, others do not. Never judges thought signatures.
+//! some models accept text beside them, others do not. Thought signatures are not judged.
 
 use serde_json::Value;
 

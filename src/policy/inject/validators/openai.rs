@@ -1,7 +1,8 @@
-//! The order that `OpenAI`'s two dialects demand.
+//! The order that `OpenAI`'s two dialects require.
 //!
-//! Chat: `tool` messages answer the `tool_calls` right before them, all of them, with nothing between. Responses: the
-//! same over items, and a reasoning item is followed by the item it led to. Never judges content beyond its presence.
+//! Chat: `tool` messages follow the assistant message whose `tool_calls` they answer, all of them, with nothing
+//! between. Responses: the same over items, and a reasoning item is followed by the item it led to. Of content only its
+//! presence is judged.
 
 use serde_json::Value;
 

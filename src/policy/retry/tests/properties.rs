@@ -1,11 +1,11 @@
-//! What holds over any sequence of failures, refusals and decisions.
+//! Invariants of any sequence of failures, refusals and decisions.
 
 use proptest::prelude::*;
 
 use super::*;
 use crate::policy::backoff::{Backoff, Jitter};
 
-/// What befalls one attempt, and what the targets are like by then.
+/// The result of one attempt, and the state of the targets by then.
 #[derive(Debug, Clone)]
 #[expect(clippy::struct_excessive_bools, reason = "each is drawn by itself")]
 struct Turn {
@@ -67,7 +67,7 @@ proptest! {
         let deadline = begin + ms(minutes * 60_000 + 500);
         let mut now = begin;
         let names = ["a", "b", "c"];
-        let mut asked_times = [0_u32; 3];
+        let mut called_times = [0_u32; 3];
         let (mut sent, mut unsent, mut semantic, mut refusals) = (0_u32, 0_u32, 0_u32, 0_u32);
         let mut decisive: Option<Failure> = None;
         let mut at = 0_usize;
@@ -92,7 +92,7 @@ proptest! {
                     (false, true) => semantic += 1,
                     (false, false) => sent += 1,
                 }
-                asked_times[at] += 1;
+                called_times[at] += 1;
                 now += ms(turn.takes);
             }
             let retries = sent.saturating_sub(1);
@@ -107,8 +107,8 @@ proptest! {
                         },
                         healthy,
                         first_token_p50: ms(p50),
-                        attempts: asked_times[index],
-                        failed_silent: asked_times[index] > 0 && millis % 3 == 0,
+                        attempts: called_times[index],
+                        failed_silent: called_times[index] > 0 && millis % 3 == 0,
                         larger_window: millis % 2 == 0,
                         other_credential: millis % 5 < 3,
                         ..Candidate::new(TargetId::from(names[index]))

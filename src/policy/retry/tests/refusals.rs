@@ -1,4 +1,5 @@
-//! What follows when Relight itself refused: no target failed, so nothing is counted and nothing hides a real failure.
+//! What follows when Relight itself refused: no target failed, so nothing is counted and nothing hides an upstream
+//! failure.
 
 use super::*;
 
@@ -6,7 +7,7 @@ fn refusal(class: FailureClass) -> Failure {
     Failure { target: Some(TargetId::from("a")), ..Failure::local(class, "refused") }
 }
 
-/// A minute before the deadline, target `a` refused and nothing was asked before.
+/// A minute before the deadline, target `a` refused and no call was made before.
 fn refused<'a>(failure: &'a Failure, candidates: &'a [Candidate], now: Instant) -> Situation<'a> {
     Situation { refusals: 1, ..Situation::new(now, now + s(60), failure, candidates) }
 }
@@ -16,7 +17,7 @@ fn opens_in(name: &str, now: Instant, wait: Duration) -> Candidate {
 }
 
 #[test]
-fn a_first_attempt_that_was_refused_goes_to_whoever_is_free_and_costs_nothing() {
+fn a_first_attempt_that_was_refused_goes_to_a_free_target_and_costs_nothing() {
     let now = Instant::now();
     let open = refusal(FailureClass::CircuitOpen);
     let candidates = [opens_in("a", now, s(5)), fresh("b")];
@@ -30,7 +31,7 @@ fn a_first_attempt_that_was_refused_goes_to_whoever_is_free_and_costs_nothing() 
 }
 
 #[test]
-fn where_nobody_is_free_the_first_that_returns_is_parked_for() {
+fn where_no_target_is_free_the_call_parks_until_the_first_one_returns() {
     let now = Instant::now();
     let open = refusal(FailureClass::CircuitOpen);
     let candidates = [opens_in("a", now, s(5)), opens_in("b", now, s(3))];
@@ -73,17 +74,17 @@ fn without_parking_or_beyond_its_bound_the_call_fails_with_the_time() {
 }
 
 #[test]
-fn after_a_real_failure_a_refusal_goes_on_with_that_failures_remedies() {
+fn after_an_upstream_failure_a_refusal_keeps_that_failures_recovery_options() {
     let now = Instant::now();
     let open = Failure { target: Some(TargetId::from("b")), ..refusal(FailureClass::CircuitOpen) };
     let key = failure(FailureClass::Authentication);
     let b = opens_in("b", now, s(5));
-    let candidates = [asked(), b.clone()];
+    let candidates = [called_once(), b.clone()];
     let situation = Situation { decisive: Some(&key), ..refused(&open, &candidates, now) };
     // `a` is free, but its credential was refused: only `b` may help.
     let decision = decide(&RetryPolicy::default(), &situation);
     assert!(matches!(&decision, Decision::Park { target, .. } if target.as_str() == "b"), "{decision:?}");
-    let candidates = [asked(), b, fresh("c")];
+    let candidates = [called_once(), b, fresh("c")];
     let (target, _, _, cost) =
         again(decide(&RetryPolicy::default(), &Situation { candidates: &candidates, ..situation }));
     assert_eq!((target.as_str(), cost), ("c", Cost::Transient), "it is a retry, and pays");
@@ -94,7 +95,7 @@ fn after_a_real_failure_a_refusal_needs_an_attempt_left() {
     let now = Instant::now();
     let open = refusal(FailureClass::CircuitOpen);
     let server = failure(FailureClass::ServerError);
-    let candidates = [asked(), fresh("b")];
+    let candidates = [called_once(), fresh("b")];
     let situation = Situation { decisive: Some(&server), retries_made: 2, ..refused(&open, &candidates, now) };
     assert_eq!(decide(&RetryPolicy::default(), &situation), Decision::Stop(StopReason::AttemptsUsedUp));
 }
@@ -104,7 +105,7 @@ fn an_empty_budget_means_another_target_or_the_end_and_never_a_wait_for_the_budg
     let now = Instant::now();
     let empty = refusal(FailureClass::BudgetEmpty);
     let server = failure(FailureClass::ServerError);
-    let candidates = [asked(), fresh("b")];
+    let candidates = [called_once(), fresh("b")];
     let situation = Situation { decisive: Some(&server), ..refused(&empty, &candidates, now) };
     assert_eq!(again(decide(&RetryPolicy::default(), &situation)).0, "b");
     let situation = Situation { candidates: &candidates[..1], ..situation };
@@ -121,7 +122,7 @@ fn a_deadline_that_is_reached_ends_it() {
 }
 
 #[test]
-fn a_target_that_refuses_though_it_seems_free_is_not_asked_in_a_hot_loop() {
+fn a_target_that_refuses_though_it_seems_free_is_not_called_in_a_hot_loop() {
     let now = Instant::now();
     let shed = refusal(FailureClass::Shed);
     let alone = [fresh("a")];
@@ -133,14 +134,14 @@ fn a_target_that_refuses_though_it_seems_free_is_not_asked_in_a_hot_loop() {
     assert_eq!(wait(1, &alone).1.duration, ms(25) + spread);
     assert_eq!(wait(4, &alone).1.duration, ms(100) + spread);
     assert_eq!(wait(4000, &alone).1.duration, s(1) + spread);
-    // Another one is free: it has its turn first, but two that take turns in refusing are not asked for ever either.
+    // Another one is free: it has its turn first, but two that refuse in turn are not called for ever either.
     let both = [fresh("a"), fresh("b")];
     assert_eq!((wait(1, &both).0.as_str(), wait(1, &both).1.duration), ("b", spread));
     assert_eq!(wait(6, &both).1.duration, ms(100) + spread);
 }
 
 #[test]
-fn without_parking_nobody_waits_for_a_target_that_refused_however_short_the_wait_is() {
+fn without_parking_no_call_waits_for_a_target_that_refused_however_short_the_wait_is() {
     let mut policy = RetryPolicy::default();
     policy.park.enabled = false;
     let now = Instant::now();

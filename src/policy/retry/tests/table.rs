@@ -1,4 +1,4 @@
-//! The class table, row by row, as it stands in the design.
+//! The class table, row by row, as in the design.
 
 use super::{super::recovery_options::Restriction, *};
 use crate::domain::failure::InvalidRequestDetail;
@@ -57,7 +57,7 @@ fn every_class_has_the_remedies_of_the_table() {
 }
 
 #[test]
-fn the_classifier_can_say_no_and_never_yes() {
+fn the_classifier_can_forbid_an_option_and_not_allow_one() {
     for class in FailureClass::ALL.into_iter().filter(|class| !class.is_local_refusal()) {
         let doubted = Failure { retryable: false, fallback_helps: false, ..failure(class) };
         let recovery_options = recovery_options(&RetryPolicy::default(), &doubted);
@@ -104,9 +104,11 @@ fn what_a_failure_denies_is_ruled_out() {
     let policy = RetryPolicy::default();
     let plain = Candidate::new(TargetId::from("b"));
     let context = recovery_options(&policy, &failure(C::ContextLength));
-    assert!(!context.admits(&asked(), true) && !context.admits(&plain, false) && context.admits(&fresh("b"), false));
+    assert!(
+        !context.admits(&called_once(), true) && !context.admits(&plain, false) && context.admits(&fresh("b"), false)
+    );
     let server = recovery_options(&policy, &failure(C::ServerError));
-    assert!(server.admits(&asked(), true) && server.admits(&plain, false));
+    assert!(server.admits(&called_once(), true) && server.admits(&plain, false));
     let cancelled = recovery_options(&policy, &failure(C::Cancelled));
-    assert!(!cancelled.admits(&asked(), true) && !cancelled.admits(&fresh("b"), false));
+    assert!(!cancelled.admits(&called_once(), true) && !cancelled.admits(&fresh("b"), false));
 }

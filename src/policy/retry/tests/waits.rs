@@ -1,4 +1,4 @@
-//! How long is waited, and when something else is done instead.
+//! How long the waits are, and when something else is done instead.
 
 use super::*;
 use crate::{
@@ -26,7 +26,7 @@ fn the_same_target_is_waited_for_longer_after_each_of_its_failures() {
         (FailureClass::Unknown, 1, s(1)),
     ] {
         let failure = failure(class);
-        let candidates = [Candidate { attempts, failing: true, ..asked() }];
+        let candidates = [Candidate { attempts, failing: true, ..called_once() }];
         let situation =
             Situation { retries_made: attempts - 1, ..Situation::new(now, now + s(600), &failure, &candidates) };
         let (target, planned, strategy, _) = again(decide(&policy, &situation));
@@ -50,7 +50,7 @@ fn uniform_waits_are_those_of_backoff_whatever_failed() {
     ] {
         for (attempts, wait) in [(1, s(1)), (2, s(2)), (3, s(4))] {
             let failure = Failure { never_sent: class == FailureClass::Network, ..failure(class) };
-            let candidates = [Candidate { attempts, failing: true, ..asked() }];
+            let candidates = [Candidate { attempts, failing: true, ..called_once() }];
             let situation =
                 Situation { retries_made: attempts - 1, ..Situation::new(now, now + s(600), &failure, &candidates) };
             assert_eq!(again(decide(&policy, &situation)).1.duration, wait, "{class} after {attempts}");
@@ -58,7 +58,7 @@ fn uniform_waits_are_those_of_backoff_whatever_failed() {
     }
     for (seconds, min, max) in [(3, s(3), s(4)), (0, s(1), s(1)), (3600, s(300), s(360))] {
         let failure = stated(FailureClass::RateLimited, seconds);
-        let candidates = [asked()];
+        let candidates = [called_once()];
         let situation = Situation::new(now, now + s(900), &failure, &candidates);
         let wait = again(decide(&policy, &situation)).1.duration;
         assert!(min <= wait && wait <= max, "{seconds} s were stated, {wait:?} is waited");
@@ -68,7 +68,7 @@ fn uniform_waits_are_those_of_backoff_whatever_failed() {
 #[test]
 fn throttling_has_its_own_cap() {
     let now = Instant::now();
-    let candidates = [Candidate { attempts: 30, failing: true, ..asked() }];
+    let candidates = [Candidate { attempts: 30, failing: true, ..called_once() }];
     for (class, wait) in [(FailureClass::RateLimited, s(20)), (FailureClass::ServerError, s(32))] {
         let failure = failure(class);
         let situation = Situation::new(now, now + s(600), &failure, &candidates);
@@ -77,8 +77,8 @@ fn throttling_has_its_own_cap() {
 }
 
 #[test]
-fn another_target_that_is_free_is_asked_within_fifty_milliseconds() {
-    let failing = Candidate { failing: true, ..asked() };
+fn another_target_that_is_free_is_called_within_fifty_milliseconds() {
+    let failing = Candidate { failing: true, ..called_once() };
     let (target, wait, strategy, cost) = again(after(&failure(FailureClass::ServerError), &[failing, fresh("b")]));
     assert_eq!((target.as_str(), strategy, cost), ("b", RecoveryStrategy::Fallback, Cost::Transient));
     assert_eq!(wait, Wait { duration: ms(50).mul_f64(samples().1), source: WaitSource::Backoff });
@@ -88,7 +88,7 @@ fn another_target_that_is_free_is_asked_within_fifty_milliseconds() {
 fn a_target_that_failed_before_is_waited_for_like_the_one_that_just_failed() {
     let now = Instant::now();
     let failure = Failure { target: Some(TargetId::from("b")), ..failure(FailureClass::ServerError) };
-    let candidates = [asked(), Candidate { attempts: 1, failing: true, ..fresh("b") }];
+    let candidates = [called_once(), Candidate { attempts: 1, failing: true, ..fresh("b") }];
     let candidates = candidates.map(|one| Candidate { failing: true, ..one });
     let situation = Situation { retries_made: 0, ..Situation::new(now, now + s(60), &failure, &candidates) };
     let (_, wait, ..) = again(decide(&plain(), &situation));
@@ -99,23 +99,23 @@ fn a_target_that_failed_before_is_waited_for_like_the_one_that_just_failed() {
 fn a_request_that_was_never_sent_is_sent_at_once_and_free_the_first_time_only() {
     let now = Instant::now();
     let unsent = Failure { never_sent: true, ..failure(FailureClass::Network) };
-    let candidates = [asked(), fresh("b")];
+    let candidates = [called_once(), fresh("b")];
     let situation = Situation::new(now, now + s(60), &unsent, &candidates);
     let (target, wait, _, cost) = again(decide(&plain(), &situation));
     assert_eq!((target.as_str(), wait.duration, cost), ("a", Duration::ZERO, Cost::Free));
-    let candidates = [Candidate { attempts: 2, failing: true, ..asked() }];
+    let candidates = [Candidate { attempts: 2, failing: true, ..called_once() }];
     let situation = Situation { unsent_made: 2, candidates: &candidates, ..situation };
     let (_, wait, _, cost) = again(decide(&RetryPolicy { max_retries: 3, ..plain() }, &situation));
     assert_eq!((wait.duration, cost), (s(2), Cost::Transient));
 }
 
 #[test]
-fn overload_and_timeouts_ask_another_target_first_and_a_rate_limit_pays_the_throttle_price() {
+fn overload_and_timeouts_prefer_another_target_and_a_rate_limit_pays_the_throttle_price() {
     for (class, cost) in [(FailureClass::Overloaded, Cost::Throttle), (FailureClass::Timeout, Cost::Transient)] {
-        // Never sent, so that the same target could be asked without any wait: still another one comes first.
+        // Not sent, so that the same target could be called without any wait: still another one comes first.
         let failure = Failure { never_sent: true, ..failure(class) };
         let now = Instant::now();
-        let candidates = [Candidate { attempts: 2, ..asked() }, Candidate { healthy: false, ..fresh("b") }];
+        let candidates = [Candidate { attempts: 2, ..called_once() }, Candidate { healthy: false, ..fresh("b") }];
         let situation =
             Situation { retries_made: 1, unsent_made: 2, ..Situation::new(now, now + s(60), &failure, &candidates) };
         let (target, _, _, planned) = again(decide(&plain(), &situation));
@@ -123,15 +123,15 @@ fn overload_and_timeouts_ask_another_target_first_and_a_rate_limit_pays_the_thro
         let first = Situation { retries_made: 0, ..situation };
         assert_eq!(again(decide(&plain(), &first)).0, "b", "{class}");
     }
-    assert_eq!(again(after(&failure(FailureClass::RateLimited), &[asked()])).3, Cost::Throttle);
+    assert_eq!(again(after(&failure(FailureClass::RateLimited), &[called_once()])).3, Cost::Throttle);
 }
 
 #[test]
 fn other_first_does_not_mean_to_wait_for_another() {
     let now = Instant::now();
     let overloaded = failure(FailureClass::Overloaded);
-    let asked = Candidate { failing: true, ..asked() };
-    let candidates = [asked, Candidate { availability: Availability::At(now + s(30)), ..fresh("b") }];
+    let called_once = Candidate { failing: true, ..called_once() };
+    let candidates = [called_once, Candidate { availability: Availability::At(now + s(30)), ..fresh("b") }];
     let (target, wait, ..) = again(decide(&plain(), &Situation::new(now, now + s(60), &overloaded, &candidates)));
     assert_eq!((target.as_str(), wait.duration), ("a", s(1)));
 }
@@ -141,7 +141,7 @@ fn a_stated_wait_is_a_minimum_with_a_second_or_a_fifth_of_spread() {
     let now = Instant::now();
     for (said, min, spread) in [(2, s(2), s(1)), (5, s(5), s(1)), (40, s(40), s(8)), (3600, s(300), s(60))] {
         let limited = stated(FailureClass::RateLimited, said);
-        let candidates = [asked()];
+        let candidates = [called_once()];
         let situation = Situation::new(now, now + s(1000), &limited, &candidates);
         let (_, wait, ..) = again(decide(&plain(), &situation));
         assert_eq!(wait.source, WaitSource::RetryAfter);
@@ -152,7 +152,7 @@ fn a_stated_wait_is_a_minimum_with_a_second_or_a_fifth_of_spread() {
 #[test]
 fn a_stated_wait_of_nothing_is_no_statement() {
     let now = Instant::now();
-    let candidates = [asked()];
+    let candidates = [called_once()];
     let limited = stated(FailureClass::RateLimited, 0);
     let (_, wait, ..) = again(decide(&plain(), &Situation::new(now, now + s(60), &limited, &candidates)));
     assert_eq!(wait, Wait { duration: s(1), source: WaitSource::Backoff });
@@ -161,9 +161,9 @@ fn a_stated_wait_of_nothing_is_no_statement() {
 #[test]
 fn a_stated_wait_beyond_the_deadline_means_another_target_now_or_the_time() {
     let limited = stated(FailureClass::RateLimited, 90);
-    assert_eq!(again(after(&limited, &[asked(), fresh("b")])).0, "b");
+    assert_eq!(again(after(&limited, &[called_once(), fresh("b")])).0, "b");
     let expected = s(90) + s(18).mul_f64(samples().0);
-    assert_eq!(after(&limited, &[asked()]), Decision::Stop(StopReason::NoTarget { retry_in: Some(expected) }));
+    assert_eq!(after(&limited, &[called_once()]), Decision::Stop(StopReason::NoTarget { retry_in: Some(expected) }));
 }
 
 #[test]
@@ -171,7 +171,7 @@ fn a_gate_that_closed_for_the_stated_wait_is_waited_for_as_one_wait() {
     let now = Instant::now();
     let limited = stated(FailureClass::RateLimited, 10);
     for (gate, parked) in [(ms(11_900), false), (s(13), true)] {
-        let candidates = [Candidate { availability: Availability::At(now + gate), ..asked() }];
+        let candidates = [Candidate { availability: Availability::At(now + gate), ..called_once() }];
         match decide(&plain(), &Situation::new(now, now + s(60), &limited, &candidates)) {
             Decision::Again { wait, .. } => {
                 assert!(!parked, "{gate:?}");
@@ -190,7 +190,7 @@ fn nothing_is_begun_without_room_for_the_first_token() {
     for (p50, left, begun) in
         [(ms(700), ms(1700), true), (ms(700), ms(1699), false), (ms(10), ms(1300), true), (ms(10), ms(1299), false)]
     {
-        let candidates = [Candidate { first_token_p50: p50, failing: true, ..asked() }];
+        let candidates = [Candidate { first_token_p50: p50, failing: true, ..called_once() }];
         let decision = decide(&plain(), &Situation::new(now, now + left, &server, &candidates));
         if begun {
             assert_eq!(again(decision).1.duration, s(1));
@@ -205,7 +205,7 @@ fn nothing_is_begun_without_room_for_the_first_token() {
 fn where_the_wait_does_not_fit_a_slower_choice_that_fits_is_taken() {
     let now = Instant::now();
     let malformed = failure(FailureClass::MalformedResponse);
-    let slow = Candidate { first_token_p50: s(5), ..asked() };
+    let slow = Candidate { first_token_p50: s(5), ..called_once() };
     let candidates = [slow, Candidate { healthy: false, first_token_p50: ms(400), ..fresh("b") }];
     let situation = Situation::new(now, now + s(2), &malformed, &candidates);
     assert_eq!(again(decide(&plain(), &situation)).0, "b");
@@ -226,7 +226,7 @@ fn a_target_may_be_stayed_with_once_where_time_mends_its_failure() {
         (failure(FailureClass::ServerError), 1, "b"),
     ] {
         for failing in [false, true] {
-            let candidates = [Candidate { failing, ..asked() }, fresh("b")];
+            let candidates = [Candidate { failing, ..called_once() }, fresh("b")];
             let situation = Situation { retries_made, ..Situation::new(now, now + s(60), &failure, &candidates) };
             let (target, ..) = again(decide(&policy, &situation));
             let expected = if failing { "b" } else { expected };
@@ -236,11 +236,11 @@ fn a_target_may_be_stayed_with_once_where_time_mends_its_failure() {
 }
 
 #[test]
-fn a_target_whose_answers_were_unusable_twice_is_asked_after_the_others() {
+fn a_target_with_two_unusable_answers_is_called_after_the_others() {
     let now = Instant::now();
     let failure = failure(FailureClass::MalformedResponse);
     for (attempts, expected) in [(1, "a"), (2, "b")] {
-        let candidates = [Candidate { attempts, ..asked() }, fresh("b")];
+        let candidates = [Candidate { attempts, ..called_once() }, fresh("b")];
         let situation =
             Situation { semantic_made: attempts - 1, ..Situation::new(now, now + s(60), &failure, &candidates) };
         let (target, ..) = again(decide(&plain(), &situation));
@@ -253,17 +253,17 @@ fn a_stated_wait_that_the_gate_keeps_too_is_no_parking() {
     let now = Instant::now();
     let policy = RetryPolicy { park: ParkPolicy { enabled: false, ..ParkPolicy::default() }, ..plain() };
     let limited = stated(FailureClass::RateLimited, 2);
-    let candidates = [Candidate { availability: Availability::At(now + s(2)), ..asked() }];
+    let candidates = [Candidate { availability: Availability::At(now + s(2)), ..called_once() }];
     let (target, wait, ..) = again(decide(&policy, &Situation::new(now, now + s(60), &limited, &candidates)));
     assert_eq!(target, "a");
     assert!(wait.duration >= s(2));
 }
 
 #[test]
-fn whoever_could_be_done_first_decides_how_much_time_was_needed() {
+fn the_target_that_could_finish_first_decides_how_much_time_was_needed() {
     let now = Instant::now();
     let server = failure(FailureClass::ServerError);
-    let candidates = [Candidate { failing: true, ..asked() }, Candidate { first_token_p50: s(5), ..fresh("b") }];
+    let candidates = [Candidate { failing: true, ..called_once() }, Candidate { first_token_p50: s(5), ..fresh("b") }];
     let decision = decide(&plain(), &Situation::new(now, now + s(1), &server, &candidates));
     let needed = s(1) + candidates[0].first_token_p50.max(ms(300));
     assert_eq!(decision, Decision::Stop(StopReason::DeadlineTooClose { needed }));
@@ -280,12 +280,12 @@ fn a_lone_failure_is_waited_for_shortly_and_an_outage_for_long_before_the_last_a
         (false, false, 1, s(5)),
         (true, false, 1, s(5)),
     ] {
-        let candidates = [Candidate { failing, erratic, ..asked() }];
+        let candidates = [Candidate { failing, erratic, ..called_once() }];
         let situation = Situation { retries_made, ..Situation::new(now, now + s(60), &server, &candidates) };
         let (_, planned, ..) = again(decide(&plain(), &situation));
         assert_eq!(planned.duration, wait, "failing: {failing}, erratic: {erratic}, after {retries_made}");
     }
-    let candidates = [Candidate { failing: true, ..asked() }];
+    let candidates = [Candidate { failing: true, ..called_once() }];
     let situation = Situation { retries_made: 1, ..Situation::new(now, now + s(4), &server, &candidates) };
     assert_eq!(again(decide(&plain(), &situation)).1.duration, s(3), "what the deadline leaves");
 }
@@ -293,7 +293,7 @@ fn a_lone_failure_is_waited_for_shortly_and_an_outage_for_long_before_the_last_a
 #[test]
 fn where_every_target_failed_the_last_attempt_is_made_after_a_wait_whatever_was_stated() {
     let now = Instant::now();
-    let candidates = [asked(), Candidate { attempts: 1, ..fresh("b") }];
+    let candidates = [called_once(), Candidate { attempts: 1, ..fresh("b") }];
     for failure in [failure(FailureClass::ServerError), stated(FailureClass::RateLimited, 1)] {
         let situation = Situation { retries_made: 1, ..Situation::new(now, now + s(60), &failure, &candidates) };
         let (_, wait, ..) = again(decide(&plain(), &situation));
@@ -304,9 +304,9 @@ fn where_every_target_failed_the_last_attempt_is_made_after_a_wait_whatever_was_
 #[test]
 fn silence_is_not_waited_for_once_more() {
     let silent = Failure { fault: Some(TransportFault::FirstTokenTimeout), ..failure(FailureClass::Timeout) };
-    assert!(again(after(&silent, &[Candidate { failing: true, ..asked() }])).1.duration <= ms(50));
+    assert!(again(after(&silent, &[Candidate { failing: true, ..called_once() }])).1.duration <= ms(50));
     let now = Instant::now();
-    let candidates = [Candidate { attempts: 2, ..asked() }, fresh("b")];
+    let candidates = [Candidate { attempts: 2, ..called_once() }, fresh("b")];
     let situation = Situation { retries_made: 1, ..Situation::new(now, now + s(60), &silent, &candidates) };
     let (target, wait, ..) = again(decide(&plain(), &situation));
     assert_eq!(target, "b");
@@ -318,7 +318,8 @@ fn after_a_target_was_stayed_with_in_vain_the_other_is_called_at_once_only_where
     let now = Instant::now();
     let server = failure(FailureClass::ServerError);
     for answers in [true, false] {
-        let candidates = [Candidate { attempts: 2, failing: true, ..asked() }, Candidate { answers, ..fresh("b") }];
+        let candidates =
+            [Candidate { attempts: 2, failing: true, ..called_once() }, Candidate { answers, ..fresh("b") }];
         let situation = Situation { retries_made: 1, ..Situation::new(now, now + s(60), &server, &candidates) };
         let (target, wait, ..) = again(decide(&plain(), &situation));
         assert_eq!((target.as_str(), wait.duration <= ms(50)), ("b", answers), "{wait:?}");
@@ -329,7 +330,7 @@ fn after_a_target_was_stayed_with_in_vain_the_other_is_called_at_once_only_where
 fn a_target_is_stayed_with_only_where_retries_are_left_for_the_others() {
     let now = Instant::now();
     let server = failure(FailureClass::ServerError);
-    let candidates = [asked(), fresh("b")];
+    let candidates = [called_once(), fresh("b")];
     for (max_retries, target) in [(1, "b"), (2, "a")] {
         let policy = RetryPolicy { max_retries, ..plain() };
         assert_eq!(again(decide(&policy, &Situation::new(now, now + s(60), &server, &candidates))).0, target);
