@@ -1,13 +1,13 @@
-//! The wire: one attempt becomes exactly one request to exactly one provider, and its answer a stream of deltas.
+//! Model providers: each attempt becomes exactly one request to one provider, and its response a stream of deltas.
 //!
-//! Providers report facts and nothing else. They never retry, never judge a failure, never wait for a slow answer
-//! to come (the timers above do) and never hide a header or a body that the classifier could want. To read on an answer
-//! that is made in the background (`responses`) is no second request for one: nothing is generated or paid for again.
+//! Providers report facts only. They do not retry, classify failures or time out a slow response (the timers above do),
+//! and hide no header or body that the classifier could need. Resuming a background response (`responses`) is no second
+//! request for one: nothing is generated or paid for again.
 //!
-//! The wire types are own code. The providers' SDKs for Rust, and the crates that speak for several of them, retry or
-//! time out by themselves, drop the headers and the body of an error, or know only the fields of their day; a recovery
-//! needs each of these. What they stand on is not own code: HTTP (`hyper`), TLS (`rustls`), JSON (`serde_json`),
-//! checksums (`crc32fast`) and signatures (`ring`).
+//! The wire types are own code. The providers' SDKs for Rust, and the crates that support several of them, retry or
+//! time out by themselves, drop the headers and the body of an error, or know only the fields of their day; recovery
+//! needs each of these. Libraries are used for HTTP (`hyper`), TLS (`rustls`), JSON (`serde_json`), checksums
+//! (`crc32fast`) and signatures (`ring`).
 
 pub mod anthropic;
 pub mod bedrock;
@@ -45,13 +45,13 @@ use crate::domain::{
 
 pub use self::spec::{ChatOptions, HttpSettings, KeyHeader, ProviderSpec};
 
-/// What a call to a provider resolves to once the answer's head is there.
+/// The future of a call; resolves once the response head is received.
 pub type ProviderFuture = Pin<Box<dyn Future<Output = Result<DeltaStream, ProviderError>> + Send>>;
 
 /// All configured providers as one service; cheap to clone, shared by all attempts.
 ///
-/// The future of a call resolves when the answer's head has come; dropping it, or the stream that it resolves to,
-/// closes the request upstream.
+/// The future of a call resolves when the response head has come; dropping it, or the stream that it resolves to,
+/// cancels the request upstream.
 #[derive(Clone)]
 pub struct Providers {
     clients: Arc<HashMap<Arc<str>, Client>>,
@@ -78,7 +78,7 @@ pub enum BuildError {
     Header {
         /// The provider's name.
         provider: Arc<str>,
-        /// What is wrong; never a credential's value.
+        /// What is wrong, without the values of credentials.
         what: String,
     },
     /// TLS cannot be set up.
@@ -86,7 +86,7 @@ pub enum BuildError {
     Tls {
         /// The provider's name.
         provider: Arc<str>,
-        /// Why.
+        /// The TLS library's error.
         source: rustls::Error,
     },
 }
@@ -103,10 +103,10 @@ enum Client {
 // === impl Providers ===
 
 impl Providers {
-    /// Builds one client per specification; nothing is connected yet.
+    /// Builds one client per specification; no connection is made yet.
     ///
     /// # Errors
-    /// When a specification cannot work, whatever the provider answers.
+    /// When a specification cannot work, whatever the provider responds.
     pub fn build(specs: &[ProviderSpec]) -> Result<Self, BuildError> {
         let mut clients = HashMap::with_capacity(specs.len());
         for spec in specs {

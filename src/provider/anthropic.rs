@@ -1,7 +1,7 @@
-//! The Messages API as Anthropic defined it and as the servers compatible with it speak it.
+//! The Messages API as Anthropic defined it and as compatible servers implement it.
 //!
-//! An answer counts as whole only with `message_delta`'s stop reason and `message_stop`. Thinking goes back to this dialect
-//! alone, with its signature, byte by byte; that of other providers is left out. It never starts an answer by prefill.
+//! A response counts as complete only with `message_delta`'s stop reason and `message_stop`. Thinking is sent back to
+//! this dialect alone, with its signature, byte by byte; that of other providers is removed. Prefill is not used.
 
 mod answer;
 mod finish;
@@ -21,12 +21,12 @@ use crate::domain::{failure::ProviderError, wire::ProviderRequest};
 pub(super) const SIGNATURE: &str = "anthropic.signature";
 /// Kind of a redacted thinking block's data.
 pub(super) const REDACTED: &str = "anthropic.redacted_thinking";
-/// Kind of a whole block, as JSON, that the neutral conversation has no word for (server tools and their results).
+/// Kind of an opaque block, as JSON, that the neutral conversation cannot represent (server tools and their results).
 pub(super) const BLOCK: &str = "anthropic.block";
 
 const VERSION: &str = "2023-06-01";
 
-/// Speaks the Messages API with one provider; cheap to clone.
+/// A client of the Messages API for one provider; cheap to clone.
 #[derive(Debug, Clone)]
 pub struct MessagesClient {
     clients: KeyedClients,
@@ -56,7 +56,7 @@ impl MessagesClient {
         Ok(Self { clients, path, stream: spec.chat.stream })
     }
 
-    /// Asks; fails at once where the call cannot be put into this dialect's words.
+    /// Sends the call; fails at once where it cannot be expressed in this dialect.
     pub(super) fn answer(&self, call: ProviderRequest) -> Result<ProviderFuture, ProviderError> {
         let body = request::body(&call, self.stream)?;
         let http = self.clients.of(&call)?.clone();

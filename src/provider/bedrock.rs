@@ -1,8 +1,8 @@
 //! AWS Bedrock's Converse API, streamed.
 //!
-//! An answer counts as whole only with `messageStop`; the `metadata` after it, with the usage, may be missing. A credential
-//! is a Bedrock API key, sent as a bearer token, or AWS keys, which sign each request. It takes no credentials from
-//! the environment or the machine, and never renews any.
+//! A response counts as complete only with `messageStop`; the `metadata` after it, with the usage, may be missing. A
+//! credential is a Bedrock API key, sent as a bearer token, or AWS keys, which sign each request. Credentials are
+//! neither read from the environment or the machine nor renewed.
 
 mod answer;
 mod content;
@@ -33,7 +33,7 @@ pub(super) const REDACTED: &str = "bedrock.redacted";
 
 const ACCEPT: &str = "application/vnd.amazon.eventstream";
 
-/// Speaks Converse with one provider; cheap to clone.
+/// A client of Converse for one provider; cheap to clone.
 #[derive(Debug, Clone)]
 pub struct ConverseClient {
     /// For API keys, and for requests without any.
@@ -42,7 +42,7 @@ pub struct ConverseClient {
     stream: bool,
 }
 
-/// What signed requests need.
+/// What signing a request requires.
 #[derive(Debug)]
 struct Signed {
     http: HttpClient,
@@ -103,7 +103,7 @@ impl ConverseClient {
         Ok(Self { bearer, stream, signed: Some(Arc::new(Signed { http, has_api_keys, keys, region, host, prefix })) })
     }
 
-    /// Asks; fails at once where the call cannot be put into this dialect's words.
+    /// Sends the call; fails at once where it cannot be expressed in this dialect.
     pub(super) fn answer(&self, call: ProviderRequest) -> Result<ProviderFuture, ProviderError> {
         let body = request::body(&call)?;
         let (method, accept) = if self.stream { ("converse-stream", ACCEPT) } else { ("converse", accepted(false)) };
@@ -135,8 +135,8 @@ impl ConverseClient {
 // === impl Signed ===
 
 impl Signed {
-    /// The keys for a call's credential, `None` where it is an API key; a provider with just one credential needs not be
-    /// told which.
+    /// The keys for a call's credential, `None` where it is an API key; with a single credential, the call need not
+    /// name it.
     ///
     /// # Errors
     /// When the call names no credential, and there are several.

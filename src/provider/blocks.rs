@@ -1,8 +1,8 @@
-//! The blocks of an answer by the provider's own number for them, and its finish.
+//! The blocks of a response by the provider's own number for them, and its finish.
 //!
 //! Text and reasoning begin with their first byte, so that an empty block leaves no trace; tool calls begin at once.
-//! Arguments are never repaired: a call whose arguments are not JSON is reported, or, where the answer was cut short on
-//! purpose, left without its stop, so that nobody acts on it.
+//! Arguments are not repaired: a call whose arguments are not JSON is reported, or, where the answer was cut short on
+//! purpose, left without its stop, so that no caller executes it.
 
 use std::collections::BTreeMap;
 
@@ -19,21 +19,21 @@ const MAX_CALLS: usize = 128;
 /// Most blocks open at once.
 const MAX_OPEN: usize = 1024;
 
-/// The blocks of one answer so far.
+/// The blocks of one response so far.
 #[derive(Debug, Default)]
 pub(super) struct Blocks {
     open: BTreeMap<u64, OpenBlock>,
     next_block: u32,
     calls: usize,
     refused: bool,
-    /// The first call whose arguments are not JSON, in words that may go to the model.
+    /// Description of the first call whose arguments are not JSON; may be sent to the model.
     broken: Option<String>,
 }
 
 #[derive(Debug)]
 struct OpenBlock {
     kind: BlockKind,
-    /// Its number, once it has begun.
+    /// Its block number, once it has begun.
     block: Option<u32>,
     /// A tool call's arguments.
     arguments: String,
@@ -73,7 +73,7 @@ impl Blocks {
     /// Adds text to a block.
     ///
     /// # Errors
-    /// When no such block is open: a piece of the answer is missing.
+    /// When no such block is open: a piece of the response is missing.
     pub(super) fn add(&mut self, key: u64, text: &str, out: &mut Vec<Delta>) -> Result<(), ParseError> {
         let open = self.open.get_mut(&key).ok_or_else(|| ParseError::Unusable(format!("block {key} never began")))?;
         if text.is_empty() {
@@ -113,13 +113,13 @@ impl Blocks {
         }
     }
 
-    /// Ends the answer: what is still open, then its finish.
+    /// Ends the response: closes what is still open, then adds its finish.
     ///
     /// # Errors
     /// When the reason does not fit the blocks: something is missing or broken.
     pub(super) fn seal(&mut self, reason: FinishReason, raw: &str, out: &mut Vec<Delta>) -> Result<(), ParseError> {
         let reason = match reason {
-            // Some servers say that the model is done whatever it wants.
+            // Some servers report `stop` although the model calls tools.
             FinishReason::Stop if self.calls > 0 => FinishReason::ToolCalls,
             FinishReason::Stop if self.refused => FinishReason::Refusal,
             FinishReason::ToolCalls if self.calls == 0 => {
@@ -160,7 +160,7 @@ impl OpenBlock {
     }
 }
 
-/// Whether the answer was ended before the model was done, so that its last call may be torn.
+/// Whether the answer ended before the model was done, so that its last call may be torn.
 const fn is_short(reason: FinishReason) -> bool {
     match reason {
         FinishReason::Length
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn the_finish_says_what_the_blocks_hold() {
+    fn the_finish_matches_the_blocks() {
         let (mut blocks, mut out) = (Blocks::default(), Vec::new());
         blocks.open(7, call(), &mut out).unwrap();
         blocks.stop(7, None, &mut out);

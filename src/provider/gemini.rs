@@ -1,8 +1,8 @@
 //! Google's `streamGenerateContent`, at AI Studio and at Vertex.
 //!
-//! An answer counts as whole only with a candidate's `finishReason`, or where the prompt was blocked. Thought signatures go
-//! back to this dialect alone, on the part that they came with; calls that other models made get the documented stand-in
-//! where the server would refuse them without one. It reads the first candidate only.
+//! A response counts as complete only with a candidate's `finishReason`, or where the prompt was blocked. Thought
+//! signatures are sent back to this dialect alone, on the part that they came with; tool calls of other models get the
+//! documented placeholder where the server would reject them without one. Only the first candidate is read.
 
 mod answer;
 mod contents;
@@ -22,7 +22,7 @@ use crate::domain::{failure::ProviderError, wire::ProviderRequest};
 /// Kind of a part's thought signature.
 pub(super) const SIGNATURE: &str = "gemini.thought_signature";
 
-/// Speaks `streamGenerateContent` with one provider; cheap to clone.
+/// A client of `streamGenerateContent` for one provider; cheap to clone.
 #[derive(Debug, Clone)]
 pub struct GeminiClient {
     clients: Clients,
@@ -42,7 +42,7 @@ enum Clients {
 // === impl GeminiClient ===
 
 impl GeminiClient {
-    /// A client for one provider; nothing is connected yet.
+    /// Builds a client for one provider; no connection is made yet.
     ///
     /// The base URL ends before `/models`: `https://generativelanguage.googleapis.com/v1beta`, or, for Vertex,
     /// `https://{location}-aiplatform.googleapis.com/v1/projects/{project}/locations/{location}/publishers/google`. At a base
@@ -62,7 +62,7 @@ impl GeminiClient {
         Ok(Self { clients, query: query.to_owned(), stream: spec.chat.stream })
     }
 
-    /// Asks; fails at once where the call cannot be put into this dialect's words.
+    /// Sends the call; fails at once where it cannot be expressed in this dialect.
     pub(super) fn answer(&self, call: ProviderRequest) -> Result<ProviderFuture, ProviderError> {
         let body = request::body(&call)?;
         let http = match &self.clients {

@@ -1,7 +1,7 @@
-//! One HTTP request to a provider, and its answer as bounded bytes with the facts that matter.
+//! One HTTP request to a provider, and its response as bounded bytes with the relevant facts.
 //!
-//! Connections are pooled, HTTP/2 is spoken where TLS offers it. It never retries, never follows a redirect, and
-//! never reads an answer beyond its bound. Dropping a request or a body closes it upstream.
+//! Connections are pooled, and HTTP/2 is used where TLS negotiates it. There are no retries and no redirects, and a
+//! response is not read beyond its bound. Dropping a request or a body cancels it upstream.
 
 mod body;
 mod dial;
@@ -56,7 +56,7 @@ struct ClientPool {
 
 type HeaderMapByName = std::collections::BTreeMap<String, HeaderValue>;
 
-/// An answer whose head says that all is well.
+/// A response with a 2xx status.
 pub(super) struct ProviderResponse {
     /// Status, always 2xx.
     pub(super) status: u16,
@@ -66,20 +66,20 @@ pub(super) struct ProviderResponse {
     pub(super) body: ReplyBody,
 }
 
-/// What a request is made of, beside what the provider's specification says.
+/// The parts of a request beside those in the provider's specification.
 #[derive(Default)]
 pub(super) struct Post {
     /// Behind the base URL.
     pub(super) path: String,
     /// JSON.
     pub(super) body: Vec<u8>,
-    /// What the answer may be.
+    /// The accepted media types.
     pub(super) accept: &'static str,
     /// Headers of this request alone; they replace all others of the same name.
     pub(super) headers: HeaderMap,
 }
 
-/// What the answer may be: events where a stream is asked for, else one document.
+/// The accepted media types: events where a stream is requested, else one document.
 pub(super) const fn accepted(stream: bool) -> &'static str {
     if stream { "text/event-stream" } else { "application/json" }
 }
@@ -134,7 +134,7 @@ impl HttpClient {
         &self.shared.settings
     }
 
-    /// Sends one request and waits for the answer's head.
+    /// Sends one request and waits for the response head.
     ///
     /// # Errors
     /// With the facts, when the request could not be sent, no head came, or the status is not 2xx.
@@ -238,7 +238,7 @@ impl HttpClient {
             KeyHeader::None => return Ok(None),
         };
         let key = match credential {
-            // A provider without keys, or with just one, needs not be told which.
+            // With a single key or none, the call need not name it.
             "" if keys.is_empty() => return Ok(None),
             "" if keys.len() == 1 => keys.values().next(),
             named => keys.get(named),

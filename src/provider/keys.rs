@@ -1,7 +1,7 @@
 //! HTTP clients by credential, for dialects that send a key in a header of their own.
 //!
-//! The HTTP client knows the headers that several dialects share; a key that travels in another one goes into the extra
-//! headers of a client of its own, so connections of two credentials are never shared. It never prints a key.
+//! The HTTP client knows the headers that several dialects share; a key that is sent in another one goes into the extra
+//! headers of a client of its own, so connections of two credentials are not shared. Keys are not printed.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -55,7 +55,7 @@ impl KeyedClients {
         Ok(Self { by_credential: Arc::new(by_credential), keyless, sends_keys })
     }
 
-    /// The client for a call's credential; a provider without keys, or with just one, needs not be told which.
+    /// The client for a call's credential; with a single credential or none, the call need not name it.
     ///
     /// # Errors
     /// When no such credential is configured.

@@ -1,7 +1,8 @@
-//! What is known of models and of the servers that lead to them: one table of data, read once.
+//! What is known about models and the servers that offer them: one table of data, read once.
 //!
-//! Models differ in what they take at which place, and a wrong guess is a refusal. The table is `known.yaml`, in the words
-//! of the configuration, which goes before it. Nothing is asked over the network, and what is not known stays a default.
+//! Models differ in what they accept and where, and a wrong guess is a rejection. The table is `known.yaml`, with the
+//! configuration's names, and the configuration takes precedence. Nothing is fetched over the network, and what is not
+//! known stays at its default.
 
 use std::sync::LazyLock;
 
@@ -14,20 +15,20 @@ use crate::{
 
 const TABLE: &str = include_str!("known.yaml");
 
-/// A model, and how it is reached.
+/// A model and how it is reached.
 #[derive(Debug, Clone, Copy)]
 pub struct ModelRef<'a> {
-    /// How it is spoken to.
+    /// The wire protocol of its server.
     pub dialect: Dialect,
     /// The provider's family, in lower case.
     pub family: &'a str,
     /// Where its API begins.
     pub endpoint: &'a str,
-    /// The model, as the provider names it; empty where none is meant.
+    /// The model, as the provider names it; empty where no particular one is meant.
     pub model: &'a str,
 }
 
-/// How a server is spoken to, where its configuration does not say.
+/// The conventions of a server, where its configuration does not set them.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Manners {
@@ -65,7 +66,7 @@ pub fn capabilities(place: &ModelRef<'_>) -> Capabilities {
     fitting.fold(Capabilities::default(), |known, record| record.able.apply(known))
 }
 
-/// How the server there is spoken to, as far as that is known.
+/// The known conventions of a server.
 #[must_use]
 pub fn manners(place: &ModelRef<'_>) -> Manners {
     let fitting = RECORDS.iter().filter(|record| record.when.fits(place));
@@ -94,7 +95,7 @@ fn host(url: &str) -> &str {
     authority.split(':').next().unwrap_or_default()
 }
 
-/// Whether a text is what a pattern says, where `*` stands for anything.
+/// Whether a text matches a pattern, in which `*` matches anything.
 fn matches(pattern: &str, text: &str) -> bool {
     let mut pieces = pattern.split('*');
     let Some(mut rest) = pieces.next().and_then(|first| text.strip_prefix(first)) else { return false };

@@ -1,9 +1,9 @@
-//! An answer's bytes as a dialect's events or its document, and what is wrong where they are neither.
+//! Reads a response's bytes as a dialect's events or its document, and reports what is wrong where they are neither.
 //!
-//! Dialects differ in what their events say, not in how a body is taken in: a body is judged by what is in it
-//! (servers answer a request for a stream with a document, an error inside a 200, a web page, or nothing), and an end
-//! without the dialect's own mark is a cut, never a short answer. An event that cannot be parsed is a cut too, because
-//! nobody can know what it held; once the mark was read the answer is whole, whatever becomes of its connection.
+//! Dialects differ in what their events mean, not in how a body is read: a body is judged by its content (servers
+//! answer a request for a stream with a document, an error inside a 200, a web page, or nothing), and an end without
+//! the dialect's own mark is a cut, not a short answer. An event that cannot be parsed is a cut too, because its
+//! content is lost; once the mark was read the response is complete, whatever happens to its connection.
 
 mod facts;
 mod linger;
@@ -28,7 +28,7 @@ pub(super) use self::{linger::ReadLimits, sse_frames::SseFrames};
 /// Longest piece of a body in an error, in bytes.
 pub(super) const MAX_EXCERPT_BYTES: usize = 4 << 10;
 
-/// How a dialect reads one answer.
+/// The parser of one response in one dialect.
 pub(super) trait ResponseParser: Send + 'static {
     /// How its bytes are cut into events.
     type Frames: Frames;
@@ -36,18 +36,18 @@ pub(super) trait ResponseParser: Send + 'static {
     /// Takes one event and writes what it adds.
     fn event(&mut self, event: <Self::Frames as Frames>::Event, out: &mut Vec<Delta>) -> Result<ParseStep, ParseError>;
 
-    /// Takes a whole answer, its finish included.
+    /// Parses a complete response, its finish included.
     fn document(&mut self, document: &Value, out: &mut Vec<Delta>) -> Result<(), ParseError>;
 
-    /// Takes the end of the body where no event was the answer's own end.
+    /// Handles the end of the body where no event was the response's own end.
     fn end(&mut self, out: &mut Vec<Delta>) -> Result<(), ParseError>;
 
-    /// How long nothing may come before the rest is asked for; `None`: for as long as the timers above allow.
+    /// How long the body may be silent before the response is resumed; `None`: for as long as the timers above allow.
     fn silence_limit(&self) -> Option<Duration> {
         None
     }
 
-    /// Asks for the rest of an answer that broke off; gives the break back where there is no rest to be had.
+    /// Resumes a response whose connection broke; returns the break where it cannot be resumed.
     fn read_on(
         &mut self,
         cut: ProviderError,
@@ -55,27 +55,27 @@ pub(super) trait ResponseParser: Send + 'static {
         std::future::ready(Err(cut))
     }
 
-    /// Whether the answer is whole already, so that nothing is lost if its body breaks off now.
+    /// Whether the response is complete already, so that nothing is lost if its body breaks now.
     fn is_whole(&self) -> bool {
         false
     }
 }
 
-/// Whether more of an answer is to come.
+/// Whether more of a response is to come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ParseStep {
     /// More is to come.
     More,
-    /// The event was the answer's own end; nothing after it is read.
+    /// The event was the response's own end; nothing after it is read.
     Complete,
 }
 
-/// Why an answer, or a piece of it, cannot be used.
+/// Why a response, or a piece of it, cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum ParseError {
     /// It is nothing of this dialect.
     NotUnderstood,
-    /// It is, but says something that cannot be used; the words may go to the model.
+    /// It is well formed, but its content cannot be used; the text may be sent to the model.
     Unusable(String),
     /// It ended before its dialect's own mark, or a piece of it is missing or torn.
     Cut(String),
@@ -85,18 +85,18 @@ pub(super) enum ParseError {
     Failed(Failed),
 }
 
-/// A provider's own error inside an answer.
+/// A provider's own error inside a response.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Failed {
     /// The status that the provider gives it elsewhere, where that is known.
     pub(super) status: Option<u16>,
     /// Its JSON as it came.
     pub(super) body: String,
-    /// What stands in a header where the same error is an answer of its own.
+    /// The header that the same error would have as a response of its own.
     pub(super) header: Option<(String, String)>,
 }
 
-/// How a body's bytes are cut into events.
+/// Splits a body's bytes into events.
 pub(super) trait Frames: Sized + Send + 'static {
     /// One event.
     type Event: Send;
@@ -110,7 +110,7 @@ pub(super) trait Frames: Sized + Send + 'static {
     /// What the end of the body leaves over, if it is whole.
     fn finish(self) -> Option<Self::Event>;
 
-    /// What a body is by its first bytes (blank space left out); `None` while they do not tell.
+    /// What a body is by its first bytes (whitespace skipped); `None` while that is undecided.
     fn kind_of(seen: &[u8], content_type: &str) -> Option<Kind>;
 }
 
@@ -125,19 +125,19 @@ pub(super) enum Kind {
     Neither,
 }
 
-/// What came of some bytes of a stream.
+/// The result of parsing some bytes of a stream.
 enum Taken {
     /// More is to come.
     More,
-    /// The answer's own end was among them.
+    /// The response's own end was among them.
     Complete,
-    /// Something behind the mark of a whole answer cannot be used, and is not needed.
+    /// Something behind the mark of a complete response cannot be used, and is not needed.
     NotNeeded,
     /// The stream broke.
     Flawed(ParseError),
 }
 
-/// The deltas of an answer whose head said 2xx.
+/// The deltas of a 2xx response.
 pub(super) fn read<D: ResponseParser>(reply: ProviderResponse, limits: ReadLimits, mut parser: D) -> DeltaStream {
     let ProviderResponse { status, headers, mut body } = reply;
     Box::pin(try_stream! {
@@ -154,8 +154,8 @@ pub(super) fn read<D: ResponseParser>(reply: ProviderResponse, limits: ReadLimit
                     let taken = take(&mut frames, &mut parser, &linger, &bytes, &mut out);
                     linger.note(parser.is_whole(), &out, &limits);
                     if matches!(taken, Taken::Complete) {
-                        // Before the finish, because nobody may poll after it: servers send the body's own end a
-                        // moment after the mark, and only when it is read can the connection be used again.
+                        // Before the finish, because the stream may not be polled after it: servers send the end of the
+                        // body a moment after the mark, and only when it is read can the connection be reused.
                         body.discard_rest().await;
                     }
                     for delta in out.drain(..) {
@@ -197,14 +197,14 @@ pub(super) fn read<D: ResponseParser>(reply: ProviderResponse, limits: ReadLimit
                         }
                     };
                     match facts.rest(&mut parser, cut).await {
-                        Ok((rest, first, told)) => {
+                        Ok((rest, first, break_info)) => {
                             for delta in out {
                                 yield delta;
                             }
-                            yield Delta::ReadOn(told);
+                            yield Delta::ReadOn(break_info);
                             (body, bytes, frames) = (rest, first, D::Frames::new(limits.max_line_bytes));
                         }
-                        // What is silent may still speak.
+                        // A silent body may still continue.
                         Err(_) if is_silence => bytes = Bytes::new(),
                         Err(error) => Err(error)?,
                     }
@@ -233,7 +233,7 @@ pub(super) fn read<D: ResponseParser>(reply: ProviderResponse, limits: ReadLimit
     })
 }
 
-/// Takes the events that these bytes complete, up to the answer's own end or the first flaw.
+/// Parses the events that these bytes complete, up to the response's own end or the first error.
 fn take<D: ResponseParser>(
     frames: &mut D::Frames,
     parser: &mut D,
@@ -273,7 +273,7 @@ fn finish<D: ResponseParser>(frames: D::Frames, parser: &mut D, out: &mut Vec<De
     }
 }
 
-/// The beginning of a text, as it may stand in an error.
+/// The beginning of a text, short enough for an error.
 pub(super) fn bounded(text: &str) -> String {
     text[..text.floor_char_boundary(MAX_EXCERPT_BYTES)].to_owned()
 }
@@ -281,7 +281,7 @@ pub(super) fn bounded(text: &str) -> String {
 // === impl ParseError ===
 
 impl ParseError {
-    /// An event that cannot be parsed. Where the answer had begun, a piece of it may be lost; else it is no answer.
+    /// An event that cannot be parsed. Where the response had begun, a piece of it may be lost; else it is no response.
     pub(super) fn torn(has_begun: bool, error: &serde_json::Error) -> Self {
         if has_begun { Self::Cut(format!("an event of the answer is torn: {error}")) } else { Self::NotUnderstood }
     }

@@ -1,9 +1,9 @@
-//! `OpenAI`'s Responses API, stateless: the whole conversation goes with each request, and nothing that is stored is
+//! `OpenAI`'s Responses API, stateless: the whole conversation is sent with each request, and nothing that is stored is
 //! referred to.
 //!
-//! An answer counts as whole only with `response.completed` or `response.incomplete`. Reasoning items go back to this
-//! dialect alone, as they came, with their encrypted content. Targets with the capability `background` store their answers
-//! for as long as they are read: one that breaks off is read on (`attach`). It never polls.
+//! A response counts as complete only with `response.completed` or `response.incomplete`. Reasoning items are sent back
+//! to this dialect alone, unchanged, with their encrypted content. Targets with the capability `background` store their
+//! responses for as long as they are read: one whose connection breaks is resumed (`attach`). There is no polling.
 
 mod answer;
 mod attach;
@@ -29,7 +29,7 @@ use crate::domain::{
 /// Kind of a reasoning item with encrypted content: the item's JSON as it came.
 pub(super) const REASONING: &str = "openai.encrypted_content";
 
-/// Speaks the Responses API with one provider; cheap to clone.
+/// A client of the Responses API for one provider; cheap to clone.
 #[derive(Debug, Clone)]
 pub struct ResponsesClient {
     http: HttpClient,
@@ -49,7 +49,7 @@ impl ResponsesClient {
         Ok(Self { http, stream, cancels: attach::Cancels::default() })
     }
 
-    /// Asks; fails at once where the call cannot be put into this dialect's words.
+    /// Sends the call; fails at once where it cannot be expressed in this dialect.
     pub(super) fn answer(&self, call: ProviderRequest) -> Result<ProviderFuture, ProviderError> {
         if call.attach.is_some() {
             return self.take_over(call);
@@ -67,8 +67,8 @@ impl ResponsesClient {
         }))
     }
 
-    /// Reads the answer on that an earlier owner of the invocation asked for. Whatever is wrong with that answer is a cut
-    /// of it: it is to be asked for anew.
+    /// Reads the response that an earlier owner of the invocation requested. Any fault of that response counts as a
+    /// cut: the response is to be requested anew.
     fn take_over(&self, call: ProviderRequest) -> Result<ProviderFuture, ProviderError> {
         let (family, limits) = (Arc::clone(&call.target.family), ReadLimits::of(&call, self.http.settings()));
         let able = self.stream && call.target.capabilities.background;

@@ -1,7 +1,7 @@
-//! The embedded provider: plays a script instead of asking a model, so that Relight runs with no network and no key.
+//! The embedded provider: plays a script instead of calling a model, so that Relight runs with no network and no key.
 //!
-//! Every failure that a real provider shows can be played, in order or by seeded chance, with the time of
-//! `tokio::time` (a paused clock works). It never talks to anything outside the process.
+//! Every failure that a real provider shows can be played, in order or by seeded chance, with the time of `tokio::time`
+//! (a paused clock works). It does not communicate with anything outside the process.
 
 mod play;
 mod script;
@@ -26,10 +26,10 @@ use crate::domain::{
 
 pub use self::script::{Outage, Script, Step};
 
-/// Words of Relight's notes by which a scripted model sees that it was told of a failure.
-const TOLD: [&str; 2] = ["previous model call failed", "previous call failed"];
+/// Phrases of Relight's notes by which a scripted model recognises that it was informed of a failure.
+const NOTE_PHRASES: [&str; 2] = ["previous model call failed", "previous call failed"];
 
-/// Plays a script; remembers for each target how far it is.
+/// Plays a script; keeps the position in it for each target.
 #[derive(Clone)]
 pub struct Player {
     script: Arc<Script>,
@@ -52,11 +52,11 @@ impl Player {
         Self { script: Arc::new(script), progress: Arc::default() }
     }
 
-    /// Plays the next step for the call's target; the step is taken at once, also when the answer is dropped.
+    /// Plays the next step for the call's target; the step is used up at once, also when the future is dropped.
     pub(super) fn answer(&self, call: ProviderRequest) -> ProviderFuture {
         let step = self.next_step(&call);
-        let told = was_told(&call.call);
-        Box::pin(async move { play::play(step, told, &call).await })
+        let informed = has_note(&call.call);
+        Box::pin(async move { play::play(step, informed, &call).await })
     }
 
     fn next_step(&self, call: &ProviderRequest) -> Step {
@@ -103,18 +103,18 @@ impl PlayProgress {
 }
 
 /// Whether the conversation holds a note about a failed call.
-fn was_told(call: &ModelCall) -> bool {
+fn has_note(call: &ModelCall) -> bool {
     call.messages.iter().flat_map(|message| &message.parts).any(|part| {
         let text = match part {
             Part::Text(text) => text,
             Part::ToolResult(result) => &result.content,
             Part::Image(_) | Part::File(_) | Part::Reasoning(_) | Part::ToolCall(_) | Part::Refusal(_) => return false,
         };
-        TOLD.iter().any(|words| text.contains(words))
+        NOTE_PHRASES.iter().any(|words| text.contains(words))
     })
 }
 
-/// A number from 0 to 1 that depends on nothing but the seed, the target and the call's place in the target's row.
+/// A number from 0 to 1 that depends on the seed, the target and the call's index alone.
 fn roll(seed: u64, target: &TargetId, call: u32) -> f64 {
     let mut hasher = Sha256::new();
     hasher.update(seed.to_be_bytes());

@@ -1,6 +1,6 @@
-//! What a provider client is built from: plain values that the configuration is mapped to.
+//! The specification of a provider client: plain values that the configuration maps to.
 //!
-//! Nothing here is read from files or from the environment, and a credential is never printed.
+//! Nothing here is read from files or from the environment, and credentials are not printed.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -10,14 +10,14 @@ use super::scripted::Script;
 pub use crate::config::provider::KeyHeader;
 use crate::domain::{adaptation::OutputLimitField, target::Dialect};
 
-/// One provider: where it is, how it is spoken to, and with which keys.
+/// A provider: its endpoint, dialect and keys.
 #[derive(Debug, Clone)]
 pub struct ProviderSpec {
     /// Its name, which targets refer to.
     pub name: Arc<str>,
-    /// Its family (`openai`, `azure`, `deepseek`, …), lower case; used where no target says another.
+    /// Its family (`openai`, `azure`, `deepseek`, …), lower case; used where no target names another.
     pub family: Arc<str>,
-    /// How it is spoken to.
+    /// Its wire protocol.
     pub dialect: Dialect,
     /// The URL that the dialect's path is appended to, such as `https://api.openai.com/v1`. A query is kept behind
     /// the path; `{model}` is replaced by the target's model. Unused by scripted providers.
@@ -49,11 +49,11 @@ pub struct HttpSettings {
     pub pool_idle_timeout: Duration,
     /// Idle connections kept per host; 0 makes each attempt pay for a new one.
     pub pool_max_idle_per_host: usize,
-    /// Longest answer, in bytes; a longer one fails the attempt.
+    /// Longest response, in bytes; a longer one fails the attempt.
     pub max_body_bytes: u64,
     /// Longest line of an event stream, in bytes; a longer one fails the attempt.
     pub max_line_bytes: usize,
-    /// Whether HTTP/2 is spoken without asking, on plaintext connections too; HTTP/1.1-only servers then fail.
+    /// Whether HTTP/2 is used without negotiation, on plaintext connections too; HTTP/1.1-only servers then fail.
     pub http2_prior_knowledge: bool,
     /// Whether `http://` is allowed beyond this host: keys and prompts then cross the network in the clear.
     pub allow_http: bool,
@@ -61,12 +61,13 @@ pub struct HttpSettings {
     pub tcp_nodelay: bool,
 }
 
-/// What servers of the chat completions dialect differ in.
+/// How servers of the chat completions dialect differ.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChatOptions {
-    /// Whether answers are asked for as a stream, in every dialect; without it, an answer comes whole, as a stream of one.
+    /// Whether responses are requested as a stream, in every dialect; without it, a response comes complete, as a
+    /// stream of one.
     pub stream: bool,
-    /// Whether a stream is asked to end with its usage; some old servers refuse the option.
+    /// Whether a stream is requested to end with its usage; some old servers reject the option.
     pub include_usage: bool,
     /// The field of the output limit; unset means `max_completion_tokens` for `api.openai.com` and for Azure,
     /// `max_tokens` for all others.

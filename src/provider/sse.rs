@@ -1,7 +1,7 @@
-//! Server-sent events out of bytes, however they were cut into pieces on the way.
+//! Decodes server-sent events from bytes, however they were split on the way.
 //!
-//! Own code because recovery depends on its corners: what is whole, what is torn, what a server wrote that the
-//! standard does not know (`error:` lines of llama.cpp). Lines and events are bounded; it never reconnects.
+//! Own code because recovery depends on details: which event is complete, which is torn, and what servers write beyond
+//! the standard (`error:` lines of llama.cpp). Lines and events are bounded; it does not reconnect.
 
 #[cfg(test)]
 mod tests;
@@ -25,7 +25,7 @@ pub struct EventTooLong {
     pub max_bytes: usize,
 }
 
-/// Decodes one stream.
+/// The decoder of one stream.
 #[derive(Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each is an independent fact about the bytes so far")]
 pub struct SseDecoder {
@@ -96,8 +96,8 @@ impl SseDecoder {
         self.extend_line(rest)
     }
 
-    /// What the end of the stream leaves over: an event whose closing blank line never came. It may be torn, so its
-    /// reader has to see for itself whether it is whole.
+    /// The event at the end of the stream whose closing blank line is missing. It may be torn, so the caller has to
+    /// check whether it is complete.
     ///
     /// # Errors
     /// When the event exceeds its bound.
@@ -147,7 +147,7 @@ impl SseDecoder {
                 "error".clone_into(&mut self.event.name);
                 self.add_data(value)?;
             }
-            // It may have held a piece of the answer: passed on as data, it does not parse, and is seen.
+            // It may have held a piece of the answer: passed on as data, it does not parse, and so is noticed.
             torn if is_torn(torn) => self.add_data(&text)?,
             // Comments, ids, retry times, and unknown fields.
             _ => {}
@@ -167,8 +167,8 @@ impl SseDecoder {
         Ok(())
     }
 
-    /// The event that a blank line ends. One without data is passed on too, where it has a name or an empty `data` line:
-    /// a piece of the answer may have been torn out of it, and whoever parses it sees that.
+    /// The event that a blank line ends. One without data is passed on too, where it has a name or an empty `data`
+    /// line: a piece of the answer may have been torn out of it, which its parser notices.
     fn dispatch(&mut self) -> Option<SseEvent> {
         let (has_data, has_name) = (mem::take(&mut self.has_data), mem::take(&mut self.has_name));
         let event = mem::take(&mut self.event);

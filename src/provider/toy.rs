@@ -1,7 +1,7 @@
-//! The smallest provider: what each of the real ones does, once. `docs/add-a-provider.md` goes through it.
+//! The smallest provider: the shape of each real one. `docs/add-a-provider.md` walks through it.
 //!
-//! Its dialect: `POST {base_url}/say` with `{"model", "text"}`; the answer is events `{"word": "…"}`, and `{"end": true}` where
-//! it is whole.
+//! Its dialect: `POST {base_url}/say` with `{"model", "text"}`. The response is events `{"word": "…"}`; the last one is
+//! `{"end": true}`.
 
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -21,23 +21,23 @@ use crate::domain::{
     wire::ProviderRequest,
 };
 
-/// The only block of an answer.
+/// The only block of a response.
 const TEXT: u64 = 0;
 
-/// Speaks the dialect with one provider.
+/// A client of the dialect for one provider.
 #[derive(Debug, Clone)]
 struct ToyClient {
     http: HttpClient,
 }
 
-/// Reads one answer.
+/// The parser of one response.
 #[derive(Debug, Default)]
 struct ToyReader {
     has_begun: bool,
     blocks: Blocks,
 }
 
-/// One event of an answer.
+/// One event of a response.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum ToyEvent {
@@ -97,7 +97,7 @@ impl ResponseParser for ToyReader {
         Err(ParseError::NotUnderstood)
     }
 
-    /// An end without the dialect's own mark is a cut, never a short answer.
+    /// An end without the dialect's own mark is a cut, not a short answer.
     fn end(&mut self, _: &mut Vec<Delta>) -> Result<(), ParseError> {
         Err(ParseError::Cut("the answer ended without its end".to_owned()))
     }
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_error_is_reported_with_its_status_and_words_and_not_judged() {
+    async fn an_error_is_reported_with_its_status_and_text_and_not_classified() {
         let (_, _, error) = called("429 Too Many Requests", "slow down").await;
         let error = error.unwrap();
         assert_eq!((error.status, error.body.as_deref()), (Some(429), Some("slow down")));

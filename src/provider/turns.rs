@@ -1,14 +1,14 @@
-//! The neutral conversation as turns of blocks, for the dialects that know only two speakers.
+//! Groups the neutral conversation into turns of blocks, for the dialects with only two roles.
 //!
-//! Anthropic, Gemini and Bedrock want results of tools first in the user's next turn, no turn without content, and
-//! neighbours of one role merged. What a block looks like is the dialect's affair. It never reorders the model's turns.
+//! Anthropic, Gemini and Bedrock require tool results first in the user's next turn, no turn without content, and
+//! adjacent turns of one role merged. The shape of a block depends on the dialect. The model's turns are not reordered.
 
 use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
 
 use crate::domain::message::{Message, ModelCall, Opaque, Part, Role};
 
-/// Who speaks.
+/// The author of a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Speaker {
     /// The user; results of tools are the user's.
@@ -22,15 +22,15 @@ pub(super) enum Speaker {
 /// One turn.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct ProviderTurn {
-    /// Who speaks.
+    /// The author.
     pub(super) speaker: Speaker,
-    /// Results of tools, which come first, each with the id of the call that it answers.
+    /// Tool results, which come first, each with the id of its call.
     pub(super) results: Vec<(String, Value)>,
     /// Everything else, in order.
     pub(super) rest: Vec<Value>,
 }
 
-/// Turns as they are put together.
+/// Turns as they are assembled.
 #[derive(Debug, Default)]
 pub(super) struct Turns {
     turns: Vec<ProviderTurn>,
@@ -39,7 +39,7 @@ pub(super) struct Turns {
 // === impl Turns ===
 
 impl Turns {
-    /// Adds a block to the speaker's turn, which begins where another spoke last.
+    /// Adds a block to the speaker's turn; begins a new turn where the last one is another speaker's.
     pub(super) fn add(&mut self, speaker: Speaker, block: Value) {
         if let Some(turn) = self.turn(speaker) {
             turn.rest.push(block);
@@ -53,7 +53,7 @@ impl Turns {
         }
     }
 
-    /// Who spoke last.
+    /// The author of the last turn.
     pub(super) fn last(&self) -> Option<Speaker> {
         self.last_turn().map(|turn| turn.speaker)
     }
@@ -87,16 +87,16 @@ impl ProviderTurn {
 pub(super) fn standing(messages: &[Message]) -> (Vec<&str>, &[Message]) {
     let count = messages.iter().take_while(|message| is_instruction(message)).count();
     let (front, rest) = messages.split_at(count);
-    (front.iter().flat_map(|message| &message.parts).filter_map(said).collect(), rest)
+    (front.iter().flat_map(|message| &message.parts).filter_map(plain_text).collect(), rest)
 }
 
-/// Whether the operator speaks.
+/// Whether the message is the operator's.
 pub(super) const fn is_instruction(message: &Message) -> bool {
     matches!(message.role, Role::System | Role::Developer)
 }
 
 /// The text of a part, unless it is blank: servers refuse blank ones.
-pub(super) fn said(part: &Part) -> Option<&str> {
+pub(super) fn plain_text(part: &Part) -> Option<&str> {
     match part {
         Part::Text(text) | Part::Refusal(text) => Some(text.as_str()).filter(|text| !text.trim().is_empty()),
         Part::Image(_) | Part::File(_) | Part::Reasoning(_) | Part::ToolCall(_) | Part::ToolResult(_) => None,
@@ -136,10 +136,10 @@ pub(super) fn opaque(kind: &str, text: &str) -> Opaque {
     Opaque { kind: kind.to_owned(), bytes: text.as_bytes().to_vec() }
 }
 
-/// A schema that the caller gave, as JSON; an empty one takes any object.
+/// A schema that the caller gave, as JSON; an empty one accepts any object.
 ///
 /// # Errors
-/// When it is not JSON, in words that name what it belongs to.
+/// When it is not JSON; the text names what it belongs to.
 pub(super) fn schema(text: &str, owner: &str) -> Result<Value, String> {
     if text.trim().is_empty() {
         return Ok(serde_json::json!({"type": "object", "properties": {}}));
@@ -147,7 +147,7 @@ pub(super) fn schema(text: &str, owner: &str) -> Result<Value, String> {
     serde_json::from_str(text).map_err(|error| format!("Invalid schema for {owner}: it is not JSON: {error}"))
 }
 
-/// Merges what the caller added, last: objects into objects, anything else in place of what stood there.
+/// Merges the caller's fields, last: objects into objects, anything else replaces the existing value.
 pub(super) fn merge_extra(body: &mut Map<String, Value>, call: &ModelCall) {
     merge(body, &call.extra);
 }

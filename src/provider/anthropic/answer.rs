@@ -1,7 +1,7 @@
-//! The events of a message as deltas; a whole message is read as the events that it would have come in.
+//! Parses the events of a message into deltas; a complete message is parsed as the events it would have come in.
 //!
-//! Errors are looked for first. Unknown events, pings and citations are ignored; an unknown block is carried whole, so that
-//! it can go back (a paused turn goes on only with the blocks of its server tools).
+//! Errors are checked first. Unknown events, pings and citations are ignored; an unknown block is kept as a whole, so
+//! that it can be sent back (a paused turn continues only with the blocks of its server tools).
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ use crate::{
     },
 };
 
-/// Reads one message.
+/// The parser of one message.
 #[derive(Debug)]
 pub(super) struct MessageReader {
     headers: Vec<(String, String)>,
@@ -28,7 +28,7 @@ pub(super) struct MessageReader {
     open: BTreeMap<u64, AnthropicBlock>,
     cost: finish::AnthropicUsage,
     stop_reason: Option<String>,
-    /// Why the model refused, in the API's words.
+    /// Why the model refused, as the API explains it.
     explanation: Option<String>,
     next_key: u64,
 }
@@ -45,7 +45,7 @@ enum AnthropicBlock {
     ToolUse {
         input: Value,
     },
-    /// A block without a word of its own; torn once it got a piece that nobody knows how to put in.
+    /// A block of a kind not known here; torn once it got a delta that cannot be merged.
     Other {
         block: Map<String, Value>,
         input: String,
@@ -128,7 +128,7 @@ impl MessageReader {
             (kind @ ("text_delta" | "thinking_delta" | "signature_delta" | "input_json_delta"), _) => {
                 Err(ParseError::Unusable(format!("block {key} got a {kind}, which does not fit it")))
             }
-            // Citations, and what nobody knows.
+            // Citations and unknown deltas.
             _ => Ok(()),
         }
     }

@@ -1,10 +1,10 @@
-//! Why the model stopped, what it cost, and which status an error inside a stream would have had outside.
+//! The finish reason, the usage, and the HTTP status that an error inside a stream corresponds to.
 
 use serde_json::Value;
 
 use crate::domain::completion::{Exactness, FinishReason, Usage};
 
-/// The reason behind the API's word.
+/// The finish reason for the API's `stop_reason`.
 pub(super) fn reason(raw: &str) -> FinishReason {
     match raw {
         "end_turn" | "stop_sequence" => FinishReason::Stop,
@@ -35,7 +35,7 @@ pub(super) fn status(error_type: &str) -> Option<u16> {
     })
 }
 
-/// What the answer cost, as its events tell it: each says only what it knows, and counts are cumulative.
+/// The usage as the events report it: each reports only what it knows, and counts are cumulative.
 #[derive(Debug, Default)]
 pub(super) struct AnthropicUsage {
     uncached: u64,

@@ -1,7 +1,8 @@
-//! The neutral conversation as messages of blocks.
+//! Translates the neutral conversation into messages of blocks.
 //!
-//! Leading instructions go to `system`. Later ones stay where they are if the model takes a system message there (after
-//! the user's turn, before the model's or at the end); otherwise they become a text at their place in the user's turn.
+//! Leading instructions go to `system`. Later ones stay where they are if the model accepts a system message there
+//! (after the user's turn, before the model's or at the end); otherwise they become text at their place in the user's
+//! turn.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::{Value, json};
@@ -9,10 +10,12 @@ use serde_json::{Value, json};
 use super::{BLOCK, REDACTED, SIGNATURE};
 use crate::{
     domain::message::{Media, MediaSource, Message, Part, Reasoning, Role, ToolCall, ToolResult},
-    provider::turns::{ProviderTurn, Speaker, Turns, arguments, is_instruction, opaque_text, plain_id, said, standing},
+    provider::turns::{
+        ProviderTurn, Speaker, Turns, arguments, is_instruction, opaque_text, plain_id, plain_text, standing,
+    },
 };
 
-/// A conversation in the dialect's words.
+/// A conversation in this dialect.
 pub(super) struct AnthropicConversation {
     /// Standing instructions.
     pub(super) system: Vec<Value>,
@@ -20,7 +23,7 @@ pub(super) struct AnthropicConversation {
     pub(super) messages: Vec<Value>,
 }
 
-/// Translates; `takes_system` says whether the model takes a system message within the conversation.
+/// Translates; `takes_system` is whether the model accepts a system message within the conversation.
 pub(super) fn translate(messages: &[Message], takes_system: bool) -> AnthropicConversation {
     let (front, rest) = standing(messages);
     let mut turns = Turns::default();
@@ -30,9 +33,9 @@ pub(super) fn translate(messages: &[Message], takes_system: bool) -> AnthropicCo
                 let next = rest[place..].iter().find(|message| !is_instruction(message));
                 let is_followed_well = next.is_none_or(|next| next.role == Role::Assistant);
                 let is_preceded_well = matches!(turns.last(), Some(Speaker::User | Speaker::Operator));
-                let may_stand = takes_system && is_followed_well && is_preceded_well;
-                let speaker = if may_stand { Speaker::Operator } else { Speaker::User };
-                message.parts.iter().filter_map(said).for_each(|words| turns.add(speaker, text(words)));
+                let is_allowed_here = takes_system && is_followed_well && is_preceded_well;
+                let speaker = if is_allowed_here { Speaker::Operator } else { Speaker::User };
+                message.parts.iter().filter_map(plain_text).for_each(|words| turns.add(speaker, text(words)));
             }
             Role::User | Role::Tool => message.parts.iter().for_each(|part| add_users(&mut turns, part)),
             Role::Assistant => {
@@ -63,7 +66,7 @@ fn add_users(turns: &mut Turns, part: &Part) {
     match part {
         Part::ToolResult(result) => turns.add_result(&result.call_id, tool_result(result)),
         Part::Text(_) | Part::Refusal(_) => {
-            if let Some(words) = said(part) {
+            if let Some(words) = plain_text(part) {
                 turns.add(Speaker::User, text(words));
             }
         }
@@ -76,7 +79,7 @@ fn add_users(turns: &mut Turns, part: &Part) {
 
 fn models(part: &Part) -> Option<Value> {
     match part {
-        Part::Text(_) | Part::Refusal(_) => said(part).map(text),
+        Part::Text(_) | Part::Refusal(_) => plain_text(part).map(text),
         Part::Reasoning(piece) => reasoning(piece),
         Part::ToolCall(ToolCall { id, name, arguments: given, .. }) => {
             Some(json!({"type": "tool_use", "id": plain_id(id), "name": name, "input": arguments(given)}))

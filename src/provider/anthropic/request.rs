@@ -1,7 +1,7 @@
-//! A neutral call in the words of the Messages API.
+//! Translates a neutral call into a request of the Messages API.
 //!
-//! What the caller put into `extra` is merged last (thinking budgets, cache control, metadata, betas' fields). Parameters
-//! that the API does not know (`seed`, penalties) are left out, as is a response format without a schema.
+//! The caller's `extra` is merged last (thinking budgets, cache control, metadata, beta fields). Parameters that the
+//! API does not support (`seed`, penalties) are dropped, as is a response format without a schema.
 
 use std::sync::Arc;
 
@@ -17,10 +17,10 @@ use crate::{
     provider::turns::{merge_extra, schema},
 };
 
-/// The output limit where the caller names none: the API asks for one, and every model since 2024 takes this one.
+/// The output limit where the caller sets none: the API requires one, and every model since 2024 accepts this one.
 const DEFAULT_MAX_TOKENS: u32 = 8192;
 
-/// The request's JSON body; `stream`: whether the answer is to come in pieces.
+/// The request's JSON body; `stream`: whether the response is to be streamed.
 ///
 /// # Errors
 /// When a schema that the caller gave is not JSON.
@@ -36,7 +36,7 @@ pub(super) fn body(call: &ProviderRequest, stream: bool) -> Result<Vec<u8>, Prov
     serde_json::to_vec(&fields).map_err(|error| refused(format!("the request cannot be written as JSON: {error}")))
 }
 
-/// The body's fields; `takes_system` says whether the model takes a system message within the conversation.
+/// The body's fields; `takes_system` is whether the model accepts a system message within the conversation.
 pub(super) fn fields(model: &str, call: &ModelCall, takes_system: bool) -> Result<Map<String, Value>, String> {
     let mut body = Map::new();
     let mut set = |name: &str, value: Value| {
@@ -87,7 +87,7 @@ fn tool(definition: &ToolDefinition) -> Result<Value, String> {
     Ok(Value::Object(tool))
 }
 
-/// The choice, with the wish for one call at a time, which has no field of its own.
+/// The tool choice with the limit of one call at a time, which has no field of its own.
 fn tool_choice(choice: &ToolChoice, parallel: Option<bool>) -> Option<Value> {
     let one_at_a_time = parallel == Some(false);
     let mut fields = match choice {
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn tools_choice_effort_and_format_are_in_the_words_of_the_api() {
+    fn tools_choice_effort_and_format_are_translated_for_the_api() {
         let tools = vec![ToolDefinition {
             name: "search".to_owned(),
             description: String::new(),
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_schema_that_is_no_json_is_refused_in_words_that_name_its_tool() {
+    fn a_schema_that_is_no_json_is_refused_with_the_name_of_its_tool() {
         let tool = ToolDefinition { name: "bad".into(), description: String::new(), parameters: "{".into() };
         let refused = fields("claude", &ModelCall { tools: vec![tool], ..ModelCall::default() }, true).unwrap_err();
         assert!(refused.starts_with("Invalid schema for function 'bad'"), "{refused}");

@@ -1,7 +1,7 @@
-//! The frames of an answer as deltas; a whole document is read block by block.
+//! Parses the frames of a response into deltas; a complete document is parsed block by block.
 //!
-//! Exceptions are looked for first; an exception's type goes where an HTTP answer has it, into a header. Unknown events are
-//! ignored. Text and reasoning begin without a start of their own.
+//! Exceptions are checked first; an exception's type goes where an HTTP response has it, into a header. Unknown events
+//! are ignored. Text and reasoning begin without a start event.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ use crate::{
     },
 };
 
-/// Reads one answer.
+/// The parser of one response.
 #[derive(Debug)]
 pub(super) struct ConverseReader {
     headers: Vec<(String, String)>,

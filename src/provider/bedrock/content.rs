@@ -1,7 +1,7 @@
-//! The neutral conversation as messages of content blocks.
+//! Translates the neutral conversation into messages of content blocks.
 //!
-//! The server refuses neighbours of one role, so all that the user says after tool results joins their turn: behind them,
-//! or, for models that take nothing beside results, inside the last one.
+//! The server rejects adjacent messages of one role, so everything from the user after tool results joins their turn:
+//! behind them, or, for models that accept nothing beside results, inside the last one.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::{Value, json};
@@ -9,10 +9,10 @@ use serde_json::{Value, json};
 use super::{REDACTED, SIGNATURE};
 use crate::{
     domain::message::{Media, MediaSource, Message, Part, Reasoning, Role, ToolCall, ToolResult},
-    provider::turns::{ProviderTurn, Speaker, Turns, arguments, opaque_text, plain_id, said, standing},
+    provider::turns::{ProviderTurn, Speaker, Turns, arguments, opaque_text, plain_id, plain_text, standing},
 };
 
-/// A conversation in the dialect's words.
+/// A conversation in this dialect.
 pub(super) struct BedrockConversation {
     /// Standing instructions.
     pub(super) system: Vec<Value>,
@@ -20,7 +20,7 @@ pub(super) struct BedrockConversation {
     pub(super) messages: Vec<Value>,
 }
 
-/// Translates; `mixes` says whether the model takes something beside tool results.
+/// Translates; `mixes` is whether the model accepts other content beside tool results.
 ///
 /// # Errors
 /// When media is given by an address that the API cannot fetch.
@@ -67,7 +67,7 @@ fn add_users(turns: &mut Turns, part: &Part) -> Result<(), String> {
     match part {
         Part::ToolResult(result) => turns.add_result(&result.call_id, tool_result(result)),
         Part::Text(_) | Part::Refusal(_) => {
-            if let Some(words) = said(part) {
+            if let Some(words) = plain_text(part) {
                 turns.add(Speaker::User, text(words));
             }
         }
@@ -88,7 +88,7 @@ fn add_users(turns: &mut Turns, part: &Part) -> Result<(), String> {
 
 fn models(part: &Part) -> Option<Value> {
     match part {
-        Part::Text(_) | Part::Refusal(_) => said(part).map(text),
+        Part::Text(_) | Part::Refusal(_) => plain_text(part).map(text),
         Part::Reasoning(piece) => reasoning(piece),
         Part::ToolCall(ToolCall { id, name, arguments: given, .. }) => {
             Some(json!({"toolUse": {"toolUseId": plain_id(id), "name": name, "input": arguments(given)}}))
@@ -108,7 +108,7 @@ fn reasoning(piece: &Reasoning) -> Option<Value> {
     opaque_text(opaque, REDACTED).map(|data| json!({"reasoningContent": {"redactedContent": data}}))
 }
 
-/// Success is not said: some models refuse the field.
+/// Success is not stated: some models reject the field.
 fn tool_result(result: &ToolResult) -> Value {
     // The server refuses blank texts.
     let content = if result.content.trim().is_empty() { json!({"json": {}}) } else { text(&result.content) };

@@ -1,10 +1,10 @@
-//! Why the model stopped, what it cost, and which status an exception inside a stream would have had outside.
+//! The finish reason, the usage, and the HTTP status that an exception inside a stream corresponds to.
 
 use serde_json::Value;
 
 use crate::domain::completion::{Exactness, FinishReason, Usage};
 
-/// The reason behind the API's word.
+/// The finish reason for the API's `stopReason`.
 pub(super) fn reason(raw: &str) -> FinishReason {
     match raw {
         "end_turn" | "stop_sequence" => FinishReason::Stop,

@@ -1,7 +1,8 @@
 //! Frames of AWS's binary event stream, each with two checksums.
 //!
-//! Twelve bytes of prelude (length of the frame, length of its headers, CRC-32 of both), headers, payload, CRC-32 of all.
-//! A frame whose checksum does not agree ends the answer: nobody can tell what else is wrong. It never reads a payload.
+//! Twelve bytes of prelude (length of the frame, length of its headers, CRC-32 of both), headers, payload, CRC-32 of
+//! all. A frame with a wrong checksum ends the response, since anything else may be wrong too. Payloads are not parsed
+//! here.
 
 use crate::provider::reading::{Frames, Kind, ParseError};
 
@@ -15,13 +16,13 @@ pub(super) struct Frame {
     pub(super) message_type: String,
     /// The event's or exception's type, or the error's code.
     pub(super) name: String,
-    /// The error's words, where the frame is an `error`.
+    /// The error message, where the frame is an `error`.
     pub(super) message: String,
     /// JSON, as text.
     pub(super) payload: String,
 }
 
-/// Cuts a body into frames.
+/// Splits a body into frames.
 #[derive(Debug)]
 pub(super) struct EventStream {
     max_bytes: usize,

@@ -1,7 +1,7 @@
-//! A neutral call in the words of Converse.
+//! Translates a neutral call into a request of Converse.
 //!
-//! What the caller put into `extra` is merged last (`additionalModelRequestFields` for reasoning, guardrails). Parameters
-//! that the API has no common field for (`top_k`, `seed`, penalties, effort, response formats) are left out.
+//! The caller's `extra` is merged last (`additionalModelRequestFields` for reasoning, guardrails). Parameters without a
+//! common field in the API (`top_k`, `seed`, penalties, effort, response formats) are dropped.
 
 use std::{collections::BTreeSet, sync::Arc};
 

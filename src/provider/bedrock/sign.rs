@@ -1,7 +1,7 @@
-//! AWS Signature Version 4 for one POST of a body that is known whole.
+//! AWS Signature Version 4 for one POST of a complete body.
 //!
-//! Own code because the crate for it brings a dozen others, and this service needs one kind of request of one service; the
-//! published test vectors keep it honest. Signs the host, the date and the session token, nothing else.
+//! Own code because the crate for it brings a dozen others, and this service needs one kind of request of one service;
+//! it is tested with the published vectors. It signs the host, the date and the session token only.
 
 use std::fmt;
 
@@ -13,14 +13,14 @@ use crate::domain::fold::hex;
 
 const ALGORITHM: &str = "AWS4-HMAC-SHA256";
 
-/// AWS keys; never printed.
+/// AWS keys; they are not printed.
 pub(super) struct AwsKeys {
     access_key_id: String,
     secret_access_key: SecretString,
     session_token: Option<SecretString>,
 }
 
-/// What is signed.
+/// The input of a signature.
 #[derive(Debug)]
 pub(super) struct Unsigned<'a> {
     /// As in the `host` header.

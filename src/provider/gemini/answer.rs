@@ -1,7 +1,7 @@
-//! The chunks of an answer as deltas; a whole document is one chunk, an array of them is a stream.
+//! Parses the chunks of a response into deltas; a complete document is one chunk, an array of them is a stream.
 //!
-//! Chunks say neither where a block begins nor where it ends: a part of another kind does. Calls come whole. Parts without
-//! a word in the neutral conversation (pictures, code that ran) are ignored.
+//! Chunks mark neither where a block begins nor where it ends: a part of another kind does. Tool calls come complete.
+//! Parts that the neutral conversation cannot represent (pictures, executed code) are ignored.
 
 use serde_json::Value;
 
@@ -16,7 +16,7 @@ use crate::{
     },
 };
 
-/// Reads one answer.
+/// The parser of one response.
 #[derive(Debug)]
 pub(super) struct ContentReader {
     headers: Vec<(String, String)>,
@@ -85,7 +85,7 @@ impl ContentReader {
         match self.prose.take() {
             // A thought ends with its signature.
             Some((key, BlockKind::Reasoning)) if is_thought => self.blocks.stop(key, Some(signature), out),
-            // Text has no place for one: it becomes a thought without words beside the text, which goes on.
+            // Text has no place for a signature: it becomes an empty thought beside the text, which continues.
             prose => {
                 self.prose = prose;
                 let key = self.new_key();
@@ -98,7 +98,7 @@ impl ContentReader {
 
     fn call(&mut self, call: &Value, signature: Option<&str>, out: &mut Vec<Delta>) -> Result<(), ParseError> {
         if call.get("partialArgs").is_some() || call.get("willContinue").and_then(Value::as_bool) == Some(true) {
-            return Err(ParseError::Unusable("a function call comes in pieces, which was not asked for".to_owned()));
+            return Err(ParseError::Unusable("a function call comes in pieces, which was not requested".to_owned()));
         }
         self.stop_prose(out);
         let text = |name: &str| call.get(name).and_then(Value::as_str).filter(|text| !text.is_empty());

@@ -1,7 +1,7 @@
-//! The neutral conversation as contents of parts.
+//! Translates the neutral conversation into contents of parts.
 //!
-//! Responses stand alone in the content after their calls, in the calls' order; what the user says beside them comes in a
-//! content of its own. Instructions within the conversation become a text of the user's, for there is no other role.
+//! Function responses are alone in the content after their calls, in the calls' order; the user's text beside them
+//! comes in a content of its own. Instructions within the conversation become user text, for there is no other role.
 
 use std::collections::HashMap;
 
@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 use super::SIGNATURE;
 use crate::{
     domain::message::{Media, MediaSource, Message, Part, Reasoning, Role, ToolCall, ToolResult},
-    provider::turns::{Speaker, Turns, arguments, is_instruction, opaque_text, said, standing},
+    provider::turns::{Speaker, Turns, arguments, is_instruction, opaque_text, plain_text, standing},
 };
 
 /// What ids begin with that Relight minted because the server gave none; they are not sent back.
@@ -20,7 +20,7 @@ pub(super) const MINTED: &str = "gemini_";
 /// Documented to pass the server's check for calls that it did not make itself.
 const FOREIGN_SIGNATURE: &str = "skip_thought_signature_validator";
 
-/// A conversation in the dialect's words.
+/// A conversation in this dialect.
 pub(super) struct GeminiConversation {
     /// Standing instructions, as parts.
     pub(super) system: Vec<Value>,
@@ -28,20 +28,20 @@ pub(super) struct GeminiConversation {
     pub(super) contents: Vec<Value>,
 }
 
-/// The calls of a conversation by their ids.
+/// The tool calls of a conversation by id.
 struct Calls<'a>(HashMap<&'a str, (usize, &'a str)>);
 
-/// Translates; `signs` says whether the model demands signatures with calls.
+/// Translates; `signs` is whether the model requires signatures with calls.
 pub(super) fn translate(messages: &[Message], signs: bool) -> GeminiConversation {
     let (front, rest) = standing(messages);
     let calls = Calls::of(rest);
-    // Signatures are demanded since the user last said something.
-    let turn_start = rest.iter().rposition(speaks_as_user).unwrap_or(0);
+    // Signatures are required since the user's last turn.
+    let turn_start = rest.iter().rposition(is_user_turn).unwrap_or(0);
     let mut turns = Turns::default();
     for (place, message) in rest.iter().enumerate() {
         match message.role {
             Role::System | Role::Developer => {
-                message.parts.iter().filter_map(said).for_each(|words| turns.add(Speaker::User, text(words)));
+                message.parts.iter().filter_map(plain_text).for_each(|words| turns.add(Speaker::User, text(words)));
             }
             Role::User | Role::Tool => message.parts.iter().for_each(|part| add_users(&mut turns, part, &calls)),
             Role::Assistant => {
@@ -88,9 +88,9 @@ impl<'a> Calls<'a> {
     }
 }
 
-fn speaks_as_user(message: &Message) -> bool {
-    let is_said = |part: &Part| !matches!(part, Part::ToolResult(_));
-    is_instruction(message) || (message.role == Role::User && message.parts.iter().any(is_said))
+fn is_user_turn(message: &Message) -> bool {
+    let has_user_content = |part: &Part| !matches!(part, Part::ToolResult(_));
+    is_instruction(message) || (message.role == Role::User && message.parts.iter().any(has_user_content))
 }
 
 /// Whether the model's turn, as far as it is put together, holds a call: only its first one is signed.
@@ -111,7 +111,7 @@ fn add_users(turns: &mut Turns, part: &Part, calls: &Calls<'_>) {
     match part {
         Part::ToolResult(result) => turns.add_result(&result.call_id, response(result, calls)),
         Part::Text(_) | Part::Refusal(_) => {
-            if let Some(words) = said(part) {
+            if let Some(words) = plain_text(part) {
                 turns.add(Speaker::User, text(words));
             }
         }
@@ -123,7 +123,7 @@ fn add_users(turns: &mut Turns, part: &Part, calls: &Calls<'_>) {
 
 fn models(part: &Part) -> Option<Value> {
     match part {
-        Part::Text(_) | Part::Refusal(_) => said(part).map(text),
+        Part::Text(_) | Part::Refusal(_) => plain_text(part).map(text),
         Part::Reasoning(piece) => thought(piece),
         Part::ToolCall(call) => Some(function_call(call)),
         Part::Image(media) | Part::File(media) => Some(data(media)),
@@ -131,7 +131,7 @@ fn models(part: &Part) -> Option<Value> {
     }
 }
 
-/// A thought as it came; one without text is the signature of what was said before it.
+/// A thought as it came; one without text is the signature of the part before it.
 fn thought(piece: &Reasoning) -> Option<Value> {
     let signature = opaque_text(piece.opaque.as_ref(), SIGNATURE)?;
     let mut part = json!({"text": piece.text});

@@ -1,10 +1,10 @@
-//! Why the model stopped and what it cost.
+//! The finish reason and the usage.
 
 use serde_json::Value;
 
 use crate::domain::completion::{Exactness, FinishReason, Usage};
 
-/// The reason behind the API's word.
+/// The finish reason for the API's `finishReason`.
 pub(super) fn reason(raw: &str) -> FinishReason {
     match raw {
         "STOP" => FinishReason::Stop,

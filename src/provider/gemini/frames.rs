@@ -1,14 +1,14 @@
 //! Server-sent events, with the one thing that Google mixes into them: an error as bare JSON over several lines.
 //!
-//! Such an error has no `data:`, so a decoder of events would drop it line by line, and the answer would look cut. It is
-//! put together again by counting brackets outside strings; nothing else is read here.
+//! Such an error has no `data:`, so an event decoder would drop it line by line, and the response would look cut. It is
+//! reassembled by counting brackets outside strings; nothing else is parsed here.
 
 use crate::provider::{
     reading::{Frames, Kind, ParseError, SseFrames},
     sse::SseEvent,
 };
 
-/// Cuts a body into events; a bare JSON text is an event without a name.
+/// Splits a body into events; a bare JSON text is an event without a name.
 #[derive(Debug)]
 pub(super) struct MixedFrames {
     events: SseFrames,
@@ -88,7 +88,7 @@ impl Frames for MixedFrames {
 // === impl Bare ===
 
 impl Bare {
-    /// Adds a line; says whether the text is whole.
+    /// Adds a line; returns whether the text is complete.
     fn add(&mut self, line: &[u8]) -> bool {
         self.bytes.extend_from_slice(line);
         for byte in line {

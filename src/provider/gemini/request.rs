@@ -1,7 +1,7 @@
-//! A neutral call in the words of `generateContent`.
+//! Translates a neutral call into a request of `generateContent`.
 //!
-//! What the caller put into `extra` is merged last (safety settings, thinking budgets, built-in tools). The API has no word
-//! for one tool call at a time, so `parallel_tool_calls` is left out.
+//! The caller's `extra` is merged last (safety settings, thinking budgets, built-in tools). The API has no field for
+//! one tool call at a time, so `parallel_tool_calls` is dropped.
 
 use std::sync::Arc;
 

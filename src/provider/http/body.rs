@@ -1,4 +1,4 @@
-//! An answer's body as it comes, never more of it than its bound.
+//! The body of a response as it arrives, within its bound.
 
 use std::{sync::Arc, time::Duration};
 
@@ -11,13 +11,13 @@ use crate::domain::failure::{ProviderError, Surface, TransportFault};
 
 /// Longest error body kept, in bytes.
 const MAX_EXCERPT_BYTES: usize = 64 << 10;
-/// Longest time to wait for an error body: its status says enough to go on.
+/// Longest time to wait for an error body: its status is enough to continue.
 const EXCERPT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Longest time to wait for the protocol's end of a body whose content has ended.
 const REST_TIMEOUT: Duration = Duration::from_millis(20);
 
-/// An answer's body; dropping it closes the request upstream.
+/// The body of a response; dropping it cancels the request upstream.
 pub(in crate::provider) struct ReplyBody {
     incoming: Incoming,
     provider: Arc<str>,
@@ -62,8 +62,8 @@ impl ReplyBody {
         }
     }
 
-    /// Reads a rest that nobody wants up to its end, so that the connection can be used again. It waits only as long
-    /// as that is cheaper than a new connection; an end that comes later costs the connection and nothing else.
+    /// Reads the unneeded rest of a body up to its end, so that the connection can be reused. It waits only as long as
+    /// that is cheaper than a new connection; a later end costs the connection and nothing else.
     pub(in crate::provider) async fn discard_rest(&mut self) {
         let reading = async { while let Ok(Some(_)) = self.chunk().await {} };
         let _ = tokio::time::timeout(REST_TIMEOUT, reading).await;

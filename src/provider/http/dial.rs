@@ -1,7 +1,7 @@
-//! How a connection to a provider is made: name, TCP and TLS within one time, each with an error type of its own.
+//! Connects to a provider: name, TCP and TLS within one time limit, each with an error type of its own.
 //!
-//! The types exist so that `fault` can tell a name that does not resolve from a refused connection without reading
-//! anybody's words.
+//! The types exist so that `fault` can distinguish a name that does not resolve from a refused connection without
+//! parsing error texts.
 
 use std::{
     io,
@@ -51,7 +51,7 @@ pub(super) enum DialError {
 #[error("the name does not resolve")]
 pub(super) struct NameError(#[source] pub(super) io::Error);
 
-/// The system's resolver, with an error that can be told from others.
+/// The system's resolver, with an error type of its own.
 #[derive(Clone)]
 pub(super) struct Names(GaiResolver);
 

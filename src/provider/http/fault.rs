@@ -1,7 +1,7 @@
-//! Names the fault behind a transport error by the types in its chain of sources, never by their words.
+//! Maps a transport error to a fault by the types in its chain of sources, not by their texts.
 //!
-//! A fault of the dialling phase is named so that `never_sent` is true of it; one after that never is, because a
-//! request that may have reached the provider must not be called unsent.
+//! A fault of the connecting phase maps to one for which `never_sent` is true; a later one does not, because a request
+//! that may have reached the provider must not count as unsent.
 
 use std::{error::Error, io, sync::Arc};
 
@@ -21,16 +21,16 @@ enum ExchangePhase {
     Body,
 }
 
-/// The facts of a request that got no answer's head.
+/// The facts of a request without a response head.
 pub(in crate::provider) fn head_fault(provider: &Arc<str>, error: &hyper_util::client::legacy::Error) -> ProviderError {
     let phase = if error.is_connect() { ExchangePhase::Dial } else { ExchangePhase::Head };
-    // The outermost error only says in which phase it failed.
+    // The outermost error only names the phase in which it failed.
     let cause: &(dyn Error + 'static) = error.source().unwrap_or(error);
     let fault = fault_of(cause, phase);
     ProviderError::transport(Arc::clone(provider), fault, words_of(fault, cause))
 }
 
-/// The facts of an answer that broke off.
+/// The facts of a response that was cut.
 pub(super) fn body_fault(provider: &Arc<str>, error: &hyper::Error) -> ProviderError {
     let fault = fault_of(error, ExchangePhase::Body);
     let words = words_of(fault, error);
@@ -118,7 +118,7 @@ fn io_fault(error: &io::Error, phase: ExchangePhase) -> Option<TransportFault> {
         }
         io::ErrorKind::AddrNotAvailable | io::ErrorKind::OutOfMemory => TransportFault::LocalExhaustion,
         io::ErrorKind::TimedOut if phase == ExchangePhase::Dial => TransportFault::ConnectTimeout,
-        // The network gave up on an established connection.
+        // The network dropped an established connection.
         io::ErrorKind::TimedOut => TransportFault::Reset,
         // While dialling, only the handshake can be torn: an unmade connection cannot.
         io::ErrorKind::ConnectionReset
@@ -154,7 +154,7 @@ const fn closed(phase: ExchangePhase) -> TransportFault {
     }
 }
 
-/// What happened, in words for people; why a connection was never made is quoted, as no fault names it wholly.
+/// A description for people; the reason why no connection was made is quoted, as no fault names it completely.
 fn words_of(fault: TransportFault, error: &(dyn Error + 'static)) -> String {
     let mut words = match fault {
         TransportFault::Dns => "the provider's name could not be resolved",

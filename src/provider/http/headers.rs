@@ -1,6 +1,7 @@
-//! Which headers of an answer are kept: those that say when to come back, what is left, and whom to ask about it.
+//! Which headers of a response are kept: those with a wait, with what is left of a limit, and with ids to quote to
+//! support.
 //!
-//! Cookies and everything else that could identify or authorise somebody is never kept.
+//! Cookies and everything else that could identify or authorise a caller are dropped.
 
 use http::HeaderMap;
 
@@ -29,7 +30,7 @@ const KEPT_PREFIXES: [&str; 5] = ["retry-after", "x-ratelimit-", "anthropic-rate
 /// Longest value kept, in bytes.
 const MAX_VALUE_BYTES: usize = 1024;
 
-/// The kept headers of an answer, names in lower case.
+/// The kept headers of a response, names in lower case.
 pub(super) fn kept(headers: &HeaderMap) -> Vec<(String, String)> {
     let is_kept = |name: &str| KEPT.contains(&name) || KEPT_PREFIXES.iter().any(|prefix| name.starts_with(prefix));
     headers
@@ -40,7 +41,7 @@ pub(super) fn kept(headers: &HeaderMap) -> Vec<(String, String)> {
         .collect()
 }
 
-/// Of kept headers, those that matter beyond the head of an answer that is well: rate limits, and ids of the request.
+/// Of the kept headers, those needed beyond the head of a successful response: rate limits, and ids of the request.
 pub(in crate::provider) fn lasting(kept: &[(String, String)]) -> Vec<(String, String)> {
     let limits = |name: &str| name.contains("ratelimit-") || name.starts_with("retry-after");
     kept.iter().filter(|(name, _)| limits(name) || REQUEST_IDS.contains(&name.as_str())).cloned().collect()

@@ -1,4 +1,4 @@
-//! What the table of models and transports says, by examples.
+//! The entries of the table of models and transports, by examples.
 
 use super::*;
 use crate::domain::{adaptation::OutputLimitField, target::PrefillMark};
@@ -8,7 +8,7 @@ fn able(dialect: Dialect, family: &str, endpoint: &str, model: &str) -> Capabili
 }
 
 #[test]
-fn every_record_of_the_table_can_be_read_and_says_something() {
+fn every_record_of_the_table_is_readable_and_not_empty() {
     let records: Vec<KnownServer> = serde_saphyr::from_str(TABLE).unwrap();
     assert!(records.len() > 20);
     for record in &records {
@@ -57,7 +57,7 @@ fn begun_answers_are_marked_as_each_server_wants_it_and_given_only_where_they_ar
 }
 
 #[test]
-fn only_the_models_that_demand_signed_calls_get_stand_ins() {
+fn only_the_models_that_require_signed_calls_get_placeholders() {
     let signed = |model| able(Dialect::Gemini, "google", "", model).signed_calls;
     assert_eq!(["gemini-3-pro", "gemini-2.5-flash", "models/gemini-1.5-pro"].map(signed), [true, false, false]);
     let bedrock = |model| able(Dialect::Bedrock, "bedrock", "", model).user_after_tool;
@@ -74,7 +74,7 @@ fn manners_are_those_of_the_server_whatever_the_model() {
 }
 
 #[test]
-fn a_star_stands_for_anything() {
+fn a_star_matches_anything() {
     for (pattern, text, expected) in [
         ("gpt-4o*", "gpt-4o-mini", true),
         ("gpt-4o", "gpt-4o-mini", false),

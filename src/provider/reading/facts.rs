@@ -1,4 +1,5 @@
-//! One answer's head and the beginning of its body: what every error of it carries, and how its bytes are awaited.
+//! The head and the beginning of the body of one response: what every error of it carries, and how its bytes are
+//! awaited.
 
 use std::{mem, sync::Arc, time::Duration};
 
@@ -14,7 +15,7 @@ use crate::{
     provider::http::{ProviderResponse, ReplyBody},
 };
 
-/// What every error of this answer carries.
+/// What every error of this response carries.
 pub(super) struct ResponseMeta {
     pub(super) provider: Arc<str>,
     pub(super) status: u16,
@@ -91,23 +92,23 @@ impl ResponseMeta {
         }
     }
 
-    /// Opens the rest of an answer that broke off.
+    /// Opens the rest of a response whose connection broke.
     pub(super) async fn rest<D: ResponseParser>(
         &self,
         parser: &mut D,
         cut: ProviderError,
     ) -> Result<(ReplyBody, Bytes, Break), ProviderError> {
         loop {
-            let (ProviderResponse { status, headers, mut body }, told) = parser.read_on(cut.clone()).await?;
+            let (ProviderResponse { status, headers, mut body }, break_info) = parser.read_on(cut.clone()).await?;
             let facts = Self { provider: Arc::clone(&self.provider), status, headers, excerpt: Vec::new() };
-            // What is no stream, or breaks off at once, brought nothing; the dialog knows when to give up.
+            // A rest that is no stream, or breaks at once, added nothing; the parser decides when to stop resuming.
             if let Ok((Kind::Events, first)) = facts.open::<D::Frames>(&mut body).await {
-                return Ok((body, first, told));
+                return Ok((body, first, break_info));
             }
         }
     }
 
-    /// Keeps the beginning of the body; says whether there is room for more.
+    /// Keeps the beginning of the body; returns whether there is room for more.
     pub(super) fn remember(&mut self, bytes: &[u8]) -> bool {
         let room = MAX_EXCERPT_BYTES.saturating_sub(self.excerpt.len());
         self.excerpt.extend_from_slice(&bytes[..bytes.len().min(room)]);
@@ -124,7 +125,7 @@ impl ResponseMeta {
                 ..error
             },
             ParseError::Unusable(message) => {
-                // Of a document there is nothing else to be shown.
+                // A document's text is all there is to report.
                 let excerpt = (surface == Surface::Http).then(|| String::from_utf8_lossy(&self.excerpt).into_owned());
                 ProviderError { message: Some(message), body: excerpt, fault: Some(TransportFault::Protocol), ..error }
             }

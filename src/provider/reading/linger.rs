@@ -1,4 +1,4 @@
-//! How long an answer is read on that is whole already: for its usage and the end of its body, and no longer.
+//! How long a complete response is still read: for its usage and the end of its body, and no longer.
 
 use std::{sync::Arc, time::Duration};
 
@@ -9,10 +9,10 @@ use crate::{
     provider::spec::HttpSettings,
 };
 
-/// Longest time that the rest of a whole answer is waited for.
+/// Longest wait for the rest of a complete response.
 const MAX_LINGER: Duration = Duration::from_secs(1);
 
-/// The bounds of reading one answer.
+/// The bounds of reading one response.
 #[derive(Debug, Clone)]
 pub(in crate::provider) struct ReadLimits {
     /// The provider's family, as errors name it.
@@ -23,25 +23,25 @@ pub(in crate::provider) struct ReadLimits {
     deadline: Instant,
 }
 
-/// The wait for the rest of an answer whose mark of completeness was read.
+/// The wait for the rest of a response whose mark of completeness was read.
 #[derive(Debug, Default)]
 pub(super) struct Linger {
     /// Since the mark: until when.
     until: Option<Instant>,
-    /// Content came after the mark, so that this server's mark says nothing.
+    /// Content came after the mark, so that this server's mark proves nothing.
     misled: bool,
 }
 
 // === impl ReadLimits ===
 
 impl ReadLimits {
-    /// The bounds of the answer to this call.
+    /// The bounds of the response to this call.
     pub(in crate::provider) fn of(call: &ProviderRequest, settings: &HttpSettings) -> Self {
         let provider = Arc::clone(&call.target.family);
         Self { provider, max_line_bytes: settings.max_line_bytes, idle: call.idle, deadline: call.deadline }
     }
 
-    /// How long the rest of a whole answer is waited for: well within what ends the attempt.
+    /// How long to wait for the rest of a complete response: well within what ends the attempt.
     pub(super) fn linger(&self) -> Duration {
         let left = self.deadline.saturating_duration_since(Instant::now()) / 4;
         MAX_LINGER.min(left).min(self.idle.unwrap_or(MAX_LINGER) / 2)
@@ -51,7 +51,7 @@ impl ReadLimits {
 // === impl Linger ===
 
 impl Linger {
-    /// Takes note of whether the answer is whole, and of the deltas that came just before.
+    /// Notes whether the response is complete, and the deltas that came just before.
     pub(super) fn note(&mut self, is_whole: bool, deltas: &[Delta], limits: &ReadLimits) {
         let is_content = |delta: &Delta| matches!(delta, Delta::BlockStart { .. } | Delta::BlockDelta { .. });
         self.misled |= self.until.is_some() && deltas.iter().any(is_content);
@@ -65,7 +65,7 @@ impl Linger {
         self.misled
     }
 
-    /// How long the rest may still be waited for; `None` while the answer is not known to be whole.
+    /// How long the rest may still be waited for; `None` while the response is not known to be complete.
     pub(super) fn left(&self) -> Option<Duration> {
         self.until.filter(|_| !self.misled).map(|until| until.saturating_duration_since(Instant::now()))
     }

@@ -1,7 +1,7 @@
-//! Bodies that are server-sent events, and how they are told from documents and from what is neither.
+//! Bodies of server-sent events, distinguished from documents and from anything else.
 //!
-//! A server's word for what it sends counts less than its first bytes. An event that the end of a body tore is dropped,
-//! never guessed at.
+//! A server's content type counts less than its first bytes. An event that the end of a body tore is dropped rather
+//! than completed.
 
 use super::{Frames, Kind, ParseError};
 use crate::provider::sse::{SseDecoder, SseEvent};
@@ -27,7 +27,8 @@ impl Frames for SseFrames {
         self.0.feed(bytes, out).map_err(|error| ParseError::TooLong(error.to_string()))
     }
 
-    /// The end of a body may have torn its last event; a torn one was never sent as far as anybody can tell.
+    /// The end of a body may have torn its last event; whether a torn one was complete cannot be known, so it is
+    /// dropped.
     fn finish(self) -> Option<SseEvent> {
         let last = self.0.finish().ok().flatten()?;
         let is_whole = last.name == "error" || serde_json::from_str::<serde::de::IgnoredAny>(&last.data).is_ok();

@@ -1,8 +1,8 @@
-//! The events of a response as deltas; a whole document is read like the response in its last event.
+//! Parses the events of a response into deltas; a complete document is parsed like the response in its last event.
 //!
-//! Pieces are told apart by the item's place in the output and the content's place in the item. Each item comes again,
-//! whole, when it is done: that fills in what was not streamed, and it alone holds the encrypted reasoning. Items of
-//! built-in tools, and unknown events, are ignored.
+//! Pieces are distinguished by the item's index in the output and the content's index in the item. Each item comes
+//! again, complete, when it is done: that fills in what was not streamed, and it alone holds the encrypted reasoning.
+//! Items of built-in tools, and unknown events, are ignored.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -23,10 +23,10 @@ use crate::{
     },
 };
 
-/// Contents per item that can be told apart.
+/// Contents per item that can be distinguished.
 const CONTENTS: u64 = 1 << 20;
 
-/// Reads one response.
+/// The parser of one response.
 #[derive(Debug)]
 pub(super) struct ResponseReader {
     headers: Vec<(String, String)>,
@@ -44,7 +44,7 @@ pub(super) struct ResponseReader {
 // === impl ResponseReader ===
 
 impl ResponseReader {
-    /// Reads an answer whose head had these headers; with `register`, one that is made in the background.
+    /// Parses a response with these headers; with `register`, one that is generated in the background.
     pub(super) fn new(headers: Vec<(String, String)>, register: Option<Hold>) -> Self {
         Self {
             headers,
@@ -123,7 +123,7 @@ impl ResponseReader {
                 if self.open(key, call_kind(item)?, out)? && self.blocks.arguments(key).is_empty() {
                     self.blocks.add(key, text_of(item, "arguments"), out)?;
                 }
-                // A call that the server gave up on is left without its end.
+                // A call that the server marked incomplete is left without its end.
                 if text_of(item, "status") != "incomplete" {
                     self.blocks.stop(key, None, out);
                 }
@@ -166,7 +166,7 @@ impl ResponseReader {
         let error = response.get("error").cloned().unwrap_or_default();
         let status = text_of(response, "status");
         if status == "cancelled" && self.register.as_ref().is_some_and(Hold::is_taken_over) {
-            // Whoever cancelled it had done with that one answer, and not with what is wanted here.
+            // The cancellation concerned that one response, and not this call.
             return ParseError::Cut("the answer that was being made was cancelled".to_owned());
         }
         let whole = if error.is_null() { json!({"error": {"code": status}}) } else { json!({"error": error}) };
@@ -250,9 +250,9 @@ impl ResponseParser for ResponseReader {
             "queued" | "in_progress" => {
                 // It is known only to be cancelled.
                 if let Some(register) = &mut self.register {
-                    register.learn(document);
+                    register.note(document);
                 }
-                Err(ParseError::Unusable("the answer goes on in the background".to_owned()))
+                Err(ParseError::Unusable("the response continues in the background".to_owned()))
             }
             _ => Err(ParseError::NotUnderstood),
         }
@@ -267,7 +267,7 @@ impl ResponseParser for ResponseReader {
     }
 
     fn silence_limit(&self) -> Option<Duration> {
-        // What waits in a queue, or thinks before its first word, is silent for good reasons.
+        // A response that waits in a queue, or reasons before its first token, is silent for good reasons.
         self.register.as_ref().filter(|_| !self.seen.is_empty()).and_then(Hold::silence_limit)
     }
 

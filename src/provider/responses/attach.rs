@@ -1,9 +1,9 @@
-//! The hold on a response that is made in the background: where its reading is, and how it goes on after a break.
+//! The reading position in a background response, and how reading resumes after a break.
 //!
-//! The provider numbers the events of such a response and sends those behind any number again. Reading on is part of the
-//! attempt: bounded, never a second answer, and given up where the numbers do not fit together. A response that nobody
-//! reads any more goes on and is paid for, so that letting go of one that runs cancels it, unless another owner of the
-//! invocation may be reading it: that one takes hold of it from its beginning.
+//! The provider numbers the events of such a response and sends those behind any number again. Resuming is part of the
+//! attempt: bounded, no second request for an answer, and abandoned where the numbers do not fit together. A response
+//! without a reader continues and is paid for, so that dropping a running one cancels it, unless another owner of the
+//! invocation may be reading it: that owner reads it from its beginning.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -26,24 +26,24 @@ use crate::{
     },
 };
 
-/// Most requests for the rest of one answer.
+/// Most requests to resume one response.
 const MAX_REQUESTS: u32 = 3;
 /// Most of them in a row that bring nothing new.
 const MAX_FRUITLESS: u32 = 2;
 /// The wait before one that follows a fruitless one: what broke twice at once needs a moment.
 const PAUSE: Duration = Duration::from_millis(250);
-/// Longest time that a cancellation may take; a provider that takes longer has it, or never will.
+/// Longest time that a cancellation may take; after it, the provider either has it or will not take it.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(5);
 /// Longest id that goes into a path, in bytes.
 const MAX_ID_BYTES: usize = 256;
-/// The events after which nothing goes on upstream.
+/// The events after which a response no longer runs upstream.
 const ENDS: [&str; 4] = ["response.completed", "response.incomplete", "response.failed", "response.cancelled"];
 
-/// The cancellations that are under way, of one provider; cheap to clone.
+/// The cancellations in flight, of one provider; cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Cancels(Arc<Mutex<JoinSet<()>>>);
 
-/// The hold of one attempt on its response.
+/// An attempt's attachment to its response.
 #[derive(Debug)]
 pub(super) struct Hold {
     http: HttpClient,
@@ -53,10 +53,10 @@ pub(super) struct Hold {
     handle: Option<UpstreamHandle>,
     /// The number of the last event that was read.
     last: Option<u64>,
-    /// Whether there is a rest to ask for: all events so far had numbers that tell their order, and no request for it
-    /// was refused for good.
+    /// Whether the response can be resumed: all events so far had consecutive numbers, and no request to resume was
+    /// refused for good.
     has_rest: bool,
-    /// Whether it goes on upstream, as far as is known.
+    /// Whether it runs upstream, as far as is known.
     runs: bool,
     requests: u32,
     fruitless: u32,
@@ -68,7 +68,7 @@ pub(super) struct Hold {
 /// What the next event is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum NextEvent {
-    /// The first one of all that another owner of the invocation asked for.
+    /// The first event of a response that another owner of the invocation requested.
     Beginning,
     /// The first one of a rest.
     Rest,
@@ -95,8 +95,8 @@ impl Hold {
         }
     }
 
-    /// The hold of an attempt that takes over what an earlier owner of its invocation asked for; `None` where it is not
-    /// to, or cannot.
+    /// The attachment of an attempt to a response that an earlier owner of its invocation requested; `None` where the
+    /// attempt is no such one, or cannot.
     pub(super) fn taking_over(http: HttpClient, call: ProviderRequest, cancels: Cancels) -> Option<Self> {
         let id = call.attach.as_ref().map(|handle| handle.id.clone()).filter(|id| is_path_segment(id))?;
         let mut register = Self::new(http, call, cancels);
@@ -105,11 +105,11 @@ impl Hold {
         Some(register)
     }
 
-    /// Asks for the whole response from its beginning.
+    /// Requests the whole response from its beginning.
     ///
     /// # Errors
-    /// With a cut where asking again would get the same refusal: only that answer is lost, and nothing is wrong with the
-    /// target. Else with the facts.
+    /// With a cut where another request would get the same refusal: only that response is lost, and nothing is wrong
+    /// with the target. Else with the facts.
     pub(super) async fn take_over(&mut self) -> Result<ProviderResponse, ProviderError> {
         let id = self.handle.as_ref().map(|handle| handle.id.as_str()).unwrap_or_default();
         let path = format!("/responses/{id}?stream=true");
@@ -122,13 +122,13 @@ impl Hold {
         })
     }
 
-    /// Whether an earlier owner of the invocation asked for it.
+    /// Whether an earlier owner of the invocation requested it.
     pub(super) const fn is_taken_over(&self) -> bool {
         self.call.attach.is_some()
     }
 
-    /// Takes the id from a response, and that it runs.
-    pub(super) fn learn(&mut self, response: &Value) {
+    /// Takes the id from a response and registers it as running.
+    pub(super) fn note(&mut self, response: &Value) {
         if self.handle.is_none()
             && let Some(id) = response.get("id").and_then(Value::as_str).filter(|id| is_path_segment(id))
         {
@@ -136,7 +136,7 @@ impl Hold {
         }
     }
 
-    /// It goes on no longer.
+    /// Notes that it no longer runs.
     pub(super) fn ended(&mut self) {
         self.runs = false;
     }
@@ -163,7 +163,7 @@ impl Hold {
                 return Ok(false);
             }
             (Some(number), Some(last)) if next == NextEvent::Rest && number > last.saturating_add(1) => {
-                // A new answer is better than one with a hole.
+                // A new response is better than one with a gap.
                 return Err(ParseError::Cut(format!("the answer was read on at {number} instead of after {last}")));
             }
             (Some(number), last) => {
@@ -173,7 +173,7 @@ impl Hold {
             (None, _) => self.has_rest = false,
         }
         if let Some(response) = event.get("response") {
-            self.learn(response);
+            self.note(response);
         }
         self.runs &= !ENDS.contains(&kind);
         Ok(true)
@@ -185,10 +185,10 @@ impl Hold {
         self.call.idle.filter(|_| is_possible).map(|idle| idle / 2)
     }
 
-    /// Asks for the rest of the answer.
+    /// Requests the rest of the response.
     ///
     /// # Errors
-    /// With the break itself, where there is no rest to be had.
+    /// With the break itself, where it cannot be resumed.
     pub(super) async fn read_on(&mut self, cut: ProviderError) -> Result<(ProviderResponse, Break), ProviderError> {
         let fault = cut.fault.unwrap_or(TransportFault::Cut);
         let Some((path, last)) = self.place().filter(|_| fault != TransportFault::TooLarge) else {
@@ -237,7 +237,7 @@ impl Hold {
         self.has_rest && self.requests < MAX_REQUESTS && fruitless < MAX_FRUITLESS
     }
 
-    /// The break with the words that it could not be mended.
+    /// The break with a note that resuming failed.
     fn explained(&self, cut: ProviderError, refusal: Option<u16>) -> ProviderError {
         if self.requests == 0 {
             return cut;
@@ -281,7 +281,7 @@ impl Cancels {
                 Err(_) => Some("no answer in time".to_owned()),
             };
             if let Some(error) = failed {
-                tracing::warn!(target_id = %call.target.id, error, "a response that nobody reads was not cancelled");
+                tracing::warn!(target_id = %call.target.id, error, "a response without a reader was not cancelled");
             }
             drop(owner);
         };
@@ -291,12 +291,12 @@ impl Cancels {
     }
 }
 
-/// Whether asking again gets the same refusal.
+/// Whether another request gets the same refusal.
 const fn is_final(status: u16) -> bool {
     status < 500 && !matches!(status, 408 | 409 | 425 | 429)
 }
 
-/// Whether an id can stand in a path as it is.
+/// Whether an id can be used in a path unescaped.
 fn is_path_segment(id: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
     id.len() <= MAX_ID_BYTES && id.starts_with(|first: char| first.is_ascii_alphanumeric()) && id.bytes().all(is_plain)

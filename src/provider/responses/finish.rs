@@ -1,10 +1,10 @@
-//! Why the model stopped, what it cost, and which status an error inside a stream would have had outside.
+//! The finish reason, the usage, and the HTTP status that an error inside a stream corresponds to.
 
 use serde_json::Value;
 
 use crate::domain::completion::{Exactness, FinishReason, Usage};
 
-/// The reason behind the API's word for an incomplete answer.
+/// The finish reason for the API's reason of an incomplete response.
 pub(super) fn reason(raw: &str) -> FinishReason {
     match raw {
         "max_output_tokens" | "max_tokens" => FinishReason::Length,

@@ -1,7 +1,7 @@
-//! The neutral conversation as items.
+//! Translates the neutral conversation into items.
 //!
-//! Outputs of tools stand right behind their calls, whatever message they came in; a reasoning item goes back only with
-//! the item that it led to, for the server refuses one without the other.
+//! Outputs of tools come right behind their calls, whatever message they were in; a reasoning item is sent back only
+//! with the item that it led to, for the server rejects one without the other.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::{Value, json};
@@ -12,7 +12,7 @@ use crate::{
     provider::turns::opaque_text,
 };
 
-/// The conversation in the dialect's words.
+/// The conversation in this dialect.
 pub(super) fn translate(messages: &[Message]) -> Vec<Value> {
     let mut items = Vec::with_capacity(messages.len());
     for message in messages {
@@ -23,15 +23,15 @@ pub(super) fn translate(messages: &[Message]) -> Vec<Value> {
                     Part::ToolResult(result) => Some(output(result)),
                     _ => None,
                 }));
-                items.extend(said(message));
+                items.extend(message_item(message));
             }
         }
     }
     items
 }
 
-/// What the message says beside tool results; `None` where it says nothing.
-fn said(message: &Message) -> Option<Value> {
+/// The message beside its tool results; `None` where nothing is left.
+fn message_item(message: &Message) -> Option<Value> {
     let role = match message.role {
         Role::System => "system",
         Role::Developer => "developer",
@@ -94,7 +94,7 @@ fn function_call(call: &ToolCall) -> Value {
     json!({"type": "function_call", "call_id": call.id, "name": call.name, "arguments": arguments})
 }
 
-/// The dialect has no mark for a failed tool, so the text says it.
+/// The dialect has no mark for a failed tool, so the text states it.
 fn output(result: &ToolResult) -> Value {
     let output = if result.is_error && !result.content.starts_with("Error") {
         format!("Error: {}", result.content)

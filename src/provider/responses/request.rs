@@ -1,7 +1,7 @@
-//! A neutral call in the words of the Responses API.
+//! Translates a neutral call into a request of the Responses API.
 //!
-//! What the caller put into `extra` is merged last. Parameters that the API does not know (`stop`, `seed`, `top_k`,
-//! penalties) are left out.
+//! The caller's `extra` is merged last. Parameters that the API does not support (`stop`, `seed`, `top_k`, penalties)
+//! are dropped.
 
 use std::sync::Arc;
 
@@ -17,18 +17,18 @@ use crate::{
     provider::turns::{merge_extra, schema},
 };
 
-/// Models whose answers hold no reasoning; they refuse to be asked for it encrypted.
+/// Models without reasoning; they reject a request for encrypted reasoning.
 const WITHOUT_REASONING: [&str; 4] = ["gpt-3", "gpt-4", "chatgpt", "-chat"];
 
-/// A request in the API's words.
+/// A request in this dialect.
 pub(super) struct RequestBody {
     /// JSON.
     pub(super) body: Vec<u8>,
-    /// Whether the target can make answers in the background, and this one is to be.
+    /// Whether the response is generated in the background.
     pub(super) in_background: bool,
 }
 
-/// The request's JSON body; `stream`: whether the answer is to come in pieces.
+/// The request's JSON body; `stream`: whether the response is to be streamed.
 ///
 /// # Errors
 /// When a schema that the caller gave is not JSON.
@@ -42,7 +42,7 @@ pub(super) fn body(call: &ProviderRequest, stream: bool) -> Result<RequestBody, 
     let able = stream && call.target.capabilities.background;
     let mut fields = fields(&call.target.model, &call.call, able).map_err(refused)?;
     fields.insert("stream".to_owned(), json!(stream));
-    // The caller's own words go before the target's.
+    // The caller's own fields take precedence over the target's.
     let in_background = able && ["background", "store"].iter().all(|name| fields.get(*name) == Some(&json!(true)));
     let body = serde_json::to_vec(&fields);
     let body = body.map_err(|error| refused(format!("the request cannot be written as JSON: {error}")))?;
@@ -56,7 +56,7 @@ fn fields(model: &str, call: &ModelCall, background: bool) -> Result<Map<String,
     };
     set("model", json!(model));
     set("input", Value::Array(items::translate(&call.messages)));
-    // What is not stored cannot be asked for again.
+    // A response that is not stored cannot be fetched again.
     set("store", json!(background));
     if background {
         set("background", json!(true));
@@ -92,7 +92,7 @@ fn fields(model: &str, call: &ModelCall, background: bool) -> Result<Map<String,
     Ok(body)
 }
 
-/// The API enforces schemas unless told not to, and refuses those that it cannot enforce.
+/// The API enforces schemas by default, and rejects those that it cannot enforce.
 fn tool(definition: &ToolDefinition) -> Result<Value, String> {
     let schema = schema(&definition.parameters, &format!("function '{}'", definition.name))?;
     let mut fields = json!({"type": "function", "name": definition.name, "parameters": schema, "strict": false});

@@ -1,4 +1,4 @@
-//! Turns one step of a script into what a provider would show: an error, or a stream of deltas in time.
+//! Turns one step of a script into what a provider would return: an error, or a stream of deltas in time.
 //!
 //! The words of an answer are its tokens: they are counted and paced as such.
 
@@ -15,7 +15,7 @@ use crate::domain::{
     wire::{DeltaStream, ProviderRequest},
 };
 
-/// What is answered where a script says nothing else.
+/// The answer where a script specifies none.
 const ECHO: &str = "You said: \"{user}\". This is the embedded model; it needs no network and no key, and it answers \
                     like this until a real provider is configured.";
 
@@ -34,8 +34,8 @@ struct PlayedBlock {
     stops: bool,
 }
 
-/// Plays one step; resolves when the answer's head would have come.
-pub(super) async fn play(step: Step, told: bool, call: &ProviderRequest) -> Result<DeltaStream, ProviderError> {
+/// Plays one step; resolves when the response head would have come.
+pub(super) async fn play(step: Step, informed: bool, call: &ProviderRequest) -> Result<DeltaStream, ProviderError> {
     let provider = Arc::clone(&call.target.family);
     match step {
         Step::Answer(answer) => Ok(answer_stream(&answer, call)),
@@ -60,8 +60,8 @@ pub(super) async fn play(step: Step, told: bool, call: &ProviderRequest) -> Resu
         }
         Step::Malformed(kind) => malformed(kind, call),
         Step::WhenTold(choice) => {
-            let chosen = if told { *choice.then } else { *choice.otherwise };
-            Box::pin(play(chosen, told, call)).await
+            let chosen = if informed { *choice.then } else { *choice.otherwise };
+            Box::pin(play(chosen, informed, call)).await
         }
     }
 }
@@ -149,15 +149,15 @@ fn stream(call: &ProviderRequest, blocks: Vec<PlayedBlock>, pace: PlaySpeed, end
     let input_words = input_words(&call.call);
     Box::pin(try_stream! {
         yield start;
-        let mut spoken = 0_u64;
+        let mut sent_words = 0_u64;
         for (block, played) in (0_u32..).zip(blocks) {
-            pace.wait(spoken == 0).await;
+            pace.wait(sent_words == 0).await;
             yield Delta::BlockStart { block, kind: played.kind };
             for (position, text) in played.words.into_iter().enumerate() {
                 if position > 0 {
                     pace.wait(false).await;
                 }
-                spoken += 1;
+                sent_words += 1;
                 yield Delta::BlockDelta { block, text };
             }
             if played.stops {
@@ -171,10 +171,10 @@ fn stream(call: &ProviderRequest, blocks: Vec<PlayedBlock>, pace: PlaySpeed, end
                 Err(error)?;
             }
             PlayEnd::Finish { reason, usage } => {
-                if spoken == 0 {
+                if sent_words == 0 {
                     pace.wait(true).await;
                 }
-                if let Some(usage) = usage_said(usage, input_words, spoken) {
+                if let Some(usage) = reported_usage(usage, input_words, sent_words) {
                     yield Delta::Usage(usage);
                 }
                 yield Delta::Finish { reason, raw: reason.as_str().to_owned() };
@@ -220,8 +220,8 @@ fn as_written(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-fn usage_said(said: UsageStep, input_tokens: u64, output_tokens: u64) -> Option<Usage> {
-    let exactness = match said {
+fn reported_usage(usage: UsageStep, input_tokens: u64, output_tokens: u64) -> Option<Usage> {
+    let exactness = match usage {
         UsageStep::Exact => Exactness::Exact,
         UsageStep::Estimated => Exactness::Estimated,
         UsageStep::None => return None,

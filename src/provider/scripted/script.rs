@@ -1,4 +1,4 @@
-//! What the embedded provider plays, as people write it: plain data, readable from YAML.
+//! The script of the embedded provider, as people write it: plain data, readable from YAML.
 //!
 //! ```yaml
 //! outage: { for: 30s }
@@ -8,7 +8,7 @@
 //! otherwise: { answer: { text: "You said: {user}", tokens_per_second: 50 } }
 //! ```
 //!
-//! It depends on nothing but units, so that the configuration can hold it as it is.
+//! It depends on nothing but units, so that the configuration can hold it unchanged.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -18,7 +18,7 @@ use serde_json::Value;
 
 use crate::domain::{completion::FinishReason, units};
 
-/// What a scripted provider does, call by call. The empty script answers every call.
+/// What a scripted provider does, call by call. An empty script answers every call.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Script {
@@ -36,7 +36,7 @@ pub struct Script {
     pub models: BTreeMap<String, Play>,
 }
 
-/// What is played for one model.
+/// The script of one model.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Play {
@@ -50,7 +50,7 @@ pub struct Play {
     pub otherwise: Step,
 }
 
-/// A time in which every call of a target fails.
+/// A time during which every call of a target fails.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Outage {
@@ -66,7 +66,7 @@ pub struct Outage {
     pub step: Box<Step>,
 }
 
-/// A step and how likely it is.
+/// A step and its probability.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Chance {
@@ -76,23 +76,23 @@ pub struct Chance {
     pub step: Step,
 }
 
-/// What is done with one call.
+/// What happens to one call.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Step {
-    /// It is answered.
+    /// The model answers.
     Answer(AnswerStep),
-    /// Nothing ever comes, not even the answer's head.
+    /// Nothing ever comes, not even the response head.
     Timeout,
     /// It is refused with an HTTP status.
     Status(StatusStep),
-    /// The connection is reset before the answer's head.
+    /// The connection is reset before the response head.
     Reset,
     /// Some text comes, then nothing ever.
     Stall(BreakStep),
     /// Some text comes, then the stream ends without its end mark.
     Cut(BreakStep),
-    /// An answer comes that cannot be used.
+    /// The answer cannot be used.
     Malformed(Malformed),
     /// The answer comes late.
     SlowFirstToken(SlowStep),
@@ -113,7 +113,7 @@ pub struct AnswerStep {
     pub reasoning: String,
     /// Tools that the model wants called, after the text.
     pub tool_calls: Vec<ToolCallStep>,
-    /// How fast words come; 0 sends all at once.
+    /// Words per second; 0 sends all at once.
     pub tokens_per_second: f64,
     /// The wait before the first one.
     #[serde(with = "units::duration")]
@@ -122,11 +122,11 @@ pub struct AnswerStep {
     /// Why the model stopped, where it is not what the content implies (`length`, `content_filter`, …).
     #[schemars(with = "Option<String>")]
     pub finish: Option<FinishReason>,
-    /// What is said of the tokens; words are counted.
+    /// The reported usage; by default, words are counted.
     pub usage: UsageStep,
 }
 
-/// What is said of the tokens.
+/// The usage that a scripted answer reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum UsageStep {
@@ -145,12 +145,12 @@ pub enum UsageStep {
 pub struct ToolCallStep {
     /// The tool's name.
     pub name: String,
-    /// Its arguments; a text is sent as it stands, valid or not.
+    /// Its arguments; a text is sent unchanged, valid or not.
     #[serde(default)]
     pub arguments: Value,
 }
 
-/// A refusal with an HTTP status.
+/// An error response with an HTTP status.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct StatusStep {
@@ -159,12 +159,12 @@ pub struct StatusStep {
     /// Headers, lower case.
     #[serde(default)]
     pub headers: BTreeMap<String, String>,
-    /// The body; a text is sent as it stands.
+    /// The body; a text is sent unchanged.
     #[serde(default)]
     pub body: Value,
 }
 
-/// Where an answer breaks off.
+/// Where a response is cut.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct BreakStep {
@@ -197,7 +197,7 @@ pub struct SlowStep {
     pub answer: AnswerStep,
 }
 
-/// It depends on whether the model was told.
+/// Steps that depend on whether the model was informed of a failure.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct WhenToldStep {
@@ -221,7 +221,7 @@ impl Script {
         })
     }
 
-    /// A script that plays these steps and then answers.
+    /// A script that plays these steps and then answers every call.
     #[must_use]
     pub fn of(steps: Vec<Step>) -> Self {
         Self { steps, ..Self::default() }

@@ -1,4 +1,4 @@
-//! Tests of `scripted`: its promises, each as one test.
+//! Tests of `scripted`, one for each guarantee.
 
 use std::time::Duration;
 
@@ -88,7 +88,7 @@ async fn row(player: &Player, model: &str, calls: usize) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn the_default_script_answers_with_the_users_words_in_several_deltas() {
+async fn the_default_script_echoes_the_user_in_several_deltas() {
     let player = Player::new(Script::default());
     let (deltas, error) = played(&player, request("m", &["What is a relight?"])).await;
     assert_eq!(error, None);
@@ -113,7 +113,7 @@ async fn steps_are_played_in_order_for_each_target_on_its_own_and_then_otherwise
 }
 
 #[tokio::test]
-async fn a_model_that_is_told_of_its_failure_behaves_otherwise() {
+async fn a_model_that_is_informed_of_its_failure_behaves_differently() {
     let player =
         player("otherwise: {when_told: {then: {answer: {text: fixed}}, otherwise: {malformed: tool_arguments}}}");
     let (deltas, error) = played(&player, request("m", &["Hi"])).await;
@@ -131,7 +131,7 @@ async fn a_model_that_is_told_of_its_failure_behaves_otherwise() {
 }
 
 #[tokio::test]
-async fn an_answer_may_call_tools_and_then_says_nothing_beside() {
+async fn an_answer_may_call_tools_and_then_has_no_text() {
     let player = player("otherwise: {answer: {tool_calls: [{name: f, arguments: {a: 1}}, {name: g}]}}");
     let (deltas, _) = played(&player, request("m", &["Hi"])).await;
     assert_eq!(text_of(&deltas), "{\"a\":1}{}");
@@ -159,7 +159,7 @@ async fn silence_lasts_for_ever() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn words_come_at_the_pace_that_was_asked_for() {
+async fn words_come_at_the_configured_pace() {
     let player = player("otherwise: {answer: {text: 'a b c d e', tokens_per_second: 10, first_token_after: 2s}}");
     let began = Instant::now();
     let mut stream = player.answer(request("m", &["Hi"])).await.unwrap();
@@ -183,7 +183,7 @@ async fn a_slow_first_token_is_late_by_that_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_outage_lasts_as_long_or_as_many_calls_as_it_says() {
+async fn an_outage_lasts_as_long_or_as_many_calls_as_configured() {
     let counted = player("outage: {attempts: 2, after_attempts: 1, step: reset}");
     assert_eq!(row(&counted, "m", 5).await, ["ok", "Reset", "Reset", "ok", "ok"]);
     let timed = player("outage: {for: 10s}");
@@ -205,7 +205,7 @@ async fn a_seed_gives_the_same_failures_and_another_seed_others() {
 }
 
 #[test]
-fn a_word_that_no_script_knows_is_refused() {
+fn an_unknown_key_in_a_script_is_refused() {
     for yaml in ["stepz: []", "otherwise: {answer: {txt: a}}", "otherwise: explode", "outage: {for: 5}"] {
         assert!(serde_saphyr::from_str::<Script>(yaml).is_err(), "{yaml}");
     }
@@ -227,7 +227,7 @@ async fn the_script_of_the_documentation_plays() {
 }
 
 #[test]
-fn the_schema_of_a_script_knows_its_words() {
+fn the_schema_of_a_script_lists_its_keys() {
     let schema = serde_json::to_string(&schemars::schema_for!(Script)).unwrap();
     for word in ["tokens_per_second", "when_told", "slow_first_token", "after_attempts"] {
         assert!(schema.contains(word), "{word}");

@@ -1,4 +1,4 @@
-//! Tests of `sse`: its promises, each as one test.
+//! Tests of `sse`, one for each guarantee.
 
 use proptest::prelude::*;
 
