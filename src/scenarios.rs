@@ -1,11 +1,11 @@
-//! The measure of a recovery policy: the real stack over a scripted provider, in virtual time.
+//! Scenarios measure a recovery policy: the real stack over scripted providers, in virtual time.
 //!
-//! A scenario is a data file (`scenarios/*.yaml`): who calls, what goes wrong at the provider and when, and the gates
-//! that the outcome must pass. The harness runs the very layers that serve callers over a wire that obeys the file,
-//! on one thread with a paused clock, so that two minutes of traffic take seconds and the same seed gives the same
-//! event log. Beside it run two references: a naive client, and an ideal that knows the timeline beforehand.
+//! A scenario is a data file (`scenarios/*.yaml`): the callers, the faults of the provider and their times, and the
+//! gates that the outcome must pass. The harness runs the production layers over scripted providers, on one thread with
+//! a paused clock, so that two minutes of traffic take seconds and the same seed gives the same event log. Two
+//! references run beside it: a naive client, and an ideal that knows the timeline beforehand.
 //!
-//! It opens no socket, reads no file at run time and knows nothing of the command line.
+//! It opens no socket, reads no file at run time and does not depend on the command line.
 
 mod arrivals;
 mod call;
@@ -27,7 +27,7 @@ pub use self::{
     table::table,
 };
 
-/// What of a scenario is run otherwise than its file says.
+/// Options that override a scenario's file.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ScenarioOptions {
     /// Seed of every dice; the same seed gives the same run.
@@ -41,7 +41,7 @@ pub struct ScenarioOptions {
     pub references: bool,
 }
 
-/// What a scenario showed.
+/// The results of a scenario.
 #[derive(Debug, Clone)]
 pub struct Report {
     /// The scenario's number, such as `2b`.
@@ -155,7 +155,7 @@ pub fn run(scenario: &Scenario, options: ScenarioOptions) -> Result<Report, Scen
         verdicts,
         events_hash: ours.events_hash.clone(),
         circuits_hash: ours.circuits_hash.clone(),
-        circuits: ours.circuits.iter().map(|moved| moved.told(scenario.warm)).collect(),
+        circuits: ours.circuits.iter().map(|moved| moved.seconds_target_and_change(scenario.warm)).collect(),
         calls: plan.len(),
         ours: measured,
     })

@@ -1,9 +1,9 @@
-//! A model server that fails on demand: a real socket on 127.0.0.1, HTTP/1.1, every fault that a wire knows.
+//! A model server that fails on demand: a real socket on 127.0.0.1, HTTP/1.1, with every fault of a real connection.
 //!
-//! `relight demo --provider` and the tests break a provider with it in that provider's own words. It plays a queue of
-//! replies, one per request, then what it was told to do otherwise; it records every request, on which connection it
-//! came, and when its client went away before the reply was over. It speaks raw TCP, because no HTTP library can be made
-//! to break its own rules. It is never reachable from other hosts, and never part of a server that serves.
+//! `relight demo --provider` and the tests use it to make a provider fail as that provider fails. It plays a queue of
+//! replies, one per request, then a default reply; it records every request, the connection on which it came, and when
+//! its client disconnected before the reply was over. It uses raw TCP, because HTTP libraries cannot break HTTP's
+//! rules. It is not reachable from other hosts, and not part of `relight serve`.
 
 pub mod answers;
 mod reply;
@@ -50,10 +50,10 @@ struct WireState {
 // === impl WireServer ===
 
 impl WireServer {
-    /// Starts a server on a free port; it answers with status 503 until told otherwise.
+    /// Starts a server on a free port; its default reply is status 503.
     ///
     /// # Errors
-    /// When no port can be had.
+    /// When no port is free.
     pub async fn start() -> io::Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let address = listener.local_addr()?;
@@ -105,7 +105,7 @@ impl WireServer {
         self.state.connections.load(Ordering::SeqCst)
     }
 
-    /// Changes whenever a request came or its client went away early.
+    /// Changes whenever a request came or its client disconnected early.
     #[must_use]
     pub fn changes(&self) -> watch::Receiver<()> {
         self.state.changed.subscribe()

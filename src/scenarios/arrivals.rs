@@ -1,11 +1,12 @@
-//! Who calls when: drawn once per run, so that Relight, the naive client and the ideal see the same crowd.
+//! The calls of a run and their times: drawn once per run, so that Relight, the naive client and the ideal get the same
+//! load.
 
 use std::time::Duration;
 
 use super::spec::Scenario;
 use crate::{domain::ids::InvocationId, policy::rng::SeededRng};
 
-/// One call that will come.
+/// One call to come.
 #[derive(Debug, Clone)]
 pub(super) struct ExpectedCall {
     /// When, from the start of the run.
@@ -14,14 +15,14 @@ pub(super) struct ExpectedCall {
     pub(super) caller: usize,
     /// Its id.
     pub(super) id: InvocationId,
-    /// How long an answer takes at a provider that is well.
+    /// How long an answer takes at a healthy provider.
     pub(super) service: Duration,
 }
 
-/// What is random about one attempt at an upstream.
+/// The random properties of one attempt at an upstream.
 #[derive(Debug)]
 pub(super) struct Draw {
-    /// How long a whole answer takes, when all is well.
+    /// How long a complete answer takes at a healthy provider.
     pub(super) service: Duration,
     /// Where it breaks off, 0 to 1, if it does.
     pub(super) cut: f64,
@@ -31,11 +32,11 @@ pub(super) struct Draw {
     pub(super) faults: SeededRng,
 }
 
-/// Median of an answer's whole time.
+/// Median duration of an answer, in seconds.
 const MEDIAN: f64 = 2.0;
 /// Spread of its logarithm.
 const SIGMA: f64 = 0.5;
-/// The part of an answer's time at which its first token comes.
+/// The share of an answer's duration at which its first token comes.
 pub(super) const FIRST_TOKEN: f64 = 0.3;
 
 /// Draws all calls of a run.
@@ -57,7 +58,7 @@ pub(super) fn draw(scenario: &Scenario, seed: u64) -> Vec<ExpectedCall> {
     }
 }
 
-/// Draws what is random about an attempt, the same whoever makes it.
+/// Draws the random properties of an attempt, the same for every client.
 pub(super) fn of_attempt(seed: u64, id: &InvocationId, attempt: u32) -> Draw {
     // Not the planner's own dice: an upstream must not be as lucky as a wait is long.
     let mut rng = SeededRng::new(seed ^ 0x75_70_73_74_72_65_61_6d, id, attempt);

@@ -1,4 +1,4 @@
-//! One call of a scenario: what it asks, and what became of it.
+//! One call of a scenario: its request, and its result.
 
 use std::time::Duration;
 
@@ -12,22 +12,22 @@ use crate::domain::{
     message::{Message, ModelCall, Role},
 };
 
-/// What became of one call.
+/// The result of one call.
 #[derive(Debug, Clone)]
 pub(super) struct CallResult {
     /// Its number among the arrivals.
     pub(super) call: usize,
     /// When it was over, from the start of the run.
     pub(super) ended: Duration,
-    /// Whether it was answered.
+    /// Whether it succeeded.
     pub(super) answered: bool,
     /// How it failed.
     pub(super) class: Option<FailureClass>,
-    /// Whether what its caller holds is exactly what one attempt answered (or nothing, where it failed).
+    /// Whether the caller holds exactly the answer of one attempt (or nothing, where it failed).
     pub(super) sound: bool,
     /// Whether its deadline came while it waited, and nothing was under way.
     pub(super) doomed: bool,
-    /// How many attempts it was told of, refused ones included.
+    /// How many attempts were reported to it, refused ones included.
     pub(super) records: usize,
 }
 
@@ -63,7 +63,7 @@ impl CallResult {
     }
 }
 
-/// What every call asks.
-pub(super) fn ask() -> ModelCall {
+/// The request of every call.
+pub(super) fn request() -> ModelCall {
     ModelCall { messages: vec![Message::text(Role::User, "What is the answer?")], ..ModelCall::default() }
 }

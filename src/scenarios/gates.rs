@@ -1,4 +1,4 @@
-//! Gates: what a measure must be at least or at most, and whether it was.
+//! Gates: bounds on measures, and whether they were met.
 
 use serde::{Deserialize, Serialize};
 
@@ -14,12 +14,12 @@ pub struct Bounds {
     pub max: Option<f64>,
 }
 
-/// Whether a gate was passed.
+/// The result of one gate.
 #[derive(Debug, Clone, PartialEq)]
 pub struct GateResult {
     /// What was measured.
     pub measure: String,
-    /// How much it was; `None` when it never came to it.
+    /// The measured value; `None` when it was not reached.
     pub value: Option<f64>,
     /// What it had to be.
     pub bounds: Bounds,
@@ -30,7 +30,7 @@ pub struct GateResult {
 // === impl GateResult ===
 
 impl GateResult {
-    /// The gate in words, such as `success >= 0.22`.
+    /// The gate as text, such as `success >= 0.22`.
     #[must_use]
     pub fn gate(&self) -> String {
         let measure = &self.measure;
@@ -48,7 +48,7 @@ impl GateResult {
     }
 }
 
-/// Judges measures. One that was not reached (a detection that never came) fails its gate.
+/// Checks measures against gates. A measure that was not reached (a missing detection) fails its gate.
 pub(super) fn judge(gates: &GateBounds, measures: &Measures) -> Vec<GateResult> {
     let verdict = |(measure, bounds): (&String, &Bounds)| {
         let value = measures.get(measure);

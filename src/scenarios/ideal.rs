@@ -1,8 +1,8 @@
-//! The clairvoyant ideal: what could have been done at best by somebody who knows the timeline beforehand, but not
-//! how independent coins fall.
+//! The clairvoyant ideal: the best possible result for a client that knows the timeline beforehand, but not independent
+//! random outcomes.
 //!
 //! Each call waits for the first moment at which an upstream of its route answers it before its deadline, and sends
-//! nothing until then; one that no moment suits fails at once and costs nothing.
+//! nothing until then; one without such a moment fails at once and costs nothing.
 
 use std::time::Duration;
 
@@ -42,7 +42,7 @@ struct Best<'a> {
     sent: f64,
 }
 
-/// What a moment promises to a call: probability of an answer, attempts, and when it is there.
+/// The expected result of a call at some moment: probability of an answer, attempts, and time of the answer.
 struct Promise {
     answered: f64,
     sent: f64,
@@ -52,7 +52,7 @@ struct Promise {
 }
 
 impl Best<'_> {
-    /// The best that can be promised to a call: probability of an answer, and attempts.
+    /// The best expected result of a call: probability of an answer, and attempts.
     fn call(&mut self, arrival: &ExpectedCall, seed: u64) -> (f64, f64) {
         let scenario = self.scenario;
         let Some(callers) = scenario.callers.get(arrival.caller) else { return (0.0, 0.0) };

@@ -1,6 +1,6 @@
-//! What is measured of a run.
+//! The measures of a run.
 //!
-//! Calls that *arrive* in the judged time count for shares and latencies; what is sent in it counts for load.
+//! Calls that *arrive* in the measured time count for shares and latencies; what is sent in it counts for load.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -21,7 +21,7 @@ pub struct Measures {
 // === impl Measures ===
 
 impl Measures {
-    /// A measure; `None` when it was not taken, or never came to it.
+    /// A measure; `None` when it was not taken, or not reached.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<f64> {
         self.values.get(name).copied()

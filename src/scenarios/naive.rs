@@ -1,6 +1,6 @@
-//! The naive client, for comparison: three retries with full jitter on whatever fails, and nothing else.
+//! The naive client, for comparison: three retries with full jitter after any failure, and nothing else.
 //!
-//! Where a scenario sets a first-token timeout it has the same, since nobody waits for ever.
+//! Where a scenario sets a first-token timeout the client has the same, since no client waits for ever.
 
 use std::{sync::Arc, time::Duration};
 
@@ -10,7 +10,7 @@ use tower::ServiceExt as _;
 
 use super::{
     arrivals::ExpectedCall,
-    call::{CallResult, ask},
+    call::{CallResult, request},
     spec::Scenario,
     upstream::World,
 };
@@ -33,14 +33,14 @@ pub(super) struct Naive {
     seed: u64,
     world: World,
     targets: Vec<Arc<Target>>,
-    ask: Arc<ModelCall>,
+    request: Arc<ModelCall>,
 }
 
 // === impl Naive ===
 
 impl Naive {
     pub(super) fn new(scenario: Arc<Scenario>, seed: u64, world: World, targets: Vec<Arc<Target>>) -> Self {
-        Self { scenario, seed, world, targets, ask: Arc::new(ask()) }
+        Self { scenario, seed, world, targets, request: Arc::new(request()) }
     }
 
     pub(super) async fn call(&self, arrival: ExpectedCall, number: usize, began: Instant) -> CallResult {
@@ -66,7 +66,7 @@ impl Naive {
                 sleep((BASE * (1 << (retry - 1))).mul_f64(rng.unit())).await;
                 *waiting = false;
             }
-            // It knows of no health: equal replicas are asked in turn, of a list the first.
+            // It does not track health: equal replicas are called in turn, of a list the first.
             let turn = match self.scenario.policy.select.order {
                 crate::policy::select::Order::Listed => 0,
                 crate::policy::select::Order::Shuffled => crate::policy::rng::place(rng.unit(), route.len()),
@@ -76,7 +76,7 @@ impl Naive {
                 invocation: id.clone(),
                 attempt: retry + 1,
                 target: Arc::clone(target),
-                call: Arc::clone(&self.ask),
+                call: Arc::clone(&self.request),
                 wording: DialectOverrides::default(),
                 deadline,
                 idle: None,

@@ -1,4 +1,4 @@
-//! Runs a crowd against the scripted world in virtual time, through the real stack or as a naive client does.
+//! Runs the load of a scenario in virtual time, through the real stack or as a naive client.
 
 use std::{
     sync::{Arc, Mutex},
@@ -13,7 +13,7 @@ use tower::ServiceExt as _;
 use super::{
     ScenarioError,
     arrivals::ExpectedCall,
-    call::{CallResult, ask},
+    call::{CallResult, request},
     naive::Naive,
     spec::Scenario,
     upstream::{Sent, World},
@@ -49,7 +49,7 @@ pub(super) struct StateChange {
     pub(super) what: String,
 }
 
-/// Everything that a run left behind.
+/// Everything recorded in a run.
 #[derive(Debug, Default)]
 pub(super) struct ScenarioRun {
     pub(super) fates: Vec<CallResult>,
@@ -63,8 +63,8 @@ pub(super) struct ScenarioRun {
     pub(super) circuits_hash: String,
 }
 
-/// How long after the last deadline a run may go on.
-const LAST_WORDS: Duration = Duration::from_secs(1);
+/// How long after the last deadline a run may continue.
+const LAST_EVENTS: Duration = Duration::from_secs(1);
 
 /// Runs the real stack.
 pub(super) fn ours(scenario: &Scenario, seed: u64, arrivals: &[ExpectedCall]) -> Result<ScenarioRun, ScenarioError> {
@@ -75,26 +75,26 @@ pub(super) fn ours(scenario: &Scenario, seed: u64, arrivals: &[ExpectedCall]) ->
         let events = EventBus::new(4096);
         let crowd = Arc::new(LoadGenerator::new(&scenario, seed, events.clone(), world.clone()));
         let mut listening = JoinSet::new();
-        let heard = Arc::new(Mutex::new(Heard::default()));
-        listening.spawn(listen(events.reader(crate::domain::ids::Cursor(0)), began, Arc::clone(&heard)));
+        let observed = Arc::new(Mutex::new(Observed::default()));
+        listening.spawn(listen(events.reader(crate::domain::ids::Cursor(0)), began, Arc::clone(&observed)));
         listening.spawn(Arc::clone(&crowd).reload(began));
         let fates = attend(arrivals, began, |arrival, number| {
             let crowd = Arc::clone(&crowd);
             async move { crowd.call(arrival, number, began).await }
         });
         let fates = fates.await;
-        tokio::time::sleep(LAST_WORDS).await;
+        tokio::time::sleep(LAST_EVENTS).await;
         let stale =
             crowd.targets.all().iter().map(|state| state.circuit().snapshot(Instant::now()).stale_reports).sum();
         listening.shutdown().await;
-        let heard = std::mem::take(&mut *heard.lock().unwrap_or_else(std::sync::PoisonError::into_inner));
+        let observed = std::mem::take(&mut *observed.lock().unwrap_or_else(std::sync::PoisonError::into_inner));
         ScenarioRun {
             fates,
             sent: world.sent(),
-            circuits: heard.circuits,
+            circuits: observed.circuits,
             stale,
-            events_hash: heard.all.hex(),
-            circuits_hash: heard.moves.hex(),
+            events_hash: observed.all.hex(),
+            circuits_hash: observed.moves.hex(),
         }
     })
 }
@@ -145,29 +145,29 @@ where
     fates
 }
 
-/// What the bus said.
+/// What was read from the bus.
 #[derive(Debug, Default)]
-struct Heard {
+struct Observed {
     circuits: Vec<StateChange>,
     all: RunFingerprint,
     moves: RunFingerprint,
 }
 
-async fn listen(mut reader: EventReader, began: Instant, heard: Arc<Mutex<Heard>>) {
+async fn listen(mut reader: EventReader, began: Instant, observed: Arc<Mutex<Observed>>) {
     loop {
         let reading = reader.next().await;
         let at = began.elapsed();
-        let mut heard = heard.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut observed = observed.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         match reading {
-            BusItem::Event(event) => heard.hear(at, &event),
+            BusItem::Event(event) => observed.record(at, &event),
             // The ring is larger than what happens at one instant, so this is a defect that the hash shows.
-            BusItem::Missed { count, .. } => heard.all.update(&format!("missed {count}")),
+            BusItem::Missed { count, .. } => observed.all.update(&format!("missed {count}")),
         }
     }
 }
 
-impl Heard {
-    fn hear(&mut self, at: Duration, event: &Event) {
+impl Observed {
+    fn record(&mut self, at: Duration, event: &Event) {
         let who = event.scope.as_ref().map_or("-", |scope| scope.invocation.as_str());
         let target = event.target.as_ref().map_or("-", TargetId::as_str);
         self.all.update(&format!("{} {who} {} {target} {:?}\n", at.as_micros(), event.attempt, event.body));
@@ -190,13 +190,13 @@ impl Heard {
 }
 
 impl StateChange {
-    /// For a report: seconds since the fault began, target, what.
-    pub(super) fn told(&self, warm: Duration) -> (f64, String, String) {
+    /// The change for a report: seconds since the fault began, target, change.
+    pub(super) fn seconds_target_and_change(&self, warm: Duration) -> (f64, String, String) {
         (self.at.as_secs_f64() - warm.as_secs_f64(), self.target.clone(), self.what.clone())
     }
 }
 
-/// Callers of the real stack.
+/// The callers of the real stack.
 struct LoadGenerator {
     scenario: Arc<Scenario>,
     stack: Stack,
@@ -204,7 +204,7 @@ struct LoadGenerator {
     specs: Vec<TargetSpec>,
     shared: SharedPolicies,
     plans: Vec<Arc<Plan>>,
-    ask: ModelCall,
+    request: ModelCall,
 }
 
 impl LoadGenerator {
@@ -238,7 +238,7 @@ impl LoadGenerator {
                 ..Plan::new(RouteName::from(callers.name.as_str()), targets.collect())
             })
         });
-        // Room for everybody: admission is not what is measured here.
+        // Room for all calls: admission is not measured here.
         let room = AdmissionPolicy { max_in_flight: 1_000_000, ..AdmissionPolicy::default() };
         let parts = Shared {
             events,
@@ -248,10 +248,18 @@ impl LoadGenerator {
             classifier: Arc::new(ArcSwap::from_pointee(Classifier::default())),
         };
         let plans = plans.collect();
-        Self { scenario: Arc::clone(scenario), stack: stack(parts, world), targets, specs, shared, plans, ask: ask() }
+        Self {
+            scenario: Arc::clone(scenario),
+            stack: stack(parts, world),
+            targets,
+            specs,
+            shared,
+            plans,
+            request: request(),
+        }
     }
 
-    /// Puts other credentials in force when the scenario says so.
+    /// Applies other credentials at the scenario's time.
     async fn reload(self: Arc<Self>, began: Instant) {
         let Some(at) = self.scenario.reload else { return };
         tokio::time::sleep_until(began + self.scenario.warm + at).await;
@@ -267,13 +275,13 @@ impl LoadGenerator {
         let deadline = Instant::now() + callers.deadline.unwrap_or(self.scenario.deadline);
         let invocation = Invocation {
             tenant: TenantId::from(callers.name.as_str()),
-            ..Invocation::new(arrival.id, plan.route.clone(), Call::Model(self.ask.clone()), deadline)
+            ..Invocation::new(arrival.id, plan.route.clone(), Call::Model(self.request.clone()), deadline)
         };
         let entry = EntryPoint::Grpc("relight.v1.RecoveryService/InvokeWithRecovery");
-        let heard = follow(self.stack.clone(), InvocationContext::new(invocation, Arc::clone(plan), entry));
+        let observed = follow(self.stack.clone(), InvocationContext::new(invocation, Arc::clone(plan), entry));
         let ended = match callers.patience {
-            Some(patience) => tokio::time::timeout(patience, heard).await,
-            None => Ok(heard.await),
+            Some(patience) => tokio::time::timeout(patience, observed).await,
+            None => Ok(observed.await),
         };
         let mut fate = CallResult::gone(number, began);
         match ended {
@@ -315,7 +323,7 @@ fn targets(scenario: &Scenario) -> Vec<Arc<Target>> {
     scenario.upstreams.iter().map(target).collect()
 }
 
-/// FNV-1a of everything that was said: it tells two runs apart, and costs little in an unoptimized build.
+/// FNV-1a of all results: it distinguishes two runs, and is cheap in an unoptimized build.
 #[derive(Debug)]
 struct RunFingerprint(u128);
 

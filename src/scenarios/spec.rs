@@ -1,4 +1,4 @@
-//! What a scenario's file says.
+//! The format of a scenario's file.
 
 use std::time::Duration;
 
@@ -13,13 +13,13 @@ use crate::{
     },
 };
 
-/// A scenario: times are counted from the moment at which something may begin to go wrong.
+/// A scenario: times are counted from the moment at which faults may begin.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Scenario {
     /// Its number, such as `2b`.
     pub id: String,
-    /// A few words.
+    /// A short title.
     pub title: String,
     /// What it is about, and why its parameters are what they are.
     pub about: String,
@@ -38,13 +38,13 @@ pub struct Scenario {
     /// How long each call may take.
     #[serde(with = "units::duration", default = "twenty_seconds")]
     pub deadline: Duration,
-    /// When a new configuration comes that changes the credentials, counted like `from`; never when unset.
+    /// When a new configuration changes the credentials, counted like `from`; unset: it does not.
     #[serde(default, with = "optional")]
     pub reload: Option<Duration>,
-    /// Who is asked, in the route's order.
+    /// The upstreams, in the route's order.
     pub upstreams: Vec<Upstream>,
-    /// Who calls; one kind of caller when nothing is said.
-    #[serde(default = "everybody")]
+    /// The kinds of callers; one kind by default.
+    #[serde(default = "one_kind")]
     pub callers: Vec<Callers>,
     /// Settings that differ from the defaults.
     #[serde(default)]
@@ -73,7 +73,7 @@ pub struct Upstream {
     pub faults: Vec<UpstreamFault>,
 }
 
-/// Something that goes wrong from a time on, for some time.
+/// A fault of an upstream, from a time on, for some time.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct UpstreamFault {
@@ -96,11 +96,11 @@ pub struct UpstreamFault {
     pub does: Does,
 }
 
-/// What goes wrong.
+/// What a fault does.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Does {
-    /// It answers with an HTTP status.
+    /// It responds with an HTTP status.
     Status {
         /// The status.
         code: u16,
@@ -114,7 +114,7 @@ pub enum Does {
         #[serde(default)]
         body: String,
     },
-    /// The connection is reset before the answer's head.
+    /// The connection is reset before the response head.
     Reset {
         /// After which time.
         #[serde(with = "units::duration", default = "twenty_millis")]
@@ -129,7 +129,7 @@ pub enum Does {
         /// How many times.
         times: f64,
     },
-    /// No more than so many calls per second are answered, the others are told to wait.
+    /// At most so many calls per second succeed; the others get a wait.
     Limit {
         /// Calls per second.
         per_second: f64,
@@ -142,19 +142,19 @@ pub enum Does {
         #[serde(with = "units::duration")]
         max: Duration,
     },
-    /// The answer breaks off somewhere, evenly spread over its length.
+    /// The response is cut, at a point evenly spread over its length.
     Cut,
-    /// So many of the workers stand still.
+    /// So many of the workers are stuck.
     WorkersDown {
-        /// How many.
+        /// Number of workers.
         count: usize,
     },
-    /// The answer comes only at a time, late, or fails then.
+    /// The response comes late, or fails then.
     Late {
         /// When, counted like `from`.
         #[serde(with = "units::duration")]
         at: Duration,
-        /// Whether it is an answer at all.
+        /// Whether the late response is a success.
         answers: bool,
     },
 }
@@ -171,7 +171,7 @@ pub struct Callers {
     /// The upstreams of its route, in order; all when empty.
     #[serde(default)]
     pub upstreams: Vec<String>,
-    /// After which time it goes away; never before the deadline when unset.
+    /// How long it waits for an answer; unset: until the deadline.
     #[serde(default, with = "optional")]
     pub patience: Option<Duration>,
     /// How long its calls may take; the scenario's deadline when unset.
@@ -203,7 +203,7 @@ pub struct Policies {
     pub timers: TimersPolicy,
     /// Second attempts beside slow ones.
     pub hedge: HedgePolicy,
-    /// In which order targets are asked.
+    /// In which order targets are preferred.
     pub select: SelectPolicy,
 }
 
@@ -301,7 +301,7 @@ fn twenty_millis() -> Duration {
     Duration::from_millis(20)
 }
 
-fn everybody() -> Vec<Callers> {
+fn one_kind() -> Vec<Callers> {
     vec![Callers {
         name: "all".to_owned(),
         share: 1.0,

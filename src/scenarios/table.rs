@@ -1,10 +1,10 @@
-//! The table that people read: ours, the naive client's, the ideal, and the gates.
+//! The results as a table for people: Relight's, the naive client's, the ideal's, and the gates.
 
 use std::fmt::Write as _;
 
 use super::{Measures, Report};
 
-/// What is shown of every run, and how.
+/// The shown measures of every run, and their format.
 const COLUMNS: &[(&str, &str, How)] = &[
     ("success", "success", How::Percent),
     ("amplif.", "amplification", How::Number),

@@ -1,4 +1,4 @@
-//! The scripted provider: a wire that fails as the scenario says, and writes down what it was sent.
+//! The scripted provider: fails as the scenario specifies, and records what it was sent.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -28,10 +28,10 @@ use crate::{
 pub(super) const OUTPUT_TOKENS: u32 = 300;
 /// Tokens of every prompt.
 const PROMPT_TOKENS: u64 = 1000;
-/// In how many pieces an answer comes.
+/// Number of pieces of an answer.
 const PIECES: u32 = 6;
 
-/// What was sent to an upstream.
+/// A request that was sent to an upstream.
 #[derive(Debug, Clone)]
 pub(super) struct Sent {
     /// When, from the start of the run.
@@ -46,7 +46,7 @@ pub(super) struct Sent {
     pub(super) status: Option<u16>,
     /// Tokens that were sent.
     pub(super) tokens: u32,
-    /// Whether the answer was whole.
+    /// Whether the response was complete.
     pub(super) whole: bool,
 }
 
@@ -182,7 +182,7 @@ impl UpstreamState {
         allowed
     }
 
-    /// When a worker begins; workers never learn that a caller went away.
+    /// When a worker begins; workers do not notice that a caller is gone.
     fn worker(&self, upstream: usize, now: Instant, service: Duration) -> Instant {
         let downs = self.scenario.upstreams.get(upstream).map_or(&[][..], |one| &one.faults);
         let mut state = self.lock();
@@ -213,12 +213,12 @@ impl UpstreamState {
     }
 }
 
-/// The words of an answer: every attempt says something else, so that a mixture of two is seen.
+/// The text of an answer: it differs in every attempt, so that a mixture of two is detected.
 pub(super) fn piece(id: &InvocationId, attempt: u32, number: u32) -> String {
     format!("<{id}/{attempt}:{number}>")
 }
 
-/// The whole text that an attempt answers.
+/// The complete text that an attempt answers.
 pub(super) fn text(id: &InvocationId, attempt: u32) -> String {
     (0..PIECES).map(|number| piece(id, attempt, number)).collect()
 }
@@ -255,7 +255,7 @@ fn answer(mut sending: Sending, call: &ProviderRequest, first: Instant, end: Ins
     })
 }
 
-/// One request; dropped, it is over.
+/// A request in flight; dropping it ends it.
 struct Sending {
     shared: Arc<UpstreamState>,
     index: usize,
@@ -273,7 +273,7 @@ impl Sending {
     }
 
     fn refused(self, call: &ProviderRequest, code: u16, headers: Vec<(String, String)>, body: String) -> ProviderError {
-        self.learn(|sent| sent.status = Some(code));
+        self.update(|sent| sent.status = Some(code));
         ProviderError {
             provider: Arc::clone(&call.target.family),
             surface: Surface::Http,
@@ -285,14 +285,14 @@ impl Sending {
     }
 
     fn tokens(&mut self, more: u32) {
-        self.learn(|sent| sent.tokens += more);
+        self.update(|sent| sent.tokens += more);
     }
 
     fn whole(&mut self) {
-        self.learn(|sent| sent.whole = true);
+        self.update(|sent| sent.whole = true);
     }
 
-    fn learn(&self, write: impl FnOnce(&mut Sent)) {
+    fn update(&self, write: impl FnOnce(&mut Sent)) {
         if let Some(sent) = self.shared.lock().sent.get_mut(self.index) {
             write(sent);
         }
@@ -302,6 +302,6 @@ impl Sending {
 impl Drop for Sending {
     fn drop(&mut self) {
         let now = Instant::now() - self.shared.began;
-        self.learn(|sent| sent.ended = Some(now));
+        self.update(|sent| sent.ended = Some(now));
     }
 }

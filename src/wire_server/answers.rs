@@ -1,7 +1,8 @@
-//! Answers and failures in each provider's own words, as its documentation has them.
+//! Responses and failures of each provider, as its documentation shows them.
 //!
-//! They are written from the providers' documentation and not from the code that reads them, so that playing them proves
-//! something. One table has the same kinds of answers for each dialect; nothing here decides when they are played.
+//! They are written from the providers' documentation and not from the code that parses them, so that playing them
+//! proves something. One table has the same kinds of responses for each dialect; when they are played is decided
+//! elsewhere.
 
 pub mod anthropic;
 pub mod bedrock;
@@ -12,26 +13,26 @@ pub mod responses;
 use super::Reply;
 use crate::domain::target::Dialect;
 
-/// What a provider of one dialect says.
+/// The responses of a provider of one dialect.
 #[derive(Debug, Clone, Copy)]
 pub struct Answers {
     /// A whole text, in pieces.
     pub text: fn(&str) -> Reply,
     /// A whole call of a tool, by its name and the JSON of its arguments.
     pub tool_call: fn(&str, &str) -> Reply,
-    /// A call of a tool by that name that nobody can use.
+    /// A call of a tool by that name with unusable arguments.
     pub broken_tool_call: fn(&str) -> Reply,
-    /// The caller is over its rate limit, for a second where the provider says so at all.
+    /// The caller is over its rate limit, for a second where the provider states a time at all.
     pub rate_limited: fn() -> Reply,
-    /// A text begins, then the provider says inside the stream that it is overloaded.
+    /// A text begins, then the provider reports inside the stream that it is overloaded.
     pub overloaded_amid: fn(&str) -> Reply,
     /// The model does not take the request as it is: see `unfit` of each dialect for what it does not take.
     pub unfit: fn() -> Reply,
-    /// The model, or a filter behind it, refuses to answer.
+    /// The model, or a filter behind it, refuses.
     pub refuses: fn() -> Reply,
 }
 
-/// What a provider of this dialect says.
+/// The responses of a provider of this dialect.
 #[must_use]
 pub const fn of(dialect: Dialect) -> Answers {
     match dialect {

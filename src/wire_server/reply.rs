@@ -1,7 +1,7 @@
-//! What a wire server does with one request.
+//! The reply of a wire server to one request.
 //!
-//! A reply is a head, pieces of a body, each after a pause, and an ending; the faults are changes to these. It never
-//! checks what it sends: whatever a test or a demo asks for goes out as it is.
+//! A reply is a head, pieces of a body, each after a pause, and an ending; the faults are changes to these. Nothing is
+//! checked: whatever a test or a demo specifies is sent unchanged.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use tokio::io::{AsyncWrite, AsyncWriteExt as _};
 
 use super::answers::openai;
 
-/// What is done with one request.
+/// The reply to one request.
 #[derive(Debug, Clone)]
 pub struct Reply {
     /// Nothing is sent before this time.
@@ -34,7 +34,7 @@ struct BodyPiece {
 enum Then {
     /// The body ends as the protocol wants it.
     End,
-    /// The connection is closed as it stands.
+    /// The connection is closed without ending the body.
     Close,
     /// The connection is reset.
     Reset,
@@ -44,7 +44,7 @@ enum Then {
     Endless(Vec<u8>),
 }
 
-/// What is to be done with the connection after a reply.
+/// What happens to the connection after a reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ConnectionEnd {
     KeepOpen,
@@ -105,11 +105,12 @@ impl Reply {
     /// A refusal with an error object such as `OpenAI` sends.
     #[must_use]
     pub fn status(code: u16) -> Self {
-        let error = json!({"error": {"message": format!("upstream says {code}"), "type": "test_error", "code": null}});
+        let error =
+            json!({"error": {"message": format!("upstream returned {code}"), "type": "test_error", "code": null}});
         Self::body(code, &[("content-type", "application/json")], error.to_string().as_bytes())
     }
 
-    /// A status, headers and a body as they stand.
+    /// A status, headers and a body, sent unchanged.
     #[must_use]
     pub fn body(code: u16, headers: &[(&str, &str)], body: &[u8]) -> Self {
         let length = body.len().to_string();
@@ -142,13 +143,13 @@ impl Reply {
         Self { then: Then::Silence, ..Self::raw(b"") }
     }
 
-    /// The connection is reset instead of an answer.
+    /// The connection is reset instead of a response.
     #[must_use]
     pub fn reset() -> Self {
         Self { then: Then::Reset, ..Self::raw(b"") }
     }
 
-    /// These bytes in place of an answer, then the connection is closed.
+    /// These bytes in place of a response, then the connection is closed.
     #[must_use]
     pub fn raw(bytes: &[u8]) -> Self {
         let head = bytes.to_vec();

@@ -1,11 +1,11 @@
 //! A request as a wire server read it.
 //!
-//! Only as much of HTTP/1.1 as a well-behaved client speaks: a head, and a body of a stated length.
+//! Only the part of HTTP/1.1 that a well-behaved client uses: a head, and a body of a stated length.
 
 use serde_json::Value;
 use tokio::{io::AsyncReadExt as _, net::TcpStream, time::Instant};
 
-/// A request as it came.
+/// A request as received.
 #[derive(Debug, Clone)]
 pub struct Request {
     /// `POST`, …
@@ -20,7 +20,7 @@ pub struct Request {
     pub at: Instant,
     /// The connection it came on, from 0.
     pub connection: usize,
-    /// When its client went away before the reply was over.
+    /// When its client disconnected before the reply was over.
     pub cancelled_at: Option<Instant>,
 }
 

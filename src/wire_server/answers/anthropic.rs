@@ -54,7 +54,7 @@ pub fn overloaded_amid(text: &str) -> Reply {
     named(&events)
 }
 
-/// It does not take as long an answer.
+/// The requested output limit is too large.
 #[must_use]
 pub fn unfit() -> Reply {
     let words =

@@ -43,7 +43,7 @@ pub fn broken_tool_call(name: &str) -> Reply {
     tool_call(name, "{\"city\": \"Os")
 }
 
-/// `ThrottlingException`; AWS never says for how long.
+/// `ThrottlingException`; AWS states no wait.
 #[must_use]
 pub fn rate_limited() -> Reply {
     let body = json!({"message": "Too many requests, please wait before trying again."});
@@ -59,7 +59,7 @@ pub fn overloaded_amid(text: &str) -> Reply {
     stream(frames)
 }
 
-/// It does not take as long an answer.
+/// The requested output limit is too large.
 #[must_use]
 pub fn unfit() -> Reply {
     let message = "The maximum tokens you requested exceeds the model limit of 4096. Try again with a maximum tokens value \

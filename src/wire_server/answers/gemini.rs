@@ -26,7 +26,7 @@ pub fn tool_call(name: &str, arguments: &str) -> Reply {
     stream(&[last(&json!([part]), "STOP")])
 }
 
-/// The API's own word for a call that the model botched.
+/// The API's finish reason for a malformed tool call.
 #[must_use]
 pub fn broken_tool_call(_: &str) -> Reply {
     stream(&[last(&json!([]), "MALFORMED_FUNCTION_CALL")])
@@ -54,7 +54,7 @@ pub fn overloaded_amid(text: &str) -> Reply {
     Reply::stream(lines.map(|line| (Duration::ZERO, line.into_bytes())).collect())
 }
 
-/// It does not take as long an answer.
+/// The requested output limit is too large.
 #[must_use]
 pub fn unfit() -> Reply {
     let message = "Unable to submit request because it has a maxOutputTokens value of 100000 but the supported range is \

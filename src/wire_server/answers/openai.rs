@@ -18,7 +18,7 @@ pub fn text(text: &str) -> Reply {
     Reply::events(&events)
 }
 
-/// A streamed answer that wants one tool called; its arguments come in pieces of five bytes.
+/// A streamed answer with one tool call; its arguments come in pieces of five bytes.
 #[must_use]
 pub fn tool_call(name: &str, arguments: &str) -> Reply {
     let call = |fields: Value| chunk(&json!({"tool_calls": [fields]}), None);
@@ -60,7 +60,7 @@ pub fn overloaded_amid(text: &str) -> Reply {
     Reply::events(&events)
 }
 
-/// It does not take as long an answer.
+/// The requested output limit is too large.
 #[must_use]
 pub fn unfit() -> Reply {
     let message = "max_tokens is too large: 100000. This model supports at most 16384 completion tokens, whereas you \
@@ -70,7 +70,7 @@ pub fn unfit() -> Reply {
     refused(400, &[], &error)
 }
 
-/// In the model's words, in a field of their own.
+/// The model refuses, in a field of its own.
 #[must_use]
 pub fn refuses() -> Reply {
     let events = [

@@ -11,16 +11,16 @@ pub(super) const ANSWERS: Answers =
 /// A message of one text, word by word.
 #[must_use]
 pub fn text(text: &str) -> Reply {
-    named(&told(text))
+    named(&text_events(text))
 }
 
 /// What of [`text`] comes after the event of that number, as for a response in the background.
 #[must_use]
 pub fn text_after(text: &str, number: u64) -> Reply {
-    named_after(&told(text), Some(number))
+    named_after(&text_events(text), Some(number))
 }
 
-fn told(text: &str) -> Vec<Value> {
+fn text_events(text: &str) -> Vec<Value> {
     let item = message(&json!({"type": "output_text", "text": text, "annotations": []}));
     let mut events = begun(text);
     events.extend([done(&item), completed(&item)]);
@@ -61,7 +61,7 @@ pub fn overloaded_amid(text: &str) -> Reply {
     named(&events)
 }
 
-/// It does not take so short an answer.
+/// The requested output limit is too small.
 #[must_use]
 pub fn unfit() -> Reply {
     let message =
@@ -71,7 +71,7 @@ pub fn unfit() -> Reply {
     Reply::refusal(400, &[], &json!({"error": error}))
 }
 
-/// A refusal in the model's words.
+/// The model refuses.
 #[must_use]
 pub fn refuses() -> Reply {
     let words = "I can't help with that.";
