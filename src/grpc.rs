@@ -1,4 +1,4 @@
-//! The gRPC face: services, conversion between the contract and the domain, and statuses. Wire types end here.
+//! The gRPC interface: services, conversion between the contract and the domain, and statuses. Wire types end here.
 
 pub mod admin;
 pub mod auth;

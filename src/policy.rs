@@ -1,6 +1,6 @@
-//! Decisions: pure functions and small state machines that are given the time, the dice and the history.
+//! Policies: decisions as pure functions and small state machines over time, random numbers and history passed in.
 //!
-//! No async, no clock, no I/O: a layer asks, the policy answers, the layer obeys.
+//! No async, no clock, no I/O: a layer calls the policy and applies its decision.
 
 pub mod adapt;
 pub mod admission;

@@ -274,7 +274,7 @@ mod tests {
         let signed = Part::Reasoning(Reasoning { text: "hm".to_owned(), opaque: opaque.clone() });
         let call = |opaque| ToolCall { id: "a".into(), name: "f".into(), arguments: "{}".into(), opaque };
         let turn = |parts| Message { role: Role::Assistant, parts };
-        let mut asked = ModelCall {
+        let mut request = ModelCall {
             messages: vec![
                 Message::text(Role::User, "Hi"),
                 turn(vec![signed.clone(), Part::Text("So.".into()), Part::ToolCall(call(opaque))]),
@@ -282,9 +282,9 @@ mod tests {
             ],
             ..ModelCall::default()
         };
-        Adaptation::DropReasoning.change(&mut asked);
+        Adaptation::DropReasoning.change(&mut request);
         let left = turn(vec![Part::Text("So.".into()), Part::ToolCall(call(None))]);
-        assert_eq!(asked.messages, [Message::text(Role::User, "Hi"), left]);
+        assert_eq!(request.messages, [Message::text(Role::User, "Hi"), left]);
     }
 
     #[test]

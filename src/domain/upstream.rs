@@ -18,7 +18,7 @@ pub struct UpstreamHandle {
     pub attempt: u32,
     /// The target that generates it.
     pub target: TargetId,
-    /// The provider's own name of it; opaque to everybody but that target.
+    /// The provider's own name of it; opaque to all others.
     pub id: String,
 }
 

@@ -184,11 +184,11 @@ impl Resolver {
         Ok(self.plan(name, route, operation, &Overrides::default()))
     }
 
-    fn route(&self, asked: Option<&RouteName>) -> Result<(&RouteName, &RouteConfig), Refusal> {
+    fn route(&self, requested: Option<&RouteName>) -> Result<(&RouteName, &RouteConfig), Refusal> {
         // No route has an empty name; the error then says that a route must be named.
         let unnamed = RouteName::from("");
         let only = self.config.routes.keys().next().filter(|_| self.config.routes.len() == 1);
-        let name = asked.or(self.config.default_route.as_ref()).unwrap_or(match only {
+        let name = requested.or(self.config.default_route.as_ref()).unwrap_or(match only {
             Some(only) => only,
             None => &unnamed,
         });

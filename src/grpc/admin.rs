@@ -1,4 +1,4 @@
-//! `AdminService`: what the person on call looks at and turns.
+//! `AdminService`: state and controls for the person on call.
 
 use std::sync::Arc;
 
@@ -57,11 +57,11 @@ impl Admin {
         self.authenticator.load().identify(request)?.may_administer()
     }
 
-    /// The tenant that administers; `None` where callers are not told apart.
+    /// The administering tenant; `None` where callers are not authenticated.
     fn operator<T>(&self, request: &Request<T>) -> Result<Option<String>, Status> {
         let authenticator = self.authenticator.load();
         let tenant = authenticator.identify(request)?.tenant.to_string();
-        Ok(authenticator.tells_callers_apart().then_some(tenant))
+        Ok(authenticator.authenticates().then_some(tenant))
     }
 
     fn target(&self, name: &str) -> Result<Arc<TargetState>, Status> {
@@ -282,7 +282,7 @@ fn wire_target(state: &TargetState, now: Instant, routes: Vec<String>) -> v1::Ta
 
 fn wire_circuit(state: &TargetState, now: Instant) -> v1::Circuit {
     let snapshot = state.circuit().snapshot(now);
-    // What was seen since it opened is nothing, or a probe: what it opened on says more.
+    // Outcomes since it opened are none, or a probe: the evidence of the opening is more useful.
     let opened = snapshot.opened.filter(|_| snapshot.state.is_open());
     let judged_by = opened.map_or(snapshot.evidence, |(evidence, _)| evidence);
     let opened_by = match snapshot.opened {

@@ -1,7 +1,7 @@
-//! Who calls: from an API key or a client certificate to a tenant and what it may do.
+//! Authentication: from an API key or a client certificate to a tenant and its permissions.
 //!
-//! Keys are compared by their SHA-256; the keys themselves are never stored. Where nobody is asked, everybody is the
-//! tenant `default` and may do everything: that is for one host, or must have been written.
+//! Keys are compared by their SHA-256; the keys themselves are not stored. Without authentication every caller is the
+//! tenant `default` and may do everything: that is for one host, or must be configured explicitly.
 
 use std::collections::HashMap;
 
@@ -21,7 +21,7 @@ use crate::{
 /// Longest name of a certificate that identifies a tenant.
 const MAX_NAME_BYTES: usize = 256;
 
-/// A caller, as authenticated.
+/// An authenticated caller.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
     /// Who it is.
@@ -32,7 +32,7 @@ pub struct Identity {
     pub routes: Vec<RouteName>,
 }
 
-/// Tells callers apart.
+/// Authenticates callers.
 #[derive(Debug, Clone)]
 pub struct Authenticator {
     mode: AuthMode,
@@ -45,8 +45,8 @@ pub struct Authenticator {
 // === impl Identity ===
 
 impl Identity {
-    /// Everybody, where nobody is asked.
-    fn anybody() -> Self {
+    /// The identity of every caller where there is no authentication.
+    fn unauthenticated() -> Self {
         Self { tenant: TenantId::from("default"), admin: true, routes: Vec::new() }
     }
 
@@ -73,7 +73,7 @@ impl Identity {
 // === impl Authenticator ===
 
 impl Authenticator {
-    /// As the configuration says.
+    /// Authenticates as configured.
     pub fn new(server: &ServerConfig) -> Self {
         let (mut keys, mut names) = (HashMap::new(), HashMap::new());
         for key in &server.keys {
@@ -87,10 +87,10 @@ impl Authenticator {
         Self { mode: server.auth_mode(), keys, names }
     }
 
-    /// Who sent this request.
+    /// Authenticates the caller of this request.
     ///
     /// # Errors
-    /// `UNAUTHENTICATED` when nobody that is known.
+    /// `UNAUTHENTICATED` when the caller is not known.
     pub fn identify<T>(&self, request: &Request<T>) -> Result<Identity, Status> {
         // The server recognises callers before it reads their requests.
         if let Some(identity) = request.extensions().get::<Identity>() {
@@ -102,15 +102,15 @@ impl Authenticator {
         self.recognise(authorization, certificate).ok_or_else(status::unauthenticated)
     }
 
-    /// Whether callers are told apart.
-    pub fn tells_callers_apart(&self) -> bool {
+    /// Whether callers are authenticated.
+    pub fn authenticates(&self) -> bool {
         self.mode != AuthMode::None
     }
 
-    /// Who shows this `authorization` header and this certificate (DER); `None` when nobody that is known.
+    /// The caller with this `authorization` header and this certificate (DER); `None` when it is not known.
     pub fn recognise(&self, authorization: Option<&str>, certificate: Option<&[u8]>) -> Option<Identity> {
         match self.mode {
-            AuthMode::None => Some(Identity::anybody()),
+            AuthMode::None => Some(Identity::unauthenticated()),
             AuthMode::ApiKey => self.by_plain_key(authorization.and_then(bearer)?),
             AuthMode::ClientCertificate => {
                 // The listener only lets certificates in that the configured authority signed.

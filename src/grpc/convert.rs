@@ -1,12 +1,13 @@
-//! Between the contract (`relight.v1`) and the domain: every wire type is read or written here and nowhere else.
+//! Converts between the contract (`relight.v1`) and the domain: every wire type is read or written here and nowhere
+//! else.
 //!
-//! Reading checks everything at once and tells every fault with the path of its field, so that a caller mends a
-//! request in one go. Writing never fails: what the domain does not know goes out as the contract's "unknown".
-//! Nothing here decides anything: no policy, no configuration, no clock.
+//! Reading checks everything at once and reports every fault with the path of its field, so that a caller can correct a
+//! request in one go. Writing cannot fail: what the domain does not know is sent as the contract's "unknown". Nothing
+//! is decided here: no policy, no configuration, no clock.
 //!
-//! What the domain has no place for is refused with its path where losing it would change what a model sees or needs
-//! back (opaque values outside reasoning and tool calls, ids of uploaded files, media in tool results). What is only a
-//! hint is passed over (a speaker's name, an image's detail, `strict`, an opaque value's origin).
+//! What the domain cannot represent is rejected with its path where losing it would change what a model sees or needs
+//! back (opaque values outside reasoning and tool calls, ids of uploaded files, media in tool results). Mere hints are
+//! ignored (an author's name, an image's detail, `strict`, an opaque value's origin).
 
 pub mod enums;
 pub mod event;

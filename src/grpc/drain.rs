@@ -1,4 +1,4 @@
-//! Whether this process drains, and who watches it: what the services and the server's end share.
+//! Whether this process drains, and who watches it: state that the services and the shutdown share.
 
 use std::sync::{
     Arc,
@@ -7,7 +7,7 @@ use std::sync::{
 
 use tokio::sync::watch;
 
-/// Shared by the services and the server; cheap to clone.
+/// The drain state, shared by the services and the server; cheap to clone.
 #[derive(Debug, Clone)]
 pub struct DrainState {
     draining: watch::Receiver<bool>,
@@ -15,7 +15,7 @@ pub struct DrainState {
     missed: Arc<AtomicU64>,
 }
 
-/// One watcher; it counts as long as it lives.
+/// One watcher, counted until it is dropped.
 #[derive(Debug)]
 pub struct Watcher {
     drain: DrainState,
@@ -24,7 +24,7 @@ pub struct Watcher {
 // === impl DrainState ===
 
 impl DrainState {
-    /// Serving until the receiver says `true`.
+    /// Serving until the receiver yields `true`.
     pub fn new(draining: watch::Receiver<bool>) -> Self {
         Self { draining, watchers: Arc::default(), missed: Arc::default() }
     }

@@ -1,4 +1,4 @@
-//! `ClassifyFailure`: what Relight makes of a failure, and what it would do, without doing it.
+//! `ClassifyFailure`: classifies a failure and plans its recovery, without carrying it out.
 
 use std::{sync::Arc, time::Duration};
 
@@ -82,8 +82,8 @@ fn planned(route: &Plan, facts: &FailureFacts, failure: &Failure, failed: Option
                 display_text,
                 injected_note: note(route, facts, failure),
                 reason: match (strategy, target_hint) {
-                    (RecoveryStrategy::Fallback, Some(target)) => format!("`{target}` is asked in its place."),
-                    _ => "The same target is asked again.".to_owned(),
+                    (RecoveryStrategy::Fallback, Some(target)) => format!("`{target}` is called in its place."),
+                    _ => "The same target is called again.".to_owned(),
                 },
             }
         }
@@ -106,8 +106,8 @@ fn planned(route: &Plan, facts: &FailureFacts, failure: &Failure, failed: Option
 fn note(route: &Plan, facts: &FailureFacts, failure: &Failure) -> String {
     let call = ModelCall { messages: vec![Message::text(Role::User, "…")], ..ModelCall::default() };
     let Some(target) = route.targets.first() else { return String::new() };
-    let told = inject::inject(&route.injection, route.injection_mode, &facts.operation, &call, target, &[failure]);
-    match told {
+    let placement = inject::inject(&route.injection, route.injection_mode, &facts.operation, &call, target, &[failure]);
+    match placement {
         inject::Placement::Injected { note, .. } => note,
         inject::Placement::NotNeeded | inject::Placement::Skipped { .. } => String::new(),
     }

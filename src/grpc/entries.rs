@@ -1,7 +1,7 @@
 //! Counts the fields of an encoded request before it is decoded.
 //!
-//! An empty entry takes two bytes on the wire and some hundred in memory, so that the length of a message says little of
-//! what it costs. The count follows the contract's descriptors and allocates nothing.
+//! An empty entry takes two bytes on the wire and some hundred in memory, so that the length of a message is no measure
+//! of its cost. The count follows the contract's descriptors and allocates nothing.
 
 use std::{collections::HashMap, sync::OnceLock};
 

@@ -1,8 +1,8 @@
-//! The reference way for a client to fold a `StreamWithRecovery`: what it holds, where it stands, and whether it fits.
+//! The reference way for a client to fold a `StreamWithRecovery`: the blocks held, the cursor, and consistency checks.
 //!
-//! Feed it every event in the order in which it came, over as many connections as that takes; resume after its cursor.
-//! It passes over what it has, discards what a rewind takes back, takes a snapshot in place of what it missed, and
-//! checks offsets, lengths and hashes. What does not fit is an error, never a silently wrong answer.
+//! Apply every event in the order in which it came, over as many connections as that takes; resume after its cursor. It
+//! skips events it has, discards what a rewind revokes, replaces missed events by a snapshot, and checks offsets,
+//! lengths and hashes. What does not fit is an error instead of a silently wrong answer.
 
 use super::v1::{self, stream_event::Body};
 use crate::domain::{
@@ -34,7 +34,7 @@ pub enum Change {
     Ended,
 }
 
-/// Why an event does not fit what is held. Fetch the invocation again from its beginning.
+/// Why an event does not fit. Fetch the invocation again from its beginning.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Unfit {
     /// Events are missing between the last one and this one.
@@ -45,7 +45,7 @@ pub enum Unfit {
         /// The number of this one.
         got: u64,
     },
-    /// An owner speaks that was replaced.
+    /// The event is from an owner that was replaced.
     #[error("an event of epoch {got} came after one of epoch {last}")]
     OldOwner {
         /// The epoch of the last event.
@@ -56,7 +56,7 @@ pub enum Unfit {
     /// It is of another invocation.
     #[error("an event of another invocation")]
     Stranger,
-    /// It is not as the contract says.
+    /// It violates the contract.
     #[error("an event without its {0}")]
     Malformed(&'static str),
     /// Its content does not fit.
@@ -126,7 +126,7 @@ impl Folder {
         self.ended
     }
 
-    /// SHA-256 over all blocks: the same for everybody who holds the same.
+    /// SHA-256 over all blocks: equal for equal blocks.
     #[must_use]
     pub fn hash(&self) -> Vec<u8> {
         bytes(&self.fold.hash())

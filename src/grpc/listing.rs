@@ -62,7 +62,7 @@ impl Recovery {
     }
 }
 
-/// What is asked for, in which states, and how many of it.
+/// The requested states, page size and position.
 fn wanted(
     identity: &Identity,
     request: v1::ListInvocationsRequest,
@@ -117,7 +117,7 @@ fn wanted(
         }
         None => identity.routes.clone(),
     };
-    // The end is told apart by the outcome, which only this knows how to read.
+    // The kinds of end are distinguished by the outcome, which is read only here.
     let runs = |state: &v1::InvocationState| *state == v1::InvocationState::Running;
     let finished = match named_states.iter().any(runs) {
         _ if named_states.is_empty() => None,

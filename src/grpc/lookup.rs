@@ -1,7 +1,7 @@
-//! Looking at invocations and threads that the journal knows, cancelling the ones and deleting the others.
+//! Looks up invocations and threads in the journal, cancels the former and deletes the latter.
 //!
-//! Another tenant's things are not found, as if they did not exist, except by one who administers; nor are invocations on
-//! routes that a key may not use.
+//! Another tenant's invocations and threads are reported as not found, except to an administrator; so are invocations
+//! on routes that a key may not use.
 
 use std::time::Duration;
 
@@ -78,20 +78,20 @@ impl Recovery {
         let id = record.id.clone();
         let words =
             if reason.is_empty() { "CancelInvocation".to_owned() } else { format!("CancelInvocation: {reason}") };
-        let asked = self.executions.cancel(&id, &words).await.map_err(|error| journal_failed(&error))?;
-        let state = match asked {
+        let cancellation = self.executions.cancel(&id, &words).await.map_err(|error| journal_failed(&error))?;
+        let state = match cancellation {
             Cancelled::Unknown => return Err(status::invocation_not_found(id.as_str())),
             Cancelled::Ended => state(record.outcome.as_deref(), &record, &[]),
             Cancelled::Accepted => {
                 let mut follower = self.executions.follow(&record, None).follower;
                 match tokio::time::timeout(END_WITHIN, follower.outcome()).await {
                     Ok(Ok(outcome)) => state(Some(&outcome), &record, &[]),
-                    // The wish is recorded; the owner hears of it with its next renewal.
+                    // The request is recorded; the owner sees it with its next renewal.
                     Ok(Err(_)) | Err(_) => v1::InvocationState::Running,
                 }
             }
         };
-        let cancelled = asked == Cancelled::Accepted && state == v1::InvocationState::Cancelled;
+        let cancelled = cancellation == Cancelled::Accepted && state == v1::InvocationState::Cancelled;
         Ok(v1::CancelInvocationResponse { invocation_id: id.as_str().to_owned(), state: state.into(), cancelled })
     }
 
@@ -143,7 +143,7 @@ impl Recovery {
                 &format!("the thread is at version {current}"),
                 vec![("threadId", id.as_str().to_owned()), ("version", current.to_string())],
             )),
-            Err(ThreadError::NotLocked { .. }) => Err(status::internal("a deletion asked for a lock")),
+            Err(ThreadError::NotLocked { .. }) => Err(status::internal("a deletion required a lock")),
             Err(ThreadError::Store(error)) => Err(journal_failed(&error)),
         }
     }
@@ -152,7 +152,7 @@ impl Recovery {
 fn explained(record: &Record, steps: &[Entry]) -> v1::InvocationRecord {
     use v1::invocation_record::Outcome as End;
     let outcome = record.outcome.as_deref();
-    let asked = ResponseContext {
+    let context = ResponseContext {
         operation: record.operation.clone(),
         thread: record.thread.clone(),
         disposition: v1::RequestDisposition::Unspecified,
@@ -176,7 +176,7 @@ fn explained(record: &Record, steps: &[Entry]) -> v1::InvocationRecord {
         decisions: decisions(steps).into_iter().chain(outcome.and_then(|outcome| end(outcome, finished_at))).collect(),
         outcome: outcome.map(|outcome| match &outcome.result {
             Ok(completion) => End::Completion(completion_of(completion)),
-            Err(_) => End::Failure(failure_of(outcome, &asked).unwrap_or_default()),
+            Err(_) => End::Failure(failure_of(outcome, &context).unwrap_or_default()),
         }),
         recovery_applied: outcome.map(|outcome| strategies_field(&outcome.recovery_applied)).unwrap_or_default(),
         reasoning: outcome.map(|outcome| outcome.reasoning.clone()).unwrap_or_default(),
@@ -189,7 +189,7 @@ fn explained(record: &Record, steps: &[Entry]) -> v1::InvocationRecord {
     }
 }
 
-/// Where an invocation stands. One whose answer is not kept is taken for answered.
+/// The state of an invocation. One whose answer is not kept counts as succeeded.
 pub(super) fn state(outcome: Option<&Outcome>, record: &Record, steps: &[Entry]) -> v1::InvocationState {
     match outcome.map(|outcome| &outcome.result) {
         Some(Ok(_)) => v1::InvocationState::Succeeded,
@@ -267,7 +267,7 @@ fn end(outcome: &Outcome, at: Option<prost_types::Timestamp>) -> Option<v1::Deci
     })
 }
 
-/// The attempts of an invocation that has not ended, as far as its steps tell of them.
+/// The attempts of an invocation that has not ended, as far as its steps show them.
 fn attempts_so_far(steps: &[Entry]) -> Vec<v1::Attempt> {
     let mut attempts: Vec<v1::Attempt> = Vec::new();
     for entry in steps.iter().filter(|entry| !is_end(&entry.step)) {

@@ -1,6 +1,6 @@
-//! The methods of `RecoveryService`: each converts its request, calls what is below, and converts back.
+//! The methods of `RecoveryService`: each converts its request, calls the execution, and converts back.
 //!
-//! A provider that failed for good is an OK answer that holds a failure; statuses speak of Relight alone.
+//! A provider that failed for good is an OK response that holds a failure; statuses concern Relight alone.
 
 use tonic::{Request, Response, Status};
 
@@ -38,8 +38,8 @@ impl RecoveryService for Recovery {
         let Started { id, disposition, mut follower, .. } = self.start(incoming).await?;
         // When the caller goes, this future is dropped, and with it the follower.
         let outcome = follower.outcome().await.map_err(|why| lost(&id, &why))?;
-        let told = ResponseContext { operation, thread, disposition: wire_disposition(disposition) };
-        Ok(Response::new(response(&outcome, &told)))
+        let context = ResponseContext { operation, thread, disposition: wire_disposition(disposition) };
+        Ok(Response::new(response(&outcome, &context)))
     }
 
     async fn stream_with_recovery(

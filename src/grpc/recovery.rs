@@ -1,5 +1,5 @@
-//! What the methods of `RecoveryService` share: who calls, how a call is resolved and started, and what is returned where
-//! it cannot be.
+//! What the methods of `RecoveryService` share: authentication, how a call is resolved and started, and the status
+//! where it cannot be.
 
 use std::{pin::Pin, sync::Arc, time::Duration};
 
@@ -34,7 +34,7 @@ const TRY_ELSEWHERE_IN: Duration = Duration::from_millis(100);
 /// When a client that lost its stream may come back: another replica is there, or soon will be.
 pub(super) const RETRY_AFTER: Duration = Duration::from_millis(200);
 
-/// When a client may ask again that met a journal that is away.
+/// When a client may retry after an unavailable journal.
 const STORE_BACK_IN: Duration = Duration::from_secs(1);
 
 /// Serves `relight.v1.RecoveryService`.
@@ -124,7 +124,7 @@ impl Recovery {
     }
 }
 
-/// What a caller is told whose invocation was refused before any attempt.
+/// The status for an invocation that was refused before any attempt.
 pub(super) fn refusal(refused: &Failure) -> Status {
     let retry_in = refused.retry_after.map(|wait| wait.duration).unwrap_or_default();
     if refused.class == FailureClass::Shed {
@@ -134,7 +134,7 @@ pub(super) fn refusal(refused: &Failure) -> Status {
     }
 }
 
-/// What a client is told whose stream cannot go on here.
+/// The status for a stream that cannot continue here.
 pub(super) fn lost(id: &InvocationId, why: &Lost) -> Status {
     match why {
         Lost::Closing => status::resume(id, RETRY_AFTER),
@@ -146,7 +146,7 @@ pub(super) fn lost(id: &InvocationId, why: &Lost) -> Status {
     }
 }
 
-/// What a caller is told that needs the journal, when the journal fails.
+/// The status for a call that needs the journal, when the journal fails.
 pub(super) fn journal_failed(error: &JournalError) -> Status {
     match error {
         JournalError::NotKept(what) => status::failed_precondition(

@@ -1,7 +1,7 @@
 //! The token that resumes an invocation: it names the invocation and its tenant, and is signed.
 //!
-//! It is a name and not a permission: whoever shows it is authorised again. The signature (HMAC-SHA256, RFC 2104) only
-//! sees to it that no token is made up. Nothing in it is secret.
+//! It is a name and not a permission: its bearer is authorised again. The signature (HMAC-SHA256, RFC 2104) only
+//! prevents forged tokens. Nothing in it is secret.
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD as BASE64};
 use jiff::Timestamp;
@@ -12,16 +12,16 @@ use crate::domain::ids::{InvocationId, TenantId};
 /// Block length of SHA-256, in bytes.
 const BLOCK: usize = 64;
 
-/// Signs tokens and reads them.
+/// The key that signs and verifies tokens.
 #[derive(Clone)]
 pub struct TokenKey([u8; BLOCK]);
 
-/// What a token says.
+/// The content of a token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Resumable {
-    /// Whose.
+    /// Its tenant.
     pub tenant: TenantId,
-    /// Which.
+    /// Its id.
     pub invocation: InvocationId,
     /// The step that its client had when it was given the token: epoch and number.
     pub after: (u64, u64),
@@ -32,7 +32,7 @@ pub struct Resumable {
 // === impl TokenKey ===
 
 impl TokenKey {
-    /// A key made of a secret, which all replicas share that resume each other's invocations.
+    /// A key derived from a secret, which all replicas share that resume each other's invocations.
     #[must_use]
     pub fn new(secret: &[u8]) -> Self {
         let mut key = [0; BLOCK];
@@ -46,11 +46,11 @@ impl TokenKey {
     pub fn write(&self, resumable: &Resumable) -> String {
         let Resumable { tenant, invocation, after: (epoch, seq), expires_at } = resumable;
         // The ids come last and with their lengths, because they may hold any character.
-        let said =
+        let payload =
             format!("1 {epoch} {seq} {} {} {invocation}{tenant}", expires_at.as_second(), invocation.as_str().len());
-        let signature = self.sign(said.as_bytes());
+        let signature = self.sign(payload.as_bytes());
         let mut bytes = signature.to_vec();
-        bytes.extend_from_slice(said.as_bytes());
+        bytes.extend_from_slice(payload.as_bytes());
         BASE64.encode(bytes)
     }
 
@@ -58,15 +58,15 @@ impl TokenKey {
     #[must_use]
     pub fn read(&self, token: &str, now: Timestamp) -> Option<Resumable> {
         let bytes = BASE64.decode(token).ok()?;
-        let (signature, said) = bytes.split_at_checked(32)?;
-        let expected = self.sign(said);
+        let (signature, payload) = bytes.split_at_checked(32)?;
+        let expected = self.sign(payload);
         // Compared as a whole, whatever differs.
         let differs = expected.iter().zip(signature).fold(0, |differs, (one, other)| differs | (one ^ other));
         if differs != 0 {
             return None;
         }
-        let said = std::str::from_utf8(said).ok()?;
-        let mut words = said.splitn(6, ' ');
+        let payload = std::str::from_utf8(payload).ok()?;
+        let mut words = payload.splitn(6, ' ');
         let _version = words.next().filter(|version| *version == "1")?;
         let after = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
         let expires_at = Timestamp::from_second(words.next()?.parse().ok()?).ok()?;
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_says_what_was_written_as_long_as_it_is_good() {
+    fn a_valid_token_yields_what_was_signed() {
         let key = TokenKey::new(b"secret");
         let token = key.write(&resumable());
         assert_eq!(key.read(&token, Timestamp::from_second(999).unwrap()), Some(resumable()));

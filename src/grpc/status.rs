@@ -1,8 +1,8 @@
-//! The one place that builds a gRPC status: Relight's own "no", never a model's.
+//! The one place that builds a gRPC status: Relight's own refusals, not a model's failures.
 //!
-//! A status always says who speaks (`ErrorInfo` with domain, reason and facts), and what must not be repeated carries the
-//! pushback trailer, so that no client library or mesh retries it. A model's failure is an outcome in an OK answer and
-//! never comes here. No status holds a prompt, an answer, a key or an upstream text.
+//! A status always identifies its source (`ErrorInfo` with domain, reason and facts), and one that must not be retried
+//! carries the pushback trailer, so that no client library or mesh retries it. A model's failure is an outcome in an OK
+//! response. No status holds a prompt, an answer, a key or an upstream text.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -15,23 +15,23 @@ use tonic_types::{ErrorDetails, FieldViolation, StatusExt as _};
 use super::convert::Violations;
 use crate::domain::ids::{InvocationId, RequestId, ThreadId};
 
-/// Who speaks in a status.
+/// The `ErrorInfo` domain of every status.
 pub const DOMAIN: &str = "relight.dev";
 
-/// The trailer that tells a client's own retry to stop (gRFC A6).
+/// The trailer that makes a client's own retry stop (gRFC A6).
 pub const PUSHBACK: &str = "grpc-retry-pushback-ms";
 
 /// Most bytes of violations in one status: trailers beyond 8 KiB are refused by common clients, and details travel in
 /// base64. What does not fit is counted in the metadata of `ErrorInfo`.
 const MAX_VIOLATION_BYTES: usize = 4096;
 
-/// Longest piece of the caller's own text that is shown back, in bytes.
+/// Longest piece of the caller's own text that is quoted, in bytes.
 const MAX_SHOWN_BYTES: usize = 128;
 
-/// When asking again makes sense after a limit of bytes was met.
+/// When a retry makes sense after a limit of bytes was reached.
 const NO_ROOM_RETRY: Duration = Duration::from_secs(1);
 
-/// Whether the caller may simply ask again.
+/// Whether the caller may simply retry.
 #[derive(Clone, Copy)]
 enum Again {
     Never,
@@ -67,7 +67,7 @@ pub fn invalid_field(field: &str, reason: &str) -> Status {
     invalid_argument(&Violations::of(field, reason))
 }
 
-/// `NOT_FOUND`: no such route, and which one may have been meant.
+/// `NOT_FOUND`: no such route, and the one that was probably meant.
 #[must_use]
 pub fn route_not_found(route: &str, nearest: Option<&str>) -> Status {
     if route.is_empty() {
@@ -91,7 +91,7 @@ pub fn thread_not_found(thread: &ThreadId) -> Status {
     plain(Code::NotFound, "THREAD_NOT_FOUND", message, vec![("threadId", shown(thread.as_str()))])
 }
 
-/// `NOT_FOUND`: no such target, release or other thing of the operator's. `kind` is one lower-case word (`target`).
+/// `NOT_FOUND`: no such target, release or other object of the operator's. `kind` is one lower-case word (`target`).
 #[must_use]
 pub fn not_found(kind: &str, name: &str, nearest: Option<&str>) -> Status {
     let mut facts = vec![("kind", kind.to_owned()), ("name", shown(name))];
@@ -113,8 +113,8 @@ pub fn request_id_reused(request: &RequestId, earlier: Option<&InvocationId>) ->
     plain(Code::AlreadyExists, "REQUEST_ID_REUSED", message, facts)
 }
 
-/// `RESOURCE_EXHAUSTED`: too much work at once. `subject` is whose bound was reached (`tenant:<name>`, `relight`), and
-/// `retry_in` is when asking again makes sense.
+/// `RESOURCE_EXHAUSTED`: too much work at once. `subject` is the owner of the bound that was reached (`tenant:<name>`,
+/// `relight`), and `retry_in` is when a retry makes sense.
 #[must_use]
 pub fn shed(subject: &str, bound: &str, retry_in: Duration) -> Status {
     let mut details = ErrorDetails::new();
@@ -124,14 +124,14 @@ pub fn shed(subject: &str, bound: &str, retry_in: Duration) -> Status {
     build(Code::ResourceExhausted, "SHED", message, facts, details, Again::After(retry_in))
 }
 
-/// `RESOURCE_EXHAUSTED`: one request is larger than it may be. `limit` is the setting that says so.
+/// `RESOURCE_EXHAUSTED`: one request is larger than allowed. `limit` is the setting with the bound.
 #[must_use]
 pub fn too_large(limit: &str, max: u64) -> Status {
     let message = format!("the request is larger than {limit} allows ({max})");
     plain(Code::ResourceExhausted, "REQUEST_TOO_LARGE", message, vec![("limit", limit.to_owned())])
 }
 
-/// `RESOURCE_EXHAUSTED`: requests hold as many bytes as they may. `limit` is the setting that says so.
+/// `RESOURCE_EXHAUSTED`: requests hold as many bytes as allowed. `limit` is the setting with the bound.
 #[must_use]
 pub fn no_room(limit: &str) -> Status {
     let message = format!("too many requests at once: {limit} is reached");
@@ -149,11 +149,11 @@ pub fn undecodable() -> Status {
 /// `UNAVAILABLE`: this replica ends what is in flight and takes nothing new.
 #[must_use]
 pub fn draining(retry_in: Duration) -> Status {
-    let message = "this replica is draining; ask again, and another one will answer".to_owned();
+    let message = "this replica is draining; retry, and another one will respond".to_owned();
     build(Code::Unavailable, "DRAINING", message, Vec::new(), ErrorDetails::new(), Again::After(retry_in))
 }
 
-/// `UNAVAILABLE`: a store that this call cannot go without is away. `store` is its name (`journal`).
+/// `UNAVAILABLE`: a store that this call needs is unavailable. `store` is its name (`journal`).
 #[must_use]
 pub fn store_unavailable(store: &str, retry_in: Duration) -> Status {
     let facts = vec![("store", store.to_owned())];
@@ -169,7 +169,7 @@ pub fn resume(invocation: &InvocationId, retry_in: Duration) -> Status {
     build(Code::Unavailable, "RESUME", message, facts, ErrorDetails::new(), Again::After(retry_in))
 }
 
-/// `UNAUTHENTICATED`: no credential, or one that is not known. Does not say which, nor why.
+/// `UNAUTHENTICATED`: no credential, or an unknown one; the status does not reveal which.
 #[must_use]
 pub fn unauthenticated() -> Status {
     let message = "a valid credential is required".to_owned();
@@ -203,14 +203,14 @@ pub fn deadline_exceeded(invocation: Option<&InvocationId>) -> Status {
     plain(Code::DeadlineExceeded, "DEADLINE_EXCEEDED", message, facts)
 }
 
-/// `CANCELLED`: the caller, or somebody in its place, cancelled the call. `reason` is in plain words.
+/// `CANCELLED`: the call was cancelled by the caller or on its behalf. `reason` is in plain words.
 #[must_use]
 pub fn cancelled(reason: &str) -> Status {
     plain(Code::Cancelled, "CANCELLED", bounded(reason, 4 * MAX_SHOWN_BYTES).to_owned(), Vec::new())
 }
 
-/// `FAILED_PRECONDITION`: the request is right, but things are not in the state that it needs. `reason` is a word in
-/// upper snake case, `facts` have keys in lower camel case.
+/// `FAILED_PRECONDITION`: the request is right, but the state that it needs is not given. `reason` is in upper snake
+/// case, `facts` have keys in lower camel case.
 #[must_use]
 pub fn failed_precondition(reason: &str, message: &str, facts: Vec<(&'static str, String)>) -> Status {
     plain(Code::FailedPrecondition, reason, message.to_owned(), facts)

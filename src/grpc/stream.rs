@@ -1,7 +1,7 @@
 //! `StreamWithRecovery`: one client's stream of an invocation, from its beginning or from where an earlier one broke.
 //!
-//! It ends with OK only after a `Terminal`; any other end is an error that says "resume me". It decides nothing: who
-//! runs the invocation, and which steps the client still needs, is known below.
+//! It ends with OK only after a `Terminal`; any other end is an error after which the client resumes. Nothing is
+//! decided here: who runs the invocation, and which steps the client still needs, is decided below.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ use crate::{
     execution::{InvocationName, Started, StreamItem},
 };
 
-/// After how long a silence a client is shown that the invocation is alive.
+/// Silence after which a client receives a heartbeat.
 const HEARTBEAT: Duration = Duration::from_secs(10);
 
 impl Recovery {
@@ -44,8 +44,8 @@ impl Recovery {
         let incoming = self.resolve(request, identity)?;
         let max_retries = incoming.plan.retry.max_retries;
         let started = self.start(incoming).await?;
-        let asked = ResponseContext { operation, thread, disposition: wire_disposition(started.disposition) };
-        let writer = StreamWriter::new(started.id.clone(), asked, max_retries);
+        let context = ResponseContext { operation, thread, disposition: wire_disposition(started.disposition) };
+        let writer = StreamWriter::new(started.id.clone(), context, max_retries);
         Ok(self.stream(started, writer, tenant, (0, 0)))
     }
 
@@ -57,13 +57,13 @@ impl Recovery {
     ) -> Result<Streaming<v1::StreamWithRecoveryResponse>, Status> {
         let (name, given) = match resume.of {
             ResumeName::Token(token) => {
-                let said = self.tokens.read(&token, clock::wall_now()).ok_or_else(|| {
+                let token_payload = self.tokens.read(&token, clock::wall_now()).ok_or_else(|| {
                     status::invalid_field("resume.token", "was not given by this service, or is no longer good")
                 })?;
-                if said.tenant != identity.tenant {
-                    return Err(status::invocation_not_found(said.invocation.as_str()));
+                if token_payload.tenant != identity.tenant {
+                    return Err(status::invocation_not_found(token_payload.invocation.as_str()));
                 }
-                (InvocationName::Id(said.invocation), Some(said.after))
+                (InvocationName::Id(token_payload.invocation), Some(token_payload.after))
             }
             ResumeName::Request(request) => (InvocationName::Request(request), None),
         };
@@ -73,12 +73,12 @@ impl Recovery {
         let started = self.executions.follow(&record, after);
         let max_retries =
             self.engine.plan(Some(&record.route), &record.operation).map_or(0, |plan| plan.retry.max_retries);
-        let asked = ResponseContext {
+        let context = ResponseContext {
             operation: record.operation.clone(),
             thread: record.thread.clone(),
             disposition: wire_disposition(started.disposition),
         };
-        let writer = StreamWriter::new(record.id.clone(), asked, max_retries);
+        let writer = StreamWriter::new(record.id.clone(), context, max_retries);
         Ok(self.stream(started, writer, record.tenant, after.unwrap_or_default()))
     }
 
@@ -101,16 +101,16 @@ impl Recovery {
             let mut last = EventPosition { epoch, seq: 0, at: clock::wall_now() };
             yield Ok(message(writer.accepted(last, &welcome)));
             loop {
-                let told = tokio::select! {
+                let item = tokio::select! {
                     biased;
-                    told = follower.next() => told,
+                    item = follower.next() => item,
                     () = tokio::time::sleep(HEARTBEAT) => {
                         let now = EventPosition { at: clock::wall_now(), ..last };
                         yield Ok(message(writer.heartbeat(now, follower.upstream_silence())));
                         continue;
                     }
                 };
-                let event = match told {
+                let event = match item {
                     Ok(None) => return,
                     Err(why) => {
                         yield Err(lost(&id, &why));

@@ -1,7 +1,7 @@
-//! `WatchRecovery`: what happens, as it happens, from any cursor on.
+//! `WatchRecovery`: recovery events as they happen, from any cursor on.
 //!
-//! A watcher holds nothing but a cursor. One that is too slow is told how much it missed and goes on; one that hears
-//! nothing gets a bookmark now and then, so that its cursor stays fresh.
+//! A watcher holds only a cursor. One that is too slow is informed how many events it missed and continues; an idle one
+//! receives a bookmark now and then, so that its cursor stays fresh.
 
 use std::{pin::Pin, time::Duration};
 
@@ -30,10 +30,10 @@ use crate::{
     events::BusItem,
 };
 
-/// How long a watcher hears nothing before it gets a bookmark.
+/// Silence after which a watcher receives a bookmark.
 const BOOKMARK_AFTER: Duration = Duration::from_secs(15);
 
-/// When a watcher that is sent away by a drain may come back.
+/// When a watcher that a drain disconnected may return.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 type Watching = Pin<Box<dyn Stream<Item = Result<v1::WatchRecoveryResponse, Status>> + Send>>;
@@ -49,7 +49,7 @@ pub(super) fn stream(recovery: &Recovery, identity: Identity, filter: EventFilte
     let drain = recovery.drain.clone();
     let watcher = drain.watch();
     Box::pin(stream! {
-        // The first word is where the watcher stands, so that it can come back to it whatever happens next.
+        // The first message is the watcher's position, so that it can return to it whatever happens next.
         yield Ok(response(bookmark(reader.position(), clock::wall_now())));
         loop {
             let reading = tokio::select! {

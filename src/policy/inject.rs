@@ -180,7 +180,7 @@ impl InjectionPolicy {
             match FailureClass::parse(name) {
                 None => faults.push((path.clone(), "is not a failure class".to_owned())),
                 Some(class) if note::is_never_noted(class) => {
-                    faults.push((path.clone(), "the model is never told of this class".to_owned()));
+                    faults.push((path.clone(), "no note is written for this class".to_owned()));
                 }
                 Some(_) => {}
             }

@@ -31,7 +31,7 @@ impl SeededRng {
     }
 
     /// The next throw, evenly spread over 0 (included) to 1 (excluded).
-    #[must_use = "a throw that nobody looks at still changes all later ones"]
+    #[must_use = "an unused sample still changes all later ones"]
     pub fn unit(&mut self) -> f64 {
         self.state = self.state.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut mixed = self.state;

@@ -59,7 +59,7 @@ mod tests {
         telemetry::{TargetNames, TelemetrySettings},
     };
 
-    async fn asked(router: &Router, path: &str) -> (StatusCode, String) {
+    async fn get(router: &Router, path: &str) -> (StatusCode, String) {
         let request = Request::get(path).body(Body::empty()).unwrap();
         let response = router.clone().oneshot(request).await.unwrap();
         let status = response.status();
@@ -74,13 +74,13 @@ mod tests {
         let (ready, seen) = watch::channel(false);
         let live = Arc::new(AtomicBool::new(true));
         let router = router(Some(metrics), seen, Arc::clone(&live));
-        assert_eq!(asked(&router, "/readyz").await.0, StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!(get(&router, "/readyz").await.0, StatusCode::SERVICE_UNAVAILABLE);
         ready.send_replace(true);
-        assert_eq!(asked(&router, "/readyz").await.0, StatusCode::OK);
+        assert_eq!(get(&router, "/readyz").await.0, StatusCode::OK);
         ready.send_replace(false);
-        assert_eq!(asked(&router, "/livez").await.0, StatusCode::OK);
+        assert_eq!(get(&router, "/livez").await.0, StatusCode::OK);
         live.store(false, Ordering::Relaxed);
-        assert_eq!(asked(&router, "/livez").await.0, StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!(get(&router, "/livez").await.0, StatusCode::SERVICE_UNAVAILABLE);
     }
 
     #[tokio::test]
@@ -89,7 +89,7 @@ mod tests {
             Metrics::start(&EventBus::new(4), &TelemetrySettings::default(), TargetNames::default()).unwrap();
         let (_ready, seen) = watch::channel(true);
         let router = router(Some(metrics), seen, Arc::new(AtomicBool::new(true)));
-        let (status, body) = asked(&router, "/metrics").await;
+        let (status, body) = get(&router, "/metrics").await;
         assert_eq!(status, StatusCode::OK);
         assert!(body.lines().any(|line| line == "relight_inflight 0"), "{body}");
     }
@@ -98,7 +98,7 @@ mod tests {
     async fn without_metrics_there_is_no_such_page_and_probes_stay() {
         let (_ready, seen) = watch::channel(true);
         let router = router(None, seen, Arc::new(AtomicBool::new(true)));
-        assert_eq!(asked(&router, "/metrics").await.0, StatusCode::NOT_FOUND);
-        assert_eq!(asked(&router, "/readyz").await.0, StatusCode::OK);
+        assert_eq!(get(&router, "/metrics").await.0, StatusCode::NOT_FOUND);
+        assert_eq!(get(&router, "/readyz").await.0, StatusCode::OK);
     }
 }

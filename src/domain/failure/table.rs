@@ -381,7 +381,7 @@ pub(super) const ROWS: [ClassRow; 28] = [
         gate: None,
         http: (502, "upstream_unknown"),
         user: "",
-        operator: "Nothing: work goes on without it.",
+        operator: "Nothing: work continues without it.",
         model: None,
     },
     ClassRow {
@@ -450,7 +450,7 @@ pub(super) const ROWS: [ClassRow; 28] = [
         circuit: CircuitEffect::Failure,
         gate: None,
         http: (502, "upstream_unknown"),
-        user: "Something went wrong while asking the model.",
+        user: "Something went wrong while calling the model.",
         operator: "See the trace: nothing known fits this failure.",
         model: None,
     },

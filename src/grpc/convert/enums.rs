@@ -1,7 +1,7 @@
-//! The closed lists of the contract and of the domain, word for word in both directions.
+//! The enumerations of the contract and of the domain, value for value in both directions.
 //!
-//! Every match is exhaustive on the domain's side, so that a new word there does not compile until the contract has one
-//! for it. Where the domain says more than the contract, the nearest word goes out and the comment says which.
+//! Every match is exhaustive on the domain's side, so that a new value there does not compile until the contract has
+//! one for it. Where the domain is more precise than the contract, the nearest value is sent and the comment names it.
 
 use crate::{
     domain::{
@@ -69,7 +69,7 @@ impl From<FinishReason> for v1::FinishReason {
             FinishReason::ContentFilter => Self::ContentFilter,
             FinishReason::Refusal => Self::Refusal,
             FinishReason::Paused => Self::Paused,
-            // The provider's raw word beside it tells which other reason it was.
+            // The provider's raw value beside it names the reason.
             FinishReason::MalformedToolCall | FinishReason::Other => Self::Other,
         }
     }
@@ -211,8 +211,8 @@ pub const fn cause_class(cause: AttemptCause) -> Option<FailureClass> {
     }
 }
 
-/// Where a wait was read. `to_other_target` tells the spread before a switch from a backoff; `class` tells a gate from
-/// a circuit, which are one word in the domain.
+/// Where a wait was read. `to_other_target` distinguishes the spread before a switch from a backoff; `class`
+/// distinguishes a gate from a circuit, which share one value in the domain.
 #[must_use]
 pub fn wait_source(source: WaitSource, to_other_target: bool, class: Option<FailureClass>) -> v1::WaitSource {
     match source {
@@ -241,7 +241,7 @@ pub fn wait_fields(wait: Option<Wait>, to_other_target: bool, class: Option<Fail
     }
 }
 
-/// The place of a note, by its name in snake case as events tell it: the contract's own word, or the two that
+/// The position of a note, by its name in snake case as in events: the contract's own value, or the two that
 /// `policy::inject` has beside them.
 #[must_use]
 pub fn vehicle(name: &str) -> v1::InjectionVehicle {
@@ -252,9 +252,9 @@ pub fn vehicle(name: &str) -> v1::InjectionVehicle {
     }
 }
 
-/// Why there was no note, as events tell it: the contract's word in snake case (`not_actionable`), what `layers::inject`
-/// says of a target that took none before, or other words for people, which are only ever about the place. Empty: there
-/// was one, or nothing to tell.
+/// Why there was no note, as in events: the contract's value in snake case (`not_actionable`), the value by which
+/// `layers::inject` marks a target that rejected earlier notes, or other text for people, which always concerns the
+/// position. Empty: there was a note, or none was needed.
 #[must_use]
 pub fn skip_reason(reason: &str) -> v1::InjectionSkipReason {
     match reason {

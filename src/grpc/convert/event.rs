@@ -1,7 +1,7 @@
-//! Events as watchers get them: the envelope, one typed body, and cursors.
+//! Events as watchers receive them: the envelope, one typed body, and cursors.
 //!
-//! A cursor is opaque to clients; it is the event's place in this process's journal in decimal digits. Two facts stay
-//! inside, since the contract has no body for them: a first token and an answered attempt.
+//! A cursor is opaque to clients; it is the event's position in this process's journal in decimal digits. Two kinds of
+//! event are not sent, since the contract has no body for them: a first token and a successful attempt.
 
 use jiff::Timestamp;
 
@@ -37,7 +37,7 @@ pub fn parse_cursor(text: &str) -> Result<Cursor, &'static str> {
     text.parse().map(Cursor).map_err(|_| GARBAGE)
 }
 
-/// An event as watchers get it; `None` for one that the contract does not tell.
+/// An event as watchers receive it; `None` for one that the contract does not include.
 #[must_use]
 pub fn recovery_event(event: &Event) -> Option<v1::RecoveryEvent> {
     let body = body::body(event)?;
@@ -75,7 +75,7 @@ pub fn missed(count: u64, from: Cursor, to: Cursor, at: Timestamp) -> v1::Recove
     let before = Cursor(from.0.saturating_sub(1));
     let from_cursor = if before.0 == 0 { String::new() } else { cursor_text(before) };
     v1::RecoveryEvent {
-        // They are lost: whoever comes back goes on after them.
+        // They are lost: a client that returns continues after them.
         cursor: cursor_text(to),
         time: Some(wire_time(at)),
         severity: v1::Severity::Warning.into(),
@@ -96,7 +96,7 @@ pub fn bookmark(cursor: Cursor, at: Timestamp) -> v1::RecoveryEvent {
     }
 }
 
-/// What kind of event it is in the contract; `None` for one that the contract does not tell.
+/// The contract's type of an event; `None` for one that the contract does not include.
 #[must_use]
 pub const fn event_type(body: &EventBody) -> Option<v1::RecoveryEventType> {
     use v1::RecoveryEventType as Type;

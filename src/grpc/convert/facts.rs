@@ -1,4 +1,4 @@
-//! The raw facts of a failure that a caller wants judged, as the classifier takes them.
+//! The raw facts of a failure that a caller wants classified.
 
 use super::{
     invocation::{check_id, named},
@@ -19,7 +19,7 @@ const MAX_OPERATION_BYTES: usize = 64;
 /// One first attempt and as many after it as a policy may allow.
 const MAX_ATTEMPT: u32 = 6;
 
-/// A failure to judge, and whose policy plans its recovery.
+/// A failure to classify, and the route whose policy plans its recovery.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FailureFacts {
     /// The facts.
@@ -32,7 +32,7 @@ pub struct FailureFacts {
     pub attempt: u32,
 }
 
-/// The facts of a failure. Where no surface is named it is an HTTP answer, raw or as a client library words it.
+/// The facts of a failure. Where no surface is named it is an HTTP response, raw or as a client library words it.
 ///
 /// # Errors
 /// With every fault, by paths from the request's root.
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn every_fault_of_the_facts_is_told_at_once() {
+    fn every_fault_of_the_facts_is_reported_at_once() {
         let faults = failure_facts(v1::ClassifyFailureRequest {
             surface: 9,
             status: Some(42),

@@ -1,6 +1,6 @@
-//! Which events a watcher wants, compiled once so that each event costs a few look-ups.
+//! The events that a watcher wants, compiled once so that each event costs a few look-ups.
 //!
-//! What a tenant may see is decided elsewhere, before this filter.
+//! Which events a tenant may see is decided elsewhere, before this filter.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -16,7 +16,7 @@ use crate::{
     grpc::v1,
 };
 
-/// A compiled filter; the default one wants every event that the contract tells.
+/// A compiled filter; the default one matches every event of the contract.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct EventFilter {
     invocations: HashSet<String>,
@@ -76,7 +76,7 @@ impl EventFilter {
         self.targets.iter().map(String::as_str)
     }
 
-    /// Whether the watcher wants this event. Never true for one that the contract does not tell.
+    /// Whether the watcher wants this event; false for one that the contract does not include.
     #[must_use]
     pub fn matches(&self, event: &Event) -> bool {
         let Some(event_type) = event_type(&event.body) else { return false };

@@ -1,6 +1,6 @@
-//! An invocation as a caller asks for it, checked against the contract; the operator's bounds are checked elsewhere.
+//! An invocation as a caller requests it, checked against the contract; the operator's bounds are checked elsewhere.
 //!
-//! The same bounds stand as comments in `proto/relight/v1/invocation.proto` and `tool.proto`.
+//! The same bounds are comments in `proto/relight/v1/invocation.proto` and `tool.proto`.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -20,7 +20,7 @@ use crate::{
     grpc::v1,
 };
 
-/// Most attempts after the first that a caller may ask for.
+/// Most attempts after the first that a caller may request.
 pub const MAX_RETRIES: u32 = 5;
 
 /// Longest name of an operation, in bytes.
@@ -170,7 +170,7 @@ fn overrides(at: &Path<'_>, wire: v1::Overrides, faults: &mut Violations) -> Ove
     }
 }
 
-/// `None` is what the contract says of an unset mode: the client does not say that it understands rewinds.
+/// `None` is the contract's meaning of an unset mode: the client does not declare that it understands rewinds.
 fn rewind_mode(at: &Path<'_>, wire: i32, hold_back: Option<u64>, faults: &mut Violations) -> Option<RewindMode> {
     let Ok(mode) = v1::RewindMode::try_from(wire) else {
         faults.add(at, format!("{wire} is no mode"));

@@ -1,6 +1,6 @@
-//! Messages of a conversation, both ways: what the domain holds comes back from the wire as it was.
+//! Messages of a conversation, both ways: what the domain holds is read back from the wire unchanged.
 //!
-//! Opaque values and raw arguments pass through untouched: nothing is merged, split or written again.
+//! Opaque values and raw arguments pass through unchanged: nothing is merged, split or re-encoded.
 
 use std::collections::HashMap;
 
@@ -36,7 +36,7 @@ pub(super) fn read_messages(at: &Path<'_>, wire: Vec<v1::Message>, faults: &mut 
     wire.into_iter().enumerate().map(|(index, message)| reader.message(&at.item(index), message)).collect()
 }
 
-/// Reads one conversation; knows which calls were made so far.
+/// Reads one conversation; tracks the tool calls so far.
 struct Reader<'v> {
     faults: &'v mut Violations,
     /// Name of the tool, by the call's id.
@@ -53,7 +53,7 @@ impl Reader<'_> {
             Err(_) => self.fault(at.field("role"), format!("{} is no role", wire.role)),
         };
         if wire.parts.is_empty() && role != Some(Role::Assistant) {
-            self.faults.add(at.field("parts"), "is empty; only an assistant may have said nothing");
+            self.faults.add(at.field("parts"), "is empty; only an assistant's message may be");
         }
         if wire.name.len() > MAX_NAME_BYTES {
             self.faults.add(at.field("name"), format!("is longer than {MAX_NAME_BYTES} bytes"));
@@ -136,7 +136,7 @@ impl Reader<'_> {
                 None => self.faults.add(content_at.item(index), "holds nothing"),
             }
         }
-        // Where a tool gave structured data alone, that is what it said.
+        // Where a tool returned structured data alone, that is its content.
         let content = match wire.structured_json {
             Some(structured) if texts.is_empty() => structured,
             _ => texts.join("\n"),
@@ -237,7 +237,7 @@ fn wire_part(part: &Part, injected: bool) -> v1::Part {
     v1::Part { content: Some(content), opaque, injected }
 }
 
-/// A tool's answer as content of the contract; an empty answer is no content at all.
+/// A tool's result as content of the contract; an empty result is no content at all.
 pub(super) fn text_content(text: &str) -> Vec<v1::ToolContent> {
     if text.is_empty() {
         return Vec::new();

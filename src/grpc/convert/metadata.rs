@@ -1,6 +1,6 @@
-//! What a call's metadata says: how long the caller waits, and which trace it belongs to.
+//! A call's metadata: how long the caller waits, and which trace it belongs to.
 //!
-//! Only W3C headers are read for the trace; the binary `grpc-trace-bin` is passed over.
+//! Only W3C headers are read for the trace; the binary `grpc-trace-bin` is ignored.
 
 use std::time::Duration;
 
@@ -35,7 +35,7 @@ pub fn trace_context(metadata: &MetadataMap) -> TraceContext {
     }
 }
 
-/// Both headers may come in several pieces, which W3C says to join by commas in order.
+/// Both headers may come in several pieces, which W3C requires to be joined by commas in order.
 fn joined(metadata: &MetadataMap, name: &str) -> Option<String> {
     let pieces: Vec<&str> = metadata.get_all(name).iter().filter_map(|value| value.to_str().ok()).collect();
     if pieces.is_empty() { None } else { Some(pieces.join(",")) }
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_timeout_is_told_and_not_passed_over() {
+    fn an_invalid_timeout_is_reported_and_not_ignored() {
         for text in ["", "S", "10", "123456789S", "1s", "1 S", "-1S", "1.5S", "+1S", "1é"] {
             if let Ok(value) = text.parse::<tonic::metadata::AsciiMetadataValue>() {
                 let mut metadata = MetadataMap::new();

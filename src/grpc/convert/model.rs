@@ -1,6 +1,6 @@
-//! A model call as the caller wrote it, checked against what the contract says of each field.
+//! A model call as the caller wrote it, checked against the contract's rules for each field.
 //!
-//! Raw JSON (schemas, arguments) is checked to be JSON and passed on as written, never written again.
+//! Raw JSON (schemas, arguments) is checked to be JSON and passed on as written, without re-encoding.
 
 use std::collections::HashSet;
 
@@ -194,7 +194,7 @@ fn json(at: &Path<'_>, wire: prost_types::Value, faults: &mut Violations) -> Val
     }
 }
 
-/// Providers tell `5` from `5.0`: a double that is a whole number goes out as one.
+/// Providers distinguish `5` from `5.0`: a double that is a whole number is sent as an integer.
 fn number_of(number: f64) -> Option<Value> {
     if number.fract() == 0.0 && number.abs() <= EXACT_INTEGER {
         #[expect(clippy::cast_possible_truncation, reason = "a whole number within 2^53")]

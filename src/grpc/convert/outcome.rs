@@ -1,6 +1,6 @@
-//! The one end of an invocation as callers read it: answer or failure, every attempt, what was done and what was spent.
+//! The single result of an invocation as callers read it: answer or failure, every attempt, what was done and spent.
 //!
-//! Nothing is decided here. What the domain does not record goes out as the contract's "unknown".
+//! Nothing is decided here. What the domain does not record is sent as the contract's "unknown".
 
 use super::{
     enums::{cause_class, class_field, detail_field, skip_reason, strategies_field, wait_fields},
@@ -22,10 +22,10 @@ use crate::{
 /// Longest technical message, in bytes.
 const MAX_MESSAGE_BYTES: usize = 1024;
 
-/// Most alternatives that are told.
+/// Most alternatives that are reported.
 const MAX_ALTERNATIVES: usize = 3;
 
-/// What the contract tells of an invocation beside its outcome.
+/// What the contract reports of an invocation beside its outcome.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ResponseContext {
     /// What the caller is doing.
@@ -36,15 +36,15 @@ pub struct ResponseContext {
     pub disposition: v1::RequestDisposition,
 }
 
-/// The answer of `InvokeWithRecovery`.
+/// The response of `InvokeWithRecovery`.
 #[must_use]
-pub fn response(outcome: &Outcome, asked: &ResponseContext) -> v1::InvokeWithRecoveryResponse {
+pub fn response(outcome: &Outcome, context: &ResponseContext) -> v1::InvokeWithRecoveryResponse {
     use v1::invoke_with_recovery_response::Outcome as End;
     v1::InvokeWithRecoveryResponse {
         invocation_id: outcome.invocation.as_str().to_owned(),
         outcome: Some(match &outcome.result {
             Ok(completion) => End::Completion(completion_of(completion)),
-            Err(_) => End::Failure(failure_of(outcome, asked).unwrap_or_default()),
+            Err(_) => End::Failure(failure_of(outcome, context).unwrap_or_default()),
         }),
         recovery_applied: strategies_field(&outcome.recovery_applied),
         attempts: attempts(outcome),
@@ -53,12 +53,12 @@ pub fn response(outcome: &Outcome, asked: &ResponseContext) -> v1::InvokeWithRec
         history_replace_tail: history_replace_tail(outcome),
         final_model: final_model(outcome),
         final_target: final_target(outcome),
-        disposition: asked.disposition.into(),
+        disposition: context.disposition.into(),
         reasoning: outcome.reasoning.clone(),
     }
 }
 
-/// A whole answer. A turn of the role "tool" is a called tool's result.
+/// A complete answer. A turn of the role "tool" is a called tool's result.
 #[must_use]
 pub fn completion_of(completion: &Completion) -> v1::Completion {
     let tool_output = tool_output(&completion.message);
@@ -74,16 +74,16 @@ pub fn completion_of(completion: &Completion) -> v1::Completion {
     }
 }
 
-/// The failure that an invocation ended with, complete in itself; `None` when it ended with an answer.
+/// The failure that an invocation ended with, complete in itself; `None` when it succeeded.
 #[must_use]
-pub fn failure_of(outcome: &Outcome, asked: &ResponseContext) -> Option<v1::Failure> {
+pub fn failure_of(outcome: &Outcome, context: &ResponseContext) -> Option<v1::Failure> {
     let failure = outcome.result.as_ref().err()?;
     let alternatives = outcome.alternatives.iter().take(MAX_ALTERNATIVES);
     Some(v1::Failure {
-        failed_operation: asked.operation.as_str().to_owned(),
+        failed_operation: context.operation.as_str().to_owned(),
         retries_attempted: outcome.retries(),
         invocation_id: outcome.invocation.as_str().to_owned(),
-        thread_id: asked.thread.as_ref().map(|thread| thread.as_str().to_owned()).unwrap_or_default(),
+        thread_id: context.thread.as_ref().map(|thread| thread.as_str().to_owned()).unwrap_or_default(),
         recovery_applied: strategies_field(&outcome.recovery_applied),
         reasoning: outcome.reasoning.clone(),
         alternatives: alternatives.map(|reason| v1::Alternative { reason: reason.clone() }).collect(),
@@ -165,8 +165,9 @@ pub fn usage(usage: &Usage) -> v1::Usage {
     }
 }
 
-/// What the caller puts at the end of its history; empty after a failure. What was added, save the answer itself, is
-/// marked as written by Relight; a message that replaces one of the caller's is the caller's, with a note in it.
+/// The messages that the caller appends to its history; empty after a failure. What was added, except the answer
+/// itself, is marked as written by Relight; a message that replaces one of the caller's is the caller's, with a note in
+/// it.
 #[must_use]
 pub fn history_patch(outcome: &Outcome) -> Vec<v1::Message> {
     let Ok(completion) = &outcome.result else { return Vec::new() };
@@ -185,19 +186,19 @@ pub fn history_replace_tail(outcome: &Outcome) -> u32 {
     if outcome.result.is_ok() { outcome.history_patch.replace_tail } else { 0 }
 }
 
-/// The model that answered, or was asked last; empty when none was asked.
+/// The model that succeeded, or was called last; empty when none was called.
 #[must_use]
 pub fn final_model(outcome: &Outcome) -> String {
     let answered = outcome.result.as_ref().ok().map(|completion| &completion.model);
-    let asked = outcome.attempts.iter().rev().filter(|record| record.target.is_some()).map(|record| &record.model);
-    answered.into_iter().chain(asked).find(|model| !model.is_empty()).cloned().unwrap_or_default()
+    let context = outcome.attempts.iter().rev().filter(|record| record.target.is_some()).map(|record| &record.model);
+    answered.into_iter().chain(context).find(|model| !model.is_empty()).cloned().unwrap_or_default()
 }
 
-/// The target that answered, or was asked last; empty when none was asked.
+/// The target that succeeded, or was called last; empty when none was called.
 #[must_use]
 pub fn final_target(outcome: &Outcome) -> String {
-    let asked = outcome.attempts.iter().rev().filter_map(|record| record.target.as_ref());
-    target_field(outcome.target.as_ref().into_iter().chain(asked).next())
+    let context = outcome.attempts.iter().rev().filter_map(|record| record.target.as_ref());
+    target_field(outcome.target.as_ref().into_iter().chain(context).next())
 }
 
 fn state(record: &AttemptRecord, ended: bool) -> v1::AttemptState {
@@ -242,7 +243,7 @@ pub(super) fn bounded(message: &str) -> String {
     message[..message.floor_char_boundary(MAX_MESSAGE_BYTES)].to_owned()
 }
 
-/// How a request was taken, in the words of the contract.
+/// How a request was accepted, as the contract's value.
 pub(in crate::grpc) fn wire_disposition(disposition: Disposition) -> v1::RequestDisposition {
     match disposition {
         Disposition::New => v1::RequestDisposition::New,

@@ -1,4 +1,4 @@
-//! What else callers ask for: to start or resume a stream, to watch, to name an invocation or a thread.
+//! Other requests of callers: to start or resume a stream, to watch, to name an invocation or a thread.
 
 use super::{
     event::parse_cursor,
@@ -16,7 +16,7 @@ use crate::{
 const MAX_REASON_BYTES: usize = 256;
 const MAX_TOKEN_BYTES: usize = 4096;
 
-/// A stream as a caller asks for it.
+/// A stream as a caller requests it.
 #[derive(Debug, Clone, PartialEq)]
 pub enum StreamStart {
     /// Of a new invocation.
@@ -25,10 +25,10 @@ pub enum StreamStart {
     Resume(Resume),
 }
 
-/// Where to go on with an earlier invocation.
+/// Which earlier invocation to resume, and from where.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Resume {
-    /// Which one.
+    /// The invocation.
     pub of: ResumeName,
     /// Epoch and sequence number of the last step that the client folded; `None` is from the beginning.
     pub after: Option<(u64, u64)>,
@@ -54,7 +54,7 @@ pub enum WatchStart {
     Live,
 }
 
-/// The invocation that `InvokeWithRecovery` asks for.
+/// The invocation that an `InvokeWithRecovery` request describes.
 ///
 /// # Errors
 /// With every fault, by paths from the request's root.
@@ -63,7 +63,7 @@ pub fn invoke_request(wire: v1::InvokeWithRecoveryRequest, arrival: Arrival) -> 
     request(invocation, arrival)
 }
 
-/// The stream that `StreamWithRecovery` asks for.
+/// The stream that a `StreamWithRecovery` request describes.
 ///
 /// # Errors
 /// With every fault, by paths from the request's root.
@@ -76,7 +76,7 @@ pub fn stream_request(wire: v1::StreamWithRecoveryRequest, arrival: Arrival) -> 
     }
 }
 
-/// What `WatchRecovery` asks for.
+/// The filter and start of a `WatchRecovery` request.
 ///
 /// # Errors
 /// With every fault, by paths from the request's root.
@@ -100,7 +100,7 @@ pub fn watch_request(wire: v1::WatchRecoveryRequest) -> Result<(EventFilter, Wat
     faults.or((filter, start))
 }
 
-/// The invocation that `GetInvocation` asks for.
+/// The invocation that a `GetInvocation` request names.
 ///
 /// # Errors
 /// With every fault, by paths from the request's root.
@@ -116,7 +116,7 @@ pub fn get_request(wire: v1::GetInvocationRequest) -> Result<InvocationName, Vio
     faults.or_some(name)
 }
 
-/// The invocation that `CancelInvocation` names, and why it is to be cancelled (empty: not said).
+/// The invocation that a `CancelInvocation` request names, and the reason for cancelling it (empty: none given).
 ///
 /// # Errors
 /// With every fault, by paths from the request's root.
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_watch_begins_live_unless_it_says_otherwise() {
+    fn a_watch_begins_live_unless_a_start_is_given() {
         let start = |start| watch_request(v1::WatchRecoveryRequest { filter: None, start }).map(|(_, start)| start);
         assert_eq!(start(None), Ok(WatchStart::Live));
         assert_eq!(start(Some(WatchWire::Live(true))), Ok(WatchStart::Live));
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn a_watch_tells_the_faults_of_its_filter_and_of_its_cursor_together() {
+    fn a_watch_reports_the_faults_of_its_filter_and_of_its_cursor_together() {
         let filter = Some(v1::RecoveryEventFilter { event_types: vec![0], ..v1::RecoveryEventFilter::default() });
         let start = Some(WatchWire::After("soon".to_owned()));
         assert_eq!(
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_starts_anew_or_goes_on_after_what_was_folded() {
+    fn a_stream_starts_anew_or_resumes_after_what_was_folded() {
         let resume = |invocation, cursor| {
             stream_request(
                 v1::StreamWithRecoveryRequest { start: Some(StreamWire::Resume(v1::Resume { invocation, cursor })) },

@@ -1,8 +1,8 @@
 //! The events of `StreamWithRecovery`: an invocation's progress, step by step, as clients fold it.
 //!
-//! The writer folds what it writes, as a client does: the contract shows a tool call's whole arguments at its end and a
-//! hash of all blocks at the end of the stream, and a step that does not fit is found here and not at the client. It
-//! numbers nothing and reads no clock: whoever owns the invocation says which place a step has.
+//! The writer folds what it writes, as a client does: the contract sends a tool call's complete arguments at its end
+//! and a hash of all blocks at the end of the stream, and a step that does not fit is detected here rather than at the
+//! client. It numbers nothing and reads no clock: the owner of the invocation assigns a step's position.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ use crate::{
 };
 use v1::stream_event::Body;
 
-/// Where in an invocation's events a step stands.
+/// The position of a step in an invocation's events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EventPosition {
     /// Grows when another replica took the invocation over; 1 and up.
@@ -37,7 +37,7 @@ pub struct EventPosition {
     pub at: Timestamp,
 }
 
-/// What a client is told when its stream begins.
+/// What a client receives when its stream begins.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StreamHeader {
     /// Token to resume the invocation with.
@@ -54,7 +54,7 @@ pub struct StreamHeader {
 #[derive(Debug, Clone)]
 pub struct StreamWriter {
     invocation: InvocationId,
-    asked: ResponseContext,
+    context: ResponseContext,
     max_retries: u32,
     fold: AnswerState,
     /// The attempt that runs, or ran last.
@@ -67,8 +67,8 @@ pub struct StreamWriter {
 impl StreamWriter {
     /// A writer before the first step. `max_retries` is how many attempts may be made after the first.
     #[must_use]
-    pub fn new(invocation: InvocationId, asked: ResponseContext, max_retries: u32) -> Self {
-        Self { invocation, asked, max_retries, fold: AnswerState::default(), attempt: 0, started: 0 }
+    pub fn new(invocation: InvocationId, context: ResponseContext, max_retries: u32) -> Self {
+        Self { invocation, context, max_retries, fold: AnswerState::default(), attempt: 0, started: 0 }
     }
 
     /// The first event of a stream.
@@ -80,7 +80,7 @@ impl StreamWriter {
             RewindMode::Atomic => (v1::RewindMode::Atomic, None),
         };
         let body = Body::Accepted(v1::Accepted {
-            disposition: self.asked.disposition.into(),
+            disposition: self.context.disposition.into(),
             resume_token: welcome.resume_token.clone(),
             deadline: Some(wire_time(welcome.deadline)),
             retention_ms: millis(welcome.retention),
@@ -116,7 +116,7 @@ impl StreamWriter {
         self.event(place, self.attempt, body)
     }
 
-    /// A sign of life. `upstream_silence` is the time since the last byte from the target that is being asked.
+    /// A heartbeat. `upstream_silence` is the time since the last byte from the target that is being called.
     #[must_use]
     pub fn heartbeat(&self, last: EventPosition, upstream_silence: Option<Duration>) -> v1::StreamEvent {
         let upstream_silence_ms = upstream_silence.map(millis);
@@ -233,11 +233,11 @@ impl StreamWriter {
                 })
             }
             Err(failure) => {
-                let told = failure_of(outcome, &self.asked);
+                let failure_detail = failure_of(outcome, &self.context);
                 if failure.class == FailureClass::Cancelled {
-                    End::Cancelled(v1::Cancelled { reason: failure.message.clone(), failure: told })
+                    End::Cancelled(v1::Cancelled { reason: failure.message.clone(), failure: failure_detail })
                 } else {
-                    End::Failed(told.unwrap_or_default())
+                    End::Failed(failure_detail.unwrap_or_default())
                 }
             }
         };

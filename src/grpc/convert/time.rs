@@ -1,7 +1,7 @@
 //! Durations in whole milliseconds and times in UTC, as the contract has them.
 //!
-//! A wait is rounded up, so that nobody comes back too early; a measured time is rounded down. Out of range becomes the
-//! nearest value in range, never a wrapped one.
+//! A wait is rounded up, so that no client returns too early; a measured time is rounded down. Out of range becomes the
+//! nearest value in range instead of wrapping.
 
 use std::time::Duration;
 

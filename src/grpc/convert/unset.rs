@@ -1,13 +1,13 @@
-//! For tests: which fields of a message were left unset, found in the contract itself.
+//! For tests: which fields of a message were left unset, derived from the contract itself.
 //!
-//! A field that is added to the contract and that nobody fills is found here, in whatever message it is.
+//! A field that is added to the contract and not filled in is found here, in whatever message it is.
 
 use prost_reflect::{DescriptorPool, DynamicMessage, Kind, ReflectMessage, Value, prost::Message};
 
 use crate::grpc::v1;
 
-/// The paths of all fields that a client could not tell from ones that were never set, in this message and all that it
-/// holds. Of a `oneof`, one is enough.
+/// The paths of all fields in this message and its descendants that look like unset ones to a client. Of a `oneof`, one
+/// set field is enough.
 pub(in crate::grpc) fn unset(name: &str, message: &impl Message) -> Vec<String> {
     let pool = DescriptorPool::decode(v1::DESCRIPTORS).unwrap();
     let described = pool.get_message_by_name(&format!("relight.v1.{name}")).unwrap();

@@ -1,7 +1,7 @@
-//! What is wrong with a request, field by field, all of it at once.
+//! The faults of a request, field by field, all of them at once.
 //!
-//! A caller who is told one fault at a time mends a request in as many rounds as it has faults. The number kept is
-//! bounded all the same, since a request of a few megabytes can hold a million faults. A reason never quotes content.
+//! Reporting one fault at a time would cost a caller as many rounds as there are faults. The number kept is bounded all
+//! the same, since a request of a few megabytes can hold a million faults. A reason quotes no content.
 
 use std::fmt;
 
@@ -27,7 +27,7 @@ pub struct Violations {
     total: usize,
 }
 
-/// The place of a field; costs nothing until it is written.
+/// The path of a field; costs nothing until it is written.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Path<'a> {
     Root(&'static str),

@@ -1,4 +1,4 @@
-//! What the folder accepts is what the service's own writer writes; what it refuses is everything else.
+//! The folder accepts what the service's own writer writes, and rejects everything else.
 
 use jiff::Timestamp;
 
@@ -15,9 +15,9 @@ use crate::{
 };
 
 fn written(steps: &[StreamStep]) -> Vec<v1::StreamEvent> {
-    let asked =
+    let context =
         ResponseContext { operation: "executor".into(), thread: None, disposition: v1::RequestDisposition::New };
-    let mut writer = StreamWriter::new("i-1".into(), asked, 2);
+    let mut writer = StreamWriter::new("i-1".into(), context, 2);
     let event = |(step, seq)| writer.step(EventPosition { epoch: 1, seq, at: Timestamp::UNIX_EPOCH }, step).unwrap();
     steps.iter().zip(1..).map(event).collect()
 }
@@ -126,9 +126,9 @@ fn a_snapshot_takes_the_place_of_what_was_missed() {
     let steps = answer();
     let events = written(&steps);
     let whole = folded(&events).unwrap();
-    let asked =
+    let context =
         ResponseContext { operation: "executor".into(), thread: None, disposition: v1::RequestDisposition::New };
-    let mut writer = StreamWriter::new("i-1".into(), asked, 2);
+    let mut writer = StreamWriter::new("i-1".into(), context, 2);
     writer.restore(whole.blocks().to_vec(), 1);
     let place = EventPosition { epoch: 2, seq: 9, at: Timestamp::UNIX_EPOCH };
     let mut late = folded(&events[..4]).unwrap();

@@ -1,4 +1,4 @@
-//! Tests of `status`: its promises, each as one test.
+//! Tests of `status`, one for each guarantee.
 
 use super::*;
 
@@ -49,12 +49,12 @@ fn a_bad_request_lists_every_violation() {
     faults.add("b[1].c", "is 0; the least is 1");
     let status = Status::from(faults);
     let bad = status.get_details_bad_request().unwrap();
-    let told: Vec<(&str, &str)> = bad
+    let violations: Vec<(&str, &str)> = bad
         .field_violations
         .iter()
         .map(|violation| (violation.field.as_str(), violation.description.as_str()))
         .collect();
-    assert_eq!(told, [("a", "is empty"), ("b[1].c", "is 0; the least is 1")]);
+    assert_eq!(violations, [("a", "is empty"), ("b[1].c", "is 0; the least is 1")]);
     assert_eq!(status.message(), "the request is not valid: `a` is empty, and 1 more");
     assert_eq!(fact(&status, "violations").as_deref(), Some("2"));
     assert_eq!(fact(&status, "violationsNotShown"), None);
@@ -84,7 +84,7 @@ fn a_wrong_route_names_the_nearest_one_and_a_long_name_is_cut() {
 }
 
 #[test]
-fn shed_work_says_whose_bound_was_reached() {
+fn shed_work_names_the_bound_that_was_reached() {
     let status = shed("tenant:a", "64 calls at once", Duration::from_millis(250));
     let quota = status.get_details_quota_failure().unwrap();
     assert_eq!(quota.violations[0].subject, "tenant:a");

@@ -59,12 +59,12 @@ impl Backplane {
 
     /// Runs both directions until the journal is dropped.
     pub(super) fn run(self, url: String, pool: AnyPool, store: Store) -> SqlJournal {
-        let (interval, told) = watch::channel(POLL_DEAF);
+        let (interval, poll) = watch::channel(POLL_DEAF);
         let notices = store.notices().clone();
         let mut tasks = JoinSet::new();
         tasks.spawn(async move { self.send(pool).await });
         tasks.spawn(async move { listen(&url, &notices, &interval).await });
-        SqlJournal::new(store).listening(told, tasks)
+        SqlJournal::new(store).listening(poll, tasks)
     }
 
     async fn send(self, pool: AnyPool) {
@@ -136,9 +136,9 @@ mod tests {
         let ids: HashSet<InvocationId> = (0..1000).map(|_| InvocationId::mint()).collect();
         let hints = hints(&ids);
         assert!(hints.len() > 1 && hints.iter().all(|hint| hint.len() < 8000));
-        let told: Vec<InvocationId> =
+        let announced: Vec<InvocationId> =
             hints.iter().flat_map(|hint| hint.split(SEPARATOR)).map(InvocationId::from).collect();
-        assert_eq!(told.len(), ids.len());
-        assert_eq!(told.into_iter().collect::<HashSet<_>>(), ids);
+        assert_eq!(announced.len(), ids.len());
+        assert_eq!(announced.into_iter().collect::<HashSet<_>>(), ids);
     }
 }

@@ -232,7 +232,7 @@ impl OutcomeWindow {
         // Each caller who gave up proves little, so the run must also last longer than the slow threshold. Otherwise
         // one pause of the target would open the circuit for all calls of that moment.
         if self.run_failures + self.run_silent >= length && self.run_time() >= policy.slow_threshold {
-            return Some(Trip { reason: "nobody was answered", kind: FailKind::Slow });
+            return Some(Trip { reason: "no call succeeded", kind: FailKind::Slow });
         }
         None
     }

@@ -142,9 +142,9 @@ mod tests {
     #[test]
     fn values_beyond_the_bound_become_other_and_known_ones_keep_their_names() {
         let labels = LabelValues::new(2);
-        let told = |value: &str| labels.bounded("operation", value).value.as_str().into_owned();
+        let value_of = |value: &str| labels.bounded("operation", value).value.as_str().into_owned();
         assert_eq!(
-            ["planner", "executor", "third", "planner", "fourth"].map(told),
+            ["planner", "executor", "third", "planner", "fourth"].map(value_of),
             ["planner", "executor", "other", "planner", "other"]
         );
         assert_eq!(labels.bounded("route", "third").value.as_str(), "third", "each label has a bound of its own");

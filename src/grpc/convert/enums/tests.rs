@@ -1,11 +1,11 @@
-//! Tests of `enums`: its promises, each as one test.
+//! Tests of `enums`, one for each guarantee.
 
 use std::time::Duration;
 
 use super::*;
 
 #[test]
-fn every_failure_class_has_its_word_in_the_contract_and_back() {
+fn every_failure_class_maps_to_the_contract_and_back() {
     for class in FailureClass::ALL {
         let wire = v1::FailureClass::from(class);
         let name = wire.as_str_name().strip_prefix("FAILURE_CLASS_").unwrap().to_ascii_lowercase();
@@ -16,7 +16,7 @@ fn every_failure_class_has_its_word_in_the_contract_and_back() {
 }
 
 #[test]
-fn every_word_of_the_contract_has_its_number_and_comes_back() {
+fn every_value_of_the_contract_maps_to_its_number_and_back() {
     // The largest number of each list; a longer list fails to come back here first.
     for number in 1..=5 {
         let role = v1::Role::try_from(number).unwrap();
@@ -47,7 +47,7 @@ fn every_word_of_the_contract_has_its_number_and_comes_back() {
 }
 
 #[test]
-fn nothing_done_is_exactly_none_and_none_never_stands_beside_another() {
+fn no_recovery_is_exactly_none_and_none_is_never_beside_another() {
     let none: i32 = v1::RecoveryStrategy::None.into();
     assert_eq!(strategies_field(&[]), [none]);
     assert_eq!(strategies_field(&[RecoveryStrategy::None]), [none]);
@@ -58,7 +58,7 @@ fn nothing_done_is_exactly_none_and_none_never_stands_beside_another() {
 }
 
 #[test]
-fn a_wait_says_where_it_was_read() {
+fn a_wait_names_its_source() {
     let wait = |source| Some(Wait { duration: Duration::from_millis(1_500), source });
     for (source, switch, class, expected) in [
         (WaitSource::Backoff, false, None, v1::WaitSource::Backoff),
@@ -81,7 +81,7 @@ fn a_wait_says_where_it_was_read() {
 }
 
 #[test]
-fn words_that_events_carry_as_text_find_their_number_or_stay_unset() {
+fn names_that_events_carry_as_text_map_to_their_number_or_stay_unset() {
     assert_eq!(vehicle("tool_result"), v1::InjectionVehicle::ToolResult);
     assert_eq!(vehicle("user_text_block"), v1::InjectionVehicle::TextPart);
     assert_eq!(vehicle("after_tool_results"), v1::InjectionVehicle::UserMessage);

@@ -1,6 +1,6 @@
 //! The typed body of each event.
 //!
-//! One exhaustive match, so that a new event does not compile until it is told or kept inside on purpose.
+//! One exhaustive match, so that a new event does not compile until it is converted or excluded on purpose.
 
 use crate::{
     domain::{
@@ -22,10 +22,10 @@ use crate::{
 };
 use v1::recovery_event::Body;
 
-/// Most paths, or faults, of a configuration that are told.
+/// Most paths, or faults, of a configuration that are reported.
 const MAX_PATHS: usize = 100;
 
-/// The body; `None` for an event that the contract does not tell.
+/// The body; `None` for an event that the contract does not include.
 #[expect(clippy::too_many_lines, reason = "one arm an event: splitting it would need arms that cannot happen")]
 pub(super) fn body(event: &Event) -> Option<Body> {
     Some(match &event.body {
@@ -239,12 +239,12 @@ pub(super) fn body(event: &Event) -> Option<Body> {
 
 /// What is wrong with a configuration, within the contract's bound.
 pub(in crate::grpc) fn setting_faults(faults: &[SettingFault]) -> Vec<v1::ConfigurationFault> {
-    let told = |fault: &SettingFault| v1::ConfigurationFault {
+    let wire_fault = |fault: &SettingFault| v1::ConfigurationFault {
         path: fault.path.clone(),
         reason: fault.reason.clone(),
         nearest: fault.nearest.clone().unwrap_or_default(),
     };
-    faults.iter().take(MAX_PATHS).map(told).collect()
+    faults.iter().take(MAX_PATHS).map(wire_fault).collect()
 }
 
 /// What a circuit judges by.

@@ -1,4 +1,4 @@
-//! Tests of `filter`: its promises, each as one test.
+//! Tests of `filter`, one for each guarantee.
 
 use std::sync::Arc;
 
@@ -77,7 +77,7 @@ fn labels(labels: &[(&str, &str)]) -> std::collections::HashMap<String, String> 
 }
 
 #[test]
-fn no_filter_wants_everything_that_the_contract_tells() {
+fn without_a_filter_every_event_of_the_contract_matches() {
     let filter = event_filter(None).unwrap();
     assert_eq!(filter, EventFilter::default());
     assert!(filter.matches(&attempt_failed()));
@@ -131,7 +131,7 @@ fn an_event_without_an_invocation_matches_no_filter_on_one() {
 }
 
 #[test]
-fn every_fault_of_a_filter_is_told_at_once() {
+fn every_fault_of_a_filter_is_reported_at_once() {
     let faults = event_filter(Some(v1::RecoveryEventFilter {
         event_types: vec![1, 0, 99],
         min_severity: 12,

@@ -1,4 +1,4 @@
-//! Tests of `invocation`: its promises, each as one test.
+//! Tests of `invocation`, one for each guarantee.
 
 use super::*;
 use crate::layers::spans::EntryPoint;
@@ -24,7 +24,7 @@ fn what_is_left_out_takes_the_contract_s_default() {
 }
 
 #[test]
-fn everything_that_is_asked_for_arrives() {
+fn every_field_of_a_request_arrives() {
     let wire = v1::Invocation {
         route: "fast".to_owned(),
         operation: "planner".to_owned(),
@@ -62,7 +62,7 @@ fn everything_that_is_asked_for_arrives() {
 }
 
 #[test]
-fn every_fault_of_an_invocation_is_told_at_once() {
+fn every_fault_of_an_invocation_is_reported_at_once() {
     let wire = v1::Invocation {
         route: "r".repeat(257),
         operation: "o".repeat(65),
@@ -136,7 +136,7 @@ fn stated_side_effects_keep_what_is_not_known_apart_from_no() {
     let call = v1::ToolCall { name: "f".to_owned(), side_effects: Some(stated), ..v1::ToolCall::default() };
     let call = Some(v1::invocation::Call::Tool(call));
     let read = request(v1::Invocation { call, ..v1::Invocation::default() }, arrival()).unwrap();
-    let Call::Tool(tool) = read.call else { panic!("a tool was asked for") };
+    let Call::Tool(tool) = read.call else { panic!("a tool call") };
     let expected = SideEffects { read_only: Some(false), idempotent: Some(true), ..SideEffects::default() };
     assert_eq!(tool.side_effects, Some(expected));
 }

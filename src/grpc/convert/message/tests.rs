@@ -1,4 +1,4 @@
-//! Tests of `message`: its promises, each as one test.
+//! Tests of `message`, one for each guarantee.
 
 use proptest::prelude::*;
 
@@ -46,7 +46,7 @@ fn faults(wire: Vec<v1::Message>) -> Vec<(String, String)> {
 }
 
 #[test]
-fn every_fault_of_a_conversation_is_told_with_its_path() {
+fn every_fault_of_a_conversation_is_reported_with_its_path() {
     let image = |source, mime: &str| {
         part(Content::Image(v1::ImagePart { mime_type: mime.to_owned(), detail: String::new(), source }))
     };
@@ -116,7 +116,7 @@ fn media_in_a_tool_s_result_is_refused_and_not_lost() {
 }
 
 #[test]
-fn an_assistant_may_have_said_nothing() {
+fn an_assistants_message_may_be_empty() {
     let read = messages(vec![turn(v1::Role::Assistant, vec![]), turn(v1::Role::Assistant, vec![text("")])]).unwrap();
     assert_eq!(read[0].parts, []);
     assert_eq!(read[1].parts, [Part::Text(String::new())]);
@@ -138,7 +138,7 @@ fn a_result_without_a_name_takes_that_of_its_call() {
 }
 
 #[test]
-fn structured_data_stands_in_for_an_answer_without_text() {
+fn structured_data_replaces_a_result_without_text() {
     let answer = |content| {
         part(Content::ToolResult(v1::ToolResultPart {
             call_id: "c1".to_owned(),

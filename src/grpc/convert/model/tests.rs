@@ -1,4 +1,4 @@
-//! Tests of `model`: its promises, each as one test.
+//! Tests of `model`, one for each guarantee.
 
 use super::*;
 use prost_types::value::Kind;
@@ -39,7 +39,7 @@ fn the_smallest_call_leaves_everything_to_the_provider() {
 }
 
 #[test]
-fn every_fault_of_a_call_is_told_at_once() {
+fn every_fault_of_a_call_is_reported_at_once() {
     let wire = v1::ModelCall {
         messages: Vec::new(),
         tools: vec![tool("", "{}"), tool("a", "{"), tool("a", "[]")],
@@ -87,7 +87,7 @@ fn every_fault_of_a_call_is_told_at_once() {
 }
 
 #[test]
-fn a_mode_that_is_not_known_is_told_by_its_number() {
+fn an_unknown_mode_is_reported_by_its_number() {
     let wire = v1::ModelCall {
         tool_choice: Some(v1::ToolChoice { mode: 9, name: String::new() }),
         response_format: Some(v1::ResponseFormat { kind: 7, ..v1::ResponseFormat::default() }),

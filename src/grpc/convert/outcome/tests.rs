@@ -1,4 +1,4 @@
-//! Tests of `outcome`: its promises, each as one test.
+//! Tests of `outcome`, one for each guarantee.
 
 use std::time::Duration;
 
@@ -76,7 +76,7 @@ fn outcome(result: Result<Completion, Failure>, attempts: Vec<AttemptRecord>) ->
     }
 }
 
-fn asked() -> ResponseContext {
+fn context() -> ResponseContext {
     let disposition = v1::RequestDisposition::Attached;
     ResponseContext { operation: "executor".into(), thread: Some("t1".into()), disposition }
 }
@@ -86,20 +86,20 @@ fn class(class: FailureClass) -> i32 {
 }
 
 #[test]
-fn an_answer_without_recovery_says_exactly_none() {
+fn an_answer_without_recovery_has_exactly_the_strategy_none() {
     use v1::invoke_with_recovery_response::Outcome as End;
-    let told = response(&outcome(Ok(answer("hello")), vec![record(1, None)]), &asked());
-    assert_eq!(told.recovery_applied, [i32::from(v1::RecoveryStrategy::None)]);
-    assert_eq!(told.disposition, i32::from(v1::RequestDisposition::Attached));
-    assert_eq!((told.final_model.as_str(), told.final_target.as_str()), ("model-a-0613", "a"));
-    assert_eq!(told.attempts[0].state, i32::from(v1::AttemptState::Succeeded));
-    let Some(End::Completion(completion)) = told.outcome else { panic!("an answer") };
+    let sent = response(&outcome(Ok(answer("hello")), vec![record(1, None)]), &context());
+    assert_eq!(sent.recovery_applied, [i32::from(v1::RecoveryStrategy::None)]);
+    assert_eq!(sent.disposition, i32::from(v1::RequestDisposition::Attached));
+    assert_eq!((sent.final_model.as_str(), sent.final_target.as_str()), ("model-a-0613", "a"));
+    assert_eq!(sent.attempts[0].state, i32::from(v1::AttemptState::Succeeded));
+    let Some(End::Completion(completion)) = sent.outcome else { panic!("an answer") };
     assert_eq!((completion.text.as_str(), completion.raw_finish_reason.as_str()), ("hello", "max_tokens"));
     assert_eq!(completion.finish_reason, i32::from(v1::FinishReason::Length));
     assert!(completion.message.is_some() && completion.tool_output.is_none());
     let spent = completion.usage.unwrap();
     assert_eq!((spent.input_tokens, spent.output_tokens), (Some(7), Some(0)));
-    assert_eq!(told.usage.unwrap().input_tokens, None, "nothing is known of the sum");
+    assert_eq!(sent.usage.unwrap().input_tokens, None, "nothing is known of the sum");
 }
 
 #[test]
@@ -111,32 +111,32 @@ fn a_failure_is_complete_in_itself() {
     refused.model = String::new();
     let mut end = outcome(Err(first.clone()), vec![record(1, Some(first)), refused]);
     end.recovery_applied = vec![RecoveryStrategy::Retry];
-    let told = failure_of(&end, &asked()).unwrap();
-    assert_eq!(told.failure_class, class(FailureClass::Timeout));
-    assert_eq!(told.code, i32::from(v1::FailureCode::LlmError));
-    assert_eq!(told.stopped_by, class(FailureClass::BudgetEmpty));
-    assert_eq!((told.retries_attempted, told.retry_after_ms), (1, Some(2)));
-    assert_eq!((told.failed_operation.as_str(), told.thread_id.as_str()), ("executor", "t1"));
-    assert_eq!((told.invocation_id.as_str(), told.target.as_str()), ("i1", "a"));
-    assert_eq!(told.attempts.len(), 2);
-    assert!(!told.attempts[1].sent);
-    assert_eq!(told.alternatives.len(), 3);
-    assert_eq!(told.recovery_applied, [i32::from(v1::RecoveryStrategy::Retry)]);
-    assert_eq!(told.timestamp, Some(wire_time(at(100))));
-    let whole = response(&end, &asked());
+    let sent = failure_of(&end, &context()).unwrap();
+    assert_eq!(sent.failure_class, class(FailureClass::Timeout));
+    assert_eq!(sent.code, i32::from(v1::FailureCode::LlmError));
+    assert_eq!(sent.stopped_by, class(FailureClass::BudgetEmpty));
+    assert_eq!((sent.retries_attempted, sent.retry_after_ms), (1, Some(2)));
+    assert_eq!((sent.failed_operation.as_str(), sent.thread_id.as_str()), ("executor", "t1"));
+    assert_eq!((sent.invocation_id.as_str(), sent.target.as_str()), ("i1", "a"));
+    assert_eq!(sent.attempts.len(), 2);
+    assert!(!sent.attempts[1].sent);
+    assert_eq!(sent.alternatives.len(), 3);
+    assert_eq!(sent.recovery_applied, [i32::from(v1::RecoveryStrategy::Retry)]);
+    assert_eq!(sent.timestamp, Some(wire_time(at(100))));
+    let whole = response(&end, &context());
     assert_eq!((whole.final_model.as_str(), whole.final_target.as_str()), ("model-a", "a"));
-    assert!(failure_of(&outcome(Ok(answer("")), Vec::new()), &asked()).is_none());
+    assert!(failure_of(&outcome(Ok(answer("")), Vec::new()), &context()).is_none());
 }
 
 #[test]
 fn a_refusal_that_is_the_failure_itself_stopped_nothing() {
     let shed = failure(FailureClass::Shed);
     let end = outcome(Err(shed.clone()), vec![record(1, Some(shed))]);
-    assert_eq!(failure_of(&end, &asked()).unwrap().stopped_by, class_field(None));
+    assert_eq!(failure_of(&end, &context()).unwrap().stopped_by, class_field(None));
 }
 
 #[test]
-fn an_attempt_says_what_led_to_it_and_how_long_it_was_waited_for() {
+fn an_attempt_reports_its_cause_and_the_wait_before_it() {
     let fallback = AttemptRecord {
         cause: AttemptCause::Fallback(FailureClass::Overloaded),
         wait: Some(Wait { duration: Duration::from_secs(2), source: WaitSource::Backoff }),
@@ -145,13 +145,13 @@ fn an_attempt_says_what_led_to_it_and_how_long_it_was_waited_for() {
         injection_skipped: Some("context_full".to_owned()),
         ..record(2, Some(Failure { status: Some(529), ..failure(FailureClass::Overloaded) }))
     };
-    let told = attempt(&fallback, true);
-    assert_eq!(told.cause, i32::from(v1::AttemptCause::Fallback));
-    assert_eq!(told.started_at, Some(wire_time(at(10))));
-    assert_eq!((told.wait_before_ms, told.wait_source), (2000, v1::WaitSource::TargetSwitch.into()));
-    assert_eq!((told.duration_ms, told.first_token_ms), (30, Some(2)));
-    assert_eq!((told.http_status, told.injected_note.as_str()), (Some(529), "be shorter"));
-    assert_eq!(told.injection_skipped, i32::from(v1::InjectionSkipReason::ContextFull));
+    let sent = attempt(&fallback, true);
+    assert_eq!(sent.cause, i32::from(v1::AttemptCause::Fallback));
+    assert_eq!(sent.started_at, Some(wire_time(at(10))));
+    assert_eq!((sent.wait_before_ms, sent.wait_source), (2000, v1::WaitSource::TargetSwitch.into()));
+    assert_eq!((sent.duration_ms, sent.first_token_ms), (30, Some(2)));
+    assert_eq!((sent.http_status, sent.injected_note.as_str()), (Some(529), "be shorter"));
+    assert_eq!(sent.injection_skipped, i32::from(v1::InjectionSkipReason::ContextFull));
 }
 
 #[test]
@@ -177,19 +177,19 @@ fn a_technical_message_keeps_to_a_kibibyte_of_whole_characters() {
 fn the_history_patch_marks_what_relight_added_and_is_empty_after_a_failure() {
     let completion = answer("hello");
     let note = Message::text(Role::Developer, "the previous call failed");
-    let noted = Message::text(Role::User, "what the caller said, and a note");
+    let noted = Message::text(Role::User, "what the caller wrote, and a note");
     let mut end = outcome(Ok(completion.clone()), vec![record(1, None)]);
     end.history_patch = HistoryPatch { replace_tail: 1, messages: vec![noted, note, completion.message] };
-    let told = response(&end, &asked());
-    let injected: Vec<bool> = told.history_patch.iter().map(|message| message.parts[0].injected).collect();
-    assert_eq!((injected.as_slice(), told.history_replace_tail), ([false, true, false].as_slice(), 1));
+    let sent = response(&end, &context());
+    let injected: Vec<bool> = sent.history_patch.iter().map(|message| message.parts[0].injected).collect();
+    assert_eq!((injected.as_slice(), sent.history_replace_tail), ([false, true, false].as_slice(), 1));
     end.result = Err(failure(FailureClass::Timeout));
-    let told = response(&end, &asked());
-    assert_eq!((told.history_patch.len(), told.history_replace_tail), (0, 0), "nothing of the caller's is cut off");
+    let sent = response(&end, &context());
+    assert_eq!((sent.history_patch.len(), sent.history_replace_tail), (0, 0), "nothing of the caller's is cut off");
 }
 
 #[test]
-fn a_tool_s_turn_is_told_as_its_output() {
+fn a_tool_s_turn_is_sent_as_its_output() {
     let result = ToolResult {
         call_id: "c1".to_owned(),
         name: "search".to_owned(),
@@ -197,11 +197,11 @@ fn a_tool_s_turn_is_told_as_its_output() {
         is_error: false,
     };
     let message = Message { role: Role::Tool, parts: vec![Part::ToolResult(result)] };
-    let told = completion_of(&Completion { message, finish: FinishReason::Other, ..answer("") });
-    let output = told.tool_output.unwrap();
+    let sent = completion_of(&Completion { message, finish: FinishReason::Other, ..answer("") });
+    let output = sent.tool_output.unwrap();
     assert_eq!((output.tool.as_str(), output.content.len()), ("search", 1));
-    assert!(told.message.is_none());
-    assert_eq!(told.finish_reason, i32::from(v1::FinishReason::Stop));
+    assert!(sent.message.is_none());
+    assert_eq!(sent.finish_reason, i32::from(v1::FinishReason::Stop));
 }
 
 #[test]
@@ -231,7 +231,7 @@ fn no_field_of_an_attempt_or_a_failure_is_left_unset_when_its_fact_is_known() {
     let mut end = outcome(Err(failed), vec![whole]);
     end.recovery_applied = vec![RecoveryStrategy::Adapt];
     end.stopped_by = Some(FailureClass::BudgetEmpty);
-    let told = failure_of(&end, &asked()).unwrap();
+    let sent = failure_of(&end, &context()).unwrap();
     // One attempt, and so none after the first.
-    assert_eq!(unset("Failure", &told), ["retries_attempted"]);
+    assert_eq!(unset("Failure", &sent), ["retries_attempted"]);
 }

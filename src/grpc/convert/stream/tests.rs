@@ -1,4 +1,4 @@
-//! Tests of `stream`: its promises, each as one test.
+//! Tests of `stream`, one for each guarantee.
 
 use sha2::{Digest, Sha256};
 
@@ -59,7 +59,7 @@ fn outcome(result: Result<Completion, Failure>) -> StreamStep {
     }))
 }
 
-/// The hash over blocks, written down from the words of `stream.proto` and from nothing else.
+/// The hash over blocks, written from the text of `stream.proto` alone.
 fn hash_by_the_contract(blocks: &[(u32, v1::BlockKind, &str)]) -> Vec<u8> {
     let mut all = Vec::new();
     for (id, kind, text) in blocks {
@@ -75,15 +75,15 @@ fn hash_by_the_contract(blocks: &[(u32, v1::BlockKind, &str)]) -> Vec<u8> {
 fn a_stopped_tool_call_shows_its_whole_arguments_and_only_it_may_be_committed() {
     let mut writer = writer();
     let [start, delta, stop] = block(1, tool_call(), r#"{"q":1}"#);
-    let told = bodies(&mut writer, &[attempt(1, AttemptCause::Initial), start, delta, stop]);
-    let Body::BlockStart(start) = &told[1] else { panic!("a start") };
+    let sent = bodies(&mut writer, &[attempt(1, AttemptCause::Initial), start, delta, stop]);
+    let Body::BlockStart(start) = &sent[1] else { panic!("a start") };
     assert_eq!((start.call_id.as_str(), start.tool_name.as_str()), ("c1", "search"));
-    let Body::BlockStop(stop) = &told[3] else { panic!("a stop") };
+    let Body::BlockStop(stop) = &sent[3] else { panic!("a stop") };
     assert_eq!((stop.arguments_json.as_deref(), stop.committed), (Some(r#"{"q":1}"#), true));
     assert_eq!(stop.hash, Sha256::digest(br#"{"q":1}"#).to_vec());
     assert_eq!((stop.length_bytes, stop.opaque[0].data.as_slice()), (7, [0, 255].as_slice()));
-    let told = bodies(&mut writer, &block(2, BlockKind::Text, "hi"));
-    let Body::BlockStop(stop) = &told[2] else { panic!("a stop") };
+    let sent = bodies(&mut writer, &block(2, BlockKind::Text, "hi"));
+    let Body::BlockStop(stop) = &sent[2] else { panic!("a stop") };
     assert_eq!((stop.arguments_json.as_deref(), stop.committed), (None, false));
 }
 
@@ -103,7 +103,7 @@ fn events_carry_their_place_and_the_attempt_that_runs() {
 }
 
 #[test]
-fn the_end_hashes_all_blocks_as_the_contract_says() {
+fn the_end_hashes_all_blocks_as_the_contract_specifies() {
     let mut writer = writer();
     // Blocks may begin out of order; the hash goes by their ids.
     bodies(&mut writer, &block(2, tool_call(), "{}"));
@@ -133,17 +133,17 @@ fn the_end_hashes_all_blocks_as_the_contract_says() {
 fn a_failure_and_a_cancellation_end_a_stream_differently() {
     use v1::terminal::Outcome as End;
     let end = |class| {
-        let told = writer().step(place(1), &outcome(Err(Failure::local(class, "client gone")))).unwrap();
-        let Some(Body::Terminal(terminal)) = told.body else { panic!("the end") };
+        let sent = writer().step(place(1), &outcome(Err(Failure::local(class, "client gone")))).unwrap();
+        let Some(Body::Terminal(terminal)) = sent.body else { panic!("the end") };
         terminal.outcome.unwrap()
     };
     assert!(matches!(end(FailureClass::Timeout), End::Failed(failure) if failure.failed_operation == "executor"));
     let cancelled = end(FailureClass::Cancelled);
-    assert!(matches!(cancelled, End::Cancelled(told) if told.reason == "client gone" && told.failure.is_some()));
+    assert!(matches!(cancelled, End::Cancelled(sent) if sent.reason == "client gone" && sent.failure.is_some()));
 }
 
 #[test]
-fn a_rewind_tells_what_stays_and_a_recovery_how_many_attempts_are_left() {
+fn a_rewind_reports_what_stays_and_a_recovery_how_many_attempts_are_left() {
     let mut writer = writer();
     bodies(&mut writer, &[attempt(1, AttemptCause::Initial)]);
     let [start, delta, _] = block(1, BlockKind::Text, "hello world");
@@ -170,11 +170,11 @@ fn a_rewind_tells_what_stays_and_a_recovery_how_many_attempts_are_left() {
         budget_left: 0.25,
         adaptation: None,
     };
-    let told = bodies(&mut writer, &[rewind, recovery]);
-    let Body::Rewind(rewind) = &told[0] else { panic!("a rewind") };
+    let sent = bodies(&mut writer, &[rewind, recovery]);
+    let Body::Rewind(rewind) = &sent[0] else { panic!("a rewind") };
     assert_eq!(rewind.keep, [v1::KeptBlock { block_id: 1, length_bytes: 5 }]);
     assert_eq!(rewind.hash, hash_by_the_contract(&[(1, v1::BlockKind::Text, "hello")]));
-    let Body::Recovery(recovery) = &told[1] else { panic!("a recovery") };
+    let Body::Recovery(recovery) = &sent[1] else { panic!("a recovery") };
     assert_eq!((recovery.attempts_left, recovery.wait_ms), (2, 40));
     assert_eq!(recovery.wait_source, i32::from(v1::WaitSource::TargetSwitch));
     assert!((recovery.budget_left - 0.25).abs() < 1e-9);
@@ -189,7 +189,7 @@ fn a_step_that_does_not_fit_is_an_error_and_changes_nothing() {
 }
 
 #[test]
-fn a_writer_goes_on_from_what_a_journal_kept() {
+fn a_writer_continues_from_what_a_journal_kept() {
     let mut before = writer();
     bodies(&mut before, &[attempt(1, AttemptCause::Initial)]);
     bodies(&mut before, &block(1, BlockKind::Text, "hi"));
@@ -199,7 +199,7 @@ fn a_writer_goes_on_from_what_a_journal_kept() {
 }
 
 #[test]
-fn a_welcome_says_how_content_is_delivered() {
+fn a_stream_header_states_how_content_is_delivered() {
     let accepted = |mode| {
         let welcome = StreamHeader {
             resume_token: "token".to_owned(),
@@ -207,10 +207,10 @@ fn a_welcome_says_how_content_is_delivered() {
             retention: Duration::from_mins(15),
             mode,
         };
-        let Some(Body::Accepted(told)) = writer().accepted(place(1), &welcome).body else { panic!("a welcome") };
-        assert_eq!((told.resume_token.as_str(), told.retention_ms), ("token", 900_000));
-        assert_eq!(told.disposition, i32::from(v1::RequestDisposition::New));
-        (told.rewind_mode, told.hold_back_bytes)
+        let Some(Body::Accepted(sent)) = writer().accepted(place(1), &welcome).body else { panic!("a welcome") };
+        assert_eq!((sent.resume_token.as_str(), sent.retention_ms), ("token", 900_000));
+        assert_eq!(sent.disposition, i32::from(v1::RequestDisposition::New));
+        (sent.rewind_mode, sent.hold_back_bytes)
     };
     assert_eq!(accepted(RewindMode::Rewind), (v1::RewindMode::Rewind.into(), None));
     assert_eq!(accepted(RewindMode::HoldBack { bytes: 64 }), (v1::RewindMode::Holdback.into(), Some(64)));

@@ -84,7 +84,7 @@ fn callers_who_give_up_on_a_hang_one_after_the_other_open() {
     let mut bench = Bench::new();
     let detected = impatient(&mut bench, 60_000, 3000, |_| false).unwrap();
     assert!(detected <= 3000 + 2500 + 500, "{detected} ms");
-    assert_eq!(bench.reason(), "nobody was answered");
+    assert_eq!(bench.reason(), "no call succeeded");
 }
 
 #[test]
@@ -159,5 +159,5 @@ fn a_hang_beyond_the_bound_of_memory_is_still_found() {
         calls += 1;
         assert!(calls < 200);
     }
-    assert_eq!(bench.reason(), "nobody was answered");
+    assert_eq!(bench.reason(), "no call succeeded");
 }

@@ -15,7 +15,7 @@ fn chat_refuses_messages_between_calls_and_results() {
     let result = json!({"role": "tool", "tool_call_id": "a", "content": "ok"});
     let note = json!({"role": "developer", "content": "note"});
     let refused = |messages: Value| broken(Dialect::OpenaiChat, &able, &json!({"messages": messages}));
-    assert_eq!(refused(json!([call, note, result])), "a message stands between tool calls and their results");
+    assert_eq!(refused(json!([call, note, result])), "a message is between tool calls and their results");
     assert_eq!(refused(json!([call])), "a tool call is not answered");
     assert_eq!(refused(json!([result])), "a tool message answers no open call");
     assert_eq!(refused(json!([])), "there is no message");
@@ -40,7 +40,7 @@ fn responses_refuse_a_gap_after_reasoning_and_before_an_output() {
     let able = Capabilities::default();
     let note = json!({"type": "message", "role": "developer", "content": "note"});
     let refused = |items: Value| broken(Dialect::OpenaiResponses, &able, &json!({"input": items}));
-    assert_eq!(refused(json!([{"type": "reasoning"}, note])), "an item stands between reasoning and what it led to");
+    assert_eq!(refused(json!([{"type": "reasoning"}, note])), "an item is between reasoning and the item it led to");
     let call = json!({"type": "function_call", "call_id": "a"});
     assert_eq!(refused(json!([call, note])), "a message comes before a call is answered");
     assert_eq!(refused(json!([call])), "a call is not answered");
@@ -64,7 +64,7 @@ fn anthropic_refuses_text_before_results_prefill_and_misplaced_system_messages()
     );
     assert_eq!(refused(&able, json!([user, answer])), "the conversation ends in a prefill");
     assert_eq!(refused(&able, json!([system, user])), "a system message does not follow a user turn");
-    assert_eq!(refused(&able, json!([user, system, user])), "a system message stands before a user turn");
+    assert_eq!(refused(&able, json!([user, system, user])), "a system message is before a user turn");
     assert_eq!(refused(&able, json!([user, answer, system])), "a system message does not follow a user turn");
     let old = Capabilities { tail_system_message: false, ..Capabilities::default() };
     assert_eq!(refused(&old, json!([user, system])), "the model takes no system message in a conversation");
@@ -98,7 +98,7 @@ fn gemini_refuses_another_number_of_responses_and_texts_beside_them() {
     assert_eq!(refused(json!([user, call, user])), wrong_count);
     assert_eq!(
         refused(json!([user, call, {"role": "user", "parts": [response, {"text": "note"}]}])),
-        "something stands beside responses"
+        "something is beside responses"
     );
     assert_eq!(
         refused(json!([user, {"role": "model", "parts": [{"text": "ok"}]}])),

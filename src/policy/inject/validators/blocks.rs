@@ -34,7 +34,7 @@ pub(super) fn anthropic(messages: &[Value], able: &Capabilities) -> Result<(), V
                 ensure(able.tail_system_message, index, "the model takes no system message in a conversation")?;
                 ensure(previous == "user", index, "a system message does not follow a user turn")?;
                 let next = messages.get(index + 1).map(|next| text(next, "role"));
-                ensure(matches!(next, None | Some("assistant")), index, "a system message stands before a user turn")?;
+                ensure(matches!(next, None | Some("assistant")), index, "a system message is before a user turn")?;
             }
             "user" | "assistant" => {
                 let blocks = anthropic_blocks(message);

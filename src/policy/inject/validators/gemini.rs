@@ -23,7 +23,7 @@ pub(super) fn contents(contents: &[Value]) -> Result<(), Violation> {
         ensure(calls.is_empty() || !is_user, index, "a user content holds a function call")?;
         ensure(responses.is_empty() || is_user, index, "a model content holds a function response")?;
         ensure(responses == open, index, "the responses are not those of the calls before, one for each")?;
-        ensure(responses.is_empty() || responses.len() == parts.len(), index, "something stands beside responses")?;
+        ensure(responses.is_empty() || responses.len() == parts.len(), index, "something is beside responses")?;
         for part in parts {
             let response = part.get("functionResponse").map(|response| response.get("response"));
             ensure(response.is_none_or(|body| body.is_some_and(Value::is_object)), index, "a response is no object")?;

@@ -23,7 +23,7 @@ pub(super) fn chat(messages: &[Value], able: &Capabilities) -> Result<(), Violat
             open.remove(place);
             ensure(message.get("content").is_some_and(Value::is_string), index, "a tool message has no content")?;
         } else {
-            ensure(open.is_empty(), index, "a message stands between tool calls and their results")?;
+            ensure(open.is_empty(), index, "a message is between tool calls and their results")?;
         }
         match role {
             "tool" => {}
@@ -72,11 +72,11 @@ pub(super) fn responses(items: &[Value]) -> Result<(), Violation> {
         };
         let is_of_the_model =
             kind != "function_call_output" && (kind != "message" || text(item, "role") == "assistant");
-        ensure(!follows_reasoning || is_of_the_model, index, "an item stands between reasoning and what it led to")?;
+        ensure(!follows_reasoning || is_of_the_model, index, "an item is between reasoning and the item it led to")?;
         follows_reasoning = false;
         match kind {
             "function_call" => {
-                ensure(!is_answering || open.is_empty(), index, "a call stands between calls and their outputs")?;
+                ensure(!is_answering || open.is_empty(), index, "a call is between calls and their outputs")?;
                 is_answering = false;
                 open.push(text(item, "call_id"));
             }
@@ -87,7 +87,7 @@ pub(super) fn responses(items: &[Value]) -> Result<(), Violation> {
                 is_answering = true;
             }
             "reasoning" => {
-                ensure(!is_answering || open.is_empty(), index, "reasoning stands between calls and their outputs")?;
+                ensure(!is_answering || open.is_empty(), index, "reasoning is between calls and their outputs")?;
                 follows_reasoning = true;
             }
             "message" => {
