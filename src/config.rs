@@ -1,7 +1,7 @@
-//! What an operator says: plain data, read from one YAML file and the environment, and from nothing else.
+//! The configuration: plain data, read from one YAML file and the environment, and from nothing else.
 //!
-//! This is the only module that reads files and the environment, so that everything above is told its world as
-//! values. Defaults work without any file. It never decides anything about a call; policy values are passed on.
+//! This is the only module that reads files and the environment, so that everything above receives its settings as
+//! values. Defaults work without any file. Nothing about a call is decided here; policy values are passed on.
 
 mod certificates;
 mod changes;
@@ -63,8 +63,8 @@ use crate::{
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default = "Config::bare")]
 pub struct Config {
-    /// What the file is laid over: `standard`, the defaults, or `literal`, what the documents from which Relight was
-    /// asked say to the digit (see docs/literal.md). Default `standard`.
+    /// The settings that the file overrides: `standard`, the defaults, or `literal`, the exact values of the documents
+    /// that specified Relight (see docs/literal.md). Default `standard`.
     pub preset: Preset,
     /// What is done about an invalid setting of recovery (`policies`, `operations`, `timers`, `circuit`, `gates`,
     /// `budget`, `admission`, `concurrency`, `texts`, `events`): `refuse` the configuration, or leave the setting out so
@@ -72,9 +72,9 @@ pub struct Config {
     pub on_invalid_setting: OnInvalidSetting,
     /// The listeners and what they accept.
     pub server: ServerConfig,
-    /// Who answers, by name; without any, they are found from well-known environment variables.
+    /// The model providers, by name; without any, they are discovered from well-known environment variables.
     pub providers: BTreeMap<String, ProviderConfig>,
-    /// The models that can be asked, by name.
+    /// The models that can be called, by name.
     #[schemars(with = "BTreeMap<String, TargetConfig>")]
     pub targets: BTreeMap<TargetId, TargetConfig>,
     /// What callers name; without any, one route `default` over all targets.
@@ -95,7 +95,7 @@ pub struct Config {
     pub budget: BudgetPolicy,
     /// How long attempts may be silent.
     pub timers: TimersPolicy,
-    /// When a target is no longer asked, and when again.
+    /// When a target is closed to calls, and when it is opened again.
     pub circuit: CircuitPolicy,
     /// What is done about rate limits, spent quotas and rejected keys.
     pub gates: GatePolicy,
@@ -127,7 +127,7 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Before anything is completed: nobody to ask, no routes.
+    /// The configuration before completion: no targets, no routes.
     fn bare() -> Self {
         Self {
             preset: Preset::default(),
@@ -166,7 +166,7 @@ pub fn schema() -> serde_json::Value {
 /// The effective configuration as YAML, without its secrets.
 #[must_use]
 pub fn show(config: &Config) -> String {
-    // Plain data always serialises; should it ever not, the reason is shown in its place.
+    // Plain data always serialises; if it did not, the reason is shown instead.
     serde_saphyr::to_string(config).unwrap_or_else(|error| format!("# cannot be shown: {error}\n"))
 }
 

@@ -1,7 +1,7 @@
-//! The server: a configuration and its listeners in, a running Relight out, and an orderly end.
+//! The server: starts a configuration's listeners, returns a running Relight, and shuts it down in order.
 //!
-//! `start` takes its world as arguments and reads no environment, so that tests and the demo run the very server that
-//! operators run. It ends in order: not ready, no new invocations, running ones finish, then telemetry is flushed.
+//! `start` takes its environment as arguments and reads none itself, so that tests and the demo run the same server as
+//! operators do. Shutdown is ordered: not ready, no new invocations, running ones finish, then telemetry is flushed.
 
 mod admin_port;
 mod connection;
@@ -60,30 +60,30 @@ use crate::{
     },
 };
 
-/// How long health says "not serving" before connections are told to go, so that load balancers see it.
+/// How long health reports "not serving" before connections receive GOAWAY, so that load balancers notice.
 const NOT_READY_PAUSE: Duration = Duration::from_millis(500);
 
 /// How long leases may take to be released at a second signal.
 const GIVE_UP_BOUND: Duration = Duration::from_secs(1);
 
-/// How long no invocation must run before the drain is over: connections were told to go by then, and what clients sent
-/// before they heard of it has arrived.
+/// How long no invocation must have run before the drain ends: connections received GOAWAY by then, and what clients
+/// sent before they saw it has arrived.
 const QUIET: Duration = Duration::from_millis(500);
 
 /// How long the last statuses and events may take to be sent.
-const LAST_WORDS: Duration = Duration::from_secs(1);
+const LAST_SENDS: Duration = Duration::from_secs(1);
 
 /// How long telemetry may take to flush.
 const FLUSH_BOUND: Duration = Duration::from_secs(3);
 
-/// What a server needs beside its configuration.
+/// Options of a server beside its configuration.
 #[derive(Debug, Clone, Default)]
 pub struct ServerOptions {
     /// Whether events are written to standard error as logs.
     pub logs: bool,
-    /// Whether the pause before connections are told to go is left out: nobody balances load towards a test.
+    /// Whether the pause before GOAWAY is skipped, as in tests, which have no load balancer.
     pub skip_pause: bool,
-    /// The file in which the journal is kept when the configuration does not say where; without one, in memory.
+    /// The journal's file when the configuration names none; without one, the journal is in memory.
     pub embedded_journal: Option<PathBuf>,
 }
 
@@ -257,8 +257,8 @@ impl Running {
         self.shutdown().await;
     }
 
-    /// Gives up, in a second at most, what an orderly end would wait for: other replicas may then go on with the
-    /// invocations at once.
+    /// Abandons, within a second, what an orderly shutdown would wait for: other replicas may then take the invocations
+    /// over at once.
     pub fn give_up(&self) -> impl Future<Output = ()> + use<> {
         let executions = self.executions.clone();
         async move {
@@ -266,8 +266,8 @@ impl Running {
         }
     }
 
-    /// Ends in order, within the configured drain timeout. Calls are taken until their connections were told to go, and
-    /// those that are sent meanwhile; what runs at the end is handed over to another replica.
+    /// Shuts down in order, within the configured drain timeout. Calls are accepted until their connections received
+    /// GOAWAY, and those that are sent meanwhile; what still runs at the end is handed over to another replica.
     pub async fn shutdown(mut self) {
         set_health(&self.health, tonic_health::ServingStatus::NotServing).await;
         self.metrics.set_draining(true);
@@ -287,9 +287,9 @@ impl Running {
             let left = self.executions.running();
             tracing::warn!(left, "the drain timeout is over; what still runs is handed over, or ends");
         }
-        // Before connections are cut, so that every caller is told what to do.
+        // Before connections are cut, so that every caller receives instructions for its retry.
         self.executions.hand_over().await;
-        let _ = tokio::time::timeout(LAST_WORDS, async { while self.serving.join_next().await.is_some() {} }).await;
+        let _ = tokio::time::timeout(LAST_SENDS, async { while self.serving.join_next().await.is_some() {} }).await;
         tracing::info!("stopped: no call is left");
         self.serving.shutdown().await;
         self.tasks.shutdown().await;

@@ -1,4 +1,5 @@
-//! TLS settings of the listeners, made from the PEM texts of a certificate chain, its key and the clients' authorities.
+//! TLS settings of the listeners, built from the PEM texts of a certificate chain, its key and the clients'
+//! authorities.
 
 use std::{fmt::Display, sync::Arc};
 

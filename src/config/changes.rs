@@ -1,14 +1,14 @@
 //! Which settings differ between two configurations, by path.
 //!
-//! Both are compared as they are shown, so that no secret is looked at: one that was only exchanged is no difference here.
-//! Values are never told.
+//! Both are compared in their printed form, so that no secret is read: a secret that was replaced is no difference
+//! here. Values are not reported.
 
 use serde_json::Value;
 
 use super::Config;
 
-/// The paths of the settings that differ (`routes.default.targets`), in the order of their names. What came or went is
-/// told as a whole.
+/// The paths of the settings that differ (`routes.default.targets`), in the order of their names. An added or removed
+/// section is reported as a whole.
 pub(super) fn changed_paths(old: &Config, new: &Config) -> Vec<String> {
     let shown = |config: &Config| serde_json::to_value(config).unwrap_or_default();
     let mut paths = Vec::new();
@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_is_neither_compared_nor_told() {
+    fn a_secret_is_neither_compared_nor_reported() {
         let (old, new) = (config("  r: { targets: [a] }\n", "one"), config("  r: { targets: [a] }\n", "two"));
         assert!(changed_paths(&old, &new).is_empty());
     }

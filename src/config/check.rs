@@ -1,7 +1,7 @@
-//! What types cannot say: references that lead nowhere, ranges, doors left open, settings that contradict each other.
+//! Checks beyond types: unresolved references, ranges, missing authentication, settings that contradict each other.
 //!
-//! Looks at everything and stops at nothing. What decoding took out as faulty still counts as written, so that one
-//! fault is not told twice in other words. Never reads a file and never corrects a value.
+//! Every setting is checked. What decoding removed as faulty still counts as written, so that one fault is not reported
+//! twice. No file is read and no value corrected.
 
 use std::{collections::BTreeMap, net::SocketAddr, time::Duration};
 
@@ -46,9 +46,9 @@ struct Checker<'a> {
 // === impl Checker ===
 
 impl Checker<'_> {
-    /// A fault of the setting at `path`, shown where it or the nearest setting around it is written.
+    /// A fault of the setting at `path`, reported where it or the nearest setting around it is written.
     ///
-    /// Nothing is said of a section that lost a part: it may be right once the part is.
+    /// A section that lost a part is not reported: it may be right once the part is.
     fn fault(&mut self, path: &str, reason: impl Into<String>) {
         let part_of = |lost: &String| lost.strip_prefix(path).is_some_and(|rest| rest.starts_with(['.', '[']));
         if self.lost.iter().any(part_of) {
@@ -74,7 +74,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Faults of a policy at `path`, as its own `validate` tells them.
+    /// Faults of a policy at `path`, from its own `validate`.
     fn policy<F: AsRef<str>>(&mut self, path: &str, faults: Vec<(F, String)>) {
         for (field, mut reason) in faults {
             let path = format!("{path}.{}", field.as_ref());
@@ -88,7 +88,7 @@ impl Checker<'_> {
         }
     }
 
-    /// The same where it inherits from `base`: faults that the base has are told there.
+    /// The same where it inherits from `base`: faults of the base are reported there.
     fn inheriting<F: AsRef<str> + PartialEq>(&mut self, path: &str, faults: Vec<(F, String)>, base: &[(F, String)]) {
         self.policy(path, faults.into_iter().filter(|fault| !base.contains(fault)).collect());
     }
@@ -153,7 +153,7 @@ impl Checker<'_> {
             if unguarded && !address.ip().is_loopback() && !self.is_written("server.auth") {
                 self.fault(
                     path,
-                    "can be reached by others while nobody is asked who they are; add server.keys or \
+                    "can be reached by others while callers are not authenticated; add server.keys or \
                      server.tls.client_ca_file, or write server.auth: none",
                 );
             }
@@ -193,13 +193,13 @@ impl Checker<'_> {
         let server = &config.server;
         match server.auth {
             Some(AuthMode::ApiKey) if server.keys.is_empty() && !self.is_written("server.keys[0]") => {
-                self.fault("server.auth", "lets nobody in without server.keys");
+                self.fault("server.auth", "admits no caller without server.keys");
             }
             Some(AuthMode::ClientCertificate)
                 if server.tls.as_ref().is_none_or(|tls| tls.client_ca_file.is_none())
                     && !self.is_written("server.tls.client_ca_file") =>
             {
-                self.fault("server.auth", "lets nobody in without server.tls.client_ca_file");
+                self.fault("server.auth", "admits no caller without server.tls.client_ca_file");
             }
             Some(AuthMode::None) if !server.keys.is_empty() => {
                 self.fault("server.auth", "leaves server.keys without effect; remove one of them");

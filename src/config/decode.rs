@@ -1,7 +1,7 @@
-//! From the tree to the types, collecting every fault on the way instead of stopping at the first.
+//! Decodes the tree into types, collecting every fault on the way instead of stopping at the first.
 //!
-//! Decoding stops at a fault, as serde does; then the faulty value is taken out of the tree and decoding starts again,
-//! until it goes through. So the types themselves say what is valid, and nothing has to be written twice.
+//! Decoding stops at a fault, as serde does; then the faulty value is removed from the tree and decoding starts again,
+//! until it succeeds. So the types themselves define what is valid, and nothing is written twice.
 
 use std::fmt;
 
@@ -39,7 +39,7 @@ pub(super) fn decode<T: for<'de> Deserialize<'de>>(tree: &mut Node, faults: &mut
     None
 }
 
-/// A fault on its way up; it has no path until it passes the value that it belongs to.
+/// A decoding fault; it has no path until it passes the value that it belongs to.
 #[derive(Debug)]
 pub(super) struct DecodeError(Box<Fault>);
 
@@ -219,7 +219,7 @@ impl<'de> Deserializer<'de> for &'de Node {
         visitor.visit_unit()
     }
 
-    // Where text is expected, a whole number is one that nobody quoted: a code, a model's name, a value without its unit.
+    // Where text is expected, a whole number is an unquoted text: a code, a model's name, a value without its unit.
     fn deserialize_string<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
         let text = match &self.value {
             Value::Int(int) => int.to_string(),
@@ -297,7 +297,7 @@ impl<'de> MapAccess<'de> for Members<'de> {
     }
 }
 
-/// A choice that has settings: a map of one member.
+/// A choice with settings: a map of one member.
 struct ChoiceWithSettings<'de> {
     node: &'de Node,
     member: &'de (String, Node),

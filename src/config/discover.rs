@@ -1,7 +1,8 @@
-//! What is not configured: well-known providers by their environment variables, a route over all targets, the rest.
+//! Completes what is not configured: providers from well-known environment variables, a route over all targets, the
+//! rest.
 //!
-//! So Relight works without any file: with the keys that are lying about, or with the scripted provider. What is
-//! written in the file is never changed.
+//! So Relight works without any file: with the API keys in the environment, or with the scripted provider. What is
+//! written in the file is not changed.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +23,7 @@ use crate::domain::{
 const DEFAULT_ROUTE: &str = "default";
 const SCRIPTED: &str = "scripted";
 
-/// A provider that is found by an environment variable.
+/// A provider that is discovered by an environment variable.
 pub(super) struct WellKnown {
     /// Its name as provider and as target.
     pub(super) name: &'static str,

@@ -1,7 +1,7 @@
-//! The environment: one question, so that tests can answer it, and the references to it inside the file.
+//! Access to environment variables, replaceable in tests, and the references to them inside the file.
 //!
-//! `${NAME}` stands for a variable that must be there, `${NAME:-text}` for one that may be missing or empty, `$${` for
-//! the characters `${` themselves. Names of variables may appear in messages, their values never do.
+//! `${NAME}` refers to a required variable, `${NAME:-text}` to one that may be missing or empty, and `$${` is an
+//! escaped `${`. Names of variables may appear in messages, their values do not.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use super::{
     tree::{Node, Value},
 };
 
-/// Where variables come from.
+/// A source of environment variables.
 pub trait Environment: Send + Sync {
     /// The value of a variable; `None` where it is not set or no text.
     fn var(&self, name: &str) -> Option<String>;
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn references_are_replaced_by_what_they_stand_for() {
+    fn references_are_replaced_by_their_values() {
         for (text, expected) in [
             ("${KEY}", "secret"),
             ("Bearer ${KEY}!", "Bearer secret!"),
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reference_that_cannot_be_resolved_says_why_and_names_the_variable() {
+    fn an_unresolved_reference_is_reported_with_the_reason_and_the_variable() {
         assert!(resolved("${MISSING}").unwrap_err().contains("MISSING, which is not set"));
         assert!(resolved("${KEY").unwrap_err().contains("without its `}`"));
         for text in ["${}", "${1A}", "${A B}", "${:-x}"] {

@@ -1,7 +1,7 @@
-//! What is wrong with a configuration: every fault at once, each with its place, its value and a way out.
+//! The faults of a configuration: all of them at once, each with its place, its value and a correction.
 //!
-//! A fault is written for the person who edits the file. It never shows a secret, nor anything that came from the
-//! environment: the reference is shown in its place.
+//! A fault is written for the person who edits the file. It shows neither secrets nor values from the environment: the
+//! reference is shown instead.
 
 use std::{
     fmt,
@@ -19,7 +19,7 @@ pub struct Position {
     pub column: u64,
 }
 
-/// One thing that is wrong.
+/// One fault of a configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fault {
     /// Which setting, such as `routes.default.targets[1]`; empty for the whole file.
@@ -34,7 +34,7 @@ pub struct Fault {
     pub nearest: Option<String>,
 }
 
-/// All that is wrong with a configuration, in the order of the file; never empty.
+/// All faults of a configuration, in the order of the file; at least one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConfigFaults {
     /// The file; `None` when there is none.
@@ -66,7 +66,7 @@ impl Fault {
         self
     }
 
-    /// With what was probably meant, out of `valid`; without anything near, all of them are named.
+    /// Adds the valid name that was probably meant; where none is near, all of them are listed.
     pub(super) fn with_nearest<'a>(mut self, name: &str, valid: impl IntoIterator<Item = &'a str>) -> Self {
         let valid: Vec<&str> = valid.into_iter().collect();
         self.nearest = nearest(name, &valid).map(str::to_owned);
@@ -79,7 +79,7 @@ impl Fault {
 
 impl Fault {
     /// What is wrong, with the value that is written there.
-    fn words(&self) -> String {
+    fn description(&self) -> String {
         match &self.value {
             // Reasons that quote the value themselves need no second quotation.
             Some(value) if !self.reason.contains(&format!("`{value}`")) => format!("`{value}` {}", self.reason),
@@ -96,7 +96,7 @@ impl fmt::Display for Fault {
         if !self.path.is_empty() {
             write!(f, "{}: ", self.path)?;
         }
-        f.write_str(&self.words())?;
+        f.write_str(&self.description())?;
         match &self.nearest {
             Some(nearest) => write!(f, "; did you mean `{nearest}`?"),
             None => Ok(()),
@@ -107,7 +107,7 @@ impl fmt::Display for Fault {
 // === impl ConfigFaults ===
 
 impl ConfigFaults {
-    /// Sorts the faults by place and drops those said twice; `None` when nothing is wrong.
+    /// Sorts the faults by place and drops duplicates; `None` when there are none.
     pub(super) fn of(file: Option<&Path>, mut faults: Vec<Fault>) -> Option<Self> {
         // Those without a place come last, in the order in which they were found.
         faults.sort_by_key(|fault| fault.at.map_or((u64::MAX, 0), |at| (at.line, at.column)));
@@ -122,15 +122,15 @@ impl ConfigFaults {
 }
 
 impl ConfigFaults {
-    /// The faults as events tell them.
+    /// The faults in the form used by events.
     #[must_use]
-    pub fn told(&self) -> Vec<SettingFault> {
-        let told = |fault: &Fault| SettingFault {
+    pub fn setting_faults(&self) -> Vec<SettingFault> {
+        let setting_fault = |fault: &Fault| SettingFault {
             path: fault.path.clone(),
-            reason: fault.words(),
+            reason: fault.description(),
             nearest: fault.nearest.clone(),
         };
-        self.faults.iter().map(told).collect()
+        self.faults.iter().map(setting_fault).collect()
     }
 }
 
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn faults_are_told_one_a_line_in_the_order_of_the_file_and_never_twice() {
+    fn faults_are_listed_one_a_line_in_the_order_of_the_file_without_duplicates() {
         let late = Fault::new("b", "is wrong").at(Some(Position { line: 9, column: 1 }));
         let early = Fault::new("a", "is no target")
             .at(Some(Position { line: 2, column: 5 }))
@@ -224,9 +224,12 @@ mod tests {
              relight.yaml:9:1: b: is wrong\n\
              relight.yaml: c: is missing"
         );
-        let told = faults.told();
-        let nearest = told[0].nearest.as_deref();
-        assert_eq!((told[0].path.as_str(), told[0].reason.as_str(), nearest), ("a", "`gtp` is no target", Some("gpt")));
-        assert_eq!((told.len(), told[2].path.as_str(), told[2].nearest.as_deref()), (3, "c", None));
+        let listed = faults.setting_faults();
+        let nearest = listed[0].nearest.as_deref();
+        assert_eq!(
+            (listed[0].path.as_str(), listed[0].reason.as_str(), nearest),
+            ("a", "`gtp` is no target", Some("gpt"))
+        );
+        assert_eq!((listed.len(), listed[2].path.as_str(), listed[2].nearest.as_deref()), (3, "c", None));
     }
 }

@@ -1,6 +1,6 @@
-//! Settings that are written in part are laid over what they inherit from, before anything is decoded.
+//! Lays partly written settings over those they inherit from, before decoding.
 //!
-//! A file that names a preset is laid over the preset's own settings as a whole.
+//! A file that names a preset is laid over all of the preset's settings.
 //!
 //! So `targets.gpt.circuit: { window: 20s }` means the circuit of `circuit`, with another window, and not the built-in
 //! one; a policy is laid over the built-in of its name, or over `standard`.
@@ -22,14 +22,14 @@ const INHERITED: [(&str, &str); 3] = [("routes", "timers"), ("targets", "circuit
 /// The settings of the preset `literal`.
 const LITERAL: &str = include_str!("literal.yaml");
 
-/// Settings that a file may be laid over as a whole.
+/// The settings that a file overrides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Preset {
     /// The defaults.
     #[default]
     Standard,
-    /// What the documents from which Relight was asked say, to the digit.
+    /// The exact values of the documents that specified Relight.
     Literal,
 }
 

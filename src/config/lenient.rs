@@ -1,7 +1,6 @@
-//! Which faults of a file are no reason to refuse it, where the file says `on_invalid_setting: default`.
+//! Which faults of a file do not invalidate it, where the file sets `on_invalid_setting: default`.
 //!
-//! Only settings of how calls are recovered may be replaced: an address, a key or a target that is wrong is never
-//! guessed.
+//! Only recovery settings may be replaced by defaults: a wrong address, key or target is always an error.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -11,14 +10,14 @@ use super::{
     tree::{Node, Value},
 };
 
-/// What is done about a setting of recovery that is not valid.
+/// What happens to an invalid recovery setting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum OnInvalidSetting {
     /// The configuration is refused, with all that is wrong.
     #[default]
     Refuse,
-    /// The setting is left out, so that its default is in force, and a warning says so.
+    /// The setting is ignored, so that its default is in force, and a warning reports it.
     Default,
 }
 

@@ -1,4 +1,4 @@
-//! What callers may hold of this process, and for how long: connections, bytes, entries of a request, and time limits.
+//! Limits on callers: connections, bytes, entries of a request, and timeouts.
 //!
 //! Together they bound the memory that callers can occupy; see `SECURITY.md` for the sum.
 
@@ -9,20 +9,20 @@ use serde::{Deserialize, Serialize};
 
 use crate::domain::units;
 
-/// The most that callers may hold at once; what is beyond a limit is refused (gRPC `RESOURCE_EXHAUSTED` or
+/// The most that callers may hold at once; what exceeds a limit is refused (gRPC `RESOURCE_EXHAUSTED` or
 /// `INVALID_ARGUMENT`; HTTP 413 or 429).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct LimitsConfig {
     /// Most open connections on each of the ports (1 to 1000000); further ones are closed at once.
     pub connections: usize,
-    /// Most requests that are being read, handled or answered at once, over all callers (1 to 1000000). One counts until the
-    /// client has taken the end of its response, streams and watchers too.
+    /// Most requests that are being read, handled or responded to at once, over all callers (1 to 1000000). One counts
+    /// until the client has received the end of its response, streams and watchers too.
     pub requests: usize,
     /// The same for one tenant (1 to 1000000).
     pub requests_per_tenant: usize,
-    /// Most bytes of requests that are being read, handled or answered, over all callers (1MiB to 1TiB). A request counts
-    /// with its body, 100 bytes for each entry in it, its head and 8 KiB.
+    /// Most bytes of requests that are being read, handled or responded to, over all callers (1MiB to 1TiB). A request
+    /// counts with its body, 100 bytes for each entry in it, its head and 8 KiB.
     #[serde(with = "units::bytes")]
     #[schemars(with = "String")]
     pub bytes_in_flight: u64,

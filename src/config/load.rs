@@ -1,7 +1,7 @@
-//! From a file and the environment to a configuration that is complete and checked, or to everything wrong with them.
+//! Loads a complete and checked configuration from a file and the environment, or returns all of its faults.
 //!
-//! The steps: read, resolve references, lay settings over what they inherit from, decode, complete, read the files
-//! that are named, check. Faults of all steps are told together.
+//! The steps: read, resolve references, lay settings over what they inherit from, decode, complete, read the files that
+//! are named, check. Faults of all steps are reported together.
 
 use std::{
     io::Read as _,
@@ -21,10 +21,10 @@ use super::{
     tree::{self, Node, Value},
 };
 
-/// A larger file is none that anybody wrote.
+/// A larger file is not a configuration.
 const MAX_FILE_BYTES: u64 = 4 << 20;
 
-/// A configuration as it was loaded.
+/// A loaded configuration.
 #[derive(Debug, Clone)]
 pub struct Loaded {
     /// Complete and checked.
@@ -35,7 +35,7 @@ pub struct Loaded {
     pub named_files: Vec<NamedFile>,
     /// The environment variables by which providers were found that are not in the file.
     pub found: Vec<&'static str>,
-    /// Invalid settings that were left out, as the file says, so that their defaults are in force.
+    /// Invalid settings that were ignored, as the file allows, so that their defaults are in force.
     pub left_out: Vec<Fault>,
     /// Settings of earlier versions that the file still has, and what became of them.
     pub retired: Vec<Fault>,
@@ -105,7 +105,7 @@ pub fn load_text(text: &str, path: Option<&Path>, environment: &dyn Environment)
     match (ConfigFaults::of(path, faults), loaded) {
         (None, Some(loaded)) => Ok(Loaded { left_out, ..loaded }),
         (Some(faults), _) => Err(faults),
-        // Nothing is dropped without a fault; said plainly in case that is ever untrue.
+        // Nothing is dropped without a fault; this message covers a defect in that rule.
         (None, None) => {
             let faults = vec![Fault::new("", "cannot be read")];
             Err(ConfigFaults { file: path.map(Path::to_path_buf), faults })
@@ -134,7 +134,7 @@ fn load_collecting(
     environment::expand(&mut tree, environment, faults);
     let mut fingerprint = Sha256::new();
     fingerprint.update(format!("{tree:?}"));
-    // What failed to resolve is known to be written, so that nobody calls it missing.
+    // What failed to resolve counts as written, so that it is not reported as missing.
     let written = Node { value: merge_missing(tree.value.clone(), unresolved.value), ..tree.clone() };
     inherit::lay_over_preset(&mut tree);
     *is_lenient = lenient::is_wanted(&tree);
@@ -241,7 +241,8 @@ impl NamedFiles<'_> {
     }
 }
 
-/// The text of a file; the reason reads on after the file's name. Opening a pipe would wait for whoever writes to it.
+/// The text of a file; the error continues a sentence that begins with the file's name. Opening a pipe would wait for
+/// its writer.
 fn read(path: &Path) -> Result<String, String> {
     let cannot = |error: std::io::Error| format!("cannot be read: {error}");
     if !std::fs::metadata(path).map_err(cannot)?.is_file() {

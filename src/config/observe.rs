@@ -1,4 +1,4 @@
-//! What is kept of what happens and who is told: events in memory, telemetry, the journal.
+//! Settings of events in memory, telemetry and the journal.
 //!
 //! Plain data. Content (prompts and answers) is kept out of telemetry unless it is switched on.
 
@@ -14,11 +14,12 @@ use crate::{domain::units, events::DEFAULT_CAPACITY};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct EventsConfig {
-    /// How many events are kept (16 to 16777216); a watcher that falls behind further misses some and is told so.
+    /// How many events are kept (16 to 16777216); a watcher that falls further behind misses some and is informed of
+    /// it.
     pub capacity: usize,
 }
 
-/// Traces, metrics and logs. Read at the start: a change needs a restart.
+/// Traces, metrics and logs. Read at the start: a change requires a restart.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct TelemetryConfig {
@@ -57,7 +58,7 @@ pub struct LogConfig {
     pub level: String,
 }
 
-/// How the log is written.
+/// The format of the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum LogFormat {
@@ -87,28 +88,29 @@ pub struct JournalConfig {
     /// Invocations kept at most, oldest finished first to go (at least 1).
     pub max_invocations: u64,
     /// Steps of all invocations that may wait to be written at once (at least 1). Beyond it, `strict` waits, and `fast`
-    /// gives up the record of the invocation that has one more: it goes on, is counted, and cannot be resumed elsewhere.
+    /// abandons the record of the invocation with the excess step: the invocation continues, is counted, and cannot be
+    /// resumed elsewhere.
     pub queue: usize,
     /// Bytes of the newest steps that a running invocation keeps in memory for its readers (4KiB to 64MiB). A reader
     /// that is further behind reads the journal.
     #[serde(with = "units::bytes")]
     #[schemars(with = "String")]
     pub tail_bytes: u64,
-    /// Bytes that are kept in all (at least 1MiB; default 256MiB), prompts, steps, answers and threads: in memory at any
-    /// time, in a database after each compaction (once a minute). Beyond it the oldest finished invocations go first: in a
-    /// database their steps, then they themselves, then the threads that were not used for longest. In memory, calls
-    /// without thread and request id then run without a record, and others are refused.
+    /// Bytes kept in total (at least 1MiB; default 256MiB), prompts, steps, answers and threads: in memory at any time,
+    /// in a database after each compaction (once a minute). Beyond it the oldest finished invocations are removed
+    /// first: in a database their steps, then their records, then the threads that were unused for longest. In memory,
+    /// calls without thread and request id then run without a record, and others are refused.
     #[serde(with = "units::bytes")]
     #[schemars(with = "String")]
     pub max_bytes: u64,
-    /// How long a thread is kept that nobody uses (at least 1m; default 30d). Then it is deleted with its messages.
+    /// How long an unused thread is kept (at least 1m; default 30d). Then it is deleted with its messages.
     #[serde(with = "units::duration")]
     #[schemars(with = "String")]
     pub thread_retention: Duration,
     /// Invocations that may wait, on one replica, for a thread on which another one runs (0 to 64); 0 refuses them at
     /// once. They wait in order, until their deadline at most.
     pub thread_queue: usize,
-    /// Keys by which inputs and answers are encrypted in a database, each of at least 32 characters: the first one
+    /// Keys with which inputs and answers are encrypted in a database, each of at least 32 characters: the first one
     /// encrypts, all of them decrypt. None: nothing is encrypted. What was written before without a key stays readable.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub encryption_keys: Vec<Secret>,
@@ -116,11 +118,11 @@ pub struct JournalConfig {
     pub payloads: Payloads,
 }
 
-/// Where the journal is.
+/// Where the journal is kept.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(try_from = "Secret", into = "String")]
 pub enum JournalStore {
-    /// Nothing is said: `relight serve` keeps a `SQLite` file of its own where it can, anything else keeps it in memory.
+    /// By default, `relight serve` keeps an `SQLite` file of its own where it can, anything else keeps it in memory.
     #[default]
     Embedded,
     /// In memory; gone with the process.

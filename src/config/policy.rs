@@ -1,7 +1,8 @@
-//! Named policies: how calls are retried and whether the model is told, as one word that routes refer to.
+//! Named policies: how calls are retried and whether the model is informed of a failure, under names that routes refer
+//! to.
 //!
-//! Six are built in; a policy of the same name in the file is laid over it, any other over `standard`. Which policy is
-//! in force for a call is answered here, from what route, operation and caller say; it decides nothing else.
+//! Six are built in; a policy of the same name in the file is laid over it, any other over `standard`. The policy in
+//! force for a call is looked up here, from route, operation and caller; nothing else is decided.
 
 use std::collections::BTreeMap;
 
@@ -27,13 +28,13 @@ use crate::{
 /// The policy of routes that name none.
 pub const STANDARD: &str = "standard";
 
-/// One policy.
+/// A named recovery policy.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct PolicyConfig {
     /// Whether, how often and after which waits a call is tried again.
     pub retry: RetryPolicy,
-    /// Whether and how the model is told of its failure.
+    /// Whether and how the model is informed of its failure.
     pub injection: InjectionPolicy,
 }
 
@@ -49,7 +50,7 @@ impl PolicyConfig {
     /// What a policy of that name is laid over.
     pub(super) fn built_in_or_standard(name: &str) -> Self {
         let retry = RetryPolicy::preset(name).unwrap_or_default();
-        // Without another attempt there is nobody to tell.
+        // Without another attempt a note has no reader.
         let mode = if retry.enabled { InjectionMode::default() } else { InjectionMode::Never };
         let (mode, error) = match name {
             "literal" => (InjectionMode::Always, ErrorWords::Message),
@@ -62,31 +63,32 @@ impl PolicyConfig {
 // === impl Config ===
 
 impl Config {
-    /// The policy that is in force for an operation on a route; `preset` is the one that the caller names.
+    /// The policy in force for an operation on a route; `preset` is the one that the caller names.
     ///
-    /// The caller's preset goes before everything but an operation that is not `enabled`; then come the route's own
-    /// operation, the operation on all routes, the route's policy, and `standard`. A name that does not exist stands
-    /// for `standard`; `load` lets none through.
+    /// The caller's preset precedes everything but an operation that is not `enabled`; then come the route's own
+    /// operation, the operation on all routes, the route's policy, and `standard`. A name that does not exist means
+    /// `standard`; `load` lets none through.
     #[must_use]
     pub fn policy_for(&self, route: &RouteConfig, operation: &Operation, preset: Option<&str>) -> PolicyConfig {
-        let said: Vec<&OperationConfig> =
+        let configured: Vec<&OperationConfig> =
             [route.operations.get(operation), self.operations.get(operation)].into_iter().flatten().collect();
         let named = preset
-            .or_else(|| said.iter().find_map(|said| said.policy.as_deref()))
+            .or_else(|| configured.iter().find_map(|configured| configured.policy.as_deref()))
             .or(route.policy.as_deref())
             .unwrap_or(STANDARD);
         let mut policy = self.policies.get(named).cloned().unwrap_or_default();
         if preset.is_none() {
             // A policy that is named closer to the call than a number of retries brings its own number.
-            let closest = said.iter().find(|said| said.max_retries.is_some() || said.policy.is_some());
-            if let Some(max_retries) = closest.and_then(|said| said.max_retries) {
+            let closest =
+                configured.iter().find(|configured| configured.max_retries.is_some() || configured.policy.is_some());
+            if let Some(max_retries) = closest.and_then(|configured| configured.max_retries) {
                 policy.retry = policy.retry.with_max_retries(max_retries);
             }
-            if let Some(mode) = said.iter().find_map(|said| said.injection) {
+            if let Some(mode) = configured.iter().find_map(|configured| configured.injection) {
                 policy.injection.mode = mode;
             }
         }
-        if said.iter().find_map(|said| said.enabled) == Some(false) {
+        if configured.iter().find_map(|configured| configured.enabled) == Some(false) {
             policy.retry.enabled = false;
         }
         policy

@@ -1,7 +1,7 @@
-//! Who answers: providers with their credentials and transport, and the targets that are models of theirs.
+//! Providers with their credentials and transport, and the targets that are their models.
 //!
-//! A credential is inline (by `${ENV}` reference) or in a file; after loading it is in `api_key` either way, so that
-//! nobody above reads a file for it.
+//! A credential is inline (by `${ENV}` reference) or in a file; after loading it is in `api_key` either way, so that no
+//! other module reads a file for it.
 
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
@@ -21,11 +21,11 @@ use crate::{
 /// The name of the credential that a provider's own `api_key` is.
 pub const DEFAULT_CREDENTIAL: &str = "default";
 
-/// One provider: an endpoint, how it is spoken to, and the credentials for it.
+/// A model provider: its endpoint, dialect and credentials.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ProviderConfig {
-    /// How it is spoken to.
+    /// The wire protocol of the provider.
     #[schemars(with = "DialectName")]
     pub dialect: Dialect,
     /// Where its API begins, such as `https://api.openai.com/v1`; unset: the dialect's own place.
@@ -56,7 +56,7 @@ pub struct ProviderConfig {
     /// Whether `base_url` may lead to a private address (10/8, 192.168/16, …); loopback always may.
     pub allow_private_addresses: bool,
     /// Whether W3C trace context (`traceparent`, `tracestate`) is sent to the provider. Default false: the provider
-    /// learns no trace ids.
+    /// receives no trace ids.
     pub propagate_trace: bool,
     /// The region, where the dialect's own place depends on one (`bedrock`), such as `eu-central-1`.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -91,13 +91,14 @@ pub enum KeyHeader {
     None,
 }
 
-/// What servers of the chat completions dialect differ in; other dialects read `stream` alone.
+/// How servers of the chat completions dialect differ; other dialects read `stream` alone.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ChatConfig {
-    /// Whether answers are asked for as a stream, in every dialect; without it an answer comes whole, as a stream of one.
+    /// Whether responses are requested as a stream, in every dialect; without it a response comes complete, as a stream
+    /// of one.
     pub stream: bool,
-    /// Whether a stream is asked to end with its usage; some old servers refuse the option.
+    /// Whether a stream is requested to end with its usage; some old servers reject the option.
     pub include_usage: bool,
     /// The field of the output limit, for all targets; unset: as is known of each.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -127,7 +128,7 @@ pub struct HttpConfig {
     pub pool_idle_timeout: Duration,
     /// Idle connections kept per host; 0 makes each attempt pay for a new one.
     pub pool_max_idle_per_host: usize,
-    /// Largest answer, decompressed (64KiB to 1GiB); a larger one fails the attempt.
+    /// Largest response, decompressed (64KiB to 1GiB); a larger one fails the attempt.
     #[serde(with = "units::bytes")]
     #[schemars(with = "String")]
     pub max_body_bytes: u64,
@@ -135,11 +136,11 @@ pub struct HttpConfig {
     #[serde(with = "units::bytes")]
     #[schemars(with = "String")]
     pub max_line_bytes: u64,
-    /// Whether HTTP/2 is spoken without asking, on plaintext connections too; HTTP/1.1-only servers then fail.
+    /// Whether HTTP/2 is used without negotiation, on plaintext connections too; HTTP/1.1-only servers then fail.
     pub http2_prior_knowledge: bool,
 }
 
-/// One target: a model of a provider, with a credential.
+/// A target: a model of a provider, with a credential.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct TargetConfig {
@@ -152,7 +153,7 @@ pub struct TargetConfig {
     pub credential: Option<String>,
     /// What the model can do, where it differs from what is known of it.
     pub capabilities: CapabilityOverrides,
-    /// When it is no longer asked, where that differs from `circuit`.
+    /// When it is closed to calls, where that differs from `circuit`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub circuit: Option<CircuitPolicy>,
     /// How many attempts it may have at once, where it differs from `concurrency`.
@@ -160,7 +161,7 @@ pub struct TargetConfig {
     pub concurrency: Option<ConcurrencyPolicy>,
 }
 
-/// What a model can do, where it differs from what is known of it; unset: as known.
+/// The capabilities of a model, where they differ from what is known; unset: as known.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct CapabilityOverrides {
@@ -170,13 +171,13 @@ pub struct CapabilityOverrides {
     /// Takes a user message right after tool results.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user_after_tool: Option<bool>,
-    /// Goes on from an assistant message that is begun.
+    /// Continues an assistant message that the request begins.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub assistant_prefill: Option<bool>,
-    /// How it is asked to go on from one.
+    /// How a request marks that assistant message.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prefill_mark: Option<PrefillMark>,
-    /// Knows developer messages; others get the operator's words as system messages.
+    /// Supports developer messages; other targets get the operator's instructions as system messages.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub developer_role: Option<bool>,
     /// What it calls the output limit, in the dialect `openai_chat`.
@@ -185,7 +186,7 @@ pub struct CapabilityOverrides {
     /// Takes tools; a call with tools goes to targets that do, where the route has any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tools: Option<bool>,
-    /// Takes the wish for one tool call at a time, or for several.
+    /// Accepts a limit on the number of parallel tool calls.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parallel_tools: Option<bool>,
     /// Takes images; a call with images goes to targets that do, where the route has any.
@@ -194,12 +195,12 @@ pub struct CapabilityOverrides {
     /// Refuses tool calls of the current turn without the signatures that it gave them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub signed_calls: Option<bool>,
-    /// Whether answers are made in the background, in streams of the dialect `openai_responses` alone (default: no). One
-    /// that is cut off or falls silent is then read on from where it was, instead of asked for and paid for anew; so is,
-    /// once and from its beginning, one whose replica died or was stopped, where the journal is a file or a database that
-    /// keeps payloads. One that nobody wants any more is cancelled, once its id came. The provider keeps such answers
-    /// (`store`), which contracts without data retention forbid, and takes longer to begin them; the rest of one that was
-    /// cut off may come without encrypted reasoning.
+    /// Whether responses are generated in the background, in streams of the dialect `openai_responses` alone (default:
+    /// no). One that is cut off or falls silent is then resumed from where it was, instead of requested and paid for
+    /// again; so is, once and from its beginning, one whose replica died or was stopped, where the journal is a file or
+    /// a database that keeps payloads. One without a reader is cancelled, once its id came. The provider keeps such
+    /// responses (`store`), which contracts without data retention forbid, and takes longer to begin them; the rest of
+    /// one that was cut off may come without encrypted reasoning.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub background: Option<bool>,
     /// Largest prompt plus answer, in tokens.
@@ -226,7 +227,7 @@ enum DialectName {
     Scripted,
 }
 
-/// A URL is shown without its user, password and query.
+/// A URL without its user, password and query.
 #[expect(clippy::ref_option, reason = "serde passes fields by reference")]
 fn without_secrets<S: serde::Serializer>(url: &Option<String>, serializer: S) -> Result<S::Ok, S::Error> {
     url.as_deref().map(super::shown_url).serialize(serializer)
@@ -334,7 +335,7 @@ impl CapabilityOverrides {
     /// What is known, with the overrides on top.
     #[must_use]
     pub fn apply(&self, mut known: Capabilities) -> Capabilities {
-        for (known, said) in [
+        for (known, configured) in [
             (&mut known.tail_system_message, self.tail_system_message),
             (&mut known.user_after_tool, self.user_after_tool),
             (&mut known.assistant_prefill, self.assistant_prefill),
@@ -345,7 +346,7 @@ impl CapabilityOverrides {
             (&mut known.signed_calls, self.signed_calls),
             (&mut known.background, self.background),
         ] {
-            *known = said.unwrap_or(*known);
+            *known = configured.unwrap_or(*known);
         }
         known.prefill_mark = self.prefill_mark.unwrap_or(known.prefill_mark);
         known.output_limit_field = self.output_limit_field.unwrap_or(known.output_limit_field);

@@ -1,4 +1,4 @@
-//! The reference of the configuration, as Markdown, from the schema that the file is read by.
+//! Writes the reference of the configuration, as Markdown, from the schema that also decodes the file.
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
@@ -12,7 +12,7 @@ element of a list. Any value may be written as `${VARIABLE}`, with a default as 
 (`250ms`, `30s`, `5m`), sizes too (`64KiB`, `8MiB`). A changed file is in force at once, but for what is marked *read at the start*.
 ";
 
-/// Where one type of the schema is used in the file, and the type.
+/// A type of the schema, and where it is used in the file.
 struct Section<'a> {
     paths: Vec<String>,
     node: &'a Map<String, Value>,
@@ -59,7 +59,7 @@ impl<'a> Sections<'a> {
         }
     }
 
-    /// Adds the types with settings of their own that a value is made of.
+    /// Adds the types with settings of their own that occur in a value.
     fn descend(&mut self, path: String, value: &'a Value) {
         if let Some((name, node)) = self.referred(value) {
             if node.contains_key("properties") {
@@ -90,7 +90,7 @@ impl<'a> Sections<'a> {
         Some((name, self.types?.get(name)?.as_object()?))
     }
 
-    /// What may be written as a value, in words.
+    /// The permitted values, in words.
     fn kind(&self, value: &'a Value) -> String {
         if let Some((_, node)) = self.referred(value) {
             if node.contains_key("properties") {
@@ -130,7 +130,7 @@ impl<'a> Sections<'a> {
         }
     }
 
-    /// What the words mean among which a value chooses, one line for each.
+    /// The meanings of the values to choose from, one line for each.
     fn meanings(&self, value: &'a Value) -> Vec<String> {
         let node = self.referred(value).map(|(_, node)| node).or_else(|| value.as_object());
         let Some(node) = node else { return Vec::new() };

@@ -1,9 +1,10 @@
-//! Reloading while calls run: a change of the file is loaded, checked, and takes the place of the old one, or does not.
+//! Reloads the configuration while calls run: a changed file is loaded, checked, and applied or rejected.
 //!
-//! Directories are watched and not files, because editors replace files and Kubernetes swaps a link beside them.
-//! SIGHUP does the same where nothing can be watched. A file that is invalid, that would weaken the running server
-//! (`weaken`) or that the server refuses changes nothing and is reported; what comes after it is judged by what is in
-//! force. It never ends the process, and it never touches calls that run: they keep the configuration that they began with.
+//! Directories are watched rather than files, because editors replace files and Kubernetes swaps a link beside them.
+//! SIGHUP has the same effect where nothing can be watched. A file that is invalid, that would weaken the running
+//! server (`weaken`) or that the server rejects changes nothing and is reported; later ones are compared with what is
+//! in force. Reloading neither ends the process nor affects running calls: they keep the configuration that they began
+//! with.
 
 mod weaken;
 
@@ -30,10 +31,10 @@ use super::{
 /// How long a file must be quiet before it is read: writers need several steps.
 const QUIET: Duration = Duration::from_millis(250);
 
-/// After this it is read even if the directory is never quiet.
+/// After this time the file is read even if the directory keeps changing.
 const IMPATIENT: Duration = Duration::from_secs(2);
 
-/// The running server, as a changed configuration reaches it.
+/// The running server, as the receiver of a changed configuration.
 pub trait Reloadable: Send + 'static {
     /// Puts a configuration in force as a whole.
     ///
@@ -45,7 +46,7 @@ pub trait Reloadable: Send + 'static {
     fn report(&self, reload: Reload);
 }
 
-/// What became of a change.
+/// The result of a change.
 #[derive(Debug, Clone)]
 pub enum Reload {
     /// The new configuration is in force.
@@ -67,20 +68,20 @@ pub struct ConfigWatcher {
     _task: JoinSet<()>,
 }
 
-/// What the task owns.
+/// The state of the watching task.
 struct FileFollower<S> {
     /// What is in force.
     loaded: Loaded,
     /// Where callers reach the server.
     bound: Vec<SocketAddr>,
-    /// What was wrong with the file when it was last read; told once.
+    /// The faults of the file when it was last read; reported once.
     rejected: Option<ConfigFaults>,
     environment: Arc<dyn Environment>,
     server: S,
     directories: Directories,
 }
 
-/// The directories that are watched; they say that something happened, not what.
+/// The directories that are watched; they report that something changed, not what.
 struct Directories {
     watcher: Option<RecommendedWatcher>,
     watched: BTreeSet<PathBuf>,
@@ -203,7 +204,7 @@ impl Directories {
             if event.is_ok_and(|event| event.kind.is_access()) {
                 return;
             }
-            // A full channel says already what this would say.
+            // A full channel already holds this notification.
             let _ = something_happened.try_send(());
         });
         Self { watcher: watcher.ok(), watched: BTreeSet::new() }

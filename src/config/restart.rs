@@ -1,4 +1,4 @@
-//! Which settings are read at the start only, so that a change of theirs needs a restart.
+//! The settings that are read at the start only, so that changing them requires a restart.
 
 use serde_json::Value;
 
@@ -50,7 +50,7 @@ fn is_read_at_start(path: &str) -> bool {
     path == TLS || READ_AT_START.iter().any(|at| path == *at || below(path, at) || below(at, path))
 }
 
-/// Secrets that are read at the start only: the comparison of what is shown does not see them.
+/// Secrets that are read at the start only: comparing printed settings does not detect them.
 fn secrets(config: &Config) -> [(&'static str, Vec<String>); 3] {
     let exposed = |secret: &Secret| secret.expose().to_owned();
     let store = match &config.journal.store {

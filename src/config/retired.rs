@@ -1,5 +1,5 @@
-//! Settings of earlier versions: a renamed one is read by its old name, one that no longer does anything is left out, and
-//! both are warned of. A file that worked goes on working.
+//! Settings of earlier versions: a renamed one is read under its old name, one without effect is ignored, and both
+//! cause a warning. A file that worked keeps working.
 
 use super::{
     fault::Fault,

@@ -1,6 +1,6 @@
-//! What callers name: routes over targets, the operations that change their policy, and what callers may override.
+//! Routes over targets, the operations that change their policy, and what callers may override.
 //!
-//! Plain data; which policy is in force for a call is answered in `policy.rs`.
+//! Plain data; the policy in force for a call is looked up in `policy.rs`.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -27,7 +27,7 @@ pub struct RouteConfig {
     #[serde(with = "units::duration")]
     #[schemars(with = "String")]
     pub deadline: Duration,
-    /// The longest deadline a caller may ask for; longer ones are shortened.
+    /// The longest deadline that a caller may request; longer ones are shortened.
     #[serde(with = "units::duration")]
     #[schemars(with = "String")]
     pub max_deadline: Duration,
@@ -39,7 +39,7 @@ pub struct RouteConfig {
     pub operations: BTreeMap<Operation, OperationConfig>,
     /// How its targets are chosen among.
     pub select: SelectPolicy,
-    /// Whether a second target is asked beside a slow first one.
+    /// Whether a second target is called beside a slow first one.
     pub hedge: HedgePolicy,
     /// How long its attempts may be silent, where it differs from `timers`.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -61,29 +61,29 @@ pub struct OperationConfig {
     /// Attempts after the first, over all targets (0 to 5); unset: the policy's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_retries: Option<u32>,
-    /// When the model is told of its failure; unset: the policy's.
+    /// When the model is informed of its failure; unset: the policy's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub injection: Option<InjectionMode>,
 }
 
-/// What callers may change per call; what is not allowed is refused, not ignored.
+/// What callers may change per call; an override that is not allowed is rejected, not ignored.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 #[expect(clippy::struct_excessive_bools, reason = "each is an independent permission")]
 pub struct AllowedOverrides {
-    /// The most retries that a caller may ask for (0 to 5); fewer than the policy's are always allowed.
+    /// The most retries that a caller may request (0 to 5); fewer than the policy's are always allowed.
     pub max_retries: u32,
-    /// Whether a caller may say when the model is told of its failure.
+    /// Whether a caller may choose when the model is informed of its failure.
     pub injection: bool,
     /// Whether a caller may restrict the targets to some of the route's.
     pub targets: bool,
     /// Whether a caller may name another policy.
     pub policy: bool,
-    /// Whether a caller may choose how a stream takes back what it sent.
+    /// Whether a caller may choose how a stream revokes what it sent.
     pub rewind_mode: bool,
     /// Whether a caller may allow a cut text to be continued by a prompt that quotes it.
     pub continuation_prompt: bool,
-    /// The longest that an invocation may go on without its client; 0s: never.
+    /// The longest that an invocation may continue without its client; 0s: not at all.
     #[serde(with = "units::duration")]
     #[schemars(with = "String")]
     pub max_resumable_grace: Duration,

@@ -1,7 +1,7 @@
-//! A value that is used and never shown: keys, tokens, URLs with a password in them.
+//! A value that is used but not shown: keys, tokens, URLs with a password in them.
 //!
-//! Its `Debug` and its `Serialize` print a placeholder, so that a configuration can be shown, logged and compared by
-//! people without a thought. The memory is wiped when the last owner drops it. It never compares, hashes or displays.
+//! Its `Debug` and its `Serialize` print a placeholder, so that a configuration can be shown, logged and compared
+//! safely. The memory is wiped when the last owner drops it. It implements no comparison, hash or display.
 
 use std::borrow::Cow;
 
@@ -9,7 +9,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::{Deserialize, Serialize, Serializer};
 
-/// What is shown in place of a secret.
+/// The placeholder for a secret.
 pub const REDACTED: &str = "[redacted]";
 
 /// A secret text.

@@ -1,4 +1,4 @@
-//! Every secret that a configuration holds, so that none of them is shown.
+//! All secrets of a configuration, so that they can be redacted.
 
 use super::{Config, observe::JournalStore};
 
@@ -37,12 +37,12 @@ fn of_url(url: &str) -> Vec<&str> {
     password.into_iter().chain(pairs.filter(|(name, _)| !is_plain(name)).map(|(_, value)| value)).collect()
 }
 
-/// Whether the value of a query may be shown: Azure's version of its API is no secret.
+/// Whether the value of a query may be shown: Azure's API version is no secret.
 fn is_plain(name: &str) -> bool {
     name == "api-version"
 }
 
-/// A URL as it may be shown: without user, password and the values of its query.
+/// A URL in its printable form: without user, password and the values of its query.
 #[must_use]
 pub fn shown_url(url: &str) -> String {
     let (scheme, rest) = url.split_once("://").map_or(("", url), |(scheme, rest)| (scheme, rest));

@@ -1,6 +1,6 @@
-//! Where Relight listens, who may call, and what it accepts from them.
+//! Where Relight listens, who may call, and what it accepts.
 //!
-//! Plain data; whether two listeners collide or an open door is left unguarded is judged in `check.rs`.
+//! Plain data; `check.rs` detects colliding listeners and missing authentication.
 
 use std::{
     net::{SocketAddr, ToSocketAddrs as _},
@@ -40,16 +40,16 @@ pub struct ServerConfig {
     pub max_header_bytes: u64,
     /// Calls at once on one connection (at least 1); more wait in the client.
     pub max_concurrent_streams: u32,
-    /// How old a connection gets, ±10 %, before the client is asked to come back; lets clients rebalance. 0s: no limit.
+    /// Maximum age of a connection, ±10 %, before the client is to reconnect; lets clients rebalance. 0s: no limit.
     #[serde(with = "units::duration")]
     #[schemars(with = "String")]
     pub max_connection_age: Duration,
-    /// How long calls in flight may go on after SIGTERM; those left are handed over or cut.
+    /// How long calls in flight may continue after SIGTERM; those left are handed over or cut.
     #[serde(with = "units::duration")]
     #[schemars(with = "String")]
     pub drain_timeout: Duration,
-    /// How callers are authenticated. Unset: as `keys` and `tls.client_ca_file` say; without these nobody is asked,
-    /// which is refused on an address that others can reach unless `none` is written here.
+    /// How callers are authenticated. Unset: according to `keys` and `tls.client_ca_file`; without these callers are
+    /// not authenticated, which is rejected on an address that others can reach unless `none` is written here.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub auth: Option<AuthMode>,
     /// The callers' keys.
@@ -64,7 +64,7 @@ pub struct ServerConfig {
     pub reflection: bool,
     /// Whether browsers may call with gRPC-Web on the same port; `cors` says from which pages.
     pub grpc_web: bool,
-    /// How long one worker thread may be kept by one task before `/livez` fails (1s to 1h; 0s: never). The process is then
+    /// How long one task may occupy a worker thread before `/livez` fails (1s to 1h; 0s: never). The process is then
     /// frozen or close to it, and is better replaced.
     #[serde(with = "units::duration")]
     #[schemars(with = "String")]
@@ -98,7 +98,7 @@ impl CorsConfig {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum AuthMode {
-    /// Nobody is asked; everybody is the tenant `default` and may do everything.
+    /// No authentication; every caller is the tenant `default` and may do everything.
     None,
     /// A key in the `authorization: Bearer` metadata, found by its hash in `keys`.
     ApiKey,
@@ -108,14 +108,14 @@ pub enum AuthMode {
     ClientCertificate,
 }
 
-/// One caller's key, or its certificate by name.
+/// A caller's API key, or its certificate by name.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ApiKeyConfig {
     /// Who calls with it.
     #[schemars(with = "String")]
     pub tenant: TenantId,
-    /// The key's SHA-256 as 64 hexadecimal digits; the key itself is never stored. With `auth: client_certificate`, the
+    /// The key's SHA-256 as 64 hexadecimal digits; the key itself is not stored. With `auth: client_certificate`, the
     /// SHA-256 of one certificate (DER).
     #[serde(skip_serializing_if = "String::is_empty")]
     pub sha256: String,
@@ -139,7 +139,7 @@ pub struct TlsConfig {
     pub cert_file: PathBuf,
     /// The private key, PEM.
     pub key_file: PathBuf,
-    /// The authorities whose client certificates are taken, PEM; unset: none are asked for.
+    /// The authorities whose client certificates are accepted, PEM; unset: client certificates are not requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub client_ca_file: Option<PathBuf>,
     /// What the files held when the configuration was loaded, ready to serve connections.
@@ -155,12 +155,12 @@ pub struct OpenaiFrontConfig {
     #[serde(deserialize_with = "address")]
     #[schemars(with = "String")]
     pub listen: SocketAddr,
-    /// How much of a streamed answer is kept back, because this stream cannot take back what it sent: `off` sends
+    /// How much of a streamed answer is kept back, because this stream cannot revoke what it sent: `off` sends
     /// everything at once; a size such as `256B` stays that many bytes behind the model, so that an answer which breaks
-    /// within them can be begun anew with other words; `whole` sends nothing before the answer is whole.
+    /// within them can be begun anew with other words; `whole` sends nothing before the answer is complete.
     #[schemars(with = "String")]
     pub hold_back: HoldBack,
-    /// What is done when an answer broke that was partly sent, and its new text is another one.
+    /// What happens when a partly sent answer broke, and its new text differs.
     pub on_divergence: OnDivergence,
     /// After how much silence a comment is sent, so that no proxy takes the stream for dead (100ms to 5m).
     #[serde(with = "units::duration")]
@@ -176,16 +176,17 @@ pub enum HoldBack {
     Off,
     /// That many bytes of text.
     Bytes(u64),
-    /// Everything, until the answer is whole.
+    /// Everything, until the answer is complete.
     Whole,
 }
 
-/// What is done when the text that was sent is not how any new answer begins, after all attempts.
+/// What happens when no new answer begins with the text that was sent, after all attempts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum OnDivergence {
-    /// A target of the route that goes on from a begun answer (`assistant_prefill`) is asked to do so, where only text
-    /// was sent and no tools were offered; else, and where that target begins anew, an error event ends the stream.
+    /// A target of the route that supports prefill (`assistant_prefill`) is called to continue the answer, where only
+    /// text was sent and no tools were offered; else, and where that target begins anew, an error event ends the
+    /// stream.
     #[default]
     Continue,
     /// An error event ends the stream.

@@ -1,4 +1,4 @@
-//! Tests of `config`: its promises, each as one test.
+//! Tests of `config`, one for each guarantee.
 
 use std::{fs, path::Path};
 
@@ -7,8 +7,8 @@ use super::*;
 mod effective;
 mod faults;
 
-/// What is told of a text, one fault a line; empty where nothing is wrong.
-fn told(text: &str, environment: &[(&str, &str)]) -> String {
+/// The faults of a text, one a line; empty where there are none.
+fn faults_of(text: &str, environment: &[(&str, &str)]) -> String {
     match load_text(text, None, &given(environment)) {
         Ok(_) => String::new(),
         Err(faults) => faults.to_string(),
@@ -119,9 +119,9 @@ targets: { t: { provider: p, model: m } }
 ",
     )
     .unwrap();
-    let told = load(Some(&file), &given(&[])).unwrap_err().to_string().replace(&file.display().to_string(), "F");
+    let faults = load(Some(&file), &given(&[])).unwrap_err().to_string().replace(&file.display().to_string(), "F");
     assert_eq!(
-        told,
+        faults,
         "F:4:44: providers.q.api_key_file: `key` is given beside api_key; keep one of them\n\
          F:5:44: providers.r.api_key_file: `missing` cannot be read: No such file or directory (os error 2)"
     );

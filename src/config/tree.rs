@@ -1,7 +1,7 @@
-//! The file as a tree in which every value knows its path and its place, so that a fault can point at it.
+//! The file as a tree in which every value knows its path and its position, so that a fault can point at it.
 //!
-//! YAML itself is read by a library; this only keeps what it tells about places. References to the environment are
-//! resolved here, and what came from there is remembered, so that no message ever repeats it.
+//! A library parses the YAML; this only keeps the positions. References to the environment are resolved here, and
+//! values from there are marked, so that no message repeats them.
 
 use std::fmt;
 
@@ -16,7 +16,7 @@ use super::fault::{Fault, Position};
 /// Longer values are cut in messages, in characters; so are all but the first line.
 const MAX_SHOWN: usize = 80;
 
-/// A value with its path and place.
+/// A value with its path and position.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Node {
     /// Such as `routes.default.targets[1]`; empty for the root.
@@ -31,7 +31,7 @@ pub(super) struct Node {
     pub(super) reference: Option<String>,
 }
 
-/// A value as YAML knows it.
+/// A YAML value.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Value {
     Null,
@@ -155,7 +155,7 @@ impl Node {
         }
     }
 
-    /// The scalar as a message may show it: the reference in place of what it stands for, nothing of a secret.
+    /// The scalar as a message may show it: a reference instead of its value, nothing of a secret.
     pub(super) fn shown(&self) -> Option<String> {
         if let Some(reference) = &self.reference {
             return Some(reference.clone());

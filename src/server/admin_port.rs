@@ -1,5 +1,5 @@
 //! The admin port: health over gRPC and HTTP, and metrics. Always in plaintext, because native probes are, and served
-//! until the process ends, so that a drain can be watched.
+//! until the process ends, so that a drain can be observed.
 
 use std::sync::{Arc, atomic::AtomicBool};
 
@@ -36,7 +36,7 @@ pub(super) fn serve(
         let mut draining = draining;
         if draining.wait_for(|draining| *draining).await.is_ok() {
             ready.send_replace(false);
-            // The endpoint goes on saying so until it is stopped.
+            // The endpoint reports this until it is stopped.
             std::future::pending::<()>().await;
         }
     });

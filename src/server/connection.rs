@@ -1,7 +1,8 @@
-//! Connections within limits: so many at once, none that is silent or slow for too long, and no spin where accepting fails.
+//! Connections within limits: a maximum number, timeouts for silent and slow ones, and no busy loop where accepting
+//! fails.
 //!
-//! A connection is watched where its bytes pass, below TLS and HTTP: what has no request in flight must begin one in time.
-//! Requests report their begin and end through [`Activity`].
+//! A connection is monitored where its bytes pass, below TLS and HTTP: without a request in flight it must begin one in
+//! time. Requests report their begin and end through [`Activity`].
 
 use std::{
     io,
@@ -55,7 +56,7 @@ pub(super) struct LimitedStream {
     _place: OwnedSemaphorePermit,
 }
 
-/// What a connection is doing.
+/// The activity of a connection.
 #[derive(Debug)]
 pub(super) struct Activity {
     timeouts: TimeoutsConfig,
@@ -95,7 +96,7 @@ pub(super) struct Connection {
     pub(super) activity: Arc<Activity>,
 }
 
-/// Lets a line of log pass now and then.
+/// Limits how often a log line is written.
 #[derive(Debug, Default)]
 pub(super) struct LogLimit {
     last: Option<Instant>,
@@ -290,7 +291,7 @@ impl Activity {
         self.state().is_identified = true;
     }
 
-    /// A TLS handshake is done; what came so far says nothing of HTTP.
+    /// Notes that the TLS handshake is done; the bytes so far were not HTTP.
     pub(super) fn secured(&self, is_http2: bool) {
         let mut state = self.state();
         state.is_http2 = is_http2;

@@ -26,7 +26,7 @@ const EXPOSED: [&str; 12] = [
     "x-relight-adapted",
 ];
 
-/// Answers what browsers ask before a call (preflight), and marks responses as readable for allowed pages.
+/// Answers browsers' preflight requests, and marks responses as readable for allowed pages.
 pub(super) fn layer(settings: CorsConfig) -> CorsLayer {
     let allowed = move |origin: &HeaderValue, _: &Parts| settings.allows(origin.as_bytes());
     CorsLayer::new()

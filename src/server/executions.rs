@@ -1,4 +1,4 @@
-//! The journal that the configuration names, and the executions that it keeps.
+//! The configured journal, and the executions that it records.
 
 use std::sync::Arc;
 
@@ -49,7 +49,7 @@ pub(super) async fn start(
         kept.store = JournalStore::Sqlite(file.clone());
     }
     let journal = match journal::open(&kept).await {
-        // Nobody asked for this file, so that it is no reason not to serve.
+        // The embedded file was not requested, so its failure is no reason not to serve.
         Err(error) if matches!(config.journal.store, JournalStore::Embedded) => {
             tracing::warn!(%error, "the embedded journal cannot be opened; the journal is in memory");
             kept.store = JournalStore::Memory;

@@ -1,6 +1,6 @@
-//! The OpenAI-compatible front's listener, and its door: the same callers as the gRPC API has.
+//! The OpenAI-compatible front's listener and authentication: the same callers as the gRPC API.
 //!
-//! Where TLS is configured it is served with TLS and never without.
+//! Where TLS is configured, the front is served with TLS only.
 
 use std::{io, sync::Arc};
 
@@ -30,7 +30,7 @@ use crate::{
     telemetry::Metrics,
 };
 
-/// What the front is served with.
+/// What the front's listener requires.
 pub(super) struct FrontPort {
     pub(super) engine: Engine,
     pub(super) executions: Executions,
@@ -43,7 +43,7 @@ pub(super) struct FrontPort {
     pub(super) refused: Arc<RefusedCallers>,
 }
 
-/// Lets in whom the gRPC API lets in.
+/// Authenticates callers as the gRPC API does.
 struct SharedDoor {
     authenticator: Arc<ArcSwap<Authenticator>>,
 }
@@ -51,7 +51,7 @@ struct SharedDoor {
 // === impl FrontPort ===
 
 impl FrontPort {
-    /// Serves until it is told to stop.
+    /// Serves until it is stopped.
     pub(super) fn serve(
         self,
         listener: LimitedListener,
@@ -89,10 +89,10 @@ where
     FrontConnection: for<'a> Connected<IncomingStream<'a, L>>,
 {
     let service = router.into_make_service_with_connect_info::<FrontConnection>();
-    ended(axum::serve(listener, service).with_graceful_shutdown(told(stop)).await);
+    ended(axum::serve(listener, service).with_graceful_shutdown(stopped(stop)).await);
 }
 
-async fn told(mut stop: watch::Receiver<bool>) {
+async fn stopped(mut stop: watch::Receiver<bool>) {
     // An error means that the server is gone, which is a stop as well.
     let _ = stop.wait_for(|stop| *stop).await;
 }

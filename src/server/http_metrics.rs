@@ -17,7 +17,7 @@ use super::{
 };
 use crate::telemetry::Metrics;
 
-/// Reports a request when its response has ended.
+/// A request that is reported when its response has ended.
 struct HttpRequest {
     metrics: Metrics,
     method: &'static str,

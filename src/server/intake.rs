@@ -1,5 +1,5 @@
-//! What stands before both fronts' handlers: who calls is known before a byte of a body is read, and bodies are read whole,
-//! within the limits of `server.limits` and `server.timeouts`, before anything is made of them.
+//! The intake of both fronts: the caller is authenticated before a byte of a body is read, and bodies are read
+//! completely, within the limits of `server.limits` and `server.timeouts`, before they are parsed.
 
 use std::{
     collections::HashMap,
@@ -40,7 +40,7 @@ const FIELD_BYTES: usize = 32;
 /// Bytes that an entry of a body is counted with beside what it takes on the wire.
 const ENTRY_BYTES: u64 = 100;
 
-/// What is in force for requests that come in; cheap to clone.
+/// The limits and timeouts in force for incoming requests; cheap to clone.
 #[derive(Clone)]
 pub(super) struct Intake {
     authenticator: Arc<ArcSwap<Authenticator>>,
@@ -70,7 +70,7 @@ struct InUse {
     bytes: u64,
 }
 
-/// The place of one request, and its bytes, until this is dropped.
+/// The count of one request and its bytes, held until this is dropped.
 #[derive(Debug)]
 pub(super) struct IntakePermit {
     held: Arc<IntakeUse>,
@@ -79,7 +79,7 @@ pub(super) struct IntakePermit {
     bytes: u64,
 }
 
-/// Why a body is not taken.
+/// Why a body is rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum BodyFault {
     /// It is longer than one may be.
@@ -239,13 +239,13 @@ pub(super) fn holding(
 /// What is held for a request.
 type HeldForRequest = Arc<(Option<RequestGuard>, Option<IntakePermit>)>;
 
-/// A body as it is, and what is held as long as it lasts.
+/// A body and what is held as long as it lasts.
 struct Holding {
     body: Body,
     held: HeldForRequest,
 }
 
-/// Bytes of a body, which HTTP/2 keeps for a client that does not take them, also after the body ended.
+/// Bytes of a body, which HTTP/2 keeps for a client that does not read them, also after the body ended.
 struct HoldingBytes {
     bytes: Bytes,
     _held: HeldForRequest,

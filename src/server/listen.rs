@@ -1,4 +1,4 @@
-//! The listeners: bound early and with a plain word when a port is taken, served with the protocol's bounds set.
+//! The listeners: bound early, with a clear error when a port is taken, and served with the protocol's bounds set.
 
 use std::{future::Future, io, net::SocketAddr, sync::Arc};
 
@@ -22,11 +22,11 @@ use super::{
 };
 use crate::{config::server::ServerConfig, grpc::v1, telemetry::Metrics};
 
-/// How often an idle connection is probed, and how long the peer may take to answer.
+/// How often an idle connection is probed, and how long the peer may take to respond.
 const KEEPALIVE_INTERVAL: std::time::Duration = std::time::Duration::from_mins(1);
 const KEEPALIVE_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(20);
 
-/// The listeners, bound.
+/// The bound listeners.
 #[derive(Debug)]
 pub struct Listeners {
     /// For gRPC.
@@ -37,7 +37,7 @@ pub struct Listeners {
     pub openai_front: Option<TcpListener>,
 }
 
-/// Why an address cannot be listened on, in one line.
+/// Why an address cannot be bound, in one line.
 #[derive(Debug, thiserror::Error)]
 pub enum BindError {
     /// The port is taken.
@@ -55,7 +55,7 @@ pub enum BindError {
         setting: &'static str,
         /// The address.
         address: SocketAddr,
-        /// Why.
+        /// The system's error.
         source: io::Error,
     },
     /// A bound listener does not know its address.
@@ -94,7 +94,7 @@ pub(super) async fn bind(setting: &'static str, address: SocketAddr) -> Result<T
     })
 }
 
-/// The gRPC API, and what each of its calls passes.
+/// The gRPC API, and what each of its calls passes through.
 pub(super) struct GrpcApi {
     pub(super) routes: Routes,
     pub(super) intake: Intake,
@@ -142,7 +142,7 @@ pub(super) fn serve_grpc(
 /// The gRPC API before it has connections.
 struct Api {
     builder: Server,
-    /// Which pages may call by gRPC-Web, where it is spoken.
+    /// CORS rules for gRPC-Web, where it is enabled.
     web: Option<CorsLayer>,
     routes: Routes,
 }
@@ -168,7 +168,7 @@ impl Api {
     }
 }
 
-/// Both versions of reflection: many clients speak only the older one.
+/// Both versions of reflection: many clients support only the older one.
 fn with_reflection(routes: Routes) -> Result<Routes, ServeError> {
     let builder = || {
         tonic_reflection::server::Builder::configure()

@@ -1,4 +1,4 @@
-//! The body of a response, which is seen to its end by those who report the call.
+//! The body of a response, which notifies those who report the call when it ends.
 
 use std::{
     pin::Pin,
@@ -14,7 +14,7 @@ use http_body::{Frame, SizeHint};
 /// What a body returns when it is polled for its next frame.
 pub(super) type NextFrame = Option<Result<Frame<Bytes>, axum::Error>>;
 
-/// A call whose response is not sent yet; it is dropped with the body.
+/// A call whose response has not been sent yet; it is dropped with the body.
 pub(super) trait RecordedCall: Send + Unpin + 'static {
     /// Sees each frame, and the end.
     fn see(&mut self, _frame: &NextFrame) {}

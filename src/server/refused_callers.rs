@@ -1,4 +1,4 @@
-//! Logs that callers are refused, a line now and then: a client with a wrong key repeats it a hundred times a second.
+//! Logs refused callers, with a limit on lines: a client with a wrong key repeats it a hundred times a second.
 
 use std::{
     collections::HashMap,

@@ -1,4 +1,4 @@
-//! Puts a changed configuration in force, and says so; one that is wrong changes nothing, and that is said too.
+//! Applies a changed configuration and reports it; an invalid one changes nothing and is reported too.
 
 use std::{net::SocketAddr, sync::Arc};
 
@@ -14,7 +14,7 @@ use crate::{
     telemetry::Metrics,
 };
 
-/// What a new configuration reaches.
+/// What a new configuration applies to.
 #[derive(Debug, Clone)]
 pub(super) struct Reloads {
     pub(super) engine: Engine,
@@ -56,7 +56,7 @@ impl Reloadable for Reloads {
                 Ok(ChangedSettings { changed, needs_restart })
             }
             Reload::Rejected(faults) => {
-                Err(Rejection { reason: faults.to_string(), faults: faults.told(), at: clock::wall_now() })
+                Err(Rejection { reason: faults.to_string(), faults: faults.setting_faults(), at: clock::wall_now() })
             }
         });
     }

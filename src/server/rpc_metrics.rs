@@ -82,7 +82,7 @@ impl RpcCall {
 }
 
 impl Drop for RpcCall {
-    /// Without trailers the caller went away.
+    /// Without trailers the caller is gone.
     fn drop(&mut self) {
         self.end(Code::Cancelled);
     }
@@ -102,7 +102,7 @@ impl RecordedCall for RpcCall {
     }
 }
 
-/// Whether a status says that the request cannot be served as it is, whatever becomes of the models.
+/// Whether a status means that the request cannot be served as it is, whatever the state of the models.
 const fn is_the_callers_fault(code: Code) -> bool {
     matches!(code, Code::InvalidArgument | Code::Unauthenticated | Code::PermissionDenied | Code::NotFound)
 }

@@ -25,7 +25,7 @@ pub(super) struct TimedJournal {
     metrics: Metrics,
 }
 
-/// Records how long an operation took when it ends, however it ends.
+/// Records how long an operation took when it ends, in any way.
 struct Timed<'a> {
     metrics: &'a Metrics,
     operation: &'static str,

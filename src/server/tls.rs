@@ -1,7 +1,7 @@
 //! TLS connections of the gRPC API and of the OpenAI-compatible front, accepted with the certificates now in force.
 //!
-//! One listener serves both, so that both take renewed certificates at the same moment. Settings are read anew for each
-//! handshake: a connection that is open keeps the certificates with which it began.
+//! One listener serves both, so that both use renewed certificates at the same moment. Settings are read for each
+//! handshake: an open connection keeps the certificates with which it began.
 
 use std::{io, net::SocketAddr, sync::Arc};
 
@@ -14,13 +14,13 @@ use tokio_rustls::{TlsAcceptor, server::TlsStream};
 use super::connection::{LimitedListener, LimitedStream};
 use crate::config::server::ServerConfig;
 
-/// The certificates with which new connections are served, where the server was started with TLS; cheap to clone.
+/// The certificates for new connections, where the server was started with TLS; cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Certificates {
     in_force: Option<Arc<ArcSwap<TlsSettings>>>,
 }
 
-/// Accepts connections and shakes hands with several clients at a time, so that a slow one delays no other.
+/// Accepts connections and performs several handshakes at a time, so that a slow one delays no other.
 pub(super) struct TlsListener {
     listener: LimitedListener,
     settings: Arc<ArcSwap<TlsSettings>>,

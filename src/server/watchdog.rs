@@ -1,7 +1,8 @@
-//! Notices workers of the runtime that do not come back from a task, from a thread of its own.
+//! Detects workers of the runtime that do not return from a task, from a thread of its own.
 //!
-//! A worker that computes or blocks for long serves nothing else, and enough of them freeze the process. The watchdog needs
-//! no worker to notice that: it logs which one is gone and since when, and fails `/livez`, so that the process is replaced.
+//! A worker that computes or blocks for long serves nothing else, and enough of them freeze the process. The watchdog
+//! needs no worker to detect that: it logs which worker is stuck and since when, and fails `/livez`, so that the
+//! process is replaced.
 
 use std::{
     io,
@@ -27,7 +28,7 @@ pub(super) struct Watchdog {
     _end: mpsc::Sender<()>,
 }
 
-/// What was last seen of a worker.
+/// The last observation of a worker.
 #[derive(Debug)]
 struct Worker {
     seen: (u64, Duration),
@@ -63,7 +64,7 @@ impl Worker {
         Self { seen: seen(metrics, index), since: Instant::now(), is_reported: false }
     }
 
-    /// Whether it was idle, or back from a task, within the limit; says once when not, and when it is back.
+    /// Whether it was idle, or returned from a task, within the limit; logs once when it did not, and when it is back.
     fn comes_back(&mut self, metrics: &RuntimeMetrics, index: usize, limit: Duration) -> bool {
         let now = seen(metrics, index);
         // An odd number of parks and unparks: it waits for work.
@@ -100,17 +101,17 @@ fn seen(metrics: &RuntimeMetrics, index: usize) -> (u64, Duration) {
     (metrics.worker_park_unpark_count(index), metrics.worker_total_busy_duration(index))
 }
 
-/// The worker threads of this process and what each is doing (`1234 R`: runs, `S`: sleeps, `D`: waits for a disk), where the
-/// host tells.
+/// The worker threads of this process and the state of each (`1234 R`: runs, `S`: sleeps, `D`: waits for a disk), where
+/// the host reports them.
 fn threads() -> Vec<String> {
     let Ok(tasks) = std::fs::read_dir("/proc/self/task") else { return Vec::new() };
-    let told = tasks.filter_map(|task| {
+    let workers = tasks.filter_map(|task| {
         let stat = std::fs::read_to_string(task.ok()?.path().join("stat")).ok()?;
         let (id, rest) = stat.split_once(" (")?;
         let (name, rest) = rest.rsplit_once(") ")?;
         name.starts_with("tokio").then(|| format!("{id} {}", &rest[..1]))
     });
-    told.collect()
+    workers.collect()
 }
 
 #[cfg(test)]

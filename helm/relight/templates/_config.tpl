@@ -71,13 +71,13 @@ openai anthropic gemini mistral groq deepseek xai cerebras together fireworks op
 {{- fail "config.server.keys has no effect while config.server.auth is none; set config.server.auth to api_key" -}}
 {{- end -}}
 {{- if and (eq ($server.auth | default "") "api_key") (not $server.keys) -}}
-{{- fail "config.server.auth api_key lets nobody in without config.server.keys" -}}
+{{- fail "config.server.auth api_key admits no caller without config.server.keys" -}}
 {{- end -}}
 {{- if and .Values.tls.clientCaKey (not (include "relight.tlsSecret" .)) -}}
 {{- fail "tls.clientCaKey is a key of tls.existingSecret, which is not set" -}}
 {{- end -}}
 {{- if and (eq ($server.auth | default "") "client_certificate") (not .Values.tls.clientCaKey) -}}
-{{- fail "config.server.auth client_certificate lets nobody in without a certificate (tls.existingSecret or tls.certificate) and tls.clientCaKey" -}}
+{{- fail "config.server.auth client_certificate admits no caller without a certificate (tls.existingSecret or tls.certificate) and tls.clientCaKey" -}}
 {{- end -}}
 {{- $advice := "use providers.<name>.existingSecret, or a ${ENV} reference" -}}
 {{- range $name, $provider := $config.providers -}}

@@ -1,4 +1,4 @@
-//! Ranges of what callers may hold, and of how long they may take.
+//! Checks the ranges of limits on callers and of timeouts.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What can be wrong with events, telemetry and the journal.
+//! Checks the settings of events, telemetry and the journal.
 
 use std::time::Duration;
 

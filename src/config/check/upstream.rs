@@ -1,4 +1,4 @@
-//! What can be wrong with providers, targets, routes and the policies that they name.
+//! Checks providers, targets, routes and the policies that they name.
 
 use std::{collections::BTreeMap, net::IpAddr, time::Duration};
 
@@ -167,7 +167,7 @@ impl Checker<'_> {
             Some(route) => {
                 self.unknown("default_route", route.as_str(), "route", config.routes.keys().map(RouteName::as_str));
             }
-            // Callers that name no route are told so.
+            // Callers that name no route receive an error that says so.
             None => {}
         }
     }

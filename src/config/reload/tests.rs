@@ -1,4 +1,4 @@
-//! Tests of `reload`: its promises, each as one test.
+//! Tests of `reload`, one for each guarantee.
 
 use std::{fs, sync::Mutex};
 
@@ -16,7 +16,7 @@ struct Running {
     reports: UnboundedReceiver<Reload>,
 }
 
-/// Takes every configuration but those whose limit it does not like.
+/// Accepts every configuration except those with a certain limit.
 #[derive(Clone)]
 struct Server {
     in_force: Arc<Mutex<Config>>,
@@ -102,7 +102,7 @@ async fn what_the_server_refuses_is_reported_once_and_later_changes_are_judged_b
     let unliked = format!("admission: {{ max_in_flight: {UNLIKED} }}\njournal: {{ retention: 2h }}\n");
     fs::write(&file, &unliked).unwrap();
     assert_eq!(running.rejection().await.to_string(), format!("{}: cannot be built", file.display()));
-    // Read again, and nothing new to say.
+    // Read again, with nothing new to report.
     fs::write(&file, &unliked).unwrap();
     tokio::time::sleep(QUIET * 3).await;
     fs::write(&file, "admission: { max_in_flight: 2 }\njournal: { retention: 2h }\n").unwrap();

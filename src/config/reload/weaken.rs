@@ -1,7 +1,8 @@
-//! What a changed configuration may not take away from a running server: its guard, and its real models.
+//! What a changed configuration may not remove from a running server: its authentication, and its real models.
 //!
-//! A file that is valid by itself can still be wrong in the place of the one in force: cut short, emptied, or written
-//! for another address. Judged against what the server has bound and what it calls now; whoever means it restarts.
+//! A file that is valid by itself can still be wrong as a replacement: cut short, emptied, or written for another
+//! address. It is compared with what the server has bound and what it calls now; an intended change of this kind
+//! requires a restart.
 
 use std::net::SocketAddr;
 
@@ -10,8 +11,8 @@ use crate::{
     domain::{ids::TargetId, target::Dialect},
 };
 
-/// Everything that speaks against putting `next` in the place of `in_force`; empty when it may take effect. `bound` are
-/// the addresses at which callers reach the server, whatever either file says of them.
+/// The reasons against replacing `in_force` by `next`; empty when it may take effect. `bound` are the addresses at
+/// which callers reach the server, whatever either file contains.
 pub(super) fn weakenings(in_force: &Loaded, bound: &[SocketAddr], next: &Loaded) -> Vec<Fault> {
     let mut faults = Vec::new();
     if is_cut_short(in_force.text.expose(), next.text.expose()) {
@@ -46,13 +47,13 @@ fn unguarded(in_force: &Config, bound: &[SocketAddr], next: &Config) -> Option<F
     match (reachable, next.server.auth) {
         (Some(address), _) => {
             let reason = format!(
-                "would let everybody call without a key on {address}, which other hosts can reach; restart Relight if \
+                "would let callers in without a key on {address}, which other hosts can reach; restart Relight if \
                  that is meant"
             );
             Some(Fault::new("server.auth", reason))
         }
         (None, None) => {
-            let reason = "would let everybody call without a key; write server.auth: none if that is meant";
+            let reason = "would let callers in without a key; write server.auth: none if that is meant";
             Some(Fault::new("server.auth", reason))
         }
         (None, Some(_)) => None,
@@ -126,10 +127,10 @@ events:
         let open = "0.0.0.0:50051";
         assert_eq!(reasons(GUARDED, GUARDED, open), "");
         let unguarded = GUARDED.split("server:").next().unwrap();
-        assert!(reasons(GUARDED, unguarded, open).contains("server.auth: would let everybody call"));
-        let said = format!("{unguarded}server: {{ auth: none }}\n");
-        assert!(reasons(GUARDED, &said, open).contains("server.auth"), "bound to what others can reach");
-        assert_eq!(reasons(GUARDED, &said, "127.0.0.1:50051"), "", "written, and for this host alone");
+        assert!(reasons(GUARDED, unguarded, open).contains("server.auth: would let callers in"));
+        let explicit = format!("{unguarded}server: {{ auth: none }}\n");
+        assert!(reasons(GUARDED, &explicit, open).contains("server.auth"), "bound to what others can reach");
+        assert_eq!(reasons(GUARDED, &explicit, "127.0.0.1:50051"), "", "written, and for this host alone");
         assert!(reasons(GUARDED, unguarded, "127.0.0.1:50051").contains("server.auth"), "not written");
         let all = reasons(GUARDED, "admission: { max_in_flight: 1 }\n", open);
         assert!(all.contains("server.auth") && all.contains("targets: are gone"), "{all}");

@@ -1,4 +1,4 @@
-//! Tests of `config: effective`: its promises, each as one test.
+//! Tests of effective configurations, one for each guarantee.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ fn policy(config: &Config, operation: &str, preset: Option<&str>) -> PolicyConfi
 }
 
 #[test]
-fn planning_operations_retry_once_and_all_others_as_their_policy_says() {
+fn planning_operations_retry_once_and_all_others_as_their_policy_requires() {
     let config = Config::default();
     for (operation, retries) in [("executor", 2), ("planner", 1), ("evaluator", 1), ("replanner", 1), ("mine", 2)] {
         assert_eq!(policy(&config, operation, None).retry.max_retries, retries, "{operation}");
@@ -44,14 +44,14 @@ operations:
     );
     // The route's policy.
     assert_eq!(policy(&config, "mine", None).retry.max_retries, 3);
-    // The route's operation before the operation on all routes; what it does not say is taken from there.
+    // The route's operation before the operation on all routes; what it leaves out is taken from there.
     let executor = policy(&config, "executor", None);
     assert_eq!((executor.retry.max_retries, executor.injection.mode), (4, InjectionMode::Never));
     // A policy that is named brings its own retries.
     assert_eq!(policy(&config, "evaluator", None).retry.max_retries, 2);
     assert!(policy(&config, "evaluator", None).retry.retry_crash);
     assert_eq!(policy(&config, "replanner", None).retry.max_retries, 3);
-    // The caller's preset before all of them, but nobody switches on what is switched off.
+    // The caller's preset precedes all of them, but cannot switch on what is switched off.
     assert_eq!(policy(&config, "executor", Some("standard")).retry.max_retries, 2);
     assert!(!policy(&config, "reviewer", Some("patient")).retry.enabled);
 }

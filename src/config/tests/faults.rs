@@ -1,10 +1,10 @@
-//! Tests of `config: faults`: its promises, each as one test.
+//! Tests of configuration faults, one for each guarantee.
 
 use super::*;
 
-/// Whole files and all that must be told of them.
+/// Whole files and all faults that must be reported.
 #[test]
-fn every_fault_of_a_file_is_told_at_once_with_its_place_and_a_way_out() {
+fn every_fault_of_a_file_is_reported_at_once_with_its_place_and_a_correction() {
     for (text, expected) in [
         (
             "
@@ -44,7 +44,7 @@ telemetry: { sample_ratio: 1.5, log: { level: 'info,relight=loud' } }
 journal: { store: oracle }
 events: { capacity: 1 }
 ",
-            "2:19: server.listen: `0.0.0.0:5` can be reached by others while nobody is asked who they are; add server.keys or server.tls.client_ca_file, or write server.auth: none
+            "2:19: server.listen: `0.0.0.0:5` can be reached by others while callers are not authenticated; add server.keys or server.tls.client_ca_file, or write server.auth: none
 2:46: server.admin_listen: `127.0.0.1:5` takes the same address as server.listen
 3:47: providers.s.api_key: is empty
 4:12: targets.t.model: is missing; write the model as the provider names it
@@ -93,8 +93,8 @@ classifier:
 16:40: classifier.rules[3].when: holds no condition; the rule would swallow every failure",
         ),
     ] {
-        let told = told(text, &[]);
-        assert_eq!(told, expected, "\n{told}");
+        let faults = faults_of(text, &[]);
+        assert_eq!(faults, expected, "\n{faults}");
     }
 }
 
@@ -113,7 +113,7 @@ routes: { default: { targets: [t] }, }
 admission: { max_in_flight: '${LIMIT}' }
 ";
     assert_eq!(
-        told(text, &[("LIMIT", "minus one"), ("MODEL", "m")]),
+        faults_of(text, &[("LIMIT", "minus one"), ("MODEL", "m")]),
         "5:14: providers.p.api_key: refers to the environment variable MISSING_KEY, which is not set; set it, or write ${MISSING_KEY:-default}
 6:15: providers.p.base_url: `${BROKEN` has a reference `${` without its `}`; write $${ for the characters
 8:52: targets.t.credential: `other` is no credential of its provider
@@ -132,7 +132,7 @@ default_route: default
 server: { auth: api_key, keys: [ 5 ] }
 ";
     assert_eq!(
-        told(text, &[]),
+        faults_of(text, &[]),
         "2:19: providers.p.dialect: is no choice; write a name, or a map of one name and its settings
 2:35: providers.p.nonsense: unknown field; expected one of dialect, base_url, api_key, api_key_file, family, headers, credentials, api_key_header, chat, http, allow_plaintext, allow_private_addresses, propagate_trace, region, script
 3:37: targets.t.model: `${MISSING}` refers to the environment variable MISSING, which is not set; set it, or write ${MISSING:-default}
@@ -153,9 +153,9 @@ server: { keys: [ { tenant: a, sha256: sk-not-a-hash } ], drain_timeout: '${LEAK
 journal: { store: 'mysql://user:sk-password@host' }
 admission: { max_in_flight: '${LEAK}' }
 ";
-    let told = told(text, &[("LEAK", "sk-environment")]);
-    assert!(!told.contains("sk-") && !told.contains("12345"), "{told}");
-    assert_eq!(told.lines().count(), 11, "{told}");
+    let faults = faults_of(text, &[("LEAK", "sk-environment")]);
+    assert!(!faults.contains("sk-") && !faults.contains("12345"), "{faults}");
+    assert_eq!(faults.lines().count(), 11, "{faults}");
 }
 
 #[test]
@@ -166,7 +166,7 @@ fn a_fault_is_one_line_however_long_its_value_is() {
          5:18: server.drain_timeout: `{}…` `x` is no unit of time; use ms, s, m, h or d",
         "9".repeat(80)
     );
-    assert_eq!(told(&text, &[]), expected);
+    assert_eq!(faults_of(&text, &[]), expected);
 }
 
 #[test]
@@ -177,18 +177,18 @@ fn what_is_no_map_of_settings_is_one_fault() {
         ("a: [1, 2\nb: 3", "2:2: is no YAML: illegal placement of ':' indicator"),
         ("admission: { max_in_flight: 1 }\n---\nseed: 2\n", "3:1: holds more than one YAML document; write one"),
     ] {
-        assert_eq!(told(text, &[]), expected, "{text}");
+        assert_eq!(faults_of(text, &[]), expected, "{text}");
     }
 }
 
 #[test]
-fn a_file_that_cannot_be_read_is_told_by_its_name() {
+fn a_file_that_cannot_be_read_is_reported_by_its_name() {
     let faults = load(Some(Path::new("/nowhere/relight.yaml")), &given(&[])).unwrap_err();
     assert_eq!(faults.to_string(), "/nowhere/relight.yaml: cannot be read: No such file or directory (os error 2)");
 }
 
 #[test]
-fn addresses_that_others_can_reach_need_a_guard_or_the_written_word_that_there_is_none() {
+fn addresses_that_others_can_reach_need_authentication_or_an_explicit_none() {
     let reachable = "can be reached by others";
     let hash = "0".repeat(64);
     for (server, open) in [
@@ -203,9 +203,9 @@ fn addresses_that_others_can_reach_need_a_guard_or_the_written_word_that_there_i
         ("listen: '0.0.0.0:1', auth: none".to_owned(), false),
         (format!("listen: '0.0.0.0:1', keys: [ {{ tenant: a, sha256: '{hash}' }} ]"), false),
     ] {
-        let told = told(&format!("server: {{ {server} }}"), &[]);
-        assert_eq!(told.contains(reachable), open, "{server}: {told}");
-        assert!(open || told.is_empty(), "{server}: {told}");
+        let faults = faults_of(&format!("server: {{ {server} }}"), &[]);
+        assert_eq!(faults.contains(reachable), open, "{server}: {faults}");
+        assert!(open || faults.is_empty(), "{server}: {faults}");
     }
 }
 
@@ -227,8 +227,8 @@ fn base_urls_are_encrypted_or_local_and_lead_to_no_private_address_unless_it_is_
         ("base_url: ''", "is no URL"),
     ] {
         let text = format!("providers: {{ p: {{ {provider} }} }}\ntargets: {{ t: {{ provider: p, model: m }} }}");
-        let told = told(&text, &[]);
-        assert!(if reason.is_empty() { told.is_empty() } else { told.contains(reason) }, "{provider}: {told}");
+        let faults = faults_of(&text, &[]);
+        assert!(if reason.is_empty() { faults.is_empty() } else { faults.contains(reason) }, "{provider}: {faults}");
     }
 }
 
@@ -240,7 +240,7 @@ targets: { t: { provider: p, model: m, capabilities: { background: true } } }
 routes: { default: { targets: [t] } }
 ";
     assert_eq!(
-        told(text, &[]),
+        faults_of(text, &[]),
         "3:68: targets.t.capabilities.background: `true` is only for the dialect openai_responses"
     );
 }

@@ -1,4 +1,4 @@
-//! The gRPC side of the intake: refusals are statuses with `ErrorInfo`, whatever went wrong.
+//! The gRPC side of the intake: refusals are statuses with `ErrorInfo`, whatever the reason.
 
 use axum::{
     Router,
@@ -29,7 +29,7 @@ const FRAME_HEAD: usize = 5;
 /// Most bytes of a call of health or reflection, for which no key is needed; reserved for as long as it lasts.
 const OPEN_BYTES: u64 = 32 << 10;
 
-/// How much earlier than the transport a deadline ends a call here, so that the status says what it was.
+/// How much earlier than the transport a deadline ends a call here, so that the status names the deadline.
 const BEFORE_TRANSPORT: std::time::Duration = std::time::Duration::from_millis(1);
 
 impl Intake {
@@ -124,7 +124,7 @@ fn refusal(fault: BodyFault, max: u64) -> Status {
     }
 }
 
-/// What the codec refused, with a code that says whose fault it is and with its reason for programs.
+/// Adds a code for the responsible side, and a reason for programs, to the codec's refusal.
 fn explained(response: Response) -> Response {
     let bare = Status::from_header_map(response.headers()).filter(|status| status.details().is_empty());
     match bare {

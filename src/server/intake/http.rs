@@ -96,7 +96,7 @@ fn refusal(fault: BodyFault) -> EarlyRefusal {
     }
 }
 
-/// Whether the body is said to be JSON: a page may send anything else to another origin without a question.
+/// Whether the body is declared as JSON: a page may send anything else to another origin without a preflight.
 fn is_json(headers: &HeaderMap) -> bool {
     let mut types = headers.get_all(header::CONTENT_TYPE).iter();
     let json = types.next().and_then(|kind| kind.to_str().ok()).is_some_and(|kind| {
@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_body_is_json_only_where_its_one_content_type_says_so() {
+    fn a_body_is_json_only_where_its_one_content_type_declares_it() {
         for (kind, taken) in [
             ("application/json", true),
             ("Application/JSON; charset=utf-8", true),
