@@ -1,8 +1,8 @@
-//! The command line: arguments to a command, a command to an exit code.
+//! The command line: parses arguments into a command, and maps its result to an exit code.
 //!
-//! Commands that talk to a server do so as any client does, over the gRPC API; `classify` and `config` need none.
-//! Answers go to standard output, everything said about them to standard error, so that both can be piped. Exit codes:
-//! 0 done, 1 failed, 2 wrong arguments or configuration.
+//! Commands that use a server do so as any client does, over the gRPC API; `classify` and `config` need none. Results
+//! go to standard output, everything else to standard error, so that both can be piped. Exit codes: 0 done, 1 failed, 2
+//! wrong arguments or configuration.
 
 mod about;
 mod circuits;
@@ -29,18 +29,18 @@ use std::{io, process::ExitCode};
 
 use clap::{Parser, Subcommand, ValueEnum};
 
-use self::terminal::tell;
+use self::terminal::print_note;
 
 /// What `relight --help` ends with.
 const WHERE_TO_BEGIN: &str = "\
 Where to begin:
   relight demo                               see five kinds of failure recovered; needs no key and no network
-  relight demo --provider anthropic          see one provider's wire broken in its own words
+  relight demo --provider anthropic          see one provider fail in its own way, over real sockets
   relight serve                              serve with the keys found in the environment, or with a scripted model
-  relight invoke \"Say hello\"                 ask through it, and see retries as they happen
+  relight invoke \"Say hello\"                 call a model through it, and see retries
   relight watch                              follow everything that is recovered
   relight status                             what is wrong now, since when, and what helps
-  relight top                                what goes on now, redrawn every two seconds
+  relight top                                current activity, redrawn every two seconds
   relight invocations --state failed         which calls failed
   relight explain ID                         what happened to one call";
 
@@ -68,7 +68,7 @@ enum Command {
     Health(health::HealthArguments),
     /// Say what happened to one call: attempts, decisions, waits, notes.
     Explain(explain::ExplainArguments),
-    /// Show what goes on now: targets, rates, recoveries, tenants; redrawn until it is interrupted.
+    /// Show current activity: targets, rates, recoveries, tenants; redrawn until it is interrupted.
     Top(top::TopArguments),
     /// List calls, newest first: how they ended, at which target, after how many attempts.
     Invocations(invocations::InvocationsArguments),
@@ -88,14 +88,14 @@ enum Command {
     Man(about::ManArguments),
 }
 
-/// How a command answers.
+/// The output format of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
 enum Output {
     /// For people.
     #[default]
     #[value(alias = "table")]
     Text,
-    /// For programs: JSON in the words of the API.
+    /// For programs: JSON with the field names of the API.
     Json,
 }
 
@@ -125,7 +125,7 @@ pub fn main() -> ExitCode {
         if error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe) {
             return ExitCode::SUCCESS;
         }
-        tell(&format!("relight: {error:#}"));
+        print_note(&format!("relight: {error:#}"));
         ExitCode::FAILURE
     })
 }

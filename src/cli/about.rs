@@ -1,4 +1,4 @@
-//! What the program says of itself: its version, completions for shells, its manual.
+//! Information about the program itself: its version, completions for shells, its manual.
 
 use std::{fs, io, path::PathBuf, process::ExitCode};
 
@@ -7,7 +7,7 @@ use clap::{Args, Command, CommandFactory as _};
 use clap_complete::Shell;
 use serde_json::json;
 
-use super::{Arguments, Output, terminal::answer};
+use super::{Arguments, Output, terminal::print_line};
 
 /// The version, the commit, and the day of the commit; `build.rs` reads the latter two.
 pub(super) const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (", env!("RELIGHT_COMMIT"), ")");
@@ -38,7 +38,7 @@ pub(super) struct ManArguments {
 
 /// Prints the version.
 pub(super) fn version(arguments: &VersionArguments) -> anyhow::Result<ExitCode> {
-    answer(&match arguments.output {
+    print_line(&match arguments.output {
         Output::Text => format!("relight {VERSION}"),
         Output::Json => {
             let (commit, date) = env!("RELIGHT_COMMIT").rsplit_once(", ").unwrap_or((env!("RELIGHT_COMMIT"), ""));
@@ -62,11 +62,11 @@ pub(super) fn man(arguments: &ManArguments) -> anyhow::Result<ExitCode> {
     };
     fs::create_dir_all(folder).with_context(|| format!("{}", folder.display()))?;
     clap_mangen::generate_to(Arguments::command(), folder).with_context(|| format!("{}", folder.display()))?;
-    answer(&format!("{} pages in {}", pages(&Arguments::command()), folder.display()))?;
+    print_line(&format!("{} pages in {}", pages(&Arguments::command()), folder.display()))?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// How many pages the manual has: one for each command that is shown.
+/// Number of pages of the manual: one for each command that is shown.
 fn pages(command: &Command) -> usize {
     let shown = |command: &&Command| !command.is_hide_set();
     1 + command.get_subcommands().filter(shown).map(pages).sum::<usize>()

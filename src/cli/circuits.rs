@@ -1,4 +1,4 @@
-//! `relight circuits`: where each target stands, and an operator's hand on it.
+//! `relight circuits`: lists the circuits of all targets, and forces or releases one.
 
 use std::{io, process::ExitCode};
 
@@ -10,7 +10,7 @@ use super::{
     client::ServerArguments,
     json::json,
     refusal::ServerRefusal,
-    terminal::{Paint, Table, answer, clock_time, span},
+    terminal::{Paint, Table, clock_time, print_line, span},
     words,
 };
 
@@ -21,13 +21,13 @@ Examples:
   relight circuits force gpt open --reason \"maintenance\"  send everything elsewhere
   relight circuits force gpt auto                         let it judge by itself again";
 
-/// What to do with circuits; without a command, list them.
+/// Which operation on circuits; without a command, list them.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct CircuitsArguments {
     #[command(subcommand)]
     command: Option<CircuitsCommand>,
-    /// How to answer: `text` (or `table`), or `json`.
+    /// Output format: `text` (or `table`), or `json`.
     #[arg(long, value_enum, default_value_t, global = true)]
     output: Output,
     #[command(flatten)]
@@ -51,7 +51,7 @@ enum CircuitsCommand {
     Force {
         /// The target.
         target: String,
-        /// What to make of its circuit.
+        /// The state to force.
         force: Force,
         /// Why, for the record.
         #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
@@ -59,7 +59,7 @@ enum CircuitsCommand {
     },
 }
 
-/// What to make of a circuit.
+/// What an operator does with a circuit.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum Force {
     /// Every call is refused.
@@ -83,14 +83,14 @@ async fn steer(arguments: &CircuitsArguments) -> anyhow::Result<ExitCode> {
             let request = v1::ListTargetsRequest { route: route.clone(), ..v1::ListTargetsRequest::default() };
             let listed = admin.list_targets(request).await.map_err(ServerRefusal::from)?.into_inner();
             match arguments.output {
-                Output::Json => answer(&serde_json::to_string_pretty(&json("ListTargetsResponse", &listed)?)?)?,
+                Output::Json => print_line(&serde_json::to_string_pretty(&json("ListTargetsResponse", &listed)?)?)?,
                 Output::Text => show(&listed.targets)?,
             }
         }
         CircuitsCommand::Reset { target } => {
             let request = v1::ResetCircuitRequest { target: target.clone() };
             let circuit = admin.reset_circuit(request).await.map_err(ServerRefusal::from)?.into_inner().circuit;
-            tell_circuit(arguments.output, target, &circuit.unwrap_or_default())?;
+            print_circuit(arguments.output, target, &circuit.unwrap_or_default())?;
         }
         CircuitsCommand::Force { target, force, reason } => {
             let force = match force {
@@ -101,16 +101,16 @@ async fn steer(arguments: &CircuitsArguments) -> anyhow::Result<ExitCode> {
             let request =
                 v1::ForceCircuitRequest { target: target.clone(), force: force.into(), reason: reason.clone() };
             let circuit = admin.force_circuit(request).await.map_err(ServerRefusal::from)?.into_inner().circuit;
-            tell_circuit(arguments.output, target, &circuit.unwrap_or_default())?;
+            print_circuit(arguments.output, target, &circuit.unwrap_or_default())?;
         }
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn tell_circuit(output: Output, target: &str, circuit: &v1::Circuit) -> anyhow::Result<()> {
+fn print_circuit(output: Output, target: &str, circuit: &v1::Circuit) -> anyhow::Result<()> {
     match output {
-        Output::Json => answer(&serde_json::to_string_pretty(&json("Circuit", circuit)?)?)?,
-        Output::Text => answer(&format!("The circuit of {target} is {}.", words::circuit(circuit.state)))?,
+        Output::Json => print_line(&serde_json::to_string_pretty(&json("Circuit", circuit)?)?)?,
+        Output::Text => print_line(&format!("The circuit of {target} is {}.", words::circuit(circuit.state)))?,
     }
     Ok(())
 }
@@ -121,7 +121,7 @@ fn show(targets: &[v1::Target]) -> io::Result<()> {
         let state =
             index.checked_sub(1).and_then(|row| targets.get(row)?.circuit.as_ref()).map(|circuit| circuit.state);
         let troubled = [v1::CircuitState::Open, v1::CircuitState::ForcedOpen].map(|state| Some(i32::from(state)));
-        answer(&match state {
+        print_line(&match state {
             None => paint.bold(&line),
             state if troubled.contains(&state) => paint.red(&line),
             Some(_) => line,
@@ -179,15 +179,15 @@ fn evidence(evidence: &v1::CircuitEvidence) -> String {
     if evidence.committed == 0 && evidence.pending == 0 {
         return "no calls".to_owned();
     }
-    let mut said = format!("{}/{} failed", evidence.failures, evidence.committed);
+    let mut text = format!("{}/{} failed", evidence.failures, evidence.committed);
     for (count, what) in
         [(evidence.consecutive_failures, "in a row"), (evidence.slow, "slow"), (evidence.pending, "pending")]
     {
         if count > 0 {
-            said = format!("{said}, {count} {what}");
+            text = format!("{text}, {count} {what}");
         }
     }
-    said
+    text
 }
 
 /// Which gates are closed, and for how long.

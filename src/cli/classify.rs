@@ -1,6 +1,7 @@
-//! `relight classify`: what a failure is, whether a retry helps, and why. Needs no server.
+//! `relight classify`: the class of a failure, whether a retry helps, and why. Needs no server.
 //!
-//! A failure is pasted (a text, a body, a whole HTTP answer) or piped as lines of JSON, which come back as lines of JSON.
+//! A failure is pasted (a text, a body, a whole HTTP response) or piped as lines of JSON, which come back as lines of
+//! JSON.
 
 mod report;
 mod source;
@@ -24,7 +25,7 @@ use clap::{Args, ValueEnum};
 use self::source::Pasted;
 use super::{
     Output, key_value,
-    terminal::{Paint, answer, tell},
+    terminal::{Paint, print_line, print_note},
 };
 
 const EXAMPLES: &str = "\
@@ -39,7 +40,7 @@ A line of JSON holds: id, provider, surface (http, transport, stream, grpc, tool
 /// What is judged at most.
 const MAX_INPUT_BYTES: u64 = 256 << 20;
 
-/// What went wrong.
+/// The failure to classify.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct ClassifyArguments {
@@ -48,7 +49,7 @@ pub(super) struct ClassifyArguments {
     /// The HTTP status.
     #[arg(long, value_name = "STATUS", value_parser = clap::value_parser!(u16).range(100..600))]
     status: Option<u16>,
-    /// A header field of the answer; may be repeated.
+    /// A header field of the response; may be repeated.
     #[arg(long = "header", value_name = "NAME=VALUE", value_parser = header)]
     headers: Vec<(String, String)>,
     /// Who failed: the provider, gateway, library or tool.
@@ -57,7 +58,7 @@ pub(super) struct ClassifyArguments {
     /// Where it was seen.
     #[arg(long, value_enum, default_value_t)]
     surface: FailureSource,
-    /// The body of the answer; `-` for standard input.
+    /// The body of the response; `-` for standard input.
     #[arg(long, value_name = "FILE")]
     body: Option<PathBuf>,
     /// Read lines of JSON from standard input and write lines of JSON.
@@ -66,21 +67,21 @@ pub(super) struct ClassifyArguments {
     /// Compare with the labels of these lines of JSON (`class`, `retryable_same_target`, …).
     #[arg(long, value_name = "FILE", conflicts_with_all = ["text", "status", "headers", "body"])]
     score: Option<PathBuf>,
-    /// With --score: list every answer that differs from its label.
+    /// With --score: list every verdict that differs from its label.
     #[arg(long, requires = "score")]
     misses: bool,
-    /// How to answer.
+    /// Output format.
     #[arg(long, value_enum, default_value_t)]
     output: Output,
 }
 
-/// Where a failure was seen.
+/// Where a failure was observed.
 #[derive(Debug, Clone, Copy, Default, ValueEnum)]
 enum FailureSource {
-    /// A provider's or gateway's HTTP answer.
+    /// A provider's or gateway's HTTP response.
     #[default]
     Http,
-    /// No answer: socket, DNS, TLS, child process.
+    /// No response: socket, DNS, TLS, child process.
     Transport,
     /// After the stream began, or an error event inside a 200.
     Stream,
@@ -121,10 +122,10 @@ pub(super) fn run(arguments: &ClassifyArguments) -> anyhow::Result<ExitCode> {
 fn judge(classifier: &Classifier, error: &ProviderError, output: Output) -> anyhow::Result<ExitCode> {
     let verdict = classifier.classify(error, wall_now());
     match output {
-        Output::Json => answer(&serde_json::to_string_pretty(&report::json(&verdict))?)?,
+        Output::Json => print_line(&serde_json::to_string_pretty(&report::json(&verdict))?)?,
         Output::Text => {
             for line in report::lines(&verdict, Paint::on(&io::stdout())) {
-                answer(&line)?;
+                print_line(&line)?;
             }
         }
     }
@@ -134,7 +135,7 @@ fn judge(classifier: &Classifier, error: &ProviderError, output: Output) -> anyh
 fn judge_lines(classifier: &Classifier, text: &str) -> anyhow::Result<ExitCode> {
     let items = corpus::read(text).map_err(|reason| anyhow!("standard input: {reason}"))?;
     for prediction in corpus::predict(classifier, &items) {
-        answer(&serde_json::to_string(&prediction)?)?;
+        print_line(&serde_json::to_string(&prediction)?)?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -146,13 +147,13 @@ fn score(classifier: &Classifier, file: &Path, arguments: &ClassifyArguments) ->
         bail!("{}: no line has labels", file.display());
     }
     match arguments.output {
-        Output::Json => answer(&serde_json::to_string_pretty(&report::score_json(&score, arguments.misses))?)?,
+        Output::Json => print_line(&serde_json::to_string_pretty(&report::score_json(&score, arguments.misses))?)?,
         Output::Text => {
-            answer(score.to_string().trim_end())?;
+            print_line(score.to_string().trim_end())?;
             if arguments.misses {
-                answer("")?;
+                print_line("")?;
                 for line in report::misses(&score).lines() {
-                    answer(&line)?;
+                    print_line(&line)?;
                 }
             }
         }
@@ -162,7 +163,7 @@ fn score(classifier: &Classifier, file: &Path, arguments: &ClassifyArguments) ->
 
 fn read_stdin() -> anyhow::Result<String> {
     if io::stdin().is_terminal() {
-        tell("Reading the failure from standard input; end it with ctrl-d.");
+        print_note("Reading the failure from standard input; end it with ctrl-d.");
     }
     let mut bytes = Vec::new();
     io::stdin().take(MAX_INPUT_BYTES).read_to_end(&mut bytes)?;
@@ -186,15 +187,15 @@ fn header(text: &str) -> Result<(String, String), String> {
 // === impl ClassifyArguments ===
 
 impl ClassifyArguments {
-    /// The facts; what is said in arguments goes before what the body says as an HTTP answer.
+    /// The facts; arguments take precedence over what the pasted HTTP response states.
     fn error(&self, body: Option<String>) -> ProviderError {
         let pasted = body.map(|body| Pasted::read(&body)).unwrap_or_default();
-        let said = self.headers.iter().map(|(name, value)| (name.to_ascii_lowercase(), value.clone()));
+        let given = self.headers.iter().map(|(name, value)| (name.to_ascii_lowercase(), value.clone()));
         ProviderError {
             provider: self.provider.as_str().into(),
             surface: self.surface.into(),
             status: self.status.or(pasted.status),
-            headers: said.chain(pasted.headers).collect(),
+            headers: given.chain(pasted.headers).collect(),
             body: Some(pasted.body).filter(|body| !body.trim().is_empty()),
             message: (!self.text.is_empty()).then(|| self.text.join(" ")),
             ..ProviderError::default()

@@ -1,4 +1,4 @@
-//! How commands reach a server: its address, the caller's key, and one clear line when nobody is there.
+//! How commands reach a server: its address, the caller's key, and one clear error where no server responds.
 
 use std::{error::Error, path::PathBuf, time::Duration};
 
@@ -15,17 +15,17 @@ use tonic::{
 /// How long a connection may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Largest answer that is read; the server's default for a question is the same.
+/// Largest response that is read, in bytes; the same as the server's default limit for a request.
 const MAX_ANSWER_BYTES: usize = 32 << 20;
 
-/// Which server, and as whom.
+/// The server's address and the caller's key.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Server")]
 pub(super) struct ServerArguments {
     /// Where the server is; `https://` for TLS.
     #[arg(long, global = true, value_name = "URL", env = "RELIGHT_ADDRESS", default_value = "http://127.0.0.1:50051")]
     address: String,
-    /// The caller's key, where the server asks for one.
+    /// The caller's key, where the server requires one.
     #[arg(long, global = true, value_name = "KEY", env = "RELIGHT_API_KEY", hide_env_values = true)]
     api_key: Option<String>,
     /// The authority that signed the server's certificate, PEM; needed for `https://`.
@@ -33,7 +33,7 @@ pub(super) struct ServerArguments {
     ca_file: Option<PathBuf>,
 }
 
-/// Puts the caller's key on each call.
+/// Adds the caller's key to each call.
 #[derive(Debug, Clone)]
 pub(super) struct WithKey(Option<MetadataValue<Ascii>>);
 
@@ -104,7 +104,7 @@ fn url(address: &str) -> String {
     if address.contains("://") { address.to_owned() } else { format!("http://{address}") }
 }
 
-/// What really happened: the errors around it only say where.
+/// The innermost error, which is the cause; the errors around it only name the place.
 fn innermost(error: &dyn Error) -> String {
     let mut innermost = error;
     while let Some(source) = innermost.source() {

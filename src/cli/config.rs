@@ -1,4 +1,4 @@
-//! `relight config`: says what is wrong with a configuration, what is in force with it, and what can be written.
+//! `relight config`: checks a configuration, shows what is in force with it, and describes the settings.
 
 use std::{path::PathBuf, process::ExitCode};
 
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::{
     Output,
-    terminal::{answer, tell},
+    terminal::{print_line, print_note},
 };
 
 const EXAMPLES: &str = "\
@@ -21,13 +21,13 @@ Examples:
 /// What a wrong configuration ends with.
 const WRONG: u8 = 2;
 
-/// What to do with a configuration.
+/// Which operation on a configuration.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct ConfigArguments {
     #[command(subcommand)]
     command: ConfigCommand,
-    /// How to answer.
+    /// Output format.
     #[arg(long, value_enum, default_value_t, global = true)]
     output: Output,
 }
@@ -59,26 +59,26 @@ pub(super) fn run(arguments: &ConfigArguments) -> anyhow::Result<ExitCode> {
                 let counts = [(providers.len(), "provider"), (targets.len(), "target"), (routes.len(), "route")];
                 let counts = counts.map(|(count, what)| format!("{count} {what}{}", if count == 1 { "" } else { "s" }));
                 for fault in &loaded.left_out {
-                    tell(&format!("warning: left out, its default is in force: {fault}"));
+                    print_note(&format!("warning: left out, its default is in force: {fault}"));
                 }
                 for fault in &loaded.retired {
-                    tell(&format!("warning: setting of an earlier version: {fault}"));
+                    print_note(&format!("warning: setting of an earlier version: {fault}"));
                 }
-                answer(&format!("{} is valid: {}", file.display(), counts.join(", ")))?;
+                print_line(&format!("{} is valid: {}", file.display(), counts.join(", ")))?;
             }
             (Ok(loaded), Output::Json) => {
                 let warnings: Vec<Value> = loaded.left_out.iter().chain(&loaded.retired).map(fault).collect();
-                answer(&json!({ "valid": true, "faults": [], "warnings": warnings }).to_string())?;
+                print_line(&json!({ "valid": true, "faults": [], "warnings": warnings }).to_string())?;
             }
-            (Err(faults), Output::Text) => return Ok(tell_faults(&faults)),
+            (Err(faults), Output::Text) => return Ok(print_faults(&faults)),
             (Err(faults), Output::Json) => {
                 let faults: Vec<Value> = faults.faults.iter().map(fault).collect();
-                answer(&json!({ "valid": false, "faults": faults }).to_string())?;
+                print_line(&json!({ "valid": false, "faults": faults }).to_string())?;
                 return Ok(ExitCode::from(WRONG));
             }
         },
         ConfigCommand::Show { file } => match config::load(file.as_deref(), &ProcessEnvironment) {
-            Ok(loaded) => answer(&match arguments.output {
+            Ok(loaded) => print_line(&match arguments.output {
                 Output::Text => format!(
                     "# Read at the start only, so that a change needs a restart: {}.\n\
                      # A change of anything else is in force as soon as the file is accepted.\n{}",
@@ -87,19 +87,19 @@ pub(super) fn run(arguments: &ConfigArguments) -> anyhow::Result<ExitCode> {
                 ),
                 Output::Json => serde_json::to_string_pretty(&loaded.config)?,
             })?,
-            Err(faults) => return Ok(tell_faults(&faults)),
+            Err(faults) => return Ok(print_faults(&faults)),
         },
-        ConfigCommand::Schema => answer(&serde_json::to_string_pretty(&config::schema())?)?,
-        ConfigCommand::Reference => answer(config::reference(&config::schema()).trim_end())?,
+        ConfigCommand::Schema => print_line(&serde_json::to_string_pretty(&config::schema())?)?,
+        ConfigCommand::Reference => print_line(config::reference(&config::schema()).trim_end())?,
     }
     Ok(ExitCode::SUCCESS)
 }
 
 /// Tells everything that is wrong, and the exit code for it.
-pub(super) fn tell_faults(faults: &ConfigFaults) -> ExitCode {
-    tell(&faults.to_string());
+pub(super) fn print_faults(faults: &ConfigFaults) -> ExitCode {
+    print_note(&faults.to_string());
     let count = faults.faults.len();
-    tell(&format!("relight: the configuration has {count} fault{}", if count == 1 { "" } else { "s" }));
+    print_note(&format!("relight: the configuration has {count} fault{}", if count == 1 { "" } else { "s" }));
     ExitCode::from(WRONG)
 }
 

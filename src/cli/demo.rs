@@ -1,8 +1,8 @@
-//! `relight demo`: the real server, a scripted model that is broken in five ways, and what Relight does about it.
+//! `relight demo`: the real server, a scripted model that fails in five ways, and how Relight recovers.
 //!
-//! With `--provider`, one provider's wire is broken in that provider's own words instead. Nothing here is played but the
-//! model: the server is the one that `serve` runs, asked over a gRPC connection, and the
-//! timeline is what any watcher of it sees. Ends with exit code 1 when a scene was not recovered as promised.
+//! With `--provider`, one provider's connection fails in that provider's own way instead. Only the model is scripted:
+//! the server is the one that `serve` runs, called over a gRPC connection, and the timeline is what any watcher of it
+//! receives. Exits with code 1 when a scene was not recovered as promised.
 
 mod scene;
 mod scenes;
@@ -28,7 +28,7 @@ use self::{
 };
 use super::{
     Output,
-    terminal::{Paint, Table, answer, span, tell},
+    terminal::{Paint, Table, print_line, print_note, span},
 };
 
 /// What the demo serves.
@@ -40,10 +40,10 @@ const PAUSE: Duration = Duration::from_millis(700);
 /// No scene takes as long.
 const LONGEST_SCENE: Duration = Duration::from_secs(12);
 
-/// How to show it.
+/// How to show the demo.
 #[derive(Debug, Args)]
 pub(super) struct DemoArguments {
-    /// Break the wire of this provider instead, in its own words, over real sockets.
+    /// Make this provider fail instead, in its own way, over real sockets.
     #[arg(long, value_enum, conflicts_with = "print_config")]
     provider: Option<Provider>,
     /// Leave out the pauses for reading.
@@ -52,12 +52,12 @@ pub(super) struct DemoArguments {
     /// Print the configuration that the demo serves, and do nothing else.
     #[arg(long)]
     print_config: bool,
-    /// How to answer.
+    /// Output format.
     #[arg(long, value_enum, default_value_t)]
     output: Output,
 }
 
-/// A scene and what it came to.
+/// A scene and its result.
 struct SceneResult {
     scene: Scene,
     played: Played,
@@ -68,7 +68,7 @@ struct SceneResult {
 /// Shows all scenes.
 pub(super) fn run(arguments: &DemoArguments) -> anyhow::Result<ExitCode> {
     if arguments.print_config {
-        answer(CONFIG.trim_end())?;
+        print_line(CONFIG.trim_end())?;
         return Ok(ExitCode::SUCCESS);
     }
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?.block_on(show(arguments))
@@ -93,9 +93,9 @@ async fn show(arguments: &DemoArguments) -> anyhow::Result<ExitCode> {
         Output::Json => None,
     };
     if let Some(paint) = paint {
-        answer(&paint.bold(&headline(arguments)))?;
-        answer(&paint.dim(&format!(
-            "A real server on {}, asked over gRPC; only the models are scripted. The timeline is what it tells \
+        print_line(&paint.bold(&headline(arguments)))?;
+        print_line(&paint.dim(&format!(
+            "A real server on {}, called over gRPC; only the models are scripted. The timeline is what it sends \
              anybody who watches.",
             running.address
         )))?;
@@ -105,12 +105,12 @@ async fn show(arguments: &DemoArguments) -> anyhow::Result<ExitCode> {
     let shown = shown?;
     match paint {
         Some(paint) => conclude(&shown, paint)?,
-        None => answer(&serde_json::to_string_pretty(&summary(&shown))?)?,
+        None => print_line(&serde_json::to_string_pretty(&summary(&shown))?)?,
     }
     let broken = shown.iter().filter_map(|shown| Some((shown.scene, shown.broken.as_ref()?)));
     let broken: Vec<String> = broken.map(|(scene, reason)| format!("{}: {reason}", scene.title)).collect();
     for reason in &broken {
-        tell(&format!("relight: not as promised: {reason}"));
+        print_note(&format!("relight: not as promised: {reason}"));
     }
     Ok(if broken.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
@@ -135,9 +135,9 @@ async fn play_all(
     let scenes = arguments.provider.map_or_else(|| SCENES.to_vec(), wire_scenes::scenes);
     for (number, scene) in (1..).zip(scenes) {
         if let Some(paint) = paint {
-            answer("")?;
-            answer(&paint.bold(&format!("{number}  {}", scene.title)))?;
-            answer(&paint.dim(&format!("   {}", scene.story)))?;
+            print_line("")?;
+            print_line(&paint.bold(&format!("{number}  {}", scene.title)))?;
+            print_line(&paint.dim(&format!("   {}", scene.story)))?;
         }
         if !arguments.fast && paint.is_some() {
             tokio::time::sleep(PAUSE).await;
@@ -147,16 +147,16 @@ async fn play_all(
         let broken = (scene.promise)(&played).err();
         if let Some(paint) = paint {
             for note in played.notes() {
-                answer(&format!("   {}  \"{note}\"", paint.dim("the note that the model got")))?;
+                print_line(&format!("   {}  \"{note}\"", paint.dim("the note that the model got")))?;
             }
             for change in played.adaptations() {
-                answer(&format!("   {}  {change}", paint.dim("what was changed in the request")))?;
+                print_line(&format!("   {}  {change}", paint.dim("what was changed in the request")))?;
             }
             let verdict = match &broken {
                 None => paint.green(&format!("✓ {}", scene.moral)),
                 Some(reason) => paint.red(&format!("✗ not as promised: {reason}")),
             };
-            answer(&format!("   {verdict}"))?;
+            print_line(&format!("   {verdict}"))?;
         }
         shown.push(SceneResult { scene, played, broken });
     }
@@ -164,8 +164,8 @@ async fn play_all(
 }
 
 fn conclude(shown: &[SceneResult], paint: Paint) -> io::Result<()> {
-    answer("")?;
-    answer(&paint.bold("What the callers got"))?;
+    print_line("")?;
+    print_line(&paint.bold("What the callers got"))?;
     let mut table = Table::new(&["SCENE", "CALLS", "ATTEMPTS", "RECOVERED BY", "LAST REPLY"]);
     for SceneResult { scene, played, .. } in shown {
         table.row(vec![
@@ -177,29 +177,29 @@ fn conclude(shown: &[SceneResult], paint: Paint) -> io::Result<()> {
         ]);
     }
     for line in table.lines() {
-        answer(&format!("   {line}"))?;
+        print_line(&format!("   {line}"))?;
     }
     let total = |count: fn(&Played) -> usize| shown.iter().map(|shown| count(&shown.played)).sum::<usize>();
     let calls = total(|played| played.responses.len());
-    answer("")?;
-    answer(&format!(
+    print_line("")?;
+    print_line(&format!(
         "   {calls} calls, {} attempts, {} calls recovered, {} failed; {} in all.",
         total(Played::attempts),
         total(Played::recovered),
         calls - total(Played::answered),
         span(shown.iter().map(|shown| shown.played.took_ms).sum()),
     ))?;
-    answer("")?;
-    answer(&paint.bold("Where to look next"))?;
+    print_line("")?;
+    print_line(&paint.bold("Where to look next"))?;
     for (command, what) in [
         ("relight demo --print-config", "the configuration behind this, to start your own from"),
         ("relight serve", "serve with the providers whose keys are in the environment"),
-        ("relight invoke \"Say hello\"", "ask through it, and see retries as they happen"),
+        ("relight invoke \"Say hello\"", "call a model through it, and see retries as they happen"),
         ("relight watch", "this timeline, live, for all callers"),
-        ("relight circuits", "where each target stands"),
+        ("relight circuits", "the circuits of all targets"),
         ("relight classify --status 429 \"…\"", "what Relight makes of a failure of yours"),
     ] {
-        answer(&format!("   {command:<36}{}", paint.dim(what)))?;
+        print_line(&format!("   {command:<36}{}", paint.dim(what)))?;
     }
     Ok(())
 }

@@ -1,6 +1,6 @@
-//! One line for people from one event of the API.
+//! Formats one event of the API as a line for people.
 //!
-//! The server words its events; only what it leaves to its readers is worded here.
+//! The server describes its events; only what it leaves to its readers is written here.
 
 use crate::grpc::v1::{self, recovery_event::Body};
 
@@ -9,7 +9,7 @@ use super::{
     words,
 };
 
-/// What happened, without when and to whom; `None` for a bookmark, which tells people nothing.
+/// What happened, without time and invocation; `None` for a bookmark, which is of no interest to people.
 pub(super) fn what(event: &v1::RecoveryEvent) -> Option<String> {
     let text = match &event.body {
         Some(Body::Bookmark(_)) => return None,
@@ -28,7 +28,7 @@ pub(super) fn what(event: &v1::RecoveryEvent) -> Option<String> {
     Some(one_line(&text))
 }
 
-/// The words, in the colour of what they mean.
+/// The text in the colour of its meaning.
 pub(super) fn painted(event: &v1::RecoveryEvent, words: &str, paint: Paint) -> String {
     match &event.body {
         Some(Body::InvocationSucceeded(_) | Body::InvocationRecovered(_) | Body::CircuitClosed(_)) => {
@@ -52,7 +52,7 @@ mod tests {
     }
 
     #[test]
-    fn a_recovery_is_told_in_its_own_words_with_the_wait_and_its_source() {
+    fn a_recovery_is_one_line_with_the_wait_and_its_source() {
         let recovery = v1::RecoveryAttemptedEvent {
             display_text: "Retrying executor (attempt 1/2): Rate limit reached".to_owned(),
             wait_ms: 1200,
@@ -61,23 +61,23 @@ mod tests {
         };
         assert_eq!(
             what(&event("", Some(Body::RecoveryAttempted(recovery)))).unwrap(),
-            "Retrying executor (attempt 1/2): Rate limit reached; waiting 1.2 s (at least what the provider's retry-after says)"
+            "Retrying executor (attempt 1/2): Rate limit reached; waiting 1.2 s (at least the provider's retry-after)"
         );
     }
 
     #[test]
-    fn upstream_words_cannot_break_the_line() {
+    fn upstream_text_cannot_break_the_line() {
         assert_eq!(what(&event("broken\n\u{1b}[2Jpipe", None)).unwrap(), "broken  [2Jpipe");
     }
 
     #[test]
-    fn a_bookmark_says_nothing_and_an_event_of_a_newer_server_says_that_something_happened() {
+    fn a_bookmark_has_no_line_and_an_event_of_a_newer_server_has_a_general_one() {
         assert_eq!(what(&event("", Some(Body::Bookmark(v1::Bookmark {})))), None);
         assert!(what(&v1::RecoveryEvent::default()).is_some());
     }
 
     #[test]
-    fn what_was_missed_is_said() {
+    fn missed_events_are_reported() {
         let missed = v1::Missed { count: 12, ..v1::Missed::default() };
         assert_eq!(what(&event("", Some(Body::Missed(missed)))).unwrap(), "12 events were missed");
     }

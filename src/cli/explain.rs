@@ -10,7 +10,7 @@ use super::{
     invoke::attempts_table,
     json::json,
     refusal::ServerRefusal,
-    terminal::{Paint, Table, answer, clock_time, one_line, span},
+    terminal::{Paint, Table, clock_time, one_line, print_line, span},
     words,
 };
 use crate::grpc::v1::{self, get_invocation_request::Invocation, invocation_record::Outcome};
@@ -27,7 +27,7 @@ pub(super) struct ExplainArguments {
     /// The caller's own id, in place of the invocation's.
     #[arg(long, value_name = "ID", conflicts_with = "invocation")]
     request_id: Option<String>,
-    /// How to answer: `text` (or `table`), or `json`.
+    /// Output format: `text` (or `table`), or `json`.
     #[arg(long, value_enum, default_value_t)]
     output: Output,
     #[command(flatten)]
@@ -43,8 +43,8 @@ pub(super) fn run(arguments: &ExplainArguments) -> anyhow::Result<ExitCode> {
         let found = recovery.get_invocation(v1::GetInvocationRequest { invocation }).await;
         let record = found.map_err(ServerRefusal::from)?.into_inner().invocation.unwrap_or_default();
         match arguments.output {
-            Output::Json => answer(&serde_json::to_string_pretty(&json("InvocationRecord", &record)?)?)?,
-            Output::Text => lines(&record, Paint::on(&io::stdout())).iter().try_for_each(|line| answer(line))?,
+            Output::Json => print_line(&serde_json::to_string_pretty(&json("InvocationRecord", &record)?)?)?,
+            Output::Text => lines(&record, Paint::on(&io::stdout())).iter().try_for_each(|line| print_line(line))?,
         }
         Ok(ExitCode::SUCCESS)
     })

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::Args;
 use tonic_health::pb::{HealthCheckRequest, health_check_response::ServingStatus, health_client::HealthClient};
 
-use super::{client::ServerArguments, refusal::ServerRefusal, terminal::answer};
+use super::{client::ServerArguments, refusal::ServerRefusal, terminal::print_line};
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -26,7 +26,7 @@ pub(super) fn run(arguments: &HealthArguments) -> anyhow::Result<ExitCode> {
         let request = HealthCheckRequest { service: arguments.service.clone() };
         let checked = HealthClient::new(arguments.server.channel().await?).check(request).await;
         let status = checked.map_err(ServerRefusal::from)?.into_inner().status();
-        answer(status.as_str_name())?;
+        print_line(status.as_str_name())?;
         Ok(if status == ServingStatus::Serving { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     })
 }

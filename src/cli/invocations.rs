@@ -1,4 +1,4 @@
-//! `relight invocations`: which calls there were, newest first.
+//! `relight invocations`: lists invocations, newest first.
 
 use std::{io, process::ExitCode, time::Duration};
 
@@ -10,7 +10,7 @@ use super::{
     client::ServerArguments,
     json::json,
     refusal::ServerRefusal,
-    terminal::{Paint, Table, answer, clock_time, one_line, span},
+    terminal::{Paint, Table, clock_time, one_line, print_line, span},
     words,
 };
 use crate::{
@@ -18,7 +18,7 @@ use crate::{
     grpc::{convert::time::wire_time, v1},
 };
 
-/// Most invocations that are asked for at once.
+/// Most invocations that are requested at once.
 const PAGE: u32 = 500;
 
 #[derive(Debug, Args)]
@@ -41,7 +41,7 @@ pub(super) struct InvocationsArguments {
     /// Only those on this thread.
     #[arg(long, value_name = "ID", default_value = "", hide_default_value = true)]
     thread: String,
-    /// Only those that stand so; may be given several times, or with commas.
+    /// Only those in this state; may be given several times, or with commas.
     #[arg(long, value_enum, value_delimiter = ',')]
     state: Vec<StateFilter>,
     /// Only those that were accepted in the last so many minutes, hours or days, such as `90s`, `15m`, `1h`, `2d`.
@@ -50,14 +50,14 @@ pub(super) struct InvocationsArguments {
     /// How many at most.
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     limit: u32,
-    /// How to answer: `text` (or `table`), or `json`: one object a line.
+    /// Output format: `text` (or `table`), or `json`: one object a line.
     #[arg(long, value_enum, default_value_t)]
     output: Output,
     #[command(flatten)]
     server: ServerArguments,
 }
 
-/// Where an invocation stands.
+/// The state of an invocation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum StateFilter {
     Running,
@@ -88,7 +88,7 @@ pub(super) fn run(arguments: &InvocationsArguments) -> anyhow::Result<ExitCode> 
             match arguments.output {
                 Output::Json => {
                     for summary in &page.invocations {
-                        answer(&json("InvocationSummary", summary)?.to_string())?;
+                        print_line(&json("InvocationSummary", summary)?.to_string())?;
                     }
                 }
                 Output::Text => found.extend(page.invocations),
@@ -99,7 +99,7 @@ pub(super) fn run(arguments: &InvocationsArguments) -> anyhow::Result<ExitCode> 
             request.page_token = page.next_page_token;
         }
         if matches!(arguments.output, Output::Text) {
-            lines(&found, Paint::on(&io::stdout())).iter().try_for_each(|line| answer(line))?;
+            lines(&found, Paint::on(&io::stdout())).iter().try_for_each(|line| print_line(line))?;
         }
         Ok(ExitCode::SUCCESS)
     })

@@ -1,6 +1,7 @@
-//! `relight invoke`: one question through a server, with what is done to get it answered as it happens.
+//! `relight invoke`: sends one question through a server, and shows its recovery as it happens.
 //!
-//! The question goes as a stream that outlives its connection and this very process: `--resume` goes on with it. The answer goes to standard output and nothing else does, so that it can be piped; retries go to standard error.
+//! The question is sent as a stream that outlives its connection and this process: `--resume` continues it. Only the
+//! answer is written to standard output, so that it can be piped; retries are written to standard error.
 
 mod live;
 mod memory;
@@ -32,7 +33,7 @@ use super::{
     json::json,
     key_value,
     refusal::ServerRefusal,
-    terminal::{Paint, answer, printable, tell},
+    terminal::{Paint, print_line, print_note, printable},
 };
 
 const EXAMPLES: &str = "\
@@ -45,22 +46,22 @@ Examples:
 /// The label by which the events of this very call are found.
 const OWN_LABEL: &str = "relight.cli";
 
-/// How long events that were sent before the answer may still be on their way.
+/// How long events that were sent before the answer may still arrive.
 const LAST_EVENTS: Duration = Duration::from_millis(300);
 
-/// What to ask, and how to recover.
+/// The question, and how to recover.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct InvokeArguments {
     /// The question; without it, standard input.
     text: Vec<String>,
-    /// The route to ask on; without it, the server's default.
+    /// The route; without it, the server's default.
     #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
     route: String,
     /// What the caller is doing (`executor`, `planner`, …); selects policies and labels everything.
     #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
     operation: String,
-    /// What the model is told before the question.
+    /// The system message before the question.
     #[arg(long, value_name = "TEXT")]
     system: Option<String>,
     /// Attempts after the first, over all targets.
@@ -78,18 +79,18 @@ pub(super) struct InvokeArguments {
     /// The conversation that Relight keeps for the caller.
     #[arg(long, value_name = "ID", default_value = "", hide_default_value = true)]
     thread: String,
-    /// Goes on with the invocation that was followed last, or with that of a resume token, instead of asking.
+    /// Continue the invocation that was followed last, or that of a resume token, instead of sending a question.
     #[arg(long, value_name = "TOKEN", num_args = 0..=1, require_equals = true, conflicts_with = "text")]
     #[expect(clippy::option_option, reason = "not given, given alone, given with a token")]
     resume: Option<Option<String>>,
-    /// How to answer.
+    /// Output format.
     #[arg(long, value_enum, default_value_t)]
     output: Output,
     #[command(flatten)]
     server: ServerArguments,
 }
 
-/// Asks, and answers with exit code 1 when there is no answer.
+/// Sends the question; exits with code 1 when there is no answer.
 pub(super) fn run(arguments: &InvokeArguments) -> anyhow::Result<ExitCode> {
     if let Some(token) = &arguments.resume {
         return super::client_runtime()?.block_on(resume(arguments, token.clone()));
@@ -98,11 +99,11 @@ pub(super) fn run(arguments: &InvokeArguments) -> anyhow::Result<ExitCode> {
     super::client_runtime()?.block_on(invoke(arguments, text))
 }
 
-/// Goes on with an invocation that was asked for earlier.
+/// Continues an earlier invocation.
 async fn resume(arguments: &InvokeArguments, token: Option<String>) -> anyhow::Result<ExitCode> {
     let memory = Memory::of_user();
     let Some(token) = token.or_else(|| memory.recall()) else {
-        bail!("there is nothing to resume: the last answer arrived, or none was asked for");
+        bail!("there is nothing to resume: the last answer arrived, or there was no earlier call");
     };
     let mut client = arguments.server.recovery().await?;
     let start = Start::Resume(v1::Resume {
@@ -118,8 +119,8 @@ async fn resume(arguments: &InvokeArguments, token: Option<String>) -> anyhow::R
 async fn invoke(arguments: &InvokeArguments, text: String) -> anyhow::Result<ExitCode> {
     let own = Uuid::now_v7().to_string();
     let mut client = arguments.server.recovery().await?;
-    // Asked for before the call, so that nothing of it is missed. A server that lets this caller ask may not let it
-    // watch; the answer is what matters.
+    // Started before the call, so that no event is missed. A server that accepts calls of this caller may not allow it
+    // to watch; the answer is what matters.
     let mut events = watch(&mut client, &own).await.ok();
     let paint = Paint::on(&io::stderr());
     let response = match arguments.output {
@@ -165,7 +166,7 @@ async fn invoke(arguments: &InvokeArguments, text: String) -> anyhow::Result<Exi
 fn question(words: &[String]) -> anyhow::Result<String> {
     let text = if words.is_empty() {
         if io::stdin().is_terminal() {
-            tell("Reading the question from standard input; end it with ctrl-d.");
+            print_note("Reading the question from standard input; end it with ctrl-d.");
         }
         let mut text = String::new();
         io::stdin().read_to_string(&mut text)?;
@@ -174,7 +175,7 @@ fn question(words: &[String]) -> anyhow::Result<String> {
         words.join(" ")
     };
     if text.trim().is_empty() {
-        bail!("there is nothing to ask; write it as an argument or on standard input");
+        bail!("there is no question; write it as an argument or on standard input");
     }
     Ok(text)
 }
@@ -187,12 +188,12 @@ async fn watch(client: &mut RecoveryClient, own: &str) -> Result<Streaming<v1::W
     let start = Some(v1::watch_recovery_request::Start::Live(true));
     let mut events =
         client.watch_recovery(v1::WatchRecoveryRequest { filter: Some(filter), start }).await?.into_inner();
-    // The first word of a watch says that it stands.
+    // The first message of a watch confirms that it is established.
     events.message().await?;
     Ok(events)
 }
 
-/// The next event; never, once the watch has ended.
+/// The next event; pending for ever once the watch has ended.
 async fn next(events: &mut Option<Streaming<v1::WatchRecoveryResponse>>) -> v1::RecoveryEvent {
     loop {
         let Some(open) = events else { return std::future::pending().await };
@@ -211,24 +212,26 @@ fn is_end(event: &v1::RecoveryEvent) -> bool {
     matches!(event.body, Some(Body::InvocationSucceeded(_) | Body::InvocationRecovered(_) | Body::InvocationFailed(_)))
 }
 
-/// Tells how it ended; an answer that was `shown` as it came is not shown again.
+/// Reports the end; an answer that was `shown` as it came is not shown again.
 fn conclude(output: Output, response: &v1::InvokeWithRecoveryResponse, shown: bool) -> anyhow::Result<ExitCode> {
     let failed = !matches!(response.outcome, Some(Outcome::Completion(_)));
     match (output, &response.outcome) {
-        (Output::Json, _) => answer(&serde_json::to_string_pretty(&json("InvokeWithRecoveryResponse", response)?)?)?,
+        (Output::Json, _) => {
+            print_line(&serde_json::to_string_pretty(&json("InvokeWithRecoveryResponse", response)?)?)?
+        }
         (Output::Text, Some(Outcome::Completion(completion))) => {
-            // Tool calls and refusals are not shown before they are final.
+            // Tool calls and refusals are shown only when they are final.
             let shown = shown && report::answer(completion) == completion.text;
             if !shown {
-                answer(printable(&report::answer(completion)).trim_end())?;
+                print_line(printable(&report::answer(completion)).trim_end())?;
             }
             if let Some(line) = report::recovered(response) {
-                tell(&Paint::on(&io::stderr()).dim(&line));
+                print_note(&Paint::on(&io::stderr()).dim(&line));
             }
         }
         (Output::Text, Some(Outcome::Failure(failure))) => {
             for line in report::failure(failure, response, Paint::on(&io::stderr())) {
-                tell(&line);
+                print_note(&line);
             }
         }
         (Output::Text, None) => bail!("the server answered without an outcome"),
@@ -266,7 +269,7 @@ impl InvokeArguments {
         }
     }
 
-    /// The invocation as a stream that goes on when its connection is lost.
+    /// The invocation as a stream that continues when its connection is lost.
     fn streamed(&self, text: String, own: String, mode: v1::RewindMode) -> v1::Invocation {
         let mut invocation = self.invocation(text, own);
         let overrides = invocation.overrides.get_or_insert_default();
@@ -284,7 +287,7 @@ impl InvokeArguments {
             return;
         }
         if let Some(words) = event_line::what(event) {
-            tell(&event_line::painted(event, &words, paint));
+            print_note(&event_line::painted(event, &words, paint));
         }
     }
 }

@@ -1,7 +1,7 @@
-//! Messages of the API as JSON, in the words of the `.proto` files.
+//! Messages of the API as JSON, with the field names of the `.proto` files.
 //!
-//! Field names as they are written there and numbers as numbers, so that `jq .attempts[0].duration_ms` works; every
-//! reader of protobuf JSON takes this form as well.
+//! Field names are unchanged and numbers are numbers, so that `jq .attempts[0].duration_ms` works; every reader of
+//! protobuf JSON accepts this form as well.
 
 use std::sync::OnceLock;
 
@@ -28,7 +28,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_message_is_written_in_the_words_of_its_proto_file_with_numbers_as_numbers() {
+    fn a_message_is_written_with_the_names_of_its_proto_file_and_numbers_as_numbers() {
         let circuit = v1::Circuit {
             state: v1::CircuitState::Open.into(),
             generation: 3,

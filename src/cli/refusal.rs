@@ -1,4 +1,4 @@
-//! A gRPC status as people read it: Relight's own "no", with everything that its details say.
+//! Formats a gRPC status for people: Relight's own refusal, with all of its details.
 
 use std::{fmt, time::Duration};
 
@@ -7,11 +7,11 @@ use tonic_types::StatusExt as _;
 
 use super::terminal::{one_line, span};
 
-/// What is said where the server's HTTP/2 knows no such call and says no more.
+/// The text where the server's HTTP/2 knows no such call and gives no reason.
 const NO_SUCH_CALL: &str =
     "this port serves no such call; is it the address of the API (`server.listen`) and not of health and metrics?";
 
-/// What a server refused, and why; `Display` takes one line and one more for each detail.
+/// What a server refused, and why; `Display` writes one line and one more for each detail.
 #[derive(Debug)]
 pub(super) struct ServerRefusal {
     code: Code,
@@ -64,7 +64,7 @@ impl fmt::Display for ServerRefusal {
         }
         if let Some(wait) = self.retry_in {
             let ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
-            write!(f, "\n  asking again makes sense in {}", span(ms))?;
+            write!(f, "\n  a retry makes sense in {}", span(ms))?;
         }
         Ok(())
     }
@@ -92,12 +92,12 @@ mod tests {
     }
 
     #[test]
-    fn the_nearest_name_and_the_time_to_come_back_are_said_once() {
+    fn the_nearest_name_and_the_retry_time_are_shown_once() {
         let shown = ServerRefusal::from(status::route_not_found("defualt", Some("default"))).to_string();
         assert_eq!(shown, "there is no route `defualt`; did you mean `default`? (NotFound, ROUTE_NOT_FOUND)");
         let shown = ServerRefusal::from(status::not_found("target", "gtp", Some("gpt"))).to_string();
         assert_eq!(shown, "there is no target `gtp`; did you mean `gpt`? (NotFound, TARGET_NOT_FOUND)");
         let shown = ServerRefusal::from(status::draining(Duration::from_millis(1500))).to_string();
-        assert!(shown.ends_with("\n  asking again makes sense in 1.5 s"), "{shown}");
+        assert!(shown.ends_with("\n  a retry makes sense in 1.5 s"), "{shown}");
     }
 }

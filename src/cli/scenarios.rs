@@ -1,7 +1,7 @@
-//! `relight scenarios`: how well failures are recovered, measured on the real layers in virtual time.
+//! `relight scenarios`: measures how well failures are recovered, on the real layers in virtual time.
 //!
-//! Needs no server and no network. Every scenario is run beside a naive client and an ideal that knows what will
-//! happen; the exit code is 1 when a gate is not passed.
+//! Needs no server and no network. Every scenario is run beside a naive client and an ideal that knows the future; the
+//! exit code is 1 when a gate is not passed.
 
 use std::{
     process::ExitCode,
@@ -16,7 +16,7 @@ use serde_json::Value;
 
 use super::{
     Output,
-    terminal::{answer, tell},
+    terminal::{print_line, print_note},
 };
 
 const EXAMPLES: &str = "\
@@ -26,7 +26,7 @@ Examples:
   relight scenarios --seed 7 --rate 300    other dice, more calls
   relight scenarios --output json          for programs";
 
-/// What is measured.
+/// Which scenarios to run.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct ScenariosArguments {
@@ -39,7 +39,7 @@ pub(super) struct ScenariosArguments {
     /// Calls per second, in place of each scenario's own.
     #[arg(long, value_name = "PER_SECOND", value_parser = rate)]
     rate: Option<f64>,
-    /// How to answer.
+    /// Output format.
     #[arg(long, value_enum, default_value_t)]
     output: Output,
 }
@@ -53,8 +53,8 @@ pub(super) fn run(arguments: &ScenariosArguments) -> anyhow::Result<ExitCode> {
     let options = ScenarioOptions { seed: arguments.seed, rate: arguments.rate, ..ScenarioOptions::default() };
     let reports = run_all(&chosen, options)?;
     match arguments.output {
-        Output::Text => answer(scenarios::table(&reports).trim_end())?,
-        Output::Json => answer(&reports.iter().map(Report::to_json).collect::<Value>().to_string())?,
+        Output::Text => print_line(scenarios::table(&reports).trim_end())?,
+        Output::Json => print_line(&reports.iter().map(Report::to_json).collect::<Value>().to_string())?,
     }
     let passed = reports.iter().all(Report::passed);
     Ok(if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -77,7 +77,7 @@ fn run_all(chosen: &[Scenario], options: ScenarioOptions) -> anyhow::Result<Vec<
             let Some((place, scenario)) = next.lock().unwrap_or_else(PoisonError::into_inner).next() else {
                 return Ok::<_, scenarios::ScenarioError>(done);
             };
-            tell(&format!("{} {}", scenario.id, scenario.title));
+            print_note(&format!("{} {}", scenario.id, scenario.title));
             done.push((place, scenarios::run(scenario, options)?));
         }
     };

@@ -1,6 +1,6 @@
-//! `relight serve`: the server in this process, until somebody says stop.
+//! `relight serve`: runs the server in this process until a signal ends it.
 //!
-//! The first signal ends it in order, the second at once.
+//! The first signal starts an orderly shutdown, the second ends the process at once.
 
 use std::{
     io::{self, IsTerminal as _},
@@ -23,7 +23,7 @@ use anyhow::bail;
 use clap::Args;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use super::{config::tell_faults, terminal::tell};
+use super::{config::print_faults, terminal::print_note};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -34,7 +34,7 @@ Examples:
 /// How long threads that block may keep the process after its end.
 const LEAVE_BOUND: Duration = Duration::from_secs(1);
 
-/// What to serve, and where.
+/// The configuration and addresses to serve.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct ServeArguments {
@@ -49,17 +49,17 @@ pub(super) struct ServeArguments {
     admin_listen: Option<SocketAddr>,
 }
 
-/// Signals that mean stop.
+/// The signals that end the server.
 struct Stop {
     terminate: Signal,
     interrupt: Signal,
 }
 
-/// Serves until it is told to stop.
+/// Serves until a signal ends it.
 pub(super) fn run(arguments: &ServeArguments) -> anyhow::Result<ExitCode> {
     let mut loaded = match config::load(arguments.config.as_deref(), &ProcessEnvironment) {
         Ok(loaded) => loaded,
-        Err(faults) => return Ok(tell_faults(&faults)),
+        Err(faults) => return Ok(print_faults(&faults)),
     };
     let server = &mut loaded.config.server;
     server.listen = arguments.listen.unwrap_or(server.listen);
@@ -80,13 +80,13 @@ async fn serve(loaded: Loaded) -> anyhow::Result<ExitCode> {
     let options = ServerOptions { logs: true, embedded_journal, ..ServerOptions::default() };
     let running = Running::start(&loaded, listeners, &options).await?;
     loaded.warn();
-    tell_listening(&loaded, &running);
-    stop.said().await;
+    log_listening(&loaded, &running);
+    stop.signal().await;
     let give_up = running.give_up();
     let ordered = running.shutdown();
     tokio::select! {
         () = ordered => Ok(ExitCode::SUCCESS),
-        signal = stop.said() => {
+        signal = stop.signal() => {
             give_up.await;
             Ok(ExitCode::from(128 + signal))
         }
@@ -103,7 +103,7 @@ fn embedded_journal(listen: SocketAddr, environment: &impl Environment) -> Optio
     let folder = state.join("relight");
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder).ok()?;
     let file = folder.join(format!("journal-{port}.db"));
-    // It holds questions and answers: for its user alone.
+    // It holds questions and answers: readable by its user alone.
     let opened = std::fs::OpenOptions::new().append(true).create(true).mode(0o600).open(&file);
     opened.is_ok().then_some(file)
 }
@@ -113,7 +113,7 @@ fn still_guarded(server: &ServerConfig) -> anyhow::Result<()> {
     let unguarded = server.auth.is_none() && server.auth_mode() == AuthMode::None;
     if unguarded && !server.listen.ip().is_loopback() {
         bail!(
-            "--listen {}: others could reach it and nobody is asked who they are; configure server.keys or \
+            "--listen {}: others could reach it and callers are not authenticated; configure server.keys or \
              server.tls.client_ca_file, or write server.auth: none",
             server.listen
         );
@@ -122,7 +122,7 @@ fn still_guarded(server: &ServerConfig) -> anyhow::Result<()> {
 }
 
 /// One line where it listens, in the form of the log that follows.
-fn tell_listening(loaded: &Loaded, running: &Running) {
+fn log_listening(loaded: &Loaded, running: &Running) {
     let config = &loaded.config;
     let people = match config.telemetry.log.format {
         LogFormat::Text => true,
@@ -137,7 +137,7 @@ fn tell_listening(loaded: &Loaded, running: &Running) {
             None => format!("providers found by {}", loaded.found.join(", ")),
         };
         let front = running.openai_front_address.map(|front| format!(", the OpenAI-compatible front on {front}"));
-        tell(&format!(
+        print_note(&format!(
             "relight {} serves gRPC on {}{}, health and metrics on http://{}; {from}",
             env!("CARGO_PKG_VERSION"),
             running.address,
@@ -157,15 +157,15 @@ fn tell_listening(loaded: &Loaded, running: &Running) {
             "config": source.map(|file| file.to_string()),
             "found": loaded.found,
         });
-        tell(&line.to_string());
+        print_note(&line.to_string());
     }
 }
 
 // === impl Stop ===
 
 impl Stop {
-    /// Waits for a signal and says its number.
-    async fn said(&mut self) -> u8 {
+    /// Waits for a signal and returns its number.
+    async fn signal(&mut self) -> u8 {
         tokio::select! {
             _ = self.terminate.recv() => 15,
             _ = self.interrupt.recv() => 2,
@@ -180,7 +180,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_journal_of_nobody_s_choice_is_a_private_file_of_its_user_and_port() {
+    fn a_journal_by_default_is_a_private_file_of_its_user_and_port() {
         use std::os::unix::fs::PermissionsExt as _;
         let folder = tempfile::tempdir().unwrap();
         let home = folder.path().display().to_string();
@@ -201,7 +201,7 @@ mod tests {
         let mut server = ServerConfig { listen: open, ..ServerConfig::default() };
         assert!(still_guarded(&server).is_err());
         server.auth = Some(AuthMode::None);
-        assert!(still_guarded(&server).is_ok(), "it is written that nobody is asked");
+        assert!(still_guarded(&server).is_ok(), "the lack of authentication is explicit");
         assert!(still_guarded(&ServerConfig::default()).is_ok(), "loopback");
     }
 }

@@ -1,4 +1,4 @@
-//! `relight status`: how a server is, what is wrong, since when, and what helps.
+//! `relight status`: the state of a server, its problems, since when, and what helps.
 
 use std::{io, process::ExitCode};
 
@@ -9,7 +9,7 @@ use super::{
     client::ServerArguments,
     json::json,
     refusal::ServerRefusal,
-    terminal::{Paint, Table, answer, clock_time, one_line},
+    terminal::{Paint, Table, clock_time, one_line, print_line},
 };
 use crate::grpc::v1;
 
@@ -19,7 +19,7 @@ Examples:
   relight status                    what is wrong now; exit code 0 as long as the server answers
   relight status --output json      the same for programs")]
 pub(super) struct StatusArguments {
-    /// How to answer: `text` (or `table`), or `json`.
+    /// Output format: `text` (or `table`), or `json`.
     #[arg(long, value_enum, default_value_t)]
     output: Output,
     #[command(flatten)]
@@ -32,8 +32,8 @@ pub(super) fn run(arguments: &StatusArguments) -> anyhow::Result<ExitCode> {
         let mut admin = arguments.server.admin().await?;
         let status = admin.get_status(v1::GetStatusRequest {}).await.map_err(ServerRefusal::from)?.into_inner();
         match arguments.output {
-            Output::Json => answer(&serde_json::to_string_pretty(&json("GetStatusResponse", &status)?)?)?,
-            Output::Text => lines(&status, Paint::on(&io::stdout())).iter().try_for_each(|line| answer(line))?,
+            Output::Json => print_line(&serde_json::to_string_pretty(&json("GetStatusResponse", &status)?)?)?,
+            Output::Text => lines(&status, Paint::on(&io::stdout())).iter().try_for_each(|line| print_line(line))?,
         }
         Ok(ExitCode::SUCCESS)
     })
@@ -86,7 +86,7 @@ fn what_helps(reason: &v1::StatusReason) -> &'static str {
             "check the key and the account; it opens when a call succeeds"
         }
         "gate" if reason.message.contains("configuration") => "check the model's name and what the key may use",
-        "gate" => "nothing: it opens by itself; ask the provider for a higher limit if it closes often",
+        "gate" => "nothing: it opens by itself; request a higher limit from the provider if it closes often",
         "circuit" if reason.message.contains("operator") => "`relight circuits force TARGET auto` gives it back",
         "circuit" => "see the provider's status page; `relight circuits` shows when it probes",
         "store" => "make it reachable again; calls that need a record are refused meanwhile",

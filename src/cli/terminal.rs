@@ -1,6 +1,6 @@
-//! What people and programs read: lines on standard output and standard error, colour, tables.
+//! Output for people and programs: lines on standard output and standard error, colour, tables.
 //!
-//! Colour is for terminals only, and `NO_COLOR` switches it off. Text from elsewhere is shown without control
+//! Colour is for terminals only, and `NO_COLOR` switches it off. Text from elsewhere is written without control
 //! characters, so that no upstream can move the cursor or start a line.
 
 use std::{
@@ -16,7 +16,7 @@ use crate::{
     domain::units,
 };
 
-/// Whether a stream is painted.
+/// Whether a stream is coloured.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Paint {
     colour: bool,
@@ -28,7 +28,7 @@ pub(super) struct Table {
     rows: Vec<Vec<String>>,
 }
 
-/// The last line of the answer on a terminal, as long as it is not ended.
+/// The last line of the answer on a terminal, as long as it has not ended.
 static BEGUN: Mutex<String> = Mutex::new(String::new());
 
 /// Writes a piece of the answer to standard output, which is a terminal.
@@ -41,7 +41,7 @@ pub(super) fn show(text: &str) {
     }
 }
 
-/// Ends the line of the answer that is begun.
+/// Ends the current line of the answer.
 pub(super) fn end_line() {
     if !std::mem::take(&mut *BEGUN.lock().unwrap_or_else(PoisonError::into_inner)).is_empty() {
         write_now("\n");
@@ -50,23 +50,23 @@ pub(super) fn end_line() {
 
 fn write_now(text: &str) {
     let mut out = io::stdout().lock();
-    // A reader that went away ends the command with the next line that it must see.
+    // A closed output ends the command at its next required line.
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
 }
 
 /// Writes a line to standard output.
 ///
 /// # Errors
-/// When nobody reads it any more.
-pub(super) fn answer(line: &str) -> io::Result<()> {
+/// When the output is closed.
+pub(super) fn print_line(line: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
     writeln!(out, "{line}")?;
     out.flush()
 }
 
-/// Writes a line to standard error. A line of the answer that is begun on the terminal is written once more below it, so
-/// that no answer is torn apart. There is nowhere to tell that this failed.
-pub(super) fn tell(line: &str) {
+/// Writes a line to standard error. An unfinished line of the answer on the terminal is repeated below it, so that the
+/// answer stays readable. Write errors are ignored, since there is nowhere to report them.
+pub(super) fn print_note(line: &str) {
     let begun = BEGUN.lock().unwrap_or_else(PoisonError::into_inner);
     if !begun.is_empty() {
         write_now("\n");
@@ -85,7 +85,7 @@ pub(super) fn printable(text: &str) -> String {
     text.chars().filter(|c| !c.is_control() || matches!(c, '\n' | '\t')).collect()
 }
 
-/// A time as people say it: `340 ms`, `2.4 s`, `3 min`.
+/// A duration for people: `340 ms`, `2.4 s`, `3 min`.
 pub(super) fn span(ms: u64) -> String {
     units::duration_text(Duration::from_millis(ms))
 }
@@ -101,7 +101,7 @@ pub(super) fn clock_time(time: &prost_types::Timestamp) -> String {
 impl Paint {
     /// As the stream deserves.
     pub(super) fn on(stream: &impl IsTerminal) -> Self {
-        let refused = ProcessEnvironment.var("NO_COLOR").is_some_and(|said| !said.is_empty());
+        let refused = ProcessEnvironment.var("NO_COLOR").is_some_and(|value| !value.is_empty());
         Self { colour: stream.is_terminal() && !refused }
     }
 
@@ -177,11 +177,11 @@ mod tests {
     }
 
     #[test]
-    fn times_are_said_in_the_unit_that_reads_best() {
-        for (ms, said) in
+    fn durations_are_shown_in_the_most_readable_unit() {
+        for (ms, expected) in
             [(0, "0 ms"), (999, "999 ms"), (1000, "1 s"), (1001, "1.1 s"), (2400, "2.4 s"), (180_000, "3 min")]
         {
-            assert_eq!(span(ms), said);
+            assert_eq!(span(ms), expected);
         }
     }
 

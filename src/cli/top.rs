@@ -1,6 +1,6 @@
-//! `relight top`: what goes on now, target by target and tenant by tenant, redrawn until it is interrupted.
+//! `relight top`: current activity, target by target and tenant by tenant, redrawn until it is interrupted.
 //!
-//! Rates are counted from the events that the server tells; how targets are is asked for anew with each table.
+//! Rates are counted from the server's events; the state of targets is fetched again for each table.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -17,7 +17,7 @@ use super::{
     circuits,
     client::{AdminClient, ServerArguments},
     refusal::ServerRefusal,
-    terminal::{Paint, Table, answer, one_line, span},
+    terminal::{Paint, Table, one_line, print_line, span},
     words,
 };
 use crate::{
@@ -27,7 +27,7 @@ use crate::{
 
 /// Over which time rates are counted.
 const WINDOW: Duration = Duration::from_secs(10);
-/// Tenants that are shown, those with the most calls first.
+/// Number of tenants that are shown, those with the most calls first.
 const TENANTS: usize = 8;
 /// Clears the terminal and goes to its first line.
 const CLEAR: &str = "\u{1b}[H\u{1b}[2J";
@@ -50,14 +50,14 @@ pub(super) struct TopArguments {
     server: ServerArguments,
 }
 
-/// What happened in some time.
+/// Counts over a recent period.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct RecentActivity {
     targets: BTreeMap<String, TargetActivity>,
     tenants: BTreeMap<String, CallActivity>,
 }
 
-/// What happened at one target.
+/// Counts of one target.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct TargetActivity {
     attempts: u32,
@@ -65,7 +65,7 @@ struct TargetActivity {
     retries: u32,
 }
 
-/// How the calls of one tenant ended.
+/// Counts of how the calls of one tenant ended.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct CallActivity {
     calls: u32,
@@ -73,7 +73,7 @@ struct CallActivity {
     failed: u32,
 }
 
-/// What happened in the last [`WINDOW`], table by table.
+/// Counts over the last [`WINDOW`], table by table.
 #[derive(Debug, Default)]
 struct RateWindow {
     parts: VecDeque<(Instant, RecentActivity)>,
@@ -128,8 +128,8 @@ fn show(lines: &[String]) -> io::Result<()> {
         write!(out, "{CLEAR}")?;
         out.flush()?;
     }
-    lines.iter().try_for_each(|line| answer(line))?;
-    if io::stdout().is_terminal() { Ok(()) } else { answer("") }
+    lines.iter().try_for_each(|line| print_line(line))?;
+    if io::stdout().is_terminal() { Ok(()) } else { print_line("") }
 }
 
 async fn table(admin: &mut AdminClient, recent: &RateWindow) -> Result<Vec<String>, Status> {

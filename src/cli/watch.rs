@@ -1,6 +1,6 @@
-//! `relight watch`: what a server recovers, as it happens, one event a line.
+//! `relight watch`: a server's recovery events as they happen, one a line.
 //!
-//! A watch that breaks is taken up again behind the last event that was seen. What was missed is said, never hidden.
+//! A watch that breaks is resumed behind the last event received. Missed events are reported.
 
 use std::{io, process::ExitCode, time::Duration};
 
@@ -19,7 +19,7 @@ use super::{
     json::json,
     key_value,
     refusal::ServerRefusal,
-    terminal::{Paint, answer, one_line, span, tell},
+    terminal::{Paint, one_line, print_line, print_note, span},
     words,
 };
 
@@ -65,7 +65,7 @@ pub(super) struct WatchArguments {
     /// Only events of invocations with this label.
     #[arg(long = "label", value_name = "KEY=VALUE", value_parser = key_value)]
     labels: Vec<(String, String)>,
-    /// How to answer.
+    /// Output format.
     #[arg(long, value_enum, default_value_t)]
     output: Output,
     #[command(flatten)]
@@ -90,7 +90,7 @@ pub(super) fn run(arguments: &WatchArguments) -> anyhow::Result<ExitCode> {
 }
 
 async fn follow(arguments: &WatchArguments) -> anyhow::Result<ExitCode> {
-    // Whoever asks for a server that is not there is told at once; a server that was there may come back.
+    // Without a server at the start the command fails at once; a server that was there may come back.
     let mut client = arguments.server.recovery().await?;
     let mut cursor = arguments.after.clone();
     let mut wait = FIRST_WAIT;
@@ -104,16 +104,16 @@ async fn follow(arguments: &WatchArguments) -> anyhow::Result<ExitCode> {
             wait = FIRST_WAIT;
         }
         let ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
-        tell(&format!("The watch broke ({}); taking it up again in {}.", one_line(ended.message()), span(ms)));
+        print_note(&format!("The watch broke ({}); taking it up again in {}.", one_line(ended.message()), span(ms)));
         tokio::time::sleep(wait).await;
         wait = (wait * 2).min(LONGEST_WAIT);
     }
 }
 
-/// Shows events until the stream ends, and returns how it did.
+/// Shows events until the stream ends, and returns how it ended.
 ///
 /// # Errors
-/// When nobody reads standard output any more.
+/// When standard output is closed.
 async fn stream(
     arguments: &WatchArguments,
     client: &mut RecoveryClient,
@@ -211,8 +211,8 @@ impl WatchArguments {
     fn show(&self, event: &v1::RecoveryEvent, paint: Paint) -> anyhow::Result<()> {
         let Some(words) = event_line::what(event) else { return Ok(()) };
         match self.output {
-            Output::Json => answer(&json("RecoveryEvent", event)?.to_string())?,
-            Output::Text => answer(&line(event, &words, paint))?,
+            Output::Json => print_line(&json("RecoveryEvent", event)?.to_string())?,
+            Output::Text => print_line(&line(event, &words, paint))?,
         }
         Ok(())
     }
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn a_watch_is_taken_up_again_unless_the_server_says_that_it_is_wrong() {
+    fn a_watch_is_resumed_unless_the_server_rejects_it() {
         assert!(may_pass(&Status::unavailable("draining")));
         assert!(!may_pass(&Status::invalid_argument("after is no cursor")));
         assert!(!may_pass(&Status::unauthenticated("a valid credential is required")));

@@ -1,4 +1,4 @@
-//! The closed lists of the API as people read them: `rate_limited`, `half-open`, `retry`.
+//! The enumerations of the API as text for people: `rate_limited`, `half-open`, `retry`.
 //!
 //! A value that this version does not know is shown as `unknown`, since a newer server may send one.
 
@@ -13,7 +13,7 @@ pub(super) fn class(number: i32) -> &'static str {
     }
 }
 
-/// Where an invocation stands.
+/// The state of an invocation.
 pub(super) fn state(number: i32) -> &'static str {
     match v1::InvocationState::try_from(number) {
         Ok(v1::InvocationState::Running) => "running",
@@ -25,7 +25,7 @@ pub(super) fn state(number: i32) -> &'static str {
     }
 }
 
-/// Where a circuit stands.
+/// The state of a circuit.
 pub(super) fn circuit(number: i32) -> &'static str {
     match v1::CircuitState::try_from(number) {
         Ok(v1::CircuitState::Closed) => "closed",
@@ -56,10 +56,10 @@ pub(super) fn cause(number: i32) -> &'static str {
 pub(super) fn wait_source(number: i32) -> &'static str {
     match v1::WaitSource::try_from(number) {
         Ok(v1::WaitSource::Backoff) => "(backoff)",
-        Ok(v1::WaitSource::RetryAfter) => "(at least what the provider's retry-after says)",
+        Ok(v1::WaitSource::RetryAfter) => "(at least the provider's retry-after)",
         Ok(v1::WaitSource::RateLimitReset) => "until the provider's rate limit resets",
         Ok(v1::WaitSource::RetryInfo | v1::WaitSource::ErrorBody | v1::WaitSource::ErrorText) => {
-            "(at least what the provider's error says)"
+            "(at least the wait in the provider's error)"
         }
         Ok(v1::WaitSource::TargetSwitch) => "before another target",
         Ok(v1::WaitSource::Gate) => "until its gate opens",
@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_are_those_of_the_domain_and_a_newer_servers_value_is_unknown() {
+    fn names_are_those_of_the_domain_and_a_newer_servers_value_is_unknown() {
         assert_eq!(class(v1::FailureClass::RateLimited.into()), "rate_limited");
         assert_eq!(class(0), "-");
         assert_eq!(class(9_999), "unknown");

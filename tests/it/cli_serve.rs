@@ -94,7 +94,7 @@ async fn the_demo_recovers_all_five_failures_and_shows_how() {
     for promised in [
         "Retrying executor (attempt 1/2): Request timeout",
         "the note that the model got  \"The previous model call failed",
-        "what the provider's retry-after says",
+        "the provider's retry-after",
         "the arguments of tool `get_weather`",
         "Circuit of main opened",
         "Going straight to spare: main takes no calls now",

@@ -73,7 +73,7 @@ async fn a_server_that_dies_while_the_command_is_stopped_is_not_missed() {
     terminal.press("\n").await;
     let shown = terminal.end().await;
     assert!(shown.contains("[ended: 0]"), "{shown}");
-    assert!(shown.contains("The connection was lost; going on where it broke."), "{shown}");
+    assert!(shown.contains("The connection was lost; resuming where it broke."), "{shown}");
     // Where its first steps were not recorded, the answer is shown once more from its beginning.
     let anew = shown.lines().any(|line| line.trim() == ANSWER);
     assert!(anew || of_the_answer(&shown).ends_with(ANSWER.rsplit(' ').next().unwrap()), "{shown}");

@@ -1,4 +1,4 @@
-//! A verdict as people and programs read it.
+//! Formats a verdict for people and for programs.
 
 use crate::{
     domain::failure::InvalidRequestDetail,
@@ -32,7 +32,7 @@ pub(super) fn lines(verdict: &Verdict, paint: Paint) -> Vec<String> {
         ("hint", one_line(&verdict.recovery_hint)),
         ("why", format!("rule {}, by \"{}\"", verdict.rule, one_line(&verdict.fact))),
     ]
-    .map(|(what, said)| format!("{}  {said}", paint.dim(&format!("{what:<14}"))))
+    .map(|(what, value)| format!("{}  {value}", paint.dim(&format!("{what:<14}"))))
     .into()
 }
 
@@ -62,7 +62,7 @@ pub(super) fn score_json(score: &Score, misses: bool) -> Value {
         .iter()
         .map(|((expected, got), times)| json!({ "expected": expected, "got": got, "times": times }))
         .collect();
-    let mut said = json!({
+    let mut value = json!({
         "items": score.items,
         "class_strict": tally(score.strict),
         "class_lenient": tally(score.lenient),
@@ -78,12 +78,12 @@ pub(super) fn score_json(score: &Score, misses: bool) -> Value {
                 "id": miss.id, "field": miss.field, "expected": miss.expected, "got": miss.got, "rule": miss.rule,
             })
         });
-        said["misses"] = misses.collect();
+        value["misses"] = misses.collect();
     }
-    said
+    value
 }
 
-/// Every answer that differs from its label.
+/// Every verdict that differs from its label.
 pub(super) fn misses(score: &Score) -> Table {
     let mut table = Table::new(&["ITEM", "FIELD", "EXPECTED", "GOT", "RULE"]);
     for miss in &score.misses {

@@ -1,6 +1,6 @@
-//! What was pasted: a body, or a whole HTTP answer as `curl -i` prints it, or lines of JSON.
+//! Parses what was pasted: a body, or a whole HTTP response as `curl -i` prints it, or lines of JSON.
 
-/// An HTTP answer, as far as it was pasted.
+/// An HTTP response, as far as it was pasted.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Pasted {
     /// The status, where there is a status line.
@@ -23,7 +23,7 @@ pub(super) fn is_jsonl(text: &str) -> bool {
 // === impl Pasted ===
 
 impl Pasted {
-    /// Reads what was pasted; of several answers in a row (redirects, `100 Continue`), the last counts.
+    /// Parses what was pasted; of several responses in a row (redirects, `100 Continue`), the last counts.
     pub(super) fn read(text: &str) -> Self {
         let mut pasted = Self { body: text.to_owned(), ..Self::default() };
         while let Some(answer) = Self::head(&pasted.body) {
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_of_json_are_told_from_a_body_of_json() {
+    fn lines_of_json_are_distinguished_from_a_body_of_json() {
         assert!(is_jsonl("\n{\"id\": \"a\", \"message\": \"timed out\"}\n"));
         assert!(!is_jsonl("{\"error\": {\"message\": \"timed out\"}}"));
         assert!(!is_jsonl("{\"id\": \"chatcmpl-1\", \"choices\": []}"));

@@ -1,4 +1,4 @@
-//! One scene of the demo: what is asked while something breaks, what came of it, and how promises are checked.
+//! One scene of the demo: the request that is made while something fails, its result, and how promises are checked.
 
 use super::wires::Wires;
 use crate::{
@@ -20,13 +20,13 @@ pub(super) struct Scene {
     pub(super) name: &'static str,
     /// The route of the demo's configuration that it is played on.
     pub(super) route: &'static str,
-    /// What is asked.
+    /// The question to the model.
     pub(super) question: &'static str,
     /// Whether the model may call a tool.
     pub(super) with_tool: bool,
-    /// The longest answer that is asked for, in tokens.
+    /// The requested output limit, in tokens.
     pub(super) max_output_tokens: Option<u32>,
-    /// How often it is asked.
+    /// Number of calls.
     pub(super) calls: usize,
     /// Sets the wires up, where it is played on any.
     pub(super) prepare: fn(&Wires),
@@ -37,12 +37,12 @@ pub(super) struct Scene {
 /// The tool that a model may call.
 pub(super) const TOOL: &str = "get_weather";
 
-/// What came of a scene.
+/// The result of a scene.
 #[derive(Debug, Default)]
 pub(super) struct Played {
     /// What the callers got, in order.
     pub(super) responses: Vec<v1::InvokeWithRecoveryResponse>,
-    /// What a watcher was told.
+    /// The events that a watcher received.
     pub(super) events: Vec<v1::RecoveryEvent>,
     /// What the wire that breaks saw, where the scene was played on one.
     pub(super) requests: Vec<Request>,
@@ -55,12 +55,12 @@ pub(super) struct Played {
 // === impl Played ===
 
 impl Played {
-    /// Whether a watcher was told such a thing.
+    /// Whether a watcher received such an event.
     pub(super) fn saw(&self, wanted: impl Fn(&Body) -> bool) -> bool {
         self.events.iter().filter_map(|event| event.body.as_ref()).any(wanted)
     }
 
-    /// Whether a watcher was told the end of this invocation.
+    /// Whether a watcher received the end of this invocation.
     pub(super) fn has_ended(&self, invocation: &str) -> bool {
         let ended = |body: &Body| {
             matches!(body, Body::InvocationSucceeded(_) | Body::InvocationRecovered(_) | Body::InvocationFailed(_))
@@ -85,12 +85,12 @@ impl Played {
         self.responses.iter().map(|response| response.attempts.len()).sum()
     }
 
-    /// Calls that were answered.
+    /// Number of calls that succeeded.
     pub(super) fn answered(&self) -> usize {
         self.responses.iter().filter(|response| matches!(response.outcome, Some(Outcome::Completion(_)))).count()
     }
 
-    /// Calls that were answered after a failure.
+    /// Number of calls that succeeded after a failure.
     pub(super) fn recovered(&self) -> usize {
         let recovered = |response: &&v1::InvokeWithRecoveryResponse| {
             response.attempts.len() > 1 && matches!(response.outcome, Some(Outcome::Completion(_)))
@@ -118,7 +118,7 @@ pub(super) fn reply(response: &v1::InvokeWithRecoveryResponse) -> String {
     })
 }
 
-/// The two attempts of the one call that was answered.
+/// The two attempts of the one call that succeeded.
 pub(super) fn two_attempts(played: &Played) -> Result<[&v1::Attempt; 2], String> {
     all_answered(played)?;
     match played.responses.as_slice() {
@@ -130,7 +130,7 @@ pub(super) fn two_attempts(played: &Played) -> Result<[&v1::Attempt; 2], String>
     }
 }
 
-/// Every call was answered.
+/// Checks that every call succeeded.
 pub(super) fn all_answered(played: &Played) -> Result<(), String> {
     ensure(played.answered() == played.responses.len(), "a call was not answered")
 }

@@ -1,6 +1,7 @@
-//! The five scenes: what breaks, and what Relight promises to make of it.
+//! The five scenes: what fails, and what Relight promises to do about it.
 //!
-//! Each promise is checked against what the caller really got, so that the demo cannot show what is not so.
+//! Each promise is checked against what the caller really got, so that the demo cannot show a recovery that did not
+//! happen.
 
 use crate::grpc::v1::{self, FailureClass, WaitSource, recovery_event::Body};
 
@@ -12,7 +13,7 @@ pub(super) const SCENES: [Scene; 5] = [
         title: "The model hangs",
         story: "It says nothing for 1 s, which is all that this demo allows. Relight gives up on that attempt, tells \
                 the model what went wrong and asks again.",
-        moral: "Answered on the second attempt, because the model was told to be brief.",
+        moral: "Answered on the second attempt, because the note requested a brief answer.",
         name: "timeout",
         route: "timeout",
         question: "Why is the sky blue? Explain everything.",
@@ -20,12 +21,12 @@ pub(super) const SCENES: [Scene; 5] = [
         max_output_tokens: None,
         calls: 1,
         prepare: |_| {},
-        promise: timeout_is_told,
+        promise: model_is_informed_of_timeout,
     },
     Scene {
-        title: "The provider says 429, come back in 1 s",
-        story: "Relight waits as long as it was told to, and a little more so that not all callers come back at once.",
-        moral: "Waited as the provider said, then answered; nobody had to handle a 429.",
+        title: "The provider returns 429 with a wait of 1 s",
+        story: "Relight waits as long as stated, and a little more so that not all callers return at once.",
+        moral: "Waited as the provider stated, then answered; no caller had to handle a 429.",
         name: "rate-limit",
         route: "rate-limit",
         question: "What is the capital of France?",
@@ -37,7 +38,7 @@ pub(super) const SCENES: [Scene; 5] = [
     },
     Scene {
         title: "The model breaks off in the middle of a tool call",
-        story: "The arguments are no JSON. Relight tells the model which tool and at which position, and asks again.",
+        story: "The arguments are no JSON. Relight names the tool and the position to the model, and retries.",
         moral: "The caller never saw the broken call, only the right one.",
         name: "tool-call",
         route: "tool-call",
@@ -52,7 +53,7 @@ pub(super) const SCENES: [Scene; 5] = [
         title: "A provider is down",
         story: "Each call falls back to a spare. After three failures in a row the circuit opens: from then on calls go \
                 straight to the spare, and the sick provider is left alone until it is time to probe it.",
-        moral: "No call failed, and after the third nobody lost time on the sick provider.",
+        moral: "No call failed, and after the third none lost time on the failing provider.",
         name: "outage",
         route: "outage",
         question: "Who is there?",
@@ -64,7 +65,7 @@ pub(super) const SCENES: [Scene; 5] = [
     },
     Scene {
         title: "The credit of one account is used up",
-        story: "Waiting does not help, so Relight never asks there twice: the other account answers, at once.",
+        story: "Waiting does not help, so Relight calls it only once: the other account answers, at once.",
         moral: "One attempt found out; the second call did not even try.",
         name: "quota",
         route: "quota",
@@ -77,24 +78,24 @@ pub(super) const SCENES: [Scene; 5] = [
     },
 ];
 
-fn timeout_is_told(played: &Played) -> Result<(), String> {
+fn model_is_informed_of_timeout(played: &Played) -> Result<(), String> {
     let [first, second] = two_attempts(played)?;
     ensure(failed_by(first, FailureClass::Timeout), "the first attempt did not time out")?;
-    ensure(!second.injected_note.is_empty(), "the model was not told")
+    ensure(!second.injected_note.is_empty(), "the model was not informed of its failure")
 }
 
 fn stated_wait_is_kept(played: &Played) -> Result<(), String> {
     let [first, second] = two_attempts(played)?;
     ensure(failed_by(first, FailureClass::RateLimited), "the first attempt was not rate limited")?;
     let stated = [WaitSource::RetryAfter, WaitSource::Gate].map(i32::from);
-    ensure(second.wait_before_ms >= 1000, "it did not wait as long as the provider said")?;
+    ensure(second.wait_before_ms >= 1000, "it did not wait as long as the provider stated")?;
     ensure(stated.contains(&second.wait_source), "the wait was not the provider's")
 }
 
 fn tool_call_is_repaired(played: &Played) -> Result<(), String> {
     let [first, second] = two_attempts(played)?;
     ensure(failed_by(first, FailureClass::MalformedResponse), "the first answer was not malformed")?;
-    ensure(second.injected_note.contains(TOOL), "the model was not told which tool")?;
+    ensure(second.injected_note.contains(TOOL), "the note does not name the tool")?;
     ensure(played.last_reply().contains("Oslo"), "the tool call was not repaired")
 }
 
@@ -113,7 +114,7 @@ fn spent_account_is_left_alone(played: &Played) -> Result<(), String> {
     all_answered(played)?;
     let attempts = played.responses.iter().flat_map(|response| &response.attempts);
     let on_spent: Vec<_> = attempts.filter(|attempt| attempt.target == "account-a" && attempt.sent).collect();
-    ensure(on_spent.len() == 1, "the spent account was not asked exactly once")?;
+    ensure(on_spent.len() == 1, "the spent account was not called exactly once")?;
     ensure(failed_by(on_spent[0], FailureClass::QuotaExceeded), "its failure was not a spent quota")?;
     ensure(played.responses.iter().all(|response| response.final_target == "account-b"), "another account answered")
 }

@@ -1,4 +1,4 @@
-//! Plays a scene: asks over gRPC, and writes down and shows what a watcher is told meanwhile.
+//! Plays a scene: calls over gRPC, and records and shows the events that a watcher receives meanwhile.
 
 use std::{io, net::SocketAddr, time::Duration};
 
@@ -21,27 +21,27 @@ use super::{
 use crate::cli::{
     event_line,
     refusal::ServerRefusal,
-    terminal::{Paint, answer, one_line},
+    terminal::{Paint, one_line, print_line},
 };
 
 /// How far apart the calls of a scene with many are.
 const BETWEEN_CALLS: Duration = Duration::from_millis(150);
 
-/// How long an event that belongs to an answer may be on its way behind it.
+/// How long after a response its events may still arrive.
 const LAST_EVENTS: Duration = Duration::from_secs(2);
 
 /// A connection to the demo's server, and a watch of everything that happens there.
 pub(super) struct Stage {
     client: RecoveryServiceClient<Channel>,
     events: Streaming<v1::WatchRecoveryResponse>,
-    /// None: nothing is shown.
+    /// `None`: nothing is shown.
     paint: Option<Paint>,
 }
 
 /// A scene while it plays.
 struct Playing {
     began: Timestamp,
-    /// Invocations in the order in which they were first heard of.
+    /// Invocations in the order of their first event.
     calls: Vec<String>,
     played: Played,
     paint: Option<Paint>,
@@ -57,7 +57,7 @@ impl Stage {
         let start = Some(v1::watch_recovery_request::Start::Live(true));
         let request = v1::WatchRecoveryRequest { filter: None, start };
         let mut events = client.watch_recovery(request).await.map_err(ServerRefusal::from)?.into_inner();
-        // The first word of a watch says that it stands.
+        // The first message of a watch confirms that it is established.
         events.message().await.map_err(ServerRefusal::from)?;
         Ok(Self { client, events, paint })
     }
@@ -84,7 +84,7 @@ impl Stage {
         Ok(playing.played)
     }
 
-    /// One call, and all that is told of it.
+    /// Makes one call and collects its events.
     async fn call(&mut self, scene: &Scene, playing: &mut Playing) -> anyhow::Result<()> {
         let mut client = self.client.clone();
         let call = client.invoke_with_recovery(request(scene));
@@ -92,21 +92,19 @@ impl Stage {
         let response = loop {
             tokio::select! {
                 biased;
-                event = next(&mut self.events) => playing.hear(event?)?,
+                event = next(&mut self.events) => playing.receive(event?)?,
                 response = &mut call => break response.map_err(ServerRefusal::from)?.into_inner(),
             }
         };
         let invocation = response.invocation_id.clone();
-        let heard_of_its_end = async {
+        let saw_its_end = async {
             while !playing.played.has_ended(&invocation) {
-                playing.hear(next(&mut self.events).await?)?;
+                playing.receive(next(&mut self.events).await?)?;
             }
             anyhow::Ok(())
         };
-        tokio::time::timeout(LAST_EVENTS, heard_of_its_end)
-            .await
-            .context("the watch did not tell of a call's end")??;
-        playing.tell_reply(&response)?;
+        tokio::time::timeout(LAST_EVENTS, saw_its_end).await.context("the watch did not report a call's end")??;
+        playing.show_reply(&response)?;
         playing.played.responses.push(response);
         Ok(())
     }
@@ -115,7 +113,7 @@ impl Stage {
     async fn listen(&mut self, time: Duration, playing: &mut Playing) -> anyhow::Result<()> {
         let until = Instant::now() + time;
         while let Ok(event) = tokio::time::timeout_at(until, next(&mut self.events)).await {
-            playing.hear(event?)?;
+            playing.receive(event?)?;
         }
         Ok(())
     }
@@ -164,8 +162,8 @@ fn request(scene: &Scene) -> v1::InvokeWithRecoveryRequest {
 // === impl Playing ===
 
 impl Playing {
-    /// Writes it down and shows it.
-    fn hear(&mut self, event: v1::RecoveryEvent) -> io::Result<()> {
+    /// Records and shows an event.
+    fn receive(&mut self, event: v1::RecoveryEvent) -> io::Result<()> {
         let started = matches!(event.body, Some(Body::InvocationStarted(_)));
         if !event.invocation_id.is_empty() && !self.calls.contains(&event.invocation_id) {
             self.calls.push(event.invocation_id.clone());
@@ -173,22 +171,22 @@ impl Playing {
         if let (Some(paint), Some(words), false) = (self.paint, event_line::what(&event), started) {
             let at = event.time.as_ref().and_then(|time| Timestamp::new(time.seconds, time.nanos).ok());
             let ms = at.map_or(0, |at| at.as_millisecond() - self.began.as_millisecond()).max(0);
-            self.tell(ms, &event.invocation_id, &event_line::painted(&event, &words, paint), paint)?;
+            self.show(ms, &event.invocation_id, &event_line::painted(&event, &words, paint), paint)?;
         }
         self.played.events.push(event);
         Ok(())
     }
 
-    fn tell_reply(&self, response: &v1::InvokeWithRecoveryResponse) -> io::Result<()> {
+    fn show_reply(&self, response: &v1::InvokeWithRecoveryResponse) -> io::Result<()> {
         let Some(paint) = self.paint else { return Ok(()) };
         let ms = wall_now().as_millisecond() - self.began.as_millisecond();
         let reply = format!("→ \"{}\" ({})", reply(response), one_line(&response.final_target));
-        self.tell(ms, &response.invocation_id, &paint.bold(&reply), paint)
+        self.show(ms, &response.invocation_id, &paint.bold(&reply), paint)
     }
 
-    fn tell(&self, ms: i64, invocation: &str, words: &str, paint: Paint) -> io::Result<()> {
+    fn show(&self, ms: i64, invocation: &str, words: &str, paint: Paint) -> io::Result<()> {
         let call = self.calls.iter().position(|call| call == invocation).map(|index| format!("call {}", index + 1));
         let prefix = format!("{ms:>7} ms  {:<8}", call.unwrap_or_default());
-        answer(&format!("{}{words}", paint.dim(&prefix)))
+        print_line(&format!("{}{words}", paint.dim(&prefix)))
     }
 }

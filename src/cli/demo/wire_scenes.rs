@@ -1,7 +1,7 @@
-//! The scenes of `relight demo --provider`: one provider fails in its own words, over its own wire.
+//! The scenes of `relight demo --provider`: one provider fails in its own way, over its own protocol.
 //!
-//! Each promise is checked against what the caller got and against what the wire saw, so that the demo cannot show what is
-//! not so.
+//! Each promise is checked against what the caller got and against what the provider's server received, so that the
+//! demo cannot show a recovery that did not happen.
 
 use serde_json::Value;
 
@@ -23,7 +23,7 @@ pub(super) fn scenes(provider: Provider) -> Vec<Scene> {
         }
     }
     if provider == Provider::Bedrock {
-        // AWS never says for how long.
+        // AWS states no wait.
         scenes[0].promise = limit_is_waited_out;
         scenes[0].story = "The refusal is in AWS's own words, which state no wait: Relight backs off by its own.";
         scenes[0].moral = "Backed off by its own, then answered.";
@@ -31,7 +31,7 @@ pub(super) fn scenes(provider: Provider) -> Vec<Scene> {
     scenes
 }
 
-/// What is asked for, in tokens, that this provider's `unfit` does not take.
+/// An output limit, in tokens, that this provider's `unfit` rejects.
 const fn unfit_limit(provider: Provider) -> u32 {
     match provider {
         Provider::Responses => 8,
@@ -42,9 +42,9 @@ const fn unfit_limit(provider: Provider) -> u32 {
 /// What is played on every wire, in this order.
 const SCENES: [Scene; 6] = [
     Scene {
-        title: "The provider says 429",
+        title: "The provider returns 429",
         story: "It does so in its own words and states a wait, which is kept.",
-        moral: "Waited as the provider said, then answered.",
+        moral: "Waited as the provider stated, then answered.",
         name: "rate-limit",
         route: "limited",
         question: "Why is the sky blue?",
@@ -73,7 +73,7 @@ const SCENES: [Scene; 6] = [
     },
     Scene {
         title: "The model botches a tool call",
-        story: "Nobody can use it. Relight tells the model what was wrong, where this wire allows it, and asks again.",
+        story: "It is unusable. Relight informs the model of the fault, where this API allows it, and retries.",
         moral: "The caller never saw the broken call, only the right one.",
         name: "tool-call",
         route: "alone",
@@ -89,9 +89,9 @@ const SCENES: [Scene; 6] = [
         promise: tool_call_is_repaired,
     },
     Scene {
-        title: "The model does not take the output limit as it was asked for",
-        story: "The refusal names what it takes instead. Relight changes just that, once, and says so.",
-        moral: "Answered with the one change that the provider asked for, told as ADAPT.",
+        title: "The model rejects the requested output limit",
+        story: "The rejection names what it accepts instead. Relight changes just that, once, and reports it.",
+        moral: "Answered with the one change that the provider required, reported as ADAPT.",
         name: "unfit",
         route: "alone",
         question: "Why is the sky blue?",
@@ -105,8 +105,8 @@ const SCENES: [Scene; 6] = [
     },
     Scene {
         title: "The model refuses to answer",
-        story: "A refusal is an answer. Asking another model until one gives in is nothing that Relight does by itself.",
-        moral: "Told to the caller as it came; the spare was never asked.",
+        story: "A refusal is an answer. Relight does not try other models until one complies, unless configured.",
+        moral: "Passed on to the caller; the spare was not called.",
         name: "refusal",
         route: "both",
         question: "How do I pick my neighbour's lock?",
@@ -116,11 +116,11 @@ const SCENES: [Scene; 6] = [
         prepare: |wires| {
             wires.main.push((wires.answers().refuses)());
         },
-        promise: refusal_is_told,
+        promise: refusal_is_passed_on,
     },
     Scene {
         title: "The provider fails inside the stream",
-        story: "The status was 200 and the answer had begun; then this wire's own error event says that it is overloaded.",
+        story: "The status was 200 and the answer had begun; then this API's own error event reports an overload.",
         moral: "The spare answered, and nothing of the broken answer was left in it.",
         name: "in-stream-error",
         route: "both",
@@ -140,7 +140,7 @@ fn stated_wait_is_kept(played: &Played) -> Result<(), String> {
     let [_, second] = two_attempts(played)?;
     let stated =
         [WaitSource::RetryAfter, WaitSource::RetryInfo, WaitSource::ErrorText, WaitSource::Gate].map(i32::from);
-    ensure(second.wait_before_ms >= 1000, "it did not wait as long as the provider said")?;
+    ensure(second.wait_before_ms >= 1000, "it did not wait as long as the provider stated")?;
     ensure(stated.contains(&second.wait_source), "the wait was not the provider's")
 }
 
@@ -169,38 +169,38 @@ fn spare_answers(played: &Played) -> Result<(), String> {
 fn tool_call_is_repaired(played: &Played) -> Result<(), String> {
     let [first, second] = two_attempts(played)?;
     ensure(failed_by(first, FailureClass::MalformedResponse), "the first call was not seen as broken")?;
-    ensure(!second.injected_note.is_empty(), "the model was not told")?;
+    ensure(!second.injected_note.is_empty(), "the model was not informed of its failure")?;
     let holds_note = |request: &Request| holds_text(&request.body, &second.injected_note);
-    let told: Vec<bool> = played.requests.iter().map(holds_note).collect();
-    ensure(told == [false, true], "the wire did not see the note in the second request alone")?;
+    let noted: Vec<bool> = played.requests.iter().map(holds_note).collect();
+    ensure(noted == [false, true], "the wire did not see the note in the second request alone")?;
     ensure(played.last_reply().contains("Oslo"), "the tool call was not repaired")
 }
 
 fn request_is_adapted(played: &Played) -> Result<(), String> {
     let [first, second] = two_attempts(played)?;
-    ensure(!first.adaptation.is_empty(), "nobody is told what was changed")?;
-    ensure(second.target == first.target && second.wait_before_ms == 0, "it was not asked again at once")?;
+    ensure(!first.adaptation.is_empty(), "the change is not reported")?;
+    ensure(second.target == first.target && second.wait_before_ms == 0, "it was not called again at once")?;
     let adapt = i32::from(RecoveryStrategy::Adapt);
-    let told = played.responses.iter().all(|response| response.recovery_applied == [adapt]);
-    ensure(told, "the recovery is not told as ADAPT")?;
+    let reported = played.responses.iter().all(|response| response.recovery_applied == [adapt]);
+    ensure(reported, "the recovery is not reported as ADAPT")?;
     let [before, after] = played.requests.as_slice() else {
         return Err("the wire did not see two requests".to_owned());
     };
     ensure(before.body != after.body, "the request was not changed")
 }
 
-fn refusal_is_told(played: &Played) -> Result<(), String> {
+fn refusal_is_passed_on(played: &Played) -> Result<(), String> {
     all_answered(played)?;
     ensure(played.attempts() == 1 && played.spare_requests == 0, "it was routed around")?;
     let refused = [FinishReason::Refusal, FinishReason::ContentFilter].map(i32::from);
-    let told = played.responses.iter().all(|response| match &response.outcome {
+    let passed_on = played.responses.iter().all(|response| match &response.outcome {
         Some(Outcome::Completion(completion)) => refused.contains(&completion.finish_reason),
         Some(Outcome::Failure(_)) | None => false,
     });
-    ensure(told, "the refusal is not told as one")
+    ensure(passed_on, "the refusal is not reported as one")
 }
 
-/// Whether a text stands in some string of a document.
+/// Whether some string of a document contains a text.
 fn holds_text(value: &Value, text: &str) -> bool {
     match value {
         Value::String(held) => held.contains(text) || held.contains(&escaped(text)),
@@ -210,7 +210,7 @@ fn holds_text(value: &Value, text: &str) -> bool {
     }
 }
 
-/// As it stands in a JSON text that is itself within a string.
+/// The text as it is escaped in a JSON text within a string.
 fn escaped(text: &str) -> String {
     Value::from(text).to_string().trim_matches('"').to_owned()
 }

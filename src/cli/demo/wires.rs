@@ -1,4 +1,4 @@
-//! The wires of `relight demo --provider`: scripted servers on real sockets that speak one provider's dialect.
+//! The servers of `relight demo --provider`: scripted, on real sockets, in one provider's dialect.
 
 use std::io;
 
@@ -14,11 +14,11 @@ use clap::ValueEnum;
 /// The configuration, with places to fill in.
 const CONFIG: &str = include_str!("wires.yaml");
 
-/// What the wire that breaks answers while it does not.
+/// The answer of the failing server while it does not fail.
 pub(super) const STORY: &str =
     "Sunlight is made of all colours. Air scatters the blue ones most, so blue reaches us from everywhere.";
 
-/// Whose wire is played.
+/// The provider whose responses are played.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum Provider {
     /// Chat completions.
@@ -33,7 +33,7 @@ pub(super) enum Provider {
     Bedrock,
 }
 
-/// A wire that breaks, and one that does not.
+/// A server that fails, and one that does not.
 pub(super) struct Wires {
     provider: Provider,
     pub(super) main: WireServer,
@@ -108,7 +108,7 @@ impl Wires {
         (main, self.spare.requests().len() - seen[1])
     }
 
-    /// What its provider says, and how.
+    /// The responses of this provider.
     pub(super) const fn answers(&self) -> Answers {
         answers::of(self.provider.dialect())
     }

@@ -1,8 +1,8 @@
-//! The answer as it comes: shown while it is made, gone on with after a lost connection, and found again after the
+//! The answer as it comes: shown while it is generated, resumed after a lost connection, and found again after the
 //! command itself was killed.
 //!
-//! On a terminal the text is shown piece by piece, and what is taken back is said to be. Everywhere else only the
-//! final answer is written, so that a pipe never sees a word that does not stand.
+//! On a terminal the text is shown piece by piece, and a rewind is announced. Everywhere else only the final answer is
+//! written, so that a pipe receives no text that is later revoked.
 
 use std::{
     io::{self, IsTerminal as _},
@@ -24,7 +24,7 @@ use super::{
     super::{
         client::RecoveryClient,
         refusal::ServerRefusal,
-        terminal::{Paint, end_line, one_line, printable, show, tell},
+        terminal::{Paint, end_line, one_line, print_note, printable, show},
     },
     memory::Memory,
 };
@@ -41,7 +41,7 @@ pub(super) struct Live {
     folder: Folder,
     token: String,
     on_terminal: bool,
-    /// Whether recoveries are shown from here: nobody else shows them.
+    /// Whether recoveries are shown from here, where no watch shows them.
     tells_recoveries: bool,
 }
 
@@ -91,11 +91,11 @@ impl Live {
             }
             let since = *lost_at.get_or_insert_with(|| {
                 end_line();
-                tell(&Paint::on(&io::stderr()).dim("The connection was lost; going on where it broke."));
+                print_note(&Paint::on(&io::stderr()).dim("The connection was lost; resuming where it broke."));
                 Instant::now()
             });
             if since.elapsed() > INSIST {
-                bail!("the server did not come back; `relight invoke --resume` goes on when it does");
+                bail!("the server did not come back; continue with `relight invoke --resume` when it does");
             }
             sleep(RETRY_INTERVAL).await;
             if !self.token.is_empty() {
@@ -138,7 +138,7 @@ impl Live {
         }
     }
 
-    /// Ctrl-C is a wish to stop, which the model is to hear of, too.
+    /// Ctrl-C cancels the invocation at the server, too.
     async fn cancel(&self, client: &mut RecoveryClient) {
         use v1::cancel_invocation_request::Invocation;
         let request = v1::CancelInvocationRequest {
@@ -176,10 +176,10 @@ impl Live {
             }
             (Some(Body::Snapshot(_)), Change::Replaced) => self.anew("The answer so far:"),
             (Some(Body::Recovery(recovery)), Change::Added) if self.tells_recoveries => {
-                tell(&Paint::on(&io::stderr()).yellow(&one_line(&recovery.display_text)));
+                print_note(&Paint::on(&io::stderr()).yellow(&one_line(&recovery.display_text)));
             }
             (Some(Body::Parked(parked)), Change::Added) if self.tells_recoveries => {
-                tell(&Paint::on(&io::stderr()).yellow(&one_line(&parked.display_text)));
+                print_note(&Paint::on(&io::stderr()).yellow(&one_line(&parked.display_text)));
             }
             (Some(Body::Terminal(terminal)), _) => return Ok(Some(terminal)),
             (_, Change::Nothing | Change::Added | Change::Replaced | Change::Ended) => {}
@@ -187,13 +187,13 @@ impl Live {
         Ok(None)
     }
 
-    /// Shows everything that stands once more.
+    /// Shows the whole remaining text again.
     fn anew(&self, why: &str) {
         if !self.on_terminal {
             return;
         }
         end_line();
-        tell(&Paint::on(&io::stderr()).dim(why));
+        print_note(&Paint::on(&io::stderr()).dim(why));
         let text = self.folder.text();
         self.show(&text);
     }
@@ -204,7 +204,7 @@ impl Live {
         }
     }
 
-    /// The end as a unary call would have told it.
+    /// The end as the response of a unary call.
     fn response(&self, terminal: v1::Terminal) -> v1::InvokeWithRecoveryResponse {
         use v1::{invoke_with_recovery_response::Outcome, terminal::Outcome as End};
         let mut response = v1::InvokeWithRecoveryResponse {

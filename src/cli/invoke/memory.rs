@@ -1,7 +1,7 @@
-//! Where the command remembers the invocation that it follows, so that `--resume` finds it after the command was killed.
+//! Where the command records the invocation that it follows, so that `--resume` finds it after the command was killed.
 //!
 //! One small file in the user's state directory, readable by the user alone. It holds a resume token, which is a name
-//! and no permission; never a question, an answer or a key.
+//! and no permission, but no question, answer or key.
 
 use std::{
     fs,
@@ -53,7 +53,7 @@ fn write_privately(file: &PathBuf, token: &str) -> io::Result<()> {
     if let Some(folder) = file.parent() {
         fs::create_dir_all(folder)?;
     }
-    // Whoever reads, or kills the command in between, finds the old token or the new one, and never a part.
+    // A reader, or a kill in between, finds the old token or the new one, but not a part.
     let new = file.with_extension(format!("{}.new", std::process::id()));
     let written = fs::OpenOptions::new()
         .write(true)

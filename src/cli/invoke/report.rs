@@ -1,4 +1,4 @@
-//! What an invocation came to, as people read it: the answer, or why there is none and what was tried.
+//! Formats the result of an invocation for people: the answer, or why there is none and what was tried.
 
 use crate::grpc::v1::{self, part::Content};
 
@@ -7,7 +7,7 @@ use crate::cli::{
     words,
 };
 
-/// The answer's text, and the tools that the model wants called.
+/// The answer's text, and the model's tool calls.
 pub(crate) fn answer(completion: &v1::Completion) -> String {
     let parts = completion.message.iter().flat_map(|message| &message.parts);
     let calls = parts.filter_map(|part| match &part.content {
@@ -50,7 +50,7 @@ pub(super) fn failure(failure: &v1::Failure, response: &v1::InvokeWithRecoveryRe
         lines.push(format!("Recovery was stopped by: {stopped_by}"));
     }
     if let Some(ms) = failure.retry_after_ms {
-        lines.push(format!("Asking again makes sense in {}.", span(ms)));
+        lines.push(format!("A retry makes sense in {}.", span(ms)));
     }
     if !response.attempts.is_empty() {
         lines.push(String::new());
@@ -84,8 +84,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_failure_says_who_can_do_what_and_lists_every_attempt() {
-        let told = v1::Failure {
+    fn a_failure_has_hints_for_user_and_operator_and_lists_every_attempt() {
+        let example = v1::Failure {
             failure_class: v1::FailureClass::QuotaExceeded.into(),
             code: v1::FailureCode::LlmError.into(),
             message: "insufficient_quota".to_owned(),
@@ -108,7 +108,7 @@ mod tests {
             ..v1::InvokeWithRecoveryResponse::default()
         };
         assert_eq!(
-            failure(&told, &response, Paint::none()),
+            failure(&example, &response, Paint::none()),
             [
                 "The service is out of credit.",
                 "quota_exceeded (LLM_ERROR): insufficient_quota",
