@@ -129,7 +129,7 @@ impl Instruments {
             circuit_transitions: counter(metric::CIRCUIT_TRANSITIONS, "{transition}", "Moves of circuits"),
             budget_exhausted: counter(metric::BUDGET_EXHAUSTED, "{refusal}", "Times a retry budget was found empty"),
             shed: counter(metric::SHED, "{invocation}", "Invocations refused because of too much work"),
-            classifier_unknown: counter(metric::CLASSIFIER_UNKNOWN, "{failure}", "Failures that no rule could judge"),
+            classifier_unknown: counter(metric::CLASSIFIER_UNKNOWN, "{failure}", "Failures that no rule matched"),
             config_reloads: counter(metric::CONFIG_RELOADS, "{reload}", "Configurations put in force or refused"),
             rollbacks: counter(metric::ROLLBACKS, "{release}", "Releases rolled back"),
             journal_duration: seconds(metric::JOURNAL_DURATION, &JOURNAL_SECONDS, "Duration of journal operations"),
