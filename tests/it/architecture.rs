@@ -160,7 +160,7 @@ fn outside_crates_stay_in_their_homes() {
 }
 
 #[test]
-fn every_file_is_small_and_says_what_it_is() {
+fn every_file_is_small_and_begins_with_its_purpose() {
     let mut faults = Vec::new();
     for folder in ["src", "tests", "benches"] {
         for path in sources(folder) {

@@ -17,7 +17,7 @@ use crate::{
 };
 
 #[tokio::test]
-async fn an_invalid_request_is_told_every_violation_at_once() {
+async fn an_invalid_request_gets_every_violation_at_once() {
     let upstream = Upstream::start().await;
     let relight = Relight::start(&one_target(&upstream)).await;
     let mut invocation = asking("Hello");
@@ -117,7 +117,7 @@ async fn a_provider_that_answers_badly_is_a_classified_failure_in_bounded_time()
 }
 
 #[tokio::test]
-async fn a_health_check_answers_on_both_ports_and_says_when_it_ends() {
+async fn a_health_check_answers_on_both_ports_and_reports_the_drain() {
     use tonic_health::pb::{HealthCheckRequest, health_check_response::ServingStatus, health_client::HealthClient};
     let upstream = Upstream::start().await;
     let relight = Relight::start(&one_target(&upstream)).await;

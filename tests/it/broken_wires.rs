@@ -28,7 +28,7 @@ async fn notes_after(dialect: Dialect, first: Reply) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_broken_wire_is_not_told_to_the_model() {
+async fn a_broken_connection_is_not_reported_to_the_model() {
     let begun = chunk(&json!({"content": "Hel"}), None);
     for (words, reply) in [
         ("a web page", Reply::html()),
@@ -43,7 +43,7 @@ async fn a_broken_wire_is_not_told_to_the_model() {
 }
 
 #[tokio::test]
-async fn an_empty_answer_of_the_model_is_told_to_it() {
+async fn an_empty_answer_of_the_model_is_reported_to_it() {
     let reply = Reply::events(&[chunk(&json!({}), Some("stop"))]);
     let notes = notes_after(Dialect::OpenaiChat, reply).await;
     assert!(notes[1].contains("it was empty"), "{notes:?}");
@@ -56,7 +56,7 @@ async fn a_tool_call_that_could_not_be_read_is_not_called_empty() {
 }
 
 #[tokio::test]
-async fn an_answer_that_breaks_at_one_place_each_time_is_requested_as_often_as_the_allowance_says() {
+async fn an_answer_that_breaks_at_one_place_each_time_is_requested_as_often_as_allowed() {
     let upstream = Upstream::start().await;
     let torn = Reply::events(&[&chunk(&json!({"content": "Hel"}), None), "{\"choices\":[{\"ind"]);
     upstream.push(torn.clone()).push(torn.clone()).push(torn).otherwise(Reply::text("Hello there."));

@@ -194,7 +194,7 @@ impl ServerCertVerifier for Anything {
 }
 
 #[tokio::test]
-async fn a_renewed_certificate_is_served_on_both_listeners_while_open_connections_go_on() {
+async fn a_renewed_certificate_is_served_on_both_listeners_while_open_connections_continue() {
     let server = Secured::start(false).await;
     let old_connection = server.client(&server.authority, None).await.unwrap();
     let mut events = server.watch(old_connection.clone()).await;

@@ -67,7 +67,7 @@ async fn invoke_answers_on_standard_output_and_shows_retries_on_standard_error()
 }
 
 #[tokio::test]
-async fn invoke_without_an_answer_says_who_can_do_what_with_every_attempt_and_exit_code_1() {
+async fn invoke_without_an_answer_prints_hints_and_every_attempt_and_exits_with_code_1() {
     let (_server, address) = served().await;
     let ran = run(&["invoke", "--address", &address, "--route", "quota", "Who pays?"]).await;
     assert_eq!((ran.code, ran.out.as_str()), (Some(1), ""));
@@ -83,7 +83,7 @@ async fn invoke_without_an_answer_says_who_can_do_what_with_every_attempt_and_ex
 }
 
 #[tokio::test]
-async fn what_the_server_refuses_is_told_with_every_detail_and_the_nearest_name() {
+async fn a_refusal_of_the_server_is_printed_with_every_detail_and_the_nearest_name() {
     let (_server, address) = served().await;
     let ran = run(&["invoke", "--address", &address, "--route", "qouta", "Who pays?"]).await;
     let expected = "relight: there is no route `qouta`; did you mean `quota`? (NotFound, ROUTE_NOT_FOUND)\n";
@@ -117,7 +117,7 @@ async fn watch_prints_what_happens_one_event_a_line() {
 }
 
 #[tokio::test]
-async fn a_watch_that_breaks_says_so_and_is_taken_up_again() {
+async fn a_watch_that_breaks_is_reported_and_resumed() {
     let (server, address) = served().await;
     let mut child = relight(&["watch", "--address", &address, "--type", "invocation_recovered"]).spawn().unwrap();
     let mut out = BufReader::new(child.stdout.take().unwrap()).lines();

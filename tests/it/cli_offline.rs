@@ -23,7 +23,7 @@ fn file(name: &str, text: &str) -> (tempfile::TempDir, String) {
 }
 
 #[tokio::test]
-async fn a_wrong_configuration_is_told_with_all_faults_and_their_places_and_exit_code_2() {
+async fn an_invalid_configuration_is_reported_with_all_faults_and_their_places_and_exit_code_2() {
     let (_folder, path) = file("relight.yaml", FAULTY);
     let expected = format!(
         "{path}:1:19: server.listen: `nowhere` is no IP address or host name of this machine with a port; write it like 127.0.0.1:50051\n\
@@ -135,7 +135,7 @@ async fn a_labelled_corpus_is_scored_with_its_confusions() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_not_there_is_told_in_one_line_and_exit_code_1() {
+async fn an_unreachable_server_is_reported_in_one_line_and_exit_code_1() {
     // Taken and let go again: nobody listens there.
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let address = format!("http://{free}");

@@ -33,7 +33,7 @@ pub(crate) async fn started(more: &[&str]) -> (Child, String, Lines<BufReader<Ch
 }
 
 #[tokio::test]
-async fn serve_says_where_it_listens_answers_without_a_key_and_ends_in_order_when_told() {
+async fn serve_logs_its_addresses_answers_without_a_key_and_ends_in_order_on_a_signal() {
     let (mut child, address, _log) = started(&[]).await;
     let ran = run(&["invoke", "--address", &address, "Say hello"]).await;
     assert_eq!(ran.code, Some(0), "{}", ran.err);
@@ -72,7 +72,7 @@ targets: { silent: { provider: stage, model: silent } }
 }
 
 #[tokio::test]
-async fn a_port_in_use_is_told_in_one_line_and_exit_code_1() {
+async fn a_port_in_use_is_reported_in_one_line_and_exit_code_1() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
     let ran = run(&["serve", "--listen", &address, "--admin-listen", "127.0.0.1:0"]).await;
@@ -81,7 +81,7 @@ async fn a_port_in_use_is_told_in_one_line_and_exit_code_1() {
 }
 
 #[tokio::test]
-async fn an_address_that_others_can_reach_is_refused_while_nobody_is_asked_who_they_are() {
+async fn an_address_that_others_can_reach_is_refused_without_authentication() {
     let ran = run(&["serve", "--listen", "0.0.0.0:0", "--admin-listen", "127.0.0.1:0"]).await;
     assert_eq!(ran.code, Some(1));
     assert!(ran.err.contains("server.keys"), "{}", ran.err);
@@ -109,7 +109,7 @@ async fn the_demo_recovers_all_five_failures_and_shows_how() {
 }
 
 #[tokio::test]
-async fn the_demo_tells_programs_whether_each_scene_went_as_promised() {
+async fn the_demo_reports_to_programs_whether_each_scene_went_as_promised() {
     let ran = run(&["demo", "--output", "json"]).await;
     let told: Value = serde_json::from_str(&ran.out).unwrap();
     let scenes = told["scenes"].as_array().unwrap();

@@ -52,7 +52,7 @@ async fn state(relight: &Relight) -> (ServiceState, String) {
 }
 
 #[tokio::test]
-async fn the_second_caller_hears_at_once_what_the_first_one_heard_and_the_status_names_it() {
+async fn the_second_caller_gets_the_failure_of_the_first_at_once_and_the_status_names_it() {
     let cases = [
         (refused_key(), GateKind::Credential, "credential gate of main"),
         (refusal(429, "insufficient_quota", "You exceeded your current quota"), GateKind::Credential, "quota"),

@@ -78,7 +78,7 @@ async fn a_continuation_that_repeats_the_begun_text_is_delivered_once() {
 }
 
 #[tokio::test]
-async fn a_text_that_begins_anew_takes_the_place_of_the_begun_one_where_that_can_be_taken_back() {
+async fn a_text_that_begins_anew_replaces_the_begun_one_where_that_can_be_revoked() {
     let upstream = Upstream::start().await;
     upstream.push(pieces(BEGUN, None)).otherwise(pieces(OTHER, Some("stop")));
     assert_eq!(invoked(&upstream).await, OTHER);
@@ -103,7 +103,7 @@ async fn a_text_that_begins_anew_is_never_glued_to_what_was_sent() {
 }
 
 #[tokio::test]
-async fn after_a_cut_the_target_that_wrote_the_text_is_asked_to_repeat_it() {
+async fn after_a_cut_the_target_that_wrote_the_text_is_called_to_repeat_it() {
     let (first, second) = (Upstream::start().await, Upstream::start().await);
     let whole = "One two three four five.";
     first.push(pieces("One two three ", None)).otherwise(pieces(whole, Some("stop")));
@@ -114,7 +114,7 @@ async fn after_a_cut_the_target_that_wrote_the_text_is_asked_to_repeat_it() {
 }
 
 #[tokio::test]
-async fn all_attempts_are_used_before_a_cut_stream_is_given_up() {
+async fn all_attempts_are_used_before_a_cut_stream_fails() {
     for (retries, is_answered) in [(3, true), (1, false)] {
         let upstream = Upstream::start().await;
         let whole = "One two three four five.";

@@ -103,7 +103,7 @@ async fn a_note_has_the_place_that_the_dialect_and_the_history_give_it() {
 }
 
 #[tokio::test]
-async fn an_attempt_without_a_note_says_what_stood_against_it() {
+async fn an_attempt_without_a_note_reports_what_prevented_it() {
     let refusal = |status, code: &str| Reply::refusal(status, &[], &json!({"error": {"message": code, "code": code}}));
     let yaml = |first: &Upstream, second: &Upstream| {
         let url = (first.base_url(), second.base_url());
@@ -139,7 +139,7 @@ async fn an_attempt_without_a_note_says_what_stood_against_it() {
 }
 
 #[tokio::test]
-async fn a_watcher_that_fell_behind_hears_how_much_it_missed() {
+async fn a_watcher_that_fell_behind_receives_the_number_of_missed_events() {
     let upstream = Upstream::start().await;
     let relight = Relight::start(&format!("{}events: {{ capacity: 16 }}\n", one_target(&upstream))).await;
     let mut watch = relight.watch(Start::Live(true)).await;
@@ -181,7 +181,7 @@ async fn a_client_that_joins_when_the_beginning_is_no_longer_kept_gets_all_block
 }
 
 #[tokio::test]
-async fn a_request_that_runs_already_is_joined_and_says_so() {
+async fn a_request_that_runs_already_is_joined_and_marked_as_such() {
     let upstream = Upstream::start().await;
     upstream.push(Reply::text("Once.").slow_head(Duration::from_millis(1_500)));
     let patient = one_target(&upstream).replace("400ms", "15s");
@@ -221,7 +221,7 @@ async fn tokens_that_a_provider_only_estimates_are_reported_as_estimated() {
 }
 
 #[tokio::test]
-async fn a_server_that_drains_says_so_in_its_status() {
+async fn a_server_that_drains_reports_it_in_its_status() {
     let upstream = Upstream::start().await;
     upstream.push(Reply::text("Late.").slow_head(Duration::from_secs(3)));
     let yaml =

@@ -51,7 +51,7 @@ async fn the_bedrock_wire_breaks_in_six_ways_and_every_scene_is_as_promised() {
 }
 
 #[tokio::test]
-async fn people_see_what_was_changed_and_what_the_model_was_told() {
+async fn people_see_what_was_changed_and_the_note_to_the_model() {
     let ran = run(&["demo", "--provider", "anthropic", "--fast"]).await;
     assert_eq!((ran.code, ran.err.as_str()), (Some(0), ""), "{}", ran.out);
     for promised in [

@@ -273,7 +273,7 @@ fn each_attack_of_the_security_document_names_settings_and_tests_that_exist() {
 }
 
 #[test]
-fn every_hop_of_the_life_of_an_invocation_is_where_the_page_says() {
+fn every_hop_of_the_life_of_an_invocation_is_where_the_page_names_it() {
     let page = std::fs::read_to_string(root().join("docs/life-of-an-invocation.md")).unwrap();
     let mut hops = 0;
     for row in page.lines().filter(|line| line.starts_with("| ")) {

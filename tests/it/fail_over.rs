@@ -104,7 +104,7 @@ async fn a_reset_is_answered_by_the_fallback_at_once() {
 }
 
 #[tokio::test]
-async fn a_slow_answer_whose_words_keep_coming_is_never_cut_by_the_time_kept_for_a_retry() {
+async fn a_slow_answer_whose_tokens_keep_coming_is_never_cut_by_the_time_kept_for_a_retry() {
     let upstream = Upstream::start().await;
     let words = "One two three four five six seven eight nine ten.";
     // Its first word comes before half of the deadline, the last one long after it.

@@ -12,7 +12,7 @@ async fn sent(front: &Front, headers: &[(&str, &str)]) -> u16 {
 }
 
 #[tokio::test]
-async fn a_page_of_another_origin_and_a_body_that_is_not_said_to_be_json_are_refused() {
+async fn a_page_of_another_origin_and_a_body_that_is_not_declared_as_json_are_refused() {
     let upstream = Upstream::start().await;
     let rest = format!(
         "providers: {{ p: {{ dialect: openai_chat, base_url: \"{}\", api_key: k }} }}\n\

@@ -26,7 +26,7 @@ fn over(upstreams: &[&Upstream]) -> String {
 }
 
 #[tokio::test]
-async fn an_answer_is_a_document_with_usage_and_tells_its_invocation() {
+async fn a_response_is_a_document_with_usage_and_names_its_invocation() {
     let upstream = Upstream::start().await;
     let front = Front::start(&over(&[&upstream])).await;
     let answer = front.ask("chat", false).await;
@@ -42,7 +42,7 @@ async fn an_answer_is_a_document_with_usage_and_tells_its_invocation() {
 }
 
 #[tokio::test]
-async fn what_a_client_says_reaches_the_model_as_it_was_said() {
+async fn a_clients_messages_reach_the_model_unchanged() {
     let upstream = Upstream::start().await;
     let front = Front::start(&over(&[&upstream])).await;
     let mut body = question("chat", false);
@@ -119,7 +119,7 @@ async fn a_body_beyond_the_bound_is_refused() {
 }
 
 #[tokio::test]
-async fn a_failure_has_the_status_of_its_class_and_says_when_to_come_back() {
+async fn a_failure_has_the_status_of_its_class_and_a_retry_time() {
     let error = |code: &str| json!({"error": {"message": "no", "type": "x", "code": code}}).to_string();
     let reply =
         |status, code: &str| Reply::body(status, &[("content-type", "application/json")], error(code).as_bytes());
@@ -156,7 +156,7 @@ async fn a_failure_has_the_status_of_its_class_and_says_when_to_come_back() {
 }
 
 #[tokio::test]
-async fn a_rate_limit_tells_its_wait() {
+async fn a_rate_limit_states_its_wait() {
     let upstream = Upstream::start().await;
     upstream.otherwise(Reply::body(429, &[("retry-after", "7")], b"{\"error\":{\"message\":\"slow down\"}}"));
     let front = Front::start(&over(&[&upstream])).await;
@@ -181,7 +181,7 @@ async fn a_deadline_of_the_client_is_kept() {
 }
 
 #[tokio::test]
-async fn a_client_that_goes_away_cancels_the_upstream_call() {
+async fn a_client_that_disconnects_cancels_the_upstream_call() {
     for stream in [false, true] {
         let upstream = Upstream::start().await;
         let slow = if stream { Reply::text("One two three.").stall_after(220) } else { Reply::silence() };

@@ -171,7 +171,7 @@ async fn s04_overload_for_ever_ends_at_the_fallback() {
 }
 
 #[tokio::test]
-async fn s05_a_connection_that_is_reset_costs_nobody_the_answer() {
+async fn s05_a_connection_that_is_reset_costs_no_caller_the_answer() {
     let bench = Bench::once(Reply::reset()).await;
     bench.rescued().await;
 }
@@ -239,7 +239,7 @@ async fn s12_a_prompt_that_is_too_long_goes_to_a_larger_model_and_never_back() {
 }
 
 #[tokio::test]
-async fn s13_a_refusal_is_told_and_not_routed_around() {
+async fn s13_a_refusal_is_passed_on_without_a_fallback() {
     let words = "The request was refused by the safety system.";
     let bench = Bench::always(refusal(400, "content_policy_violation", words)).await;
     let answer = bench.ask().await;

@@ -62,7 +62,7 @@ async fn a_stream_begins_with_its_role_and_ends_with_finish_usage_and_done() {
 }
 
 #[tokio::test]
-async fn usage_is_told_only_where_it_was_asked_for() {
+async fn usage_is_sent_only_where_it_was_requested() {
     let (a, b) = two().await;
     let mut body = question("chat", true);
     body.as_object_mut().unwrap().remove("stream_options");
@@ -108,7 +108,7 @@ async fn reasoning_has_its_own_field() {
 }
 
 #[tokio::test]
-async fn a_cut_stream_whose_restart_repeats_it_goes_on_as_if_nothing_had_happened() {
+async fn a_cut_stream_whose_restart_repeats_it_continues_without_a_trace() {
     let (a, b) = two().await;
     a.otherwise(cut(TEXT, 5));
     b.otherwise(Reply::text(TEXT));
@@ -156,7 +156,7 @@ async fn continuation_can_be_switched_off() {
 }
 
 #[tokio::test]
-async fn what_is_held_back_can_be_begun_anew_with_other_words() {
+async fn what_is_held_back_can_be_begun_anew_with_other_text() {
     for hold_back in ["whole", "1KiB"] {
         let (a, b) = two().await;
         a.otherwise(cut(TEXT, 5));
@@ -169,7 +169,7 @@ async fn what_is_held_back_can_be_begun_anew_with_other_words() {
 }
 
 #[tokio::test]
-async fn a_stream_that_nobody_can_finish_says_why_in_its_last_event() {
+async fn a_stream_that_no_target_can_finish_ends_with_the_reason_in_its_last_event() {
     let (a, b) = two().await;
     for upstream in [&a, &b] {
         upstream.otherwise(cut(TEXT, 5));

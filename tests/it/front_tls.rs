@@ -101,7 +101,7 @@ async fn listed(
 }
 
 #[tokio::test]
-async fn with_a_certificate_the_front_speaks_tls_and_http_1_1_over_it() {
+async fn with_a_certificate_the_front_serves_tls_and_http_1_1_over_it() {
     let (folder, authority) = (tempfile::tempdir().unwrap(), Authority::new());
     let running = front(folder.path(), &authority, false).await;
     assert_eq!(listed(&running, &authority, None).await, Some(200));

@@ -155,7 +155,7 @@ async fn measured(task: Task) -> (f64, f64) {
 }
 
 #[tokio::test]
-async fn telling_a_model_that_reads_what_went_wrong_answers_most_of_what_silence_loses() {
+async fn informing_a_model_that_reads_notes_saves_most_of_what_is_lost_without_notes() {
     for task in Task::ALL {
         let (told, untold) = measured(task).await;
         println!("{}: {:.0} % answered when told, {:.0} % when not", task.name(), told * 100.0, untold * 100.0);

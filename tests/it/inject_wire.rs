@@ -82,7 +82,7 @@ async fn a_note_that_is_refused_is_left_out_once_more_and_never_sent_there_again
 }
 
 #[tokio::test]
-async fn a_note_stands_where_this_very_model_takes_it() {
+async fn a_note_is_placed_where_this_model_accepts_it() {
     let said = |note: &str| json!({"type": "text", "text": note});
     let overridden = "claude-haiku-4-5, capabilities: { tail_system_message: true }";
     for (model, takes_system) in [("claude-haiku-4-5", false), ("claude-opus-5-5", true), (overridden, true)] {
@@ -106,7 +106,7 @@ async fn a_note_stands_where_this_very_model_takes_it() {
 }
 
 #[tokio::test]
-async fn a_refusal_is_routed_around_only_where_the_policy_says_so() {
+async fn a_refusal_fails_over_only_where_the_policy_allows_it() {
     let error = json!({"error": {"message": "The request was refused by the safety system.", "type": "invalid_request_error",
         "param": null, "code": "content_policy_violation"}});
     for (policy, expected) in [("", false), ("fallback_on_content_filter: true", true)] {

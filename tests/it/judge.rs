@@ -51,7 +51,7 @@ async fn a_failure_is_judged_with_the_rule_the_fact_the_wait_and_what_would_be_d
 }
 
 #[tokio::test]
-async fn what_is_wrong_with_a_request_is_told_and_not_tried_again() {
+async fn a_fault_of_a_request_is_reported_and_not_retried() {
     let upstream = Upstream::start().await;
     let relight = Relight::start(&one_target(&upstream)).await;
     let body = r#"{"error":{"message":"Unsupported parameter: 'max_tokens'","code":"unsupported_parameter"}}"#;
@@ -66,7 +66,7 @@ async fn what_is_wrong_with_a_request_is_told_and_not_tried_again() {
 }
 
 #[tokio::test]
-async fn what_nobody_knows_is_unknown_and_a_bad_report_is_refused_with_every_fault() {
+async fn an_unrecognised_failure_is_unknown_and_an_invalid_report_is_rejected_with_every_fault() {
     let upstream = Upstream::start().await;
     let relight = Relight::start(&one_target(&upstream)).await;
     let unknown = ClassifyFailureRequest { message: Some("quux".to_owned()), ..ClassifyFailureRequest::default() };

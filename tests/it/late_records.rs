@@ -57,7 +57,7 @@ async fn a_call_can_be_looked_up_as_soon_as_it_is_answered_and_all_are_listed() 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_is_told_to_end_records_all_that_it_answered() {
+async fn a_server_that_is_stopped_records_all_that_it_answered() {
     let (upstream, folder) = (Upstream::start().await, tempfile::tempdir().unwrap());
     upstream.otherwise(Reply::text("Fine, thank you."));
     let settings = settings(&upstream, folder.path(), "fast");
@@ -77,7 +77,7 @@ async fn a_server_that_is_told_to_end_records_all_that_it_answered() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_call_that_goes_on_is_recorded_as_running_and_ends_when_it_is_cancelled() {
+async fn a_call_that_continues_is_recorded_as_running_and_ends_when_it_is_cancelled() {
     let (upstream, folder) = (Upstream::start().await, tempfile::tempdir().unwrap());
     upstream.otherwise(Reply::silence());
     let server = Relight::start_whole(&settings(&upstream, folder.path(), "fast")).await;

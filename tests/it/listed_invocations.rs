@@ -101,7 +101,7 @@ async fn each_caller_sees_its_own_calls_and_an_administrator_those_of_all() {
 }
 
 #[tokio::test]
-async fn pages_follow_each_other_without_gap_or_repetition_and_running_calls_are_told_apart() {
+async fn pages_follow_each_other_without_gap_or_repetition_and_running_calls_are_distinguished() {
     let (server, upstream) = served("memory").await;
     let mut made = Vec::new();
     for _ in 0..7 {

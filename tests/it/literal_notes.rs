@@ -42,7 +42,7 @@ async fn last_message(relight: &Relight, upstream: &Upstream, invocation: Invoca
 }
 
 #[tokio::test]
-async fn the_message_of_a_failure_stands_in_the_promised_sentence_as_a_user_message() {
+async fn the_message_of_a_failure_is_in_the_specified_sentence_as_a_user_message() {
     let upstream = Upstream::start().await;
     let relight = relight(&upstream, "{ mode: always, error: message }").await;
     upstream.push(failing("Request timeout"));
@@ -94,7 +94,7 @@ async fn a_field_that_is_missing_is_named() {
 }
 
 #[tokio::test]
-async fn an_attempt_without_a_note_says_why() {
+async fn an_attempt_without_a_note_reports_why() {
     let upstream = Upstream::start().await;
     let reason = |response: &InvokeWithRecoveryResponse| response.attempts[1].injection_skipped();
     for (injection, expected) in

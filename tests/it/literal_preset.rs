@@ -172,7 +172,7 @@ async fn a_route_may_wait_for_ten_minutes() {
 }
 
 #[tokio::test]
-async fn five_failures_in_a_row_of_any_type_open_the_circuit_for_60_seconds_and_say_so() {
+async fn five_failures_in_a_row_of_any_type_open_the_circuit_for_60_seconds_and_are_reported() {
     let upstream = Upstream::start().await;
     let relight = Relight::start(&literal(&upstream, "")).await;
     let mut watch = relight.watch(Start::Live(true)).await;
@@ -205,7 +205,7 @@ async fn five_failures_in_a_row_of_any_type_open_the_circuit_for_60_seconds_and_
 }
 
 #[tokio::test]
-async fn a_retry_is_notified_in_the_promised_words_and_its_end_reaches_a_watcher_of_warnings() {
+async fn a_retry_is_notified_in_the_specified_words_and_its_end_reaches_a_watcher_of_warnings() {
     let upstream = Upstream::start().await;
     let relight = Relight::start(&literal(&upstream, "")).await;
     let mut watch = relight.watch(Start::Live(true)).await;
@@ -241,7 +241,7 @@ async fn what_exited_never_started_or_is_not_configured_is_called_once() {
 }
 
 #[tokio::test]
-async fn operators_word_failures_themselves_by_class_code_and_language() {
+async fn operators_set_texts_of_failures_by_class_code_and_language() {
     let upstream = Upstream::start().await;
     let texts = r#"
 texts:

@@ -110,7 +110,7 @@ async fn refused_callers_are_counted_on_both_interfaces_and_logged_once() {
 }
 
 #[tokio::test]
-async fn a_forced_circuit_is_told_apart_and_gone_when_it_is_given_back() {
+async fn a_forced_circuit_has_a_state_of_its_own_until_it_is_released() {
     let server = server("").await;
     let channel = tonic::transport::Channel::from_shared(format!("http://{}", server.grpc)).unwrap();
     let mut admin = AdminServiceClient::new(channel.connect().await.unwrap());

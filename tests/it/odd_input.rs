@@ -77,7 +77,7 @@ async fn what_cannot_be_decoded_is_too_large_or_has_no_time_has_a_code_and_a_rea
 }
 
 #[tokio::test]
-async fn the_query_of_a_base_url_is_shown_to_nobody() {
+async fn the_query_of_a_base_url_is_not_shown() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("relight.yaml");
     let text = "providers: { p: { dialect: openai_chat, api_key: k, base_url: \"https://host.example/v1?code=query-key\" } }\n\
@@ -93,7 +93,7 @@ async fn the_query_of_a_base_url_is_shown_to_nobody() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_told_twice_to_end_gives_its_leases_back() {
+async fn a_server_that_gets_two_signals_gives_its_leases_back() {
     let upstream = Upstream::start().await;
     upstream.otherwise(Reply::silence());
     let folder = tempfile::tempdir().unwrap();

@@ -154,12 +154,12 @@ async fn replica_frozen(folder: &Path) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_database_frozen_for_16_s_costs_no_stream_a_word_and_no_owner_its_invocations() {
+async fn a_database_frozen_for_16_s_costs_no_stream_any_text_and_no_owner_its_invocations() {
     database_frozen(tempfile::tempdir().unwrap().path()).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_replica_frozen_for_16_s_costs_no_stream_a_word() {
+async fn a_replica_frozen_for_16_s_costs_no_stream_any_text() {
     replica_frozen(tempfile::tempdir().unwrap().path()).await;
 }
 

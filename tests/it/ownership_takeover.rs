@@ -31,7 +31,7 @@ async fn configured(folder: &Path) -> (std::path::PathBuf, Upstream, Upstream) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_restart_on_its_own_file_goes_on_at_once_with_the_same_model_however_often() {
+async fn a_restart_on_its_own_file_continues_at_once_with_the_same_model_however_often() {
     let folder = tempfile::tempdir().unwrap();
     let (config, first, second) = configured(folder.path()).await;
     let text = "One process after the other dies, and the answer is whole all the same.";
@@ -64,7 +64,7 @@ async fn a_restart_on_its_own_file_goes_on_at_once_with_the_same_model_however_o
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_call_whose_process_dies_nine_times_fails_and_says_so() {
+async fn a_call_whose_process_dies_nine_times_fails_with_that_reason() {
     let folder = tempfile::tempdir().unwrap();
     let (config, first, second) = configured(folder.path()).await;
     first.otherwise(Reply::text("Never.").slow_head(Duration::from_mins(1)));
@@ -84,7 +84,7 @@ async fn a_call_whose_process_dies_nine_times_fails_and_says_so() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_thread_takes_the_next_message_right_after_a_crash_and_nothing_is_asked_for_the_dead() {
+async fn a_thread_takes_the_next_message_right_after_a_crash_and_the_lost_call_is_not_repeated() {
     let folder = tempfile::tempdir().unwrap();
     let (config, first, second) = configured(folder.path()).await;
     first.otherwise(Reply::text("Fine.").slow_head(Duration::from_mins(1)));

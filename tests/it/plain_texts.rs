@@ -150,7 +150,7 @@ async fn who_is_refused_by_an_operator_reads_why_and_what_to_do() {
 }
 
 #[tokio::test]
-async fn durations_are_rounded_and_no_library_speaks() {
+async fn durations_are_rounded_and_no_text_of_a_library_is_shown() {
     let upstream = Upstream::start().await;
     let yaml = one_target(&upstream).replace("first_token: 400ms, first_token_alone: 400ms", "first_token: 2s");
     let relight = Relight::start(&yaml).await;
@@ -174,7 +174,7 @@ async fn durations_are_rounded_and_no_library_speaks() {
 }
 
 #[tokio::test]
-async fn a_provider_that_says_that_no_retry_helps_is_believed() {
+async fn a_provider_that_forbids_retries_is_obeyed() {
     let upstream = Upstream::start().await;
     let relight = Relight::start(&one_target(&upstream)).await;
     upstream.push(failing(500, &[("x-should-retry", "false")]));
@@ -206,7 +206,7 @@ async fn routes_need_no_default_where_all_callers_name_one() {
 }
 
 #[tokio::test]
-async fn the_log_of_a_retry_says_how_many_are_left_and_that_of_a_failure_whose_it_was() {
+async fn the_log_of_a_retry_has_the_retries_left_and_that_of_a_failure_its_tenant() {
     let upstream = Upstream::start().await;
     upstream.otherwise(failing(500, &[]));
     let folder = tempfile::tempdir().unwrap();

@@ -70,7 +70,7 @@ fn changes(attempts: &[Attempt]) -> Vec<&str> {
 }
 
 #[tokio::test]
-async fn a_parameter_that_is_not_taken_is_left_out_once_and_told_everywhere() {
+async fn an_unsupported_parameter_is_removed_once_and_reported_everywhere() {
     let upstream = Upstream::start().await;
     upstream.push(no_temperature());
     let relight = before(Dialect::OpenaiChat, &upstream, None).await;
@@ -191,7 +191,7 @@ async fn reasoning_whose_signature_is_refused_is_left_out_once_and_no_key_is_bla
 }
 
 #[tokio::test]
-async fn callers_of_the_front_are_told_by_a_header() {
+async fn callers_of_the_front_see_the_change_in_a_header() {
     let upstream = Upstream::start().await;
     let front = Front::start(&format!(
         "providers:\n  p: {{ dialect: openai_chat, base_url: \"{}\", api_key: k }}\ntargets:\n  main: {{ provider: p, model: m \

@@ -260,7 +260,7 @@ async fn a_tool_call_with_broken_arguments_is_reported_unless_the_answer_was_cut
 }
 
 #[tokio::test]
-async fn blocks_of_server_tools_go_back_when_a_paused_turn_goes_on() {
+async fn blocks_of_server_tools_are_sent_back_when_a_paused_turn_continues() {
     let mut paused = said("Searching", "pause_turn");
     let search = json!({"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {}});
     let piece = json!({"type": "input_json_delta", "partial_json": "{\"query\":\"rain\"}"});
@@ -358,7 +358,7 @@ async fn rate_limits_and_the_servers_own_names_come_with_the_start() {
 }
 
 #[tokio::test]
-async fn images_files_and_instructions_are_in_the_words_of_the_api() {
+async fn images_files_and_instructions_are_translated_for_the_api() {
     let media = |mime: &str, source| Media { mime_type: mime.to_owned(), source, name: Some("a.pdf".to_owned()) };
     let parts = vec![
         Part::Image(media("image/png", MediaSource::Bytes(vec![1, 2]))),

@@ -98,7 +98,7 @@ fn methods(upstream: &Upstream) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn an_answer_that_is_cut_is_asked_for_once_and_read_on_behind_its_last_event() {
+async fn a_response_that_is_cut_is_requested_once_and_resumed_behind_its_last_event() {
     let upstream = knowing(|_, rest| rest).await;
     let (number, bytes) = middle();
     upstream.push(text(TEXT).cut_after(bytes));
@@ -173,7 +173,7 @@ async fn two_requests_in_a_row_that_bring_nothing_are_enough_and_the_response_is
 }
 
 #[tokio::test]
-async fn a_rest_that_breaks_again_and_again_is_asked_for_three_times() {
+async fn a_rest_that_breaks_repeatedly_is_requested_three_times() {
     // Each rest brings one event more.
     let one = |rest: Reply| {
         let body = rest.body_bytes();

@@ -296,7 +296,7 @@ async fn a_credential_that_is_missing_or_not_named_is_refused_before_anything_is
 }
 
 #[tokio::test]
-async fn parameters_media_tools_and_instructions_are_in_the_words_of_the_api() {
+async fn parameters_media_tools_and_instructions_are_translated_for_the_api() {
     let media = |mime: &str, bytes: &[u8]| Media {
         mime_type: mime.to_owned(),
         source: MediaSource::Bytes(bytes.to_vec()),
@@ -343,7 +343,7 @@ async fn parameters_media_tools_and_instructions_are_in_the_words_of_the_api() {
 }
 
 #[tokio::test]
-async fn a_model_that_takes_nothing_beside_results_gets_the_users_words_inside_the_last_one() {
+async fn a_model_that_takes_nothing_beside_results_gets_the_users_text_inside_the_last_one() {
     let upstream = Upstream::start().await;
     let turn = relight::internals::domain::message::ToolCall {
         id: "a".into(),

@@ -185,7 +185,7 @@ async fn every_dialect_accepts_every_history_with_and_without_a_note() {
 }
 
 #[tokio::test]
-async fn every_dialect_can_be_asked_for_an_answer_that_comes_whole() {
+async fn every_dialect_can_request_a_response_in_one_document() {
     let openai = json!({"model": "m", "choices": [{"index": 0, "message": {"role": "assistant", "content": "Hello."},
         "finish_reason": "stop"}]});
     let message =

@@ -106,7 +106,7 @@ async fn a_signature_amid_a_text_does_not_split_the_text() {
 }
 
 #[tokio::test]
-async fn calls_of_other_models_in_the_current_turn_get_the_documented_stand_in_and_older_ones_none() {
+async fn calls_of_other_models_in_the_current_turn_get_the_documented_placeholder_and_older_ones_none() {
     let called = |id: &str| {
         let call = ToolCall { id: id.to_owned(), name: "search".to_owned(), arguments: "{}".to_owned(), opaque: None };
         Part::ToolCall(call)
@@ -279,7 +279,7 @@ async fn keys_and_tokens_go_where_each_service_looks_for_them() {
 }
 
 #[tokio::test]
-async fn parameters_tools_and_format_are_in_the_words_of_the_api() {
+async fn parameters_tools_and_format_are_translated_for_the_api() {
     let mut call = ModelCall {
         tools: vec![ToolDefinition {
             name: "search".into(),

@@ -135,7 +135,7 @@ async fn a_whole_document_in_place_of_a_stream_is_an_answer() {
 }
 
 #[tokio::test]
-async fn a_server_without_streaming_is_asked_for_a_document() {
+async fn a_document_is_requested_of_a_server_without_streaming() {
     let upstream = Upstream::start().await;
     let choice = json!({"message": {"content": "All."}, "finish_reason": "stop"});
     upstream.push(Reply::document(&json!({"choices": [choice]})));
@@ -172,7 +172,7 @@ async fn an_answer_that_is_none_is_malformed_and_its_beginning_is_kept() {
 }
 
 #[tokio::test]
-async fn a_stream_is_known_by_its_content_whatever_its_type_says() {
+async fn a_stream_is_recognised_by_its_content_whatever_its_type() {
     let body = format!("\n\n: keep-alive\n\ndata: {}\n\ndata: {}\n\n", content("Hi."), stop());
     for headers in [&[("content-type", "text/plain")][..], &[], &[("content-type", "application/json")]] {
         let seen = answer_to(Reply::body(200, headers, body.as_bytes())).await;
@@ -181,7 +181,7 @@ async fn a_stream_is_known_by_its_content_whatever_its_type_says() {
 }
 
 #[tokio::test]
-async fn a_malformed_event_breaks_the_stream_because_nobody_knows_what_it_held() {
+async fn a_malformed_event_breaks_the_stream_because_its_content_is_lost() {
     for torn in ["{not json", "", "7", r#"{"choices":[{"index":0,"delta":{"content":"lost"#] {
         let seen = answer_to(Reply::events(&[&content("a"), torn, &content("b"), &stop(), "[DONE]"])).await;
         assert_eq!((seen.text().as_str(), seen.failed().fault), ("a", Some(TransportFault::Cut)), "{torn:?}");

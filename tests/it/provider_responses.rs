@@ -133,7 +133,7 @@ async fn the_pieces_in_which_bytes_come_do_not_matter() {
 }
 
 #[tokio::test]
-async fn an_incomplete_response_says_why() {
+async fn an_incomplete_response_reports_why() {
     let table = [
         ("max_output_tokens", FinishReason::Length),
         ("content_filter", FinishReason::ContentFilter),
@@ -169,7 +169,7 @@ async fn a_call_cut_at_the_output_limit_is_not_to_be_acted_upon() {
 }
 
 #[tokio::test]
-async fn a_refusal_is_told_as_one() {
+async fn a_refusal_is_reported_as_one() {
     let item = json!({"type": "message", "role": "assistant", "content": [{"type": "refusal", "refusal": "No."}]});
     let delta = json!({"type": "response.refusal.delta", "output_index": 0, "content_index": 0, "delta": "No."});
     let streamed = answer_in(RESPONSES, events(&[created(), delta, done(&item), completed()])).await;
@@ -245,7 +245,7 @@ async fn what_is_no_response_is_an_error_that_shows_what_came() {
 }
 
 #[tokio::test]
-async fn a_request_carries_its_key_and_asks_to_store_nothing() {
+async fn a_request_carries_its_key_and_requests_no_storage() {
     let upstream = Upstream::start().await;
     upstream.otherwise(said("Hello"));
     for (api_key_header, model) in [(KeyHeader::Bearer, "gpt-5-test"), (KeyHeader::ApiKey, "gpt-4.1")] {
@@ -266,7 +266,7 @@ async fn a_request_carries_its_key_and_asks_to_store_nothing() {
 }
 
 #[tokio::test]
-async fn parameters_media_tools_and_format_are_in_the_words_of_the_api() {
+async fn parameters_media_tools_and_format_are_translated_for_the_api() {
     let media = |source| Media { mime_type: "application/pdf".to_owned(), source, name: Some("a.pdf".to_owned()) };
     let image = Media { mime_type: "image/png".to_owned(), source: MediaSource::Bytes(vec![1, 2]), name: None };
     let parts = vec![

@@ -179,7 +179,7 @@ async fn ollama_sends_tool_calls_whole_and_fails_inside_the_stream() {
 }
 
 #[tokio::test]
-async fn groq_tells_its_usage_elsewhere_and_gives_up_on_broken_calls() {
+async fn groq_reports_its_usage_elsewhere_and_stops_at_broken_calls() {
     let served = Served::by("groq", "/openai/v1").await;
     assert_eq!(whole(&served.played("groq_answer").await), (TEXT.to_owned(), "Hm.".to_owned()));
     assert_eq!(served.request().path, "/openai/v1/chat/completions");

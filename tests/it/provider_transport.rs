@@ -59,7 +59,7 @@ async fn a_name_that_does_not_resolve_was_never_sent() {
 }
 
 #[tokio::test]
-async fn a_handshake_that_nobody_answers_ends_with_the_connect_timeout() {
+async fn an_unanswered_handshake_ends_with_the_connect_timeout() {
     // The kernel accepts the connection; nobody speaks TLS on it.
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let began = Instant::now();

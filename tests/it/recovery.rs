@@ -57,7 +57,7 @@ fn failure_class(outcome: Option<&Outcome>) -> FailureClass {
 }
 
 #[tokio::test]
-async fn a_call_that_times_out_once_is_answered_by_the_second_attempt_which_is_told() {
+async fn a_call_that_times_out_once_succeeds_with_the_second_attempt_which_is_informed() {
     let upstream = Upstream::start().await;
     upstream.push(Reply::silence()).push(Reply::text("Here I am."));
     let relight = Relight::start(&one_target(&upstream)).await;
@@ -190,7 +190,7 @@ async fn a_watcher_that_comes_later_replays_from_its_cursor() {
 }
 
 #[tokio::test]
-async fn a_client_that_goes_away_cancels_the_upstream_request() {
+async fn a_client_that_disconnects_cancels_the_upstream_request() {
     let upstream = Upstream::start().await;
     upstream.otherwise(Reply::silence());
     let yaml = one_target(&upstream).replace("400ms", "30s");
@@ -238,7 +238,7 @@ async fn the_deadline_is_never_overrun_and_never_slept_through() {
 }
 
 #[tokio::test]
-async fn malformed_tool_arguments_are_told_to_the_model_which_then_does_better() {
+async fn malformed_tool_arguments_are_reported_to_the_model_which_then_does_better() {
     use relight::internals::grpc::v1::{ToolDefinition, invocation::Call};
     let upstream = Upstream::start().await;
     upstream

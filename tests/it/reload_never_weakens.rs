@@ -179,7 +179,7 @@ fn with_key<T>(message: T, key: &str) -> Request<T> {
 }
 
 #[tokio::test]
-async fn no_beginning_of_its_file_opens_a_guarded_server_or_takes_its_models_away() {
+async fn no_beginning_of_its_file_opens_a_protected_server_or_removes_its_models() {
     let upstream = Upstream::start().await;
     let whole = configuration(&upstream);
     let server = Guarded::start(&whole).await;

@@ -265,7 +265,7 @@ async fn cancellation_reaches_a_parked_call() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn cancellation_reaches_a_call_that_stands_in_line_for_a_limit() {
+async fn cancellation_reaches_a_call_that_is_queued_for_a_limit() {
     let stack =
         TestStack::new(Settings { retry: once_but_parking(), ..Settings::default() }, |number, _| match number {
             0 => Plays::Status(429, SECOND / 100, vec![("retry-after", "5")], ""),

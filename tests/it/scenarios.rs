@@ -130,7 +130,7 @@ fn an_overload_ends() {
 }
 
 #[test]
-fn a_poison_caller_harms_nobody_else() {
+fn a_poison_caller_harms_no_other_caller() {
     passes("12");
 }
 
@@ -140,7 +140,7 @@ fn a_spent_quota_harms_no_other_credential() {
 }
 
 #[test]
-fn a_hang_is_seen_although_every_caller_goes_away() {
+fn a_hang_is_detected_although_every_caller_disconnects() {
     passes("14");
 }
 
@@ -196,7 +196,7 @@ fn what_was_never_sent_costs_no_attempt() {
 }
 
 #[test]
-fn a_limit_of_two_seconds_loses_nobody_and_slows_nobody_after_it() {
+fn a_limit_of_two_seconds_loses_no_call_and_slows_none_after_it() {
     for id in ["20a", "20b", "20c"] {
         for rate in [1.0, 10.0, 100.0] {
             let report = run(id, ScenarioOptions { rate: Some(rate), ..ALONE });

@@ -83,7 +83,7 @@ async fn metrics_are_sent_over_otlp_where_that_is_switched_on() {
 }
 
 #[tokio::test]
-async fn an_answer_that_drips_below_the_floor_is_given_up_for_another_target() {
+async fn an_answer_that_drips_below_the_floor_is_abandoned_for_another_target() {
     let targets = json!({ "spare": { "provider": "p", "model": "m-2" } });
     let server = Reloaded::start(json!({
         "targets": targets,

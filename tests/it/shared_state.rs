@@ -123,7 +123,7 @@ async fn an_operator_forces_and_resets_a_circuit() {
 }
 
 #[tokio::test]
-async fn the_status_names_each_target_that_is_not_well_and_how_it_stands() {
+async fn the_status_names_each_unhealthy_target_and_its_state() {
     let (first, second) = (Upstream::start().await, Upstream::start().await);
     let relight = Relight::start(&format!("{}circuit: {{ degraded_after: 0s }}\n", two_targets(&first, &second))).await;
     let status = async || relight.admin().get_status(GetStatusRequest {}).await.unwrap().into_inner();
@@ -162,7 +162,7 @@ async fn a_target_whose_limit_is_reached_is_passed_over_for_that_reason() {
 }
 
 #[tokio::test]
-async fn whoever_of_equal_targets_is_asked_first_is_no_fallback() {
+async fn the_first_of_equal_targets_is_no_fallback() {
     let (first, second) = (Upstream::start().await, Upstream::start().await);
     let yaml = two_targets(&first, &second).replace("deadline: 20s", "deadline: 20s, select: { order: shuffled }");
     let relight = Relight::start(&yaml).await;
@@ -186,7 +186,7 @@ fn generation(body: &Body) -> Option<u64> {
 }
 
 #[tokio::test]
-async fn a_watcher_learns_why_a_circuit_moved_from_where_and_for_how_long() {
+async fn a_watcher_sees_why_a_circuit_moved_from_where_and_for_how_long() {
     let upstream = Upstream::start().await;
     upstream.otherwise(Reply::status(503));
     let yaml = format!(
@@ -246,7 +246,7 @@ async fn a_watcher_learns_why_a_circuit_moved_from_where_and_for_how_long() {
 }
 
 #[tokio::test]
-async fn what_an_operator_does_to_a_circuit_is_told_as_his_doing() {
+async fn changes_of_a_circuit_by_an_operator_are_reported_as_such() {
     let upstream = Upstream::start().await;
     let relight = Relight::start(&one_target(&upstream)).await;
     let mut watch = relight.watch(Start::Live(true)).await;
@@ -272,7 +272,7 @@ async fn what_an_operator_does_to_a_circuit_is_told_as_his_doing() {
 }
 
 #[tokio::test]
-async fn whoever_waits_for_a_closed_target_says_so_once_to_watchers_and_to_his_caller() {
+async fn a_wait_for_a_closed_target_is_reported_once_to_watchers_and_to_the_caller() {
     let upstream = Upstream::start().await;
     let limited = Reply::body(429, &[("retry-after", "1")], b"{\"error\":{\"message\":\"Rate limit reached\"}}");
     upstream.push(limited).otherwise(Reply::text("Here I am."));

@@ -39,7 +39,7 @@ async fn silent_connections_and_half_heads_end_on_every_port() {
 }
 
 #[tokio::test]
-async fn a_head_that_drips_and_a_body_that_does_not_end_are_given_up() {
+async fn a_head_that_drips_and_a_body_that_does_not_end_are_abandoned() {
     let server = Process::start("", SETTINGS, "").await;
     let mut stream = TcpStream::connect(&server.front).await.unwrap();
     let dripping = async {

@@ -223,7 +223,7 @@ async fn a_killed_server_s_streams_are_taken_over_from_postgres() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_of_which_no_journal_is_said_finds_its_streams_again_after_a_kill() {
+async fn a_server_with_the_default_journal_finds_its_streams_again_after_a_kill() {
     let (upstream, folder) = (slow_upstream().await, tempfile::tempdir().unwrap());
     let config = folder.path().join("relight.yaml");
     std::fs::write(&config, one_target(&upstream)).unwrap();

@@ -45,7 +45,7 @@ async fn a_stream_that_stalls_is_begun_anew() {
 }
 
 #[tokio::test]
-async fn an_error_inside_a_stream_takes_back_what_came_before_it() {
+async fn an_error_inside_a_stream_revokes_what_came_before_it() {
     let error = json!({ "error": { "message": "The server is overloaded", "type": "overloaded_error" } }).to_string();
     let (folding, class) = recovered_from(Reply::events(&[piece("Something "), piece("else"), error])).await;
     assert_eq!((folding.rewinds, class), (1, FailureClass::Overloaded));
@@ -105,7 +105,7 @@ async fn a_tool_call_that_is_cut_anywhere_is_committed_once_and_whole() {
 }
 
 #[tokio::test]
-async fn every_failure_is_told_in_its_order_and_none_takes_another_s_place() {
+async fn every_failure_is_reported_in_order_and_none_replaces_another() {
     let upstream = Upstream::start().await;
     let half = Reply::text(ANSWER).body_bytes().len() / 2;
     upstream.push(Reply::status(503)).push(Reply::text(ANSWER).cut_after(half)).otherwise(Reply::status(401));

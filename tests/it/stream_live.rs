@@ -154,7 +154,7 @@ async fn a_client_that_leaves_its_stream_cancels_the_upstream_request() {
 }
 
 #[tokio::test]
-async fn an_invocation_is_cancelled_upstream_and_its_follower_hears_of_it() {
+async fn an_invocation_is_cancelled_upstream_and_its_follower_is_informed() {
     let upstream = Upstream::start().await;
     upstream.otherwise(Reply::silence());
     let relight = Relight::start(&one_target(&upstream).replace("400ms", "30s")).await;

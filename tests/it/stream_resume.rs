@@ -220,7 +220,7 @@ async fn a_token_that_was_made_up_is_refused() {
 }
 
 #[tokio::test]
-async fn a_command_that_is_killed_goes_on_with_resume_as_if_nothing_had_happened() {
+async fn a_command_that_is_killed_continues_with_resume_without_a_trace() {
     use crate::cli_binary;
     let upstream = Upstream::start().await;
     upstream.otherwise(Reply::text(ANSWER).in_pieces_of(100).paced(Duration::from_millis(40)));

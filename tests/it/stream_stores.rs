@@ -192,7 +192,7 @@ async fn threads_in_a_postgres_that_fails_are_context_and_state_errors() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_postgres_that_stops_is_told_of_and_found_again() {
+async fn a_postgres_that_stops_is_reported_and_found_again() {
     let Some(database) = Database::create().await else { return };
     let upstream = Upstream::start().await;
     upstream.otherwise(Reply::text("Fine."));

@@ -83,7 +83,7 @@ async fn a_server_that_dies_while_the_command_is_stopped_is_not_missed() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_killed_command_is_gone_on_with_by_resume_and_holds_the_same() {
+async fn a_killed_command_is_continued_by_resume_and_holds_the_same() {
     let (upstream, folder) = (slow_upstream().await, tempfile::tempdir().unwrap());
     let store = format!("sqlite:{}", folder.path().join("journal.db").display());
     let server = Process::start(&configured(folder.path(), &store, &upstream)).await;

@@ -154,7 +154,7 @@ async fn an_answer_is_whole_behind_its_mark_whatever_becomes_of_its_connection()
 }
 
 #[tokio::test]
-async fn what_comes_torn_or_as_an_error_behind_the_mark_takes_nothing_away() {
+async fn torn_data_or_an_error_behind_the_mark_costs_nothing() {
     let piece = format!("data: {}\n\n", chunk(&json!({"content": TEXT}), Some("stop")));
     for rest in ["data: {\"usage\": {\"prompt\n\n", "data: {\"error\": {\"message\": \"usage is lost\"}}\n\n", "da"] {
         let seen = answer_in(Dialect::OpenaiChat, stream(format!("{piece}{rest}").as_bytes())).await;

@@ -57,7 +57,7 @@ async fn attempts_appear_as_spans_under_the_callers_trace() {
 }
 
 #[tokio::test]
-async fn metrics_tell_of_attempts_and_recoveries() {
+async fn metrics_count_attempts_and_recoveries() {
     let upstream = Upstream::start().await;
     upstream.push(Reply::status(500));
     let relight = Relight::start(&one_target(&upstream)).await;
@@ -150,7 +150,7 @@ async fn the_time_before_a_closed_gate_is_a_span_of_its_own() {
 }
 
 #[tokio::test]
-async fn facts_on_spans_are_words_and_not_names_of_the_code() {
+async fn facts_on_spans_are_plain_words_and_not_names_of_the_code() {
     let (main, spare) = (Upstream::start().await, Upstream::start().await);
     main.push(Reply::text("Half an answer that breaks off").cut_in_the_middle());
     let spans = spans_of(&main, &spare, "routes: { default: { targets: [main] } }\n", 1, 7).await;

@@ -82,7 +82,7 @@ async fn a_paused_owner_cannot_write_after_a_takeover(engine: Engine) {
     assert!(!journal.get(&id("a")).await.unwrap().unwrap().is_finished());
 }
 
-async fn the_new_owner_goes_on_right_after_the_last_durable_step(engine: Engine) {
+async fn the_new_owner_continues_right_after_the_last_durable_step(engine: Engine) {
     let journal = engine.open().await;
     begin(&journal, invocation("a")).await;
     journal.append(&id("a"), &deltas(1, 1..=2)).await.unwrap();
@@ -134,7 +134,7 @@ async fn a_thousand_leases_are_renewed_together_and_the_lost_are_named(engine: E
     assert_eq!(journal.expired(at(30), 7).await.unwrap().len(), 7);
 }
 
-async fn a_wish_to_cancel_reaches_the_owner_with_its_next_renewal(engine: Engine) {
+async fn a_request_to_cancel_reaches_the_owner_with_its_next_renewal(engine: Engine) {
     let journal = engine.open().await;
     begin(&journal, invocation("a")).await;
     assert_eq!(journal.request_cancel(&id("a")).await, Ok(CancelWish::Recorded));
@@ -146,7 +146,7 @@ async fn a_wish_to_cancel_reaches_the_owner_with_its_next_renewal(engine: Engine
     assert_eq!(journal.request_cancel(&id("none")).await, Ok(CancelWish::Unknown));
 }
 
-async fn the_next_owner_learns_where_the_newest_answer_is_made(engine: Engine) {
+async fn the_next_owner_finds_the_newest_background_response(engine: Engine) {
     let journal = engine.open().await;
     begin(&journal, invocation("a")).await;
     for name in ["resp_1", "resp_2"] {
@@ -172,7 +172,7 @@ async fn where_an_answer_was_made_is_forgotten_with_the_end(engine: Engine) {
     assert_eq!(journal.remember(&held("a", 1), &made_at("resp_1")).await, Err(AppendError::Finished));
 }
 
-async fn without_payloads_nobody_learns_where_an_answer_is_made(engine: Engine) {
+async fn without_payloads_no_background_response_is_recorded(engine: Engine) {
     let limits = Limits { payloads: relight::internals::config::observe::Payloads::None, ..Limits::default() };
     let journal = engine.open_with(limits).await;
     begin(&journal, invocation("a")).await;
@@ -186,12 +186,12 @@ on_every_engine!(
     of_concurrent_takeovers_exactly_one_wins,
     nothing_slips_in_while_an_execution_is_taken_over,
     a_paused_owner_cannot_write_after_a_takeover,
-    the_new_owner_goes_on_right_after_the_last_durable_step,
+    the_new_owner_continues_right_after_the_last_durable_step,
     what_is_finished_is_neither_expired_nor_taken_over,
     a_released_lease_is_taken_over_at_once,
     a_thousand_leases_are_renewed_together_and_the_lost_are_named,
-    a_wish_to_cancel_reaches_the_owner_with_its_next_renewal,
-    the_next_owner_learns_where_the_newest_answer_is_made,
+    a_request_to_cancel_reaches_the_owner_with_its_next_renewal,
+    the_next_owner_finds_the_newest_background_response,
     where_an_answer_was_made_is_forgotten_with_the_end,
-    without_payloads_nobody_learns_where_an_answer_is_made,
+    without_payloads_no_background_response_is_recorded,
 );

@@ -44,7 +44,7 @@ async fn prompts_answers_and_threads_count_and_the_bound_holds(engine: Engine) {
     assert!(stats.bytes <= bound && stats.bytes > bound / 4, "{stats:?}");
 }
 
-async fn a_thread_that_nobody_uses_ends_after_30_days(engine: Engine) {
+async fn an_unused_thread_is_deleted_after_30_days(engine: Engine) {
     let journal = engine.open().await;
     committed(&journal, "old", 100, 0).await;
     committed(&journal, "used", 100, 60).await;
@@ -123,6 +123,6 @@ async fn a_death_of_the_owner_is_counted_and_a_release_is_not(engine: Engine) {
 
 on_every_engine!(
     prompts_answers_and_threads_count_and_the_bound_holds,
-    a_thread_that_nobody_uses_ends_after_30_days,
+    an_unused_thread_is_deleted_after_30_days,
     a_death_of_the_owner_is_counted_and_a_release_is_not,
 );

@@ -77,7 +77,7 @@ async fn beyond_the_configured_number_the_oldest_finished_go_first(engine: Engin
     assert_eq!(kept, ["running", "d", "e", "f"]);
 }
 
-async fn the_statistics_tell_what_is_kept(engine: Engine) {
+async fn the_statistics_count_what_is_kept(engine: Engine) {
     let journal = engine.open().await;
     let key = thread("t");
     begin(&journal, on_thread("a", &key)).await;
@@ -99,5 +99,5 @@ on_every_engine!(
     what_runs_is_kept_however_long_it_takes,
     an_abandoned_invocation_goes_24_hours_after_its_deadline,
     beyond_the_configured_number_the_oldest_finished_go_first,
-    the_statistics_tell_what_is_kept,
+    the_statistics_count_what_is_kept,
 );

@@ -21,7 +21,7 @@ async fn what_is_read_is_what_was_appended(engine: Engine) {
     assert_eq!(folded.hash(), fold.hash());
 }
 
-async fn a_reader_goes_on_from_its_cursor_page_by_page(engine: Engine) {
+async fn a_reader_continues_from_its_cursor_page_by_page(engine: Engine) {
     let journal = engine.open().await;
     begin(&journal, invocation("a")).await;
     journal.append(&id("a"), &deltas(1, 1..=150)).await.unwrap();
@@ -142,7 +142,7 @@ async fn an_outcome_and_its_snapshot_are_kept_with_the_invocation(engine: Engine
 
 on_every_engine!(
     what_is_read_is_what_was_appended,
-    a_reader_goes_on_from_its_cursor_page_by_page,
+    a_reader_continues_from_its_cursor_page_by_page,
     a_batch_with_a_gap_is_refused_whole,
     a_batch_whose_answer_was_lost_is_sent_again_without_effect,
     concurrent_readers_see_a_prefix_without_gaps,

@@ -94,7 +94,7 @@ async fn as_the_first_version_left_it(engine: &Engine) {
     database.execute("DELETE FROM relight_migrations WHERE version > 1").await.unwrap();
 }
 
-async fn what_an_earlier_version_kept_is_read_and_gone_on_with(engine: Engine) {
+async fn records_of_an_earlier_version_are_read_and_continued(engine: Engine) {
     let journal = engine.open().await;
     begin(&journal, invocation("a")).await;
     journal.append(&id("a"), &deltas(1, 1..=3)).await.unwrap();
@@ -161,7 +161,7 @@ async fn of_100_begins_on_two_replicas_exactly_one_is_new() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn connections_that_die_midway_leave_contiguous_steps_and_the_journal_goes_on() {
+async fn connections_that_die_midway_leave_contiguous_steps_and_the_journal_continues() {
     on_postgres(|database| async move {
         let (one, other) = two_replicas(Arc::clone(&database)).await;
         begin(&one, invocation("a")).await;
@@ -203,5 +203,5 @@ on_durable_engines!(
     what_was_acknowledged_is_there_after_a_restart,
     concurrent_starts_migrate_once,
     what_cannot_be_read_back_is_corruption_and_no_default,
-    what_an_earlier_version_kept_is_read_and_gone_on_with,
+    records_of_an_earlier_version_are_read_and_continued,
 );

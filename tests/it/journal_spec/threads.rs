@@ -231,7 +231,7 @@ async fn who_takes_an_execution_over_keeps_its_thread(engine: Engine) {
     assert_eq!(journal.lock_thread(&key, &id("b"), at(22)).await, Ok(Locked::Busy { running: id("a") }));
 }
 
-async fn a_thread_is_deleted_at_its_version_and_not_while_somebody_runs_on_it(engine: Engine) {
+async fn a_thread_is_deleted_at_its_version_and_not_while_an_invocation_runs_on_it(engine: Engine) {
     let journal = engine.open().await;
     let key = thread("t");
     assert_eq!(journal.delete_thread(&key, None, at(1)).await, Ok(false));
@@ -268,6 +268,6 @@ on_every_engine!(
     a_commit_whose_answer_was_lost_is_sent_again_without_effect,
     the_outcome_and_the_thread_change_together_or_not_at_all,
     who_takes_an_execution_over_keeps_its_thread,
-    a_thread_is_deleted_at_its_version_and_not_while_somebody_runs_on_it,
+    a_thread_is_deleted_at_its_version_and_not_while_an_invocation_runs_on_it,
     without_payloads_a_thread_is_refused,
 );

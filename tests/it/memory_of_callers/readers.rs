@@ -41,7 +41,7 @@ async fn narrow(attacked: &Attacked) -> RecoveryServiceClient<Channel> {
 }
 
 #[tokio::test]
-async fn streams_that_nobody_reads_hold_no_more_than_the_limits() {
+async fn unread_streams_hold_no_more_than_the_limits() {
     let upstream = long_answers().await;
     let attacked = LIMITS.serve(&upstream.base_url(), "", "").await;
     let client = narrow(&attacked).await;
@@ -59,7 +59,7 @@ async fn streams_that_nobody_reads_hold_no_more_than_the_limits() {
 }
 
 #[tokio::test]
-async fn responses_that_nobody_reads_hold_no_more_than_the_limits() {
+async fn unread_responses_hold_no_more_than_the_limits() {
     let upstream = long_answers().await;
     let attacked = LIMITS.serve(&upstream.base_url(), "", "").await;
     let client = narrow(&attacked).await;
@@ -81,7 +81,7 @@ async fn responses_that_nobody_reads_hold_no_more_than_the_limits() {
 }
 
 #[tokio::test]
-async fn a_front_whose_responses_nobody_reads_holds_no_more_than_the_limits() {
+async fn a_front_with_unread_responses_holds_no_more_than_the_limits() {
     let upstream = long_answers().await;
     let attacked = LIMITS.serve(&upstream.base_url(), "", "").await;
     let mut held = Vec::new();

@@ -33,7 +33,7 @@ fn answer(response: &InvokeWithRecoveryResponse) -> &str {
 }
 
 #[tokio::test]
-async fn one_attempt_answers_and_the_watcher_is_told_that_it_was_read_on() {
+async fn one_attempt_succeeds_and_the_watcher_sees_that_it_was_resumed() {
     let upstream = knowing(|_, rest| rest).await;
     upstream.push(text(TEXT).cut_after(middle().1));
     let relight = Relight::start(&background(&upstream, "10s")).await;

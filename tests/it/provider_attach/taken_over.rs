@@ -32,7 +32,7 @@ fn paths(upstream: &Upstream) -> Vec<String> {
 const FROM_THE_BEGINNING: &str = "GET /v1/responses/resp_1?stream=true";
 
 #[tokio::test]
-async fn it_is_read_from_its_beginning_and_nothing_is_asked_for() {
+async fn it_is_read_from_its_beginning_and_nothing_new_is_requested() {
     let asked = ask(&at(&knowing(|_, rest| rest).await), in_background()).await;
     let upstream = keeping(text(TEXT)).await;
     let seen = ask(&at(&upstream), taking_over()).await;
@@ -74,7 +74,7 @@ async fn one_that_is_gone_or_refused_is_a_cut_of_that_answer_and_no_fault_of_the
 }
 
 #[tokio::test]
-async fn a_server_that_is_in_trouble_is_asked_once_and_its_facts_are_told() {
+async fn a_failing_server_is_called_once_and_its_facts_are_reported() {
     let upstream = keeping(Reply::status(503)).await;
     let error = ask(&at(&upstream), taking_over()).await.failed().clone();
     assert_eq!((error.fault, error.status), (None, Some(503)));
@@ -102,7 +102,7 @@ async fn whatever_is_not_that_answer_is_a_cut_of_it() {
 }
 
 #[tokio::test]
-async fn one_that_failed_tells_its_own_reason() {
+async fn one_that_failed_reports_its_own_reason() {
     let answers = relight::internals::wire_server::answers::responses::overloaded_amid;
     let seen = ask(&at(&keeping(answers(TEXT)).await), taking_over()).await;
     let error = seen.failed();
@@ -111,7 +111,7 @@ async fn one_that_failed_tells_its_own_reason() {
 }
 
 #[tokio::test]
-async fn a_target_that_makes_no_answers_in_the_background_any_more_is_not_asked() {
+async fn a_target_without_background_responses_any_more_is_not_called() {
     let upstream = keeping(text(TEXT)).await;
     let mut call = taking_over();
     Arc::make_mut(&mut call.target).capabilities.background = false;
@@ -120,7 +120,7 @@ async fn a_target_that_makes_no_answers_in_the_background_any_more_is_not_asked(
 }
 
 #[tokio::test]
-async fn its_place_is_told_as_soon_as_it_is_known_and_until_it_ends() {
+async fn its_handle_is_registered_as_soon_as_it_is_known_and_until_it_ends() {
     let upstream = knowing(|_, rest| rest).await;
     let background = BackgroundResponses::default();
     let mut running = background.running();

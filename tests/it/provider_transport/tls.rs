@@ -27,7 +27,7 @@ fn serve_one(answer: impl FnOnce(std::net::TcpStream) + Send + 'static) -> u16 {
 }
 
 #[tokio::test]
-async fn a_certificate_that_nobody_vouches_for_is_not_accepted() {
+async fn a_certificate_without_a_known_authority_is_not_accepted() {
     let signed = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
     let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(signed.signing_key.serialize_der()));
     let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -46,7 +46,7 @@ async fn a_certificate_that_nobody_vouches_for_is_not_accepted() {
 }
 
 #[tokio::test]
-async fn a_peer_that_speaks_no_tls_fails_the_handshake() {
+async fn a_peer_without_tls_fails_the_handshake() {
     let port = serve_one(|mut socket| {
         let _ = socket.read(&mut [0; 512]);
         let _ = socket.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n");

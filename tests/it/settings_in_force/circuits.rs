@@ -183,7 +183,7 @@ fn a_circuit_does_something_else_for_each_changed_setting() {
 const THIS: &str = "a_circuit_does_something_else_for_each_changed_setting";
 
 #[tokio::test]
-async fn a_callers_own_mistakes_open_a_circuit_where_the_changed_setting_says_that_any_failure_counts() {
+async fn a_callers_own_mistakes_open_a_circuit_where_the_changed_setting_counts_any_failure() {
     for whose in ["all", "main"] {
         let consecutive = json!({ "mode": "consecutive", "consecutive_failures": 2 });
         let mut server = Reloaded::start(json!({ "circuit": consecutive })).await;

@@ -62,7 +62,7 @@ fn reopens_in(target: &Target, kind: GateKind) -> Option<u64> {
 }
 
 #[tokio::test]
-async fn a_retry_is_paid_for_as_each_changed_setting_of_the_budget_says() {
+async fn a_retry_is_paid_for_as_each_changed_setting_of_the_budget_requires() {
     let still = json!({ "budget": { "capacity": 100, "refill_per_second": 0.0, "first_try_credit": 0.0 } });
     let mut server = started(still, 1).await;
     let fail = async |server: &Reloaded| {
@@ -94,7 +94,7 @@ async fn a_retry_is_paid_for_as_each_changed_setting_of_the_budget_says() {
 }
 
 #[tokio::test]
-async fn a_gate_closes_as_each_changed_setting_says() {
+async fn a_gate_closes_as_each_changed_setting_requires() {
     let limited = || Reply::refusal(429, &[("retry-after", "100")], &json!({ "error": { "message": "slow down" } }));
     let closed = async |settings: Value, reply: Reply, kind: GateKind| {
         let mut server = started(json!({}), 0).await;
@@ -132,7 +132,7 @@ async fn a_gate_closes_as_each_changed_setting_says() {
 }
 
 #[tokio::test]
-async fn callers_are_admitted_as_each_changed_setting_says() {
+async fn callers_are_admitted_as_each_changed_setting_allows() {
     let keys = json!([
         { "tenant": "a", "sha256": hash_text("key-a") },
         { "tenant": "b", "sha256": hash_text("key-b") },
@@ -168,7 +168,7 @@ async fn callers_are_admitted_as_each_changed_setting_says() {
 }
 
 #[tokio::test]
-async fn a_target_is_sent_as_much_at_once_as_each_changed_setting_says() {
+async fn a_target_is_sent_as_much_at_once_as_each_changed_setting_allows() {
     for whose in ["all", "main"] {
         let change = |settings: Value| {
             let section = json!({ "concurrency": settings });
@@ -201,7 +201,7 @@ async fn a_target_is_sent_as_much_at_once_as_each_changed_setting_says() {
 }
 
 #[tokio::test]
-async fn a_slot_is_waited_for_as_each_changed_setting_says() {
+async fn a_slot_is_waited_for_as_each_changed_setting_allows() {
     for whose in ["all", "main"] {
         for (setting, value) in [("max_queued", json!(0)), ("max_queue_wait", json!("50ms"))] {
             let mut server = started(

@@ -173,7 +173,7 @@ async fn as_many_attempts_follow_as_each_changed_setting_allows() {
 }
 
 #[tokio::test]
-async fn another_target_is_asked_where_and_when_each_changed_setting_says() {
+async fn another_target_is_called_where_and_when_each_changed_setting_requires() {
     let filtered =
         || Reply::refusal(400, &[], &json!({ "error": { "code": "content_filter", "message": "filtered" } }));
     let denied = || Reply::refusal(403, &[], &json!({ "error": { "message": "You have no access to this model." } }));
@@ -202,7 +202,7 @@ async fn another_target_is_asked_where_and_when_each_changed_setting_says() {
 }
 
 #[tokio::test]
-async fn an_answer_that_its_limit_cut_is_treated_as_the_changed_setting_says() {
+async fn an_answer_that_its_limit_cut_is_treated_as_the_changed_setting_requires() {
     let mut server = Reloaded::start(json!({})).await;
     let cut = || {
         Reply::events(&[
@@ -219,7 +219,7 @@ async fn an_answer_that_its_limit_cut_is_treated_as_the_changed_setting_says() {
 }
 
 #[tokio::test]
-async fn calls_wait_for_a_closed_target_as_each_changed_setting_says() {
+async fn calls_wait_for_a_closed_target_as_each_changed_setting_requires() {
     for (setting, value) in [("enabled", json!(false)), ("max_parked", json!(0)), ("max_wait", json!("100ms"))] {
         let mut server = Reloaded::start(json!({})).await;
         server.change(retry(json!({ "park": { setting: value } }))).await;
@@ -235,7 +235,7 @@ async fn calls_wait_for_a_closed_target_as_each_changed_setting_says() {
 }
 
 #[tokio::test]
-async fn the_model_is_told_as_each_changed_setting_of_the_injection_says() {
+async fn the_model_is_informed_as_each_changed_setting_of_the_injection_requires() {
     let mut server = Reloaded::start(injection(json!({ "mode": "always" }))).await;
     let note = async |server: &Reloaded| planned(server, 500, 1, None).await.injected_note;
     let first = note(&server).await;
@@ -257,7 +257,7 @@ async fn the_model_is_told_as_each_changed_setting_of_the_injection_says() {
 }
 
 #[tokio::test]
-async fn a_note_lists_as_many_failures_as_the_changed_setting_says() {
+async fn a_note_lists_as_many_failures_as_the_changed_setting_allows() {
     let mut server = Reloaded::start(json!({})).await;
     let mut invocation = asking("hello");
     if let Some(Call::Model(call)) = &mut invocation.call {

@@ -36,7 +36,7 @@ fn class_of(outcome: Option<Outcome>) -> Option<FailureClass> {
 }
 
 #[tokio::test]
-async fn callers_are_identified_as_the_changed_keys_say() {
+async fn callers_are_identified_by_the_changed_keys() {
     let mut server = Reloaded::start(json!({})).await;
     server.invoke().await;
     let sha256 = hash_text("secret");
@@ -67,7 +67,7 @@ async fn callers_are_identified_as_the_changed_keys_say() {
 }
 
 #[tokio::test]
-async fn calls_are_as_large_as_the_changed_limits_say() {
+async fn calls_are_as_large_as_the_changed_limits_allow() {
     let mut server = Reloaded::start(json!({})).await;
     let invoke = async |server: &Reloaded| {
         let mut invocation = asking("hello");
@@ -103,7 +103,7 @@ async fn the_drain_ends_when_the_changed_timeout_is_over() {
 }
 
 #[tokio::test]
-async fn the_front_sends_comments_as_often_as_the_changed_setting_says() {
+async fn the_front_sends_comments_as_often_as_the_changed_setting_requires() {
     let mut server = Reloaded::start(json!({})).await;
     server.change(json!({ "server": { "openai_front": { "keepalive": "100ms" } } })).await;
     let words = [chunk(&json!({ "content": "Hi" }), None), chunk(&json!({}), Some("stop")), "[DONE]".to_owned()];
@@ -114,7 +114,7 @@ async fn the_front_sends_comments_as_often_as_the_changed_setting_says() {
 }
 
 #[tokio::test]
-async fn the_provider_is_called_as_its_changed_section_says() {
+async fn the_provider_is_called_as_its_changed_section_requires() {
     let mut server = Reloaded::start(json!({})).await;
     server.change(json!({ "providers": { "p": { "headers": { "x-team": "blue" }, "api_key": "k-2" } } })).await;
     server.invoke().await;
@@ -133,7 +133,7 @@ async fn calls_without_a_route_go_to_the_changed_default_route() {
 }
 
 #[tokio::test]
-async fn a_circuit_opens_after_as_many_failures_as_the_changed_setting_says() {
+async fn a_circuit_opens_after_as_many_failures_as_the_changed_setting_allows() {
     let mut server = Reloaded::start(json!({ "policies": { "standard": { "retry": { "max_retries": 0 } } } })).await;
     server.upstream.otherwise(Reply::status(500));
     server.change(json!({ "circuit": { "mode": "consecutive", "consecutive_failures": 2 } })).await;
@@ -144,7 +144,7 @@ async fn a_circuit_opens_after_as_many_failures_as_the_changed_setting_says() {
 }
 
 #[tokio::test]
-async fn a_failure_is_worded_as_the_changed_texts_say() {
+async fn a_failure_has_the_changed_texts() {
     let mut server = Reloaded::start(json!({ "policies": { "standard": { "retry": { "max_retries": 0 } } } })).await;
     server.upstream.otherwise(Reply::status(500));
     server.change(json!({ "texts": { "server_error": { "user": "Please come back at noon." } } })).await;
@@ -162,7 +162,7 @@ async fn the_changed_preset_lies_under_the_file() {
 }
 
 #[tokio::test]
-async fn an_invalid_setting_is_left_out_where_the_changed_file_says_so() {
+async fn an_invalid_setting_is_ignored_where_the_changed_file_allows_it() {
     let mut server = Reloaded::start(json!({})).await;
     let changed =
         json!({ "on_invalid_setting": "default", "timers": { "idle": "soon" }, "budget": { "capacity": 99 } });
@@ -172,7 +172,7 @@ async fn an_invalid_setting_is_left_out_where_the_changed_file_says_so() {
 }
 
 #[tokio::test]
-async fn the_front_holds_back_what_the_changed_setting_says() {
+async fn the_front_holds_back_what_the_changed_setting_requires() {
     let mut server = Reloaded::start(json!({})).await;
     server.change(json!({ "server": { "openai_front": { "hold_back": "whole" } } })).await;
     server.upstream.push(Reply::text("One two three four five six.").cut_in_the_middle());
@@ -183,7 +183,7 @@ async fn the_front_holds_back_what_the_changed_setting_says() {
 }
 
 #[tokio::test]
-async fn the_front_ends_a_stream_that_diverges_as_the_changed_setting_says() {
+async fn the_front_ends_a_stream_that_diverges_as_the_changed_setting_requires() {
     // Two models, of which the first goes on from a begun answer.
     let mut server = Reloaded::start(json!({
         "targets": { "main": { "capabilities": { "assistant_prefill": true, "prefill_mark": "prefix" } } },
@@ -211,7 +211,7 @@ async fn request_after(server: &mut Reloaded, provider: Value, invocation: Invoc
 }
 
 #[tokio::test]
-async fn the_provider_is_spoken_to_in_the_changed_way() {
+async fn the_provider_is_called_in_the_changed_dialect() {
     let mut server = Reloaded::start(json!({})).await;
     let limited = || {
         let mut invocation = asking("hello");
@@ -250,7 +250,7 @@ async fn the_provider_is_spoken_to_in_the_changed_way() {
 }
 
 #[tokio::test]
-async fn the_provider_is_reached_where_its_changed_section_says() {
+async fn the_provider_is_reached_at_its_changed_address() {
     let mut server = Reloaded::start(json!({})).await;
     let other = Upstream::start().await;
     server.change(json!({ "providers": { "p": { "base_url": other.base_url() } } })).await;
@@ -295,7 +295,7 @@ async fn a_target_is_called_with_its_changed_credential_and_keys_are_read_from_c
 }
 
 #[tokio::test]
-async fn answers_are_as_large_as_the_changed_limits_of_the_http_client_say() {
+async fn responses_are_as_large_as_the_changed_limits_of_the_http_client_allow() {
     let once = json!({ "policies": { "standard": { "retry": { "max_retries": 0, "semantic_retries": 0 } } } });
     let mut server = Reloaded::start(once).await;
     let long = "a word and ".repeat(10_000);
@@ -313,7 +313,7 @@ async fn answers_are_as_large_as_the_changed_limits_of_the_http_client_say() {
 }
 
 #[tokio::test]
-async fn connections_are_kept_as_long_as_the_changed_http_client_says() {
+async fn connections_are_kept_as_long_as_the_changed_http_client_allows() {
     let mut server = Reloaded::start(json!({})).await;
     for (pool_max_idle_per_host, connections) in [(4, 1), (0, 4)] {
         server
@@ -328,7 +328,7 @@ async fn connections_are_kept_as_long_as_the_changed_http_client_says() {
 }
 
 #[tokio::test]
-async fn idle_connections_end_and_http_2_is_spoken_as_the_changed_http_client_says() {
+async fn idle_connections_end_and_http_2_is_used_as_the_changed_http_client_requires() {
     let mut server = Reloaded::start(json!({})).await;
     server.change(json!({ "providers": { "p": { "http": { "pool_idle_timeout": "100ms" } } } })).await;
     for _ in 0..2 {
@@ -341,7 +341,7 @@ async fn idle_connections_end_and_http_2_is_spoken_as_the_changed_http_client_sa
 }
 
 #[tokio::test]
-async fn a_connection_is_waited_for_as_long_as_the_changed_http_client_says() {
+async fn a_connection_is_waited_for_as_long_as_the_changed_http_client_allows() {
     let slow = json!({ "providers": { "p": { "http": { "connect_timeout": "1m" } } } });
     let mut server = Reloaded::start(slow).await;
     // The kernel lets a few connections wait in the queue, and drops all others.

@@ -88,7 +88,7 @@ async fn a_call_ends_at_the_changed_deadline_of_its_route() {
 }
 
 #[tokio::test]
-async fn an_operation_is_recovered_as_each_of_its_changed_settings_says() {
+async fn an_operation_is_recovered_as_each_of_its_changed_settings_requires() {
     let told = json!({ "mode": "always", "short_for": [] });
     let mut server = two_targets(json!({
         "routes": { "default": { "targets": ["main"] } },
@@ -155,7 +155,7 @@ async fn callers_that_wait_for_one_target_are_spread_over_the_changed_time() {
 }
 
 #[tokio::test]
-async fn a_second_attempt_starts_beside_a_slow_one_as_each_changed_setting_of_the_hedge_says() {
+async fn a_second_attempt_starts_beside_a_slow_one_as_each_changed_setting_of_the_hedge_requires() {
     let hedge = json!({ "enabled": true, "min_delay": "50ms", "max_share": 1.0, "min_samples": 3 });
     for (setting, other) in [
         ("enabled", json!(false)),
@@ -183,7 +183,7 @@ async fn a_second_attempt_starts_beside_a_slow_one_as_each_changed_setting_of_th
 }
 
 #[tokio::test]
-async fn an_attempt_is_given_up_as_each_changed_timer_says() {
+async fn an_attempt_is_abandoned_as_each_changed_timer_requires() {
     let (both, alone) = (json!(["main", "spare"]), json!(["main"]));
     // The first bytes of an answer, and then nothing, or too little.
     let stalled = || Reply::text("One two three four.").stall_after(400);
@@ -234,7 +234,7 @@ async fn an_attempt_is_given_up_as_each_changed_timer_says() {
 }
 
 #[tokio::test]
-async fn callers_may_override_what_each_changed_permission_says() {
+async fn callers_may_override_what_each_changed_permission_allows() {
     let mut server = two_targets(json!({})).await;
     let grace = |ms| Some(Resumable { grace_ms: Some(ms) });
     for (permission, denied, overrides) in [

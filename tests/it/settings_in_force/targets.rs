@@ -74,7 +74,7 @@ async fn a_call_goes_to_the_changed_provider_and_model_of_its_target() {
 }
 
 #[tokio::test]
-async fn a_request_is_written_as_each_changed_capability_of_its_target_says() {
+async fn a_request_is_written_as_each_changed_capability_of_its_target_requires() {
     for (developer_role, role) in [(true, "developer"), (false, "system")] {
         let server = changed(json!({ "developer_role": developer_role }), json!({})).await;
         let sent = requests_of(&server, asking_with(text(Role::Developer, "Be brief."))).await;
@@ -153,7 +153,7 @@ async fn a_note_goes_where_each_changed_capability_of_its_target_allows_it() {
 }
 
 #[tokio::test]
-async fn a_call_goes_to_another_target_where_a_changed_capability_says_that_the_first_is_not_able() {
+async fn a_call_goes_to_another_target_where_a_changed_capability_excludes_the_first() {
     let image =
         ImagePart { source: Some(Source::Url("https://example.com/cat.png".to_owned())), ..ImagePart::default() };
     let with_image = || {

@@ -112,7 +112,7 @@ impl Begun {
     }
 
     /// Follows the invocation at the second server to its end.
-    async fn goes_on_at_the_second(&mut self) {
+    async fn continues_at_the_second(&mut self) {
         let insisting = self.folding.insist(&self.second.client);
         tokio::time::timeout(Duration::from_secs(40), insisting).await.expect("it is taken over");
         assert_eq!(self.folding.text(), ANSWER);
@@ -158,7 +158,7 @@ async fn a_killed_server_s_answer_is_read_on_from_the_provider_by_the_next_from_
     let upstream = provider(Kept::Whole).await;
     let mut begun = Begun::on_file(&upstream).await;
     begun.kill_the_first().await;
-    begun.goes_on_at_the_second().await;
+    begun.continues_at_the_second().await;
     begun.was_read_on(&upstream);
 }
 
@@ -168,18 +168,18 @@ async fn a_killed_server_s_answer_is_read_on_from_the_provider_by_the_next_from_
     let upstream = provider(Kept::Whole).await;
     let mut begun = Begun::on_postgres(&upstream, &database).await;
     begun.kill_the_first().await;
-    begun.goes_on_at_the_second().await;
+    begun.continues_at_the_second().await;
     begun.was_read_on(&upstream);
     drop(begun);
     database.drop().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_answer_that_is_gone_is_asked_for_anew() {
+async fn a_response_that_is_gone_is_requested_anew() {
     let upstream = provider(Kept::Gone).await;
     let mut begun = Begun::on_file(&upstream).await;
     begun.kill_the_first().await;
-    begun.goes_on_at_the_second().await;
+    begun.continues_at_the_second().await;
     assert_eq!((count(&upstream, is_ask), count(&upstream, is_reading_on)), (2, 1));
     assert_eq!(upstream.requests().len(), 3);
     let attempts = &begun.folding.terminal.as_ref().unwrap().attempts;
@@ -189,7 +189,7 @@ async fn an_answer_that_is_gone_is_asked_for_anew() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_target_without_the_capability_any_more_is_asked_anew() {
+async fn a_target_without_the_capability_any_more_is_called_anew() {
     let upstream = provider(Kept::Whole).await;
     let mut begun = Begun::on_file(&upstream).await;
     let yaml = std::fs::read_to_string(&begun.config).unwrap().replace("background: true", "background: false");
@@ -197,7 +197,7 @@ async fn a_target_without_the_capability_any_more_is_asked_anew() {
     std::fs::write(&begun.config, yaml).unwrap();
     begun.second = Process::start(&begun.config).await;
     begun.kill_the_first().await;
-    begun.goes_on_at_the_second().await;
+    begun.continues_at_the_second().await;
     assert_eq!((count(&upstream, is_ask), count(&upstream, is_reading_on)), (2, 0));
 }
 
@@ -207,7 +207,7 @@ async fn an_owner_that_slept_too_long_does_not_take_the_answer_from_the_next_one
     let mut begun = Begun::on_file(&upstream).await;
     begun.first.signal("-STOP").await;
     let mut early = begun.folding.clone();
-    begun.goes_on_at_the_second().await;
+    begun.continues_at_the_second().await;
     begun.was_read_on(&upstream);
     begun.first.signal("-CONT").await;
     // It lets go of what it had asked for ...
@@ -224,7 +224,7 @@ async fn an_owner_that_slept_too_long_does_not_take_the_answer_from_the_next_one
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_answer_that_was_taken_over_is_cancelled_when_nobody_wants_it_any_more() {
+async fn a_response_that_was_taken_over_is_cancelled_when_it_has_no_reader_any_more() {
     let upstream = provider(Kept::Silent).await;
     let mut begun = Begun::on_file(&upstream).await;
     begun.kill_the_first().await;
@@ -242,7 +242,7 @@ async fn an_answer_that_was_taken_over_is_cancelled_when_nobody_wants_it_any_mor
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_answer_of_which_the_end_is_wished_before_anybody_takes_it_over_is_cancelled() {
+async fn a_response_whose_invocation_is_cancelled_before_its_takeover_is_cancelled() {
     let upstream = provider(Kept::Silent).await;
     let mut begun = Begun::on_file(&upstream).await;
     // Told to the journal while nobody is there to hear of it.
@@ -257,11 +257,11 @@ async fn an_answer_of_which_the_end_is_wished_before_anybody_takes_it_over_is_ca
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_is_told_to_stop_leaves_its_answer_to_the_next_one() {
+async fn a_server_that_is_stopped_leaves_its_response_to_the_next_one() {
     let upstream = provider(Kept::Whole).await;
     let mut begun = Begun::on_file(&upstream).await;
     begun.first.signal("-TERM").await;
     begun.folding.follow(&mut begun.stream, usize::MAX).await;
-    begun.goes_on_at_the_second().await;
+    begun.continues_at_the_second().await;
     begun.was_read_on(&upstream);
 }

@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn without_a_collector_traces_have_ids_and_the_callers_decision_goes_on() {
+    async fn without_a_collector_traces_have_ids_and_the_callers_decision_is_propagated() {
         let (tracer, guard) = build_tracer(&TelemetrySettings::default()).unwrap();
         let open = Spans::new(tracer);
         let own = open.invocation(RPC, &invocation(None));
@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_collector_that_is_away_does_not_hold_up_the_end() {
+    async fn an_unreachable_collector_does_not_delay_the_end() {
         let gone = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
         let settings =
             TelemetrySettings { otlp_endpoint: Some(format!("http://{gone}")), ..TelemetrySettings::default() };
