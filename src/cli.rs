@@ -17,6 +17,7 @@ mod invocations;
 mod invoke;
 mod json;
 mod refusal;
+mod releases;
 mod scenarios;
 mod serve;
 mod status;
@@ -74,6 +75,8 @@ enum Command {
     Invocations(invocations::InvocationsArguments),
     /// Show and steer the targets' circuits.
     Circuits(circuits::CircuitsArguments),
+    /// Show and steer versions of targets and tool servers that are on trial.
+    Releases(releases::ReleasesArguments),
     /// Say what a failure is and what helps; needs no server.
     Classify(classify::ClassifyArguments),
     /// Run the scenarios that measure the recovery policy, in virtual time, and print the table; needs no server.
@@ -113,6 +116,7 @@ pub fn main() -> ExitCode {
         Command::Top(arguments) => top::run(&arguments),
         Command::Invocations(arguments) => invocations::run(&arguments),
         Command::Circuits(arguments) => circuits::run(&arguments),
+        Command::Releases(arguments) => releases::run(&arguments),
         Command::Classify(arguments) => classify::run(&arguments),
         Command::Scenarios(arguments) => scenarios::run(&arguments),
         Command::Config(arguments) => config::run(&arguments),

@@ -55,7 +55,7 @@ use crate::{
     domain::ids::{Operation, RouteName, TargetId},
     policy::{
         admission::AdmissionPolicy, circuit::CircuitPolicy, concurrency::ConcurrencyPolicy, gates::GatePolicy,
-        retry_budget::BudgetPolicy, texts::Texts, timers::TimersPolicy,
+        release::ReleasePolicy, retry_budget::BudgetPolicy, texts::Texts, timers::TimersPolicy,
     },
 };
 
@@ -107,6 +107,8 @@ pub struct Config {
     pub classifier: ClassifierConfig,
     /// What people read of a failure, by its class (`timeout`) or code (`LLM_ERROR`); what is left out is worded by Relight.
     pub texts: Texts,
+    /// New versions of targets and tool servers on trial, and when they are rolled back.
+    pub releases: ReleasePolicy,
     /// The ring of recent events.
     pub events: EventsConfig,
     /// Traces, metrics and logs.
@@ -147,6 +149,7 @@ impl Config {
             concurrency: ConcurrencyPolicy::default(),
             classifier: ClassifierConfig::default(),
             texts: Texts::default(),
+            releases: ReleasePolicy::default(),
             events: EventsConfig::default(),
             telemetry: TelemetryConfig::default(),
             journal: JournalConfig::default(),

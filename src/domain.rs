@@ -10,6 +10,7 @@ pub mod fold;
 pub mod ids;
 pub mod invocation;
 pub mod message;
+pub mod release;
 pub mod semconv;
 pub mod target;
 pub mod units;

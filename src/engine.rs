@@ -42,7 +42,9 @@ use crate::{
         spans::Spans,
         targets::Targets,
     },
-    policy::{admission::Admission, classify::Classifier, classify::Verdict, secrets::Secrets},
+    policy::{
+        admission::Admission, classify::Classifier, classify::Verdict, release::ReleaseRouting, secrets::Secrets,
+    },
     provider::Providers,
     stack::{Shared, Stack, stack},
 };
@@ -58,6 +60,7 @@ pub struct Engine {
     providers: Arc<ArcSwap<Providers>>,
     config: Arc<ArcSwap<Config>>,
     resolver: Arc<ArcSwap<resolve::Resolver>>,
+    releases: Arc<ArcSwap<ReleaseRouting>>,
     configuration: Arc<ArcSwap<Configuration>>,
     secrets: Arc<ArcSwap<Secrets>>,
 }
@@ -124,7 +127,20 @@ impl Engine {
         let resolver = Arc::new(ArcSwap::from_pointee(resolve::Resolver::new(&config, &parts.targets)));
         let config = Arc::new(ArcSwap::from_pointee(config));
         let configuration = Arc::new(ArcSwap::from_pointee(Configuration { generation: 1, rejected: None }));
-        Ok(Self { stack, events, targets, classifier, admission, providers, config, resolver, configuration, secrets })
+        let releases = Arc::default();
+        Ok(Self {
+            stack,
+            events,
+            targets,
+            classifier,
+            admission,
+            providers,
+            config,
+            resolver,
+            releases,
+            configuration,
+            secrets,
+        })
     }
 
     /// Puts another configuration in force, whole or not at all.
@@ -149,7 +165,12 @@ impl Engine {
     /// # Errors
     /// When the route does not exist, or an override is not allowed.
     pub fn resolve(&self, request: InvocationRequest) -> Result<InvocationContext, Refusal> {
-        self.resolver.load().resolve(request)
+        self.resolver.load().resolve(request, &self.releases.load())
+    }
+
+    /// Has the releases of targets serve new invocations as this says.
+    pub fn route_releases(&self, routing: ReleaseRouting) {
+        self.releases.store(Arc::new(routing));
     }
 
     /// The plan of an operation on a route, without overrides.

@@ -19,6 +19,7 @@ mod journal_queue;
 mod live;
 mod maintenance;
 mod recorder;
+mod releases;
 mod replay_buffer;
 mod run;
 mod start;
@@ -42,6 +43,7 @@ use tokio::{sync::watch, task::JoinSet, time::Instant};
 pub use self::{
     follower::{Follower, Lost, StreamItem},
     journal_health::JournalHealth,
+    releases::{ReleaseError, Releases},
     start::{Disposition, Started},
     start_error::StartError,
 };
@@ -116,6 +118,7 @@ pub struct Executions {
 struct ExecutionShared {
     engine: Engine,
     journal: Arc<dyn Journal>,
+    releases: Releases,
     settings: Settings,
     running: Mutex<HashMap<InvocationId, Arc<Execution>>>,
     /// What this replica owns and does not run yet.
@@ -203,6 +206,7 @@ impl Executions {
             lines: Arc::default(),
             kept: Mutex::default(),
             journal_standing: Mutex::default(),
+            releases: Releases::new(engine.clone(), Arc::clone(&journal)),
             engine,
             journal,
             settings,
@@ -245,9 +249,15 @@ impl Executions {
         }
     }
 
-    /// Renews leases, takes over what others left, and applies the journal's retention, until it is dropped.
+    /// Renews leases, takes over what others left, applies the journal's retention, and judges releases, until it is
+    /// dropped.
     pub async fn keep(self) {
-        maintenance::keep(&self.shared).await;
+        tokio::join!(maintenance::keep(&self.shared), self.shared.releases.keep());
+    }
+
+    /// The releases of all subjects.
+    pub fn releases(&self) -> &Releases {
+        &self.shared.releases
     }
 
     /// Follows an invocation that the journal knows, after the step (epoch, number) that the follower has.

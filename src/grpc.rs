@@ -11,6 +11,7 @@ mod listing;
 mod lookup;
 mod methods;
 pub mod recovery;
+mod releases;
 pub mod resume_token;
 pub mod status;
 mod stream;

@@ -162,6 +162,10 @@ pub trait Journal: Debug + Send + Sync {
     /// What the journal keeps under this name; `fresh` from now on where there is nothing yet.
     fn property<'a>(&'a self, name: &'a str, fresh: String) -> JournalFuture<'a, String>;
 
+    /// Puts `new` in the place of what is kept under this name, if that still is `expected`; returns whether it was. In
+    /// memory nothing is kept, and nobody else changes it.
+    fn swap_property<'a>(&'a self, name: &'a str, expected: &'a str, new: String) -> JournalFuture<'a, bool>;
+
     /// How much is kept.
     fn stats(&self) -> JournalFuture<'_, Stats>;
 }

@@ -17,6 +17,7 @@ pub mod hedge;
 pub mod inject;
 pub mod latency;
 pub mod redact;
+pub mod release;
 pub mod retry;
 pub mod retry_budget;
 pub mod rng;

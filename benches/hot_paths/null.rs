@@ -82,6 +82,7 @@ impl TestStack {
             credential: "key".into(),
             endpoint: "null://".into(),
             capabilities: Capabilities::default(),
+            system_prompt: None,
         });
         let spec = TargetSpec {
             target: Arc::clone(&target),

@@ -38,6 +38,50 @@ pub(super) fn circuit(number: i32) -> &'static str {
     }
 }
 
+/// Which part a release plays.
+pub(super) fn release_channel(number: i32) -> &'static str {
+    match v1::ReleaseChannel::try_from(number) {
+        Ok(v1::ReleaseChannel::Stable) => "stable",
+        Ok(v1::ReleaseChannel::Candidate) => "candidate",
+        Ok(v1::ReleaseChannel::Unspecified) | Err(_) => "unknown",
+    }
+}
+
+/// Where a release is in its life.
+pub(super) fn release_state(number: i32) -> &'static str {
+    match v1::ReleaseState::try_from(number) {
+        Ok(v1::ReleaseState::Active) => "active",
+        Ok(v1::ReleaseState::ProvisionallyRolledBack) => "provisionally rolled back",
+        Ok(v1::ReleaseState::RolledBack) => "rolled back",
+        Ok(v1::ReleaseState::Superseded) => "superseded",
+        Ok(v1::ReleaseState::Unspecified) | Err(_) => "unknown",
+    }
+}
+
+/// What was done with a release.
+pub(super) fn release_action(number: i32) -> &'static str {
+    match v1::ReleaseAction::try_from(number) {
+        Ok(v1::ReleaseAction::RolledBack) => "rolled back",
+        Ok(v1::ReleaseAction::Promoted) => "promoted",
+        Ok(v1::ReleaseAction::Reinstated) => "reinstated",
+        Ok(v1::ReleaseAction::Held) => "held",
+        Ok(v1::ReleaseAction::Unspecified) | Err(_) => "unknown",
+    }
+}
+
+/// By which rule it was done.
+pub(super) fn release_lane(number: i32) -> &'static str {
+    match v1::ReleaseLane::try_from(number) {
+        Ok(v1::ReleaseLane::Contract) => "the contract lane",
+        Ok(v1::ReleaseLane::Immediate) => "the immediate lane",
+        Ok(v1::ReleaseLane::Fast) => "the fast lane",
+        Ok(v1::ReleaseLane::Evidence) => "the evidence lane",
+        Ok(v1::ReleaseLane::Standard) => "the standard lane",
+        Ok(v1::ReleaseLane::Unspecified) => "an operator",
+        Err(_) => "an unknown rule",
+    }
+}
+
 /// Why an attempt was made.
 pub(super) fn cause(number: i32) -> &'static str {
     match v1::AttemptCause::try_from(number) {

@@ -11,6 +11,7 @@ use super::{
     server::{AuthMode, ServerConfig},
     tree::Node,
 };
+use crate::domain::ids::TargetId;
 
 mod limits;
 mod observe;
@@ -32,6 +33,7 @@ pub(super) fn check(config: &Config, written: &Node, more: Vec<(String, String)>
     checker.targets(config);
     checker.routes(config);
     checker.policies(config);
+    checker.releases(config);
     checker.observe(config);
 }
 
@@ -163,6 +165,26 @@ impl Checker<'_> {
             let taken = listeners[..index].iter().find(|(_, other)| collide(*address, *other));
             if let Some((other, _)) = taken {
                 self.fault(path, format!("takes the same address as {other}"));
+            }
+        }
+    }
+
+    /// New versions on trial: each subject and its candidate must exist, and a candidate belongs to one subject.
+    fn releases(&mut self, config: &Config) {
+        self.policy("releases", config.releases.validate());
+        let known = || config.targets.keys().map(TargetId::as_str);
+        for (name, subject) in &config.releases.subjects {
+            let path = format!("releases.subjects.{name}");
+            if known().all(|target| target != name) {
+                self.unknown(&path, name, "target", known());
+            }
+            let candidate = subject.candidate.as_str();
+            if known().all(|target| target != candidate) {
+                self.unknown(&format!("{path}.candidate"), candidate, "target", known());
+            }
+            let others = config.releases.subjects.iter().filter(|(other, _)| *other != name);
+            if others.into_iter().any(|(other, its)| its.candidate == subject.candidate || other == candidate) {
+                self.fault(&format!("{path}.candidate"), "is a subject, or the candidate of another subject, already");
             }
         }
     }

@@ -151,6 +151,10 @@ pub struct TargetConfig {
     /// The credential, by its name at the provider; unset: `default`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub credential: Option<String>,
+    /// A system message that is put before each conversation it gets, of at most 64 KiB; unset: none. Callers do not see it, and
+    /// another text is another release.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub system_prompt: Option<String>,
     /// What the model can do, where it differs from what is known of it.
     pub capabilities: CapabilityOverrides,
     /// When it is closed to calls, where that differs from `circuit`.

@@ -14,6 +14,7 @@ pub use self::{body::EventBody, display::parked_words};
 use super::{
     failure::FailureClass,
     ids::{Cursor, InvocationId, Operation, RequestId, RouteName, TargetId, TenantId, ThreadId},
+    release::ReleaseAction,
 };
 
 /// A recovery event: what happened, when, and to which invocation, attempt and target.
@@ -136,7 +137,10 @@ impl EventBody {
             Self::GateClosed { .. } => "gate_closed",
             Self::GateOpened { .. } => "gate_opened",
             Self::BudgetExhausted { .. } => "budget_exhausted",
-            Self::ReleaseRolledBack { .. } => "release_rolled_back",
+            Self::ReleaseDecided { decision, .. } => match decision.action {
+                ReleaseAction::RolledBack => "release_rolled_back",
+                ReleaseAction::Promoted | ReleaseAction::Reinstated | ReleaseAction::Held => "release_decided",
+            },
             Self::ConfigurationReloaded { .. } => "configuration_reloaded",
             Self::ConfigurationRejected { .. } => "configuration_rejected",
             Self::StoreLost { .. } => "store_lost",
@@ -171,11 +175,15 @@ impl EventBody {
             | Self::AttemptFailed { .. }
             | Self::RecoveryAttempted { .. }
             | Self::GateClosed { .. } => Severity::Warning,
+            Self::ReleaseDecided { decision, .. } => match decision.action {
+                ReleaseAction::RolledBack => Severity::Error,
+                ReleaseAction::Held => Severity::Warning,
+                ReleaseAction::Promoted | ReleaseAction::Reinstated => Severity::Info,
+            },
             Self::InvocationFailed { class, .. } if *class == FailureClass::Cancelled => Severity::Info,
             Self::InvocationFailed { .. }
             | Self::CircuitOpened { .. }
             | Self::BudgetExhausted { .. }
-            | Self::ReleaseRolledBack { .. }
             | Self::ConfigurationRejected { .. }
             | Self::StoreLost { .. } => Severity::Error,
         }

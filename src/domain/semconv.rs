@@ -212,7 +212,7 @@ pub mod metric {
     /// Configurations loaded or refused.
     pub const CONFIG_RELOADS: &str = "relight.config.reloads";
     /// Releases rolled back.
-    pub const ROLLBACKS: &str = "relight.releases.rolled_back";
+    pub const RELEASE_DECISIONS: &str = "relight.release.decisions";
     /// 1 while a store can be reached.
     pub const STORE_UP: &str = "relight.store.up";
     /// Seconds of a journal operation.
@@ -267,6 +267,10 @@ pub mod label {
     pub const STRATEGY: &str = "strategy";
     /// Where the length of the wait comes from.
     pub const SOURCE: &str = "source";
+    /// What was decided about a release.
+    pub const ACTION: &str = "action";
+    /// The rule by which it was decided.
+    pub const LANE: &str = "lane";
     /// The target that was left.
     pub const FROM: &str = "from";
     /// The target that was taken, or the state that was reached.

@@ -135,4 +135,6 @@ pub struct Target {
     pub endpoint: Arc<str>,
     /// What it can do.
     pub capabilities: Capabilities,
+    /// A system message that is put before each conversation it gets; `None` for none.
+    pub system_prompt: Option<Arc<str>>,
 }

@@ -95,6 +95,7 @@ fn make_target(id: &TargetId, target: &TargetConfig, provider: &ProviderConfig) 
         credential: target.credential().into(),
         endpoint: provider.endpoint().into(),
         capabilities: target.capabilities.apply(known::capabilities(&place(&target.provider, provider, &target.model))),
+        system_prompt: target.system_prompt.as_deref().map(Into::into),
     }
 }
 

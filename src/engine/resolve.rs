@@ -17,7 +17,7 @@ use crate::{
         spans::EntryPoint,
         targets::TargetSpec,
     },
-    policy::texts::Texts,
+    policy::{release::ReleaseRouting, texts::Texts},
 };
 
 /// Time that the report of a failure may take to reach its caller.
@@ -143,7 +143,11 @@ impl Resolver {
         Self { config: config.clone(), targets, texts: Arc::new(config.texts.clone()) }
     }
 
-    pub(super) fn resolve(&self, request: InvocationRequest) -> Result<InvocationContext, Refusal> {
+    pub(super) fn resolve(
+        &self,
+        request: InvocationRequest,
+        releases: &ReleaseRouting,
+    ) -> Result<InvocationContext, Refusal> {
         let (name, route) = self.route(request.route.as_ref())?;
         let mut faults = self.faults(route, &request.overrides);
         if let Call::Model(call) = &request.call {
@@ -153,6 +157,9 @@ impl Resolver {
             return Err(Refusal::Overrides(faults));
         }
         let mut plan = self.plan(name, route, &request.operation, &request.overrides);
+        let id = InvocationId::mint();
+        let key = request.thread.as_ref().map_or(id.as_str(), ThreadId::as_str);
+        plan.targets = self.released(plan.targets, releases, key);
         if let Call::Model(call) = &request.call {
             prefer_able(&mut plan.targets, call);
         }
@@ -162,7 +169,7 @@ impl Resolver {
             overrides.resumable_grace = Some(route.allow_overrides.max_resumable_grace);
         }
         let invocation = Invocation {
-            id: InvocationId::mint(),
+            id,
             request_id: request.request_id,
             thread: request.thread,
             tenant: request.arrival.tenant,
@@ -177,6 +184,21 @@ impl Resolver {
         let mut incoming = InvocationContext::new(invocation, Arc::new(plan), request.arrival.entry);
         incoming.caller_routes = request.arrival.routes;
         Ok(incoming)
+    }
+
+    /// Puts the releases that serve `key` in the place of the targets that the route names.
+    fn released(&self, named: Vec<Arc<Target>>, releases: &ReleaseRouting, key: &str) -> Vec<Arc<Target>> {
+        let mut targets: Vec<Arc<Target>> = Vec::with_capacity(named.len());
+        for target in named {
+            let serving = releases.serving(target.id.as_str(), key);
+            let serving = serving.into_iter().filter_map(|id| self.targets.get(&TargetId::from(id)).map(Arc::clone));
+            for serving in serving.chain([Arc::clone(&target)]) {
+                if !targets.iter().any(|known| known.id == serving.id) {
+                    targets.push(serving);
+                }
+            }
+        }
+        targets
     }
 
     pub(super) fn bare_plan(&self, route: Option<&RouteName>, operation: &Operation) -> Result<Plan, Refusal> {

@@ -15,7 +15,7 @@ use super::{
         time::{millis, wait_millis, wire_time},
     },
     drain::DrainState,
-    status,
+    releases, status,
     v1::{self, admin_service_server::AdminService},
 };
 use crate::{
@@ -99,10 +99,13 @@ impl AdminService for Admin {
                 && on_route.is_none_or(|on_route| on_route.contains(id))
         };
         let now = Instant::now();
+        let monitors = self.executions.releases().all();
         let listed = self.engine.targets().all();
         let listed = listed.iter().filter(wanted).map(|state| {
             let routes = config.routes.iter().filter(|(_, route)| route.targets.contains(&state.target.id));
-            wire_target(state, now, routes.map(|(name, _)| name.to_string()).collect())
+            let id = state.target.id.as_str();
+            let release = monitors.iter().find_map(|monitor| monitor.mostly_served_by(id)).unwrap_or_default();
+            wire_target(state, now, routes.map(|(name, _)| name.to_string()).collect(), release)
         });
         Ok(Response::new(v1::ListTargetsResponse { targets: listed.collect() }))
     }
@@ -151,7 +154,7 @@ impl AdminService for Admin {
         request: Request<v1::ListReleasesRequest>,
     ) -> Result<Response<v1::ListReleasesResponse>, Status> {
         self.authorise(&request)?;
-        Err(status::unimplemented("ListReleases"))
+        releases::list(&self.engine, &self.executions, request.get_ref()).map(Response::new)
     }
 
     async fn rollback_release(
@@ -159,7 +162,7 @@ impl AdminService for Admin {
         request: Request<v1::RollbackReleaseRequest>,
     ) -> Result<Response<v1::RollbackReleaseResponse>, Status> {
         self.authorise(&request)?;
-        Err(status::unimplemented("RollbackRelease"))
+        releases::roll_back(&self.engine, &self.executions, request.into_inner()).await.map(Response::new)
     }
 
     async fn promote_release(
@@ -167,7 +170,15 @@ impl AdminService for Admin {
         request: Request<v1::PromoteReleaseRequest>,
     ) -> Result<Response<v1::PromoteReleaseResponse>, Status> {
         self.authorise(&request)?;
-        Err(status::unimplemented("PromoteRelease"))
+        releases::promote(&self.engine, &self.executions, request.into_inner()).await.map(Response::new)
+    }
+
+    async fn pin_release(
+        &self,
+        request: Request<v1::PinReleaseRequest>,
+    ) -> Result<Response<v1::PinReleaseResponse>, Status> {
+        self.authorise(&request)?;
+        releases::pin(&self.engine, &self.executions, request.into_inner()).await.map(Response::new)
     }
 
     async fn get_status(
@@ -242,7 +253,7 @@ impl AdminService for Admin {
     }
 }
 
-fn wire_target(state: &TargetState, now: Instant, routes: Vec<String>) -> v1::Target {
+fn wire_target(state: &TargetState, now: Instant, routes: Vec<String>, release: String) -> v1::Target {
     let target = &state.target;
     let latency = {
         let latency = state.latency();
@@ -276,7 +287,7 @@ fn wire_target(state: &TargetState, now: Instant, routes: Vec<String>) -> v1::Ta
         latency: Some(latency),
         budget: Some(v1::RetryBudget { level: state.budget_left(now), capacity: state.budget_capacity() }),
         concurrency: Some(v1::Concurrency { in_flight: state.slots.in_flight(), limit: state.slots.limit() }),
-        release: String::new(),
+        release,
     }
 }
 

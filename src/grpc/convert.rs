@@ -18,6 +18,7 @@ pub mod message;
 pub mod metadata;
 pub mod model;
 pub mod outcome;
+pub mod release;
 pub mod request;
 pub mod stream;
 pub mod time;

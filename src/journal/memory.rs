@@ -176,6 +176,10 @@ impl Journal for MemoryJournal {
         Box::pin(async move { Ok(fresh) })
     }
 
+    fn swap_property<'a>(&'a self, _: &'a str, _: &'a str, _: String) -> JournalFuture<'a, bool> {
+        Box::pin(async move { Ok(true) })
+    }
+
     fn stats(&self) -> JournalFuture<'_, Stats> {
         Box::pin(async move { Ok(self.state().stats()) })
     }

@@ -199,6 +199,10 @@ impl Journal for SqlJournal {
         Box::pin(self.store.property(name, fresh))
     }
 
+    fn swap_property<'a>(&'a self, name: &'a str, expected: &'a str, new: String) -> JournalFuture<'a, bool> {
+        Box::pin(self.store.swap_property(name, expected, new))
+    }
+
     fn stats(&self) -> JournalFuture<'_, Stats> {
         Box::pin(self.store.stats())
     }

@@ -13,7 +13,7 @@ use crate::{
         fold::StreamStep,
         ids::TargetId,
         invocation::{AttemptCause, TraceContext},
-        message::ModelCall,
+        message::{Message, ModelCall, Role},
         target::Target,
         upstream::UpstreamHandle,
         wire::{SentTo, request_id},
@@ -151,10 +151,13 @@ impl Attempt {
 // === impl PendingAttempt ===
 
 impl PendingAttempt {
-    /// The call as this target takes it, and its wording.
-    pub fn adapted_to(&self, target: &TargetId) -> (Arc<ModelCall>, DialectOverrides) {
+    /// The call as this target takes it, behind its own system prompt, and its wording.
+    pub fn adapted_to(&self, target: &Target) -> (Arc<ModelCall>, DialectOverrides) {
         let (mut call, mut wording) = (Arc::clone(&self.call), DialectOverrides::default());
-        for (_, change) in self.changes.iter().filter(|(refused, _)| refused == target) {
+        if let Some(prompt) = &target.system_prompt {
+            Arc::make_mut(&mut call).messages.insert(0, Message::text(Role::System, prompt.as_ref()));
+        }
+        for (_, change) in self.changes.iter().filter(|(refused, _)| *refused == target.id) {
             change.change(Arc::make_mut(&mut call));
             change.apply(&mut wording);
         }

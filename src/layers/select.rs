@@ -108,7 +108,7 @@ impl<S> Select<S> {
         let (Some(target), Some(state)) = (target, state) else {
             return Err(Failure::local(FailureClass::Configuration, "the route names a target that is gone"));
         };
-        let (call, wording) = asked.adapted_to(&target.id);
+        let (call, wording) = asked.adapted_to(&target);
         let prompt_allowed = scope.invocation.overrides.allow_continuation_prompt;
         // An answer that is read on is read from its own beginning.
         let goes_on = asked.held.as_ref().filter(|_| asked.attach.is_none()).and_then(|held| {

@@ -61,7 +61,7 @@ static NOT_VERIFIED: LazyLock<Option<Regex>> = LazyLock::new(|| {
 });
 
 /// The text of a rejection, as far as it matters here.
-struct Rejection {
+struct RefusedRequest {
     /// The text in lower case, without quotation marks.
     words: String,
     /// The parameter that it names as such.
@@ -77,7 +77,7 @@ pub fn find(facts: &ProviderError, failure: &Failure, call: &ModelCall) -> Optio
     if !is_unfit && !is_too_long && !is_signed {
         return None;
     }
-    let rejection = Rejection::of(facts);
+    let rejection = RefusedRequest::of(facts);
     // By its text alone such a rejection may look like that of an API key: what was sent distinguishes them.
     if is_signed && matches(&NOT_VERIFIED, &rejection.words) {
         Some(Adaptation::DropReasoning)
@@ -94,9 +94,9 @@ pub fn find(facts: &ProviderError, failure: &Failure, call: &ModelCall) -> Optio
     }
 }
 
-// === impl Rejection ===
+// === impl RefusedRequest ===
 
-impl Rejection {
+impl RefusedRequest {
     fn of(facts: &ProviderError) -> Self {
         let mut words = facts.message.clone().unwrap_or_default();
         let mut named = None;
@@ -154,7 +154,7 @@ fn holds_word(words: &str, name: &str) -> bool {
 }
 
 /// `max_tokens` in place of `max_completion_tokens`, or the other way round.
-fn output_limit_field(rejection: &Rejection, call: &ModelCall) -> Option<Adaptation> {
+fn output_limit_field(rejection: &RefusedRequest, call: &ModelCall) -> Option<Adaptation> {
     call.max_output_tokens?;
     let old_is_refused = rejection.refuses(&["max_tokens"]) && holds_word(&rejection.words, "max_completion_tokens");
     let field = if old_is_refused {
@@ -167,7 +167,7 @@ fn output_limit_field(rejection: &Rejection, call: &ModelCall) -> Option<Adaptat
     Some(Adaptation::OutputLimitField { field })
 }
 
-fn left_out(rejection: &Rejection, call: &ModelCall) -> Option<Adaptation> {
+fn left_out(rejection: &RefusedRequest, call: &ModelCall) -> Option<Adaptation> {
     // Two that exclude each other: the one that people set first stays.
     let names_both = holds_word(&rejection.words, "temperature") && holds_word(&rejection.words, "top_p");
     let mut order = Parameter::ALL;
@@ -206,7 +206,7 @@ const fn names(parameter: Parameter) -> &'static [&'static str] {
     }
 }
 
-fn developer(rejection: &Rejection, call: &ModelCall) -> Option<Adaptation> {
+fn developer(rejection: &RefusedRequest, call: &ModelCall) -> Option<Adaptation> {
     let is_sent = call.messages.iter().any(|message| message.role == Role::Developer);
     let is_named =
         holds_word(&rejection.words, "developer") && ["role", "variant"].iter().any(|it| rejection.words.contains(it));

@@ -318,6 +318,7 @@ fn targets(scenario: &Scenario) -> Vec<Arc<Target>> {
             credential: upstream.credential.as_str().into(),
             endpoint: format!("scripted://{}", upstream.name).into(),
             capabilities: Capabilities::default(),
+            system_prompt: None,
         })
     };
     scenario.upstreams.iter().map(target).collect()

@@ -154,6 +154,10 @@ impl Journal for TimedJournal {
         self.timed("property", self.inner.property(name, fresh))
     }
 
+    fn swap_property<'a>(&'a self, name: &'a str, expected: &'a str, new: String) -> JournalFuture<'a, bool> {
+        self.timed("swap_property", self.inner.swap_property(name, expected, new))
+    }
+
     fn stats(&self) -> JournalFuture<'_, Stats> {
         self.timed("stats", self.inner.stats())
     }

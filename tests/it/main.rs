@@ -59,6 +59,7 @@ mod provider_responses;
 mod provider_servers;
 mod provider_transport;
 mod recovery;
+mod releases;
 mod reload_never_weakens;
 mod resilience;
 mod scenarios;

@@ -6,6 +6,7 @@
 
 mod policies;
 mod probes;
+mod releases;
 mod routes;
 mod targets;
 
@@ -35,6 +36,7 @@ const NAMES: &[(&str, &str)] = &[
     ("resource", "team"),
     ("texts", "server_error"),
     ("languages", "de"),
+    ("subjects", "main"),
 ];
 
 /// One setting.
@@ -149,6 +151,7 @@ fn the_table_names_every_setting_of_the_schema_once_and_every_test_that_sees_one
         include_str!("settings_in_force/loads.rs"),
         include_str!("settings_in_force/policies.rs"),
         include_str!("settings_in_force/probes.rs"),
+        include_str!("settings_in_force/releases.rs"),
         include_str!("settings_in_force/routes.rs"),
         include_str!("settings_in_force/targets.rs"),
         include_str!("certificates_renewed.rs"),

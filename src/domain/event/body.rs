@@ -12,6 +12,7 @@ use crate::domain::{
     failure::{FailureClass, InvalidRequestDetail, Wait, WaitSource},
     ids::TargetId,
     invocation::{AttemptCause, RecoveryStrategy},
+    release::ReleaseDecision,
 };
 
 /// What happened, with the facts of it.
@@ -256,14 +257,16 @@ pub enum EventBody {
         /// What it holds when it is full, in tokens.
         capacity: f64,
     },
-    /// A release was rolled back.
-    ReleaseRolledBack {
-        /// The release that was rolled back.
+    /// Something was decided about a release: it was rolled back, promoted, reinstated or held where it was.
+    ReleaseDecided {
+        /// The target or tool server that it is a version of.
+        subject: String,
+        /// The release.
         release: String,
-        /// The release in force since then.
+        /// The release that takes its traffic; empty where none does.
         to: String,
-        /// Why it was rolled back.
-        reason: String,
+        /// What was decided, and on what.
+        decision: ReleaseDecision,
     },
     /// A new configuration is in force.
     ConfigurationReloaded {

@@ -3,7 +3,13 @@
 use std::time::Duration;
 
 use super::{Event, EventBody};
-use crate::domain::{circuit::CircuitState, failure::FailureClass, ids::TargetId, units};
+use crate::domain::{
+    circuit::CircuitState,
+    failure::FailureClass,
+    ids::TargetId,
+    release::{ReleaseAction, ReleaseDecision},
+    units,
+};
 
 /// Most changed settings that a line names.
 const MAX_NAMED: usize = 3;
@@ -90,9 +96,7 @@ impl Event {
             EventBody::BudgetExhausted { level, capacity } => {
                 format!("The retry budget of {target} is empty ({level:.0} of {capacity:.0} left)")
             }
-            EventBody::ReleaseRolledBack { release, to, reason } => {
-                format!("Release {release} was rolled back to {to}: {reason}")
-            }
+            EventBody::ReleaseDecided { release, to, decision, .. } => decided_words(release, to, decision),
             EventBody::ConfigurationReloaded { generation, changed, needs_restart } => {
                 reloaded_words(*generation, changed, needs_restart)
             }
@@ -174,5 +178,20 @@ fn named(introduction: &str, paths: &[String]) -> String {
         _ if paths.is_empty() => String::new(),
         None | Some(0) => format!("{introduction}{named}"),
         Some(more) => format!("{introduction}{named} and {more} more"),
+    }
+}
+
+/// What was decided about a release, in words.
+fn decided_words(release: &str, to: &str, decision: &ReleaseDecision) -> String {
+    let reason = Some(decision.reason.as_str()).filter(|reason| !reason.is_empty());
+    let because = reason.map(|reason| format!(": {reason}")).unwrap_or_default();
+    match decision.action {
+        ReleaseAction::RolledBack if decision.provisional => {
+            format!("Release {release} was rolled back to {to} provisionally{because}")
+        }
+        ReleaseAction::RolledBack => format!("Release {release} was rolled back to {to}{because}"),
+        ReleaseAction::Promoted => format!("Release {release} became the stable one{because}"),
+        ReleaseAction::Reinstated => format!("Release {release} has its share of the traffic again{because}"),
+        ReleaseAction::Held => format!("Release {release} stays as it is{because}"),
     }
 }

@@ -169,6 +169,10 @@ impl Journal for Failing {
         self.inner.property(name, fresh)
     }
 
+    fn swap_property<'a>(&'a self, name: &'a str, expected: &'a str, new: String) -> JournalFuture<'a, bool> {
+        self.inner.swap_property(name, expected, new)
+    }
+
     fn stats(&self) -> JournalFuture<'_, Stats> {
         self.inner.stats()
     }

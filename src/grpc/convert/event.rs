@@ -10,6 +10,7 @@ use crate::{
     domain::{
         event::{Event, EventBody},
         ids::Cursor,
+        release::ReleaseAction,
     },
     grpc::v1,
 };
@@ -124,7 +125,10 @@ pub const fn event_type(body: &EventBody) -> Option<v1::RecoveryEventType> {
         EventBody::GateClosed { .. } => Type::GateClosed,
         EventBody::GateOpened { .. } => Type::GateOpened,
         EventBody::BudgetExhausted { .. } => Type::BudgetExhausted,
-        EventBody::ReleaseRolledBack { .. } => Type::ReleaseRolledBack,
+        EventBody::ReleaseDecided { decision, .. } => match decision.action {
+            ReleaseAction::RolledBack => Type::ReleaseRolledBack,
+            ReleaseAction::Promoted | ReleaseAction::Reinstated | ReleaseAction::Held => Type::ReleaseDecided,
+        },
         EventBody::ConfigurationReloaded { .. } => Type::ConfigurationReloaded,
         EventBody::ConfigurationRejected { .. } => Type::ConfigurationRejected,
         EventBody::StoreLost { .. } => Type::StoreLost,

@@ -158,6 +158,18 @@ impl Journal for GuardedJournal {
         })
     }
 
+    fn swap_property<'a>(&'a self, name: &'a str, expected: &'a str, new: String) -> JournalFuture<'a, bool> {
+        Box::pin(async move {
+            let kept = new.clone();
+            let swapping = async move |store: &SqlJournal| store.swap_property(name, expected, new).await;
+            let swapped = self.with(LONGEST, swapping).await?;
+            if swapped {
+                self.guard.properties().insert(name.to_owned(), kept);
+            }
+            Ok(swapped)
+        })
+    }
+
     fn stats(&self) -> JournalFuture<'_, Stats> {
         Box::pin(self.with_all_recorded(Duration::from_mins(1), async move |store| store.stats().await))
     }

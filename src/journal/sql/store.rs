@@ -156,6 +156,16 @@ impl Store {
         Ok(value)
     }
 
+    /// Puts another value in the place of the one that is expected there; returns whether it was.
+    pub(super) async fn swap_property(&self, name: &str, expected: &str, new: String) -> Result<bool, JournalError> {
+        let mut writing = self.write().await?;
+        let sql = "UPDATE properties SET value = $3 WHERE name = $1 AND value = $2";
+        let query = sqlx::query(sql).bind(name.to_owned()).bind(expected.to_owned()).bind(new);
+        let swapped = query.execute(writing.db()).await?.rows_affected() > 0;
+        writing.commit().await?;
+        Ok(swapped)
+    }
+
     /// Begins to write.
     pub(super) async fn write(&self) -> Result<WriteTransaction<'_>, JournalError> {
         let turn = match &self.turn {

@@ -90,6 +90,7 @@ fn target() -> Target {
         credential: "key-1".into(),
         endpoint: "https://api.example.com/v1".into(),
         capabilities: Capabilities::default(),
+        system_prompt: None,
     }
 }
 

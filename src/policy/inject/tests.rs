@@ -39,6 +39,7 @@ fn target(dialect: Dialect, family: &str, tail_system_message: bool, user_after_
             developer_role: family == "openai",
             ..Capabilities::default()
         },
+        system_prompt: None,
     }
 }
 

@@ -33,6 +33,7 @@ pub(in crate::provider) fn request(model: &str, texts: &[&str]) -> ProviderReque
         credential: "".into(),
         endpoint: "".into(),
         capabilities: Capabilities::default(),
+        system_prompt: None,
     };
     let messages = texts.iter().map(|text| Message::text(Role::User, *text)).collect();
     ProviderRequest {

@@ -58,7 +58,7 @@ pub(super) struct Instruments {
     pub(super) shed: Counter<u64>,
     pub(super) classifier_unknown: Counter<u64>,
     pub(super) config_reloads: Counter<u64>,
-    pub(super) rollbacks: Counter<u64>,
+    pub(super) release_decisions: Counter<u64>,
     pub(super) journal_duration: Histogram<f64>,
 }
 
@@ -131,7 +131,7 @@ impl Instruments {
             shed: counter(metric::SHED, "{invocation}", "Invocations refused because of too much work"),
             classifier_unknown: counter(metric::CLASSIFIER_UNKNOWN, "{failure}", "Failures that no rule matched"),
             config_reloads: counter(metric::CONFIG_RELOADS, "{reload}", "Configurations put in force or refused"),
-            rollbacks: counter(metric::ROLLBACKS, "{release}", "Releases rolled back"),
+            release_decisions: counter(metric::RELEASE_DECISIONS, "{decision}", "Decisions about releases"),
             journal_duration: seconds(metric::JOURNAL_DURATION, &JOURNAL_SECONDS, "Duration of journal operations"),
         }
     }

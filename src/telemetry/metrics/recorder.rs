@@ -342,7 +342,11 @@ impl Inner {
                     self.gauges.budget_is(target, *level);
                 }
             }
-            EventBody::ReleaseRolledBack { .. } => self.instruments.rollbacks.add(1, &[]),
+            EventBody::ReleaseDecided { decision, .. } => {
+                let lane = decision.lane.map_or("operator", crate::domain::release::ReleaseLane::as_str);
+                let labels = [KeyValue::new(label::ACTION, decision.action.as_str()), KeyValue::new(label::LANE, lane)];
+                self.instruments.release_decisions.add(1, &labels);
+            }
             EventBody::ConfigurationReloaded { .. } => {
                 self.instruments.config_reloads.add(1, &[KeyValue::new(label::RESULT, "accepted")]);
             }

@@ -23,6 +23,7 @@ fn target(id: &str, family: &str) -> Target {
         credential: "key".into(),
         endpoint: "https://api.example.com".into(),
         capabilities: Capabilities::default(),
+        system_prompt: None,
     }
 }
 

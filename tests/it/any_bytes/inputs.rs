@@ -106,6 +106,7 @@ async fn read(dialect: Dialect, address: String) -> Result<(), ProviderError> {
         credential: "default".into(),
         endpoint: address.as_str().into(),
         capabilities: Capabilities::default(),
+        system_prompt: None,
     };
     let call = ProviderRequest {
         invocation: InvocationId::from("i"),

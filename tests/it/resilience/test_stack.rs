@@ -133,6 +133,7 @@ impl TestStack {
                 credential: format!("key-{number}").into(),
                 endpoint: "scripted://".into(),
                 capabilities: Capabilities::default(),
+                system_prompt: None,
             })
         };
         let route: Vec<_> = (0..settings.targets).map(target).collect();

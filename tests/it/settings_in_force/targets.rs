@@ -71,6 +71,9 @@ async fn a_call_goes_to_the_changed_provider_and_model_of_its_target() {
     server.change(json!({ "targets": { "main": { "provider": "q" } } })).await;
     server.invoke().await;
     assert_eq!((server.upstream.requests().len(), other.requests().len()), (1, 1));
+    server.change(json!({ "targets": { "main": { "system_prompt": "Be brief." } } })).await;
+    server.invoke().await;
+    assert_eq!(other.await_request(2).await.texts_of("system"), ["Be brief."]);
 }
 
 #[tokio::test]

@@ -49,6 +49,7 @@ pub(crate) fn attempt(call: ModelCall) -> ProviderRequest {
         credential: "".into(),
         endpoint: "".into(),
         capabilities: Capabilities::default(),
+        system_prompt: None,
     };
     ProviderRequest {
         invocation: InvocationId::from("test-invocation"),

@@ -7,6 +7,7 @@ use crate::{
         event::{Event, EventBody, Evidence, SettingFault},
         failure::WaitSource,
         invocation::{AttemptCause, RecoveryStrategy},
+        release::ReleaseAction,
     },
     grpc::{
         convert::{
@@ -15,6 +16,7 @@ use crate::{
                 wait_fields, wait_source,
             },
             outcome::{bounded, target_field, usage},
+            release::wire_decision,
             time::{after, wait_millis, wire_time},
         },
         v1,
@@ -205,17 +207,20 @@ pub(super) fn body(event: &Event) -> Option<Body> {
         EventBody::BudgetExhausted { level, capacity } => {
             Body::BudgetExhausted(budget_exhausted(event, *level, *capacity))
         }
-        EventBody::ReleaseRolledBack { release, to, reason } => Body::ReleaseRolledBack(v1::ReleaseRolledBackEvent {
-            release_id: release.clone(),
-            subject: target_field(event.target.as_ref()),
-            to_release_id: to.clone(),
-            decision: Some(v1::ReleaseDecision {
-                time: Some(wire_time(event.at)),
-                action: v1::ReleaseAction::RolledBack.into(),
-                reason: reason.clone(),
-                ..v1::ReleaseDecision::default()
-            }),
-        }),
+        EventBody::ReleaseDecided { subject, release, to, decision } => {
+            let (release_id, subject, to_release_id) = (release.clone(), subject.clone(), to.clone());
+            let wire = Some(wire_decision(decision));
+            if decision.action == ReleaseAction::RolledBack {
+                Body::ReleaseRolledBack(v1::ReleaseRolledBackEvent {
+                    release_id,
+                    subject,
+                    to_release_id,
+                    decision: wire,
+                })
+            } else {
+                Body::ReleaseDecided(v1::ReleaseDecidedEvent { release_id, subject, decision: wire })
+            }
+        }
         EventBody::ConfigurationReloaded { generation, changed, needs_restart } => {
             let first = |paths: &[String]| paths.iter().take(MAX_PATHS).cloned().collect();
             Body::ConfigurationReloaded(v1::ConfigurationReloadedEvent {

@@ -1,0 +1,372 @@
+//! The releases of all subjects: fed with what events say of attempts, judged by `policy::release`, kept in the journal.
+//!
+//! The journal holds one book for all replicas. Each replica collects the outcomes that it saw, and puts them into the book
+//! by compare-and-swap, so that a decision is made once whoever saw what led to it. Without the journal a replica goes on
+//! with its own book.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    hash::{DefaultHasher, Hash as _, Hasher as _},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use tokio::time::Instant;
+
+use crate::{
+    config::Config,
+    domain::{
+        clock,
+        event::{Event, EventBody},
+        failure::InvalidRequestDetail,
+        ids::TargetId,
+        release::{ReleaseAction, ReleaseDecision},
+    },
+    engine::Engine,
+    events::{BusItem, EventReader},
+    journal::{Journal, JournalError},
+    policy::release::{ReleaseMonitor, ReleaseOutcome, ReleasePolicy, ReleaseRefusal, ReleaseRouting, ReleaseVersion},
+};
+
+/// Under which name the journal keeps the book.
+const BOOK: &str = "releases";
+
+/// How often events are read; a failure is judged no later than this after it happened.
+const READ_EVERY: Duration = Duration::from_millis(50);
+
+/// How often the book is read anew where nothing happens here: how late a decision of another replica is followed.
+const SYNC_EVERY: Duration = Duration::from_secs(1);
+
+/// Outcomes that wait for the book at most; while it is away the oldest go.
+const MAX_WAITING: usize = 4096;
+
+/// How often a swap is tried that other replicas came before.
+const MAX_SWAPS: u32 = 8;
+
+/// The releases of all subjects, as this replica knows them.
+#[derive(Debug)]
+pub struct Releases {
+    engine: Engine,
+    journal: Arc<dyn Journal>,
+    book: Mutex<Book>,
+}
+
+type Book = BTreeMap<String, ReleaseMonitor>;
+
+/// Why an operator's wish about a release was not carried out.
+#[derive(Debug, thiserror::Error)]
+pub enum ReleaseError {
+    /// No subject of the configuration has this release, or there is no such subject.
+    #[error("there is no `{name}`; there are: {}", .known.join(", "))]
+    Unknown {
+        /// What was named.
+        name: String,
+        /// What could have been.
+        known: Vec<String>,
+    },
+    /// The monitor refuses.
+    #[error(transparent)]
+    Refused(#[from] ReleaseRefusal),
+    /// The journal cannot be written, so that other replicas would not know.
+    #[error("the journal cannot be written: {0}")]
+    Journal(#[from] JournalError),
+}
+
+/// What happened to a release, before it is in the book.
+#[derive(Debug)]
+struct Seen {
+    subject: String,
+    target: String,
+    outcome: ReleaseOutcome,
+}
+
+// === impl Releases ===
+
+impl Releases {
+    pub(super) fn new(engine: Engine, journal: Arc<dyn Journal>) -> Self {
+        Self { engine, journal, book: Mutex::default() }
+    }
+
+    /// All subjects with their releases, as this replica knows them.
+    pub fn all(&self) -> Vec<ReleaseMonitor> {
+        self.book().values().cloned().collect()
+    }
+
+    /// Takes the traffic from a release as an operator wishes.
+    ///
+    /// # Errors
+    /// [`ReleaseError`]; then nothing was changed.
+    pub async fn roll_back(&self, release: &str, reason: &str, pin: bool) -> Result<ReleaseMonitor, ReleaseError> {
+        self.decide(release, |monitor, policy, is_healthy| {
+            monitor.roll_back(policy, release, reason, pin, is_healthy, clock::wall_now())
+        })
+        .await
+    }
+
+    /// Makes a release the stable one as an operator wishes.
+    ///
+    /// # Errors
+    /// [`ReleaseError`]; then nothing was changed.
+    pub async fn promote(&self, release: &str, reason: &str, pin: bool) -> Result<ReleaseMonitor, ReleaseError> {
+        self.decide(release, |monitor, policy, _| monitor.promote(policy, release, reason, pin, clock::wall_now()))
+            .await
+    }
+
+    /// Pins a subject, so that the monitor reports and does not act, or ends that.
+    ///
+    /// # Errors
+    /// [`ReleaseError`]; then nothing was changed.
+    pub async fn pin(&self, subject: &str, pinned: bool) -> Result<ReleaseMonitor, ReleaseError> {
+        let mut unknown = None;
+        self.swap(&[], |book| {
+            match book.get_mut(subject) {
+                Some(monitor) => monitor.pinned = pinned,
+                None => unknown = Some(book.keys().cloned().collect()),
+            }
+            Vec::new()
+        })
+        .await?;
+        match (unknown, self.book().get(subject)) {
+            (None, Some(monitor)) => Ok(monitor.clone()),
+            (known, _) => Err(ReleaseError::Unknown { name: subject.to_owned(), known: known.unwrap_or_default() }),
+        }
+    }
+
+    /// Reports a change of a release's schema that breaks callers and that no adapter covers: the release is rolled back
+    /// before it fails once.
+    ///
+    /// # Errors
+    /// When the journal cannot be written.
+    pub async fn contract_broken(&self, target: &str, words: &str) -> Result<(), JournalError> {
+        let now = clock::wall_now();
+        self.swap(&[], |book| {
+            let config = self.engine.config();
+            let mut decisions = Vec::new();
+            for monitor in book.values_mut() {
+                let Some(id) = release_of(monitor, target) else { continue };
+                let is_healthy = self.is_healthy(&monitor.stable.version.target);
+                let decided = monitor.contract_broken(&config.releases, &id, words, is_healthy, now);
+                decisions.extend(decided.map(|decision| (monitor.subject.clone(), id, decision)));
+            }
+            decisions
+        })
+        .await
+    }
+
+    /// Follows events and the journal's book, until it is dropped.
+    pub(super) async fn keep(&self) {
+        let mut reader = self.engine.events().live();
+        let mut waiting: Vec<Seen> = Vec::new();
+        let mut synced_at: Option<Instant> = None;
+        let mut ticks = tokio::time::interval(READ_EVERY);
+        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            let config = self.engine.config();
+            if config.releases.subjects.is_empty() && self.book().is_empty() {
+                // Nobody wants to know what happened.
+                reader = self.engine.events().live();
+                tokio::time::sleep(SYNC_EVERY).await;
+                continue;
+            }
+            let failed = read(&mut reader, &config, &mut waiting);
+            let is_due = synced_at.is_none_or(|at| at.elapsed() >= SYNC_EVERY);
+            if !failed && !is_due {
+                continue;
+            }
+            synced_at = Some(Instant::now());
+            if let Err(error) = self.swap(&waiting, |_| Vec::new()).await {
+                tracing::debug!(%error, "releases are judged without the journal");
+                self.alone(&waiting);
+            }
+            waiting.clear();
+        }
+    }
+
+    /// Carries out an operator's wish about a release, wherever it is.
+    async fn decide(
+        &self,
+        release: &str,
+        act: impl Fn(&mut ReleaseMonitor, &ReleasePolicy, bool) -> Result<ReleaseDecision, ReleaseRefusal>,
+    ) -> Result<ReleaseMonitor, ReleaseError> {
+        let mut result = Err(ReleaseError::Unknown { name: release.to_owned(), known: Vec::new() });
+        self.swap(&[], |book| {
+            let config = self.engine.config();
+            let Some(monitor) = book.values_mut().find(|it| it.releases().any(|one| one.id == release)) else {
+                let known = book.values().flat_map(|it| it.releases().map(|one| one.id.clone())).collect();
+                result = Err(ReleaseError::Unknown { name: release.to_owned(), known });
+                return Vec::new();
+            };
+            let is_healthy = self.is_healthy(&monitor.stable.version.target);
+            match act(monitor, &config.releases, is_healthy) {
+                Ok(decision) => {
+                    result = Ok(monitor.clone());
+                    vec![(monitor.subject.clone(), release.to_owned(), decision)]
+                }
+                Err(refusal) => {
+                    result = Err(refusal.into());
+                    Vec::new()
+                }
+            }
+        })
+        .await?;
+        result
+    }
+
+    /// Changes the book of all replicas: what was seen goes in, then `change`. What was decided is published once it is
+    /// written.
+    async fn swap(
+        &self,
+        seen: &[Seen],
+        mut change: impl FnMut(&mut Book) -> Vec<(String, String, ReleaseDecision)>,
+    ) -> Result<(), JournalError> {
+        for _ in 0..MAX_SWAPS {
+            let own = written(&self.book());
+            let before = self.journal.property(BOOK, own).await?;
+            let mut book: Book = serde_json::from_str(&before)
+                .map_err(|error| JournalError::Corrupt(format!("the book of releases cannot be read: {error}")))?;
+            let mut decisions = self.judge(&mut book, seen);
+            decisions.extend(change(&mut book));
+            let after = written(&book);
+            if after == before || self.journal.swap_property(BOOK, &before, after).await? {
+                self.put_in_force(book, decisions);
+                return Ok(());
+            }
+        }
+        Err(JournalError::Unavailable("other replicas changed the book of releases each time".to_owned()))
+    }
+
+    /// Judges by this replica's own book.
+    fn alone(&self, seen: &[Seen]) {
+        let mut book = self.book().clone();
+        let decisions = self.judge(&mut book, seen);
+        self.put_in_force(book, decisions);
+    }
+
+    /// Brings the book to the configuration and puts in what was seen.
+    fn judge(&self, book: &mut Book, seen: &[Seen]) -> Vec<(String, String, ReleaseDecision)> {
+        let (config, now) = (self.engine.config(), clock::wall_now());
+        let policy = &config.releases;
+        book.retain(|subject, _| policy.subjects.contains_key(subject));
+        for (subject, trial) in &policy.subjects {
+            let (Some(stable), Some(candidate)) =
+                (self.version(&config, subject), self.version(&config, trial.candidate.as_str()))
+            else {
+                continue;
+            };
+            let new = || ReleaseMonitor::new(subject.clone(), stable.clone(), now);
+            let monitor = book.entry(subject.clone()).or_insert_with(new);
+            monitor.configure(&stable, Some((&candidate, trial.share)), now);
+        }
+        let mut decisions = Vec::new();
+        for Seen { subject, target, outcome } in seen {
+            let Some(monitor) = book.get_mut(subject) else { continue };
+            let Some(id) = release_of(monitor, target) else { continue };
+            let is_healthy = self.is_healthy(&monitor.stable.version.target);
+            let decided = monitor.observe(policy, &id, outcome, is_healthy);
+            decisions.extend(decided.map(|decision| (subject.clone(), id, decision)));
+        }
+        for monitor in book.values_mut() {
+            let Some(id) = monitor.candidate.as_ref().map(|candidate| candidate.id.clone()) else { continue };
+            let unused = monitor.unused(policy, now);
+            decisions.extend(unused.map(|decision| (monitor.subject.clone(), id, decision)));
+        }
+        decisions
+    }
+
+    fn put_in_force(&self, book: Book, decisions: Vec<(String, String, ReleaseDecision)>) {
+        self.engine.route_releases(ReleaseRouting::new(book.values()));
+        for (subject, release, decision) in decisions {
+            let to = book.get(&subject).map(|monitor| monitor.stable.id.clone());
+            let to = to.filter(|_| decision.action == ReleaseAction::RolledBack).unwrap_or_default();
+            let target = Some(TargetId::from(subject.as_str()));
+            self.engine.events().publish(None, 0, target, EventBody::ReleaseDecided { subject, release, to, decision });
+        }
+        *self.book() = book;
+    }
+
+    /// What makes a target this version now; `None` where it is gone.
+    fn version(&self, config: &Config, target: &str) -> Option<ReleaseVersion> {
+        let state = self.engine.targets().state(&TargetId::from(target))?;
+        let prompt = config.targets.get(&state.target.id).and_then(|target| target.system_prompt.as_deref());
+        Some(ReleaseVersion {
+            target: target.to_owned(),
+            model: state.target.model.to_string(),
+            endpoint: state.target.endpoint.to_string(),
+            prompt_hash: prompt.map(crate::domain::fold::hash_text).unwrap_or_default(),
+            schema_hash: String::new(),
+        })
+    }
+
+    /// Whether a target could take traffic now.
+    fn is_healthy(&self, target: &str) -> bool {
+        let now = Instant::now();
+        let state = self.engine.targets().state(&TargetId::from(target));
+        state.is_some_and(|state| state.circuit().state().is_closed() && state.closed_for(now).is_none())
+    }
+
+    fn book(&self) -> MutexGuard<'_, Book> {
+        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The release of a subject that a target serves, if it is one that is watched.
+fn release_of(monitor: &ReleaseMonitor, target: &str) -> Option<String> {
+    let mut watched = monitor.candidate.iter().chain([&monitor.stable]);
+    watched.find(|release| release.version.target == target).map(|release| release.id.clone())
+}
+
+/// Reads what happened to releases since; returns whether there was a failure.
+fn read(reader: &mut EventReader, config: &Config, waiting: &mut Vec<Seen>) -> bool {
+    let mut subjects: HashMap<&str, &str> = HashMap::new();
+    for (subject, trial) in &config.releases.subjects {
+        subjects.insert(subject, subject);
+        subjects.insert(trial.candidate.as_str(), subject);
+    }
+    let mut failed = false;
+    while let Some(item) = reader.try_next() {
+        // What was missed is no evidence.
+        let BusItem::Event(event) = item else { continue };
+        let Some(seen) = seen(&event, &subjects) else { continue };
+        failed |= seen.outcome.failure.is_some();
+        if waiting.len() < MAX_WAITING {
+            waiting.push(seen);
+        }
+    }
+    failed
+}
+
+/// What an event says of a release; `None` where nothing.
+fn seen(event: &Event, subjects: &HashMap<&str, &str>) -> Option<Seen> {
+    let target = event.target.as_ref()?.as_str();
+    let subject = (*subjects.get(target)?).to_owned();
+    let (failure, signature) = match &event.body {
+        EventBody::AttemptSucceeded { .. } => (None, String::new()),
+        EventBody::AttemptFailed { class, detail, .. } => (Some(*class), signature(*detail).to_owned()),
+        _ => return None,
+    };
+    let scope = event.scope.as_ref()?;
+    let session = scope.thread.as_ref().map(|thread| {
+        let mut hasher = DefaultHasher::new();
+        (scope.tenant.as_str(), thread.as_str()).hash(&mut hasher);
+        hasher.finish()
+    });
+    let outcome = ReleaseOutcome { at: event.at, failure, signature, session };
+    Some(Seen { subject, target: target.to_owned(), outcome })
+}
+
+/// What failures of one broken contract share: a `TypeError`, an `AttributeError`, a `-32602` or an unknown field is judged as
+/// a request that does not fit.
+const fn signature(detail: Option<InvalidRequestDetail>) -> &'static str {
+    match detail {
+        Some(InvalidRequestDetail::ParameterMismatch) => "parameter_mismatch",
+        Some(InvalidRequestDetail::UnsupportedParameter) => "unsupported_parameter",
+        Some(InvalidRequestDetail::BadSchema) => "bad_schema",
+        Some(InvalidRequestDetail::MessageOrder | InvalidRequestDetail::Other) | None => "",
+    }
+}
+
+fn written(book: &Book) -> String {
+    // Plain data always serialises; an empty book would only lose what is known.
+    serde_json::to_string(book).unwrap_or_else(|_| "{}".to_owned())
+}

@@ -1,0 +1,335 @@
+//! Tests of `release`: each lane at its exact threshold, each guard, and what an operator does.
+
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::{
+    ReleaseAction, ReleaseDecision, ReleaseLane, ReleaseMode, ReleaseMonitor, ReleaseOutcome, ReleasePolicy,
+    ReleaseRefusal, ReleaseState, ReleaseVersion,
+};
+use crate::domain::failure::FailureClass;
+
+/// A subject with a candidate that takes half of the traffic, and the time.
+struct Trial {
+    monitor: ReleaseMonitor,
+    policy: ReleasePolicy,
+    now: Timestamp,
+    stable_is_healthy: bool,
+}
+
+fn version(target: &str) -> ReleaseVersion {
+    ReleaseVersion { target: target.to_owned(), endpoint: format!("http://{target}"), ..ReleaseVersion::default() }
+}
+
+impl Trial {
+    fn new(mode: ReleaseMode) -> Self {
+        let policy = ReleasePolicy { mode, ..ReleasePolicy::default() };
+        let now = Timestamp::UNIX_EPOCH;
+        let mut monitor = ReleaseMonitor::new("search", version("old"), now);
+        monitor.configure(&version("old"), Some((&version("new"), 0.5)), now);
+        Self { monitor, policy, now, stable_is_healthy: true }
+    }
+
+    fn literal() -> Self {
+        Self::new(ReleaseMode::Literal)
+    }
+
+    fn outcome(&mut self, failure: Option<FailureClass>, signature: &str) -> ReleaseOutcome {
+        self.now += SignedDuration::from_secs(1);
+        ReleaseOutcome { at: self.now, failure, signature: signature.to_owned(), session: None }
+    }
+
+    /// The stable release fails first and succeeds then.
+    fn stable(&mut self, good: u32, bad: u32) -> &mut Self {
+        let id = self.monitor.stable.id.clone();
+        for n in 0..good + bad {
+            let outcome = self.outcome((n < bad).then_some(FailureClass::ToolFailed), "");
+            assert_eq!(self.monitor.observe(&self.policy, &id, &outcome, true), None);
+        }
+        self
+    }
+
+    fn take(&mut self, outcome: &ReleaseOutcome) -> Option<ReleaseDecision> {
+        let id = self.monitor.candidate.as_ref().unwrap().id.clone();
+        self.monitor.observe(&self.policy, &id, outcome, self.stable_is_healthy)
+    }
+
+    fn succeeds(&mut self, times: u32) -> Option<ReleaseDecision> {
+        (0..times).fold(None, |_, _| {
+            let outcome = self.outcome(None, "");
+            self.take(&outcome)
+        })
+    }
+
+    fn fails(&mut self, class: FailureClass, signature: &str) -> Option<ReleaseDecision> {
+        let outcome = self.outcome(Some(class), signature);
+        self.take(&outcome)
+    }
+
+    fn fails_times(&mut self, times: u32) -> Option<ReleaseDecision> {
+        (0..times).fold(None, |_, _| self.fails(FailureClass::ToolFailed, ""))
+    }
+
+    fn wait(&mut self, time: Duration) -> &mut Self {
+        self.now += SignedDuration::try_from(time).unwrap();
+        self
+    }
+
+    fn state(&self) -> ReleaseState {
+        self.monitor.candidate.as_ref().unwrap().state
+    }
+}
+
+fn lane(decision: Option<&ReleaseDecision>) -> Option<(ReleaseLane, bool)> {
+    decision.filter(|it| it.action == ReleaseAction::RolledBack).map(|it| (it.lane.unwrap(), it.provisional))
+}
+
+#[test]
+fn literal_three_failures_in_a_row_roll_back_and_two_do_not() {
+    let mut trial = Trial::literal();
+    assert_eq!(trial.fails_times(2), None);
+    assert_eq!(lane(trial.fails_times(1).as_ref()), Some((ReleaseLane::Immediate, false)));
+    assert_eq!((trial.state(), trial.monitor.candidate_share()), (ReleaseState::RolledBack, 0.0));
+}
+
+#[test]
+fn literal_three_failures_in_a_row_count_within_five_minutes_and_not_beyond() {
+    for (between, expected) in [(149, Some((ReleaseLane::Immediate, false))), (151, None)] {
+        let mut trial = Trial::literal();
+        trial.succeeds(1);
+        for _ in 0..2 {
+            assert_eq!(trial.fails_times(1), None);
+            trial.wait(Duration::from_secs(between - 1));
+        }
+        // Each outcome comes a second after the wait before it, so that three are twice `between` apart.
+        assert_eq!(lane(trial.fails_times(1).as_ref()), expected, "{between} s apart");
+    }
+}
+
+#[test]
+fn literal_two_failures_with_one_signature_roll_back_and_one_does_not() {
+    for signature in ["TypeError", "AttributeError"] {
+        let mut trial = Trial::literal();
+        assert_eq!(trial.fails(FailureClass::ToolFailed, signature), None);
+        assert_eq!(
+            lane(trial.fails(FailureClass::ToolFailed, signature).as_ref()),
+            Some((ReleaseLane::Immediate, false))
+        );
+    }
+    let mut trial = Trial::literal();
+    trial.fails(FailureClass::ToolFailed, "TypeError");
+    assert_eq!(trial.fails(FailureClass::ToolFailed, "AttributeError"), None, "two signatures are not one");
+}
+
+#[test]
+fn literal_five_of_five_roll_back_and_four_of_four_do_not() {
+    let apart = Duration::from_mins(6);
+    let mut trial = Trial::literal();
+    for _ in 0..4 {
+        assert_eq!(trial.wait(apart).fails_times(1), None);
+    }
+    assert_eq!(lane(trial.wait(apart).fails_times(1).as_ref()), Some((ReleaseLane::Fast, false)));
+    let mut trial = Trial::literal();
+    trial.succeeds(1);
+    for _ in 0..5 {
+        assert_eq!(trial.wait(apart).fails_times(1), None, "one of six succeeded");
+    }
+}
+
+#[test]
+fn literal_fifteen_points_over_ten_executions_roll_back_and_less_of_either_does_not() {
+    // The stable release succeeds in 95 %: 80 % is a drop of fifteen points.
+    let failing = |executions: u32, failures: u32| {
+        let mut trial = Trial::literal();
+        trial.stable(95, 5);
+        // Spread, so that no run of three comes up.
+        let every = executions / failures;
+        (1..=executions).find_map(|n| {
+            let fails = n % every == 0 && n / every <= failures;
+            if fails { trial.fails_times(1) } else { trial.succeeds(1) }
+        })
+    };
+    assert_eq!(lane(failing(10, 2).as_ref()), Some((ReleaseLane::Standard, false)), "80 % of 10");
+    assert_eq!(lane(failing(10, 1).as_ref()), None, "90 % of 10");
+    assert_eq!(lane(failing(9, 3).as_ref()), None, "67 % of 9 are too few");
+    assert_eq!(lane(failing(14, 2).as_ref()), None, "86 % of 14 are a drop of nine points");
+}
+
+#[test]
+fn a_run_of_failures_while_the_stable_release_does_well_rolls_back_at_once() {
+    let mut trial = Trial::new(ReleaseMode::Adaptive);
+    trial.stable(200, 4);
+    assert_eq!(trial.fails_times(2), None);
+    trial.stable(1, 0);
+    assert_eq!(lane(trial.fails_times(1).as_ref()), Some((ReleaseLane::Evidence, false)));
+}
+
+#[test]
+fn what_the_stable_release_shows_too_is_no_reason() {
+    let mut trial = Trial::new(ReleaseMode::Adaptive);
+    trial.stable(200, 2);
+    trial.succeeds(5);
+    for _ in 0..15 {
+        trial.stable(0, 1);
+        assert_eq!(trial.fails_times(1), None);
+    }
+    assert_eq!(trial.state(), ReleaseState::Active);
+}
+
+#[test]
+fn a_shared_upstream_and_repeats_of_one_session_are_no_reason() {
+    let mut trial = Trial::new(ReleaseMode::Adaptive);
+    trial.monitor.candidate.as_mut().unwrap().version.endpoint = "http://old".to_owned();
+    trial.stable(100, 0);
+    for class in [FailureClass::RateLimited, FailureClass::ServerError, FailureClass::Network].repeat(5) {
+        assert_eq!(trial.fails(class, ""), None);
+    }
+    let mut trial = Trial::new(ReleaseMode::Adaptive);
+    trial.stable(100, 0);
+    trial.succeeds(1);
+    for _ in 0..8 {
+        trial.stable(1, 0);
+        let outcome = ReleaseOutcome { session: Some(7), ..trial.outcome(Some(FailureClass::ToolFailed), "") };
+        assert_eq!(trial.take(&outcome), None);
+    }
+}
+
+#[test]
+fn a_signature_that_the_stable_release_does_not_show_is_final_after_two() {
+    let mut trial = Trial::new(ReleaseMode::Adaptive);
+    trial.stable(5, 0);
+    trial.succeeds(20);
+    assert_eq!(trial.fails(FailureClass::ToolFailed, "-32602"), None);
+    assert_eq!(lane(trial.fails(FailureClass::ToolFailed, "-32602").as_ref()), Some((ReleaseLane::Immediate, false)));
+}
+
+#[test]
+fn a_provisional_rollback_leaves_a_canary_by_which_it_is_cleared_once() {
+    let mut trial = Trial::new(ReleaseMode::Adaptive);
+    trial.stable(70, 30);
+    let provisional = (0..40).find_map(|n| {
+        trial.stable(1, 0);
+        if n % 2 == 0 { trial.succeeds(1) } else { trial.fails_times(1) }
+    });
+    assert_eq!(lane(provisional.as_ref()), Some((ReleaseLane::Standard, true)), "{provisional:?}");
+    assert_eq!((trial.state(), trial.monitor.candidate_share()), (ReleaseState::Provisional, 0.05));
+    trial.wait(Duration::from_mins(11));
+    let cleared = trial.succeeds(10).unwrap();
+    assert_eq!(cleared.action, ReleaseAction::Reinstated);
+    assert_eq!((trial.state(), trial.monitor.candidate_share()), (ReleaseState::Active, 0.5));
+    trial.wait(Duration::from_mins(11));
+    let again = (0..40).find_map(|n| {
+        trial.stable(1, 0);
+        if n % 2 == 0 { trial.succeeds(1) } else { trial.fails_times(1) }
+    });
+    assert!(again.is_none_or(|decision| !decision.provisional), "it is reinstated at most once");
+}
+
+#[test]
+fn within_the_cool_down_only_a_final_rollback_is_made() {
+    let mut trial = Trial::new(ReleaseMode::Adaptive);
+    trial.stable(70, 30);
+    (0..40).find_map(|n| {
+        trial.stable(1, 0);
+        if n % 2 == 0 { trial.succeeds(1) } else { trial.fails_times(1) }
+    });
+    assert_eq!(trial.state(), ReleaseState::Provisional);
+    assert_eq!(trial.succeeds(20), None, "it is not cleared so soon");
+    assert_eq!(trial.fails(FailureClass::ToolFailed, "TypeError"), None);
+    assert_eq!(
+        lane(trial.fails(FailureClass::ToolFailed, "TypeError").as_ref()),
+        Some((ReleaseLane::Immediate, false))
+    );
+}
+
+#[test]
+fn a_breaking_schema_rolls_back_before_a_single_failure() {
+    let mut trial = Trial::new(ReleaseMode::Adaptive);
+    let id = trial.monitor.candidate.as_ref().unwrap().id.clone();
+    let decision = trial.monitor.contract_broken(&trial.policy, &id, "`limit` is gone", true, trial.now);
+    assert_eq!(lane(decision.as_ref()), Some((ReleaseLane::Contract, false)));
+    assert_eq!(trial.monitor.contract_broken(&trial.policy, &id, "`limit` is gone", true, trial.now), None, "once");
+}
+
+#[test]
+fn nothing_is_rolled_back_to_what_is_not_healthy_and_it_is_said_once_a_run() {
+    let mut trial = Trial::literal();
+    trial.stable_is_healthy = false;
+    assert_eq!(trial.fails_times(2), None);
+    let held = trial.fails_times(1).unwrap();
+    assert_eq!((held.action, trial.state()), (ReleaseAction::Held, ReleaseState::Active));
+    assert_eq!(trial.fails_times(1), None);
+}
+
+#[test]
+fn a_pinned_subject_is_reported_and_left_alone() {
+    let mut trial = Trial::literal();
+    trial.monitor.pinned = true;
+    let held = trial.fails_times(3).unwrap();
+    assert_eq!((held.action, held.lane), (ReleaseAction::Held, Some(ReleaseLane::Immediate)));
+    assert_eq!(trial.monitor.candidate_share(), 0.5);
+}
+
+#[test]
+fn three_automatic_rollbacks_within_a_day_freeze_promotion_and_a_pin_overrides_that() {
+    let mut trial = Trial::literal();
+    for round in 0..3 {
+        let next = version(&format!("new-{round}"));
+        trial.monitor.configure(&version("old"), Some((&next, 0.5)), trial.now);
+        assert!(trial.fails_times(3).is_some());
+        trial.wait(Duration::from_hours(7));
+    }
+    trial.monitor.configure(&version("old"), Some((&version("new-4"), 0.5)), trial.now);
+    let (id, policy, now) = (version("new-4").id(), trial.policy.clone(), trial.now);
+    assert_eq!(trial.monitor.promote(&policy, &id, "", false, now).unwrap_err(), ReleaseRefusal::Frozen);
+    assert!(trial.monitor.promote(&policy, &id, "tested by hand", true, now).is_ok());
+    assert!(trial.monitor.pinned && trial.monitor.stable.id == id);
+    assert!(!trial.monitor.is_frozen(&policy, now + SignedDuration::from_hours(24)), "a day later it is over");
+}
+
+#[test]
+fn an_unused_release_is_reported_once_and_not_rolled_back() {
+    let mut trial = Trial::new(ReleaseMode::Adaptive);
+    assert_eq!(trial.monitor.unused(&trial.policy, trial.now), None);
+    trial.wait(Duration::from_hours(721));
+    let reported = trial.monitor.unused(&trial.policy, trial.now).unwrap();
+    assert_eq!((reported.action, reported.lane, trial.state()), (ReleaseAction::Held, None, ReleaseState::Active));
+    assert_eq!(trial.monitor.unused(&trial.policy, trial.now), None);
+}
+
+#[test]
+fn an_operator_rolls_back_and_promotes_and_the_configuration_names_the_next() {
+    let mut trial = Trial::new(ReleaseMode::Adaptive);
+    let (old, new, policy, now) = (version("old").id(), version("new").id(), trial.policy.clone(), trial.now);
+    let monitor = &mut trial.monitor;
+    assert_eq!(monitor.roll_back(&policy, &old, "", false, true, now).unwrap_err(), ReleaseRefusal::Stable);
+    assert_eq!(monitor.roll_back(&policy, "other", "", false, true, now).unwrap_err(), ReleaseRefusal::Unknown);
+    assert_eq!(monitor.roll_back(&policy, &new, "", false, false, now).unwrap_err(), ReleaseRefusal::NothingHealthy);
+    let decision = monitor.roll_back(&policy, &new, "wrong prompt", true, true, now).unwrap();
+    assert_eq!((decision.lane, decision.reason.as_str()), (None, "wrong prompt"));
+    assert!(monitor.pinned && monitor.candidate_share() == 0.0);
+    monitor.promote(&policy, &new, "mended", false, now).unwrap();
+    assert_eq!((monitor.stable.id.as_str(), monitor.pinned), (new.as_str(), false));
+    // The configuration still says so; the promotion stays.
+    monitor.configure(&version("old"), Some((&version("new"), 0.5)), now);
+    assert_eq!((monitor.stable.id.as_str(), monitor.candidate_share()), (new.as_str(), 0.0));
+    monitor.configure(&version("new"), Some((&version("newer"), 0.2)), now);
+    assert_eq!((monitor.stable.id.as_str(), monitor.candidate_share()), (new.as_str(), 0.2));
+    assert_eq!(monitor.past.len(), 1);
+}
+
+#[test]
+fn everything_that_is_known_survives_being_written() {
+    let mut trial = Trial::new(ReleaseMode::Adaptive);
+    trial.stable(50, 3);
+    trial.succeeds(3);
+    trial.fails(FailureClass::ToolFailed, "TypeError");
+    let written = |monitor: &ReleaseMonitor| serde_json::to_string(monitor).unwrap();
+    let read = |text: &str| serde_json::from_str::<ReleaseMonitor>(text).unwrap();
+    let once = read(&written(&trial.monitor));
+    // The last digit of a number may change when it is first written.
+    assert_eq!(read(&written(&once)), once);
+    assert_eq!(once.candidate.as_ref().unwrap().evidence.run_length(), 1);
+    assert!(written(&once).len() < 64 * 1024);
+}

@@ -1,0 +1,243 @@
+//! A new version of a target is tried with a share of the traffic, and rolled back when it is worse than the one before.
+
+use std::time::Duration;
+
+use relight::internals::grpc::v1::{
+    ListReleasesRequest, PinReleaseRequest, PromoteReleaseRequest, Release, ReleaseAction, ReleaseChannel, ReleaseLane,
+    ReleaseState, RollbackReleaseRequest, invoke_with_recovery_response::Outcome, recovery_event::Body,
+    watch_recovery_request::Start,
+};
+use tonic::Code;
+
+use crate::{
+    cli_binary::run,
+    support::{
+        postgres::Database,
+        relight::Relight,
+        upstream::{Reply, Upstream},
+    },
+    traces::http_get,
+};
+
+/// Longest time until something is seen that happens in the background.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A stable target `fast` and its candidate `next`, each with an upstream of its own.
+struct Trial {
+    relight: Relight,
+    stable: Upstream,
+    candidate: Upstream,
+    config: String,
+}
+
+impl Trial {
+    async fn start(releases: &str, more: &str) -> Self {
+        let (stable, candidate) = (Upstream::start().await, Upstream::start().await);
+        let config = format!(
+            "providers:\n  old: {{ dialect: openai_chat, base_url: \"{}\", api_key: k }}\n  \
+             new: {{ dialect: openai_chat, base_url: \"{}\", api_key: k }}\n\
+             targets:\n  fast: {{ provider: old, model: m-1 }}\n  next: {{ provider: new, model: m-2 }}\n\
+             routes: {{ r: {{ targets: [fast] }} }}\n\
+             circuit: {{ mode: \"off\" }}\n\
+             releases: {{ subjects: {{ fast: {{ candidate: next, share: 1.0 }} }}, {releases} }}\n{more}",
+            stable.base_url(),
+            candidate.base_url()
+        );
+        let relight = Relight::start(&config).await;
+        let trial = Self { relight, stable, candidate, config };
+        trial.until("there are two releases", |releases| releases.len() == 2).await;
+        trial
+    }
+
+    async fn releases(&self) -> Vec<Release> {
+        releases(&self.relight).await
+    }
+
+    async fn until(&self, what: &str, holds: impl Fn(&[Release]) -> bool) -> Vec<Release> {
+        until(&self.relight, what, holds).await
+    }
+
+    /// One call, and whether it was answered.
+    async fn call(&self) -> bool {
+        matches!(self.relight.ask("Why?").await.outcome, Some(Outcome::Completion(_)))
+    }
+
+    async fn candidate_id(&self) -> String {
+        candidate(&self.releases().await).id.clone()
+    }
+}
+
+async fn releases(relight: &Relight) -> Vec<Release> {
+    relight.admin().list_releases(ListReleasesRequest::default()).await.unwrap().into_inner().releases
+}
+
+async fn until(relight: &Relight, what: &str, holds: impl Fn(&[Release]) -> bool) -> Vec<Release> {
+    let seen = async {
+        loop {
+            let now = releases(relight).await;
+            if holds(&now) {
+                return now;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    match tokio::time::timeout(PATIENCE, seen).await {
+        Ok(seen) => seen,
+        Err(_) => panic!("{what}: {:#?}", releases(relight).await),
+    }
+}
+
+fn candidate(releases: &[Release]) -> &Release {
+    releases.iter().find(|release| release.channel() == ReleaseChannel::Candidate).unwrap()
+}
+
+fn is_rolled_back(releases: &[Release]) -> bool {
+    candidate(releases).state() == ReleaseState::RolledBack
+}
+
+#[tokio::test]
+async fn a_broken_candidate_is_rolled_back_after_three_failures_and_no_caller_notices() {
+    let trial = Trial::start("", "").await;
+    let mut watch = trial.relight.watch(Start::Live(true)).await;
+    trial.candidate.otherwise(Reply::status(500));
+    let mut calls = 0;
+    while !is_rolled_back(&trial.releases().await) {
+        assert!(trial.call().await, "the stable release is the candidate's fallback");
+        calls += 1;
+        assert!(calls <= 10, "{:#?}", trial.releases().await);
+        tokio::time::sleep(Duration::from_millis(120)).await;
+    }
+    let attempts = trial.candidate.requests().len();
+    assert!((2..=4).contains(&attempts), "rolled back after {attempts} failures");
+    let releases = trial.releases().await;
+    let decision = candidate(&releases).decisions.last().unwrap();
+    assert_eq!((decision.action(), decision.provisional), (ReleaseAction::RolledBack, false), "{decision:?}");
+    assert!(trial.call().await);
+    assert_eq!(trial.candidate.requests().len(), attempts, "nothing is sent to it any more");
+    let event = watch.until("release_rolled_back").await;
+    assert!(event.display_text.starts_with("Release next@"), "{}", event.display_text);
+    let metrics = http_get(&format!("http://{}/metrics", trial.relight.running.admin_address)).await;
+    assert!(metrics.contains("relight_release_decisions_total{action=\"rolled_back\""), "{metrics}");
+    let shown = run(&["releases", "--address", &trial.relight.running.address.to_string(), "show", "fast"]).await;
+    assert!(shown.out.contains("rolled back") && shown.out.contains("failures in a row"), "{shown:?}");
+}
+
+#[tokio::test]
+async fn a_pinned_candidate_is_reported_and_left_alone() {
+    let trial = Trial::start("mode: literal", "").await;
+    let pin = PinReleaseRequest { subject: "fast".to_owned(), pinned: true, reason: String::new() };
+    trial.relight.admin().pin_release(pin).await.unwrap();
+    let mut watch = trial.relight.watch(Start::Live(true)).await;
+    trial.candidate.otherwise(Reply::status(500));
+    for _ in 0..3 {
+        assert!(trial.call().await);
+    }
+    let event = watch.until("release_decided").await;
+    let Some(Body::ReleaseDecided(decided)) = event.body else { panic!("{event:?}") };
+    assert_eq!(decided.decision.unwrap().action(), ReleaseAction::Held);
+    assert_eq!(candidate(&trial.releases().await).state(), ReleaseState::Active);
+}
+
+#[tokio::test]
+async fn literal_thresholds_hold_one_below_and_one_above() {
+    let trial = Trial::start("mode: literal", "policies: { standard: { retry: { max_retries: 0 } } }\n").await;
+    trial.candidate.push(Reply::status(500)).push(Reply::status(500)).otherwise(Reply::text("Fine."));
+    for answered in [false, false, true] {
+        assert_eq!(trial.call().await, answered);
+    }
+    let seen = trial.until("three executions", |it| candidate(it).evidence.as_ref().unwrap().executions == 3).await;
+    assert_eq!(candidate(&seen).state(), ReleaseState::Active, "two failures in a row are one too few");
+    trial.candidate.otherwise(Reply::status(500));
+    for _ in 0..3 {
+        assert!(!trial.call().await);
+    }
+    let seen = trial.until("it is rolled back", is_rolled_back).await;
+    let decision = candidate(&seen).decisions.last().unwrap();
+    assert_eq!(decision.lane(), ReleaseLane::Immediate);
+    assert_eq!(decision.evidence.as_ref().unwrap().consecutive_failures, 3);
+}
+
+#[tokio::test]
+async fn an_operator_rolls_back_pins_and_promotes() {
+    let trial = Trial::start("", "").await;
+    let (id, mut admin) = (trial.candidate_id().await, trial.relight.admin());
+    assert!(trial.call().await);
+    assert_eq!(trial.candidate.requests().len(), 1);
+    let request = RollbackReleaseRequest { release_id: id.clone(), reason: "too slow".to_owned(), pin: false };
+    let rolled_back = admin.rollback_release(request).await.unwrap().into_inner();
+    assert_eq!(rolled_back.release.unwrap().state(), ReleaseState::RolledBack);
+    assert!(trial.call().await);
+    assert_eq!((trial.candidate.requests().len(), trial.stable.requests().len()), (1, 1));
+    let pin = PinReleaseRequest { subject: "fast".to_owned(), pinned: true, reason: String::new() };
+    assert!(admin.pin_release(pin).await.unwrap().into_inner().releases.iter().all(|release| release.pinned));
+    let request = PromoteReleaseRequest { release_id: id.clone(), reason: "mended".to_owned(), pin: false };
+    let promoted = admin.promote_release(request).await.unwrap().into_inner().release.unwrap();
+    assert_eq!((promoted.channel(), promoted.traffic_share, promoted.pinned), (ReleaseChannel::Stable, 1.0, false));
+    assert_eq!(promoted.decisions.last().unwrap().action(), ReleaseAction::Promoted);
+    assert!(trial.releases().await.iter().any(|release| release.state() == ReleaseState::Superseded));
+    assert!(trial.call().await);
+    assert_eq!(trial.candidate.requests().len(), 2, "it serves what names `fast`");
+    let unknown = RollbackReleaseRequest { release_id: "none@0".to_owned(), ..RollbackReleaseRequest::default() };
+    assert_eq!(admin.rollback_release(unknown).await.unwrap_err().code(), Code::NotFound);
+    let stable = RollbackReleaseRequest { release_id: id, ..RollbackReleaseRequest::default() };
+    assert_eq!(admin.rollback_release(stable).await.unwrap_err().code(), Code::FailedPrecondition);
+}
+
+#[tokio::test]
+async fn what_was_decided_survives_a_restart() {
+    let folder = tempfile::tempdir().unwrap();
+    let journal = format!("journal: {{ store: \"sqlite:{}\" }}\n", folder.path().join("relight.db").display());
+    let trial = Trial::start("", &journal).await;
+    let id = trial.candidate_id().await;
+    let request = RollbackReleaseRequest { release_id: id, reason: "by hand".to_owned(), pin: true };
+    trial.relight.admin().rollback_release(request).await.unwrap();
+    let Trial { relight, candidate: upstream, config, .. } = trial;
+    relight.running.shutdown().await;
+    let again = Relight::start(&config).await;
+    let seen = until(&again, "it is known again", |releases| releases.len() == 2).await;
+    let known = candidate(&seen);
+    assert!(known.state() == ReleaseState::RolledBack && known.pinned, "{known:?}");
+    assert_eq!(known.decisions.last().unwrap().reason, "by hand");
+    again.ask("Why?").await;
+    assert!(upstream.requests().is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_replicas_on_one_database_make_one_decision() {
+    let Some(database) = Database::create().await else { return };
+    let journal = format!("journal: {{ store: \"{}\" }}\n", database.url());
+    let trial = Trial::start("", &journal).await;
+    let other = Relight::start(&trial.config).await;
+    trial.candidate.otherwise(Reply::status(500));
+    // One failure at each replica by turns: neither sees three by itself at first.
+    for _ in 0..3 {
+        trial.relight.ask("Why?").await;
+        other.ask("Why?").await;
+    }
+    for replica in [&trial.relight, &other] {
+        let seen = until(replica, "it is rolled back", is_rolled_back).await;
+        let decided = candidate(&seen).decisions.iter().filter(|it| it.action() == ReleaseAction::RolledBack).count();
+        assert_eq!(decided, 1);
+    }
+    let sent = trial.candidate.requests().len();
+    assert!(sent <= 6);
+    trial.relight.ask("Why?").await;
+    other.ask("Why?").await;
+    assert_eq!(trial.candidate.requests().len(), sent);
+}
+
+#[tokio::test]
+async fn a_target_has_a_system_prompt_that_makes_another_release_of_it() {
+    let upstream = Upstream::start().await;
+    let relight = Relight::start(&format!(
+        "providers: {{ p: {{ dialect: openai_chat, base_url: \"{}\", api_key: k }} }}\n\
+         targets: {{ main: {{ provider: p, model: m, system_prompt: \"Be brief.\" }} }}\n\
+         routes: {{ r: {{ targets: [main] }} }}\n",
+        upstream.base_url()
+    ))
+    .await;
+    relight.ask("Why?").await;
+    let body = upstream.requests().remove(0).body;
+    assert_eq!(body["messages"][0], serde_json::json!({ "role": "system", "content": "Be brief." }));
+    assert_eq!(body["messages"].as_array().unwrap().len(), 2);
+}
