@@ -10,9 +10,7 @@ address = os.environ.get("RELIGHT_ADDRESS", "127.0.0.1:50051").removeprefix("htt
 channel = grpc.insecure_channel(address)
 relight = recovery_service_pb2_grpc.RecoveryServiceStub(channel)
 
-text = model_pb2.Part(text=model_pb2.TextPart(text=sys.argv[1]))
-message = model_pb2.Message(role=model_pb2.ROLE_USER, parts=[text])
-invocation = invocation_pb2.Invocation(operation="executor", model=model_pb2.ModelCall(messages=[message]))
+invocation = invocation_pb2.Invocation(operation="executor", model=model_pb2.ModelCall(text=sys.argv[1]))
 request = recovery_service_pb2.InvokeWithRecoveryRequest(invocation=invocation)
 
 response = relight.InvokeWithRecovery(request, timeout=60)

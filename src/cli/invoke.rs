@@ -243,16 +243,12 @@ fn conclude(output: Output, response: &v1::InvokeWithRecoveryResponse, shown: bo
 
 impl InvokeArguments {
     fn invocation(&self, text: String, own: String) -> v1::Invocation {
-        let message = |role: v1::Role, text: String| v1::Message {
-            role: role.into(),
-            parts: vec![v1::Part {
-                content: Some(v1::part::Content::Text(v1::TextPart { text })),
-                ..v1::Part::default()
-            }],
+        let system = self.system.iter().map(|system| v1::Message {
+            role: v1::Role::System.into(),
+            text: system.clone(),
             ..v1::Message::default()
-        };
-        let system = self.system.iter().map(|system| message(v1::Role::System, system.clone()));
-        let messages = system.chain([message(v1::Role::User, text)]).collect();
+        });
+        let messages = system.collect();
         let mut labels: std::collections::HashMap<String, String> = self.labels.iter().cloned().collect();
         labels.insert(OWN_LABEL.to_owned(), own);
         let deadline = self.deadline.map(|deadline| u64::try_from(deadline.as_millis()).unwrap_or(u64::MAX));
@@ -261,7 +257,7 @@ impl InvokeArguments {
         v1::Invocation {
             route: self.route.clone(),
             operation: self.operation.clone(),
-            call: Some(v1::invocation::Call::Model(v1::ModelCall { messages, ..v1::ModelCall::default() })),
+            call: Some(v1::invocation::Call::Model(v1::ModelCall { messages, text, ..v1::ModelCall::default() })),
             request_id: self.request_id.clone(),
             thread_id: self.thread.clone(),
             labels,

@@ -10,8 +10,11 @@ use tonic::{Request, Response, Status};
 use super::{
     auth::Authenticator,
     convert::{
+        Violations,
         enums::class_field,
         event::{circuit_evidence, setting_faults},
+        invocation::check_id,
+        request::MAX_REASON_BYTES,
         time::{millis, wait_millis, wire_time},
     },
     drain::DrainState,
@@ -136,6 +139,11 @@ impl AdminService for Admin {
                 return Err(status::invalid_field("force", "is not one of OPEN, CLOSED, AUTO"));
             }
         };
+        let mut faults = Violations::default();
+        check_id("reason", &request.reason, MAX_REASON_BYTES, &mut faults);
+        if !faults.is_empty() {
+            return Err(status::invalid_argument(&faults));
+        }
         let state = self.target(&request.target)?;
         tracing::info!(
             target_id = %state.target.id,

@@ -186,6 +186,7 @@ fn explained(record: &Record, steps: &[Entry]) -> v1::InvocationRecord {
         final_target: outcome.map(final_target).unwrap_or_default(),
         epoch: record.epoch,
         last_seq: record.last_seq,
+        rewinds: rewinds(steps),
     }
 }
 
@@ -248,6 +249,16 @@ fn decisions(steps: &[Entry]) -> Vec<v1::Decision> {
         }
     }
     decisions
+}
+
+/// What was taken back, as far as its steps are kept.
+fn rewinds(steps: &[Entry]) -> Vec<v1::RecordedRewind> {
+    let rewind = |entry: &Entry| {
+        let StreamStep::Rewind { cause, attempt, .. } = &entry.step else { return None };
+        let (time, failure_class) = (Some(wire_time(entry.at)), class_field(Some(*cause)));
+        Some(v1::RecordedRewind { time, attempt: *attempt, failure_class })
+    };
+    steps.iter().filter_map(rewind).collect()
 }
 
 /// The decision after the last attempt of a call that failed: there was no other.

@@ -16,6 +16,7 @@ mod closed_gates;
 mod continued_answers;
 mod contract_in_use;
 mod contract_rare;
+mod contract_short;
 mod costly_schema;
 mod demo_wires;
 mod docs_as_written;

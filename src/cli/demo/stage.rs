@@ -130,12 +130,6 @@ async fn next(events: &mut Streaming<v1::WatchRecoveryResponse>) -> anyhow::Resu
 }
 
 fn request(scene: &Scene) -> v1::InvokeWithRecoveryRequest {
-    let text = v1::part::Content::Text(v1::TextPart { text: scene.question.to_owned() });
-    let message = v1::Message {
-        role: v1::Role::User.into(),
-        parts: vec![v1::Part { content: Some(text), ..v1::Part::default() }],
-        ..v1::Message::default()
-    };
     let tool = v1::ToolDefinition {
         name: TOOL.to_owned(),
         description: "The weather of a city.".to_owned(),
@@ -145,7 +139,7 @@ fn request(scene: &Scene) -> v1::InvokeWithRecoveryRequest {
         strict: None,
     };
     let call = v1::ModelCall {
-        messages: vec![message],
+        text: scene.question.to_owned(),
         tools: if scene.with_tool { vec![tool] } else { Vec::new() },
         max_output_tokens: scene.max_output_tokens,
         ..v1::ModelCall::default()

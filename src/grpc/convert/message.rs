@@ -22,6 +22,7 @@ pub fn wire_message(message: &Message, by_relight: bool) -> v1::Message {
         parts: message.parts.iter().map(|part| wire_part(part, by_relight)).collect(),
         name: String::new(),
         opaque: Vec::new(),
+        text: String::new(),
     }
 }
 
@@ -52,8 +53,10 @@ impl Reader<'_> {
             Ok(Err(_)) => self.fault(at.field("role"), "is not set"),
             Err(_) => self.fault(at.field("role"), format!("{} is no role", wire.role)),
         };
-        if wire.parts.is_empty() && role != Some(Role::Assistant) {
-            self.faults.add(at.field("parts"), "is empty; only an assistant's message may be");
+        if wire.parts.is_empty() && wire.text.is_empty() && role != Some(Role::Assistant) {
+            self.faults.add(at.field("parts"), "is empty, as is `text`; only an assistant's message may be");
+        } else if !wire.parts.is_empty() && !wire.text.is_empty() {
+            self.faults.add(at.field("text"), "is set beside `parts`; give one of them");
         }
         if wire.name.len() > MAX_NAME_BYTES {
             self.faults.add(at.field("name"), format!("is longer than {MAX_NAME_BYTES} bytes"));
@@ -62,7 +65,9 @@ impl Reader<'_> {
             self.faults.add(at.field("opaque"), "cannot be kept on a message; only on its reasoning and tool calls");
         }
         let parts = wire.parts.into_iter().enumerate();
-        let parts = parts.filter_map(|(index, part)| self.part(&at.field("parts").item(index), role, part)).collect();
+        let parts = parts.filter_map(|(index, part)| self.part(&at.field("parts").item(index), role, part));
+        let short = (!wire.text.is_empty()).then_some(Part::Text(wire.text));
+        let parts = parts.chain(short).collect();
         Message { role: role.unwrap_or(Role::User), parts }
     }
 

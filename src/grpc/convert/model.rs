@@ -12,7 +12,7 @@ use super::{
     violation::{Path, Violations},
 };
 use crate::{
-    domain::message::{ModelCall, ResponseFormat, Sampling, ToolChoice, ToolDefinition},
+    domain::message::{Message, ModelCall, Part, ResponseFormat, Role, Sampling, ToolChoice, ToolDefinition},
     grpc::v1,
 };
 
@@ -32,8 +32,8 @@ pub(super) fn read_model_call(
     on_thread: bool,
     faults: &mut Violations,
 ) -> ModelCall {
-    if wire.messages.is_empty() && !on_thread {
-        faults.add(at.field("messages"), "is empty; at least one message is required without a thread");
+    if wire.messages.is_empty() && wire.text.is_empty() && !on_thread {
+        faults.add(at.field("messages"), "is empty; at least one message, or `text`, is required without a thread");
     }
     if wire.max_output_tokens == Some(0) {
         faults.add(at.field("max_output_tokens"), "is 0; the least is 1");
@@ -43,7 +43,10 @@ pub(super) fn read_model_call(
             faults.add(at.field("stop").item(index), "is empty");
         }
     }
-    let messages = read_messages(&at.field("messages"), wire.messages, faults);
+    let mut messages = read_messages(&at.field("messages"), wire.messages, faults);
+    if !wire.text.is_empty() {
+        messages.push(Message { role: Role::User, parts: vec![Part::Text(wire.text)] });
+    }
     let tools = tools(&at.field("tools"), wire.tools, faults);
     let tool_choice = wire.tool_choice.map(|choice| tool_choice(&at.field("tool_choice"), choice, &tools, faults));
     let response_format = wire.response_format.map(|format| format_of(&at.field("response_format"), format, faults));

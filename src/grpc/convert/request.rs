@@ -13,7 +13,8 @@ use crate::{
     grpc::v1,
 };
 
-const MAX_REASON_BYTES: usize = 256;
+/// Longest reason that a person gives for the record, in bytes.
+pub const MAX_REASON_BYTES: usize = 256;
 const MAX_TOKEN_BYTES: usize = 4096;
 
 /// A stream as a caller requests it.

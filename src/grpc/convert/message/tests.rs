@@ -72,6 +72,7 @@ fn every_fault_of_a_conversation_is_reported_with_its_path() {
             vec![v1::Part { opaque: vec![opaque.clone(), v1::Opaque::default()], ..call("c2", "f") }],
         ),
         v1::Message { opaque: vec![opaque.clone()], ..user(vec![part(Content::ProviderItem(opaque))]) },
+        v1::Message { text: "in short".to_owned(), ..user(vec![text("and at length")]) },
     ];
     let found = faults(wire);
     let fields: Vec<&str> = found.iter().map(|(field, _)| field.as_str()).collect();
@@ -97,6 +98,7 @@ fn every_fault_of_a_conversation_is_reported_with_its_path() {
             "messages[8].parts[0].opaque",
             "messages[9].opaque",
             "messages[9].parts[0].provider_item",
+            "messages[10].text",
         ]
     );
     assert_eq!((found[0].1.as_str(), found[1].1.as_str()), ("is not set", "9 is no role"));
@@ -113,6 +115,14 @@ fn media_in_a_tool_s_result_is_refused_and_not_lost() {
     let found = faults(vec![turn(v1::Role::Tool, vec![part(Content::ToolResult(answer))])]);
     assert_eq!(found[0].0, "messages[0].parts[0].tool_result.content[0]");
     assert_eq!(found[1].0, "messages[0].parts[0].tool_result.content[1]");
+}
+
+#[test]
+fn a_text_in_short_is_one_text_part_of_any_role() {
+    for role in [v1::Role::System, v1::Role::User, v1::Role::Assistant] {
+        let short = v1::Message { text: "hi".to_owned(), ..turn(role, Vec::new()) };
+        assert_eq!(messages(vec![short]), messages(vec![turn(role, vec![text("hi")])]), "{role:?}");
+    }
 }
 
 #[test]

@@ -39,6 +39,17 @@ fn the_smallest_call_leaves_everything_to_the_provider() {
 }
 
 #[test]
+fn words_in_short_are_one_more_message_of_the_user() {
+    let short = |messages| v1::ModelCall { messages, text: "hello".to_owned(), ..v1::ModelCall::default() };
+    assert_eq!(model_call(short(Vec::new())), model_call(call()), "the smallest call");
+    let system = v1::Message { role: v1::Role::System.into(), text: "Be brief.".to_owned(), ..v1::Message::default() };
+    let read = model_call(short(vec![system])).unwrap();
+    let spoken: Vec<_> = read.messages.iter().map(|message| (message.role, message.parts.clone())).collect();
+    let said = |text: &str| vec![Part::Text(text.to_owned())];
+    assert_eq!(spoken, [(Role::System, said("Be brief.")), (Role::User, said("hello"))]);
+}
+
+#[test]
 fn every_fault_of_a_call_is_reported_at_once() {
     let wire = v1::ModelCall {
         messages: Vec::new(),
