@@ -5,6 +5,7 @@
 
 mod admin_port;
 mod connection;
+mod console;
 mod cors;
 mod executions;
 mod front_port;
@@ -244,6 +245,13 @@ impl Running {
             skip_pause: options.skip_pause,
             _watchdog: watchdog,
         })
+    }
+
+    /// Where the console is served, where it is switched on.
+    pub fn console_url(&self) -> Option<String> {
+        let config = self.engine.config();
+        let scheme = if config.server.tls.is_some() { "https" } else { "http" };
+        config.server.console.then(|| format!("{scheme}://{}{}", self.address, console::PATH))
     }
 
     /// The engine behind the server.

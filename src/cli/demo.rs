@@ -49,6 +49,9 @@ pub(super) struct DemoArguments {
     /// Leave out the pauses for reading.
     #[arg(long)]
     fast: bool,
+    /// Serve the console as well, and go on serving after the last scene, until Ctrl-C.
+    #[arg(long, conflicts_with = "print_config")]
+    console: bool,
     /// Print the configuration that the demo serves, and do nothing else.
     #[arg(long)]
     print_config: bool,
@@ -84,7 +87,8 @@ async fn show(arguments: &DemoArguments) -> anyhow::Result<ExitCode> {
         Some(provider) => Some(Wires::start(provider).await?),
         None => None,
     };
-    let loaded = loaded(&wires.as_ref().map_or_else(|| CONFIG.to_owned(), Wires::config))?;
+    let mut loaded = loaded(&wires.as_ref().map_or_else(|| CONFIG.to_owned(), Wires::config))?;
+    loaded.config.server.console = arguments.console;
     let listeners = Listeners::bind(&loaded.config.server).await?;
     let running =
         Running::start(&loaded, listeners, &ServerOptions { skip_pause: true, ..ServerOptions::default() }).await?;
@@ -100,13 +104,24 @@ async fn show(arguments: &DemoArguments) -> anyhow::Result<ExitCode> {
             running.address
         )))?;
     }
-    let shown = play_all(arguments, wires.as_ref(), &running, paint).await;
-    running.shutdown().await;
-    let shown = shown?;
-    match paint {
-        Some(paint) => conclude(&shown, paint)?,
-        None => print_line(&serde_json::to_string_pretty(&summary(&shown))?)?,
+    let console = running.console_url();
+    if let Some(console) = &console {
+        print_note(&format!("relight: the console is at {console}"));
     }
+    let shown = play_all(arguments, wires.as_ref(), &running, paint).await;
+    let concluded = shown.and_then(|shown| {
+        match paint {
+            Some(paint) => conclude(&shown, paint)?,
+            None => print_line(&serde_json::to_string_pretty(&summary(&shown))?)?,
+        }
+        Ok(shown)
+    });
+    if let (Some(console), Ok(_)) = (&console, &concluded) {
+        print_note(&format!("relight: the console stays at {console} until Ctrl-C"));
+        tokio::signal::ctrl_c().await?;
+    }
+    running.shutdown().await;
+    let shown = concluded?;
     let broken = shown.iter().filter_map(|shown| Some((shown.scene, shown.broken.as_ref()?)));
     let broken: Vec<String> = broken.map(|(scene, reason)| format!("{}: {reason}", scene.title)).collect();
     for reason in &broken {

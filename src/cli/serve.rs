@@ -137,11 +137,13 @@ fn log_listening(loaded: &Loaded, running: &Running) {
             None => format!("providers found by {}", loaded.found.join(", ")),
         };
         let front = running.openai_front_address.map(|front| format!(", the OpenAI-compatible front on {front}"));
+        let console = running.console_url().map(|url| format!(", the console on {url}"));
         print_note(&format!(
-            "relight {} serves gRPC on {}{}, health and metrics on http://{}; {from}",
+            "relight {} serves gRPC on {}{}{}, health and metrics on http://{}; {from}",
             env!("CARGO_PKG_VERSION"),
             running.address,
             front.unwrap_or_default(),
+            console.unwrap_or_default(),
             running.admin_address,
         ));
     } else {
@@ -154,6 +156,7 @@ fn log_listening(loaded: &Loaded, running: &Running) {
             "address": running.address.to_string(),
             "admin_address": running.admin_address.to_string(),
             "openai_front_address": running.openai_front_address.map(|front| front.to_string()),
+            "console": running.console_url(),
             "config": source.map(|file| file.to_string()),
             "found": loaded.found,
         });

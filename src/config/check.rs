@@ -134,6 +134,9 @@ impl Checker<'_> {
                 self.fault(&format!("server.cors.allow_origins[{index}]"), reason);
             }
         }
+        if server.console && !server.grpc_web {
+            self.fault("server.console", "needs server.grpc_web, by which the page calls");
+        }
         if let Some(front) = &server.openai_front {
             let (min, max) = (Duration::from_millis(100), Duration::from_mins(5));
             self.range("server.openai_front.keepalive", &front.keepalive, &min, &max, "from 100ms to 5m");

@@ -10,6 +10,7 @@ pub const READ_AT_START: &[&str] = &[
     "events.capacity",
     "journal",
     "server.admin_listen",
+    "server.console",
     "server.cors",
     "server.grpc_web",
     "server.limits.bytes_in_flight",

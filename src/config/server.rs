@@ -64,6 +64,9 @@ pub struct ServerConfig {
     pub reflection: bool,
     /// Whether browsers may call with gRPC-Web on the same port; `cors` says from which pages.
     pub grpc_web: bool,
+    /// Whether the console is served at `/console/` on the same port: a page that shows recoveries, targets and invocations
+    /// as they are, and steers circuits with an admin key. It uses gRPC-Web.
+    pub console: bool,
     /// How long one task may occupy a worker thread before `/livez` fails (1s to 1h; 0s: never). The process is then
     /// frozen or close to it, and is better replaced.
     #[serde(with = "units::duration")]
@@ -211,6 +214,7 @@ impl Default for ServerConfig {
             openai_front: None,
             reflection: true,
             grpc_web: true,
+            console: false,
             watchdog: Duration::from_secs(30),
             cors: CorsConfig::default(),
             limits: LimitsConfig::default(),

@@ -17,8 +17,8 @@ use tonic::{
 use tower_http::cors::CorsLayer;
 
 use super::{
-    ServeError, connection::LimitedListener, intake::Intake, refused_callers::RefusedCallers, rpc_metrics,
-    tls::Certificates,
+    ServeError, connection::LimitedListener, console::ConsoleLayer, intake::Intake, refused_callers::RefusedCallers,
+    rpc_metrics, tls::Certificates,
 };
 use crate::{config::server::ServerConfig, grpc::v1, telemetry::Metrics};
 
@@ -130,7 +130,8 @@ pub(super) fn serve_grpc(
         // An error means that the server is gone, which is a stop as well.
         let _ = stop.wait_for(|stop| *stop).await;
     };
-    let api = Api { builder, web: server.grpc_web.then_some(cors), routes };
+    let console = ConsoleLayer::new(server.console);
+    let api = Api { builder, console, web: server.grpc_web.then_some(cors), routes };
     let listener = LimitedListener::new("grpc", listener, &server.limits, &server.timeouts);
     match certificates.listener(listener) {
         Ok(listener) => tasks.spawn(api.serve(listener, stopped)),
@@ -142,6 +143,7 @@ pub(super) fn serve_grpc(
 /// The gRPC API before it has connections.
 struct Api {
     builder: Server,
+    console: ConsoleLayer,
     /// CORS rules for gRPC-Web, where it is enabled.
     web: Option<CorsLayer>,
     routes: Routes,
@@ -157,7 +159,7 @@ impl Api {
             Some((Ok::<_, io::Error>(connection), listener))
         });
         let served = if let Some(cors) = self.web {
-            let mut builder = self.builder.layer(cors).layer(tonic_web::GrpcWebLayer::new());
+            let mut builder = self.builder.layer(self.console).layer(cors).layer(tonic_web::GrpcWebLayer::new());
             builder.add_routes(self.routes).serve_with_incoming_shutdown(connections, stopped).await
         } else {
             self.builder.add_routes(self.routes).serve_with_incoming_shutdown(connections, stopped).await

@@ -13,6 +13,7 @@ mod cli_client;
 mod cli_offline;
 mod cli_serve;
 mod closed_gates;
+mod console;
 mod continued_answers;
 mod contract_in_use;
 mod contract_rare;

@@ -56,7 +56,7 @@ events: { capacity: 1 }
 8:21: events.capacity: `1` must be from 16 to 16777216",
         ),
         (
-            "
+            "server: { console: true, grpc_web: false }
 providers: { s: { dialect: scripted } }
 targets: { t: { provider: s, model: m, concurrency: { start: 3000 } } }
 timers: { first_token: 2h, idle: 0ms }
@@ -73,7 +73,8 @@ classifier:
     - { name: code, class: overloaded, when: { code: 1113 } }
     - { name: busy, class: overloaded, when: {} }
 ",
-            "3:62: targets.t.concurrency.start: `3000` must be from min to max
+            "1:20: server.console: `true` needs server.grpc_web, by which the page calls
+3:62: targets.t.concurrency.start: `3000` must be from min to max
 4:24: timers.first_token: `2h` must be from 1ms to 1h
 4:34: timers.idle: `0ms` must be from 1ms to 1h
 6:33: policies.mine.retry.max_retries: `9` must be at most 5

@@ -98,8 +98,13 @@ impl Front {
 
 /// The status with which a page is answered.
 pub(crate) async fn get_status(address: SocketAddr, path: String) -> u16 {
+    get(address, &path).await.status
+}
+
+/// Gets whatever is at this path.
+pub(crate) async fn get(address: SocketAddr, path: &str) -> Answer {
     let request = Request::get(format!("http://{address}{path}")).body(Full::default()).unwrap();
-    tokio::time::timeout(PATIENCE, exchange(request)).await.expect("the call hangs").status
+    tokio::time::timeout(PATIENCE, exchange(request)).await.expect("the call hangs")
 }
 
 /// Posts a document to a front that is running somewhere.
