@@ -1,4 +1,5 @@
-//! The OpenAI-compatible HTTP front: chat completions and models, for clients that cannot speak gRPC.
+//! The HTTP front: the protocols of `OpenAI` (chat completions, responses, embeddings) and of Anthropic (messages), for
+//! clients that do not speak gRPC.
 //!
 //! A model name there is a route here, and every call is an invocation like one over gRPC: it goes through the same
 //! policies, is recorded, and can be looked up, cancelled and taken over, so that an official SDK needs nothing but
@@ -17,15 +18,19 @@
 //! `retry-after` as the table in `error.rs` has them, and `x-should-retry`, which the official SDKs obey. A stream that
 //! broke ends with an `error` event and without `[DONE]`.
 
+mod call;
+mod carried;
 mod chat;
-mod chunks;
-mod document;
+mod embeddings;
 pub mod entries;
 mod error;
+mod fields;
 mod headers;
-mod message;
+mod media;
+mod messages;
 mod models;
-mod request;
+mod place;
+mod responses;
 mod stream;
 
 use std::sync::Arc;
@@ -33,12 +38,12 @@ use std::sync::Arc;
 use axum::{
     Extension, Router,
     extract::{ConnectInfo, DefaultBodyLimit},
-    http::HeaderMap,
+    http::{HeaderMap, Uri},
     routing::{get, post},
 };
 
 pub use self::error::EarlyRefusal;
-use self::error::Refused;
+use self::error::{Protocol, Refused};
 use crate::{
     config::server::OpenaiFrontConfig,
     domain::ids::{RouteName, TenantId},
@@ -88,18 +93,38 @@ pub fn router(
     let front = Front { engine, executions, authenticate, started_unix: crate::domain::clock::wall_now().as_second() };
     Router::new()
         .route("/v1/chat/completions", post(chat::complete))
+        .route("/v1/responses", post(responses::create))
+        .route("/v1/responses/{response}", get(responses::one))
+        .route("/v1/messages", post(messages::create))
+        .route("/v1/messages/count_tokens", post(messages::count_tokens))
+        .route("/v1/embeddings", post(embeddings::create))
         .route("/v1/models", get(models::list))
         .route("/v1/models/{*model}", get(models::one))
-        .fallback(async || Refused::no_such_path())
-        .method_not_allowed_fallback(async || Refused::wrong_method())
+        .fallback(async |uri: Uri, headers: HeaderMap| {
+            Refused::no_such_path().respond(Protocol::of(uri.path(), &headers))
+        })
+        .method_not_allowed_fallback(async |uri: Uri, headers: HeaderMap| {
+            Refused::wrong_method().respond(Protocol::of(uri.path(), &headers))
+        })
         .layer(DefaultBodyLimit::max(max_body_bytes))
         .with_state(front)
 }
 
-/// Whether a body is a chat completion request that this front takes.
+/// Whether a body is a request that one of the front's protocols takes.
 #[must_use]
 pub fn is_request(body: &[u8]) -> bool {
-    request::ChatRequest::read(body).is_ok()
+    let is_chat = chat::request::ChatRequest::read(body).is_ok();
+    let is_messages = messages::request::MessagesRequest::read(body).is_ok();
+    let is_responses = responses::request::ResponsesRequest::read(body).and_then(|it| it.messages()).is_ok();
+    is_chat || is_messages || is_responses
+}
+
+/// The credential of a request, as an `authorization` header has it: clients of Anthropic's API send `x-api-key`.
+#[must_use]
+pub fn authorization(headers: &HeaderMap) -> Option<String> {
+    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+    let of_key = || text("x-api-key").map(|key| format!("Bearer {key}"));
+    text("authorization").map(str::to_owned).or_else(of_key)
 }
 
 // === impl Principal ===

@@ -12,6 +12,7 @@
 pub mod anthropic;
 pub mod bedrock;
 mod blocks;
+mod document;
 pub mod gemini;
 mod http;
 mod keys;

@@ -30,9 +30,32 @@ pub struct ModelCall {
     pub stop: Vec<String>,
     /// Merged into the provider's request as is.
     pub extra: Map<String, Value>,
+    /// The dialect in whose words `extra` is, by its name: it goes to targets of that dialect alone. Unset: to all.
+    pub extra_of: Option<String>,
+    /// What is requested of the target.
+    pub endpoint: Endpoint,
+}
+
+/// What a call requests of a target: most request an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Endpoint {
+    /// The model's answer to the conversation.
+    #[default]
+    Answer,
+    /// Embeddings of the texts in `extra`; the provider's document is passed on as the text of the answer.
+    Embeddings,
+    /// The tokens of the conversation, as the provider counts them; its document is passed on as the text of the answer.
+    CountTokens,
 }
 
 impl ModelCall {
+    /// What goes into a request of this dialect as it is.
+    #[must_use]
+    pub fn extra_for(&self, dialect: &str) -> Option<&Map<String, Value>> {
+        self.extra_of.as_deref().is_none_or(|own| own == dialect).then_some(&self.extra)
+    }
+
     /// Bytes of the conversation's text.
     #[must_use]
     pub fn text_bytes(&self) -> usize {

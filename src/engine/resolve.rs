@@ -8,9 +8,9 @@ use crate::{
     config::{Config, RouteConfig, fault::nearest},
     domain::{
         ids::{InvocationId, Operation, RequestId, RouteName, TargetId, TenantId, ThreadId},
-        invocation::{Call, DEFAULT_OPERATION, Invocation, Overrides, RewindMode, TraceContext},
-        message::ModelCall,
-        target::Target,
+        invocation::{Call, DEFAULT_OPERATION, InjectionMode, Invocation, Overrides, RewindMode, TraceContext},
+        message::{Endpoint, ModelCall},
+        target::{Dialect, Target},
     },
     layers::{
         invocation::{InvocationContext, Plan},
@@ -162,6 +162,13 @@ impl Resolver {
         plan.targets = self.released(plan.targets, releases, key);
         if let Call::Model(call) = &request.call {
             prefer_able(&mut plan.targets, call);
+            if call.endpoint != Endpoint::Answer {
+                keep_servers_of(call.endpoint, &mut plan);
+                if plan.targets.is_empty() {
+                    let reason = format!("no target of the route `{name}` can do this");
+                    return Err(Refusal::Overrides(vec![("model".to_owned(), reason)]));
+                }
+            }
         }
         let allowed = request.time_allowed().map_or(route.deadline, reportable).min(route.max_deadline);
         let mut overrides = request.overrides;
@@ -295,6 +302,16 @@ impl Resolver {
 fn reportable(timeout: Duration) -> Duration {
     let margin = timeout / STATED_TOO_LONG + REPORT_MARGIN;
     timeout - margin.min(timeout / MAX_MARGIN_SHARE)
+}
+
+/// Keeps the targets whose dialect has this endpoint. No model reads what is requested of it, so none gets a note.
+fn keep_servers_of(endpoint: Endpoint, plan: &mut Plan) {
+    plan.injection_mode = InjectionMode::Never;
+    plan.targets.retain(|target| match endpoint {
+        Endpoint::Answer => true,
+        Endpoint::Embeddings => matches!(target.dialect, Dialect::OpenaiChat | Dialect::OpenaiResponses),
+        Endpoint::CountTokens => target.dialect == Dialect::Anthropic,
+    });
 }
 
 /// Leaves out the targets that do not take what the call holds (tools, images), where others do.

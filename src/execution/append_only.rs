@@ -21,6 +21,7 @@ use crate::{
         failure::{Failure, FailureClass},
         fold::{Block, StreamStep, hash_text},
         invocation::{HistoryPatch, Outcome},
+        message::Opaque,
     },
     engine::Engine,
     layers::{StepStream, invocation::InvocationContext},
@@ -150,7 +151,7 @@ impl AppendOnlyFilter {
                 (piece, _) => piece,
             };
             // Reasoning is never compared: it binds no attempt.
-            if !matches!(piece, AnswerPiece::Reasoning(_)) {
+            if !matches!(piece, AnswerPiece::Reasoning(_) | AnswerPiece::Signed(_) | AnswerPiece::SignedAnew(..)) {
                 self.incoming.append_only.sent();
             }
             self.ready.extend(self.writer.write(piece));
@@ -252,10 +253,16 @@ impl BlockWriter {
             AnswerPiece::Text(text) => self.grow(&BlockKind::Text, &text),
             AnswerPiece::Reasoning(text) => self.grow(&BlockKind::Reasoning, &text),
             AnswerPiece::Refusal(text) => self.grow(&BlockKind::Refusal, &text),
+            AnswerPiece::Signed(opaque) => self.sign("", opaque),
+            AnswerPiece::SignedAnew(text, opaque) => {
+                let mut steps = self.close();
+                steps.extend(self.sign(&text, opaque));
+                steps
+            }
             AnswerPiece::ToolCall(call) => {
                 let mut steps = self.close();
                 steps.extend(self.grow(&BlockKind::ToolCall { id: call.id, name: call.name }, &call.arguments));
-                steps.extend(self.close());
+                steps.extend(self.close_with(call.opaque));
                 steps
             }
         }
@@ -278,8 +285,20 @@ impl BlockWriter {
 
     /// Ends the block that is being written.
     fn close(&mut self) -> Vec<StreamStep> {
+        self.close_with(None)
+    }
+
+    fn close_with(&mut self, opaque: Option<Opaque>) -> Vec<StreamStep> {
         let Some((block, _, text)) = self.open.take() else { return Vec::new() };
         let (bytes, hash) = (text.len() as u64, hash_text(&text));
-        vec![StreamStep::BlockStop { block, bytes, hash, opaque: None, committed: true }]
+        vec![StreamStep::BlockStop { block, bytes, hash, opaque, committed: true }]
+    }
+
+    /// Ends the reasoning that is being written, which may be none, behind this much more of it.
+    fn sign(&mut self, text: &str, opaque: Opaque) -> Vec<StreamStep> {
+        let mut steps = self.grow(&BlockKind::Reasoning, text);
+        steps.retain(|step| !matches!(step, StreamStep::BlockDelta { text, .. } if text.is_empty()));
+        steps.extend(self.close_with(Some(opaque)));
+        steps
     }
 }

@@ -1,27 +1,25 @@
 //! `POST /v1/chat/completions`: from a request to an invocation, and from its end to an answer.
 
+mod chunks;
+mod document;
+mod message;
+pub(super) mod request;
+
+use axum::{
+    body::Bytes,
+    extract::{State, rejection::BytesRejection},
+    http::HeaderMap,
+    response::Response,
+};
+
+use self::{chunks::Chunks, request::ChatRequest};
 use super::{
-    Front, PeerCertificate, document,
-    error::Refused,
-    headers::{RequestHeaders, ResponseHeaders},
-    models,
-    request::ChatRequest,
+    Front, PeerCertificate,
+    call::{self, RequestedCall, RequestedThread},
+    error::{Protocol, Refused},
     stream,
 };
-use crate::{
-    domain::{
-        clock,
-        invocation::{Call, Outcome, Overrides, RewindMode},
-    },
-    engine::{Arrival, InvocationRequest},
-    layers::spans::EntryPoint,
-};
-use axum::{
-    body::{Body, Bytes},
-    extract::{State, rejection::BytesRejection},
-    http::{HeaderMap, HeaderValue, header},
-    response::{IntoResponse as _, Response},
-};
+use crate::{domain::clock, layers::spans::EntryPoint};
 
 /// How the call is named in its span.
 const ENTRY: EntryPoint = EntryPoint::Http { method: "POST", route: "/v1/chat/completions" };
@@ -33,10 +31,7 @@ pub(super) async fn complete(
     headers: HeaderMap,
     body: Result<Bytes, BytesRejection>,
 ) -> Response {
-    match answer(front, &shown, &headers, body).await {
-        Ok(response) => response,
-        Err(refused) => refused.into_response(),
-    }
+    answer(front, &shown, &headers, body).await.unwrap_or_else(|refused| refused.respond(Protocol::Openai))
 }
 
 async fn answer(
@@ -45,54 +40,16 @@ async fn answer(
     headers: &HeaderMap,
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Response, Refused> {
-    let caller = front.identify(headers, shown)?;
-    let body = body.map_err(|rejection| Refused::unreadable(rejection.status(), rejection.body_text()))?;
-    let by_headers = RequestHeaders::read(headers)?;
-    let request = ChatRequest::read(&body)?;
-    let (route, target) = models::resolve(&front.engine.config(), &caller, &request.model)?;
-    let arrival = Arrival {
-        tenant: caller.tenant,
-        routes: caller.routes,
-        timeout: by_headers.time_allowed,
-        trace: by_headers.trace,
-        entry: ENTRY,
-    };
-    let overrides = Overrides {
-        max_retries: by_headers.max_retries,
-        allowed_targets: Vec::from_iter(target),
-        // This wire cannot take back what it sent.
-        rewind_mode: request.stream.then_some(RewindMode::AppendOnly),
-        ..Overrides::default()
-    };
-    let resolved = front.engine.resolve(InvocationRequest {
-        route: Some(route),
-        operation: by_headers.operation,
-        request_id: by_headers.request_id,
-        thread: by_headers.thread,
-        labels: request.labels,
-        overrides,
-        ..InvocationRequest::new(arrival, Call::Model(request.call))
-    });
-    let incoming = resolved.map_err(Refused::unresolved)?;
-    let mut started = front.executions.start(incoming).await.map_err(Refused::not_started)?;
-    if request.stream {
-        return stream::respond(&front, started, request.model, request.include_usage).await;
+    let admitted = front.admit(shown, headers, body)?;
+    let ChatRequest { model, stream, include_usage, call, labels } = ChatRequest::read(&admitted.body)?;
+    let thread = RequestedThread::NotKept;
+    let requested = RequestedCall { entry: ENTRY, model: model.clone(), stream, call, labels, thread };
+    let started = front.begin(admitted.caller, admitted.headers, requested).await?;
+    let created_unix = clock::wall_now().as_second();
+    if stream {
+        let chunks = Chunks::new(&started.id, created_unix, model, include_usage);
+        return stream::respond(&front, started, chunks).await;
     }
-    let outcome = started.follower.outcome().await.map_err(|lost| Refused::lost(&lost))?;
-    whole(&outcome)
-}
-
-/// The answer to a request that is not streamed.
-fn whole(outcome: &Outcome) -> Result<Response, Refused> {
-    let told = ResponseHeaders::of(outcome);
-    let completion = match &outcome.result {
-        Ok(completion) => completion,
-        Err(failure) => return Err(Refused::outcome(outcome, failure, told)),
-    };
-    let document = document::completion(&outcome.invocation, clock::wall_now().as_second(), completion);
-    let mut response = Response::new(Body::from(document.to_string()));
-    let headers = response.headers_mut();
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    told.write(headers);
-    Ok(response)
+    let outcome = call::ended(started).await?;
+    call::whole(&outcome, |completion| document::completion(&outcome.invocation, created_unix, completion))
 }

@@ -1,4 +1,4 @@
-//! What a client is told when there is no answer: a status, the error object of this wire, and when to come back.
+//! What a client is told when there is no answer: a status, the error object of its protocol, and when to come back.
 //!
 //! | what | status | `code` |
 //! |---|---|---|
@@ -18,8 +18,8 @@
 
 use axum::{
     body::Body,
-    http::{HeaderName, HeaderValue, StatusCode, header},
-    response::{IntoResponse, Response},
+    http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header},
+    response::Response,
 };
 use serde_json::{Value, json};
 
@@ -47,6 +47,15 @@ const RETRY_AFTER: u64 = 1_000;
 /// When a client may come again that met a limit of bytes.
 const NO_ROOM_RETRY_MS: u64 = 1_000;
 
+/// In whose words a client is answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Protocol {
+    /// `OpenAI`'s, for all paths but Anthropic's.
+    Openai,
+    /// Anthropic's.
+    Anthropic,
+}
+
 /// An answer that is none.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Refused {
@@ -59,6 +68,16 @@ pub(super) struct Refused {
     should_retry: bool,
     details: Option<Box<Value>>,
     told: Option<Box<ResponseHeaders>>,
+}
+
+// === impl Protocol ===
+
+impl Protocol {
+    /// That of a request: Anthropic's paths are its own, and its clients name its version.
+    pub(super) fn of(path: &str, headers: &HeaderMap) -> Self {
+        let is_anthropic = path.starts_with("/v1/messages") || headers.contains_key("anthropic-version");
+        if is_anthropic { Self::Anthropic } else { Self::Openai }
+    }
 }
 
 // === impl Refused: what Relight itself refuses ===
@@ -96,7 +115,7 @@ impl Refused {
 
     /// No key, or one that is not known; it does not say which.
     pub(super) fn unauthenticated() -> Self {
-        let message = "a valid API key is required, as `Authorization: Bearer <key>`";
+        let message = "a valid API key is required, as `Authorization: Bearer <key>` or `x-api-key: <key>`";
         Self::new(StatusCode::UNAUTHORIZED, "authentication_error", "invalid_api_key", message)
     }
 
@@ -116,9 +135,34 @@ impl Refused {
         Self { param: Some("model".to_owned()), ..refused }
     }
 
+    /// There is no such response.
+    pub(super) fn no_such_response(response: &str) -> Self {
+        let shown = &response[..response.floor_char_boundary(128)];
+        let message = format!("there is no response `{shown}` here, or it is no longer kept");
+        Self::new(StatusCode::NOT_FOUND, "invalid_request_error", "response_not_found", message)
+    }
+
+    /// There is no such response to go on with.
+    pub(super) fn no_previous_response(response: &str) -> Self {
+        let refused = Self { status: StatusCode::BAD_REQUEST, ..Self::no_such_response(response) };
+        Self { code: "previous_response_not_found", param: Some("previous_response_id".to_owned()), ..refused }
+    }
+
+    /// The conversation went on behind the response, or it failed.
+    pub(super) fn not_newest_response(response: &str) -> Self {
+        let shown = &response[..response.floor_char_boundary(128)];
+        let message = format!(
+            "`{shown}` is not the newest answer of its conversation: only that one can be gone on with; send the \
+             conversation as `input` to go on from an older one"
+        );
+        Self::unsupported("previous_response_id", message)
+    }
+
     /// There is no such path.
     pub(super) fn no_such_path() -> Self {
-        let message = "no such path; there are POST /v1/chat/completions, GET /v1/models and GET /v1/models/{model}";
+        let message = "no such path; there are POST /v1/chat/completions, /v1/responses, /v1/messages, \
+                       /v1/messages/count_tokens and /v1/embeddings, GET /v1/responses/{id}, /v1/models and \
+                       /v1/models/{model}";
         Self::new(StatusCode::NOT_FOUND, "invalid_request_error", "not_found", message)
     }
 
@@ -189,8 +233,9 @@ impl Refused {
         }
     }
 
-    fn without_journal(error: &JournalError) -> Self {
-        tracing::warn!(%error, "a call of the OpenAI-compatible front needs the journal, which fails");
+    /// The journal is away, and this needs it.
+    pub(super) fn without_journal(error: &JournalError) -> Self {
+        tracing::warn!(%error, "a call of the HTTP front needs the journal, which fails");
         let message = "the journal is not available; ask again";
         let refused = Self::new(StatusCode::SERVICE_UNAVAILABLE, "server_error", "journal_unavailable", message);
         Self { retry_after_ms: Some(RETRY_AFTER), should_retry: true, ..refused }
@@ -203,6 +248,11 @@ impl Refused {
                 Self::no_such_model(route.as_str(), nearest.as_ref().map(RouteName::as_str))
             }
             Refusal::Overrides(faults) => {
+                if let [(field, why)] = &faults[..]
+                    && field == "model"
+                {
+                    return Self::invalid("model", why.clone());
+                }
                 let faults: Vec<String> = faults.into_iter().map(|(field, why)| format!("{field}: {why}")).collect();
                 Self::invalid("headers", faults.join("; "))
             }
@@ -269,11 +319,11 @@ impl EarlyRefusal {
     pub fn broken() -> Self {
         Self(Refused::unreadable(StatusCode::BAD_REQUEST, "the body broke off"))
     }
-}
 
-impl IntoResponse for EarlyRefusal {
-    fn into_response(self) -> Response {
-        self.0.into_response()
+    /// The response to a request for this path, in the words of the protocol that is spoken there.
+    #[must_use]
+    pub fn respond(self, path: &str, headers: &HeaderMap) -> Response {
+        self.0.respond(Protocol::of(path, headers))
     }
 }
 
@@ -315,24 +365,27 @@ impl Refused {
     }
 
     /// The error object, as the body has it and as an error event within a stream has it.
-    pub(super) fn object(&self) -> Value {
-        let mut error = json!({"message": self.message, "type": self.kind, "param": self.param, "code": self.code});
+    pub(super) fn object(&self, protocol: Protocol) -> Value {
+        let kind = match protocol {
+            Protocol::Openai => self.kind,
+            Protocol::Anthropic => anthropic_type(self.status),
+        };
+        let mut error = json!({"message": self.message, "type": kind, "param": self.param, "code": self.code});
         if let (Some(details), Some(fields)) = (&self.details, error.as_object_mut()) {
             fields.insert("relight".to_owned(), (**details).clone());
         }
-        json!({"error": error})
+        match protocol {
+            Protocol::Openai => json!({"error": error}),
+            Protocol::Anthropic => {
+                let id = self.told.as_ref().map(|told| told.invocation.as_str());
+                json!({"type": "error", "error": error, "request_id": id})
+            }
+        }
     }
-}
 
-impl From<HeaderFault> for Refused {
-    fn from(fault: HeaderFault) -> Self {
-        Self::invalid(fault.name, format!("the header {} {}", fault.name, fault.reason))
-    }
-}
-
-impl IntoResponse for Refused {
-    fn into_response(self) -> Response {
-        let mut response = Response::new(Body::from(self.object().to_string()));
+    /// The response, in the words of the client's protocol.
+    pub(super) fn respond(self, protocol: Protocol) -> Response {
+        let mut response = Response::new(Body::from(self.object(protocol).to_string()));
         *response.status_mut() = self.status;
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
@@ -346,6 +399,28 @@ impl IntoResponse for Refused {
             told.write(headers);
         }
         response
+    }
+}
+
+impl From<HeaderFault> for Refused {
+    fn from(fault: HeaderFault) -> Self {
+        Self::invalid(fault.name, format!("the header {} {}", fault.name, fault.reason))
+    }
+}
+
+/// The `type` of an error of Anthropic's API, by its status.
+fn anthropic_type(status: StatusCode) -> &'static str {
+    match status.as_u16() {
+        401 => "authentication_error",
+        403 => "permission_error",
+        404 => "not_found_error",
+        409 => "conflict_error",
+        413 => "request_too_large",
+        429 => "rate_limit_error",
+        400..=499 => "invalid_request_error",
+        503 => "overloaded_error",
+        504 => "timeout_error",
+        _ => "api_error",
     }
 }
 

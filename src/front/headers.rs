@@ -33,7 +33,7 @@ pub(super) struct RequestHeaders {
 /// What the headers of an answer tell of its invocation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ResponseHeaders {
-    /// `x-relight-invocation` and `x-request-id`.
+    /// `x-relight-invocation`, `x-request-id` and `request-id`.
     pub(super) invocation: InvocationId,
     /// `x-relight-attempts`: those begun so far.
     pub(super) attempts: u32,
@@ -94,8 +94,9 @@ impl ResponseHeaders {
     /// Writes them.
     pub(super) fn write(&self, headers: &mut HeaderMap) {
         if let Ok(id) = HeaderValue::from_str(self.invocation.as_str()) {
-            // The official SDKs show this one in their errors.
+            // The official SDKs show these in their errors: OpenAI's the first, Anthropic's the second.
             headers.insert(HeaderName::from_static("x-request-id"), id.clone());
+            headers.insert(HeaderName::from_static("request-id"), id.clone());
             headers.insert(HeaderName::from_static("x-relight-invocation"), id);
         }
         headers.insert(HeaderName::from_static("x-relight-attempts"), HeaderValue::from(self.attempts));

@@ -4,25 +4,37 @@ use axum::{
     Json,
     extract::{Path, State},
     http::HeaderMap,
+    response::{IntoResponse as _, Response},
 };
 use serde_json::{Value, json};
 
-use super::{Front, PeerCertificate, Principal, error::Refused};
+use super::{
+    Front, PeerCertificate, Principal,
+    error::{Protocol, Refused},
+};
 use crate::{
     config::{Config, RouteConfig, fault::nearest},
     domain::ids::{RouteName, TargetId},
 };
 
 /// `GET /v1/models`.
-pub(super) async fn list(
-    State(front): State<Front>,
-    shown: PeerCertificate,
-    headers: HeaderMap,
-) -> Result<Json<Value>, Refused> {
-    let caller = front.identify(&headers, &shown)?;
+pub(super) async fn list(State(front): State<Front>, shown: PeerCertificate, headers: HeaderMap) -> Response {
+    let protocol = Protocol::of("/v1/models", &headers);
+    let caller = match front.identify(&headers, &shown) {
+        Ok(caller) => caller,
+        Err(refused) => return refused.respond(protocol),
+    };
     let config = front.engine.config();
-    let data: Vec<Value> = names(&config, &caller).into_iter().map(|(name, owner)| front.model(&name, owner)).collect();
-    Ok(Json(json!({"object": "list", "data": data})))
+    let names = names(&config, &caller);
+    let data: Vec<Value> = names.iter().map(|(name, owner)| front.model(protocol, name, owner)).collect();
+    let document = match protocol {
+        Protocol::Openai => json!({"object": "list", "data": data}),
+        Protocol::Anthropic => {
+            let (first, last) = (names.first().map(|(name, _)| name), names.last().map(|(name, _)| name));
+            json!({"data": data, "has_more": false, "first_id": first, "last_id": last})
+        }
+    };
+    Json(document).into_response()
 }
 
 /// `GET /v1/models/{model}`.
@@ -31,14 +43,19 @@ pub(super) async fn one(
     shown: PeerCertificate,
     Path(model): Path<String>,
     headers: HeaderMap,
-) -> Result<Json<Value>, Refused> {
-    let caller = front.identify(&headers, &shown)?;
-    let config = front.engine.config();
-    let names = names(&config, &caller);
-    let found = names.iter().find(|(name, _)| *name == model);
+) -> Response {
+    let protocol = Protocol::of("/v1/models", &headers);
+    let found = front.identify(&headers, &shown).and_then(|caller| {
+        let config = front.engine.config();
+        let names = names(&config, &caller);
+        match names.iter().find(|(name, _)| *name == model) {
+            Some((name, owner)) => Ok(front.model(protocol, name, owner)),
+            None => Err(no_such_model(&model, &names)),
+        }
+    });
     match found {
-        Some((name, owner)) => Ok(Json(front.model(name, owner))),
-        None => Err(no_such_model(&model, &names)),
+        Ok(document) => Json(document).into_response(),
+        Err(refused) => refused.respond(protocol),
     }
 }
 
@@ -68,8 +85,16 @@ pub(super) fn resolve(
 // === impl Front ===
 
 impl Front {
-    fn model(&self, name: &str, owner: &str) -> Value {
-        json!({"id": name, "object": "model", "created": self.started_unix, "owned_by": owner})
+    fn model(&self, protocol: Protocol, name: &str, owner: &str) -> Value {
+        match protocol {
+            Protocol::Openai => {
+                json!({"id": name, "object": "model", "created": self.started_unix, "owned_by": owner})
+            }
+            Protocol::Anthropic => {
+                let created_at = jiff::Timestamp::from_second(self.started_unix).unwrap_or_default();
+                json!({"type": "model", "id": name, "display_name": name, "created_at": created_at.to_string()})
+            }
+        }
     }
 }
 

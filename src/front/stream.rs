@@ -1,8 +1,8 @@
-//! A streamed answer: steps of an invocation in, events of this wire out.
+//! A streamed answer: steps of an invocation in, events of the client's protocol out.
 //!
 //! The head of the answer waits for its first content, so that what fails before that is a clean status with the
-//! right code. From then on the stream ends in one of two ways: `[DONE]` after a whole answer, or an error event. While
-//! nothing comes, comments keep the connection alive. The steps are those of an invocation that takes nothing back.
+//! right code. From then on the stream ends in one of two ways: the protocol's own end of a whole answer, or its own error
+//! event. While nothing comes, comments keep the connection alive. The steps are those of an invocation that takes nothing back.
 
 use std::{collections::VecDeque, convert::Infallible, time::Duration};
 
@@ -13,11 +13,10 @@ use axum::{
     response::Response,
 };
 
-use super::{Front, chunks::Chunks, error::Refused, headers::ResponseHeaders};
+use super::{Front, error::Refused, headers::ResponseHeaders};
 use crate::{
     domain::{
-        clock,
-        completion::BlockKind,
+        completion::{Completion, Usage},
         fold::{AnswerState, Block, StreamStep},
         ids::TargetId,
         invocation::{AttemptCause, Outcome},
@@ -25,11 +24,32 @@ use crate::{
     execution::{Follower, Lost, Started, StreamItem},
 };
 
+/// The events of one protocol.
+pub(super) trait AnswerEvents: Send + 'static {
+    /// Another model answers from here on.
+    fn answered_by(&mut self, model: &str);
+
+    /// What the answer cost so far.
+    fn cost(&mut self, _: Usage) {}
+
+    /// A block grew by this text. What is sent only whole (tool calls) is sent when it stops.
+    fn text(&mut self, block: &Block, text: &str) -> Vec<Bytes>;
+
+    /// A block is whole.
+    fn stop(&mut self, block: &Block) -> Vec<Bytes>;
+
+    /// The answer is whole.
+    fn end(&mut self, completion: &Completion) -> Vec<Bytes>;
+
+    /// The answer cannot go on.
+    fn broken(&mut self, refused: &Refused) -> Vec<Bytes>;
+}
+
 /// One answer on its way out.
-struct Relay {
+struct Relay<E> {
     follower: Follower,
     fold: AnswerState,
-    chunks: Chunks,
+    events: E,
     told: ResponseHeaders,
     keepalive: Duration,
     ready: VecDeque<Bytes>,
@@ -37,18 +57,13 @@ struct Relay {
     end: Option<Result<(), Refused>>,
 }
 
-/// Responds with a stream, or with a status when it fails before its first content. `model` is the caller's name for it.
-pub(super) async fn respond(
-    front: &Front,
-    started: Started,
-    model: String,
-    include_usage: bool,
-) -> Result<Response, Refused> {
+/// Responds with a stream of these events, or with a status when it fails before its first content.
+pub(super) async fn respond(front: &Front, started: Started, events: impl AnswerEvents) -> Result<Response, Refused> {
     let Started { id, follower, .. } = started;
     let mut relay = Relay {
         follower,
         fold: AnswerState::default(),
-        chunks: Chunks::new(&id, clock::wall_now().as_second(), model, include_usage),
+        events,
         told: ResponseHeaders { invocation: id, attempts: 0, target: None, adapted: Vec::new() },
         keepalive: front.settings().keepalive,
         ready: VecDeque::new(),
@@ -64,7 +79,7 @@ pub(super) async fn respond(
         return Err(refused);
     }
     let told = relay.told.clone();
-    let mut response = Response::new(Body::from_stream(relay.events()));
+    let mut response = Response::new(Body::from_stream(relay.bytes()));
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream; charset=utf-8"));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
@@ -76,8 +91,8 @@ pub(super) async fn respond(
 
 // === impl Relay ===
 
-impl Relay {
-    fn events(mut self) -> impl futures_util::Stream<Item = Result<Bytes, Infallible>> {
+impl<E: AnswerEvents> Relay<E> {
+    fn bytes(mut self) -> impl futures_util::Stream<Item = Result<Bytes, Infallible>> {
         stream! {
             loop {
                 while let Some(event) = self.ready.pop_front() {
@@ -87,13 +102,15 @@ impl Relay {
                     None => {}
                     Some(Ok(())) => return,
                     Some(Err(refused)) => {
-                        yield Ok(Chunks::broken(&refused));
+                        for event in self.events.broken(&refused) {
+                            yield Ok(event);
+                        }
                         return;
                     }
                 }
                 match tokio::time::timeout(self.keepalive, self.follower.next()).await {
                     Ok(next) => self.take(next),
-                    Err(_) => yield Ok(Chunks::comment("keep-alive")),
+                    Err(_) => yield Ok(comment("keep-alive")),
                 }
             }
         }
@@ -124,21 +141,21 @@ impl Relay {
             }
             StreamStep::BlockDelta { block, text, .. } => {
                 if let Some(block) = self.fold.blocks().iter().find(|known| known.id == *block) {
-                    self.ready.extend(self.chunks.text(&block.kind, text));
+                    self.ready.extend(self.events.text(block, text));
                 }
             }
             StreamStep::BlockStop { block, .. } => {
-                if let Some(block) = self.fold.blocks().iter().find(|known| known.id == *block).cloned() {
-                    self.tool_call(&block);
+                if let Some(block) = self.fold.blocks().iter().find(|known| known.id == *block) {
+                    self.ready.extend(self.events.stop(block));
                 }
             }
+            StreamStep::Usage { usage, .. } => self.events.cost(*usage),
             StreamStep::Recovery { adaptation, .. } => self.told.adapted.extend(adaptation.clone()),
             // Only an invocation that another front began takes something back.
             StreamStep::Rewind { .. } => self.end = Some(Err(Refused::diverged())),
             StreamStep::ContextInjected { .. }
             | StreamStep::BlockStart { .. }
             | StreamStep::Parked { .. }
-            | StreamStep::Usage { .. }
             | StreamStep::Terminal(_) => {}
         }
     }
@@ -161,20 +178,13 @@ impl Relay {
             let old = sent.get(index);
             let more = &block.text[old.map_or(0, |old| old.text.len())..];
             if !more.is_empty() {
-                self.ready.extend(self.chunks.text(&block.kind, more));
+                self.ready.extend(self.events.text(block, more));
             }
             if block.stopped && old.is_none_or(|old| !old.stopped) {
-                self.tool_call(block);
+                self.ready.extend(self.events.stop(block));
             }
         }
         self.fold.restore(blocks);
-    }
-
-    /// Sends a tool call that is whole.
-    fn tool_call(&mut self, block: &Block) {
-        if let BlockKind::ToolCall { id, name } = &block.kind {
-            self.ready.extend(self.chunks.tool_call(id, name, &block.text));
-        }
     }
 
     fn started(&mut self, attempt: u32, target: &TargetId, cause: AttemptCause, model: &str) {
@@ -185,7 +195,7 @@ impl Relay {
             return;
         }
         self.told.target = Some(target.clone());
-        self.chunks.answered_by(model);
+        self.events.answered_by(model);
     }
 
     fn over(&mut self, outcome: &Outcome) {
@@ -194,11 +204,17 @@ impl Relay {
                 self.told = ResponseHeaders::of(outcome);
                 let target = outcome.target.as_ref().map(TargetId::as_str).unwrap_or_default();
                 let words = format!("attempts={} target={target}", outcome.attempts.len());
-                self.ready.push_back(Chunks::comment(&words));
-                self.ready.extend(self.chunks.end(completion));
+                self.ready.push_back(comment(&words));
+                self.ready.extend(self.events.end(completion));
                 self.end = Some(Ok(()));
             }
             Err(failure) => self.end = Some(Err(Refused::outcome(outcome, failure, ResponseHeaders::of(outcome)))),
         }
     }
+}
+
+/// A comment, which clients pass over.
+fn comment(words: &str) -> Bytes {
+    let words: String = words.chars().filter(|c| !c.is_control()).collect();
+    Bytes::from(format!(": relight {words}\n\n"))
 }

@@ -10,19 +10,20 @@ mod request;
 
 use super::{
     BuildError, ProviderFuture,
+    document::DocumentReader,
     http::{Post, accepted, lasting},
     keys::{KeyedClients, with_header},
     reading::{self, ReadLimits},
     spec::ProviderSpec,
 };
-use crate::domain::{failure::ProviderError, wire::ProviderRequest};
+use crate::domain::{failure::ProviderError, message::Endpoint, wire::ProviderRequest};
 
 /// Kind of a thinking block's signature.
-pub(super) const SIGNATURE: &str = "anthropic.signature";
+pub const SIGNATURE: &str = "anthropic.signature";
 /// Kind of a redacted thinking block's data.
-pub(super) const REDACTED: &str = "anthropic.redacted_thinking";
-/// Kind of an opaque block, as JSON, that the neutral conversation cannot represent (server tools and their results).
-pub(super) const BLOCK: &str = "anthropic.block";
+pub const REDACTED: &str = "anthropic.redacted_thinking";
+/// Kind of a whole block, as JSON, that the neutral conversation cannot represent (server tools and their results).
+pub const BLOCK: &str = "anthropic.block";
 
 const VERSION: &str = "2023-06-01";
 
@@ -61,6 +62,14 @@ impl MessagesClient {
         let body = request::body(&call, self.stream)?;
         let http = self.clients.of(&call)?.clone();
         let (path, accept) = (self.path.to_owned(), accepted(self.stream));
+        if call.call.endpoint == Endpoint::CountTokens {
+            let (path, body) = (format!("{path}/count_tokens"), request::count(&call)?);
+            return Ok(Box::pin(async move {
+                let reply = http.post(&call, Post { path, body, accept: accepted(false), ..Post::default() }).await?;
+                let parser = DocumentReader::new(lasting(&reply.headers), call.call.endpoint);
+                Ok(reading::read(reply, ReadLimits::of(&call, http.settings()), parser))
+            }));
+        }
         Ok(Box::pin(async move {
             let reply = http.post(&call, Post { path, body, accept, ..Post::default() }).await?;
             let parser = answer::MessageReader::new(lasting(&reply.headers));

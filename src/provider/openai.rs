@@ -18,6 +18,7 @@ use std::sync::Arc;
 
 use super::{
     BuildError, ProviderFuture,
+    document::DocumentReader,
     http::{HttpClient, Post, accepted, lasting},
     reading::{self, ReadLimits},
     spec::{ChatOptions, ProviderSpec},
@@ -25,6 +26,7 @@ use super::{
 use crate::domain::{
     adaptation::{DialectOverrides, OutputLimitField},
     failure::ProviderError,
+    message::Endpoint,
     target::{Capabilities, PrefillMark},
     wire::ProviderRequest,
 };
@@ -61,6 +63,9 @@ impl ChatClient {
 
     /// Asks; fails at once where the call cannot be put into this dialect's words.
     pub(super) fn answer(&self, call: ProviderRequest) -> Result<ProviderFuture, ProviderError> {
+        if call.call.endpoint == Endpoint::Embeddings {
+            return embeddings(&self.http, call);
+        }
         let body = request::body(&call, &ChatDialect::of(&self.options, &call.target.capabilities, &call.wording))?;
         let client = self.clone();
         Ok(Box::pin(async move {
@@ -73,6 +78,24 @@ impl ChatClient {
             Ok(reading::read(reply, ReadLimits::of(&call, client.http.settings()), parser))
         }))
     }
+}
+
+/// Passes a request for embeddings on: `extra` under the target's own name of the model.
+pub(super) fn embeddings(http: &HttpClient, call: ProviderRequest) -> Result<ProviderFuture, ProviderError> {
+    let mut fields = call.call.extra.clone();
+    fields.insert("model".to_owned(), call.target.model.to_string().into());
+    let body = serde_json::to_vec(&fields).map_err(|error| ProviderError {
+        provider: Arc::clone(&call.target.family),
+        message: Some(format!("the request cannot be written as JSON: {error}")),
+        ..ProviderError::default()
+    })?;
+    let http = http.clone();
+    Ok(Box::pin(async move {
+        let post = Post { path: "/embeddings".to_owned(), body, accept: accepted(false), ..Post::default() };
+        let reply = http.post(&call, post).await?;
+        let parser = DocumentReader::new(lasting(&reply.headers), call.call.endpoint);
+        Ok(reading::read(reply, ReadLimits::of(&call, http.settings()), parser))
+    }))
 }
 
 // === impl ChatDialect ===

@@ -18,16 +18,18 @@ use futures_util::TryStreamExt as _;
 use super::{
     BuildError, ProviderFuture,
     http::{HttpClient, Post, accepted, lasting},
+    openai::embeddings,
     reading::{self, ReadLimits},
     spec::ProviderSpec,
 };
 use crate::domain::{
     failure::{ProviderError, TransportFault},
+    message::Endpoint,
     wire::{DeltaStream, ProviderRequest},
 };
 
 /// Kind of a reasoning item with encrypted content: the item's JSON as it came.
-pub(super) const REASONING: &str = "openai.encrypted_content";
+pub const REASONING: &str = "openai.encrypted_content";
 
 /// A client of the Responses API for one provider; cheap to clone.
 #[derive(Debug, Clone)]
@@ -53,6 +55,9 @@ impl ResponsesClient {
     pub(super) fn answer(&self, call: ProviderRequest) -> Result<ProviderFuture, ProviderError> {
         if call.attach.is_some() {
             return self.take_over(call);
+        }
+        if call.call.endpoint == Endpoint::Embeddings {
+            return embeddings(&self.http, call);
         }
         let request::RequestBody { body, in_background } = request::body(&call, self.stream)?;
         let (http, cancels) = (self.http.clone(), self.cancels.clone());

@@ -6,7 +6,10 @@
 use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
 
-use crate::domain::message::{Message, ModelCall, Opaque, Part, Role};
+use crate::domain::{
+    message::{Message, ModelCall, Opaque, Part, Role},
+    target::Dialect,
+};
 
 /// The author of a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -147,9 +150,11 @@ pub(super) fn schema(text: &str, owner: &str) -> Result<Value, String> {
     serde_json::from_str(text).map_err(|error| format!("Invalid schema for {owner}: it is not JSON: {error}"))
 }
 
-/// Merges the caller's fields, last: objects into objects, anything else replaces the existing value.
-pub(super) fn merge_extra(body: &mut Map<String, Value>, call: &ModelCall) {
-    merge(body, &call.extra);
+/// Merges what the caller added for this dialect, last: objects into objects, anything else replaces the existing value.
+pub(super) fn merge_extra(body: &mut Map<String, Value>, call: &ModelCall, dialect: Dialect) {
+    if let Some(extra) = call.extra_for(dialect.as_str()) {
+        merge(body, extra);
+    }
 }
 
 fn merge(into: &mut Map<String, Value>, from: &Map<String, Value>) {
@@ -194,7 +199,10 @@ mod tests {
     fn extra_fields_are_merged_into_objects_and_replace_the_rest() {
         let Value::Object(mut body) = json!({"a": {"b": 1, "c": [1]}, "d": 2}) else { panic!() };
         let Value::Object(extra) = json!({"a": {"c": [2]}, "d": {"e": 3}}) else { panic!() };
-        merge_extra(&mut body, &ModelCall { extra, ..ModelCall::default() });
+        let call = ModelCall { extra, extra_of: Some("anthropic".to_owned()), ..ModelCall::default() };
+        merge_extra(&mut body, &call, Dialect::Gemini);
+        assert_eq!(body["d"], 2, "words of another dialect are left out");
+        merge_extra(&mut body, &call, Dialect::Anthropic);
         assert_eq!(Value::Object(body), json!({"a": {"b": 1, "c": [2]}, "d": {"e": 3}}));
     }
 

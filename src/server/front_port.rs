@@ -107,8 +107,8 @@ fn ended(how: io::Result<()>) {
 
 impl Authenticate for SharedDoor {
     fn identify(&self, headers: &HeaderMap, certificate: Option<&[u8]>) -> Option<Principal> {
-        let authorization = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
-        let identity = self.authenticator.load().recognise(authorization, certificate)?;
+        let authorization = front::authorization(headers);
+        let identity = self.authenticator.load().recognise(authorization.as_deref(), certificate)?;
         Some(Principal { tenant: identity.tenant, routes: identity.routes })
     }
 }

@@ -12,6 +12,7 @@ use crate::{
     domain::{
         completion::BlockKind,
         fold::{AnswerState, Block, StreamStep},
+        message::Opaque,
     },
 };
 
@@ -22,6 +23,10 @@ pub(super) enum AnswerPiece {
     Text(String),
     /// Reasoning.
     Reasoning(String),
+    /// The reasoning so far is whole, with what its provider needs back.
+    Signed(Opaque),
+    /// Reasoning of another attempt than the one that was sent, whole, with what its provider needs back.
+    SignedAnew(String, Opaque),
     /// A refusal in the model's words.
     Refusal(String),
     /// A whole tool call.
@@ -37,6 +42,8 @@ pub(super) struct SentCall {
     pub(super) name: String,
     /// Raw JSON text.
     pub(super) arguments: String,
+    /// What the provider needs back verbatim.
+    pub(super) opaque: Option<Opaque>,
 }
 
 /// The new attempt's answer does not begin with what was sent.
@@ -52,6 +59,10 @@ pub(super) struct AppendOnlyAnswer {
     reasoning: TextChannel,
     refusal: TextChannel,
     calls: Vec<SentCall>,
+    /// How many bytes of reasoning were sent when it was last signed.
+    signed: usize,
+    /// Whether another attempt was begun.
+    restarted: bool,
 }
 
 /// One kind of text of the answer.
@@ -81,6 +92,8 @@ impl AppendOnlyAnswer {
             reasoning: TextChannel::default(),
             refusal: TextChannel::default(),
             calls: Vec::new(),
+            signed: 0,
+            restarted: false,
         }
     }
 
@@ -93,6 +106,8 @@ impl AppendOnlyAnswer {
             channel.sent = channel.now.len();
             channel.last = blocks.iter().rev().find(|block| block.kind == kind).map(|block| block.id);
         }
+        let is_signed = blocks.iter().any(|block| block.kind == BlockKind::Reasoning && block.opaque.is_some());
+        self.signed = if is_signed { self.reasoning.sent } else { 0 };
         let calls = blocks.iter().filter(|block| block.stopped && block.committed);
         self.calls = calls.filter_map(SentCall::of).collect();
     }
@@ -134,7 +149,11 @@ impl AppendOnlyAnswer {
             HoldBack::Bytes(bytes) => usize::try_from(bytes).unwrap_or(usize::MAX),
             HoldBack::Whole => return Ok(Vec::new()),
         };
-        self.pieces(hold_back)
+        let mut pieces = self.pieces(hold_back)?;
+        if let StreamStep::BlockStop { block, opaque: Some(opaque), .. } = step {
+            pieces.extend(self.sign(*block, opaque));
+        }
+        Ok(pieces)
     }
 
     /// The answer is whole: says all that was not sent yet.
@@ -142,7 +161,16 @@ impl AppendOnlyAnswer {
     /// # Errors
     /// When what was sent is not how the answer begins.
     pub(super) fn finish(&mut self) -> Result<Vec<AnswerPiece>, Diverged> {
-        let pieces = self.pieces(0)?;
+        let mut pieces = Vec::new();
+        if self.hold_back == HoldBack::Whole {
+            let blocks = self.fold.blocks().to_vec();
+            let signed = blocks.iter().filter_map(|block| Some((block, block.opaque.as_ref()?)));
+            for (block, opaque) in signed.filter(|(block, _)| block.kind == BlockKind::Reasoning) {
+                pieces.push(AnswerPiece::SignedAnew(block.text.clone(), opaque.clone()));
+            }
+            self.reasoning.closed |= !pieces.is_empty();
+        }
+        pieces.extend(self.pieces(0)?);
         let broken = |channel: &TextChannel| channel.promised.is_some() && !channel.closed;
         let calls = self.fold.blocks().iter().filter(|block| is_call(block)).count();
         if broken(&self.text) || broken(&self.refusal) || calls < self.calls.len() {
@@ -170,7 +198,30 @@ impl AppendOnlyAnswer {
         }
     }
 
+    /// A block stopped with what its provider needs back: reasoning is sent to its end and signed. Where other reasoning was
+    /// sent, and nothing that would stand before it, it is sent whole; else what was sent stays as it is.
+    fn sign(&mut self, block: u32, opaque: &Opaque) -> Vec<AnswerPiece> {
+        let Some(signed) = self.fold.blocks().iter().find(|known| known.id == block) else { return Vec::new() };
+        if signed.kind != BlockKind::Reasoning {
+            return Vec::new();
+        }
+        let only_reasoning_was_sent = self.sent_only_text() && self.text.sent_text().is_empty();
+        let is_another = self.reasoning.closed || self.reasoning.promised.is_some();
+        if is_another || (signed.text.is_empty() && self.restarted) {
+            let text = signed.text.clone();
+            let anew = only_reasoning_was_sent.then(|| AnswerPiece::SignedAnew(text, opaque.clone()));
+            return anew.into_iter().collect();
+        }
+        let mut pieces = Vec::from_iter(self.reasoning.next(0).map(AnswerPiece::Reasoning));
+        if signed.text.is_empty() || self.reasoning.sent > self.signed {
+            pieces.push(AnswerPiece::Signed(opaque.clone()));
+        }
+        self.signed = self.reasoning.sent;
+        pieces
+    }
+
     fn rewind(&mut self) {
+        self.restarted = true;
         let kinds = [BlockKind::Text, BlockKind::Reasoning, BlockKind::Refusal];
         for (channel, kind) in [&mut self.text, &mut self.reasoning, &mut self.refusal].into_iter().zip(kinds) {
             channel.pin_sent_prefix();
@@ -216,7 +267,8 @@ impl SentCall {
     /// The tool call that a block holds; `None` of any other block.
     fn of(block: &Block) -> Option<Self> {
         let BlockKind::ToolCall { id, name } = &block.kind else { return None };
-        Some(Self { id: id.clone(), name: name.clone(), arguments: block.text.clone() })
+        let (arguments, opaque) = (block.text.clone(), block.opaque.clone());
+        Some(Self { id: id.clone(), name: name.clone(), arguments, opaque })
     }
 }
 

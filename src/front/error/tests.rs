@@ -6,7 +6,7 @@ use super::*;
 use crate::domain::failure::WaitSource;
 
 fn response(failure: &Failure) -> Response {
-    Refused::failure(failure).into_response()
+    Refused::failure(failure).respond(Protocol::Openai)
 }
 
 #[test]
@@ -43,5 +43,5 @@ fn what_was_tried_again_already_is_not_to_be_multiplied() {
 fn upstream_words_about_a_credential_are_not_repeated() {
     let refused = Refused::failure(&Failure::local(FailureClass::Authentication, "bad key sk-12"));
     assert_eq!(refused.status, StatusCode::BAD_GATEWAY);
-    assert!(!refused.object().to_string().contains("sk-12"));
+    assert!(!refused.object(Protocol::Openai).to_string().contains("sk-12"));
 }

@@ -61,6 +61,7 @@ pub(super) fn read_model_call(
         response_format: response_format.unwrap_or_default(),
         stop: wire.stop,
         extra: wire.extra.map(|extra| object(&at.field("extra"), extra, faults)).unwrap_or_default(),
+        ..ModelCall::default()
     }
 }
 

@@ -12,6 +12,7 @@ use crate::{
     domain::{
         failure::ProviderError,
         message::{ModelCall, ResponseFormat, ToolChoice, ToolDefinition},
+        target::Dialect,
         wire::ProviderRequest,
     },
     provider::turns::{merge_extra, schema},
@@ -19,12 +20,28 @@ use crate::{
 
 /// The output limit where the caller sets none: the API requires one, and every model since 2024 accepts this one.
 const DEFAULT_MAX_TOKENS: u32 = 8192;
+/// The fields that a request to count tokens takes.
+const COUNTED: [&str; 7] = ["model", "messages", "system", "tools", "tool_choice", "thinking", "output_config"];
 
 /// The request's JSON body; `stream`: whether the response is to be streamed.
 ///
 /// # Errors
 /// When a schema that the caller gave is not JSON.
 pub(super) fn body(call: &ProviderRequest, stream: bool) -> Result<Vec<u8>, ProviderError> {
+    written(call, |fields| {
+        fields.insert("stream".to_owned(), json!(stream));
+    })
+}
+
+/// The JSON body of a request to count the tokens of the same call.
+///
+/// # Errors
+/// As for [`body`].
+pub(super) fn count(call: &ProviderRequest) -> Result<Vec<u8>, ProviderError> {
+    written(call, |fields| fields.retain(|name, _| COUNTED.contains(&name.as_str())))
+}
+
+fn written(call: &ProviderRequest, change: impl FnOnce(&mut Map<String, Value>)) -> Result<Vec<u8>, ProviderError> {
     let refused = |message: String| ProviderError {
         provider: Arc::clone(&call.target.family),
         message: Some(message),
@@ -32,7 +49,7 @@ pub(super) fn body(call: &ProviderRequest, stream: bool) -> Result<Vec<u8>, Prov
     };
     let able = &call.target.capabilities;
     let mut fields = fields(&call.target.model, &call.call, able.tail_system_message).map_err(refused)?;
-    fields.insert("stream".to_owned(), json!(stream));
+    change(&mut fields);
     serde_json::to_vec(&fields).map_err(|error| refused(format!("the request cannot be written as JSON: {error}")))
 }
 
@@ -72,7 +89,7 @@ pub(super) fn fields(model: &str, call: &ModelCall, takes_system: bool) -> Resul
     if !output.is_empty() {
         set("output_config", Value::Object(output));
     }
-    merge_extra(&mut body, call);
+    merge_extra(&mut body, call, Dialect::Anthropic);
     Ok(body)
 }
 
@@ -123,15 +140,15 @@ mod tests {
     use super::*;
     use crate::domain::message::{Message, Role};
 
-    fn written(call: &ModelCall) -> Value {
+    fn fields_of(call: &ModelCall) -> Value {
         Value::Object(fields("claude", call, true).unwrap())
     }
 
     #[test]
     fn the_output_limit_is_always_sent() {
         let call = ModelCall { messages: vec![Message::text(Role::User, "Hi")], ..ModelCall::default() };
-        assert_eq!(written(&call)["max_tokens"], 8192);
-        assert_eq!(written(&ModelCall { max_output_tokens: Some(7), ..call })["max_tokens"], 7);
+        assert_eq!(fields_of(&call)["max_tokens"], 8192);
+        assert_eq!(fields_of(&ModelCall { max_output_tokens: Some(7), ..call })["max_tokens"], 7);
     }
 
     #[test]
@@ -155,7 +172,7 @@ mod tests {
                 .clone(),
             ..ModelCall::default()
         };
-        let body = written(&call);
+        let body = fields_of(&call);
         assert_eq!(body["tools"], json!([{"name": "search", "input_schema": {"type": "object"}}]));
         assert_eq!(body["tool_choice"], json!({"type": "any", "disable_parallel_tool_use": true}));
         let format = json!({"type": "json_schema", "schema": {"type": "object"}});

@@ -12,6 +12,7 @@ use crate::{
     domain::{
         failure::ProviderError,
         message::{ModelCall, Part, ToolChoice, ToolDefinition},
+        target::Dialect,
         wire::ProviderRequest,
     },
     provider::turns::{merge_extra, schema},
@@ -45,7 +46,7 @@ fn fields(call: &ModelCall, mixes: bool) -> Result<Map<String, Value>, String> {
     if let Some(config) = tool_config(call)? {
         body.insert("toolConfig".to_owned(), config);
     }
-    merge_extra(&mut body, call);
+    merge_extra(&mut body, call, Dialect::Bedrock);
     Ok(body)
 }
 

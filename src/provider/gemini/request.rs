@@ -12,6 +12,7 @@ use crate::{
     domain::{
         failure::ProviderError,
         message::{ModelCall, ResponseFormat, ToolChoice, ToolDefinition},
+        target::Dialect,
         wire::ProviderRequest,
     },
     provider::turns::{merge_extra, schema},
@@ -50,7 +51,7 @@ fn fields(call: &ModelCall, signed_calls: bool) -> Result<Map<String, Value>, St
     if !generation.is_empty() {
         body.insert("generationConfig".to_owned(), Value::Object(generation));
     }
-    merge_extra(&mut body, call);
+    merge_extra(&mut body, call, Dialect::Gemini);
     Ok(body)
 }
 

@@ -10,7 +10,7 @@ use super::{ChatDialect, messages};
 use crate::domain::{
     failure::ProviderError,
     message::{ModelCall, ResponseFormat, Role, ToolChoice, ToolDefinition},
-    target::PrefillMark,
+    target::{Dialect, PrefillMark},
     wire::ProviderRequest,
 };
 
@@ -94,7 +94,7 @@ pub(super) fn fields(model: &str, call: &ModelCall, dialect: &ChatDialect<'_>) -
     if !call.stop.is_empty() {
         set("stop", json!(call.stop));
     }
-    body.extend(call.extra.clone());
+    body.extend(call.extra_for(Dialect::OpenaiChat.as_str()).cloned().unwrap_or_default());
     Ok(body)
 }
 

@@ -12,6 +12,7 @@ use crate::{
     domain::{
         failure::ProviderError,
         message::{ModelCall, ResponseFormat, ToolChoice, ToolDefinition},
+        target::Dialect,
         wire::ProviderRequest,
     },
     provider::turns::{merge_extra, schema},
@@ -88,7 +89,7 @@ fn fields(model: &str, call: &ModelCall, background: bool) -> Result<Map<String,
     if let Some(format) = format(&call.response_format)? {
         set("text", json!({"format": format}));
     }
-    merge_extra(&mut body, call);
+    merge_extra(&mut body, call, Dialect::OpenaiResponses);
     Ok(body)
 }
 

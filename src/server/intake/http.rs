@@ -1,4 +1,4 @@
-//! The HTTP side of the intake: refusals have the OpenAI-compatible front's own error object.
+//! The HTTP side of the intake: refusals have the error object of the protocol that is spoken at the path.
 
 use axum::{
     Router,
@@ -6,7 +6,7 @@ use axum::{
     extract::{ConnectInfo, Request, State, connect_info::Connected},
     http::{HeaderMap, Method, header},
     middleware::{Next, from_fn_with_state},
-    response::{IntoResponse as _, Response},
+    response::Response,
     serve::IncomingStream,
 };
 use rustls::pki_types::CertificateDer;
@@ -14,7 +14,7 @@ use tokio_rustls::server::TlsStream;
 
 use super::{BodyFault, Intake, holding};
 use crate::{
-    front::{ClientCertificate, EarlyRefusal, entries},
+    front::{self, ClientCertificate, EarlyRefusal, entries},
     server::{
         connection::{Activity, LimitedListener, LimitedStream, RequestGuard},
         tls::TlsListener,
@@ -43,9 +43,10 @@ impl Intake {
 }
 
 async fn admit(State(intake): State<Intake>, request: Request, next: Next) -> Response {
+    let (path, headers) = (request.uri().path().to_owned(), request.headers().clone());
     match intake.handle_http(request, next).await {
         Ok(response) => response,
-        Err(refusal) => refusal.into_response(),
+        Err(refusal) => refusal.respond(&path, &headers),
     }
 }
 
@@ -59,8 +60,8 @@ impl Intake {
         if !self.takes_origin(&parts.headers) {
             return Err(EarlyRefusal::origin());
         }
-        let authorization = parts.headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
-        let identity = self.authenticator.load().recognise(authorization, certificate);
+        let authorization = front::authorization(&parts.headers);
+        let identity = self.authenticator.load().recognise(authorization.as_deref(), certificate);
         let identity = identity.ok_or_else(EarlyRefusal::unauthenticated)?;
         if parts.method == Method::POST && !is_json(&parts.headers) {
             return Err(EarlyRefusal::content_type());

@@ -11,6 +11,8 @@ use relight::internals::{
 };
 use serde_json::{Value, json};
 
+use super::upstream::Upstream;
+
 /// Longest time that a call may take before the test fails.
 const PATIENCE: Duration = Duration::from_mins(1);
 
@@ -94,6 +96,20 @@ impl Front {
         let request = request.body(Full::new(body.into())).unwrap();
         tokio::time::timeout(PATIENCE, exchange(request)).await.expect("the call hangs")
     }
+}
+
+/// A route over targets of these upstreams, each with its dialect.
+pub(crate) fn over(route: &str, upstreams: &[(&Upstream, &str)]) -> String {
+    let (mut providers, mut targets, mut names) = (Vec::new(), Vec::new(), Vec::new());
+    for (index, (upstream, dialect)) in upstreams.iter().enumerate() {
+        let url = upstream.base_url();
+        let provider = format!("{{ dialect: {dialect}, base_url: \"{url}\", api_key: k, allow_plaintext: true }}");
+        providers.push(format!("  p{index}: {provider}"));
+        targets.push(format!("  t{index}: {{ provider: p{index}, model: model-{index} }}"));
+        names.push(format!("t{index}"));
+    }
+    let (providers, targets, names) = (providers.join("\n"), targets.join("\n"), names.join(", "));
+    format!("providers:\n{providers}\ntargets:\n{targets}\nroutes:\n  {route}: {{ targets: [{names}] }}\n")
 }
 
 /// The status with which a page is answered.

@@ -131,7 +131,8 @@ fn a_tool_call_is_sent_when_it_is_whole_and_keeps_the_id_that_was_sent() {
     play.block(call("a"), "{\"x\": 1}").unwrap();
     let open = play.start(call("b"));
     play.say(open, "{\"x\":").unwrap();
-    let whole = SentCall { id: "a".to_owned(), name: "add".to_owned(), arguments: "{\"x\": 1}".to_owned() };
+    let whole =
+        SentCall { id: "a".to_owned(), name: "add".to_owned(), arguments: "{\"x\": 1}".to_owned(), opaque: None };
     assert_eq!(play.sent, [AnswerPiece::ToolCall(whole)]);
     play.rewind().unwrap();
     play.block(call("c"), "{\"x\":1}").unwrap();
@@ -159,6 +160,28 @@ fn other_reasoning_is_left_out_and_the_answer_goes_on() {
     play.block(BlockKind::Text, "Yes").unwrap();
     play.finish().unwrap();
     assert_eq!(play.sent, [AnswerPiece::Reasoning("Hm.".to_owned()), AnswerPiece::Text("Yes".to_owned())]);
+}
+
+#[test]
+fn reasoning_is_sent_with_what_its_provider_needs_back_once() {
+    let signature = |bytes: &[u8]| Opaque { kind: "anthropic.signature".to_owned(), bytes: bytes.to_vec() };
+    let mut play = Play::new(HoldBack::Bytes(64));
+    let signed = |play: &mut Play, text: &str, bytes: &[u8]| {
+        let block = play.start(BlockKind::Reasoning);
+        play.say(block, text).unwrap();
+        let (hash, opaque) = (hash_text(text), Some(signature(bytes)));
+        let stop = StreamStep::BlockStop { block, bytes: text.len() as u64, hash, opaque, committed: true };
+        play.step(&stop).unwrap();
+    };
+    signed(&mut play, "Hm.", b"a");
+    let first = [AnswerPiece::Reasoning("Hm.".to_owned()), AnswerPiece::Signed(signature(b"a"))];
+    assert_eq!(play.sent, first, "what is held back of other texts is not held back of this one");
+    play.rewind().unwrap();
+    signed(&mut play, "Hm.", b"b");
+    assert_eq!(play.sent.len(), 2, "the same reasoning is signed already: {:?}", play.sent);
+    play.rewind().unwrap();
+    signed(&mut play, "Well.", b"c");
+    assert_eq!(play.sent[2..], [AnswerPiece::SignedAnew("Well.".to_owned(), signature(b"c"))]);
 }
 
 proptest! {

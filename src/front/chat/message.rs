@@ -2,14 +2,16 @@
 //!
 //! A message that cannot be carried whole is refused with its place: a conversation that lost a part is another one.
 
-use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::Value;
 
-use super::error::Refused;
-use crate::domain::message::{Media, MediaSource, Message, Part, Reasoning, Role, ToolCall, ToolResult};
-
-/// The type of an image whose URL does not say.
-const SOME_IMAGE: &str = "image/*";
+use crate::{
+    domain::message::{Media, MediaSource, Message, Part, Reasoning, Role, ToolCall, ToolResult},
+    front::{
+        error::Refused,
+        media::{data_url, decoded, image},
+        place::{FieldPath, called},
+    },
+};
 
 /// Reads the conversation.
 ///
@@ -20,36 +22,11 @@ pub(super) fn read(messages: &Value) -> Result<Vec<Message>, Refused> {
     let messages = messages.ok_or_else(|| Refused::invalid("messages", "`messages` must be a non-empty array"))?;
     let mut read: Vec<Message> = Vec::with_capacity(messages.len());
     for (index, message) in messages.iter().enumerate() {
-        let place = FieldPath { path: format!("messages[{index}]") };
+        let place = FieldPath::new(format!("messages[{index}]"));
         let message = one(&place, message, &read)?;
         read.push(message);
     }
     Ok(read)
-}
-
-/// Where in the request something stands.
-struct FieldPath {
-    path: String,
-}
-
-// === impl FieldPath ===
-
-impl FieldPath {
-    fn below(&self, name: &str) -> Self {
-        Self { path: format!("{}.{name}", self.path) }
-    }
-
-    fn at(&self, index: usize) -> Self {
-        Self { path: format!("{}[{index}]", self.path) }
-    }
-
-    fn refused(&self, why: &str) -> Refused {
-        Refused::invalid(self.path.clone(), format!("`{}` {why}", self.path))
-    }
-
-    fn text<'v>(&self, value: &'v Value, name: &str) -> Result<&'v str, Refused> {
-        value.get(name).and_then(Value::as_str).ok_or_else(|| self.below(name).refused("must be a string"))
-    }
 }
 
 fn one(place: &FieldPath, message: &Value, before: &[Message]) -> Result<Message, Refused> {
@@ -120,14 +97,9 @@ fn tool_result(place: &FieldPath, message: &Value, before: &[Message]) -> Result
     let texts = content(&place.below("content"), said)?;
     let texts: Option<Vec<&str>> = texts.iter().map(Part::as_text).collect();
     let texts = texts.ok_or_else(|| place.below("content").refused("of a tool must be text"))?;
-    // This wire names the call alone; other dialects want the tool's name as well.
-    let called = before.iter().rev().flat_map(|message| &message.parts).find_map(|part| match part {
-        Part::ToolCall(call) if call.id == call_id => Some(call.name.clone()),
-        _ => None,
-    });
     Ok(Part::ToolResult(ToolResult {
         call_id: call_id.to_owned(),
-        name: called.unwrap_or_default(),
+        name: called(before, call_id),
         content: texts.join("\n"),
         is_error: false,
     }))
@@ -176,36 +148,4 @@ fn content_part(place: &FieldPath, part: &Value) -> Result<Part, Refused> {
         }
         _ => Err(place.below("type").refused("must be one of text, image_url, input_audio, file and refusal")),
     }
-}
-
-fn image(place: &FieldPath, url: &str) -> Result<Media, Refused> {
-    if let Some((mime_type, bytes)) = data_url(place, url)? {
-        return Ok(Media { mime_type, source: MediaSource::Bytes(bytes), name: None });
-    }
-    if !url.starts_with("https://") && !url.starts_with("http://") {
-        return Err(place.refused("must be an http(s) or a data URL"));
-    }
-    let path = url.split(['?', '#']).next().unwrap_or(url).to_ascii_lowercase();
-    let mime_type = match path.rsplit('.').next() {
-        Some("png") => "image/png",
-        Some("jpg" | "jpeg") => "image/jpeg",
-        Some("gif") => "image/gif",
-        Some("webp") => "image/webp",
-        Some(_) | None => SOME_IMAGE,
-    };
-    Ok(Media { mime_type: mime_type.to_owned(), source: MediaSource::Url(url.to_owned()), name: None })
-}
-
-/// Type and bytes of a `data:` URL; `None` where it is none.
-fn data_url(place: &FieldPath, url: &str) -> Result<Option<(String, Vec<u8>)>, Refused> {
-    let Some(rest) = url.strip_prefix("data:") else { return Ok(None) };
-    let split = rest.split_once(',').and_then(|(head, data)| Some((head.strip_suffix(";base64")?, data)));
-    let (head, data) = split.ok_or_else(|| place.refused("is no data URL in base64"))?;
-    let mime_type = head.split(';').next().filter(|mime_type| !mime_type.is_empty());
-    let mime_type = mime_type.unwrap_or("application/octet-stream").to_owned();
-    Ok(Some((mime_type, decoded(place, data)?)))
-}
-
-fn decoded(place: &FieldPath, data: &str) -> Result<Vec<u8>, Refused> {
-    STANDARD.decode(data).map_err(|_| place.refused("is no base64"))
 }

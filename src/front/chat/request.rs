@@ -6,17 +6,17 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
-use super::{error::Refused, message};
-use crate::domain::message::{ModelCall, ResponseFormat, Sampling, ToolChoice, ToolDefinition};
-
-/// Most pairs in `metadata`, and the longest key and value, in bytes.
-const MAX_METADATA: (usize, usize, usize) = (16, 64, 512);
+use super::message;
+use crate::{
+    domain::message::{ModelCall, ResponseFormat, Sampling, ToolChoice, ToolDefinition},
+    front::{error::Refused, fields::RequestFields},
+};
 
 /// A request as it was asked.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct ChatRequest {
+pub(in crate::front) struct ChatRequest {
     /// The model, which is a route here.
     pub(super) model: String,
     /// Whether the answer is streamed.
@@ -29,9 +29,6 @@ pub(super) struct ChatRequest {
     pub(super) labels: BTreeMap<String, String>,
 }
 
-/// Reads the request's fields one by one; what is left is passed on.
-pub(super) struct RequestFields(Map<String, Value>);
-
 // === impl ChatRequest ===
 
 impl ChatRequest {
@@ -39,19 +36,13 @@ impl ChatRequest {
     ///
     /// # Errors
     /// When a field is missing, is not what it must be, or asks for what this front has not.
-    pub(super) fn read(body: &[u8]) -> Result<Self, Refused> {
-        let body: Value = serde_json::from_slice(body)
-            .map_err(|error| Refused::invalid("body", format!("the body is no JSON: {error}")))?;
-        let Value::Object(fields) = body else {
-            return Err(Refused::invalid("body", "the body is no JSON object"));
-        };
-        let mut fields = RequestFields(fields);
+    pub(in crate::front) fn read(body: &[u8]) -> Result<Self, Refused> {
+        let mut fields = RequestFields::read(body)?;
         refuse_what_is_not_here(&mut fields)?;
-        let model = fields.text("model")?.filter(|model| !model.is_empty());
-        let model = model.ok_or_else(|| Refused::invalid("model", "`model` is missing: name a route"))?;
+        let model = fields.model()?;
         let messages = fields.take("messages").unwrap_or_default();
         let (include_usage, stream) = (include_usage(&mut fields)?, fields.boolean("stream")?.unwrap_or(false));
-        let labels = labels(&mut fields)?;
+        let labels = fields.labels()?;
         let longest = fields.count("max_completion_tokens")?;
         let call = ModelCall {
             messages: message::read(&messages)?,
@@ -70,50 +61,10 @@ impl ChatRequest {
             reasoning_effort: fields.text("reasoning_effort")?,
             response_format: response_format(&mut fields)?,
             stop: stop(&mut fields)?,
-            extra: fields.0.into_iter().filter(|(_, value)| !value.is_null()).collect(),
+            extra: fields.rest(),
+            ..ModelCall::default()
         };
         Ok(Self { model, stream, include_usage, call, labels })
-    }
-}
-
-// === impl RequestFields ===
-
-impl RequestFields {
-    /// Takes a field out; `null` is as good as nothing.
-    fn take(&mut self, name: &str) -> Option<Value> {
-        self.0.shift_remove(name).filter(|value| !value.is_null())
-    }
-
-    fn typed<T>(
-        &mut self,
-        name: &str,
-        what: &str,
-        read: impl FnOnce(&Value) -> Option<T>,
-    ) -> Result<Option<T>, Refused> {
-        let Some(value) = self.take(name) else { return Ok(None) };
-        read(&value).map(Some).ok_or_else(|| Refused::invalid(name, format!("`{name}` must be {what}")))
-    }
-
-    fn text(&mut self, name: &str) -> Result<Option<String>, Refused> {
-        self.typed(name, "a string", |value| value.as_str().map(str::to_owned))
-    }
-
-    fn boolean(&mut self, name: &str) -> Result<Option<bool>, Refused> {
-        self.typed(name, "a boolean", Value::as_bool)
-    }
-
-    fn number(&mut self, name: &str, min: f64, max: f64) -> Result<Option<f64>, Refused> {
-        let read = |value: &Value| value.as_f64().filter(|number| (min..=max).contains(number));
-        self.typed(name, &format!("a number from {min} to {max}"), read)
-    }
-
-    fn count(&mut self, name: &str) -> Result<Option<u32>, Refused> {
-        let read = |value: &Value| u32::try_from(value.as_u64()?).ok().filter(|count| *count > 0);
-        self.typed(name, "a whole number above 0", read)
-    }
-
-    fn seed(&mut self) -> Result<Option<i64>, Refused> {
-        self.typed("seed", "a whole number", Value::as_i64)
     }
 }
 
@@ -152,25 +103,6 @@ fn include_usage(fields: &mut RequestFields) -> Result<bool, Refused> {
         }
     })?;
     Ok(wanted.unwrap_or(false))
-}
-
-fn labels(fields: &mut RequestFields) -> Result<BTreeMap<String, String>, Refused> {
-    let (pairs, longest_key, longest_value) = MAX_METADATA;
-    let what =
-        format!("an object of at most {pairs} strings of at most {longest_value} bytes, without control characters");
-    let is_plain = |text: &str| !text.chars().any(char::is_control);
-    let read = |value: &Value| {
-        let pair = |(key, value): (&String, &Value)| {
-            let value = value.as_str().filter(|value| value.len() <= longest_value && is_plain(value))?;
-            (key.len() <= longest_key && is_plain(key)).then(|| (key.clone(), value.to_owned()))
-        };
-        let object = value.as_object().filter(|object| object.len() <= pairs)?;
-        object.iter().map(pair).collect::<Option<BTreeMap<_, _>>>()
-    };
-    let mut labels = fields.typed("metadata", &what, read)?.unwrap_or_default();
-    let user = fields.text("user")?.filter(|user| !user.is_empty() && user.len() <= longest_value && is_plain(user));
-    labels.extend(user.map(|user| ("user".to_owned(), user)));
-    Ok(labels)
 }
 
 fn tools(fields: &mut RequestFields) -> Result<Vec<ToolDefinition>, Refused> {

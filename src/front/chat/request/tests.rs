@@ -3,7 +3,10 @@
 use serde_json::json;
 
 use super::*;
-use crate::domain::message::{Media, MediaSource, Part, Role};
+use crate::{
+    domain::message::{Media, MediaSource, Part, Role},
+    front::error::Protocol,
+};
 
 fn read(body: &Value) -> Result<ChatRequest, Refused> {
     ChatRequest::read(body.to_string().as_bytes())
@@ -16,7 +19,7 @@ fn with(field: &str, value: Value) -> Value {
 }
 
 fn param(body: &Value) -> String {
-    let object = read(body).unwrap_err().object();
+    let object = read(body).unwrap_err().object(Protocol::Openai);
     object["error"]["param"].as_str().unwrap_or_default().to_owned()
 }
 

@@ -6,10 +6,17 @@
 use axum::body::Bytes;
 use serde_json::{Value, json};
 
-use super::{document, error::Refused};
-use crate::domain::{
-    completion::{BlockKind, Completion},
-    ids::InvocationId,
+use super::document;
+use crate::{
+    domain::{
+        completion::{BlockKind, Completion},
+        fold::Block,
+        ids::InvocationId,
+    },
+    front::{
+        error::{Protocol, Refused},
+        stream::AnswerEvents,
+    },
 };
 
 /// Writes the events of one answer.
@@ -30,62 +37,6 @@ impl Chunks {
     /// Nothing was written.
     pub(super) fn new(invocation: &InvocationId, created_unix: i64, model: String, include_usage: bool) -> Self {
         Self { id: document::answer_id(invocation), created_unix, include_usage, model, begun: false, calls: 0 }
-    }
-
-    /// Another model answers from here on.
-    pub(super) fn answered_by(&mut self, model: &str) {
-        model.clone_into(&mut self.model);
-    }
-
-    /// The events of text that a block of this kind grew by. A tool call is sent only whole.
-    pub(super) fn text(&mut self, kind: &BlockKind, text: &str) -> Vec<Bytes> {
-        let delta = match kind {
-            BlockKind::Text => json!({"content": text}),
-            BlockKind::Reasoning => json!({"reasoning_content": text}),
-            BlockKind::Refusal => json!({"refusal": text}),
-            BlockKind::ToolCall { .. } => return Vec::new(),
-        };
-        let mut events = Vec::from_iter(self.role());
-        events.push(self.delta(&delta));
-        events
-    }
-
-    /// The events of a whole tool call.
-    pub(super) fn tool_call(&mut self, id: &str, name: &str, arguments: &str) -> Vec<Bytes> {
-        let mut events = Vec::from_iter(self.role());
-        let index = self.calls;
-        self.calls += 1;
-        let mut begin = document::tool_call(id, name, "");
-        begin["index"] = json!(index);
-        events.push(self.delta(&json!({"tool_calls": [begin]})));
-        let rest = json!({"index": index, "function": {"arguments": arguments}});
-        events.push(self.delta(&json!({"tool_calls": [rest]})));
-        events
-    }
-
-    /// The events that end a whole answer.
-    pub(super) fn end(&mut self, completion: &Completion) -> Vec<Bytes> {
-        self.answered_by(&completion.model);
-        let mut events = Vec::from_iter(self.role());
-        events.push(self.chunk(&json!({}), &json!(document::finish_reason(completion.finish))));
-        if self.include_usage {
-            let mut chunk = self.frame();
-            chunk["usage"] = document::usage(completion.usage);
-            events.push(event(&chunk));
-        }
-        events.push(Bytes::from_static(b"data: [DONE]\n\n"));
-        events
-    }
-
-    /// The event that ends an answer which cannot go on.
-    pub(super) fn broken(refused: &Refused) -> Bytes {
-        event(&refused.object())
-    }
-
-    /// A comment, which clients pass over.
-    pub(super) fn comment(words: &str) -> Bytes {
-        let words: String = words.chars().filter(|c| !c.is_control()).collect();
-        Bytes::from(format!(": relight {words}\n\n"))
     }
 
     fn role(&mut self) -> Option<Bytes> {
@@ -115,6 +66,54 @@ impl Chunks {
             "model": self.model,
             "choices": [],
         })
+    }
+}
+
+impl AnswerEvents for Chunks {
+    fn answered_by(&mut self, model: &str) {
+        model.clone_into(&mut self.model);
+    }
+
+    fn text(&mut self, block: &Block, text: &str) -> Vec<Bytes> {
+        let delta = match &block.kind {
+            BlockKind::Text => json!({"content": text}),
+            BlockKind::Reasoning => json!({"reasoning_content": text}),
+            BlockKind::Refusal => json!({"refusal": text}),
+            BlockKind::ToolCall { .. } => return Vec::new(),
+        };
+        let mut events = Vec::from_iter(self.role());
+        events.push(self.delta(&delta));
+        events
+    }
+
+    fn stop(&mut self, block: &Block) -> Vec<Bytes> {
+        let BlockKind::ToolCall { id, name } = &block.kind else { return Vec::new() };
+        let mut events = Vec::from_iter(self.role());
+        let index = self.calls;
+        self.calls += 1;
+        let mut begin = document::tool_call(id, name, "");
+        begin["index"] = json!(index);
+        events.push(self.delta(&json!({"tool_calls": [begin]})));
+        let rest = json!({"index": index, "function": {"arguments": block.text}});
+        events.push(self.delta(&json!({"tool_calls": [rest]})));
+        events
+    }
+
+    fn end(&mut self, completion: &Completion) -> Vec<Bytes> {
+        self.answered_by(&completion.model);
+        let mut events = Vec::from_iter(self.role());
+        events.push(self.chunk(&json!({}), &json!(document::finish_reason(completion.finish))));
+        if self.include_usage {
+            let mut chunk = self.frame();
+            chunk["usage"] = document::usage(completion.usage);
+            events.push(event(&chunk));
+        }
+        events.push(Bytes::from_static(b"data: [DONE]\n\n"));
+        events
+    }
+
+    fn broken(&mut self, refused: &Refused) -> Vec<Bytes> {
+        vec![event(&refused.object(Protocol::Openai))]
     }
 }
 

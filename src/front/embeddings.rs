@@ -1,0 +1,56 @@
+//! `POST /v1/embeddings`: passed on to a target that speaks a dialect of `OpenAI`, with Relight's retries and fallbacks.
+//!
+//! Nothing of the request is read but its model, and nothing of the document. Fall back only between targets of the same
+//! embedding model: vectors of different models cannot be compared.
+
+use std::collections::BTreeMap;
+
+use axum::{
+    body::Bytes,
+    extract::{State, rejection::BytesRejection},
+    http::HeaderMap,
+    response::Response,
+};
+
+use super::{
+    Front, PeerCertificate,
+    call::{self, RequestedCall, RequestedThread},
+    error::{Protocol, Refused},
+    fields::RequestFields,
+};
+use crate::{
+    domain::message::{Endpoint, ModelCall},
+    layers::spans::EntryPoint,
+};
+
+/// How the call is named in its span.
+const ENTRY: EntryPoint = EntryPoint::Http { method: "POST", route: "/v1/embeddings" };
+
+/// Passes a request on.
+pub(super) async fn create(
+    State(front): State<Front>,
+    shown: PeerCertificate,
+    headers: HeaderMap,
+    body: Result<Bytes, BytesRejection>,
+) -> Response {
+    pass_on(front, &shown, &headers, body).await.unwrap_or_else(|refused| refused.respond(Protocol::Openai))
+}
+
+async fn pass_on(
+    front: Front,
+    shown: &PeerCertificate,
+    headers: &HeaderMap,
+    body: Result<Bytes, BytesRejection>,
+) -> Result<Response, Refused> {
+    let admitted = front.admit(shown, headers, body)?;
+    let mut fields = RequestFields::read(&admitted.body)?;
+    let model = fields.model()?;
+    if !fields.all().get("input").is_some_and(|input| input.is_string() || input.is_array()) {
+        return Err(Refused::invalid("input", "`input` must be a string or an array"));
+    }
+    let call = ModelCall { extra: fields.rest(), endpoint: Endpoint::Embeddings, ..ModelCall::default() };
+    let thread = RequestedThread::NotKept;
+    let requested = RequestedCall { entry: ENTRY, model, stream: false, call, labels: BTreeMap::new(), thread };
+    let started = front.begin(admitted.caller, admitted.headers, requested).await?;
+    call::passed_on(&call::ended(started).await?)
+}

@@ -1,0 +1,110 @@
+//! The fields of a request's body, read one by one; what is left is passed on to the provider.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value};
+
+use super::error::Refused;
+
+/// Most pairs in `metadata`, and the longest key and value, in bytes.
+const MAX_METADATA: (usize, usize, usize) = (16, 64, 512);
+
+/// The fields that were not read yet.
+pub(super) struct RequestFields(Map<String, Value>);
+
+// === impl RequestFields ===
+
+impl RequestFields {
+    /// The fields of a body.
+    ///
+    /// # Errors
+    /// When it is no JSON object.
+    pub(super) fn read(body: &[u8]) -> Result<Self, Refused> {
+        let body: Value = serde_json::from_slice(body)
+            .map_err(|error| Refused::invalid("body", format!("the body is no JSON: {error}")))?;
+        match body {
+            Value::Object(fields) => Ok(Self(fields)),
+            _ => Err(Refused::invalid("body", "the body is no JSON object")),
+        }
+    }
+
+    /// The model, which is a route here.
+    pub(super) fn model(&mut self) -> Result<String, Refused> {
+        let model = self.text("model")?.filter(|model| !model.is_empty());
+        model.ok_or_else(|| Refused::invalid("model", "`model` is missing: name a route"))
+    }
+
+    /// The fields as they are.
+    pub(super) fn all(&self) -> &Map<String, Value> {
+        &self.0
+    }
+
+    /// Takes a field out; `null` is as good as nothing.
+    pub(super) fn take(&mut self, name: &str) -> Option<Value> {
+        self.0.shift_remove(name).filter(|value| !value.is_null())
+    }
+
+    /// Takes a field out; `what` says what it must be.
+    pub(super) fn typed<T>(
+        &mut self,
+        name: &str,
+        what: &str,
+        read: impl FnOnce(&Value) -> Option<T>,
+    ) -> Result<Option<T>, Refused> {
+        let Some(value) = self.take(name) else { return Ok(None) };
+        read(&value).map(Some).ok_or_else(|| Refused::invalid(name, format!("`{name}` must be {what}")))
+    }
+
+    /// Takes a text out.
+    pub(super) fn text(&mut self, name: &str) -> Result<Option<String>, Refused> {
+        self.typed(name, "a string", |value| value.as_str().map(str::to_owned))
+    }
+
+    /// Takes a boolean out.
+    pub(super) fn boolean(&mut self, name: &str) -> Result<Option<bool>, Refused> {
+        self.typed(name, "a boolean", Value::as_bool)
+    }
+
+    /// Takes a number within these bounds out.
+    pub(super) fn number(&mut self, name: &str, min: f64, max: f64) -> Result<Option<f64>, Refused> {
+        let read = |value: &Value| value.as_f64().filter(|number| (min..=max).contains(number));
+        self.typed(name, &format!("a number from {min} to {max}"), read)
+    }
+
+    /// Takes a count out.
+    pub(super) fn count(&mut self, name: &str) -> Result<Option<u32>, Refused> {
+        let read = |value: &Value| u32::try_from(value.as_u64()?).ok().filter(|count| *count > 0);
+        self.typed(name, "a whole number above 0", read)
+    }
+
+    /// Takes the seed out.
+    pub(super) fn seed(&mut self) -> Result<Option<i64>, Refused> {
+        self.typed("seed", "a whole number", Value::as_i64)
+    }
+
+    /// `metadata`, and `user` as the label of that name.
+    pub(super) fn labels(&mut self) -> Result<BTreeMap<String, String>, Refused> {
+        let (pairs, longest_key, longest_value) = MAX_METADATA;
+        let what = format!(
+            "an object of at most {pairs} strings of at most {longest_value} bytes, without control characters"
+        );
+        let is_plain = |text: &str| !text.chars().any(char::is_control);
+        let read = |value: &Value| {
+            let pair = |(key, value): (&String, &Value)| {
+                let value = value.as_str().filter(|value| value.len() <= longest_value && is_plain(value))?;
+                (key.len() <= longest_key && is_plain(key)).then(|| (key.clone(), value.to_owned()))
+            };
+            let object = value.as_object().filter(|object| object.len() <= pairs)?;
+            object.iter().map(pair).collect::<Option<BTreeMap<_, _>>>()
+        };
+        let mut labels = self.typed("metadata", &what, read)?.unwrap_or_default();
+        let user = self.text("user")?.filter(|user| !user.is_empty() && user.len() <= longest_value && is_plain(user));
+        labels.extend(user.map(|user| ("user".to_owned(), user)));
+        Ok(labels)
+    }
+
+    /// What is left, for the provider.
+    pub(super) fn rest(self) -> Map<String, Value> {
+        self.0.into_iter().filter(|(_, value)| !value.is_null()).collect()
+    }
+}

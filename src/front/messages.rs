@@ -1,0 +1,90 @@
+//! `POST /v1/messages` and `/v1/messages/count_tokens`: Anthropic's Messages API.
+//!
+//! What the model thought goes to the client with its signature and comes back with it. Whatever a provider of another
+//! family needs back is in the same fields, in an envelope (`carried.rs`).
+
+mod content;
+mod document;
+mod events;
+pub(super) mod request;
+
+use axum::{
+    body::Bytes,
+    extract::{State, rejection::BytesRejection},
+    http::HeaderMap,
+    response::Response,
+};
+
+use self::{events::MessageEvents, request::MessagesRequest};
+use super::{
+    Front, PeerCertificate,
+    call::{self, RequestedCall, RequestedThread},
+    error::{Protocol, Refused},
+    stream,
+};
+use crate::{
+    domain::message::{Endpoint, ModelCall},
+    layers::spans::EntryPoint,
+};
+
+/// How a call is named in its span.
+const ENTRY: EntryPoint = EntryPoint::Http { method: "POST", route: "/v1/messages" };
+/// How a count is named in its span.
+const COUNT_ENTRY: EntryPoint = EntryPoint::Http { method: "POST", route: "/v1/messages/count_tokens" };
+
+/// Answers a request. When its client goes away it is dropped, and the invocation ends unless others follow it.
+pub(super) async fn create(
+    State(front): State<Front>,
+    shown: PeerCertificate,
+    headers: HeaderMap,
+    body: Result<Bytes, BytesRejection>,
+) -> Response {
+    answer(front, &shown, &headers, body).await.unwrap_or_else(|refused| refused.respond(Protocol::Anthropic))
+}
+
+/// Passes a request to count tokens on to a target that can.
+pub(super) async fn count_tokens(
+    State(front): State<Front>,
+    shown: PeerCertificate,
+    headers: HeaderMap,
+    body: Result<Bytes, BytesRejection>,
+) -> Response {
+    count(front, &shown, &headers, body).await.unwrap_or_else(|refused| refused.respond(Protocol::Anthropic))
+}
+
+async fn answer(
+    front: Front,
+    shown: &PeerCertificate,
+    headers: &HeaderMap,
+    body: Result<Bytes, BytesRejection>,
+) -> Result<Response, Refused> {
+    let admitted = front.admit(shown, headers, body)?;
+    let MessagesRequest { model, stream, call, labels } = MessagesRequest::read(&admitted.body)?;
+    if call.max_output_tokens.is_none() {
+        return Err(Refused::invalid("max_tokens", "`max_tokens` is missing"));
+    }
+    let thread = RequestedThread::NotKept;
+    let requested = RequestedCall { entry: ENTRY, model: model.clone(), stream, call, labels, thread };
+    let started = front.begin(admitted.caller, admitted.headers, requested).await?;
+    if stream {
+        let events = MessageEvents::new(&started.id, model);
+        return stream::respond(&front, started, events).await;
+    }
+    let outcome = call::ended(started).await?;
+    call::whole(&outcome, |completion| document::message(&outcome.invocation, completion))
+}
+
+async fn count(
+    front: Front,
+    shown: &PeerCertificate,
+    headers: &HeaderMap,
+    body: Result<Bytes, BytesRejection>,
+) -> Result<Response, Refused> {
+    let admitted = front.admit(shown, headers, body)?;
+    let MessagesRequest { model, call, labels, .. } = MessagesRequest::read(&admitted.body)?;
+    let call = ModelCall { endpoint: Endpoint::CountTokens, ..call };
+    let thread = RequestedThread::NotKept;
+    let requested = RequestedCall { entry: COUNT_ENTRY, model, stream: false, call, labels, thread };
+    let started = front.begin(admitted.caller, admitted.headers, requested).await?;
+    call::passed_on(&call::ended(started).await?)
+}

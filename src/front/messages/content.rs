@@ -1,0 +1,163 @@
+//! Messages of blocks, read into the neutral conversation.
+//!
+//! A block that cannot be carried whole is refused with its place. Blocks of the model that have no neutral word (server
+//! tools and their results) go back to this dialect as they came.
+
+use serde_json::Value;
+
+use crate::{
+    domain::message::{Media, MediaSource, Message, Opaque, Part, Reasoning, Role, ToolCall, ToolResult},
+    front::{
+        carried,
+        error::Refused,
+        media::decoded,
+        place::{FieldPath, called},
+    },
+    provider::anthropic::{BLOCK, REDACTED, SIGNATURE},
+};
+
+/// Reads the conversation behind the system's instructions.
+///
+/// # Errors
+/// When it is empty, or a message is not what it must be.
+pub(super) fn read(system: Option<&Value>, messages: &Value) -> Result<Vec<Message>, Refused> {
+    let messages = messages.as_array().filter(|messages| !messages.is_empty());
+    let messages = messages.ok_or_else(|| Refused::invalid("messages", "`messages` must be a non-empty array"))?;
+    let mut read: Vec<Message> = Vec::with_capacity(messages.len() + 1);
+    if let Some(system) = system {
+        let place = FieldPath::new("system".to_owned());
+        let texts = content(&place, system, |place, block| match place.text(block, "type")? {
+            "text" => Ok(vec![Part::Text(place.text(block, "text")?.to_owned())]),
+            _ => Err(place.below("type").refused("must be text")),
+        })?;
+        read.push(Message { role: Role::System, parts: texts });
+    }
+    for (index, message) in messages.iter().enumerate() {
+        let place = FieldPath::new(format!("messages[{index}]"));
+        let said = message.get("content").ok_or_else(|| place.below("content").refused("is missing"))?;
+        let at = place.below("content");
+        let (role, parts) = match place.text(message, "role")? {
+            "user" => (Role::User, content(&at, said, |place, block| users(place, block, &read))?),
+            "system" => (Role::System, content(&at, said, |place, block| users(place, block, &read))?),
+            "assistant" => (Role::Assistant, content(&at, said, models)?),
+            _ => return Err(place.below("role").refused("must be one of user, assistant and system")),
+        };
+        read.push(Message { role, parts });
+        give_back(&mut read);
+    }
+    Ok(read)
+}
+
+fn content(
+    place: &FieldPath,
+    said: &Value,
+    read: impl Fn(&FieldPath, &Value) -> Result<Vec<Part>, Refused>,
+) -> Result<Vec<Part>, Refused> {
+    match said {
+        Value::String(text) => Ok(vec![Part::Text(text.clone())]),
+        Value::Array(blocks) => {
+            let mut parts = Vec::with_capacity(blocks.len());
+            for (index, block) in blocks.iter().enumerate() {
+                parts.extend(read(&place.at(index), block)?);
+            }
+            Ok(parts)
+        }
+        _ => Err(place.refused("must be a string or an array of blocks")),
+    }
+}
+
+fn users(place: &FieldPath, block: &Value, before: &[Message]) -> Result<Vec<Part>, Refused> {
+    Ok(match place.text(block, "type")? {
+        "text" => vec![Part::Text(place.text(block, "text")?.to_owned())],
+        "image" => vec![Part::Image(media(&place.below("source"), block, "image/*")?)],
+        "document" => {
+            let name = block.get("title").and_then(Value::as_str).map(str::to_owned);
+            vec![Part::File(Media { name, ..media(&place.below("source"), block, "application/pdf")? })]
+        }
+        "tool_result" => result(place, block, before)?,
+        _ => return Err(place.below("type").refused("must be one of text, image, document and tool_result")),
+    })
+}
+
+/// A tool's result; pictures in it follow it, because results are texts in most dialects.
+fn result(place: &FieldPath, block: &Value, before: &[Message]) -> Result<Vec<Part>, Refused> {
+    let call_id = place.text(block, "tool_use_id")?.to_owned();
+    let parts = match block.get("content") {
+        None | Some(Value::Null) => Vec::new(),
+        Some(said) => content(&place.below("content"), said, |place, block| match place.text(block, "type")? {
+            "text" | "image" | "document" => users(place, block, &[]),
+            _ => Err(place.below("type").refused("must be one of text, image and document")),
+        })?,
+    };
+    let texts: Vec<&str> = parts.iter().filter_map(Part::as_text).collect();
+    let name = called(before, &call_id);
+    let is_error = block.get("is_error").and_then(Value::as_bool).unwrap_or(false);
+    let mut result = vec![Part::ToolResult(ToolResult { call_id, name, content: texts.join("\n"), is_error })];
+    result.extend(parts.into_iter().filter(|part| part.as_text().is_none()));
+    Ok(result)
+}
+
+fn models(place: &FieldPath, block: &Value) -> Result<Vec<Part>, Refused> {
+    let reasoning = |text: &str, opaque| vec![Part::Reasoning(Reasoning { text: text.to_owned(), opaque })];
+    let opaque = |kind: &str, bytes: &str| Some(Opaque { kind: kind.to_owned(), bytes: bytes.as_bytes().to_vec() });
+    Ok(match place.text(block, "type")? {
+        "text" => vec![Part::Text(place.text(block, "text")?.to_owned())],
+        "tool_use" => {
+            let arguments = block.get("input").filter(|input| input.is_object());
+            let arguments = arguments.ok_or_else(|| place.below("input").refused("must be an object"))?;
+            vec![Part::ToolCall(ToolCall {
+                id: place.text(block, "id")?.to_owned(),
+                name: place.text(block, "name")?.to_owned(),
+                arguments: arguments.to_string(),
+                opaque: None,
+            })]
+        }
+        "thinking" => {
+            let signature = block.get("signature").and_then(Value::as_str).unwrap_or_default();
+            let own = || opaque(SIGNATURE, signature).filter(|_| !signature.is_empty());
+            let opaque = carried::open(signature).map_or_else(own, |(opaque, _)| Some(opaque));
+            reasoning(place.text(block, "thinking")?, opaque)
+        }
+        "redacted_thinking" => {
+            let data = place.text(block, "data")?;
+            reasoning("", opaque(REDACTED, data))
+        }
+        _ => reasoning("", opaque(BLOCK, &block.to_string())),
+    })
+}
+
+/// Takes the envelopes of tool calls out of the last message, and gives each its call.
+fn give_back(messages: &mut [Message]) {
+    let Some(last) = messages.last_mut().filter(|message| message.role == Role::Assistant) else { return };
+    let mut sealed = Vec::new();
+    last.parts.retain(|part| {
+        let Part::Reasoning(Reasoning { opaque: Some(opaque), .. }) = part else { return true };
+        let text = std::str::from_utf8(&opaque.bytes).ok().filter(|_| opaque.kind == REDACTED);
+        match text.and_then(carried::open) {
+            Some((opaque, Some(call))) => {
+                sealed.push((opaque, call));
+                false
+            }
+            Some((_, None)) | None => true,
+        }
+    });
+    for (opaque, call) in sealed {
+        carried::give_back(messages, &call, &opaque);
+    }
+}
+
+/// The source of an image or document; `usual` is the type of one whose URL does not say.
+fn media(place: &FieldPath, block: &Value, usual: &str) -> Result<Media, Refused> {
+    let source = block.get("source").unwrap_or(&Value::Null);
+    let (mime_type, source) = match place.text(source, "type")? {
+        "base64" => {
+            let bytes = decoded(&place.below("data"), place.text(source, "data")?)?;
+            (place.text(source, "media_type")?, MediaSource::Bytes(bytes))
+        }
+        "text" => ("text/plain", MediaSource::Bytes(place.text(source, "data")?.as_bytes().to_vec())),
+        "url" => (usual, MediaSource::Url(place.text(source, "url")?.to_owned())),
+        "file" => return Err(place.below("type").refused("is known to one provider only; send the data")),
+        _ => return Err(place.below("type").refused("must be one of base64, text and url")),
+    };
+    Ok(Media { mime_type: mime_type.to_owned(), source, name: None })
+}

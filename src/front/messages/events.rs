@@ -1,0 +1,144 @@
+//! The stream of this protocol: one message, its blocks one after the other, and its end or an error.
+
+use axum::body::Bytes;
+use serde_json::{Value, json};
+
+use super::document;
+use crate::{
+    domain::{
+        completion::{BlockKind, Completion, Usage},
+        fold::Block,
+        ids::InvocationId,
+    },
+    front::{
+        error::{Protocol, Refused},
+        stream::AnswerEvents,
+    },
+};
+
+/// Writes the events of one message.
+#[derive(Debug)]
+pub(super) struct MessageEvents {
+    invocation: InvocationId,
+    /// The model that answers, as far as it is known.
+    model: String,
+    usage: Usage,
+    begun: bool,
+    /// The block that is being written.
+    open: Option<u32>,
+    /// How many blocks were written.
+    index: u32,
+}
+
+// === impl MessageEvents ===
+
+impl MessageEvents {
+    /// Nothing was written.
+    pub(super) fn new(invocation: &InvocationId, model: String) -> Self {
+        let invocation = invocation.clone();
+        Self { invocation, model, usage: Usage::default(), begun: false, open: None, index: 0 }
+    }
+
+    fn begin(&mut self) -> Option<Bytes> {
+        let first = !std::mem::replace(&mut self.begun, true);
+        let message = || document::begun(&self.invocation, &self.model, self.usage);
+        first.then(|| event("message_start", json!({"message": message()})))
+    }
+
+    /// Opens the block, if it is not open already; another one that is open is closed.
+    fn open(&mut self, block: u32, content: &Value) -> Vec<Bytes> {
+        if self.open == Some(block) {
+            return Vec::new();
+        }
+        let mut events = Vec::from_iter(self.begin());
+        events.extend(self.close());
+        self.open = Some(block);
+        events.push(event("content_block_start", json!({"index": self.index, "content_block": content})));
+        events
+    }
+
+    fn delta(&self, delta: &Value) -> Bytes {
+        event("content_block_delta", json!({"index": self.index, "delta": delta}))
+    }
+
+    fn close(&mut self) -> Option<Bytes> {
+        self.open.take()?;
+        let stop = event("content_block_stop", json!({"index": self.index}));
+        self.index += 1;
+        Some(stop)
+    }
+}
+
+impl AnswerEvents for MessageEvents {
+    fn answered_by(&mut self, model: &str) {
+        model.clone_into(&mut self.model);
+    }
+
+    fn cost(&mut self, usage: Usage) {
+        self.usage = usage;
+    }
+
+    fn text(&mut self, block: &Block, text: &str) -> Vec<Bytes> {
+        let (content, delta) = match &block.kind {
+            BlockKind::Text | BlockKind::Refusal => {
+                (json!({"type": "text", "text": ""}), json!({"type": "text_delta", "text": text}))
+            }
+            BlockKind::Reasoning => (
+                json!({"type": "thinking", "thinking": "", "signature": ""}),
+                json!({"type": "thinking_delta", "thinking": text}),
+            ),
+            BlockKind::ToolCall { .. } => return Vec::new(),
+        };
+        let mut events = self.open(block.id, &content);
+        events.push(self.delta(&delta));
+        events
+    }
+
+    fn stop(&mut self, block: &Block) -> Vec<Bytes> {
+        let mut events = Vec::new();
+        match (&block.kind, &block.opaque) {
+            (BlockKind::Text | BlockKind::Refusal, _) | (BlockKind::Reasoning, None) => {}
+            (BlockKind::Reasoning, Some(opaque)) => {
+                if let Some(whole) = document::block_of(opaque) {
+                    events.extend(self.open(block.id, &whole));
+                } else {
+                    events.extend(self.open(block.id, &json!({"type": "thinking", "thinking": "", "signature": ""})));
+                    let signature = document::signature(opaque);
+                    events.push(self.delta(&json!({"type": "signature_delta", "signature": signature})));
+                }
+            }
+            (BlockKind::ToolCall { id, name }, opaque) => {
+                if let Some(opaque) = opaque {
+                    events.extend(self.open(block.id, &document::before_call(opaque, id)));
+                    events.extend(self.close());
+                }
+                events.extend(self.open(block.id, &document::tool_use(id, name, &json!({}))));
+                events.push(self.delta(&json!({"type": "input_json_delta", "partial_json": block.text})));
+            }
+        }
+        if self.open == Some(block.id) {
+            events.extend(self.close());
+        }
+        events
+    }
+
+    fn end(&mut self, completion: &Completion) -> Vec<Bytes> {
+        self.answered_by(&completion.model);
+        let mut events = Vec::from_iter(self.begin());
+        events.extend(self.close());
+        let delta = json!({"stop_reason": document::stop_reason(completion), "stop_sequence": null});
+        let usage = document::usage(completion.usage);
+        events.push(event("message_delta", json!({"delta": delta, "usage": usage})));
+        events.push(event("message_stop", json!({})));
+        events
+    }
+
+    fn broken(&mut self, refused: &Refused) -> Vec<Bytes> {
+        vec![event("error", refused.object(Protocol::Anthropic))]
+    }
+}
+
+fn event(name: &str, mut data: Value) -> Bytes {
+    data["type"] = json!(name);
+    Bytes::from(format!("event: {name}\ndata: {data}\n\n"))
+}

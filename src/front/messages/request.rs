@@ -1,0 +1,158 @@
+//! A request of the Messages API, read into the neutral call.
+//!
+//! Fields that are not read here (`thinking`, `service_tier`, …) go as they are to targets of this dialect, and to no
+//! other: they would not be understood there. So do marks for caching, as the one mark for the whole request: the neutral
+//! conversation has no place for them on its blocks.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value, json};
+
+use super::content;
+use crate::{
+    domain::{
+        message::{ModelCall, ResponseFormat, Sampling, ToolChoice, ToolDefinition},
+        target::Dialect,
+    },
+    front::{error::Refused, fields::RequestFields, place::FieldPath},
+};
+
+/// A request as it was asked.
+#[derive(Debug, Clone, PartialEq)]
+pub(in crate::front) struct MessagesRequest {
+    /// The model, which is a route here.
+    pub(super) model: String,
+    /// Whether the answer is streamed.
+    pub(super) stream: bool,
+    /// What is asked.
+    pub(super) call: ModelCall,
+    /// `metadata.user_id`, as the label `user`.
+    pub(super) labels: BTreeMap<String, String>,
+}
+
+// === impl MessagesRequest ===
+
+impl MessagesRequest {
+    /// Reads a body.
+    ///
+    /// # Errors
+    /// When a field is missing, is not what it must be, or asks for what this front has not.
+    pub(in crate::front) fn read(body: &[u8]) -> Result<Self, Refused> {
+        let mut fields = RequestFields::read(body)?;
+        let model = fields.model()?;
+        let stream = fields.boolean("stream")?.unwrap_or(false);
+        let (system, messages) = (fields.take("system"), fields.take("messages").unwrap_or_default());
+        let tools = fields.typed("tools", "an array", |value| value.as_array().cloned())?.unwrap_or_default();
+        let cached = [system.as_ref(), Some(&messages)].into_iter().flatten().chain(&tools).any(is_marked);
+        let (tool_choice, parallel_tool_calls) = tool_choice(&mut fields)?;
+        let (reasoning_effort, response_format) = output_config(&mut fields)?;
+        let labels = labels(&mut fields)?;
+        let messages = content::read(system.as_ref(), &messages)?;
+        let tools: Result<Vec<ToolDefinition>, Refused> = tools.iter().enumerate().map(tool).collect();
+        let mut call = ModelCall {
+            messages,
+            tools: tools?,
+            tool_choice,
+            parallel_tool_calls,
+            sampling: Sampling {
+                temperature: fields.number("temperature", 0.0, 2.0)?,
+                top_p: fields.number("top_p", 0.0, 1.0)?,
+                top_k: fields.count("top_k")?,
+                ..Sampling::default()
+            },
+            max_output_tokens: fields.count("max_tokens")?,
+            reasoning_effort,
+            response_format,
+            stop: stop_sequences(&mut fields)?,
+            extra: fields.rest(),
+            extra_of: Some(Dialect::Anthropic.as_str().to_owned()),
+            ..ModelCall::default()
+        };
+        if cached {
+            call.extra.entry("cache_control").or_insert(json!({"type": "ephemeral"}));
+        }
+        Ok(Self { model, stream, call, labels })
+    }
+}
+
+/// Whether there is a mark for caching in it.
+fn is_marked(value: &Value) -> bool {
+    match value {
+        Value::Object(fields) => {
+            fields.get("cache_control").is_some_and(Value::is_object) || fields.get("content").is_some_and(is_marked)
+        }
+        Value::Array(items) => items.iter().any(is_marked),
+        _ => false,
+    }
+}
+
+fn labels(fields: &mut RequestFields) -> Result<BTreeMap<String, String>, Refused> {
+    let what = "an object whose `user_id` is a string of at most 512 bytes, without control characters";
+    let user = fields.typed("metadata", what, |value| match value.as_object()?.get("user_id") {
+        None | Some(Value::Null) => Some(None),
+        Some(user) => {
+            let user = user.as_str().filter(|user| user.len() <= 512 && !user.chars().any(char::is_control))?;
+            Some(Some(user.to_owned()).filter(|user| !user.is_empty()))
+        }
+    })?;
+    Ok(user.flatten().map(|user| ("user".to_owned(), user)).into_iter().collect())
+}
+
+fn tool((index, tool): (usize, &Value)) -> Result<ToolDefinition, Refused> {
+    let place = FieldPath::new(format!("tools[{index}]"));
+    if tool.get("type").is_some_and(|kind| !kind.is_null() && kind != "custom") {
+        return Err(Refused::unsupported(format!("tools[{index}].type"), "only tools of type `custom` are taken"));
+    }
+    let name = place.text(tool, "name")?.to_owned();
+    let description = tool.get("description").and_then(Value::as_str).unwrap_or_default().to_owned();
+    let schema = tool.get("input_schema").filter(|schema| schema.is_object());
+    let schema = schema.ok_or_else(|| place.below("input_schema").refused("must be an object"))?;
+    Ok(ToolDefinition { name, description, parameters: schema.to_string() })
+}
+
+/// The choice, and whether several calls at once may be made.
+fn tool_choice(fields: &mut RequestFields) -> Result<(ToolChoice, Option<bool>), Refused> {
+    let what = "of type `auto`, `any`, `none` or `tool` with a name";
+    let read = |value: &Value| {
+        let one = value.get("disable_parallel_tool_use").and_then(Value::as_bool);
+        let choice = match value.get("type")?.as_str()? {
+            "auto" => ToolChoice::Auto,
+            "any" => ToolChoice::Required,
+            "none" => ToolChoice::None,
+            "tool" => ToolChoice::Tool(value.get("name")?.as_str()?.to_owned()),
+            _ => return None,
+        };
+        Some((choice, one.map(|one| !one)))
+    };
+    Ok(fields.typed("tool_choice", what, read)?.unwrap_or_default())
+}
+
+/// The effort and the shape of the answer; what else is in the field is passed on.
+fn output_config(fields: &mut RequestFields) -> Result<(Option<String>, ResponseFormat), Refused> {
+    let what = "an object whose `effort` is a string and whose `format` is of type `json_schema` with a schema";
+    let read = |value: &Value| {
+        let config: &Map<String, Value> = value.as_object()?;
+        let effort = match config.get("effort") {
+            None | Some(Value::Null) => None,
+            Some(effort) => Some(effort.as_str()?.to_owned()),
+        };
+        let format = match config.get("format") {
+            None | Some(Value::Null) => ResponseFormat::Text,
+            Some(format) if format.get("type")? == "json_schema" => {
+                let schema = format.get("schema").filter(|schema| schema.is_object())?.to_string();
+                ResponseFormat::JsonSchema { name: "answer".to_owned(), schema, strict: true }
+            }
+            Some(_) => return None,
+        };
+        Some((effort, format))
+    };
+    Ok(fields.typed("output_config", what, read)?.unwrap_or_default())
+}
+
+fn stop_sequences(fields: &mut RequestFields) -> Result<Vec<String>, Refused> {
+    let read = |value: &Value| value.as_array()?.iter().map(|one| one.as_str().map(str::to_owned)).collect();
+    Ok(fields.typed("stop_sequences", "an array of strings", read)?.unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,96 @@
+//! A response as a document: what was requested, as far as it got, and its end.
+
+use serde_json::{Map, Value, json};
+
+use crate::domain::{
+    completion::{Completion, Exactness, FinishReason, Usage},
+    ids::InvocationId,
+};
+
+/// Writes the documents of one response.
+#[derive(Debug, Clone)]
+pub(super) struct ResponseDocument {
+    invocation: InvocationId,
+    created_unix: i64,
+    /// What of the request the response repeats.
+    echo: Map<String, Value>,
+    is_stored: bool,
+}
+
+// === impl ResponseDocument ===
+
+impl ResponseDocument {
+    /// The document of this invocation; `echo` is what of its request is repeated.
+    pub(super) fn new(invocation: &InvocationId, created_unix: i64, echo: Map<String, Value>, is_stored: bool) -> Self {
+        Self { invocation: invocation.clone(), created_unix, echo, is_stored }
+    }
+
+    /// Whose it is.
+    pub(super) fn invocation(&self) -> &InvocationId {
+        &self.invocation
+    }
+
+    /// A response that ended well, or was cut short by a limit or a filter.
+    pub(super) fn ended(&self, completion: &Completion, output: &[Value]) -> Value {
+        let why = match completion.finish {
+            FinishReason::Length | FinishReason::ContextFull | FinishReason::Paused => Some("max_output_tokens"),
+            FinishReason::ContentFilter => Some("content_filter"),
+            FinishReason::Stop
+            | FinishReason::ToolCalls
+            | FinishReason::Refusal
+            | FinishReason::MalformedToolCall
+            | FinishReason::Other => None,
+        };
+        let status = if why.is_some() { "incomplete" } else { "completed" };
+        let mut response = self.in_state(status, &completion.model, output);
+        response["incomplete_details"] = why.map_or(Value::Null, |why| json!({"reason": why}));
+        response["usage"] = usage(completion.usage);
+        response
+    }
+
+    /// A response in this state.
+    pub(super) fn in_state(&self, status: &str, model: &str, output: &[Value]) -> Value {
+        let mut response = json!({
+            "id": format!("resp_{}", self.invocation),
+            "object": "response",
+            "created_at": self.created_unix,
+            "status": status,
+            "error": null,
+            "incomplete_details": null,
+            "instructions": null,
+            "max_output_tokens": null,
+            "model": model,
+            "output": output,
+            "parallel_tool_calls": true,
+            "previous_response_id": null,
+            "reasoning": {"effort": null, "summary": null},
+            "store": self.is_stored,
+            "temperature": null,
+            "text": {"format": {"type": "text"}},
+            "tool_choice": "auto",
+            "tools": [],
+            "top_p": null,
+            "truncation": "disabled",
+            "usage": null,
+            "metadata": {},
+        });
+        for (name, value) in &self.echo {
+            response[name] = value.clone();
+        }
+        response
+    }
+}
+
+/// What the answer cost, without the attempts that failed; null where nothing is known.
+fn usage(usage: Usage) -> Value {
+    if usage.exactness == Exactness::Unknown && usage.input_tokens == 0 && usage.output_tokens == 0 {
+        return Value::Null;
+    }
+    json!({
+        "input_tokens": usage.input_tokens,
+        "input_tokens_details": {"cached_tokens": usage.cached_input_tokens},
+        "output_tokens": usage.output_tokens,
+        "output_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
+        "total_tokens": usage.input_tokens.saturating_add(usage.output_tokens),
+    })
+}

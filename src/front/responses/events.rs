@@ -1,0 +1,238 @@
+//! The stream of this protocol: numbered events, of each item its beginning, its pieces and its end.
+
+use axum::body::Bytes;
+use serde_json::{Value, json};
+
+use super::{document::ResponseDocument, items};
+use crate::{
+    domain::{
+        completion::{BlockKind, Completion},
+        fold::Block,
+        message::Reasoning,
+    },
+    front::{
+        error::{Protocol, Refused},
+        stream::AnswerEvents,
+    },
+};
+
+/// Writes the events of one response.
+#[derive(Debug)]
+pub(super) struct ResponseEvents {
+    document: ResponseDocument,
+    /// The model that answers, as far as it is known.
+    model: String,
+    /// The number of the next event.
+    sequence: u64,
+    /// The block whose item is being written.
+    open: Option<u32>,
+    /// The items that are whole.
+    output: Vec<Value>,
+}
+
+// === impl ResponseEvents ===
+
+impl ResponseEvents {
+    /// Nothing was written.
+    pub(super) fn new(document: ResponseDocument, model: String) -> Self {
+        Self { document, model, sequence: 0, open: None, output: Vec::new() }
+    }
+
+    fn begin(&mut self) -> Vec<Bytes> {
+        if self.sequence > 0 {
+            return Vec::new();
+        }
+        let response = self.document.in_state("in_progress", &self.model, &[]);
+        let created = self.event("response.created", json!({"response": response}));
+        vec![created, self.event("response.in_progress", json!({"response": response}))]
+    }
+
+    fn event(&mut self, name: &str, mut data: Value) -> Bytes {
+        data["type"] = json!(name);
+        data["sequence_number"] = json!(self.sequence);
+        self.sequence += 1;
+        Bytes::from(format!("event: {name}\ndata: {data}\n\n"))
+    }
+
+    /// An event about the item that is being written.
+    fn about(&mut self, name: &str, item: &Value, mut data: Value) -> Bytes {
+        data["item_id"] = item["id"].clone();
+        data["output_index"] = json!(self.output.len());
+        self.event(name, data)
+    }
+
+    /// Begins the block's item, and the part of it that will grow.
+    fn open(&mut self, block: &Block) -> Vec<Bytes> {
+        let mut events = self.begin();
+        if self.open.replace(block.id) == Some(block.id) {
+            return events;
+        }
+        let item = self.begun(block);
+        let added = json!({"output_index": self.output.len(), "item": item});
+        events.push(self.event("response.output_item.added", added));
+        match block.kind {
+            BlockKind::Text => {
+                let data = json!({"content_index": 0, "part": items::output_text("")});
+                events.push(self.about("response.content_part.added", &item, data));
+            }
+            BlockKind::Refusal => {
+                let data = json!({"content_index": 0, "part": items::refusal("")});
+                events.push(self.about("response.content_part.added", &item, data));
+            }
+            BlockKind::Reasoning => {
+                let data = json!({"summary_index": 0, "part": {"type": "summary_text", "text": ""}});
+                events.push(self.about("response.reasoning_summary_part.added", &item, data));
+            }
+            BlockKind::ToolCall { .. } => {}
+        }
+        events
+    }
+
+    /// The item of a block of which nothing was said yet.
+    fn begun(&self, block: &Block) -> Value {
+        let (invocation, index) = (self.document.invocation(), self.output.len());
+        match &block.kind {
+            BlockKind::Text | BlockKind::Refusal => items::message(invocation, index, "in_progress", &[]),
+            BlockKind::Reasoning => items::reasoning(invocation, index, &Reasoning::default()),
+            BlockKind::ToolCall { id, name } => items::function_call(invocation, index, "in_progress", id, name, ""),
+        }
+    }
+
+    /// The end of an item.
+    fn done(&mut self, item: Value) -> Bytes {
+        let done = self.event("response.output_item.done", json!({"output_index": self.output.len(), "item": item}));
+        self.output.push(item);
+        self.open = None;
+        done
+    }
+}
+
+impl AnswerEvents for ResponseEvents {
+    fn answered_by(&mut self, model: &str) {
+        model.clone_into(&mut self.model);
+    }
+
+    fn text(&mut self, block: &Block, text: &str) -> Vec<Bytes> {
+        let (name, data) = match block.kind {
+            BlockKind::Text => {
+                ("response.output_text.delta", json!({"content_index": 0, "delta": text, "logprobs": []}))
+            }
+            BlockKind::Refusal => ("response.refusal.delta", json!({"content_index": 0, "delta": text})),
+            BlockKind::Reasoning => {
+                ("response.reasoning_summary_text.delta", json!({"summary_index": 0, "delta": text}))
+            }
+            BlockKind::ToolCall { .. } => return Vec::new(),
+        };
+        let mut events = self.open(block);
+        let item = self.begun(block);
+        events.push(self.about(name, &item, data));
+        events
+    }
+
+    fn stop(&mut self, block: &Block) -> Vec<Bytes> {
+        let mut events = self.begin();
+        let parts = items::of_part(self.document.invocation(), self.output.len(), &block.part());
+        for item in parts {
+            // What a tool call's provider needs back is an item of its own, before the call.
+            let is_own = item["type"] != "reasoning" || block.kind == BlockKind::Reasoning;
+            if !is_own {
+                events.push(
+                    self.event("response.output_item.added", json!({"output_index": self.output.len(), "item": item})),
+                );
+                events.push(self.done(item));
+                continue;
+            }
+            events.extend(self.open(block));
+            match &block.kind {
+                BlockKind::Text => {
+                    let data = json!({"content_index": 0, "text": block.text, "logprobs": []});
+                    events.push(self.about("response.output_text.done", &item, data));
+                    let data = json!({"content_index": 0, "part": items::output_text(&block.text)});
+                    events.push(self.about("response.content_part.done", &item, data));
+                }
+                BlockKind::Refusal => {
+                    let data = json!({"content_index": 0, "refusal": block.text});
+                    events.push(self.about("response.refusal.done", &item, data));
+                    let data = json!({"content_index": 0, "part": items::refusal(&block.text)});
+                    events.push(self.about("response.content_part.done", &item, data));
+                }
+                BlockKind::Reasoning => {
+                    let data = json!({"summary_index": 0, "text": block.text});
+                    events.push(self.about("response.reasoning_summary_text.done", &item, data));
+                    let part = json!({"type": "summary_text", "text": block.text});
+                    let data = json!({"summary_index": 0, "part": part});
+                    events.push(self.about("response.reasoning_summary_part.done", &item, data));
+                }
+                BlockKind::ToolCall { name, .. } => {
+                    let data = json!({"delta": block.text});
+                    events.push(self.about("response.function_call_arguments.delta", &item, data));
+                    let data = json!({"arguments": block.text, "name": name});
+                    events.push(self.about("response.function_call_arguments.done", &item, data));
+                }
+            }
+            events.push(self.done(item));
+        }
+        events
+    }
+
+    fn end(&mut self, completion: &Completion) -> Vec<Bytes> {
+        self.answered_by(&completion.model);
+        let mut events = self.begin();
+        let response = self.document.ended(completion, &self.output);
+        let name = if response["status"] == "completed" { "response.completed" } else { "response.incomplete" };
+        events.push(self.event(name, json!({"response": response})));
+        events
+    }
+
+    fn broken(&mut self, refused: &Refused) -> Vec<Bytes> {
+        let mut data = refused.object(Protocol::Openai);
+        let error = data["error"].clone();
+        for field in ["code", "message", "param"] {
+            data[field] = error[field].clone();
+        }
+        let mut response = self.document.in_state("failed", &self.model, &self.output);
+        response["error"] = json!({"code": error["code"], "message": error["message"]});
+        // Some clients end at the first of the two, some know only the second.
+        vec![self.event("error", data), self.event("response.failed", json!({"response": response}))]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::{ids::InvocationId, message::Opaque};
+
+    #[test]
+    fn events_are_numbered_and_items_keep_their_place() {
+        let document = ResponseDocument::new(&InvocationId::from("i"), 7, serde_json::Map::new(), true);
+        let mut events = ResponseEvents::new(document, "m".to_owned());
+        let opaque = Some(Opaque { kind: "gemini.thought_signature".to_owned(), bytes: vec![1] });
+        let block = |id, kind, text: &str, opaque| Block {
+            id,
+            kind,
+            text: text.to_owned(),
+            opaque,
+            stopped: true,
+            committed: true,
+        };
+        let text = block(1, BlockKind::Text, "Yes.", None);
+        let call = BlockKind::ToolCall { id: "c1".to_owned(), name: "add".to_owned() };
+        let call = block(2, call, "{}", opaque);
+        let mut bytes = events.text(&text, "Yes.");
+        bytes.extend(events.stop(&text));
+        bytes.extend(events.stop(&call));
+        let all: Vec<Value> = bytes
+            .iter()
+            .map(|event| {
+                let text = std::str::from_utf8(event).unwrap();
+                serde_json::from_str(text.split_once("data: ").unwrap().1).unwrap()
+            })
+            .collect();
+        for (number, event) in (0_u64..).zip(&all) {
+            assert_eq!(event["sequence_number"], number, "{event}");
+        }
+        let done = all.iter().filter(|event| event["type"] == "response.output_item.done");
+        let ids: Vec<&str> = done.filter_map(|event| event["item"]["id"].as_str()).collect();
+        assert_eq!(ids, ["msg_i_0", "rs_i_1", "fc_i_2"]);
+    }
+}

@@ -1,0 +1,219 @@
+//! A request of the Responses API, read into the neutral call.
+//!
+//! Fields that are not read here (`truncation`, `service_tier`, …) go as they are to targets of this dialect, and to no
+//! other. What was asked for and cannot be given (background, stored prompts, tools that run at one provider) is refused
+//! and never silently left out.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value, json};
+
+use super::input;
+use crate::{
+    domain::{
+        message::{Message, ModelCall, ResponseFormat, Sampling, ToolChoice, ToolDefinition},
+        target::Dialect,
+    },
+    front::{error::Refused, fields::RequestFields, place::FieldPath},
+};
+
+/// What of a request its response repeats.
+const REPEATED: [&str; 13] = [
+    "instructions",
+    "max_output_tokens",
+    "metadata",
+    "parallel_tool_calls",
+    "previous_response_id",
+    "prompt_cache_key",
+    "reasoning",
+    "safety_identifier",
+    "temperature",
+    "text",
+    "tool_choice",
+    "tools",
+    "top_p",
+];
+
+/// A request as it was asked.
+#[derive(Debug, Clone, PartialEq)]
+pub(in crate::front) struct ResponsesRequest {
+    /// The model, which is a route here.
+    pub(super) model: String,
+    /// Whether the answer is streamed.
+    pub(super) stream: bool,
+    /// Whether the response is to be stored; `None` where that is left to the default.
+    pub(super) store: Option<bool>,
+    /// The response that it goes on with.
+    pub(super) previous: Option<String>,
+    /// The items of its input.
+    pub(super) input: Vec<Value>,
+    /// What is asked, without its messages.
+    pub(super) call: ModelCall,
+    /// `metadata`, and `user` as the label of that name.
+    pub(super) labels: BTreeMap<String, String>,
+    /// What the response repeats.
+    pub(super) echo: Map<String, Value>,
+    instructions: Option<String>,
+}
+
+// === impl ResponsesRequest ===
+
+impl ResponsesRequest {
+    /// Reads a body but for the items of its input.
+    ///
+    /// # Errors
+    /// When a field is missing, is not what it must be, or asks for what this front has not.
+    pub(in crate::front) fn read(body: &[u8]) -> Result<Self, Refused> {
+        let mut fields = RequestFields::read(body)?;
+        let repeated =
+            fields.all().iter().filter(|(name, value)| REPEATED.contains(&name.as_str()) && !value.is_null());
+        let echo = repeated.map(|(name, value)| (name.clone(), value.clone())).collect();
+        refuse_what_is_not_here(&mut fields)?;
+        let model = fields.model()?;
+        let (stream, store) = (fields.boolean("stream")?.unwrap_or(false), fields.boolean("store")?);
+        let (previous, instructions) = (fields.text("previous_response_id")?, fields.text("instructions")?);
+        if previous.is_some() && store == Some(false) {
+            let message =
+                "`store` may not be false where a stored conversation goes on: its next turn is stored as well";
+            return Err(Refused::unsupported("store", message));
+        }
+        let input = input_items(&mut fields)?;
+        if input.is_empty() && previous.is_none() {
+            return Err(Refused::invalid("input", "`input` is missing: a text or an array of items"));
+        }
+        let labels = fields.labels()?;
+        let (reasoning_effort, reasoning) = reasoning(&mut fields)?;
+        let (response_format, text) = text(&mut fields)?;
+        let mut call = ModelCall {
+            tools: tools(&mut fields)?,
+            tool_choice: tool_choice(&mut fields)?,
+            parallel_tool_calls: fields.boolean("parallel_tool_calls")?,
+            sampling: Sampling {
+                temperature: fields.number("temperature", 0.0, 2.0)?,
+                top_p: fields.number("top_p", 0.0, 1.0)?,
+                ..Sampling::default()
+            },
+            max_output_tokens: fields.count("max_output_tokens")?,
+            reasoning_effort,
+            response_format,
+            extra_of: Some(Dialect::OpenaiResponses.as_str().to_owned()),
+            ..ModelCall::default()
+        };
+        // Relight asks for what it needs; encrypted reasoning is always returned.
+        for name in ["include", "stream_options"] {
+            fields.take(name);
+        }
+        call.extra = fields.rest();
+        for (name, rest) in [("reasoning", reasoning), ("text", text)] {
+            if !rest.is_empty() {
+                call.extra.insert(name.to_owned(), Value::Object(rest));
+            }
+        }
+        Ok(Self { model, stream, store, previous, input, call, labels, echo, instructions })
+    }
+
+    /// The conversation that the instructions and the input make.
+    pub(in crate::front) fn messages(&self) -> Result<Vec<Message>, Refused> {
+        input::read(self.instructions.as_deref(), &self.input)
+    }
+}
+
+/// Refuses what a client would wait for in vain; takes out what asks for nothing.
+fn refuse_what_is_not_here(fields: &mut RequestFields) -> Result<(), Refused> {
+    if fields.boolean("background")? == Some(true) {
+        let message = "`background` is not available here; what breaks off is resumed without it";
+        return Err(Refused::unsupported("background", message));
+    }
+    for name in ["conversation", "prompt", "max_tool_calls"] {
+        if fields.take(name).is_some() {
+            return Err(Refused::unsupported(name, format!("`{name}` is not available here")));
+        }
+    }
+    if fields.take("top_logprobs").is_some_and(|value| value.as_u64() != Some(0)) {
+        return Err(Refused::unsupported("top_logprobs", "`top_logprobs` is not available here"));
+    }
+    Ok(())
+}
+
+fn input_items(fields: &mut RequestFields) -> Result<Vec<Value>, Refused> {
+    let read = |value: &Value| match value {
+        Value::String(text) => Some(vec![json!({"type": "message", "role": "user", "content": text})]),
+        Value::Array(items) => Some(items.clone()),
+        _ => None,
+    };
+    Ok(fields.typed("input", "a string or an array of items", read)?.unwrap_or_default())
+}
+
+/// The effort, and what else is said of reasoning.
+fn reasoning(fields: &mut RequestFields) -> Result<(Option<String>, Map<String, Value>), Refused> {
+    let read = |value: &Value| {
+        let mut rest: Map<String, Value> = value.as_object()?.clone();
+        rest.retain(|_, value| !value.is_null());
+        let effort = match rest.shift_remove("effort") {
+            None => None,
+            Some(effort) => Some(effort.as_str()?.to_owned()),
+        };
+        Some((effort, rest))
+    };
+    Ok(fields.typed("reasoning", "an object whose `effort` is a string", read)?.unwrap_or_default())
+}
+
+/// The shape of the answer, and what else is said of its text.
+fn text(fields: &mut RequestFields) -> Result<(ResponseFormat, Map<String, Value>), Refused> {
+    let what = "an object whose `format` is of type `text`, `json_object` or `json_schema` with a name and a schema";
+    let read = |value: &Value| {
+        let mut rest: Map<String, Value> = value.as_object()?.clone();
+        rest.retain(|_, value| !value.is_null());
+        let Some(format) = rest.shift_remove("format") else { return Some((ResponseFormat::Text, rest)) };
+        let format = match format.get("type")?.as_str()? {
+            "text" => ResponseFormat::Text,
+            "json_object" => ResponseFormat::JsonObject,
+            "json_schema" => ResponseFormat::JsonSchema {
+                name: format.get("name")?.as_str()?.to_owned(),
+                schema: format.get("schema").filter(|schema| schema.is_object())?.to_string(),
+                strict: format.get("strict").and_then(Value::as_bool).unwrap_or(false),
+            },
+            _ => return None,
+        };
+        Some((format, rest))
+    };
+    Ok(fields.typed("text", what, read)?.unwrap_or_default())
+}
+
+fn tools(fields: &mut RequestFields) -> Result<Vec<ToolDefinition>, Refused> {
+    let tools = fields.typed("tools", "an array", |value| value.as_array().cloned())?.unwrap_or_default();
+    let one = |(index, tool): (usize, &Value)| {
+        let place = FieldPath::new(format!("tools[{index}]"));
+        if place.text(tool, "type")? != "function" {
+            return Err(Refused::unsupported(
+                format!("tools[{index}].type"),
+                "only tools of type `function` are taken",
+            ));
+        }
+        let description = tool.get("description").and_then(Value::as_str).unwrap_or_default().to_owned();
+        let parameters = match tool.get("parameters") {
+            None | Some(Value::Null) => String::new(),
+            Some(schema @ Value::Object(_)) => schema.to_string(),
+            Some(_) => return Err(place.below("parameters").refused("must be an object")),
+        };
+        Ok(ToolDefinition { name: place.text(tool, "name")?.to_owned(), description, parameters })
+    };
+    tools.iter().enumerate().map(one).collect()
+}
+
+fn tool_choice(fields: &mut RequestFields) -> Result<ToolChoice, Refused> {
+    let read = |value: &Value| match value {
+        Value::String(word) => match word.as_str() {
+            "auto" => Some(ToolChoice::Auto),
+            "none" => Some(ToolChoice::None),
+            "required" => Some(ToolChoice::Required),
+            _ => None,
+        },
+        _ => Some(ToolChoice::Tool(value.get("name")?.as_str()?.to_owned())),
+    };
+    let what = "`auto`, `none`, `required` or a function by its name";
+    Ok(fields.typed("tool_choice", what, read)?.unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests;
