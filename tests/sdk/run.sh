@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The official SDKs of the providers, with no key, no model and no network but the registries: OpenAI's against `relight serve`
-# with scripted models; OpenAI's, Anthropic's, Google's and Amazon's against the scripted wire servers that tests and demo use.
+# The official SDKs of the providers, with no key, no model and no network but the registries: OpenAI's and Anthropic's against
+# `relight serve` with scripted models; OpenAI's, Anthropic's, Google's and Amazon's against the scripted wire servers that tests and demo use.
 #
 #   tests/sdk/run.sh
 #
@@ -50,8 +50,10 @@ done
 
 base_url=http://127.0.0.1:$port/v1
 "$home/venv/bin/python" tests/sdk/openai_python.py "$base_url"
+"$home/venv/bin/python" tests/sdk/front_python.py "$base_url"
 "$home/venv/bin/python" tests/sdk/wires_python.py <<<"$places"
 if [[ $with_node == yes ]]; then
   SDK_NODE_HOME=$home/node node tests/sdk/openai_node.mjs "$base_url"
+  SDK_NODE_HOME=$home/node node tests/sdk/front_node.mjs "$base_url"
   SDK_NODE_HOME=$home/node node tests/sdk/anthropic_node.mjs "$(awk '$1 == "anthropic" { print $2 }' <<<"$places")"
 fi
