@@ -1,0 +1,53 @@
+#!/usr/bin/env bash
+# Frameworks of four languages against the front, each as docs/frameworks.md has it, with calls counted at the upstream.
+#
+#   tests/frameworks/run.sh
+#
+# RELIGHT names another binary than that of this tree. What it installs stays in target/frameworks; the versions are in
+# requirements.txt, package.json, go/go.mod and java/pom.xml. On Debian what is missing of Node, Go, a JDK and Maven is
+# fetched with apt.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+
+tests=$PWD/tests/frameworks
+export FRAMEWORKS_HOME=$PWD/target/frameworks
+home=$FRAMEWORKS_HOME
+
+packages=()
+command -v npm >/dev/null || packages+=(nodejs npm)
+command -v go >/dev/null || packages+=(golang-go)
+command -v javac >/dev/null || packages+=(default-jdk-headless)
+command -v mvn >/dev/null || packages+=(maven)
+if ((${#packages[@]})); then
+  sudo=()
+  if ((EUID != 0)); then sudo=(sudo); fi
+  "${sudo[@]}" apt-get -o DPkg::Lock::Timeout=300 update -q
+  "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300 install -y -q "${packages[@]}"
+fi
+
+mkdir -p "$home"/{node,java}
+if [[ -z ${RELIGHT:-} ]]; then
+  cargo build --locked --quiet --bin relight
+  RELIGHT=$PWD/target/debug/relight
+fi
+export RELIGHT
+# Installed once, and again when a version changes.
+if ! cmp -s "$tests/requirements.txt" "$home/requirements.txt"; then
+  rm -rf "$home/venv"
+  python3 -m venv "$home/venv"
+  "$home/venv/bin/pip" install --quiet --disable-pip-version-check --requirement "$tests/requirements.txt"
+  cp "$tests/requirements.txt" "$home/requirements.txt"
+fi
+if ! cmp -s "$tests/package.json" "$home/node/package.json"; then
+  cp "$tests/package.json" "$home/node/package.json"
+  npm install --silent --no-audit --no-fund --prefix "$home/node"
+fi
+if ! cmp -s "$tests/java/pom.xml" "$home/java/pom.xml"; then
+  mvn --quiet --batch-mode -f "$tests/java/pom.xml" \
+    org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies -DoutputDirectory="$home/java/lib"
+  cp "$tests/java/pom.xml" "$home/java/pom.xml"
+fi
+# The same caches as tests/clients/run.sh.
+export GOCACHE=$home/../clients/go-build GOMODCACHE=$home/../clients/go-mod GOFLAGS='-mod=readonly -modcacherw'
+
+"$home/venv/bin/python" -m pytest -q -p no:cacheprovider "$tests"
