@@ -2,9 +2,13 @@
 #
 #   docker build -t relight:0.1.0 .
 #   docker run --rm relight:0.1.0 demo
+#   docker run --rm --network host -e OPENAI_API_KEY relight:0.1.0
 #   docker run --rm -p 127.0.0.1:50051:50051 -v ./relight.yaml:/etc/relight/relight.yaml:ro relight:0.1.0
 #
-# Inside a container `server.listen` and `server.admin_listen` must name 0.0.0.0, or nobody outside reaches them.
+# Without a file it serves on loopback only. In a network of its own `server.listen` and `server.admin_listen` must name
+# 0.0.0.0, or nobody outside reaches them; that needs `server.keys`, or `server.auth: none` written out.
+#
+# `.ci/run image` makes the same image without a daemon, and starts it.
 
 FROM rust:1.95-bookworm AS build
 WORKDIR /src
@@ -19,8 +23,8 @@ ENV RELIGHT_REVISION="${REVISION}"
 RUN --mount=type=cache,target=/usr/local/cargo/registry \
     --mount=type=cache,target=/src/target \
     target="$(rustc --print host-tuple)" \
-    && cargo build --release --locked --bin relight --target "$target" \
-    && cp "target/$target/release/relight" /relight \
+    && cargo build --profile image --locked --bin relight --target "$target" \
+    && cp "target/$target/image/relight" /relight \
     && if readelf --dynamic /relight | grep NEEDED; then echo "not static"; exit 1; fi
 
 FROM scratch
@@ -36,8 +40,8 @@ COPY LICENSE /LICENSE
 COPY --from=build /relight /relight
 # By number, so that Kubernetes can tell that it is not root.
 USER 65532:65532
-EXPOSE 50051 9464
+EXPOSE 50051 9464 8080
 # No HEALTHCHECK: where TLS, another port or another command is used, it would call a good container unhealthy. A runtime
 # without probes of its own can run `/relight health`, with RELIGHT_ADDRESS and RELIGHT_CA_FILE where they differ.
 ENTRYPOINT ["/relight"]
-CMD ["serve", "--config", "/etc/relight/relight.yaml"]
+CMD ["serve"]

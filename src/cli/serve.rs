@@ -31,6 +31,9 @@ Examples:
   relight serve --config relight.yaml                  as configured; follows the file and SIGHUP
   relight serve --listen 0.0.0.0:50051 --config …      for other hosts; needs keys, or `server.auth: none`";
 
+/// Where images and packages have their configuration.
+const USUAL_FILE: &str = "/etc/relight/relight.yaml";
+
 /// How long threads that block may keep the process after its end.
 const LEAVE_BOUND: Duration = Duration::from_secs(1);
 
@@ -38,7 +41,8 @@ const LEAVE_BOUND: Duration = Duration::from_secs(1);
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct ServeArguments {
-    /// The configuration; without it, what works with the keys in the environment.
+    /// The configuration; without it /etc/relight/relight.yaml where that exists, else what works with the keys in the
+    /// environment.
     #[arg(long, short, value_name = "FILE", env = "RELIGHT_CONFIG")]
     config: Option<PathBuf>,
     /// Where gRPC is served, in place of `server.listen`; port 0 takes a free one.
@@ -57,7 +61,8 @@ struct Stop {
 
 /// Serves until a signal ends it.
 pub(super) fn run(arguments: &ServeArguments) -> anyhow::Result<ExitCode> {
-    let mut loaded = match config::load(arguments.config.as_deref(), &ProcessEnvironment) {
+    let usual = Some(Path::new(USUAL_FILE)).filter(|file| file.exists());
+    let mut loaded = match config::load(arguments.config.as_deref().or(usual), &ProcessEnvironment) {
         Ok(loaded) => loaded,
         Err(faults) => return Ok(print_faults(&faults)),
     };

@@ -1,0 +1,255 @@
+"""What the tests under load stand on: replicas as processes, a PostgreSQL of their own, callers that keep calling."""
+
+import collections
+import contextlib
+import json
+import os
+import pathlib
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+
+import grpc
+import pytest
+import relight
+import yaml
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "clients" / "harness"))
+BINARY = os.environ.get("RELIGHT", str(ROOT / "target" / "debug" / "relight"))
+PATIENCE = 60.0
+ANSWER = "One by one the lamps along the harbour were lit, and the last boat came in before the rain began to fall."
+
+
+def free_ports(count):
+    with contextlib.ExitStack() as held:
+        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [each.getsockname()[1] for each in sockets]
+
+
+def wait_until(ready, what, seconds=PATIENCE):
+    end = time.monotonic() + seconds
+    while not ready():
+        if time.monotonic() > end:
+            raise TimeoutError(f"{what}: not within {seconds} s")
+        time.sleep(0.05)
+
+
+def get(url):
+    with urllib.request.urlopen(url, timeout=10) as response:
+        return response.read().decode()
+
+
+def answers(url):
+    try:
+        return bool(get(url))
+    except OSError:
+        return False
+
+
+# === replicas ===
+
+
+class Replica:
+    """One process of `relight serve`."""
+
+    def __init__(self, folder, store, **server):
+        self.port, self.admin = free_ports(2)
+        # A slow first token and a slow stream: something is in flight whenever a process ends.
+        quick = {"answer": {"text": ANSWER, "first_token_after": "150ms"}}
+        long = {"answer": {"text": ANSWER, "tokens_per_second": 8}}
+        config = {
+            "server": {"listen": f"127.0.0.1:{self.port}", "admin_listen": f"127.0.0.1:{self.admin}", "drain_timeout": "20s",
+                       **server},
+            "journal": {"store": store},
+            "providers": {"scripted": {"dialect": "scripted", "script": {"models": {
+                "quick": {"otherwise": quick}, "long": {"otherwise": long}}}}},
+            "targets": {"quick": {"provider": "scripted", "model": "quick"}, "long": {"provider": "scripted", "model": "long"}},
+            "routes": {"default": {"targets": ["quick"]}, "long": {"targets": ["long"]}},
+        }  # fmt: skip
+        self.file = pathlib.Path(folder, f"{self.port}.yaml")
+        self.file.write_text(yaml.safe_dump(config), encoding="utf-8")
+        self.log = self.file.with_suffix(".log")
+        self.start()
+
+    def start(self):
+        with open(self.log, "ab") as log:
+            self.process = subprocess.Popen([BINARY, "serve", "--config", str(self.file)], stdout=log, stderr=log)
+        wait_until(lambda: answers(f"http://127.0.0.1:{self.admin}/readyz"), f"{self.file} is ready")
+
+    def stop(self, within=PATIENCE):
+        """Ends it in order, as Kubernetes does; returns how long that took."""
+        began = time.monotonic()
+        self.process.send_signal(signal.SIGTERM)
+        assert self.process.wait(within) == 0, self.log.read_text()[-2000:]
+        return time.monotonic() - began
+
+    def kill(self):
+        """Ends it as a crash does."""
+        self.process.kill()
+        self.process.wait()
+
+    def metric(self, name):
+        """The sum of a metric over its series."""
+        found = re.findall(rf"^{name}(?:{{.*}})? (\S+)$", get(f"http://127.0.0.1:{self.admin}/metrics"), re.MULTILINE)
+        return sum(map(float, found))
+
+    def messages(self):
+        return [json.loads(line).get("message", "") for line in self.log.read_text().splitlines() if line.startswith("{")]
+
+
+@pytest.fixture
+def replicas(tmp_path):
+    """Starts as many as are asked for, and ends them."""
+    started = []
+
+    def start(count, store, **server):
+        started.extend(Replica(tmp_path, store, **server) for _ in range(count))
+        return started
+
+    yield start
+    for replica in started:
+        replica.kill()
+
+
+def target(replicas):
+    """All of them, for a client that balances."""
+    return "ipv4:" + ",".join(f"127.0.0.1:{replica.port}" for replica in replicas)
+
+
+# === PostgreSQL ===
+
+
+class Postgres:
+    """A server of its own, which may be stopped, paused and started again."""
+
+    def __init__(self, folder):
+        [binaries] = sorted(pathlib.Path("/usr/lib/postgresql").glob("*/bin"))[-1:]
+        self.binaries, self.folder = binaries, folder
+        [self.port] = free_ports(1)
+        self.run("initdb", "-D", str(folder / "data"), "-U", "relight", "-A", "trust", "-E", "UTF8", "--no-locale", "-N")
+        self.start()
+
+    def run(self, command, *words):
+        # Root may not run it.
+        somebody = ["setpriv", "--reuid=postgres", "--regid=postgres", "--init-groups"] if os.geteuid() == 0 else []
+        command = [*somebody, str(self.binaries / command), *words]
+        ran = subprocess.run(command, cwd=self.folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False)
+        assert ran.returncode == 0, ran.stderr
+
+    def control(self, *words):
+        self.run("pg_ctl", "-D", str(self.folder / "data"), "-w", "-l", str(self.folder / "log"), *words)
+
+    def start(self):
+        self.control("-o", f"-h 127.0.0.1 -p {self.port} -k {self.folder} -c fsync=off -c max_connections=200", "start")
+
+    def stop(self):
+        self.control("-m", "immediate", "stop")
+
+    def restart(self):
+        self.stop()
+        self.start()
+
+    def signal(self, number):
+        """To every process of it: a paused server holds its connections open and says nothing."""
+        [main] = (self.folder / "data" / "postmaster.pid").read_text().splitlines()[:1]
+        children = pathlib.Path(f"/proc/{main}/task/{main}/children").read_text().split()
+        for process in [main, *children]:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(process), number)
+
+    @contextlib.contextmanager
+    def paused(self):
+        self.signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self.signal(signal.SIGCONT)
+
+    @property
+    def url(self):
+        return f"postgres://relight@127.0.0.1:{self.port}/postgres"
+
+
+@pytest.fixture
+def postgres(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("postgres")
+    # pytest makes its folders for one user alone.
+    for each in (folder, *folder.parents):
+        if each.stat().st_uid == os.geteuid() and each != pathlib.Path("/"):
+            each.chmod(each.stat().st_mode | 0o055)
+        if each == pathlib.Path("/tmp"):
+            break
+    if os.geteuid() == 0:
+        subprocess.run(["chown", "postgres:postgres", folder], check=True)
+    server = Postgres(folder)
+    yield server
+    with contextlib.suppress(AssertionError):
+        server.stop()
+
+
+# === callers ===
+
+
+class Load:
+    """Callers that call again as soon as they have their answer, until the block ends."""
+
+    def __init__(self, where, callers, call, **connection):
+        self.client = relight.Client(where, **connection)
+        self.outcomes, self.latencies, self.lock = collections.Counter(), [], threading.Lock()
+        self.call, self.over = call, threading.Event()
+        self.threads = [threading.Thread(target=self._run, daemon=True) for _ in range(callers)]
+
+    def _run(self):
+        while not self.over.is_set():
+            began = time.monotonic()
+            try:
+                outcome = self.call(self.client)
+            except (relight.Error, grpc.RpcError, OSError) as error:
+                outcome = f"{type(error).__name__}: {error}"
+            with self.lock:
+                self.outcomes[outcome] += 1
+                self.latencies.append((began, time.monotonic() - began))
+
+    def __enter__(self):
+        for thread in self.threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.over.set()
+        for thread in self.threads:
+            thread.join(PATIENCE)
+        self.client.close()
+
+    def failed(self):
+        return {outcome: count for outcome, count in self.outcomes.items() if outcome != "answered"}
+
+    def median(self, since, until):
+        """The median latency of the calls that began between these times, and how many there were."""
+        found = sorted(latency for began, latency in self.latencies if since <= began < until)
+        return (found[len(found) // 2] if found else float("inf")), len(found)
+
+
+def plain(client):
+    """One call as a caller makes it that retries nothing by itself, without a request id: nothing of it is needed later."""
+    from relight.v1 import invocation_pb2, recovery_service_pb2
+
+    invocation = invocation_pb2.Invocation(operation="executor")
+    invocation.model.messages.add(role="ROLE_USER").parts.add().text.text = "Why?"
+    request = recovery_service_pb2.InvokeWithRecoveryRequest(invocation=invocation)
+    outcome = client.stub.InvokeWithRecovery(request, timeout=30).WhichOneof("outcome")
+    return "answered" if outcome == "completion" else str(outcome)
+
+
+def streamed(client):
+    """One long stream, read on by the client package where its replica ends."""
+    text = "".join(client.stream("Why?", route="long", timeout=90))
+    return "answered" if text == ANSWER else f"another text: {text!r}"
