@@ -13,6 +13,7 @@ pub mod anthropic;
 pub mod bedrock;
 mod blocks;
 mod document;
+mod fetch;
 pub mod gemini;
 mod http;
 mod keys;
@@ -44,6 +45,7 @@ use crate::domain::{
     wire::{DeltaStream, ProviderRequest},
 };
 
+pub use self::fetch::fetch;
 pub use self::spec::{ChatOptions, HttpSettings, KeyHeader, ProviderSpec};
 
 /// The future of a call; resolves once the response head is received.

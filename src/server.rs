@@ -49,7 +49,7 @@ use crate::{
     execution::Executions,
     grpc::{
         admin::Admin,
-        auth::Authenticator,
+        auth::{Authenticator, TokenVerifier},
         drain::DrainState,
         recovery::Recovery,
         v1::{admin_service_server::AdminServiceServer, recovery_service_server::RecoveryServiceServer},
@@ -120,6 +120,8 @@ pub struct Running {
     pub admin_address: SocketAddr,
     /// Where the OpenAI-compatible front is served, where it is switched on.
     pub openai_front_address: Option<SocketAddr>,
+    /// Where the `AdminService` is served, where it has a listener of its own.
+    pub admin_service_address: Option<SocketAddr>,
     engine: Engine,
     executions: Executions,
     draining: watch::Sender<bool>,
@@ -162,10 +164,14 @@ impl Running {
         let (draining, draining_seen) = watch::channel(false);
         let (stop, stop_seen) = watch::channel(false);
         let drain = DrainState::new(draining_seen.clone());
-        let authenticator = Arc::new(ArcSwap::from_pointee(Authenticator::new(&config.server)));
+        let tokens = config.server.jwt.clone().map(|jwt| Arc::new(TokenVerifier::new(jwt)));
+        let authenticator = Arc::new(ArcSwap::from_pointee(Authenticator::new(&config.server, tokens.clone())));
         let (health, health_service) = tonic_health::server::health_reporter();
         let certificates = Certificates::new(&config.server);
         let mut tasks = JoinSet::new();
+        if let Some(tokens) = tokens {
+            tasks.spawn(tokens.keep_fresh());
+        }
         let admin_address = listeners.admin.local_addr().map_err(BindError::from)?;
         let address = listeners.grpc.local_addr().map_err(BindError::from)?;
         if loaded.file.is_some() {
@@ -184,7 +190,8 @@ impl Running {
             |name, listener| LimitedListener::new(name, listener, &config.server.limits, &config.server.timeouts);
         let refused = Arc::<RefusedCallers>::default();
         let mut openai_front_address = None;
-        let (executions, tokens) = executions::start(config, options, engine.clone(), &metrics, &mut tasks).await?;
+        let (executions, resume_tokens) =
+            executions::start(config, options, engine.clone(), &metrics, &mut tasks).await?;
         let mut serving = JoinSet::new();
         if let Some(listener) = listeners.openai_front {
             openai_front_address = Some(listener.local_addr().map_err(BindError::from)?);
@@ -204,18 +211,26 @@ impl Running {
         }
         read_levels(&metrics, &engine, &executions, &drain);
         let admin = Admin::new(engine.clone(), executions.clone(), Arc::clone(&authenticator), drain.clone());
-        let recovery = Recovery::new(engine.clone(), executions.clone(), tokens, authenticator, drain);
-        let api = Routes::new(health_service.clone())
-            .add_service(RecoveryServiceServer::new(recovery).max_decoding_message_size(max_bytes))
-            .add_service(AdminServiceServer::new(admin).max_decoding_message_size(max_bytes));
-        let api = listen::GrpcApi {
-            routes: api,
-            intake,
+        let recovery = Recovery::new(engine.clone(), executions.clone(), resume_tokens, authenticator, drain);
+        let admin = AdminServiceServer::new(admin).max_decoding_message_size(max_bytes);
+        let mut routes = Routes::new(health_service.clone())
+            .add_service(RecoveryServiceServer::new(recovery).max_decoding_message_size(max_bytes));
+        let api = |routes| listen::GrpcApi {
+            routes,
+            intake: intake.clone(),
             metrics: metrics.clone(),
-            refused,
+            refused: Arc::clone(&refused),
             cors: cors::layer(config.server.cors.clone()),
         };
-        listen::serve_grpc(&config.server, listeners.grpc, api, &certificates, stop_seen, &mut serving)?;
+        let mut admin_service_address = None;
+        if let Some(listener) = listeners.admin_service {
+            admin_service_address = Some(listener.local_addr().map_err(BindError::from)?);
+            let alone = api(Routes::new(health_service.clone()).add_service(admin));
+            listen::serve_grpc(&config.server, listener, alone, &certificates, stop_seen.clone(), &mut serving)?;
+        } else {
+            routes = routes.add_service(admin);
+        }
+        listen::serve_grpc(&config.server, listeners.grpc, api(routes), &certificates, stop_seen, &mut serving)?;
         let scraped = config.telemetry.prometheus.then(|| metrics.clone());
         let live = Arc::new(AtomicBool::new(true));
         let watchdog = (!config.server.watchdog.is_zero())
@@ -233,6 +248,7 @@ impl Running {
             address,
             admin_address,
             openai_front_address,
+            admin_service_address,
             engine,
             executions,
             draining,

@@ -13,6 +13,7 @@ use super::{
 };
 use crate::domain::ids::TargetId;
 
+mod callers;
 mod limits;
 mod observe;
 mod upstream;
@@ -153,6 +154,7 @@ impl Checker<'_> {
     fn listeners(&mut self, server: &ServerConfig) {
         let mut listeners = vec![("server.listen", server.listen)];
         listeners.extend(server.openai_front.as_ref().map(|front| ("server.openai_front.listen", front.listen)));
+        listeners.extend(server.admin_service.as_ref().map(|admin| ("server.admin_service.listen", admin.listen)));
         let unguarded = server.auth.is_none() && server.auth_mode() == AuthMode::None;
         for (path, address) in &listeners {
             if unguarded && !address.ip().is_loopback() && !self.is_written("server.auth") {
@@ -229,8 +231,9 @@ impl Checker<'_> {
             Some(AuthMode::None) if !server.keys.is_empty() => {
                 self.fault("server.auth", "leaves server.keys without effect; remove one of them");
             }
-            Some(AuthMode::None | AuthMode::ApiKey | AuthMode::ClientCertificate) | None => {}
+            Some(AuthMode::None | AuthMode::ApiKey | AuthMode::ClientCertificate | AuthMode::Jwt) | None => {}
         }
+        self.tokens_and_roles(server);
         for (index, key) in server.keys.iter().enumerate() {
             let path = format!("server.keys[{index}]");
             if key.tenant.is_empty() {

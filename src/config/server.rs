@@ -9,6 +9,7 @@ use std::{
     time::Duration,
 };
 
+use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
@@ -48,12 +49,20 @@ pub struct ServerConfig {
     #[serde(with = "units::duration")]
     #[schemars(with = "String")]
     pub drain_timeout: Duration,
-    /// How callers are authenticated. Unset: according to `keys` and `tls.client_ca_file`; without these callers are
+    /// How callers are authenticated. Unset: according to `keys`, `tls.client_ca_file` and `jwt`; without these callers are
     /// not authenticated, which is rejected on an address that others can reach unless `none` is written here.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub auth: Option<AuthMode>,
     /// The callers' keys.
     pub keys: Vec<ApiKeyConfig>,
+    /// Signed tokens (JSON Web Tokens) of an identity provider, as `authorization: Bearer`; taken beside keys and client
+    /// certificates. Unset: none are.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub jwt: Option<JwtConfig>,
+    /// A listener of its own for the `AdminService`, which is then served nowhere else; unset: it is served with the rest
+    /// of the API, for callers who may administer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub admin_service: Option<AdminServiceConfig>,
     /// TLS of the gRPC API and of the OpenAI-compatible front; unset: plaintext.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tls: Option<TlsConfig>,
@@ -109,6 +118,64 @@ pub enum AuthMode {
     /// first DNS name, else its first email address, else its common name; a renewed certificate with the same name is
     /// the same tenant, and one without any name is refused.
     ClientCertificate,
+    /// A token that `jwt` accepts, and nothing else.
+    Jwt,
+}
+
+/// What a caller may do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum CallerRole {
+    /// See what its tenant does: events, invocations, threads.
+    Watcher,
+    /// That, and call models, cancel its invocations, delete its threads.
+    #[default]
+    Caller,
+    /// That, the `AdminService`, and seeing what is other tenants'.
+    Admin,
+}
+
+/// An identity provider whose signed tokens identify callers. RS256 to RS512, PS256 to PS512, ES256, ES384 and `EdDSA` are
+/// verified; tokens of a shared secret, and unsigned ones, are never taken.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct JwtConfig {
+    /// What `iss` must be.
+    pub issuer: String,
+    /// What `aud` must be or have.
+    pub audience: String,
+    /// Where the provider publishes its keys, a JSON Web Key Set (`https://…`; `http` on this host only).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub jwks_url: Option<String>,
+    /// A file with the set, in place of `jwks_url`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub jwks_file: Option<PathBuf>,
+    /// How often the keys are fetched again (10s to 1d). A token that names an unknown key has them fetched at once, every
+    /// 10 s at most; keys that cannot be fetched stay in force.
+    #[serde(with = "units::duration")]
+    #[schemars(with = "String")]
+    pub refresh: Duration,
+    /// How far the clocks may be apart when `exp` and `nbf` are judged (0s to 10m).
+    #[serde(with = "units::duration")]
+    #[schemars(with = "String")]
+    pub clock_skew: Duration,
+    /// The claim with the tenant; dots lead into objects (`realm.tenant`). A token without it is refused.
+    pub tenant_claim: String,
+    /// The claim with the role: `watcher`, `caller`, `admin`, or a list of words of which the strongest of these counts.
+    /// A token without the claim is a caller's; one with none of these words in it is refused.
+    pub role_claim: String,
+    /// The claim with the routes that may be named, a list; a token without the claim may name all.
+    pub routes_claim: String,
+}
+
+/// The listener of the `AdminService`.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct AdminServiceConfig {
+    /// Address or host name and port. TLS and callers are as on `server.listen`.
+    #[serde(deserialize_with = "address")]
+    #[schemars(with = "String")]
+    pub listen: SocketAddr,
 }
 
 /// A caller's API key, or its certificate by name.
@@ -126,11 +193,17 @@ pub struct ApiKeyConfig {
     /// stays the same when the certificate is renewed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub certificate_name: Option<String>,
-    /// Whether it may call the `AdminService`.
+    /// Whether it may call the `AdminService`: as `role: admin`.
     pub admin: bool,
+    /// What it may do.
+    pub role: CallerRole,
     /// The routes that it may name; empty: all.
     #[schemars(with = "Vec<String>")]
     pub routes: Vec<RouteName>,
+    /// Until when it is taken (`2027-01-31T00:00:00Z`); unset: until it is removed here.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
+    pub expires: Option<Timestamp>,
 }
 
 /// Certificates of the gRPC API and of the OpenAI-compatible front. When one of the files changes, new connections are
@@ -210,6 +283,8 @@ impl Default for ServerConfig {
             drain_timeout: Duration::from_secs(30),
             auth: None,
             keys: Vec::new(),
+            jwt: None,
+            admin_service: None,
             tls: None,
             openai_front: None,
             reflection: true,
@@ -232,6 +307,8 @@ impl ServerConfig {
                 AuthMode::ApiKey
             } else if self.tls.as_ref().is_some_and(|tls| tls.client_ca_file.is_some()) {
                 AuthMode::ClientCertificate
+            } else if self.jwt.is_some() {
+                AuthMode::Jwt
             } else {
                 AuthMode::None
             }
@@ -248,8 +325,36 @@ impl Default for ApiKeyConfig {
             sha256: String::new(),
             certificate_name: None,
             admin: false,
+            role: CallerRole::Caller,
             routes: Vec::new(),
+            expires: None,
         }
+    }
+}
+
+// === impl JwtConfig ===
+
+impl Default for JwtConfig {
+    fn default() -> Self {
+        Self {
+            issuer: String::new(),
+            audience: String::new(),
+            jwks_url: None,
+            jwks_file: None,
+            refresh: Duration::from_mins(5),
+            clock_skew: Duration::from_mins(1),
+            tenant_claim: "sub".to_owned(),
+            role_claim: "relight_role".to_owned(),
+            routes_claim: "relight_routes".to_owned(),
+        }
+    }
+}
+
+// === impl AdminServiceConfig ===
+
+impl Default for AdminServiceConfig {
+    fn default() -> Self {
+        Self { listen: SocketAddr::from(([127, 0, 0, 1], 50052)) }
     }
 }
 

@@ -273,6 +273,13 @@ impl EarlyRefusal {
         Self(Refused::unauthenticated())
     }
 
+    /// A caller that may look and not call.
+    #[must_use]
+    pub fn watcher() -> Self {
+        let message = "a watcher may look and not call";
+        Self(Refused::new(StatusCode::FORBIDDEN, "permission_error", "role_not_allowed", message))
+    }
+
     /// A page of another origin.
     #[must_use]
     pub fn origin() -> Self {

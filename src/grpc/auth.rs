@@ -1,24 +1,31 @@
-//! Authentication: from an API key or a client certificate to a tenant and its permissions.
+//! Authentication: from an API key, a signed token or a client certificate to a tenant and its permissions.
 //!
 //! Keys are compared by their SHA-256; the keys themselves are not stored. Without authentication every caller is the
 //! tenant `default` and may do everything: that is for one host, or must be configured explicitly.
 
-use std::collections::HashMap;
+mod signing_keys;
+mod tokens;
 
+use std::{collections::HashMap, sync::Arc};
+
+use jiff::Timestamp;
 use sha2::{Digest as _, Sha256};
+use tokio::time::Instant;
 use tonic::{Request, Status};
 use x509_parser::prelude::{FromDer as _, GeneralName, X509Certificate};
 
+pub use self::tokens::TokenVerifier;
 use super::status;
 use crate::{
-    config::server::{ApiKeyConfig, AuthMode, ServerConfig},
+    config::server::{ApiKeyConfig, AuthMode, CallerRole, ServerConfig},
     domain::{
+        clock::wall_now,
         fold::hex,
         ids::{RouteName, TenantId},
     },
 };
 
-/// Longest name of a certificate that identifies a tenant.
+/// Longest name in a certificate or token that identifies a tenant.
 const MAX_NAME_BYTES: usize = 256;
 
 /// An authenticated caller.
@@ -26,10 +33,54 @@ const MAX_NAME_BYTES: usize = 256;
 pub struct Identity {
     /// Who it is.
     pub tenant: TenantId,
-    /// Whether it may use the `AdminService` and see other tenants' events.
-    pub admin: bool,
+    /// What it may do.
+    pub role: CallerRole,
     /// The routes that it may name; empty for all.
     pub routes: Vec<RouteName>,
+}
+
+/// Why a caller is not recognised; its text is for operators, since callers learn no more than that they are not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
+pub enum Unrecognised {
+    /// Nothing was shown.
+    #[error("no credential was sent")]
+    NoCredential,
+    /// Nobody has this key.
+    #[error("the key is not known")]
+    UnknownKey,
+    /// The key is one no longer.
+    #[error("the key has expired")]
+    ExpiredKey,
+    /// The certificate says nothing of whose it is.
+    #[error("the client certificate has no usable name")]
+    NamelessCertificate,
+    /// The token cannot be read, or says what is not understood.
+    #[error("the token is malformed")]
+    BrokenToken,
+    /// None of the keys in force has the name that the token gives, or its algorithm.
+    #[error("the token is signed by an unknown key")]
+    UnknownSigner,
+    /// The token was changed, or made by somebody else.
+    #[error("the token's signature is wrong")]
+    WrongSignature,
+    /// The token is one no longer.
+    #[error("the token has expired")]
+    ExpiredToken,
+    /// The token is none yet.
+    #[error("the token is not valid yet")]
+    EarlyToken,
+    /// The token is another identity provider's.
+    #[error("the token is of another issuer")]
+    OtherIssuer,
+    /// The token is for another service.
+    #[error("the token is for another audience")]
+    OtherAudience,
+    /// The token does not say whose it is.
+    #[error("the token names no tenant")]
+    NoTenant,
+    /// The token gives no right that is known.
+    #[error("the token names no role or route that is known")]
+    NoRole,
 }
 
 /// Authenticates callers.
@@ -37,17 +88,50 @@ pub struct Identity {
 pub struct Authenticator {
     mode: AuthMode,
     /// By the SHA-256 of a key or of a certificate.
-    keys: HashMap<String, Identity>,
+    keys: HashMap<String, Entry>,
     /// By the name of a certificate.
-    names: HashMap<String, Identity>,
+    names: HashMap<String, Entry>,
+    tokens: Option<Arc<TokenVerifier>>,
 }
+
+/// A caller of the configuration, and until when it is one.
+#[derive(Debug, Clone)]
+struct Entry {
+    identity: Identity,
+    expires: Option<Timestamp>,
+}
+
+/// The methods that change nothing and call no model: what a watcher may call.
+const LOOKING: [&str; 5] = ["WatchRecovery", "GetInvocation", "ListInvocations", "GetThread", "ClassifyFailure"];
 
 // === impl Identity ===
 
 impl Identity {
     /// The identity of every caller where there is no authentication.
     fn unauthenticated() -> Self {
-        Self { tenant: TenantId::from("default"), admin: true, routes: Vec::new() }
+        Self { tenant: TenantId::from("default"), role: CallerRole::Admin, routes: Vec::new() }
+    }
+
+    /// Whether it may use the `AdminService` and see what is other tenants'.
+    pub fn is_admin(&self) -> bool {
+        self.role == CallerRole::Admin
+    }
+
+    /// Whether it may call models.
+    pub fn may_invoke(&self) -> bool {
+        self.role != CallerRole::Watcher
+    }
+
+    /// Whether its role is enough for a method, by the path of its calls; what else the method needs it checks itself.
+    ///
+    /// # Errors
+    /// `PERMISSION_DENIED` when it is not.
+    pub fn may_call(&self, path: &str) -> Result<(), Status> {
+        let method = path.rsplit('/').next().unwrap_or_default();
+        if self.may_invoke() || LOOKING.contains(&method) {
+            return Ok(());
+        }
+        Err(status::permission_denied("a watcher may look and not call"))
     }
 
     /// Whether it may name this route.
@@ -66,25 +150,32 @@ impl Identity {
     /// # Errors
     /// `PERMISSION_DENIED` when it may not.
     pub fn may_administer(&self) -> Result<(), Status> {
-        if self.admin { Ok(()) } else { Err(status::permission_denied("the AdminService needs an admin key")) }
+        if self.is_admin() { Ok(()) } else { Err(status::permission_denied("the AdminService needs an admin key")) }
     }
 }
 
 // === impl Authenticator ===
 
 impl Authenticator {
-    /// Authenticates as configured.
-    pub fn new(server: &ServerConfig) -> Self {
+    /// Authenticates as configured; tokens are verified by `tokens`, where they are accepted.
+    pub fn new(server: &ServerConfig, tokens: Option<Arc<TokenVerifier>>) -> Self {
         let (mut keys, mut names) = (HashMap::new(), HashMap::new());
         for key in &server.keys {
-            let ApiKeyConfig { tenant, sha256, certificate_name, admin, routes } = key.clone();
-            let identity = Identity { tenant, admin, routes };
+            let ApiKeyConfig { tenant, sha256, certificate_name, admin, role, routes, expires } = key.clone();
+            let role = if admin { CallerRole::Admin } else { role };
+            let entry = Entry { identity: Identity { tenant, role, routes }, expires };
             match certificate_name {
-                Some(name) => names.insert(name, identity),
-                None => keys.insert(sha256.to_ascii_lowercase(), identity),
+                Some(name) => names.insert(name, entry),
+                None => keys.insert(sha256.to_ascii_lowercase(), entry),
             };
         }
-        Self { mode: server.auth_mode(), keys, names }
+        Self { mode: server.auth_mode(), keys, names, tokens }
+    }
+
+    /// Authenticates as another configuration says, with the tokens of this one.
+    #[must_use]
+    pub fn changed(&self, server: &ServerConfig) -> Self {
+        Self::new(server, self.tokens.clone())
     }
 
     /// Authenticates the caller of this request.
@@ -99,7 +190,7 @@ impl Authenticator {
         let authorization = request.metadata().get("authorization").and_then(|value| value.to_str().ok());
         let certificates = request.peer_certs();
         let certificate = certificates.as_ref().and_then(|all| all.first()).map(AsRef::as_ref);
-        self.recognise(authorization, certificate).ok_or_else(status::unauthenticated)
+        self.recognise(authorization, certificate).map_err(|_| status::unauthenticated())
     }
 
     /// Whether callers are authenticated.
@@ -107,25 +198,64 @@ impl Authenticator {
         self.mode != AuthMode::None
     }
 
-    /// The caller with this `authorization` header and this certificate (DER); `None` when it is not known.
-    pub fn recognise(&self, authorization: Option<&str>, certificate: Option<&[u8]>) -> Option<Identity> {
-        match self.mode {
-            AuthMode::None => Some(Identity::unauthenticated()),
-            AuthMode::ApiKey => self.by_plain_key(authorization.and_then(bearer)?),
-            AuthMode::ClientCertificate => {
-                // The listener only lets certificates in that the configured authority signed.
-                let certificate = certificate?;
-                let name = certificate_name(certificate)?;
-                let listed = self.names.get(&name).or_else(|| self.keys.get(&hex(&Sha256::digest(certificate))));
-                let unlisted = || Identity { tenant: TenantId::from(name.as_str()), admin: false, routes: Vec::new() };
-                Some(listed.cloned().unwrap_or_else(unlisted))
+    /// As [`Self::recognise`]; where a token names a key that is not known, the keys are fetched again before it is refused.
+    ///
+    /// # Errors
+    /// Why it is not recognised.
+    pub async fn recognise_fresh(
+        &self,
+        authorization: Option<&str>,
+        certificate: Option<&[u8]>,
+    ) -> Result<Identity, Unrecognised> {
+        let asked = Instant::now();
+        match (self.recognise(authorization, certificate), &self.tokens) {
+            (Err(Unrecognised::UnknownSigner), Some(tokens)) if tokens.fetch_since(asked).await => {
+                self.recognise(authorization, certificate)
             }
+            (recognised, _) => recognised,
         }
     }
 
-    /// Who owns this key.
-    pub fn by_plain_key(&self, key: &str) -> Option<Identity> {
-        self.keys.get(&hex(&Sha256::digest(key.as_bytes()))).cloned()
+    /// Who shows this `authorization` header and this certificate (DER).
+    ///
+    /// # Errors
+    /// Why it is nobody that is known.
+    pub fn recognise(&self, authorization: Option<&str>, certificate: Option<&[u8]>) -> Result<Identity, Unrecognised> {
+        let shown = authorization.and_then(bearer);
+        if let (Some(tokens), Some(token)) = (&self.tokens, shown.filter(|shown| TokenVerifier::is_token(shown))) {
+            return tokens.identify(token);
+        }
+        match self.mode {
+            AuthMode::None => Ok(Identity::unauthenticated()),
+            AuthMode::ApiKey => {
+                let key = shown.ok_or(Unrecognised::NoCredential)?;
+                let entry = self.keys.get(&hex(&Sha256::digest(key.as_bytes())));
+                entry.ok_or(Unrecognised::UnknownKey)?.in_force()
+            }
+            AuthMode::ClientCertificate => {
+                // The listener only lets certificates in that the configured authority signed.
+                let certificate = certificate.ok_or(Unrecognised::NoCredential)?;
+                let name = certificate_name(certificate).ok_or(Unrecognised::NamelessCertificate)?;
+                let listed = self.names.get(&name).or_else(|| self.keys.get(&hex(&Sha256::digest(certificate))));
+                let unlisted = || {
+                    let (tenant, role) = (TenantId::from(name.as_str()), CallerRole::Caller);
+                    Ok(Identity { tenant, role, routes: Vec::new() })
+                };
+                listed.map_or_else(unlisted, Entry::in_force)
+            }
+            AuthMode::Jwt => Err(if shown.is_some() { Unrecognised::BrokenToken } else { Unrecognised::NoCredential }),
+        }
+    }
+}
+
+// === impl Entry ===
+
+impl Entry {
+    fn in_force(&self) -> Result<Identity, Unrecognised> {
+        if self.expires.is_some_and(|end| end <= wall_now()) {
+            return Err(Unrecognised::ExpiredKey);
+        }
+        Ok(self.identity.clone())
     }
 }
 
@@ -140,8 +270,12 @@ fn certificate_name(der: &[u8]) -> Option<String> {
         .or_else(|| first(|name| if let GeneralName::DNSName(dns) = name { Some((*dns).to_owned()) } else { None }))
         .or_else(|| first(|name| if let GeneralName::RFC822Name(at) = name { Some((*at).to_owned()) } else { None }))
         .or_else(|| certificate.subject().iter_common_name().next()?.as_str().ok().map(str::to_owned))?;
-    let usable = !name.is_empty() && name.len() <= MAX_NAME_BYTES && !name.chars().any(char::is_control);
-    usable.then_some(name)
+    is_usable_name(&name).then_some(name)
+}
+
+/// Whether a name that a caller brings can be a tenant's.
+fn is_usable_name(name: &str) -> bool {
+    !name.is_empty() && name.len() <= MAX_NAME_BYTES && !name.chars().any(char::is_control)
 }
 
 /// The key of a `Bearer` header.
@@ -158,9 +292,9 @@ mod tests {
         let key = ApiKeyConfig {
             tenant: TenantId::from("acme"),
             sha256: hex(&Sha256::digest(b"secret")).to_uppercase(),
-            certificate_name: None,
             admin,
             routes: vec![RouteName::from("chat")],
+            ..ApiKeyConfig::default()
         };
         ServerConfig { keys: vec![key], ..ServerConfig::default() }
     }
@@ -173,7 +307,7 @@ mod tests {
 
     #[test]
     fn a_known_key_is_its_tenant_and_an_unknown_or_missing_one_is_refused() {
-        let authenticator = Authenticator::new(&server(false));
+        let authenticator = Authenticator::new(&server(false), None);
         assert_eq!(authenticator.identify(&with_header("Bearer secret")).unwrap().tenant.as_str(), "acme");
         for request in [with_header("Bearer wrong"), with_header("secret"), Request::new(())] {
             assert_eq!(authenticator.identify(&request).unwrap_err().code(), tonic::Code::Unauthenticated);
@@ -209,7 +343,7 @@ mod tests {
 
     #[test]
     fn a_key_may_only_do_what_is_written() {
-        let authenticator = Authenticator::new(&server(false));
+        let authenticator = Authenticator::new(&server(false), None);
         let identity = authenticator.identify(&with_header("bearer secret")).unwrap();
         assert!(identity.may_use(&RouteName::from("chat")).is_ok());
         assert!(identity.may_use(&RouteName::from("other")).is_err());

@@ -106,7 +106,7 @@ fn wanted(
             identity.may_administer()?;
             Some(other.into())
         }
-        None if identity.admin => None,
+        None if identity.is_admin() => None,
         Some(_) | None => Some(identity.tenant.clone()),
     };
     let routes = match named(route) {

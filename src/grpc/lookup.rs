@@ -44,7 +44,7 @@ impl Recovery {
     /// tenant.
     pub(super) async fn record(&self, identity: &Identity, name: &InvocationName) -> Result<Record, Status> {
         let found = match name {
-            InvocationName::Id(id) if identity.admin => self.executions.find_of_any(id).await,
+            InvocationName::Id(id) if identity.is_admin() => self.executions.find_of_any(id).await,
             name => self.executions.find(&identity.tenant, name).await,
         };
         let found = found.map_err(|error| journal_failed(&error))?;

@@ -107,7 +107,7 @@ pub(super) fn check_names(engine: &Engine, identity: &Identity, filter: &EventFi
 fn may_see(identity: &Identity, event: &Event) -> bool {
     let of_operators =
         matches!(event.body, EventBody::ConfigurationReloaded { .. } | EventBody::ConfigurationRejected { .. });
-    identity.admin
+    identity.is_admin()
         || event
             .scope
             .as_ref()

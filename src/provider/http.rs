@@ -4,7 +4,7 @@
 //! response is not read beyond its bound. Dropping a request or a body cancels it upstream.
 
 mod body;
-mod dial;
+pub(super) mod dial;
 mod fault;
 mod headers;
 

@@ -108,7 +108,7 @@ fn ended(how: io::Result<()>) {
 impl Authenticate for SharedDoor {
     fn identify(&self, headers: &HeaderMap, certificate: Option<&[u8]>) -> Option<Principal> {
         let authorization = front::authorization(headers);
-        let identity = self.authenticator.load().recognise(authorization.as_deref(), certificate)?;
+        let identity = self.authenticator.load().recognise(authorization.as_deref(), certificate).ok()?;
         Some(Principal { tenant: identity.tenant, routes: identity.routes })
     }
 }

@@ -44,7 +44,7 @@ async fn record(
     // A response that belongs to an invocation has the status of its failure: a provider refused then, and not Relight.
     let is_of_invocation = response.headers().contains_key("x-relight-invocation");
     if matches!(status, 400 | 401 | 403 | 404) && !is_of_invocation {
-        refused.note("http", &status.to_string());
+        refused.note("http", &status.to_string(), &response);
     }
     let request = HttpRequest { metrics, method, route, status, began };
     recorded_by(response, request)

@@ -35,6 +35,8 @@ pub struct Listeners {
     pub admin: TcpListener,
     /// For the OpenAI-compatible front, where it is switched on.
     pub openai_front: Option<TcpListener>,
+    /// For the `AdminService`, where it is apart from the rest of the API.
+    pub admin_service: Option<TcpListener>,
 }
 
 /// Why an address cannot be bound, in one line.
@@ -75,8 +77,13 @@ impl Listeners {
             Some(front) => Some(bind("server.openai_front.listen", front.listen).await?),
             None => None,
         };
+        let admin_service = match &server.admin_service {
+            Some(admin) => Some(bind("server.admin_service.listen", admin.listen).await?),
+            None => None,
+        };
         Ok(Self {
             openai_front,
+            admin_service,
             grpc: bind("server.listen", server.listen).await?,
             admin: bind("server.admin_listen", server.admin_listen).await?,
         })

@@ -39,7 +39,7 @@ impl Reloadable for Reloads {
     fn apply(&self, config: &Config) -> Result<(), String> {
         self.engine.reload(config.clone()).map_err(|error| error.to_string())?;
         self.certificates.renew(&config.server);
-        self.authenticator.store(Arc::new(Authenticator::new(&config.server)));
+        self.authenticator.store(Arc::new(self.authenticator.load().changed(&config.server)));
         self.metrics.targets_changed(super::target_names(&self.engine));
         Ok(())
     }

@@ -63,7 +63,7 @@ async fn record(State(recorder): State<RpcRecorder>, request: Request, next: Nex
     // A call without a message ends with its headers.
     if let Some(status) = Status::from_header_map(response.headers()) {
         if is_the_callers_fault(status.code()) {
-            refused.note("grpc", name(status.code()));
+            refused.note("grpc", name(status.code()), &response);
         }
         call.end(status.code());
         return response;

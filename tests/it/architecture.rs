@@ -30,7 +30,7 @@ const HOMES: &[(&str, &[&str])] = &[
     ("hyper_util", &["provider"]),
     ("hyper_rustls", &["provider"]),
     ("sqlx", &["journal"]),
-    ("ring", &["provider", "journal"]),
+    ("ring", &["provider", "journal", "grpc/auth"]),
     ("axum", &["front", "telemetry", "server"]),
     ("opentelemetry", &["telemetry", "layers/spans"]),
     ("opentelemetry_sdk", &["telemetry", "layers/spans"]),

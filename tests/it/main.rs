@@ -34,6 +34,7 @@ mod front_park;
 mod front_responses;
 mod front_stream;
 mod front_tls;
+mod identities;
 mod inject_gain;
 mod inject_wire;
 mod journal_spec;

@@ -20,7 +20,7 @@ use crate::{
         entries::{self, Entries},
         status,
     },
-    server::connection::Connection,
+    server::{connection::Connection, refused_callers},
 };
 
 /// The bytes before each message: whether it is compressed, and its length.
@@ -64,11 +64,15 @@ impl Intake {
             return Ok(holding(response, guard, Some(reservation)));
         }
         let authorization = parts.headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
-        let identity = self.authenticator.load().recognise(authorization, certificate.as_deref());
-        let identity = identity.ok_or_else(status::unauthenticated)?;
+        let authenticator = self.authenticator.load_full();
+        let identity = match authenticator.recognise_fresh(authorization, certificate.as_deref()).await {
+            Ok(identity) => identity,
+            Err(reason) => return Ok(refused_callers::unrecognised(status::unauthenticated().into_http(), reason)),
+        };
         if let Some(activity) = activity {
             activity.identified();
         }
+        identity.may_call(parts.uri.path())?;
         let refused = |fault| refusal(fault, self.max_body_bytes);
         let mut reservation = self.reserve(&identity.tenant, activity, &parts).map_err(refused)?;
         let end = deadline(&parts.headers);

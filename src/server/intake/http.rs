@@ -17,6 +17,7 @@ use crate::{
     front::{self, ClientCertificate, EarlyRefusal, entries},
     server::{
         connection::{Activity, LimitedListener, LimitedStream, RequestGuard},
+        refused_callers,
         tls::TlsListener,
     },
 };
@@ -61,8 +62,16 @@ impl Intake {
             return Err(EarlyRefusal::origin());
         }
         let authorization = front::authorization(&parts.headers);
-        let identity = self.authenticator.load().recognise(authorization.as_deref(), certificate);
-        let identity = identity.ok_or_else(EarlyRefusal::unauthenticated)?;
+        let authenticator = self.authenticator.load_full();
+        let identity = match authenticator.recognise_fresh(authorization.as_deref(), certificate).await {
+            Ok(identity) => identity,
+            Err(reason) => {
+                return Ok(refused_callers::unrecognised(EarlyRefusal::unauthenticated().into_response(), reason));
+            }
+        };
+        if parts.method == Method::POST && !identity.may_invoke() {
+            return Err(EarlyRefusal::watcher());
+        }
         if parts.method == Method::POST && !is_json(&parts.headers) {
             return Err(EarlyRefusal::content_type());
         }

@@ -55,6 +55,11 @@ async fn callers_are_identified_by_the_changed_keys() {
         request.metadata_mut().insert("authorization", "Bearer secret".parse().unwrap());
         server.admin().list_targets(request).await.is_ok()
     };
+    for (role, expires, may) in [("admin", "2099-01-01T00:00:00Z", true), ("admin", "2020-01-01T00:00:00Z", false)] {
+        let keys = json!([{ "tenant": "acme", "sha256": sha256, "role": role, "expires": expires }]);
+        server.change(json!({ "server": { "keys": keys } })).await;
+        assert_eq!(administers(&server).await, may, "{role} until {expires}");
+    }
     for admin in [true, false] {
         let keys = json!([{ "tenant": "acme", "sha256": sha256, "admin": admin }]);
         server.change(json!({ "server": { "keys": keys } })).await;

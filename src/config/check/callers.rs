@@ -1,0 +1,68 @@
+//! Checks tokens of callers and the listener of the `AdminService`.
+
+use std::{net::IpAddr, time::Duration};
+
+use http::Uri;
+
+use super::Checker;
+use crate::config::server::{AuthMode, CallerRole, JwtConfig, ServerConfig};
+
+impl Checker<'_> {
+    /// What identifies callers beside a key or a certificate by itself.
+    pub(super) fn tokens_and_roles(&mut self, server: &ServerConfig) {
+        if let Some(jwt) = &server.jwt {
+            if server.auth == Some(AuthMode::None) {
+                self.fault("server.auth", "leaves server.jwt without effect; remove one of them");
+            }
+            self.jwt(jwt);
+        } else if server.auth == Some(AuthMode::Jwt) && !self.is_written("server.jwt") {
+            self.fault("server.auth", "lets nobody in without server.jwt");
+        }
+        for (index, key) in server.keys.iter().enumerate() {
+            let role = format!("server.keys[{index}].role");
+            if key.admin && key.role != CallerRole::Admin && self.is_written(&role) {
+                self.fault(&role, "is another one than admin: true gives; keep one of them");
+            }
+        }
+    }
+
+    fn jwt(&mut self, jwt: &JwtConfig) {
+        for (name, value) in [
+            ("issuer", &jwt.issuer),
+            ("audience", &jwt.audience),
+            ("tenant_claim", &jwt.tenant_claim),
+            ("role_claim", &jwt.role_claim),
+            ("routes_claim", &jwt.routes_claim),
+        ] {
+            if value.is_empty() {
+                self.required(&format!("server.jwt.{name}"), "is missing");
+            }
+        }
+        match (&jwt.jwks_url, &jwt.jwks_file) {
+            (Some(_), Some(_)) => self.fault("server.jwt.jwks_file", "is given beside jwks_url; keep one of them"),
+            (None, None) => self.required("server.jwt.jwks_url", "is missing; write it or jwks_file"),
+            (Some(url), None) => self.keys_url("server.jwt.jwks_url", url),
+            (None, Some(_)) => {}
+        }
+        let day = Duration::from_hours(24);
+        self.range("server.jwt.refresh", &jwt.refresh, &Duration::from_secs(10), &day, "from 10s to 1d");
+        let most = Duration::from_mins(10);
+        self.range("server.jwt.clock_skew", &jwt.clock_skew, &Duration::ZERO, &most, "10m at most");
+    }
+
+    /// Who may call is fetched from there: nobody on the way may change it.
+    fn keys_url(&mut self, path: &str, url: &str) {
+        let uri = url.parse::<Uri>().ok();
+        let parts = uri.as_ref().and_then(|uri| Some((uri.scheme_str()?, uri.host()?)));
+        let is_loopback = |host: &str| {
+            let bare = host.trim_start_matches('[').trim_end_matches(']');
+            host == "localhost" || bare.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
+        };
+        match parts {
+            Some(("https", _)) => {}
+            Some(("http", host)) if is_loopback(host) => {}
+            Some(("http", _)) => self.fault(path, "could be changed on the way; use https"),
+            Some(_) | None => self.fault(path, "is no URL; write it like https://login.example.com/jwks.json"),
+        }
+    }
+}
