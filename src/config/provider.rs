@@ -3,7 +3,7 @@
 //! A credential is inline (by `${ENV}` reference) or in a file; after loading it is in `api_key` either way, so that no
 //! other module reads a file for it.
 
-use std::{collections::BTreeMap, path::PathBuf, time::Duration};
+use std::{collections::BTreeMap, net::IpAddr, path::PathBuf, time::Duration};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -53,7 +53,8 @@ pub struct ProviderConfig {
     pub http: HttpConfig,
     /// Whether `base_url` may be plain `http` to another host; a key sent so can be read on the way.
     pub allow_plaintext: bool,
-    /// Whether `base_url` may lead to a private address (10/8, 192.168/16, …); loopback always may.
+    /// Whether `base_url` may lead to a private address (10/8, 192.168/16, …); loopback always may. Of a name it is judged
+    /// at each connection, by the addresses that the name has then.
     pub allow_private_addresses: bool,
     /// Whether W3C trace context (`traceparent`, `tracestate`) is sent to the provider. Default false: the provider
     /// receives no trace ids.
@@ -356,5 +357,14 @@ impl CapabilityOverrides {
         known.output_limit_field = self.output_limit_field.unwrap_or(known.output_limit_field);
         known.context_window_tokens = self.context_window_tokens.or(known.context_window_tokens);
         known
+    }
+}
+
+/// Whether an address belongs to a private, link-local or unspecified range.
+#[must_use]
+pub fn is_private_address(address: IpAddr) -> bool {
+    match address.to_canonical() {
+        IpAddr::V4(v4) => v4.is_private() || v4.is_link_local() || v4.is_unspecified(),
+        IpAddr::V6(v6) => v6.is_unique_local() || v6.is_unicast_link_local() || v6.is_unspecified(),
     }
 }

@@ -138,6 +138,7 @@ fn provider_spec(name: &str, provider: &ProviderConfig) -> Result<ProviderSpec, 
             max_line_bytes: usize::try_from(http.max_line_bytes).unwrap_or(usize::MAX),
             http2_prior_knowledge: http.http2_prior_knowledge,
             allow_http: provider.allow_plaintext,
+            allow_private: provider.allow_private_addresses,
             ..HttpSettings::default()
         },
         chat: ChatOptions {

@@ -57,6 +57,8 @@ pub struct HttpSettings {
     pub http2_prior_knowledge: bool,
     /// Whether `http://` is allowed beyond this host: keys and prompts then cross the network in the clear.
     pub allow_http: bool,
+    /// Whether names may lead to private addresses.
+    pub allow_private: bool,
     /// Whether small packets are sent at once.
     pub tcp_nodelay: bool,
 }
@@ -114,6 +116,7 @@ impl Default for HttpSettings {
             max_line_bytes: 1 << 20,
             http2_prior_knowledge: false,
             allow_http: false,
+            allow_private: false,
             tcp_nodelay: true,
         }
     }

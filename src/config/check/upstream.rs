@@ -9,7 +9,7 @@ use crate::{
     config::{
         Config,
         discover::WELL_KNOWN,
-        provider::{DEFAULT_CREDENTIAL, ProviderConfig},
+        provider::{DEFAULT_CREDENTIAL, ProviderConfig, is_private_address},
         route::{OperationConfig, RouteConfig},
         secret::Secret,
     },
@@ -85,7 +85,7 @@ impl Checker<'_> {
         if scheme == "http" && !loopback && !provider.allow_plaintext {
             self.fault(path, "would send keys and prompts in the clear; use https, or write allow_plaintext: true");
         }
-        if !loopback && !provider.allow_private_addresses && address.is_some_and(is_private) {
+        if !loopback && !provider.allow_private_addresses && address.is_some_and(is_private_address) {
             self.fault(path, "is a private address; write allow_private_addresses: true if it is meant");
         }
     }
@@ -223,12 +223,4 @@ impl Checker<'_> {
 
 fn names<T>(map: &BTreeMap<String, T>) -> impl Iterator<Item = &str> {
     map.keys().map(String::as_str)
-}
-
-/// Whether an address belongs to a private, link-local or unspecified range.
-fn is_private(address: IpAddr) -> bool {
-    match address {
-        IpAddr::V4(v4) => v4.is_private() || v4.is_link_local() || v4.is_unspecified(),
-        IpAddr::V6(v6) => v6.is_unique_local() || v6.is_unicast_link_local() || v6.is_unspecified(),
-    }
 }

@@ -5,6 +5,7 @@
 
 use std::{
     io,
+    net::SocketAddr,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll},
@@ -16,28 +17,28 @@ use hyper_rustls::{ConfigBuilderExt as _, HttpsConnector, HttpsConnectorBuilder,
 use hyper_util::{
     client::legacy::connect::{
         HttpConnector,
-        dns::{GaiAddrs, GaiResolver, Name},
+        dns::{GaiResolver, Name},
     },
     rt::TokioIo,
 };
 use tokio::net::TcpStream;
 use tower::Service;
 
-use crate::provider::spec::HttpSettings;
+use crate::{config::provider::is_private_address, provider::spec::HttpSettings};
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 type Boxed<T, E> = Pin<Box<dyn Future<Output = Result<T, E>> + Send>>;
 
 /// Makes connections.
 #[derive(Clone)]
-pub(super) struct Dialer {
+pub(in crate::provider) struct Dialer {
     connector: HttpsConnector<HttpConnector<Names>>,
     timeout: Duration,
 }
 
 /// Why no connection was made.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum DialError {
+pub(in crate::provider) enum DialError {
     /// It took too long.
     #[error("no connection within {0:?}")]
     Timeout(Duration),
@@ -51,15 +52,19 @@ pub(super) enum DialError {
 #[error("the name does not resolve")]
 pub(super) struct NameError(#[source] pub(super) io::Error);
 
-/// The system's resolver, with an error type of its own.
+/// The system's resolver, with an error that can be told from others. Private addresses are left out where they are not
+/// allowed: of a name nobody knows before it is dialled where it leads, and the next time it may lead elsewhere.
 #[derive(Clone)]
-pub(super) struct Names(GaiResolver);
+pub(super) struct Names {
+    resolver: GaiResolver,
+    allow_private: bool,
+}
 
 // === impl Dialer ===
 
 impl Dialer {
-    pub(super) fn build(settings: &HttpSettings) -> Result<Self, rustls::Error> {
-        let mut tcp = HttpConnector::new_with_resolver(Names(GaiResolver::new()));
+    pub(in crate::provider) fn build(settings: &HttpSettings) -> Result<Self, rustls::Error> {
+        let mut tcp = HttpConnector::new_with_resolver(Names::new(settings.allow_private));
         tcp.enforce_http(false);
         tcp.set_nodelay(settings.tcp_nodelay);
         tcp.set_keepalive(Some(Duration::from_secs(30)));
@@ -96,17 +101,57 @@ impl Service<Uri> for Dialer {
 
 // === impl Names ===
 
+impl Names {
+    fn new(allow_private: bool) -> Self {
+        Self { resolver: GaiResolver::new(), allow_private }
+    }
+}
+
 impl Service<Name> for Names {
-    type Response = GaiAddrs;
+    type Response = std::vec::IntoIter<SocketAddr>;
     type Error = NameError;
-    type Future = Boxed<GaiAddrs, NameError>;
+    type Future = Boxed<Self::Response, NameError>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), NameError>> {
-        self.0.poll_ready(cx).map_err(NameError)
+        self.resolver.poll_ready(cx).map_err(NameError)
     }
 
     fn call(&mut self, name: Name) -> Self::Future {
-        let resolving = self.0.call(name);
-        Box::pin(async move { resolving.await.map_err(NameError) })
+        let (resolving, allow_private) = (self.resolver.call(name), self.allow_private);
+        Box::pin(async move {
+            let addresses: Vec<SocketAddr> = resolving.await.map_err(NameError)?.collect();
+            public(addresses, allow_private).map(Vec::into_iter)
+        })
+    }
+}
+
+/// The addresses that may be dialled.
+fn public(mut addresses: Vec<SocketAddr>, allow_private: bool) -> Result<Vec<SocketAddr>, NameError> {
+    addresses.retain(|address| allow_private || !is_private_address(address.ip()));
+    if addresses.is_empty() {
+        let reason = "it leads to private addresses only; write allow_private_addresses: true if that is meant";
+        return Err(NameError(io::Error::new(io::ErrorKind::PermissionDenied, reason)));
+    }
+    Ok(addresses)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_leads_to_private_addresses_only_where_they_are_allowed() {
+        let addresses = |texts: &[&str]| texts.iter().map(|text| text.parse().unwrap()).collect::<Vec<SocketAddr>>();
+        let private = addresses(&[
+            "10.1.2.3:443",
+            "169.254.169.254:80",
+            "[fd00::1]:443",
+            "[::ffff:192.168.0.1]:443",
+            "0.0.0.0:1",
+        ]);
+        assert!(public(private.clone(), false).is_err());
+        assert_eq!(public(private.clone(), true).unwrap(), private);
+        let others = addresses(&["203.0.113.7:443", "127.0.0.1:443", "[2001:db8::1]:443"]);
+        assert_eq!(public([private, others.clone()].concat(), false).unwrap(), others);
     }
 }
