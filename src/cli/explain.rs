@@ -50,6 +50,12 @@ pub(super) fn run(arguments: &ExplainArguments) -> anyhow::Result<ExitCode> {
     })
 }
 
+/// Such as `24 tokens in, 4 out`; nothing where none are known.
+fn tokens(usage: &v1::Usage) -> Option<String> {
+    let about = if usage.exactness() == v1::UsageExactness::Estimated { "about " } else { "" };
+    Some(format!("{about}{} tokens in, {} out", usage.input_tokens?, usage.output_tokens?))
+}
+
 fn lines(record: &v1::InvocationRecord, paint: Paint) -> Vec<String> {
     let ended = match &record.outcome {
         Some(Outcome::Completion(_)) => paint.green("answered"),
@@ -81,6 +87,14 @@ fn lines(record: &v1::InvocationRecord, paint: Paint) -> Vec<String> {
     if !record.reasoning.is_empty() {
         lines.push(one_line(&record.reasoning));
     }
+    lines.extend(record.usage.as_ref().and_then(|spent| {
+        let of_response = match &record.outcome {
+            Some(Outcome::Completion(completion)) => completion.usage.as_ref().and_then(tokens),
+            Some(Outcome::Failure(_)) | None => None,
+        };
+        let of_response = of_response.map_or_else(String::new, |tokens| format!("; for the response alone {tokens}"));
+        tokens(spent).map(|tokens| format!("spent {tokens}{of_response}"))
+    }));
     if !record.attempts.is_empty() {
         lines.push(String::new());
         lines.extend(attempts_table(&record.attempts).lines());

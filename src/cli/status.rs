@@ -13,6 +13,9 @@ use super::{
 };
 use crate::grpc::v1;
 
+/// Most characters of what is wrong in the table.
+const MAX_CHARACTERS: usize = 100;
+
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -69,7 +72,7 @@ fn lines(status: &v1::GetStatusResponse, paint: Paint) -> Vec<String> {
             table.row(vec![
                 reason.component.clone(),
                 reason.since.as_ref().map_or_else(|| "-".to_owned(), clock_time),
-                one_line(&reason.message),
+                shortened(&one_line(&reason.message)),
                 what_helps(reason).to_owned(),
             ]);
         }
@@ -79,15 +82,25 @@ fn lines(status: &v1::GetStatusResponse, paint: Paint) -> Vec<String> {
     lines
 }
 
+/// What fits a table: a configuration can have many faults, which `--output json` and the log have in full.
+fn shortened(text: &str) -> String {
+    match text.char_indices().nth(MAX_CHARACTERS) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
 /// What an operator can do about it.
 fn what_helps(reason: &v1::StatusReason) -> &'static str {
     match reason.component.split_once(':').map_or(reason.component.as_str(), |(kind, _)| kind) {
-        "gate" if reason.message.contains("credential") => {
-            "check the key and the account; it opens when a call succeeds"
-        }
-        "gate" if reason.message.contains("configuration") => "check the model's name and what the key may use",
-        "gate" => "nothing: it opens by itself; request a higher limit from the provider if it closes often",
-        "circuit" if reason.message.contains("operator") => "`relight circuits force TARGET auto` gives it back",
+        "gate" => match reason.gate() {
+            v1::GateKind::Credential => "check the key and the account; it opens when a call succeeds",
+            v1::GateKind::Configuration => "check the model's name and what the key may use",
+            v1::GateKind::Rate | v1::GateKind::Unspecified => {
+                "nothing: it opens by itself; request a higher limit from the provider if it closes often"
+            }
+        },
+        "circuit" if reason.forced => "`relight circuits force TARGET auto` gives it back",
         "circuit" => "see the provider's status page; `relight circuits` shows when it probes",
         "store" => "make it reachable again; calls that need a record are refused meanwhile",
         "configuration" => "correct the file; the earlier configuration is in force",
@@ -104,7 +117,8 @@ mod tests {
         let reason = v1::StatusReason {
             component: "gate:main".to_owned(),
             message: "the credential gate of main is closed: authentication".to_owned(),
-            since: None,
+            gate: v1::GateKind::Credential.into(),
+            ..v1::StatusReason::default()
         };
         let status = v1::GetStatusResponse {
             state: v1::ServiceState::Degraded.into(),

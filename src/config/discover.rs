@@ -120,7 +120,25 @@ pub(super) fn complete(config: &mut Config, environment: &dyn Environment, order
     if config.telemetry.service_name.is_none() {
         config.telemetry.service_name = environment.var("OTEL_SERVICE_NAME").filter(|name| !name.is_empty());
     }
+    if let Some(ratio) = sampled_share(environment) {
+        config.telemetry.sample_ratio = config.telemetry.sample_ratio.min(ratio);
+    }
     found
+}
+
+/// The share of traces that the standard variables of OpenTelemetry have recorded, where they name a sampler that is known.
+/// Whether a caller decided by itself is asked first in any case, as with the samplers named `parentbased_…`.
+fn sampled_share(environment: &dyn Environment) -> Option<f64> {
+    let sampler = environment.var("OTEL_TRACES_SAMPLER")?;
+    match sampler.trim_start_matches("parentbased_") {
+        "always_on" => Some(1.0),
+        "always_off" => Some(0.0),
+        "traceidratio" => {
+            let ratio = environment.var("OTEL_TRACES_SAMPLER_ARG").map_or(Ok(1.0), |ratio| ratio.trim().parse());
+            ratio.ok().filter(|ratio| (0.0..=1.0).contains(ratio))
+        }
+        _ => None,
+    }
 }
 
 /// Planning and judging steps are retried once: they are cheap to redo above, and their callers wait for them.
@@ -163,5 +181,29 @@ impl WellKnown {
     fn setting(&self, environment: &dyn Environment, suffix: &str) -> Option<String> {
         let name = format!("{}_{suffix}", self.name.to_uppercase());
         environment.var(&name).filter(|value| !value.is_empty())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::GivenEnvironment;
+
+    #[test]
+    fn the_sampler_of_the_environment_is_a_share_of_traces() {
+        let share = |sampler: &str, argument: &str| {
+            let pairs = [("OTEL_TRACES_SAMPLER", sampler), ("OTEL_TRACES_SAMPLER_ARG", argument)];
+            let set = pairs.into_iter().filter(|(_, value)| !value.is_empty());
+            let set: GivenEnvironment = set.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+            sampled_share(&set)
+        };
+        assert_eq!(share("", ""), None);
+        assert_eq!(share("always_off", ""), Some(0.0));
+        assert_eq!(share("parentbased_always_on", ""), Some(1.0));
+        assert_eq!(share("traceidratio", "0.25"), Some(0.25));
+        assert_eq!(share("parentbased_traceidratio", " 0.5 "), Some(0.5));
+        assert_eq!(share("traceidratio", ""), Some(1.0), "as the specification has it");
+        assert_eq!(share("traceidratio", "7"), None);
+        assert_eq!(share("jaeger_remote", ""), None);
     }
 }

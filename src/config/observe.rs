@@ -27,14 +27,15 @@ pub struct TelemetryConfig {
     /// sent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub otlp_endpoint: Option<String>,
-    /// Header fields sent to the collector.
+    /// Header fields sent to the collector; `OTEL_EXPORTER_OTLP_HEADERS` adds some.
     pub otlp_headers: BTreeMap<String, Secret>,
     /// `service.name`; unset: `OTEL_SERVICE_NAME`, or `relight`. `OTEL_RESOURCE_ATTRIBUTES` adds attributes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub service_name: Option<String>,
     /// More resource attributes.
     pub resource: BTreeMap<String, String>,
-    /// The share of new traces that is kept, 0 to 1; a caller's sampled trace is always gone on with.
+    /// The share of new traces that is kept, 0 to 1; a caller's sampled trace is always gone on with. Where
+    /// `OTEL_TRACES_SAMPLER` (`always_off`, `traceidratio`, with `OTEL_TRACES_SAMPLER_ARG`) keeps less, that holds.
     pub sample_ratio: f64,
     /// Whether metrics are sent to the OTLP collector, too, every `OTEL_METRIC_EXPORT_INTERVAL` milliseconds (60000
     /// without that variable). Default false; without a collector it has no effect.

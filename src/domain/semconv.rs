@@ -228,7 +228,7 @@ pub mod metric {
     /// Steps that the journal keeps.
     pub const JOURNAL_STEPS: &str = "relight.journal.steps";
     /// Bytes that the journal keeps.
-    pub const JOURNAL_SIZE: &str = "relight.journal.size";
+    pub const JOURNAL_SIZE: &str = "relight.journal.bytes";
     /// Threads that the journal keeps.
     pub const JOURNAL_THREADS: &str = "relight.journal.threads";
     /// What the journal's retention removed: steps of invocations, invocations, threads.

@@ -206,11 +206,17 @@ impl AdminService for Admin {
                 component: format!("circuit:{}", state.target.id),
                 message,
                 since: Some(wire_time(state.circuit_since())),
+                failure_class: class_field(state.circuit_cause()),
+                forced: snapshot.state == CircuitState::ForcedOpen,
+                ..v1::StatusReason::default()
             }));
             reasons.extend(state.closed_gate().map(|(gate, class, since)| v1::StatusReason {
                 component: format!("gate:{}", state.target.id),
                 message: format!("the {} gate of {} is closed: {class}", gate.as_str(), state.target.id),
                 since: Some(wire_time(since)),
+                gate: v1::GateKind::from(gate).into(),
+                failure_class: class_field(Some(class)),
+                forced: false,
             }));
         }
         let configuration = self.engine.configuration();
@@ -219,6 +225,7 @@ impl AdminService for Admin {
                 component: "configuration".to_owned(),
                 message: rejected.reason.clone(),
                 since: Some(wire_time(rejected.at)),
+                ..v1::StatusReason::default()
             });
         }
         let journal = self.executions.journal_standing();
@@ -227,6 +234,7 @@ impl AdminService for Admin {
                 component: "store:journal".to_owned(),
                 message: reason.clone(),
                 since: journal.since.map(wire_time),
+                ..v1::StatusReason::default()
             });
         }
         let state = if self.drain.is_draining() {

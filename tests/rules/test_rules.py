@@ -12,7 +12,7 @@ import pytest
 import render
 import yaml
 from conftest import CHART, HERE, ROOT
-from faulty_run import Prometheus, Server
+from faulty_run import KEY, Prometheus, Server
 
 RELEASE = 'namespace="ai", job="ai/relight"'
 CASES = yaml.safe_load((HERE / "alerts.yaml").read_text(encoding="utf-8"))
@@ -157,3 +157,53 @@ def test_the_page_of_metrics_names_those_that_the_server_has(run):
         name = name if name in served else f"{name}_count"
         served[name] = served[name] | set(re.findall(r'(\w+)="', labels)) - {"le"}
     assert {name: set(re.findall(r"`(\w+)`", labels)) for name, labels in described.items()} == served
+
+
+# === the six questions of the page On call ===
+
+# What the command prints after the faults of the run; an ID is that of a call that was retried.
+ANSWERS = {
+    "Which provider fails now?": [r"gate:revoked .*credential.*authentication.*check the key", r"gate:missing .*not_found"],
+    "Why was this call slow?": [r"trace [0-9a-f]{32}", r"AFTER +FAILURE +DECISION", r"1 +limited +first", r"rate_limited +retry"],
+    "What did it cost?": [r"spent (about )?\d+ tokens in, \d+ out"],
+    "Who is affected?": [r"failed .*rate_limited.*agents|failed .*(overloaded|circuit_open).*agents"],
+    "Do retries amplify?": [r"ATTEMPTS/S +FAILED +RETRIES/S", r"\nshaky "],
+    "When and why did a circuit open?": [r"down +(open|half_open|half-open|probing)? ?.*\d\d:\d\d:\d\d"],
+}
+
+
+def questions():
+    """(question, command, dashboard, panel) of the page."""
+    page = (ROOT / "docs" / "on-call.md").read_text(encoding="utf-8")
+    section = r"^## (.+\?)\n+```sh\nrelight (.+)\n```\n(?:.|\n)*?^Panel: `(.+?)`, `(.+?)`\.$"
+    return re.findall(section, page, re.MULTILINE)
+
+
+def said(server, *words):
+    given = {**os.environ, "RELIGHT_ADDRESS": f"http://127.0.0.1:{server.grpc}", "RELIGHT_API_KEY": KEY}
+    ran = subprocess.run([server.binary, *words], env=given, capture_output=True, text=True, timeout=60, check=False)
+    assert ran.returncode == 0, ran.stderr
+    return ran.stdout
+
+
+def test_the_page_has_the_six_questions():
+    assert [question for question, *_ in questions()] == list(ANSWERS)
+
+
+@pytest.mark.parametrize("question", ANSWERS)
+def test_each_question_is_answered_by_its_command_and_by_its_panel(run, question):
+    server, prometheus = run
+    [(command, dashboard, panel)] = [found for asked, *found in questions() if asked == question]
+    # A call that was refused before it was read cost nothing.
+    route = "default" if "cost" in question else "limited"
+    listed = said(server, "invocations", "--route", route, "--limit", "500", "--output", "json").splitlines()
+    calls = map(json.loads, filter(None, listed))
+    retried = next(call for call in calls if call.get("attempts", 0) > 1 and (route == "limited" or "input_tokens" in call["usage"]))
+    answer = said(server, *command.replace("ID", retried["invocation_id"]).split())
+    for expected in ANSWERS[question]:
+        assert re.search(expected, answer), f"{expected}\n{answer}"
+    queries = [query for title, name, query, _ in rendered_panels() if (title, name) == (dashboard, panel)]
+    assert queries, f"there is no panel {panel} on {dashboard}"
+    for query in queries:
+        query = query.replace("$namespace", ".*").replace("$job", ".*").replace("$__rate_interval", "15s")
+        assert prometheus.series(query, LOAD_SECONDS + 60), query
