@@ -88,15 +88,15 @@ pub enum Unrecognised {
 pub struct Authenticator {
     mode: AuthMode,
     /// By the SHA-256 of a key or of a certificate.
-    keys: HashMap<String, Entry>,
+    keys: HashMap<String, KnownCaller>,
     /// By the name of a certificate.
-    names: HashMap<String, Entry>,
+    names: HashMap<String, KnownCaller>,
     tokens: Option<Arc<TokenVerifier>>,
 }
 
 /// A caller of the configuration, and until when it is one.
 #[derive(Debug, Clone)]
-struct Entry {
+struct KnownCaller {
     identity: Identity,
     expires: Option<Timestamp>,
 }
@@ -163,7 +163,7 @@ impl Authenticator {
         for key in &server.keys {
             let ApiKeyConfig { tenant, sha256, certificate_name, admin, role, routes, expires } = key.clone();
             let role = if admin { CallerRole::Admin } else { role };
-            let entry = Entry { identity: Identity { tenant, role, routes }, expires };
+            let entry = KnownCaller { identity: Identity { tenant, role, routes }, expires };
             match certificate_name {
                 Some(name) => names.insert(name, entry),
                 None => keys.insert(sha256.to_ascii_lowercase(), entry),
@@ -241,16 +241,16 @@ impl Authenticator {
                     let (tenant, role) = (TenantId::from(name.as_str()), CallerRole::Caller);
                     Ok(Identity { tenant, role, routes: Vec::new() })
                 };
-                listed.map_or_else(unlisted, Entry::in_force)
+                listed.map_or_else(unlisted, KnownCaller::in_force)
             }
             AuthMode::Jwt => Err(if shown.is_some() { Unrecognised::BrokenToken } else { Unrecognised::NoCredential }),
         }
     }
 }
 
-// === impl Entry ===
+// === impl KnownCaller ===
 
-impl Entry {
+impl KnownCaller {
     fn in_force(&self) -> Result<Identity, Unrecognised> {
         if self.expires.is_some_and(|end| end <= wall_now()) {
             return Err(Unrecognised::ExpiredKey);
