@@ -44,7 +44,7 @@ def definitions(schema):
         result[name] = taken(node)
         for old in RETIRED.get(name, []):
             result[name]["properties"][old] = {}
-    # The chart writes addresses and certificates, and says so where they are written all the same.
+    # The chart writes addresses and certificates, and rejects values for them.
     for name in ("listen", "admin_listen", "tls"):
         result["ServerConfig"]["properties"][name] = {}
     result["OpenaiFrontConfig"]["properties"]["listen"] = {}

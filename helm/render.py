@@ -23,7 +23,7 @@ MOUNTS = "/run/relight"
 
 
 def render(values=None, *, name="relight", namespace="default"):
-    """Every template that says something, by its path in the chart."""
+    """Every template with content, by its path in the chart."""
     with helm_python.Chart.load(CHART) as chart:
         rendered = chart.render(values or {}, name=name, namespace=namespace)
     return {path: text for path, text in rendered.items() if text.strip()}

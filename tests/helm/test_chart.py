@@ -399,11 +399,11 @@ def test_notes_say_what_is_open_and_what_is_missing(production):
         return next(text for path, text in render.render(values).items() if path.endswith("NOTES.txt"))
 
     plain = notes({})
-    assert "NOBODY IS ASKED" in plain
+    assert "NO AUTHENTICATION" in plain
     assert "NO MODEL YET" in plain
     assert "SEVERAL PODS" not in plain
     assert "SEVERAL PODS" in notes({"replicaCount": 2})
-    assert not any(word in notes(production) for word in ("NOBODY IS ASKED", "NO MODEL YET", "SEVERAL PODS"))
+    assert not any(word in notes(production) for word in ("NO AUTHENTICATION", "NO MODEL YET", "SEVERAL PODS"))
 
 
 def test_a_configuration_of_ones_own_takes_the_place_of_the_charts():

@@ -1,4 +1,4 @@
-{{/* The configuration file: what `config` says, with the addresses and references that the chart knows better. */}}
+{{/* The configuration file: the value `config`, with the addresses and references that the chart sets. */}}
 
 {{/* Providers that Relight finds by their variables alone; the same names as in src/config/discover.rs. */}}
 {{- define "relight.wellKnownProviders" -}}
@@ -39,7 +39,7 @@ openai anthropic gemini mistral groq deepseek xai cerebras together fireworks op
 {{- end -}}
 {{- end -}}
 
-{{/* Everything that is wrong with the values together and that their schema cannot say. */}}
+{{/* All faults of the values together that their schema cannot express. */}}
 {{- define "relight.validate" -}}
 {{- $config := .Values.config | default dict -}}
 {{- $server := $config.server | default dict -}}
@@ -104,7 +104,7 @@ openai anthropic gemini mistral groq deepseek xai cerebras together fireworks op
 {{- $written := get ($config.providers | default dict) $name -}}
 {{- $path := printf "providers.%s" $name -}}
 {{- if and (not $.Values.existingConfigMap) (not $written) (or (eq ($settings.as | default "env") "file") $settings.env (not (has $name $known))) -}}
-{{- fail (printf "%s needs config.%s, which says how it is spoken to (dialect, base_url)" $path $path) -}}
+{{- fail (printf "%s needs config.%s, which sets its dialect and base_url" $path $path) -}}
 {{- end -}}
 {{- if and $written (or (hasKey $written "api_key") (hasKey $written "api_key_file")) -}}
 {{- fail (printf "%s.existingSecret and a key in config.%s are two keys for one provider; keep one" $path $path) -}}

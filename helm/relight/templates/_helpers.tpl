@@ -24,7 +24,7 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 app.kubernetes.io/component: server
 {{- end -}}
 
-{{/* Labels of an object; `component` is `server` unless it is told. */}}
+{{/* Labels of an object; `component` is `server` by default. */}}
 {{- define "relight.labels" -}}
 {{- $own := dict
   "helm.sh/chart" (printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-")
@@ -46,7 +46,7 @@ annotations:
 {{- end -}}
 {{- end -}}
 
-{{/* What stands under `metadata`. Takes (list $ suffix labels annotations), the last two beside the common ones. */}}
+{{/* The content of `metadata`. Takes (list $ suffix labels annotations), the last two beside the common ones. */}}
 {{- define "relight.metadata" -}}
 {{- $root := index . 0 -}}
 name: {{ include "relight.fullname" $root }}{{ index . 1 }}
