@@ -16,8 +16,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     embed_rules(Path::new("rules"), &out.join("rules.json"))
 }
 
-/// Says which commit is built, for `relight version`: `RELIGHT_REVISION` where it is set (an image is built without the
-/// repository), else what git says. A debug build is not made again for each commit, and says so.
+/// Sets the commit that is built, for `relight version`: `RELIGHT_REVISION` where it is set (an image is built without
+/// the repository), else from git. A debug build is not rebuilt for each commit, and is marked as such.
 fn name_commit() -> Result<(), Box<dyn Error>> {
     println!("cargo:rerun-if-env-changed=RELIGHT_REVISION");
     let is_release = env::var("PROFILE")? == "release";

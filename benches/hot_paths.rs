@@ -1,8 +1,8 @@
-//! What Relight itself costs a call: the cores of its policies, and one pass through the whole stack over a wire that
-//! answers at once.
+//! The cost of Relight itself per call: the cores of its policies, and one pass through the whole stack over a provider
+//! that responds at once.
 //!
-//! Each is measured by one thread alone and by two that share the same state, because a lock that nobody waits for
-//! says nothing about one that two want. `cargo bench` runs them; `cargo test` does not even build them.
+//! Each is measured by one thread alone and by two that share the same state, because an uncontended lock shows nothing
+//! about a contended one. `cargo bench` runs them; `cargo test` does not even build them.
 
 #![expect(clippy::expect_used, clippy::panic, reason = "a benchmark of what does not work must stop")]
 

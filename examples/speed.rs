@@ -1,7 +1,7 @@
-//! Measures what a verdict costs on bodies of 2 KiB: `cargo run --release --example speed`.
+//! Measures the cost of a verdict on bodies of 2 KiB: `cargo run --release --example speed`.
 //!
-//! Tells the fastest and the median of many batches. Other work of the machine only ever adds, so the fastest is nearest to
-//! the cost; how far the median is from it tells how much the machine was disturbed.
+//! Prints the fastest and the median of many batches. Other work of the machine only ever adds, so the fastest is
+//! nearest to the cost; the distance of the median shows how much the machine was disturbed.
 
 use std::{error::Error, hint::black_box, io::Write as _, time::Duration};
 

@@ -233,7 +233,7 @@ impl RecentActivity {
 // === impl RateWindow ===
 
 impl RateWindow {
-    /// Counts anew from now on, and forgets what is too old.
+    /// Starts the next window of counts, and drops what is too old.
     fn next(&mut self, now: Instant) {
         self.parts.push_back((now, RecentActivity::default()));
         // The first of what is left began before the window, or with it.

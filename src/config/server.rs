@@ -233,7 +233,7 @@ pub struct OpenaiFrontConfig {
     pub listen: SocketAddr,
     /// How much of a streamed answer is kept back, because this stream cannot revoke what it sent: `off` sends
     /// everything at once; a size such as `256B` stays that many bytes behind the model, so that an answer which breaks
-    /// within them can be begun anew with other words; `whole` sends nothing before the answer is complete.
+    /// within them can be begun anew with other text; `whole` sends nothing before the answer is complete.
     #[schemars(with = "String")]
     pub hold_back: HoldBack,
     /// What happens when a partly sent answer broke, and its new text differs.

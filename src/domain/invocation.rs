@@ -165,7 +165,7 @@ pub enum InjectionMode {
 pub enum RewindMode {
     /// It sends a rewind, and the client discards.
     Rewind,
-    /// It sends late, so that little has to be taken back.
+    /// It sends late, so that little has to be revoked.
     HoldBack {
         /// How many bytes are held back; 0 means until the block ends.
         bytes: u64,

@@ -28,7 +28,7 @@ pub enum Change {
     Nothing,
     /// Something was added.
     Added,
-    /// Something was taken back, or everything was replaced.
+    /// Something was revoked, or everything was replaced.
     Replaced,
     /// It is the end.
     Ended,

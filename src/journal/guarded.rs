@@ -72,7 +72,7 @@ struct StoreGuard {
     health: watch::Sender<StoreHealth>,
     suspected: Notify,
     written_at: Mutex<Instant>,
-    /// What was read of the store's properties: a store that is made anew gets the same.
+    /// The store's properties that were read: a recreated store gets the same.
     properties: Mutex<HashMap<String, String>>,
     /// The records that wait; `None` where each invocation is recorded when it begins.
     late: Option<LateRecords>,
@@ -307,7 +307,7 @@ impl StoreGuard {
         }
     }
 
-    /// Opens the store anew until it takes a write.
+    /// Reopens the store until it accepts a write.
     async fn reopen(&self) {
         loop {
             let opened = timeout(REOPEN_WITHIN, (self.open)()).await;
@@ -329,7 +329,7 @@ impl StoreGuard {
         }
     }
 
-    /// Checks a store that was opened anew, and gives it the properties of the one that it replaces.
+    /// Checks a reopened store, and gives it the properties of the one that it replaces.
     async fn take_in(&self, store: &SqlJournal) -> Result<(), JournalError> {
         self.probe(store).await?;
         let known = self.properties().clone();

@@ -19,7 +19,7 @@ use super::{
 
 /// Connections of one replica at most, one more for listening.
 const CONNECTIONS: u32 = 16;
-/// How long a connection is waited for.
+/// Longest wait for a connection.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// No statement, lock or idle transaction may hold others up for longer, whatever becomes of its client.
 const SESSION: &str =

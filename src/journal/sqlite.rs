@@ -27,7 +27,7 @@ use crate::config::observe::JournalMode;
 
 /// Connections: one writes, the others read.
 const CONNECTIONS: u32 = 5;
-/// How long a connection or the file's lock is waited for.
+/// Longest wait for a connection or the file's lock.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// The pause before a file whose lock was refused is opened again.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -68,7 +68,7 @@ pub async fn open(path: &Path, mode: JournalMode, limits: Limits) -> Result<SqlJ
     transaction.commit().await?;
     let shrinks: i64 = sqlx::query_scalar("PRAGMA auto_vacuum").fetch_one(&mut connection).await?;
     if shrinks == 0 {
-        // A file of an earlier version is written anew once, so that it can shrink from now on.
+        // A file of an earlier version is rewritten once, so that it can shrink from now on.
         if let Err(error) = sqlx::query("VACUUM").execute(&mut connection).await {
             tracing::warn!(%error, path = %path.display(), "the journal's file cannot be made to shrink");
         }

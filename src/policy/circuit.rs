@@ -119,7 +119,8 @@ impl Circuit {
         }
     }
 
-    /// Takes new settings; state, open time, leases and streak stay. Evidence starts anew where it was counted differently.
+    /// Applies new settings; state, open time, leases and streak stay. Evidence is reset where it was counted
+    /// differently.
     pub fn set_policy(&mut self, policy: Arc<CircuitPolicy>) {
         let old = std::mem::replace(&mut self.policy, policy);
         if old.window != self.policy.window || old.mode != self.policy.mode {

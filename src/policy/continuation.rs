@@ -45,7 +45,7 @@ const PROMPT: &str = "Your last message broke off. Go on with it exactly where i
 pub enum OnLength {
     /// It is passed on as it is.
     Accept,
-    /// It is gone on with.
+    /// It is continued.
     #[default]
     Continue,
     /// It is made again, with a note to be shorter.
@@ -61,7 +61,7 @@ pub enum Way {
     Prompt,
 }
 
-/// How `held` is gone on with by a target; `None` where it is made again.
+/// How a target continues `held`; `None` where the answer is generated again.
 #[must_use]
 pub fn way(held: &str, call: &ModelCall, capabilities: &Capabilities, prompt_allowed: bool) -> Option<Way> {
     let text_alone = call.tools.is_empty() && call.response_format == ResponseFormat::Text;

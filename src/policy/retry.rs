@@ -82,12 +82,12 @@ pub enum Relayed {
     /// Nothing.
     #[default]
     Nothing,
-    /// Something that can be taken back.
+    /// Something that can be revoked.
     Rewindable,
-    /// Text that cannot be taken back and was cut: another attempt helps only if it repeats that text, which the target
+    /// Text that cannot be revoked and was cut: another attempt helps only if it repeats that text, which the target
     /// that wrote it is the likeliest to do.
     AppendOnly,
-    /// Something that cannot be taken back: there is no other attempt.
+    /// Something that cannot be revoked: there is no other attempt.
     Irrevocable,
 }
 

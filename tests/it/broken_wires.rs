@@ -1,4 +1,4 @@
-//! A broken wire is not told to the model as its own fault; what the model wrote wrongly is.
+//! A broken connection is not reported to the model as its own fault; its own malformed output is.
 
 use relight::internals::{
     domain::target::Dialect,

@@ -132,7 +132,7 @@ async fn invoked(client: &Channel) -> Result<String, tonic::Status> {
     Ok(response.into_inner().invocation_id)
 }
 
-/// Reads until `wanted` says that an event is the one.
+/// Reads until `wanted` returns true for an event.
 async fn until<T>(
     events: &mut Streaming<relight::internals::grpc::v1::WatchRecoveryResponse>,
     wanted: impl Fn(&Body) -> Option<T>,
@@ -248,7 +248,7 @@ async fn a_renewed_client_authority_lets_its_clients_in_and_no_longer_those_of_t
     let welcome = server.client(&next, Some("team-b")).await.unwrap();
     invoked(&welcome).await.unwrap();
     invoked(&known).await.expect("an open connection is kept");
-    // With TLS 1.3 a client learns of its refusal at the first request.
+    // With TLS 1.3 a client sees its rejection at the first request.
     let stranger = async { invoked(&server.client(&server.authority, Some("team-a")).await.ok()?).await.ok() };
     assert_eq!(stranger.await, None);
 }

@@ -9,7 +9,7 @@ use tokio::{io::AsyncWriteExt as _, process::Command};
 /// Longest time that a command may take.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// What a command said and how it ended.
+/// The output of a command and how it ended.
 #[derive(Debug)]
 pub(crate) struct Ran {
     pub(crate) code: Option<i32>,

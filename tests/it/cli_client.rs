@@ -14,7 +14,7 @@ use crate::{
 /// Longest time that a watch may take to come to a point.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A model that hangs until it is told, one whose credit is gone, and one that takes no request.
+/// A model that hangs until it gets a note, one whose credit is gone, and one that accepts no request.
 const CONFIG: &str = r#"
 providers:
   stage:
@@ -137,7 +137,7 @@ async fn a_watch_that_breaks_is_reported_and_resumed() {
     let server = Relight::start_whole(&config).await;
     let asking_until_seen = async {
         loop {
-            // The watch comes back in its own time, and only tells what happens from then on.
+            // The watch reconnects after its own wait, and sends only what happens from then on.
             server.ask("Are you awake?").await;
             if let Ok(line) = tokio::time::timeout(Duration::from_millis(300), out.next_line()).await {
                 return line.unwrap().unwrap();

@@ -136,7 +136,7 @@ async fn a_labelled_corpus_is_scored_with_its_confusions() {
 
 #[tokio::test]
 async fn an_unreachable_server_is_reported_in_one_line_and_exit_code_1() {
-    // Taken and let go again: nobody listens there.
+    // Bound and released again: nothing listens there.
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let address = format!("http://{free}");
     for arguments in [&["invoke", "hello", "--address"][..], &["watch", "--address"], &["circuits", "--address"]] {

@@ -1,5 +1,5 @@
-//! A continued answer holds every word once: an echo of the begun text is left out, a text that begins anew is never
-//! glued on. Where nothing can be taken back, the target that wrote the text is asked first to repeat it.
+//! A continued answer holds every word once: an echo of the begun text is removed, a text that begins anew is not
+//! appended. Where nothing can be revoked, the target that wrote the text is called first to repeat it.
 
 use std::time::Duration;
 

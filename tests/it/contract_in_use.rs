@@ -248,7 +248,7 @@ async fn faulty_run(server: &mut Reloaded, seen: &mut Seen) {
             vec![ToolDefinition { name: "get_weather".to_owned(), input_schema_json, ..ToolDefinition::default() }];
     }
     stream(server, seen, with_tool).await;
-    // A stream that is cut and begins anew with other words.
+    // A stream that is cut and begins anew with other text.
     server
         .upstream
         .push(upstream_text("one two three four five").cut_in_the_middle())

@@ -1,4 +1,4 @@
-//! A caller's schema, however costly, freezes no worker: the response passes unchecked, and the attempt says so.
+//! A caller's schema, however costly, freezes no worker: the response passes unchecked, and the attempt reports it.
 
 use std::{sync::Arc, time::Duration};
 

@@ -6,16 +6,16 @@ use crate::cli_binary::run;
 
 const SCENES: [&str; 6] = ["rate-limit", "cut", "tool-call", "unfit", "refusal", "in-stream-error"];
 
-/// What the demo of that wire told programs.
-async fn told(provider: &str) -> Vec<Value> {
+/// The JSON output of the demo for that provider.
+async fn output(provider: &str) -> Vec<Value> {
     let ran = run(&["demo", "--provider", provider, "--output", "json"]).await;
     assert_eq!((ran.code, ran.err.as_str()), (Some(0), ""), "{}", ran.out);
-    let told: Value = serde_json::from_str(&ran.out).unwrap();
-    told["scenes"].as_array().unwrap().clone()
+    let output: Value = serde_json::from_str(&ran.out).unwrap();
+    output["scenes"].as_array().unwrap().clone()
 }
 
 async fn assert_every_scene_is_as_promised(provider: &str) {
-    let scenes = told(provider).await;
+    let scenes = output(provider).await;
     let names: Vec<&str> = scenes.iter().map(|scene| scene["scene"].as_str().unwrap()).collect();
     assert_eq!(names, SCENES, "{provider}");
     for scene in &scenes {

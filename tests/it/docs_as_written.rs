@@ -1,4 +1,4 @@
-//! Commands, snippets and transcripts of the documentation do what they say, run as they are written.
+//! Commands, snippets and transcripts of the documentation work as documented, run as they are written.
 
 use std::{
     fs,
@@ -52,7 +52,7 @@ fn commands(block: &str) -> Vec<String> {
     lines.filter(|line| !line.is_empty() && !line.starts_with('#')).collect()
 }
 
-/// What the examples at the end of a command's help say to run; two spaces part them from what they are for.
+/// The commands in the examples at the end of a command's help; two spaces separate them from their purpose.
 async fn examples_of(command: &[&str]) -> Vec<String> {
     let help = run(&[command, &["--help"]].concat()).await.out;
     let Some((_, examples)) = help.split_once("Examples:\n") else { return Vec::new() };
@@ -109,7 +109,7 @@ fn workshop() -> tempfile::TempDir {
 #[tokio::test]
 async fn every_command_of_the_documentation_and_of_the_help_runs_as_it_is_written() {
     let folder = workshop();
-    // The examples speak of a target `gpt` and a route `careful`.
+    // The examples use a target `gpt` and a route `careful`.
     let served = folder.path().join("served.yaml");
     let text = "providers: { stage: { dialect: scripted } }\ntargets: { gpt: { provider: stage, model: m } }\n";
     fs::write(&served, text).unwrap();
@@ -185,7 +185,7 @@ async fn every_configuration_of_the_documentation_is_valid() {
     let chart = fs::read_to_string(root().join("helm/relight/README.md")).unwrap();
     let mut files = fenced(&readme, "yaml");
     files.push(fs::read_to_string(root().join("examples/relight.yaml")).unwrap());
-    // The chart's values hold the file below `config`; its placeholder is told from a hash by its brackets.
+    // The chart's values hold the file below `config`; its placeholder is distinguished from a hash by its brackets.
     let below = fenced(&chart, "yaml").into_iter().filter_map(|values| {
         let (_, config) = values.split_once("config:\n")?;
         let inside = config.lines().take_while(|line| line.starts_with("  "));
@@ -233,7 +233,7 @@ async fn the_python_client_of_the_readme_is_the_example_and_runs_after_the_comma
     let (_server, address, _log) = started(&[]).await;
     let has_tools = shell("python -c 'import grpc_tools, grpc'", folder.path(), "").await;
     if has_tools.code != Some(0) {
-        // Without these packages the commands cannot be run by anybody.
+        // Without these packages the commands cannot be run.
         return;
     }
     let copied = shell(&format!("cp -r {0}/proto {0}/examples .", root().display()), folder.path(), "").await;

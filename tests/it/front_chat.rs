@@ -148,7 +148,7 @@ async fn a_failure_has_the_status_of_its_class_and_a_retry_time() {
                 || class == FailureClass::NotFound
                 || class == FailureClass::Authentication
             {
-                // Its gate is closed now; a second call would be refused without asking.
+                // Its gate is closed now; a second call would be refused without an attempt.
                 break;
             }
         }

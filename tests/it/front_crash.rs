@@ -1,14 +1,15 @@
 //! The public crash test: sixteen ways in which a provider breaks, and what a caller of the front then holds.
 //!
 //! The faults are those that the Failover Bench publishes (its catalogue and method, version 0.1); the fake provider,
-//! the text and the checks are ours. Every gateway is given the same there: two retries, a timeout of 30 s, one
-//! fallback, a streamed answer of sixty words. A scenario passes when the caller holds the whole answer (for S13: a
-//! clean error) and every check holds, the advisory ones included.
+//! the text and the checks are ours. Every gateway gets the same there: two retries, a timeout of 30 s, one fallback, a
+//! streamed answer of sixty words. A scenario passes when the caller holds the complete answer (for S13: a clean error)
+//! and every check holds, the advisory ones included.
 //!
-//! Time is scaled by 1:20, in the faults and in the timers alike, so that nobody waits: 30 s are 1.5 s here, the soft
-//! limit of 10 s is 0.5 s, the idle limit of 20 s is 1 s, a look at a target that failed comes after 1 s. Not scaled are
-//! stated waits (whole seconds on the wire). No time is asserted here but bounds that end a hang; `front_outage.rs`
-//! plays those scenarios that are about time at full scale, on a virtual clock and with no setting at all.
+//! Time is scaled by 1:20, in the faults and in the timers alike, to keep the tests short: 30 s are 1.5 s here, the
+//! soft limit of 10 s is 0.5 s, the idle limit of 20 s is 1 s, a probe of a target that failed comes after 1 s. Not
+//! scaled are stated waits (whole seconds on the wire). No time is asserted here but bounds that end a hang;
+//! `front_outage.rs` plays those scenarios that are about time at full scale, on a virtual clock and with no setting at
+//! all.
 
 use std::time::Duration;
 
@@ -101,7 +102,7 @@ impl Bench {
     }
 
     /// Attempts that the primary saw.
-    fn asked_primary(&self) -> usize {
+    fn calls_of_primary(&self) -> usize {
         self.primary.requests().len()
     }
 }
@@ -153,21 +154,21 @@ async fn s01_a_rate_limit_with_a_stated_wait_is_waited_out() {
 async fn s02_a_rate_limit_for_ever_is_not_hammered() {
     let bench = Bench::always(refusal(429, "rate_limit_exceeded", "Too many requests.")).await;
     bench.rescued().await;
-    assert!(bench.asked_primary() <= 4, "{} attempts", bench.asked_primary());
+    assert!(bench.calls_of_primary() <= 4, "{} attempts", bench.calls_of_primary());
 }
 
 #[tokio::test]
 async fn s03_one_server_error_is_retried_where_it_happened() {
     let bench = Bench::once(refusal(500, "server_error", "Something broke.")).await;
     bench.rescued().await;
-    assert_eq!((bench.asked_primary(), bench.fallback.requests().len()), (2, 1), "one for the healthy call");
+    assert_eq!((bench.calls_of_primary(), bench.fallback.requests().len()), (2, 1), "one for the healthy call");
 }
 
 #[tokio::test]
 async fn s04_overload_for_ever_ends_at_the_fallback() {
     let bench = Bench::always(refusal(503, "overloaded", "The engine is overloaded.")).await;
     bench.rescued().await;
-    assert!(bench.asked_primary() <= 3, "{} attempts", bench.asked_primary());
+    assert!(bench.calls_of_primary() <= 3, "{} attempts", bench.calls_of_primary());
 }
 
 #[tokio::test]
@@ -180,7 +181,7 @@ async fn s05_a_connection_that_is_reset_costs_no_caller_the_answer() {
 async fn s06_a_silent_provider_is_left_after_one_timeout() {
     let bench = Bench::always(Reply::silence()).await;
     bench.rescued().await;
-    assert_eq!(bench.asked_primary(), 1, "silence is not asked twice");
+    assert_eq!(bench.calls_of_primary(), 1, "silence is not asked twice");
 }
 
 #[tokio::test]
@@ -192,7 +193,7 @@ async fn s07_a_slow_first_token_is_overtaken() {
     ];
     let bench = Bench::always(Reply::stream(late)).await;
     let answer = bench.rescued().await;
-    assert_eq!((answer.model().as_str(), bench.asked_primary()), ("model-fallback", 1));
+    assert_eq!((answer.model().as_str(), bench.calls_of_primary()), ("model-fallback", 1));
 }
 
 #[tokio::test]
@@ -227,7 +228,7 @@ async fn s11_a_missing_end_mark_of_the_wire_delays_nothing() {
     events.pop();
     let bench = Bench::always(Reply::events(&events)).await;
     let answer = bench.rescued().await;
-    assert_eq!((&answer.usage()["completion_tokens"], bench.asked_primary()), (&json!(60), 1));
+    assert_eq!((&answer.usage()["completion_tokens"], bench.calls_of_primary()), (&json!(60), 1));
 }
 
 #[tokio::test]
@@ -235,7 +236,7 @@ async fn s12_a_prompt_that_is_too_long_goes_to_a_larger_model_and_never_back() {
     let words = "The maximum context length is 8192 tokens, but your messages have 9631 tokens.";
     let bench = Bench::always(refusal(400, "context_length_exceeded", words)).await;
     bench.rescued().await;
-    assert_eq!(bench.asked_primary(), 1);
+    assert_eq!(bench.calls_of_primary(), 1);
 }
 
 #[tokio::test]
@@ -245,7 +246,7 @@ async fn s13_a_refusal_is_passed_on_without_a_fallback() {
     let answer = bench.ask().await;
     assert_eq!((answer.status, answer.error()["code"].as_str()), (400, Some("content_filter")), "{answer:?}");
     assert!(answer.error()["message"].as_str().unwrap().contains("safety system"), "the reason is told: {answer:?}");
-    assert_eq!((bench.asked_primary(), bench.fallback.requests().len()), (1, 0));
+    assert_eq!((bench.calls_of_primary(), bench.fallback.requests().len()), (1, 0));
     bench.alive().await;
 }
 
@@ -269,8 +270,9 @@ async fn s15_a_provider_that_is_down_is_left_alone_and_used_again_when_it_is_bac
         assert!(answer.succeeded_with(TEXT), "not served during the outage: {answer:?}");
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
-    // Without a circuit each call would ask it once at least; how often it is looked at depends on the time that they take.
-    assert!(bench.asked_primary() <= calls / 2, "{} attempts while it was down", bench.asked_primary());
+    // Without a circuit each call would call it once at least; how often it is probed depends on the time that they
+    // take.
+    assert!(bench.calls_of_primary() <= calls / 2, "{} attempts while it was down", bench.calls_of_primary());
     bench.primary.otherwise(sixty_words("model-primary"));
     // The bound only ends a hang.
     for _ in 0..150 {
@@ -291,5 +293,5 @@ async fn s16_the_answer_names_who_gave_it_and_what_that_cost() {
     assert_eq!((answer.model().as_str(), answer.header("x-relight-target")), ("model-fallback", Some("fallback")));
     let usage = answer.usage();
     assert_eq!((&usage["prompt_tokens"], &usage["completion_tokens"]), (&json!(21), &json!(60)));
-    assert!(bench.asked_primary() <= 3);
+    assert!(bench.calls_of_primary() <= 3);
 }

@@ -1,4 +1,4 @@
-//! A broken answer is taken back also where its target must be waited for before it is asked again.
+//! A broken answer is revoked also where its target must be waited for before it is called again.
 
 use crate::support::{
     front::Front,

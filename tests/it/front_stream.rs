@@ -1,4 +1,4 @@
-//! A stream ends as the whole answer or as an error event, and never takes back what it sent.
+//! A stream ends as the complete answer or as an error event, and revokes nothing that it sent.
 
 use std::time::Duration;
 

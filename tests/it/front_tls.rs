@@ -1,4 +1,4 @@
-//! Where TLS is configured the front speaks it, and asks for certificates as the gRPC API does.
+//! Where TLS is configured the front serves it, and requests certificates as the gRPC API does.
 
 use std::{fs, path::Path, sync::Arc, time::Duration};
 
@@ -89,7 +89,7 @@ async fn listed(
             builder.with_client_auth_cert(vec![certificate.der().clone()], key).unwrap()
         }
     };
-    // HTTP/1.1 alone, as the SDKs' clients speak it.
+    // HTTP/1.1 alone, as the SDKs' clients use it.
     let connector = hyper_rustls::HttpsConnectorBuilder::new().with_tls_config(tls).https_only().enable_http1().build();
     let client = Client::builder(TokioExecutor::new()).build(connector);
     let port = running.openai_front_address.unwrap().port();

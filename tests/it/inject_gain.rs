@@ -1,11 +1,11 @@
-//! What telling the model is worth, measured where that can be measured honestly: with models that read.
+//! The value of notes to the model, measured where that can be measured honestly: with models that read.
 //!
 //! What is measured: whether the note of a retry reaches the model in a place that it reads and holds the fact that it
-//! needs, over the real wire and through the whole stack, against the same retries without a note. What is not: how well
-//! real models obey. The models here fail a task the same way each time, correct themselves by chance now and then (20 %),
-//! and otherwise only if the words of the request's last turn tell them what must differ; and even then they do not
-//! listen now and then (10 %). They know nothing of Relight but what stands in the request: the field to correct is read
-//! out of the note. The dice are seeded by case and attempt, so each run measures the same.
+//! needs, over a real connection and through the whole stack, against the same retries without a note. What is not: how
+//! well real models obey. The models here fail a task the same way each time, correct themselves by chance now and then
+//! (20 %), and otherwise only if the request's last turn names what must differ; and even then they ignore it now and
+//! then (10 %). They know nothing of Relight but the request: the field to correct is read out of the note. Random
+//! numbers are seeded by case and attempt, so each run measures the same.
 
 use std::{
     collections::HashMap,
@@ -27,13 +27,13 @@ use crate::support::{
 /// Cases of each task and arm.
 const CASES: usize = 60;
 
-/// How often a model corrects itself without being told.
+/// How often a model corrects itself without a note.
 const BY_CHANCE: f64 = 0.2;
 
-/// How often a model listens that is told.
+/// How often a model follows a note.
 const LISTENS: f64 = 0.9;
 
-/// A kind of mistake that a model makes until it is told.
+/// A kind of mistake that a model makes until a note names it.
 #[derive(Debug, Clone, Copy)]
 enum Task {
     /// JSON with words around it.
@@ -71,11 +71,11 @@ impl Task {
         body
     }
 
-    /// Whether the last words that the model read tell it what must differ.
-    fn is_told(self, read: &str) -> bool {
+    /// Whether the text that the model read last names what must differ.
+    fn reads_note(self, read: &str) -> bool {
         match self {
             Self::MalformedJson => read.contains("valid JSON"),
-            // The tool, the field and what it must match: all of it stands in the caller's own schema.
+            // The tool, the field and its pattern: all of it is in the caller's own schema.
             Self::WrongArgument => ["`book`", "date", "[0-9]{4}-[0-9]{2}"].iter().all(|word| read.contains(word)),
             Self::TooLong => read.contains("shorter"),
         }
@@ -101,7 +101,7 @@ impl Task {
     }
 }
 
-/// What all models of one task remember: how often each case was asked.
+/// The state that all models of one task share: how often each case was called.
 #[derive(Default)]
 struct Asked(Mutex<HashMap<String, u32>>);
 
@@ -125,11 +125,11 @@ fn answer(task: Task, asked: &Asked, request: &Request) -> Reply {
     let read = messages.last().map(said).unwrap_or_default();
     let mut rng = SeededRng::new(7, &InvocationId::from(case.as_str()), attempt);
     let (chance, listening) = (rng.unit(), rng.unit());
-    let corrects_itself = chance < BY_CHANCE || (task.is_told(&read) && listening < LISTENS);
+    let corrects_itself = chance < BY_CHANCE || (task.reads_note(&read) && listening < LISTENS);
     if attempt > 1 && corrects_itself { task.right() } else { task.mistake() }
 }
 
-/// The share of cases that were answered, told and not told.
+/// The share of cases that succeeded, with and without notes.
 async fn measured(task: Task) -> (f64, f64) {
     let upstream = Upstream::start().await;
     let asked = Asked::default();

@@ -1,4 +1,4 @@
-//! Notes on the wire: where they stand by what is known of a model, and that they never cost a request.
+//! Notes in requests: their position by what is known of a model; they do not make a request fail.
 
 use relight::internals::{
     domain::target::Dialect,

@@ -1,4 +1,4 @@
-//! Calls that nobody can ask for by a name of their own are recorded late, and nobody who looks notices.
+//! Calls that cannot be looked up by a name of their own are recorded late, which no reader can notice.
 
 use std::{path::Path, time::Duration};
 

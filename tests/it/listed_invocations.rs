@@ -1,4 +1,4 @@
-//! Calls are listed as their callers and those who administer see them, and `relight top` shows what goes on.
+//! Calls are listed to their callers and to administrators, and `relight top` shows current activity.
 
 use relight::internals::{
     domain::fold::hash_text,

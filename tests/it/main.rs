@@ -1,4 +1,4 @@
-//! All integration tests in one binary: each file is one promise, `support` is what they stand on.
+//! All integration tests in one binary: each file is one promise, `support` is their common harness.
 #![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 mod any_bytes;

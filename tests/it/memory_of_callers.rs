@@ -49,7 +49,7 @@ pub(crate) async fn post(address: &str, path: &str, headers: &[(&str, &str)], ht
     tokio::time::timeout(PATIENCE, exchange).await.expect("the call hangs")
 }
 
-/// Posts a gRPC message, whose head says that it has `declared` bytes.
+/// Posts a gRPC message whose head declares `declared` bytes.
 async fn invoke(server: &Process, key: Option<&str>, message: Vec<u8>, declared: usize) -> Came {
     let body = framed(0, &message, declared);
     let authorization = key.map(|key| format!("Bearer {key}"));

@@ -42,7 +42,7 @@ fn refused(response: &InvokeWithRecoveryResponse) -> bool {
     matches!(&response.outcome, Some(Outcome::Failure(failure)) if failure.failure_class() == FailureClass::Shed)
 }
 
-/// How many attempts the journal has of these invocations: in `fast` mode it gives up records that it cannot keep up with.
+/// How many attempts the journal has of these invocations: in `fast` mode it drops records that it cannot keep up with.
 async fn journaled(client: &RecoveryServiceClient<Channel>, responses: &[InvokeWithRecoveryResponse]) -> usize {
     let look = async |response: &InvokeWithRecoveryResponse| {
         let invocation = Some(get_invocation_request::Invocation::InvocationId(response.invocation_id.clone()));

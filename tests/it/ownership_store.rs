@@ -1,4 +1,4 @@
-//! A store that goes away costs nothing to calls that need none of it, and is used again as soon as it is back.
+//! A store that fails does not affect calls that do not need it, and is used again as soon as it is back.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -141,7 +141,7 @@ async fn a_file_that_is_locked_or_removed_holds_up_no_call_that_needs_none() {
         for ending in ["", "-wal", "-shm"] {
             let _ = std::fs::remove_file(format!("{}{ending}", file.display()));
         }
-        // A folder in its place, so that it cannot be made anew.
+        // A folder in its place, so that it cannot be created again.
         std::fs::create_dir(&file).unwrap();
     };
     world.survives("removed", remove, async |()| std::fs::remove_dir(&file).unwrap()).await;

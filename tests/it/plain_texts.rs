@@ -1,4 +1,4 @@
-//! What callers and operators read: plain words that say what happened, without raw numbers or a library's own words.
+//! What callers and operators read: plain words about what happened, without raw numbers or a library's own texts.
 
 use std::time::Duration;
 

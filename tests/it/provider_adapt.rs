@@ -1,4 +1,4 @@
-//! What a target refuses about a request is changed once, and told: over real sockets, through the whole stack.
+//! What a target rejects about a request is changed once, and reported: over real sockets, through the whole stack.
 
 use relight::internals::{
     domain::target::Dialect,
@@ -17,7 +17,7 @@ use crate::support::{
     upstream::{Reply, Upstream},
 };
 
-/// Relight before one target of that dialect, and another one where `spare` says so.
+/// Relight before one target of that dialect, and another one where `spare` is given.
 async fn before(dialect: Dialect, upstream: &Upstream, spare: Option<&Upstream>) -> Relight {
     let url = |upstream: &Upstream| upstream.base_url().trim_end_matches("/v1").to_owned();
     let provider = |name: &str, upstream: &Upstream| {

@@ -1,4 +1,4 @@
-//! An answer of the Messages API is whole, or it is an error that says what is wrong: over real sockets.
+//! A response of the Messages API is complete, or it is an error that names the fault: over real sockets.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 use crate::support::{
     dialect::{
-        answer_in, assert_no_cut_looks_whole, assert_pieces_do_not_matter, attempt_in, exchange, fixture, going_on,
+        answer_in, assert_no_cut_looks_whole, assert_pieces_do_not_matter, attempt_in, continued, exchange, fixture,
         speaking, stream, turn_of,
     },
     upstream::{Reply, Upstream},
@@ -71,7 +71,7 @@ async fn thinking_text_and_parallel_tool_calls_come_with_usage_and_finish() {
 async fn what_the_model_thought_and_did_goes_back_as_it_came() {
     let call = asking("Weather in my towns?");
     let (seen, _) = exchange(ANTHROPIC, stream(&fixture("anthropic/thinking_tools.sse")), call.clone()).await;
-    let (_, request) = exchange(ANTHROPIC, events(&said("Rain.", "end_turn")), going_on(call, &seen)).await;
+    let (_, request) = exchange(ANTHROPIC, events(&said("Rain.", "end_turn")), continued(call, &seen)).await;
     let messages = request.body["messages"].as_array().unwrap();
     let roles: Vec<&str> = messages.iter().map(|message| message["role"].as_str().unwrap()).collect();
     assert_eq!(roles, ["user", "assistant", "user"]);
@@ -278,7 +278,7 @@ async fn blocks_of_server_tools_are_sent_back_when_a_paused_turn_continues() {
     let call = asking("Search");
     let (seen, _) = exchange(ANTHROPIC, events(&paused), call.clone()).await;
     assert_eq!(seen.finish(), Some(FinishReason::Paused));
-    let (_, request) = exchange(ANTHROPIC, events(&said("Done.", "end_turn")), going_on(call, &seen)).await;
+    let (_, request) = exchange(ANTHROPIC, events(&said("Done.", "end_turn")), continued(call, &seen)).await;
     let content = &request.body["messages"][1]["content"];
     let expected =
         json!({"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "rain"}});

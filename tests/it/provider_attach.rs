@@ -1,4 +1,4 @@
-//! An answer that is made in the background is read on where it broke off, asked for once: over real sockets.
+//! A background response is resumed where its connection broke, and requested once: over real sockets.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -46,8 +46,8 @@ fn at(upstream: &Upstream) -> Providers {
     providers(speaking(Dialect::OpenaiResponses, upstream.base_url()))
 }
 
-/// Where the rest that a request asks for begins; `None` for a request for something else.
-fn asked_after(request: &Request) -> Option<u64> {
+/// Where the rest that a request resumes begins; `None` for any other request.
+fn resumed_after(request: &Request) -> Option<u64> {
     let after = request.path.strip_prefix("/v1/responses/resp_1?stream=true&starting_after=")?;
     (request.method == "GET").then(|| after.parse().unwrap())
 }
@@ -60,7 +60,7 @@ fn is_cancel(request: &Request) -> bool {
 async fn knowing(change: impl Fn(usize, Reply) -> Reply + Send + Sync + 'static) -> Upstream {
     let upstream = Upstream::start().await;
     let rests = AtomicUsize::new(0);
-    upstream.answering(move |request| match asked_after(request) {
+    upstream.answering(move |request| match resumed_after(request) {
         Some(after) => change(rests.fetch_add(1, Ordering::SeqCst), text_after(TEXT, after)),
         None if is_cancel(request) => Reply::document(&json!({"id": "resp_1", "status": "cancelled"})),
         None => text(TEXT),
@@ -107,7 +107,7 @@ async fn a_response_that_is_cut_is_requested_once_and_resumed_behind_its_last_ev
     assert_eq!(reads_on(&seen), [Break { fault: TransportFault::Cut, requests: 1 }]);
     let requests = upstream.requests();
     assert_eq!(methods(&upstream), ["POST", "GET"]);
-    assert_eq!(asked_after(&requests[1]), Some(number));
+    assert_eq!(resumed_after(&requests[1]), Some(number));
     for name in ["background", "store", "stream"] {
         assert_eq!(requests[0].body[name], json!(true), "{name}");
     }
@@ -138,7 +138,7 @@ async fn a_rest_that_is_cut_is_read_on_too() {
     let seen = ask(&at(&upstream), in_background()).await;
     assert_eq!((seen.error.as_ref(), seen.text().as_str()), (None, TEXT));
     assert_eq!(reads_on(&seen).len(), 2);
-    let asked: Vec<u64> = upstream.requests().iter().filter_map(asked_after).collect();
+    let asked: Vec<u64> = upstream.requests().iter().filter_map(resumed_after).collect();
     assert!(asked.len() == 2 && asked[0] < asked[1], "{asked:?}");
 }
 
@@ -184,7 +184,7 @@ async fn a_rest_that_breaks_repeatedly_is_requested_three_times() {
     upstream.push(text(TEXT).cut_after(middle().1));
     let seen = ask(&at(&upstream), in_background()).await;
     assert_eq!(seen.failed().fault, Some(TransportFault::Cut));
-    assert_eq!(upstream.requests().iter().filter_map(asked_after).count(), 3);
+    assert_eq!(upstream.requests().iter().filter_map(resumed_after).count(), 3);
 }
 
 #[tokio::test]

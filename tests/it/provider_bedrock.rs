@@ -1,4 +1,4 @@
-//! An answer of Bedrock's Converse API is whole, or it is an error that says what is wrong: over real sockets.
+//! A response of Bedrock's Converse API is complete, or it is an error that names the fault: over real sockets.
 
 mod signature;
 
@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 
 use crate::support::{
     dialect::{
-        answer_in, assert_no_cut_looks_whole, assert_pieces_do_not_matter, attempt_in, exchange, going_on, result,
+        answer_in, assert_no_cut_looks_whole, assert_pieces_do_not_matter, attempt_in, continued, exchange, result,
         speaking,
     },
     upstream::{Reply, Upstream},
@@ -120,7 +120,7 @@ async fn reasoning_text_and_parallel_calls_come_with_usage_and_finish() {
 async fn what_the_model_thought_and_did_goes_back_as_it_came() {
     let call = asking("Weather in my towns?");
     let (seen, _) = exchange(BEDROCK, stream(&thinking_tools().concat()), call.clone()).await;
-    let (_, request) = exchange(BEDROCK, ok(), going_on(call, &seen)).await;
+    let (_, request) = exchange(BEDROCK, ok(), continued(call, &seen)).await;
     let thought = json!({"text": "Two towns, so two calls – “both”.", "signature": "EqQBCgIYAhIM/+aZ09=="});
     let answered = |id: &str| json!({"toolResult": {"toolUseId": id, "content": [{"text": "rain"}]}});
     let messages = json!([

@@ -149,7 +149,7 @@ fn attempts(dialect: Dialect, able: &Capabilities, end: &str, messages: Vec<Mess
     let operation = Operation::from("executor");
     let placed = inject(&policy, InjectionMode::Always, &operation, &call, &plain.target, &[&failure]);
     let mut attempts = Vec::new();
-    // Without a note it is the caller's own affair that the model spoke last.
+    // Without a note it is up to the caller that the model's turn is last.
     if end != "assistant" || !matches!(dialect, Dialect::Anthropic | Dialect::Gemini | Dialect::Bedrock) {
         attempts.push(plain);
     }

@@ -1,4 +1,4 @@
-//! An answer of Gemini is whole, or it is an error that says what is wrong: over real sockets.
+//! A response of Gemini is complete, or it is an error that names the fault: over real sockets.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 
 use crate::support::{
     dialect::{
-        answer_in, assert_no_cut_looks_whole, assert_pieces_do_not_matter, attempt_in, exchange, fixture, going_on,
+        answer_in, assert_no_cut_looks_whole, assert_pieces_do_not_matter, attempt_in, continued, exchange, fixture,
         result, speaking, stream,
     },
     upstream::{Reply, Upstream},
@@ -79,7 +79,7 @@ async fn thoughts_text_and_parallel_calls_come_with_usage_and_finish() {
 async fn signatures_go_back_on_the_parts_that_they_came_with() {
     let call = asking("Weather in my towns?");
     let (seen, _) = exchange(GEMINI, stream(&fixture("gemini/thinking_tools.sse")), call.clone()).await;
-    let (_, request) = exchange(GEMINI, said("Rain.", "STOP"), going_on(call, &seen)).await;
+    let (_, request) = exchange(GEMINI, said("Rain.", "STOP"), continued(call, &seen)).await;
     let contents = json!([
         {"role": "user", "parts": [{"text": "Weather in my towns?"}]},
         {"role": "model", "parts": [

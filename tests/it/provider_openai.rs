@@ -1,4 +1,4 @@
-//! An answer of a chat completions server is whole, or it is an error that says what is wrong: over real sockets.
+//! A response of a chat completions server is complete, or it is an error that names the fault: over real sockets.
 
 use relight::internals::domain::{
     completion::{BlockKind, Delta, Exactness, FinishReason},

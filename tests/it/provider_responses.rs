@@ -1,4 +1,4 @@
-//! An answer of the Responses API is whole, or it is an error that says what is wrong: over real sockets.
+//! A response of the Responses API is complete, or it is an error that names the fault: over real sockets.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 
 use crate::support::{
     dialect::{
-        answer_in, assert_no_cut_looks_whole, assert_pieces_do_not_matter, attempt_in, exchange, fixture, going_on,
+        answer_in, assert_no_cut_looks_whole, assert_pieces_do_not_matter, attempt_in, continued, exchange, fixture,
         speaking, stream,
     },
     upstream::{Reply, Upstream},
@@ -86,7 +86,7 @@ async fn reasoning_text_and_parallel_calls_come_with_usage_and_finish() {
 async fn what_the_model_thought_and_did_goes_back_as_it_came() {
     let call = asking("Weather in my towns?");
     let (seen, _) = exchange(RESPONSES, stream(&fixture("responses/reasoning_tools.sse")), call.clone()).await;
-    let (_, request) = exchange(RESPONSES, said("Rain."), going_on(call, &seen)).await;
+    let (_, request) = exchange(RESPONSES, said("Rain."), continued(call, &seen)).await;
     let summary = json!([
         {"type": "summary_text", "text": "Two towns, two calls."},
         {"type": "summary_text", "text": "Then – “rain”."},

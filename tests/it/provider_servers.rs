@@ -1,4 +1,4 @@
-//! Servers that speak chat completions each in their own way: what comes, what is sent, and how they fail.
+//! Servers that implement chat completions in their own ways: what they send, what they get, and how they fail.
 //!
 //! The fixtures are written from what each server documents. Everything goes through the whole stack, so that what is
 //! known of a server by its family alone is part of what is tested.
@@ -149,7 +149,7 @@ async fn vllm_reasons_in_a_field_of_its_own_and_fails_inside_the_stream() {
     let request = served.request();
     assert_eq!(request.header("authorization"), Some("Bearer k"));
     assert_eq!((&request.body["max_tokens"], &request.body["max_completion_tokens"]), (&json!(50), &Value::Null));
-    // A dead engine dies again of the same request: it is not asked twice.
+    // A dead engine dies again of the same request: it is not called twice.
     let died = served.played("vllm_error_amid").await;
     assert_eq!((died.attempts.len(), died.attempts[0].failure_class()), (1, FailureClass::Crash), "{died:?}");
 }
@@ -211,7 +211,7 @@ async fn deepseek_keeps_the_line_with_comments_and_ends_short_of_resources() {
 async fn openrouter_keeps_the_line_with_comments_and_fails_in_a_choice() {
     let served = Served::by("openrouter", "/api/v1").await;
     assert_eq!(whole(&served.played("openrouter_answer").await), (TEXT.to_owned(), "Hm.".to_owned()));
-    // Its code says `server_error`; that the provider disconnected is the inner cause.
+    // Its code is `server_error`; that the provider disconnected is the inner cause.
     assert_eq!(served.recovered("openrouter_error_amid").await, FailureClass::Network);
 }
 

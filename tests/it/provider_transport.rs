@@ -21,7 +21,7 @@ use crate::support::{
 mod http2;
 mod tls;
 
-/// Far above what a cancel may take, far below what nobody would notice.
+/// Far above what a cancel may take, far below what would go unnoticed.
 const PROMPTLY: Duration = Duration::from_secs(1);
 
 async fn answer_to(reply: Reply) -> Seen {
@@ -60,7 +60,7 @@ async fn a_name_that_does_not_resolve_was_never_sent() {
 
 #[tokio::test]
 async fn an_unanswered_handshake_ends_with_the_connect_timeout() {
-    // The kernel accepts the connection; nobody speaks TLS on it.
+    // The kernel accepts the connection; no TLS handshake follows.
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let began = Instant::now();
     let fault = fault_at(format!("https://{}/v1", listener.local_addr().unwrap())).await;

@@ -218,7 +218,7 @@ async fn the_deadline_is_never_overrun_and_never_slept_through() {
     let mut invocation = asking("Hello");
     invocation.overrides = Some(Overrides { deadline_ms: Some(2000), ..Overrides::default() });
     let response = relight.invoke(invocation).await;
-    // Waiting a minute would be pointless: the failure comes at once and says when to come back.
+    // Waiting a minute would be pointless: the failure comes at once with a retry time.
     assert!(began.elapsed() < Duration::from_millis(1900), "{:?}", began.elapsed());
     let Some(Outcome::Failure(failure)) = response.outcome else { panic!("an answer") };
     assert_eq!(failure.failure_class(), FailureClass::RateLimited);

@@ -92,7 +92,7 @@ async fn a_lost_probe_never_wedges_half_open() {
     let mut lost = stack.begin().await.unwrap();
     follow_for(&mut lost, SECOND).await;
     assert_eq!(stack.state(0).circuit().snapshot(Instant::now()).probes_outstanding, 1);
-    // Nobody polls it any more, and nobody drops it: it will never report.
+    // It is neither polled nor dropped any more: it will not report.
     std::mem::forget(lost);
     let began = Instant::now();
     while stack.state(0).circuit().state() != CircuitState::Closed {
@@ -208,7 +208,7 @@ async fn a_longer_retry_after_is_never_shortened_by_a_later_shorter_one() {
     assert_eq!(stack.sent(), 2, "nobody was asked meanwhile");
 }
 
-/// Virtual time from dropping a call to the event that says so.
+/// Virtual time from dropping a call to its event.
 async fn cancel(stack: &TestStack, call: relight::internals::layers::StepStream) -> Duration {
     let mut reader = stack.events.live();
     let dropped = Instant::now();
@@ -333,7 +333,7 @@ async fn of_a_hundred_callers_at_half_open_no_more_get_through_than_probes_are_a
             let stack = stack.clone();
             callers.spawn(async move { stack.call().await.result.unwrap_err().class });
         }
-        // Whoever does not get through is told so; the others hang until they are given up here.
+        // Those who do not get through are refused; the others hang until they are dropped here.
         for _ in 0..98 {
             let class = callers.join_next().await.unwrap().unwrap();
             assert_eq!(class, FailureClass::CircuitOpen, "round {round}");

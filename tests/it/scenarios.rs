@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use relight::internals::scenarios::{self, Report, Scenario, ScenarioOptions};
 
-/// Without the references, which no gate asks for.
+/// Without the references, which no gate needs.
 const ALONE: ScenarioOptions = ScenarioOptions { seed: 1, rate: None, length: None, references: false };
 
 /// Faults that last for a short while.

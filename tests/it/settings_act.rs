@@ -1,4 +1,4 @@
-//! Settings and instruments that did nothing once: each does what it says, seen from outside.
+//! Settings and instruments that once had no effect: each has its effect, seen from outside.
 
 use std::time::Duration;
 

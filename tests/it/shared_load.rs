@@ -1,5 +1,5 @@
-//! Load on a target: no call waits for a slot before the target said that it is too much, and calls that hang keep no
-//! others waiting. Without retries there is one upstream call.
+//! Load on a target: no call waits for a slot before the target signals overload, and hanging calls do not delay
+//! others. Without retries there is one upstream call.
 
 use std::time::Duration;
 

@@ -174,7 +174,7 @@ async fn the_first_of_equal_targets_is_no_fallback() {
     assert!(!watch.kinds().contains(&"fallback_chosen".to_owned()), "{:?}", watch.kinds());
 }
 
-/// What is told of a circuit, as far as all its events have it.
+/// The generation in a circuit event; all of them have it.
 fn generation(body: &Body) -> Option<u64> {
     match body {
         Body::CircuitOpened(opened) => Some(opened.generation),
@@ -278,7 +278,7 @@ async fn a_wait_for_a_closed_target_is_reported_once_to_watchers_and_to_the_call
     upstream.push(limited).otherwise(Reply::text("Here I am."));
     let relight = Relight::start(&one_target(&upstream)).await;
     let mut watch = relight.watch(Start::Live(true)).await;
-    // The first one gives up at once, and leaves a closed gate to the others.
+    // The first one fails at once, and leaves a closed gate to the others.
     let mut once = asking("Hello");
     once.overrides = Some(Overrides { max_retries: Some(0), ..Overrides::default() });
     assert!(matches!(relight.invoke(once).await.outcome, Some(Outcome::Failure(_))));

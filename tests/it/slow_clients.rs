@@ -31,7 +31,7 @@ async fn silent_connections_and_half_heads_end_on_every_port() {
         until_closed(address, "").await;
         until_closed(address, "POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nx-slow: ").await;
     }
-    // An HTTP/2 connection on which nobody calls.
+    // An HTTP/2 connection without calls.
     let mut preface = TcpStream::connect(&server.grpc).await.unwrap();
     preface.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").await.unwrap();
     let mut came = Vec::new();

@@ -66,7 +66,7 @@ impl Process {
         tokio::time::timeout(PATIENCE, started).await.expect("the address becomes free")
     }
 
-    /// The same; `None` while somebody else has the address.
+    /// The same; `None` while another process has the address.
     async fn try_start_in(state: &Path, config: &Path, listen: &str) -> Option<Self> {
         let arguments =
             ["serve", "--listen", listen, "--admin-listen", "127.0.0.1:0", "--config", config.to_str().unwrap()];
@@ -129,7 +129,7 @@ pub(crate) async fn slow_upstream() -> Upstream {
     upstream
 }
 
-/// Kills the owner after so many events, and goes on at another process.
+/// Kills the owner after so many events, and continues at another process.
 async fn killed_after(events: usize, config: &Path) {
     let first = Process::start(config).await;
     let second = Process::start(config).await;
@@ -148,7 +148,7 @@ async fn killed_after(events: usize, config: &Path) {
     assert_eq!(folding.cursor.unwrap().0, 2, "another owner ended it");
 }
 
-/// Kills an owner at a random point while many streams run on it, and has all of them go on at another process.
+/// Kills an owner at a random point while many streams run on it, and has all of them continue at another process.
 async fn killed_under_load(config: &Path, mut seed: u64) {
     let (first, second) = (Process::start(config).await, Process::start(config).await);
     let mut begun = Vec::new();
@@ -164,7 +164,7 @@ async fn killed_under_load(config: &Path, mut seed: u64) {
     last.follow(stream, usize::try_from(seed >> 33).unwrap() % 20).await;
     tokio::time::sleep(Duration::from_millis((seed >> 40) % 200)).await;
     first.signal("-KILL").await;
-    let going_on = begun.into_iter().map(|(mut folding, mut stream)| {
+    let continuing = begun.into_iter().map(|(mut folding, mut stream)| {
         let second = second.client.clone();
         async move {
             folding.follow(&mut stream, usize::MAX).await;
@@ -172,8 +172,8 @@ async fn killed_under_load(config: &Path, mut seed: u64) {
             folding
         }
     });
-    let going_on = futures_util::future::join_all(going_on);
-    let ended = tokio::time::timeout(Duration::from_mins(2), going_on).await.expect("all of them are taken over");
+    let continuing = futures_util::future::join_all(continuing);
+    let ended = tokio::time::timeout(Duration::from_mins(2), continuing).await.expect("all of them are taken over");
     let mut ids = std::collections::BTreeSet::new();
     for folding in ended {
         assert_eq!(folding.text(), ANSWER, "nothing lost, nothing doubled: seed {seed}");

@@ -1,4 +1,4 @@
-//! Whatever an upstream does in the middle of a stream: the client's answer is whole, or it is told why not.
+//! Whatever an upstream does in the middle of a stream: the client's answer is complete, or the client gets the reason.
 
 #![expect(clippy::unwrap_used, reason = "a test ends where its world fails")]
 
@@ -21,7 +21,7 @@ fn piece(text: &str) -> String {
     chunk(&json!({ "content": text }), None)
 }
 
-/// Plays `broken`, then a whole answer; checks that the answer is whole and tells how the first attempt failed.
+/// Plays `broken`, then a complete answer; checks that the answer is complete and returns how the first attempt failed.
 async fn recovered_from(broken: Reply) -> (Folding, FailureClass) {
     let upstream = Upstream::start().await;
     upstream.push(broken).otherwise(Reply::text(ANSWER));

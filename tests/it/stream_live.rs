@@ -141,7 +141,7 @@ async fn a_client_that_leaves_its_stream_cancels_the_upstream_request() {
     drop(stream);
     let cancelled = upstream.await_cancel(1).await;
     assert!(cancelled - gone < Duration::from_secs(1), "{:?}", cancelled - gone);
-    // The record says so.
+    // The record has it.
     let mut ended = relight.get(&folding.invocation).await;
     for _ in 0..100 {
         if ended.state() == InvocationState::Cancelled {

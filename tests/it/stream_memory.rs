@@ -1,4 +1,4 @@
-//! Readers that stand still cost nobody anything: not the upstream, not the invocation, not the memory.
+//! Stuck readers cost nothing: not the upstream, not the invocation, not the memory.
 
 use std::time::Duration;
 
@@ -71,7 +71,7 @@ async fn a_thousand_stuck_readers_do_not_make_the_server_grow() {
     let readers: Vec<_> = begun.buffer_unordered(READERS).collect().await;
     assert_eq!(readers.len(), READERS);
 
-    // One who reads tells how far they all are: their models speak at the same pace.
+    // One that reads shows how far they all are: their models send at the same pace.
     let mut pacer = start(server.client.clone(), streaming("Tell me.", RewindMode::Rewind)).await.unwrap();
     let (mut words, mut early) = (0, 0);
     while let Some(message) = pacer.message().await.unwrap() {

@@ -173,7 +173,7 @@ async fn an_invocation_that_is_not_resumable_does_not_outlive_its_client() {
     assert_eq!(upstream.requests().len(), 1);
 }
 
-/// A request with somebody's key.
+/// A request with a key.
 fn by<T>(key: &str, message: T) -> tonic::Request<T> {
     let mut request = tonic::Request::new(message);
     request.metadata_mut().insert("authorization", format!("Bearer {key}").parse().unwrap());

@@ -1,4 +1,4 @@
-//! Stores that fail: who needs them is told exactly that, everybody else is answered, and nothing is half-written.
+//! Stores that fail: calls that need them get exactly that error, all others succeed, and nothing is half-written.
 
 use std::{path::Path, time::Duration};
 
@@ -127,7 +127,7 @@ async fn saving_fails(store: &Store) {
     store.give_back(&["thread_messages"]).await;
     let kept = thread(&relight).await.thread.unwrap();
     assert_eq!((kept.version, kept.messages.len()), (2, 2), "nothing is half-written: {kept:?}");
-    // What was told without a record is recorded when the store is back; then the thread is free.
+    // What was delivered without a record is recorded when the store is back; then the thread is free.
     let again = async {
         loop {
             let request = InvokeWithRecoveryRequest { invocation: Some(on_thread("Third?")) };

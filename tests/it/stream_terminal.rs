@@ -15,7 +15,7 @@ use crate::{
 
 const FIRST_WORDS: &str = "One owner dies";
 
-/// Asks, can be stopped, and goes on when a key is pressed.
+/// A script that calls the model, can be stopped, and continues when a key is pressed.
 fn asking(server: &Process) -> String {
     format!(
         "'{}' invoke --address http://{} 'Tell me.'\necho \"[stopped: $?]\"\nread -r _\necho '[continued]'\n\

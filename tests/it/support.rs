@@ -1,4 +1,4 @@
-//! What integration tests stand on: fakes of the world around Relight that can fail on demand.
+//! The harness of the integration tests: fakes of the systems around Relight that can fail on demand.
 
 pub(crate) mod cluster;
 pub(crate) mod dialect;

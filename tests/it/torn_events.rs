@@ -56,7 +56,7 @@ fn assert_whole_or_broken(seen: &Seen, words: &str) {
     }
 }
 
-/// Tears every event at every byte; the stream goes on behind the gap as if nothing were missing.
+/// Tears every event at every byte: each time the answer is complete or fails, and has no gap.
 async fn no_torn_event_leaves_a_gap(dialect: Dialect, whole: Reply) {
     let upstream = Upstream::start().await;
     let providers = providers(speaking(dialect, upstream.base_url()));

@@ -43,7 +43,7 @@ pub(super) struct LateRecords {
     pub(super) added: Notify,
     /// Notified when a lookup needs a record.
     pub(super) wanted: Notify,
-    /// Sent when records were written or given up.
+    /// Notified when records were written or dropped.
     pub(super) written: watch::Sender<()>,
     given_up: AtomicU64,
 }
@@ -135,7 +135,7 @@ impl LateRecords {
         waiting.values_mut().filter(is_due).filter_map(|waiting| waiting.record.take()).take(BATCH).collect()
     }
 
-    /// Removes records that were written or given up.
+    /// Removes records that were written or dropped.
     pub(super) fn done(&self, records: &[LateRecord]) {
         let mut waiting = self.waiting();
         for record in records {
@@ -145,7 +145,7 @@ impl LateRecords {
         self.written.send_replace(());
     }
 
-    /// Lets records that could not be written wait again, except those that ended [`KEPT`] ago: these are given up.
+    /// Returns records that could not be written to the queue, except those that ended [`KEPT`] ago: these are dropped.
     /// Returns how many.
     pub(super) fn put_back(&self, records: Vec<LateRecord>) -> usize {
         let mut waiting = self.waiting();
@@ -170,7 +170,7 @@ impl LateRecords {
         self.done(records);
     }
 
-    /// How many records were given up, since the beginning.
+    /// Number of records dropped since the start.
     pub(super) fn given_up(&self) -> u64 {
         self.given_up.load(Relaxed)
     }

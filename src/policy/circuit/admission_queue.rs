@@ -22,7 +22,7 @@ pub(super) enum AttemptOutcome {
     Answered { slow: bool },
     /// It failed.
     Failed(FailKind),
-    /// It was given up after the slow threshold, without a first token.
+    /// It was abandoned after the slow threshold, without a first token.
     Silent,
     /// It failed for a reason on this host.
     Local,

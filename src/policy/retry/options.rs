@@ -20,7 +20,7 @@ const STATED_SPREAD_MIN: Duration = Duration::from_secs(1);
 const STATED_SPREAD_SHARE: f64 = 0.2;
 /// What part of a wait is enough after a failure that may have been chance.
 const HICCUP_SHARE: f64 = 0.1;
-/// How many times the first wait of the backoff the last attempt is waited for in an outage, at least.
+/// The least wait before the last attempt in an outage, in multiples of the backoff's first wait.
 const LAST_WAIT: f64 = 5.0;
 /// What each further refusal in a row adds to the wait, so that a refusing target is not called in a hot loop.
 const REFUSAL_STEP: Duration = Duration::from_millis(25);
@@ -204,8 +204,8 @@ fn backoff(
     }
 }
 
-/// The wait before the last attempt, where every target failed and the failures are no chance: as long as one alone
-/// would have been waited for, or what the deadline leaves.
+/// The wait before the last attempt, where every target failed by more than chance: as long as the wait after one
+/// failure would have been, or what the deadline leaves.
 fn last_wait(policy: &RetryPolicy, situation: &Situation<'_>, candidate: &Candidate, sample: f64) -> Option<Duration> {
     // Staying with a target spent the attempt that would have shown whether another one is healthy.
     let stayed = situation.candidates.iter().any(|one| one.attempts > 1);

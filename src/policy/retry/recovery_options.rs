@@ -14,7 +14,7 @@ pub struct RecoveryOptions {
     pub other_first: bool,
     /// Which other targets.
     pub restriction: Restriction,
-    /// How the same target is waited for.
+    /// Which wait precedes a retry at the same target.
     pub pace: BackoffKind,
     /// Which counter an attempt uses up.
     pub counter: Counter,

@@ -46,8 +46,8 @@ pub struct RetryPolicy {
     /// limit without a stated wait does not delay other calls, and a stated wait that is longer still counts.
     pub uniform_waits: bool,
     /// The wait before a target that failed is called again. After a failure that may be chance it is a tenth of that;
-    /// in an outage, before the last attempt, five times `base` at least, or what the deadline leaves, but at most `cap`:
-    /// so a short outage is outlasted. A target that was silent until its timer ended is not waited for once more.
+    /// in an outage, before the last attempt, five times `base` at least, or what the deadline leaves, but at most
+    /// `cap`: so a short outage is outlasted. A target that was silent until its timer ended gets no further wait.
     pub backoff: Backoff,
     /// The wait after a rate limit or overload without a stated wait; default base `1s`, cap `20s`, `equal` jitter.
     /// Fields that are left out are those of `backoff`'s defaults.

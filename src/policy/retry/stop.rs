@@ -9,7 +9,7 @@ use crate::domain::{failure::FailureClass, units::format_duration};
 pub enum StopReason {
     /// The failure is of a kind that no attempt can mend.
     NotRetryable,
-    /// The caller has seen something that cannot be taken back.
+    /// The caller has seen something that cannot be revoked.
     Irrevocable,
     /// All allowed attempts were made.
     AttemptsUsedUp,

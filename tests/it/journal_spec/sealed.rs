@@ -43,7 +43,7 @@ async fn everything(engine: &Engine) -> String {
     all
 }
 
-/// An invocation on a thread that asked, answered and failed with this content.
+/// An invocation on a thread whose request, answer and failure have this content.
 async fn filled(journal: &Arc<dyn Journal>) -> Vec<Entry> {
     let key = thread("t");
     let call = ModelCall { messages: vec![said(Role::User, CONTENT)], ..ModelCall::default() };

@@ -1,4 +1,4 @@
-//! HTTP/2 as no client speaks it: streams that are reset at once, heads that do not end, streams without a body.
+//! HTTP/2 as no normal client uses it: streams that are reset at once, heads that do not end, streams without a body.
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
 }
 
-/// The preface, and settings that say nothing.
+/// The preface, and empty settings.
 fn preface() -> Vec<u8> {
     [&b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"[..], &frame(4, 0, 0, &[])].concat()
 }
@@ -57,7 +57,7 @@ fn literal(name: &str, value: &str) -> Vec<u8> {
     [vec![0], text(name), text(value)].concat()
 }
 
-/// The head of a call by somebody who has a key.
+/// The head of a call with a valid key.
 fn head(path: &str) -> Vec<u8> {
     let kind = if path == CHAT { "application/json" } else { "application/grpc" };
     let fields = [("te", "trailers"), ("content-type", kind), ("authorization", &format!("Bearer {KEY}"))];
@@ -75,8 +75,8 @@ fn ports(attacked: &Attacked) -> [(String, &'static str); 3] {
     ]
 }
 
-/// Sends these frames, one after the other, on one connection, until all are sent or the server has had enough. What it
-/// sends is read where `read` says so. The connection stays open as long as what is returned.
+/// Sends these frames, one after the other, on one connection, until all are sent or the server closes it. The server's
+/// frames are read where `read` is set. The connection stays open as long as the returned task.
 async fn send(address: &str, read: bool, frames: impl Iterator<Item = Vec<u8>>) -> tokio::task::JoinSet<()> {
     let (mut from, mut to) = TcpStream::connect(address).await.unwrap().into_split();
     let mut held = tokio::task::JoinSet::new();
@@ -148,7 +148,7 @@ async fn heads_that_continue_without_end_are_cut_off() {
 async fn fields_that_a_table_repeats_count_as_often_as_they_come() {
     let attacked = LIMITS.serve(NOWHERE, "", "").await;
     for (address, path) in ports(&attacked) {
-        // One field into the table, then as often out of it as a frame can say so: four million bytes a byte.
+        // One field into the table, then as often out of it as a frame allows: four million bytes a byte.
         let kept = [vec![0x40], text("x-bomb"), text(&"x".repeat(3900))].concat();
         let bomb = [head(path), kept, vec![0xbe; 12_000]].concat();
         let heads = streams(200).map(|id| frame(HEADERS, END_HEADERS, id, &bomb));

@@ -25,7 +25,7 @@ async fn forty_large_messages_without_a_key_cost_nothing_and_are_refused() {
     for _ in 0..8 {
         let calls = (0..5).map(|_| invoke(&attacked.server, None, message.clone(), length));
         for came in join_all(calls).await {
-            // The answer may be lost where the client goes on writing; a message is never taken.
+            // The response may be lost where the client continues writing; a message is not accepted in any case.
             assert!(came.as_ref().map_or(true, |(_, code)| code.as_deref() == Some("16")), "{came:?}");
         }
     }

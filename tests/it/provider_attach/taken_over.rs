@@ -1,4 +1,4 @@
-//! An answer that an earlier owner of the invocation asked for, read on by another process: from its beginning, once.
+//! A response that an earlier owner of the invocation requested is read by another process: from its beginning, once.
 
 use relight::internals::domain::upstream::{BackgroundResponses, UpstreamHandle};
 
@@ -17,7 +17,7 @@ fn taking_over() -> ProviderRequest {
 /// A server on which the answer is whole by now.
 async fn keeping(answer: Reply) -> Upstream {
     let upstream = Upstream::start().await;
-    upstream.answering(move |request| match asked_after(request) {
+    upstream.answering(move |request| match resumed_after(request) {
         Some(after) => text_after(TEXT, after),
         None if request.method == "GET" => answer.clone(),
         None => Reply::document(&json!({"id": "resp_1", "status": "cancelled"})),
@@ -148,7 +148,7 @@ async fn one_that_another_owner_may_be_reading_is_left_to_it() {
         background.hand_over();
         drop(stream);
     }
-    // Of the two only the one that nobody else can find is cancelled.
+    // Of the two only the one that no other owner can find is cancelled.
     assert!(is_cancel(&upstream.await_request(3).await));
     upstream.await_cancel(1).await;
     assert_eq!(methods(&upstream), ["POST", "POST", "POST"]);

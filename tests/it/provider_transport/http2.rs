@@ -40,7 +40,7 @@ impl Drop for Watch {
     }
 }
 
-/// Answers prompts that say "stall" with one event and silence, all others with a text.
+/// Answers prompts with "stall" by one event and silence, all others by a text.
 async fn serve(observed: Arc<Observed>) -> (SocketAddr, JoinSet<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();

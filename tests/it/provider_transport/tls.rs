@@ -1,4 +1,4 @@
-//! TLS: a certificate that nobody vouches for, and a peer that speaks something else, were never sent anything.
+//! TLS: to a peer with an unknown certificate, or without TLS, nothing is sent.
 
 use std::{
     io::{Read as _, Write as _},
@@ -18,7 +18,7 @@ async fn fault_at(port: u16) -> TransportFault {
     fault
 }
 
-/// Takes one connection on a thread of its own; rustls alone, without async, speaks the server's side.
+/// Accepts one connection on a thread of its own; rustls alone, without async, is the server's side.
 fn serve_one(answer: impl FnOnce(std::net::TcpStream) + Send + 'static) -> u16 {
     let listener = TcpListener::bind("localhost:0").unwrap();
     let port = listener.local_addr().unwrap().port();

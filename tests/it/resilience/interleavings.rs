@@ -33,7 +33,7 @@ impl Watched {
     }
 }
 
-/// Reports on drop what nobody reported, as the layer's guard does.
+/// Reports on drop what was not reported, as the layer's guard does.
 struct Guard {
     shared: Arc<Mutex<Watched>>,
     permit: Permit,

@@ -52,7 +52,7 @@ pub(crate) enum Plays {
     Answer(Duration),
     /// It fails after that time.
     Status(u16, Duration, Vec<(&'static str, &'static str)>, &'static str),
-    /// Nothing comes until it is told to, then an answer or a reset.
+    /// Nothing comes until it is notified, then an answer or a reset.
     Wait(Arc<Notify>, bool),
     /// Nothing ever comes.
     Hang,
@@ -69,7 +69,7 @@ pub(crate) struct Wire {
     pub(crate) max: Arc<AtomicUsize>,
 }
 
-/// Settings of a stand.
+/// Settings of a test stack.
 #[derive(Clone)]
 pub(crate) struct Settings {
     pub(crate) targets: usize,
@@ -81,7 +81,7 @@ pub(crate) struct Settings {
     pub(crate) hedge: HedgePolicy,
 }
 
-/// The stack, and what it stands on.
+/// The stack, and its parts.
 #[derive(Clone)]
 pub(crate) struct TestStack {
     pub(crate) stack: Stack,

@@ -1,8 +1,8 @@
 //! Each setting of a circuit changes what the circuit does.
 //!
-//! Many of them act after minutes of outages, so that the circuit is not waited for: two circuits, one of which takes the
-//! changed setting, are played the same calls in virtual time, and have to do something else. That a running server
-//! gives its circuits the new settings is seen from outside in `probes`.
+//! Many of them act after minutes of outages, so that real time is not used: two circuits, one of which has the changed
+//! setting, get the same calls in virtual time, and have to differ. That a running server gives its circuits the new
+//! settings is seen from outside in `probes`.
 
 use std::{cmp::Reverse, collections::BinaryHeap, sync::Arc, time::Duration};
 
@@ -50,7 +50,7 @@ const WELL: Phase = Phase {
     silent: false,
 };
 
-/// What a target goes through, so that each setting has something to say.
+/// What happens to a target, so that each setting has an effect.
 const STORY: &[Phase] = &[
     Phase { seconds: 60, calls_per_second: 0.5, ..WELL },
     Phase { seconds: 40, calls_per_second: 0.5, failing: 1.0, ..WELL },
@@ -67,14 +67,14 @@ const STORY: &[Phase] = &[
     Phase { failing: 0.55, alternative_healthy: true, seconds: 60, ..WELL },
     Phase { seconds: 60, failing: 1.0, calls_per_second: 1.0, alternative_healthy: true, ..WELL },
     Phase { seconds: 60, ..WELL },
-    // Slow answers, then calls that time out, then calls of which nothing is heard.
+    // Slow answers, then calls that time out, then calls without any response.
     Phase { takes: Duration::from_millis(2600), seconds: 40, failing: 0.25, ..WELL },
     Phase { seconds: 90, failing: 1.0, takes: Duration::from_secs(3), kind: FailKind::Slow, calls_per_second: 2.0, ..WELL },
     Phase { seconds: 60, ..WELL },
     Phase { seconds: 45, silent: true, calls_per_second: 8.0, ..WELL },
     Phase { seconds: 90, silent: true, ..WELL },
     Phase { seconds: 60, ..WELL },
-    // Stated waits, and limits that say nothing to a probe.
+    // Stated waits, and limits that show nothing to a probe.
     Phase { failing: 1.0, stated_wait: Some(Duration::from_mins(20)), ..WELL },
     Phase { seconds: 400, ..WELL },
     Phase { seconds: 10, failing: 1.0, ..WELL },
@@ -137,7 +137,7 @@ fn play(first: &CircuitPolicy, policy: &CircuitPolicy, seed: u64) -> Vec<String>
     told
 }
 
-/// What has to be set beside a setting so that it has something to say.
+/// What has to be set beside a setting so that it has an effect.
 fn beside(setting: &str) -> Value {
     match setting.rsplit('.').next().unwrap() {
         "consecutive_failures" | "consecutive_open" => json!({ "mode": "consecutive" }),

@@ -182,7 +182,7 @@ async fn a_target_is_sent_as_much_at_once_as_each_changed_setting_allows() {
             server.change(change(json!({ setting: value }))).await;
             assert_eq!(limit(&server).await, expected, "{setting} of {whose}");
         }
-        // Ten calls at once are told that it is too much.
+        // Ten calls at once get an overload.
         let pushed_back = async |settings: Value| {
             let mut server = started(json!({}), 0).await;
             server.change(change(settings)).await;

@@ -25,7 +25,7 @@ use crate::support::{
     upstream::{Reply, Upstream, chunk},
 };
 
-/// Far beyond what any of these calls takes, and far below any default that would be waited for.
+/// Far beyond what any of these calls takes, and far below any default wait.
 const SOON: Duration = Duration::from_secs(8);
 
 fn class_of(outcome: Option<Outcome>) -> Option<FailureClass> {
@@ -189,7 +189,7 @@ async fn the_front_holds_back_what_the_changed_setting_requires() {
 
 #[tokio::test]
 async fn the_front_ends_a_stream_that_diverges_as_the_changed_setting_requires() {
-    // Two models, of which the first goes on from a begun answer.
+    // Two models, of which the first supports prefill.
     let mut server = Reloaded::start(json!({
         "targets": { "main": { "capabilities": { "assistant_prefill": true, "prefill_mark": "prefix" } } },
         "policies": { "standard": { "retry": { "backoff": { "base": "1ms", "cap": "2ms" } } } },

@@ -16,7 +16,7 @@ use crate::support::{
     upstream::Reply,
 };
 
-/// Far beyond what any of these calls takes, and below any default that would be waited for.
+/// Far beyond what any of these calls takes, and below any default wait.
 const SOON: Duration = Duration::from_secs(8);
 
 /// A server whose route has two targets, `main` (model `m-1`) and `spare` (model `m-2`), and these settings.

@@ -16,7 +16,7 @@ use crate::support::{
 };
 
 /// A call with one more message, and with one tool.
-fn asking_with(message: Message) -> Invocation {
+fn invocation_with(message: Message) -> Invocation {
     let mut invocation = asking("hello");
     if let Some(Call::Model(call)) = &mut invocation.call {
         call.messages.push(message);
@@ -80,17 +80,17 @@ async fn a_call_goes_to_the_changed_provider_and_model_of_its_target() {
 async fn a_request_is_written_as_each_changed_capability_of_its_target_requires() {
     for (developer_role, role) in [(true, "developer"), (false, "system")] {
         let server = changed(json!({ "developer_role": developer_role }), json!({})).await;
-        let sent = requests_of(&server, asking_with(text(Role::Developer, "Be brief."))).await;
+        let sent = requests_of(&server, invocation_with(text(Role::Developer, "Be brief."))).await;
         assert_eq!(sent[0].body["messages"][1]["role"], role, "developer_role");
     }
     for output_limit_field in ["max_tokens", "max_completion_tokens"] {
         let server = changed(json!({ "output_limit_field": output_limit_field }), json!({})).await;
-        let sent = requests_of(&server, asking_with(text(Role::User, "Go on."))).await;
+        let sent = requests_of(&server, invocation_with(text(Role::User, "Go on."))).await;
         assert_eq!(sent[0].body[output_limit_field], 100, "{}", sent[0].body);
     }
     for parallel_tools in [true, false] {
         let server = changed(json!({ "parallel_tools": parallel_tools }), json!({})).await;
-        let sent = requests_of(&server, asking_with(text(Role::User, "Go on."))).await;
+        let sent = requests_of(&server, invocation_with(text(Role::User, "Go on."))).await;
         assert_eq!(sent[0].body.get("parallel_tool_calls").is_some(), parallel_tools, "{}", sent[0].body);
     }
     for background in [true, false] {
@@ -104,7 +104,7 @@ async fn a_request_is_written_as_each_changed_capability_of_its_target_requires(
             changed(json!({ "signed_calls": signed_calls }), json!({ "providers": { "p": { "dialect": "gemini" } } }))
                 .await;
         let call = ToolCallPart { id: "c1".to_owned(), name: "look".to_owned(), arguments_json: "{}".to_owned() };
-        let mut invocation = asking_with(message(Role::Assistant, vec![Content::ToolCall(call)]));
+        let mut invocation = invocation_with(message(Role::Assistant, vec![Content::ToolCall(call)]));
         if let Some(Call::Model(call)) = &mut invocation.call {
             call.messages.push(tool_result());
         }
@@ -134,7 +134,7 @@ async fn a_note_goes_where_each_changed_capability_of_its_target_allows_it() {
         let able = json!({ "user_after_tool": user_after_tool, "tail_system_message": false });
         let server = changed(able, json!({})).await;
         let call = ToolCallPart { id: "c1".to_owned(), name: "look".to_owned(), arguments_json: "{}".to_owned() };
-        let mut invocation = asking_with(message(Role::Assistant, vec![Content::ToolCall(call)]));
+        let mut invocation = invocation_with(message(Role::Assistant, vec![Content::ToolCall(call)]));
         if let Some(Call::Model(call)) = &mut invocation.call {
             call.messages.push(tool_result());
         }
@@ -146,7 +146,7 @@ async fn a_note_goes_where_each_changed_capability_of_its_target_allows_it() {
     for assistant_prefill in [true, false] {
         let able = json!({ "assistant_prefill": assistant_prefill, "prefill_mark": "prefix" });
         let server = changed(able, json!({ "routes": { "default": { "targets": ["main"] } } })).await;
-        // Long enough to be gone on with, and without its end.
+        // Long enough to be continued, and without its end.
         let begun: Vec<String> = (0..200).map(|_| chunk(&json!({ "content": "one,two,three," }), None)).collect();
         server.upstream.push(Reply::events(&begun));
         let sent = requests_of(&server, asking("hello")).await;
@@ -160,7 +160,7 @@ async fn a_call_goes_to_another_target_where_a_changed_capability_excludes_the_f
     let image =
         ImagePart { source: Some(Source::Url("https://example.com/cat.png".to_owned())), ..ImagePart::default() };
     let with_image = || {
-        let mut invocation = asking_with(message(Role::User, vec![Content::Image(image.clone())]));
+        let mut invocation = invocation_with(message(Role::User, vec![Content::Image(image.clone())]));
         if let Some(Call::Model(call)) = &mut invocation.call {
             call.tools.clear();
             call.parallel_tool_calls = None;
@@ -170,7 +170,7 @@ async fn a_call_goes_to_another_target_where_a_changed_capability_excludes_the_f
     for able in [true, false] {
         let model = if able { "m-1" } else { "m-2" };
         let server = changed(json!({ "tools": able }), json!({})).await;
-        let sent = requests_of(&server, asking_with(text(Role::User, "Go on."))).await;
+        let sent = requests_of(&server, invocation_with(text(Role::User, "Go on."))).await;
         assert_eq!(sent[0].body["model"], model, "tools: {able}");
         let server = changed(json!({ "images": able }), json!({})).await;
         let sent = requests_of(&server, with_image()).await;

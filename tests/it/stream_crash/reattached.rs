@@ -1,4 +1,4 @@
-//! An answer that is made in the background survives the server that asked for it: the next one reads it on.
+//! A background response survives the server that requested it: the next one resumes it.
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -16,21 +16,21 @@ use serde_json::json;
 use super::*;
 use crate::support::upstream::Request;
 
-/// What becomes of the answer while nobody reads it.
+/// What happens to the response while it has no reader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kept {
     Whole,
     Gone,
-    /// It goes on for ever.
+    /// It continues for ever.
     Silent,
 }
 
-/// A provider whose first answer is being made for long; it is read on as is said here. Later ones come at once.
+/// A provider whose first response takes long; it can be resumed as configured here. Later ones come at once.
 async fn provider(kept: Kept) -> Upstream {
     let upstream = Upstream::start().await;
     let begun = text(ANSWER).body_bytes().len() / 2;
     upstream.push(text(ANSWER).in_pieces_of(200).paced(Duration::from_millis(20)).stall_after(begun));
-    upstream.answering(move |request| match (is_ask(request), is_cancel(request), kept) {
+    upstream.answering(move |request| match (is_new_request(request), is_cancel(request), kept) {
         (true, _, _) | (false, false, Kept::Whole) => text(ANSWER),
         (false, true, _) => Reply::document(&json!({"id": "resp_1", "status": "cancelled"})),
         (false, false, Kept::Gone) => Reply::status(404),
@@ -39,7 +39,7 @@ async fn provider(kept: Kept) -> Upstream {
     upstream
 }
 
-fn is_ask(request: &Request) -> bool {
+fn is_new_request(request: &Request) -> bool {
     request.method == "POST" && request.path == "/v1/responses"
 }
 
@@ -92,7 +92,7 @@ impl Begun {
             .replace("openai_chat", "openai_responses")
             .replace("model: m-1", "model: m-1, capabilities: { background: true }")
             .replace("deadline: 20s", "deadline: 3m")
-            // One answer more may be asked for; to read one on is not to ask for one.
+            // One more response may be requested; resuming one is no request.
             .replace("retry: {", "retry: { max_retries: 1,")
             .replace("400ms", "2m");
         std::fs::write(&config, format!("{yaml}journal: {{ store: {store:?} }}\nserver: {{ drain_timeout: 1s }}\n"))
@@ -133,9 +133,14 @@ impl Begun {
         self.second.client.cancel_invocation(request).await.unwrap().into_inner().state()
     }
 
-    /// Holds what happened to this: asked for once, read on once, counted once.
+    /// Checks that the response was requested once, resumed once, counted once.
     fn was_read_on(&self, upstream: &Upstream) {
-        assert_eq!((count(upstream, is_ask), count(upstream, is_reading_on)), (1, 1), "{:#?}", upstream.requests());
+        assert_eq!(
+            (count(upstream, is_new_request), count(upstream, is_reading_on)),
+            (1, 1),
+            "{:#?}",
+            upstream.requests()
+        );
         assert_eq!(upstream.requests().len(), 2);
         assert_eq!(self.folding.rewinds, 0, "it begins with what the client holds");
         let terminal = self.folding.terminal.as_ref().unwrap();
@@ -180,7 +185,7 @@ async fn a_response_that_is_gone_is_requested_anew() {
     let mut begun = Begun::on_file(&upstream).await;
     begun.kill_the_first().await;
     begun.continues_at_the_second().await;
-    assert_eq!((count(&upstream, is_ask), count(&upstream, is_reading_on)), (2, 1));
+    assert_eq!((count(&upstream, is_new_request), count(&upstream, is_reading_on)), (2, 1));
     assert_eq!(upstream.requests().len(), 3);
     let attempts = &begun.folding.terminal.as_ref().unwrap().attempts;
     let causes: Vec<AttemptCause> = attempts.iter().map(relight::internals::grpc::v1::Attempt::cause).collect();
@@ -198,7 +203,7 @@ async fn a_target_without_the_capability_any_more_is_called_anew() {
     begun.second = Process::start(&begun.config).await;
     begun.kill_the_first().await;
     begun.continues_at_the_second().await;
-    assert_eq!((count(&upstream, is_ask), count(&upstream, is_reading_on)), (2, 0));
+    assert_eq!((count(&upstream, is_new_request), count(&upstream, is_reading_on)), (2, 0));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -210,7 +215,7 @@ async fn an_owner_that_slept_too_long_does_not_take_the_answer_from_the_next_one
     begun.continues_at_the_second().await;
     begun.was_read_on(&upstream);
     begun.first.signal("-CONT").await;
-    // It lets go of what it had asked for ...
+    // It cancels the one that it had requested ...
     upstream.await_cancel(1).await;
     let ended = early.follow(&mut begun.stream, usize::MAX);
     tokio::time::timeout(Duration::from_secs(20), ended).await.unwrap();
@@ -238,14 +243,14 @@ async fn a_response_that_was_taken_over_is_cancelled_when_it_has_no_reader_any_m
     assert!(is_cancel(&upstream.await_request(3).await));
     begun.folding.insist(&begun.second.client).await;
     assert!(matches!(begun.folding.terminal.unwrap().outcome, Some(Outcome::Cancelled(_))));
-    assert_eq!(count(&upstream, is_ask), 1);
+    assert_eq!(count(&upstream, is_new_request), 1);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_response_whose_invocation_is_cancelled_before_its_takeover_is_cancelled() {
     let upstream = provider(Kept::Silent).await;
     let mut begun = Begun::on_file(&upstream).await;
-    // Told to the journal while nobody is there to hear of it.
+    // Recorded in the journal while no owner is there to see it.
     begun.first.signal("-STOP").await;
     assert_eq!(begun.cancel_at_the_second().await, InvocationState::Running);
     begun.first.kill().await;
@@ -253,7 +258,7 @@ async fn a_response_whose_invocation_is_cancelled_before_its_takeover_is_cancell
     tokio::time::timeout(Duration::from_secs(40), insisting).await.expect("it is taken over");
     assert!(matches!(begun.folding.terminal.unwrap().outcome, Some(Outcome::Cancelled(_))));
     assert!(is_cancel(&upstream.await_request(2).await));
-    assert_eq!((count(&upstream, is_ask), upstream.requests().len()), (1, 2));
+    assert_eq!((count(&upstream, is_new_request), upstream.requests().len()), (1, 2));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -6,7 +6,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-use super::postgres::{Server, as_somebody, binaries};
+use super::postgres::{Server, as_server_user, binaries};
 
 /// A private server; thawed and stopped when it is dropped.
 pub(crate) struct Cluster {
@@ -54,7 +54,7 @@ impl Cluster {
 
     fn control(&self, arguments: &[&str]) {
         let program = binaries().unwrap().join("pg_ctl");
-        let mut command = as_somebody();
+        let mut command = as_server_user();
         command.arg(program).arg("-D").arg(self.folder.join("data")).args(arguments).stdin(Stdio::null());
         let done = command.current_dir(&self.folder).stdout(Stdio::null()).status().unwrap();
         assert!(done.success(), "pg_ctl {arguments:?}");

@@ -31,7 +31,7 @@ pub(crate) fn stream(bytes: &[u8]) -> Reply {
     Reply::stream(vec![(Duration::ZERO, bytes.to_vec())])
 }
 
-/// The specification of a server that speaks the dialect at that URL.
+/// The specification of a provider with that dialect at that URL.
 pub(crate) fn speaking(dialect: Dialect, base_url: String) -> ProviderSpec {
     ProviderSpec { dialect, region: Some("eu-test-1".to_owned()), ..spec(base_url) }
 }
@@ -95,7 +95,7 @@ fn part_mut(parts: &mut [(u32, Part)], block: u32) -> &mut Part {
 }
 
 /// The conversation after an answer: its turn, a result for each of its calls, else the user's next words.
-pub(crate) fn going_on(call: ModelCall, seen: &Seen) -> ModelCall {
+pub(crate) fn continued(call: ModelCall, seen: &Seen) -> ModelCall {
     let turn = turn_of(seen);
     let results: Vec<Message> = turn
         .parts

@@ -1,7 +1,7 @@
-//! A client of `StreamWithRecovery` that folds as the contract says, and holds every event to it.
+//! A client of `StreamWithRecovery` that folds as the contract specifies, and checks every event against it.
 //!
-//! Written from the words of `stream.proto` and from nothing else of the service; the library's own folder is fed the
-//! same events beside it, and must hold the same.
+//! Written from the text of `stream.proto` alone; the library's own folder gets the same events beside it, and must
+//! hold the same.
 
 use std::collections::BTreeMap;
 
@@ -38,7 +38,7 @@ pub(crate) struct Folding {
     pub(crate) snapshots: usize,
     pub(crate) heartbeats: usize,
     pub(crate) recoveries: Vec<String>,
-    /// The lines that say that it waits.
+    /// The lines about waiting.
     pub(crate) parked: Vec<String>,
     pub(crate) events: usize,
     pub(crate) reference: Folder,
@@ -55,7 +55,7 @@ impl Folding {
         (folding, ended)
     }
 
-    /// Reads at most `events` more; tells how the stream ended when it ended with an error.
+    /// Reads at most `events` more; returns how the stream ended when it ended with an error.
     pub(crate) async fn follow(
         &mut self,
         stream: &mut Streaming<StreamWithRecoveryResponse>,
@@ -107,16 +107,16 @@ impl Folding {
         matches!(self.terminal.as_ref().and_then(|terminal| terminal.outcome.as_ref()), Some(Outcome::Completed(_)))
     }
 
-    /// Folds one event as the contract says.
+    /// Folds one event as the contract specifies.
     pub(crate) fn fold(&mut self, event: StreamEvent) {
         self.reference.fold(&event).unwrap_or_else(|unfit| panic!("{unfit}: {event:?}"));
-        self.fold_by_the_words(event);
+        self.fold_by_the_contract(event);
         let cursor = self.reference.cursor().map(|cursor| (cursor.epoch, cursor.seq));
         assert_eq!((self.reference.hash(), cursor), (self.hash(), self.cursor), "the library's folder");
         assert_eq!(self.reference.has_ended(), self.terminal.is_some());
     }
 
-    fn fold_by_the_words(&mut self, event: StreamEvent) {
+    fn fold_by_the_contract(&mut self, event: StreamEvent) {
         self.events += 1;
         self.invocation.clone_from(&event.invocation_id);
         let body = event.body.unwrap();

@@ -19,7 +19,7 @@ const PATIENCE: Duration = Duration::from_mins(1);
 /// A running Relight.
 pub(crate) struct Front {
     running: Option<Running>,
-    /// Where the same server speaks gRPC.
+    /// The gRPC address of the same server.
     pub(crate) grpc_address: SocketAddr,
     address: SocketAddr,
 }
@@ -184,7 +184,7 @@ impl Answer {
         data.map(|data| serde_json::from_str(data).unwrap()).collect()
     }
 
-    /// Whether the stream says that the answer is whole.
+    /// Whether the stream marks the answer as complete.
     pub(crate) fn is_done(&self) -> bool {
         self.clean && self.body.ends_with("data: [DONE]\n\n")
     }

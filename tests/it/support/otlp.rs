@@ -1,7 +1,7 @@
 //! A collector on a real socket: what a tracing UI and a metrics store would have been sent.
 //!
-//! It speaks OTLP over gRPC as a collector does, so that exporter, wire and resource are tested too. It keeps all in
-//! memory and judges nothing.
+//! It implements OTLP over gRPC as a collector does, so that exporter, connection and resource are tested too. It keeps
+//! everything in memory and judges nothing.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test ends where its world fails")]
 
@@ -136,7 +136,7 @@ impl OtlpReceiver {
         self.kept.lock().unwrap().spans.clone()
     }
 
-    /// Every span, once `enough` says so; panics with the names of what came when that takes longer than `within`.
+    /// Every span, once `enough` returns true; panics with the names of what came when that takes longer than `within`.
     pub(crate) async fn await_until(&self, within: Duration, enough: impl Fn(&[Span]) -> bool) -> Vec<Span> {
         let mut arrived = self.arrived.clone();
         let waited = tokio::time::timeout(within, arrived.wait_for(|_| enough(&self.spans()))).await;

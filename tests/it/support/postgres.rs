@@ -45,7 +45,7 @@ pub(crate) struct Database {
 /// The shared server; the child holds it while the process lives.
 pub(crate) struct Server {
     pub(crate) url: String,
-    /// Where its files are; `None` where it is somebody else's.
+    /// Where its files are; `None` where the server is not this test's own.
     pub(crate) folder: Option<PathBuf>,
     _holder: Option<Child>,
 }
@@ -53,7 +53,7 @@ pub(crate) struct Server {
 // === impl Database ===
 
 impl Database {
-    /// A new, empty database; `None` where there is no server, which is said once.
+    /// A new, empty database; `None` where there is no server, which is printed once.
     pub(crate) async fn create() -> Option<Self> {
         static SERVER: OnceLock<Option<Server>> = OnceLock::new();
         let server = tokio::task::block_in_place(|| SERVER.get_or_init(Server::find)).as_ref()?;
@@ -87,7 +87,7 @@ impl Database {
         self.administer(format!("ALTER DATABASE {} ALLOW_CONNECTIONS true", self.name)).await;
     }
 
-    /// Drops it, whoever is still connected.
+    /// Drops it, even with open connections.
     pub(crate) async fn drop(self) {
         self.administer(format!("DROP DATABASE {} WITH (FORCE)", self.name)).await;
     }
@@ -122,7 +122,7 @@ impl Server {
 
     fn start(binaries: &PathBuf) -> Self {
         let port = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a free port").port();
-        let mut command = as_somebody();
+        let mut command = as_server_user();
         command.args(["sh", "-c", HOLD, "sh"]).arg(binaries).arg(port.to_string());
         let mut holder =
             command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("a shell that holds PostgreSQL");
@@ -144,8 +144,8 @@ pub(crate) fn binaries() -> Option<PathBuf> {
     versions.pop()
 }
 
-/// Runs what follows as somebody who may run the server, which root may not.
-pub(crate) fn as_somebody() -> Command {
+/// Runs the command as a user who may run the server, which root may not.
+pub(crate) fn as_server_user() -> Command {
     let id = Command::new("id").arg("-u").output().expect("id runs");
     if id.stdout == b"0\n" {
         let mut command = Command::new("setpriv");

@@ -1,4 +1,4 @@
-//! The real server in this process, on ports of its own, with a client that speaks real gRPC to it.
+//! The real server in this process, on ports of its own, with a real gRPC client.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ pub(crate) struct Relight {
     channel: Channel,
 }
 
-/// Follows what the server tells.
+/// Follows the server's events.
 pub(crate) struct Watch {
     stream: Streaming<relight::internals::grpc::v1::WatchRecoveryResponse>,
     /// Everything so far, bookmarks not.
@@ -78,7 +78,7 @@ impl Relight {
         self.recovery().get_invocation(request).await.unwrap().into_inner().invocation.unwrap()
     }
 
-    /// Watches from now on, or from where `start` says.
+    /// Watches from now on, or from `start`.
     pub(crate) async fn watch(&self, start: Start) -> Watch {
         let request = WatchRecoveryRequest { filter: None, start: Some(start) };
         let mut stream = self.recovery().watch_recovery(request).await.unwrap().into_inner();

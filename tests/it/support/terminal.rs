@@ -61,7 +61,7 @@ impl Terminal {
     /// Waits for its end.
     pub(crate) async fn end(mut self) -> String {
         let mut rest = Vec::new();
-        // A terminal whose last program went away is an error to read from.
+        // A terminal whose last program ended is an error to read from.
         let _ = tokio::time::timeout(PATIENCE, self.screen.read_to_end(&mut rest)).await.unwrap();
         self.shown.push_str(&String::from_utf8_lossy(&rest));
         tokio::time::timeout(PATIENCE, self.child.wait()).await.unwrap().unwrap();

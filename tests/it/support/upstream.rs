@@ -28,7 +28,7 @@ pub(crate) struct Upstream {
 // === impl Upstream ===
 
 impl Upstream {
-    /// Starts a server that answers everything with a short text until told otherwise.
+    /// Starts a server that answers every request with a short text by default.
     pub(crate) async fn start() -> Self {
         let server = WireServer::start().await.unwrap();
         server.otherwise(|_| Reply::text("Hello from upstream."));
@@ -77,7 +77,7 @@ impl Upstream {
         self.await_where(|requests| requests.get(n - 1).cloned()).await
     }
 
-    /// Waits until the client of the `n`th request (from 1) went away early, and says when that was.
+    /// Waits until the client of the `n`th request (from 1) disconnected early, and returns when that was.
     pub(crate) async fn await_cancel(&self, n: usize) -> Instant {
         self.await_where(|requests| requests.get(n - 1).and_then(|request| request.cancelled_at)).await
     }

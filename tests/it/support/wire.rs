@@ -1,4 +1,4 @@
-//! Attempts for tests that speak to providers without the layers above.
+//! Attempts for tests that call providers without the layers above.
 
 use std::{sync::Arc, time::Duration};
 
@@ -142,7 +142,7 @@ impl Seen {
         }
     }
 
-    /// The last usage that was told.
+    /// The last reported usage.
     pub(crate) fn usage(&self) -> Option<Usage> {
         self.deltas.iter().rev().find_map(|delta| match delta {
             Delta::Usage(usage) => Some(*usage),
