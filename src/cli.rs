@@ -59,15 +59,15 @@ enum Command {
     Serve(serve::ServeArguments),
     /// Break a scripted model in five ways and watch it being recovered; needs no key and no network.
     Demo(demo::DemoArguments),
-    /// Ask a model through a server, and see retries as they happen.
+    /// Call a model through a server, and see retries as they happen.
     Invoke(invoke::InvokeArguments),
     /// Follow what a server recovers, one event a line.
     Watch(watch::WatchArguments),
-    /// Say how a server is: what is wrong, since when, and what helps.
+    /// Show the state of a server: what is wrong, since when, and what helps.
     Status(status::StatusArguments),
-    /// Say by the exit code whether a server serves.
+    /// Report by the exit code whether a server serves.
     Health(health::HealthArguments),
-    /// Say what happened to one call: attempts, decisions, waits, notes.
+    /// Show what happened to one call: attempts, decisions, waits, notes.
     Explain(explain::ExplainArguments),
     /// Show current activity: targets, rates, recoveries, tenants; redrawn until it is interrupted.
     Top(top::TopArguments),
@@ -77,7 +77,7 @@ enum Command {
     Circuits(circuits::CircuitsArguments),
     /// Show and steer versions of targets and tool servers that are on trial.
     Releases(releases::ReleasesArguments),
-    /// Say what a failure is and what helps; needs no server.
+    /// Show what a failure is and what helps; needs no server.
     Classify(classify::ClassifyArguments),
     /// Run the scenarios that measure the recovery policy, in virtual time, and print the table; needs no server.
     Scenarios(scenarios::ScenariosArguments),
@@ -125,7 +125,7 @@ pub fn main() -> ExitCode {
         Command::Man(arguments) => about::man(&arguments),
     };
     ended.unwrap_or_else(|error| {
-        // Whoever reads our output may stop reading; `relight watch | head` is no failure.
+        // The reader of the output may stop reading; `relight watch | head` is no failure.
         if error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe) {
             return ExitCode::SUCCESS;
         }

@@ -143,7 +143,7 @@ impl Engine {
         })
     }
 
-    /// Puts another configuration in force, whole or not at all.
+    /// Applies another configuration, as a whole or not at all.
     ///
     /// # Errors
     /// When a part cannot be built; the old configuration then stays in force.

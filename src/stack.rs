@@ -32,13 +32,13 @@ pub struct Shared {
     pub spans: Spans,
     /// What is known of every target.
     pub targets: Targets,
-    /// Who may come in.
+    /// Admits invocations.
     pub admission: Arc<Mutex<Admission>>,
-    /// Who judges failures; replaced on reload.
+    /// Classifies failures; replaced on reload.
     pub classifier: Arc<ArcSwap<Classifier>>,
 }
 
-/// Puts the layers on top of a wire.
+/// Stacks the layers on top of a provider service.
 pub fn stack<W>(shared: Shared, wire: W) -> Stack
 where
     W: Service<ProviderRequest, Response = DeltaStream, Error = ProviderError> + Clone + Send + Sync + 'static,

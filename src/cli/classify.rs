@@ -52,7 +52,7 @@ pub(super) struct ClassifyArguments {
     /// A header field of the response; may be repeated.
     #[arg(long = "header", value_name = "NAME=VALUE", value_parser = header)]
     headers: Vec<(String, String)>,
-    /// Who failed: the provider, gateway, library or tool.
+    /// What failed: the provider, gateway, library or tool.
     #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
     provider: String,
     /// Where it was seen.

@@ -34,7 +34,7 @@ pub(super) struct ConfigArguments {
 
 #[derive(Debug, Subcommand)]
 enum ConfigCommand {
-    /// Say everything that is wrong with a file.
+    /// List all faults of a file.
     Check {
         /// The file.
         file: PathBuf,
@@ -95,7 +95,7 @@ pub(super) fn run(arguments: &ConfigArguments) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Tells everything that is wrong, and the exit code for it.
+/// Prints all faults, and returns the exit code for them.
 pub(super) fn print_faults(faults: &ConfigFaults) -> ExitCode {
     print_note(&faults.to_string());
     let count = faults.faults.len();

@@ -13,7 +13,7 @@ Examples:
   relight health                          exit code 0: it serves; 1: it does not, or nobody answers
   relight health --service liveness       whether the process is alive, also while it drains")]
 pub(super) struct HealthArguments {
-    /// Whose health: empty for the server as a whole, `relight.v1.RecoveryService`, or `liveness`.
+    /// The service to check: empty for the server as a whole, `relight.v1.RecoveryService`, or `liveness`.
     #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
     service: String,
     #[command(flatten)]

@@ -145,7 +145,7 @@ fn sampled_share(environment: &dyn Environment) -> Option<f64> {
 fn complete_operations(operations: &mut BTreeMap<Operation, OperationConfig>) {
     for name in ["planner", "evaluator", "replanner"] {
         let operation = operations.entry(Operation::from(name)).or_default();
-        // Whoever names a policy for it wants that policy's retries.
+        // An operation that names a policy gets that policy's retries.
         if operation.policy.is_none() && operation.max_retries.is_none() {
             operation.max_retries = Some(1);
         }

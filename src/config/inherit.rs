@@ -71,8 +71,8 @@ pub(super) fn lay_over(tree: &mut Node) {
     }
 }
 
-/// Gives a `timers` section that sets `first_token` timers that fit it, in place of inherited ones that do not: the soft
-/// timer comes before it, and the one for a lone target not before it.
+/// Adds to a `timers` section with `first_token` the timers that fit it, in place of inherited ones that do not: the
+/// soft timer comes before it, and the one for a lone target not before it.
 fn fit_to_first_token(own: &mut Node, base: Option<&Node>) {
     let default = TimersPolicy::default();
     let duration = |node: Option<&Node>| match &node?.value {

@@ -170,10 +170,10 @@ pub struct TargetConfig {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct CapabilityOverrides {
-    /// Takes a system or developer message at the tail of the history.
+    /// Accepts a system or developer message at the tail of the history.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tail_system_message: Option<bool>,
-    /// Takes a user message right after tool results.
+    /// Accepts a user message right after tool results.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user_after_tool: Option<bool>,
     /// Continues an assistant message that the request begins.
@@ -188,13 +188,13 @@ pub struct CapabilityOverrides {
     /// What it calls the output limit, in the dialect `openai_chat`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output_limit_field: Option<OutputLimitField>,
-    /// Takes tools; a call with tools goes to targets that do, where the route has any.
+    /// Supports tools; a call with tools goes to targets that do, where the route has any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tools: Option<bool>,
     /// Accepts a limit on the number of parallel tool calls.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parallel_tools: Option<bool>,
-    /// Takes images; a call with images goes to targets that do, where the route has any.
+    /// Accepts images; a call with images goes to targets that do, where the route has any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub images: Option<bool>,
     /// Refuses tool calls of the current turn without the signatures that it gave them.

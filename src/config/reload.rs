@@ -36,10 +36,10 @@ const IMPATIENT: Duration = Duration::from_secs(2);
 
 /// The running server, as the receiver of a changed configuration.
 pub trait Reloadable: Send + 'static {
-    /// Puts a configuration in force as a whole.
+    /// Applies a configuration as a whole.
     ///
     /// # Errors
-    /// Why it cannot be; the old one stays in force as a whole.
+    /// The reason why it cannot be applied; the old one then stays in force as a whole.
     fn apply(&self, config: &Config) -> Result<(), String>;
 
     /// Reports what became of a change, after that.
@@ -155,7 +155,7 @@ impl<S: Reloadable> FileFollower<S> {
         }
     }
 
-    /// Puts it in force, unless it would weaken the running server or the server refuses it.
+    /// Applies it, unless it would weaken the running server or the server rejects it.
     fn apply(&self, next: &Loaded) -> Result<(), ConfigFaults> {
         let file = next.file.as_deref();
         let weakenings = ConfigFaults::of(file, weaken::weakenings(&self.loaded, &self.bound, next));

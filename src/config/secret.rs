@@ -20,7 +20,7 @@ pub struct Secret(SecretString);
 // === impl Secret ===
 
 impl Secret {
-    /// Takes a secret over.
+    /// Wraps a secret.
     pub fn new(secret: impl Into<String>) -> Self {
         Self(SecretString::from(secret.into()))
     }

@@ -182,7 +182,7 @@ pub struct AdminServiceConfig {
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ApiKeyConfig {
-    /// Who calls with it.
+    /// The tenant of its caller.
     #[schemars(with = "String")]
     pub tenant: TenantId,
     /// The key's SHA-256 as 64 hexadecimal digits; the key itself is not stored. With `auth: client_certificate`, the

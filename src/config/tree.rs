@@ -136,7 +136,7 @@ impl Node {
         }
     }
 
-    /// Takes out every value of that path; whether there was one.
+    /// Removes every value of that path; returns whether there was one.
     pub(super) fn remove(&mut self, path: &str) -> bool {
         match &mut self.value {
             Value::List(items) => {
@@ -338,7 +338,7 @@ fn position<T>(spanned: &Spanned<T>) -> Option<Position> {
     (line > 0).then_some(Position { line, column })
 }
 
-/// Gives every value its path and reports keys that are written twice.
+/// Sets the path of every value and reports keys that are written twice.
 fn locate(path: String, key_at: Option<Position>, RawAt { at, raw }: RawAt, faults: &mut Vec<Fault>) -> Node {
     let at = if matches!(raw, Raw::Null | Raw::List(_) | Raw::Map(_)) { key_at.or(at) } else { at };
     let value = match raw {

@@ -48,9 +48,9 @@ impl Dialect {
 #[serde(default)]
 #[expect(clippy::struct_excessive_bools, reason = "each is an independent capability of the model")]
 pub struct Capabilities {
-    /// Takes a system or developer message at the tail of the history.
+    /// Accepts a system or developer message at the tail of the history.
     pub tail_system_message: bool,
-    /// Takes a user message right after tool results.
+    /// Accepts a user message right after tool results.
     pub user_after_tool: bool,
     /// Continues an assistant message that the request begins.
     pub assistant_prefill: bool,
@@ -60,15 +60,15 @@ pub struct Capabilities {
     pub developer_role: bool,
     /// What it calls the output limit, where the dialect has several names for it.
     pub output_limit_field: OutputLimitField,
-    /// Takes tools.
+    /// Supports tools.
     pub tools: bool,
     /// Accepts a limit on the number of parallel tool calls.
     pub parallel_tools: bool,
-    /// Takes images.
+    /// Accepts images.
     pub images: bool,
     /// Refuses tool calls of the current turn without the signatures that it gave them.
     pub signed_calls: bool,
-    /// Goes on in the background when its reader is cut off, and can be read on from where that was.
+    /// Generates responses in the background, so that they can be resumed when their reader is cut off.
     pub background: bool,
     /// Largest prompt plus answer, in tokens; unset where unknown.
     pub context_window_tokens: Option<u64>,

@@ -25,7 +25,7 @@ use super::{
 /// One attempt on the wire: exactly one request to exactly one provider.
 #[derive(Debug, Clone)]
 pub struct ProviderRequest {
-    /// Whose attempt it is.
+    /// The invocation of the attempt.
     pub invocation: InvocationId,
     /// 1 for the invocation's first.
     pub attempt: u32,

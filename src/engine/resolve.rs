@@ -33,7 +33,7 @@ const MAX_MARGIN_SHARE: u32 = 4;
 /// How a request arrived, as known from its transport rather than its body.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Arrival {
-    /// Who calls.
+    /// The tenant.
     pub tenant: TenantId,
     /// The routes that the caller is limited to; empty for no limit.
     pub routes: Vec<RouteName>,

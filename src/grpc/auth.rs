@@ -31,7 +31,7 @@ const MAX_NAME_BYTES: usize = 256;
 /// An authenticated caller.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
-    /// Who it is.
+    /// The tenant.
     pub tenant: TenantId,
     /// What it may do.
     pub role: CallerRole,

@@ -49,7 +49,7 @@ impl DrainState {
         Watcher { drain: self.clone() }
     }
 
-    /// Who watches now.
+    /// Number of current watchers.
     pub fn watchers(&self) -> u64 {
         self.watchers.load(Ordering::Relaxed)
     }

@@ -50,7 +50,7 @@ fn inputs() -> &'static HashMap<String, MessageDescriptor> {
     })
 }
 
-/// Takes the fields of a message off what is left.
+/// Subtracts the fields of a message from what is left.
 fn subtract(descriptor: &MessageDescriptor, mut bytes: &[u8], depth: usize, left: &mut usize) -> Result<(), Entries> {
     if depth == 0 {
         return Err(Entries::Undecodable);

@@ -63,7 +63,7 @@ impl Recovery {
         Self { engine, executions, tokens: Arc::new(tokens), authenticator, drain }
     }
 
-    /// Who calls.
+    /// Authenticates the caller.
     pub(super) fn identify<T>(&self, request: &Request<T>) -> Result<Identity, Status> {
         self.authenticator.load().identify(request)
     }

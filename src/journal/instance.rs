@@ -50,7 +50,7 @@ impl Instance {
         self.alone
     }
 
-    /// Lets other processes use the journal, too.
+    /// Shares the lock, so that other processes can use the journal, too.
     pub(super) fn shared(self) -> Option<Self> {
         self.file.lock_shared().ok()?;
         Some(Self { alone: false, ..self })

@@ -74,7 +74,7 @@ pub struct RecordedRequest {
 pub struct NewInvocation {
     /// Its id.
     pub id: InvocationId,
-    /// Who calls.
+    /// The tenant.
     pub tenant: TenantId,
     /// The caller's idempotency key; without one nothing is deduplicated.
     pub request_id: Option<RequestId>,
@@ -92,7 +92,7 @@ pub struct NewInvocation {
     pub deadline_at: Timestamp,
     /// The request.
     pub request: RecordedRequest,
-    /// Who executes it.
+    /// The executing process.
     pub owner: Owner,
 }
 
@@ -123,7 +123,7 @@ pub enum BeginResult {
 /// The state of an invocation in the journal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RunState {
-    /// Somebody executes it, or did until the lease expired.
+    /// A process executes it, or did until the lease expired.
     Running {
         /// Until when its owner is taken to be alive.
         lease_expires_at: Timestamp,
@@ -140,7 +140,7 @@ pub enum RunState {
 pub struct Record {
     /// Its id.
     pub id: InvocationId,
-    /// Who called.
+    /// The tenant.
     pub tenant: TenantId,
     /// The caller's idempotency key.
     pub request_id: Option<RequestId>,
@@ -160,7 +160,7 @@ pub struct Record {
     pub deadline_at: Timestamp,
     /// Its state.
     pub state: RunState,
-    /// Who executes it, or did last.
+    /// The process that executes it, or did last.
     pub owner: Owner,
     /// Grows by one when the owner changes.
     pub epoch: u64,
@@ -282,7 +282,7 @@ pub struct Renewed {
 pub enum Takeover {
     /// It is the caller's now; the record holds the new epoch.
     Taken(Box<Record>),
-    /// Somebody else was faster.
+    /// Another process was faster.
     Lost {
         /// The epoch that is in force.
         current_epoch: u64,

@@ -54,7 +54,7 @@ impl SqlJournal {
         Self { store: self.store.announcing(notices), ..self }
     }
 
-    /// Gives up every running invocation in the name of its owner: none of them lives.
+    /// Releases every running invocation on behalf of its owner: none of the owners lives.
     ///
     /// # Errors
     /// The store's own.

@@ -122,10 +122,10 @@ impl Admission {
         Self { policy, in_flight: 0, tenants: HashMap::new() }
     }
 
-    /// Lets one invocation of the tenant in; end it with `leave`.
+    /// Admits one invocation of the tenant; end it with `leave`.
     ///
     /// # Errors
-    /// `Shed`, with the time to come back, when there is no room for this tenant.
+    /// `Shed`, with the time to retry, when there is no room for this tenant.
     pub fn try_enter(&mut self, tenant: &TenantId, now: Instant) -> Result<(), Shed> {
         self.sweep(now);
         let presence = self.tenants.entry(tenant.clone()).or_insert(TenantLoad { in_flight: 0, last_seen: now });

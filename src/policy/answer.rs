@@ -66,7 +66,7 @@ impl AnswerCheck {
         Self { call, blocks: BTreeMap::new(), bytes: 0, finish: None }
     }
 
-    /// Takes note of a delta.
+    /// Observes a delta.
     pub fn see(&mut self, delta: &Delta) {
         match delta {
             Delta::BlockStart { block, kind } => {

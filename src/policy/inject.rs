@@ -219,7 +219,7 @@ fn check_range(faults: &mut Vec<(String, String)>, path: &str, value: usize, min
     }
 }
 
-/// Puts the note about `failures` (of this invocation, oldest first) into a copy of `call`.
+/// Adds the note about `failures` (of this invocation, oldest first) to a copy of `call`.
 ///
 /// `mode` is the effective one, after overrides. Local refusals are ignored, as no model had a part in them. `call` is the
 /// untouched history, on every attempt: that is what makes the note of attempt k replace that of attempt k-1.

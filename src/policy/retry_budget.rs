@@ -111,7 +111,7 @@ impl RetryBudget {
         Self { level: policy.capacity, policy, filled_at: now }
     }
 
-    /// Takes the price of an attempt, before its wait; `None` when the bucket does not hold it.
+    /// Reserves the price of an attempt, before its wait; `None` when the bucket does not hold it.
     #[must_use = "no reservation means no attempt"]
     pub fn reserve(&mut self, now: Instant, cost: Cost) -> Option<Reservation> {
         self.fill(now);

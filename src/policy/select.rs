@@ -41,7 +41,7 @@ pub enum Choice {
     Target(usize),
     /// None is free now; this candidate is the first to be, then.
     WaitUntil(Instant, usize),
-    /// Nobody.
+    /// No target.
     None,
 }
 

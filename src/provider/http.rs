@@ -143,7 +143,7 @@ impl HttpClient {
         self.send(call, request).await
     }
 
-    /// Asks for what is there already; `path` may have a query.
+    /// Sends a GET request; `path` may have a query.
     ///
     /// # Errors
     /// As for [`Self::post`].
@@ -281,7 +281,7 @@ fn extra_headers(spec: &ProviderSpec) -> Result<HeaderMap, BuildError> {
         let refused =
             || BuildError::Header { provider: Arc::clone(&spec.name), what: format!("extra header `{name}`") };
         let mut value = HeaderValue::from_str(value).map_err(|_| refused())?;
-        // Nobody knows which of them carries a key: none is printed, and none is kept in a table of HPACK.
+        // Any of them may carry a key: none is printed, and none is kept in a table of HPACK.
         value.set_sensitive(true);
         Ok((HeaderName::from_bytes(name.as_bytes()).map_err(|_| refused())?, value))
     };

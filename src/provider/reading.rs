@@ -33,7 +33,7 @@ pub(super) trait ResponseParser: Send + 'static {
     /// How its bytes are cut into events.
     type Frames: Frames;
 
-    /// Takes one event and writes what it adds.
+    /// Parses one event into deltas.
     fn event(&mut self, event: <Self::Frames as Frames>::Event, out: &mut Vec<Delta>) -> Result<ParseStep, ParseError>;
 
     /// Parses a complete response, its finish included.
@@ -104,7 +104,7 @@ pub(super) trait Frames: Sized + Send + 'static {
     /// Cuts from the beginning of a body; nothing held may be longer than `max_bytes`.
     fn new(max_bytes: usize) -> Self;
 
-    /// Takes the next bytes and writes the events that they complete, also those before a flaw.
+    /// Decodes the next bytes into the events that they complete, including those before an error.
     fn feed(&mut self, bytes: &[u8], out: &mut Vec<Self::Event>) -> Result<(), ParseError>;
 
     /// What the end of the body leaves over, if it is whole.
@@ -261,7 +261,7 @@ fn take<D: ResponseParser>(
     }
 }
 
-/// Takes the end of a body.
+/// Handles the end of a body.
 fn finish<D: ResponseParser>(frames: D::Frames, parser: &mut D, out: &mut Vec<Delta>) -> Result<(), ParseError> {
     let was_whole = parser.is_whole();
     let last = frames.finish().map_or(Ok(ParseStep::More), |event| parser.event(event, out));

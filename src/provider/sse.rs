@@ -64,10 +64,10 @@ impl SseDecoder {
         }
     }
 
-    /// Takes the next bytes and writes the events that they complete.
+    /// Decodes the next bytes into the events that they complete.
     ///
     /// # Errors
-    /// When a line or an event exceeds its bound; the decoder is of no use after that.
+    /// When a line or an event exceeds its bound; the decoder cannot be used after that.
     pub fn feed(&mut self, bytes: &[u8], events: &mut Vec<SseEvent>) -> Result<(), EventTooLong> {
         let mut rest = bytes;
         if self.after_cr && !rest.is_empty() {

@@ -120,7 +120,7 @@ fn virtually<T>(future: impl Future<Output = T>) -> Result<T, ScenarioError> {
     Ok(runtime.block_on(future))
 }
 
-/// Lets every call come at its time, and waits for the last.
+/// Starts every call at its time, and waits for the last.
 async fn attend<F>(
     arrivals: &[ExpectedCall],
     began: Instant,

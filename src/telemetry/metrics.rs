@@ -107,7 +107,7 @@ impl Metrics {
         })
     }
 
-    /// Says which targets there are now; series of gauges of all others end.
+    /// Sets the current targets; series of gauges of all others end.
     pub fn targets_changed(&self, targets: TargetNames) {
         self.inner.gauges.targets_changed(targets.clone());
         self.inner.names.store(Arc::new(targets));
@@ -135,12 +135,12 @@ impl Metrics {
         self.inner.gauges.watchers.fetch_add(by, Relaxed);
     }
 
-    /// Says whether the process drains.
+    /// Sets whether the process drains.
     pub fn set_draining(&self, draining: bool) {
         self.inner.gauges.draining.store(draining, Relaxed);
     }
 
-    /// Says what is left in a target's retry budget, in tokens.
+    /// Sets what is left in a target's retry budget, in tokens.
     pub fn set_budget_level(&self, target: &TargetId, level: f64) {
         self.inner.gauges.budget_is(target, level);
     }
@@ -150,14 +150,14 @@ impl Metrics {
         self.inner.gauges.store_is(store, up);
     }
 
-    /// Says how a gRPC call ended: its method, its status by name (`OK`, `UNAVAILABLE`), and how long it took.
+    /// Records the end of a gRPC call: its method, its status by name (`OK`, `UNAVAILABLE`), and how long it took.
     pub fn rpc_finished(&self, method: impl Into<StringValue>, status: &'static str, took: Duration) {
         let attributes = [KeyValue::new(attr::RPC_METHOD, method.into()), KeyValue::new(attr::RPC_STATUS, status)];
         self.inner.instruments.rpc_duration.record(took.as_secs_f64(), &attributes);
     }
 
-    /// Says how a request of the HTTP front ended: its method, its route (empty where no route has its path), its status,
-    /// and how long it took.
+    /// Records the end of a request of the HTTP front: its method, its route (empty where no route has its path), its
+    /// status, and how long it took.
     pub fn http_finished(&self, method: &'static str, route: String, status: u16, took: Duration) {
         let mut attributes =
             vec![KeyValue::new(attr::HTTP_METHOD, method), KeyValue::new(attr::HTTP_STATUS, i64::from(status))];
@@ -167,7 +167,7 @@ impl Metrics {
         self.inner.instruments.http_duration.record(took.as_secs_f64(), &attributes);
     }
 
-    /// Says how long a journal operation took.
+    /// Records how long a journal operation took.
     pub fn journal_took(&self, operation: &'static str, took: Duration) {
         let operation = KeyValue::new(label::OPERATION, operation);
         self.inner.instruments.journal_duration.record(took.as_secs_f64(), &[operation]);

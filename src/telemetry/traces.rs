@@ -83,7 +83,7 @@ pub(super) fn resource(settings: &TelemetrySettings) -> Resource {
         .build()
 }
 
-/// Tells an exporter its endpoint, headers and authorities.
+/// Sets an exporter's endpoint, headers and authorities.
 pub(super) fn reaching<B>(builder: B, endpoint: &str, settings: &TelemetrySettings) -> Result<B, TelemetryError>
 where
     B: WithExportConfig + WithTonicConfig,

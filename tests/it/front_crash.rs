@@ -218,7 +218,7 @@ async fn s10_a_malformed_event_does_not_cost_the_answer() {
         .collect();
     lines.insert(11, (Duration::ZERO, b"data: {\"choices\": [{\"delta\": {\"content\": \n\n".to_vec()));
     let bench = Bench::always(Reply::stream(lines)).await;
-    // Nobody can see whether that event held words: the answer is taken from the fallback and joined without a seam.
+    // Whether that event held words is unknown: the fallback's answer is joined without a seam.
     bench.rescued().await;
 }
 

@@ -56,7 +56,7 @@ fn following(process: &Process, count: usize) -> JoinSet<Folding> {
     streams
 }
 
-/// Asks for `/livez` again and again; how often it was not served within 2 s is counted.
+/// Requests `/livez` repeatedly; counts how often it was not served within 2 s.
 fn watched(process: &Process) -> (JoinSet<()>, Arc<AtomicUsize>) {
     let (address, missed) = (process.admin_address.clone(), Arc::new(AtomicUsize::new(0)));
     let mut watching = JoinSet::new();

@@ -96,7 +96,7 @@ impl Guarded {
         admin.get_status(with_key(GetStatusRequest {}, "ops-key")).await.unwrap().into_inner()
     }
 
-    /// Puts another file in place and waits until it was taken or refused.
+    /// Replaces the file and waits until it was applied or rejected.
     async fn reload(&self, place: impl FnOnce(&Path)) -> GetStatusResponse {
         let seen = |status: &GetStatusResponse| (status.configuration_generation, status.configuration_faults.clone());
         let before = seen(&self.status().await);

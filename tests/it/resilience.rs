@@ -35,7 +35,7 @@ fn no_parking() -> ParkPolicy {
     ParkPolicy { enabled: false, ..ParkPolicy::default() }
 }
 
-/// Lets calls fail until the circuit of the first target is open.
+/// Makes calls fail until the circuit of the first target is open.
 async fn trip(stack: &TestStack) {
     for _ in 0..100 {
         if stack.state(0).circuit().state() == CircuitState::Open {

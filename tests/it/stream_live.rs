@@ -213,7 +213,7 @@ async fn an_invocation_is_explained_while_it_runs_and_afterwards() {
     assert_eq!(relight.recovery().get_invocation(unknown).await.unwrap_err().code(), Code::NotFound);
 }
 
-/// Goes on for a while without its client.
+/// Continues for a while without its client.
 pub(crate) fn resumable(mut invocation: Invocation) -> Invocation {
     let overrides = invocation.overrides.get_or_insert_default();
     overrides.resumable = Some(Resumable { grace_ms: Some(20_000) });

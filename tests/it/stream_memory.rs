@@ -81,7 +81,7 @@ async fn a_thousand_stuck_readers_do_not_make_the_server_grow() {
         }
     }
     assert!(early > 0, "{words} words came");
-    // Nobody's answer waits for its reader: all invocations end.
+    // No answer waits for its reader: all invocations end.
     server.idle().await;
     let late = server.resident_bytes();
     assert!(late.saturating_sub(early) < GROWTH, "it grew from {early} to {late} bytes");

@@ -58,14 +58,14 @@ impl Store {
         }
     }
 
-    /// Takes tables away.
+    /// Renames tables, so that they are missing.
     async fn take(&self, tables: &[&str]) {
         for table in tables {
             self.execute(format!("ALTER TABLE {table} RENAME TO {table}_away")).await;
         }
     }
 
-    /// Gives them back.
+    /// Restores them.
     async fn give_back(&self, tables: &[&str]) {
         for table in tables {
             self.execute(format!("ALTER TABLE {table}_away RENAME TO {table}")).await;

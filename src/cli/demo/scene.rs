@@ -30,7 +30,7 @@ pub(super) struct Scene {
     pub(super) calls: usize,
     /// Sets the wires up, where it is played on any.
     pub(super) prepare: fn(&Wires),
-    /// Says what was not as promised.
+    /// Checks the promise; an error describes what was not as promised.
     pub(super) promise: fn(&Played) -> Result<(), String>,
 }
 
@@ -140,7 +140,7 @@ pub(super) fn failed_by(attempt: &v1::Attempt, class: FailureClass) -> bool {
     attempt.failure_class == i32::from(class)
 }
 
-/// Says what is wrong where something does not hold.
+/// Returns `otherwise` as an error where a condition does not hold.
 pub(super) fn ensure(holds: bool, otherwise: &str) -> Result<(), String> {
     if holds { Ok(()) } else { Err(otherwise.to_owned()) }
 }

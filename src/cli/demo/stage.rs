@@ -109,7 +109,7 @@ impl Stage {
         Ok(())
     }
 
-    /// Hears what happens within that time.
+    /// Receives events for that time.
     async fn listen(&mut self, time: Duration, playing: &mut Playing) -> anyhow::Result<()> {
         let until = Instant::now() + time;
         while let Ok(event) = tokio::time::timeout_at(until, next(&mut self.events)).await {

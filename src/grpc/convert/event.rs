@@ -70,7 +70,7 @@ pub fn recovery_event(event: &Event) -> Option<v1::RecoveryEvent> {
     })
 }
 
-/// Stands in place of `count` events from `from` to `to`, both included, that a slow watcher missed.
+/// Replaces `count` events from `from` to `to`, both included, that a slow watcher missed.
 #[must_use]
 pub fn missed(count: u64, from: Cursor, to: Cursor, at: Timestamp) -> v1::RecoveryEvent {
     let before = Cursor(from.0.saturating_sub(1));

@@ -60,7 +60,7 @@ struct Waiting {
 // === impl LateRecords ===
 
 impl LateRecords {
-    /// Lets a new invocation wait, if only its id refers to it and there is room; else returns it.
+    /// Defers the record of a new invocation, if only its id refers to it and there is room; else returns it.
     pub(super) fn defer(&self, new: NewInvocation, now: Timestamp) -> Option<NewInvocation> {
         let is_promised =
             new.request_id.is_some() || new.thread.is_some() || new.request.overrides.resumable_grace.is_some();

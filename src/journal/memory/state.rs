@@ -328,7 +328,7 @@ impl MemoryState {
         }
     }
 
-    /// Lets the oldest finished go until one more fits.
+    /// Removes the oldest finished invocations until one more fits.
     fn make_room(&mut self) {
         while self.rows.len() as u64 >= self.limits.max_invocations && self.delete_oldest() {}
     }

@@ -89,7 +89,7 @@ impl MemoryState {
         row.bytes = bytes;
     }
 
-    /// Lets threads go that were not used since `kept_since`; returns how many.
+    /// Removes threads that were not used since `kept_since`; returns how many.
     pub(super) fn compact_threads(&mut self, kept_since: Timestamp, now: Timestamp) -> u64 {
         let unused = |row: &ThreadRow| row.thread.updated_at <= kept_since;
         let idle = |row: &ThreadRow| !row.thread.running.as_ref().is_some_and(|running| self.is_alive(running, now));

@@ -91,7 +91,7 @@ async fn listen(url: &str, notices: &Notices, poll: &watch::Sender<Duration>) {
             tracing::debug!(%error, "hints from the other replicas do not come");
         }
         poll.send_replace(POLL_DEAF);
-        // Who waits now waits by the longer interval yet.
+        // Current waiters still use the longer interval.
         notices.announce_all();
         sleep(RECONNECT).await;
     }

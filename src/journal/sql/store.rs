@@ -175,7 +175,7 @@ impl Store {
         Ok(WriteTransaction { transaction: self.pool.begin_with(self.dialect.begin).await?, _turn: turn })
     }
 
-    /// Tells readers everywhere.
+    /// Announces a change to readers in all processes.
     pub(super) fn announce(&self, id: &InvocationId) {
         self.notices.announce(id);
         if let Some(outward) = &self.outward {

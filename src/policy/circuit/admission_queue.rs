@@ -97,9 +97,9 @@ impl AdmissionQueue {
         }
     }
 
-    /// Takes the head when it is decided or overdue; an overdue head comes as a slow failure.
+    /// Removes the head when it is decided or overdue; an overdue head becomes a slow failure.
     ///
-    /// When the ring is over its bound, a pending head is taken too: as silent when it was slow, else as removed.
+    /// When the ring is over its bound, a pending head is removed too: as silent when it was slow, else as removed.
     pub(super) fn pop(&mut self, now: Instant, policy: &CircuitPolicy) -> Option<QueuedOutcome> {
         loop {
             let mut head = *self.entries.front()?;

@@ -77,7 +77,7 @@ impl<T: Copy + Default + AddAssign + SubAssign> Sliding<T> {
         self.total += amount;
     }
 
-    /// Takes back what was added at that time, if the window still holds it.
+    /// Subtracts what was added at that time, if the window still holds it.
     pub(super) fn take_back(&mut self, at: Instant, amount: T) {
         let part = self.part(at);
         if part <= self.newest && self.newest - part < PARTS as u64 {

@@ -50,7 +50,7 @@ impl HalfOpenProbes {
         self.leases.push(Lease { seq, expires: now + policy.lease() });
     }
 
-    /// Takes a lease back, if it is still out.
+    /// Reclaims a lease, if it is still out.
     pub(super) fn take_back(&mut self, seq: u64) {
         self.leases.retain(|lease| lease.seq != seq);
     }

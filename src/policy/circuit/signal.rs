@@ -30,7 +30,7 @@ pub enum Signal {
         /// The cause is on this host or its network: it does not count in the verdict that replicas share.
         local_origin: bool,
     },
-    /// Says nothing about the target's health.
+    /// It shows nothing about the target's health.
     Neutral,
     /// The caller's limit was reached: the target works, but a probe showed nothing. The rate gate keeps its wait.
     RateLimited,

@@ -52,7 +52,7 @@ impl Circuit {
         Permit::new(self.generation, seq, false)
     }
 
-    /// Takes the first report of a permit of this generation.
+    /// Handles the first report of a permit of this generation.
     pub(super) fn take(&mut self, permit: &Permit, signal: Signal, was_answered: bool, now: Instant) {
         match (&self.state, self.policy.mode) {
             (_, CircuitMode::Off) | (State::Open { .. } | State::ForcedOpen, _) => {}
@@ -219,7 +219,7 @@ impl Circuit {
         }
     }
 
-    /// Goes to the next stage of recovery when this one is over.
+    /// Advances to the next stage of recovery when this one is over.
     fn advance_recovery(&mut self, now: Instant) {
         let State::Recovering(ramp) = &mut self.state else { return };
         if !ramp.stage_is_over(now, &self.policy) {
@@ -233,7 +233,7 @@ impl Circuit {
         }
     }
 
-    /// Says whether the target is degraded.
+    /// Updates whether the target is degraded.
     pub(super) fn weigh(&mut self, now: Instant) {
         if !matches!(self.state, State::Closed | State::Recovering(_) | State::ForcedClosed) {
             return;

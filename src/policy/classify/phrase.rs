@@ -152,7 +152,7 @@ fn brace(text: &str) -> Option<(usize, usize, Vec<&str>)> {
     None
 }
 
-/// Takes options that are ordered phrases themselves out of their braces.
+/// Removes the braces around options that are ordered phrases themselves.
 fn unfold(text: &str) -> Vec<String> {
     let mut at = 0;
     while let Some((from, to, options)) = brace(&text[at..]) {

@@ -43,7 +43,7 @@ impl ContinuationStitcher {
         &self.held
     }
 
-    /// Takes the next piece.
+    /// Processes the next piece.
     pub fn push(&mut self, text: &str) -> Stitched {
         if self.decided {
             return Stitched::New(text.to_owned());
@@ -52,7 +52,7 @@ impl ContinuationStitcher {
         self.decide(false)
     }
 
-    /// Takes the end of the continuation.
+    /// Processes the end of the continuation.
     pub fn finish(&mut self) -> Stitched {
         if self.decided { Stitched::New(String::new()) } else { self.decide(true) }
     }

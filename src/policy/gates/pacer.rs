@@ -205,7 +205,8 @@ impl Pacer {
         self.next = self.next.max(now.checked_sub(lag).unwrap_or(now)) + even;
     }
 
-    /// Learns what the calls showed that passed before the limit was reached: by now it is known which were accepted.
+    /// Measures the rate from the calls that passed before the limit was reached: by now it is known which were
+    /// accepted.
     fn measure(&mut self) {
         if let Some((reached, _)) = self.passes.ended {
             self.rate = self.passes.rate().or(self.rate);

@@ -132,7 +132,7 @@ const fn is_failed(part: &Part) -> bool {
     matches!(part, Part::ToolResult(ToolResult { is_error: true, .. }))
 }
 
-/// Puts the note into the messages by the vehicle that `choose` named; the excerpt only where it is a tool's result.
+/// Adds the note to the messages at the position that `choose` returned; the excerpt only where it is a tool's result.
 pub(super) fn put(messages: &mut Vec<Message>, vehicle: NotePosition, note: &str, excerpt: Option<&str>) {
     match vehicle {
         NotePosition::DeveloperMessage => messages.push(Message::text(Role::Developer, note)),

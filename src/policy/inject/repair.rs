@@ -88,7 +88,7 @@ fn is_in_order(calls: &[&ToolCall], replies: &[Message]) -> bool {
     open.is_empty()
 }
 
-/// Takes the first result of a call out of the replies.
+/// Removes the first result of a call from the replies and returns it.
 fn take_result(replies: &mut [Message], call_id: &str) -> Option<Message> {
     let answers = |part: &Part| matches!(part, Part::ToolResult(result) if result.call_id == call_id);
     replies.iter_mut().find_map(|reply| {

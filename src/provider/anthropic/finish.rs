@@ -48,7 +48,7 @@ pub(super) struct AnthropicUsage {
 // === impl AnthropicUsage ===
 
 impl AnthropicUsage {
-    /// Takes a `usage` object; `None` where there is none.
+    /// Adds a `usage` object; `None` where there is none.
     pub(super) fn add(&mut self, usage: Option<&Value>) -> Option<Usage> {
         let usage = usage.filter(|usage| usage.is_object())?;
         let take = |count: &mut u64, pointer: &str| {

@@ -148,7 +148,7 @@ impl Hold {
         self.runs = true;
     }
 
-    /// Takes note of an event; `false` for one that was read before.
+    /// Notes the position of an event; `false` for one that was read before.
     ///
     /// # Errors
     /// When events are missing between those that were read and the rest, or before the first one.

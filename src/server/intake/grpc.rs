@@ -33,7 +33,7 @@ const OPEN_BYTES: u64 = 32 << 10;
 const BEFORE_TRANSPORT: std::time::Duration = std::time::Duration::from_millis(1);
 
 impl Intake {
-    /// Puts the intake before these services.
+    /// Wraps these services in the intake.
     pub(in crate::server) fn before(&self, routes: Routes) -> Routes {
         let router: Router = routes.into_axum_router();
         router.layer(from_fn_with_state(self.clone(), admit)).into()

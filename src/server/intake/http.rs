@@ -37,7 +37,7 @@ impl FrontConnection {
 }
 
 impl Intake {
-    /// Puts the intake before the front.
+    /// Wraps the front in the intake.
     pub(in crate::server) fn before_front(&self, router: Router) -> Router {
         router.layer(from_fn_with_state(self.clone(), admit))
     }

@@ -150,7 +150,7 @@ impl Gauges {
         self.board.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lets a meter observe all this.
+    /// Registers all gauges with a meter.
     pub(super) fn observed_by(self: &Arc<Self>, meter: &Meter) {
         self.observe_process(meter);
         self.observe_targets(meter);

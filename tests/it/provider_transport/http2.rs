@@ -31,7 +31,7 @@ struct Observed {
     cancelled: Notify,
 }
 
-/// Tells when the body that holds it is dropped before its end.
+/// Notes when the body that holds it is dropped before its end.
 struct Watch(Arc<Observed>);
 
 impl Drop for Watch {

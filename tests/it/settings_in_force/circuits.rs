@@ -34,7 +34,7 @@ struct Phase {
     alternative_healthy: bool,
     /// Every other call reaches a limit instead.
     limited: bool,
-    /// Nobody reports what became of the calls.
+    /// The results of the calls are not reported.
     silent: bool,
 }
 

@@ -74,7 +74,7 @@ impl Folding {
         None
     }
 
-    /// Goes on where the last connection broke.
+    /// Resumes where the last connection broke.
     pub(crate) fn resume(&self) -> StreamWithRecoveryRequest {
         let resume = Resume {
             invocation: Some(resume::Invocation::Token(self.token.clone())),

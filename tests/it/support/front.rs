@@ -63,7 +63,7 @@ impl Front {
         self.running.take().unwrap()
     }
 
-    /// Asks `route` one question.
+    /// Sends `route` one question.
     pub(crate) async fn ask(&self, route: &str, stream: bool) -> Answer {
         self.chat(&question(route, stream)).await
     }

@@ -43,7 +43,7 @@ pub(crate) fn with_key<T>(key: &str, message: T) -> Request<T> {
     request
 }
 
-/// Tells a process to end in order.
+/// Signals a process to end in order.
 pub(crate) async fn terminate(child: &Child) {
     let command = format!("kill -TERM {}", child.id().unwrap());
     assert!(Command::new("sh").args(["-c", &command]).status().await.unwrap().success());

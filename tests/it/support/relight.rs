@@ -60,12 +60,12 @@ impl Relight {
         AdminServiceClient::new(self.channel.clone())
     }
 
-    /// Asks as an `executor` and waits for the end.
+    /// Calls as an `executor` and waits for the end.
     pub(crate) async fn ask(&self, text: &str) -> InvokeWithRecoveryResponse {
         self.invoke(asking(text)).await
     }
 
-    /// Asks and waits for the end.
+    /// Calls and waits for the end.
     pub(crate) async fn invoke(&self, invocation: Invocation) -> InvokeWithRecoveryResponse {
         let request = InvokeWithRecoveryRequest { invocation: Some(invocation) };
         self.recovery().invoke_with_recovery(request).await.unwrap().into_inner()
