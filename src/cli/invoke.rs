@@ -217,7 +217,7 @@ fn conclude(output: Output, response: &v1::InvokeWithRecoveryResponse, shown: bo
     let failed = !matches!(response.outcome, Some(Outcome::Completion(_)));
     match (output, &response.outcome) {
         (Output::Json, _) => {
-            print_line(&serde_json::to_string_pretty(&json("InvokeWithRecoveryResponse", response)?)?)?
+            print_line(&serde_json::to_string_pretty(&json("InvokeWithRecoveryResponse", response)?)?)?;
         }
         (Output::Text, Some(Outcome::Completion(completion))) => {
             // Tool calls and refusals are shown only when they are final.
