@@ -1,6 +1,6 @@
-//! Refuses work early when there is too much of it, with a time to come back, fairly among tenants.
+//! Sheds excess work early, with a retry time, fairly among tenants.
 //!
-//! A place is held until the invocation's stream ends or is dropped.
+//! Admission is held until the invocation's stream ends or is dropped.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -21,13 +21,13 @@ use crate::{
     policy::admission::Admission,
 };
 
-/// Admits invocations.
+/// The layer that admits invocations.
 #[derive(Debug, Clone)]
 pub struct AdmitLayer {
     admission: Arc<Mutex<Admission>>,
 }
 
-/// See [`AdmitLayer`].
+/// The service of [`AdmitLayer`].
 #[derive(Debug, Clone)]
 pub struct Admit<S> {
     inner: S,
@@ -88,7 +88,7 @@ where
     }
 }
 
-/// A place among the invocations in flight.
+/// A guard for one admitted invocation; dropping it frees its place.
 struct AdmissionGuard {
     admission: Arc<Mutex<Admission>>,
     tenant: TenantId,

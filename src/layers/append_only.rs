@@ -1,15 +1,15 @@
-//! What a front that cannot take back tells the retry loop: that it has sent something, and that a new attempt says
-//! something else than was sent.
+//! State that an append-only front shares with the retry loop: that it has sent something, and that a new attempt
+//! differs from what was sent.
 //!
-//! Such a front pulls the steps of its invocation one by one, so that the loop sees its word right after the step that
-//! it is about.
+//! Such a front pulls the steps of its invocation one by one, so that the loop sees a change right after the step that
+//! it concerns.
 
 use std::sync::{
     Arc,
     atomic::{AtomicBool, Ordering},
 };
 
-/// The word of a front that cannot take back; clones share it. By default nothing is sent that cannot be taken back.
+/// The delivery state of an append-only front; clones share it. By default nothing irrevocable has been sent.
 #[derive(Debug, Clone, Default)]
 pub struct AppendOnly {
     shared: Arc<AppendOnlyState>,
@@ -39,7 +39,7 @@ impl AppendOnly {
         self.shared.has_diverged.store(true, Ordering::Relaxed);
     }
 
-    /// Whether the running attempt was found to be of no use; asking forgets it.
+    /// Returns whether the running attempt diverged from what was sent, and resets the flag.
     pub fn take_divergence(&self) -> bool {
         self.shared.has_diverged.swap(false, Ordering::Relaxed)
     }

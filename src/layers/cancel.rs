@@ -1,13 +1,13 @@
-//! The wish that an invocation end before its time, and whose wish it was.
+//! A request to end an invocation early, and its reason.
 //!
-//! Whoever owns the invocation keeps one end; the layer that ends invocations listens at the other. A wish is never
-//! taken back, and only the first one's reason counts.
+//! The owner of the invocation keeps one end; the layer that ends invocations waits at the other. A request cannot be
+//! withdrawn, and only the first one's reason counts.
 
 use std::sync::{Arc, OnceLock};
 
 use tokio_util::sync::CancellationToken;
 
-/// A wish that can be uttered once; clones share it.
+/// A cancellation that can be requested once; clones share it.
 #[derive(Debug, Clone, Default)]
 pub struct Cancel {
     token: CancellationToken,
@@ -17,7 +17,7 @@ pub struct Cancel {
 // === impl Cancel ===
 
 impl Cancel {
-    /// Utters the wish; `reason` is in plain words (`client gone`).
+    /// Requests the cancellation; `reason` is in plain words (`client gone`).
     pub fn cancel(&self, reason: impl Into<String>) {
         // A second reason would not change what was done for the first.
         let _ = self.reason.set(reason.into());
@@ -34,7 +34,7 @@ impl Cancel {
         self.reason.get().map(String::as_str)
     }
 
-    /// Waits for the wish and tells its reason. Cancel safe.
+    /// Waits for the request and returns its reason. Cancel safe.
     pub async fn cancelled(&self) -> String {
         self.token.cancelled().await;
         self.reason.get().cloned().unwrap_or_default()

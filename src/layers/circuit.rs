@@ -1,7 +1,7 @@
-//! Shields a struggling target: asks its circuit for a permit, and tells the circuit what became of it.
+//! Protects a failing target: takes a permit from its circuit, and reports the result to the circuit.
 //!
-//! It admits after the slot is taken, so that no permit ages in a queue. The permit travels with the stream: success
-//! is told at the first token, and a stream that is just dropped tells so, however it came about.
+//! It admits after the slot is taken, so that no permit ages in a queue. The permit travels with the stream: success is
+//! reported at the first token, and dropping a stream is reported too.
 
 use std::{sync::Arc, time::Duration};
 
@@ -23,7 +23,7 @@ use crate::{
     },
 };
 
-/// Guards targets by their circuits.
+/// The layer that protects targets by their circuits.
 #[derive(Debug, Clone)]
 pub struct CircuitLayer {
     targets: Targets,
@@ -54,7 +54,7 @@ impl AdmitAttempt for CircuitLayer {
     }
 }
 
-/// An admitted attempt; tells the circuit its fate exactly once, on drop at the latest.
+/// An admitted attempt; reports its result to the circuit exactly once, on drop at the latest.
 #[derive(Debug)]
 pub struct Admitted {
     targets: Targets,
@@ -111,7 +111,8 @@ impl Admitted {
 impl AttemptGuard for Admitted {
     fn on_delta(&mut self, delta: &Delta) {
         let now = Instant::now();
-        // An answer that was begun by somebody else says nothing of how fast they begin, or are whole.
+        // A response that an earlier owner requested does not show how fast responses begin, or whether they are
+        // complete.
         let is_own = self.attempt.attach.is_none();
         if is_own && matches!(delta, Delta::Finish { .. }) {
             self.attempt.state.whole().record(now, now - self.began);
@@ -126,7 +127,7 @@ impl AttemptGuard for Admitted {
     }
 
     fn on_failure(&mut self, failure: &Failure) {
-        // That one answer is not to be had any more says nothing of the target.
+        // That one response is gone shows nothing about the target.
         let is_gone = self.attempt.attach.is_some()
             && failure.class == FailureClass::StreamInterrupted
             && failure.status.is_some_and(|status| status >= 400);

@@ -1,6 +1,6 @@
-//! A slot per attempt: how many a target may have at once, learnt from its back-pressure.
+//! A slot per attempt: the number of concurrent attempts at a target, derived from its overload signals.
 //!
-//! The slot is taken in `call` after a bounded wait and held until the stream ends. It sits inside the planner's
+//! The slot is taken in `call` after a bounded wait and held until the stream ends. The layer is inside the planner's
 //! loop, so that waits between attempts occupy no slot.
 
 use std::{sync::Arc, time::Duration};
@@ -20,7 +20,7 @@ use crate::domain::{
 /// A slot that was there sooner was not queued for.
 const QUEUED_AFTER: Duration = Duration::from_millis(1);
 
-/// Limits how many attempts a target has at once.
+/// The layer that limits the number of concurrent attempts at a target.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ConcurrencyLayer;
 
@@ -30,8 +30,8 @@ pub struct HeldSlot {
     slot: Slot,
     began: Instant,
     state: Arc<TargetState>,
-    /// Nothing of the answer came yet. Told at the first token, as failures are: answers take longer, and would be
-    /// counted too late.
+    /// Nothing of the answer came yet. Success is reported at the first token, as failures are: whole answers take
+    /// longer, and would be counted too late.
     silent: bool,
 }
 
@@ -81,7 +81,7 @@ impl AttemptGuard for HeldSlot {
     }
 }
 
-/// Whether a failure says that fewer attempts at once would do better. One that hangs says nothing about the others.
+/// Whether a failure indicates too many concurrent attempts. One that hangs shows nothing about the others.
 fn is_back_pressure(failure: &Failure) -> bool {
     let own_end = matches!(failure.fault, Some(TransportFault::Deadline | TransportFault::Cancelled));
     matches!(failure.class, FailureClass::RateLimited | FailureClass::Overloaded) && !own_end

@@ -1,7 +1,9 @@
-//! What the layers of the attempt plane are made of: the call that each passes on, and the guard that watches the answer.
+//! Building blocks of the attempt plane's layers: the call that each passes on, and the guard that observes the
+//! response.
 //!
-//! A layer lets an attempt in or refuses it, and its guard then sees every delta and the failure as they pass. All guards
-//! of an attempt are called in one poll of one stream, so that a layer costs no task, no box and no copy of what is below.
+//! A layer admits an attempt or refuses it, and its guard then sees every delta and the failure as they pass. All
+//! guards of an attempt are called in one poll of one stream, so that a layer costs no task, no box and no copy of what
+//! is below.
 
 use std::{
     pin::Pin,
@@ -14,9 +16,9 @@ use futures_util::Stream;
 use super::attempt::Attempt;
 use crate::domain::{completion::Delta, failure::Failure};
 
-/// What a layer passes an attempt on to.
+/// The next service, to which a layer passes an attempt.
 pub trait NextLayer<A>: Send + Sync + 'static {
-    /// What comes of an attempt that was begun.
+    /// The result of an attempt that was started.
     type Out: Send;
     /// Why one was not.
     type Error: Send;
@@ -25,7 +27,7 @@ pub trait NextLayer<A>: Send + Sync + 'static {
     fn call(&self, attempt: A) -> impl Future<Output = Result<Self::Out, Self::Error>> + Send;
 }
 
-/// A layer of the attempt plane: it lets an attempt in, or refuses it.
+/// A layer of the attempt plane: it admits an attempt, or refuses it.
 pub trait AdmitAttempt: Send + Sync + 'static {
     /// Sees what becomes of the attempt.
     type Guard: AttemptGuard;
@@ -34,23 +36,23 @@ pub trait AdmitAttempt: Send + Sync + 'static {
     fn admit(&self, attempt: &Arc<Attempt>) -> impl Future<Output = Result<Self::Guard, Failure>> + Send;
 }
 
-/// Sees one attempt go by, after the guards of the layers below; what must happen when it is dropped sits in `Drop`.
+/// Observes one attempt, after the guards of the layers below; cleanup is done in `Drop`.
 pub trait AttemptGuard: Unpin + Send + 'static {
-    /// Sees a piece of the answer.
+    /// Observes a piece of the response.
     fn on_delta(&mut self, delta: &Delta);
 
     /// Sees the failure that ended the attempt, at its begin or later.
     fn on_failure(&mut self, failure: &Failure);
 }
 
-/// A layer with what is below it.
+/// A layer with the service below it.
 #[derive(Debug)]
 pub struct Guarded<L, S> {
     layer: L,
     inner: S,
 }
 
-/// An answer with the guard of a layer. What is below is dropped first.
+/// A response with the guard of a layer. What is below is dropped first.
 #[derive(Debug)]
 pub struct GuardedStream<T, G> {
     deltas: T,

@@ -1,7 +1,7 @@
 //! The outermost layer: one span and one outcome event per invocation, whatever happens below.
 //!
-//! It gives the invocation its scope, and a failure the operator's own words. It changes nothing else: what it sees go by
-//! is what the caller gets.
+//! It gives the invocation its scope, and replaces a failure's texts by the operator's own. It changes nothing else:
+//! what it observes is what the caller gets.
 
 use std::{sync::Arc, task::Poll};
 
@@ -26,7 +26,7 @@ use crate::{
     events::EventBus,
 };
 
-/// Observes invocations.
+/// The layer that observes invocations.
 #[derive(Debug, Clone)]
 pub struct ObserveLayer {
     spans: Spans,
@@ -34,7 +34,7 @@ pub struct ObserveLayer {
     refusals: Refusals,
 }
 
-/// See [`ObserveLayer`].
+/// The service of [`ObserveLayer`].
 #[derive(Debug, Clone)]
 pub struct Observe<S> {
     inner: S,
@@ -115,7 +115,7 @@ fn watch(mut watched: InvocationSpanGuard, mut steps: StepStream) -> StepStream 
     })
 }
 
-/// Sees to it that an invocation has exactly one end, even when its caller just goes away.
+/// Ensures that an invocation has exactly one end, even when its caller disconnects.
 struct InvocationSpanGuard {
     scope: Arc<InvocationScope>,
     span: Option<InvocationSpan>,

@@ -1,4 +1,4 @@
-//! Counts calls that are refused because there is too much work, and publishes one summary per second and target.
+//! Counts calls that are shed, and publishes one summary per second and target.
 //!
 //! Such refusals come by the thousand, when there is least time for them.
 
@@ -19,7 +19,7 @@ use crate::{
 /// How long refusals are counted for one summary.
 const PERIOD: Duration = Duration::from_secs(1);
 
-/// Counts refused calls; cheap to clone.
+/// The counts of shed calls; cheap to clone.
 #[derive(Debug, Clone)]
 pub(super) struct Refusals {
     events: EventBus,

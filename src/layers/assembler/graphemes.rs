@@ -1,4 +1,4 @@
-//! Where a text that is still growing can be cut without breaking what people see as one character.
+//! Finds where a growing text can be cut without breaking a character as people see it.
 //!
 //! The rules are those of Unicode's annex 29 (extended grapheme clusters), as `unicode-segmentation` has them.
 
@@ -7,7 +7,7 @@ use unicode_segmentation::UnicodeSegmentation as _;
 /// Longest grapheme that is waited for, in bytes; nothing that people write comes near it.
 const LONGEST_GRAPHEME_BYTES: usize = 1024;
 
-/// How many bytes of a growing text are settled: the last grapheme may still go on, unless it is absurdly long.
+/// How many bytes of a growing text are settled: the last grapheme may still grow, unless it is absurdly long.
 pub(super) fn settled(text: &str) -> usize {
     let start = text.grapheme_indices(true).next_back().map_or(0, |(start, _)| start);
     if text.len() - start > LONGEST_GRAPHEME_BYTES { text.len() } else { start }

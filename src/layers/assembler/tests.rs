@@ -1,4 +1,4 @@
-//! One progress of many attempts: what is repeated goes on, what differs is taken back, nothing is cut in two.
+//! One stream from many attempts: what is repeated continues, what differs is revoked, nothing is cut in two.
 
 use super::*;
 

@@ -1,7 +1,7 @@
-//! What a new owner does first: it reads on the answer that the old one had asked for, where that is to be had.
+//! The first step of a new owner: it reads the response that the old one had requested, where it is still available.
 //!
-//! Nothing is asked for anew, so that neither the allowance nor the budget pays for it, and it is tried once. What
-//! followers hold of the answer is what it begins with, so that it goes on for them without a rewind.
+//! Nothing new is requested, so that neither the allowance nor the budget pays for it, and it is tried once. It begins
+//! with what followers hold of the answer, so that the stream continues for them without a rewind.
 
 use std::time::Duration;
 
@@ -13,8 +13,8 @@ use crate::domain::{
 };
 
 impl<S> RetryLoop<S> {
-    /// What follows from what an earlier owner left: how its last attempt failed, and the answer that may be read on.
-    /// `None` for a new invocation.
+    /// The state that an earlier owner left: how its last attempt failed, and the response that may be read. `None` for
+    /// a new invocation.
     pub(super) fn take_up(
         &mut self,
         orphaned: Option<Failure>,
@@ -43,7 +43,7 @@ impl<S> RetryLoop<S> {
         AfterFailure::Again(steps)
     }
 
-    /// Whether the answer's target is still one of the route's, and makes answers in the background.
+    /// Whether the response's target is still one of the route's, and supports background responses.
     fn can_attach(&self, handle: &UpstreamHandle) -> bool {
         let mut targets = self.scope.plan.targets.iter();
         targets.any(|target| target.id == handle.target && target.capabilities.background)
@@ -66,7 +66,7 @@ impl<S> RetryLoop<S> {
         );
         let told = self.tell(&failure, RecoveryStrategy::Continue, wait, None, display);
         let mut steps = Vec::from_iter((number > 0).then_some(told));
-        // The same answer in whatever shape: it cannot but begin with what is held of it.
+        // It is the same response, so it begins with what is held of it.
         steps.extend(self.assembler.abandon(number, class, true));
         self.last = Some(handle.target.clone());
         self.after = Some(class);

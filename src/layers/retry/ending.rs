@@ -1,4 +1,4 @@
-//! How an invocation ends: with an answer, or with the first real failure and what else could be tried.
+//! The end of an invocation: an answer, or the first upstream failure and what else could be tried.
 
 use std::sync::Arc;
 

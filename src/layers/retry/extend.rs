@@ -1,7 +1,7 @@
-//! An answer that the model's output limit cut: gone on with, asked for again but shorter, or passed on as it is.
+//! An answer that the model's output limit cut: continued, requested again but shorter, or passed on as it is.
 //!
-//! Going on is no recovery of a failure: it draws on no budget, but on the hard cap of attempts and on the deadline. An
-//! extension that fails costs nothing of what is there: the answer is then as long as it came.
+//! Continuing is no recovery of a failure: it draws on no budget, but on the hard cap of attempts and on the deadline.
+//! An extension that fails loses nothing: the answer then stays as long as it was.
 
 use tokio::time::Instant;
 
@@ -23,22 +23,22 @@ use crate::{
 #[derive(Debug, Default)]
 pub(super) struct Extension {
     pub(super) made: usize,
-    /// How the answer finished that is being extended, and its length.
+    /// The finish of the answer that is being extended, and its length.
     of: Option<((FinishReason, String), usize)>,
 }
 
 // === impl Extension ===
 
 impl Extension {
-    /// Whether the next attempt is made only to go on.
+    /// Whether the next attempt only continues the answer.
     pub(super) fn is_under_way(&self) -> bool {
         self.of.is_some()
     }
 }
 
 impl<S> RetryLoop<S> {
-    /// What is done about a whole answer that was cut by its length: `None` where it is passed on. With a failure, the
-    /// answer counts as one that is too long.
+    /// What is done about a complete answer that its output limit cut: `None` where it is passed on. With a failure,
+    /// the answer counts as too long.
     pub(super) fn cut_by_length(&mut self) -> Option<(Option<Failure>, AfterFailure)> {
         let grown = self.extension.of.take().map_or(0, |(_, length)| length);
         let (blocks, finish) = self.assembler.finished()?;
@@ -82,7 +82,7 @@ impl<S> RetryLoop<S> {
         Some(self.assembler.flush())
     }
 
-    /// Whether the target that answered can go on, and may.
+    /// Whether the target can continue the answer, and may.
     fn may_extend(&mut self, text: &str) -> bool {
         let attempts = self.scope.attempts();
         let many = attempts.len() >= HARD_CAP_ATTEMPTS as usize || self.extension.made >= MAX_EXTENSIONS;
@@ -99,7 +99,7 @@ impl<S> RetryLoop<S> {
         true
     }
 
-    /// Has the answer made again, where the policy of unusable answers allows it.
+    /// Has the answer generated again, where the policy of unusable answers allows it.
     fn shorten(&mut self) -> Option<(Failure, AfterFailure)> {
         let number = self.scope.next_number() - 1;
         let target = self.scope.attempts().last().and_then(|record| record.target.clone());

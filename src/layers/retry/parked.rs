@@ -1,4 +1,4 @@
-//! Telling that an invocation waits because nobody can be asked: once a wait, however often it looks in between.
+//! Reports that an invocation waits because no target can be called: once a wait, however often it checks in between.
 
 use std::time::Duration;
 
@@ -18,10 +18,10 @@ use crate::{
 /// Waits that differ by less are one and the same.
 const SAME: Duration = Duration::from_millis(250);
 
-/// How soon a wait that is no longer than the one before it is told again.
+/// How soon a wait that is no longer than the one before it is reported again.
 const TELL_AGAIN: Duration = Duration::from_secs(10);
 
-/// The wait that was told last.
+/// The wait that was reported last.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ReportedWait {
     target: TargetId,
@@ -45,7 +45,7 @@ impl ReportedWait {
         self.source
     }
 
-    /// Whether somebody who heard of the one before knows this one too.
+    /// Whether the report of the one before covers this one too.
     fn is_known_from(&self, before: &Self) -> bool {
         let alike = (&self.target, self.class, self.in_line) == (&before.target, before.class, before.in_line);
         let same = self.until <= before.until + SAME;

@@ -1,4 +1,4 @@
-//! The gates of a target: shared with the others that use the same credential, and everything that moves them.
+//! The gates of a target, shared with the targets that use the same credential, and everything that moves them.
 
 use std::{
     sync::{Arc, MutexGuard, PoisonError, atomic::Ordering},
@@ -42,7 +42,7 @@ impl TargetState {
         closed.1.lock().class()
     }
 
-    /// A gate. Held shortly, never across an await.
+    /// A gate. The lock is held briefly and not across an await.
     pub fn gate(&self, kind: GateKind) -> MutexGuard<'_, Gate> {
         self.shared_gate(kind).lock()
     }
@@ -55,7 +55,7 @@ impl TargetState {
         }
     }
 
-    /// What a caller hears whom the credential or configuration gate refuses: the failure that closed it.
+    /// The failure that a caller gets whom the credential or configuration gate refuses: the one that closed it.
     pub fn refusal(&self, now: Instant) -> Option<Failure> {
         let refused = [GateKind::Credential, GateKind::Configuration].map(|kind| self.gate(kind).refusal(now));
         let refused = refused.into_iter().flatten().next()?;
@@ -78,18 +78,18 @@ impl TargetState {
         })
     }
 
-    /// Whether callers pass the rate gate one at a time, and stand in line before it.
+    /// Whether callers pass the rate gate one at a time, and are queued before it.
     pub(super) fn has_line(&self, now: Instant) -> bool {
         self.rate.lock().is_paced(now)
     }
 
-    /// Whether, and how long, somebody who comes now has to wait before the rate gate.
+    /// Whether, and how long, a new caller has to wait before the rate gate.
     pub(super) fn line_for(&self, now: Instant) -> Option<Duration> {
         let waiting = self.rate.waiting.load(Ordering::Relaxed);
         self.rate.lock().peek_after(now, waiting).err()
     }
 
-    /// Publishes how a gate moved, because of what and by whose word, and wakes whoever waits for it.
+    /// Publishes how a gate moved and why, and wakes the invocations that wait for it.
     pub fn gate_moved(
         self: &Arc<Self>,
         gate: GateKind,
@@ -125,7 +125,7 @@ impl TargetState {
         self.rate.sooner.notify_waiters();
     }
 
-    /// Opens the rate gate when its time is over, so that everybody hears of it, and not just the next caller.
+    /// Opens the rate gate when its time is over, so that all waiting callers are informed, not only the next one.
     fn reopen_in_time(self: &Arc<Self>) {
         let mut reopening = self.rate.reopening.lock().unwrap_or_else(PoisonError::into_inner);
         while reopening.try_join_next().is_some() {}
@@ -142,7 +142,7 @@ impl TargetState {
         });
     }
 
-    /// Opens gates whatever was stated: an operator, or new settings, say that what closed them is gone.
+    /// Opens gates whatever was stated: an operator, or new settings, removed the cause.
     pub(super) fn open_gates(self: &Arc<Self>, kinds: &[GateKind]) {
         for kind in kinds {
             let change = self.gate(*kind).open(Instant::now());

@@ -1,4 +1,4 @@
-//! Why the circuit of a target refuses calls, in words for those who are refused.
+//! Why the circuit of a target refuses calls, as text for the refused callers.
 
 use std::time::Duration;
 

@@ -18,7 +18,7 @@ pub(super) struct SharedGate {
     pub(super) gate: Mutex<Gate>,
     /// Whoever holds it is the next to pass; it is handed on in the order in which callers came.
     pub(super) turn: tokio::sync::Mutex<()>,
-    /// How many callers stand in line.
+    /// Number of queued callers.
     pub(super) waiting: AtomicU32,
     /// Notified when calls may pass sooner than was known.
     pub(super) sooner: Notify,
@@ -30,7 +30,7 @@ pub(super) struct SharedGate {
     pub(super) reopening: Mutex<JoinSet<()>>,
 }
 
-/// A place in the line before a gate.
+/// A place in the queue before a gate.
 struct InLine<'a>(&'a SharedGate);
 
 // === impl SharedGate ===
@@ -62,7 +62,7 @@ impl SharedGate {
         self.gate.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Stands in line until this caller may pass, and passes. Cancel safe: whoever goes away leaves his place.
+    /// Queues until this caller may pass, and passes. Cancel safe: dropping the future leaves the queue.
     pub(super) async fn pass_in_turn(&self) {
         self.waiting.fetch_add(1, Ordering::Relaxed);
         let _in_line = InLine(self);

@@ -1,6 +1,6 @@
-//! The slots of one target: how many attempts it may have at once, and who is next.
+//! The slots of one target: how many concurrent attempts it may have, and which one is next.
 //!
-//! Tenants share slots and queue fairly: calls of one that hang keep no other tenant out.
+//! Tenants share slots and queue fairly: hanging calls of one keep no other tenant out.
 
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
@@ -26,8 +26,8 @@ struct SlotState {
     limiter: Limiter,
     /// Attempts in flight that hold a slot.
     in_flight: u32,
-    /// Attempts in flight that were begun before the circuit opened last: they hold no slot any more, so that what hangs
-    /// in an outage keeps no probe out.
+    /// Attempts in flight that began before the circuit opened last: they hold no slot any more, so that what hangs in
+    /// an outage keeps no probe out.
     before_outage: u32,
     /// How often the circuit opened.
     outages: u64,
@@ -61,7 +61,7 @@ const EXTRA_SHARE: u32 = 8;
 // === impl Slots ===
 
 impl Slots {
-    /// Slots as the policy says.
+    /// Slots by a policy.
     pub fn new(policy: &ConcurrencyPolicy) -> Self {
         let shared = SlotState {
             limiter: Limiter::new(policy.clone()),
@@ -76,7 +76,7 @@ impl Slots {
         Self { shared: Arc::new(Mutex::new(shared)) }
     }
 
-    /// Takes over a new policy; what was learnt is kept within its bounds.
+    /// Applies a new policy; the current limit stays within its bounds.
     pub fn set_policy(&self, policy: &ConcurrencyPolicy) {
         let mut shared = self.lock();
         shared.limiter.reconfigure(policy.clone());
@@ -107,8 +107,8 @@ impl Slots {
         self.lock().limiter.limit()
     }
 
-    /// Takes a slot, waiting in line where there is none; `Err` when the line is full or the wait too long. Cancel
-    /// safe: a slot that nobody waits for any more goes to the next in line.
+    /// Takes a slot, queueing where there is none; `Err` when the queue is full or the wait too long. Cancel safe: a
+    /// slot whose waiter is gone goes to the next in the queue.
     pub(in crate::layers) async fn take(&self, tenant: &TenantId, until: Instant) -> Result<Slot, Duration> {
         let (waiting, give_up) = {
             let mut shared = self.lock();
@@ -138,7 +138,7 @@ impl Slots {
         self.hand_out();
     }
 
-    /// An attempt that was begun then was pushed back: the target says that fewer at once would do better.
+    /// An attempt that began then got an overload: fewer concurrent attempts would do better.
     pub(in crate::layers) fn pushed_back(&self, began: Instant, first_token_p50: Duration) {
         let mut shared = self.lock();
         let word = OverloadSignal { began, in_flight: shared.in_flight };
@@ -182,7 +182,7 @@ impl SlotState {
         self.in_flight < limit || is_small
     }
 
-    /// The next that gets a slot: of the tenant that holds the fewest, whoever waits longest.
+    /// The next that gets a slot: of the tenant that holds the fewest, the one that waits longest.
     fn next(&mut self) -> Option<Waiter> {
         self.queue.retain(|waiter| !waiter.give.is_closed());
         let waiting = self.queue.iter().enumerate().filter(|(_, waiter)| self.admits(&waiter.tenant));
@@ -232,12 +232,12 @@ impl SlotState {
 // === impl Slot ===
 
 impl Slot {
-    /// Its attempt, begun then, is answered.
+    /// Its attempt, begun then, succeeded.
     pub(in crate::layers) fn succeeded(&self, began: Instant) {
         self.slots.succeeded(began);
     }
 
-    /// Gives the slot back without handing it on; the caller goes on handing out.
+    /// Returns the slot without handing it on; the caller continues handing out.
     fn release(mut self) {
         self.hand_on = false;
     }

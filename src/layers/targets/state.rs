@@ -1,6 +1,6 @@
-//! What is known of one target: its circuit, gates, budget, slots and latencies, each behind its own short lock.
+//! The state of one target: its circuit, gates, budget, slots and latencies, each behind its own short lock.
 //!
-//! Every move of a circuit or gate is published once, here, and wakes whoever is parked for it.
+//! Every move of a circuit or gate is published once, here, and wakes the invocations that are parked for it.
 
 use std::sync::{
     Arc, Mutex, MutexGuard, PoisonError,
@@ -31,7 +31,7 @@ use crate::{
 /// Longest reason of an operator that is kept, in characters.
 const MAX_REASON_CHARS: usize = 200;
 
-/// What went wrong at a target.
+/// The last failures of a target.
 #[derive(Debug, Default)]
 pub(super) struct Causes {
     /// The failure that counted last against its circuit.
@@ -40,11 +40,11 @@ pub(super) struct Causes {
     opened: Option<FailureClass>,
     /// Why an operator forced its circuit, in the operator's words.
     forced_for: String,
-    /// The operator's name, where operators are told apart.
+    /// The operator's name, where operators are authenticated.
     forced_by: Option<String>,
 }
 
-/// What is known of one target.
+/// The state of one target, shared by all invocations.
 #[derive(Debug)]
 pub struct TargetState {
     /// The target.
@@ -71,12 +71,12 @@ pub struct TargetState {
 // === impl TargetState ===
 
 impl TargetState {
-    /// The circuit. Held shortly, never across an await.
+    /// The circuit. The lock is held briefly and not across an await.
     pub fn circuit(&self) -> MutexGuard<'_, Circuit> {
         self.circuit.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether its last attempts were answered. Held shortly.
+    /// Whether its last attempts succeeded. The lock is held briefly.
     pub fn health(&self) -> MutexGuard<'_, Health> {
         self.health.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -86,7 +86,7 @@ impl TargetState {
         self.latency.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How long whole answers take, for whoever has little time left. Held shortly.
+    /// How long complete answers take, for invocations with little time left. The lock is held briefly.
     pub fn whole(&self) -> MutexGuard<'_, Latency> {
         self.whole.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -122,7 +122,7 @@ impl TargetState {
         self.budget().capacity()
     }
 
-    /// When the target may be asked, as far as gates and circuit go; `in_turn`: by a call that need not wait in line.
+    /// When the target may be called, as far as gates and circuit decide; `in_turn`: by a call that need not be queued.
     pub fn availability(&self, now: Instant, in_turn: bool) -> Availability {
         // Time does not mend a refused key, a used-up quota or a model that does not exist.
         if self.refusal(now).is_some() {
@@ -167,8 +167,8 @@ impl TargetState {
         admitted
     }
 
-    /// Publishes how the circuit moved, and wakes whoever waits for it; `cause`: the class of the failure that was just
-    /// reported, where one was.
+    /// Publishes how the circuit moved, and wakes the invocations that wait for it; `cause`: the class of the failure
+    /// that was just reported, where one was.
     pub fn moved(&self, moves: Vec<Transition>, cause: Option<FailureClass>) {
         for moved in moves {
             let Some(body) = self.body_of(&moved, cause) else { continue };
@@ -182,7 +182,7 @@ impl TargetState {
         Some(match moved.kind {
             TransitionKind::Opened { evidence, retry_in, reason } => {
                 let silence = evidence.slow * 2 > evidence.failures;
-                // A probe that is silent says nothing of slots, and neither does an operator.
+                // A silent probe shows nothing about slots, and neither does an operator.
                 if !forced && (!silence || evidence.failures > 1) {
                     self.slots.outage(silence);
                 }
@@ -202,14 +202,14 @@ impl TargetState {
                 let disturbed_ms = millis(moved.disturbed);
                 EventBody::CircuitClosed { generation, from, evidence, disturbed_ms, forced }
             }
-            // Other targets are preferred then (`Candidate::healthy`); nobody is refused, and no slot is taken away:
+            // Other targets are preferred then (`Candidate::healthy`); no call is refused, and no slot is taken away:
             // where there is no other target, a slow answer is better than none.
             TransitionKind::Degraded(_) => return None,
         })
     }
 
-    /// What tripped the circuit: the failure that was just reported; where calls were silent, that; else the failure that
-    /// was told last, since evidence may have waited for the call before it. An operator is no failure.
+    /// What tripped the circuit: the failure that was just reported; where calls were silent, that; else the failure
+    /// that was reported last, since evidence may have waited for the call before it. An operator is no failure.
     fn opened_by(&self, moved: &Transition, cause: Option<FailureClass>) -> Option<FailureClass> {
         let mut causes = self.causes.lock().unwrap_or_else(PoisonError::into_inner);
         causes.opened = match cause {

@@ -1,6 +1,6 @@
-//! The chunks of an answer as deltas; a whole document is read like one chunk.
+//! Parses the chunks of a response into deltas; a complete document is parsed like one chunk.
 //!
-//! An answer is complete once every choice that began has its `finish_reason`: the usage and `[DONE]` may be missing.
+//! A response is complete once every choice that began has its `finish_reason`: the usage and `[DONE]` may be missing.
 
 use serde_json::Value;
 
@@ -13,7 +13,7 @@ use crate::{
     },
 };
 
-/// Reads one chat completion.
+/// The parser of one chat completion.
 #[derive(Debug)]
 pub(super) struct ChatReader {
     assembler: Assembler,
@@ -22,7 +22,7 @@ pub(super) struct ChatReader {
 // === impl ChatReader ===
 
 impl ChatReader {
-    /// Reads an answer whose head had these headers.
+    /// Parses a response with these headers.
     pub(super) fn new(headers: Vec<(String, String)>) -> Self {
         Self { assembler: Assembler::new(headers) }
     }

@@ -1,7 +1,7 @@
-//! Deltas out of chunks: which block a piece belongs to, and whether the answer is whole.
+//! Builds deltas from chunks: which block a piece belongs to, and whether the response is complete.
 //!
-//! A whole document is read as one chunk. Only the first choice is delivered; the others count for completeness.
-//! It never decides what a broken answer means for the caller.
+//! A complete document is parsed as one chunk. Only the first choice is delivered; the others count for completeness.
+//! What a broken response means for the caller is decided elsewhere.
 
 use std::{borrow::Cow, collections::BTreeMap};
 
@@ -20,7 +20,7 @@ use crate::{
 /// Most choices in one answer.
 const MAX_CHOICES: usize = 16;
 
-/// One answer as it grows.
+/// One response as it grows.
 #[derive(Debug, Default)]
 pub(super) struct Assembler {
     headers: Vec<(String, String)>,
@@ -76,13 +76,13 @@ impl Assembler {
         Ok(())
     }
 
-    /// Ends the answer: every block's stop and the finish.
+    /// Ends the response: every block's stop and the finish.
     pub(super) fn seal(&mut self) -> Result<Vec<Delta>, ParseError> {
         let raw = self.choices.values().next().cloned().flatten().unwrap_or_default();
         let reason = finish::reason(&raw).ok_or_else(|| failed_finish(&raw, finish::failed_status(&raw)))?;
         let has_tools = !self.tools.is_empty();
         let reason = match reason {
-            // Many servers say `stop` whatever the model wants.
+            // Many servers report `stop` although the model calls tools.
             FinishReason::Stop if has_tools => FinishReason::ToolCalls,
             FinishReason::Stop if self.refused => FinishReason::Refusal,
             FinishReason::ToolCalls if !has_tools => {
@@ -182,7 +182,7 @@ impl From<BadCall> for ParseError {
     }
 }
 
-/// The server's own failure, in words of ours: it gave none but the reason `raw` for the end of the answer.
+/// The server's own failure, described here: it gave only the reason `raw` for the end of the response.
 fn failed_finish(raw: &str, status: u16) -> ParseError {
     let words = format!("the provider ended the answer with finish_reason {raw}");
     ParseError::Failed(Failed::new(Some(status), &json!({"error": {"message": words}}).to_string()))

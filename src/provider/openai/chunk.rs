@@ -1,7 +1,7 @@
-//! What is read of a chunk, or of a whole document, whichever server wrote it.
+//! The fields that are read of a chunk, or of a complete document, of any server.
 //!
-//! Chunks are read where they lie, without a tree: nearly all of them have just the usual fields. One that has others, or
-//! says that it is an error, is parsed once more, whole, and read as leniently as servers are careless.
+//! Chunks are parsed in place, without a tree: nearly all of them have just the usual fields. One that has others, or
+//! reports an error, is parsed once more, completely and leniently.
 
 #[cfg(test)]
 mod tests;
@@ -33,7 +33,7 @@ pub(super) struct ChunkChoice<'a> {
     pub(super) piece: Option<Piece<'a>>,
 }
 
-/// A piece of an answer; what is not there is empty.
+/// A piece of an answer; missing fields are empty.
 #[derive(Debug, PartialEq, Default)]
 pub(super) struct Piece<'a> {
     pub(super) reasoning: Cow<'a, str>,
@@ -51,7 +51,7 @@ pub(super) enum ContentPart<'a> {
     Reasoning(&'a str),
 }
 
-/// A piece of a tool call; what is not there is empty.
+/// A piece of a tool call; missing fields are empty.
 #[derive(Debug, PartialEq, Default)]
 pub(super) struct Fragment<'a> {
     pub(super) index: Option<u64>,
@@ -65,7 +65,7 @@ pub(super) struct Fragment<'a> {
 // === impl Chunk ===
 
 impl<'a> Chunk<'a> {
-    /// Reads a chunk that has nothing but the usual fields; `None` where it has others.
+    /// Parses a chunk with the usual fields only; `None` where it has others.
     pub(super) fn usual(text: &'a str) -> Option<Self> {
         let wire: WireChunk<'a> = serde_json::from_str(text).ok()?;
         let says_error = |word: &Option<WireText<'_>>| word.as_ref().is_some_and(|word| word.0 == "error");
@@ -209,7 +209,7 @@ impl<'a> Fragment<'a> {
     }
 }
 
-/// A text that lies in the chunk, unless something in it is escaped.
+/// A text borrowed from the chunk, unless something in it is escaped.
 #[derive(Debug, Deserialize)]
 struct WireText<'a>(#[serde(borrow)] Cow<'a, str>);
 

@@ -1,10 +1,10 @@
-//! Why the model stopped and what it cost, from the words of every server of this dialect.
+//! The finish reason and the usage, as every server of this dialect reports them.
 
 use serde_json::Value;
 
 use crate::domain::completion::{Exactness, FinishReason, Usage};
 
-/// The reason behind a server's word; `None` where the word means that the server failed.
+/// The finish reason for a server's value; `None` where the value means that the server failed.
 pub(super) fn reason(raw: &str) -> Option<FinishReason> {
     match raw {
         "stop" | "eos" | "eos_token" | "end_turn" | "stop_sequence" | "complete" => Some(FinishReason::Stop),
@@ -22,7 +22,7 @@ pub(super) fn reason(raw: &str) -> Option<FinishReason> {
     }
 }
 
-/// The status that a server's word for its own failure would have had outside of a stream.
+/// The HTTP status that a server's value for its own failure corresponds to.
 pub(super) fn failed_status(raw: &str) -> u16 {
     if raw == "insufficient_system_resource" { 503 } else { 500 }
 }

@@ -1,12 +1,12 @@
 //! Errors that come inside a 200: every shape that a server of this dialect is known to use.
 //!
-//! They are looked for before an event is read as a piece of the answer, because half of them would pass as one.
+//! They are checked before an event is parsed as a piece of the answer, because half of them would pass as one.
 
 use std::borrow::Cow;
 
 use serde_json::Value;
 
-/// Whether an event, or a whole document, tells of an error.
+/// Whether an event, or a complete document, reports an error.
 ///
 /// Known shapes: an `error` event; a top-level `error` (object or text); `{"object": "error", …}`;
 /// `{"type": "error", …}`; an `error` or a `finish_reason` of `error` in a choice.
@@ -19,7 +19,7 @@ pub(super) fn is_error(event_name: &str, value: &Value) -> bool {
         })
 }
 
-/// The error alone, where it came within a piece of the answer: the rest of that piece says nothing about it.
+/// The error alone, where it came within a piece of the answer: the rest of that piece does not concern it.
 pub(super) fn bare<'a>(value: &Value, data: &'a str) -> Cow<'a, str> {
     match value.get("error") {
         Some(error @ Value::Object(_)) if value.get("choices").is_some() => {
@@ -29,7 +29,7 @@ pub(super) fn bare<'a>(value: &Value, data: &'a str) -> Cow<'a, str> {
     }
 }
 
-/// Whether a document without choices says in some gateway's own words that it is an error.
+/// Whether a document without choices is an error in some gateway's own format.
 pub(super) fn is_bare_error(document: &Value) -> bool {
     document.get("choices").is_none()
         && ["message", "msg", "detail", "error_msg", "errors"].iter().any(|field| is_set(document.get(field)))

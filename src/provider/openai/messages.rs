@@ -1,7 +1,7 @@
-//! The neutral conversation as chat messages.
+//! Translates the neutral conversation into chat messages.
 //!
-//! Each tool result is a message of its own, right behind the call that it answers, whatever message it came in;
-//! nothing ever stands between a call and its results.
+//! Each tool result is a message of its own, right behind its call, whatever message it was in; nothing is between a
+//! call and its results.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::{Map, Value, json};
@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use super::ChatDialect;
 use crate::domain::message::{Media, MediaSource, Message, Part, Role, ToolCall, ToolResult};
 
-/// The conversation in the dialect's words.
+/// The conversation in this dialect.
 pub(super) fn translate(messages: &[Message], dialect: &ChatDialect<'_>) -> Vec<Value> {
     let mut translated = Vec::with_capacity(messages.len());
     for message in messages {
@@ -23,13 +23,13 @@ pub(super) fn translate(messages: &[Message], dialect: &ChatDialect<'_>) -> Vec<
     translated
 }
 
-/// What the message says beside tool results; `None` where it says nothing else.
+/// The message beside its tool results; `None` where nothing is left.
 fn said(message: &Message, dialect: &ChatDialect<'_>) -> Option<Value> {
     match message.role {
         Role::System => Some(with_content("system", message)),
         Role::Developer => Some(with_content(if dialect.developer_role { "developer" } else { "system" }, message)),
         Role::Assistant => Some(assistant(message, dialect)),
-        // What stands beside results in one turn can only follow them as the user's.
+        // Content beside results in one turn can only follow them as the user's.
         Role::User | Role::Tool => {
             let has_more = message.parts.iter().any(|part| !matches!(part, Part::ToolResult(_)));
             let is_bare = message.role == Role::User && message.parts.is_empty();
@@ -42,7 +42,7 @@ fn with_content(role: &str, message: &Message) -> Value {
     json!({"role": role, "content": content(message)})
 }
 
-/// Plain text where there is nothing but text, for not every server takes parts.
+/// Plain text where there is nothing but text, for not every server accepts parts.
 fn content(message: &Message) -> Value {
     let has_media = message.parts.iter().any(|part| matches!(part, Part::Image(_) | Part::File(_)));
     if !has_media {
@@ -93,7 +93,7 @@ fn tool_call(call: &ToolCall) -> Value {
     json!({"id": call.id, "type": "function", "function": {"name": call.name, "arguments": arguments}})
 }
 
-/// The dialect has no mark for a failed tool, so the text says it.
+/// The dialect has no mark for a failed tool, so the text states it.
 fn tool_result(result: &ToolResult) -> Value {
     let content = if result.is_error && !result.content.starts_with("Error") {
         format!("Error: {}", result.content)

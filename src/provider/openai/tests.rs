@@ -1,4 +1,4 @@
-//! Tests of `openai`: its promises, each as one test.
+//! Tests of `openai`, one for each guarantee.
 
 use serde_json::{Value, json};
 

@@ -1,8 +1,8 @@
-//! Tool calls out of fragments, as servers really send them.
+//! Assembles tool calls from fragments, as servers really send them.
 //!
-//! Fragments belong together by `index`, but a new id begins a new call whatever the index says; indexes and ids may
-//! be missing; arguments may come whole, or as an object. Arguments are never repaired: a call whose arguments are
-//! not JSON is reported, not mended.
+//! Fragments belong together by `index`, but a new id begins a new call whatever the index; indexes and ids may be
+//! missing; arguments may come complete, or as an object. Arguments are not repaired: a call whose arguments are not
+//! JSON is reported.
 
 #[cfg(test)]
 mod tests;
@@ -17,7 +17,7 @@ use crate::domain::completion::{BlockKind, Delta};
 /// Most tool calls in one answer.
 const MAX_CALLS: usize = 128;
 
-/// The calls of one answer so far.
+/// The tool calls of one response so far.
 #[derive(Debug, Default)]
 pub(super) struct ToolCalls {
     calls: Vec<OpenToolCall>,
@@ -36,7 +36,7 @@ struct OpenToolCall {
     whole: bool,
 }
 
-/// Why the calls cannot be used, in words that may go to the model.
+/// Why the calls cannot be used; the text may be sent to the model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct BadCall(pub(super) String);
 
@@ -86,8 +86,8 @@ impl ToolCalls {
     /// Ends all calls; those whose arguments are JSON get their stop.
     ///
     /// # Errors
-    /// When a call has no name, or arguments that are not JSON, unless `cut` says that the answer ended before its
-    /// end: a broken call is then left without its stop, so that nobody acts on it.
+    /// When a call has no name, or arguments that are not JSON, unless `cut` is set because the response ended early: a
+    /// broken call is then left without its stop, so that no caller executes it.
     pub(super) fn seal(&mut self, cut: bool, out: &mut Vec<Delta>) -> Result<(), BadCall> {
         let mut stops = Vec::new();
         for call in &self.calls {
@@ -106,7 +106,7 @@ impl ToolCalls {
         Ok(())
     }
 
-    /// The call that a fragment goes on with; `None` begins a new one.
+    /// The call that a fragment continues; `None` begins a new one.
     fn find(&self, index: Option<u64>, id: &str, name: &str) -> Option<usize> {
         let (place, last) = match index {
             Some(index) => self.calls.iter().enumerate().rev().find(|(_, call)| call.index == Some(index))?,

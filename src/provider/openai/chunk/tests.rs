@@ -1,4 +1,4 @@
-//! Tests of `chunk`: read where it lies, a chunk says what it says when it is parsed whole.
+//! Tests of `chunk`: a chunk parsed in place has the same content as one that is parsed as a tree.
 
 use serde_json::json;
 

@@ -1,4 +1,4 @@
-//! Tests of `tool_calls`: its promises, each as one test.
+//! Tests of `tool_calls`, one for each guarantee.
 
 use serde_json::{Value, json};
 
