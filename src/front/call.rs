@@ -128,7 +128,7 @@ impl Front {
 }
 
 /// Waits for the end of an invocation.
-pub(super) async fn ended(mut started: Started) -> Result<Outcome, Refused> {
+pub(super) async fn ended(mut started: Started) -> Result<Arc<Outcome>, Refused> {
     started.follower.outcome().await.map_err(|lost| Refused::lost(&lost))
 }
 

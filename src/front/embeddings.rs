@@ -52,5 +52,5 @@ async fn pass_on(
     let thread = RequestedThread::NotKept;
     let requested = RequestedCall { entry: ENTRY, model, stream: false, call, labels: BTreeMap::new(), thread };
     let started = front.begin(admitted.caller, admitted.headers, requested).await?;
-    call::passed_on(&call::ended(started).await?)
+    call::passed_on(call::ended(started).await?.as_ref())
 }

@@ -86,5 +86,5 @@ async fn count(
     let thread = RequestedThread::NotKept;
     let requested = RequestedCall { entry: COUNT_ENTRY, model, stream: false, call, labels, thread };
     let started = front.begin(admitted.caller, admitted.headers, requested).await?;
-    call::passed_on(&call::ended(started).await?)
+    call::passed_on(call::ended(started).await?.as_ref())
 }

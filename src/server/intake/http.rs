@@ -66,7 +66,8 @@ impl Intake {
         let identity = match authenticator.recognise_fresh(authorization.as_deref(), certificate).await {
             Ok(identity) => identity,
             Err(reason) => {
-                return Ok(refused_callers::unrecognised(EarlyRefusal::unauthenticated().into_response(), reason));
+                let refused = EarlyRefusal::unauthenticated().respond(parts.uri.path(), &parts.headers);
+                return Ok(refused_callers::unrecognised(refused, reason));
             }
         };
         if parts.method == Method::POST && !identity.may_invoke() {
