@@ -143,10 +143,8 @@ impl Default for SpanNode {
 impl SpanNode {
     /// A root, or the child of a span that is recorded.
     fn open(tracer: &SdkTracer, captures_content: bool, parent: &SpanContext, builder: SpanBuilder) -> Self {
-        let parent = match parent.is_valid() {
-            true => Context::new().with_remote_span_context(parent.clone()),
-            false => Context::new(),
-        };
+        let parent =
+            if parent.is_valid() { Context::new().with_remote_span_context(parent.clone()) } else { Context::new() };
         let span = tracer.build_with_context(builder, &parent);
         let context = span.span_context().clone();
         let recorded = span.is_recording().then(|| Recorded {

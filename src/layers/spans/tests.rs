@@ -396,6 +396,22 @@ fn disabled_spans_have_no_trace_and_send_none() {
 }
 
 #[test]
+fn where_nobody_takes_spans_there_are_ids_and_the_decision_of_the_caller_s_trace_is_passed_on() {
+    let caller = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+    let root = Spans::ids_alone().invocation(RPC, &invocation(Some(caller)));
+    assert_eq!(root.trace_id(), "0af7651916cd43dd8448eb211c80319c");
+    let attempt = begun(&root, 1, AttemptCause::Initial);
+    let sent = attempt.trace().tool("search").outgoing().traceparent.unwrap();
+    assert!(sent.starts_with("00-0af7651916cd43dd8448eb211c80319c-") && sent.ends_with("-01"), "{sent}");
+    assert!(
+        !sent.contains("b7ad6b7169203331") && !sent.contains(&attempt.trace().span_id()),
+        "an id of its own: {sent}"
+    );
+    let own = Spans::ids_alone().invocation(RPC, &invocation(None));
+    assert!(own.trace_id().len() == 32 && own.trace().outgoing().traceparent.unwrap().ends_with("-00"));
+}
+
+#[test]
 fn a_status_message_is_one_short_line_cut_between_characters() {
     assert_eq!(shortened("first\nsecond"), "first");
     let long = "ü".repeat(100);
