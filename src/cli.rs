@@ -11,6 +11,7 @@ mod client;
 mod config;
 mod demo;
 mod event_line;
+mod executions;
 mod explain;
 mod health;
 mod invocations;
@@ -48,7 +49,7 @@ Where to begin:
 /// Relights failed model calls in flight: a gRPC service that classifies, waits, informs, falls back and protects.
 #[derive(Debug, Parser)]
 #[command(name = "relight", version = about::VERSION, after_help = WHERE_TO_BEGIN, arg_required_else_help = true, max_term_width = 110)]
-pub(crate) struct Arguments {
+pub(crate) struct CommandLine {
     #[command(subcommand)]
     command: Command,
 }
@@ -73,6 +74,10 @@ enum Command {
     Top(top::TopArguments),
     /// List calls, newest first: how they ended, at which target, after how many attempts.
     Invocations(invocations::InvocationsArguments),
+    /// List the executions of tools that the journal knows, newest first.
+    Executions(executions::ExecutionsArguments),
+    /// Show what was learnt about tools, or have it forgotten.
+    Learning(executions::LearningArguments),
     /// Show and steer the targets' circuits.
     Circuits(circuits::CircuitsArguments),
     /// Show and steer versions of targets and tool servers that are on trial.
@@ -105,7 +110,7 @@ enum Output {
 /// Reads the arguments of this process and runs its command; wrong ones, `--help` and `--version` end the process.
 #[must_use]
 pub fn main() -> ExitCode {
-    let ended = match Arguments::parse().command {
+    let ended = match CommandLine::parse().command {
         Command::Serve(arguments) => serve::run(&arguments),
         Command::Demo(arguments) => demo::run(&arguments),
         Command::Invoke(arguments) => invoke::run(&arguments),
@@ -115,6 +120,8 @@ pub fn main() -> ExitCode {
         Command::Explain(arguments) => explain::run(&arguments),
         Command::Top(arguments) => top::run(&arguments),
         Command::Invocations(arguments) => invocations::run(&arguments),
+        Command::Executions(arguments) => executions::run(&arguments),
+        Command::Learning(arguments) => executions::learning(&arguments),
         Command::Circuits(arguments) => circuits::run(&arguments),
         Command::Releases(arguments) => releases::run(&arguments),
         Command::Classify(arguments) => classify::run(&arguments),
@@ -155,7 +162,7 @@ mod tests {
 
     #[test]
     fn the_arguments_of_every_command_fit_together() {
-        Arguments::command().debug_assert();
+        CommandLine::command().debug_assert();
     }
 
     #[test]

@@ -26,6 +26,7 @@ pub mod route;
 pub mod secret;
 mod secrets;
 pub mod server;
+pub mod tools;
 mod tree;
 
 use std::collections::BTreeMap;
@@ -50,6 +51,7 @@ pub use self::{
     secret::Secret,
     secrets::shown_url,
     server::ServerConfig,
+    tools::ToolsConfig,
 };
 use crate::{
     domain::ids::{Operation, RouteName, TargetId},
@@ -103,6 +105,8 @@ pub struct Config {
     pub admission: AdmissionPolicy,
     /// How many attempts a target may have at once.
     pub concurrency: ConcurrencyPolicy,
+    /// Tool servers, what is known of their tools, and how calls of them are recovered.
+    pub tools: ToolsConfig,
     /// How failures are judged, above what is built in.
     pub classifier: ClassifierConfig,
     /// What people read of a failure, by its class (`timeout`) or code (`LLM_ERROR`); what is left out is worded by Relight.
@@ -147,6 +151,7 @@ impl Config {
             gates: GatePolicy::default(),
             admission: AdmissionPolicy::default(),
             concurrency: ConcurrencyPolicy::default(),
+            tools: ToolsConfig::default(),
             classifier: ClassifierConfig::default(),
             texts: Texts::default(),
             releases: ReleasePolicy::default(),

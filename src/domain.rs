@@ -13,6 +13,7 @@ pub mod message;
 pub mod release;
 pub mod semconv;
 pub mod target;
+pub mod tool;
 pub mod units;
 pub mod upstream;
 pub mod wire;

@@ -6,6 +6,8 @@
 mod parts;
 mod resolve;
 mod size;
+mod tool_settings;
+mod tools;
 #[cfg(test)]
 mod toy_layer;
 
@@ -15,7 +17,7 @@ use std::{
 };
 
 use arc_swap::ArcSwap;
-use futures_util::TryStreamExt as _;
+use futures_util::{TryStreamExt as _, stream};
 use jiff::Timestamp;
 use tower::{Service, ServiceExt as _};
 
@@ -28,10 +30,12 @@ use crate::{
     domain::{
         adaptation::DialectOverrides,
         clock,
+        completion::{Delta, FinishReason},
         event::{EventBody, SettingFault},
         failure::{Failure, ProviderError},
         ids::{Operation, RouteName, TargetId},
-        invocation::TraceContext,
+        invocation::{Call, TraceContext},
+        tool::{ToolList, ToolRequest, ToolSpec},
         upstream::{BackgroundResponses, UpstreamHandle},
         wire::{DeltaStream, ProviderRequest, SentTo},
     },
@@ -41,6 +45,7 @@ use crate::{
         invocation::{InvocationContext, Plan},
         spans::Spans,
         targets::Targets,
+        tools::ToolKnowledge,
     },
     policy::{
         admission::Admission, classify::Classifier, classify::Verdict, release::ReleaseRouting, secrets::Secrets,
@@ -48,6 +53,8 @@ use crate::{
     provider::Providers,
     stack::{Shared, Stack, stack},
 };
+
+use self::tools::Tools;
 
 /// A running configuration; cheap to clone.
 #[derive(Clone)]
@@ -61,6 +68,7 @@ pub struct Engine {
     config: Arc<ArcSwap<Config>>,
     resolver: Arc<ArcSwap<resolve::Resolver>>,
     releases: Arc<ArcSwap<ReleaseRouting>>,
+    tools: Tools,
     configuration: Arc<ArcSwap<Configuration>>,
     secrets: Arc<ArcSwap<Secrets>>,
 }
@@ -94,11 +102,12 @@ pub struct Rejection {
     pub at: Timestamp,
 }
 
-/// The bottom service of the stack: calls whichever providers are in force when an attempt begins, and redacts
-/// configured secrets from every failure.
+/// The bottom service of the stack: calls whichever providers and tool servers are in force when an attempt begins, and
+/// redacts configured secrets from every failure.
 #[derive(Clone)]
 struct Wire {
     providers: Arc<ArcSwap<Providers>>,
+    tools: Tools,
     secrets: Arc<ArcSwap<Secrets>>,
 }
 
@@ -123,7 +132,9 @@ impl Engine {
             classifier: Arc::clone(&classifier),
         };
         let secrets = Arc::new(ArcSwap::from_pointee(Secrets::new(config.secret_values())));
-        let stack = stack(shared, Wire { providers: Arc::clone(&providers), secrets: Arc::clone(&secrets) });
+        let tools = Tools::new(parts.tools, Arc::clone(&secrets));
+        let wire = Wire { providers: Arc::clone(&providers), tools: tools.clone(), secrets: Arc::clone(&secrets) };
+        let stack = stack(shared, wire);
         let resolver = Arc::new(ArcSwap::from_pointee(resolve::Resolver::new(&config, &parts.targets)));
         let config = Arc::new(ArcSwap::from_pointee(config));
         let configuration = Arc::new(ArcSwap::from_pointee(Configuration { generation: 1, rejected: None }));
@@ -138,6 +149,7 @@ impl Engine {
             config,
             resolver,
             releases,
+            tools,
             configuration,
             secrets,
         })
@@ -148,11 +160,14 @@ impl Engine {
     /// # Errors
     /// When a part cannot be built; the old configuration then stays in force.
     pub fn reload(&self, config: Config) -> Result<(), PartsError> {
-        let parts = parts::build(&config)?;
+        let parts = parts::rebuild(&config, &self.tools.in_force().servers)?;
         self.secrets.store(Arc::new(Secrets::new(config.secret_values())));
         // First, so that the first call which passes a gate that new settings opened is made with them.
         self.providers.store(Arc::new(parts.providers));
-        self.targets.update(&parts.targets, &parts.shared);
+        let tools = self.targets.all().into_iter().filter_map(|state| parts.tools.kept(&state.target));
+        let targets: Vec<_> = parts.targets.iter().cloned().chain(tools).collect();
+        self.tools.replace(parts.tools);
+        self.targets.update(&targets, &parts.shared);
         self.classifier.store(Arc::new(parts.classifier));
         self.admission.lock().unwrap_or_else(PoisonError::into_inner).reconfigure(config.admission.clone());
         self.resolver.store(Arc::new(resolve::Resolver::new(&config, &parts.targets)));
@@ -171,6 +186,21 @@ impl Engine {
     /// Has the releases of targets serve new invocations as this says.
     pub fn route_releases(&self, routing: ReleaseRouting) {
         self.releases.store(Arc::new(routing));
+    }
+
+    /// Finds the plan for what a caller asks, a tool call included: its tool is looked up first.
+    ///
+    /// # Errors
+    /// When there is no such route or tool, or an override is not allowed.
+    pub async fn prepare(&self, request: InvocationRequest) -> Result<InvocationContext, Refusal> {
+        let Call::Tool(call) = &request.call else { return self.resolve(request) };
+        let plan = self.tools.plan(call, &request.operation).await?;
+        let in_force = self.tools.in_force();
+        let incoming = self.resolver.load().resolve_tool(request, plan)?;
+        if let Some(tool) = &incoming.plan.tool {
+            self.targets.ensure(&in_force.specs(&tool.offers), &parts::shared(&self.config()));
+        }
+        Ok(incoming)
     }
 
     /// The plan of an operation on a route, without overrides.
@@ -199,6 +229,7 @@ impl Engine {
             attempt: handle.attempt,
             target: Arc::clone(target),
             call: Arc::default(),
+            tool: None,
             wording: DialectOverrides::default(),
             deadline: incoming.invocation.deadline,
             idle: None,
@@ -208,7 +239,8 @@ impl Engine {
             attach: Some(handle),
         };
         // Attaching to a response and dropping the future cancels it.
-        drop(Wire { providers: Arc::clone(&self.providers), secrets: Arc::clone(&self.secrets) }.call(call));
+        let (providers, secrets) = (Arc::clone(&self.providers), Arc::clone(&self.secrets));
+        drop(Wire { providers, tools: self.tools.clone(), secrets }.call(call));
     }
 
     /// Judges bare facts as an attempt's would be.
@@ -225,6 +257,25 @@ impl Engine {
     /// Where everything that happens is published.
     pub fn events(&self) -> &EventBus {
         &self.events
+    }
+
+    /// The tools of all servers, by server; those of a server that cannot be reached now are left out.
+    pub async fn listed_tools(&self) -> Vec<(Arc<str>, ToolSpec)> {
+        let (listed, _) = self.tools.in_force().list_all().await;
+        let of_server = |(server, list): &(Arc<str>, Arc<ToolList>)| {
+            list.tools.iter().map(|tool| (Arc::clone(server), tool.clone())).collect::<Vec<_>>()
+        };
+        listed.iter().flat_map(of_server).collect()
+    }
+
+    /// Closes the connections to tool servers, and ends those that are children.
+    pub async fn close_tools(&self) {
+        self.tools.in_force().servers.close().await;
+    }
+
+    /// What was learnt from the outcomes of tool calls.
+    pub fn tool_knowledge(&self) -> &ToolKnowledge {
+        self.tools.knowledge()
     }
 
     /// What is known of every target.
@@ -284,6 +335,15 @@ impl Service<ProviderRequest> for Wire {
 
     fn call(&mut self, call: ProviderRequest) -> Self::Future {
         let secrets = self.secrets.load_full();
+        if let Some(request) = &call.tool {
+            let calling = self.tools.in_force().servers.call(&call.target.provider, ToolRequest::clone(request));
+            return Box::pin(async move {
+                let reply = calling.await.map_err(|facts| secrets.take_out_of(facts))?;
+                let end = Delta::Finish { reason: FinishReason::Stop, raw: String::new() };
+                let deltas = [Delta::ToolReply(Arc::new(reply)), end];
+                Ok(Box::pin(stream::iter(deltas.map(Ok))) as DeltaStream)
+            });
+        }
         let calling = Providers::clone(&self.providers.load()).call(call);
         Box::pin(async move {
             let deltas = calling.await.map_err(|facts| secrets.take_out_of(facts))?;

@@ -27,6 +27,7 @@ mod start_error;
 mod steadiness;
 mod takeover;
 mod thread_queue;
+mod tool_memory;
 mod upstream;
 
 use std::{
@@ -291,6 +292,9 @@ impl Executions {
     pub async fn hand_over(&self) {
         self.shared.closing.store(true, Ordering::SeqCst);
         let held = self.shared.held();
+        if let Err(error) = self.shared.synchronize_learning().await {
+            tracing::debug!(%error, "what was learnt about tools last could not be kept");
+        }
         for execution in self.shared.all() {
             self.shared.fence(&execution);
         }

@@ -26,6 +26,7 @@ pub mod entries;
 mod error;
 mod fields;
 mod headers;
+mod mcp;
 mod media;
 mod messages;
 mod models;
@@ -42,8 +43,8 @@ use axum::{
     routing::{get, post},
 };
 
-pub use self::error::EarlyRefusal;
 use self::error::{Protocol, Refused};
+pub use self::{error::EarlyRefusal, mcp::mcp_router};
 use crate::{
     config::server::OpenaiFrontConfig,
     domain::ids::{RouteName, TenantId},
@@ -90,7 +91,6 @@ pub fn router(
     authenticate: Arc<dyn Authenticate>,
     max_body_bytes: usize,
 ) -> Router {
-    let front = Front { engine, executions, authenticate, started_unix: crate::domain::clock::wall_now().as_second() };
     Router::new()
         .route("/v1/chat/completions", post(chat::complete))
         .route("/v1/responses", post(responses::create))
@@ -107,7 +107,7 @@ pub fn router(
             Refused::wrong_method().respond(Protocol::of(uri.path(), &headers))
         })
         .layer(DefaultBodyLimit::max(max_body_bytes))
-        .with_state(front)
+        .with_state(Front::new(engine, executions, authenticate))
 }
 
 /// Whether a body is a request that one of the front's protocols takes.
@@ -140,6 +140,10 @@ impl Principal {
 // === impl Front ===
 
 impl Front {
+    fn new(engine: Engine, executions: Executions, authenticate: Arc<dyn Authenticate>) -> Self {
+        Self { engine, executions, authenticate, started_unix: crate::domain::clock::wall_now().as_second() }
+    }
+
     /// Who calls.
     fn identify(&self, headers: &HeaderMap, shown: &PeerCertificate) -> Result<Principal, Refused> {
         let certificate = shown.as_ref().and_then(|shown| shown.0.0.0.as_deref());

@@ -6,6 +6,7 @@ pub mod convert;
 pub mod drain;
 mod dry_run;
 pub mod entries;
+mod executions;
 pub mod folder;
 mod listing;
 mod lookup;

@@ -9,6 +9,9 @@ pub mod config {
         pub use crate::config::observe::{JournalMode, Payloads};
     }
 }
+pub mod tool {
+    pub use crate::tool::{ListFreshness, ToolServerSpec, ToolServers, configured};
+}
 pub mod domain {
     pub mod adaptation {
         pub use crate::domain::adaptation::DialectOverrides;
@@ -38,8 +41,8 @@ pub mod domain {
     }
     pub mod invocation {
         pub use crate::domain::invocation::{
-            AttemptCause, Call, HistoryPatch, InjectionMode, Invocation, Outcome, Overrides, ToolInvocation,
-            TraceContext,
+            AttemptCause, AttemptRecord, Call, HistoryPatch, InjectionMode, Invocation, Outcome, Overrides,
+            ToolInvocation, TraceContext,
         };
     }
     pub mod message {
@@ -50,6 +53,9 @@ pub mod domain {
     }
     pub mod target {
         pub use crate::domain::target::{Capabilities, Dialect, Target};
+    }
+    pub mod tool {
+        pub use crate::domain::tool::{ExecutedTool, ToolContent, ToolReply, ToolRequest};
     }
     pub mod units {
         pub use crate::domain::units::{format_bytes, format_duration, parse_bytes, parse_duration};
@@ -84,10 +90,10 @@ pub mod grpc {
 }
 pub mod journal {
     pub use crate::journal::{
-        AppendError, BeginResult, CancelWish, Compacted, Entry, Fingerprint, Finish, FinishError, Held, Journal,
-        JournalError, Limits, Listing, Locked, MemoryJournal, NewInvocation, Notices, Owner, PayloadCipher,
-        RecordedRequest, Renewed, RunState, Stats, THREAD_ERRORS_KEPT, Takeover, Thread, ThreadCommit, ThreadEnd,
-        ThreadError, ThreadKey,
+        AppendError, BeginResult, CancelWish, Compacted, Entry, ExecutionDetail, ExecutionListing, ExecutionState,
+        Fingerprint, Finish, FinishError, Held, Journal, JournalError, Limits, Listing, Locked, MemoryJournal,
+        NewInvocation, Notices, Owner, PayloadCipher, RecordedRequest, Renewed, RunState, Stats, THREAD_ERRORS_KEPT,
+        Takeover, Thread, ThreadCommit, ThreadEnd, ThreadError, ThreadKey, ToolExecution, goal_key,
     };
     pub mod postgres {
         pub use crate::journal::postgres::{open, open_shared};
@@ -168,6 +174,9 @@ pub mod telemetry {
 }
 pub mod wire_server {
     pub use crate::wire_server::{Reply, Request, WireServer};
+    pub mod mcp {
+        pub use crate::wire_server::mcp::{Executed, McpScript, ScriptedTool};
+    }
     pub mod answers {
         pub use crate::wire_server::answers::of;
         pub mod anthropic {

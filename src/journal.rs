@@ -21,6 +21,7 @@ mod size;
 mod sql;
 pub mod sqlite;
 mod thread;
+mod tool_execution;
 mod write_guard;
 
 use std::{fmt::Debug, sync::Arc};
@@ -43,6 +44,7 @@ pub use self::{
     },
     sql::SqlJournal,
     thread::{Locked, THREAD_ERRORS_KEPT, Thread, ThreadCommit, ThreadEnd, ThreadKey},
+    tool_execution::{ExecutionDetail, ExecutionListing, ExecutionState, ToolExecution, goal_key},
 };
 use crate::{
     config::{
@@ -106,6 +108,9 @@ pub trait Journal: Debug + Send + Sync {
     /// At most `limit` of the matching invocations, the largest ids first, without request and snapshot.
     fn list<'a>(&'a self, wanted: &'a Listing, limit: usize) -> JournalFuture<'a, Vec<Record>>;
 
+    /// At most `limit` of the wanted executions of tools, the newest first; recorded with the end of their invocation.
+    fn executions<'a>(&'a self, wanted: &'a ExecutionListing, limit: usize) -> JournalFuture<'a, Vec<ToolExecution>>;
+
     /// Frees the request id of a finished invocation for reuse.
     fn free_request<'a>(&'a self, id: &'a InvocationId) -> JournalFuture<'a, ()>;
 
@@ -161,6 +166,11 @@ pub trait Journal: Debug + Send + Sync {
 
     /// What the journal keeps under this name; `fresh` from now on where there is nothing yet.
     fn property<'a>(&'a self, name: &'a str, fresh: String) -> JournalFuture<'a, String>;
+
+    /// Whether what is kept under names outlives this process.
+    fn keeps_properties(&self) -> bool {
+        true
+    }
 
     /// Puts `new` in the place of what is kept under this name, if that still is `expected`; returns whether it was. In
     /// memory nothing is kept, and nobody else changes it.

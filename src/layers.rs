@@ -28,6 +28,7 @@ pub mod select;
 pub mod spans;
 pub mod targets;
 pub mod timers;
+pub mod tools;
 pub mod trace_wire;
 
 use std::pin::Pin;

@@ -6,8 +6,9 @@
 //! - [`events`]: the bus on which all events are published.
 //! - [`policy`]: decisions as pure functions and small state machines.
 //! - [`config`]: the operator's settings, as plain data.
-//! - [`layers`]: thin services that apply the policies; [`provider`]: clients of the model providers; [`telemetry`]:
-//!   traces, metrics and logs; [`journal`]: the durable record. These do not import each other.
+//! - [`outbound`]: HTTP requests that leave this process.
+//! - [`layers`]: thin services that apply the policies; [`provider`]: clients of the model providers; [`tool`]: those of
+//!   tool servers; [`telemetry`]: traces, metrics and logs; [`journal`]: the durable record. These do not import each other.
 //! - [`stack`]: the order of the layers.
 //! - [`engine`]: a running configuration: resolves requests and runs them.
 //! - [`execution`]: running invocations: numbered, recorded, followed, taken over; [`scenarios`]: measures the recovery
@@ -31,10 +32,12 @@ mod grpc;
 pub mod internals;
 mod journal;
 mod layers;
+mod outbound;
 mod policy;
 mod provider;
 mod scenarios;
 mod server;
 mod stack;
 mod telemetry;
+mod tool;
 mod wire_server;

@@ -13,7 +13,6 @@ pub mod anthropic;
 pub mod bedrock;
 mod blocks;
 mod document;
-mod fetch;
 pub mod gemini;
 mod http;
 mod keys;
@@ -45,7 +44,6 @@ use crate::domain::{
     wire::{DeltaStream, ProviderRequest},
 };
 
-pub use self::fetch::fetch;
 pub use self::spec::{ChatOptions, HttpSettings, KeyHeader, ProviderSpec};
 
 /// The future of a call; resolves once the response head is received.
@@ -177,6 +175,11 @@ impl Client {
             Dialect::OpenaiResponses => Ok(Self::Responses(Box::new(responses::ResponsesClient::build(spec)?))),
             Dialect::OpenaiChat => Ok(Self::OpenaiChat(Box::new(openai::ChatClient::build(spec)?))),
             Dialect::Scripted => Ok(Self::Scripted(scripted::Player::new(spec.scripted.clone().unwrap_or_default()))),
+            Dialect::Tool => Err(BuildError::BaseUrl {
+                provider: Arc::clone(&spec.name),
+                url: spec.base_url.clone(),
+                why: "tool servers are configured under `tools`".to_owned(),
+            }),
         }
     }
 }

@@ -122,6 +122,8 @@ pub struct Running {
     pub openai_front_address: Option<SocketAddr>,
     /// Where the `AdminService` is served, where it has a listener of its own.
     pub admin_service_address: Option<SocketAddr>,
+    /// Where Relight is served as an MCP server, where that is switched on.
+    pub mcp_front_address: Option<SocketAddr>,
     engine: Engine,
     executions: Executions,
     draining: watch::Sender<bool>,
@@ -181,33 +183,39 @@ impl Running {
                 certificates: certificates.clone(),
                 metrics: metrics.clone(),
             };
-            let front = listeners.openai_front.as_ref().and_then(|front| front.local_addr().ok());
-            reload::follow(loaded.clone(), front.into_iter().chain([address]).collect(), reloads, &mut tasks);
+            let fronts = [&listeners.openai_front, &listeners.mcp_front].into_iter().flatten();
+            let bound = fronts.filter_map(|front| front.local_addr().ok()).chain([address]).collect();
+            reload::follow(loaded.clone(), bound, reloads, &mut tasks);
         }
         let max_bytes = usize::try_from(config.server.max_message_bytes).unwrap_or(usize::MAX);
         let intake = Intake::new(&config.server, Arc::clone(&authenticator));
         let limited =
             |name, listener| LimitedListener::new(name, listener, &config.server.limits, &config.server.timeouts);
         let refused = Arc::<RefusedCallers>::default();
-        let mut openai_front_address = None;
+        let (mut openai_front_address, mut mcp_front_address) = (None, None);
         let (executions, resume_tokens) =
             executions::start(config, options, engine.clone(), &metrics, &mut tasks).await?;
         let mut serving = JoinSet::new();
+        let port = front_port::FrontPort {
+            engine: engine.clone(),
+            intake: intake.clone(),
+            cors: config.server.cors.clone(),
+            executions: executions.clone(),
+            authenticator: Arc::clone(&authenticator),
+            draining: draining_seen.clone(),
+            max_body_bytes: max_bytes,
+            metrics: metrics.clone(),
+            refused: Arc::clone(&refused),
+        };
         if let Some(listener) = listeners.openai_front {
             openai_front_address = Some(listener.local_addr().map_err(BindError::from)?);
-            let listener = limited("openai_front", listener);
-            let port = front_port::FrontPort {
-                engine: engine.clone(),
-                intake: intake.clone(),
-                cors: config.server.cors.clone(),
-                executions: executions.clone(),
-                authenticator: Arc::clone(&authenticator),
-                draining: draining_seen.clone(),
-                max_body_bytes: max_bytes,
-                metrics: metrics.clone(),
-                refused: Arc::clone(&refused),
-            };
-            port.serve(listener, &certificates, stop_seen.clone(), &mut serving);
+            let (listener, routes) = (limited("openai_front", listener), front_port::Routes::OpenAi);
+            port.clone().serve(routes, listener, &certificates, stop_seen.clone(), &mut serving);
+        }
+        if let Some((listener, front)) = listeners.mcp_front.zip(config.tools.mcp_front.as_ref()) {
+            mcp_front_address = Some(listener.local_addr().map_err(BindError::from)?);
+            let (listener, routes) = (limited("mcp_front", listener), front_port::Routes::Mcp(front.path.clone()));
+            port.serve(routes, listener, &certificates, stop_seen.clone(), &mut serving);
         }
         read_levels(&metrics, &engine, &executions, &drain);
         let admin = Admin::new(engine.clone(), executions.clone(), Arc::clone(&authenticator), drain.clone());
@@ -249,6 +257,7 @@ impl Running {
             admin_address,
             openai_front_address,
             admin_service_address,
+            mcp_front_address,
             engine,
             executions,
             draining,
@@ -317,6 +326,7 @@ impl Running {
         tracing::info!("stopped: no call is left");
         self.serving.shutdown().await;
         self.tasks.shutdown().await;
+        self.engine.close_tools().await;
         if let Some(tracer) = self.telemetry.tracer.take() {
             tracer.shutdown(FLUSH_BOUND).await;
         }

@@ -6,6 +6,7 @@
 //! rules. It is not reachable from other hosts, and not part of `relight serve`.
 
 pub mod answers;
+pub mod mcp;
 mod reply;
 mod request;
 

@@ -7,7 +7,7 @@ use clap::{Args, Command, CommandFactory as _};
 use clap_complete::Shell;
 use serde_json::json;
 
-use super::{Arguments, Output, terminal::print_line};
+use super::{CommandLine, Output, terminal::print_line};
 
 /// The version, the commit, and the day of the commit; `build.rs` reads the latter two.
 pub(super) const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (", env!("RELIGHT_COMMIT"), ")");
@@ -50,19 +50,19 @@ pub(super) fn version(arguments: &VersionArguments) -> anyhow::Result<ExitCode> 
 
 /// Prints the completions of a shell.
 pub(super) fn completions(arguments: &CompletionsArguments) -> ExitCode {
-    clap_complete::generate(arguments.shell, &mut Arguments::command(), "relight", &mut io::stdout());
+    clap_complete::generate(arguments.shell, &mut CommandLine::command(), "relight", &mut io::stdout());
     ExitCode::SUCCESS
 }
 
 /// Prints the manual, or writes all of it.
 pub(super) fn man(arguments: &ManArguments) -> anyhow::Result<ExitCode> {
     let Some(folder) = &arguments.into else {
-        clap_mangen::Man::new(Arguments::command()).render(&mut io::stdout())?;
+        clap_mangen::Man::new(CommandLine::command()).render(&mut io::stdout())?;
         return Ok(ExitCode::SUCCESS);
     };
     fs::create_dir_all(folder).with_context(|| format!("{}", folder.display()))?;
-    clap_mangen::generate_to(Arguments::command(), folder).with_context(|| format!("{}", folder.display()))?;
-    print_line(&format!("{} pages in {}", pages(&Arguments::command()), folder.display()))?;
+    clap_mangen::generate_to(CommandLine::command(), folder).with_context(|| format!("{}", folder.display()))?;
+    print_line(&format!("{} pages in {}", pages(&CommandLine::command()), folder.display()))?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -7,6 +7,8 @@
 mod scene;
 mod scenes;
 mod stage;
+mod tool_stories;
+mod tools;
 mod wire_scenes;
 mod wires;
 
@@ -17,7 +19,7 @@ use crate::{
     server::{Listeners, Running, ServerOptions},
 };
 use anyhow::{Context as _, anyhow};
-use clap::Args;
+use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 
 use self::{
@@ -43,6 +45,9 @@ const LONGEST_SCENE: Duration = Duration::from_secs(12);
 /// How to show the demo.
 #[derive(Debug, Args)]
 pub(super) struct DemoArguments {
+    /// What to show; without it, a model that fails.
+    #[arg(value_enum, conflicts_with = "provider")]
+    what: Option<Subject>,
     /// Make this provider fail instead, in its own way, over real sockets.
     #[arg(long, value_enum, conflicts_with = "print_config")]
     provider: Option<Provider>,
@@ -60,6 +65,13 @@ pub(super) struct DemoArguments {
     output: Output,
 }
 
+/// What the demo shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Subject {
+    /// Tools that fail, over their own protocol.
+    Tools,
+}
+
 /// A scene and its result.
 struct SceneResult {
     scene: Scene,
@@ -70,11 +82,18 @@ struct SceneResult {
 
 /// Shows all scenes.
 pub(super) fn run(arguments: &DemoArguments) -> anyhow::Result<ExitCode> {
+    if arguments.what == Some(Subject::Tools) {
+        return runtime()?.block_on(tools::show(arguments));
+    }
     if arguments.print_config {
         print_line(CONFIG.trim_end())?;
         return Ok(ExitCode::SUCCESS);
     }
-    tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?.block_on(show(arguments))
+    runtime()?.block_on(show(arguments))
+}
+
+fn runtime() -> io::Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()
 }
 
 /// A demo's configuration, checked like any other.
@@ -89,7 +108,7 @@ async fn show(arguments: &DemoArguments) -> anyhow::Result<ExitCode> {
     };
     let mut loaded = loaded(&wires.as_ref().map_or_else(|| CONFIG.to_owned(), Wires::config))?;
     loaded.config.server.console = arguments.console;
-    let listeners = Listeners::bind(&loaded.config.server).await?;
+    let listeners = Listeners::bind(&loaded.config).await?;
     let running =
         Running::start(&loaded, listeners, &ServerOptions { skip_pause: true, ..ServerOptions::default() }).await?;
     let paint = match arguments.output {

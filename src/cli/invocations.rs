@@ -67,7 +67,7 @@ enum StateFilter {
 }
 
 /// A time ago.
-fn ago(text: &str) -> Result<Duration, String> {
+pub(super) fn ago(text: &str) -> Result<Duration, String> {
     let days = text.strip_suffix('d').and_then(|days| days.parse::<u64>().ok());
     match days {
         Some(days) => Ok(Duration::from_hours(days.saturating_mul(24).min(1_000_000))),

@@ -41,6 +41,7 @@ Examples:
   relight invoke \"Why is the sky blue?\"
   git diff | relight invoke --system \"Review this change.\" --route careful --deadline 2m
   relight invoke --resume                        after a kill or a crash: goes on with the last one
+  relight invoke --tool get_activities --arguments '{\"from\": \"2024-01-01\"}' --goal \"my training\"
   relight invoke --output json --label team=blue \"Say hello\" | jq .attempts";
 
 /// The label by which the events of this very call are found.
@@ -55,6 +56,15 @@ const LAST_EVENTS: Duration = Duration::from_millis(300);
 pub(super) struct InvokeArguments {
     /// The question; without it, standard input.
     text: Vec<String>,
+    /// The tool to call in place of a model (`NAME`, or `SERVER/NAME`); there is no question then.
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["text", "system"])]
+    tool: Option<String>,
+    /// The tool's arguments, a JSON object; `-` reads it from standard input.
+    #[arg(long, value_name = "JSON", default_value = "{}", hide_default_value = true, requires = "tool")]
+    arguments: String,
+    /// What the tool is called for, in a few words: earlier attempts at it are remembered.
+    #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true, requires = "tool")]
+    goal: String,
     /// The route; without it, the server's default.
     #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
     route: String,
@@ -95,7 +105,11 @@ pub(super) fn run(arguments: &InvokeArguments) -> anyhow::Result<ExitCode> {
     if let Some(token) = &arguments.resume {
         return super::client_runtime()?.block_on(resume(arguments, token.clone()));
     }
-    let text = question(&arguments.text)?;
+    let text = match (&arguments.tool, arguments.arguments.as_str()) {
+        (Some(_), "-") => io::read_to_string(io::stdin())?,
+        (Some(_), given) => given.to_owned(),
+        (None, _) => question(&arguments.text)?,
+    };
     super::client_runtime()?.block_on(invoke(arguments, text))
 }
 
@@ -225,7 +239,7 @@ fn conclude(output: Output, response: &v1::InvokeWithRecoveryResponse, shown: bo
             if !shown {
                 print_line(printable(&report::answer(completion)).trim_end())?;
             }
-            if let Some(line) = report::recovered(response) {
+            for line in report::recovered(response).into_iter().chain(report::tool(completion)) {
                 print_note(&Paint::on(&io::stderr()).dim(&line));
             }
         }
@@ -248,7 +262,18 @@ impl InvokeArguments {
             text: system.clone(),
             ..v1::Message::default()
         });
-        let messages = system.collect();
+        let call = match &self.tool {
+            Some(name) => v1::invocation::Call::Tool(v1::ToolCall {
+                name: name.clone(),
+                arguments_json: text,
+                goal: self.goal.clone(),
+                ..v1::ToolCall::default()
+            }),
+            None => {
+                let messages = system.collect();
+                v1::invocation::Call::Model(v1::ModelCall { messages, text, ..v1::ModelCall::default() })
+            }
+        };
         let mut labels: std::collections::HashMap<String, String> = self.labels.iter().cloned().collect();
         labels.insert(OWN_LABEL.to_owned(), own);
         let deadline = self.deadline.map(|deadline| u64::try_from(deadline.as_millis()).unwrap_or(u64::MAX));
@@ -257,7 +282,7 @@ impl InvokeArguments {
         v1::Invocation {
             route: self.route.clone(),
             operation: self.operation.clone(),
-            call: Some(v1::invocation::Call::Model(v1::ModelCall { messages, text, ..v1::ModelCall::default() })),
+            call: Some(call),
             request_id: self.request_id.clone(),
             thread_id: self.thread.clone(),
             labels,

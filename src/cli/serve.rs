@@ -80,7 +80,7 @@ pub(super) fn run(arguments: &ServeArguments) -> anyhow::Result<ExitCode> {
 async fn serve(loaded: Loaded) -> anyhow::Result<ExitCode> {
     // Before anything listens, so that no signal is lost.
     let mut stop = Stop { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? };
-    let listeners = Listeners::bind(&loaded.config.server).await?;
+    let listeners = Listeners::bind(&loaded.config).await?;
     let embedded_journal = embedded_journal(loaded.config.server.listen, &ProcessEnvironment);
     let options = ServerOptions { logs: true, embedded_journal, ..ServerOptions::default() };
     let running = Running::start(&loaded, listeners, &options).await?;
@@ -143,12 +143,14 @@ fn log_listening(loaded: &Loaded, running: &Running) {
         };
         let front = running.openai_front_address.map(|front| format!(", the OpenAI-compatible front on {front}"));
         let console = running.console_url().map(|url| format!(", the console on {url}"));
+        let mcp = running.mcp_front_address.map(|front| format!(", tools as an MCP server on http://{front}"));
         print_note(&format!(
-            "relight {} serves gRPC on {}{}{}, health and metrics on http://{}; {from}",
+            "relight {} serves gRPC on {}{}{}{}, health and metrics on http://{}; {from}",
             env!("CARGO_PKG_VERSION"),
             running.address,
             front.unwrap_or_default(),
             console.unwrap_or_default(),
+            mcp.unwrap_or_default(),
             running.admin_address,
         ));
     } else {
@@ -162,6 +164,7 @@ fn log_listening(loaded: &Loaded, running: &Running) {
             "admin_address": running.admin_address.to_string(),
             "openai_front_address": running.openai_front_address.map(|front| front.to_string()),
             "console": running.console_url(),
+            "mcp_front_address": running.mcp_front_address.map(|front| front.to_string()),
             "config": source.map(|file| file.to_string()),
             "found": loaded.found,
         });

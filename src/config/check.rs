@@ -9,6 +9,7 @@ use super::{
     Config,
     fault::Fault,
     server::{AuthMode, ServerConfig},
+    tools::McpFrontConfig,
     tree::Node,
 };
 use crate::domain::ids::TargetId;
@@ -16,6 +17,7 @@ use crate::domain::ids::TargetId;
 mod callers;
 mod limits;
 mod observe;
+mod tools;
 mod upstream;
 
 /// Adds every fault of the configuration. `written` is the tree before anything was taken out of it; `more` are faults
@@ -35,6 +37,7 @@ pub(super) fn check(config: &Config, written: &Node, more: Vec<(String, String)>
     checker.routes(config);
     checker.policies(config);
     checker.releases(config);
+    checker.tools(config);
     checker.observe(config);
 }
 
@@ -122,7 +125,7 @@ impl Checker<'_> {
 
     fn server(&mut self, config: &Config) {
         let server = &config.server;
-        self.listeners(server);
+        self.listeners(server, config.tools.mcp_front.as_ref());
         self.callers(config);
         self.limits(server);
         self.range("server.max_message_bytes", &server.max_message_bytes, &1024, &(1 << 30), "from 1KiB to 1GiB");
@@ -151,10 +154,11 @@ impl Checker<'_> {
         }
     }
 
-    fn listeners(&mut self, server: &ServerConfig) {
+    fn listeners(&mut self, server: &ServerConfig, mcp_front: Option<&McpFrontConfig>) {
         let mut listeners = vec![("server.listen", server.listen)];
         listeners.extend(server.openai_front.as_ref().map(|front| ("server.openai_front.listen", front.listen)));
         listeners.extend(server.admin_service.as_ref().map(|admin| ("server.admin_service.listen", admin.listen)));
+        listeners.extend(mcp_front.map(|front| ("tools.mcp_front.listen", front.listen)));
         let unguarded = server.auth.is_none() && server.auth_mode() == AuthMode::None;
         for (path, address) in &listeners {
             if unguarded && !address.ip().is_loopback() && !self.is_written("server.auth") {

@@ -16,8 +16,15 @@ use super::{
 };
 use crate::{domain::units, policy::timers::TimersPolicy};
 
-/// Which section each member of which maps inherits from.
-const INHERITED: [(&str, &str); 3] = [("routes", "timers"), ("targets", "circuit"), ("targets", "concurrency")];
+/// Which section of each member of which map inherits from which section.
+const INHERITED: [(&str, &str, &str); 6] = [
+    ("routes", "timers", "timers"),
+    ("targets", "circuit", "circuit"),
+    ("targets", "concurrency", "concurrency"),
+    ("tools.servers", "circuit", "circuit"),
+    ("tools.servers", "concurrency", "concurrency"),
+    ("tools.tools", "recovery", "tools.recovery"),
+];
 
 /// The settings of the preset `literal`.
 const LITERAL: &str = include_str!("literal.yaml");
@@ -53,9 +60,10 @@ pub(super) fn lay_over(tree: &mut Node) {
             fit_to_first_token(own, timers.as_ref());
         }
     }
-    for (holders, section) in INHERITED {
-        let Some(base) = tree.get(section).cloned() else { continue };
-        let Some(Value::Map(members)) = tree.get_mut(holders).map(|node| &mut node.value) else { continue };
+    for (holders, section, base) in INHERITED {
+        let Some(base) = base.split('.').try_fold(&*tree, |node, name| node.get(name)).cloned() else { continue };
+        let holders = holders.split('.').try_fold(&mut *tree, |node, name| node.get_mut(name));
+        let Some(Value::Map(members)) = holders.map(|node| &mut node.value) else { continue };
         for (_, holder) in members {
             if let Some(own) = holder.get_mut(section) {
                 lay(own, &base);

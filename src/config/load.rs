@@ -145,6 +145,7 @@ fn load_collecting(
         written.get("targets").map_or(&[][..], Node::members).iter().map(|(name, _)| name.clone()).collect();
     let found = discover::complete(&mut config, environment, &order);
     let base = path.and_then(Path::parent).unwrap_or(Path::new(""));
+    config.tools.inherit(environment);
     let mut named = NamedFiles { base, contents: &mut fingerprint, files: Vec::new(), faults: Vec::new() };
     named.read_all(&mut config);
     let (named_files, unreadable) = (named.files, named.faults);
@@ -191,6 +192,9 @@ impl NamedFiles<'_> {
                 let path = format!("{path}.credentials.{credential}");
                 self.read_key(&path, keys.api_key_file.as_mut(), &mut keys.api_key);
             }
+        }
+        for (name, server) in &mut config.tools.servers {
+            self.read_key(&format!("tools.servers.{name}"), server.api_key_file.as_mut(), &mut server.api_key);
         }
         if let Some(tls) = &mut config.server.tls {
             self.read_certificates(tls);

@@ -270,8 +270,8 @@ impl ProviderConfig {
             Dialect::OpenaiChat | Dialect::OpenaiResponses => "https://api.openai.com/v1",
             Dialect::Anthropic => "https://api.anthropic.com",
             Dialect::Gemini => "https://generativelanguage.googleapis.com/v1beta",
-            // The regional host is composed by the provider.
-            Dialect::Bedrock => "",
+            // The regional host is composed by the provider; a tool server is none.
+            Dialect::Bedrock | Dialect::Tool => "",
             Dialect::Scripted => "script:",
         };
         self.base_url.as_deref().unwrap_or(own).trim_end_matches('/')

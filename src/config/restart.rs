@@ -32,6 +32,7 @@ pub const READ_AT_START: &[&str] = &[
     "server.timeouts",
     "server.watchdog",
     "telemetry",
+    "tools.mcp_front",
 ];
 
 /// Whether there is TLS at all is decided at the start; its files are followed.

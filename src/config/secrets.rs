@@ -17,6 +17,14 @@ impl Config {
             }
             values.extend(provider.base_url.as_deref().into_iter().flat_map(of_url));
         }
+        for server in self.tools.servers.values() {
+            for value in server.api_key.iter().chain(server.headers.values()).chain(server.env.values()) {
+                values.push(value.expose());
+                values.extend(value.expose().split_once(' ').map(|(_, credential)| credential));
+            }
+            let urls = server.url.as_deref().into_iter().chain(server.http.as_ref().map(|http| http.base_url.as_str()));
+            values.extend(urls.flat_map(of_url));
+        }
         values.extend(self.telemetry.otlp_headers.values().map(super::Secret::expose));
         values.extend(self.journal.encryption_keys.iter().map(super::Secret::expose));
         if let JournalStore::Postgres(url) = &self.journal.store {
@@ -77,12 +85,27 @@ providers:
     headers: { x-token: \"Bearer head-er\" }
     credentials: { other: { api_key: key-2 } }
 targets: { t: { provider: p, model: m } }
+tools:
+  servers:
+    s: { url: \"https://h.example/mcp?key=mcp-query\", api_key: key-3, headers: { x-a: \"Token to-ken\" } }
+    c: { command: tool, env: { TOKEN: child-secret } }
 journal: { store: \"postgres://user:data-base@127.0.0.1/relight\" }
 telemetry: { otlp_headers: { authorization: otlp-key } }
 ";
         let config = load_text(text, None, &GivenEnvironment::new()).unwrap().config;
         let values = config.secret_values();
-        for value in ["key-1", "key-2", "head-er", "query-key", "data-base", "otlp-key"] {
+        for value in [
+            "key-1",
+            "key-2",
+            "head-er",
+            "query-key",
+            "data-base",
+            "otlp-key",
+            "mcp-query",
+            "key-3",
+            "to-ken",
+            "child-secret",
+        ] {
             assert!(values.contains(&value), "{value}: {values:?}");
         }
     }

@@ -200,6 +200,7 @@ impl Node {
         let within = |segment: &str| self.path.split('.').any(|part| part == segment);
         let name = self.path.rsplit('.').next().unwrap_or_default();
         within("headers")
+            || within("env")
             || within("otlp_headers")
             || matches!(name, "api_key" | "session_token" | "sha256")
             || matches!(&self.value, Value::Text(text) if text.contains("://") && text.contains('@'))

@@ -2,11 +2,14 @@
 //!
 //! A provider's response is a sequence of `Delta`s; it is complete only after a `Finish`, however the connection ended.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
 use super::{
     failure::TransportFault,
     message::{Message, ModelCall, Opaque},
+    tool::{ToolOutput, ToolReply},
 };
 
 /// A piece of a model's answer, as one attempt streams it.
@@ -47,6 +50,8 @@ pub enum Delta {
     Usage(Usage),
     /// The connection broke and the same response is resumed: the next delta continues it without loss or repetition.
     ReadOn(Break),
+    /// What a tool returned, whole; of a tool call alone.
+    ToolReply(Arc<ToolReply>),
     /// The dialect's own mark of a complete response.
     Finish {
         /// Why the model stopped.
@@ -81,7 +86,7 @@ impl Delta {
     /// Whether this is output for a reader; metadata is not.
     #[must_use]
     pub const fn is_content(&self) -> bool {
-        matches!(self, Self::BlockStart { .. } | Self::BlockDelta { .. } | Self::Finish { .. })
+        matches!(self, Self::BlockStart { .. } | Self::BlockDelta { .. } | Self::ToolReply(_) | Self::Finish { .. })
     }
 }
 
@@ -228,4 +233,7 @@ pub struct Completion {
     pub response_id: Option<String>,
     /// Usage of the attempt whose answer this is.
     pub usage: Usage,
+    /// What the tool returned; `None` where a model answered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tool_output: Option<Box<ToolOutput>>,
 }

@@ -104,6 +104,9 @@ pub struct Failure {
     /// The change of the request after which the target may take it, where the failure states one.
     #[serde(default)]
     pub adaptation: Option<Adaptation>,
+    /// The tool that failed, by its name at its server; `None` where a model was called.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tool: Option<String>,
     /// When it happened.
     pub at: Timestamp,
 }
@@ -127,6 +130,7 @@ impl Failure {
             fault: None,
             never_sent: true,
             adaptation: None,
+            tool: None,
             at: super::clock::wall_now(),
         }
     }
@@ -142,6 +146,28 @@ impl Failure {
             None if self.fault.is_some() => Cow::Borrowed(&self.message),
             None => Cow::Borrowed(self.class.phrase()),
         }
+    }
+
+    /// The code that callers switch on: of a tool, what would be an error of a model is one of the tool.
+    #[must_use]
+    pub fn code(&self) -> FailureCode {
+        match self.class.code() {
+            FailureCode::LlmError | FailureCode::StreamingError if self.tool.is_some() => FailureCode::ToolError,
+            code => code,
+        }
+    }
+
+    /// The same failure, of this tool, in words that fit a tool.
+    #[must_use]
+    pub fn of_tool(mut self, tool: &str) -> Self {
+        if let Some(user) = words::for_user_of_tool(self.class) {
+            user.clone_into(&mut self.user_message);
+        }
+        if let Some(operator) = words::for_operator_of_tool(self.class) {
+            operator.clone_into(&mut self.recovery_hint);
+        }
+        self.tool = Some(tool.to_owned());
+        self
     }
 
     /// Returns the failure with a stated wait.

@@ -9,11 +9,13 @@ use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
 pub use self::history::HistoryPatch;
+pub use super::tool::SideEffects;
 use super::{
     completion::{Completion, Usage},
     failure::{Failure, FailureClass, Wait},
     ids::{InvocationId, Operation, RequestId, RouteName, TargetId, TenantId, ThreadId},
     message::ModelCall,
+    tool::ExecutedTool,
 };
 
 /// The operation of callers that name none.
@@ -101,20 +103,6 @@ pub struct ToolInvocation {
     pub side_effects: Option<SideEffects>,
 }
 
-/// The declared side effects of a tool; an unset field is unknown and treated as the worst case.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(default)]
-pub struct SideEffects {
-    /// It changes nothing.
-    pub read_only: Option<bool>,
-    /// Repeating it with the same arguments has no further effect.
-    pub idempotent: Option<bool>,
-    /// It may destroy or overwrite.
-    pub destructive: Option<bool>,
-    /// It acts on the world outside its own data.
-    pub open_world: Option<bool>,
-}
-
 /// A W3C trace context as received.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TraceContext {
@@ -197,6 +185,8 @@ pub enum AttemptCause {
     Extend,
     /// Reads the response that an earlier owner of the invocation had requested.
     Attach(FailureClass),
+    /// One chunk of a tool call that was split.
+    Chunk(FailureClass),
 }
 
 impl AttemptCause {
@@ -212,6 +202,7 @@ impl AttemptCause {
             Self::Adapt(class) => format!("adapt:{class}"),
             Self::Extend => "continue:length".to_owned(),
             Self::Attach(class) => format!("attach:{class}"),
+            Self::Chunk(class) => format!("chunk:{class}"),
         }
     }
 
@@ -224,6 +215,7 @@ impl AttemptCause {
             Self::Fallback(_) | Self::Hedge => Some(RecoveryStrategy::Fallback),
             Self::Continue(_) | Self::Extend | Self::Attach(_) => Some(RecoveryStrategy::Continue),
             Self::Adapt(_) => Some(RecoveryStrategy::Adapt),
+            Self::Chunk(_) => Some(RecoveryStrategy::Chunk),
         }
     }
 
@@ -322,6 +314,9 @@ pub struct AttemptRecord {
     pub upstream_request_id: String,
     /// Whether its answer was kept.
     pub winner: bool,
+    /// The execution that it was, where a tool was called.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tool: Option<Box<ExecutedTool>>,
 }
 
 impl AttemptRecord {

@@ -53,6 +53,8 @@ pub mod attr {
     pub const GEN_AI_REASONING_TOKENS: &str = "gen_ai.usage.reasoning.output_tokens";
     /// The tool that is called.
     pub const GEN_AI_TOOL_NAME: &str = "gen_ai.tool.name";
+    /// The method of the Model Context Protocol.
+    pub const MCP_METHOD: &str = "mcp.method.name";
     /// `input` or `output`.
     pub const GEN_AI_TOKEN_TYPE: &str = "gen_ai.token.type";
     /// HTTP method.

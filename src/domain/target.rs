@@ -26,6 +26,9 @@ pub enum Dialect {
     Bedrock,
     /// The embedded provider that plays a script.
     Scripted,
+    /// A tool server's, whatever it speaks; no provider of models has it.
+    #[serde(skip_deserializing)]
+    Tool,
 }
 
 impl Dialect {
@@ -39,6 +42,7 @@ impl Dialect {
             Self::Gemini => "gemini",
             Self::Bedrock => "bedrock",
             Self::Scripted => "scripted",
+            Self::Tool => "tool",
         }
     }
 }
@@ -116,18 +120,18 @@ impl Default for Capabilities {
     }
 }
 
-/// A model at a provider, with its credential and endpoint.
+/// A model at a provider with its credential and endpoint, or a tool on a tool server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Target {
     /// Its name in the configuration.
     pub id: TargetId,
-    /// The provider's name in the configuration.
+    /// The provider's or tool server's name in the configuration.
     pub provider: Arc<str>,
     /// The provider's family for the classifier and for `gen_ai.provider.name` (`openai`, `anthropic`, …).
     pub family: Arc<str>,
     /// Its wire protocol.
     pub dialect: Dialect,
-    /// The model, as the provider names it.
+    /// The model, as the provider names it; empty for a tool.
     pub model: Arc<str>,
     /// The name of the credential, not its value.
     pub credential: Arc<str>,
@@ -137,4 +141,37 @@ pub struct Target {
     pub capabilities: Capabilities,
     /// A system message that is put before each conversation it gets; `None` for none.
     pub system_prompt: Option<Arc<str>>,
+}
+
+// === impl Target ===
+
+impl Target {
+    /// The id of the target that a tool at a server is.
+    #[must_use]
+    pub fn tool_id(server: &str, tool: &str) -> TargetId {
+        TargetId::from(format!("{server}/{tool}"))
+    }
+
+    /// A tool at a tool server.
+    #[must_use]
+    pub fn of_tool(server: &str, tool: &str, family: &str, endpoint: &str) -> Self {
+        Self {
+            id: Self::tool_id(server, tool),
+            provider: server.into(),
+            family: family.into(),
+            dialect: Dialect::Tool,
+            model: Arc::from(""),
+            credential: Arc::from(""),
+            endpoint: endpoint.into(),
+            capabilities: Capabilities::default(),
+            system_prompt: None,
+        }
+    }
+
+    /// The tool that it is, by its name at its server; `None` for a model.
+    #[must_use]
+    pub fn tool(&self) -> Option<&str> {
+        let name = self.id.as_str().strip_prefix(&*self.provider)?.strip_prefix('/')?;
+        (self.dialect == Dialect::Tool).then_some(name)
+    }
 }

@@ -19,6 +19,7 @@ use super::{
     invocation::TraceContext,
     message::ModelCall,
     target::Target,
+    tool::ToolRequest,
     upstream::{BackgroundResponses, UpstreamHandle},
 };
 
@@ -33,6 +34,8 @@ pub struct ProviderRequest {
     pub target: Arc<Target>,
     /// The call: this attempt's own copy, with its note if it has one.
     pub call: Arc<ModelCall>,
+    /// The tool call that is made instead, where a tool is called.
+    pub tool: Option<Arc<ToolRequest>>,
     /// Where this target was found to deviate from its dialect.
     pub wording: DialectOverrides,
     /// When the whole invocation must be over.

@@ -8,6 +8,7 @@ use std::{
 
 use secrecy::SecretString;
 
+use super::{tool_settings::ToolSettings, tools::ToolsInForce};
 use crate::{
     config::{Config, ProviderConfig, TargetConfig, provider as settings},
     domain::{ids::TargetId, target::Target},
@@ -20,6 +21,7 @@ use crate::{
         BuildError, ChatOptions, HttpSettings, ProviderSpec, Providers,
         known::{self, ModelRef},
     },
+    tool::{self, ToolServers, ToolServersError},
 };
 
 /// Everything that is built from a configuration.
@@ -28,6 +30,7 @@ pub(super) struct Parts {
     pub(super) targets: Vec<TargetSpec>,
     pub(super) shared: SharedPolicies,
     pub(super) classifier: Classifier,
+    pub(super) tools: ToolsInForce,
 }
 
 /// Why a part cannot be built.
@@ -36,6 +39,9 @@ pub enum PartsError {
     /// A provider.
     #[error(transparent)]
     Provider(#[from] BuildError),
+    /// A tool server.
+    #[error(transparent)]
+    Tools(#[from] ToolServersError),
     /// The classifier's user rules.
     #[error("classifier.rules: {}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
     Rules(Vec<RuleFault>),
@@ -50,6 +56,17 @@ pub enum PartsError {
 }
 
 pub(super) fn build(config: &Config) -> Result<Parts, PartsError> {
+    rebuild(config, &ToolServers::default())
+}
+
+/// What all targets share.
+pub(super) fn shared(config: &Config) -> SharedPolicies {
+    SharedPolicies { budget: config.budget.clone(), gates: Arc::new(config.gates.clone()) }
+}
+
+/// Builds everything anew but the tool servers whose settings stay: their connections and children are kept.
+pub(super) fn rebuild(config: &Config, running: &ToolServers) -> Result<Parts, PartsError> {
+    let settings = ToolSettings::new(config);
     let specs: Vec<ProviderSpec> =
         config.providers.iter().map(|(name, provider)| provider_spec(name, provider)).collect::<Result<_, _>>()?;
     let targets = config.targets.iter().filter_map(|(id, target)| {
@@ -64,7 +81,8 @@ pub(super) fn build(config: &Config) -> Result<Parts, PartsError> {
     Ok(Parts {
         providers: Providers::build(&specs)?,
         targets: targets.collect(),
-        shared: SharedPolicies { budget: config.budget.clone(), gates: Arc::new(config.gates.clone()) },
+        shared: shared(config),
+        tools: ToolsInForce { servers: running.rebuild(&tool::configured(&config.tools))?, settings },
         classifier: Classifier::with_rules(&config.classifier.rules).map_err(PartsError::Rules)?,
     })
 }

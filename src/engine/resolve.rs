@@ -7,6 +7,7 @@ use tokio::time::Instant;
 use crate::{
     config::{Config, RouteConfig, fault::nearest},
     domain::{
+        failure::ProviderError,
         ids::{InvocationId, Operation, RequestId, RouteName, TargetId, TenantId, ThreadId},
         invocation::{Call, DEFAULT_OPERATION, InjectionMode, Invocation, Overrides, RewindMode, TraceContext},
         message::{Endpoint, ModelCall},
@@ -16,8 +17,9 @@ use crate::{
         invocation::{InvocationContext, Plan},
         spans::EntryPoint,
         targets::TargetSpec,
+        tools::ToolPlan,
     },
-    policy::{release::ReleaseRouting, texts::Texts},
+    policy::{hedge::HedgePolicy, release::ReleaseRouting, texts::Texts},
 };
 
 /// Time that the report of a failure may take to reach its caller.
@@ -26,6 +28,9 @@ const REPORT_MARGIN: Duration = Duration::from_millis(50);
 /// The share of a stated timeout that may not be there: the gRPC core of Python, C++, Ruby and PHP states three digits at
 /// most and rounds up, so that 10.001 s are stated as 10.1 s.
 const STATED_TOO_LONG: u32 = 100;
+
+/// The route of tool calls where none is named and there is no default route: nothing but a name.
+const TOOLS_ROUTE: &str = "tools";
 
 /// Of a short timeout, the share that is kept back at most.
 const MAX_MARGIN_SHARE: u32 = 4;
@@ -83,6 +88,27 @@ pub enum Refusal {
     },
     /// Overrides that are not allowed or not possible, or a call beyond its limits: each field and why.
     Overrides(Vec<(String, String)>),
+    /// No tool server lists such a tool.
+    ToolNotFound {
+        /// The name that was called.
+        tool: String,
+        /// The most alike names that exist, as `server/tool`, the nearest first.
+        nearest: Vec<String>,
+    },
+    /// Several tool servers list a tool of this name.
+    ToolAmbiguous {
+        /// The name that was called.
+        tool: String,
+        /// The names that are not, as `server/tool`.
+        candidates: Vec<String>,
+    },
+    /// Whether there is such a tool is not known: these servers did not list theirs.
+    ToolsUnlisted {
+        /// The name that was called.
+        tool: String,
+        /// The servers, and why.
+        servers: Vec<(TargetId, ProviderError)>,
+    },
 }
 
 /// Resolves requests by one configuration.
@@ -149,7 +175,8 @@ impl Resolver {
         releases: &ReleaseRouting,
     ) -> Result<InvocationContext, Refusal> {
         let (name, route) = self.route(request.route.as_ref())?;
-        let mut faults = self.faults(route, &request.overrides);
+        let targets: Vec<&TargetId> = route.targets.iter().collect();
+        let mut faults = self.faults(route, &targets, &request.overrides);
         if let Call::Model(call) = &request.call {
             faults.extend(super::size::faults(&self.config.server.limits, call));
         }
@@ -170,27 +197,41 @@ impl Resolver {
                 }
             }
         }
-        let allowed = request.time_allowed().map_or(route.deadline, reportable).min(route.max_deadline);
-        let mut overrides = request.overrides;
-        if request.resumable && overrides.resumable_grace.is_none() {
-            overrides.resumable_grace = Some(route.allow_overrides.max_resumable_grace);
-        }
-        let invocation = Invocation {
-            id,
-            request_id: request.request_id,
-            thread: request.thread,
-            tenant: request.arrival.tenant,
-            route: name.clone(),
-            operation: request.operation,
-            labels: request.labels,
-            call: request.call,
-            overrides,
-            deadline: Instant::now() + allowed,
-            trace: request.arrival.trace,
+        Ok(context(request, route, plan, id))
+    }
+
+    /// Resolves a tool call. Its targets are those of `tool`; the policy, deadline and permissions are those of the route
+    /// that is named, else of the default route, and else those that a route has by itself.
+    pub(super) fn resolve_tool(
+        &self,
+        request: InvocationRequest,
+        tool: ToolPlan,
+    ) -> Result<InvocationContext, Refusal> {
+        let own = (RouteName::from(TOOLS_ROUTE), RouteConfig::default());
+        let unnamed = request.route.as_ref().is_none_or(|name| name.as_str() == TOOLS_ROUTE);
+        let (name, route) = match self.route(request.route.as_ref()) {
+            Ok(found) => found,
+            Err(_) if unnamed => (&own.0, &own.1),
+            Err(refusal) => return Err(refusal),
         };
-        let mut incoming = InvocationContext::new(invocation, Arc::new(plan), request.arrival.entry);
-        incoming.caller_routes = request.arrival.routes;
-        Ok(incoming)
+        let targets: Vec<&TargetId> = tool.offers.iter().map(|offer| &offer.target.id).collect();
+        let faults = self.faults(route, &targets, &request.overrides);
+        if !faults.is_empty() {
+            return Err(Refusal::Overrides(faults));
+        }
+        let mut plan = self.plan(name, route, &request.operation, &request.overrides);
+        let allowed = &request.overrides.allowed_targets;
+        let (mut offers, mut declared) = (Vec::new(), 0);
+        for (index, offer) in tool.offers.into_iter().enumerate() {
+            if allowed.is_empty() || allowed.contains(&offer.target.id) {
+                declared += usize::from(index < tool.declared);
+                offers.push(offer);
+            }
+        }
+        plan.targets = offers.iter().map(|offer| Arc::clone(&offer.target)).collect();
+        plan.hedge = HedgePolicy::default();
+        plan.tool = Some(Arc::new(ToolPlan { offers, declared, ..tool }));
+        Ok(context(request, route, plan, InvocationId::mint()))
     }
 
     /// Puts the releases that serve `key` in the place of the targets that the route names.
@@ -229,7 +270,7 @@ impl Resolver {
     }
 
     /// What is wrong with a caller's overrides: everything at once.
-    fn faults(&self, route: &RouteConfig, overrides: &Overrides) -> Vec<(String, String)> {
+    fn faults(&self, route: &RouteConfig, targets: &[&TargetId], overrides: &Overrides) -> Vec<(String, String)> {
         let allowed = &route.allow_overrides;
         let mut faults = Vec::new();
         let mut fault = |field: &str, reason: String| faults.push((format!("invocation.overrides.{field}"), reason));
@@ -242,9 +283,9 @@ impl Resolver {
         if !overrides.allowed_targets.is_empty() && !allowed.targets {
             fault("allowed_targets", "this route does not let callers choose its targets".to_owned());
         }
-        let names: Vec<&str> = route.targets.iter().map(TargetId::as_str).collect();
+        let names: Vec<&str> = targets.iter().map(|target| target.as_str()).collect();
         for (index, target) in overrides.allowed_targets.iter().enumerate() {
-            if !route.targets.contains(target) {
+            if !targets.contains(&target) {
                 let near = nearest(target.as_str(), &names);
                 let hint = near.map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
                 fault(&format!("allowed_targets[{index}]"), format!("`{target}` is no target of this route{hint}"));
@@ -292,10 +333,36 @@ impl Resolver {
             select: route.select.clone(),
             timers: self.config.timers_for(route).clone(),
             hedge: route.hedge.clone(),
+            tool: None,
             texts: Arc::clone(&self.texts),
             seed: 0,
         }
     }
+}
+
+/// The invocation that a request makes, under a plan on a route.
+fn context(request: InvocationRequest, route: &RouteConfig, plan: Plan, id: InvocationId) -> InvocationContext {
+    let allowed = request.time_allowed().map_or(route.deadline, reportable).min(route.max_deadline);
+    let mut overrides = request.overrides;
+    if request.resumable && overrides.resumable_grace.is_none() {
+        overrides.resumable_grace = Some(route.allow_overrides.max_resumable_grace);
+    }
+    let invocation = Invocation {
+        id,
+        request_id: request.request_id,
+        thread: request.thread,
+        tenant: request.arrival.tenant,
+        route: plan.route.clone(),
+        operation: request.operation,
+        labels: request.labels,
+        call: request.call,
+        overrides,
+        deadline: Instant::now() + allowed,
+        trace: request.arrival.trace,
+    };
+    let mut incoming = InvocationContext::new(invocation, Arc::new(plan), request.arrival.entry);
+    incoming.caller_routes = request.arrival.routes;
+    incoming
 }
 
 /// The part of a caller's timeout after which a failure can still be reported in time.

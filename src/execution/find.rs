@@ -3,7 +3,7 @@
 use super::{Executions, InvocationName};
 use crate::{
     domain::ids::{InvocationId, TenantId},
-    journal::{Entry, JournalError, Listing, Record},
+    journal::{Entry, ExecutionListing, JournalError, Listing, Record, ToolExecution},
 };
 
 impl Executions {
@@ -25,6 +25,18 @@ impl Executions {
     /// When the journal fails.
     pub async fn list(&self, wanted: &Listing, limit: usize) -> Result<Vec<Record>, JournalError> {
         self.shared.journal.list(wanted, limit).await
+    }
+
+    /// At most `limit` of the wanted executions of tools, newest first.
+    ///
+    /// # Errors
+    /// When the journal fails.
+    pub async fn executions(
+        &self,
+        wanted: &ExecutionListing,
+        limit: usize,
+    ) -> Result<Vec<ToolExecution>, JournalError> {
+        self.shared.journal.executions(wanted, limit).await
     }
 
     /// The recorded steps of an invocation, at most `limit`.

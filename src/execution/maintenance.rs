@@ -23,7 +23,13 @@ const RENEW_AGAIN_AFTER: Duration = Duration::from_millis(500);
 /// Renews, takes over and compacts for ever. None waits for another: a long compaction, or a takeover that waits for
 /// room, must not let leases expire.
 pub(super) async fn keep(shared: &Arc<ExecutionShared>) {
-    tokio::join!(keep_leases(shared), keep_adopting(shared), keep_compacting(shared), keep_watching(shared));
+    tokio::join!(
+        keep_leases(shared),
+        keep_adopting(shared),
+        keep_compacting(shared),
+        keep_watching(shared),
+        shared.keep_learning()
+    );
 }
 
 async fn keep_leases(shared: &Arc<ExecutionShared>) {

@@ -87,8 +87,9 @@ impl Executions {
     ///
     /// # Errors
     /// [`StartError`]; then nothing was asked of anybody.
-    pub async fn start(&self, incoming: InvocationContext) -> Result<Started, StartError> {
+    pub async fn start(&self, mut incoming: InvocationContext) -> Result<Started, StartError> {
         let shared = &self.shared;
+        shared.recall_attempts(&mut incoming).await;
         if shared.is_closing() {
             return Err(StartError::Closing);
         }

@@ -115,7 +115,7 @@ impl ExecutionShared {
             self.end_unrun(&id, epoch, last, Failure::local(FailureClass::StreamInterrupted, words), None).await;
             return Ok(());
         };
-        let mut incoming = match self.engine.resolve(asked) {
+        let mut incoming = match self.engine.prepare(asked).await {
             Ok(incoming) => incoming,
             Err(refusal) => {
                 tracing::warn!(invocation = %id, ?refusal, "an invocation no longer fits the configuration");
@@ -164,8 +164,13 @@ impl ExecutionShared {
             }
             None => None,
         };
-        incoming.before =
-            PreviousRun { attempts: left.attempts, blocks: blocks.clone(), last_block: left.last_block, upstream };
+        incoming.before = PreviousRun {
+            was_owned: true,
+            attempts: left.attempts,
+            blocks: blocks.clone(),
+            last_block: left.last_block,
+            upstream,
+        };
         let mode = mode_of_record(&record);
         let grace = incoming.invocation.overrides.resumable_grace.unwrap_or_default().max(RECONNECT_GRACE);
         let steps = match self.run_engine(incoming, &blocks).await {
@@ -249,6 +254,7 @@ impl RecoveredState {
                     span_id: String::new(),
                     upstream_request_id: String::new(),
                     winner: false,
+                    tool: None,
                 });
             }
             StreamStep::Recovery { attempt, class, adaptation, .. } => {
@@ -314,7 +320,7 @@ impl RecoveredState {
             // What a model was told by a note is not known here any more.
             | AttemptCause::Attach(_) => record.note.is_none(),
             // Such an answer is only the rest of one.
-            AttemptCause::Continue(_) | AttemptCause::Extend => false,
+            AttemptCause::Continue(_) | AttemptCause::Extend | AttemptCause::Chunk(_) => false,
         };
         let made_by = self.attempts.iter().find(|record| record.number == handle.attempt);
         let suits = match made_by {

@@ -256,6 +256,9 @@ impl Refused {
                 let faults: Vec<String> = faults.into_iter().map(|(field, why)| format!("{field}: {why}")).collect();
                 Self::invalid("headers", faults.join("; "))
             }
+            Refusal::ToolNotFound { tool, .. }
+            | Refusal::ToolAmbiguous { tool, .. }
+            | Refusal::ToolsUnlisted { tool, .. } => Self::invalid("model", format!("`{tool}` is called as a tool")),
         }
     }
 }

@@ -13,7 +13,8 @@ use super::{
         Violations,
         enums::class_field,
         event::{circuit_evidence, setting_faults},
-        invocation::check_id,
+        invocation::{MAX_OPERATION_BYTES, check_id, named},
+        learning::tool_learning,
         request::MAX_REASON_BYTES,
         time::{millis, wait_millis, wire_time},
     },
@@ -25,7 +26,7 @@ use crate::{
     domain::{
         circuit::GateKind,
         clock,
-        ids::{RouteName, TargetId},
+        ids::{MAX_ID_BYTES, RouteName, TargetId},
     },
     engine::Engine,
     execution::Executions,
@@ -187,6 +188,31 @@ impl AdminService for Admin {
     ) -> Result<Response<v1::PinReleaseResponse>, Status> {
         self.authorise(&request)?;
         releases::pin(&self.engine, &self.executions, request.into_inner()).await.map(Response::new)
+    }
+
+    async fn get_tool_learning(
+        &self,
+        request: Request<v1::GetToolLearningRequest>,
+    ) -> Result<Response<v1::GetToolLearningResponse>, Status> {
+        self.authorise(&request)?;
+        Ok(Response::new(tool_learning(&self.engine.tool_knowledge().learnt().tools, clock::wall_now())))
+    }
+
+    async fn reset_tool_learning(
+        &self,
+        request: Request<v1::ResetToolLearningRequest>,
+    ) -> Result<Response<v1::ResetToolLearningResponse>, Status> {
+        self.authorise(&request)?;
+        let v1::ResetToolLearningRequest { operation, tool } = request.into_inner();
+        let mut faults = Violations::default();
+        check_id("operation", &operation, MAX_OPERATION_BYTES, &mut faults);
+        check_id("tool", &tool, MAX_ID_BYTES, &mut faults);
+        if !faults.is_empty() {
+            return Err(status::invalid_argument(&faults));
+        }
+        let (operation, tool) = (named(operation).map(Into::into), named(tool));
+        let forgotten = self.engine.tool_knowledge().learnt().reset(operation, tool);
+        Ok(Response::new(v1::ResetToolLearningResponse { forgotten: u32::try_from(forgotten).unwrap_or(u32::MAX) }))
     }
 
     async fn get_status(

@@ -14,6 +14,7 @@ pub mod event;
 pub mod facts;
 pub mod filter;
 pub mod invocation;
+pub mod learning;
 pub mod message;
 pub mod metadata;
 pub mod model;

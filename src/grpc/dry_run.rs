@@ -31,7 +31,10 @@ pub(super) fn classify(engine: &Engine, facts: &FailureFacts) -> Result<v1::Clas
         Refusal::RouteNotFound { route, nearest } => {
             status::route_not_found(route.as_str(), nearest.as_ref().map(super::super::domain::ids::RouteName::as_str))
         }
-        Refusal::Overrides(_) => status::internal("a dry run has no overrides"),
+        Refusal::Overrides(_)
+        | Refusal::ToolNotFound { .. }
+        | Refusal::ToolAmbiguous { .. }
+        | Refusal::ToolsUnlisted { .. } => status::internal("a dry run has no overrides and calls no tool"),
     })?;
     let failed = route.targets.first().map(|target| target.id.clone());
     let mut failure = engine.failure(&facts.error, failed.clone());

@@ -30,11 +30,8 @@ impl RecoveryService for Recovery {
         let (metadata, _, request) = request.into_parts();
         let arrival = Self::arrival(&identity, &metadata, "relight.v1.RecoveryService/InvokeWithRecovery")?;
         let request = invoke_request(request, arrival).map_err(|faults| status::invalid_argument(&faults))?;
-        if request.call.is_tool() {
-            return Err(status::unimplemented("tool calls"));
-        }
         let (operation, thread) = (request.operation.clone(), request.thread.clone());
-        let incoming = self.resolve(request, &identity)?;
+        let incoming = self.resolve(request, &identity).await?;
         let Started { id, disposition, mut follower, .. } = self.start(incoming).await?;
         // When the caller goes, this future is dropped, and with it the follower.
         let outcome = follower.outcome().await.map_err(|why| lost(&id, &why))?;
@@ -83,6 +80,14 @@ impl RecoveryService for Recovery {
     ) -> Result<Response<v1::ListInvocationsResponse>, Status> {
         let identity = self.identify(&request)?;
         self.list(&identity, request.into_inner()).await.map(Response::new)
+    }
+
+    async fn list_executions(
+        &self,
+        request: Request<v1::ListExecutionsRequest>,
+    ) -> Result<Response<v1::ListExecutionsResponse>, Status> {
+        let identity = self.identify(&request)?;
+        self.list_executed(&identity, request.into_inner()).await.map(Response::new)
     }
 
     async fn cancel_invocation(

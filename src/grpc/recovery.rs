@@ -37,6 +37,9 @@ pub(super) const RETRY_AFTER: Duration = Duration::from_millis(200);
 /// When a client may retry after an unavailable journal.
 const STORE_BACK_IN: Duration = Duration::from_secs(1);
 
+/// When a client may ask again whose tool server listed no tools.
+const TOOLS_BACK_IN: Duration = Duration::from_secs(1);
+
 /// Serves `relight.v1.RecoveryService`.
 #[derive(Debug, Clone)]
 pub struct Recovery {
@@ -85,20 +88,12 @@ impl Recovery {
     }
 
     /// Resolves a request, for a caller that may use its route.
-    pub(super) fn resolve(&self, request: InvocationRequest, identity: &Identity) -> Result<InvocationContext, Status> {
-        let incoming = self.engine.resolve(request).map_err(|refusal| match refusal {
-            Refusal::RouteNotFound { route, nearest } => status::route_not_found(
-                route.as_str(),
-                nearest.as_ref().map(super::super::domain::ids::RouteName::as_str),
-            ),
-            Refusal::Overrides(faults) => {
-                let mut violations = Violations::default();
-                for (field, reason) in faults {
-                    violations.add(field, reason);
-                }
-                status::invalid_argument(&violations)
-            }
-        })?;
+    pub(super) async fn resolve(
+        &self,
+        request: InvocationRequest,
+        identity: &Identity,
+    ) -> Result<InvocationContext, Status> {
+        let incoming = self.engine.prepare(request).await.map_err(unresolved)?;
         identity.may_use(&incoming.plan.route)?;
         Ok(incoming)
     }
@@ -121,6 +116,31 @@ impl Recovery {
             StartError::ThreadOfOtherRoute => status::thread_of_other_route(),
             StartError::Journal(error) => journal_failed(&error),
         })
+    }
+}
+
+/// The status for a request that has no plan.
+fn unresolved(refusal: Refusal) -> Status {
+    match refusal {
+        Refusal::RouteNotFound { route, nearest } => {
+            status::route_not_found(route.as_str(), nearest.as_ref().map(super::super::domain::ids::RouteName::as_str))
+        }
+        Refusal::Overrides(faults) => {
+            let mut violations = Violations::default();
+            for (field, reason) in faults {
+                violations.add(field, reason);
+            }
+            status::invalid_argument(&violations)
+        }
+        Refusal::ToolNotFound { tool, nearest } => status::tool_not_found(&tool, &nearest),
+        Refusal::ToolAmbiguous { candidates, .. } => {
+            let names = candidates.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+            status::invalid_field("invocation.tool.name", &format!("is the name of several tools; name one of {names}"))
+        }
+        Refusal::ToolsUnlisted { tool, servers } => {
+            let servers: Vec<String> = servers.iter().map(|(server, error)| format!("{server} ({error})")).collect();
+            status::tools_unlisted(&tool, &servers, TOOLS_BACK_IN)
+        }
     }
 }
 

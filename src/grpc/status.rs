@@ -104,6 +104,28 @@ pub fn not_found(kind: &str, name: &str, nearest: Option<&str>) -> Status {
     plain(Code::NotFound, &reason, message, facts)
 }
 
+/// `NOT_FOUND`: no tool server lists such a tool, and which ones may have been meant.
+#[must_use]
+pub fn tool_not_found(tool: &str, nearest: &[String]) -> Status {
+    let mut facts = vec![("kind", "tool".to_owned()), ("name", shown(tool))];
+    let mut message = format!("no tool server lists a tool `{}`", shown(tool));
+    if !nearest.is_empty() {
+        let names = nearest.iter().map(|name| format!("`{}`", shown(name))).collect::<Vec<_>>().join(", ");
+        message = format!("{message}; did you mean {names}?");
+        facts.push(("nearest", shown(&nearest.join(","))));
+    }
+    plain(Code::NotFound, "TOOL_NOT_FOUND", message, facts)
+}
+
+/// `UNAVAILABLE`: whether there is such a tool is not known, because these servers did not list theirs.
+#[must_use]
+pub fn tools_unlisted(tool: &str, servers: &[String], retry_in: Duration) -> Status {
+    let facts = vec![("name", shown(tool))];
+    let servers = bounded(&servers.join(", "), 2 * MAX_SHOWN_BYTES).to_owned();
+    let message = format!("the tool `{}` cannot be looked up; no tools are listed by {servers}", shown(tool));
+    build(Code::Unavailable, "TOOLS_UNLISTED", message, facts, ErrorDetails::new(), Again::After(retry_in))
+}
+
 /// `ALREADY_EXISTS`: the request id was used for another request. `earlier` is the invocation that has it.
 #[must_use]
 pub fn request_id_reused(request: &RequestId, earlier: Option<&InvocationId>) -> Status {
@@ -186,13 +208,6 @@ pub fn permission_denied(reason: &str) -> Status {
 #[must_use]
 pub fn thread_of_other_route() -> Status {
     permission_denied("the thread began on a route that this key may not use")
-}
-
-/// `UNIMPLEMENTED`: this build or configuration has no such thing. `what` completes "… is not available here".
-#[must_use]
-pub fn unimplemented(what: &str) -> Status {
-    let message = format!("{what} is not available here");
-    plain(Code::Unimplemented, "NOT_AVAILABLE", message, vec![("what", what.to_owned())])
 }
 
 /// `DEADLINE_EXCEEDED`: not even the failure could be reported in time.

@@ -36,12 +36,9 @@ impl Recovery {
         request: InvocationRequest,
         identity: &Identity,
     ) -> Result<Streaming<v1::StreamWithRecoveryResponse>, Status> {
-        if request.call.is_tool() {
-            return Err(status::unimplemented("tool calls"));
-        }
         let (operation, thread) = (request.operation.clone(), request.thread.clone());
         let tenant = identity.tenant.clone();
-        let incoming = self.resolve(request, identity)?;
+        let incoming = self.resolve(request, identity).await?;
         let max_retries = incoming.plan.retry.max_retries;
         let started = self.start(incoming).await?;
         let context = ResponseContext { operation, thread, disposition: wire_disposition(started.disposition) };

@@ -13,9 +13,9 @@ use tokio::sync::watch;
 
 use self::state::MemoryState;
 use super::{
-    AppendError, BeginResult, CancelWish, Changes, Compacted, Entry, Finish, FinishError, Held, Journal, JournalFuture,
-    Limits, Listing, Locked, NewInvocation, Owner, Page, Record, Renewed, Stats, StoreHealth, Takeover, Thread,
-    ThreadError, ThreadKey, changes::Notices, record::OWNER_DEAD,
+    AppendError, BeginResult, CancelWish, Changes, Compacted, Entry, ExecutionListing, Finish, FinishError, Held,
+    Journal, JournalFuture, Limits, Listing, Locked, NewInvocation, Owner, Page, Record, Renewed, Stats, StoreHealth,
+    Takeover, Thread, ThreadError, ThreadKey, ToolExecution, changes::Notices, record::OWNER_DEAD,
 };
 use crate::domain::{
     ids::{InvocationId, RequestId, TenantId},
@@ -99,6 +99,10 @@ impl Journal for MemoryJournal {
         Box::pin(async move { Ok(self.state().list(wanted, limit)) })
     }
 
+    fn executions<'a>(&'a self, wanted: &'a ExecutionListing, limit: usize) -> JournalFuture<'a, Vec<ToolExecution>> {
+        Box::pin(async move { Ok(self.state().executions(wanted, limit)) })
+    }
+
     fn renew<'a>(&'a self, owner: &'a Owner, held: &'a [Held], now: Timestamp) -> JournalFuture<'a, Renewed> {
         Box::pin(async move { Ok(self.state().renew(owner, held, now)) })
     }
@@ -174,6 +178,10 @@ impl Journal for MemoryJournal {
     fn property<'a>(&'a self, _: &'a str, fresh: String) -> JournalFuture<'a, String> {
         // What is gone with the process needs no name.
         Box::pin(async move { Ok(fresh) })
+    }
+
+    fn keeps_properties(&self) -> bool {
+        false
     }
 
     fn swap_property<'a>(&'a self, _: &'a str, _: &'a str, _: String) -> JournalFuture<'a, bool> {

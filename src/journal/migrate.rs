@@ -23,6 +23,7 @@ pub(super) const SQLITE: &Statements = &[
     (2, "upstream", include_str!("migrations/sqlite/0002_upstream.sql")),
     (3, "properties", include_str!("migrations/sqlite/0003_properties.sql")),
     (4, "thread_route", include_str!("migrations/sqlite/0004_thread_route.sql")),
+    (5, "tool_executions", include_str!("migrations/sqlite/0005_tool_executions.sql")),
 ];
 /// For `PostgreSQL`.
 pub(super) const POSTGRES: &Statements = &[
@@ -30,6 +31,7 @@ pub(super) const POSTGRES: &Statements = &[
     (2, "upstream", include_str!("migrations/postgres/0002_upstream.sql")),
     (3, "properties", include_str!("migrations/postgres/0003_properties.sql")),
     (4, "thread_route", include_str!("migrations/postgres/0004_thread_route.sql")),
+    (5, "tool_executions", include_str!("migrations/postgres/0005_tool_executions.sql")),
 ];
 
 /// What applies them. It refuses a database that has a migration this version does not know, or knows otherwise.

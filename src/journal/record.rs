@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::{fingerprint::Fingerprint, thread::ThreadEnd};
+use super::{fingerprint::Fingerprint, thread::ThreadEnd, tool_execution::Whose};
 use crate::{
     config::observe::{JournalConfig, Payloads},
     domain::{
@@ -405,6 +405,12 @@ impl fmt::Display for Owner {
 // === impl Record ===
 
 impl Record {
+    /// Whose it is, for what is kept of its tools.
+    pub(super) fn whose(&self) -> Whose<'_> {
+        let Self { tenant, route, operation, thread, .. } = self;
+        Whose { tenant, route, operation, thread: thread.as_ref() }
+    }
+
     /// Whether it has its outcome.
     #[must_use]
     pub const fn is_finished(&self) -> bool {

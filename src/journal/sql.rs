@@ -2,6 +2,7 @@
 //!
 //! Every change is one transaction that first locks the row it depends on, then checks the shared rules, then writes.
 
+mod executions;
 pub(super) mod fault;
 mod invocations;
 mod late;
@@ -18,9 +19,9 @@ use tokio::{sync::watch, task::JoinSet};
 
 pub(super) use self::store::{FileIdentity, SqlDialect, Store};
 use super::{
-    AppendError, BeginResult, CancelWish, Changes, Compacted, Entry, Finish, FinishError, Held, Journal, JournalError,
-    JournalFuture, LateRecord, Listing, Locked, NewInvocation, Owner, Page, PayloadCipher, Record, Renewed, Stats,
-    StoreHealth, Takeover, Thread, ThreadError, ThreadKey, changes::Notices,
+    AppendError, BeginResult, CancelWish, Changes, Compacted, Entry, ExecutionListing, Finish, FinishError, Held,
+    Journal, JournalError, JournalFuture, LateRecord, Listing, Locked, NewInvocation, Owner, Page, PayloadCipher,
+    Record, Renewed, Stats, StoreHealth, Takeover, Thread, ThreadError, ThreadKey, ToolExecution, changes::Notices,
 };
 use crate::domain::{
     ids::{InvocationId, RequestId, TenantId},
@@ -135,6 +136,10 @@ impl Journal for SqlJournal {
 
     fn list<'a>(&'a self, wanted: &'a Listing, limit: usize) -> JournalFuture<'a, Vec<Record>> {
         Box::pin(self.store.list(wanted, limit))
+    }
+
+    fn executions<'a>(&'a self, wanted: &'a ExecutionListing, limit: usize) -> JournalFuture<'a, Vec<ToolExecution>> {
+        Box::pin(self.store.executions(wanted, limit))
     }
 
     fn free_request<'a>(&'a self, id: &'a InvocationId) -> JournalFuture<'a, ()> {

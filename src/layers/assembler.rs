@@ -91,8 +91,8 @@ impl DeltaAssembler {
                 self.usage = usage;
                 self.say(StreamStep::Usage { attempt, usage }, &mut steps);
             }
-            // Followers see an answer that goes on.
-            Delta::ReadOn(_) => {}
+            // Followers see an answer that goes on; what a tool returned is delivered when the planner accepts it.
+            Delta::ReadOn(_) | Delta::ToolReply(_) => {}
             Delta::Finish { reason, raw } => {
                 let mut open: Vec<u32> = self.numbers.keys().copied().collect();
                 open.sort_unstable();
@@ -205,6 +205,7 @@ impl DeltaAssembler {
             model: self.model.clone().unwrap_or_else(|| asked_model.to_owned()),
             response_id: self.response_id.clone(),
             usage: self.usage,
+            tool_output: None,
         })
     }
 

@@ -1,6 +1,9 @@
 //! One attempt on its way down to a provider.
 
-use std::sync::{Arc, OnceLock};
+use std::{
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use tokio::time::Instant;
 
@@ -15,10 +18,11 @@ use crate::{
         invocation::{AttemptCause, TraceContext},
         message::{Message, ModelCall, Role},
         target::Target,
+        tool::{ExecutedTool, ToolRequest},
         upstream::UpstreamHandle,
         wire::{SentTo, request_id},
     },
-    policy::continuation::Way,
+    policy::{continuation::Way, tool_recovery::effects::Effects},
 };
 
 /// An attempt for which no target is chosen yet.
@@ -48,8 +52,29 @@ pub struct PendingAttempt {
     pub held: Option<Arc<str>>,
     /// The answer that it reads on, instead of asking for one: of that answer's target, and no other.
     pub attach: Option<UpstreamHandle>,
+    /// The tool call that it makes, of that call's target, and no other; `None` where a model is called.
+    pub tool: Option<Arc<ToolAttempt>>,
     /// Where its spans hang.
     pub trace: AttemptTrace,
+}
+
+/// The tool call of one attempt.
+#[derive(Debug, Clone)]
+pub struct ToolAttempt {
+    /// The tool, as a target.
+    pub target: TargetId,
+    /// What is sent to its server.
+    pub request: Arc<ToolRequest>,
+    /// Why it is made.
+    pub cause: AttemptCause,
+    /// What of the call was changed for it, in words; empty where nothing was.
+    pub changed: String,
+    /// How long the tool may take.
+    pub timeout: Duration,
+    /// What the tool does to the world.
+    pub effects: Effects,
+    /// What the record of the attempt keeps of it.
+    pub kept: ExecutedTool,
 }
 
 /// An attempt on a target.
@@ -75,6 +100,8 @@ pub struct Attempt {
     pub goes_on: Option<(Arc<str>, Way)>,
     /// The answer that it reads on from its beginning, instead of asking for one.
     pub attach: Option<UpstreamHandle>,
+    /// The tool call that it makes; `None` where a model is called.
+    pub tool: Option<Arc<ToolAttempt>>,
     /// When the invocation must be over.
     pub deadline: Instant,
     /// Where the URL of its request is noted.
@@ -124,6 +151,7 @@ impl Attempt {
         self.trace.begin(number, *cause);
         scope.learn(number, |record| {
             record.span_id = self.trace.span_id();
+            record.tool = self.tool.as_ref().map(|tool| Box::new(tool.kept.clone()));
             record.note = prepared.note.as_ref().map(|note| note.text.clone());
             record.injection_skipped.clone_from(&prepared.injection_skipped);
         });

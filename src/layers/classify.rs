@@ -13,7 +13,11 @@ use async_stream::stream;
 use futures_util::{Stream, StreamExt as _};
 
 use self::bounded::BoundedCheck;
-use super::{Deltas, attempt::Attempt, guarded::NextLayer};
+use super::{
+    Deltas,
+    attempt::{Attempt, ToolAttempt},
+    guarded::NextLayer,
+};
 use crate::{
     domain::{
         adaptation::Adaptation,
@@ -72,6 +76,9 @@ where
         let judge = Judge { classifier: self.classifier.load_full(), attempt: Arc::clone(&attempt) };
         let deltas = self.inner.call(attempt).await;
         let mut deltas = deltas.map_err(|facts| judge.verdict(&facts))?;
+        if judge.attempt.tool.is_some() {
+            return Ok(judge.tool_result(deltas));
+        }
         let mut check = BoundedCheck::new(AnswerCheck::new(Arc::clone(&judge.attempt.call)));
         Ok(Box::pin(stream! {
             let mut whole = false;
@@ -131,6 +138,29 @@ fn cancelled_elsewhere(failure: &mut Failure) {
     failure.recovery_hint = words::for_operator(failure.class, None, None, false).into_owned();
 }
 
+/// The failure of a tool: where the tool may have been executed and must not be once more, nobody knows what happened.
+fn of_tool(failure: Failure, tool: &ToolAttempt) -> Failure {
+    let failure = failure.of_tool(&tool.request.tool);
+    if tool.effects.leave_open(&failure) && failure.class != FailureClass::Cancelled {
+        return outcome_unknown(failure);
+    }
+    failure
+}
+
+/// The same failure as one that leaves it open what happened.
+pub(super) fn outcome_unknown(failure: Failure) -> Failure {
+    Failure {
+        class: FailureClass::OutcomeUnknown,
+        retryable: false,
+        fallback_helps: false,
+        retry_after: None,
+        message: format!("{}; whether the tool was executed is not known", failure.message),
+        user_message: words::for_user(FailureClass::OutcomeUnknown, None).into_owned(),
+        recovery_hint: words::for_operator(FailureClass::OutcomeUnknown, None, None, true).into_owned(),
+        ..failure
+    }
+}
+
 /// Judges what comes of one attempt.
 struct Judge {
     classifier: Arc<Classifier>,
@@ -146,6 +176,9 @@ impl Judge {
         if failure.class == FailureClass::Cancelled && facts.fault != Some(TransportFault::Cancelled) {
             cancelled_elsewhere(&mut failure);
         }
+        if let Some(tool) = &self.attempt.tool {
+            return of_tool(failure, tool);
+        }
         failure.adaptation = adapt::find(facts, &failure, &self.attempt.call);
         if failure.adaptation == Some(Adaptation::DropReasoning) {
             // By its words alone such a refusal passes as one of the key; the key is well.
@@ -153,6 +186,25 @@ impl Judge {
             failure.detail = Some(InvalidRequestDetail::Other);
         }
         failure
+    }
+
+    /// What a tool returned, which its caller reads and nobody here: only its end is looked at.
+    fn tool_result(
+        self,
+        mut deltas: impl Stream<Item = Result<Delta, ProviderError>> + Unpin + Send + 'static,
+    ) -> Deltas {
+        Box::pin(stream! {
+            while let Some(item) = deltas.next().await {
+                let is_end = matches!(item, Ok(Delta::Finish { .. }) | Err(_));
+                yield item.map_err(|facts| self.verdict(&facts));
+                if is_end {
+                    return;
+                }
+            }
+            let family = Arc::clone(&self.attempt.target.family);
+            let words = "the tool's result ended without its end mark";
+            yield Err(self.verdict(&ProviderError::transport(family, TransportFault::Cut, words)));
+        })
     }
 
     /// Records that the response passed without a check of its shape.

@@ -9,10 +9,11 @@ use async_stream::stream;
 use futures_util::StreamExt as _;
 use tower::{Service, ServiceExt as _};
 
-use super::{BoxFuture, StepStream, invocation::InvocationScope, observe::millis};
+use super::{BoxFuture, StepStream, classify::outcome_unknown, invocation::InvocationScope, observe::millis};
 use crate::domain::{
     failure::{Failure, FailureClass},
     fold::StreamStep,
+    invocation::Call,
 };
 
 /// Ends invocations in time.
@@ -80,7 +81,8 @@ where
 
 fn cancelled(scope: &InvocationScope, reason: String) -> StreamStep {
     let target = scope.attempts().last().and_then(|record| record.target.clone());
-    let outcome = scope.outcome(Err(Failure::local(FailureClass::Cancelled, reason)), "It was cancelled.", target);
+    let failure = Failure::local(FailureClass::Cancelled, reason);
+    let outcome = scope.outcome(Err(failure), "It was cancelled.", target);
     StreamStep::Terminal(Arc::new(outcome))
 }
 
@@ -95,5 +97,22 @@ fn too_late(scope: &InvocationScope) -> StreamStep {
     "Raise the deadline, shorten the task, or add a faster target.".clone_into(&mut failure.recovery_hint);
     failure.target = scope.attempts().last().and_then(|record| record.target.clone());
     let target = failure.target.clone();
+    let failure = of_call(scope, failure);
     StreamStep::Terminal(Arc::new(scope.outcome(Err(failure), "The deadline was reached.", target)))
+}
+
+/// The same failure, in the words of a tool where one was called; one that ran until now and is executed at most once may
+/// have done what it was called for.
+fn of_call(scope: &InvocationScope, failure: Failure) -> Failure {
+    let Call::Tool(call) = &scope.invocation.call else { return failure };
+    let failure = failure.of_tool(&call.name);
+    let attempts = scope.attempts();
+    let running = attempts.last().filter(|record| {
+        record.sent && record.failure.as_ref().is_some_and(|failure| failure.class == FailureClass::Cancelled)
+    });
+    let offer = running.and_then(|record| scope.plan.tool.as_ref()?.offer(record.target.as_ref()?));
+    match offer {
+        Some(offer) if !offer.effects.repeatable => outcome_unknown(failure),
+        Some(_) | None => failure,
+    }
 }

@@ -112,6 +112,9 @@ fn closed(attempt: &Attempt, words: &str, reopens_in: Duration, source: WaitSour
 /// old key says nothing of the new one.
 fn judge(attempt: &Attempt, passed: Passed, failure: &Failure) {
     let Some(kind) = failure.class.row().gate else { return };
+    if attempt.tool.is_some() && !closes_for_tools(kind, failure) {
+        return;
+    }
     let scope = &attempt.scope;
     if kind == GateKind::Rate && scope.plan.retry.uniform_waits && failure.retry_after.is_none() {
         // The policy alone says how long to wait where the provider does not.
@@ -127,6 +130,16 @@ fn judge(attempt: &Attempt, passed: Passed, failure: &Failure) {
         is_current.then(|| gate.close(now, failure, now - passed.0, rng)).flatten()
     };
     attempt.state.gate_moved(kind, change, failure.class, source);
+}
+
+/// Whether what a tool says closes a gate: what it did not find was not the tool itself, and only the server's own HTTP
+/// status speaks of the server's credential.
+const fn closes_for_tools(kind: GateKind, failure: &Failure) -> bool {
+    match kind {
+        GateKind::Rate => true,
+        GateKind::Credential => failure.status.is_some(),
+        GateKind::Configuration => false,
+    }
 }
 
 /// Paces by what the provider says is left.

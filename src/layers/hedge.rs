@@ -245,8 +245,8 @@ struct HedgeDelay {
 /// After which silences of the first attempt another may start, the shortest first; none where none may.
 fn hedge_delays(targets: &Targets, attempt: &Attempt) -> Vec<HedgeDelay> {
     let plan = &attempt.scope.plan;
-    // What is read on is there already, and a second answer is what is to be saved.
-    if attempt.attach.is_some() {
+    // What is read on is there already, and a second answer is what is to be saved; a tool is not called twice at once.
+    if attempt.attach.is_some() || attempt.tool.is_some() {
         return Vec::new();
     }
     if plan.targets.len() < 2 || plan.retry.max_retries == 0 || !plan.retry.enabled {

@@ -17,7 +17,7 @@ use crate::{
     domain::{
         event::EventBody,
         failure::{Failure, FailureClass},
-        invocation::{Call, InjectionMode},
+        invocation::InjectionMode,
         message::ModelCall,
     },
     policy::inject::{Placement, inject},
@@ -51,6 +51,10 @@ where
     type Error = Failure;
 
     async fn call(&self, attempt: Attempt) -> Result<Deltas, Failure> {
+        if attempt.tool.is_some() {
+            // A tool reads no conversation.
+            return Ok(Box::pin(self.inner.call(Arc::new(attempt)).await?));
+        }
         let attempt = noted(attempt);
         attempt.scope.sends(&attempt.call);
         let attempt = Arc::new(with_prefill(attempt));
@@ -81,9 +85,6 @@ fn noted(mut attempt: Attempt) -> Attempt {
     let Some(last) = failures.last().map(|failure| failure.class) else { return attempt };
     if attempt.attach.is_some() {
         // Nothing is asked, so that nobody can be told.
-        return attempt;
-    }
-    if !matches!(scope.invocation.call, Call::Model(_)) {
         return attempt;
     }
     if attempt.state.note_refused() {

@@ -14,6 +14,7 @@ use super::{
     append_only::AppendOnly,
     cancel::Cancel,
     spans::{EntryPoint, InvocationTrace},
+    tools::ToolPlan,
 };
 use crate::{
     domain::{
@@ -58,6 +59,8 @@ pub struct Plan {
     pub timers: TimersPolicy,
     /// Whether a second attempt starts beside a slow first.
     pub hedge: HedgePolicy,
+    /// What is known of the tools that are its targets; `None` where models are.
+    pub tool: Option<Arc<ToolPlan>>,
     /// What people read of a failure.
     pub texts: Arc<Texts>,
     /// Seed of the dice.
@@ -78,6 +81,7 @@ impl Plan {
             select: SelectPolicy::default(),
             timers: TimersPolicy::default(),
             hedge: HedgePolicy::default(),
+            tool: None,
             texts: Arc::default(),
             seed: 0,
         }
@@ -126,6 +130,8 @@ impl InvocationContext {
 /// What an earlier owner made of an invocation, for the one that goes on with it.
 #[derive(Debug, Clone, Default)]
 pub struct PreviousRun {
+    /// Whether there was an earlier owner.
+    pub was_owned: bool,
     /// The attempts that were made. Where the last one failed, what follows is decided as after any failure.
     pub attempts: Vec<AttemptRecord>,
     /// What followers of the invocation hold.
@@ -284,6 +290,7 @@ impl InvocationScope {
             span_id: String::new(),
             upstream_request_id: String::new(),
             winner: false,
+            tool: None,
         });
         drop(attempts);
         let model = target.model.to_string();

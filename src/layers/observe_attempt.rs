@@ -106,7 +106,7 @@ impl AttemptGuard for AttemptSpanGuard {
             Delta::Finish { .. } => self.succeeded(),
             Delta::Start { headers, .. } => self.attempt.learn_request_id(headers),
             Delta::BlockDelta { text, .. } => self.answered_bytes += text.len(),
-            Delta::BlockStart { .. } | Delta::BlockStop { .. } => {}
+            Delta::BlockStart { .. } | Delta::BlockStop { .. } | Delta::ToolReply(_) => {}
         }
     }
 
@@ -115,7 +115,11 @@ impl AttemptGuard for AttemptSpanGuard {
             return;
         }
         // Providers count at the end, which a cut answer has not; what came of it was paid for all the same.
-        let usage = if self.first { self.usage } else { self.usage.at_least(&self.attempt.call, self.answered_bytes) };
+        let usage = if self.first || self.attempt.tool.is_some() {
+            self.usage
+        } else {
+            self.usage.at_least(&self.attempt.call, self.answered_bytes)
+        };
         let duration = self.began.elapsed();
         let sent = !failure.class.is_local_refusal() && !failure.never_sent;
         let (Attempt { scope, target, .. }, number) = (&*self.attempt, self.attempt.number());

@@ -114,6 +114,7 @@ impl StitchedStream {
                 | Delta::BlockStop { .. }
                 | Delta::Usage(_)
                 | Delta::ReadOn(_)
+                | Delta::ToolReply(_)
                 | Delta::Finish { .. },
                 _,
             ) => vec![delta],

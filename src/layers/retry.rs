@@ -9,6 +9,7 @@ mod decide;
 mod ending;
 mod extend;
 mod parked;
+mod tool;
 
 use std::{sync::Arc, task::Poll, time::Duration};
 
@@ -27,7 +28,7 @@ use super::{
     attempt::PendingAttempt,
     guarded::NextLayer,
     invocation::InvocationScope,
-    spans::AttemptSpan,
+    spans::{AttemptSpan, AttemptTrace},
     targets::{Reserved, Targets},
 };
 use crate::{
@@ -95,7 +96,7 @@ where
 
     fn call(&mut self, scope: Arc<InvocationScope>) -> Self::Future {
         let recovery = RetryLoop::new(Arc::clone(&self.inner), self.targets.clone(), scope);
-        Box::pin(async move { Ok(recovery.run()) })
+        Box::pin(async move { Ok(recovery.run_call()) })
     }
 }
 
@@ -134,6 +135,8 @@ struct RetryLoop<S> {
     diverged: bool,
     /// The answer that the next attempt reads on, instead of asking for one.
     attach: Option<UpstreamHandle>,
+    /// The step that the ladder of tools decided upon; `None` where a model is called.
+    step: Option<tool::LadderStep>,
 }
 
 impl<S> RetryLoop<S>
@@ -173,6 +176,14 @@ where
             relayed: Relayed::Nothing,
             diverged: false,
             attach: None,
+            step: None,
+        }
+    }
+
+    fn run_call(self) -> StepStream {
+        match tool::ToolCourse::of(&self.scope) {
+            Some(course) => self.run_tool(course),
+            None => self.run(),
         }
     }
 
@@ -197,14 +208,7 @@ where
             loop {
                 let span = self.scope.trace.attempt();
                 let trace = span.trace();
-                if let Some(wait) = self.wait.take() {
-                    self.waited = Some(wait);
-                    if !wait.duration.is_zero() {
-                        let backoff = trace.backoff(wait);
-                        tokio::time::sleep(wait.duration).await;
-                        backoff.finish();
-                    }
-                }
+                self.wait_out(&trace).await;
                 let attempt = self.next_attempt(trace);
                 self.assembler.begin_attempt();
                 let opened = {
@@ -271,6 +275,17 @@ where
         })
     }
 
+    /// Waits as was planned before the next attempt.
+    async fn wait_out(&mut self, trace: &AttemptTrace) {
+        let Some(wait) = self.wait.take() else { return };
+        self.waited = Some(wait);
+        if !wait.duration.is_zero() {
+            let backoff = trace.backoff(wait);
+            tokio::time::sleep(wait.duration).await;
+            backoff.finish();
+        }
+    }
+
     /// Ends the span of an attempt when its turn is answered: by it, or by the hedge beside it.
     fn end_answered(&self, span: AttemptSpan) {
         let attempts = self.scope.attempts();
@@ -306,15 +321,19 @@ where
                 }
             };
         };
-        span.finish_failed(&failure, !failure.never_sent);
-        let cancelled = failure.class == FailureClass::Cancelled;
         let refused = failure.class.is_local_refusal();
-        let unused = refused || cancelled;
-        self.settle(if unused { Settled::NotUsed } else { Settled::Failed });
+        self.close_failed(span, &failure);
         let next = self.after_extension(&failure).unwrap_or_else(|| self.decide(failure));
         // One that was not let out yet is still to be made; one that was is never made again.
         self.attach = attached.filter(|_| refused && matches!(next, AfterFailure::Park { .. }));
         next
+    }
+
+    /// Ends the span of an attempt that failed, and what was paid for it.
+    fn close_failed(&mut self, span: AttemptSpan, failure: &Failure) {
+        span.finish_failed(failure, !failure.never_sent);
+        let unused = failure.class.is_local_refusal() || failure.class == FailureClass::Cancelled;
+        self.settle(if unused { Settled::NotUsed } else { Settled::Failed });
     }
 }
 

@@ -83,8 +83,8 @@ impl<S> Select<S> {
         let candidates = self.targets.candidates(scope, now);
         let mut rng = SeededRng::new(scope.plan.seed, &scope.invocation.id, scope.next_number());
         let avoid = asked.last.as_ref().filter(|_| asked.avoid_last);
-        let chosen = match attached_to(asked) {
-            // Nobody else has that answer; the layers below say whether it can be asked now.
+        let chosen = match fixed(asked) {
+            // Nobody else has that answer, or that tool; the layers below say whether it can be asked now.
             Some(index) => Choice::Target(index),
             None => choose(&scope.plan.select, &candidates, avoid, asked.hint.as_ref(), &mut rng),
         };
@@ -119,6 +119,7 @@ impl<S> Select<S> {
             return Err(Failure::local(FailureClass::Configuration, "the target cannot go on with a text"));
         }
         let cause = match (asked.after, asked.last.as_ref()) {
+            _ if asked.tool.is_some() => asked.tool.as_ref().map_or(AttemptCause::Initial, |tool| tool.cause),
             _ if asked.extends => AttemptCause::Extend,
             (Some(class), _) if asked.attach.is_some() => AttemptCause::Attach(class),
             (Some(class), _) if goes_on.is_some() => AttemptCause::Continue(class),
@@ -131,6 +132,9 @@ impl<S> Select<S> {
         state.say_chosen(&asked.trace, now, &cause.label());
         if let Some((_, change)) = asked.changes.last().filter(|_| matches!(cause, AttemptCause::Adapt(_))) {
             asked.trace.adapted(&change.to_string());
+        }
+        if let Some(tool) = asked.tool.as_ref().filter(|tool| !tool.changed.is_empty()) {
+            asked.trace.adapted(&tool.changed);
         }
         let mut prepared = Preparation { wait: asked.wait, ..Preparation::default() };
         if let AttemptCause::Fallback(class) = cause {
@@ -148,6 +152,7 @@ impl<S> Select<S> {
             noted: false,
             goes_on,
             attach: asked.attach.clone(),
+            tool: asked.tool.clone(),
             deadline: scope.invocation.deadline,
             sent_to: SentTo::default(),
             outgoing: OnceLock::new(),
@@ -173,8 +178,10 @@ impl<S> Select<S> {
     }
 }
 
-/// The place, among the route's targets, of the one whose answer is to be read on.
-fn attached_to(asked: &PendingAttempt) -> Option<usize> {
-    let handle = asked.attach.as_ref()?;
-    asked.scope.plan.targets.iter().position(|target| target.id == handle.target)
+/// The place, among the plan's targets, of the only one that can be asked: whose answer is to be read on, or which is the
+/// tool that the planner chose.
+fn fixed(asked: &PendingAttempt) -> Option<usize> {
+    let attached = asked.attach.as_ref().map(|handle| &handle.target);
+    let only = asked.tool.as_ref().map(|tool| &tool.target).or(attached)?;
+    asked.scope.plan.targets.iter().position(|target| target.id == *only)
 }

@@ -35,7 +35,7 @@ use opentelemetry_sdk::{
 pub use self::{
     attempt::{AttemptSpan, AttemptTrace, TargetChoice},
     invocation::{EntryPoint, InvocationSpan, InvocationTrace},
-    wire::{ChatSpan, ChatStart, HttpSpan},
+    wire::{ChatSpan, ChatStart, HttpSpan, ToolStart},
 };
 use crate::domain::{
     failure::{Failure, FailureClass},

@@ -10,10 +10,10 @@ mod slots;
 mod state;
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, VecDeque},
     hash::{DefaultHasher, Hash as _, Hasher as _},
     sync::{
-        Arc, Mutex,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
 };
@@ -69,8 +69,33 @@ pub struct Targets {
 #[derive(Debug)]
 struct TargetTable {
     states: ArcSwap<HashMap<TargetId, Arc<TargetState>>>,
+    /// Those that came into use after the start, the earliest first.
+    added: Mutex<VecDeque<TargetId>>,
     events: EventBus,
     parked: AtomicUsize,
+}
+
+/// Gates that exist, by their kind and key.
+struct KnownGates(HashMap<(GateKind, String), Arc<SharedGate>>);
+
+/// Targets that came into use after the start and are kept at most.
+const MAX_ADDED: usize = 2_000;
+
+// === impl KnownGates ===
+
+impl KnownGates {
+    fn of(states: &HashMap<TargetId, Arc<TargetState>>) -> Self {
+        let gates = states.values().flat_map(|state| {
+            let key = |kind| (kind, gate_key(kind, &state.target));
+            state.gates().into_iter().map(move |(kind, gate)| (key(kind), Arc::clone(gate)))
+        });
+        Self(gates.collect())
+    }
+
+    fn known_or_new(&mut self, kind: GateKind, spec: &TargetSpec, shared: &SharedPolicies) -> Arc<SharedGate> {
+        let new = || Arc::new(SharedGate::new(Gate::new(kind, Arc::clone(&shared.gates)), settings_of(kind, spec)));
+        Arc::clone(self.0.entry((kind, gate_key(kind, &spec.target))).or_insert_with(new))
+    }
 }
 
 // === impl Targets ===
@@ -78,8 +103,8 @@ struct TargetTable {
 impl Targets {
     /// A registry of these targets.
     pub fn new(events: EventBus, specs: &[TargetSpec], shared: &SharedPolicies) -> Self {
-        let targets =
-            Self { shared: Arc::new(TargetTable { states: ArcSwap::default(), events, parked: AtomicUsize::new(0) }) };
+        let (states, added, parked) = (ArcSwap::default(), Mutex::default(), AtomicUsize::new(0));
+        let targets = Self { shared: Arc::new(TargetTable { states, added, events, parked }) };
         targets.update(specs, shared);
         targets
     }
@@ -87,19 +112,13 @@ impl Targets {
     /// Takes over a new configuration. What is known of a target that stays is kept; calls in flight on one that
     /// goes keep what they hold.
     pub fn update(&self, specs: &[TargetSpec], shared: &SharedPolicies) {
+        let mut added = self.shared.added.lock().unwrap_or_else(PoisonError::into_inner);
         let old = self.shared.states.load_full();
         let now = Instant::now();
-        let mut gates: HashMap<(GateKind, String), Arc<SharedGate>> = HashMap::new();
-        for state in old.values() {
-            for (kind, gate) in state.gates() {
-                gate.set_policy(&shared.gates);
-                gates.insert((kind, gate_key(kind, &state.target)), Arc::clone(gate));
-            }
+        for gate in old.values().flat_map(|state| state.gates()) {
+            gate.1.set_policy(&shared.gates);
         }
-        let mut gate = |kind: GateKind, spec: &TargetSpec| {
-            let new = || Arc::new(SharedGate::new(Gate::new(kind, Arc::clone(&shared.gates)), settings_of(kind, spec)));
-            Arc::clone(gates.entry((kind, gate_key(kind, &spec.target))).or_insert_with(new))
-        };
+        let mut gates = KnownGates::of(&old);
         let states = specs.iter().map(|spec| {
             let target = &spec.target;
             let state = match old.get(&target.id) {
@@ -109,29 +128,14 @@ impl Targets {
                     known.slots.set_policy(&spec.concurrency);
                     Arc::clone(known)
                 }
-                _ => Arc::new(TargetState {
-                    target: Arc::clone(target),
-                    slots: Slots::new(&spec.concurrency),
-                    circuit: Mutex::new(Circuit::new(Arc::clone(&spec.circuit))),
-                    rate: gate(GateKind::Rate, spec),
-                    credential: gate(GateKind::Credential, spec),
-                    configuration: gate(GateKind::Configuration, spec),
-                    budget: Mutex::new(RetryBudget::new(shared.budget.clone(), now)),
-                    health: Mutex::default(),
-                    latency: Mutex::new(Latency::new()),
-                    whole: Mutex::new(Latency::new()),
-                    hedges: Mutex::new(HedgeShare::new(now)),
-                    note_refused: AtomicBool::new(false),
-                    known_since: (now, clock::wall_now()),
-                    causes: Mutex::default(),
-                    changed: Notify::new(),
-                    events: self.shared.events.clone(),
-                }),
+                _ => self.new_state(spec, shared, &mut gates),
             };
             (target.id.clone(), state)
         });
         let states: HashMap<_, _> = states.collect();
+        added.retain(|id| states.contains_key(id));
         self.shared.states.store(Arc::new(states.clone()));
+        drop(added);
         for spec in specs {
             let Some(state) = states.get(&spec.target.id) else { continue };
             let is_changed = |kind: &GateKind| state.shared_gate(*kind).is_changed_by(settings_of(*kind, spec));
@@ -141,6 +145,58 @@ impl Targets {
                 .collect();
             state.open_gates(&changed);
         }
+    }
+
+    /// Makes targets known that come into use after the start, as tools do. Where that are too many, those go that came
+    /// first and have no circuit to remember.
+    pub fn ensure(&self, specs: &[TargetSpec], shared: &SharedPolicies) {
+        let is_new = |spec: &&TargetSpec| self.state(&spec.target.id).is_none_or(|known| known.target != spec.target);
+        if !specs.iter().any(|spec| is_new(&spec)) {
+            return;
+        }
+        let mut added = self.shared.added.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut states = HashMap::clone(&self.shared.states.load());
+        let mut gates = KnownGates::of(&states);
+        for spec in specs.iter().filter(is_new) {
+            let id = spec.target.id.clone();
+            if states.insert(id.clone(), self.new_state(spec, shared, &mut gates)).is_none() {
+                added.push_back(id);
+            }
+        }
+        for _ in MAX_ADDED..added.len() {
+            let Some(first) = added.pop_front() else { break };
+            let is_needed = states.get(&first).is_some_and(|state| !state.circuit().state().is_closed())
+                || specs.iter().any(|spec| spec.target.id == first);
+            if is_needed {
+                added.push_back(first);
+            } else {
+                states.remove(&first);
+            }
+        }
+        self.shared.states.store(Arc::new(states));
+    }
+
+    fn new_state(&self, spec: &TargetSpec, shared: &SharedPolicies, gates: &mut KnownGates) -> Arc<TargetState> {
+        let now = Instant::now();
+        let mut gate = |kind: GateKind| gates.known_or_new(kind, spec, shared);
+        Arc::new(TargetState {
+            target: Arc::clone(&spec.target),
+            slots: Slots::new(&spec.concurrency),
+            circuit: Mutex::new(Circuit::new(Arc::clone(&spec.circuit))),
+            rate: gate(GateKind::Rate),
+            credential: gate(GateKind::Credential),
+            configuration: gate(GateKind::Configuration),
+            budget: Mutex::new(RetryBudget::new(shared.budget.clone(), now)),
+            health: Mutex::default(),
+            latency: Mutex::new(Latency::new()),
+            whole: Mutex::new(Latency::new()),
+            hedges: Mutex::new(HedgeShare::new(now)),
+            note_refused: AtomicBool::new(false),
+            known_since: (now, clock::wall_now()),
+            causes: Mutex::default(),
+            changed: Notify::new(),
+            events: self.shared.events.clone(),
+        })
     }
 
     /// What is known of a target.
@@ -376,6 +432,8 @@ fn settings_of(kind: GateKind, spec: &TargetSpec) -> u64 {
 
 fn gate_key(kind: GateKind, target: &Target) -> String {
     match kind {
+        // What one tool of a server is limited in says nothing of the others.
+        GateKind::Rate if target.tool().is_some() => target.id.to_string(),
         GateKind::Rate => format!("{}/{}/{}", target.provider, target.credential, target.model),
         GateKind::Credential => format!("{}/{}", target.provider, target.credential),
         GateKind::Configuration => target.id.to_string(),

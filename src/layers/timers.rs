@@ -64,11 +64,16 @@ struct Silence {
     family: Arc<str>,
     /// What a silence before the first token is.
     fault: TransportFault,
+    /// What is waited for then, in words.
+    awaited: &'static str,
     timers: AttemptTimers,
 }
 
 /// How long an answer is waited for before its bytes are compared with the floor.
 const THROUGHPUT_WINDOW: Duration = Duration::from_secs(3);
+
+/// How long before the deadline a tool that still runs is given up.
+const TOOL_MARGIN: Duration = Duration::from_millis(20);
 
 /// The bytes of an answer that came in the current window, against a floor where there is one.
 #[derive(Debug)]
@@ -113,15 +118,23 @@ where
     async fn call(&self, attempt: Arc<Attempt>) -> Result<TimedStream, ProviderError> {
         let now = Instant::now();
         let other_ready = self.targets.alternative_healthy(&attempt.scope, &attempt.target.id, now);
-        let remaining = attempt.deadline.saturating_duration_since(now);
-        let next = attempt.scope.may_try_again().then(|| TimersPolicy::usual(attempt.state.latency().p50(now)));
-        let timers = attempt.scope.plan.timers.for_attempt(other_ready, remaining, next);
+        // What became of a tool is reported by its attempt, before the deadline ends all of it.
+        let margin = if attempt.tool.is_some() { TOOL_MARGIN } else { Duration::ZERO };
+        let remaining = attempt.deadline.saturating_duration_since(now).saturating_sub(margin);
+        let may_repeat = attempt.tool.as_ref().is_none_or(|tool| tool.effects.repeatable);
+        let next = (may_repeat && attempt.scope.may_try_again())
+            .then(|| TimersPolicy::usual(attempt.state.latency().p50(now)));
+        let timers = match &attempt.tool {
+            Some(tool) => TimersPolicy::of_tool(tool.timeout).for_attempt(false, remaining, next),
+            None => attempt.scope.plan.timers.for_attempt(other_ready, remaining, next),
+        };
         let first_token_by = now + timers.first_token;
         // A caller who has little time left says nothing about the target: its silence is then the caller's deadline.
-        let is_own = first_token_by < attempt.deadline;
+        let is_own = first_token_by + margin < attempt.deadline;
         let silence = Silence {
             family: Arc::clone(&attempt.target.family),
             fault: if is_own { TransportFault::FirstTokenTimeout } else { TransportFault::Deadline },
+            awaited: if attempt.tool.is_some() { "result" } else { "first token" },
             timers,
         };
         let call = wire_call(&attempt, timers.idle);
@@ -229,7 +242,8 @@ impl Stream for TimedStream {
 
 impl Silence {
     fn before_the_first_token(&self) -> ProviderError {
-        self.error(self.fault, format!("no first token after {}", units::duration_text(self.timers.first_token)))
+        let words = format!("no {} after {}", self.awaited, units::duration_text(self.timers.first_token));
+        self.error(self.fault, words)
     }
 
     fn between_tokens(&self) -> ProviderError {
@@ -278,6 +292,7 @@ fn wire_call(attempt: &Attempt, idle: Duration) -> ProviderRequest {
         attempt: attempt.number(),
         target: Arc::clone(&attempt.target),
         call: Arc::clone(&attempt.call),
+        tool: attempt.tool.as_ref().map(|tool| Arc::clone(&tool.request)),
         wording: attempt.wording.clone(),
         deadline: attempt.deadline,
         idle: Some(idle),

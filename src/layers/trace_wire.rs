@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use super::{
     attempt::Attempt,
     guarded::{AdmitAttempt, AttemptGuard, Guarded},
-    spans::{ChatSpan, ChatStart, HttpSpan},
+    spans::{ChatSpan, ChatStart, HttpSpan, ToolStart},
 };
 use crate::domain::{completion::Delta, failure::Failure, target::Dialect, wire::SentTo};
 
@@ -42,6 +42,7 @@ pub struct WireSpans {
     sent_to: SentTo,
     began: Instant,
     first: bool,
+    is_tool: bool,
 }
 
 // === impl WireSpans ===
@@ -51,6 +52,12 @@ impl WireSpans {
         let (scope, number) = (&attempt.scope, attempt.number());
         let sent_before = scope.attempts().iter().filter(|record| record.sent && record.number < number).count();
         scope.learn(number, |record| record.sent = true);
+        if let (Some(tool), server) = (attempt.target.tool(), &attempt.target) {
+            let span = attempt.trace.tool(ToolStart { server, tool, attempt: number });
+            let _ = attempt.outgoing.set(span.outgoing());
+            let sent_to = attempt.sent_to.clone();
+            return Self { chat: Some(span), http: None, sent_to, began: Instant::now(), first: false, is_tool: true };
+        }
         let chat = attempt.trace.chat(ChatStart {
             target: &attempt.target,
             call: &attempt.call,
@@ -66,7 +73,7 @@ impl WireSpans {
         // Set once, here.
         let _ = attempt.outgoing.set(http.as_ref().map_or_else(|| chat.outgoing(), HttpSpan::outgoing));
         let sent_to = attempt.sent_to.clone();
-        Self { chat: Some(chat), http, sent_to, began: Instant::now(), first: true }
+        Self { chat: Some(chat), http, sent_to, began: Instant::now(), first: true, is_tool: false }
     }
 
     /// The open span of the HTTP request, which says by now where it went.
@@ -82,7 +89,9 @@ impl WireSpans {
 impl AttemptGuard for WireSpans {
     fn on_delta(&mut self, delta: &Delta) {
         let Some(chat) = &self.chat else { return };
-        chat.read(delta);
+        if !self.is_tool {
+            chat.read(delta);
+        }
         if delta.is_content() && std::mem::take(&mut self.first) {
             chat.first_chunk(self.began.elapsed());
         }

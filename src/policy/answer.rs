@@ -4,14 +4,14 @@
 //! failure of which the model is informed. A check that would cost more than its budget is skipped, and reported as
 //! skipped.
 
-mod budget;
-
 use std::{collections::BTreeMap, sync::Arc};
 
-use jsonschema::{PatternOptions, error::ValidationErrorKind};
 use serde_json::Value;
 
-use super::inject::{Finding, Mismatch};
+use super::{
+    inject::{Finding, Mismatch},
+    schema::{self, MAX_SCHEMA_BYTES, SchemaFault},
+};
 use crate::domain::{
     completion::{BlockKind, Delta, FinishReason},
     message::{ModelCall, ResponseFormat},
@@ -19,14 +19,8 @@ use crate::domain::{
 
 /// Longest answer whose format is checked, in bytes; a longer one is passed on unchecked.
 const MAX_CHECKED_BYTES: usize = 4 << 20;
-/// Longest schema that an answer is checked against, in bytes.
-const MAX_SCHEMA_BYTES: usize = 256 << 10;
 /// A schema and a value that are shorter than this together are checked in well under 10 ms.
 const MAX_QUICK_BYTES: usize = 1 << 10;
-/// Most steps back that one pattern of a schema may take on one text.
-const MAX_BACKTRACKS: usize = 20_000;
-/// Largest compiled pattern of a schema, in bytes.
-const MAX_PATTERN_BYTES: usize = 1 << 20;
 
 const TOO_LONG: Checked = Checked::Unchecked("the response is longer than 4 MiB");
 const TOO_COSTLY: Checked = Checked::Unchecked("checking it against its schema would cost too much");
@@ -79,7 +73,11 @@ impl AnswerCheck {
                 }
             }
             Delta::Finish { reason, .. } => self.finish = Some(*reason),
-            Delta::Start { .. } | Delta::BlockStop { .. } | Delta::Usage(_) | Delta::ReadOn(_) => {}
+            Delta::Start { .. }
+            | Delta::BlockStop { .. }
+            | Delta::Usage(_)
+            | Delta::ReadOn(_)
+            | Delta::ToolReply(_) => {}
         }
     }
 
@@ -229,32 +227,11 @@ fn compare(schema: &str, value: &Value) -> Result<Checked, Mismatch> {
         return Ok(TOO_COSTLY);
     }
     let Ok(schema) = serde_json::from_str::<Value>(schema) else { return Ok(Checked::Complete) };
-    if !budget::affords(&schema, value) {
-        return Ok(TOO_COSTLY);
+    match schema::check(&schema, value) {
+        Ok(()) | Err(SchemaFault::Unreadable) => Ok(Checked::Complete),
+        Err(SchemaFault::TooCostly) => Ok(TOO_COSTLY),
+        Err(SchemaFault::Misfit(mismatch)) => Err(mismatch),
     }
-    let patterns = PatternOptions::fancy_regex()
-        .backtrack_limit(MAX_BACKTRACKS)
-        .size_limit(MAX_PATTERN_BYTES)
-        .dfa_size_limit(MAX_PATTERN_BYTES);
-    let Ok(validator) = jsonschema::options().with_pattern_options(patterns).build(&schema) else {
-        return Ok(Checked::Complete);
-    };
-    let Err(error) = validator.validate(value) else { return Ok(Checked::Complete) };
-    if matches!(error.kind(), ValidationErrorKind::BacktrackLimitExceeded { .. }) {
-        return Ok(TOO_COSTLY);
-    }
-    let place = error.schema_path().to_string();
-    let keyword = place.rsplit('/').next().unwrap_or_default().to_owned();
-    let limit = schema.pointer(&place).map(|limit| match limit {
-        Value::String(text) => text.clone(),
-        other => other.to_string(),
-    });
-    let mut path = error.instance_path().to_string();
-    // A field that is not there has no place of its own: it is named where it should be.
-    if let ValidationErrorKind::Required { property: Value::String(missing) } = error.kind() {
-        path = format!("{path}/{}", missing.replace('~', "~0").replace('/', "~1"));
-    }
-    Err(Mismatch { path, keyword, limit: limit.unwrap_or_default() })
 }
 
 fn position(error: &serde_json::Error) -> (u32, u32) {

@@ -295,6 +295,7 @@ impl Verdict {
             fault: error.fault,
             never_sent: error.fault.is_some_and(TransportFault::never_sent),
             adaptation: None,
+            tool: None,
             at,
         }
     }

@@ -70,6 +70,13 @@ pub fn redact(text: &str, limit: usize) -> String {
     clean
 }
 
+/// Whether a field of this name holds a secret: `api_key`, `accessToken`, `password`.
+#[must_use]
+pub fn is_name_of_secret(name: &str) -> bool {
+    let plain = name.to_ascii_lowercase().replace(['-', '_', ' '], "");
+    plain.ends_with("token") || plain.ends_with("accesskey") || names_secret(plain.as_bytes())
+}
+
 /// Whether the token before marks this one as a secret: behind a colon or an equals sign, or where it is no word of
 /// prose itself ("basic authentication" holds no secret).
 fn is_named(text: &str, before: &Range<usize>, at: usize, plain: bool) -> bool {

@@ -119,6 +119,8 @@ pub struct Situation<'a> {
     pub relayed: Relayed,
     /// Whether the request was changed so that the same target may take it now.
     pub adapted: bool,
+    /// What may help, where the ladder of tools has decided that; `None`: by the class of the failure.
+    pub given: Option<RecoveryOptions>,
     /// The route's targets as they are now, in its order.
     pub candidates: &'a [Candidate],
     /// The estimate for the first attempt, prompt and answer, in tokens; 0 where unknown.
@@ -211,6 +213,7 @@ impl<'a> Situation<'a> {
             previous_wait: None,
             relayed: Relayed::Nothing,
             adapted: false,
+            given: None,
             candidates,
             first_attempt_tokens: 0,
             spent_tokens: 0,
@@ -265,7 +268,7 @@ pub fn plan_without_spread(policy: &RetryPolicy, situation: &Situation<'_>) -> D
 
 fn planned(policy: &RetryPolicy, situation: &Situation<'_>, samples: options::JitterSamples) -> Decision {
     let recovery_options = situation.cause().map(|failure| {
-        let recovery_options = recovery_options(policy, failure);
+        let recovery_options = situation.given.unwrap_or_else(|| recovery_options(policy, failure));
         if situation.adapted { recovery_options.adapted() } else { recovery_options }
     });
     match allowed(policy, situation, recovery_options.as_ref()) {

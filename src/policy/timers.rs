@@ -80,6 +80,18 @@ impl Default for TimersPolicy {
 }
 
 impl TimersPolicy {
+    /// The timers of a tool that may take so long: it returns its result at once, or not at all.
+    #[must_use]
+    pub fn of_tool(timeout: Duration) -> Self {
+        Self {
+            first_token: timeout,
+            first_token_alone: timeout,
+            soft_first_token: Duration::ZERO,
+            idle: timeout,
+            min_bytes_per_second: None,
+        }
+    }
+
     /// The limits of an attempt that begins now, `remaining` before the deadline. None of them lies beyond the
     /// deadline, and the soft one leaves the other target at least half of what remains. `next`: where one more attempt
     /// may follow, in which time the first token usually comes; then that attempt is left half of what remains.

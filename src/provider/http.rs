@@ -3,11 +3,6 @@
 //! Connections are pooled, and HTTP/2 is used where TLS negotiates it. There are no retries and no redirects, and a
 //! response is not read beyond its bound. Dropping a request or a body cancels it upstream.
 
-mod body;
-pub(super) mod dial;
-mod fault;
-mod headers;
-
 use std::{fmt, sync::Arc};
 
 use bytes::Bytes;
@@ -16,31 +11,29 @@ use http::{
     header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, USER_AGENT},
 };
 use http_body_util::Full;
-use hyper_util::{
-    client::legacy::Client,
-    rt::{TokioExecutor, TokioTimer},
-};
 use secrecy::{ExposeSecret as _, SecretString};
 
-use self::dial::Dialer;
 use super::{
     BuildError,
     spec::{HttpSettings, KeyHeader, ProviderSpec},
 };
-use crate::domain::{
-    failure::{ProviderError, Surface},
-    invocation::TraceContext,
-    wire::ProviderRequest,
+use crate::{
+    domain::{
+        failure::{ProviderError, Surface},
+        invocation::TraceContext,
+        wire::ProviderRequest,
+    },
+    outbound::{self, ConnectionSettings, HttpConnections},
 };
 
-pub(super) use self::{body::ReplyBody, fault::head_fault, headers::lasting};
+pub(super) use crate::outbound::{ReplyBody, lasting};
 
 const AGENT: &str = concat!("relight/", env!("CARGO_PKG_VERSION"));
 
 /// A provider's HTTP client with its keys and headers; cheap to clone.
 #[derive(Clone)]
 pub(super) struct HttpClient {
-    client: Client<Dialer, Full<Bytes>>,
+    client: HttpConnections,
     shared: Arc<ClientPool>,
 }
 
@@ -102,21 +95,20 @@ impl HttpClient {
         let host = uri.host().ok_or_else(|| base_url("it names no host"))?;
         match uri.scheme_str() {
             Some("https") => {}
-            Some("http") if spec.http.allow_http || is_loopback(host) => {}
+            Some("http") if spec.http.allow_http || outbound::is_loopback(host) => {}
             Some("http") => return Err(base_url("plaintext is not allowed beyond this host")),
             _ => return Err(base_url("its scheme is neither https nor http")),
         }
-        let dialer =
-            Dialer::build(&spec.http).map_err(|source| BuildError::Tls { provider: Arc::clone(&spec.name), source })?;
-        let client = Client::builder(TokioExecutor::new())
-            .pool_idle_timeout(spec.http.pool_idle_timeout)
-            .pool_max_idle_per_host(spec.http.pool_max_idle_per_host)
-            .pool_timer(TokioTimer::new())
-            .timer(TokioTimer::new())
-            // The planner above is the only one who tries again.
-            .retry_canceled_requests(false)
-            .http2_only(spec.http.http2_prior_knowledge)
-            .build(dialer);
+        let settings = ConnectionSettings {
+            connect_timeout: spec.http.connect_timeout,
+            pool_idle_timeout: spec.http.pool_idle_timeout,
+            pool_max_idle_per_host: spec.http.pool_max_idle_per_host,
+            http2_prior_knowledge: spec.http.http2_prior_knowledge,
+            tcp_nodelay: spec.http.tcp_nodelay,
+            allow_private: spec.http.allow_private,
+        };
+        let tls = |source| BuildError::Tls { provider: Arc::clone(&spec.name), source };
+        let client = outbound::connections(&settings).map_err(tls)?;
         let shared = ClientPool {
             base: base.trim_end_matches('/').to_owned(),
             query,
@@ -165,10 +157,10 @@ impl HttpClient {
         let provider = &call.target.family;
         let answer = match self.client.request(request).await {
             Ok(answer) => answer,
-            Err(error) => return Err(head_fault(provider, &error)),
+            Err(error) => return Err(outbound::head_fault(provider, &error)),
         };
         let (head, incoming) = answer.into_parts();
-        let headers = headers::kept(&head.headers);
+        let headers = outbound::kept(&head.headers);
         let body = ReplyBody::new(incoming, Arc::clone(provider), self.shared.settings.max_body_bytes);
         if head.status.is_success() {
             return Ok(ProviderResponse { status: head.status.as_u16(), headers, body });
@@ -252,11 +244,6 @@ impl fmt::Debug for HttpClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("HttpClient").field("base", &self.shared.base).finish_non_exhaustive()
     }
-}
-
-fn is_loopback(host: &str) -> bool {
-    let bare = host.trim_start_matches('[').trim_end_matches(']');
-    host == "localhost" || bare.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback())
 }
 
 fn key_headers(spec: &ProviderSpec) -> Result<HeaderMapByName, BuildError> {

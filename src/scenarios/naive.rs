@@ -73,6 +73,7 @@ impl Naive {
             };
             let Some(target) = route.get(turn).and_then(|index| self.targets.get(*index)) else { return false };
             let call = ProviderRequest {
+                tool: None,
                 invocation: id.clone(),
                 attempt: retry + 1,
                 target: Arc::clone(target),

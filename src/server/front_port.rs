@@ -1,4 +1,4 @@
-//! The OpenAI-compatible front's listener and authentication: the same callers as the gRPC API.
+//! The listeners of the HTTP fronts and their authentication: the same callers as the gRPC API.
 //!
 //! Where TLS is configured, the front is served with TLS only.
 
@@ -30,7 +30,8 @@ use crate::{
     telemetry::Metrics,
 };
 
-/// What the front's listener requires.
+/// What a front's listener requires.
+#[derive(Clone)]
 pub(super) struct FrontPort {
     pub(super) engine: Engine,
     pub(super) executions: Executions,
@@ -41,6 +42,14 @@ pub(super) struct FrontPort {
     pub(super) max_body_bytes: usize,
     pub(super) metrics: Metrics,
     pub(super) refused: Arc<RefusedCallers>,
+}
+
+/// What is served on a listener.
+pub(super) enum Routes {
+    /// The front for the protocols of models.
+    OpenAi,
+    /// Relight as an MCP server, at this path.
+    Mcp(String),
 }
 
 /// Authenticates callers as the gRPC API does.
@@ -54,13 +63,17 @@ impl FrontPort {
     /// Serves until it is stopped.
     pub(super) fn serve(
         self,
+        routes: Routes,
         listener: LimitedListener,
         certificates: &Certificates,
         stop: watch::Receiver<bool>,
         tasks: &mut JoinSet<()>,
     ) {
-        let door = SharedDoor { authenticator: self.authenticator };
-        let router = front::router(self.engine, self.executions, Arc::new(door), self.max_body_bytes);
+        let door = Arc::new(SharedDoor { authenticator: self.authenticator });
+        let router = match routes {
+            Routes::OpenAi => front::router(self.engine, self.executions, door, self.max_body_bytes),
+            Routes::Mcp(path) => front::mcp_router(self.engine, self.executions, door, &path, self.max_body_bytes),
+        };
         let router = http_metrics::recorded(self.intake.before_front(router), &self.metrics, &self.refused)
             .layer(super::cors::layer(self.cors));
         let draining = self.draining;
@@ -99,7 +112,7 @@ async fn stopped(mut stop: watch::Receiver<bool>) {
 
 fn ended(how: io::Result<()>) {
     if let Err(error) = how {
-        tracing::error!(%error, "the OpenAI-compatible listener ended");
+        tracing::error!(%error, "the listener of a front ended");
     }
 }
 

@@ -20,7 +20,11 @@ use super::{
     ServeError, connection::LimitedListener, console::ConsoleLayer, intake::Intake, refused_callers::RefusedCallers,
     rpc_metrics, tls::Certificates,
 };
-use crate::{config::server::ServerConfig, grpc::v1, telemetry::Metrics};
+use crate::{
+    config::{Config, server::ServerConfig},
+    grpc::v1,
+    telemetry::Metrics,
+};
 
 /// How often an idle connection is probed, and how long the peer may take to respond.
 const KEEPALIVE_INTERVAL: std::time::Duration = std::time::Duration::from_mins(1);
@@ -37,6 +41,8 @@ pub struct Listeners {
     pub openai_front: Option<TcpListener>,
     /// For the `AdminService`, where it is apart from the rest of the API.
     pub admin_service: Option<TcpListener>,
+    /// For Relight as an MCP server, where that is switched on.
+    pub mcp_front: Option<TcpListener>,
 }
 
 /// Why an address cannot be bound, in one line.
@@ -72,9 +78,14 @@ impl Listeners {
     ///
     /// # Errors
     /// When an address is taken or is none of this host.
-    pub async fn bind(server: &ServerConfig) -> Result<Self, BindError> {
+    pub async fn bind(config: &Config) -> Result<Self, BindError> {
+        let server = &config.server;
         let openai_front = match &server.openai_front {
             Some(front) => Some(bind("server.openai_front.listen", front.listen).await?),
+            None => None,
+        };
+        let mcp_front = match &config.tools.mcp_front {
+            Some(front) => Some(bind("tools.mcp_front.listen", front.listen).await?),
             None => None,
         };
         let admin_service = match &server.admin_service {
@@ -84,6 +95,7 @@ impl Listeners {
         Ok(Self {
             openai_front,
             admin_service,
+            mcp_front,
             grpc: bind("server.listen", server.listen).await?,
             admin: bind("server.admin_listen", server.admin_listen).await?,
         })

@@ -11,9 +11,9 @@ use crate::{
         upstream::UpstreamHandle,
     },
     journal::{
-        AppendError, BeginResult, CancelWish, Changes, Compacted, Entry, Finish, FinishError, Held, Journal,
-        JournalFuture, Listing, Locked, NewInvocation, Owner, Page, Record, Renewed, Stats, StoreHealth, Takeover,
-        Thread, ThreadError, ThreadKey,
+        AppendError, BeginResult, CancelWish, Changes, Compacted, Entry, ExecutionListing, Finish, FinishError, Held,
+        Journal, JournalFuture, Listing, Locked, NewInvocation, Owner, Page, Record, Renewed, Stats, StoreHealth,
+        Takeover, Thread, ThreadError, ThreadKey, ToolExecution,
     },
     telemetry::Metrics,
 };
@@ -112,6 +112,10 @@ impl Journal for TimedJournal {
         self.timed("list", self.inner.list(wanted, limit))
     }
 
+    fn executions<'a>(&'a self, wanted: &'a ExecutionListing, limit: usize) -> JournalFuture<'a, Vec<ToolExecution>> {
+        self.timed("executions", self.inner.executions(wanted, limit))
+    }
+
     fn free_request<'a>(&'a self, id: &'a InvocationId) -> JournalFuture<'a, ()> {
         self.timed("free_request", self.inner.free_request(id))
     }
@@ -152,6 +156,10 @@ impl Journal for TimedJournal {
 
     fn property<'a>(&'a self, name: &'a str, fresh: String) -> JournalFuture<'a, String> {
         self.timed("property", self.inner.property(name, fresh))
+    }
+
+    fn keeps_properties(&self) -> bool {
+        self.inner.keeps_properties()
     }
 
     fn swap_property<'a>(&'a self, name: &'a str, expected: &'a str, new: String) -> JournalFuture<'a, bool> {

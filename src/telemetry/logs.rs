@@ -59,6 +59,8 @@ pub fn init_process_logs(format: LineFormat, filter: &str) -> Result<(), Telemet
     let filter = EnvFilter::try_new(filter).map_err(|error| wrong(&error))?;
     // The watcher of the configuration's directory logs each change there; a log file in it would feed itself.
     let filter = filter.add_directive("notify=warn".parse().map_err(|error| wrong(&error))?);
+    // The SDK of tool servers logs each message below that, with what is in it.
+    let filter = filter.add_directive("rmcp=error".parse().map_err(|error| wrong(&error))?);
     let subscriber = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr);
     match format {
         LineFormat::Json => subscriber.event_format(process::JsonLines).finish().try_init(),

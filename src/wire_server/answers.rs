@@ -36,7 +36,7 @@ pub struct Answers {
 #[must_use]
 pub const fn of(dialect: Dialect) -> Answers {
     match dialect {
-        Dialect::OpenaiChat | Dialect::Scripted => openai::ANSWERS,
+        Dialect::OpenaiChat | Dialect::Scripted | Dialect::Tool => openai::ANSWERS,
         Dialect::OpenaiResponses => responses::ANSWERS,
         Dialect::Anthropic => anthropic::ANSWERS,
         Dialect::Gemini => gemini::ANSWERS,

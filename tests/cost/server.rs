@@ -54,7 +54,7 @@ fn serve() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let running = runtime.block_on(async {
         let loaded = load_text(&yaml, None, &GivenEnvironment::new()).unwrap();
-        let listeners = Listeners::bind(&loaded.config.server).await.unwrap();
+        let listeners = Listeners::bind(&loaded.config).await.unwrap();
         Running::start(&loaded, listeners, &ServerOptions { skip_pause: true, ..ServerOptions::default() })
             .await
             .unwrap()

@@ -13,7 +13,8 @@ const LEVELS: &[&[&str]] = &[
     &["events"],
     &["policy"],
     &["config"],
-    &["layers", "provider", "journal", "telemetry", "wire_server"],
+    &["outbound"],
+    &["layers", "provider", "tool", "journal", "telemetry", "wire_server"],
     &["stack"],
     &["engine"],
     &["execution", "scenarios"],
@@ -26,9 +27,10 @@ const LEVELS: &[&[&str]] = &[
 /// Outside crates that may be named in their homes only (a path prefix below `src/`).
 const HOMES: &[(&str, &[&str])] = &[
     ("tonic", &["grpc", "server", "cli"]),
-    ("hyper", &["provider"]),
-    ("hyper_util", &["provider"]),
-    ("hyper_rustls", &["provider"]),
+    ("hyper", &["outbound"]),
+    ("hyper_util", &["outbound"]),
+    ("hyper_rustls", &["outbound"]),
+    ("rmcp", &["tool"]),
     ("sqlx", &["journal"]),
     ("ring", &["provider", "journal", "grpc/auth"]),
     ("axum", &["front", "telemetry", "server"]),

@@ -61,7 +61,7 @@ impl Secured {
         let file = folder.path().join("relight.yaml");
         fs::write(&file, text).unwrap();
         let loaded = load(Some(&file), &GivenEnvironment::new()).unwrap_or_else(|faults| panic!("{faults}"));
-        let listeners = Listeners::bind(&loaded.config.server).await.unwrap();
+        let listeners = Listeners::bind(&loaded.config).await.unwrap();
         let options = ServerOptions { skip_pause: true, ..ServerOptions::default() };
         let running = Running::start(&loaded, listeners, &options).await.unwrap();
         Self { running, folder, authority }

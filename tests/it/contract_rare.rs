@@ -227,7 +227,7 @@ async fn a_server_that_drains_reports_it_in_its_status() {
     let yaml =
         format!("server: {{ listen: \"127.0.0.1:0\", admin_listen: \"127.0.0.1:0\" }}\n{}", one_target(&upstream));
     let loaded = load_text(&yaml, None, &GivenEnvironment::new()).unwrap_or_else(|faults| panic!("{faults}"));
-    let listeners = Listeners::bind(&loaded.config.server).await.unwrap();
+    let listeners = Listeners::bind(&loaded.config).await.unwrap();
     // With its pause between the report and the end of connections.
     let running = Running::start(&loaded, listeners, &ServerOptions::default()).await.unwrap();
     let channel = Channel::from_shared(format!("http://{}", running.address)).unwrap().connect().await.unwrap();

@@ -67,7 +67,7 @@ async fn front(folder: &Path, authority: &Authority, client_ca: bool) -> Running
         at("key.pem")
     );
     let loaded = load_text(&text, None, &GivenEnvironment::new()).unwrap_or_else(|faults| panic!("{faults}"));
-    let listeners = Listeners::bind(&loaded.config.server).await.unwrap();
+    let listeners = Listeners::bind(&loaded.config).await.unwrap();
     Running::start(&loaded, listeners, &ServerOptions { skip_pause: true, ..ServerOptions::default() }).await.unwrap()
 }
 

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a claim ends where it is not true")]
 
 mod bounds;
+mod executions;
 mod leases;
 mod listing;
 mod pressure;
@@ -197,6 +198,7 @@ fn deltas(epoch: u64, seqs: impl Iterator<Item = u64>) -> Vec<Entry> {
 
 fn outcome(name: &str, result: Result<&str, FailureClass>) -> Outcome {
     let completion = |text: &str| Completion {
+        tool_output: None,
         message: said(Role::Assistant, text),
         finish: FinishReason::Stop,
         finish_raw: "stop".to_owned(),

@@ -9,6 +9,7 @@ mod probes;
 mod releases;
 mod routes;
 mod targets;
+mod tools;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -154,6 +155,7 @@ fn the_table_names_every_setting_of_the_schema_once_and_every_test_that_sees_one
         include_str!("settings_in_force/releases.rs"),
         include_str!("settings_in_force/routes.rs"),
         include_str!("settings_in_force/targets.rs"),
+        include_str!("settings_in_force/tools.rs"),
         include_str!("certificates_renewed.rs"),
         include_str!("settings_act.rs"),
     ]

@@ -75,7 +75,7 @@ impl Stage {
             if number > 0 {
                 self.listen(BETWEEN_CALLS, &mut playing).await?;
             }
-            self.call(scene, &mut playing).await?;
+            self.call(request(scene), &mut playing).await?;
         }
         if let Some(wires) = wires {
             (playing.played.requests, playing.played.spare_requests) = wires.since(seen);
@@ -84,10 +84,24 @@ impl Stage {
         Ok(playing.played)
     }
 
-    /// Makes one call and collects its events.
-    async fn call(&mut self, scene: &Scene, playing: &mut Playing) -> anyhow::Result<()> {
+    /// One more call, and all that is told of it, added to what was played before.
+    pub(super) async fn play_call(
+        &mut self,
+        request: v1::InvokeWithRecoveryRequest,
+        played: &mut Played,
+    ) -> anyhow::Result<()> {
+        let before = std::mem::take(played);
+        let calls = before.responses.iter().map(|response| response.invocation_id.clone()).collect();
+        let mut playing = Playing { began: wall_now(), calls, played: before, paint: self.paint };
+        let called = self.call(request, &mut playing).await;
+        *played = playing.played;
+        called
+    }
+
+    /// One call, and all that is told of it.
+    async fn call(&mut self, request: v1::InvokeWithRecoveryRequest, playing: &mut Playing) -> anyhow::Result<()> {
         let mut client = self.client.clone();
-        let call = client.invoke_with_recovery(request(scene));
+        let call = client.invoke_with_recovery(request);
         tokio::pin!(call);
         let response = loop {
             tokio::select! {

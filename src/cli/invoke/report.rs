@@ -35,6 +35,21 @@ pub(super) fn recovered(response: &v1::InvokeWithRecoveryResponse) -> Option<Str
     })
 }
 
+/// What was done to a tool call so that it returned, and how much of it was done.
+pub(super) fn tool(completion: &v1::Completion) -> Option<String> {
+    let output = completion.tool_output.as_ref()?;
+    let covered = output.coverage.as_ref().map(|coverage| {
+        let missing = if coverage.missing.is_empty() {
+            String::new()
+        } else {
+            format!(", without {}", coverage.missing.join(", "))
+        };
+        format!(" ({} of {} parts{missing})", coverage.done, coverage.total)
+    });
+    let covered = covered.unwrap_or_default();
+    (!output.reasoning.is_empty()).then(|| one_line(&format!("{}{covered}", output.reasoning)))
+}
+
 /// Why there is no answer: for the user, for the operator, and every attempt.
 pub(super) fn failure(failure: &v1::Failure, response: &v1::InvokeWithRecoveryResponse, paint: Paint) -> Vec<String> {
     let mut lines = vec![paint.bold(&paint.red(&one_line(&failure.user_message)))];
@@ -44,6 +59,9 @@ pub(super) fn failure(failure: &v1::Failure, response: &v1::InvokeWithRecoveryRe
     lines.push(format!("{class} ({code}): {}", one_line(&failure.message)));
     if !failure.recovery_hint.is_empty() {
         lines.push(format!("Hint: {}", one_line(&failure.recovery_hint)));
+    }
+    for alternative in &failure.alternatives {
+        lines.push(format!("Instead: {}", one_line(&alternative.reason)));
     }
     let stopped_by = words::class(failure.stopped_by);
     if stopped_by != "-" {

@@ -26,18 +26,14 @@ impl Checker<'_> {
     pub(super) fn providers(&mut self, config: &Config) {
         for (name, provider) in &config.providers {
             let path = format!("providers.{name}");
-            self.base_url(&format!("{path}.base_url"), provider);
+            if let Some(url) = &provider.base_url {
+                let (plaintext, private) = (provider.allow_plaintext, provider.allow_private_addresses);
+                self.base_url(&format!("{path}.base_url"), url, plaintext, private);
+            }
             if provider.script.is_some() && provider.dialect != Dialect::Scripted {
                 self.fault(&format!("{path}.script"), "is only for the dialect scripted");
             }
-            for (header, value) in &provider.headers {
-                let at = format!("{path}.headers.{header}");
-                if HeaderName::from_bytes(header.as_bytes()).is_err() {
-                    self.fault(&at, "is no name of a header field");
-                } else if HeaderValue::from_str(value.expose()).is_err() {
-                    self.fault(&at, "holds characters that no header field takes");
-                }
-            }
+            self.headers(&format!("{path}.headers"), &provider.headers);
             self.key(&format!("{path}.api_key"), provider.api_key.as_ref());
             for (credential, keys) in &provider.credentials {
                 let at = format!("{path}.credentials.{credential}");
@@ -59,7 +55,19 @@ impl Checker<'_> {
         }
     }
 
-    fn key(&mut self, path: &str, key: Option<&Secret>) {
+    /// Header fields of requests.
+    pub(super) fn headers(&mut self, path: &str, headers: &BTreeMap<String, Secret>) {
+        for (header, value) in headers {
+            let at = format!("{path}.{header}");
+            if HeaderName::from_bytes(header.as_bytes()).is_err() {
+                self.fault(&at, "is no name of a header field");
+            } else if HeaderValue::from_str(value.expose()).is_err() {
+                self.fault(&at, "holds characters that no header field takes");
+            }
+        }
+    }
+
+    pub(super) fn key(&mut self, path: &str, key: Option<&Secret>) {
         match key.map(Secret::expose) {
             Some("") => self.fault(path, "is empty"),
             Some(key) if HeaderValue::from_str(key).is_err() => {
@@ -69,8 +77,8 @@ impl Checker<'_> {
         }
     }
 
-    fn base_url(&mut self, path: &str, provider: &ProviderConfig) {
-        let Some(url) = &provider.base_url else { return };
+    /// A URL that requests go to, and what the section that it is in allows of it.
+    pub(super) fn base_url(&mut self, path: &str, url: &str, allow_plaintext: bool, allow_private: bool) {
         let uri = url.parse::<Uri>().ok();
         let parts = uri.as_ref().and_then(|uri| Some((uri.scheme_str()?, uri.authority()?)));
         let Some((scheme @ ("http" | "https"), authority)) = parts else {
@@ -82,10 +90,10 @@ impl Checker<'_> {
         let host = authority.host().trim_start_matches('[').trim_end_matches(']');
         let address = host.parse::<IpAddr>().ok();
         let loopback = host == "localhost" || address.is_some_and(|address| address.is_loopback());
-        if scheme == "http" && !loopback && !provider.allow_plaintext {
+        if scheme == "http" && !loopback && !allow_plaintext {
             self.fault(path, "would send keys and prompts in the clear; use https, or write allow_plaintext: true");
         }
-        if !loopback && !provider.allow_private_addresses && address.is_some_and(is_private_address) {
+        if !loopback && !allow_private && address.is_some_and(is_private_address) {
             self.fault(path, "is a private address; write allow_private_addresses: true if it is meant");
         }
     }
@@ -221,6 +229,6 @@ impl Checker<'_> {
     }
 }
 
-fn names<T>(map: &BTreeMap<String, T>) -> impl Iterator<Item = &str> {
+pub(super) fn names<T>(map: &BTreeMap<String, T>) -> impl Iterator<Item = &str> {
     map.keys().map(String::as_str)
 }

@@ -55,6 +55,10 @@ pub enum TransportFault {
     Protocol,
     /// The process behind the target exited.
     ProcessExited,
+    /// The process behind the target could not be started.
+    NotStarted,
+    /// The target did not become ready for requests, or was no longer: its start, handshake or session failed.
+    NotReady,
     /// The call's deadline passed while the attempt ran.
     Deadline,
     /// The attempt was cancelled from this side.
@@ -81,6 +85,8 @@ impl TransportFault {
             Self::TooLarge => "too_large",
             Self::Protocol => "protocol",
             Self::ProcessExited => "process_exited",
+            Self::NotStarted => "not_started",
+            Self::NotReady => "not_ready",
             Self::Deadline => "deadline",
             Self::Cancelled => "cancelled",
         }
@@ -98,6 +104,8 @@ impl TransportFault {
                 | Self::Tls
                 | Self::Certificate
                 | Self::LocalExhaustion
+                | Self::NotStarted
+                | Self::NotReady
         )
     }
 

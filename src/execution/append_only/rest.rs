@@ -123,6 +123,7 @@ fn cause_of_the_rest(cause: AttemptCause) -> AttemptCause {
         | AttemptCause::Continue(_)
         | AttemptCause::Adapt(_)
         | AttemptCause::Extend
-        | AttemptCause::Attach(_) => cause,
+        | AttemptCause::Attach(_)
+        | AttemptCause::Chunk(_) => cause,
     }
 }

@@ -21,9 +21,9 @@ use crate::{
     },
     execution::{Executions, InvocationName, Settings, StartError},
     journal::{
-        AppendError, BeginResult, CancelWish, Changes, Compacted, Entry, Finish, FinishError, Held, Journal,
-        JournalError, JournalFuture, Limits, Listing, Locked, MemoryJournal, NewInvocation, Owner, Page, Record,
-        Renewed, Stats, StoreHealth, Takeover, Thread, ThreadError, ThreadKey,
+        AppendError, BeginResult, CancelWish, Changes, Compacted, Entry, ExecutionListing, Finish, FinishError, Held,
+        Journal, JournalError, JournalFuture, Limits, Listing, Locked, MemoryJournal, NewInvocation, Owner, Page,
+        Record, Renewed, Stats, StoreHealth, Takeover, Thread, ThreadError, ThreadKey, ToolExecution,
     },
 };
 
@@ -104,6 +104,10 @@ impl Journal for Failing {
         self.inner.list(wanted, limit)
     }
 
+    fn executions<'a>(&'a self, wanted: &'a ExecutionListing, limit: usize) -> JournalFuture<'a, Vec<ToolExecution>> {
+        self.inner.executions(wanted, limit)
+    }
+
     fn free_request<'a>(&'a self, id: &'a InvocationId) -> JournalFuture<'a, ()> {
         self.inner.free_request(id)
     }
@@ -167,6 +171,10 @@ impl Journal for Failing {
 
     fn property<'a>(&'a self, name: &'a str, fresh: String) -> JournalFuture<'a, String> {
         self.inner.property(name, fresh)
+    }
+
+    fn keeps_properties(&self) -> bool {
+        self.inner.keeps_properties()
     }
 
     fn swap_property<'a>(&'a self, name: &'a str, expected: &'a str, new: String) -> JournalFuture<'a, bool> {

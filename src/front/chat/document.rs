@@ -112,6 +112,7 @@ mod tests {
             Part::ToolCall(call),
         ];
         let answer = Completion {
+            tool_output: None,
             message: Message { role: Role::Assistant, parts },
             finish: FinishReason::ToolCalls,
             finish_raw: "tool_calls".into(),

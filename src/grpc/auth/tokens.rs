@@ -18,7 +18,7 @@ use crate::{
         clock::wall_now,
         ids::{RouteName, TenantId},
     },
-    provider,
+    outbound,
 };
 
 /// Longest token.
@@ -128,7 +128,7 @@ impl TokenVerifier {
             return if text.len() > MAX_SET_BYTES { Err(format!("{}: too large", file.display())) } else { Ok(text) };
         }
         let url = self.settings.jwks_url.as_deref().unwrap_or_default();
-        provider::fetch(url, MAX_SET_BYTES).await.map_err(|reason| format!("{url}: {reason}"))
+        outbound::fetch(url, MAX_SET_BYTES).await.map_err(|reason| format!("{url}: {reason}"))
     }
 
     /// Who a token says that its bearer is.

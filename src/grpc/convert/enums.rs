@@ -159,6 +159,7 @@ impl From<AttemptCause> for v1::AttemptCause {
             AttemptCause::Fallback(_) => Self::Fallback,
             AttemptCause::Hedge => Self::Hedge,
             AttemptCause::Continue(_) | AttemptCause::Extend | AttemptCause::Attach(_) => Self::Continue,
+            AttemptCause::Chunk(_) => Self::Chunk,
             AttemptCause::Adapt(_) => Self::Adapt,
         }
     }
@@ -206,6 +207,7 @@ pub const fn cause_class(cause: AttemptCause) -> Option<FailureClass> {
         | AttemptCause::Fallback(class)
         | AttemptCause::Continue(class)
         | AttemptCause::Attach(class)
+        | AttemptCause::Chunk(class)
         | AttemptCause::Adapt(class) => Some(class),
         AttemptCause::Initial | AttemptCause::Hedge | AttemptCause::Extend => None,
     }

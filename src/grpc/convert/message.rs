@@ -6,7 +6,10 @@ use std::collections::HashMap;
 
 use super::violation::{Path, Violations};
 use crate::{
-    domain::message::{Media, MediaSource, Message, Opaque, Part, Reasoning, Role, ToolCall, ToolResult},
+    domain::{
+        message::{Media, MediaSource, Message, Opaque, Part, Reasoning, Role, ToolCall, ToolResult},
+        tool::ToolContent,
+    },
     grpc::v1,
 };
 use v1::part::Content;
@@ -202,22 +205,8 @@ fn wire_part(part: &Part, injected: bool) -> v1::Part {
     let mut opaque = Vec::new();
     let content = match part {
         Part::Text(text) => Content::Text(v1::TextPart { text: text.clone() }),
-        Part::Image(media) => Content::Image(v1::ImagePart {
-            mime_type: media.mime_type.clone(),
-            detail: String::new(),
-            source: Some(match &media.source {
-                MediaSource::Bytes(bytes) => v1::image_part::Source::Data(bytes.clone()),
-                MediaSource::Url(url) => v1::image_part::Source::Url(url.clone()),
-            }),
-        }),
-        Part::File(media) => Content::File(v1::FilePart {
-            mime_type: media.mime_type.clone(),
-            filename: media.name.clone().unwrap_or_default(),
-            source: Some(match &media.source {
-                MediaSource::Bytes(bytes) => v1::file_part::Source::Data(bytes.clone()),
-                MediaSource::Url(url) => v1::file_part::Source::Url(url.clone()),
-            }),
-        }),
+        Part::Image(media) => Content::Image(wire_image(media)),
+        Part::File(media) => Content::File(wire_file(media)),
         Part::Reasoning(reasoning) => {
             opaque.extend(reasoning.opaque.as_ref().map(wire_opaque));
             Content::Reasoning(v1::ReasoningPart { text: reasoning.text.clone() })
@@ -240,6 +229,38 @@ fn wire_part(part: &Part, injected: bool) -> v1::Part {
         Part::Refusal(text) => Content::Refusal(v1::RefusalPart { text: text.clone() }),
     };
     v1::Part { content: Some(content), opaque, injected }
+}
+
+fn wire_image(media: &Media) -> v1::ImagePart {
+    v1::ImagePart {
+        mime_type: media.mime_type.clone(),
+        detail: String::new(),
+        source: Some(match &media.source {
+            MediaSource::Bytes(bytes) => v1::image_part::Source::Data(bytes.clone()),
+            MediaSource::Url(url) => v1::image_part::Source::Url(url.clone()),
+        }),
+    }
+}
+
+fn wire_file(media: &Media) -> v1::FilePart {
+    v1::FilePart {
+        mime_type: media.mime_type.clone(),
+        filename: media.name.clone().unwrap_or_default(),
+        source: Some(match &media.source {
+            MediaSource::Bytes(bytes) => v1::file_part::Source::Data(bytes.clone()),
+            MediaSource::Url(url) => v1::file_part::Source::Url(url.clone()),
+        }),
+    }
+}
+
+/// A piece of what a tool returned.
+pub(super) fn tool_content(content: &ToolContent) -> v1::ToolContent {
+    let content = match content {
+        ToolContent::Text(text) => v1::tool_content::Content::Text(v1::TextPart { text: text.clone() }),
+        ToolContent::Image(media) => v1::tool_content::Content::Image(wire_image(media)),
+        ToolContent::File(media) => v1::tool_content::Content::File(wire_file(media)),
+    };
+    v1::ToolContent { content: Some(content) }
 }
 
 /// A tool's result as content of the contract; an empty result is no content at all.

@@ -4,7 +4,7 @@
 
 use super::{
     enums::{cause_class, class_field, detail_field, skip_reason, strategies_field, wait_fields},
-    message::{text_content, wire_message},
+    message::{tool_content, wire_message},
     time::{millis, wait_millis, wire_time},
 };
 use crate::{
@@ -13,7 +13,8 @@ use crate::{
         failure::{Failure, FailureClass},
         ids::{Operation, TargetId, ThreadId},
         invocation::{AttemptCause, AttemptRecord, Outcome},
-        message::{Message, Part, Role},
+        message::{Message, Role},
+        tool::ToolOutput,
     },
     execution::Disposition,
     grpc::v1,
@@ -58,19 +59,17 @@ pub fn response(outcome: &Outcome, context: &ResponseContext) -> v1::InvokeWithR
     }
 }
 
-/// A complete answer. A turn of the role "tool" is a called tool's result.
+/// A complete answer, or what a tool returned.
 #[must_use]
 pub fn completion_of(completion: &Completion) -> v1::Completion {
-    let tool_output = tool_output(&completion.message);
-    let is_tool = tool_output.is_some();
-    let finish = if is_tool { v1::FinishReason::Stop } else { completion.finish.into() };
+    let output = completion.tool_output.as_deref();
     v1::Completion {
-        message: (!is_tool).then(|| wire_message(&completion.message, false)),
-        text: completion.message.joined_text(),
-        finish_reason: finish.into(),
+        message: output.is_none().then(|| wire_message(&completion.message, false)),
+        text: output.map_or_else(|| completion.message.joined_text(), |output| output.reply.text()),
+        finish_reason: v1::FinishReason::from(completion.finish).into(),
         raw_finish_reason: completion.finish_raw.clone(),
         usage: Some(usage(&completion.usage)),
-        tool_output,
+        tool_output: output.map(tool_output),
     }
 }
 
@@ -98,7 +97,7 @@ fn bare_failure(failure: &Failure) -> v1::Failure {
     v1::Failure {
         failure_class: class_field(Some(failure.class)),
         detail: detail_field(failure.detail),
-        code: v1::FailureCode::from(failure.class.code()).into(),
+        code: v1::FailureCode::from(failure.code()).into(),
         retryable: failure.retryable,
         message: bounded(&failure.message),
         user_message: failure.user_message.clone(),
@@ -212,26 +211,19 @@ fn state(record: &AttemptRecord, ended: bool) -> v1::AttemptState {
     }
 }
 
-fn tool_output(message: &Message) -> Option<v1::ToolOutput> {
-    if message.role != Role::Tool {
-        return None;
+fn tool_output(output: &ToolOutput) -> v1::ToolOutput {
+    v1::ToolOutput {
+        tool: output.tool.clone(),
+        content: output.reply.content.iter().map(tool_content).collect(),
+        structured_json: output.reply.structured.clone(),
+        arguments_json: output.arguments.clone(),
+        coverage: output.coverage.as_ref().map(|coverage| v1::Coverage {
+            done: coverage.done,
+            total: coverage.total,
+            missing: coverage.missing.clone(),
+        }),
+        reasoning: output.reasoning.clone(),
     }
-    let results = || {
-        message.parts.iter().filter_map(|part| match part {
-            Part::ToolResult(result) => Some(result),
-            Part::Text(_)
-            | Part::Image(_)
-            | Part::File(_)
-            | Part::Reasoning(_)
-            | Part::ToolCall(_)
-            | Part::Refusal(_) => None,
-        })
-    };
-    Some(v1::ToolOutput {
-        tool: results().next().map(|result| result.name.clone()).unwrap_or_default(),
-        content: results().flat_map(|result| text_content(&result.content)).collect(),
-        ..v1::ToolOutput::default()
-    })
 }
 
 pub(super) fn target_field(target: Option<&TargetId>) -> String {
@@ -239,7 +231,7 @@ pub(super) fn target_field(target: Option<&TargetId>) -> String {
 }
 
 /// A technical message within the contract's bound.
-pub(super) fn bounded(message: &str) -> String {
+pub(in crate::grpc) fn bounded(message: &str) -> String {
     message[..message.floor_char_boundary(MAX_MESSAGE_BYTES)].to_owned()
 }
 

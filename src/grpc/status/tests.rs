@@ -28,7 +28,6 @@ fn every_status_names_its_reason_and_only_those_that_may_be_repeated_lack_the_pu
         (store_unavailable("journal", soon), Code::Unavailable, "STORE_UNAVAILABLE", true),
         (unauthenticated(), Code::Unauthenticated, "UNAUTHENTICATED", false),
         (permission_denied("not yours"), Code::PermissionDenied, "PERMISSION_DENIED", false),
-        (unimplemented("the journal"), Code::Unimplemented, "NOT_AVAILABLE", false),
         (deadline_exceeded(Some(&id)), Code::DeadlineExceeded, "DEADLINE_EXCEEDED", false),
         (cancelled("client gone"), Code::Cancelled, "CANCELLED", false),
         (thread_busy(&thread, &id), Code::FailedPrecondition, "THREAD_BUSY", false),

@@ -7,9 +7,9 @@ use tokio::sync::watch;
 
 use super::{
     super::{
-        AppendError, BeginResult, CancelWish, Changes, Compacted, Entry, Finish, FinishError, Held, Journal,
-        JournalFuture, Listing, Locked, NewInvocation, Owner, Page, Record, Renewed, SqlJournal, Stats, Takeover,
-        Thread, ThreadError, ThreadKey,
+        AppendError, BeginResult, CancelWish, Changes, Compacted, Entry, ExecutionListing, Finish, FinishError, Held,
+        Journal, JournalFuture, Listing, Locked, NewInvocation, Owner, Page, Record, Renewed, SqlJournal, Stats,
+        Takeover, Thread, ThreadError, ThreadKey, ToolExecution,
     },
     GuardedJournal, LONGEST, StoreHealth,
     late::LateRecords,
@@ -110,6 +110,10 @@ impl Journal for GuardedJournal {
 
     fn list<'a>(&'a self, wanted: &'a Listing, limit: usize) -> JournalFuture<'a, Vec<Record>> {
         Box::pin(self.with_all_recorded(LONGEST, async move |store| store.list(wanted, limit).await))
+    }
+
+    fn executions<'a>(&'a self, wanted: &'a ExecutionListing, limit: usize) -> JournalFuture<'a, Vec<ToolExecution>> {
+        Box::pin(self.with_all_recorded(LONGEST, async move |store| store.executions(wanted, limit).await))
     }
 
     fn free_request<'a>(&'a self, id: &'a InvocationId) -> JournalFuture<'a, ()> {

@@ -8,8 +8,9 @@ use std::{
 use jiff::Timestamp;
 
 use super::super::{
-    AppendError, BeginResult, CancelWish, Compacted, Entry, Finish, FinishError, Held, JournalError, Limits, Listing,
-    NewInvocation, Owner, Page, Record, Renewed, RunState, Stats, Takeover, Thread, ThreadKey,
+    AppendError, BeginResult, CancelWish, Compacted, Entry, ExecutionListing, Finish, FinishError, Held, JournalError,
+    Limits, Listing, NewInvocation, Owner, Page, Record, Renewed, RunState, Stats, Takeover, Thread, ThreadKey,
+    ToolExecution,
     record::RELEASED,
     size::{json_bytes, step_bytes},
     write_guard::WriteGuard,
@@ -53,6 +54,7 @@ struct InvocationRow {
     record: Record,
     epoch_first_seq: u64,
     entries: Vec<Entry>,
+    executions: Vec<ToolExecution>,
     /// Bytes of the content of its steps, which its own cap is about.
     bytes: u64,
     /// Bytes of all that is kept of it.
@@ -102,7 +104,8 @@ impl MemoryState {
         }
         self.running.insert(id.clone());
         let record = new.into_record(&self.limits, now);
-        self.rows.insert(id, InvocationRow { record, epoch_first_seq: 1, entries: Vec::new(), bytes: 0, held });
+        let (entries, executions) = (Vec::new(), Vec::new());
+        self.rows.insert(id, InvocationRow { record, epoch_first_seq: 1, entries, executions, bytes: 0, held });
         self.bytes += held;
         Ok(BeginResult::New { epoch: 1 })
     }
@@ -157,6 +160,12 @@ impl MemoryState {
         if let Some(row) = self.rows.get_mut(&end.id) {
             row.record.state = RunState::Finished { at: now };
             row.record.upstream = None;
+            let executions =
+                ToolExecution::of(&row.record.whose(), &end.outcome, self.limits.payloads == Payloads::Full);
+            let added = executions.iter().map(ToolExecution::bytes).sum::<u64>();
+            row.executions = executions;
+            row.held += added;
+            self.bytes += added;
             if self.limits.payloads == Payloads::Full {
                 let before = row.record.request.as_ref().map_or(0, json_bytes);
                 // It is not executed again, so the call is no longer needed; the delivery settings are.
@@ -191,6 +200,13 @@ impl MemoryState {
         found.sort_unstable_by(|one, other| other.id.cmp(&one.id));
         let short = |record: &Record| Record { request: None, snapshot: None, upstream: None, ..record.clone() };
         found.into_iter().take(limit).map(short).collect()
+    }
+
+    pub(super) fn executions(&self, wanted: &ExecutionListing, limit: usize) -> Vec<ToolExecution> {
+        let all = self.rows.values().flat_map(|row| &row.executions);
+        let mut found: Vec<&ToolExecution> = all.filter(|one| wanted.holds(one)).collect();
+        found.sort_unstable_by(|one, other| (&other.invocation, other.attempt).cmp(&(&one.invocation, one.attempt)));
+        found.into_iter().take(limit).cloned().collect()
     }
 
     pub(super) fn renew(&mut self, owner: &Owner, held: &[Held], now: Timestamp) -> Renewed {

@@ -6,7 +6,8 @@ use sqlx::{AnyConnection, AssertSqlSafe, any::AnyRow};
 use super::{
     super::{
         AppendError, BeginResult, CancelWish, Entry, Finish, FinishError, Held, JournalError, Listing, NewInvocation,
-        Page, Record, RunState, ThreadError, ThreadKey, payload_cipher::PayloadCipher,
+        Page, Record, RunState, ThreadError, ThreadKey, ToolExecution, payload_cipher::PayloadCipher,
+        tool_execution::Whose,
     },
     rows::{self, count, int, json, micros, placeholders},
     store::{Store, WriteTransaction},
@@ -120,6 +121,14 @@ impl Store {
             (None, None) => {}
         }
         self.record(writing.db(), &end.id, &steps).await?;
+        if end.outcome.attempts.iter().any(|record| record.tool.is_some()) {
+            let (route, operation) = (rows::text(&row, "route")?.into(), rows::text(&row, "operation")?.into());
+            let (tenant, thread) = (rows::text(&row, "tenant")?.into(), rows::maybe_text(&row, "thread_id")?);
+            let thread = thread.map(ThreadId::from);
+            let whose = Whose { tenant: &tenant, route: &route, operation: &operation, thread: thread.as_ref() };
+            let executions = ToolExecution::of(&whose, &end.outcome, self.limits.payloads == Payloads::Full);
+            self.insert_executions(writing.db(), &executions).await?;
+        }
         let (outcome, snapshot) = match self.limits.payloads {
             Payloads::Full => {
                 let outcome = drawer.seal("outcome", 0, json(&end.outcome, "an outcome")?)?;
@@ -217,7 +226,8 @@ impl Store {
     ) -> Result<Option<AnyRow>, JournalError> {
         let sql = format!(
             "SELECT {} FROM invocations WHERE invocation_id = $1{}",
-            "tenant, thread_id, state, epoch, epoch_first_seq, last_seq, event_bytes", self.dialect.for_update
+            "tenant, route, operation, thread_id, state, epoch, epoch_first_seq, last_seq, event_bytes",
+            self.dialect.for_update
         );
         Ok(sqlx::query(AssertSqlSafe(sql)).bind(id.as_str().to_owned()).fetch_optional(writing.db()).await?)
     }

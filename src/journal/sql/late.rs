@@ -3,7 +3,7 @@
 use sqlx::{AnyConnection, AssertSqlSafe};
 
 use super::{
-    super::{JournalError, LateRecord, RunState},
+    super::{JournalError, LateRecord, NewInvocation, RunState, ToolExecution, tool_execution::Whose},
     invocations::{ROWS_PER_INSERT, Steps, insert_steps, length},
     rows::{int, json, micros, placeholders},
     store::Store,
@@ -67,6 +67,13 @@ impl Store {
         let steps: Vec<_> = rows.iter().flat_map(|row| &row.steps.rows).collect();
         for steps in steps.chunks(ROWS_PER_INSERT) {
             insert_steps(writing.db(), steps).await?;
+        }
+        for record in late {
+            let Some((end, _)) = &record.end else { continue };
+            let NewInvocation { tenant, route, operation, thread, .. } = &record.new;
+            let whose = Whose { tenant, route, operation, thread: thread.as_ref() };
+            let executions = ToolExecution::of(&whose, &end.outcome, self.limits.payloads == Payloads::Full);
+            self.insert_executions(writing.db(), &executions).await?;
         }
         writing.commit().await?;
         for record in late {

@@ -89,6 +89,7 @@ impl<S> RetryLoop<S> {
             extends: self.extension.is_under_way(),
             held: self.assembler.held_text(),
             attach: self.attach.clone(),
+            tool: None,
             trace,
         }
     }
@@ -141,6 +142,10 @@ impl<S> RetryLoop<S> {
             self.adapted = true;
             candidates = self.targets.candidates(&self.scope, now);
         }
+        if let Some(step) = &self.step {
+            self.adapted = step.adapts;
+            candidates.iter_mut().for_each(|candidate| candidate.ruled_out = candidate.target != step.target);
+        }
         let mut word = failure.clone();
         // Each round rules out one target whose budget is empty, so there are no more rounds than targets.
         loop {
@@ -185,7 +190,7 @@ impl<S> RetryLoop<S> {
     }
 
     /// Writes down what is changed because of a failure, in the record of the attempt that failed.
-    fn tell_change(&self, failure: &Failure, words: &str) {
+    pub(super) fn tell_change(&self, failure: &Failure, words: &str) {
         if let Some(number) = self.failed_record(failure).map(|record| record.number) {
             self.scope.learn(number, |record| record.adaptation = Some(words.to_owned()));
         }
@@ -215,6 +220,7 @@ impl<S> RetryLoop<S> {
             previous_wait: self.previous_wait,
             relayed: self.relayed,
             adapted: self.adapted,
+            given: self.step.as_ref().map(|step| step.options),
             candidates,
             first_attempt_tokens: expected_tokens(&self.call, attempts.first()),
             spent_tokens: attempts.iter().map(|record| record.usage.input_tokens + record.usage.output_tokens).sum(),

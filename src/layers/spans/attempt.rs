@@ -17,7 +17,7 @@ use opentelemetry::{
     trace::{SpanBuilder, SpanKind},
 };
 
-use super::{CANCELLED, ChatSpan, ChatStart, SpanNode, failure_attributes, wire};
+use super::{CANCELLED, ChatSpan, ChatStart, SpanNode, ToolStart, failure_attributes, wire};
 use crate::domain::{
     clock,
     failure::{Failure, Wait},
@@ -222,8 +222,8 @@ impl AttemptTrace {
 
     /// Opens the span of the tool call that this attempt makes.
     #[must_use]
-    pub fn tool(&self, tool: &str) -> ChatSpan {
-        wire::open_tool(&self.node(), tool)
+    pub fn tool(&self, start: ToolStart<'_>) -> ChatSpan {
+        wire::open_tool(&self.node(), start)
     }
 
     fn set<T: IntoIterator<Item = KeyValue>>(&self, attributes: impl FnOnce() -> T) {

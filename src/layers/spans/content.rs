@@ -96,7 +96,8 @@ impl CapturedAnswer {
             | Delta::BlockDelta { .. }
             | Delta::BlockStop { .. }
             | Delta::Usage(_)
-            | Delta::ReadOn(_) => {}
+            | Delta::ReadOn(_)
+            | Delta::ToolReply(_) => {}
         }
     }
 

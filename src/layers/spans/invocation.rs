@@ -256,6 +256,6 @@ fn is_retry(cause: AttemptCause) -> bool {
         | AttemptCause::Adapt(_)
         | AttemptCause::Extend
         | AttemptCause::Attach(_) => true,
-        AttemptCause::Initial | AttemptCause::Fallback(_) | AttemptCause::Hedge => false,
+        AttemptCause::Initial | AttemptCause::Fallback(_) | AttemptCause::Hedge | AttemptCause::Chunk(_) => false,
     }
 }

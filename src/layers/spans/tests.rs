@@ -117,6 +117,7 @@ fn record(number: u32, cause: AttemptCause, wait: Option<Wait>) -> AttemptRecord
         span_id: String::new(),
         upstream_request_id: String::new(),
         winner: false,
+        tool: None,
     }
 }
 
@@ -138,6 +139,7 @@ fn outcome(result: Result<Completion, Failure>, attempts: Vec<AttemptRecord>) ->
 
 fn answer() -> Completion {
     Completion {
+        tool_output: None,
         message: Message { role: Role::Assistant, parts: vec![] },
         finish: FinishReason::Stop,
         finish_raw: "end_turn".to_owned(),
@@ -392,7 +394,8 @@ fn disabled_spans_have_no_trace_and_send_none() {
     let root = Spans::disabled().invocation(RPC, &invocation(None));
     assert_eq!(root.trace_id(), "");
     let attempt = begun(&root, 1, AttemptCause::Initial);
-    assert_eq!(attempt.trace().tool("search").outgoing(), TraceContext::default());
+    let start = ToolStart { server: &target(), tool: "search", attempt: 1 };
+    assert_eq!(attempt.trace().tool(start).outgoing(), TraceContext::default());
 }
 
 #[test]
@@ -401,7 +404,8 @@ fn where_nobody_takes_spans_there_are_ids_and_the_decision_of_the_caller_s_trace
     let root = Spans::ids_alone().invocation(RPC, &invocation(Some(caller)));
     assert_eq!(root.trace_id(), "0af7651916cd43dd8448eb211c80319c");
     let attempt = begun(&root, 1, AttemptCause::Initial);
-    let sent = attempt.trace().tool("search").outgoing().traceparent.unwrap();
+    let start = ToolStart { server: &target(), tool: "search", attempt: 1 };
+    let sent = attempt.trace().tool(start).outgoing().traceparent.unwrap();
     assert!(sent.starts_with("00-0af7651916cd43dd8448eb211c80319c-") && sent.ends_with("-01"), "{sent}");
     assert!(
         !sent.contains("b7ad6b7169203331") && !sent.contains(&attempt.trace().span_id()),

@@ -58,6 +58,17 @@ pub struct ChatStart<'a> {
     pub stream: bool,
 }
 
+/// What a tool call's span says from its beginning.
+#[derive(Debug, Clone, Copy)]
+pub struct ToolStart<'a> {
+    /// The tool, as a target.
+    pub server: &'a Target,
+    /// Its name at its server.
+    pub tool: &'a str,
+    /// 1 for the invocation's first attempt.
+    pub attempt: u32,
+}
+
 pub(super) fn open_chat(parent: &SpanNode, start: ChatStart<'_>) -> ChatSpan {
     let node = parent.open_child(|| {
         let target = start.target;
@@ -94,13 +105,20 @@ pub(super) fn open_chat(parent: &SpanNode, start: ChatStart<'_>) -> ChatSpan {
     ChatSpan { guard: SpanGuard::new(node, CANCELLED), answer }
 }
 
-pub(super) fn open_tool(parent: &SpanNode, tool: &str) -> ChatSpan {
+pub(super) fn open_tool(parent: &SpanNode, start: ToolStart<'_>) -> ChatSpan {
+    let ToolStart { server, tool, attempt } = start;
     let node = parent.open_child(|| {
-        let attributes = vec![
+        let mut attributes = vec![
             KeyValue::new(attr::OPENINFERENCE_KIND, "TOOL"),
             KeyValue::new(attr::GEN_AI_OPERATION, "execute_tool"),
             KeyValue::new(attr::GEN_AI_TOOL_NAME, tool.to_owned()),
+            KeyValue::new(relight::ATTEMPT_NUMBER, i64::from(attempt)),
+            KeyValue::new(relight::TARGET, server.id.to_string()),
         ];
+        if &*server.family == "mcp" {
+            attributes.push(KeyValue::new(attr::MCP_METHOD, "tools/call"));
+        }
+        attributes.extend(server_attributes(&server.endpoint));
         let name = format!("execute_tool {tool}");
         SpanBuilder::from_name(name).with_kind(SpanKind::Client).with_attributes(attributes)
     });
@@ -134,7 +152,7 @@ impl ChatSpan {
                     [KeyValue::new(attr::GEN_AI_FINISH_REASONS, Value::Array(Array::String(reasons)))]
                 });
             }
-            Delta::BlockStart { .. } | Delta::BlockDelta { .. } | Delta::BlockStop { .. } => {}
+            Delta::BlockStart { .. } | Delta::BlockDelta { .. } | Delta::BlockStop { .. } | Delta::ToolReply(_) => {}
         }
     }
 

@@ -90,6 +90,8 @@ pub(super) const fn fault(fault: F) -> (C, Option<bool>) {
         F::IdleTimeout | F::Cut => (C::StreamInterrupted, None),
         F::TooLarge | F::Protocol => (C::MalformedResponse, None),
         F::ProcessExited => (C::Crash, None),
+        F::NotStarted => (C::Configuration, None),
+        F::NotReady => (C::ServerError, None),
         F::Cancelled => (C::Cancelled, None),
     }
 }

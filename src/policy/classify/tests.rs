@@ -94,6 +94,8 @@ fn a_typed_fault_decides_whatever_the_text() {
         (F::TooLarge, C::MalformedResponse, true),
         (F::Protocol, C::MalformedResponse, true),
         (F::ProcessExited, C::Crash, false),
+        (F::NotStarted, C::Configuration, false),
+        (F::NotReady, C::ServerError, true),
         (F::Deadline, C::Timeout, true),
         (F::Cancelled, C::Cancelled, false),
     ] {

@@ -231,6 +231,8 @@ fn fault_fact(fault: TransportFault) -> Option<String> {
         | TransportFault::Cut
         | TransportFault::Protocol
         | TransportFault::ProcessExited
+        | TransportFault::NotStarted
+        | TransportFault::NotReady
         | TransportFault::Cancelled => None,
     }
 }

@@ -61,6 +61,7 @@ pub(super) fn choose(messages: &[Message], target: &Target, error: ErrorWords) -
         Dialect::Bedrock => block(tail, NotePosition::AfterToolResults),
         // The number of responses must equal that of calls, and a text between them is refused by some models.
         Dialect::Gemini => block(tail, NotePosition::ToolResult),
+        Dialect::Tool => Err("a tool reads no conversation"),
     }
 }
 

@@ -37,7 +37,7 @@ impl std::error::Error for Violation {}
 /// The first rule that the body breaks.
 pub fn check(dialect: Dialect, able: &Capabilities, body: &Value) -> Result<(), Violation> {
     match dialect {
-        Dialect::OpenaiChat | Dialect::Scripted => openai::chat(list(body, "messages"), able),
+        Dialect::OpenaiChat | Dialect::Scripted | Dialect::Tool => openai::chat(list(body, "messages"), able),
         Dialect::OpenaiResponses => openai::responses(list(body, "input")),
         Dialect::Anthropic => blocks::anthropic(list(body, "messages"), able),
         Dialect::Bedrock => blocks::bedrock(list(body, "messages"), able),

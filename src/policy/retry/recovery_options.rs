@@ -66,6 +66,18 @@ impl RecoveryOptions {
         at_most: None,
     };
 
+    /// The same target again, at this pace.
+    #[must_use]
+    pub const fn again(pace: BackoffKind) -> Self {
+        Self { same_target: true, pace, ..Self::NONE }
+    }
+
+    /// Another target.
+    #[must_use]
+    pub const fn elsewhere() -> Self {
+        Self { other_target: true, ..Self::NONE }
+    }
+
     /// Whether `candidate` is of any use against the failure; `failed` means that it is the target that failed. What
     /// this rules out stays ruled out for the rest of the invocation (`Candidate::ruled_out`).
     #[must_use]

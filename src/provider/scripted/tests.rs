@@ -37,6 +37,7 @@ pub(in crate::provider) fn request(model: &str, texts: &[&str]) -> ProviderReque
     };
     let messages = texts.iter().map(|text| Message::text(Role::User, *text)).collect();
     ProviderRequest {
+        tool: None,
         invocation: InvocationId::from("i"),
         attempt: 1,
         target: Arc::new(target),

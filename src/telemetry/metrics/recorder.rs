@@ -392,9 +392,11 @@ impl Inner {
 
     /// What the conventions want on every metric of a model call.
     fn gen_ai(&self, names: &TargetNames, target: Option<&TargetId>, model: Option<&str>) -> [KeyValue; 3] {
+        // A tool has no model, and is none of the targets that are configured.
+        let is_tool = model.is_some_and(str::is_empty) && target.is_some_and(|target| !names.contains(target));
         let [_, provider, model] = self.labels.target(names, target, model);
         [
-            KeyValue::new(attr::GEN_AI_OPERATION, "chat"),
+            KeyValue::new(attr::GEN_AI_OPERATION, if is_tool { "execute_tool" } else { "chat" }),
             KeyValue::new(attr::GEN_AI_PROVIDER, provider.value),
             KeyValue::new(attr::GEN_AI_REQUEST_MODEL, model.value),
         ]
@@ -425,6 +427,7 @@ const fn cause_label(cause: AttemptCause) -> &'static str {
         AttemptCause::Fallback(_) => "fallback",
         AttemptCause::Hedge => "hedge",
         AttemptCause::Continue(_) | AttemptCause::Extend | AttemptCause::Attach(_) => "continue",
+        AttemptCause::Chunk(_) => "chunk",
         AttemptCause::Adapt(_) => "adapt",
     }
 }

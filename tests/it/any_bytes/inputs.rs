@@ -109,6 +109,7 @@ async fn read(dialect: Dialect, address: String) -> Result<(), ProviderError> {
         system_prompt: None,
     };
     let call = ProviderRequest {
+        tool: None,
         invocation: InvocationId::from("i"),
         attempt: 1,
         target: Arc::new(target),

@@ -91,6 +91,7 @@ async fn as_the_first_version_left_it(engine: &Engine) {
     }
     database.execute("DROP INDEX threads_by_change").await.unwrap();
     database.execute("DROP TABLE properties").await.unwrap();
+    database.execute("DROP TABLE tool_executions").await.unwrap();
     database.execute("DELETE FROM relight_migrations WHERE version > 1").await.unwrap();
 }
 

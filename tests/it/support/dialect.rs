@@ -73,7 +73,7 @@ pub(crate) fn turn_of(seen: &Seen) -> Message {
                 Part::ToolCall(call) => call.opaque.clone_from(opaque),
                 _ => assert_eq!(*opaque, None),
             },
-            Delta::Start { .. } | Delta::Usage(_) | Delta::ReadOn(_) | Delta::Finish { .. } => {}
+            Delta::Start { .. } | Delta::Usage(_) | Delta::ReadOn(_) | Delta::ToolReply(_) | Delta::Finish { .. } => {}
         }
     }
     Message { role: Role::Assistant, parts: parts.into_iter().map(|(_, part)| part).collect() }

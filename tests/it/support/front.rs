@@ -49,7 +49,7 @@ impl Front {
         let listen = "  listen: \"127.0.0.1:0\"\n  admin_listen: \"127.0.0.1:0\"\n";
         let text = format!("server:\n{listen}{front}{server}\n{rest}");
         let loaded = load_text(&text, None, &GivenEnvironment::new()).unwrap_or_else(|faults| panic!("{faults}"));
-        let listeners = Listeners::bind(&loaded.config.server).await.unwrap();
+        let listeners = Listeners::bind(&loaded.config).await.unwrap();
         let running =
             Running::start(&loaded, listeners, &ServerOptions { skip_pause: true, ..ServerOptions::default() })
                 .await

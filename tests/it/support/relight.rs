@@ -42,7 +42,7 @@ impl Relight {
     /// Starts a server with a configuration that names its own listeners.
     pub(crate) async fn start_whole(yaml: &str) -> Self {
         let loaded = load_text(yaml, None, &GivenEnvironment::new()).unwrap_or_else(|faults| panic!("{faults}"));
-        let listeners = Listeners::bind(&loaded.config.server).await.unwrap();
+        let listeners = Listeners::bind(&loaded.config).await.unwrap();
         let options = ServerOptions { skip_pause: true, ..ServerOptions::default() };
         let running = Running::start(&loaded, listeners, &options).await.unwrap();
         let endpoint = format!("http://{}", running.address);

@@ -50,7 +50,7 @@ impl Reloaded {
         let file = folder.path().join("relight.yaml");
         fs::write(&file, config.to_string()).unwrap();
         let loaded = load(Some(&file), &GivenEnvironment::new()).unwrap_or_else(|faults| panic!("{faults}"));
-        let listeners = Listeners::bind(&loaded.config.server).await.unwrap();
+        let listeners = Listeners::bind(&loaded.config).await.unwrap();
         let options = ServerOptions { skip_pause: true, ..ServerOptions::default() };
         let running = Running::start(&loaded, listeners, &options).await.unwrap();
         let channel = Channel::from_shared(format!("http://{}", running.address)).unwrap().connect().await.unwrap();

@@ -52,6 +52,7 @@ pub(crate) fn attempt(call: ModelCall) -> ProviderRequest {
         system_prompt: None,
     };
     ProviderRequest {
+        tool: None,
         invocation: InvocationId::from("test-invocation"),
         attempt: 1,
         target: Arc::new(target),

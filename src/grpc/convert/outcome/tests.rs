@@ -10,7 +10,7 @@ use crate::{
         completion::FinishReason,
         failure::{InvalidRequestDetail, Wait, WaitSource},
         invocation::{HistoryPatch, RecoveryStrategy},
-        message::ToolResult,
+        tool::{Coverage, ToolContent, ToolReply},
     },
     grpc::convert::unset::unset,
 };
@@ -35,6 +35,7 @@ fn record(number: u32, failure: Option<Failure>) -> AttemptRecord {
         first_token: None,
         sent: true,
         winner: failure.is_none(),
+        tool: None,
         failure,
         note: None,
         injection_skipped: None,
@@ -51,6 +52,7 @@ fn record(number: u32, failure: Option<Failure>) -> AttemptRecord {
 
 fn answer(text: &str) -> Completion {
     Completion {
+        tool_output: None,
         message: Message::text(Role::Assistant, text),
         finish: FinishReason::Length,
         finish_raw: "max_tokens".to_owned(),
@@ -189,19 +191,23 @@ fn the_history_patch_marks_what_relight_added_and_is_empty_after_a_failure() {
 }
 
 #[test]
-fn a_tool_s_turn_is_sent_as_its_output() {
-    let result = ToolResult {
-        call_id: "c1".to_owned(),
-        name: "search".to_owned(),
-        content: "found".to_owned(),
-        is_error: false,
+fn what_a_tool_returned_is_sent_whole_and_no_turn_of_a_model() {
+    let reply = ToolReply { content: vec![ToolContent::Text("found".to_owned())], structured: Some("[1]".to_owned()) };
+    let coverage = Coverage { done: 7, total: 8, missing: vec!["May".to_owned()] };
+    let output = ToolOutput {
+        tool: "search".to_owned(),
+        reply,
+        arguments: Some(r#"{"max_results":5}"#.to_owned()),
+        coverage: Some(coverage),
+        reasoning: "It was split.".to_owned(),
     };
-    let message = Message { role: Role::Tool, parts: vec![Part::ToolResult(result)] };
-    let sent = completion_of(&Completion { message, finish: FinishReason::Other, ..answer("") });
+    let sent = completion_of(&Completion { tool_output: Some(Box::new(output)), ..answer("") });
+    assert!(sent.message.is_none());
+    assert_eq!((sent.text.as_str(), sent.finish_reason), ("found", i32::from(v1::FinishReason::Stop)));
     let output = sent.tool_output.unwrap();
     assert_eq!((output.tool.as_str(), output.content.len()), ("search", 1));
-    assert!(sent.message.is_none());
-    assert_eq!(sent.finish_reason, i32::from(v1::FinishReason::Stop));
+    assert_eq!(unset("ToolOutput", &output), [""; 0]);
+    assert_eq!(unset("Coverage", &output.coverage.unwrap()), [""; 0]);
 }
 
 #[test]

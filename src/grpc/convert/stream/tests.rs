@@ -110,6 +110,7 @@ fn the_end_hashes_all_blocks_as_the_contract_specifies() {
     bodies(&mut writer, &block(1, BlockKind::Text, "héllo"));
     let expected = hash_by_the_contract(&[(1, v1::BlockKind::Text, "héllo"), (2, v1::BlockKind::ToolCall, "{}")]);
     let answer = Completion {
+        tool_output: None,
         message: Message::text(Role::Assistant, "héllo"),
         finish: FinishReason::Stop,
         finish_raw: "stop".to_owned(),

@@ -13,7 +13,7 @@ use crate::domain::{
 
 pub(super) fn body(dialect: Dialect, messages: &[Message]) -> Value {
     match dialect {
-        Dialect::OpenaiChat | Dialect::Scripted => json!({"messages": chat(messages)}),
+        Dialect::OpenaiChat | Dialect::Scripted | Dialect::Tool => json!({"messages": chat(messages)}),
         Dialect::OpenaiResponses => json!({"input": responses(messages)}),
         Dialect::Anthropic => json!({"messages": merged(messages, "content", anthropic)}),
         Dialect::Bedrock => json!({"messages": merged(messages, "content", bedrock)}),

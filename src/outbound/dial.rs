@@ -1,4 +1,4 @@
-//! Connects to a provider: name, TCP and TLS within one time limit, each with an error type of its own.
+//! Makes a connection: name, TCP and TLS within one time limit, each with an error type of its own.
 //!
 //! The types exist so that `fault` can distinguish a name that does not resolve from a refused connection without
 //! parsing error texts.
@@ -24,21 +24,22 @@ use hyper_util::{
 use tokio::net::TcpStream;
 use tower::Service;
 
-use crate::{config::provider::is_private_address, provider::spec::HttpSettings};
+use super::ConnectionSettings;
+use crate::config::provider::is_private_address;
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 type Boxed<T, E> = Pin<Box<dyn Future<Output = Result<T, E>> + Send>>;
 
 /// Makes connections.
 #[derive(Clone)]
-pub(in crate::provider) struct Dialer {
+pub struct Dialer {
     connector: HttpsConnector<HttpConnector<Names>>,
     timeout: Duration,
 }
 
 /// Why no connection was made.
 #[derive(Debug, thiserror::Error)]
-pub(in crate::provider) enum DialError {
+pub enum DialError {
     /// It took too long.
     #[error("no connection within {0:?}")]
     Timeout(Duration),
@@ -50,12 +51,12 @@ pub(in crate::provider) enum DialError {
 /// A name that does not resolve.
 #[derive(Debug, thiserror::Error)]
 #[error("the name does not resolve")]
-pub(super) struct NameError(#[source] pub(super) io::Error);
+pub struct NameError(#[source] pub(super) io::Error);
 
 /// The system's resolver, with an error that can be told from others. Private addresses are left out where they are not
 /// allowed: of a name nobody knows before it is dialled where it leads, and the next time it may lead elsewhere.
 #[derive(Clone)]
-pub(super) struct Names {
+pub struct Names {
     resolver: GaiResolver,
     allow_private: bool,
 }
@@ -63,7 +64,7 @@ pub(super) struct Names {
 // === impl Dialer ===
 
 impl Dialer {
-    pub(in crate::provider) fn build(settings: &HttpSettings) -> Result<Self, rustls::Error> {
+    pub(super) fn build(settings: &ConnectionSettings) -> Result<Self, rustls::Error> {
         let mut tcp = HttpConnector::new_with_resolver(Names::new(settings.allow_private));
         tcp.enforce_http(false);
         tcp.set_nodelay(settings.tcp_nodelay);

@@ -4,7 +4,7 @@ use http_body_util::{BodyExt as _, Empty, Limited};
 use hyper::body::Bytes;
 use hyper_util::{client::legacy::Client, rt::TokioExecutor};
 
-use super::{http::dial::Dialer, spec::HttpSettings};
+use super::{ConnectionSettings, dial::Dialer};
 
 /// The body at this URL. Redirects are not followed: a document that says who may call comes from where it was configured.
 ///
@@ -12,8 +12,8 @@ use super::{http::dial::Dialer, spec::HttpSettings};
 /// Why there is none, in plain words.
 pub async fn fetch(url: &str, max_bytes: usize) -> Result<Vec<u8>, String> {
     let uri: http::Uri = url.parse().map_err(|_| "it is no URL".to_owned())?;
-    let dialer = Dialer::build(&HttpSettings { allow_private: true, ..HttpSettings::default() })
-        .map_err(|error| error.to_string())?;
+    let settings = ConnectionSettings { allow_private: true, ..ConnectionSettings::default() };
+    let dialer = Dialer::build(&settings).map_err(|error| error.to_string())?;
     let client: Client<Dialer, Empty<Bytes>> = Client::builder(TokioExecutor::new()).build(dialer);
     let response = client.get(uri).await.map_err(|error| chain(&error))?;
     if !response.status().is_success() {

@@ -22,7 +22,7 @@ enum ExchangePhase {
 }
 
 /// The facts of a request without a response head.
-pub(in crate::provider) fn head_fault(provider: &Arc<str>, error: &hyper_util::client::legacy::Error) -> ProviderError {
+pub fn head_fault(provider: &Arc<str>, error: &hyper_util::client::legacy::Error) -> ProviderError {
     let phase = if error.is_connect() { ExchangePhase::Dial } else { ExchangePhase::Head };
     // The outermost error only names the phase in which it failed.
     let cause: &(dyn Error + 'static) = error.source().unwrap_or(error);
@@ -157,21 +157,23 @@ const fn closed(phase: ExchangePhase) -> TransportFault {
 /// A description for people; the reason why no connection was made is quoted, as no fault names it completely.
 fn words_of(fault: TransportFault, error: &(dyn Error + 'static)) -> String {
     let mut words = match fault {
-        TransportFault::Dns => "the provider's name could not be resolved",
-        TransportFault::Refused => "the provider's address refuses connections",
-        TransportFault::ConnectTimeout => "no connection to the provider came about in time",
-        TransportFault::Unreachable => "the provider's address cannot be reached",
-        TransportFault::Tls => "no secure connection to the provider came about",
-        TransportFault::Certificate => "the provider's certificate is not trusted",
+        TransportFault::Dns => "the upstream's name could not be resolved",
+        TransportFault::Refused => "the upstream's address refuses connections",
+        TransportFault::ConnectTimeout => "no connection to the upstream came about in time",
+        TransportFault::Unreachable => "the upstream's address cannot be reached",
+        TransportFault::Tls => "no secure connection to the upstream came about",
+        TransportFault::Certificate => "the upstream's certificate is not trusted",
         TransportFault::LocalExhaustion => "this host has no room for another connection",
-        TransportFault::Reset => "the provider reset the connection",
-        TransportFault::ClosedEarly => "the provider closed the connection before it replied",
+        TransportFault::Reset => "the upstream reset the connection",
+        TransportFault::ClosedEarly => "the upstream closed the connection before it replied",
         TransportFault::Cut => "the connection broke in the middle of the reply",
-        TransportFault::Protocol => "the provider's reply breaks the rules of HTTP",
-        TransportFault::FirstTokenTimeout | TransportFault::IdleTimeout => "the provider went silent",
+        TransportFault::Protocol => "the upstream's reply breaks the rules of HTTP",
+        TransportFault::FirstTokenTimeout | TransportFault::IdleTimeout => "the upstream went silent",
         TransportFault::TooLarge => "the reply is too large",
         TransportFault::Deadline => "no time was left",
-        TransportFault::ProcessExited => "the provider's process exited",
+        TransportFault::ProcessExited => "the upstream's process exited",
+        TransportFault::NotStarted => "the upstream's process could not be started",
+        TransportFault::NotReady => "the upstream did not become ready",
         TransportFault::Cancelled => "the request was cancelled",
     }
     .to_owned();

@@ -18,7 +18,7 @@ const EXCERPT_TIMEOUT: Duration = Duration::from_secs(2);
 const REST_TIMEOUT: Duration = Duration::from_millis(20);
 
 /// The body of a response; dropping it cancels the request upstream.
-pub(in crate::provider) struct ReplyBody {
+pub struct ReplyBody {
     incoming: Incoming,
     provider: Arc<str>,
     max_bytes: u64,
@@ -28,7 +28,9 @@ pub(in crate::provider) struct ReplyBody {
 // === impl ReplyBody ===
 
 impl ReplyBody {
-    pub(super) fn new(incoming: Incoming, provider: Arc<str>, max_bytes: u64) -> Self {
+    /// A body of which at most `max_bytes` are read.
+    #[must_use]
+    pub fn new(incoming: Incoming, provider: Arc<str>, max_bytes: u64) -> Self {
         Self { incoming, provider, max_bytes, left_bytes: max_bytes }
     }
 
@@ -36,7 +38,7 @@ impl ReplyBody {
     ///
     /// # Errors
     /// When the body breaks off or exceeds its bound.
-    pub(in crate::provider) async fn chunk(&mut self) -> Result<Option<Bytes>, ProviderError> {
+    pub async fn chunk(&mut self) -> Result<Option<Bytes>, ProviderError> {
         loop {
             let frame = match self.incoming.frame().await {
                 None => return Ok(None),
@@ -64,13 +66,13 @@ impl ReplyBody {
 
     /// Reads the unneeded rest of a body up to its end, so that the connection can be reused. It waits only as long as
     /// that is cheaper than a new connection; a later end costs the connection and nothing else.
-    pub(in crate::provider) async fn discard_rest(&mut self) {
+    pub async fn discard_rest(&mut self) {
         let reading = async { while let Ok(Some(_)) = self.chunk().await {} };
         let _ = tokio::time::timeout(REST_TIMEOUT, reading).await;
     }
 
     /// The text of an error body: bounded in size and in time, decoded lossily; `None` where there is none.
-    pub(super) async fn excerpt(mut self) -> Option<String> {
+    pub async fn excerpt(mut self) -> Option<String> {
         let mut bytes = Vec::new();
         let reading = async {
             while bytes.len() < MAX_EXCERPT_BYTES {

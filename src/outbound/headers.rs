@@ -31,7 +31,8 @@ const KEPT_PREFIXES: [&str; 5] = ["retry-after", "x-ratelimit-", "anthropic-rate
 const MAX_VALUE_BYTES: usize = 1024;
 
 /// The kept headers of a response, names in lower case.
-pub(super) fn kept(headers: &HeaderMap) -> Vec<(String, String)> {
+#[must_use]
+pub fn kept(headers: &HeaderMap) -> Vec<(String, String)> {
     let is_kept = |name: &str| KEPT.contains(&name) || KEPT_PREFIXES.iter().any(|prefix| name.starts_with(prefix));
     headers
         .iter()
@@ -42,7 +43,8 @@ pub(super) fn kept(headers: &HeaderMap) -> Vec<(String, String)> {
 }
 
 /// Of the kept headers, those needed beyond the head of a successful response: rate limits, and ids of the request.
-pub(in crate::provider) fn lasting(kept: &[(String, String)]) -> Vec<(String, String)> {
+#[must_use]
+pub fn lasting(kept: &[(String, String)]) -> Vec<(String, String)> {
     let limits = |name: &str| name.contains("ratelimit-") || name.starts_with("retry-after");
     kept.iter().filter(|(name, _)| limits(name) || REQUEST_IDS.contains(&name.as_str())).cloned().collect()
 }

@@ -1,0 +1,168 @@
+//! How a tool call ends: with its result, or with a failure that explains what was tried and what else could be done.
+
+use std::sync::Arc;
+
+use uuid::Uuid;
+
+use super::{super::RetryLoop, AfterExecution, ToolCourse};
+use crate::{
+    domain::{
+        completion::{BlockKind, Delta, FinishReason},
+        failure::{Failure, FailureClass},
+        fold::StreamStep,
+        invocation::{HistoryPatch, ToolInvocation},
+        message::{Message, Part, Role, ToolCall, ToolResult},
+        tool::ToolOutput,
+    },
+    policy::tool_recovery::{
+        ToolStep,
+        alternatives::RankedTool,
+        arguments::quoted,
+        explain::{Explanation, ExplanationFacts},
+        history,
+    },
+};
+
+impl<S> RetryLoop<S> {
+    /// The last steps of a call whose tool returned this: its text as a block, then the end.
+    pub(super) fn returned(&mut self, course: &ToolCourse, output: ToolOutput) -> Vec<StreamStep> {
+        let (attempt, text) = (self.scope.next_number() - 1, output.reply.text());
+        self.assembler.begin_attempt();
+        let mut steps = Vec::new();
+        let mut deltas = Vec::new();
+        if !text.is_empty() {
+            deltas.push(Delta::BlockStart { block: 0, kind: BlockKind::Text });
+            deltas.push(Delta::BlockDelta { block: 0, text });
+            deltas.push(Delta::BlockStop { block: 0, opaque: None });
+        }
+        deltas.push(Delta::Finish { reason: FinishReason::Stop, raw: String::new() });
+        for delta in deltas {
+            steps.extend(self.assembler.push(attempt, delta));
+        }
+        steps.extend(self.assembler.commit());
+        let mut end = self.succeeded();
+        if let StreamStep::Terminal(outcome) = &mut end {
+            let outcome = Arc::make_mut(outcome);
+            if !output.reasoning.is_empty() {
+                outcome.reasoning.clone_from(&output.reasoning);
+            }
+            let messages = messages(&course.call, &output);
+            if let Ok(completion) = &mut outcome.result {
+                completion.message = messages.last().cloned().unwrap_or_else(|| completion.message.clone());
+                completion.model = String::new();
+                completion.tool_output = Some(Box::new(output));
+            }
+            outcome.history_patch = HistoryPatch { replace_tail: 0, messages };
+        }
+        steps.push(end);
+        steps
+    }
+
+    /// The end of a tool call that an earlier owner began, where it must not be executed once more; `None` where it is.
+    pub(super) fn taken_over(&mut self, course: &mut ToolCourse) -> Option<StreamStep> {
+        if course.offer.effects.repeatable {
+            return None;
+        }
+        let words = "the replica that executed the tool went away, and whether it was executed is not known";
+        let mut failure = Failure::local(FailureClass::OutcomeUnknown, words).of_tool(&course.offer.spec.name);
+        failure.never_sent = false;
+        failure.target = Some(course.offer.target.id.clone());
+        let end = self.failed(failure, "The tool is executed at most once, and it may have been executed.");
+        Some(self.explained(course, end))
+    }
+}
+
+/// What a caller appends to its history: the result, and before it the call, where the caller did not name one of its own.
+fn messages(call: &ToolInvocation, output: &ToolOutput) -> Vec<Message> {
+    let id = call.call_id.clone().unwrap_or_else(|| format!("call_{}", Uuid::now_v7().simple()));
+    let called = call.call_id.is_none().then(|| {
+        let (name, arguments) = (call.name.clone(), call.arguments.clone());
+        let part = Part::ToolCall(ToolCall { id: id.clone(), name, arguments, opaque: None });
+        Message { role: Role::Assistant, parts: vec![part] }
+    });
+    let content = output.reply.text();
+    let result = ToolResult { call_id: id, name: call.name.clone(), content, is_error: false };
+    called.into_iter().chain([Message { role: Role::Tool, parts: vec![Part::ToolResult(result)] }]).collect()
+}
+
+impl<S> RetryLoop<S> {
+    /// The end that the ladder decided upon.
+    pub(super) fn ended(&mut self, course: &ToolCourse, failure: Failure, step: ToolStep) -> AfterExecution {
+        let end = match step {
+            ToolStep::Offer { explanation, .. } | ToolStep::Explain { explanation } => {
+                self.impossible = true;
+                self.with_explanation(course, failure, &explanation)
+            }
+            ToolStep::OutcomeUnknown { reason } => {
+                let failure = Failure { user_message: words_of_unknown(course), ..failure };
+                self.end_with(course, failure, reason, Vec::new())
+            }
+            ToolStep::Fail { reason, finding } => {
+                let mut failure = failure;
+                if let Some(finding) = finding {
+                    finding.mark(&mut failure);
+                }
+                self.end_with(course, failure, reason, Vec::new())
+            }
+            ToolStep::Retry { reason, .. }
+            | ToolStep::RefetchList { reason }
+            | ToolStep::Adapt { reason, .. }
+            | ToolStep::Alternative { reason, .. }
+            | ToolStep::Chunk { reason, .. } => self.end_with(course, failure, reason, Vec::new()),
+        };
+        AfterExecution::Ended(end)
+    }
+
+    /// The end that the planner decided upon, with what it explains.
+    pub(super) fn explained(&mut self, course: &ToolCourse, end: StreamStep) -> StreamStep {
+        let StreamStep::Terminal(outcome) = end else { return end };
+        let Err(failure) = outcome.result.clone() else { return StreamStep::Terminal(outcome) };
+        self.end_explained(course, failure, outcome.reasoning.trim_end_matches('.'), &[])
+    }
+
+    /// An end that explains a failure after which nothing more is tried, for this reason.
+    pub(super) fn end_explained(
+        &mut self,
+        course: &ToolCourse,
+        failure: Failure,
+        ended_by: &str,
+        alternatives: &[RankedTool],
+    ) -> StreamStep {
+        let explanation = Explanation::of(ExplanationFacts {
+            tool: &course.offer.spec.name,
+            goal: &course.call.goal,
+            failure: &failure,
+            tried: &course.tried.words,
+            ended_by,
+            alternatives,
+        });
+        self.with_explanation(course, failure, &explanation)
+    }
+
+    fn with_explanation(&mut self, course: &ToolCourse, mut failure: Failure, explained: &Explanation) -> StreamStep {
+        if failure.class != FailureClass::OutcomeUnknown {
+            failure.user_message = format!("{} {}", explained.summary, explained.why);
+        }
+        failure.recovery_hint.clone_from(&explained.operator_hint);
+        let alternatives = explained.alternatives.iter().chain(&explained.remedies).cloned().collect();
+        self.end_with(course, failure, explained.text(), alternatives)
+    }
+
+    fn end_with(
+        &mut self,
+        course: &ToolCourse,
+        failure: Failure,
+        reasoning: String,
+        alternatives: Vec<String>,
+    ) -> StreamStep {
+        let target = failure.target.clone();
+        let past = history::note(&course.plan.past.iter().map(|past| past.told.clone()).collect::<Vec<_>>());
+        let reasoning = if past.is_empty() { reasoning } else { format!("{reasoning}\n\n{past}") };
+        self.terminal(Err(failure), reasoning, alternatives, HistoryPatch::default(), target)
+    }
+}
+
+fn words_of_unknown(course: &ToolCourse) -> String {
+    let tool = quoted(&course.offer.spec.name);
+    format!("Whether {tool} took effect is not known: its result was lost. Please check before it is done again.")
+}

@@ -1,0 +1,117 @@
+//! What a tool call learns from its outcome, and what it begins with because of others'.
+
+use std::sync::Arc;
+
+use super::ToolCourse;
+use crate::{
+    domain::{
+        clock,
+        failure::{Failure, FailureClass},
+        ids::Operation,
+        invocation::AttemptCause,
+    },
+    layers::{
+        invocation::InvocationScope,
+        tools::{Lesson, ToolOffer, ToolPlan},
+    },
+    policy::tool_recovery::{
+        alternatives::{self, AlternativeTool, FailedTool},
+        arguments::quoted,
+        similarity,
+    },
+};
+
+impl ToolCourse {
+    /// Begins with what was learnt: the tool that is meant, and how its arguments are adapted.
+    pub(super) fn recall(&mut self, operation: &Operation) {
+        let now = clock::wall_now();
+        let plan = Arc::clone(&self.plan);
+        let learnt = plan.knowledge.learnt();
+        if !learnt.enabled {
+            return;
+        }
+        let candidates: Vec<_> = plan.offers.iter().enumerate().skip(1).map(|it| candidate(it, &plan)).collect();
+        let chosen = FailedTool {
+            name: &self.offer.spec.name,
+            spec: Some(&self.offer.spec),
+            effects: &self.offer.effects,
+            arguments: &self.arguments,
+            operation,
+        };
+        let preferred = alternatives::preferred(chosen, &candidates, &learnt.tools, now);
+        let adapted = learnt.adaptations.recall(None, &self.offer.spec.input_schema, &self.arguments);
+        drop(learnt);
+        if let Some((tool, ranked)) = preferred.and_then(|tool| Some((plan.offer(&tool.target).cloned()?, tool))) {
+            let why = match &ranked.grounds {
+                Some(alternatives::Grounds::Learnt(reason)) => reason.clone(),
+                Some(alternatives::Grounds::Group) | None => String::new(),
+            };
+            let (called, named) = (quoted(&tool.spec.name), quoted(&self.offer.spec.name));
+            self.reasons.push(format!("{called} was called in place of {named}: {why}"));
+            self.mistaken = Some(self.offer.spec.name.clone());
+            self.preferred = true;
+            self.listed = Arc::clone(&tool.spec);
+            self.offer = tool;
+            self.cause = AttemptCause::Fallback(FailureClass::NotFound);
+            if let Some(adapted) = ranked.adapted {
+                self.adapt(adapted);
+            }
+        } else if let Some(adapted) = adapted {
+            self.reasons.push(format!("The arguments were adapted as before: {}", adapted.words));
+            self.cause = AttemptCause::Adapt(FailureClass::InvalidRequest);
+            self.adapt(adapted);
+        }
+    }
+
+    /// Takes note of a call that did what was wanted.
+    pub(super) fn learn_success(&self, scope: &InvocationScope) {
+        let (operation, right, at) =
+            (scope.invocation.operation.clone(), self.offer.spec.name.clone(), clock::wall_now());
+        let mut learnt = self.plan.knowledge.learnt();
+        learnt.learn(Lesson::Outcome { operation: operation.clone(), tool: right.clone(), succeeded: true, at });
+        let mistaken = self.mistaken.clone().filter(|mistaken| *mistaken != right);
+        if let Some(chosen) = mistaken.or_else(|| self.corrected_by_caller()) {
+            learnt.learn(Lesson::Corrected { operation, chosen, right, at });
+        }
+        if let Some(adaptation) = &self.adaptation {
+            let (old, new) = (&adaptation.old.input_schema, &adaptation.new.input_schema);
+            learnt.adaptations.remember(Some(old), new, &adaptation.changes);
+        }
+    }
+
+    /// Takes note of a failure of the tool that was called.
+    pub(super) fn learn_failure(&self, scope: &InvocationScope, failure: &Failure) {
+        let (operation, tool, at) =
+            (scope.invocation.operation.clone(), self.offer.spec.name.clone(), clock::wall_now());
+        let mut learnt = self.plan.knowledge.learnt();
+        learnt.learn(Lesson::Outcome { operation: operation.clone(), tool: tool.clone(), succeeded: false, at });
+        let refused = matches!(failure.class, FailureClass::NotFound | FailureClass::InvalidRequest);
+        if let Some(chosen) = self.mistaken.clone().filter(|_| self.preferred && refused) {
+            learnt.learn(Lesson::Refuted { operation, chosen, right: tool });
+        }
+        if refused && let Some(adaptation) = &self.adaptation {
+            learnt.adaptations.forget(&adaptation.new.input_schema);
+        }
+    }
+
+    /// The tool about the same thing that the caller called just before for the same goal, and that did not take the call.
+    fn corrected_by_caller(&self) -> Option<String> {
+        let before = self.plan.past.last().filter(|before| before.refused)?;
+        let (_, tool) = before.target.as_str().split_once('/')?;
+        let own = &self.offer.spec.name;
+        (tool != own && similarity::same_subject(tool, own)).then(|| tool.to_owned())
+    }
+}
+
+/// A tool of the plan as one that may be meant in place of the first.
+fn candidate<'a>((order, offer): (usize, &'a ToolOffer), plan: &ToolPlan) -> AlternativeTool<'a> {
+    AlternativeTool {
+        target: offer.target.id.clone(),
+        spec: &offer.spec,
+        group_order: (order < plan.declared).then_some(order),
+        same_capability: false,
+        effects: offer.effects.clone(),
+        healthy: true,
+        tried: false,
+    }
+}

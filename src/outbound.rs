@@ -1,0 +1,80 @@
+//! HTTP requests that leave this process: how connections are made, what their faults are called, how much of a response
+//! is read and which of its headers are kept. Providers of models and tool servers are reached in the same way.
+
+mod body;
+mod dial;
+mod fault;
+mod fetch;
+mod headers;
+
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper_util::{
+    client::legacy::Client,
+    rt::{TokioExecutor, TokioTimer},
+};
+use std::time::Duration;
+
+use self::dial::Dialer;
+pub use self::{
+    body::ReplyBody,
+    fault::head_fault,
+    fetch::fetch,
+    headers::{kept, lasting},
+};
+
+/// Sends requests over pooled connections; cheap to clone. It never retries and never follows a redirect.
+pub type HttpConnections = Client<Dialer, Full<Bytes>>;
+
+/// How connections are made and kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ConnectionSettings {
+    /// Longest time for name, connection and TLS handshake together.
+    pub connect_timeout: Duration,
+    /// How long an idle connection is kept.
+    pub pool_idle_timeout: Duration,
+    /// Idle connections kept per host.
+    pub pool_max_idle_per_host: usize,
+    /// Whether HTTP/2 is spoken without negotiating it.
+    pub http2_prior_knowledge: bool,
+    /// Whether small packets are sent at once.
+    pub tcp_nodelay: bool,
+    /// Whether a name may lead to a private address.
+    pub allow_private: bool,
+}
+
+impl Default for ConnectionSettings {
+    fn default() -> Self {
+        Self {
+            connect_timeout: Duration::from_secs(2),
+            pool_idle_timeout: Duration::from_secs(50),
+            pool_max_idle_per_host: 64,
+            http2_prior_knowledge: false,
+            tcp_nodelay: true,
+            allow_private: false,
+        }
+    }
+}
+
+/// Connections with these settings; nothing is connected yet.
+///
+/// # Errors
+/// When TLS cannot be set up.
+pub fn connections(settings: &ConnectionSettings) -> Result<HttpConnections, rustls::Error> {
+    Ok(Client::builder(TokioExecutor::new())
+        .pool_idle_timeout(settings.pool_idle_timeout)
+        .pool_max_idle_per_host(settings.pool_max_idle_per_host)
+        .pool_timer(TokioTimer::new())
+        .timer(TokioTimer::new())
+        // The planner above is the only one who tries again.
+        .retry_canceled_requests(false)
+        .http2_only(settings.http2_prior_knowledge)
+        .build(Dialer::build(settings)?))
+}
+
+/// Whether a host of a URL is this machine.
+#[must_use]
+pub fn is_loopback(host: &str) -> bool {
+    let bare = host.trim_start_matches('[').trim_end_matches(']');
+    host == "localhost" || bare.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback())
+}

@@ -1,0 +1,176 @@
+//! Which other tool may do what one could not, and whether that is sure enough to be done automatically.
+//!
+//! Hard conditions sort out what must not or cannot be called; what is left is ranked. Names and descriptions only
+//! rank: a tool is called in place of another one only where the operator declared both as equivalent, or where that it
+//! was the right one has been learnt.
+
+use std::cmp::Reverse;
+
+use jiff::Timestamp;
+
+use super::{
+    adapt::{self, AdaptedArguments, ArgumentFit, Comparison},
+    arguments::Arguments,
+    effects::Effects,
+    learning::ToolLearning,
+    similarity,
+};
+use crate::domain::{
+    ids::{Operation, TargetId},
+    tool::ToolSpec,
+};
+
+/// How many tools are offered where none is called automatically.
+pub const OFFERED: usize = 3;
+/// Most tools that are looked at; more are not compared.
+const MAX_COMPARED: usize = 500;
+
+/// A tool that may replace one that failed.
+#[derive(Debug, Clone)]
+pub struct AlternativeTool<'a> {
+    /// Its target.
+    pub target: TargetId,
+    /// As its server lists it.
+    pub spec: &'a ToolSpec,
+    /// Its place in the equivalence group that the operator declared for both, from 0; `None` outside of it.
+    pub group_order: Option<usize>,
+    /// Whether the operator gave both the same capability.
+    pub same_capability: bool,
+    /// Its side effects.
+    pub effects: Effects,
+    /// Whether calls pass its circuit and its gates.
+    pub healthy: bool,
+    /// Whether it was called in this invocation.
+    pub tried: bool,
+}
+
+/// The tool that failed, and what it was called with.
+#[derive(Debug, Clone, Copy)]
+pub struct FailedTool<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// As its server lists it, or listed it last; `None` where it was never listed.
+    pub spec: Option<&'a ToolSpec>,
+    /// Its side effects.
+    pub effects: &'a Effects,
+    /// The arguments.
+    pub arguments: &'a Arguments,
+    /// What the caller is doing.
+    pub operation: &'a Operation,
+}
+
+/// Why a tool may be called automatically.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Grounds {
+    /// The operator declared both as equivalent.
+    Group,
+    /// It was learnt that it is the right one, for this reason.
+    Learnt(String),
+}
+
+/// A tool that may be called in place of the one that failed.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RankedTool {
+    /// Its target.
+    pub target: TargetId,
+    /// Its name.
+    pub name: String,
+    /// The arguments that it is called with, where they are not those of the call.
+    pub adapted: Option<AdaptedArguments>,
+    /// Why it may be called automatically; `None` where it is only offered.
+    pub grounds: Option<Grounds>,
+    /// What keeps the arguments of the call from being enough for it, in words; empty where they are.
+    pub needs: String,
+}
+
+/// The tools that may be called in place of one that failed, best first.
+#[must_use]
+pub fn rank(
+    failed: FailedTool<'_>,
+    candidates: &[AlternativeTool<'_>],
+    learning: Option<(&ToolLearning, Timestamp)>,
+) -> Vec<RankedTool> {
+    let preferred = learning.and_then(|(learning, now)| learning.prefer(failed.operation, failed.name, now));
+    let success = |tool: &str| {
+        let success = learning.and_then(|(learning, now)| learning.success(failed.operation, tool, now));
+        // Nothing known ranks as one half.
+        per_mille(success.unwrap_or(0.5))
+    };
+    let mut ranked: Vec<(_, RankedTool)> = candidates
+        .iter()
+        .take(MAX_COMPARED)
+        .filter(|it| may_be_called(&failed, it))
+        .filter_map(|it| {
+            let name = &it.spec.name;
+            let learnt = preferred.as_ref().filter(|preferred| preferred.tool == *name);
+            let is_related = it.group_order.is_some()
+                || it.same_capability
+                || learnt.is_some()
+                || similarity::same_subject(failed.name, name);
+            let (adapted, needs) = is_related.then(|| satisfied(&failed, it.spec))?;
+            let grounds = match (it.group_order, learnt) {
+                (Some(_), _) => Some(Grounds::Group),
+                (None, Some(learnt)) => Some(Grounds::Learnt(learnt.reason.clone())),
+                (None, None) => None,
+            };
+            let alike = similarity::of_names(failed.name, name)
+                + failed.spec.map_or(0.0, |spec| similarity::of_texts(&spec.description, &it.spec.description));
+            let order = (
+                !needs.is_empty(),
+                learnt.is_none(),
+                it.group_order.unwrap_or(usize::MAX),
+                Reverse(success(name)),
+                adapted.as_ref().map_or(0, |adapted| adapted.changes.len()),
+                Reverse(per_mille(alike)),
+            );
+            let grounds = grounds.filter(|_| needs.is_empty());
+            let name = name.clone();
+            Some((order, RankedTool { target: it.target.clone(), name, adapted, grounds, needs }))
+        })
+        .collect();
+    ranked.sort_by_key(|(order, _)| *order);
+    ranked.into_iter().map(|(_, tool)| tool).collect()
+}
+
+/// The tool that is better called at once in place of the one that the caller chose; `None` where nothing was learnt,
+/// or what was learnt does not fit these arguments.
+#[must_use]
+pub fn preferred(
+    chosen: FailedTool<'_>,
+    candidates: &[AlternativeTool<'_>],
+    learning: &ToolLearning,
+    now: Timestamp,
+) -> Option<RankedTool> {
+    let preference = learning.prefer(chosen.operation, chosen.name, now)?;
+    let wanted: Vec<_> = candidates.iter().filter(|it| it.spec.name == preference.tool).cloned().collect();
+    let tool = rank(chosen, &wanted, Some((learning, now))).into_iter().find(|tool| tool.grounds.is_some())?;
+    Some(RankedTool { grounds: Some(Grounds::Learnt(preference.reason)), ..tool })
+}
+
+/// The hard conditions.
+fn may_be_called(failed: &FailedTool<'_>, it: &AlternativeTool<'_>) -> bool {
+    it.healthy && !it.tried && it.effects.not_worse_than(failed.effects)
+}
+
+/// The arguments with which a tool can be called, or what is missing.
+fn satisfied(failed: &FailedTool<'_>, spec: &ToolSpec) -> (Option<AdaptedArguments>, String) {
+    // Of two tools only the names of their arguments show which is which: no schema has become another one.
+    let comparison =
+        Comparison { old: None, new: &spec.input_schema, arguments: failed.arguments, error: "", all_listed: true };
+    match adapt::fit(comparison) {
+        ArgumentFit::Fits { .. } => (None, String::new()),
+        ArgumentFit::Adapted(adapted) => (Some(adapted), String::new()),
+        ArgumentFit::Mistake { mismatch } => (None, format!("{} at {}", mismatch.keyword, mismatch.path)),
+        ArgumentFit::Ambiguous { .. } => (None, adapt::taken(&spec.input_schema)),
+        ArgumentFit::Unusable { reason } => (None, reason),
+    }
+}
+
+/// A share or likeness as a number that has an order.
+#[expect(clippy::cast_possible_truncation, reason = "from 0 to 2,000")]
+fn per_mille(share: f64) -> i64 {
+    (share * 1_000.0).round() as i64
+}
+
+#[cfg(test)]
+mod tests;

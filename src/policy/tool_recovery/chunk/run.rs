@@ -1,0 +1,223 @@
+//! The course of a split call: which parts run next, what becomes of each, and the one result in the end.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::{super::arguments::Arguments, ChunkPart, ChunkPlan, MAX_CALLS, merge, smaller_helps};
+use crate::domain::{
+    failure::{Failure, FailureClass},
+    tool::{Coverage, ToolOutput, ToolReply},
+};
+
+/// How often a part is called again after a failure that has nothing to do with its size.
+const RETRIES: u32 = 1;
+/// Most missing parts that are named.
+const MAX_NAMED: usize = 20;
+
+/// A call that is being done part by part; it is given results and returns which calls come next.
+#[derive(Debug)]
+pub struct ChunkRun {
+    plan: ChunkPlan,
+    /// Every part by its number, which begins with those of the parts it was cut from: their order is that of the
+    /// whole.
+    parts: BTreeMap<Vec<u32>, RunningPart>,
+    calls: usize,
+    max_calls: usize,
+    parallel: usize,
+    /// Why no more parts are called.
+    stopped: Option<String>,
+    last_failure: Option<Failure>,
+}
+
+/// A part that is to be called.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ChunkTask {
+    /// Its number, to be handed back with its outcome.
+    pub number: Vec<u32>,
+    /// Its arguments.
+    pub arguments: Arguments,
+    /// What it covers, in words (`2024-03-01..2024-03-31`).
+    pub label: String,
+    /// How often it has failed before: from 1 on it is waited for as the failure states, or by a backoff.
+    pub retries: u32,
+}
+
+#[derive(Debug)]
+struct RunningPart {
+    part: ChunkPart,
+    retries: u32,
+    state: PartState,
+}
+
+#[derive(Debug)]
+enum PartState {
+    Waiting,
+    InFlight,
+    Done(ToolReply),
+    Missing,
+}
+
+// === impl ChunkRun ===
+
+impl ChunkRun {
+    /// Begins with the parts of a plan.
+    #[must_use]
+    pub fn new(plan: ChunkPlan) -> Self {
+        let waiting = |(number, part): (u32, &ChunkPart)| (vec![number], RunningPart::new(part.clone()));
+        Self {
+            parts: (0_u32..).zip(&plan.parts).map(waiting).collect(),
+            calls: 0,
+            max_calls: plan.rule.max_calls.clamp(plan.parts.len(), MAX_CALLS),
+            parallel: plan.rule.parallel.max(1),
+            stopped: None,
+            last_failure: None,
+            plan,
+        }
+    }
+
+    /// The parts that are to be called now; each is in flight until its outcome is handed in.
+    pub fn start_next(&mut self) -> Vec<ChunkTask> {
+        let mut tasks = Vec::new();
+        if self.stopped.is_some() {
+            return tasks;
+        }
+        let in_flight = self.parts.values().filter(|it| matches!(it.state, PartState::InFlight)).count();
+        let free = self.parallel.saturating_sub(in_flight).min(self.max_calls - self.calls);
+        let waiting = self.parts.iter_mut().filter(|(_, it)| matches!(it.state, PartState::Waiting));
+        for (number, running) in waiting.take(free) {
+            running.state = PartState::InFlight;
+            self.calls += 1;
+            tasks.push(ChunkTask {
+                number: number.clone(),
+                arguments: self.plan.arguments_of(&running.part),
+                label: running.part.label(),
+                retries: running.retries,
+            });
+        }
+        if self.calls >= self.max_calls && self.parts.values().any(|it| matches!(it.state, PartState::Waiting)) {
+            self.stop("no more calls are allowed for one split call");
+        }
+        tasks
+    }
+
+    /// Hands in the result of a part.
+    pub fn succeed(&mut self, number: &[u32], reply: ToolReply) {
+        if let Some(running) = self.in_flight(number) {
+            running.state = PartState::Done(reply);
+        }
+    }
+
+    /// Hands in the failure of a part: it is called again, cut into smaller ones, or missing.
+    pub fn fail(&mut self, number: &[u32], failure: &Failure) {
+        let stopped = self.stopped.is_some();
+        let Some(running) = self.in_flight(number) else { return };
+        let halves = if smaller_helps(failure) && !stopped { running.part.halves() } else { Vec::new() };
+        if !halves.is_empty() {
+            self.parts.remove(number);
+            for (at, part) in (0_u32..).zip(halves) {
+                self.parts.insert([number, &[at]].concat(), RunningPart::new(part));
+            }
+        } else if failure.retryable && running.retries < RETRIES && !stopped {
+            running.retries += 1;
+            running.state = PartState::Waiting;
+        } else {
+            running.state = PartState::Missing;
+        }
+        self.last_failure = Some(failure.clone());
+        if concerns_all(failure) {
+            self.stop("the tool refuses every part");
+        }
+    }
+
+    /// Ends it, such as where the time is up: parts that do not run yet are missing. Those in flight may still be
+    /// handed in.
+    pub fn stop(&mut self, reason: &str) {
+        for running in self.parts.values_mut().filter(|it| matches!(it.state, PartState::Waiting)) {
+            running.state = PartState::Missing;
+        }
+        self.stopped.get_or_insert_with(|| reason.to_owned());
+    }
+
+    /// Whether every part is done or missing.
+    #[cfg(test)]
+    pub fn is_over(&self) -> bool {
+        self.parts.values().all(|it| matches!(it.state, PartState::Done(_) | PartState::Missing))
+    }
+
+    /// How many calls were made.
+    #[cfg(test)]
+    pub const fn calls(&self) -> usize {
+        self.calls
+    }
+
+    /// The merged result of the parts that were done, with what is missing named.
+    ///
+    /// # Errors
+    /// The last failure, where not one part was done.
+    pub fn finish(self, tool: &str) -> Result<ToolOutput, Option<Failure>> {
+        let total = count(self.parts.len());
+        let (mut replies, mut sent, mut missing) = (Vec::new(), Vec::new(), Vec::new());
+        for running in self.parts.into_values() {
+            let label = running.part.label();
+            match running.state {
+                PartState::Done(reply) => {
+                    sent.push(Value::Object(self.plan.arguments_of(&running.part)));
+                    replies.push(reply);
+                }
+                PartState::Waiting | PartState::InFlight | PartState::Missing => missing.push(label),
+            }
+        }
+        if replies.is_empty() {
+            return Err(self.last_failure);
+        }
+        let done = count(replies.len());
+        let merged = merge::merge(replies, &self.plan.rule.sum);
+        let mut sentences = vec![format!("{}; {done} of {total} were done", self.plan.words())];
+        if !missing.is_empty() {
+            let more = missing.len().saturating_sub(MAX_NAMED);
+            let named = missing.iter().take(MAX_NAMED).cloned().collect::<Vec<_>>().join(", ");
+            let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+            sentences.push(format!("the result is incomplete, missing: {named}{more}"));
+        }
+        sentences.extend(self.stopped.filter(|_| !missing.is_empty()));
+        sentences.extend(merged.remarks);
+        Ok(ToolOutput {
+            tool: tool.to_owned(),
+            reply: merged.reply,
+            arguments: Some(Value::Array(sent).to_string()),
+            coverage: Some(Coverage { done, total, missing }),
+            reasoning: sentences.join("; "),
+        })
+    }
+
+    fn in_flight(&mut self, number: &[u32]) -> Option<&mut RunningPart> {
+        self.parts.get_mut(number).filter(|it| matches!(it.state, PartState::InFlight))
+    }
+}
+
+// === impl RunningPart ===
+
+impl RunningPart {
+    const fn new(part: ChunkPart) -> Self {
+        Self { part, retries: 0, state: PartState::Waiting }
+    }
+}
+
+/// Whether a failure of one part will be that of all others.
+const fn concerns_all(failure: &Failure) -> bool {
+    matches!(
+        failure.class,
+        FailureClass::Authentication
+            | FailureClass::PermissionDenied
+            | FailureClass::QuotaExceeded
+            | FailureClass::Configuration
+            | FailureClass::Cancelled
+            | FailureClass::ApprovalRejected
+            | FailureClass::Deadline
+    )
+}
+
+fn count(parts: usize) -> u32 {
+    u32::try_from(parts).unwrap_or(u32::MAX)
+}

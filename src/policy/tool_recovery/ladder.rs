@@ -1,0 +1,352 @@
+//! The decision: which rung of the ladder is tried next.
+//!
+//! Each cause of failure has its rungs, in order; a rung that cannot be taken (not allowed, used up, no time, nothing
+//! found) passes to the next, and the last is the explanation.
+
+use std::time::Duration;
+
+use super::{
+    ToolSituation, ToolStep,
+    adapt::{self, ArgumentFit, Comparison},
+    alternatives::{self, FailedTool, Grounds, OFFERED, RankedTool},
+    arguments::{Arguments, quoted},
+    chunk::{ChunkPlan, ChunkRule},
+    effects::{ToolExecuted, execution},
+    explain::{Explanation, ExplanationFacts},
+};
+use crate::{
+    domain::failure::{Failure, FailureClass, InvalidRequestDetail, TransportFault},
+    policy::{
+        inject::{Finding, Mismatch},
+        retry::BackoffKind,
+    },
+};
+
+/// What a failure of a tool comes from, as far as the way on differs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Cause {
+    /// Time mends it.
+    Transient,
+    /// The tool failed, and its server keeps the cause to itself.
+    Opaque,
+    /// The tool's server takes less than it was sent.
+    Limited,
+    /// It took too long.
+    TooSlow,
+    /// The request or its result is too large.
+    TooLarge,
+    /// The arguments were refused.
+    Arguments,
+    /// What was named does not exist: the tool, or what it was called for.
+    Missing,
+    /// Another tool may be allowed or able to.
+    OnlyElsewhere,
+    /// Nothing helps.
+    Impossible,
+    /// A person or Relight itself ended it.
+    Ended,
+}
+
+/// A rung of the ladder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Rung {
+    Retry,
+    Adapt,
+    Alternative,
+    Chunk,
+}
+
+/// Decides what follows a failed execution of a tool.
+#[must_use]
+pub fn decide(situation: &ToolSituation<'_>) -> ToolStep {
+    let failure = situation.failure;
+    if failure.class == FailureClass::OutcomeUnknown || situation.effects.leave_open(failure) {
+        return outcome_unknown(situation);
+    }
+    let cause = Cause::of(failure);
+    if cause == Cause::Ended {
+        let reason = format!("{}: nothing more is done", failure.class.phrase());
+        return ToolStep::Fail { reason, finding: None };
+    }
+    if !situation.policy.enabled {
+        let reason = "recovery is switched off for this tool".to_owned();
+        return ToolStep::Fail { reason, finding: None };
+    }
+    if cause == Cause::Impossible {
+        return explain(situation, "");
+    }
+    if situation.attempts_left == 0 {
+        return explain(situation, "no attempts are left");
+    }
+    if situation.time_left.is_some_and(|left| left < situation.usual_duration || left.is_zero()) {
+        return explain(situation, "not enough time is left");
+    }
+    let rungs = cause.rungs(situation);
+    let step = rungs.iter().find_map(|rung| match rung {
+        Rung::Retry => retry(situation, cause),
+        Rung::Adapt => adapt(situation),
+        Rung::Alternative => alternative(situation, cause),
+        Rung::Chunk => chunk(situation, cause),
+    });
+    step.unwrap_or_else(|| {
+        let ended_by = match execution(failure) {
+            ToolExecuted::Ended | ToolExecuted::Unknown if !situation.effects.repeatable => {
+                format!("it is not executed again, because {}", situation.effects.reason)
+            }
+            ToolExecuted::NotExecuted | ToolExecuted::Ended | ToolExecuted::Unknown => String::new(),
+        };
+        explain(situation, &ended_by)
+    })
+}
+
+// === impl Cause ===
+
+impl Cause {
+    fn of(failure: &Failure) -> Self {
+        use FailureClass as C;
+        let by_class = match failure.class {
+            C::Timeout => Self::TooSlow,
+            C::RateLimited => Self::Limited,
+            C::ContextLength => Self::TooLarge,
+            C::ServerError | C::ToolFailed | C::Unknown if is_opaque(&failure.message) => Self::Opaque,
+            C::Network
+            | C::ServerError
+            | C::Overloaded
+            | C::StreamInterrupted
+            | C::Crash
+            | C::MalformedResponse
+            | C::State
+            | C::Cache
+            | C::CircuitOpen
+            | C::Shed
+            | C::BudgetEmpty
+            | C::Unknown => Self::Transient,
+            C::InvalidRequest if failure.detail == Some(InvalidRequestDetail::MessageOrder) => Self::OnlyElsewhere,
+            C::InvalidRequest => Self::Arguments,
+            C::NotFound => Self::Missing,
+            C::QuotaExceeded | C::Configuration | C::ToolFailed | C::Checkpoint => Self::OnlyElsewhere,
+            C::PermissionDenied | C::Authentication | C::ContentFiltered => Self::Impossible,
+            C::Cancelled | C::ApprovalRejected | C::Deadline | C::OutcomeUnknown => Self::Ended,
+        };
+        let is_too_large = failure.fault == Some(TransportFault::TooLarge) || failure.status == Some(413);
+        if is_too_large && !matches!(by_class, Self::Impossible | Self::Ended) { Self::TooLarge } else { by_class }
+    }
+
+    /// The rungs that may help, in order; the explanation comes after the last.
+    fn rungs(self, situation: &ToolSituation<'_>) -> &'static [Rung] {
+        use Rung::{Adapt, Alternative, Chunk, Retry};
+        match self {
+            Self::Transient => &[Retry, Alternative],
+            Self::Opaque => &[Retry, Alternative, Chunk],
+            // A stated wait is waited for once: then it is known that time alone does not do it.
+            Self::Limited if situation.failure.retry_after.is_some() && situation.tried.retries == 0 => {
+                &[Retry, Chunk, Alternative]
+            }
+            Self::TooSlow if situation.tried.retries < situation.policy.retries_before_chunk => {
+                &[Retry, Chunk, Alternative]
+            }
+            Self::Limited | Self::TooSlow => &[Chunk, Retry, Alternative],
+            Self::TooLarge => &[Chunk, Alternative],
+            Self::Arguments => &[Adapt, Alternative],
+            Self::Missing | Self::OnlyElsewhere => &[Alternative],
+            Self::Impossible | Self::Ended => &[],
+        }
+    }
+}
+
+fn outcome_unknown(situation: &ToolSituation<'_>) -> ToolStep {
+    ToolStep::OutcomeUnknown {
+        reason: format!(
+            "The result of {} was lost: it may or may not have taken effect. It is not executed again, because {}.",
+            quoted(situation.tool),
+            situation.effects.reason
+        ),
+    }
+}
+
+fn retry(situation: &ToolSituation<'_>, cause: Cause) -> Option<ToolStep> {
+    let ToolSituation { failure, tried, policy, effects, .. } = *situation;
+    // Nothing stated to come back for, and no reason to think that the same would end otherwise.
+    let is_hopeful = failure.retryable || failure.never_sent || matches!(cause, Cause::TooSlow | Cause::Opaque);
+    if !is_hopeful || tried.retries >= policy.max_retries || !effects.allow_again(failure) {
+        return None;
+    }
+    let stated = failure.retry_after;
+    let wait = stated.map_or(Duration::ZERO, |wait| wait.duration);
+    if situation.time_left.is_some_and(|left| left < wait.saturating_add(situation.usual_duration)) {
+        return None;
+    }
+    let is_throttled = matches!(failure.class, FailureClass::RateLimited | FailureClass::Overloaded);
+    let pace = if is_throttled { BackoffKind::Throttle } else { BackoffKind::Backoff };
+    let allowed = if effects.repeatable { effects.reason } else { "it was not executed" };
+    let reason = format!("{}: the call is repeated, which is allowed because {allowed}", failure.class.phrase());
+    Some(ToolStep::Retry { pace, stated, reason })
+}
+
+fn adapt(situation: &ToolSituation<'_>) -> Option<ToolStep> {
+    let ToolSituation { failure, list, tried, policy, effects, .. } = *situation;
+    let refetch = |reason: &str| Some(ToolStep::RefetchList { reason: reason.to_owned() });
+    if !list.is_fresh {
+        return refetch("the tool refused its arguments: its schema may have changed");
+    }
+    let Some(current) = list.current else { return alternative(situation, Cause::Missing) };
+    let fit = adapt::fit(Comparison {
+        old: list.old.map(|old| &*old.input_schema),
+        new: &current.input_schema,
+        arguments: situation.arguments,
+        error: &failure.message,
+        all_listed: false,
+    });
+    match fit {
+        ArgumentFit::Adapted(_) if tried.adaptations >= policy.max_adaptations => None,
+        // What was not surely refused as a call may have been half done.
+        ArgumentFit::Adapted(_) if !effects.allow_again(failure) && !names_arguments(failure) => None,
+        ArgumentFit::Adapted(adapted) if effects.destructive && !policy.adapt_destructive => {
+            let reason = format!(
+                "The arguments do not fit {}, which may destroy something: they are not adapted without leave ({}).",
+                quoted(situation.tool),
+                adapted.words
+            );
+            Some(ToolStep::Fail { reason, finding: None })
+        }
+        ArgumentFit::Adapted(adapted) => {
+            let reason = format!("the arguments did not fit {}: {}", quoted(situation.tool), adapted.words);
+            Some(ToolStep::Adapt { adapted, reason })
+        }
+        ArgumentFit::Mistake { mismatch } => {
+            chunk_of_limit(situation, &mismatch).or_else(|| Some(mistake(situation, mismatch)))
+        }
+        ArgumentFit::Ambiguous { differences } => {
+            let reason = format!("The arguments do not fit {}. {differences}", quoted(situation.tool));
+            Some(ToolStep::Fail { reason, finding: None })
+        }
+        ArgumentFit::Unusable { reason } => Some(ToolStep::Fail { reason, finding: None }),
+        // What was refused before fits now: the list was changed meanwhile.
+        ArgumentFit::Fits { changed: true } if tried.retries == 0 && effects.allow_again(failure) => {
+            let reason = "the tool's schema changed, and the arguments fit it as they are".to_owned();
+            Some(ToolStep::Retry { pace: BackoffKind::AtOnce, stated: None, reason })
+        }
+        // How much the tool takes at once is in its words, not in its schema.
+        ArgumentFit::Fits { .. } => {
+            let is_named = situation.chunk_rules.iter().any(|rule| rule.is_named_in(&failure.message));
+            if is_named { chunk(situation, Cause::TooLarge) } else { None }
+        }
+    }
+}
+
+/// Whether a failure is about the arguments themselves and not about what they name.
+const fn names_arguments(failure: &Failure) -> bool {
+    matches!(failure.detail, Some(InvalidRequestDetail::ParameterMismatch | InvalidRequestDetail::BadSchema))
+}
+
+/// Whether a server reports that a tool failed and nothing else, as that of the Python SDK does from its version 2 on.
+fn is_opaque(message: &str) -> bool {
+    let rest = message.trim().strip_prefix("Error executing tool ");
+    rest.is_some_and(|name| !name.trim_end_matches([':', '.', ' ']).contains([' ', ':']))
+}
+
+/// The call is split where it only wants more results at once than the tool gives.
+fn chunk_of_limit(situation: &ToolSituation<'_>, mismatch: &Mismatch) -> Option<ToolStep> {
+    let is_upper_bound = matches!(mismatch.keyword.as_str(), "maximum" | "exclusiveMaximum" | "maxItems");
+    if is_upper_bound { chunk(situation, Cause::TooLarge) } else { None }
+}
+
+fn mistake(situation: &ToolSituation<'_>, mismatch: Mismatch) -> ToolStep {
+    let place = if mismatch.path.is_empty() { "the root" } else { &mismatch.path };
+    let reason = format!(
+        "The arguments do not fit the schema of {}, which has not changed: {} at {}.",
+        quoted(situation.tool),
+        mismatch.keyword,
+        quoted(place)
+    );
+    let finding = Finding::ToolArguments { tool: situation.tool.to_owned(), mismatch };
+    ToolStep::Fail { reason, finding: Some(finding) }
+}
+
+fn alternative(situation: &ToolSituation<'_>, cause: Cause) -> Option<ToolStep> {
+    let ToolSituation { failure, list, tried, policy, effects, .. } = *situation;
+    // A tool that is gone is found again under another name only in a new list.
+    if cause == Cause::Missing && !list.is_fresh {
+        let reason = "what was called does not exist: the list of tools may have changed".to_owned();
+        return Some(ToolStep::RefetchList { reason });
+    }
+    let ranked = ranked(situation);
+    // That it is the right one is learnt from calls of the wrong one, and not from those that merely failed.
+    let is_wrong_tool = matches!(cause, Cause::Missing | Cause::Arguments);
+    let counts = |grounds: &&Grounds| is_wrong_tool || **grounds == Grounds::Group;
+    let automatic = ranked.iter().find_map(|tool| Some((tool, tool.grounds.as_ref().filter(counts)?)));
+    if let Some((tool, grounds)) = automatic
+        && tried.alternatives < policy.max_alternatives
+        && effects.allow_again(failure)
+    {
+        let why = match grounds {
+            Grounds::Group => "its operator declared it as equivalent",
+            Grounds::Learnt(reason) => reason,
+        };
+        let reason = format!(
+            "{}: {} is called in place of {}, because {why}",
+            failure.class.phrase(),
+            quoted(&tool.name),
+            quoted(situation.tool)
+        );
+        return Some(ToolStep::Alternative { tool: tool.clone(), reason });
+    }
+    let is_offered = matches!(cause, Cause::Missing | Cause::OnlyElsewhere) && !ranked.is_empty();
+    is_offered.then(|| {
+        let explanation =
+            explanation(situation, &ranked, "no other tool is declared as equivalent or known to be right");
+        ToolStep::Offer { tools: ranked.into_iter().take(OFFERED).collect(), explanation }
+    })
+}
+
+fn chunk(situation: &ToolSituation<'_>, cause: Cause) -> Option<ToolStep> {
+    if situation.tried.chunked {
+        return None;
+    }
+    let arguments = without_key(situation);
+    let plan = |rule: &ChunkRule| rule.plan(&arguments, situation.effects);
+    let plan: ChunkPlan = situation.chunk_rules.iter().find_map(plan)?;
+    let reason = format!("{}: {}", situation.failure.class.phrase(), plan.words());
+    // What is limited is not sent several times at once.
+    Some(match cause {
+        Cause::Limited => ToolStep::Chunk { plan: plan.with_parallel(1), pace: Some(BackoffKind::Throttle), reason },
+        _ => ToolStep::Chunk { plan, pace: None, reason },
+    })
+}
+
+/// The arguments without the key of this one call: its parts and other tools have their own.
+fn without_key(situation: &ToolSituation<'_>) -> Arguments {
+    let mut arguments = situation.arguments.clone();
+    if let Some(key) = &situation.effects.key_argument {
+        arguments.shift_remove(key);
+    }
+    arguments
+}
+
+fn ranked(situation: &ToolSituation<'_>) -> Vec<RankedTool> {
+    let arguments = without_key(situation);
+    let failed = FailedTool {
+        name: situation.tool,
+        spec: situation.list.current.or(situation.list.old),
+        effects: situation.effects,
+        arguments: &arguments,
+        operation: situation.operation,
+    };
+    let others: Vec<_> = situation.candidates.iter().filter(|it| it.target != *situation.target).cloned().collect();
+    alternatives::rank(failed, &others, situation.learning)
+}
+
+fn explain(situation: &ToolSituation<'_>, ended_by: &str) -> ToolStep {
+    ToolStep::Explain { explanation: explanation(situation, &ranked(situation), ended_by) }
+}
+
+fn explanation(situation: &ToolSituation<'_>, alternatives: &[RankedTool], ended_by: &str) -> Explanation {
+    Explanation::of(ExplanationFacts {
+        tool: situation.tool,
+        goal: situation.goal,
+        failure: situation.failure,
+        tried: &situation.tried.words,
+        ended_by,
+        alternatives,
+    })
+}

@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# Tool servers on the official Python and TypeScript SDKs of MCP, and the tests that need them.
+#
+#   tests/tools/run.sh            # installs the SDKs into target/tools and runs the tests
+#   tests/tools/run.sh --install  # only installs
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+
+home=$PWD/target/tools
+mkdir -p "$home"
+if ! cmp -s tests/tools/requirements.txt "$home/requirements.txt"; then
+  python3 -m venv --clear "$home/venv"
+  "$home/venv/bin/pip" install --quiet --disable-pip-version-check --require-hashes -r tests/tools/requirements.txt
+  cp tests/tools/requirements.txt "$home/requirements.txt"
+fi
+if ! cmp -s tests/tools/package-lock.json "$home/package-lock.json" || [[ ! -d $home/node_modules ]]; then
+  cp tests/tools/package.json tests/tools/package-lock.json "$home/"
+  npm ci --silent --no-audit --no-fund --prefix "$home"
+fi
+# A module is looked for beside the file that names it.
+cp tests/tools/server.mjs "$home/"
+
+if [[ ${1:-} != --install ]]; then
+  cargo test --locked --test it -- --ignored tool_sdks
+  cargo build --locked --quiet --bin relight
+  "$home/venv/bin/python" tests/tools/stories.py target/debug/relight "$home/venv/bin/python" tests/tools/server.py \
+    "$home/server.mjs"
+fi
