@@ -90,10 +90,10 @@ pub mod grpc {
 }
 pub mod journal {
     pub use crate::journal::{
-        AppendError, BeginResult, CancelWish, Compacted, Entry, ExecutionDetail, ExecutionListing, ExecutionState,
-        Fingerprint, Finish, FinishError, Held, Journal, JournalError, Limits, Listing, Locked, MemoryJournal,
-        NewInvocation, Notices, Owner, PayloadCipher, RecordedRequest, Renewed, RunState, Stats, THREAD_ERRORS_KEPT,
-        Takeover, Thread, ThreadCommit, ThreadEnd, ThreadError, ThreadKey, ToolExecution, goal_key,
+        AppendError, BeginResult, CancelWish, Compacted, Entry, ExecutionListing, ExecutionState, Fingerprint, Finish,
+        FinishError, Held, Journal, JournalError, Limits, Listing, Locked, MemoryJournal, NewInvocation, Notices,
+        Owner, PayloadCipher, RecordedRequest, Renewed, RunState, Stats, THREAD_ERRORS_KEPT, Takeover, Thread,
+        ThreadCommit, ThreadEnd, ThreadError, ThreadKey, goal_key,
     };
     pub mod postgres {
         pub use crate::journal::postgres::{open, open_shared};

@@ -31,6 +31,7 @@ const NOT_RUN: &[(&str, &str)] = &[
     ("git ", "needs a repository with changes; `relight invoke` reads standard input elsewhere"),
     ("relight invoke --resume", "there is nothing to resume; see `stream_terminal`"),
     ("relight watch", "does not end; see `cli_client`"),
+    ("relight invoke --tool", "needs a tool server; `relight demo tools` has some"),
     ("curl ", "needs a network"),
 ];
 
@@ -330,7 +331,7 @@ fn a_provider_touches_the_files_that_the_page_lists_and_no_more() {
                 folders.push(path);
             } else if !name.contains("tests") && !name.starts_with("src/provider/bedrock") {
                 let text = fs::read_to_string(&path).unwrap();
-                if text.contains("Dialect::Bedrock =>") {
+                if text.contains("Dialect::Bedrock =>") || text.contains("Dialect::Bedrock | Dialect::Tool =>") {
                     assert!(listed(&name, "| ✓ |"), "{name} has a line for each dialect");
                     touched += 1;
                 }

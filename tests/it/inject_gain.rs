@@ -159,8 +159,9 @@ async fn informing_a_model_that_reads_notes_saves_most_of_what_is_lost_without_n
     for task in Task::ALL {
         let (told, untold) = measured(task).await;
         println!("{}: {:.0} % answered when told, {:.0} % when not", task.name(), told * 100.0, untold * 100.0);
-        // By chance alone, two retries answer 36 % of the cases; a model that listens nine times of ten, 99 %.
-        assert!((0.2..0.55).contains(&untold), "{}: {untold} without a note", task.name());
+        // By chance alone, four retries after an unusable response answer 59 % of the cases; a model that follows the note nine
+        // times of ten, 99 %.
+        assert!((0.4..0.75).contains(&untold), "{}: {untold} without a note", task.name());
         assert!(told > 0.9, "{}: only {told} with a note", task.name());
     }
 }

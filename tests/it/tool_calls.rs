@@ -1,5 +1,7 @@
 //! Tools called through the same recovery as models: the real server, a real client, and a scripted MCP server between.
 
+use std::time::Duration;
+
 use relight::internals::{
     grpc::v1::{
         Completion, ExecutionState, Failure, FailureClass, FailureCode, GetToolLearningRequest, Invocation,
@@ -36,6 +38,13 @@ impl Stage {
 
     pub(crate) async fn call(&self, tool: &str, arguments: Value) -> InvokeWithRecoveryResponse {
         self.relight.invoke(calling(tool, arguments)).await
+    }
+
+    /// The states of all executions that the journal knows, the newest first.
+    async fn execution_states(&self) -> Vec<ExecutionState> {
+        let request = ListExecutionsRequest::default();
+        let listed = self.relight.recovery().list_executions(request).await.unwrap().into_inner();
+        listed.executions.iter().map(|one| one.state()).collect()
     }
 }
 
@@ -115,6 +124,21 @@ async fn a_tool_of_which_nothing_is_known_is_not_called_again_when_its_connectio
     assert_eq!(failure.code(), FailureCode::ToolError);
     assert_eq!(stage.script.calls().len(), 1, "{failure:#?}");
     assert!(failure.reasoning.contains("may or may not"), "{failure:#?}");
+    assert_eq!(stage.execution_states().await, [ExecutionState::Unknown]);
+}
+
+#[tokio::test]
+async fn an_execution_whose_caller_goes_away_is_listed_as_cancelled() {
+    let slow = ScriptedTool::new("get_all", &json!({"type": "object"}), |_| Executed::Wire(Box::new(Reply::silence())));
+    let stage = Stage::with(vec![slow], "  tools: { get_all: { read_only: true } }").await;
+    let call = tokio::time::timeout(Duration::from_millis(500), stage.call("get_all", json!({})));
+    assert!(call.await.is_err(), "the tool never returns");
+    let seen = async {
+        while stage.execution_states().await != [ExecutionState::Cancelled] {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), seen).await.expect("it is recorded in time");
 }
 
 #[tokio::test]
@@ -162,6 +186,7 @@ async fn what_is_not_allowed_is_explained_after_one_attempt_with_alternatives() 
     assert!(failure.reasoning.contains("competitor X's private training data"), "{}", failure.reasoning);
     assert!(!failure.alternatives.is_empty(), "{failure:#?}");
     assert!(failure.user_message.contains("not allowed"), "{}", failure.user_message);
+    assert_eq!(stage.execution_states().await, [ExecutionState::Failed]);
 }
 
 #[tokio::test]

@@ -85,22 +85,22 @@ pub(super) const STORIES: [Story; 4] = [
     },
     Story {
         title: "Two tools with nearly the same name",
-        story: "The agent calls get_activities for one activity, which that tool does not find. Relight calls \
-                get_activity, which the operator declared as equivalent. It remembers: the second call goes there at once.",
+        story: "The agent calls get_rides for one ride, which that tool does not find. Relight calls \
+                get_ride, which the operator declared as equivalent. It remembers: the second call goes there at once.",
         moral: "Corrected the first time, called at once the second time.",
         name: "lookup",
         tools: similar_names,
         calls: &[
             StoryCall {
-                tool: "lookup/get_activities",
+                tool: "lookup/get_rides",
                 arguments: r#"{"id":"a-17"}"#,
-                goal: "Show one activity",
+                goal: "Show one ride",
                 before: |_| {},
             },
             StoryCall {
-                tool: "lookup/get_activities",
+                tool: "lookup/get_rides",
                 arguments: r#"{"id":"a-18"}"#,
-                goal: "Show another activity",
+                goal: "Show another ride",
                 before: |_| {},
             },
         ],
@@ -145,11 +145,11 @@ pub(super) const SETTINGS: &str = "  tools:
       chunk: [{ by: dates, from: from, to: to }]
     club/get_athlete_activities: { read_only: true }
     club/get_my_activities: { read_only: true }
-    lookup/get_activities: { read_only: true }
-    lookup/get_activity: { read_only: true }
+    lookup/get_rides: { read_only: true }
+    lookup/get_ride: { read_only: true }
     search_routes: { read_only: true }
   groups:
-    activity: [lookup/get_activities, lookup/get_activity]
+    activity: [lookup/get_rides, lookup/get_ride]
 ";
 
 fn schema(properties: &Value, required: &[&str]) -> Value {
@@ -183,8 +183,8 @@ fn private_data() -> Vec<ScriptedTool> {
 
 fn similar_names() -> Vec<ScriptedTool> {
     let by_id = schema(&json!({"id": {"type": "string"}}), &["id"]);
-    let many = ScriptedTool::new("get_activities", &by_id, |_| Executed::Error("Activity not found".to_owned()));
-    let one = ScriptedTool::new("get_activity", &by_id, |arguments| {
+    let many = ScriptedTool::new("get_rides", &by_id, |_| Executed::Error("Activity not found".to_owned()));
+    let one = ScriptedTool::new("get_ride", &by_id, |arguments| {
         Executed::Result(json!({"id": arguments["id"], "name": "Morning run"}))
     });
     vec![many, one]
@@ -226,8 +226,8 @@ fn refusal_is_explained(end: &StoryEnd<'_>) -> Result<(), String> {
 
 fn mistake_is_learnt(end: &StoryEnd<'_>) -> Result<(), String> {
     let called: Vec<&str> = end.called.iter().map(|(tool, _)| tool.as_str()).collect();
-    ensure(called == ["get_activities", "get_activity", "get_activity"], "the tools were not called as promised")?;
-    ensure(output(end, 1)?.tool == "get_activity", "the second call was not answered by the right tool")
+    ensure(called == ["get_rides", "get_ride", "get_ride"], "the tools were not called as promised")?;
+    ensure(output(end, 1)?.tool == "get_ride", "the second call was not answered by the right tool")
 }
 
 fn argument_is_adapted(end: &StoryEnd<'_>) -> Result<(), String> {

@@ -66,7 +66,7 @@ pub fn completion_of(completion: &Completion) -> v1::Completion {
     v1::Completion {
         message: output.is_none().then(|| wire_message(&completion.message, false)),
         text: output.map_or_else(|| completion.message.joined_text(), |output| output.reply.text()),
-        finish_reason: v1::FinishReason::from(completion.finish).into(),
+        finish_reason: output.map_or_else(|| completion.finish.into(), |_| v1::FinishReason::Stop).into(),
         raw_finish_reason: completion.finish_raw.clone(),
         usage: Some(usage(&completion.usage)),
         tool_output: output.map(tool_output),
