@@ -92,6 +92,17 @@ openai anthropic gemini mistral groq deepseek xai cerebras together fireworks op
 {{- end -}}
 {{- end -}}
 {{- end -}}
+{{- range $name, $server := ($config.tools | default dict).servers -}}
+{{- $path := printf "config.tools.servers.%s" $name -}}
+{{- include "relight.refuseSecret" (list (printf "%s.api_key" $path) $server.api_key "use a ${ENV} reference and extraEnv") -}}
+{{- range $section, $values := dict "headers" $server.headers "env" $server.env -}}
+{{- range $key, $value := $values -}}
+{{- if regexMatch "(?i)(auth|key|token|secret|cookie|password)" $key -}}
+{{- include "relight.refuseSecret" (list (printf "%s.%s.%s" $path $section $key) $value "use a ${ENV} reference and extraEnv") -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
 {{- range $header, $value := ($config.telemetry | default dict).otlp_headers -}}
 {{- include "relight.refuseSecret" (list (printf "config.telemetry.otlp_headers.%s" $header) $value "use a ${ENV} reference and extraEnv") -}}
 {{- end -}}
