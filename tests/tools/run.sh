@@ -8,6 +8,12 @@ cd "$(dirname "$0")/../.."
 
 home=$PWD/target/tools
 mkdir -p "$home"
+if ! command -v npm >/dev/null; then
+  sudo=()
+  if ((EUID != 0)); then sudo=(sudo); fi
+  "${sudo[@]}" apt-get -o DPkg::Lock::Timeout=300 update -q
+  "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300 install -y -q nodejs npm
+fi
 if ! cmp -s tests/tools/requirements.txt "$home/requirements.txt"; then
   python3 -m venv --clear "$home/venv"
   "$home/venv/bin/pip" install --quiet --disable-pip-version-check --require-hashes -r tests/tools/requirements.txt

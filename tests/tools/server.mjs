@@ -77,7 +77,14 @@ async function listBetween(first, last, limit) {
 
 async function misbehave(how) {
   const endless = (piece) => {
-    for (;;) writeSync(1, piece);
+    for (let left = piece; ; left = left === "" ? piece : left) {
+      try {
+        left = left.slice(writeSync(1, left));
+      } catch (error) {
+        // Its reader is behind.
+        if (error.code !== "EAGAIN") throw error;
+      }
+    }
   };
   switch (how) {
     case "crash":
