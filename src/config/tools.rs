@@ -66,6 +66,7 @@ pub struct ToolLearningConfig {
 /// The bounds of what is exchanged with a tool server.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
+#[expect(clippy::struct_field_names, reason = "each is a maximum, as its name in the file says")]
 pub struct ToolLimitsConfig {
     /// Longest arguments of a call (1KiB to 64MiB; default 4MiB); longer ones are not sent.
     #[serde(with = "units::bytes")]

@@ -89,14 +89,15 @@ mod tests {
 tools:
   limits: { max_arguments_bytes: 1MiB, max_reply_bytes: 2MiB, max_tools: 7, max_schema_depth: 9 }
   servers:
-    a: { url: "http://10.0.0.1/mcp", api_key: k, allow_plaintext: true, allow_private_addresses: true, connect_timeout: 3s, refresh: 7m }
+    a: { url: "http://10.0.0.1/mcp", api_key: k, headers: { X-A: v }, allow_plaintext: true, allow_private_addresses: true, connect_timeout: 3s, refresh: 7m }
     b: { command: tool, args: [-x], env: { A: b }, cwd: /tmp, restart: { initial: 1s, max: 2s }, stop_grace: 4s, start_timeout: 5s }
-    c: { http: { base_url: "https://c.example/api", tools: { t: { description: T, method: GET, path: "/t/{id}" } } } }
+    c: { http: { base_url: "https://c.example/api", tools: { t: { description: T, input_schema: { type: string }, method: GET, path: "/t/{id}" } } } }
 "#;
         let tools = load_text(text, None, &GivenEnvironment::new()).unwrap().config.tools;
-        let headers = [("authorization".to_owned(), "Bearer k".to_owned())].into_iter().collect();
+        let headers =
+            [("authorization", "Bearer k"), ("x-a", "v")].map(|(name, value)| (name.to_owned(), value.to_owned()));
         let a = HttpPlace {
-            headers,
+            headers: headers.into_iter().collect(),
             allow_http: true,
             allow_private: true,
             connect_timeout: Duration::from_secs(3),
@@ -114,7 +115,7 @@ tools:
         let t = HttpToolSpec {
             name: "t".to_owned(),
             description: "T".to_owned(),
-            input_schema: Arc::new(json!({ "type": "object" })),
+            input_schema: Arc::new(json!({ "type": "string" })),
             method: http::Method::GET,
             path: "/t/{id}".to_owned(),
         };

@@ -80,6 +80,21 @@ fn a_key_is_sent_as_a_bearer_token_and_never_shown() {
 }
 
 #[test]
+fn a_key_is_read_from_its_file_and_a_change_of_that_is_one_of_the_configuration() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("relight.yaml");
+    let text = "tools: { servers: { a: { url: 'https://x.example/mcp', api_key_file: key } } }";
+    let load = |key: &str| {
+        std::fs::write(folder.path().join("key"), key).unwrap();
+        load_text(text, Some(&file), &GivenEnvironment::new()).unwrap()
+    };
+    let (one, two) = (load("one\n"), load("two\n"));
+    assert_eq!(one.config.tools.servers["a"].all_headers()["authorization"], "Bearer one");
+    assert_eq!(two.config.tools.servers["a"].all_headers()["authorization"], "Bearer two");
+    assert_ne!(one.fingerprint, two.fingerprint);
+}
+
+#[test]
 fn each_fault_names_its_place_and_what_to_do() {
     for (tools, expected) in [
         ("{ servers: { a: {} } }", "tools.servers.a: must have one of url, command and http"),
