@@ -162,7 +162,7 @@ async fn durations_are_rounded_and_no_text_of_a_library_is_shown() {
     assert!(shown.contains("1.2 s") && !shown.contains("1.1"), "{shown}");
     for (reply, words) in [
         (Reply::text("a text that breaks off").cut_in_the_middle(), "the connection broke in the middle of the reply"),
-        (Reply::reset(), "the provider"),
+        (Reply::reset(), "reset the connection"),
     ] {
         upstream.push(reply);
         let broken = failure(relight.invoke(once("Hello")).await);
