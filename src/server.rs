@@ -152,6 +152,7 @@ impl Running {
     ///
     /// # Errors
     /// When a part of the configuration cannot be built. Must be called within a tokio runtime.
+    #[expect(clippy::too_many_lines, reason = "each part is started once, in this order")]
     pub async fn start(loaded: &Loaded, listeners: Listeners, options: &ServerOptions) -> Result<Self, ServeError> {
         let config = &loaded.config;
         let events = EventBus::beyond_earlier_processes(config.events.capacity);

@@ -262,17 +262,16 @@ impl InvokeArguments {
             text: system.clone(),
             ..v1::Message::default()
         });
-        let call = match &self.tool {
-            Some(name) => v1::invocation::Call::Tool(v1::ToolCall {
+        let call = if let Some(name) = &self.tool {
+            v1::invocation::Call::Tool(v1::ToolCall {
                 name: name.clone(),
                 arguments_json: text,
                 goal: self.goal.clone(),
                 ..v1::ToolCall::default()
-            }),
-            None => {
-                let messages = system.collect();
-                v1::invocation::Call::Model(v1::ModelCall { messages, text, ..v1::ModelCall::default() })
-            }
+            })
+        } else {
+            let messages = system.collect();
+            v1::invocation::Call::Model(v1::ModelCall { messages, text, ..v1::ModelCall::default() })
         };
         let mut labels: std::collections::HashMap<String, String> = self.labels.iter().cloned().collect();
         labels.insert(OWN_LABEL.to_owned(), own);

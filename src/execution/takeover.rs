@@ -92,6 +92,7 @@ impl ExecutionShared {
         }
     }
 
+    #[expect(clippy::too_many_lines, reason = "one case after the other, in the order in which they are decided")]
     async fn run_recovered(self: &Arc<Self>, record: Record, is_wanted: bool) -> Result<(), JournalError> {
         tracing::info!(invocation = %record.id, epoch = record.epoch, "an invocation is taken over");
         // Its lease is good while it waits for room.

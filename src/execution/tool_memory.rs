@@ -85,7 +85,9 @@ impl ExecutionShared {
             } else {
                 serde_json::from_str(&kept).unwrap_or_else(|_| own.emptied())
             };
-            pending.iter().for_each(|lesson| lesson.apply(&mut tools));
+            for lesson in &pending {
+                lesson.apply(&mut tools);
+            }
             let is_kept = if pending.is_empty() {
                 true
             } else {

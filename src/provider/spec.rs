@@ -42,6 +42,7 @@ pub struct ProviderSpec {
 
 /// Connections and bounds of a provider's HTTP client.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is an independent setting")]
 pub struct HttpSettings {
     /// Longest time for name, connection and TLS handshake together; too short makes far providers unreachable.
     pub connect_timeout: Duration,

@@ -32,7 +32,7 @@ pub(super) struct ChildProcess {
     child: Child,
     group: Option<Pid>,
     /// Logs its standard error.
-    _stderr: JoinSet<()>,
+    log: JoinSet<()>,
 }
 
 /// What is written to and read from a child.
@@ -67,12 +67,12 @@ impl ChildProcess {
         let mut child = command.spawn().map_err(|error| not_started(spec, &error))?;
         let group = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
         let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
-        let mut process = Self { child, group, _stderr: JoinSet::new() };
+        let mut process = Self { child, group, log: JoinSet::new() };
         let (Some(stdin), Some(stdout)) = (stdin, stdout) else {
             return Err(errors::fault(TransportFault::NotStarted, "the tool server's process has no pipes"));
         };
         if let Some(stderr) = stderr {
-            process._stderr.spawn(log_lines(server.name.to_string(), stderr, last_words.clone()));
+            process.log.spawn(log_lines(server.name.to_string(), stderr, last_words.clone()));
         }
         Ok((process, ChildPipes { stdin, stdout }))
     }

@@ -68,7 +68,7 @@ impl Connector {
     /// How long until the server may be started again; `None` where that is now.
     pub(super) fn restarts_in(&self) -> Option<Duration> {
         let slot = self.slot();
-        let broken = slot.session.as_ref().is_some_and(|session| is_broken(session));
+        let broken = slot.session.as_ref().is_some_and(is_broken);
         if broken { self.wait_of(&slot) } else { None }
     }
 
@@ -122,6 +122,7 @@ impl Connector {
     }
 
     /// What is said to those who come before the child may be started again.
+    #[expect(clippy::unused_self, reason = "it reads as what the connector says")]
     fn not_yet(&self, session: &watch::Receiver<Option<Opened>>, wait: Duration) -> ProviderError {
         let reason = match &*session.borrow() {
             Some(Err(error)) => error.clone(),

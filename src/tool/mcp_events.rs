@@ -193,6 +193,7 @@ fn is_response(data: &str) -> bool {
 }
 
 /// The id of a response; `None` for a message that is none.
+#[expect(clippy::option_option, reason = "a response may have no id")]
 fn response_id(message: &ServerJsonRpcMessage) -> Option<Option<&RequestId>> {
     match message {
         ServerJsonRpcMessage::Response(response) => Some(Some(&response.id)),

@@ -127,15 +127,13 @@ impl Session {
         let mut cursors = HashSet::new();
         loop {
             let facts = RequestFacts::default();
-            let mut list = ListToolsRequest::default();
-            list.params = cursor.take().map(|cursor| PaginatedRequestParams::default().with_cursor(Some(cursor)));
+            let params = cursor.take().map(|cursor| PaginatedRequestParams::default().with_cursor(Some(cursor)));
+            let mut list = ListToolsRequest { params, ..ListToolsRequest::default() };
             list.extensions.insert(facts.clone());
-            let page = match self.request(ClientRequest::ListToolsRequest(list), &facts).await? {
-                ServerResult::ListToolsResult(page) => page,
-                _ => {
-                    let words = "the tool server's list of tools breaks the protocol".to_owned();
-                    return refused(TransportFault::Protocol, words);
-                }
+            let listed = self.request(ClientRequest::ListToolsRequest(list), &facts).await?;
+            let ServerResult::ListToolsResult(page) = listed else {
+                let words = "the tool server's list of tools breaks the protocol".to_owned();
+                return refused(TransportFault::Protocol, words);
             };
             if tools.len() + page.tools.len() > limits.max_tools {
                 let words = format!("the tool server lists more than {} tools", limits.max_tools);

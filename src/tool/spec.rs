@@ -90,6 +90,7 @@ pub struct HttpToolSpec {
 
 /// The bounds of a tool server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(clippy::struct_field_names, reason = "each is a maximum, as its setting is called")]
 pub struct ToolLimits {
     /// Longest arguments of a call, in bytes.
     pub max_arguments_bytes: usize,

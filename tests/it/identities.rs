@@ -1,5 +1,7 @@
 //! Who may do what: signed tokens, roles, keys that expire, and an `AdminService` on a listener of its own.
 
+#![expect(clippy::disallowed_methods, reason = "the publisher of keys ends with the test")]
+
 use std::{
     sync::{Arc, Mutex},
     time::Duration,

@@ -83,7 +83,7 @@ async fn until(relight: &Relight, what: &str, holds: impl Fn(&[Release]) -> bool
     };
     match tokio::time::timeout(PATIENCE, seen).await {
         Ok(seen) => seen,
-        Err(_) => panic!("{what}: {:#?}", releases(relight).await),
+        Err(tokio::time::error::Elapsed { .. }) => panic!("{what}: {:#?}", releases(relight).await),
     }
 }
 

@@ -1,12 +1,14 @@
 //! Tools called through the same recovery as models: the real server, a real client, and a scripted MCP server between.
 
+#![expect(clippy::needless_pass_by_value, reason = "arguments are written where they are passed")]
+
 use std::time::Duration;
 
 use relight::internals::{
     grpc::v1::{
         Completion, ExecutionState, Failure, FailureClass, FailureCode, GetToolLearningRequest, Invocation,
         InvokeWithRecoveryResponse, ListExecutionsRequest, Overrides, RecoveryStrategy, ResetToolLearningRequest,
-        ToolCall, invocation::Call, invoke_with_recovery_response::Outcome,
+        ToolCall, ToolExecution, invocation::Call, invoke_with_recovery_response::Outcome,
     },
     wire_server::{
         Reply, WireServer,
@@ -44,7 +46,7 @@ impl Stage {
     async fn execution_states(&self) -> Vec<ExecutionState> {
         let request = ListExecutionsRequest::default();
         let listed = self.relight.recovery().list_executions(request).await.unwrap().into_inner();
-        listed.executions.iter().map(|one| one.state()).collect()
+        listed.executions.iter().map(ToolExecution::state).collect()
     }
 }
 

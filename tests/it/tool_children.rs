@@ -1,6 +1,8 @@
 //! A tool server that is a child process: whatever it does, its caller gets one fact, in bounded memory and time, and the
 //! next caller a child that works.
 
+#![expect(clippy::needless_pass_by_value, clippy::duration_suboptimal_units, reason = "written as the tests read best")]
+
 mod process;
 
 use std::{sync::Arc, time::Duration};

@@ -1,5 +1,12 @@
 //! Tool servers behind a URL, as MCP over streamable HTTP and as plain HTTP: exactly one request for one call, and its facts.
 
+#![expect(
+    clippy::needless_pass_by_value,
+    clippy::duration_suboptimal_units,
+    clippy::disallowed_methods,
+    reason = "the call that is dropped is a task of its own"
+)]
+
 mod server;
 
 use std::{sync::Arc, time::Duration};

@@ -1,6 +1,8 @@
 //! Tool servers that are written with the official SDKs of MCP, in Python and in TypeScript, over standard input and output
 //! and over streamable HTTP. `tests/tools/run.sh` installs them; without that these tests are left out.
 
+#![expect(clippy::needless_pass_by_value, clippy::duration_suboptimal_units, reason = "written as the tests read best")]
+
 use std::{path::Path, process::Stdio, time::Duration};
 
 use relight::internals::{

@@ -14,6 +14,7 @@ use crate::{
 };
 
 /// One story.
+#[expect(clippy::struct_field_names, reason = "its story is what it tells")]
 pub(super) struct Story {
     /// What goes wrong.
     pub(super) title: &'static str,

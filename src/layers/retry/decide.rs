@@ -144,7 +144,9 @@ impl<S> RetryLoop<S> {
         }
         if let Some(step) = &self.step {
             self.adapted = step.adapts;
-            candidates.iter_mut().for_each(|candidate| candidate.ruled_out = candidate.target != step.target);
+            for candidate in &mut candidates {
+                candidate.ruled_out = candidate.target != step.target;
+            }
         }
         let mut word = failure.clone();
         // Each round rules out one target whose budget is empty, so there are no more rounds than targets.

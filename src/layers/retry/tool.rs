@@ -272,12 +272,13 @@ where
                         return;
                     }
                     // Only an answer of a model can be complete by what was delivered of it.
-                    AfterFailure::Complete(pending_events) => for step in pending_events { yield step; },
+                    AfterFailure::Complete(pending_events) | AfterFailure::Again(pending_events) => {
+                        for step in pending_events { yield step; }
+                    }
                     AfterFailure::Park { pending_events, until, changed } => {
                         for step in pending_events { yield step; }
                         self.wait_parked(until, changed).await;
                     }
-                    AfterFailure::Again(pending_events) => for step in pending_events { yield step; },
                 }
             }
         })

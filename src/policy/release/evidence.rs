@@ -4,6 +4,8 @@
 //! variables by betting", 2024): each component bets that failures are more frequent by its own share, and the mean of
 //! their wealths is at most 1 in expectation while the release fails no more often than the stable one.
 
+#![expect(clippy::cast_precision_loss, reason = "counts are far below the 52 bits that a float holds exactly")]
+
 use std::{collections::VecDeque, time::Duration};
 
 use jiff::Timestamp;

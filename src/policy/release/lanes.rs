@@ -1,5 +1,7 @@
 //! The lanes: rules by which a candidate is rolled back or gets its share again, the surest first.
 
+#![expect(clippy::cast_precision_loss, reason = "counts are far below the 52 bits that a float holds exactly")]
+
 use jiff::Timestamp;
 
 use super::{

@@ -1,5 +1,7 @@
 //! Which release of a subject serves an invocation.
 
+#![expect(clippy::cast_precision_loss, reason = "counts are far below the 52 bits that a float holds exactly")]
+
 use std::{
     collections::BTreeMap,
     hash::{DefaultHasher, Hash as _, Hasher as _},

@@ -1,5 +1,7 @@
 //! Releases: the same outcomes of a candidate before and after a setting is changed, and what was decided.
 
+#![expect(clippy::float_cmp, reason = "shares are set and not computed")]
+
 use std::time::Duration;
 
 use relight::internals::grpc::v1::{
@@ -58,7 +60,7 @@ impl Trials {
         };
         match tokio::time::timeout(PATIENCE, seen).await {
             Ok(seen) => seen,
-            Err(_) => panic!("not seen: {:#?}", self.releases().await),
+            Err(tokio::time::error::Elapsed { .. }) => panic!("not seen: {:#?}", self.releases().await),
         }
     }
 

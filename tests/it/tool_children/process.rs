@@ -2,6 +2,14 @@
 //!
 //! The test harness writes to standard output, too, so that goes to `/dev/null` and the server writes to descriptor 3.
 
+#![expect(
+    clippy::large_stack_arrays,
+    clippy::duration_suboptimal_units,
+    clippy::zombie_processes,
+    clippy::print_stderr,
+    reason = "a process that misbehaves on purpose"
+)]
+
 use std::{
     fs::{File, OpenOptions},
     io::{BufRead as _, Write as _},

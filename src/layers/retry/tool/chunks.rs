@@ -80,7 +80,8 @@ impl<S> RetryLoop<S> {
                 self.settle(Settled::Succeeded);
                 course.learn_success(&self.scope);
                 let before = course.reasoning();
-                output.reasoning = format!("{before} {}.", output.reasoning.trim_end_matches('.')).trim().to_owned();
+                let reasoning = format!("{before} {}.", output.reasoning.trim_end_matches('.'));
+                reasoning.trim().clone_into(&mut output.reasoning);
                 self.returned(course, output)
             }
             Err(failure) => {

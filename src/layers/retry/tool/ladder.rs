@@ -162,6 +162,7 @@ impl<S> RetryLoop<S> {
     }
 
     /// A tool as the policy sees it beside the one that failed.
+    #[expect(clippy::unnecessary_wraps, reason = "it is one of several alternatives that may be none")]
     fn candidate<'a>(&self, course: &ToolCourse, offer: &'a ToolOffer, now: Instant) -> Option<AlternativeTool<'a>> {
         let target = &offer.target.id;
         let declared = &course.plan.offers[..course.plan.declared.min(course.plan.offers.len())];
