@@ -50,7 +50,7 @@ pub enum ChunkBy {
     List {
         /// The argument that holds it.
         argument: String,
-        /// `ListItems` in a part; by default a quarter of the list.
+        /// Items in a part; by default a quarter of the list.
         size: Option<usize>,
     },
     /// A range of dates (`2024-03-01`) or of times (`2024-03-01T00:00:00Z`), into shorter ones.

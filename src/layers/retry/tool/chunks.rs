@@ -40,13 +40,17 @@ impl ChunkedCall {
         Self { run: ChunkRun::new(plan) }
     }
 
-    /// The chunks that are to be executed now.
+    /// The chunks that are to be executed now, each after its wait, which leaves time for it.
     pub(super) fn next(&mut self, scope: &InvocationScope) -> Vec<ChunkTask> {
         let left = scope.invocation.deadline.saturating_duration_since(Instant::now());
         if left < LAST_CHUNK_BEFORE {
             self.run.stop("the time is up");
         }
-        self.run.start_next()
+        let mut tasks = self.run.start_next();
+        for task in &mut tasks {
+            task.wait = task.wait.min(left / 2);
+        }
+        tasks
     }
 
     /// Takes the result of a chunk.
@@ -96,7 +100,7 @@ impl<S> RetryLoop<S> {
     }
 }
 
-/// Executes a chunk.
+/// Executes a chunk after its wait.
 pub(super) async fn execute<S>(
     inner: Arc<S>,
     (attempt, span): (PendingAttempt, AttemptSpan),
@@ -105,6 +109,9 @@ pub(super) async fn execute<S>(
 where
     S: NextLayer<PendingAttempt, Out = Deltas, Error = Failure>,
 {
+    if !task.wait.is_zero() {
+        tokio::time::sleep(task.wait).await;
+    }
     let result = super::execute(inner, attempt).await;
     ExecutedChunk { task, span, result }
 }

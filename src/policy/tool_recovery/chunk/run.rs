@@ -1,6 +1,6 @@
 //! The course of a split call: which parts run next, what becomes of each, and the one result in the end.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use serde_json::Value;
 
@@ -12,6 +12,9 @@ use crate::domain::{
 
 /// How often a part is called again after a failure that has nothing to do with its size.
 const RETRIES: u32 = 1;
+/// The wait before that where the failure states none, and the longest one that is waited out.
+const USUAL_WAIT: Duration = Duration::from_millis(500);
+const MAX_WAIT: Duration = Duration::from_secs(10);
 /// Most missing parts that are named.
 const MAX_NAMED: usize = 20;
 
@@ -39,14 +42,15 @@ pub struct ChunkTask {
     pub arguments: Arguments,
     /// What it covers, in words (`2024-03-01..2024-03-31`).
     pub label: String,
-    /// How often it has failed before: from 1 on it is waited for as the failure states, or by a backoff.
-    pub retries: u32,
+    /// How long it is waited for: not at all, but for one that is called again.
+    pub wait: Duration,
 }
 
 #[derive(Debug)]
 struct RunningPart {
     part: ChunkPart,
     retries: u32,
+    wait: Duration,
     state: PartState,
 }
 
@@ -92,7 +96,7 @@ impl ChunkRun {
                 number: number.clone(),
                 arguments: self.plan.arguments_of(&running.part),
                 label: running.part.label(),
-                retries: running.retries,
+                wait: running.wait,
             });
         }
         if self.calls >= self.max_calls && self.parts.values().any(|it| matches!(it.state, PartState::Waiting)) {
@@ -111,6 +115,7 @@ impl ChunkRun {
     /// Hands in the failure of a part: it is called again, cut into smaller ones, or missing.
     pub fn fail(&mut self, number: &[u32], failure: &Failure) {
         let stopped = self.stopped.is_some();
+        let wait = failure.retry_after.map_or(USUAL_WAIT, |wait| wait.duration);
         let Some(running) = self.in_flight(number) else { return };
         let halves = if smaller_helps(failure) && !stopped { running.part.halves() } else { Vec::new() };
         if !halves.is_empty() {
@@ -118,8 +123,9 @@ impl ChunkRun {
             for (at, part) in (0_u32..).zip(halves) {
                 self.parts.insert([number, &[at]].concat(), RunningPart::new(part));
             }
-        } else if failure.retryable && running.retries < RETRIES && !stopped {
+        } else if failure.retryable && running.retries < RETRIES && wait <= MAX_WAIT && !stopped {
             running.retries += 1;
+            running.wait = wait;
             running.state = PartState::Waiting;
         } else {
             running.state = PartState::Missing;
@@ -200,7 +206,7 @@ impl ChunkRun {
 
 impl RunningPart {
     const fn new(part: ChunkPart) -> Self {
-        Self { part, retries: 0, state: PartState::Waiting }
+        Self { part, retries: 0, wait: Duration::ZERO, state: PartState::Waiting }
     }
 }
 

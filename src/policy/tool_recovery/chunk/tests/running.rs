@@ -5,6 +5,8 @@ use crate::domain::{
     failure::FailureClass,
     tool::{ToolContent, ToolOutput, ToolReply},
 };
+use std::time::Duration;
+
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -76,6 +78,21 @@ fn a_part_that_stays_missing_is_named_and_the_result_is_not_complete() {
     assert_eq!(coverage.missing, ["2024-03-01..2024-03-31"]);
     assert!(output.reasoning.contains("the result is incomplete, missing: 2024-03-01..2024-03-31"));
     assert_eq!(output.reply.structured.as_deref(), Some("[1,1,1,1,1]"));
+}
+
+#[test]
+fn a_part_that_is_called_again_is_waited_for_as_its_failure_states() {
+    use crate::domain::failure::WaitSource;
+
+    let (mut run, failure) = (half_year(), failed(FailureClass::RateLimited, true));
+    let first = run.start_next();
+    assert!(first.iter().all(|task| task.wait.is_zero()));
+    let stated = |seconds| failure.clone().with_retry_after(Duration::from_secs(seconds), WaitSource::RetryAfter);
+    run.fail(&first[0].number, &failure);
+    run.fail(&first[1].number, &stated(2));
+    run.fail(&first[2].number, &stated(60));
+    let waits: Vec<_> = run.start_next().iter().map(|task| task.wait.as_millis()).collect();
+    assert_eq!(waits, [500, 2_000, 0], "the third one is missing, and the next one begins");
 }
 
 #[test]
