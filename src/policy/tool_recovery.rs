@@ -95,7 +95,7 @@ pub struct ToolSituation<'a> {
     pub goal: &'a str,
     /// What the caller is doing.
     pub operation: &'a Operation,
-    /// The arguments that were sent, with the idempotency key where there is one.
+    /// The arguments of the call; an idempotency key that Relight fills may be left out.
     pub arguments: &'a Arguments,
     /// The tool's side effects.
     pub effects: &'a Effects,

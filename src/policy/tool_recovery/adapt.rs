@@ -41,6 +41,8 @@ pub struct Comparison<'a> {
     pub error: &'a str,
     /// Whether each argument must be one that the new schema lists, such as for another tool.
     pub all_listed: bool,
+    /// The argument that is filled when the call is sent, such as with an idempotency key; it counts as given.
+    pub filled: Option<&'a str>,
 }
 
 /// How arguments fit the schema of a tool.
@@ -84,7 +86,14 @@ pub struct AdaptedArguments {
 /// Compares arguments with a schema, and makes them fit it where that is mechanical.
 #[must_use]
 pub fn fit(comparison: Comparison<'_>) -> ArgumentFit {
-    let Comparison { old, new, arguments, error, all_listed } = comparison;
+    let Comparison { old, new, arguments, error, all_listed, filled } = comparison;
+    if let Some((name, given)) = with_filled(new, arguments, filled) {
+        let mut fit = fit(Comparison { arguments: &given, filled: None, ..comparison });
+        if let ArgumentFit::Adapted(adapted) = &mut fit {
+            adapted.arguments.shift_remove(name);
+        }
+        return fit;
+    }
     let checked = match validate(new, arguments) {
         Ok(checked) => checked,
         Err(reason) => return ArgumentFit::Unusable { reason },
@@ -111,6 +120,14 @@ pub fn fit(comparison: Comparison<'_>) -> ArgumentFit {
         None if is_same => ArgumentFit::Mistake { mismatch },
         None => ArgumentFit::Ambiguous { differences: shape.differences(before) },
     }
+}
+
+/// The arguments with something in the one that is filled when they are sent, where they lack it and the schema lists it.
+fn with_filled<'a>(schema: &Value, arguments: &Arguments, filled: Option<&'a str>) -> Option<(&'a str, Arguments)> {
+    let name = filled.filter(|name| !arguments.contains_key(*name) && Shape::of(schema).find(name).is_some())?;
+    let mut given = arguments.clone();
+    given.insert(name.to_owned(), Value::from(super::arguments::short_hash([])));
+    Some((name, given))
 }
 
 /// What a tool takes, in words.

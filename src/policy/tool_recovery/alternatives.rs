@@ -107,7 +107,7 @@ pub fn rank(
                 || it.same_capability
                 || learnt.is_some()
                 || similarity::same_subject(failed.name, name);
-            let (adapted, needs) = is_related.then(|| satisfied(&failed, it.spec))?;
+            let (adapted, needs) = is_related.then(|| satisfied(&failed, it))?;
             let grounds = match (it.group_order, learnt) {
                 (Some(_), _) => Some(Grounds::Group),
                 (None, Some(learnt)) => Some(Grounds::Learnt(learnt.reason.clone())),
@@ -153,10 +153,17 @@ fn may_be_called(failed: &FailedTool<'_>, it: &AlternativeTool<'_>) -> bool {
 }
 
 /// The arguments with which a tool can be called, or what is missing.
-fn satisfied(failed: &FailedTool<'_>, spec: &ToolSpec) -> (Option<AdaptedArguments>, String) {
+fn satisfied(failed: &FailedTool<'_>, tool: &AlternativeTool<'_>) -> (Option<AdaptedArguments>, String) {
+    let spec = tool.spec;
     // Of two tools only the names of their arguments show which is which: no schema has become another one.
-    let comparison =
-        Comparison { old: None, new: &spec.input_schema, arguments: failed.arguments, error: "", all_listed: true };
+    let comparison = Comparison {
+        old: None,
+        new: &spec.input_schema,
+        arguments: failed.arguments,
+        error: "",
+        all_listed: true,
+        filled: tool.effects.key_argument.as_deref(),
+    };
     match adapt::fit(comparison) {
         ArgumentFit::Fits { .. } => (None, String::new()),
         ArgumentFit::Adapted(adapted) => (Some(adapted), String::new()),

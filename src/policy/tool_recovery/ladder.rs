@@ -196,6 +196,7 @@ fn adapt(situation: &ToolSituation<'_>) -> Option<ToolStep> {
         arguments: situation.arguments,
         error: &failure.message,
         all_listed: false,
+        filled: effects.key_argument.as_deref(),
     });
     match fit {
         ArgumentFit::Adapted(_) if tried.adaptations >= policy.max_adaptations => None,

@@ -39,7 +39,10 @@ impl ToolCourse {
             operation,
         };
         let preferred = alternatives::preferred(chosen, &candidates, &learnt.tools, now);
-        let adapted = learnt.adaptations.recall(None, &self.offer.spec.input_schema, &self.arguments);
+        let effects = &self.offer.effects;
+        let may_adapt = !effects.destructive || self.offer.recovery.adapt_destructive;
+        let (schema, key) = (&self.offer.spec.input_schema, effects.key_argument.as_deref());
+        let adapted = learnt.adaptations.recall(None, schema, &self.arguments, key).filter(|_| may_adapt);
         drop(learnt);
         if let Some((tool, ranked)) = preferred.and_then(|tool| Some((plan.offer(&tool.target).cloned()?, tool))) {
             let why = match &ranked.grounds {

@@ -7,7 +7,7 @@ use super::{
     super::arguments::{Arguments, short_hash},
     AdaptedArguments, ArgumentChange, applied,
     shape::Shape,
-    validate,
+    validate, with_filled,
 };
 
 /// Adaptations that worked, per pair of schemas; the one that was used longest ago goes first.
@@ -47,7 +47,18 @@ impl AdaptationMemory {
 
     /// Adapts the arguments of a new call as those of an earlier one, where they do not fit as they are and then do.
     #[must_use]
-    pub fn recall(&self, old: Option<&Value>, new: &Value, arguments: &Arguments) -> Option<AdaptedArguments> {
+    pub fn recall(
+        &self,
+        old: Option<&Value>,
+        new: &Value,
+        arguments: &Arguments,
+        filled: Option<&str>,
+    ) -> Option<AdaptedArguments> {
+        if let Some((name, given)) = with_filled(new, arguments, filled) {
+            let mut adapted = self.recall(old, new, &given, None)?;
+            adapted.arguments.shift_remove(name);
+            return Some(adapted);
+        }
         if self.known.is_empty() {
             return None;
         }

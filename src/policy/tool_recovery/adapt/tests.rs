@@ -11,7 +11,7 @@ fn object(value: Value) -> Arguments {
 }
 
 fn fitted(old: Option<&Value>, new: &Value, arguments: Value, error: &str) -> ArgumentFit {
-    fit(Comparison { old, new, arguments: &object(arguments), error, all_listed: false })
+    fit(Comparison { old, new, arguments: &object(arguments), error, all_listed: false, filled: None })
 }
 
 fn adapted(old: &Value, new: &Value, arguments: Value) -> Option<(Value, String)> {
@@ -221,7 +221,7 @@ fn an_adaptation_that_worked_is_recalled_for_other_arguments_until_it_is_forgott
     memory.remember(Some(&limit()), &new, std::slice::from_ref(&change));
     memory.remember(None, &new, std::slice::from_ref(&change));
     let recalled = |memory: &AdaptationMemory, arguments| {
-        memory.recall(None, &new, &object(arguments)).map(|it| Value::Object(it.arguments))
+        memory.recall(None, &new, &object(arguments), None).map(|it| Value::Object(it.arguments))
     };
     assert_eq!(recalled(&memory, json!({"limit": 7})), Some(json!({"max_results": 7})));
     assert_eq!(recalled(&memory, json!({"max_results": 7})), None, "it fits");
@@ -232,6 +232,24 @@ fn an_adaptation_that_worked_is_recalled_for_other_arguments_until_it_is_forgott
     assert_eq!(memory.len(), 2, "the oldest is gone");
     memory.forget(&new);
     assert_eq!((recalled(&memory, json!({"limit": 7})), memory.is_empty()), (None, false));
+}
+
+#[test]
+fn an_argument_that_is_filled_when_the_call_is_sent_counts_as_given_and_is_not_adapted() {
+    let key = json!({"type": "string"});
+    let new = schema(json!({"max_results": {"type": "integer"}, "key": key}), json!(["max_results", "key"]));
+    let arguments = object(json!({"limit": 7}));
+    let comparison =
+        Comparison { old: None, new: &new, arguments: &arguments, error: "", all_listed: false, filled: Some("key") };
+    let ArgumentFit::Adapted(adapted) = fit(comparison) else { panic!("{:?}", fit(comparison)) };
+    assert_eq!(Value::Object(adapted.arguments), json!({"max_results": 7}));
+    let without = fit(Comparison { filled: None, ..comparison });
+    assert!(matches!(without, ArgumentFit::Ambiguous { .. }), "{without:?}");
+    let mut memory = AdaptationMemory::new(2);
+    memory.remember(None, &new, &adapted.changes);
+    let recalled = memory.recall(None, &new, &arguments, Some("key")).map(|it| Value::Object(it.arguments));
+    assert_eq!(recalled, Some(json!({"max_results": 7})));
+    assert_eq!(memory.recall(None, &new, &arguments, None), None);
 }
 
 #[test]
@@ -290,7 +308,7 @@ proptest! {
     ) {
         let arguments: Arguments = arguments.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
         let old = is_known.then_some(&old);
-        let comparison = Comparison { old, new: &new, arguments: &arguments, error: "", all_listed: false };
+        let comparison = Comparison { old, new: &new, arguments: &arguments, error: "", all_listed: false, filled: None };
         if let ArgumentFit::Adapted(adapted) = fit(comparison) {
             prop_assert_eq!(validate(&new, &adapted.arguments), Ok(None));
             prop_assert!(!adapted.changes.is_empty() && !adapted.words.is_empty());
