@@ -1,7 +1,7 @@
 //! The retry budget: what attempts beyond the first cost, so that retries cannot overwhelm a failing provider.
 //!
 //! The bucket refunds: a retry pays before its wait and gets its price back when it succeeds. Independent faults thus
-//! pay for themselves (30 % of failures keep 99 % success), while a total outage drains the bucket once and then adds 4
+//! pay for themselves (50 % of failures keep 95 % success), while a total outage drains the bucket once and then adds 4
 //! % load; budgets that grow with traffic added 41 % and did not let an overloaded provider recover. One bucket per
 //! target, paid by the attempts at that target. It neither waits nor judges failures.
 
@@ -36,7 +36,8 @@ pub struct BudgetPolicy {
     pub capacity: f64,
     /// Tokens that a retry or hedge pays. A number from 0.1 to `capacity`; default 5.
     pub cost: f64,
-    /// Tokens that a success at the first try adds. A number from 0 to 100; default 1.
+    /// Tokens that a success at the first try adds. A number from 0 to 100; default 5: as much as a failed retry takes, so that
+    /// independent failures of every other call are retried, and an outage is not.
     pub first_try_credit: f64,
     /// Tokens that each second adds, so that an idle service recovers. A number from 0 to 1000; default 0.5.
     pub refill_per_second: f64,
@@ -72,7 +73,7 @@ pub enum Settled {
 
 impl Default for BudgetPolicy {
     fn default() -> Self {
-        Self { enabled: true, capacity: 500.0, cost: 5.0, first_try_credit: 1.0, refill_per_second: 0.5 }
+        Self { enabled: true, capacity: 500.0, cost: 5.0, first_try_credit: 5.0, refill_per_second: 0.5 }
     }
 }
 
