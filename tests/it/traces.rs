@@ -71,7 +71,7 @@ async fn metrics_count_attempts_and_recoveries() {
         }
         tokio::task::yield_now().await;
     };
-    let journal = ["invocations", "steps", "size", "threads", "waiting", "dropped_total", "removed_total"];
+    let journal = ["invocations", "steps", "bytes", "threads", "waiting", "dropped_total", "removed_total"];
     for series in journal.map(|what| format!("relight_journal_{what}")) {
         assert!(text.contains(&series), "{series} is missing in\n{text}");
     }
