@@ -33,7 +33,7 @@ use crate::{
         completion::{Delta, FinishReason},
         event::{EventBody, SettingFault},
         failure::{Failure, ProviderError},
-        ids::{Operation, RouteName, TargetId},
+        ids::{InvocationId, Operation, RouteName, TargetId, ThreadId},
         invocation::{Call, TraceContext},
         tool::{ToolList, ToolRequest, ToolSpec},
         upstream::{BackgroundResponses, UpstreamHandle},
@@ -48,10 +48,15 @@ use crate::{
         tools::ToolKnowledge,
     },
     policy::{
-        admission::Admission, classify::Classifier, classify::Verdict, release::ReleaseRouting, secrets::Secrets,
+        admission::Admission,
+        classify::Classifier,
+        classify::Verdict,
+        release::{ReleaseRouting, ReleaseVersion},
+        secrets::Secrets,
     },
     provider::Providers,
     stack::{Shared, Stack, stack},
+    tool::ListFreshness,
 };
 
 use self::tools::Tools;
@@ -194,9 +199,12 @@ impl Engine {
     /// When there is no such route or tool, or an override is not allowed.
     pub async fn prepare(&self, request: InvocationRequest) -> Result<InvocationContext, Refusal> {
         let Call::Tool(call) = &request.call else { return self.resolve(request) };
-        let plan = self.tools.plan(call, &request.operation).await?;
+        let id = InvocationId::mint();
+        let releases = self.releases.load_full();
+        let key = request.thread.as_ref().map_or(id.as_str(), ThreadId::as_str);
+        let plan = self.tools.plan(call, &request.operation, (&releases, key)).await?;
         let in_force = self.tools.in_force();
-        let incoming = self.resolver.load().resolve_tool(request, plan)?;
+        let incoming = self.resolver.load().resolve_tool(request, plan, id)?;
         if let Some(tool) = &incoming.plan.tool {
             self.targets.ensure(&in_force.specs(&tool.offers), &parts::shared(&self.config()));
         }
@@ -266,6 +274,13 @@ impl Engine {
             list.tools.iter().map(|tool| (Arc::clone(server), tool.clone())).collect::<Vec<_>>()
         };
         listed.iter().flat_map(of_server).collect()
+    }
+
+    /// The version of a tool server and what it lists, fetched anew where that is wanted; `None` where there is no such
+    /// server, or its list is not known yet.
+    pub async fn tool_release(&self, server: &str, fresh: bool) -> Option<(ReleaseVersion, Arc<ToolList>)> {
+        let freshness = if fresh { ListFreshness::Fresh } else { ListFreshness::Cached };
+        self.tools.in_force().release(server, freshness).await
     }
 
     /// Closes the connections to tool servers, and ends those that are children.

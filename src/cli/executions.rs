@@ -73,7 +73,7 @@ pub(super) struct LearningArguments {
     /// Only what was learnt in this operation.
     #[arg(long, default_value = "", hide_default_value = true, requires = "forget")]
     operation: String,
-    /// Only what was learnt about this tool.
+    /// Only what was learnt about this tool: `server/tool`, or its name at every server.
     #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true, requires = "forget")]
     tool: String,
     /// How to answer.

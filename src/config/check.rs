@@ -181,15 +181,30 @@ impl Checker<'_> {
     /// New versions on trial: each subject and its candidate must exist, and a candidate belongs to one subject.
     fn releases(&mut self, config: &Config) {
         self.policy("releases", config.releases.validate());
-        let known = || config.targets.keys().map(TargetId::as_str);
+        let servers = || config.tools.servers.keys().map(String::as_str);
+        let known = || config.targets.keys().map(TargetId::as_str).chain(servers());
         for (name, subject) in &config.releases.subjects {
             let path = format!("releases.subjects.{name}");
             if known().all(|target| target != name) {
-                self.unknown(&path, name, "target", known());
+                self.unknown(&path, name, "target or tool server", known());
             }
             let candidate = subject.candidate.as_str();
+            let is_server = |name: &str| config.tools.servers.contains_key(name);
             if known().all(|target| target != candidate) {
-                self.unknown(&format!("{path}.candidate"), candidate, "target", known());
+                self.unknown(&format!("{path}.candidate"), candidate, "target or tool server", known());
+            } else if known().any(|target| target == name) && is_server(name) != is_server(candidate) {
+                self.fault(
+                    &format!("{path}.candidate"),
+                    "must be a tool server where the subject is one, and else a target",
+                );
+            }
+            for name in [name.as_str(), candidate] {
+                if is_server(name) && config.targets.contains_key(&TargetId::from(name)) {
+                    self.fault(
+                        &path,
+                        format!("`{name}` is the name of a target and of a tool server; rename one of them"),
+                    );
+                }
             }
             let others = config.releases.subjects.iter().filter(|(other, _)| *other != name);
             if others.into_iter().any(|(other, its)| its.candidate == subject.candidate || other == candidate) {

@@ -206,6 +206,7 @@ impl Resolver {
         &self,
         request: InvocationRequest,
         tool: ToolPlan,
+        id: InvocationId,
     ) -> Result<InvocationContext, Refusal> {
         let own = (RouteName::from(TOOLS_ROUTE), RouteConfig::default());
         let unnamed = request.route.as_ref().is_none_or(|name| name.as_str() == TOOLS_ROUTE);
@@ -231,7 +232,7 @@ impl Resolver {
         plan.targets = offers.iter().map(|offer| Arc::clone(&offer.target)).collect();
         plan.hedge = HedgePolicy::default();
         plan.tool = Some(Arc::new(ToolPlan { offers, declared, ..tool }));
-        Ok(context(request, route, plan, InvocationId::mint()))
+        Ok(context(request, route, plan, id))
     }
 
     /// Puts the releases that serve `key` in the place of the targets that the route names.

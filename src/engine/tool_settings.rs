@@ -12,7 +12,9 @@ use crate::{
     layers::{targets::TargetSpec, tools::ToolKnowledge},
     policy::{
         circuit::CircuitPolicy,
-        tool_recovery::{ToolRecoveryPolicy, chunk::ChunkRule, effects::EffectsPolicy, learning::ToolLearning},
+        tool_recovery::{
+            ToolRecoveryPolicy, arguments::short_hash, chunk::ChunkRule, effects::EffectsPolicy, learning::ToolLearning,
+        },
     },
 };
 
@@ -49,6 +51,23 @@ impl ToolSettings {
         let config = self.config.tools.servers.get(server);
         let endpoint = config.and_then(|config| config.url.as_deref()).unwrap_or_default();
         Target::of_tool(server, tool, config.map_or("mcp", family), endpoint)
+    }
+
+    /// Whether a server is the candidate of another one.
+    pub(super) fn is_on_trial(&self, server: &str) -> bool {
+        self.config.releases.subjects.values().any(|subject| subject.candidate.as_str() == server)
+    }
+
+    /// Where a server is reached, without credentials: its URL, or what is started for it, as a hash; `None` where there is
+    /// no such server.
+    pub(super) fn endpoint(&self, server: &str) -> Option<String> {
+        let config = self.config.tools.servers.get(server)?;
+        let started = || {
+            let parts = config.command.iter().chain(&config.args).map(String::as_str);
+            format!("stdio:{}", short_hash(parts))
+        };
+        let http = config.http.as_ref().map(|plain| plain.base_url.clone());
+        Some(config.url.clone().or(http).unwrap_or_else(started))
     }
 
     /// What the target of a tool is created with. Its gates open anew where its server's settings change.

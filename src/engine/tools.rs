@@ -23,14 +23,22 @@ use crate::{
         tools::{ToolCatalogue, ToolKnowledge, ToolOffer, ToolPlan},
     },
     policy::{
+        release::{ReleaseRouting, ReleaseVersion},
         secrets::Secrets,
-        tool_recovery::{adapt::schema_hash, effects::Effects, history, similarity},
+        tool_recovery::{
+            adapt::{schema_hash, tools_hash},
+            effects::Effects,
+            history, similarity,
+        },
     },
     tool::{ListFreshness, ToolServers},
 };
 
 /// How long the list of a server is waited for when a call names a tool.
 const LIST_WITHIN: Duration = Duration::from_secs(5);
+
+/// How long the list of a server is waited for to tell its release; it goes on being fetched after that.
+const RELEASE_LIST_WITHIN: Duration = Duration::from_millis(500);
 
 /// Names that are proposed where one is unknown.
 const MAX_PROPOSED: usize = 3;
@@ -80,35 +88,46 @@ impl Tools {
         &self.knowledge
     }
 
-    /// The plan of a call, with the targets that it may use.
+    /// The plan of a call, with the targets that it may use. The releases of its server serve it as the routing says for
+    /// `key`.
     ///
     /// # Errors
     /// When no server lists such a tool, or several do.
-    pub(super) async fn plan(&self, call: &ToolInvocation, operation: &Operation) -> Result<ToolPlan, Refusal> {
+    pub(super) async fn plan(
+        &self,
+        call: &ToolInvocation,
+        operation: &Operation,
+        (releases, key): (&ReleaseRouting, &str),
+    ) -> Result<ToolPlan, Refusal> {
         let in_force = self.in_force();
         let found = in_force.find(&call.name).await?;
         let catalogue = Catalogue { in_force: Arc::clone(&in_force), secrets: Arc::clone(&self.secrets) };
         let stated = call.side_effects;
-        let first = in_force.offer(&found.server, Arc::new(found.spec), stated);
-        let name = first.spec.name.clone();
-        let mut offers = vec![first];
-        for (server, tool) in in_force.settings.group_of(&found.server, &name) {
+        let named = in_force.offer(&found.server, Arc::new(found.spec), stated);
+        let (spec, named_target) = (Arc::clone(&named.spec), named.target.id.clone());
+        let name = &spec.name;
+        let mut offers = Vec::new();
+        for server in releases.serving(&found.server, key).into_iter().filter(|server| **server != *found.server) {
+            in_force.list_known(server).await;
+            offers.extend(catalogue.offer(server, name, stated));
+        }
+        let superseded = (!offers.is_empty()).then(|| named_target.clone());
+        offers.push(named);
+        for (server, tool) in in_force.settings.group_of(&found.server, name) {
             in_force.list_known(&server).await;
             offers.extend(catalogue.offer(&server, &tool, stated));
         }
         let declared = offers.len();
-        let preferred = self.knowledge.learnt().tools.prefer(operation, &name, crate::domain::clock::wall_now());
-        if let Some(preferred) = preferred {
-            let known = |offer: &ToolOffer| offers.iter().any(|known| known.target.id == offer.target.id);
-            let meant: Vec<ToolOffer> = catalogue
-                .all()
-                .into_iter()
-                .filter(|offer| offer.spec.name == preferred.tool && !known(offer))
-                .collect();
-            offers.extend(meant);
+        let now = crate::domain::clock::wall_now();
+        let preferred = self.knowledge.learnt().tools.prefer(operation, named_target.as_str(), now);
+        if let Some((server, tool)) = preferred.as_ref().and_then(|preferred| preferred.tool.split_once('/')) {
+            let is_known = |meant: &ToolOffer| offers.iter().any(|known| known.target.id == meant.target.id);
+            if let Some(meant) = catalogue.offer(server, tool, None).filter(|meant| !is_known(meant)) {
+                offers.push(meant);
+            }
         }
         let (catalogue, knowledge) = (Arc::new(catalogue) as Arc<dyn ToolCatalogue>, self.knowledge.clone());
-        Ok(ToolPlan { offers, declared, catalogue, knowledge, past: Vec::new() })
+        Ok(ToolPlan { offers, declared, named: superseded, catalogue, knowledge, past: Vec::new() })
     }
 }
 
@@ -133,9 +152,10 @@ impl ToolsInForce {
         is_there.then(|| self.settings.target_spec(&Arc::new(self.settings.target(&target.provider, tool))))
     }
 
-    /// The tools of all servers, as they are listed within a bound of time, and the servers that did not list theirs.
+    /// The tools of all servers but those on trial, as they are listed within a bound of time, and the servers that did not
+    /// list theirs.
     pub(super) async fn list_all(&self) -> (Vec<(Arc<str>, Arc<ToolList>)>, Vec<(Arc<str>, ProviderError)>) {
-        let names: Vec<Arc<str>> = self.servers.names().map(Arc::from).collect();
+        let names: Vec<Arc<str>> = self.names().map(Arc::from).collect();
         let listing = names.into_iter().map(|name| async move {
             let list = self.list_within(&name, ListFreshness::Cached).await;
             (name, list)
@@ -163,6 +183,30 @@ impl ToolsInForce {
     async fn list_known(&self, server: &str) {
         // Where it cannot, its tools are no offers.
         let _ = self.list_within(server, ListFreshness::Cached).await;
+    }
+
+    /// The names of all servers but those on trial, whose tools are called by the name of the server that they replace.
+    fn names(&self) -> impl Iterator<Item = &str> {
+        self.servers.names().filter(|server| !self.settings.is_on_trial(server))
+    }
+
+    /// The version of a server and what it lists, fetched where that is wanted or not known; `None` where there is no such
+    /// server, or its list is not known yet.
+    pub(super) async fn release(
+        &self,
+        server: &str,
+        freshness: ListFreshness,
+    ) -> Option<(ReleaseVersion, Arc<ToolList>)> {
+        let endpoint = self.settings.endpoint(server)?;
+        let listing = timeout(RELEASE_LIST_WITHIN, self.servers.list(server, freshness)).await;
+        let list = listing.ok().and_then(Result::ok).or_else(|| self.servers.known(server))?;
+        let version = ReleaseVersion {
+            target: server.to_owned(),
+            endpoint,
+            schema_hash: tools_hash(&list.tools),
+            ..ReleaseVersion::default()
+        };
+        Some((version, list))
     }
 
     /// The one tool of this name.
@@ -241,7 +285,7 @@ impl ToolCatalogue for Catalogue {
 
     fn all(&self) -> Vec<ToolOffer> {
         let mut offers = Vec::new();
-        for server in self.in_force.servers.names() {
+        for server in self.in_force.names() {
             let Some(list) = self.in_force.servers.known(server) else { continue };
             offers.extend(list.tools.iter().map(|spec| self.in_force.offer(server, Arc::new(spec.clone()), None)));
         }

@@ -4,6 +4,8 @@
 //! by compare-and-swap, so that a decision is made once whoever saw what led to it. Without the journal a replica goes on
 //! with its own book.
 
+mod tool_servers;
+
 use std::{
     collections::{BTreeMap, HashMap},
     hash::{DefaultHasher, Hash as _, Hasher as _},
@@ -13,6 +15,7 @@ use std::{
 
 use tokio::time::Instant;
 
+use self::tool_servers::ToolServerReleases;
 use crate::{
     config::Config,
     domain::{
@@ -25,6 +28,7 @@ use crate::{
     engine::Engine,
     events::{BusItem, EventReader},
     journal::{Journal, JournalError},
+    layers::targets::TargetState,
     policy::release::{ReleaseMonitor, ReleaseOutcome, ReleasePolicy, ReleaseRefusal, ReleaseRouting, ReleaseVersion},
 };
 
@@ -49,6 +53,7 @@ pub struct Releases {
     engine: Engine,
     journal: Arc<dyn Journal>,
     book: Mutex<Book>,
+    servers: ToolServerReleases,
 }
 
 type Book = BTreeMap<String, ReleaseMonitor>;
@@ -84,7 +89,7 @@ struct Seen {
 
 impl Releases {
     pub(super) fn new(engine: Engine, journal: Arc<dyn Journal>) -> Self {
-        Self { engine, journal, book: Mutex::default() }
+        Self { servers: ToolServerReleases::new(engine.clone()), engine, journal, book: Mutex::default() }
     }
 
     /// All subjects with their releases, as this replica knows them.
@@ -132,27 +137,6 @@ impl Releases {
         }
     }
 
-    /// Reports a change of a release's schema that breaks callers and that no adapter covers: the release is rolled back
-    /// before it fails once.
-    ///
-    /// # Errors
-    /// When the journal cannot be written.
-    pub async fn contract_broken(&self, target: &str, words: &str) -> Result<(), JournalError> {
-        let now = clock::wall_now();
-        self.swap(&[], |book| {
-            let config = self.engine.config();
-            let mut decisions = Vec::new();
-            for monitor in book.values_mut() {
-                let Some(id) = release_of(monitor, target) else { continue };
-                let is_healthy = self.is_healthy(&monitor.stable.version.target);
-                let decided = monitor.contract_broken(&config.releases, &id, words, is_healthy, now);
-                decisions.extend(decided.map(|decision| (monitor.subject.clone(), id, decision)));
-            }
-            decisions
-        })
-        .await
-    }
-
     /// Follows events and the journal's book, until it is dropped.
     pub(super) async fn keep(&self) {
         let mut reader = self.engine.events().live();
@@ -173,6 +157,9 @@ impl Releases {
             let is_due = synced_at.is_none_or(|at| at.elapsed() >= SYNC_EVERY);
             if !failed && !is_due {
                 continue;
+            }
+            if is_due {
+                self.servers.read(&config.releases, |server| known_version(&self.book(), server)).await;
             }
             synced_at = Some(Instant::now());
             if let Err(error) = self.swap(&waiting, |_| Vec::new()).await {
@@ -248,6 +235,7 @@ impl Releases {
         let (config, now) = (self.engine.config(), clock::wall_now());
         let policy = &config.releases;
         book.retain(|subject, _| policy.subjects.contains_key(subject));
+        let mut decisions = Vec::new();
         for (subject, trial) in &policy.subjects {
             let (Some(stable), Some(candidate)) =
                 (self.version(&config, subject), self.version(&config, trial.candidate.as_str()))
@@ -257,8 +245,12 @@ impl Releases {
             let new = || ReleaseMonitor::new(subject.clone(), stable.clone(), now);
             let monitor = book.entry(subject.clone()).or_insert_with(new);
             monitor.configure(&stable, Some((&candidate, trial.share)), now);
+            if let Some(words) = self.servers.broken_contract(&stable, &candidate) {
+                let (id, is_healthy) = (candidate.id(), self.is_healthy(&stable.target));
+                let decided = monitor.contract_broken(policy, &id, &words, is_healthy, now);
+                decisions.extend(decided.map(|decision| (subject.clone(), id, decision)));
+            }
         }
-        let mut decisions = Vec::new();
         for Seen { subject, target, outcome } in seen {
             let Some(monitor) = book.get_mut(subject) else { continue };
             let Some(id) = release_of(monitor, target) else { continue };
@@ -285,8 +277,11 @@ impl Releases {
         *self.book() = book;
     }
 
-    /// What makes a target this version now; `None` where it is gone.
+    /// What makes a target or tool server this version now; `None` where it is gone, or its tools are not listed yet.
     fn version(&self, config: &Config, target: &str) -> Option<ReleaseVersion> {
+        if config.tools.servers.contains_key(target) {
+            return self.servers.version(target);
+        }
         let state = self.engine.targets().state(&TargetId::from(target))?;
         let prompt = config.targets.get(&state.target.id).and_then(|target| target.system_prompt.as_deref());
         Some(ReleaseVersion {
@@ -298,11 +293,17 @@ impl Releases {
         })
     }
 
-    /// Whether a target could take traffic now.
+    /// Whether a target could take traffic now; a tool server, unless none of its tools that were called could.
     fn is_healthy(&self, target: &str) -> bool {
         let now = Instant::now();
-        let state = self.engine.targets().state(&TargetId::from(target));
-        state.is_some_and(|state| state.circuit().state().is_closed() && state.closed_for(now).is_none())
+        let is_open = |state: &TargetState| state.circuit().state().is_closed() && state.closed_for(now).is_none();
+        if self.engine.config().tools.servers.contains_key(target) {
+            let all = self.engine.targets().all();
+            let mut tools =
+                all.iter().filter(|it| it.target.tool().is_some() && *it.target.provider == *target).peekable();
+            return tools.peek().is_none() || tools.any(|state| is_open(state));
+        }
+        self.engine.targets().state(&TargetId::from(target)).is_some_and(|state| is_open(&state))
     }
 
     fn book(&self) -> MutexGuard<'_, Book> {
@@ -314,6 +315,12 @@ impl Releases {
 fn release_of(monitor: &ReleaseMonitor, target: &str) -> Option<String> {
     let mut watched = monitor.candidate.iter().chain([&monitor.stable]);
     watched.find(|release| release.version.target == target).map(|release| release.id.clone())
+}
+
+/// The version of a target or tool server that the book has as a release.
+fn known_version(book: &Book, target: &str) -> Option<ReleaseVersion> {
+    let watched = book.values().flat_map(|monitor| monitor.candidate.iter().chain([&monitor.stable]));
+    watched.map(|release| &release.version).find(|version| version.target == target).cloned()
 }
 
 /// Reads what happened to releases since; returns whether there was a failure.
@@ -339,7 +346,10 @@ fn read(reader: &mut EventReader, config: &Config, waiting: &mut Vec<Seen>) -> b
 /// What an event says of a release; `None` where nothing.
 fn seen(event: &Event, subjects: &HashMap<&str, &str>) -> Option<Seen> {
     let target = event.target.as_ref()?.as_str();
-    let subject = (*subjects.get(target)?).to_owned();
+    // A tool is `server/tool`, and its server is what has releases.
+    let server = || target.split_once('/').and_then(|(server, _)| Some((server, subjects.get(server)?)));
+    let (target, subject) = subjects.get(target).map(|subject| (target, subject)).or_else(server)?;
+    let subject = (*subject).to_owned();
     let (failure, signature) = match &event.body {
         EventBody::AttemptSucceeded { .. } => (None, String::new()),
         EventBody::AttemptFailed { class, detail, .. } => (Some(*class), signature(*detail).to_owned()),

@@ -34,6 +34,8 @@ pub struct ToolPlan {
     pub offers: Vec<ToolOffer>,
     /// How many of them are the tool that was called and its declared group.
     pub declared: usize,
+    /// The tool that was named, for which the arguments were written, where another release of its server is called first.
+    pub named: Option<TargetId>,
     /// What is known of all tools.
     pub catalogue: Arc<dyn ToolCatalogue>,
     /// What was learnt, shared by all calls.

@@ -134,7 +134,8 @@ pub enum ReleaseRefusal {
     NothingHealthy,
     /// Promotion is frozen after several automatic rollbacks.
     #[error(
-        "promotion is frozen, because the monitor rolled back 3 times within 24 hours; pin the subject to promote all the same"
+        "promotion is frozen, because the monitor rolled back `releases.freeze_after` times within `releases.freeze_window`; \
+         pin the subject to promote all the same"
     )]
     Frozen,
 }
@@ -294,7 +295,10 @@ impl ReleaseMonitor {
         now: Timestamp,
     ) -> Option<ReleaseDecision> {
         let candidate = self.candidate.as_ref().filter(|candidate| candidate.id == release)?;
-        if !matches!(candidate.state, ReleaseState::Active | ReleaseState::Provisional) {
+        let is_serving = matches!(candidate.state, ReleaseState::Active | ReleaseState::Provisional);
+        let was_held = candidate.decisions.iter().any(|decision| decision.lane == Some(ReleaseLane::Contract));
+        // What the guards keep from being done is said once.
+        if !is_serving || was_held && (self.pinned || !stable_is_healthy) {
             return None;
         }
         let verdict = lanes::ReleaseVerdict {

@@ -88,6 +88,7 @@ mod tool_calls;
 mod tool_children;
 mod tool_front;
 mod tool_http;
+mod tool_releases;
 mod tool_sdks;
 mod torn_events;
 mod traces;

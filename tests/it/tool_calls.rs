@@ -32,7 +32,7 @@ impl Stage {
         script.play_on(&wire);
         let yaml = format!(
             "policies: {{ standard: {{ retry: {{ backoff: {{ base: 10ms }} }} }} }}\n\
-             tools:\n  servers: {{ strava: {{ url: \"http://{}/mcp\" }} }}\n{settings}",
+             tools:\n  servers:\n    strava: {{ url: \"http://{}/mcp\" }}\n{settings}",
             wire.address()
         );
         Self { script, relight: Relight::start(&yaml).await, _wire: wire }
@@ -211,6 +211,30 @@ async fn the_right_one_of_two_similar_tools_is_called_and_called_at_once_the_nex
 }
 
 #[tokio::test]
+async fn what_is_learnt_of_a_server_changes_no_call_of_another_server_with_tools_of_the_same_names() {
+    let schema = object(json!({"id": {"type": "string"}}), &["id"]);
+    let found = |name| ScriptedTool::new(name, &schema, |arguments| Executed::Result(arguments.clone()));
+    let wrong = ScriptedTool::new("get_activities", &schema, |_| Executed::Error("Activity not found".to_owned()));
+    let (other, wire) =
+        (McpScript::new(vec![found("get_activities"), found("get_activity")]), WireServer::start().await);
+    let wire = wire.unwrap();
+    other.play_on(&wire);
+    let settings = format!(
+        "    garmin: {{ url: \"http://{}/mcp\" }}\n  \
+         tools: {{ get_activities: {{ read_only: true }}, get_activity: {{ read_only: true }} }}\n  \
+         groups: {{ activity: [strava/get_activities, strava/get_activity] }}",
+        wire.address()
+    );
+    let stage = Stage::with(vec![wrong, found("get_activity")], &settings).await;
+    for _ in 0..2 {
+        stage.call("strava/get_activities", json!({"id": "a1"})).await;
+    }
+    assert_eq!(stage.script.calls().len(), 3, "the second call goes to the right tool at once");
+    completed(&stage.call("garmin/get_activities", json!({"id": "a1"})).await);
+    assert_eq!(other.calls(), [("get_activities".to_owned(), json!({"id": "a1"}))]);
+}
+
+#[tokio::test]
 async fn a_renamed_argument_is_adapted_and_the_next_call_is_adapted_before_it_fails() {
     let tool = |argument: &'static str| {
         let schema = object(json!({ (argument): {"type": "integer"} }), &[]);
@@ -314,7 +338,7 @@ async fn what_was_learnt_is_shown_to_operators_and_forgotten_when_they_say_so() 
     stage.call("get_activity", json!({})).await;
     let mut admin = stage.relight.admin();
     let learnt = admin.get_tool_learning(GetToolLearningRequest {}).await.unwrap().into_inner();
-    assert_eq!(learnt.records[0].tool, "get_activity");
+    assert_eq!(learnt.records[0].tool, "strava/get_activity");
     assert!(learnt.records[0].succeeded > 0.9 && learnt.records[0].failed < 0.1);
     let forgotten = admin.reset_tool_learning(ResetToolLearningRequest::default()).await.unwrap().into_inner();
     assert_eq!(forgotten.forgotten, 1);

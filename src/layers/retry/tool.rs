@@ -80,7 +80,7 @@ pub(super) struct ToolCourse {
     /// Whether the list of the tool's server was fetched after its last failure.
     list_is_fresh: bool,
     /// The tool that was called at first and was not the right one.
-    mistaken: Option<String>,
+    mistaken: Option<TargetId>,
     /// The tool that was learnt to be meant and is called in place of the one that was named.
     preferred: bool,
     /// What of the arguments was changed, to be remembered once it worked.
@@ -117,8 +117,7 @@ impl ToolCourse {
             call: call.clone(),
             invocation: scope.invocation.id.clone(),
             listed: Arc::clone(&offer.spec),
-            // They were found to be an object when the call came in.
-            arguments: arguments::read(&call.arguments).unwrap_or_default(),
+            arguments: Arguments::new(),
             offer,
             plan,
             cause: AttemptCause::Initial,
@@ -130,8 +129,17 @@ impl ToolCourse {
             preferred: false,
             adaptation: None,
         };
-        course.recall(&scope.invocation.operation);
+        course.arguments = course.written();
+        if course.begin_with_release() {
+            course.recall(&scope.invocation.operation);
+        }
         Some(course)
+    }
+
+    /// The arguments as the caller wrote them.
+    fn written(&self) -> Arguments {
+        // They were found to be an object when the call came in.
+        arguments::read(&self.call.arguments).unwrap_or_default()
     }
 
     /// The next execution, with these arguments.

@@ -76,8 +76,8 @@ pub enum ReleaseMode {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ReleaseSubject {
-    /// The target or tool server on trial. It takes a share of the traffic of the subject wherever that is named in a route, and
-    /// the subject is its first fallback.
+    /// The target or tool server on trial, of the same kind as the subject. It takes a share of the traffic of the subject
+    /// wherever that is named in a route or by a tool call, and the subject is its first fallback.
     #[schemars(with = "String")]
     pub candidate: TargetId,
     /// Share of the subject's invocations that the candidate takes: a ratio, 0 to 1. Default 0.1.

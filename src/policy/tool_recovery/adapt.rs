@@ -5,13 +5,15 @@
 //! is not unique is not guessed at: the difference of the schemas is handed back in words.
 
 mod change;
+mod contract;
 mod matching;
 mod memory;
 mod shape;
 
 pub use self::{
     change::ArgumentChange,
-    memory::{AdaptationMemory, schema_hash},
+    contract::broken_contract,
+    memory::{AdaptationMemory, schema_hash, tools_hash},
 };
 
 use serde_json::Value;

@@ -32,6 +32,8 @@ pub struct AlternativeTool<'a> {
     pub target: TargetId,
     /// As its server lists it.
     pub spec: &'a ToolSpec,
+    /// The arguments that were written for it; `None` where those of the failed call are taken.
+    pub arguments: Option<&'a Arguments>,
     /// Its place in the equivalence group that the operator declared for both, from 0; `None` outside of it.
     pub group_order: Option<usize>,
     /// Whether the operator gave both the same capability.
@@ -47,6 +49,8 @@ pub struct AlternativeTool<'a> {
 /// The tool that failed, and what it was called with.
 #[derive(Debug, Clone, Copy)]
 pub struct FailedTool<'a> {
+    /// Its target.
+    pub target: &'a TargetId,
     /// Its name.
     pub name: &'a str,
     /// As its server lists it, or listed it last; `None` where it was never listed.
@@ -90,9 +94,9 @@ pub fn rank(
     candidates: &[AlternativeTool<'_>],
     learning: Option<(&ToolLearning, Timestamp)>,
 ) -> Vec<RankedTool> {
-    let preferred = learning.and_then(|(learning, now)| learning.prefer(failed.operation, failed.name, now));
-    let success = |tool: &str| {
-        let success = learning.and_then(|(learning, now)| learning.success(failed.operation, tool, now));
+    let preferred = learning.and_then(|(learning, now)| learning.prefer(failed.operation, failed.target.as_str(), now));
+    let success = |target: &TargetId| {
+        let success = learning.and_then(|(learning, now)| learning.success(failed.operation, target.as_str(), now));
         // Nothing known ranks as one half.
         per_mille(success.unwrap_or(0.5))
     };
@@ -102,7 +106,7 @@ pub fn rank(
         .filter(|it| may_be_called(&failed, it))
         .filter_map(|it| {
             let name = &it.spec.name;
-            let learnt = preferred.as_ref().filter(|preferred| preferred.tool == *name);
+            let learnt = preferred.as_ref().filter(|preferred| preferred.tool == it.target.as_str());
             let is_related = it.group_order.is_some()
                 || it.same_capability
                 || learnt.is_some()
@@ -119,7 +123,7 @@ pub fn rank(
                 !needs.is_empty(),
                 learnt.is_none(),
                 it.group_order.unwrap_or(usize::MAX),
-                Reverse(success(name)),
+                Reverse(success(&it.target)),
                 adapted.as_ref().map_or(0, |adapted| adapted.changes.len()),
                 Reverse(per_mille(alike)),
             );
@@ -141,8 +145,8 @@ pub fn preferred(
     learning: &ToolLearning,
     now: Timestamp,
 ) -> Option<RankedTool> {
-    let preference = learning.prefer(chosen.operation, chosen.name, now)?;
-    let wanted: Vec<_> = candidates.iter().filter(|it| it.spec.name == preference.tool).cloned().collect();
+    let preference = learning.prefer(chosen.operation, chosen.target.as_str(), now)?;
+    let wanted: Vec<_> = candidates.iter().filter(|it| it.target.as_str() == preference.tool).cloned().collect();
     let tool = rank(chosen, &wanted, Some((learning, now))).into_iter().find(|tool| tool.grounds.is_some())?;
     Some(RankedTool { grounds: Some(Grounds::Learnt(preference.reason)), ..tool })
 }
@@ -159,7 +163,7 @@ fn satisfied(failed: &FailedTool<'_>, tool: &AlternativeTool<'_>) -> (Option<Ada
     let comparison = Comparison {
         old: None,
         new: &spec.input_schema,
-        arguments: failed.arguments,
+        arguments: tool.arguments.unwrap_or(failed.arguments),
         error: "",
         all_listed: true,
         filled: tool.effects.key_argument.as_deref(),

@@ -284,11 +284,17 @@ fn alternative(situation: &ToolSituation<'_>, cause: Cause) -> Option<ToolStep> 
             Grounds::Group => "its operator declared it as equivalent",
             Grounds::Learnt(reason) => reason,
         };
+        // Tools of one name are told apart by their servers.
+        let (called, failed) = if tool.name == situation.tool {
+            (tool.target.as_str(), situation.target.as_str())
+        } else {
+            (tool.name.as_str(), situation.tool)
+        };
         let reason = format!(
             "{}: {} is called in place of {}, because {why}",
             failure.class.phrase(),
-            quoted(&tool.name),
-            quoted(situation.tool)
+            quoted(called),
+            quoted(failed)
         );
         return Some(ToolStep::Alternative { tool: tool.clone(), reason });
     }
@@ -327,6 +333,7 @@ fn without_key(situation: &ToolSituation<'_>) -> Arguments {
 fn ranked(situation: &ToolSituation<'_>) -> Vec<RankedTool> {
     let arguments = without_key(situation);
     let failed = FailedTool {
+        target: situation.target,
         name: situation.tool,
         spec: situation.list.current.or(situation.list.old),
         effects: situation.effects,

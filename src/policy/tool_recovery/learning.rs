@@ -33,9 +33,9 @@ pub struct ToolLearning {
 pub struct Confusion {
     /// What the caller was doing.
     pub operation: Operation,
-    /// The tool that was chosen.
+    /// The tool that was chosen, as `server/tool`.
     pub chosen: String,
-    /// The tool that did what was wanted.
+    /// The tool that did what was wanted, as `server/tool`.
     pub right: String,
     /// How often that happened, faded up to `at`.
     pub weight: f64,
@@ -48,7 +48,7 @@ pub struct Confusion {
 pub struct TrackRecord {
     /// What the caller was doing.
     pub operation: Operation,
-    /// The tool.
+    /// The tool, as `server/tool`.
     pub tool: String,
     /// Its successes, faded up to `at`.
     pub succeeded: f64,
@@ -61,7 +61,7 @@ pub struct TrackRecord {
 /// A tool that is better called at once, and how sure that is.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Preference {
-    /// The tool.
+    /// The tool, as `server/tool`.
     pub tool: String,
     /// The share of corrections among them and the successes of the chosen tool, from 0 to 1.
     pub confidence: f64,
@@ -165,13 +165,16 @@ impl ToolLearning {
         listed
     }
 
-    /// Forgets what was learnt, about one operation or one tool where they are given; returns how many entries went.
+    /// Forgets what was learnt, about one operation or one tool (`server/tool`, or its name at every server) where they are
+    /// given; returns how many entries went.
     pub fn reset(&mut self, operation: Option<&Operation>, tool: Option<&str>) -> usize {
         let before = self.confusions.len() + self.records.len();
         let other = |known: &Operation| operation.is_some_and(|it| it != known);
-        self.confusions
-            .retain(|it| other(&it.operation) || tool.is_some_and(|tool| it.chosen != tool && it.right != tool));
-        self.records.retain(|it| other(&it.operation) || tool.is_some_and(|tool| it.tool != tool));
+        let is_named = |known: &str| {
+            tool.is_none_or(|tool| known == tool || known.split_once('/').is_some_and(|(_, name)| name == tool))
+        };
+        self.confusions.retain(|it| other(&it.operation) || !(is_named(&it.chosen) || is_named(&it.right)));
+        self.records.retain(|it| other(&it.operation) || !is_named(&it.tool));
         before - self.confusions.len() - self.records.len()
     }
 

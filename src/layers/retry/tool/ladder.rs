@@ -18,6 +18,7 @@ use crate::{
         tool_recovery::{
             ListFacts, ToolSituation, ToolStep, ToolTrials,
             alternatives::{AlternativeTool, RankedTool},
+            arguments::Arguments,
             decide,
         },
     },
@@ -120,8 +121,9 @@ impl<S> RetryLoop<S> {
         let now = Instant::now();
         let scope = &self.scope;
         let others = course.plan.catalogue.all();
+        let written = course.written();
         let candidates: Vec<AlternativeTool<'_>> =
-            others.iter().filter_map(|offer| self.candidate(course, offer, now)).collect();
+            others.iter().map(|offer| self.candidate(course, offer, &written, now)).collect();
         let made = scope.counted_attempts().saturating_sub(scope.unsent_attempts());
         let allowed = if scope.plan.retry.enabled { scope.plan.retry.max_retries + 1 } else { 1 };
         let left = scope.invocation.deadline.saturating_duration_since(now);
@@ -162,23 +164,29 @@ impl<S> RetryLoop<S> {
     }
 
     /// A tool as the policy sees it beside the one that failed.
-    #[expect(clippy::unnecessary_wraps, reason = "it is one of several alternatives that may be none")]
-    fn candidate<'a>(&self, course: &ToolCourse, offer: &'a ToolOffer, now: Instant) -> Option<AlternativeTool<'a>> {
+    fn candidate<'a>(
+        &self,
+        course: &ToolCourse,
+        offer: &'a ToolOffer,
+        written: &'a Arguments,
+        now: Instant,
+    ) -> AlternativeTool<'a> {
         let target = &offer.target.id;
         let declared = &course.plan.offers[..course.plan.declared.min(course.plan.offers.len())];
         let healthy = self
             .targets
             .state(target)
             .is_none_or(|state| state.is_healthy() && matches!(state.availability(now, false), Availability::Now));
-        Some(AlternativeTool {
+        AlternativeTool {
             target: target.clone(),
             spec: &offer.spec,
+            arguments: (course.plan.named.as_ref() == Some(target)).then_some(written),
             group_order: declared.iter().position(|it| it.target.id == *target),
             same_capability: false,
             effects: offer.effects.clone(),
             healthy,
             tried: self.scope.attempts().iter().any(|record| record.target.as_ref() == Some(target) && record.sent),
-        })
+        }
     }
 
     /// Fetches the list of the tool's server anew; the call goes on with what is listed now.
@@ -209,13 +217,17 @@ impl ToolCourse {
 
     /// Goes on with another tool.
     fn replace(&mut self, failure: &Failure, offer: ToolOffer, tool: RankedTool) {
-        if matches!(failure.class, FailureClass::NotFound | FailureClass::InvalidRequest) {
-            self.mistaken.get_or_insert_with(|| self.offer.spec.name.clone());
+        let is_refusal = matches!(failure.class, FailureClass::NotFound | FailureClass::InvalidRequest);
+        if is_refusal && offer.spec.name != self.offer.spec.name {
+            self.mistaken.get_or_insert_with(|| self.offer.target.id.clone());
         }
         self.offer = offer;
         self.listed = std::sync::Arc::clone(&self.offer.spec);
         self.changed.clear();
         self.adaptation = None;
+        if self.plan.named.as_ref() == Some(&self.offer.target.id) {
+            self.arguments = self.written();
+        }
         if let Some(adapted) = tool.adapted {
             self.adapt(adapted);
         }

@@ -9,6 +9,7 @@ use super::{
     shape::Shape,
     validate, with_filled,
 };
+use crate::domain::tool::ToolSpec;
 
 /// Adaptations that worked, per pair of schemas; the one that was used longest ago goes first.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -98,6 +99,15 @@ pub fn schema_hash(schema: &Value) -> String {
     let mut text = String::new();
     write_sorted(schema, &mut text);
     short_hash([text.as_str()])
+}
+
+/// A hash of all tools that a server lists, which does not depend on their order.
+#[must_use]
+pub fn tools_hash(tools: &[ToolSpec]) -> String {
+    let mut parts: Vec<(&str, String)> =
+        tools.iter().map(|tool| (tool.name.as_str(), schema_hash(&tool.input_schema))).collect();
+    parts.sort();
+    short_hash(parts.iter().flat_map(|(name, hash)| [*name, hash.as_str()]))
 }
 
 fn write_sorted(value: &Value, text: &mut String) {

@@ -32,6 +32,7 @@ fn candidate(spec: &ToolSpec) -> AlternativeTool<'_> {
     AlternativeTool {
         target: spec.name.as_str().into(),
         spec,
+        arguments: None,
         group_order: None,
         same_capability: false,
         effects: reading(),
@@ -45,6 +46,7 @@ fn at(seconds: i64) -> Timestamp {
 }
 
 struct Story {
+    target: TargetId,
     list: ToolSpec,
     single: ToolSpec,
     arguments: Arguments,
@@ -56,6 +58,7 @@ struct Story {
 impl Story {
     fn new() -> Self {
         Self {
+            target: "strava_get_my_activities_tool".into(),
             list: spec("strava_get_my_activities_tool", json!({"limit": {"type": "integer"}}), json!([])),
             single: spec(
                 "strava_get_activity_tool",
@@ -71,6 +74,7 @@ impl Story {
 
     fn failed(&self) -> FailedTool<'_> {
         FailedTool {
+            target: &self.target,
             name: &self.list.name,
             spec: Some(&self.list),
             effects: &self.effects,

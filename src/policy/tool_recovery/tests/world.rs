@@ -113,6 +113,7 @@ impl World {
             .map(|(spec, group_order)| AlternativeTool {
                 target: spec.name.as_str().into(),
                 spec,
+                arguments: None,
                 group_order: *group_order,
                 same_capability: false,
                 effects: self.effects.clone(),

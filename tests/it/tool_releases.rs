@@ -1,0 +1,169 @@
+//! A new version of a tool server is tried with a share of its calls, and rolled back when it breaks.
+
+use std::time::Duration;
+
+use relight::internals::{
+    grpc::v1::{
+        ListReleasesRequest, RecoveryStrategy, Release, ReleaseChannel, ReleaseLane, ReleaseState,
+        invoke_with_recovery_response::Outcome,
+    },
+    wire_server::{
+        WireServer,
+        mcp::{Executed, McpScript, ScriptedTool},
+    },
+};
+use serde_json::{Value, json};
+
+use crate::{
+    support::relight::Relight,
+    tool_calls::{applied, calling, completed},
+};
+
+/// Longest time until something is seen that happens in the background.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A tool server `routes`, its candidate `routes-v2`, and a Relight that has both.
+struct Trial {
+    stable: McpScript,
+    candidate: McpScript,
+    relight: Relight,
+    _wires: [WireServer; 2],
+}
+
+impl Trial {
+    async fn start(candidate: ScriptedTool, settings: &str) -> Self {
+        let (stable, candidate) = (McpScript::new(vec![search("limit")]), McpScript::new(vec![candidate]));
+        let wires = [WireServer::start().await.unwrap(), WireServer::start().await.unwrap()];
+        stable.play_on(&wires[0]);
+        candidate.play_on(&wires[1]);
+        let [one, two] = [wires[0].address(), wires[1].address()];
+        let config = format!(
+            "policies: {{ standard: {{ retry: {{ backoff: {{ base: 10ms }} }} }} }}\n\
+             tools:\n  \
+               servers: {{ routes: {{ url: \"http://{one}/mcp\" }}, routes-v2: {{ url: \"http://{two}/mcp\", refresh: 1s }} }}\n  \
+               tools: {{ search_routes: {{ read_only: true }} }}\n\
+             circuit: {{ mode: \"off\" }}\n\
+             releases: {{ subjects: {{ routes: {{ candidate: routes-v2, share: 1.0 }} }} }}\n{settings}"
+        );
+        let trial = Self { stable, candidate, relight: Relight::start(&config).await, _wires: wires };
+        trial.until("there are two releases", |releases| releases.len() == 2).await;
+        trial
+    }
+
+    async fn call(&self) -> relight::internals::grpc::v1::InvokeWithRecoveryResponse {
+        self.relight.invoke(calling("search_routes", json!({"query": "hills", "limit": 3}))).await
+    }
+
+    async fn until(&self, what: &str, holds: impl Fn(&[Release]) -> bool) -> Vec<Release> {
+        let releases = || async {
+            self.relight.admin().list_releases(ListReleasesRequest::default()).await.unwrap().into_inner().releases
+        };
+        let seen = async {
+            loop {
+                let now = releases().await;
+                if holds(&now) {
+                    return now;
+                }
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        match tokio::time::timeout(PATIENCE, seen).await {
+            Ok(seen) => seen,
+            Err(tokio::time::error::Elapsed { .. }) => panic!("{what}: {:#?}", releases().await),
+        }
+    }
+}
+
+/// A search whose argument for how many results is called so.
+fn search(limit: &'static str) -> ScriptedTool {
+    ScriptedTool::new("search_routes", &schema(limit), move |arguments| match arguments[limit].as_u64() {
+        Some(count) => Executed::Result(json!({"routes": count})),
+        None => Executed::Refused(-32602, format!("Invalid arguments: `{limit}` is missing")),
+    })
+}
+
+/// The new version of it, as it fails in its own code.
+fn broken() -> ScriptedTool {
+    ScriptedTool::new("search_routes", &schema("max_results"), |_| {
+        Executed::Error("TypeError: search() got an unexpected keyword argument 'max_results'".to_owned())
+    })
+}
+
+fn schema(limit: &str) -> Value {
+    json!({
+        "type": "object",
+        "properties": {"query": {"type": "string"}, (limit): {"type": "integer"}},
+        "required": ["query"],
+        "additionalProperties": false,
+    })
+}
+
+fn candidate(releases: &[Release]) -> &Release {
+    releases.iter().find(|release| release.channel() == ReleaseChannel::Candidate).unwrap()
+}
+
+fn is_rolled_back(releases: &[Release]) -> bool {
+    candidate(releases).state() == ReleaseState::RolledBack
+}
+
+#[tokio::test]
+async fn a_new_version_with_a_renamed_argument_is_called_with_that_name_and_without_a_failure() {
+    let trial = Trial::start(search("max_results"), "").await;
+    let response = trial.call().await;
+    let output = completed(&response).tool_output.clone().unwrap();
+    assert_eq!(output.structured_json.as_deref(), Some(r#"{"routes":3}"#));
+    assert_eq!((response.attempts.len(), applied(&response)), (1, vec![RecoveryStrategy::Adapt]));
+    assert_eq!(trial.candidate.calls(), [("search_routes".to_owned(), json!({"query": "hills", "max_results": 3}))]);
+    assert!(trial.stable.calls().is_empty());
+}
+
+#[tokio::test]
+async fn a_new_version_that_breaks_is_rolled_back_after_two_failures_and_no_caller_notices() {
+    let trial = Trial::start(search("max_results"), "").await;
+    completed(&trial.call().await);
+    trial.candidate.replace(vec![broken()]);
+    let mut calls = 0;
+    while !is_rolled_back(&trial.until("", |_| true).await) {
+        let response = trial.call().await;
+        assert!(matches!(response.outcome, Some(Outcome::Completion(_))), "the old version takes over: {response:#?}");
+        calls += 1;
+        assert!(calls <= 5, "{:#?}", trial.until("", |_| true).await);
+        tokio::time::sleep(Duration::from_millis(120)).await;
+    }
+    let failures = trial.candidate.calls().len() - 1;
+    assert!((2..=3).contains(&failures), "rolled back after {failures} failures");
+    let seen = trial.until("", |_| true).await;
+    let decision = candidate(&seen).decisions.last().unwrap();
+    assert_eq!(decision.lane(), ReleaseLane::Immediate, "{decision:?}");
+    let response = trial.call().await;
+    assert_eq!((completed(&response).tool_output.is_some(), response.attempts.len()), (true, 1));
+    assert_eq!(trial.candidate.calls().len(), failures + 1, "nothing is sent to it any more");
+    assert_eq!(trial.stable.calls().last().unwrap().1, json!({"query": "hills", "limit": 3}));
+}
+
+#[tokio::test]
+async fn a_new_version_that_breaks_its_contract_is_rolled_back_before_its_first_call() {
+    let needs_account = json!({
+        "type": "object",
+        "properties": {"query": {"type": "string"}, "limit": {"type": "integer"}, "account": {"type": "string"}},
+        "required": ["query", "account"],
+    });
+    let tool = ScriptedTool::new("search_routes", &needs_account, |_| Executed::Result(json!({})));
+    let trial = Trial::start(tool, "").await;
+    let seen = trial.until("it is rolled back", is_rolled_back).await;
+    let decision = candidate(&seen).decisions.last().unwrap();
+    assert_eq!(decision.lane(), ReleaseLane::Contract);
+    assert!(decision.reason.contains("account"), "{}", decision.reason);
+    completed(&trial.call().await);
+    assert!(trial.candidate.calls().is_empty());
+}
+
+#[tokio::test]
+async fn a_mended_version_is_another_release_and_gets_its_share() {
+    let trial = Trial::start(ScriptedTool::new("other", &schema("limit"), |_| Executed::Result(json!({}))), "").await;
+    trial.until("it is rolled back", is_rolled_back).await;
+    trial.candidate.replace(vec![search("max_results")]);
+    trial.until("the mended version is on trial", |releases| candidate(releases).state() == ReleaseState::Active).await;
+    assert_eq!(completed(&trial.call().await).tool_output.as_ref().unwrap().tool, "search_routes");
+    assert_eq!(trial.candidate.calls().len(), 1);
+}
