@@ -98,9 +98,18 @@ impl Played {
         self.responses.iter().filter(recovered).count()
     }
 
-    /// What was done for the first call.
+    /// What was done for the calls, each once.
     pub(super) fn recovered_by(&self) -> String {
-        self.responses.first().map(|response| words::strategies(&response.recovery_applied)).unwrap_or_default()
+        let mut applied: Vec<i32> = Vec::new();
+        for strategy in self.responses.iter().flat_map(|response| &response.recovery_applied) {
+            if !applied.contains(strategy) {
+                applied.push(*strategy);
+            }
+        }
+        if applied.len() > 1 {
+            applied.retain(|strategy| *strategy != v1::RecoveryStrategy::None as i32);
+        }
+        words::strategies(&applied)
     }
 
     /// What the last caller got.

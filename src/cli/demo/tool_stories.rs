@@ -26,6 +26,8 @@ pub(super) struct Story {
     pub(super) name: &'static str,
     /// The tools that its server has at first.
     pub(super) tools: fn() -> Vec<ScriptedTool>,
+    /// The tools of a new version of its server, which is on trial with all of the calls; its server is called `-v2`.
+    pub(super) new_version: Option<fn() -> Vec<ScriptedTool>>,
     /// What the agent calls, in order.
     pub(super) calls: &'static [StoryCall],
     /// Says what was not as promised.
@@ -50,10 +52,12 @@ pub(super) struct StoryEnd<'a> {
     pub(super) responses: &'a [v1::InvokeWithRecoveryResponse],
     /// What the tools were called with, in order.
     pub(super) called: Vec<(String, Value)>,
+    /// What the tools of the new version were called with, in order.
+    pub(super) called_new: Vec<(String, Value)>,
 }
 
-/// The stories, in this order. A fifth one, of a release that is rolled back, goes here when there is one.
-pub(super) const STORIES: [Story; 4] = [
+/// The stories, in this order.
+pub(super) const STORIES: [Story; 5] = [
     Story {
         title: "Six months of activities are too many",
         story: "The agent asks for six months at once, and the tool never returns. Relight splits the range by month, \
@@ -61,6 +65,7 @@ pub(super) const STORIES: [Story; 4] = [
         moral: "All six months, in one result, with the coverage told: 6 of 6.",
         name: "training",
         tools: activities_by_month,
+        new_version: None,
         calls: &[StoryCall {
             tool: "training/get_activities",
             arguments: r#"{"from":"2024-01-01","to":"2024-06-30"}"#,
@@ -76,6 +81,7 @@ pub(super) const STORIES: [Story; 4] = [
         moral: "One attempt, and an explanation that the agent can act on.",
         name: "club",
         tools: private_data,
+        new_version: None,
         calls: &[StoryCall {
             tool: "get_athlete_activities",
             arguments: r#"{"athlete":"competitor-x"}"#,
@@ -91,6 +97,7 @@ pub(super) const STORIES: [Story; 4] = [
         moral: "Corrected the first time, called at once the second time.",
         name: "lookup",
         tools: similar_names,
+        new_version: None,
         calls: &[
             StoryCall {
                 tool: "lookup/get_rides",
@@ -114,6 +121,7 @@ pub(super) const STORIES: [Story; 4] = [
         moral: "The agent never noticed; the second call needed one attempt.",
         name: "search",
         tools: search_with_limit,
+        new_version: None,
         calls: &[
             StoryCall {
                 tool: "search_routes",
@@ -136,9 +144,27 @@ pub(super) const STORIES: [Story; 4] = [
         ],
         promise: argument_is_adapted,
     },
+    Story {
+        title: "A new version is broken for good",
+        story: "The operator puts version 2 of a tool server on trial. Every call of it ends in a TypeError. Relight has the \
+                old version serve each of these calls, and after the second failure rolls version 2 back.",
+        moral: "Every call had its result; version 2 was rolled back after 2 to 3 failures, not 10.",
+        name: "weather",
+        tools: forecast,
+        new_version: Some(broken_forecast),
+        calls: &[FORECAST, FORECAST, FORECAST, FORECAST, FORECAST, FORECAST],
+        promise: version_is_rolled_back,
+    },
 ];
 
-/// How recovery is set up for the stories, below `tools`; `servers` is added with their addresses.
+const FORECAST: StoryCall = StoryCall {
+    tool: "get_forecast",
+    arguments: r#"{"place":"Bern"}"#,
+    goal: "Plan the ride of tomorrow",
+    before: |_| {},
+};
+
+/// How recovery is set up for the stories, from below `tools.servers` on, which has their addresses.
 pub(super) const SETTINGS: &str = "  tools:
     training/get_activities:
       read_only: true
@@ -149,8 +175,10 @@ pub(super) const SETTINGS: &str = "  tools:
     lookup/get_rides: { read_only: true }
     lookup/get_ride: { read_only: true }
     search_routes: { read_only: true }
+    get_forecast: { read_only: true }
   groups:
     activity: [lookup/get_rides, lookup/get_ride]
+releases: { subjects: { weather: { candidate: weather-v2, share: 1.0 } } }
 ";
 
 fn schema(properties: &Value, required: &[&str]) -> Value {
@@ -207,6 +235,18 @@ fn search(limit: &'static str) -> ScriptedTool {
     })
 }
 
+fn forecast() -> Vec<ScriptedTool> {
+    vec![ScriptedTool::new("get_forecast", &schema(&json!({"place": {"type": "string"}}), &["place"]), |arguments| {
+        Executed::Result(json!({"place": arguments["place"], "sky": "clear"}))
+    })]
+}
+
+fn broken_forecast() -> Vec<ScriptedTool> {
+    vec![ScriptedTool::new("get_forecast", &schema(&json!({"place": {"type": "string"}}), &["place"]), |_| {
+        Executed::Error("TypeError: forecast() got an unexpected keyword argument 'place'".to_owned())
+    })]
+}
+
 fn six_months_are_merged(end: &StoryEnd<'_>) -> Result<(), String> {
     let output = output(end, 0)?;
     let coverage = output.coverage.as_ref().ok_or("no coverage was told")?;
@@ -236,6 +276,15 @@ fn argument_is_adapted(end: &StoryEnd<'_>) -> Result<(), String> {
     ensure(sent.contains("max_results"), "the argument was not renamed")?;
     ensure(applied(end, 1) == [RecoveryStrategy::Adapt], "the call was not adapted")?;
     ensure(end.responses.get(2).is_some_and(|last| last.attempts.len() == 1), "the last call took several attempts")
+}
+
+fn version_is_rolled_back(end: &StoryEnd<'_>) -> Result<(), String> {
+    for call in 0..end.responses.len() {
+        output(end, call)?;
+    }
+    let failures = end.called_new.len();
+    ensure((2..=3).contains(&failures), &format!("the new version was called {failures} times"))?;
+    ensure(end.responses.last().is_some_and(|last| last.attempts.len() == 1), "the last call took several attempts")
 }
 
 fn output<'a>(end: &'a StoryEnd<'_>, call: usize) -> Result<&'a v1::ToolOutput, String> {

@@ -3,7 +3,7 @@
 //! The server is the real one and is called over gRPC; its tool servers are MCP servers in this process, behind real
 //! sockets, whose tools are scripted.
 
-use std::{io, process::ExitCode};
+use std::{io, process::ExitCode, time::Duration};
 
 use anyhow::Context as _;
 use serde_json::{Value, json};
@@ -21,23 +21,38 @@ use crate::{
     },
     grpc::v1::{self, invoke_with_recovery_response::Outcome},
     server::{Listeners, Running, ServerOptions},
-    wire_server::{WireServer, mcp::McpScript},
+    wire_server::{
+        WireServer,
+        mcp::{McpScript, ScriptedTool},
+    },
 };
 
-/// A story with its tool server.
+/// A story with its tool servers.
 struct Staged {
     story: &'static Story,
+    server: StagedServer,
+    new_version: Option<StagedServer>,
+}
+
+/// A tool server of a story.
+struct StagedServer {
     script: McpScript,
     wire: WireServer,
 }
+
+/// How long an agent thinks between two calls of a version on trial, which is judged meanwhile.
+const THOUGHT: Duration = Duration::from_millis(200);
 
 /// Plays all stories.
 pub(super) async fn show(arguments: &DemoArguments) -> anyhow::Result<ExitCode> {
     let mut staged = Vec::new();
     for story in &STORIES {
-        let (script, wire) = (McpScript::new((story.tools)()), WireServer::start().await?);
-        script.play_on(&wire);
-        staged.push(Staged { story, script, wire });
+        let server = StagedServer::start((story.tools)()).await?;
+        let new_version = match story.new_version {
+            Some(tools) => Some(StagedServer::start(tools()).await?),
+            None => None,
+        };
+        staged.push(Staged { story, server, new_version });
     }
     let text = configuration(&staged);
     if arguments.print_config {
@@ -55,7 +70,7 @@ pub(super) async fn show(arguments: &DemoArguments) -> anyhow::Result<ExitCode> 
     if let Some(paint) = paint {
         print_line(
             &paint.bold(
-                "Relight demo: an agent's tools fail in four ways, and no call ends without a result or a reason.",
+                "Relight demo: an agent's tools fail in five ways, and no call ends without a result or a reason.",
             ),
         )?;
         print_line(&paint.dim(&format!(
@@ -80,6 +95,16 @@ pub(super) async fn show(arguments: &DemoArguments) -> anyhow::Result<ExitCode> 
     Ok(if as_promised { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
+// === impl StagedServer ===
+
+impl StagedServer {
+    async fn start(tools: Vec<ScriptedTool>) -> io::Result<Self> {
+        let (script, wire) = (McpScript::new(tools), WireServer::start().await?);
+        script.play_on(&wire);
+        Ok(Self { script, wire })
+    }
+}
+
 /// A story, what came of it, and what was not as promised.
 type ShownStory = (&'static Story, Played, Option<String>);
 
@@ -91,7 +116,7 @@ async fn play(
 ) -> anyhow::Result<Vec<ShownStory>> {
     let mut stage = Stage::open(running.address, paint).await?;
     let mut shown = Vec::new();
-    for (number, Staged { story, script, .. }) in (1..).zip(staged) {
+    for (number, Staged { story, server, new_version }) in (1..).zip(staged) {
         if let Some(paint) = paint {
             print_line("")?;
             print_line(&paint.bold(&format!("{number}  {}", story.title)))?;
@@ -102,7 +127,7 @@ async fn play(
         }
         let mut played = Played::default();
         for call in story.calls {
-            (call.before)(script);
+            (call.before)(&server.script);
             if let Some(paint) = paint {
                 print_line(&format!("   {}  {}({})", paint.dim("the agent calls"), call.tool, call.arguments))?;
             }
@@ -113,8 +138,12 @@ async fn play(
                     print_line(&format!("   {}  {line}", paint.dim("Relight says")))?;
                 }
             }
+            if new_version.is_some() {
+                tokio::time::sleep(THOUGHT).await;
+            }
         }
-        let end = StoryEnd { responses: &played.responses, called: script.calls() };
+        let called_new = new_version.as_ref().map(|server| server.script.calls()).unwrap_or_default();
+        let end = StoryEnd { responses: &played.responses, called: server.script.calls(), called_new };
         let broken = (story.promise)(&end).err();
         if let Some(paint) = paint {
             let verdict = match &broken {
@@ -156,10 +185,14 @@ fn request(call: &StoryCall) -> v1::InvokeWithRecoveryRequest {
 }
 
 fn configuration(staged: &[Staged]) -> String {
-    let server = |Staged { story, wire, .. }: &Staged| {
-        format!("    {}: {{ url: \"http://{}/mcp\" }}\n", story.name, wire.address())
+    let line = |name: &str, server: &StagedServer| {
+        format!("    {name}: {{ url: \"http://{}/mcp\" }}\n", server.wire.address())
     };
-    let servers: String = staged.iter().map(server).collect();
+    let lines = |Staged { story, server, new_version }: &Staged| {
+        let new = new_version.as_ref().map(|new| line(&format!("{}-v2", story.name), new));
+        line(story.name, server) + &new.unwrap_or_default()
+    };
+    let servers: String = staged.iter().map(lines).collect();
     format!(
         "server: {{ listen: \"127.0.0.1:0\", admin_listen: \"127.0.0.1:0\" }}\ntools:\n  servers:\n{servers}{SETTINGS}"
     )
@@ -188,6 +221,7 @@ fn conclude(shown: &[ShownStory], paint: Paint) -> io::Result<()> {
         ("relight invoke --tool NAME", "call a tool, and see what is done for it"),
         ("relight executions", "every execution of a tool, with its arguments"),
         ("relight learning", "what was learnt from that, to look at or to forget"),
+        ("relight releases", "which versions are on trial, and why one was rolled back"),
     ] {
         print_line(&format!("   {command:<36}{}", paint.dim(what)))?;
     }

@@ -41,7 +41,9 @@ impl Event {
             EventBody::InvocationParked { class, wait_ms, in_line } => parked_words(target, *class, *wait_ms, *in_line),
             EventBody::CallsRefused { count } => refused_words(self.target.as_ref(), *count),
             EventBody::AttemptStarted { cause, model, .. } => {
-                format!("Attempt {} on {target} ({model}): {}", self.attempt, cause.label())
+                // A tool has no model.
+                let model = if model.is_empty() { String::new() } else { format!(" ({model})") };
+                format!("Attempt {} on {target}{model}: {}", self.attempt, cause.label())
             }
             EventBody::FirstToken { after_ms } => {
                 format!("First token from {target} after {}", duration_text(*after_ms))
