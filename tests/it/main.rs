@@ -91,5 +91,6 @@ mod tool_front;
 mod tool_http;
 mod tool_releases;
 mod tool_sdks;
+mod tool_supervisor;
 mod torn_events;
 mod traces;
