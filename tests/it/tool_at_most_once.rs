@@ -24,6 +24,7 @@ use serde_json::json;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::{TcpListener, TcpStream},
+    task::JoinSet,
 };
 
 use crate::{support::relight::Relight, tool_calls::calling};
@@ -41,6 +42,7 @@ const LONGEST: usize = 3_000;
 struct FaultyProxy {
     address: SocketAddr,
     broken: Arc<AtomicUsize>,
+    _accepting: JoinSet<()>,
 }
 
 impl FaultyProxy {
@@ -48,11 +50,13 @@ impl FaultyProxy {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let (address, broken) = (listener.local_addr().unwrap(), Arc::new(AtomicUsize::new(0)));
         let count = Arc::clone(&broken);
-        tokio::spawn(async move {
+        let mut accepting = JoinSet::new();
+        accepting.spawn(async move {
+            let mut connections = JoinSet::new();
             for seed in 0.. {
                 let Ok((client, _)) = listener.accept().await else { return };
                 let (mut rng, count) = (StdRng::seed_from_u64(seed), Arc::clone(&count));
-                tokio::spawn(async move {
+                connections.spawn(async move {
                     let Ok(server) = TcpStream::connect(upstream).await else { return };
                     let (up, down) = (rng.random_range(0..LONGEST), rng.random_range(0..LONGEST));
                     let silent = rng.random_range(0..5) == 0;
@@ -70,7 +74,7 @@ impl FaultyProxy {
                 });
             }
         });
-        Self { address, broken }
+        Self { address, broken, _accepting: accepting }
     }
 }
 
