@@ -101,10 +101,11 @@ function isWanted(event) {
   return facts.some((fact) => fact.toLowerCase().includes(wanted));
 }
 
+/** Shows what is wanted now, at once: keys that follow find the rows. */
 function redraw() {
   unshown = events.slice();
   byId('live-rows').replaceChildren();
-  draw();
+  show();
 }
 
 function draw() {
@@ -114,14 +115,17 @@ function draw() {
   const next = document.hidden ? (then) => setTimeout(then, 250) : requestAnimationFrame;
   next(() => {
     isDrawing = false;
-    if (isPaused) return;
-    const rows = byId('live-rows');
-    const fresh = unshown.filter(isWanted).slice(-SHOWN);
-    unshown = [];
-    rows.prepend(...fresh.reverse().map(row));
-    while (rows.children.length > SHOWN) rows.lastChild.remove();
-    byId('live-count').textContent = received ? `${received} events` : 'nothing has happened yet';
+    if (!isPaused) show();
   });
+}
+
+function show() {
+  const rows = byId('live-rows');
+  const fresh = unshown.filter(isWanted).slice(-SHOWN);
+  unshown = [];
+  rows.prepend(...fresh.reverse().map(row));
+  while (rows.children.length > SHOWN) rows.lastChild.remove();
+  byId('live-count').textContent = received ? `${received} events` : 'nothing has happened yet';
 }
 
 function row(event) {
